@@ -1,0 +1,55 @@
+"""Packaging of tfsac."""
+
+import pathlib
+
+from setuptools import setup
+
+EXTRAS = {
+    "mujoco": ["gymnasium[mujoco]>=1.2", "imageio>=2.30"],
+    "box2d": ["gymnasium[box2d]>=1.2"],
+    "video": ["imageio>=2.30", "imageio-ffmpeg>=0.5"],
+    "litert": ["ai-edge-litert>=2.0"],
+    "notebooks": ["nbclient>=0.10", "nbformat>=5.9", "ipykernel>=6.29"],
+    # Stable-Baselines3 wants an environment of its own: benchmarks/README.md.
+    "bench": ["stable-baselines3>=2.7", "gymnasium[mujoco]>=1.2"],
+}
+EXTRAS["test"] = ["ruff>=0.9", "mypy>=1.14"] + [
+    package for extra in ("mujoco", "box2d", "video", "litert", "notebooks") for package in EXTRAS[extra]
+]
+
+setup(
+    name="tfsac",
+    version="0.1.0",
+    description="The soft actor-critic family in TensorFlow 2 and Keras 3",
+    long_description=pathlib.Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.11",
+    packages=[
+        "tfsac",
+        "tfsac.agents",
+        "tfsac.environments",
+        "tfsac.losses",
+        "tfsac.memories",
+        "tfsac.networks",
+        "tfsac.parameters",
+        "tfsac.presets",
+        "tfsac.training",
+    ],
+    package_dir={"tfsac.presets": "presets"},
+    install_requires=[
+        "tensorflow>=2.21",
+        "tensorflow-probability[tf]>=0.25",
+        "gymnasium[classic-control]>=1.2",
+        "numpy>=2.0",
+        "absl-py>=2.1",
+        "pydantic>=2.10",
+        "tensorboard>=2.20",
+        "rich>=13.7",
+        "matplotlib>=3.9",
+        "scipy>=1.13",
+        "pytest>=8.0",
+    ],
+    extras_require=EXTRAS,
+    entry_points={"console_scripts": ["tfsac = tfsac.cli:main"]},
+)

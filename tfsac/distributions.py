@@ -1,0 +1,66 @@
+"""The squashed Gaussian policy on TensorFlow Probability."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import tensorflow as tf
+
+LOG_SCALE_MIN, LOG_SCALE_MAX = -20.0, 2.0
+
+
+@functools.cache
+def _tfp() -> Any:
+    # Importing TensorFlow Probability takes seconds, so only what computes with it pays for it.
+    import tensorflow_probability as tfp
+
+    return tfp
+
+
+def clip_log_scale(log_scale: tf.Tensor) -> tf.Tensor:
+    """Clips log sigma to [-20, 2]; outside, its gradient is zero."""
+    return tf.clip_by_value(log_scale, LOG_SCALE_MIN, LOG_SCALE_MAX)
+
+
+class SquashedGaussian:
+    """`a = tanh(u)`, `u ~ N(loc, exp(log_scale)^2)` in each of A dimensions (arXiv 1801.01290, appendix C).
+
+    Args:
+        loc: `[B, A]`.
+        log_scale: `[B, A]`, clipped to [-20, 2].
+
+    Raises:
+        ValueError: shapes that are not `[B, A]` or differ.
+    """
+
+    def __init__(self, loc: tf.Tensor, log_scale: tf.Tensor):
+        loc, log_scale = tf.convert_to_tensor(loc), tf.convert_to_tensor(log_scale)
+        if loc.shape.rank != 2 or not loc.shape.is_compatible_with(log_scale.shape):
+            raise ValueError(f"loc and log_scale are both [B, A]. Received: {loc.shape} and {log_scale.shape}")
+        self.loc = loc
+        self.log_scale = clip_log_scale(log_scale)
+
+    def sample_and_log_prob(self, noise: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns an action and its log density, both functions of the same draw.
+
+        Args:
+            noise: `[B, A]`, standard normal.
+
+        Returns:
+            actions `[B, A]` in (-1, 1) and log densities `[B]` over [-1, 1]^A, computed from the sample before tanh.
+
+        Raises:
+            ValueError: noise of another shape.
+        """
+        if not self.loc.shape.is_compatible_with(noise.shape):
+            raise ValueError(f"noise has the shape of loc, {self.loc.shape}. Received: {noise.shape}")
+        scale = tf.exp(self.log_scale)
+        u = self.loc + scale * noise
+        normal = _tfp().distributions.MultivariateNormalDiag(self.loc, scale)
+        squash = _tfp().bijectors.Tanh()
+        return tf.tanh(u), normal.log_prob(u) - squash.forward_log_det_jacobian(u, event_ndims=1)
+
+    def mode(self) -> tf.Tensor:
+        """Returns the deterministic action `tanh(loc)`, `[B, A]`."""
+        return tf.tanh(self.loc)

@@ -1,0 +1,55 @@
+"""Making one environment from its id, with errors that say what to type."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import gymnasium as gym
+
+from tfsac.environments.check import check
+
+# Which of tfsac's extras brings a missing package.
+EXTRA_OF_PACKAGE = {
+    "mujoco": "mujoco",
+    "imageio": "mujoco",
+    "Box2D": "box2d",
+    "box2d": "box2d",
+    "pygame": "classic-control",
+    "ale_py": "atari",
+}
+
+
+def make(level: str, max_episode_steps: int | None = None, **kwargs: Any) -> gym.Env:
+    """Makes and checks one environment.
+
+    Args:
+        level: a Gymnasium environment id, such as "Pendulum-v1".
+        max_episode_steps: time limit in steps instead of the level's own.
+        **kwargs: passed to `gymnasium.make`.
+
+    Raises:
+        ValueError: no such level (naming the nearest), or spaces that soft actor-critic cannot use.
+        ImportError: a package is missing; the message has the command that installs it.
+    """
+    try:
+        # The bounds are checked once, in `check`; gymnasium's checker would warn about every unbounded observation.
+        env = gym.make(level, max_episode_steps=max_episode_steps, disable_env_checker=True, **kwargs)
+    except gym.error.UnregisteredEnv as error:
+        close = difflib.get_close_matches(level, list(gym.registry), n=1, cutoff=0.4)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"Gymnasium has no environment of this id.{hint} Received: {level!r}") from error
+    except (gym.error.DependencyNotInstalled, ImportError) as error:
+        cause = error.__cause__ if isinstance(error.__cause__, ImportError) else error
+        package = getattr(cause, "name", None) or next((p for p in EXTRA_OF_PACKAGE if p in str(error)), "")
+        extra = EXTRA_OF_PACKAGE.get((package or "").split(".")[0])
+        command = f"pip install 'tfsac[{extra}]'" if extra else f"pip install {package or '(see above)'}"
+        raise ImportError(f"{level} needs a package that is not installed ({error}); type: {command}. Received: {level!r}") from error
+    except TypeError as error:
+        raise ValueError(f"{level} does not take these arguments: {error}. Received: {kwargs}") from error
+    try:
+        check(env)
+    except ValueError:
+        env.close()
+        raise
+    return env

@@ -1,0 +1,149 @@
+"""Several environments side by side, each episode with a seed of its own and its true last observation."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+
+from tfsac.environments.check import EnvironmentFailure, check_step
+from tfsac.environments.make import make
+from tfsac.environments.spaces import ActionRescaling, as_arrays, spec_of
+from tfsac.parameters import EnvironmentParameters
+
+TRAINING, EVALUATION = 0, 1
+
+
+def episode_seed(seed: int, purpose: int, *where: int) -> int:
+    """Returns the seed of one episode, independent of every other (run seed, purpose, environment, episode, ...)."""
+    return int(np.random.SeedSequence([seed, purpose, *where]).generate_state(1)[0])
+
+
+class StepResult(NamedTuple):
+    """One step of all N environments.
+
+    Attributes:
+        next_observation: `[N, ...]` by key; where an episode ended, its last observation.
+        reward, terminated, truncated: `[N]`.
+        observation: `[N, ...]` to act on next; where an episode ended, the first of the next one.
+    """
+
+    next_observation: dict[str, np.ndarray]
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    observation: dict[str, np.ndarray]
+
+
+class Environments:
+    """N copies of one level, stepped together with actions in [-1, 1].
+
+    Args:
+        parameters: level, number, vectorisation.
+        seed: of the run; the seed of each episode derives from it, the environment's index and the episode's.
+
+    Attributes:
+        spec: of one environment.
+        observation: `[N, ...]` by key, to act on next.
+        is_first: `[N]`, whether an episode just began.
+
+    Raises:
+        ValueError, ImportError: from `make`.
+        EnvironmentFailure: an environment raised or returned numbers that are not finite; the message says which.
+    """
+
+    def __init__(self, parameters: EnvironmentParameters, seed: int):
+        one = functools.partial(make, parameters.level, parameters.max_episode_steps, **parameters.kwargs)
+        makers = [one] * parameters.num_envs
+        if parameters.vectorization == "subprocess":
+            one().close()  # errors of a wrong level are clearer from this process
+            # Forking a process in which TensorFlow runs threads can hang.
+            self.vector: Any = AsyncVectorEnv(makers, context="spawn", autoreset_mode=AutoresetMode.DISABLED)
+        else:
+            self.vector = SyncVectorEnv(makers, copy=False, autoreset_mode=AutoresetMode.DISABLED)
+        self.level, self.seed, self.num_envs = parameters.level, seed, parameters.num_envs
+        self.spec = spec_of(self.vector)
+        self.rescale = ActionRescaling(self.spec.action.low, self.spec.action.high)
+        self.episode = np.zeros(self.num_envs, np.int64)  # index of the running episode, by environment
+        self.length = np.zeros(self.num_envs, np.int64)  # steps of the running episode, by environment
+        self.steps = 0
+        self.is_first = np.ones(self.num_envs, bool)
+        self.observation = self._reset(np.ones(self.num_envs, bool))
+
+    def _reset(self, mask: np.ndarray) -> dict[str, np.ndarray]:
+        seeds = [episode_seed(self.seed, TRAINING, i, int(e)) for i, e in enumerate(self.episode)]
+        self.length[mask] = 0
+        options = None if mask.all() else {"reset_mask": mask}
+        observation, _ = self._call(self.vector.reset, seed=seeds, options=options)
+        return self._arrays(observation)
+
+    def _arrays(self, observation: Any) -> dict[str, np.ndarray]:
+        # The vector environment reuses its buffers, so what is kept is copied.
+        return {key: np.array(value) for key, value in as_arrays(observation, self.spec).items()}
+
+    def _call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            raise EnvironmentFailure(
+                f"{self.level} raised at step {self.steps} (steps of the running episodes: {self.length.tolist()}). "
+                f"Received: {type(error).__name__}: {error}"
+            ) from error
+
+    def step(self, action: np.ndarray) -> StepResult:
+        """Steps all environments with actions `[N, A]` in [-1, 1] and begins new episodes where one ended."""
+        observation, reward, terminated, truncated, _ = self._call(self.vector.step, self.rescale(action))
+        self.steps += self.num_envs
+        self.length += 1
+        next_observation = self._arrays(observation)
+        reward = np.asarray(reward, np.float32)
+        check_step(next_observation, reward, self.level, self.steps)
+        done = terminated | truncated
+        self.observation = next_observation
+        if done.any():
+            self.episode[done] += 1
+            self.observation = self._reset(done)
+        self.is_first = done
+        return StepResult(next_observation, reward, terminated, truncated, self.observation)
+
+    def state(self) -> dict[str, Any]:
+        """Returns where each environment is, as plain numbers."""
+        return {"episode": self.episode.tolist(), "length": self.length.tolist(), "steps": self.steps}
+
+    def restore(self, state: dict[str, Any], actions: np.ndarray | None, observation: dict[str, np.ndarray]) -> bool:
+        """Goes back to where a checkpoint was taken.
+
+        One environment plays the running episode's actions again from its seed, which brings it to the same state.
+        Several environments, and one that does not come back to the same observation, begin new episodes.
+
+        Args:
+            state: what `state` returned.
+            actions: `[length, A]` of the running episode in [-1, 1], or None where they are not known any more.
+            observation: `[N, ...]` by key, the observation at the checkpoint.
+
+        Returns:
+            Whether the environments are exactly where they were.
+        """
+        self.episode, length = np.array(state["episode"], np.int64), np.array(state["length"], np.int64)
+        self.steps = state["steps"]
+        everywhere = np.ones(self.num_envs, bool)
+        self.observation, self.is_first = self._reset(everywhere), everywhere
+        for action in actions if actions is not None and self.num_envs == 1 else ():
+            result = self._call(self.vector.step, self.rescale(action[None]))
+            self.observation, self.is_first = self._arrays(result[0]), ~everywhere
+            self.length += 1
+            if result[2][0] or result[3][0]:
+                break
+        same = all(np.array_equal(self.observation[key], observation[key]) for key in observation)
+        if same and np.array_equal(self.length, length):
+            return True
+        self.episode += length > 0  # an episode that had not begun keeps its seed
+        self.observation, self.is_first = self._reset(everywhere), everywhere
+        return False
+
+    def close(self) -> None:
+        """Ends the environments and their processes."""
+        self.vector.close()

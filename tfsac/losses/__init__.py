@@ -1,0 +1,1 @@
+"""Losses: pure functions of tensors that return one value per row."""

@@ -1,0 +1,25 @@
+"""Shape checks at trace time: a silent broadcast of [B] with [B, 1] to [B, B] must not be possible."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+
+def assert_shapes(**named: tuple[tf.Tensor, str]) -> None:
+    """Checks ranks and equal sizes.
+
+    Args:
+        **named: a tensor and its dimensions, one letter each: ``log_prob=(log_prob_B, "B")``.
+
+    Raises:
+        ValueError: a rank or a size that does not fit.
+    """
+    sizes: dict[str, tuple[int, str]] = {}
+    for name, (tensor, dimensions) in named.items():
+        shape = tf.convert_to_tensor(tensor).shape
+        if shape.rank != len(dimensions):
+            raise ValueError(f"{name} has the dimensions [{', '.join(dimensions)}]. Received: shape {shape}")
+        for letter, size in zip(dimensions, shape.as_list(), strict=True):
+            if size is not None and sizes.setdefault(letter, (size, name))[0] != size:
+                first, other = sizes[letter]
+                raise ValueError(f"{name} and {other} differ in {letter}: expected {first}. Received: shape {shape}")

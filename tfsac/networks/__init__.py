@@ -1,0 +1,7 @@
+"""Keras networks built from `NetworkParameters` and a `Spec`."""
+
+from tfsac.networks.build import Network
+from tfsac.networks.numpy_forward import NumpyForward
+from tfsac.networks.optimizers import build_optimizer, clip_gradients
+
+__all__ = ["Network", "NumpyForward", "build_optimizer", "clip_gradients"]

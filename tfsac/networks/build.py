@@ -1,0 +1,97 @@
+"""One network: embedders by observation key, a merger, middleware, a head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfsac.networks.embedders import embedder_layers, middleware_layers
+from tfsac.networks.heads import PolicyHead, QHead, VHead
+from tfsac.networks.initializers import Initializers
+from tfsac.parameters import NetworkParameters, SACPolicyHeadParameters, SACQHeadParameters
+from tfsac.parameters.base import nearest
+from tfsac.types import Spec
+
+
+class Network(tf.Module):
+    """A Keras model of observations (and, for Q, an action), and the layers it was made of.
+
+    Args:
+        name: of the model.
+        parameters: its layers and head.
+        spec: shapes of observations and actions.
+        seed: of its first weights.
+
+    Attributes:
+        model: the functional Keras model.
+        embedders: layers by observation key.
+        middleware: layers after the merger.
+        head: the last layers.
+
+    Raises:
+        ValueError: an embedder for a key that the environment does not have, embeddings of unequal widths to sum,
+            convolutions that do not fit.
+    """
+
+    def __init__(self, name: str, parameters: NetworkParameters, spec: Spec, seed: int):
+        super().__init__(name=name)
+        for key in parameters.input_embedders_parameters:
+            if key not in spec.observation:
+                raise ValueError(
+                    f"Network {name!r} has an embedder for an observation that the environment does not give; it gives "
+                    f"{', '.join(spec.observation)}.{nearest(key, spec.observation)} Set "
+                    f"agent.networks.{name}.input_embedders_parameters. Received: {key!r}"
+                )
+        seeds = np.random.default_rng(seed)
+        hidden = Initializers(parameters.initializer, seeds)
+        self.merger = parameters.embedding_merger_type
+        self.embedders = {
+            key: embedder_layers(key, embedder, spec.observation[key], hidden)
+            for key, embedder in parameters.input_embedders_parameters.items()
+        }
+        self.middleware = middleware_layers(parameters.middleware_parameters, hidden)
+        head = parameters.head_parameters
+        self.head: PolicyHead | QHead | VHead
+        if isinstance(head, SACPolicyHeadParameters):
+            self.head = PolicyHead(head, spec.action.shape[0], seeds)
+        elif isinstance(head, SACQHeadParameters):
+            self.head = QHead(head, hidden, seeds)
+        else:
+            self.head = VHead(head, seeds)
+        self.model = self._connect(name, spec)
+
+    def _connect(self, name: str, spec: Spec) -> keras.Model:
+        observation = {
+            key: keras.Input(spec.observation[key].shape, dtype=spec.observation[key].dtype, name=key)
+            for key in self.embedders
+        }
+        embedded = {}
+        for key, layers in self.embedders.items():
+            embedded[key] = observation[key]
+            for layer in layers:
+                embedded[key] = layer(embedded[key])
+        widths = {key: x.shape[-1] for key, x in embedded.items()}
+        if self.merger == "sum" and len(set(widths.values())) > 1:
+            raise ValueError(f"Network {name!r} sums its embeddings, which needs equal widths. Received: {widths}")
+        merge = keras.layers.Add() if self.merger == "sum" else keras.layers.Concatenate()
+        x = merge(list(embedded.values())) if len(embedded) > 1 else next(iter(embedded.values()))
+        for layer in self.middleware:
+            x = layer(x)
+        if isinstance(self.head, QHead):
+            action = keras.Input(spec.action.shape, name="action")
+            return keras.Model([observation, action], self.head(x, action), name=name)
+        return keras.Model(observation, self.head(x), name=name)
+
+    def __call__(self, observation: Mapping[str, tf.Tensor], action: tf.Tensor | None = None) -> Any:
+        """Returns what the head computes for observations `[B, ...]` by key (more keys than it reads are fine)."""
+        read = {key: observation[key] for key in self.embedders}
+        return self.model(read if action is None else [read, action])
+
+    @property
+    def trainable_variables(self) -> list[keras.Variable]:
+        """Keras's variables, in a fixed order."""
+        return list(self.model.trainable_variables)

@@ -1,0 +1,37 @@
+"""Seeded kernel initialisers, so that a run's first weights follow from its seed alone."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+
+
+class NormalizedColumns(keras.initializers.Initializer):
+    """Gaussian columns scaled to a norm of 0.01 each: outputs near zero at first (Coach's "normalized_columns")."""
+
+    def __init__(self, seed: int):
+        self.seed = seed
+
+    def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> keras.KerasTensor:
+        draw = np.random.default_rng(self.seed).standard_normal(shape)
+        norm = np.sqrt((draw**2).sum(axis=0, keepdims=True))
+        return keras.ops.convert_to_tensor(0.01 * draw / norm, dtype=dtype or keras.config.floatx())
+
+
+KINDS = {
+    "xavier": keras.initializers.GlorotUniform,
+    "he": keras.initializers.HeUniform,
+    "orthogonal": keras.initializers.Orthogonal,
+    "normalized_columns": NormalizedColumns,
+}
+
+
+class Initializers:
+    """Hands out initialisers of one kind, each with a seed of its own."""
+
+    def __init__(self, kind: str, seeds: np.random.Generator):
+        self.kind, self.seeds = kind, seeds
+
+    def next(self) -> keras.initializers.Initializer:
+        """Returns the next initialiser."""
+        return KINDS[self.kind](seed=int(self.seeds.integers(2**31)))

@@ -1,0 +1,131 @@
+"""Parameters of a whole experiment: environment, schedule, acceptance, and the preset that holds them all."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from tfsac.parameters.agents import SoftActorCriticAgentParameters
+from tfsac.parameters.base import ParameterError, parameters
+from tfsac.parameters.networks import PositiveFloat, PositiveInt
+from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, StepMethod, TrainingSteps
+
+
+@parameters
+class FilterParameters:
+    """What happens to rewards and observations between the memory, which keeps them raw, and the agent.
+
+    Attributes:
+        reward_rescale_factor: rewards are multiplied by it; in soft actor-critic with a fixed temperature of 1 this is
+            the inverse temperature: a larger one explores less.
+        reward_clipping_range: (low, high) after rescaling, or None.
+        observation_normalization: subtract the running mean and divide by the running deviation, per dimension.
+        observation_clipping: bound of normalised observations, in deviations.
+    """
+
+    reward_rescale_factor: PositiveFloat = 1.0
+    reward_clipping_range: tuple[float, float] | None = None
+    observation_normalization: bool = False
+    observation_clipping: PositiveFloat = 10.0
+
+    def __post_init__(self) -> None:
+        if self.reward_clipping_range and self.reward_clipping_range[0] >= self.reward_clipping_range[1]:
+            raise ParameterError(f"reward_clipping_range is (low, high). Received: {self.reward_clipping_range}")
+
+
+@parameters
+class EnvironmentParameters:
+    """The environment.
+
+    Attributes:
+        level: a Gymnasium environment id.
+        num_envs: environments that run side by side.
+        vectorization: "sync" steps them in this process, "subprocess" in one process each.
+        max_episode_steps: time limit in steps, or None for the level's own.
+        kwargs: passed to `gymnasium.make`.
+        filters: rewards and observations on their way to the agent.
+    """
+
+    level: str = "Pendulum-v1"
+    num_envs: PositiveInt = 1
+    vectorization: Literal["sync", "subprocess"] = "sync"
+    max_episode_steps: PositiveInt | None = None
+    kwargs: dict[str, Any] = Field(default_factory=dict)
+    filters: FilterParameters = Field(default_factory=FilterParameters)
+
+
+@parameters
+class ScheduleParameters:
+    """How long to heat up, to improve and to evaluate (Coach's schedule).
+
+    Attributes:
+        heatup_steps: random actions before the first update.
+        improve_steps: length of training after the heat-up.
+        evaluation_steps: length of each evaluation.
+        steps_between_evaluation_periods: counted from the start, heat-up included.
+    """
+
+    heatup_steps: StepMethod = EnvironmentSteps(10_000)
+    improve_steps: StepMethod = EnvironmentSteps(990_000)
+    evaluation_steps: StepMethod = EnvironmentEpisodes(5)
+    steps_between_evaluation_periods: StepMethod = EnvironmentSteps(5_000)
+
+    def __post_init__(self) -> None:
+        for name in ("heatup_steps", "evaluation_steps"):
+            if isinstance(getattr(self, name), TrainingSteps):
+                raise ParameterError(f"{name} counts environment steps or episodes. Received: {getattr(self, name)}")
+        for name in ("improve_steps", "evaluation_steps", "steps_between_evaluation_periods"):
+            if getattr(self, name).num_steps < 1:
+                raise ParameterError(f"{name} is at least 1. Received: {getattr(self, name)}")
+
+
+@parameters
+class PresetValidationParameters:
+    """When a preset counts as working.
+
+    Attributes:
+        min_reward_threshold: mean return of one evaluation, or None for no threshold.
+        max_episodes_to_achieve_reward: training episodes within which the threshold must be reached, or None.
+    """
+
+    min_reward_threshold: float | None = None
+    max_episodes_to_achieve_reward: Annotated[int, Field(gt=0)] | None = None
+
+
+@parameters
+class Preset:
+    """A complete experiment.
+
+    Attributes:
+        agent: algorithm, exploration, memory, networks.
+        environment: level, number of environments, filters.
+        schedule: how long and how often.
+        validation: its acceptance threshold.
+        levels: for presets of several levels, what another level changes: `{level: {path: value}}`; applied when the
+            level is chosen. A level that is not listed has no acceptance threshold.
+    """
+
+    agent: SoftActorCriticAgentParameters = Field(default_factory=SoftActorCriticAgentParameters)
+    environment: EnvironmentParameters = Field(default_factory=EnvironmentParameters)
+    schedule: ScheduleParameters = Field(default_factory=ScheduleParameters)
+    validation: PresetValidationParameters = Field(default_factory=PresetValidationParameters)
+    levels: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        heatup = self.schedule.heatup_steps
+        if isinstance(heatup, EnvironmentSteps) and heatup.num_steps < self.agent.batch_size:
+            raise ParameterError(
+                "batch_size must not be larger than what heat-up collects. "
+                f"Received: batch_size={self.agent.batch_size}, heatup_steps={heatup}"
+            )
+        if self.agent.memory.max_size < self.agent.batch_size:
+            raise ParameterError(
+                "The memory must hold at least one batch. "
+                f"Received: max_size={self.agent.memory.max_size}, batch_size={self.agent.batch_size}"
+            )
+        if self.agent.memory.max_size < self.environment.num_envs:
+            raise ParameterError(
+                "The memory must hold a step of every environment. "
+                f"Received: max_size={self.agent.memory.max_size}, num_envs={self.environment.num_envs}"
+            )

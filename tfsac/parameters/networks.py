@@ -1,0 +1,175 @@
+"""Parameters of the networks: embedders by observation key, middleware, one head, optimizer (Coach's vocabulary)."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tfsac.parameters.base import ParameterError, parameters
+
+PositiveInt = Annotated[int, Field(gt=0)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+NonNegativeFloat = Annotated[float, Field(ge=0)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+Activation = Literal["relu", "tanh", "elu", "selu", "leaky_relu", "sigmoid", "silu"]
+Initializer = Literal["xavier", "he", "orthogonal", "normalized_columns"]
+
+
+@parameters
+class Conv2d:
+    """One convolution over an image: number of filters, side of the square kernel and stride in pixels."""
+
+    num_filters: PositiveInt
+    kernel_size: PositiveInt
+    stride: PositiveInt
+
+
+class EmbedderScheme(str, enum.Enum):
+    """Named embedders: dense layers for a vector, convolutions for an image (`networks.embedders`)."""
+
+    Empty = "Empty"
+    Shallow = "Shallow"
+    Medium = "Medium"
+    Deep = "Deep"
+
+
+class MiddlewareScheme(str, enum.Enum):
+    """Named middleware: Empty [], Shallow [64], Medium [512], Deep [128, 128, 128]."""
+
+    Empty = "Empty"
+    Shallow = "Shallow"
+    Medium = "Medium"
+    Deep = "Deep"
+
+
+@parameters
+class InputEmbedderParameters:
+    """Turns one observation into features.
+
+    Attributes:
+        scheme: a named scheme, or the layers themselves: widths of dense layers and, for images, `Conv2d` before them.
+        activation_function: after every layer.
+    """
+
+    scheme: EmbedderScheme | tuple[PositiveInt | Conv2d, ...] = EmbedderScheme.Medium
+    activation_function: Activation = "relu"
+
+
+@parameters
+class FCMiddlewareParameters:
+    """Dense layers between the merged embeddings and the head; a named scheme or the widths of the layers."""
+
+    scheme: MiddlewareScheme | tuple[PositiveInt, ...] = MiddlewareScheme.Medium
+    activation_function: Activation = "relu"
+
+
+@parameters
+class SACPolicyHeadParameters:
+    """A squashed Gaussian: location and log scale of every action dimension.
+
+    Attributes:
+        loss_weight: factor of the policy loss.
+        initializer: of the output layer.
+    """
+
+    loss_weight: NonNegativeFloat = 1.0
+    initializer: Initializer = "xavier"
+    kind: Literal["sac_policy"] = "sac_policy"
+
+
+@parameters
+class SACQHeadParameters:
+    """Two independent Q functions of the concatenated embedding and action.
+
+    Attributes:
+        network_layers_sizes: widths of the hidden layers of each.
+        activation_function: after every hidden layer.
+        loss_weight: factor of the critic loss.
+        initializer: of the output layers.
+    """
+
+    network_layers_sizes: tuple[PositiveInt, ...] = (256, 256)
+    activation_function: Activation = "relu"
+    loss_weight: NonNegativeFloat = 1.0
+    initializer: Initializer = "xavier"
+    kind: Literal["sac_q"] = "sac_q"
+
+
+@parameters
+class VHeadParameters:
+    """One state value.
+
+    Attributes:
+        loss_weight: factor of the value loss.
+        initializer: of the output layer.
+    """
+
+    loss_weight: NonNegativeFloat = 1.0
+    initializer: Initializer = "xavier"
+    kind: Literal["v"] = "v"
+
+
+HeadParameters = Annotated[
+    SACPolicyHeadParameters | SACQHeadParameters | VHeadParameters, Field(discriminator="kind")
+]
+
+
+@parameters
+class NetworkParameters:
+    """One network and how it is trained.
+
+    Attributes:
+        head_parameters: what the network computes.
+        input_embedders_parameters: an embedder for each observation key that the network reads.
+        embedding_merger_type: how several embeddings become one; "sum" wants equal widths.
+        middleware_parameters: layers after the merger.
+        initializer: of all layers but the head's output.
+        optimizer_type: "Adam" or "RMSProp".
+        learning_rate: step size; multiplied by `learning_rate_decay_rate` every `learning_rate_decay_steps` updates
+            (0 steps: constant).
+        optimizer_epsilon: added to the root of the second moment.
+        adam_optimizer_beta1, adam_optimizer_beta2: decay of Adam's two moments.
+        rms_prop_optimizer_decay: decay of RMSProp's second moment.
+        batch_size: rows of an update; the same for all networks of an agent.
+        clip_gradients: bound for `gradients_clipping_method`, or None.
+        l2_regularization: factor of half the squared kernels, added to the loss.
+        replace_mse_with_huber_loss: linear beyond an error of 1 (networks that regress: V and Q).
+        create_target_network: keep a slow copy (V only; without it the critic's target uses V itself).
+    """
+
+    head_parameters: HeadParameters
+    input_embedders_parameters: dict[str, InputEmbedderParameters] = Field(
+        default_factory=lambda: {"observation": InputEmbedderParameters()}
+    )
+    embedding_merger_type: Literal["concat", "sum"] = "concat"
+    middleware_parameters: FCMiddlewareParameters = Field(default_factory=FCMiddlewareParameters)
+    initializer: Initializer = "xavier"
+    optimizer_type: Literal["Adam", "RMSProp"] = "Adam"
+    learning_rate: PositiveFloat = 3e-4
+    learning_rate_decay_rate: PositiveFloat = 1.0
+    learning_rate_decay_steps: Annotated[int, Field(ge=0)] = 0
+    optimizer_epsilon: PositiveFloat = 1e-8
+    adam_optimizer_beta1: Fraction = 0.9
+    adam_optimizer_beta2: Fraction = 0.999
+    rms_prop_optimizer_decay: Fraction = 0.9
+    batch_size: PositiveInt = 256
+    clip_gradients: PositiveFloat | None = None
+    gradients_clipping_method: Literal["global_norm", "norm", "value"] = "global_norm"
+    l2_regularization: NonNegativeFloat = 0.0
+    replace_mse_with_huber_loss: bool = False
+    create_target_network: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.input_embedders_parameters:
+            raise ParameterError("A network reads at least one observation key. Received: input_embedders_parameters={}")
+        if self.replace_mse_with_huber_loss and self.head_parameters.kind == "sac_policy":
+            raise ParameterError(
+                "replace_mse_with_huber_loss belongs to networks that regress (V, Q), not to a policy. "
+                "Received: replace_mse_with_huber_loss=True"
+            )
+        if self.learning_rate_decay_rate != 1.0 and self.learning_rate_decay_steps == 0:
+            raise ParameterError(
+                "learning_rate_decay_rate needs learning_rate_decay_steps >= 1. Received: learning_rate_decay_steps=0"
+            )

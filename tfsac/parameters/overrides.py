@@ -1,0 +1,75 @@
+"""Changing single fields of a preset by their path, as the command line does."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tfsac.parameters.base import ParameterError, from_json, nearest, to_json
+from tfsac.parameters.experiment import Preset
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """Splits ``path=value``; the value is JSON where it parses as such (1e-3, true, null, [64, 64]), else a string.
+
+    Raises:
+        ParameterError: no equals sign.
+    """
+    path, equals, value = text.partition("=")
+    if not equals or not path:
+        raise ParameterError(f"An override is written path=value. Received: {text!r}")
+    try:
+        # Underscores may group digits as in Python.
+        return path.strip(), json.loads(re.sub(r"(?<=\d)_(?=\d)", "", value))
+    except json.JSONDecodeError:
+        return path.strip(), value
+
+
+def override(preset: Preset, changes: Mapping[str, Any]) -> Preset:
+    """Returns the preset with some fields changed.
+
+    Args:
+        preset: the experiment to start from; it stays as it is.
+        changes: new values by path, such as ``{"agent.algorithm.discount": 0.98}``. A ``*`` in a path stands for every
+            entry at that place: ``agent.networks.*.learning_rate``.
+
+    Raises:
+        ParameterError: a path that does not exist (naming the nearest field), a wrong type or value.
+    """
+    tree = to_json(preset)
+    for path, value in changes.items():
+        _assign(tree, path.split("."), value, path)
+    return from_json(Preset, json.dumps(tree))
+
+
+def _assign(node: Any, parts: list[str], value: Any, path: str) -> None:
+    # Entries of these dicts are named by the user, so a new key is not a mistake.
+    free = path.startswith(("environment.kwargs.", "levels.")) and len(parts) == 1
+    keys = list(node) if parts[0] == "*" and isinstance(node, dict) else parts[:1]
+    for key in keys:
+        if not isinstance(node, dict) or (key not in node and not free):
+            names = list(node) if isinstance(node, dict) else []
+            listed = f" Fields there: {', '.join(names)}." if names else ""
+            raise ParameterError(f"There is no parameter {path!r}.{nearest(key, names)}{listed} Received: {key!r}")
+        if len(parts) > 1:
+            _assign(node[key], parts[1:], value, path)
+        elif isinstance(node[key] if key in node else None, str) and type(value) is int and "(" in node[key]:
+            # A bare number keeps the unit: improve_steps=5000 leaves EnvironmentSteps what it is.
+            node[key] = f"{node[key].split('(')[0]}({value})"
+        else:
+            node[key] = value
+
+
+def for_level(preset: Preset, level: str) -> Preset:
+    """Returns the preset for another level, with what its `levels` table says of it.
+
+    A level that the preset knows nothing about loses the acceptance threshold, which belongs to another task.
+    """
+    if level == preset.environment.level:
+        return preset
+    changes: dict[str, Any] = {"environment.level": level}
+    if level not in preset.levels:
+        changes |= {"validation.min_reward_threshold": None, "validation.max_episodes_to_achieve_reward": None}
+    return override(preset, changes | preset.levels.get(level, {}))

@@ -1,0 +1,55 @@
+"""Units in which schedules count: environment steps, episodes, training steps (Coach's step methods)."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, PlainSerializer
+
+from tfsac.parameters.base import parameters
+
+Count = Annotated[int, Field(ge=0)]
+
+
+@parameters
+class EnvironmentSteps:
+    """A number of environment transitions, summed over the environments that run side by side."""
+
+    num_steps: Count
+
+
+@parameters
+class EnvironmentEpisodes:
+    """A number of finished episodes."""
+
+    num_steps: Count
+
+
+@parameters
+class TrainingSteps:
+    """A number of gradient updates."""
+
+    num_steps: Count
+
+
+UNITS = {unit.__name__: unit for unit in (EnvironmentSteps, EnvironmentEpisodes, TrainingSteps)}
+
+
+def _parse(value: Any) -> Any:
+    if isinstance(value, tuple(UNITS.values())):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return EnvironmentSteps(value)
+    match = re.fullmatch(r"(\w+)\((\d[\d_]*)\)", value) if isinstance(value, str) else None
+    if match is None or match[1] not in UNITS:
+        raise ValueError(f"expected {', '.join(f'{name}(n)' for name in UNITS)}, or a number of environment steps")
+    return UNITS[match[1]](int(match[2]))
+
+
+# In JSON and on the command line a step method is written as it is in Python: "EnvironmentSteps(1000)".
+StepMethod = Annotated[
+    EnvironmentSteps | EnvironmentEpisodes | TrainingSteps,
+    BeforeValidator(_parse),
+    PlainSerializer(lambda steps: f"{type(steps).__name__}({steps.num_steps})", return_type=str),
+]
