@@ -75,12 +75,21 @@ class Agent(tf.Module):
     def act(self, observation: Mapping[str, np.ndarray], state: Any = (), is_first: Any = None, mode: Mode = "sample") -> ActResult:
         """Chooses actions `[N, A]` in [-1, 1] for observations `[N, ...]`."""
 
-    def after_update(self, outputs: Any) -> None:
-        """Receives what `acting_weights` returned in the graph, as arrays, after each call of `update`."""
+    def refresh(self, outputs: list[np.ndarray] | None = None) -> None:
+        """Brings what acting keeps outside TensorFlow up to date.
+
+        Called after each `update` with what `acting_weights` returned in the graph; call it without arguments after
+        variables were changed in another way.
+        """
 
     def acting_weights(self) -> list[tf.Tensor]:
         """Returns tensors that leave the compiled call together with the metrics."""
         return []
+
+    def trace(self) -> list[str]:
+        """Traces the update without running it; returns `metric_names`."""
+        self._compiled.get_concrete_function()
+        return self.metric_names
 
     # -- the compiled loop ---------------------------------------------------------------------------------------------
 
@@ -106,7 +115,7 @@ class Agent(tf.Module):
             metrics, outputs = tf.stack(rows), self.acting_weights()
         else:
             metrics, outputs = self._compiled(stacked)
-        self.after_update([output.numpy() for output in outputs])
+        self.refresh([output.numpy() for output in outputs])
         return metrics.numpy()
 
     def _stack_signature(self) -> Transition:

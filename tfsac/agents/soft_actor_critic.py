@@ -169,7 +169,7 @@ class SoftActorCriticAgent(Agent):
         """Returns the policy's weights where acting computes in NumPy."""
         return [tf.identity(v.value) for v in self.networks["policy"].trainable_variables] if self.forward else []
 
-    def after_update(self, outputs: list[np.ndarray]) -> None:
-        """Hands the policy's new weights to the NumPy forward pass."""
+    def refresh(self, outputs: list[np.ndarray] | None = None) -> None:
+        """Hands the policy's weights to the NumPy forward pass."""
         if self.forward is not None:
-            self.forward.load(outputs)
+            self.forward.load([w.numpy() for w in self.acting_weights()] if outputs is None else outputs)

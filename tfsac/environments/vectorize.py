@@ -28,6 +28,7 @@ class StepResult(NamedTuple):
     Attributes:
         next_observation: `[N, ...]` by key; where an episode ended, its last observation.
         reward, terminated, truncated: `[N]`.
+        length: `[N]`, steps of the episode so far, this one included.
         observation: `[N, ...]` to act on next; where an episode ended, the first of the next one.
     """
 
@@ -35,6 +36,7 @@ class StepResult(NamedTuple):
     reward: np.ndarray
     terminated: np.ndarray
     truncated: np.ndarray
+    length: np.ndarray
     observation: dict[str, np.ndarray]
 
 
@@ -101,13 +103,13 @@ class Environments:
         next_observation = self._arrays(observation)
         reward = np.asarray(reward, np.float32)
         check_step(next_observation, reward, self.level, self.steps)
-        done = terminated | truncated
+        done, length = terminated | truncated, self.length.copy()
         self.observation = next_observation
         if done.any():
             self.episode[done] += 1
             self.observation = self._reset(done)
         self.is_first = done
-        return StepResult(next_observation, reward, terminated, truncated, self.observation)
+        return StepResult(next_observation, reward, terminated, truncated, length, self.observation)
 
     def state(self) -> dict[str, Any]:
         """Returns where each environment is, as plain numbers."""

@@ -13,6 +13,7 @@ from tfsac.parameters.experiment import (
     FilterParameters,
     Preset,
     PresetValidationParameters,
+    RunParameters,
     ScheduleParameters,
 )
 from tfsac.parameters.networks import (
@@ -45,6 +46,7 @@ __all__ = [
     "ParameterError",
     "Preset",
     "PresetValidationParameters",
+    "RunParameters",
     "SACPolicyHeadParameters",
     "SACQHeadParameters",
     "ScheduleParameters",

@@ -94,6 +94,39 @@ class PresetValidationParameters:
 
 
 @parameters
+class RunParameters:
+    """How a preset is run, as opposed to what is run.
+
+    Attributes:
+        seed: of weights, noise, sampling and environments.
+        strategy: "none", or "mirrored" for all GPUs of this machine (two logical devices on a machine without).
+        checkpoint_save_steps: environment steps between checkpoints.
+        num_checkpoints_to_keep: older ones are deleted.
+        stop_at_threshold: end when an evaluation reaches the preset's `min_reward_threshold`.
+        stochastic_evaluation: evaluate a second time with sampled actions.
+        tensorboard: write TensorBoard events.
+        histograms: with `tensorboard`, also the weights of every network.
+        deterministic: use TensorFlow's deterministic kernels.
+        eager: run updates without compiling them, to debug.
+    """
+
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    strategy: Literal["none", "mirrored"] = "none"
+    checkpoint_save_steps: PositiveInt = 10_000
+    num_checkpoints_to_keep: PositiveInt = 2
+    stop_at_threshold: bool = False
+    stochastic_evaluation: bool = False
+    tensorboard: bool = False
+    histograms: bool = False
+    deterministic: bool = False
+    eager: bool = False
+
+    def __post_init__(self) -> None:
+        if self.histograms and not self.tensorboard:
+            raise ParameterError("histograms are written to TensorBoard: add tensorboard=True. Received: histograms=True")
+
+
+@parameters
 class Preset:
     """A complete experiment.
 

@@ -1,0 +1,488 @@
+"""Measures how fast tfsac, Stable-Baselines3 (PyTorch) and SBX (JAX) train soft actor-critic on a CPU.
+
+Each library runs in a virtual environment of its own; one that is not named is left out:
+
+    pip install 'tfsac[mujoco]'                             # 1st environment, or a checkout with its requirements
+    pip install stable-baselines3 'gymnasium[mujoco]'       # 2nd
+    pip install sbx-rl 'gymnasium[mujoco]'                  # 3rd
+    python benchmarks/speed.py --tfsac=PYTHON1 --sb3=PYTHON2 --sbx=PYTHON3 --rounds=3 --steps=3000
+
+Every measurement is a process of its own. Rounds are interleaved: what else the machine does hits all libraries alike.
+Modes:
+
+    loop1, loop50        environment steps/s of the whole training loop, K updates after every K steps, without start-up,
+                         random steps and the first updates
+    updates1, updates50  updates/s from a full replay memory, sampling included, K in one call
+    act                  microseconds from one raw observation to one sampled action in the environment's bounds
+    floor                share of the machine's own rate of float32 matrix products that tfsac's updates reach
+
+Writes speed.csv (every measurement) and speed.md (medians, ranges and ratios).
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import importlib.metadata
+import itertools
+import json
+import os
+import pathlib
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LIBRARIES = ("tfsac", "sb3", "sbx")
+MODES = ("loop1", "loop50", "updates1", "updates50", "act", "floor")
+UNITS = {"act": "us", "floor": "of the floor"}
+# Ratios to SB3 and SBX (larger is faster), or one bound for tfsac alone.
+BARS: dict[str, tuple[float, ...]] = {"loop1": (2.2, 1.3), "loop50": (3.3, 1.4), "updates50": (2.8, 1.3), "act": (60.0,), "floor": (0.7,)}
+
+BATCH, HIDDEN, CAPACITY, DISCOUNT, LEARNING_RATE, TAU = 256, [256, 256], 1_000_000, 0.99, 3e-4, 0.005
+RANDOM_STEPS, FIRST_UPDATES = 1_000, 500  # before the clock starts
+STORED = 10_000  # transitions in the memory for updates alone
+PACKAGES = ("tensorflow", "keras", "stable-baselines3", "torch", "sbx-rl", "jax", "gymnasium", "mujoco", "numpy")
+
+
+# -- arithmetic --------------------------------------------------------------------------------------------------------
+
+
+def forward(rows: int, *sizes: int) -> int:
+    """FLOPs of a forward pass through dense layers: one multiplication and one addition per row and weight.
+
+    Going backward through a layer is one such product for its inputs and one for its weights. So a training step is
+    three forward passes, and a gradient through a network to the action, which leaves its weights alone, is two.
+    """
+    return 2 * rows * sum(a * b for a, b in itertools.pairwise(sizes))
+
+
+def flops_tfsac(observation: int, action: int) -> dict[str, int]:
+    """FLOPs of the matrix products of one update of soft actor-critic with a value network, by part."""
+    policy = forward(BATCH, observation, *HIDDEN, 2 * action)
+    v = forward(BATCH, observation, *HIDDEN, 1)
+    q = forward(BATCH, observation + action, *HIDDEN, 1)
+    return {
+        "policy, training step": 3 * policy,
+        "twin Q, gradient to the action": 2 * 2 * q,
+        "V, training step": 3 * v,
+        "V_target of the next observation": v,
+        "twin Q, training step": 2 * 3 * q,
+    }
+
+
+def flops_sb3(observation: int, action: int) -> dict[str, int]:
+    """FLOPs of the matrix products of one update of soft actor-critic with twin targets (SB3 and SBX), by part."""
+    policy = forward(BATCH, observation, *HIDDEN, 2 * action)
+    q = forward(BATCH, observation + action, *HIDDEN, 1)
+    return {
+        "policy, training step": 3 * policy,
+        "policy of the next observation": policy,
+        "twin Q, gradient to the action": 2 * 2 * q,
+        "twin Q_target of the next observation": 2 * q,
+        "twin Q, training step": 2 * 3 * q,
+    }
+
+
+def flops_text(observation: int, action: int) -> str:
+    lines, totals = [], []
+    for name, parts in (("tfsac", flops_tfsac(observation, action)), ("SB3, SBX", flops_sb3(observation, action))):
+        totals.append(sum(parts.values()))
+        terms = " + ".join(f"{part} {count / 1e6:.1f}" for part, count in parts.items())
+        lines.append(f"- {name}: **{totals[-1] / 1e6:.0f} MFLOP** an update = {terms}")
+    lines.append(f"- tfsac / SB3: {totals[0] / totals[1]:.3f}")
+    return "\n".join(lines)
+
+
+# -- measuring ---------------------------------------------------------------------------------------------------------
+
+
+class LoopClock:
+    """Times the steps from `start` to `stop` of a training loop; both are multiples of every K."""
+
+    def __init__(self, steps: int):
+        self.start, self.stop = RANDOM_STEPS + FIRST_UPDATES, RANDOM_STEPS + FIRST_UPDATES + steps
+        self.steps, self.began, self.rate = steps, 0.0, 0.0
+
+    def finished(self, step: int) -> bool:
+        """Call it after every step; returns whether all was measured."""
+        if step == self.start:
+            self.began = time.perf_counter()
+        elif step == self.stop:
+            self.rate = self.steps / (time.perf_counter() - self.began)
+        return step >= self.stop
+
+
+def updates_per_second(call: Callable[[], Any], updates_per_call: int, updates: int) -> float:
+    calls = updates // updates_per_call
+    began = time.perf_counter()
+    for _ in range(calls):
+        call()
+    return calls * updates_per_call / (time.perf_counter() - began)
+
+
+def microseconds(call: Callable[[], Any], calls: int = 2_000) -> float:
+    times = []
+    for _ in range(calls):
+        began = time.perf_counter_ns()
+        call()
+        times.append(time.perf_counter_ns() - began)
+    return statistics.median(times[100:]) / 1e3
+
+
+def random_transition(rng: Any, observation: int, action: int) -> tuple[Any, ...]:
+    """Returns observation, action, reward and next observation of one made-up step of one environment."""
+    return (
+        rng.standard_normal((1, observation)).astype("float32"),
+        rng.uniform(-1.0, 1.0, (1, action)).astype("float32"),
+        rng.standard_normal(1).astype("float32"),
+        rng.standard_normal((1, observation)).astype("float32"),
+    )
+
+
+# -- Stable-Baselines3 and SBX, which share their interface ------------------------------------------------------------
+
+
+def measure_sb(library: str, mode: str, args: argparse.Namespace) -> dict[str, float]:
+    import gymnasium as gym
+    import numpy as np
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.logger import Logger
+
+    if library == "sb3":
+        from stable_baselines3 import SAC
+    else:
+        from sbx import SAC
+
+    together = 50 if mode.endswith("50") else 1
+    env = gym.make(args.level)
+    model = SAC(
+        "MlpPolicy", env, seed=1, device="cpu", batch_size=BATCH, buffer_size=CAPACITY, learning_starts=RANDOM_STEPS,
+        learning_rate=LEARNING_RATE, gamma=DISCOUNT, tau=TAU, train_freq=together, gradient_steps=together,
+        policy_kwargs={"net_arch": HIDDEN},
+    )
+    if mode.startswith("loop"):
+        clock = LoopClock(args.steps)
+
+        class Watch(BaseCallback):
+            def _on_step(self) -> bool:
+                return not clock.finished(self.num_timesteps)
+
+        model.learn(clock.stop + together, callback=Watch())
+        return {"value": clock.rate}
+
+    if mode == "act":
+        observation, _ = env.reset(seed=1)
+        return {"value": microseconds(lambda: model.predict(observation, deterministic=False))}
+
+    model.set_logger(Logger(None, []))
+    rng = np.random.default_rng(1)
+    for _ in range(STORED):
+        observation, action, reward, following = random_transition(rng, *env.observation_space.shape, *env.action_space.shape)
+        model.replay_buffer.add(observation, following, action, reward, np.zeros(1, bool), [{}])
+
+    def call() -> None:
+        model.train(gradient_steps=together, batch_size=BATCH)
+
+    updates_per_second(call, together, 100)
+    return {"value": updates_per_second(call, together, args.steps)}
+
+
+# -- tfsac -------------------------------------------------------------------------------------------------------------
+
+
+def measure_tfsac(library: str, mode: str, args: argparse.Namespace) -> dict[str, float]:
+    sys.path.insert(0, str(ROOT))
+    import tensorflow as tf
+
+    # Zero is TensorFlow's own choice.
+    tf.config.threading.set_inter_op_parallelism_threads(args.inter)
+    tf.config.threading.set_intra_op_parallelism_threads(args.intra)
+    import numpy as np
+
+    from tfsac.agents import SoftActorCriticAgent
+    from tfsac.environments import Environments, Filters, as_arrays
+    from tfsac.memories import TransitionMemory
+
+    together = 50 if mode.endswith("50") or mode == "floor" else 1
+    preset = tfsac_preset(args.level, together)
+    if mode.startswith("loop"):
+        return {"value": tfsac_loop(preset, together, args.steps)}
+
+    environments = Environments(preset.environment, seed=1)
+    spec = environments.spec
+    agent = SoftActorCriticAgent(preset.agent, spec, seed=1)
+    filters = Filters(preset.environment.filters, spec)
+    memory = TransitionMemory(spec, CAPACITY, discount=DISCOUNT)
+    rng = np.random.default_rng(1)
+    sizes = (*spec.observation["observation"].shape, *spec.action.shape)
+    for _ in range(STORED):
+        observation, action, reward, following = random_transition(rng, *sizes)
+        never = np.zeros(1, bool)
+        memory.add({"observation": observation}, action, reward, never, never, {"observation": following})
+
+    def call() -> None:
+        agent.update(filters.transition(memory.sample(together, BATCH, rng)))
+
+    updates_per_second(call, together, 100)
+    if mode == "floor":
+        return floor(lambda: updates_per_second(call, together, max(50, args.steps // 5)), sum(flops_tfsac(*sizes).values()))
+    if mode == "act":
+        raw = np.random.default_rng(1).standard_normal((1, sizes[0]))
+
+        def act() -> None:
+            arrays = filters.observation(as_arrays(raw, spec))
+            environments.rescale(agent.act(arrays, mode="sample").action)
+
+        return {"value": microseconds(act)}
+    return {"value": updates_per_second(call, together, args.steps)}
+
+
+def tfsac_preset(level: str, together: int) -> Any:
+    from tfsac import parameters as p
+
+    algorithm = p.SoftActorCriticAlgorithmParameters(
+        discount=DISCOUNT,
+        num_consecutive_playing_steps=p.EnvironmentSteps(together),
+        num_consecutive_training_steps=together,
+        rate_for_copying_weights_to_target=TAU,
+    )
+    networks = p.soft_actor_critic_networks(tuple(HIDDEN), learning_rate=LEARNING_RATE, batch_size=BATCH)
+    return p.Preset(
+        agent=p.SoftActorCriticAgentParameters(
+            algorithm=algorithm, memory=p.ExperienceReplayParameters(CAPACITY), networks=networks
+        ),
+        environment=p.EnvironmentParameters(level, filters=p.FilterParameters(reward_rescale_factor=5.0)),
+        schedule=p.ScheduleParameters(
+            heatup_steps=p.EnvironmentSteps(RANDOM_STEPS),
+            evaluation_steps=p.EnvironmentEpisodes(1),
+            steps_between_evaluation_periods=p.EnvironmentSteps(10**9),
+        ),
+    )
+
+
+def tfsac_loop(preset: Any, together: int, steps: int) -> float:
+    """Returns environment steps/s of the parts of tfsac in the order in which its training loop calls them."""
+    import numpy as np
+
+    from tfsac.agents import SoftActorCriticAgent
+    from tfsac.environments import Environments, Filters
+    from tfsac.memories import TransitionMemory
+
+    environments = Environments(preset.environment, seed=1)
+    agent = SoftActorCriticAgent(preset.agent, environments.spec, seed=1)
+    memory = TransitionMemory(environments.spec, CAPACITY, discount=DISCOUNT)
+    filters, rng, clock = Filters(preset.environment.filters, environments.spec), np.random.default_rng(1), LoopClock(steps)
+    for count in itertools.count(1):
+        observation = environments.observation
+        mode = "random" if count <= RANDOM_STEPS else "sample"
+        result = agent.act(filters.observation(observation), (), environments.is_first, mode)
+        step = environments.step(result.action)
+        memory.add(observation, result.action, step.reward, step.terminated, step.truncated, step.next_observation)
+        filters.learn(step.next_observation)
+        if count > RANDOM_STEPS and count % together == 0:
+            metrics = agent.update(filters.transition(memory.sample(together, BATCH, rng)))
+            assert np.isfinite(metrics).all()
+        if clock.finished(count):
+            return clock.rate
+    raise AssertionError
+
+
+def floor(update_rate: Callable[[], float], flops: int) -> dict[str, float]:
+    """Compares updates with bare matrix products, by turns in one process."""
+    import numpy as np
+    import tensorflow as tf
+
+    def products(size: int, chains: int, repeats: int) -> Callable[[], float]:
+        v = np.random.default_rng(1).standard_normal((size, 1))
+        reflection = tf.constant(np.eye(size) - 2 * v @ v.T / (v.T @ v), tf.float32)  # keeps norms, however often
+
+        @tf.function
+        def run(first: tf.Tensor) -> list[tf.Tensor]:
+            xs = [first + i for i in range(chains)]
+            for _ in tf.range(repeats):
+                xs = [x @ reflection for x in xs]
+            return xs
+
+        first = tf.random.stateless_normal([size, size], [1, 1])
+
+        def gflops() -> float:
+            began = time.perf_counter()
+            for x in run(first):
+                x.numpy()
+            return 2 * size**3 * chains * repeats / (time.perf_counter() - began) / 1e9
+
+        gflops()
+        return gflops
+
+    # Products that do not depend on each other may use threads that one after the other cannot.
+    large, small = [[products(size, chains, repeats // chains) for chains in (1, 4)] for size, repeats in ((2048, 8), (256, 2000))]
+    rounds: dict[str, list[float]] = {"gflops_2048": [], "gflops_256": [], "updates_per_second": [], "value": [], "share_256": []}
+    for _ in range(5):
+        gflops_large, gflops_small = (max(run() for run in runs) for runs in (large, small))
+        rate = update_rate()
+        for name, value in zip(
+            rounds, (gflops_large, gflops_small, rate, rate * flops / gflops_large / 1e9, rate * flops / gflops_small / 1e9), strict=True
+        ):
+            rounds[name].append(value)
+    return {name: statistics.median(values) for name, values in rounds.items()}
+
+
+# -- processes and tables ----------------------------------------------------------------------------------------------
+
+
+def work(args: argparse.Namespace) -> None:
+    """Makes one measurement and prints it as the last line."""
+    measure = measure_tfsac if args.worker == "tfsac" else measure_sb
+    result = measure(args.worker, args.mode, args)
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(json.dumps({**result, "peak_rss_mb": kilobytes / 1024, "versions": versions}))
+
+
+def start_worker(library: str, mode: str, args: argparse.Namespace) -> dict[str, Any]:
+    command = [getattr(args, library), str(pathlib.Path(__file__).resolve()), f"--worker={library}", f"--mode={mode}"]
+    command += [f"--{name}={getattr(args, name)}" for name in ("steps", "level", "inter", "intra")]
+    environ = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "2"}
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(command, capture_output=True, text=True, env=environ, cwd=folder, check=False)
+    if done.returncode:
+        raise SystemExit(f"{library} {mode} failed:\n{done.stderr[-3000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measure_all(args: argparse.Namespace, out: pathlib.Path) -> tuple[dict[tuple[str, str, str], list[float]], dict[str, dict[str, str]]]:
+    """Returns measurements by (mode, library, name) and versions by library; writes speed.csv on the way."""
+    found: dict[tuple[str, str, str], list[float]] = {}
+    versions: dict[str, dict[str, str]] = {}
+    libraries = [library for library in LIBRARIES if getattr(args, library)]
+    with (out / "speed.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["round", "mode", "library", "name", "value"])
+        for number, mode, library in itertools.product(range(args.rounds), args.modes.split(","), libraries):
+            if mode == "floor" and library != "tfsac":
+                continue
+            result = start_worker(library, mode, args)
+            versions[library] = result.pop("versions")
+            for name, value in result.items():
+                found.setdefault((mode, library, name), []).append(value)
+                rows.writerow([number + 1, mode, library, name, f"{value:.5g}"])
+            file.flush()
+            print(f"round {number + 1}  {mode:9}  {library:5}  {result['value']:.4g} {UNITS.get(mode, '/s')}", file=sys.stderr)
+    return found, versions
+
+
+def span(values: list[float] | None) -> str:
+    if not values:
+        return "-"
+
+    def text(x: float) -> str:
+        return f"{x:.2f}" if x < 10 else f"{x:.0f}"
+
+    return f"{text(statistics.median(values))} [{text(min(values))}-{text(max(values))}]"
+
+
+def bar(mode: str, medians: dict[str, float], ratios: list[float | None]) -> str:
+    """Returns what tfsac should reach, and whether it does."""
+    bounds = BARS.get(mode, ())
+    if len(bounds) == 2:
+        measured = [(ratio, bound) for ratio, bound in zip(ratios, bounds, strict=True) if ratio]
+        reached = all(ratio >= bound for ratio, bound in measured)
+        return f"{bounds[0]} / {bounds[1]}" + ("" if not measured else ": reached" if reached else ": missed")
+    if len(bounds) == 1 and "tfsac" in medians:
+        reached = medians["tfsac"] <= bounds[0] if mode == "act" else medians["tfsac"] >= bounds[0]
+        return f"{'<=' if mode == 'act' else '>='} {bounds[0]:g}: {'reached' if reached else 'missed'}"
+    return ""
+
+
+def report(found: dict[tuple[str, str, str], list[float]], versions: dict[str, dict[str, str]], args: argparse.Namespace) -> str:
+    modes = args.modes.split(",")
+    lines = [
+        "# Speed",
+        "",
+        f"{args.level}, batch {BATCH}, hidden layers {HIDDEN}, {args.steps} steps or updates a measurement, medians "
+        f"[min-max] of {args.rounds} interleaved rounds; {os.cpu_count()} cores, {platform.machine()}, no GPU. "
+        f"TensorFlow's threads: inter-op {args.inter or 'default'}, intra-op {args.intra or 'default'}; the others' are "
+        "their defaults. A ratio says how many times as fast tfsac is. Repeat with `python benchmarks/speed.py`.",
+        "",
+        "| mode | tfsac | sb3 | sbx | tfsac/sb3 | tfsac/sbx | bar |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for mode in modes:
+        values = {library: found.get((mode, library, "value")) for library in LIBRARIES}
+        medians = {library: statistics.median(numbers) for library, numbers in values.items() if numbers}
+        ratios: list[float | None] = [None, None]
+        for i, other in enumerate(LIBRARIES[1:]):
+            if "tfsac" in medians and other in medians:
+                ratio = medians["tfsac"] / medians[other]
+                ratios[i] = 1 / ratio if mode == "act" else ratio
+        cells = [f"{mode}, {UNITS.get(mode, 'steps/s' if mode.startswith('loop') else 'updates/s')}"]
+        cells += [span(values[library]) for library in LIBRARIES]
+        cells += ["-" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
+        lines.append("| " + " | ".join([*cells, bar(mode, medians, ratios)]) + " |")
+    lines += ["", "Peak resident memory, MB:", "", "| mode | tfsac | sb3 | sbx |", "|---|---|---|---|"]
+    for mode in modes:
+        cells = [span(found.get((mode, library, "peak_rss_mb"))) for library in LIBRARIES]
+        lines.append("| " + " | ".join([mode, *cells]) + " |")
+    if ("floor", "tfsac", "gflops_2048") in found:
+        large, small, rate, share = (
+            span(found["floor", "tfsac", name]) for name in ("gflops_2048", "gflops_256", "updates_per_second", "share_256")
+        )
+        lines += [
+            "",
+            f"The floor, measured in the process that made the updates: {large} GFLOP/s in float32 products of 2048 x 2048 "
+            f"matrices, {small} in 256 x 256; beside them {rate} updates/s, which is {share} of the rate of the small ones.",
+        ]
+    # HalfCheetah-v5's sizes; the driver has no environment to ask.
+    if args.level == "HalfCheetah-v5":
+        lines += ["", "What an update costs, in MFLOP of matrix products:", "", flops_text(17, 6)]
+        lines += ["", "SB3 also computes gradients of Q's weights in the policy step, which it throws away; they are not counted."]
+    lines += ["", "Versions:", ""]
+    lines += [f"- {library}: " + ", ".join(f"{k} {v}" for k, v in packages.items()) for library, packages in versions.items()]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tfsac", default=sys.executable, help="its Python")
+    parser.add_argument("--sb3", default="", help="its Python")
+    parser.add_argument("--sbx", default="", help="its Python")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=3000, help="steps or updates a measurement, a multiple of 50")
+    parser.add_argument("--level", default="HalfCheetah-v5")
+    parser.add_argument("--modes", default=",".join(MODES), help="some of them, separated by commas")
+    parser.add_argument("--inter", type=int, default=0, help="TensorFlow's inter-op threads; 0 is its default")
+    parser.add_argument("--intra", type=int, default=0, help="TensorFlow's intra-op threads; 0 is its default")
+    parser.add_argument("--out", default=str(ROOT / "benchmarks" / "results"), help="folder of speed.csv and speed.md")
+    parser.add_argument("--worker", choices=LIBRARIES, help=argparse.SUPPRESS)
+    parser.add_argument("--mode", choices=MODES, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.steps < 50 or args.steps % 50:
+        parser.error(f"--steps is a multiple of 50. Received: {args.steps}")
+    unknown = set(args.modes.split(",")) - set(MODES)
+    if unknown:
+        parser.error(f"--modes are some of {','.join(MODES)}. Received: {','.join(sorted(unknown))}")
+    if args.worker:
+        work(args)
+        return
+    out = pathlib.Path(args.out)
+    out.mkdir(parents=True, exist_ok=True)
+    found, versions = measure_all(args, out)
+    text = report(found, versions, args)
+    (out / "speed.md").write_text(text, encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,250 @@
+"""The replay ring: order, layout, sampling, rows in and out."""
+
+import re
+
+import numpy as np
+import pytest
+
+from tfsac.memories import TransitionMemory
+from tfsac.types import ArraySpec, Spec
+
+SPEC = Spec({"observation": ArraySpec((2,), "float32")}, ArraySpec((1,), "float32"))
+IMAGES = Spec(
+    {"camera": ArraySpec((4, 4, 3), "uint8"), "speed": ArraySpec((2,), "float32")},
+    ArraySpec((1,), "float32"),
+    {"switch": ArraySpec((), "float32")},
+)
+
+
+def add(memory, step, terminated=False, truncated=False):
+    """Adds step number `step` of every environment; environment i gets `step + i / 10` everywhere."""
+    number = step + np.arange(memory.num_envs, dtype=np.float32) / 10
+    observation = {"observation": np.stack([number, -number], axis=1)}
+    following = {"observation": observation["observation"] + 100}
+    ends = [np.broadcast_to(np.asarray(end), memory.num_envs) for end in (terminated, truncated)]
+    memory.add(observation, number[:, None] / 1000, number, *ends, following)
+
+
+def filled(steps, capacity=8, num_envs=2, **fields):
+    memory = TransitionMemory(SPEC, capacity, num_envs, **fields)
+    for step in range(steps):
+        add(memory, step)
+    return memory
+
+
+def steps_in(rows):
+    """Step numbers of rows `[R, N]`, as environment 0 saw them."""
+    return rows["reward"][:, 0].tolist()
+
+
+# -- the ring ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("steps, length", [(0, 0), (1, 2), (4, 8), (5, 8), (11, 8)])
+def test_length_counts_transitions_up_to_the_capacity(steps, length):
+    memory = filled(steps)
+    assert len(memory) == length
+    assert memory.total_rows == steps
+
+
+def test_a_full_ring_keeps_the_newest_rows_in_order():
+    memory = filled(11, capacity=8, num_envs=2)
+    assert steps_in(memory.newest(4)) == [7, 8, 9, 10]
+    assert sorted(steps_in(memory.ring)) == [7, 8, 9, 10]
+
+
+def test_every_field_of_every_environment_is_stored_in_its_place():
+    record = filled(6).newest(1)[0]
+    np.testing.assert_allclose(record["reward"], [5.0, 5.1])
+    np.testing.assert_allclose(record["observation/observation"], [[5, -5], [5.1, -5.1]])
+    np.testing.assert_allclose(record["next_observation/observation"], [[105, 95], [105.1, 94.9]])
+    np.testing.assert_allclose(record["action"], [[0.005], [0.0051]])
+
+
+def test_a_capacity_that_the_environments_do_not_divide_is_rounded_down():
+    memory = filled(9, capacity=7, num_envs=3)
+    assert memory.ring.shape == (2, 3)
+    assert len(memory) == 6
+    assert steps_in(memory.newest(2)) == [7, 8]
+
+
+def test_a_million_transitions_of_half_cheetah_fit_in_200_megabytes():
+    spec = Spec({"observation": ArraySpec((17,), "float32")}, ArraySpec((6,), "float32"))
+    itemsize = TransitionMemory(spec, 10).ring.dtype.itemsize
+    assert itemsize == 4 * (17 + 6 + 1 + 17) + 2
+    assert itemsize * 1_000_000 <= 200e6
+
+
+def test_numbers_are_stored_as_float32_and_images_as_bytes():
+    dtype = TransitionMemory(IMAGES, 4).ring.dtype
+    assert {name: dtype[name].base.name for name in dtype.names} == {
+        "observation/camera": "uint8", "observation/speed": "float32", "action": "float32", "reward": "float32",
+        "terminated": "bool", "truncated": "bool", "next_observation/camera": "uint8", "next_observation/speed": "float32",
+        "extra/switch": "float32",
+    }
+
+
+# -- sampling ----------------------------------------------------------------------------------------------------------
+
+
+def test_samples_have_updates_and_rows_in_front():
+    batch = filled(6).sample(3, 5, np.random.default_rng(0))
+    assert batch.observation["observation"].shape == batch.next_observation["observation"].shape == (3, 5, 2)
+    assert batch.action.shape == (3, 5, 1)
+    assert batch.reward.shape == batch.discount.shape == (3, 5)
+    assert batch.weight == () and batch.extras == {}
+    assert {x.dtype for x in (batch.reward, batch.discount, batch.action)} == {np.dtype("float32")}
+
+
+def test_the_fields_of_a_sampled_row_belong_together():
+    batch = filled(11).sample(4, 16, np.random.default_rng(0))
+    number = batch.reward
+    np.testing.assert_allclose(batch.observation["observation"], np.stack([number, -number], axis=-1))
+    np.testing.assert_allclose(batch.next_observation["observation"], batch.observation["observation"] + 100)
+    np.testing.assert_allclose(batch.action[..., 0], number / 1000)
+
+
+@pytest.mark.parametrize("steps, kept", [(3, 6), (13, 8)], ids=["partly filled", "wrapped"])
+def test_every_kept_transition_is_sampled_equally_often(steps, kept):
+    memory, draws = filled(steps), 40_000
+    rewards = memory.sample(10, draws // 10, np.random.default_rng(1)).reward
+    values, counts = np.unique(rewards, return_counts=True)
+    np.testing.assert_array_equal(values, np.sort(memory.newest(kept // 2)["reward"].ravel()))
+    expected = draws / kept
+    chi_square = ((counts - expected) ** 2 / expected).sum()
+    assert chi_square < 24.3  # the 0.1 % point of 7 degrees of freedom
+
+
+def test_samples_follow_from_the_generator():
+    memory = filled(6)
+    one, two, other = (memory.sample(2, 8, np.random.default_rng(seed)).reward for seed in (5, 5, 6))
+    np.testing.assert_array_equal(one, two)
+    assert (one != other).any()
+
+
+def test_a_sample_does_not_change_when_its_rows_are_overwritten():
+    memory = filled(4)
+    batch = memory.sample(1, 32, np.random.default_rng(0))
+    kept = batch.observation["observation"].copy()
+    for step in range(50, 60):
+        add(memory, step)
+    np.testing.assert_array_equal(batch.observation["observation"], kept)
+
+
+@pytest.mark.parametrize("terminated, truncated, expected", [
+    (False, False, 0.9), (False, True, 0.9), (True, False, 0.0), (True, True, 0.0),
+])
+def test_the_discount_is_zero_only_where_the_task_ended(terminated, truncated, expected):
+    memory = TransitionMemory(SPEC, 4, 1, discount=0.9)
+    add(memory, 1, terminated, truncated)
+    discount = memory.sample(1, 3, np.random.default_rng(0)).discount
+    np.testing.assert_array_equal(discount, np.full((1, 3), expected, np.float32))
+
+
+def test_images_dicts_and_extras_come_back_as_they_were():
+    memory, rng = TransitionMemory(IMAGES, 6, 2), np.random.default_rng(0)
+    images = rng.integers(0, 256, (2, 2, 4, 4, 3), np.uint8)
+    speeds = rng.normal(size=(2, 2, 2)).astype(np.float32)
+    before, after = ({"camera": images[i], "speed": speeds[i]} for i in range(2))
+    memory.add(before, np.zeros((2, 1)), np.array([0.0, 1.0]), np.zeros(2, bool), np.zeros(2, bool), after,
+               {"switch": np.array([7.0, 8.0])})
+    batch = memory.sample(1, 40, np.random.default_rng(0))
+    which = batch.reward.astype(int)
+    assert set(which.ravel()) == {0, 1}
+    for key in ("camera", "speed"):
+        assert batch.observation[key].dtype == before[key].dtype
+        np.testing.assert_array_equal(batch.observation[key], before[key][which])
+        np.testing.assert_array_equal(batch.next_observation[key], after[key][which])
+    np.testing.assert_array_equal(batch.extras["switch"], which + 7)
+
+
+def test_an_empty_memory_cannot_be_sampled():
+    with pytest.raises(ValueError, match="Sampling needs at least one transition. Received: 0 in memory"):
+        filled(0).sample(1, 4, np.random.default_rng(0))
+
+
+# -- rows in and out ---------------------------------------------------------------------------------------------------
+
+
+def test_rows_between_two_absolute_indices_come_back_over_the_wrap():
+    memory = filled(6, capacity=8, num_envs=2)
+    assert steps_in(memory.between(3, 6)) == [3, 4, 5]
+    assert memory.between(3, 6).shape == (3, 2)
+    assert len(memory.between(4, 4)) == 0
+
+
+def test_rows_taken_out_are_copies():
+    memory = filled(4)
+    rows = memory.between(0, 4)
+    rows["reward"] = -1
+    assert steps_in(memory.ring) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("steps, wanted, expected", [
+    (2, 2, [0, 1]), (2, 3, None), (6, 4, [2, 3, 4, 5]), (6, 5, None), (6, 0, []),
+])
+def test_newest_gives_the_last_rows_or_nothing(steps, wanted, expected):
+    rows = filled(steps).newest(wanted)
+    assert (rows if rows is None else steps_in(rows)) == expected
+
+
+def test_rows_put_back_in_pieces_over_the_wrap_make_the_same_memory():
+    old, new = filled(11, capacity=10), filled(0, capacity=10)
+    for start, stop in ((6, 8), (8, 11)):
+        new.put(start, old.between(start, stop))
+    new.total_rows = old.total_rows
+    np.testing.assert_array_equal(new.ring, old.ring)
+    one, two = (memory.sample(2, 20, np.random.default_rng(0)) for memory in (old, new))
+    np.testing.assert_array_equal(one.reward, two.reward)
+    for memory in (old, new):
+        add(memory, 11)
+    np.testing.assert_array_equal(new.newest(5), old.newest(5))
+
+
+@pytest.mark.parametrize("terminated, expected", [(False, True), (True, False)])
+def test_marking_the_end_of_episodes_truncates_what_was_not_terminated(terminated, expected):
+    memory = filled(2)
+    add(memory, 2, terminated=[terminated, False])
+    memory.end_episodes()
+    rows = memory.newest(3)
+    np.testing.assert_array_equal(rows["truncated"], [[False, False], [False, False], [expected, True]])
+    np.testing.assert_array_equal(rows["terminated"][2], [terminated, False])
+
+
+def test_marking_the_end_of_episodes_of_an_empty_memory_does_nothing():
+    memory = filled(0)
+    memory.end_episodes()
+    assert not memory.ring["truncated"].any()
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_capacity_below_one_step_of_every_environment_is_refused():
+    with pytest.raises(ValueError, match="The capacity must hold a step of every environment. Received: 3 for 4"):
+        TransitionMemory(SPEC, 3, 4)
+
+
+@pytest.mark.parametrize("rows", [
+    TransitionMemory(IMAGES, 4, 2).ring[:1], TransitionMemory(SPEC, 4, 1).ring[:1], np.zeros((1, 2), np.float32),
+], ids=["other fields", "other environments", "no record"])
+def test_rows_of_another_layout_are_refused(rows):
+    memory = filled(2)
+    with pytest.raises(ValueError, match=re.escape("Rows of a memory have the layout")) as error:
+        memory.put(0, rows)
+    assert f"Received: {rows.dtype} x {rows.shape[1:]}" in str(error.value)
+    assert steps_in(memory.newest(2)) == [0, 1]
+
+
+def test_an_observation_key_that_the_spec_does_not_have_is_refused():
+    memory, zeros = filled(1), np.zeros(2)
+    wrong = {"observation": np.zeros((2, 2)), "speed": np.zeros((2, 2))}
+    with pytest.raises(ValueError, match="speed"):
+        memory.add(wrong, np.zeros((2, 1)), zeros, zeros, zeros, wrong)
+
+
+@pytest.mark.parametrize("reward", [np.zeros((2, 1)), np.zeros(3)])
+def test_a_reward_of_another_shape_is_refused(reward):
+    memory, zeros, observation = filled(1), np.zeros(2, bool), {"observation": np.zeros((2, 2))}
+    with pytest.raises(ValueError, match="shape"):
+        memory.add(observation, np.zeros((2, 1)), reward, zeros, zeros, observation)

@@ -1,0 +1,460 @@
+"""Parameter objects: defaults, JSON, overrides, and what each mistake is answered with."""
+
+import dataclasses
+import json
+import re
+
+import pytest
+
+from tfsac.parameters import (
+    AdditiveNoiseParameters,
+    Conv2d,
+    EmbedderScheme,
+    EnvironmentEpisodes,
+    EnvironmentParameters,
+    EnvironmentSteps,
+    ExperienceReplayParameters,
+    FCMiddlewareParameters,
+    FilterParameters,
+    InputEmbedderParameters,
+    MiddlewareScheme,
+    NetworkParameters,
+    ParameterError,
+    Preset,
+    PresetValidationParameters,
+    SACPolicyHeadParameters,
+    SACQHeadParameters,
+    ScheduleParameters,
+    SoftActorCriticAgentParameters,
+    SoftActorCriticAlgorithmParameters,
+    TrainingSteps,
+    VHeadParameters,
+    for_level,
+    from_json,
+    override,
+    parse_assignment,
+    soft_actor_critic_networks,
+    to_json,
+)
+
+Algorithm = SoftActorCriticAlgorithmParameters
+Agent = SoftActorCriticAgentParameters
+NETWORKS = soft_actor_critic_networks((8, 8))
+
+
+def network(**fields):
+    return NetworkParameters(VHeadParameters(), **fields)
+
+
+def networks(name, **fields):
+    return {**NETWORKS, name: dataclasses.replace(NETWORKS[name], **fields)}
+
+
+def rich_preset():
+    """A preset in which most fields differ from their defaults."""
+    camera = InputEmbedderParameters((Conv2d(8, 4, 2), 16), activation_function="tanh")
+    body = {
+        "input_embedders_parameters": {"camera": camera, "speed": InputEmbedderParameters(EmbedderScheme.Shallow)},
+        "embedding_merger_type": "concat",
+        "middleware_parameters": FCMiddlewareParameters(MiddlewareScheme.Deep),
+        "optimizer_type": "RMSProp",
+        "learning_rate_decay_rate": 0.5,
+        "learning_rate_decay_steps": 100,
+        "clip_gradients": 40.0,
+        "gradients_clipping_method": "value",
+        "batch_size": 32,
+    }
+    return Preset(
+        agent=Agent(
+            algorithm=Algorithm(
+                num_consecutive_playing_steps=EnvironmentEpisodes(2),
+                num_consecutive_training_steps=7,
+                num_steps_between_copying_online_weights_to_target=TrainingSteps(3),
+            ),
+            exploration=AdditiveNoiseParameters(0.25),
+            memory=ExperienceReplayParameters(500),
+            networks={
+                "policy": NetworkParameters(SACPolicyHeadParameters(initializer="orthogonal"), **body),
+                "v": NetworkParameters(VHeadParameters(loss_weight=0.5), create_target_network=True, **body),
+                "q": NetworkParameters(SACQHeadParameters((64, 32)), replace_mse_with_huber_loss=True, **body),
+            },
+        ),
+        environment=EnvironmentParameters(
+            "Hopper-v5", num_envs=3, vectorization="subprocess", max_episode_steps=200, kwargs={"ctrl_cost_weight": 0.5},
+            filters=FilterParameters(5.0, (-1.0, 10.0), observation_normalization=True),
+        ),
+        schedule=ScheduleParameters(heatup_steps=EnvironmentEpisodes(4), improve_steps=TrainingSteps(77)),
+        validation=PresetValidationParameters(100.0, 50),
+        levels={"Walker2d-v5": {"validation.min_reward_threshold": 3.0}},
+    )
+
+
+# -- defaults ----------------------------------------------------------------------------------------------------------
+
+
+def test_algorithm_defaults_are_the_documented_ones():
+    algorithm = Algorithm()
+    assert algorithm.discount == 0.99
+    assert algorithm.rate_for_copying_weights_to_target == 0.005
+    assert algorithm.num_steps_between_copying_online_weights_to_target == EnvironmentSteps(1)
+    assert algorithm.num_consecutive_playing_steps == EnvironmentSteps(1)
+    assert algorithm.num_consecutive_training_steps == 1
+    assert algorithm.use_deterministic_for_evaluation is True
+
+
+@pytest.mark.parametrize("name", ["policy", "v", "q"])
+def test_every_network_trains_with_the_papers_adam(name):
+    parameters = Agent().networks[name]
+    assert (parameters.optimizer_type, parameters.learning_rate, parameters.optimizer_epsilon) == ("Adam", 3e-4, 1e-8)
+    assert (parameters.adam_optimizer_beta1, parameters.adam_optimizer_beta2) == (0.9, 0.999)
+    assert parameters.batch_size == 256
+    assert (parameters.clip_gradients, parameters.l2_regularization) == (None, 0.0)
+    assert parameters.learning_rate_decay_steps == 0
+
+
+def test_every_network_has_two_hidden_layers_of_256_relu():
+    made = Agent().networks
+    for name in ("policy", "v"):
+        embedder = made[name].input_embedders_parameters["observation"]
+        middleware = made[name].middleware_parameters
+        assert [*embedder.scheme, *middleware.scheme] == [256, 256]
+        assert embedder.activation_function == middleware.activation_function == "relu"
+    assert made["q"].input_embedders_parameters["observation"].scheme is EmbedderScheme.Empty
+    assert made["q"].head_parameters.network_layers_sizes == (256, 256)
+    assert made["q"].head_parameters.activation_function == "relu"
+
+
+def test_only_v_has_a_target_network():
+    assert {name: made.create_target_network for name, made in Agent().networks.items()} == {
+        "policy": False, "v": True, "q": False,
+    }
+
+
+def test_schedule_memory_and_exploration_defaults():
+    preset = Preset()
+    assert preset.schedule.heatup_steps == EnvironmentSteps(10_000)
+    assert preset.agent.memory.max_size == 1_000_000
+    assert preset.agent.exploration is None
+    assert preset.agent.batch_size == 256
+
+
+def test_network_helper_spreads_widths_over_embedder_and_middleware():
+    made = soft_actor_critic_networks((10, 20, 30), learning_rate=0.5)
+    assert made["v"].input_embedders_parameters["observation"].scheme == (10,)
+    assert made["v"].middleware_parameters.scheme == (20, 30)
+    assert made["q"].head_parameters.network_layers_sizes == (10, 20, 30)
+    assert {parameters.learning_rate for parameters in made.values()} == {0.5}
+
+
+def test_network_helper_lets_a_caller_turn_the_slow_copy_off():
+    assert not soft_actor_critic_networks(create_target_network=False)["v"].create_target_network
+
+
+# -- JSON --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("preset", [Preset(), rich_preset()], ids=["default", "rich"])
+def test_json_round_trip_is_exact(preset):
+    text = json.dumps(to_json(preset))
+    assert from_json(Preset, text) == preset
+
+
+def test_json_writes_step_units_as_in_python():
+    tree = to_json(rich_preset())
+    assert tree["schedule"]["improve_steps"] == "TrainingSteps(77)"
+    assert tree["agent"]["algorithm"]["num_consecutive_playing_steps"] == "EnvironmentEpisodes(2)"
+
+
+def test_json_keeps_layers_and_convolutions():
+    tree = to_json(rich_preset())["agent"]["networks"]["policy"]["input_embedders_parameters"]
+    assert tree["camera"]["scheme"] == [{"num_filters": 8, "kernel_size": 4, "stride": 2}, 16]
+    assert tree["speed"]["scheme"] == "Shallow"
+
+
+@pytest.mark.parametrize("text, words", [
+    ("{", "Invalid JSON"),
+    ("[]", "Input should be an object"),
+    ('{"agnet": {}}', "Did you mean 'agent'?"),
+    ('{"agent": {"algorithm": {"discont": 0.9}}}', "SoftActorCriticAlgorithmParameters has no parameter 'discont'. "
+     "Did you mean 'discount'?"),
+    ('{"environment": {"filters": {"reward_scale_factor": 5.0}}}', "Did you mean 'reward_rescale_factor'?"),
+    ('{"schedule": {"improve_steps": "Steps(3)"}}', "schedule.improve_steps: expected EnvironmentSteps(n)"),
+    ('{"agent": {"algorithm": {"discount": "0.9"}}}', "agent.algorithm.discount: Input should be a valid number"),
+])
+def test_bad_json_is_refused_with_the_place_of_the_mistake(text, words):
+    with pytest.raises(ParameterError, match=re.escape(words)) as error:
+        from_json(Preset, text)
+    assert "Received: " in str(error.value)
+
+
+def test_unknown_field_of_a_network_in_json_names_the_nearest():
+    tree = to_json(Preset())
+    tree["agent"]["networks"]["policy"]["learnin_rate"] = 1.0
+    with pytest.raises(ParameterError, match="NetworkParameters has no parameter 'learnin_rate'.* 'learning_rate'"):
+        from_json(Preset, json.dumps(tree))
+
+
+# -- mistakes ----------------------------------------------------------------------------------------------------------
+
+PERIOD = "num_steps_between_copying_online_weights_to_target"
+UNITS = "expected EnvironmentSteps(n), EnvironmentEpisodes(n), TrainingSteps(n), or a number of environment steps"
+MISTAKES = {
+    # unknown names
+    "unknown name": (lambda: Algorithm(discont=0.9), "Did you mean 'discount'?", "discont=0.9"),
+    "unknown name of a network": (lambda: network(batchsize=7), "Did you mean 'batch_size'?", "batchsize=7"),
+    "unknown name of a preset": (lambda: Preset(agnet=1), "Preset has no parameter 'agnet'. Did you mean 'agent'?", "agnet=1"),
+    "unknown name without a near one": (lambda: ExperienceReplayParameters(zzz=1), "Its parameters are max_size.", "zzz=1"),
+    "too many values": (lambda: ExperienceReplayParameters(1, 2), "takes fewer positional arguments", "2"),
+    "missing value": (lambda: Conv2d(32, 1), "Conv2d.stride: Field required", ""),
+    # wrong types
+    "text for number": (lambda: Algorithm(discount="0.9"), "discount: Input should be a valid number", "'0.9'"),
+    "bool for number": (lambda: Algorithm(discount=True), "discount: Input should be a valid number", "True"),
+    "bool for int": (lambda: ExperienceReplayParameters(True), "max_size: Input should be a valid integer", "True"),
+    "float for int": (lambda: ExperienceReplayParameters(1e6), "max_size: Input should be a valid integer", "1000000.0"),
+    "bool for steps": (lambda: Algorithm(**{PERIOD: True}), UNITS, "True"),
+    "float for steps": (lambda: ScheduleParameters(heatup_steps=2.5), f"heatup_steps: {UNITS}", "2.5"),
+    "misspelt unit": (lambda: Algorithm(**{PERIOD: "EnvironmentStep(1)"}), UNITS, "'EnvironmentStep(1)'"),
+    "int for bool": (lambda: network(replace_mse_with_huber_loss=1), "Input should be a valid boolean", "1"),
+    "text for bool": (lambda: FilterParameters(observation_normalization="yes"), "valid boolean", "'yes'"),
+    "number for text": (lambda: EnvironmentParameters(3), "level: Input should be a valid string", "3"),
+    "number for object": (lambda: Preset(agent=3), "instance of SoftActorCriticAgentParameters", "3"),
+    "text for head": (lambda: NetworkParameters("v"), "head_parameters: Input should be", "'v'"),
+    # out of range
+    "not a number": (lambda: Algorithm(discount=float("nan")), "discount: Input should be a finite number", "nan"),
+    "infinite": (lambda: network(learning_rate=float("inf")), "learning_rate: Input should be a finite number", "inf"),
+    "discount above one": (lambda: Algorithm(discount=1.1), "less than or equal to 1", "1.1"),
+    "rate of zero": (lambda: Algorithm(rate_for_copying_weights_to_target=0), "greater than 0", "0"),
+    "rate above one": (lambda: Algorithm(rate_for_copying_weights_to_target=1.5), "less than or equal to 1", "1.5"),
+    "negative memory": (lambda: ExperienceReplayParameters(-1), "max_size: Input should be greater than 0", "-1"),
+    "negative steps": (lambda: EnvironmentSteps(-1), "num_steps: Input should be greater than or equal to 0", "-1"),
+    "negative noise": (lambda: AdditiveNoiseParameters(-0.1), "noise_std: Input should be greater than or equal", "-0.1"),
+    "negative layer": (lambda: SACQHeadParameters((64, -1)), "network_layers_sizes.1: Input should be greater", "-1"),
+    "no updates": (lambda: Algorithm(num_consecutive_training_steps=0), "greater than 0", "0"),
+    "no environments": (lambda: EnvironmentParameters(num_envs=0), "num_envs: Input should be greater than 0", "0"),
+    "no time": (lambda: EnvironmentParameters(max_episode_steps=0), "max_episode_steps: Input should be greater", "0"),
+    "no batch": (lambda: network(batch_size=0), "batch_size: Input should be greater than 0", "0"),
+    "learning rate of zero": (lambda: network(learning_rate=0.0), "learning_rate: Input should be greater than 0", "0.0"),
+    "beta of one": (lambda: network(adam_optimizer_beta2=1.0), "adam_optimizer_beta2: Input should be less than 1", "1.0"),
+    "negative weight": (lambda: VHeadParameters(-1), "loss_weight: Input should be greater than or equal to 0", "-1"),
+    "reversed clipping": (lambda: FilterParameters(reward_clipping_range=(1, -1)), "(low, high)", "(1.0, -1.0)"),
+    "empty clipping": (lambda: FilterParameters(reward_clipping_range=(0.0, 0.0)), "(low, high)", "(0.0, 0.0)"),
+    # not one of the choices
+    "optimizer": (lambda: network(optimizer_type="adam"), "Input should be 'Adam' or 'RMSProp'", "'adam'"),
+    "merger": (lambda: network(embedding_merger_type="add"), "Input should be 'concat' or 'sum'", "'add'"),
+    "initializer": (lambda: network(initializer="glorot"), "'xavier', 'he', 'orthogonal' or 'normalized_columns'", "'glorot'"),
+    "clipping method": (lambda: network(gradients_clipping_method="all"), "'global_norm', 'norm' or 'value'", "'all'"),
+    "activation": (lambda: InputEmbedderParameters(activation_function="rely"), "Input should be 'relu', 'tanh'", "'rely'"),
+    "vectorization": (lambda: EnvironmentParameters(vectorization="async"), "'sync' or 'subprocess'", "'async'"),
+    "embedder scheme": (lambda: InputEmbedderParameters("Huge"), "'Medium'", "'Huge'"),
+    "middleware scheme": (lambda: FCMiddlewareParameters("Huge"), "'Medium'", "'Huge'"),
+    "negative layer of an embedder": (lambda: InputEmbedderParameters((64, -1)), "greater than 0", "-1"),
+    "bool for a layer": (lambda: FCMiddlewareParameters((64, True)), "Input should be a valid integer", "True"),
+    # parts that do not fit together
+    "period not whole": (lambda: Algorithm(num_consecutive_playing_steps=EnvironmentSteps(3)),
+                         "must be a whole number >= 1", "EnvironmentSteps(num_steps=3)"),
+    "period of zero": (lambda: Algorithm(**{PERIOD: EnvironmentSteps(0)}), "must be a whole number >= 1",
+                       "1 updates every EnvironmentSteps(num_steps=1)"),
+    "period in episodes": (lambda: Algorithm(**{PERIOD: EnvironmentEpisodes(1)}), f"{PERIOD} counts EnvironmentSteps or "
+                           "TrainingSteps", "EnvironmentEpisodes(num_steps=1) with EnvironmentSteps(num_steps=1)"),
+    "period in steps, play in episodes": (lambda: Algorithm(num_consecutive_playing_steps=EnvironmentEpisodes(1)),
+                                          "only TrainingSteps when playing counts episodes",
+                                          "EnvironmentSteps(num_steps=1) with EnvironmentEpisodes(num_steps=1)"),
+    "play counts updates": (lambda: Algorithm(num_consecutive_playing_steps=TrainingSteps(3)),
+                            "num_consecutive_playing_steps is at least", "TrainingSteps(num_steps=3)"),
+    "no play": (lambda: Algorithm(num_consecutive_playing_steps=EnvironmentSteps(0)),
+                "num_consecutive_playing_steps is at least", "EnvironmentSteps(num_steps=0)"),
+    "heat-up counts updates": (lambda: ScheduleParameters(heatup_steps=TrainingSteps(3)),
+                               "heatup_steps counts environment steps or episodes", "TrainingSteps(num_steps=3)"),
+    "evaluation counts updates": (lambda: ScheduleParameters(evaluation_steps=TrainingSteps(3)),
+                                  "evaluation_steps counts environment steps or episodes", "TrainingSteps(num_steps=3)"),
+    "no training": (lambda: ScheduleParameters(improve_steps=0), "improve_steps is at least 1", "EnvironmentSteps(num_steps=0)"),
+    "batch larger than heat-up": (lambda: Preset(schedule=ScheduleParameters(heatup_steps=100)),
+                                  "batch_size must not be larger than what heat-up collects",
+                                  "batch_size=256, heatup_steps=EnvironmentSteps(num_steps=100)"),
+    "batch larger than memory": (lambda: Preset(agent=Agent(memory=ExperienceReplayParameters(100))),
+                                 "The memory must hold at least one batch", "max_size=100, batch_size=256"),
+    "more environments than memory": (
+        lambda: Preset(environment=EnvironmentParameters(num_envs=400), agent=Agent(memory=ExperienceReplayParameters(300))),
+        "The memory must hold a step of every environment", "max_size=300, num_envs=400"),
+    "unequal batches": (lambda: Agent(networks=networks("q", batch_size=7)), "equal batch_size",
+                        "{'policy': 256, 'v': 256, 'q': 7}"),
+    "wrong head": (lambda: Agent(networks={**NETWORKS, "q": NETWORKS["v"]}), "The head of network 'q' is of kind 'sac_q'",
+                   str(VHeadParameters())),
+    "misspelt network": (lambda: Agent(networks={**NETWORKS, "polisy": NETWORKS["q"]}), "Did you mean 'policy'?", "'polisy'"),
+    "missing network": (lambda: Agent(networks={"q": NETWORKS["q"], "v": NETWORKS["v"]}), "needs a network 'policy'",
+                        "['q', 'v']"),
+    "target of q": (lambda: Agent(networks=networks("q", create_target_network=True)), "Only v has a target network",
+                    "create_target_network=True for 'q'"),
+    "nothing to read": (lambda: network(input_embedders_parameters={}), "reads at least one observation key",
+                        "input_embedders_parameters={}"),
+    "huber for a policy": (lambda: NetworkParameters(SACPolicyHeadParameters(), replace_mse_with_huber_loss=True),
+                           "not to a policy", "replace_mse_with_huber_loss=True"),
+    "decay without steps": (lambda: network(learning_rate_decay_rate=0.5), "needs learning_rate_decay_steps >= 1",
+                            "learning_rate_decay_steps=0"),
+}
+
+
+@pytest.mark.parametrize("make, words, received", MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_is_refused_with_words_that_help(make, words, received):
+    with pytest.raises(ParameterError) as error:
+        make()
+    message, _, tail = str(error.value).rpartition("Received: ")
+    assert words in message
+    assert tail and received in tail
+
+
+def test_parameters_are_immutable():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Algorithm().discount = 0.5
+
+
+# -- target period -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("period, playing, updates, expected", [
+    (EnvironmentSteps(1), EnvironmentSteps(1), 1, 1),
+    (EnvironmentSteps(1000), EnvironmentSteps(1), 1, 1000),
+    (EnvironmentSteps(1), EnvironmentSteps(1), 4, 4),
+    (EnvironmentSteps(50), EnvironmentSteps(50), 50, 50),
+    (EnvironmentSteps(50), EnvironmentSteps(50), 1, 1),
+    (EnvironmentSteps(3), EnvironmentSteps(2), 4, 6),
+    (TrainingSteps(3), EnvironmentSteps(7), 5, 3),
+    (TrainingSteps(3), EnvironmentEpisodes(1), 100, 3),
+])
+def test_target_period_becomes_a_number_of_updates(period, playing, updates, expected):
+    algorithm = Algorithm(
+        num_steps_between_copying_online_weights_to_target=period,
+        num_consecutive_playing_steps=playing, num_consecutive_training_steps=updates,
+    )
+    assert algorithm.updates_between_target_copies() == expected
+
+
+# -- overrides ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text, path, value", [
+    ("a.b=0.98", "a.b", 0.98),
+    ("a.b=1e-3", "a.b", 0.001),
+    ("a=true", "a", True),
+    ("a=null", "a", None),
+    ("a=[64, 64]", "a", [64, 64]),
+    ("a=5_000", "a", 5000),
+    ("a=Hopper-v5", "a", "Hopper-v5"),
+    ("a=TrainingSteps(5)", "a", "TrainingSteps(5)"),
+    ("a=x=y", "a", "x=y"),
+    ("a=", "a", ""),
+    ('a="run_1_2"', "a", "run_1_2"),
+    ("a=run_1_2", "a", "run_1_2"),
+])
+def test_an_assignment_is_split_into_path_and_json_value(text, path, value):
+    assert parse_assignment(text) == (path, value)
+
+
+@pytest.mark.parametrize("text", ["a.b", "", "=3"])
+def test_an_assignment_without_path_or_equals_sign_is_refused(text):
+    with pytest.raises(ParameterError, match=re.escape(f"is written path=value. Received: {text!r}")):
+        parse_assignment(text)
+
+
+def changed(text, preset=None):
+    return override(preset or Preset(), dict([parse_assignment(text)]))
+
+
+def test_override_changes_one_field_and_leaves_the_preset_alone():
+    preset = Preset()
+    new = changed("agent.algorithm.discount=0.98", preset)
+    assert new.agent.algorithm.discount == 0.98
+    assert preset == Preset()
+    assert dataclasses.replace(new, agent=preset.agent) == preset
+
+
+def test_a_star_stands_for_every_entry():
+    new = changed("agent.networks.*.learning_rate=0.5")
+    assert {name: parameters.learning_rate for name, parameters in new.agent.networks.items()} == {
+        "policy": 0.5, "v": 0.5, "q": 0.5,
+    }
+
+
+@pytest.mark.parametrize("text, expected", [
+    ("schedule.evaluation_steps=3", EnvironmentEpisodes(3)),
+    ("schedule.improve_steps=5_000", EnvironmentSteps(5000)),
+    ("schedule.improve_steps=TrainingSteps(7)", TrainingSteps(7)),
+    ("schedule.evaluation_steps=EnvironmentSteps(20)", EnvironmentSteps(20)),
+])
+def test_a_bare_number_keeps_the_unit_and_a_written_unit_replaces_it(text, expected):
+    assert getattr(changed(text).schedule, text.split(".")[1].split("=")[0]) == expected
+
+
+@pytest.mark.parametrize("text, read, expected", [
+    ("agent.networks.q.head_parameters.network_layers_sizes=[8, 4]",
+     lambda p: p.agent.networks["q"].head_parameters.network_layers_sizes, (8, 4)),
+    ("agent.networks.v.middleware_parameters.scheme=[32]", lambda p: p.agent.networks["v"].middleware_parameters.scheme, (32,)),
+    ("agent.networks.v.middleware_parameters.scheme=Deep",
+     lambda p: p.agent.networks["v"].middleware_parameters.scheme, MiddlewareScheme.Deep),
+    ('agent.exploration={"noise_std": 0.2}', lambda p: p.agent.exploration, AdditiveNoiseParameters(0.2)),
+    ("environment.filters.reward_clipping_range=[-1, 2]", lambda p: p.environment.filters.reward_clipping_range, (-1.0, 2.0)),
+    ("environment.max_episode_steps=null", lambda p: p.environment.max_episode_steps, None),
+    ("environment.kwargs.gravity=9.0", lambda p: p.environment.kwargs, {"gravity": 9.0}),
+    ("environment.level=Hopper-v5", lambda p: p.environment.level, "Hopper-v5"),
+])
+def test_override_takes_json_values(text, read, expected):
+    assert read(changed(text)) == expected
+
+
+@pytest.mark.parametrize("text, words", [
+    ("agent.algorithm.discont=0.9", "There is no parameter 'agent.algorithm.discont'. Did you mean 'discount'? Fields there"),
+    ("agnet.algorithm.discount=0.9", "Did you mean 'agent'?"),
+    ("agent.networks.*.learnin_rate=0.1", "Did you mean 'learning_rate'?"),
+    ("agent.networks.w.batch_size=3", "Fields there: policy, v, q."),
+    ("agent.algorithm.discount.x=3", "There is no parameter 'agent.algorithm.discount.x'."),
+    ('agent.algorithm={"discont": 0.9}', "Did you mean 'discount'?"),
+    ("agent.algorithm.discount=high", "agent.algorithm.discount: Input should be a valid number"),
+    ("environment.num_envs=2.0", "environment.num_envs: Input should be a valid integer"),
+    ("schedule.improve_steps=true", UNITS),
+    ("schedule.improve_steps=-3", UNITS),
+    ("schedule.heatup_steps=10", "batch_size must not be larger than what heat-up collects"),
+    ("agent.networks.q.batch_size=8", "equal batch_size"),
+    ("agent=3", "Preset.agent: Input should be an object"),
+])
+def test_a_wrong_override_is_refused_with_words_that_help(text, words):
+    with pytest.raises(ParameterError, match=re.escape(words)) as error:
+        changed(text)
+    assert "Received: " in str(error.value)
+
+
+# -- levels ------------------------------------------------------------------------------------------------------------
+
+
+def preset_of_levels():
+    return Preset(
+        environment=EnvironmentParameters("Hopper-v5"),
+        validation=PresetValidationParameters(2000.0, 500),
+        levels={"Humanoid-v5": {"environment.filters.reward_rescale_factor": 20.0, "validation.min_reward_threshold": 4000.0}},
+    )
+
+
+def test_the_presets_own_level_changes_nothing():
+    preset = preset_of_levels()
+    assert for_level(preset, "Hopper-v5") is preset
+
+
+def test_a_listed_level_applies_its_changes():
+    new = for_level(preset_of_levels(), "Humanoid-v5")
+    assert new.environment.level == "Humanoid-v5"
+    assert new.environment.filters.reward_rescale_factor == 20.0
+    assert new.validation.min_reward_threshold == 4000.0
+
+
+def test_an_unlisted_level_loses_the_acceptance_threshold():
+    new = for_level(preset_of_levels(), "Pendulum-v1")
+    assert new.environment.level == "Pendulum-v1"
+    assert new.validation == PresetValidationParameters(None, None)
+    assert new.environment.filters.reward_rescale_factor == 1.0
+
+
+def test_importing_parameters_does_not_import_tensorflow(run_python):
+    program = (
+        "import sys, tfsac.parameters as p; p.override(p.Preset(), {'agent.algorithm.discount': 0.9});"
+        "print(sorted(m for m in ('tensorflow', 'keras', 'gymnasium') if m in sys.modules))"
+    )
+    assert run_python(program).strip() == "[]"

@@ -1,0 +1,238 @@
+"""Learning curves: reading them, combining several seeds into a mean with an interval, plotting. No TensorFlow."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import functools
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Path = str | pathlib.Path
+Curve = tuple[np.ndarray, np.ndarray]
+
+STEPS, EVALUATION, TRAINING = "env_steps", "evaluation/return_", "training/return_mean"
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito, for all colour visions
+STYLES = ("-", "--", ":")
+GREY = "#777777"
+Y_LABELS = {
+    EVALUATION + "mean": "return of deterministic evaluation, mean of its episodes",
+    TRAINING: "return of training episodes, mean",
+}
+
+
+def read_curve(path: Path, column: str = EVALUATION + "mean") -> Curve:
+    """Reads one column of a run's metrics against environment steps.
+
+    Rows in which the column is empty are left out; of several rows with the same step, as a resumed run may have, the
+    last counts.
+
+    Args:
+        path: a run directory, or a CSV file with the column `env_steps`.
+        column: name of the column.
+
+    Returns:
+        steps `[T]` int64, increasing, and values `[T]` float64.
+
+    Raises:
+        ValueError: no such file or column, nothing in it, or something that is no number.
+    """
+    steps, values = _numbers(*_table(path), [column])
+    return steps, values[:, 0]
+
+
+def interval(
+    curves: Sequence[Curve], confidence: float = 0.95
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Combines the curves of several seeds.
+
+    The interval is the percentile bootstrap of the mean over seeds, drawn with a fixed seed. One curve has no interval:
+    low and high are its mean then.
+
+    Args:
+        curves: (steps, values) of each seed; only steps that all of them have are kept.
+        confidence: coverage of the interval, between 0 and 1.
+
+    Returns:
+        steps, mean, low and high, each `[T]`.
+
+    Raises:
+        ValueError: no curves, no common step, or a confidence out of range.
+    """
+    if not curves:
+        raise ValueError("An interval needs at least one curve. Received: []")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence lies between 0 and 1. Received: {confidence}")
+    common = functools.reduce(np.intersect1d, [steps for steps, _ in curves])
+    if not len(common):
+        ends = [(int(steps[0]), int(steps[-1])) if len(steps) else () for steps, _ in curves]
+        raise ValueError(f"The curves have no step in common. Received: curves over the steps {ends}")
+    values = np.stack([values[np.isin(steps, common)] for steps, values in curves])
+    mean = values.mean(axis=0)
+    if len(curves) == 1:
+        return common, mean, mean, mean
+    from scipy.stats import bootstrap
+
+    result = bootstrap(
+        (values,), np.mean, axis=0, confidence_level=confidence, n_resamples=2000, method="percentile",
+        rng=np.random.default_rng(0),
+    ).confidence_interval
+    return common, mean, result.low, result.high
+
+
+def plot_curves(
+    groups: Mapping[str, Sequence[Path]],
+    out: Path,
+    title: str = "",
+    column: str = EVALUATION + "mean",
+    smooth: int = 1,
+    threshold: float | None = None,
+) -> pathlib.Path:
+    """Plots learning curves: for each label the mean of its runs, a 95 % interval, and every run as a thin line.
+
+    Args:
+        groups: run directories or CSV files by label.
+        out: the PNG to write.
+        title: above the picture.
+        column: what to plot against environment steps.
+        smooth: each value becomes the mean of the last so many.
+        threshold: a value to mark with a horizontal line.
+
+    Returns:
+        The path of the picture.
+
+    Raises:
+        ValueError: no runs for a label, `smooth` below 1, or from `read_curve` and `interval`.
+    """
+    if not groups or not all(groups.values()):
+        raise ValueError(f"A plot needs at least one label, and each label at least one run. Received: {dict(groups)}")
+    if smooth < 1:
+        raise ValueError(f"smooth is at least 1. Received: {smooth}")
+    figure, axes = _axes(title, Y_LABELS.get(column, column))
+    several = False
+    for i, (label, paths) in enumerate(groups.items()):
+        color, style = PALETTE[i % len(PALETTE)], STYLES[i // len(PALETTE) % len(STYLES)]
+        read = [read_curve(path, column) for path in paths]
+        curves = [(steps, _trailing_mean(values, smooth)) for steps, values in read]
+        steps, mean, low, high = interval(curves)
+        if len(curves) > 1:
+            several = True
+            label = f"{label} ({len(curves)} seeds)"
+            for curve in curves:
+                axes.plot(*curve, color=color, linewidth=0.6, alpha=0.45)
+            axes.fill_between(steps, low, high, color=color, alpha=0.18, linewidth=0)
+        axes.plot(steps, mean, style, color=color, linewidth=2, label=label, marker="o" if len(steps) == 1 else None)
+    if threshold is not None:
+        axes.axhline(threshold, color=GREY, linewidth=1, linestyle="--", label=f"threshold {threshold:g}")
+    notes = ["band: 95 % bootstrap interval of the mean; thin: single seeds"] if several else []
+    notes += [f"each value: mean of the last {smooth}"] if smooth > 1 else []
+    return _save(figure, axes, out, "; ".join(notes))
+
+
+def plot_run(run_dir: Path, out: Path | None = None) -> pathlib.Path:
+    """Plots one run: mean return of its evaluations with the band from worst to best episode, and training return.
+
+    Args:
+        run_dir: a run directory, or its CSV file.
+        out: the PNG to write; by default `learning_curve.png` beside the run's metrics.
+
+    Returns:
+        The path of the picture.
+
+    Raises:
+        ValueError: from `read_curve`, or a run with neither evaluations nor training returns.
+    """
+    file, table = _table(run_dir)
+    figure, axes = _axes(file.parent.name, "return")
+    has_training, has_evaluation = (any(table.get(column, ())) for column in (TRAINING, EVALUATION + "mean"))
+    if has_training:
+        steps, values = _numbers(file, table, [TRAINING])
+        axes.plot(steps, values[:, 0], color=GREY, linewidth=1, alpha=0.7, label="training episodes")
+    # A run with neither gets the error that names what is missing of the evaluations.
+    if has_evaluation or not has_training:
+        steps, values = _numbers(file, table, [EVALUATION + name for name in ("mean", "min", "max")])
+        axes.fill_between(steps, values[:, 1], values[:, 2], color=PALETTE[0], alpha=0.18, linewidth=0)
+        marker = "o" if len(steps) < 30 else ""
+        label = "deterministic evaluation"
+        axes.plot(steps, values[:, 0], color=PALETTE[0], linewidth=2, marker=marker, markersize=4, label=label)
+    note = "band: from the worst to the best episode of an evaluation"
+    return _save(figure, axes, out or file.parent / "learning_curve.png", note)
+
+
+def _table(path: Path) -> tuple[pathlib.Path, dict[str, list[str]]]:
+    """Returns the CSV file of a run and its columns as text."""
+    file = pathlib.Path(path)
+    file = file / "metrics.csv" if file.is_dir() else file
+    if not file.is_file():
+        raise ValueError(
+            "A learning curve is a run directory with metrics.csv, or a CSV file. "
+            f"Received: {str(path)!r}, and there is no {str(file)!r}"
+        )
+    with file.open(newline="", encoding="utf-8") as stream:
+        rows = csv.DictReader(stream)
+        # A run that was killed may end in half a row.
+        full = [row for row in rows if all(value is not None for value in row.values())]
+    return file, {name: [row[name] for row in full] for name in rows.fieldnames or ()}
+
+
+def _numbers(file: pathlib.Path, table: dict[str, list[str]], columns: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns steps `[T]` and values `[T, C]` of the rows in which none of the columns is empty."""
+    for column in [STEPS, *columns]:
+        if column not in table:
+            close = difflib.get_close_matches(column, table, n=1, cutoff=0.4)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise ValueError(f"{file} has no column of this name.{hint} Received: column={column!r}")
+    by_step: dict[int, list[float]] = {}
+    for step, *cells in zip(table[STEPS], *(table[column] for column in columns), strict=True):
+        if all(cells):
+            try:
+                by_step[int(float(step))] = [float(cell) for cell in cells]
+            except ValueError:
+                raise ValueError(
+                    f"{file} must hold numbers in {STEPS} and {columns}. Received: {[step, *cells]}"
+                ) from None
+    if not by_step:
+        raise ValueError(f"{file} has no values yet in this column. Received: column={columns[0]!r}")
+    steps = np.array(sorted(by_step), np.int64)
+    return steps, np.array([by_step[step] for step in steps.tolist()])
+
+
+def _trailing_mean(values: np.ndarray, window: int) -> np.ndarray:
+    """Returns the mean of the last `window` values at each place, of fewer at the beginning."""
+    return np.array([values[max(0, i + 1 - window) : i + 1].mean() for i in range(len(values))])
+
+
+def _axes(title: str, y_label: str) -> tuple[Figure, Axes]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import EngFormatter
+
+    figure = Figure(figsize=(7.2, 4.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.set_title(title, loc="left", fontsize=12)
+    axes.set_xlabel("environment steps")
+    axes.set_ylabel(y_label, fontsize=9.5)
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.grid(color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.margins(x=0.02)
+    return figure, axes
+
+
+def _save(figure: Figure, axes: Axes, out: Path, note: str) -> pathlib.Path:
+    if note:
+        figure.supxlabel(note, fontsize=7.5, color=GREY, x=0.99, ha="right")
+    axes.legend(framealpha=0.8, edgecolor="none", labelcolor="linecolor", fontsize=9.5).set_zorder(5)
+    out = pathlib.Path(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out, dpi=100, format="png")
+    return out

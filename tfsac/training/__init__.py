@@ -1,0 +1,20 @@
+"""Training: the loop, evaluation, checkpoints, callbacks, devices."""
+
+from tfsac.training.callbacks import Callback
+from tfsac.training.checkpoint import CheckpointError
+from tfsac.training.evaluation import Evaluation, evaluate
+from tfsac.training.policy import Policy
+from tfsac.training.run_directory import RunDirectory
+from tfsac.training.trainer import NonFiniteError, Result, Trainer
+
+__all__ = [
+    "Callback",
+    "CheckpointError",
+    "Evaluation",
+    "NonFiniteError",
+    "Policy",
+    "Result",
+    "RunDirectory",
+    "Trainer",
+    "evaluate",
+]

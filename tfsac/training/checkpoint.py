@@ -1,0 +1,243 @@
+"""Complete, atomic checkpoints; the memory is saved in chunks, each row once.
+
+    checkpoints/
+      000010000/   manifest.json, state.json, agent.index, agent.data-*      by environment steps
+      memory/      rows-<first>-<last>-<hash>.npy                            by absolute row index, never rewritten
+
+A checkpoint is written beside its place, synced to disk and renamed. Its manifest lists every file and chunk with size and
+SHA-256. A chunk is deleted when no kept manifest names it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfsac.memories import TransitionMemory
+
+FORMAT = 1
+CHUNK_ROWS = 200_000  # bounds the size of one file
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint cannot be written, or none can be read."""
+
+
+def digest(path: pathlib.Path) -> dict[str, Any]:
+    """Returns size and SHA-256 of a file."""
+    with path.open("rb") as file:
+        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+def sync(path: pathlib.Path) -> None:
+    """Waits until a file or folder is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomically(path: pathlib.Path, content: bytes) -> None:
+    """Writes a file so that it is there whole or not at all."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with aside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+class CheckpointManager:
+    """Saves and restores one run.
+
+    Args:
+        directory: of the checkpoints.
+        agent: whose variables are saved.
+        memory: whose rows are saved.
+        identity: what must be equal to restore (environment, shapes, algorithm), as JSON values.
+        keep: how many checkpoints to keep.
+    """
+
+    def __init__(
+        self, directory: pathlib.Path, agent: tf.Module, memory: TransitionMemory, identity: dict[str, Any], keep: int = 2
+    ):
+        self.directory, self.chunks = directory, directory / "memory"
+        self.agent, self.memory, self.identity, self.keep = agent, memory, identity, keep
+        self.checkpoint = tf.train.Checkpoint(agent=agent)
+        self.saved_chunks: list[dict[str, Any]] = []  # of the newest checkpoint
+
+    # -- saving --------------------------------------------------------------------------------------------------------
+
+    def save(self, step: int, state: dict[str, Any], arrays: dict[str, np.ndarray] | None = None) -> pathlib.Path:
+        """Saves everything.
+
+        Args:
+            step: environment steps; names the checkpoint.
+            state: JSON values of everything that is neither agent nor memory.
+            arrays: of the same, where they are arrays.
+
+        Returns:
+            the checkpoint's folder.
+
+        Raises:
+            CheckpointError: the disk is full or cannot be written; earlier checkpoints are as they were.
+        """
+        place = self.directory / f"{step:09d}"
+        aside = self.directory / f".{place.name}.{os.getpid()}"
+        written: list[pathlib.Path] = []
+        try:
+            self.chunks.mkdir(parents=True, exist_ok=True)
+            chunks = self._save_chunks(written)
+            shutil.rmtree(aside, ignore_errors=True)
+            aside.mkdir()
+            self.checkpoint.write(str(aside / "agent"))
+            (aside / "state.json").write_text(json.dumps(state))
+            np.savez(aside / "state.npz", **(arrays or {}))
+            files = {path.name: digest(path) for path in sorted(aside.iterdir())}
+            manifest = {"format": FORMAT, "step": step, "identity": self.identity, "files": files}
+            manifest |= {"memory": {"total_rows": self.memory.total_rows, "chunks": chunks}}
+            (aside / "manifest.json").write_text(json.dumps(manifest, indent=1))
+            for path in [*aside.iterdir(), aside]:
+                sync(path)
+            if place.exists():  # saved at the same step before, by a run that was resumed from an earlier one
+                place.replace(self.directory / f".{place.name}.old")
+            aside.replace(place)
+            sync(self.directory)
+        except (OSError, tf.errors.OpError) as error:
+            shutil.rmtree(aside, ignore_errors=True)
+            for path in written:
+                path.unlink(missing_ok=True)
+            kept = [path.name for path in self.list()]
+            raise CheckpointError(
+                f"The checkpoint at step {step} could not be written to {self.directory}; "
+                f"{'kept: ' + ', '.join(kept) if kept else 'there is none before it'}. Received: {error}"
+            ) from error
+        self.saved_chunks = chunks
+        self._prune()
+        return place
+
+    def _save_chunks(self, written: list[pathlib.Path]) -> list[dict[str, Any]]:
+        oldest = self.memory.total_rows - min(self.memory.total_rows, self.memory.rows)
+        chunks = [chunk for chunk in self.saved_chunks if chunk["stop"] > oldest]
+        start = chunks[-1]["stop"] if chunks else oldest
+        while start < self.memory.total_rows:
+            stop = min(start + CHUNK_ROWS, self.memory.total_rows)
+            rows = self.memory.between(start, stop)
+            name = f"rows-{start:010d}-{stop:010d}-{hashlib.sha256(rows.tobytes()).hexdigest()[:12]}.npy"
+            path = self.chunks / name
+            if not path.exists():
+                written.append(path)
+                aside = path.with_name(f".{name}.npy")
+                try:
+                    np.save(aside, rows)
+                    sync(aside)
+                    aside.replace(path)
+                finally:
+                    aside.unlink(missing_ok=True)
+            chunks.append({"start": start, "stop": stop, "file": name, **digest(path)})
+            start = stop
+        return chunks
+
+    def rewrite_newest_chunk(self) -> None:
+        """Makes the next checkpoint save the newest rows again, because they were changed after they were saved."""
+        self.saved_chunks = self.saved_chunks[:-1]
+
+    def _prune(self) -> None:
+        with contextlib.suppress(OSError):  # what cannot be deleted now is deleted next time
+            for path in self.list()[: -self.keep]:
+                shutil.rmtree(path)
+            for path in self.directory.glob(".*.old"):
+                shutil.rmtree(path)
+            named = set()
+            for path in self.list():
+                named |= {chunk["file"] for chunk in json.loads((path / "manifest.json").read_text())["memory"]["chunks"]}
+            for path in self.chunks.iterdir():
+                if path.name not in named:
+                    path.unlink()
+
+    # -- restoring -----------------------------------------------------------------------------------------------------
+
+    def list(self) -> list[pathlib.Path]:
+        """Returns the checkpoints' folders, oldest first."""
+        if not self.directory.is_dir():
+            return []
+        return sorted(path for path in self.directory.iterdir() if path.name.isdigit() and path.is_dir())
+
+    def restore(self) -> tuple[dict[str, Any], dict[str, np.ndarray], list[str]]:
+        """Restores agent and memory from the newest checkpoint that is whole.
+
+        Returns:
+            the state and arrays given to `save`, and a line for each damaged checkpoint that was passed over.
+
+        Raises:
+            CheckpointError: there is no checkpoint, none is whole, or it belongs to another run.
+        """
+        refused = []
+        for place in reversed(self.list()):
+            try:
+                manifest = self.verify(place)
+            except (OSError, ValueError, KeyError) as error:
+                refused.append(f"{place} is damaged and was not used: {error}")
+                continue
+            self._check_identity(place, manifest["identity"])
+            self._read(place, manifest)
+            with np.load(place / "state.npz") as arrays:
+                return json.loads((place / "state.json").read_text()), dict(arrays), refused
+        problem = "; ".join(refused) if refused else "it has none"
+        raise CheckpointError(f"There is no checkpoint to continue from. Received: {self.directory} ({problem})")
+
+    def verify(self, place: pathlib.Path) -> dict[str, Any]:
+        """Returns the manifest of a checkpoint after checking every file that it names.
+
+        Raises:
+            ValueError, KeyError, OSError: something is missing, truncated or altered.
+        """
+        manifest = json.loads((place / "manifest.json").read_text())
+        if manifest["format"] != FORMAT:
+            raise ValueError(f"format {FORMAT} expected. Received: {manifest['format']}")
+        files = {place / name: expected for name, expected in manifest["files"].items()}
+        files |= {self.chunks / chunk["file"]: chunk for chunk in manifest["memory"]["chunks"]}
+        for path, expected in files.items():
+            found = digest(path)
+            if found["sha256"] != expected["sha256"]:
+                raise ValueError(f"{path.name} should have {expected['bytes']} bytes with another checksum. Received: {found['bytes']} bytes")
+        return manifest
+
+    def _check_identity(self, place: pathlib.Path, identity: dict[str, Any]) -> None:
+        def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+            if isinstance(value, dict):
+                for key, entry in value.items():
+                    yield from flat(entry, f"{path}.{key}" if path else key)
+            else:
+                yield path, value
+
+        theirs, ours = dict(flat(identity)), dict(flat(self.identity))
+        differing = [name for name in theirs | ours if theirs.get(name) != ours.get(name)]
+        if differing:
+            name = differing[0]
+            raise CheckpointError(
+                f"{place} belongs to another run: its {name} is {theirs.get(name)!r}"
+                f"{' and ' + str(len(differing) - 1) + ' more fields differ' if len(differing) > 1 else ''}. "
+                f"Received: {name}={ours.get(name)!r}"
+            )
+
+    def _read(self, place: pathlib.Path, manifest: dict[str, Any]) -> None:
+        for chunk in manifest["memory"]["chunks"]:
+            # The first chunk may begin with rows that the ring has overwritten since; later ones replace them.
+            self.memory.put(chunk["start"], np.load(self.chunks / chunk["file"]))
+        self.memory.total_rows = manifest["memory"]["total_rows"]
+        self.saved_chunks = manifest["memory"]["chunks"]
+        self.checkpoint.read(str(place / "agent")).assert_consumed()

@@ -1,0 +1,88 @@
+"""How far a run is, and what the next row of metrics averages over. Both are part of a checkpoint."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from tfsac.parameters import EnvironmentEpisodes, EnvironmentSteps, StepMethod
+
+RECENT_EPISODES = 10  # over which the progress bar averages
+
+
+@dataclasses.dataclass
+class Counters:
+    """Environment steps over all environments, finished episodes, updates."""
+
+    env_steps: int = 0
+    episodes: int = 0
+    updates: int = 0
+
+    def of(self, steps: StepMethod) -> int:
+        """Returns the counter in the unit of `steps`."""
+        if isinstance(steps, EnvironmentSteps):
+            return self.env_steps
+        return self.episodes if isinstance(steps, EnvironmentEpisodes) else self.updates
+
+
+class Recorder:
+    """Collects episodes and update metrics between two rows.
+
+    Args:
+        names: of the metrics that an update returns.
+    """
+
+    def __init__(self, names: list[str]):
+        self.names = names
+        self.recent: deque[float] = deque(maxlen=RECENT_EPISODES)
+        self._clear()
+
+    def _clear(self) -> None:
+        self.returns: list[float] = []
+        self.lengths: list[int] = []
+        self.sums, self.updates = np.zeros(len(self.names)), 0
+
+    def add_episode(self, episode_return: float, length: int) -> None:
+        """Adds a finished training episode."""
+        self.returns.append(episode_return)
+        self.lengths.append(length)
+        self.recent.append(episode_return)
+
+    def add_updates(self, metrics: np.ndarray) -> None:
+        """Adds the metrics `[U, M]` of U updates."""
+        self.sums += metrics.sum(axis=0, dtype=np.float64)
+        self.updates += len(metrics)
+
+    def recent_return(self) -> float | None:
+        """Returns the mean return of the last training episodes."""
+        return float(np.mean(self.recent)) if self.recent else None
+
+    def take(self) -> dict[str, float]:
+        """Returns the means since the last call and begins anew; what did not happen is left out."""
+        row: dict[str, float] = {}
+        if self.returns:
+            row["training/return_mean"] = float(np.mean(self.returns))
+            row["training/length_mean"] = float(np.mean(self.lengths))
+        if self.updates:
+            row |= dict(zip(self.names, (self.sums / self.updates).tolist(), strict=True))
+        self._clear()
+        return row
+
+    def state(self) -> dict[str, Any]:
+        """Returns everything as JSON values, exactly."""
+        return {
+            "recent": list(self.recent),
+            "returns": self.returns,
+            "lengths": self.lengths,
+            "sums": self.sums.tolist(),
+            "updates": self.updates,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over what `state` returned."""
+        self.recent.extend(state["recent"])
+        self.returns, self.lengths = list(state["returns"]), list(state["lengths"])
+        self.sums, self.updates = np.array(state["sums"]), state["updates"]

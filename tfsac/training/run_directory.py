@@ -1,0 +1,132 @@
+"""The folder of a run: what was run, by which code, and where its results lie."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import pathlib
+import subprocess
+import sys
+from typing import Any, NamedTuple
+
+from tfsac.parameters import ParameterError, Preset, RunParameters, from_json, to_json
+from tfsac.training.checkpoint import write_atomically
+
+PACKAGES = ("tfsac", "tensorflow", "keras", "tensorflow-probability", "gymnasium", "numpy", "mujoco")
+
+
+class RunDirectory(NamedTuple):
+    """Names of the files in a run's folder."""
+
+    path: pathlib.Path
+
+    @property
+    def config(self) -> pathlib.Path:
+        """The resolved preset, how it was run, command, versions and git state."""
+        return self.path / "config.json"
+
+    @property
+    def metrics(self) -> pathlib.Path:
+        """A row for each evaluation."""
+        return self.path / "metrics.csv"
+
+    @property
+    def events(self) -> pathlib.Path:
+        """TensorBoard."""
+        return self.path / "events"
+
+    @property
+    def checkpoints(self) -> pathlib.Path:
+        """To resume from."""
+        return self.path / "checkpoints"
+
+    @property
+    def best(self) -> pathlib.Path:
+        """Weights of the best evaluation."""
+        return self.path / "best.npz"
+
+    @property
+    def policy(self) -> pathlib.Path:
+        """The exported best policy."""
+        return self.path / "policy"
+
+    def refuse_existing(self) -> None:
+        """Raises FileExistsError if there is anything at this place."""
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise FileExistsError(
+                "The run directory exists already; choose another, or continue it with resume (--resume). "
+                f"Received: {self.path}"
+            )
+
+    def create(self, preset: Preset, run: RunParameters) -> int:
+        """Makes the folder, writes its config and returns the number of rows of metrics in it: none.
+
+        Raises:
+            FileExistsError: there is something in it.
+            OSError: it cannot be written.
+        """
+        self.refuse_existing()
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._write(preset, run, [])
+        except OSError as error:
+            raise OSError(f"The run directory cannot be written ({error}). Received: {self.path}") from error
+        return 0
+
+    def note_resume(self, preset: Preset, run: RunParameters, step: int) -> None:
+        """Writes the config again, with a line of where and how the run was continued."""
+        earlier = json.loads(self.config.read_text()).get("resumed", []) if self.config.is_file() else []
+        self._write(preset, run, [*earlier, {"env_steps": step, **provenance()}])
+
+    def _write(self, preset: Preset, run: RunParameters, resumed: list[dict[str, Any]]) -> None:
+        content = {"preset": to_json(preset), "run": to_json(run), **provenance(), "resumed": resumed}
+        write_atomically(self.config, json.dumps(content, indent=2).encode())
+
+    def read(self) -> tuple[Preset, RunParameters]:
+        """Returns the preset and how it was run.
+
+        Raises:
+            FileNotFoundError: not a run directory.
+            ParameterError: its config is damaged.
+        """
+        return read_config(self.config)
+
+
+def read_config(path: pathlib.Path) -> tuple[Preset, RunParameters]:
+    """Returns the preset and the run parameters of a config.json.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ParameterError: it cannot be understood.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"A run directory has a config.json. Received: {path.parent}")
+    try:
+        content = json.loads(path.read_text())
+        preset, run = content["preset"], content["run"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ParameterError(f"{path} is not the config of a run ({error!r}). Received: {path.stat().st_size} bytes") from error
+    return from_json(Preset, json.dumps(preset)), from_json(RunParameters, json.dumps(run))
+
+
+def provenance() -> dict[str, Any]:
+    """Returns command, versions and the git state of the working folder, where it has one."""
+    versions = {"python": sys.version.split()[0]}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+
+    def git(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=5, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    return {
+        "command": sys.argv,
+        "versions": versions,
+        "git": {"commit": git("rev-parse", "HEAD"), "changed_files": git("status", "--porcelain", "--untracked-files=no")},
+    }

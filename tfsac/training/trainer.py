@@ -1,0 +1,387 @@
+"""The training loop: act, step, store, sample, update, evaluate, save."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import signal
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tfsac.agents import Agent, SoftActorCriticAgent
+from tfsac.environments import EnvironmentFailure, Environments, Filters, make
+from tfsac.memories import TransitionMemory
+from tfsac.metrics import CSVSink, TensorBoardSink, TerminalSink
+from tfsac.parameters import ParameterError, Preset, RunParameters, to_json
+from tfsac.training.callbacks import Callback
+from tfsac.training.checkpoint import CheckpointManager
+from tfsac.training.devices import make_strategy
+from tfsac.training.evaluation import SUMMARY, evaluate
+from tfsac.training.policy import Policy
+from tfsac.training.progress import Counters, Recorder
+from tfsac.training.run_directory import RunDirectory
+from tfsac.training.signals import StopSignals
+from tfsac.training.weights import save_weights
+from tfsac.types import Spec, Transition
+
+SAMPLING, EVALUATING = 2, 3  # streams of random numbers, beside those of the agent
+MAX_UPDATES_PER_CALL = 64  # bounds the memory that one stack of batches takes
+SECONDS_BETWEEN_BAR_UPDATES = 0.2
+
+
+class NonFiniteError(RuntimeError):
+    """A loss, value or gradient became NaN or infinite; the batch was saved."""
+
+
+@dataclasses.dataclass
+class Result:
+    """How a run ended.
+
+    Attributes:
+        reason: "finished", "threshold reached", the name of a signal, or what `Trainer.stop` was given.
+        run_dir: its folder.
+        counters: env_steps, episodes, updates.
+        best_return: mean return of the best evaluation, or None.
+        signal: the number of the signal that interrupted it, or None.
+    """
+
+    reason: str
+    run_dir: pathlib.Path
+    counters: Counters
+    best_return: float | None
+    signal: int | None
+
+
+def build_agent(preset: Preset, run: RunParameters, spec: Spec) -> Agent:
+    """Returns the agent that a preset describes, with fresh weights."""
+    return SoftActorCriticAgent(preset.agent, spec, run.seed, run.eager)
+
+
+class Trainer:
+    """One run of a preset in a run directory.
+
+    Nothing is written before everything is built, so bad parameters leave no folder behind.
+
+    Args:
+        preset: the experiment.
+        run_dir: its folder: new or empty, or with a checkpoint to resume.
+        run: seed, strategy, checkpoints and so on.
+        resume: continue from the newest whole checkpoint in `run_dir`.
+        callbacks: hooks.
+        quiet: print nothing.
+
+    Attributes:
+        agent, memory, environments, filters, policy, counters: the parts, for callbacks.
+
+    Raises:
+        ValueError, ImportError: parameters that do not fit the environment, or missing packages.
+        FileExistsError, OSError: the run directory.
+        CheckpointError: nothing to resume from.
+    """
+
+    def __init__(
+        self,
+        preset: Preset,
+        run_dir: str | pathlib.Path,
+        run: RunParameters | None = None,
+        resume: bool = False,
+        callbacks: Sequence[Callback] = (),
+        quiet: bool = False,
+    ):
+        self.preset, self.settings, self.callbacks = preset, run or RunParameters(), list(callbacks)
+        self.schedule, self.algorithm, level = preset.schedule, preset.agent.algorithm, preset.environment
+        self.directory = RunDirectory(pathlib.Path(run_dir))
+        if self.settings.stop_at_threshold and preset.validation.min_reward_threshold is None:
+            raise ParameterError(f"stop_at_threshold needs validation.min_reward_threshold. Received: None for {level.level}")
+        if not resume:
+            self.directory.refuse_existing()
+        strategy = make_strategy(self.settings.strategy)
+        self.environments = Environments(level, self.settings.seed)
+        self.evaluation_env = make(level.level, level.max_episode_steps, **level.kwargs)
+        with strategy.scope():
+            self.agent = build_agent(preset, self.settings, self.environments.spec)
+        self.memory = TransitionMemory(
+            self.agent.spec, preset.agent.memory.max_size, level.num_envs, self.algorithm.discount
+        )
+        self.filters = Filters(level.filters, self.agent.spec)
+        self.filters.learn(self.environments.observation)
+        self.policy = Policy(self.agent, self.filters)
+        self.rng = np.random.default_rng([self.settings.seed, SAMPLING])
+        self.counters, self.heatup_end = Counters(), Counters()
+        self.heating_up = self.schedule.heatup_steps.num_steps > 0
+        self.policy_state: Any = ()
+        self.returns = np.zeros(level.num_envs)  # of the running episodes
+        self.evaluated_periods, self.best_return = 0, -np.inf
+        self.wall_seconds = 0.0
+        self.stop_reason = ""
+        self.recorder = Recorder(self.agent.trace())
+        self.checkpoints = CheckpointManager(
+            self.directory.checkpoints, self.agent, self.memory, self._identity(), self.settings.num_checkpoints_to_keep
+        )
+        improve, heatup = self.schedule.improve_steps, self.schedule.heatup_steps
+        total = improve.num_steps + (heatup.num_steps if type(heatup) is type(improve) else 0)
+        self.terminal = TerminalSink(total, type(improve).__name__, quiet)
+        rows = self._restore() if resume else self.directory.create(preset, self.settings)
+        self.csv = CSVSink(self.directory.metrics, self._columns(), rows)
+        self.tensorboard = TensorBoardSink(self.directory.events) if self.settings.tensorboard else None
+        self.saved_periods = self.counters.env_steps // self.settings.checkpoint_save_steps
+
+    def _columns(self) -> list[str]:
+        names = ["env_steps", "updates", "episodes", "wall_seconds", "steps_per_second"]
+        names += ["training/return_mean", "training/length_mean", *self.recorder.names]
+        names += [f"evaluation/{name}" for name in SUMMARY]
+        return names + [f"stochastic_evaluation/{name}" for name in SUMMARY if self.settings.stochastic_evaluation]
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def run(self) -> Result:
+        """Trains until the schedule, a threshold, a callback or a signal ends it, and saves.
+
+        Returns:
+            how it ended.
+
+        Raises:
+            EnvironmentFailure: an environment raised; the state before that step was saved.
+            NonFiniteError: a metric is not finite; the batch was saved, the last checkpoint is from before.
+            CheckpointError: a checkpoint could not be written.
+        """
+        self._start_clock()
+        with StopSignals() as signals, self.terminal:
+            try:
+                for callback in self.callbacks:
+                    callback.on_training_begin(self)
+                while not (self.finished() or self.stop_reason or signals.received):
+                    self.play()
+                    self.learn()
+                    self.evaluate_and_save_if_due()
+                    for callback in self.callbacks:
+                        callback.on_step(self)
+                if signals.received:
+                    self.stop(signal.Signals(signals.received).name)
+                self._end(signals.received)
+            except EnvironmentFailure:
+                self.terminal.print(f"An environment failed; the state before is saved in {self.save()}.")
+                raise
+            finally:
+                self.environments.close()
+                self.evaluation_env.close()
+        best = None if np.isinf(self.best_return) else self.best_return
+        return Result(self.stop_reason or "finished", self.directory.path, self.counters, best, signals.received)
+
+    def stop(self, reason: str) -> None:
+        """Ends the run after the current step."""
+        self.stop_reason = reason
+
+    def finished(self) -> bool:
+        """Returns whether the schedule is complete."""
+        improve = self.schedule.improve_steps
+        improved = self.counters.of(improve) - self.heatup_end.of(improve)
+        return not self.heating_up and improved >= improve.num_steps
+
+    def play(self) -> None:
+        """Acts once in every environment and stores the step."""
+        observation = self.environments.observation
+        action, self.policy_state, extras = self.agent.act(
+            self.filters.observation(observation),
+            self.policy_state,
+            self.environments.is_first,
+            "random" if self.heating_up else "sample",
+        )
+        step = self.environments.step(action)
+        self.memory.add(
+            observation, action, step.reward, step.terminated, step.truncated, step.next_observation, dict(extras)
+        )
+        self.filters.learn(step.observation)
+        self.returns += step.reward
+        self.counters.env_steps += self.environments.num_envs
+        for i in np.flatnonzero(step.terminated | step.truncated):
+            self.recorder.add_episode(float(self.returns[i]), int(step.length[i]))
+            self.counters.episodes += 1
+            self.returns[i] = 0.0
+        heatup = self.schedule.heatup_steps
+        if self.heating_up and self.counters.of(heatup) >= heatup.num_steps:
+            self.heating_up, self.heatup_end = False, dataclasses.replace(self.counters)
+
+    def learn(self) -> None:
+        """Makes the updates that are due: N after every M steps or episodes played since the heat-up."""
+        if self.heating_up:
+            return
+        playing = self.algorithm.num_consecutive_playing_steps
+        stretches = (self.counters.of(playing) - self.heatup_end.of(playing)) // playing.num_steps
+        due = stretches * self.algorithm.num_consecutive_training_steps - self.counters.updates
+        while due > 0:
+            count = min(due, MAX_UPDATES_PER_CALL)
+            batch = self.filters.transition(self.memory.sample(count, self.agent.batch_size, self.rng))
+            metrics = self.agent.update(batch)
+            if not np.isfinite(metrics).all():
+                self._refuse_non_finite(metrics, batch)
+            self.recorder.add_updates(metrics)
+            self.counters.updates += count
+            due -= count
+
+    def evaluate_and_save_if_due(self) -> None:
+        """Evaluates, saves and moves the progress bar when it is time."""
+        period = self.schedule.steps_between_evaluation_periods
+        periods = self.counters.of(period) // period.num_steps
+        if periods > self.evaluated_periods:
+            self.evaluated_periods = periods
+            self.evaluate()
+        saves = self.counters.env_steps // self.settings.checkpoint_save_steps
+        if saves > self.saved_periods:
+            self.saved_periods = saves
+            self.save()
+        now = time.perf_counter()
+        if now - self.bar_moved > SECONDS_BETWEEN_BAR_UPDATES:
+            self.bar_moved = now
+            done = self.counters.of(self.schedule.improve_steps)
+            self.terminal.advance(done, self._steps_per_second(), self.recorder.recent_return())
+
+    # -- evaluation ----------------------------------------------------------------------------------------------------
+
+    def evaluate(self) -> dict[str, Any]:
+        """Evaluates the policy, writes a row of metrics and keeps the weights if they are the best so far."""
+        row: dict[str, Any] = {**dataclasses.asdict(self.counters), "wall_seconds": round(self._clock(), 3)}
+        row |= {"steps_per_second": round(self._steps_per_second(), 1), **self.recorder.take()}
+        row |= self._evaluation("evaluation", self.algorithm.use_deterministic_for_evaluation)
+        if self.settings.stochastic_evaluation:
+            row |= self._evaluation("stochastic_evaluation", deterministic=False)
+        self.csv.write(row)
+        self.terminal.write(row)
+        if self.tensorboard:
+            self.tensorboard.write(row, self._histograms() if self.settings.histograms else None)
+        value = row["evaluation/return_mean"]
+        if value > self.best_return:
+            self.best_return = value
+            save_weights(self.directory.best, self.agent, self.filters)
+        threshold = self.preset.validation.min_reward_threshold
+        if self.settings.stop_at_threshold and threshold is not None and value >= threshold:
+            self.stop("threshold reached")
+        for callback in self.callbacks:
+            callback.on_evaluation(self, row)
+        self.row_started = (time.perf_counter(), self.counters.env_steps)
+        return row
+
+    def _evaluation(self, prefix: str, deterministic: bool) -> dict[str, float]:
+        # Samples drawn here must not shift the stream of training.
+        training, step = self.agent.rng, self.counters.env_steps
+        self.agent.rng = np.random.default_rng([self.settings.seed, EVALUATING, step])
+        try:
+            done = evaluate(
+                lambda observation: self.policy.act(observation, deterministic),
+                self.evaluation_env,
+                self.schedule.evaluation_steps,
+                self.settings.seed,
+                step,
+            )
+        finally:
+            self.agent.rng = training
+        return done.summary(prefix)
+
+    def _histograms(self) -> dict[str, Any]:
+        return {
+            f"{name}/{variable.path}": variable.numpy()
+            for name, network in self.agent.networks.items()
+            for variable in network.trainable_variables
+        }
+
+    # -- saving and restoring ------------------------------------------------------------------------------------------
+
+    def save(self) -> pathlib.Path:
+        """Writes a checkpoint and returns its folder."""
+        state = {
+            "counters": dataclasses.asdict(self.counters),
+            "heatup_end": dataclasses.asdict(self.heatup_end),
+            "heating_up": self.heating_up,
+            "returns": self.returns.tolist(),
+            "evaluated_periods": self.evaluated_periods,
+            "best_return": None if np.isinf(self.best_return) else self.best_return,
+            "wall_seconds": self._clock(),
+            "rows": self.csv.rows,
+            "recorder": self.recorder.state(),
+            "filters": self.filters.state(),
+            "environments": self.environments.state(),
+            "sampling": self.rng.bit_generator.state,
+            "acting": self.agent.rng.bit_generator.state,
+        }
+        return self.checkpoints.save(self.counters.env_steps, state, self.environments.observation)
+
+    def _restore(self) -> int:
+        state, observation, refused = self.checkpoints.restore()
+        for line in refused:
+            self.terminal.print(line)
+        self.agent.refresh()
+        self.counters, self.heatup_end = Counters(**state["counters"]), Counters(**state["heatup_end"])
+        self.heating_up, self.evaluated_periods = state["heating_up"], state["evaluated_periods"]
+        self.returns = np.array(state["returns"])
+        self.best_return = -np.inf if state["best_return"] is None else state["best_return"]
+        self.wall_seconds = state["wall_seconds"]
+        self.recorder.restore(state["recorder"])
+        self.filters.restore(state["filters"])
+        self.rng.bit_generator.state = state["sampling"]
+        self.agent.rng.bit_generator.state = state["acting"]
+        played = self.memory.newest(state["environments"]["length"][0])
+        actions = None if played is None else played["action"][:, 0]
+        if not self.environments.restore(state["environments"], actions, observation):
+            self.memory.end_episodes()
+            self.checkpoints.rewrite_newest_chunk()
+            self.returns[:] = 0.0
+            self.terminal.print("The running episodes cannot be continued exactly; new ones begin.")
+        self.directory.note_resume(self.preset, self.settings, self.counters.env_steps)
+        self.terminal.print(f"Continuing {self.directory.path} from step {self.counters.env_steps}.")
+        return state["rows"]
+
+    def _identity(self) -> dict[str, Any]:
+        """What a checkpoint must agree on; the schedule may be extended."""
+        arrays = {**self.agent.spec.observation, "action": self.agent.spec.action}
+        return {
+            "environment": to_json(self.preset.environment),
+            "agent": to_json(self.preset.agent),
+            "seed": self.settings.seed,
+            "shapes": {name: list(array.shape) for name, array in arrays.items()},
+        }
+
+    def _end(self, signal_number: int | None) -> None:
+        if signal_number is None and self.row_started[1] != self.counters.env_steps:
+            self.evaluate()
+        place = self.save()
+        if signal_number is not None:
+            self.terminal.print(
+                f"Stopped by {self.stop_reason} at step {self.counters.env_steps}; saved in {place}. "
+                f"Continue with: tfsac train --run_dir={self.directory.path} --resume"
+            )
+        for callback in self.callbacks:
+            callback.on_training_end(self)
+
+    def _refuse_non_finite(self, metrics: np.ndarray, batch: Transition) -> None:
+        update, column = (int(i) for i in np.argwhere(~np.isfinite(metrics))[0])
+        number, name = self.counters.updates + update + 1, self.recorder.names[column]
+        path = self.directory.path / f"non_finite_update_{number}.npz"
+        flat = {"/".join(map(str, keys)): value[update] for keys, value in _leaves(batch._asdict())}
+        np.savez(path, **flat)  # type: ignore[arg-type]
+        raise NonFiniteError(
+            f"{name} is not finite at update {number} (environment step {self.counters.env_steps}); the batch of this "
+            f"update is in {path}, the last checkpoint is from before. Received: {name}={metrics[update, column]}"
+        )
+
+    # -- clocks --------------------------------------------------------------------------------------------------------
+
+    def _start_clock(self) -> None:
+        self.started = time.perf_counter() - self.wall_seconds
+        self.bar_moved = 0.0
+        self.row_started = (time.perf_counter(), self.counters.env_steps)
+
+    def _clock(self) -> float:
+        return time.perf_counter() - self.started
+
+    def _steps_per_second(self) -> float:
+        since, steps = self.row_started
+        return (self.counters.env_steps - steps) / max(time.perf_counter() - since, 1e-9)
+
+
+def _leaves(tree: Any, keys: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], np.ndarray]]:
+    if isinstance(tree, dict):
+        return [leaf for key, value in tree.items() for leaf in _leaves(value, (*keys, key))]
+    return [] if isinstance(tree, tuple) else [(keys, tree)]

@@ -1,0 +1,60 @@
+"""Weights of an agent's networks, with the filters' statistics, as one small file to serve from."""
+
+from __future__ import annotations
+
+import io
+import json
+import pathlib
+
+import numpy as np
+
+from tfsac.agents import Agent
+from tfsac.environments import Filters
+from tfsac.training.checkpoint import write_atomically
+
+
+def save_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> None:
+    """Writes the weights of all networks and the filters' statistics to an npz file, atomically.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    arrays = {
+        f"{name}/{i}": variable.numpy()
+        for name, network in agent.networks.items()
+        for i, variable in enumerate(network.trainable_variables)
+    }
+    buffer = io.BytesIO()
+    np.savez(buffer, filters=np.frombuffer(json.dumps(filters.state()).encode(), np.uint8), **arrays)  # type: ignore[arg-type]
+    write_atomically(path, buffer.getvalue())
+
+
+def load_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> None:
+    """Reads what `save_weights` wrote.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: the file is damaged or belongs to other networks.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"There are no saved weights yet; they come with the first evaluation. Received: {path}")
+    try:
+        with np.load(path) as file:
+            arrays = dict(file)
+        statistics = json.loads(arrays.pop("filters").tobytes())
+    except (ValueError, KeyError, EOFError, OSError) as error:
+        raise ValueError(f"{path} is damaged ({error}). Received: {path.stat().st_size} bytes") from error
+    variables = {
+        f"{name}/{i}": variable
+        for name, network in agent.networks.items()
+        for i, variable in enumerate(network.trainable_variables)
+    }
+    shapes = {name: tuple(array.shape) for name, array in arrays.items()}
+    expected = {name: tuple(variable.shape) for name, variable in variables.items()}
+    if shapes != expected:
+        name = next(name for name in shapes | expected if shapes.get(name) != expected.get(name))
+        raise ValueError(f"{path} belongs to other networks: {name} should be {expected.get(name)}. Received: {shapes.get(name)}")
+    for name, variable in variables.items():
+        variable.assign(arrays[name])
+    filters.restore(statistics)
+    agent.refresh()
