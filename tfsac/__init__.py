@@ -1,0 +1,60 @@
+"""The soft actor-critic family in TensorFlow 2 and Keras 3.
+
+    preset = tfsac.load_preset("pendulum_sac")
+    result = tfsac.train(preset, "runs/pendulum")
+    policy = tfsac.load_policy("runs/pendulum")
+    action = policy.act(observation)
+    tfsac.export(policy, "exported")
+
+Names are imported when they are first used, so that parameters and the command line answer without TensorFlow.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import TYPE_CHECKING, Any
+
+# TensorFlow's C++ start-up messages hide the program's own output; set the variable yourself to see them.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "load_preset": "tfsac.catalog",
+    "preset_names": "tfsac.catalog",
+    "override": "tfsac.parameters",
+    "Preset": "tfsac.parameters",
+    "RunParameters": "tfsac.parameters",
+    "train": "tfsac.api",
+    "load_policy": "tfsac.api",
+    "evaluate": "tfsac.api",
+    "record": "tfsac.api",
+    "Policy": "tfsac.training",
+    "Trainer": "tfsac.training",
+    "Callback": "tfsac.training",
+    "export": "tfsac.exporting",
+    "verify": "tfsac.exporting",
+}
+
+__all__ = [*_HOMES, "__version__"]
+
+if TYPE_CHECKING:
+    from tfsac.api import evaluate, load_policy, record, train
+    from tfsac.catalog import load_preset, preset_names
+    from tfsac.exporting import export, verify
+    from tfsac.parameters import Preset, RunParameters, override
+    from tfsac.training import Callback, Policy, Trainer
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tfsac' has no attribute {name!r}")
+    module = importlib.import_module(_HOMES[name])
+    value = getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -75,6 +75,14 @@ class Agent(tf.Module):
     def act(self, observation: Mapping[str, np.ndarray], state: Any = (), is_first: Any = None, mode: Mode = "sample") -> ActResult:
         """Chooses actions `[N, A]` in [-1, 1] for observations `[N, ...]`."""
 
+    @abstractmethod
+    def action_tensor(self, observation: Mapping[str, tf.Tensor], noise_BA: tf.Tensor | None = None) -> tf.Tensor:
+        """Returns what `act` does as tensors, to be exported: the mode, or a sample made with the given noise."""
+
+    @abstractmethod
+    def value_tensors(self, observation: Mapping[str, tf.Tensor], action_BA: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the agent's values of observations and actions by name, to be exported."""
+
     def refresh(self, outputs: list[np.ndarray] | None = None) -> None:
         """Brings what acting keeps outside TensorFlow up to date.
 

@@ -165,6 +165,21 @@ class SoftActorCriticAgent(Agent):
         loc, log_scale = self._policy(dict(observation))
         return loc.numpy(), log_scale.numpy()
 
+    def action_tensor(self, observation: Mapping[str, tf.Tensor], noise_BA: tf.Tensor | None = None) -> tf.Tensor:
+        """Returns what `act` does as tensors, to be exported: actions `[B, A]` in [-1, 1].
+
+        Args:
+            observation: filtered, `[B, ...]` by key.
+            noise_BA: standard normal, for a sample; None for the mode.
+        """
+        policy = SquashedGaussian(*self.networks["policy"](observation))
+        return policy.mode() if noise_BA is None else policy.sample_and_log_prob(noise_BA)[0]
+
+    def value_tensors(self, observation: Mapping[str, tf.Tensor], action_BA: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns V(s) and min_i Q_i(s, a), `[B]`, in units of the filtered reward."""
+        q_BN = self.networks["q"](observation, action_BA)
+        return {"v": self.networks["v"](observation), "q": tf.reduce_min(q_BN, axis=-1)}
+
     def acting_weights(self) -> list[tf.Tensor]:
         """Returns the policy's weights where acting computes in NumPy."""
         return [tf.identity(v.value) for v in self.networks["policy"].trainable_variables] if self.forward else []

@@ -1,5 +1,6 @@
 """Replay memories: NumPy rings. No TensorFlow."""
 
+from tfsac.memories.demonstrations import Demonstrations, load_demonstrations, save_demonstrations
 from tfsac.memories.transitions import TransitionMemory
 
-__all__ = ["TransitionMemory"]
+__all__ = ["Demonstrations", "TransitionMemory", "load_demonstrations", "save_demonstrations"]

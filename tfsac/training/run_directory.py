@@ -9,7 +9,8 @@ import subprocess
 import sys
 from typing import Any, NamedTuple
 
-from tfsac.parameters import ParameterError, Preset, RunParameters, from_json, to_json
+from tfsac.catalog import read_config
+from tfsac.parameters import Preset, RunParameters, to_json
 from tfsac.training.checkpoint import write_atomically
 
 PACKAGES = ("tfsac", "tensorflow", "keras", "tensorflow-probability", "gymnasium", "numpy", "mujoco")
@@ -90,23 +91,6 @@ class RunDirectory(NamedTuple):
             ParameterError: its config is damaged.
         """
         return read_config(self.config)
-
-
-def read_config(path: pathlib.Path) -> tuple[Preset, RunParameters]:
-    """Returns the preset and the run parameters of a config.json.
-
-    Raises:
-        FileNotFoundError: there is none.
-        ParameterError: it cannot be understood.
-    """
-    if not path.is_file():
-        raise FileNotFoundError(f"A run directory has a config.json. Received: {path.parent}")
-    try:
-        content = json.loads(path.read_text())
-        preset, run = content["preset"], content["run"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ParameterError(f"{path} is not the config of a run ({error!r}). Received: {path.stat().st_size} bytes") from error
-    return from_json(Preset, json.dumps(preset)), from_json(RunParameters, json.dumps(run))
 
 
 def provenance() -> dict[str, Any]:

@@ -24,7 +24,7 @@ from tfsac.training.policy import Policy
 from tfsac.training.progress import Counters, Recorder
 from tfsac.training.run_directory import RunDirectory
 from tfsac.training.signals import StopSignals
-from tfsac.training.weights import save_weights
+from tfsac.training.weights import load_weights, save_weights
 from tfsac.types import Spec, Transition
 
 SAMPLING, EVALUATING = 2, 3  # streams of random numbers, beside those of the agent
@@ -72,6 +72,7 @@ class Trainer:
         resume: continue from the newest whole checkpoint in `run_dir`.
         callbacks: hooks.
         quiet: print nothing.
+        initial_weights: run directory whose best weights to begin with.
 
     Attributes:
         agent, memory, environments, filters, policy, counters: the parts, for callbacks.
@@ -90,6 +91,7 @@ class Trainer:
         resume: bool = False,
         callbacks: Sequence[Callback] = (),
         quiet: bool = False,
+        initial_weights: str | pathlib.Path | None = None,
     ):
         self.preset, self.settings, self.callbacks = preset, run or RunParameters(), list(callbacks)
         self.schedule, self.algorithm, level = preset.schedule, preset.agent.algorithm, preset.environment
@@ -108,6 +110,8 @@ class Trainer:
         )
         self.filters = Filters(level.filters, self.agent.spec)
         self.filters.learn(self.environments.observation)
+        if initial_weights is not None:
+            load_weights(RunDirectory(pathlib.Path(initial_weights)).best, self.agent, self.filters)
         self.policy = Policy(self.agent, self.filters)
         self.rng = np.random.default_rng([self.settings.seed, SAMPLING])
         self.counters, self.heatup_end = Counters(), Counters()

@@ -1,0 +1,249 @@
+"""Losses and the squashed Gaussian against hand numbers, SciPy and finite differences."""
+
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy.stats import norm
+
+from tfsac.distributions import SquashedGaussian
+from tfsac.losses import soft_actor_critic as losses
+from tfsac.losses.checks import assert_shapes
+
+
+def double(x):
+    return tf.constant(x, tf.float64)
+
+
+# -- hand numbers ------------------------------------------------------------------------------------------------------
+
+
+def test_policy_loss_is_log_probability_minus_q():
+    np.testing.assert_allclose(losses.policy_loss(tf.constant([1.0, -2.0]), tf.constant([0.5, 3.0])), [0.5, -5.0])
+
+
+def test_policy_loss_has_a_gradient_in_both_terms():
+    log_prob, q_min = tf.constant([1.0, -2.0]), tf.constant([0.5, 3.0])
+    with tf.GradientTape() as tape:
+        tape.watch([log_prob, q_min])
+        loss = tf.reduce_sum(losses.policy_loss(log_prob, q_min))
+    gradients = tape.gradient(loss, [log_prob, q_min])
+    np.testing.assert_array_equal(gradients, [[1, 1], [-1, -1]])
+
+
+def test_value_target_is_q_minus_log_probability():
+    np.testing.assert_allclose(losses.value_target(tf.constant([1.0, -2.0]), tf.constant([0.5, 3.0])), [-0.5, 5.0])
+
+
+def test_critic_target_is_reward_plus_discounted_next_value():
+    target = losses.critic_target(tf.constant([1.0, 2.0, -1.0]), tf.constant([0.9, 0.0, 0.5]), tf.constant([10.0, 7.0, 4.0]))
+    np.testing.assert_allclose(target, [10.0, 2.0, 1.0])
+
+
+@pytest.mark.parametrize("target", [
+    lambda x: losses.value_target(x[0], x[1]), lambda x: losses.critic_target(x[0], x[1], x[2]),
+], ids=["value", "critic"])
+def test_no_gradient_flows_into_a_target(target):
+    inputs = [tf.constant([1.0, -2.0]), tf.constant([0.5, 3.0]), tf.constant([2.0, 2.0])]
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        total = tf.reduce_sum(target(inputs))
+    assert tape.gradient(total, inputs) == [None, None, None]
+
+
+def test_regression_loss_is_half_the_squared_error():
+    loss = losses.regression_loss(tf.constant([3.0, -1.0]), tf.constant([1.0, -1.5]))
+    np.testing.assert_allclose(loss, [2.0, 0.125])
+
+
+def test_critics_share_one_target_row_by_row():
+    prediction, target = tf.constant([[3.0, 1.0], [0.0, 5.0], [2.0, 2.0]]), tf.constant([1.0, 4.0, 2.0])
+    np.testing.assert_allclose(losses.regression_loss(prediction, target), [[2.0, 0.0], [8.0, 0.5], [0.0, 0.0]])
+
+
+def test_huber_loss_is_linear_beyond_an_error_of_one():
+    prediction = tf.constant([0.0, 0.5, 1.0, -1.0, 3.0, -101.0])
+    with tf.GradientTape() as tape:
+        tape.watch(prediction)
+        loss = losses.regression_loss(prediction, tf.zeros(6), huber=True)
+    np.testing.assert_allclose(loss, [0.0, 0.125, 0.5, 0.5, 2.5, 100.5])
+    np.testing.assert_allclose(tape.gradient(loss, prediction), [0.0, 0.5, 1.0, -1.0, 1.0, -1.0])
+
+
+def test_huber_loss_of_several_critics_keeps_their_shape():
+    loss = losses.regression_loss(tf.constant([[3.0, 1.5], [4.0, 4.0]]), tf.constant([1.0, 4.0]), huber=True)
+    np.testing.assert_allclose(loss, [[1.5, 0.125], [0.0, 0.0]])
+
+
+# -- shapes ------------------------------------------------------------------------------------------------------------
+
+B, COLUMN, OTHER = tf.zeros(4), tf.zeros((4, 1)), tf.zeros(3)
+WRONG_SHAPES = {
+    "policy, column of q": (losses.policy_loss, (B, COLUMN), "q_min has the dimensions [B]. Received: shape (4, 1)"),
+    "policy, column of log_prob": (losses.policy_loss, (COLUMN, B), "log_prob has the dimensions [B]"),
+    "policy, unequal": (losses.policy_loss, (B, OTHER), "q_min and log_prob differ in B: expected 4. Received: shape (3,)"),
+    "value, column": (losses.value_target, (B, COLUMN), "q_min has the dimensions [B]. Received: shape (4, 1)"),
+    "value, unequal": (losses.value_target, (B, OTHER), "q_min and log_prob differ in B"),
+    "critic, column of reward": (losses.critic_target, (COLUMN, B, B), "reward has the dimensions [B]"),
+    "critic, column of value": (losses.critic_target, (B, B, COLUMN), "next_value has the dimensions [B]"),
+    "critic, one discount": (losses.critic_target, (B, tf.constant(0.9), B), "discount has the dimensions [B]. Received: shape ()"),
+    "critic, unequal": (losses.critic_target, (B, B, OTHER), "next_value and reward differ in B"),
+    "regression, column of target": (losses.regression_loss, (B, COLUMN), "target has the dimensions [B]"),
+    "regression, targets by critic": (losses.regression_loss, (tf.zeros((4, 2)), tf.zeros((4, 2))), "target has the dimensions"),
+    "regression, unequal": (losses.regression_loss, (tf.zeros((3, 2)), B), "prediction and target differ in B: expected 4"),
+    "regression, rank 3": (losses.regression_loss, (tf.zeros((4, 2, 1)), B), "prediction has the dimensions [B]"),
+}
+
+
+@pytest.mark.parametrize("loss, arguments, words", WRONG_SHAPES.values(), ids=WRONG_SHAPES.keys())
+def test_wrong_shapes_are_refused(loss, arguments, words):
+    with pytest.raises(ValueError, match=re.escape(words)) as error:
+        loss(*arguments)
+    assert "Received: shape" in str(error.value)
+
+
+def test_wrong_ranks_are_refused_while_tracing_too():
+    compiled = tf.function(losses.policy_loss, input_signature=[tf.TensorSpec([None]), tf.TensorSpec([None, 1])])
+    with pytest.raises(ValueError, match=re.escape("q_min has the dimensions [B]. Received: shape (None, 1)")):
+        compiled.get_concrete_function()
+
+
+def test_sizes_known_only_later_are_no_error():
+    signature = [tf.TensorSpec([None]), tf.TensorSpec([4])]
+    compiled = tf.function(lambda x, y: assert_shapes(x=(x, "B"), y=(y, "B")) or x + y, input_signature=signature)
+    np.testing.assert_array_equal(compiled(tf.ones(4), tf.ones(4)), [2, 2, 2, 2])
+
+
+# -- the squashed Gaussian ---------------------------------------------------------------------------------------------
+
+
+def log_density(loc, log_scale, noise):
+    """Change of variables: density of the normal divided by the slope of tanh, which is written so that it stays finite."""
+    u = loc + np.exp(log_scale) * noise
+    log_slope = 2 * np.log(2) - 2 * np.abs(u) - 2 * np.log1p(np.exp(-2 * np.abs(u)))
+    return (norm.logpdf(u, loc, np.exp(log_scale)) - log_slope).sum(axis=-1)
+
+
+def random_policy(rows=50, size=3):
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(rows, size)), rng.uniform(-3, 1, (rows, size)), rng.normal(size=(rows, size))
+
+
+def test_log_density_is_the_change_of_variables():
+    loc, log_scale, noise = random_policy()
+    action, log_prob = SquashedGaussian(double(loc), double(log_scale)).sample_and_log_prob(double(noise))
+    u = loc + np.exp(log_scale) * noise
+    np.testing.assert_allclose(action, np.tanh(u), rtol=1e-12)
+    np.testing.assert_allclose(log_prob, log_density(loc, log_scale, noise), rtol=1e-10)
+    naive = norm.logpdf(u, loc, np.exp(log_scale)) - np.log(1 - np.tanh(u) ** 2)
+    np.testing.assert_allclose(log_prob, naive.sum(axis=-1), rtol=1e-6)
+
+
+def test_log_density_integrates_to_one_over_the_action_space():
+    noise = np.linspace(-9, 9, 4001)[:, None]
+    action, log_prob = SquashedGaussian(double(0.4 + 0 * noise), double(-0.7 + 0 * noise)).sample_and_log_prob(double(noise))
+    assert np.trapezoid(np.exp(log_prob), action[:, 0]) == pytest.approx(1.0, abs=1e-4)
+
+
+@pytest.mark.parametrize("dtype, rtol", [(tf.float32, 1e-5), (tf.float64, 1e-12)])
+@pytest.mark.parametrize("u", [-20.0, 20.0])
+def test_log_density_and_its_gradient_are_finite_far_out(dtype, rtol, u):
+    loc, log_scale = tf.constant([[u, 0.0]], dtype), tf.constant([[-1.0, -1.0]], dtype)
+    with tf.GradientTape() as tape:
+        tape.watch([loc, log_scale])
+        action, log_prob = SquashedGaussian(loc, log_scale).sample_and_log_prob(tf.constant([[0.5, 0.5]], dtype))
+    expected = log_density(np.array([[u, 0.0]]), np.array([[-1.0, -1.0]]), np.array([[0.5, 0.5]]))
+    np.testing.assert_allclose(log_prob, expected, rtol=rtol)
+    assert np.abs(action).max() <= 1.0
+    to_loc, to_log_scale = tape.gradient(log_prob, [loc, log_scale])
+    # Far out, -log(slope) = 2|u| - log 4: it grows with a slope of 2 away from zero.
+    assert to_loc[0, 0].numpy() == pytest.approx(2 * np.sign(u), rel=1e-5)
+    assert np.isfinite(to_log_scale).all()
+
+
+@pytest.mark.parametrize("log_scale, clipped, slope", [(-25.0, -20.0, 0.0), (-19.0, -19.0, 1.0), (1.5, 1.5, 1.0), (7.0, 2.0, 0.0)])
+def test_log_scale_is_clipped_and_has_no_gradient_outside(log_scale, clipped, slope):
+    given = tf.constant([[log_scale]])
+    with tf.GradientTape() as tape:
+        tape.watch(given)
+        used = SquashedGaussian(tf.zeros((1, 1)), given).log_scale
+    np.testing.assert_array_equal(used, [[clipped]])
+    np.testing.assert_array_equal(tape.gradient(used, given), [[slope]])
+
+
+@pytest.mark.parametrize("log_scale, slope", [(-25.0, False), (7.0, False), (0.5, True)])
+def test_action_and_density_use_the_clipped_log_scale(log_scale, slope):
+    given, noise = double([[log_scale]]), double([[0.1]])
+    with tf.GradientTape() as tape:
+        tape.watch(given)
+        action, log_prob = SquashedGaussian(double([[0.3]]), given).sample_and_log_prob(noise)
+    clipped = np.clip([[log_scale]], -20, 2)
+    np.testing.assert_allclose(action, np.tanh(0.3 + np.exp(clipped) * 0.1), rtol=1e-12)
+    np.testing.assert_allclose(log_prob, log_density(np.array([[0.3]]), clipped, np.array([[0.1]])), rtol=1e-6)
+    assert bool(np.any(tape.gradient(log_prob, given))) is slope
+
+
+def test_the_mode_is_tanh_of_the_location():
+    loc, log_scale, _ = random_policy()
+    np.testing.assert_allclose(SquashedGaussian(double(loc), double(log_scale)).mode(), np.tanh(loc), rtol=1e-12)
+
+
+@pytest.mark.parametrize("loc, log_scale, words", [
+    ((4,), (4,), "loc and log_scale are both [B, A]. Received: (4,) and (4,)"),
+    ((4, 2), (4, 1), "Received: (4, 2) and (4, 1)"),
+    ((4, 2), (2,), "Received: (4, 2) and (2,)"),
+])
+def test_a_policy_of_wrong_shapes_is_refused(loc, log_scale, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        SquashedGaussian(tf.zeros(loc), tf.zeros(log_scale))
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 1), (1, 2)])
+def test_noise_of_another_shape_is_refused(shape):
+    policy = SquashedGaussian(tf.zeros((4, 2)), tf.zeros((4, 2)))
+    with pytest.raises(ValueError, match=re.escape(f"noise has the shape of loc, (4, 2). Received: {shape}")):
+        policy.sample_and_log_prob(tf.zeros(shape))
+
+
+# -- the gradient of the policy's objective ----------------------------------------------------------------------------
+
+NOISE, WEIGHT = np.polynomial.hermite_e.hermegauss(120)  # an expectation over the noise, exactly
+WEIGHT = WEIGHT / WEIGHT.sum()
+
+
+def objective(mu, log_sigma):
+    """E[log pi(a) - Q(a)] with Q = -4 (a - 0.5)^2, in NumPy."""
+    action = np.tanh(mu + np.exp(log_sigma) * NOISE)
+    log_prob = log_density(np.full((len(NOISE), 1), mu), np.full((len(NOISE), 1), log_sigma), NOISE[:, None])
+    return float(WEIGHT @ (log_prob + 4 * (action - 0.5) ** 2))
+
+
+def gradient_of(loss, mu, log_sigma):
+    """Gradient with respect to (mu, log sigma) of the expectation of `loss(action, log_prob)`."""
+    mu, log_sigma = tf.Variable(mu, dtype=tf.float64), tf.Variable(log_sigma, dtype=tf.float64)
+    with tf.GradientTape() as tape:
+        rows = tf.ones((len(NOISE), 1), tf.float64)
+        action, log_prob = SquashedGaussian(mu * rows, log_sigma * rows).sample_and_log_prob(double(NOISE[:, None]))
+        total = tf.reduce_sum(WEIGHT * loss(action[:, 0], log_prob))
+    return [float(gradient) for gradient in tape.gradient(total, [mu, log_sigma])]
+
+
+def q_of(action):
+    return -4 * (action - 0.5) ** 2
+
+
+@pytest.mark.parametrize("mu, sigma", [(0.2, 0.5), (-1.0, 0.3), (0.7, 1.5)])
+def test_policy_gradient_equals_finite_differences(mu, sigma):
+    log_sigma, h = np.log(sigma), 1e-5
+    ours = gradient_of(lambda action, log_prob: losses.policy_loss(log_prob, q_of(action)), mu, log_sigma)
+    to_mu = (objective(mu + h, log_sigma) - objective(mu - h, log_sigma)) / (2 * h)
+    to_log_sigma = (objective(mu, log_sigma + h) - objective(mu, log_sigma - h)) / (2 * h)
+    np.testing.assert_allclose(ours, [to_mu, to_log_sigma], rtol=1e-6, atol=1e-8)
+
+
+def test_gradient_of_q_with_respect_to_sigma_sees_the_noise_of_the_action():
+    to_mu, to_log_sigma = gradient_of(lambda action, log_prob: q_of(action), 0.2, np.log(0.5))
+    assert to_log_sigma == pytest.approx(-1.112, abs=2e-3)
+    slope = 1 - np.tanh(0.2 + 0.5 * NOISE) ** 2
+    assert to_mu == pytest.approx(float(WEIGHT @ (-8 * (np.tanh(0.2 + 0.5 * NOISE) - 0.5) * slope)), rel=1e-9)

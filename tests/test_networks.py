@@ -1,0 +1,368 @@
+"""Networks: layers, mergers, images, initialisers, the NumPy forward pass, optimizers and clipping."""
+
+import re
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfsac.networks import Network, NumpyForward, build_optimizer, clip_gradients
+from tfsac.parameters import (
+    Conv2d,
+    EmbedderScheme,
+    FCMiddlewareParameters,
+    InputEmbedderParameters,
+    MiddlewareScheme,
+    NetworkParameters,
+    SACPolicyHeadParameters,
+    SACQHeadParameters,
+    VHeadParameters,
+)
+from tfsac.types import ArraySpec, Spec
+
+VECTOR = Spec({"observation": ArraySpec((5,), "float32")}, ArraySpec((3,), "float32"))
+IMAGE = Spec({"observation": ArraySpec((44, 40, 3), "uint8")}, ArraySpec((3,), "float32"))
+TWO = Spec({"left": ArraySpec((4,), "float32"), "right": ArraySpec((4,), "float32")}, ArraySpec((2,), "float32"))
+
+
+def network(head=None, spec=VECTOR, embed=(6,), middle=(7,), seed=0, activation="relu", **fields):
+    """A network in which every observation has the same embedder, or a dict of embedders."""
+    if not isinstance(embed, dict):
+        embed = {key: InputEmbedderParameters(embed, activation) for key in spec.observation}
+    parameters = NetworkParameters(
+        head or SACPolicyHeadParameters(), embed, middleware_parameters=FCMiddlewareParameters(middle, activation), **fields
+    )
+    return Network("policy", parameters, spec, seed)
+
+
+def widths(layers):
+    return [layer.units for layer in layers]
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def randomise(net, seed=1):
+    """Gives all weights, biases too, random values."""
+    rng = np.random.default_rng(seed)
+    for variable in net.trainable_variables:
+        variable.assign(rng.normal(size=variable.shape) * 0.4)
+
+
+# -- layers ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme, expected", [("Empty", []), ("Shallow", [128]), ("Medium", [256]), ("Deep", [128, 128, 128])])
+def test_embedder_schemes_have_the_promised_widths(scheme, expected):
+    assert widths(network(embed=EmbedderScheme(scheme)).embedders["observation"]) == expected
+
+
+@pytest.mark.parametrize("scheme, expected", [("Empty", []), ("Shallow", [64]), ("Medium", [512]), ("Deep", [128, 128, 128])])
+def test_middleware_schemes_have_the_promised_widths(scheme, expected):
+    assert widths(network(middle=MiddlewareScheme(scheme)).middleware) == expected
+
+
+def test_explicit_layers_replace_a_scheme():
+    net = network(embed=(9, 8), middle=(7, 6, 5))
+    assert widths(net.embedders["observation"]) == [9, 8]
+    assert widths(net.middleware) == [7, 6, 5]
+    shapes = [tuple(variable.shape) for variable in net.trainable_variables if variable.name == "kernel"]
+    assert shapes == [(5, 9), (9, 8), (8, 7), (7, 6), (6, 5), (5, 3), (5, 3)]
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "elu", "selu", "leaky_relu", "sigmoid", "silu"])
+def test_the_activation_follows_every_hidden_layer_and_no_output(activation):
+    net = network(activation=activation)
+    hidden = [*net.embedders["observation"], *net.middleware]
+    assert [layer.activation.__name__ for layer in hidden] == [activation] * 2
+    assert net.head.mean.activation.__name__ == net.head.log_std.activation.__name__ == "linear"
+
+
+def test_q_has_its_own_layers_and_activation_for_each_critic():
+    net = network(SACQHeadParameters((8, 4), activation_function="tanh"))
+    assert [widths(critic) for critic in net.head.critics] == [[8, 4, 1], [8, 4, 1]]
+    assert [layer.activation.__name__ for layer in net.head.critics[0]] == ["tanh", "tanh", "linear"]
+    first, second = (critic[0].kernel.numpy() for critic in net.head.critics)
+    assert first.shape == (7 + 3, 8)
+    assert not np.array_equal(first, second)
+
+
+def test_heads_have_the_promised_shapes():
+    x, action = {"observation": normal(4, 5)}, normal(4, 3)
+    loc, log_scale = network()(x)
+    assert loc.shape == log_scale.shape == (4, 3)
+    assert network(VHeadParameters())(x).shape == (4,)
+    assert network(SACQHeadParameters((8,)))(x, action).shape == (4, 2)
+
+
+def test_q_reads_the_action_beside_the_raw_observation():
+    net = network(SACQHeadParameters((6,)), embed=EmbedderScheme.Empty, middle=MiddlewareScheme.Empty)
+    randomise(net)
+    x, action = normal(4, 5), normal(4, 3, seed=2)
+    hidden, out = (
+        [layer.kernel.numpy() for layer in net.head.critics[1]], [layer.bias.numpy() for layer in net.head.critics[1]]
+    )
+    expected = np.maximum(np.concatenate([x, action], axis=1) @ hidden[0] + out[0], 0) @ hidden[1] + out[1]
+    np.testing.assert_allclose(net({"observation": x}, action)[:, 1], expected[:, 0], rtol=1e-5, atol=1e-5)
+
+
+# -- several observations ----------------------------------------------------------------------------------------------
+
+
+def merged(merger, **fields):
+    return network(VHeadParameters(), TWO, embedding_merger_type=merger, **fields)
+
+
+def test_concatenated_observations_keep_their_order():
+    net = merged("concat", embed=EmbedderScheme.Empty, middle=())
+    weights = np.arange(1, 9, dtype=np.float32)
+    net.head.out.kernel.assign(weights[:, None])
+    left, right = normal(3, 4), normal(3, 4, seed=2)
+    expected = left @ weights[:4] + right @ weights[4:]
+    np.testing.assert_allclose(net({"right": right, "left": left}), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_summed_observations_are_added():
+    net = merged("sum", embed=EmbedderScheme.Empty, middle=())
+    left, right = normal(3, 4), normal(3, 4, seed=2)
+    expected = (left + right) @ net.head.out.kernel.numpy()[:, 0]
+    np.testing.assert_allclose(net({"left": left, "right": right}), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_every_observation_has_an_embedder_of_its_own():
+    net = merged("concat", embed={"left": InputEmbedderParameters((3,)), "right": InputEmbedderParameters((8, 2))})
+    assert {key: widths(layers) for key, layers in net.embedders.items()} == {"left": [3], "right": [8, 2]}
+    assert net.middleware[0].kernel.shape == (3 + 2, 7)
+
+
+def test_unequal_widths_cannot_be_summed():
+    embed = {"left": InputEmbedderParameters((3,)), "right": InputEmbedderParameters((2,))}
+    with pytest.raises(ValueError, match=re.escape("needs equal widths. Received: {'left': 3, 'right': 2}")):
+        merged("sum", embed=embed)
+
+
+def test_a_network_may_read_fewer_observations_than_there_are():
+    net = network(VHeadParameters(), TWO, embed={"right": InputEmbedderParameters((3,))})
+    left, right = normal(2, 4), normal(2, 4, seed=2)
+    np.testing.assert_array_equal(net({"left": left, "right": right}), net({"right": right}))
+
+
+def test_an_embedder_for_an_unknown_observation_is_refused_with_the_nearest_name():
+    with pytest.raises(ValueError) as error:
+        network(spec=TWO, embed={"lefft": InputEmbedderParameters()})
+    message = str(error.value)
+    assert "it gives left, right. Did you mean 'left'?" in message
+    assert "agent.networks.policy.input_embedders_parameters" in message
+    assert message.endswith("Received: 'lefft'")
+
+
+# -- images ------------------------------------------------------------------------------------------------------------
+
+
+def convolutions(net):
+    layers = net.embedders["observation"]
+    return [(layer.filters, layer.kernel_size[0], layer.strides[0]) for layer in layers if isinstance(layer, keras.layers.Conv2D)]
+
+
+@pytest.mark.parametrize("scheme, expected", [
+    ("Empty", []), ("Shallow", [(32, 3, 1)]), ("Medium", [(32, 8, 4), (64, 4, 2), (64, 3, 1)]),
+])
+def test_image_schemes_have_the_promised_convolutions(scheme, expected):
+    assert convolutions(network(spec=IMAGE, embed=EmbedderScheme(scheme))) == expected
+
+
+def test_explicit_convolutions_are_followed_by_dense_layers():
+    net = network(spec=IMAGE, embed=(Conv2d(2, 5, 3), Conv2d(4, 3, 2), 11))
+    assert convolutions(net) == [(2, 5, 3), (4, 3, 2)]
+    assert [layer.activation.__name__ for layer in net.embedders["observation"] if hasattr(layer, "activation")] == ["relu"] * 3
+    assert net.embedders["observation"][-1].kernel.shape == (6 * 5 * 4, 11)
+
+
+def test_bytes_are_rescaled_to_one():
+    embed = (Conv2d(2, 8, 4), 5)
+    floats = Spec({"observation": ArraySpec((44, 40, 3), "float32")}, IMAGE.action)
+    image = np.random.default_rng(0).integers(0, 256, (2, 44, 40, 3), np.uint8)
+    loc, _ = network(spec=IMAGE, embed=embed)({"observation": image})
+    expected, _ = network(spec=floats, embed=embed)({"observation": (image / 255).astype(np.float32)})
+    np.testing.assert_allclose(loc, expected, rtol=1e-5, atol=1e-6)
+    assert np.abs(loc).max() > 1e-3
+
+
+@pytest.mark.parametrize("spec, embed, words", [
+    (VECTOR, (Conv2d(2, 3, 1),), "Convolutions need an image [height, width, channels]. Received: 'observation' of shape (5,)"),
+    (IMAGE, EmbedderScheme.Deep, "Images have the schemes ['Empty', 'Shallow', 'Medium'], or explicit layers. Received: Deep"),
+    (IMAGE, (8, Conv2d(2, 3, 1)), "Convolutions come before dense layers. Received: (8, Conv2d("),
+    (IMAGE, (Conv2d(2, 41, 1),), "Image 'observation' is too small for Conv2d(num_filters=2, kernel_size=41, stride=1)"),
+    (IMAGE, (Conv2d(2, 8, 4), Conv2d(2, 10, 1)), "too small for Conv2d(num_filters=2, kernel_size=10, stride=1)"),
+])
+def test_convolutions_that_do_not_fit_are_refused(spec, embed, words):
+    with pytest.raises(ValueError, match=re.escape(words)) as error:
+        network(spec=spec, embed=embed)
+    assert "Received: " in str(error.value)
+
+
+# -- initialisers ------------------------------------------------------------------------------------------------------
+
+
+def weights(net):
+    return [variable.numpy() for variable in net.trainable_variables]
+
+
+@pytest.mark.parametrize("kind", ["xavier", "he", "orthogonal", "normalized_columns"])
+def test_first_weights_follow_from_the_seed(kind):
+    head = SACPolicyHeadParameters(initializer=kind)
+    one, two, other = (weights(network(head, seed=seed, initializer=kind)) for seed in (3, 3, 4))
+    for a, b, c in zip(one, two, other, strict=True):
+        np.testing.assert_array_equal(a, b)
+        assert a.ndim == 1 or not np.array_equal(a, c)
+    assert not np.array_equal(one[-4], one[-2])  # mean and log sigma start apart
+
+
+@pytest.mark.parametrize("kind, bound", [("xavier", np.sqrt(6 / (200 + 100))), ("he", np.sqrt(6 / 200))])
+def test_uniform_initialisers_fill_their_range(kind, bound):
+    kernel = network(embed=(200, 100), initializer=kind).embedders["observation"][1].kernel.numpy()
+    assert 0.99 * bound < np.abs(kernel).max() <= bound
+    assert kernel.std() == pytest.approx(bound / np.sqrt(3), rel=0.02)
+
+
+def test_orthogonal_columns_are_orthonormal():
+    kernel = network(embed=(30, 20), initializer="orthogonal").embedders["observation"][1].kernel.numpy()
+    np.testing.assert_allclose(kernel.T @ kernel, np.eye(20), atol=1e-5)
+
+
+def test_normalised_columns_have_a_norm_of_a_hundredth():
+    net = network(SACPolicyHeadParameters(initializer="normalized_columns"))
+    np.testing.assert_allclose(np.linalg.norm(net.head.mean.kernel.numpy(), axis=0), 0.01, rtol=1e-5)
+    hidden = net.middleware[0].kernel.numpy()
+    assert np.linalg.norm(hidden, axis=0).min() > 0.1  # the network's own initialiser
+
+
+def test_biases_start_at_zero():
+    assert all((variable == 0).all() for variable in weights(network()) if variable.ndim == 1)
+
+
+# -- NumPy -------------------------------------------------------------------------------------------------------------
+
+DENSE = {
+    "one embedder": (VECTOR, dict()),
+    "tanh": (VECTOR, dict(activation="tanh")),
+    "no embedder": (VECTOR, dict(embed=EmbedderScheme.Empty)),
+    "no hidden layer": (VECTOR, dict(embed=EmbedderScheme.Empty, middle=MiddlewareScheme.Empty)),
+    "concatenated": (TWO, dict(embedding_merger_type="concat")),
+    "summed": (TWO, dict(embedding_merger_type="sum")),
+    "summed raw": (TWO, dict(embedding_merger_type="sum", embed=EmbedderScheme.Empty)),
+}
+
+
+@pytest.mark.parametrize("spec, fields", DENSE.values(), ids=DENSE.keys())
+def test_numpy_computes_what_keras_computes(spec, fields):
+    net = network(spec=spec, **fields)
+    randomise(net)
+    assert NumpyForward.supports(net)
+    x = {key: normal(16, *array.shape, seed=i) for i, (key, array) in enumerate(spec.observation.items())}
+    given = {key: value.copy() for key, value in x.items()}
+    ours, theirs = NumpyForward(net)(given), net(x)
+    for a, b in zip(ours, theirs, strict=True):
+        assert a.dtype == np.float32
+        np.testing.assert_allclose(a, b.numpy(), rtol=1e-5, atol=1e-6)
+    for key, value in x.items():
+        np.testing.assert_array_equal(given[key], value)
+
+
+def test_numpy_keeps_its_weights_until_it_loads_others():
+    net = network()
+    forward, x = NumpyForward(net), {"observation": normal(2, 5)}
+    before = forward(x)[0]
+    randomise(net)
+    np.testing.assert_array_equal(forward(x)[0], before)
+    forward.load(weights(net))
+    np.testing.assert_allclose(forward(x)[0], net(x)[0].numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("fields", [
+    dict(spec=IMAGE, embed=(Conv2d(2, 8, 4),)), dict(activation="selu"), dict(head=VHeadParameters()),
+    dict(spec=Spec({"observation": ArraySpec((5, 2), "float32")}, VECTOR.action)),
+], ids=["image", "other activation", "other head", "matrix"])
+def test_numpy_does_not_claim_what_it_cannot_compute(fields):
+    assert not NumpyForward.supports(network(**fields))
+
+
+# -- optimizers --------------------------------------------------------------------------------------------------------
+
+
+def training(**fields):
+    return NetworkParameters(VHeadParameters(), **fields)
+
+
+def test_adam_has_the_parameters_of_the_network():
+    variables = [keras.Variable(np.ones(2, np.float32))]
+    made = training(learning_rate=0.5, optimizer_epsilon=1e-4, adam_optimizer_beta1=0.8, adam_optimizer_beta2=0.7)
+    adam = build_optimizer(made, variables)
+    assert isinstance(adam, keras.optimizers.Adam)
+    assert (float(adam.learning_rate), adam.epsilon, adam.beta_1, adam.beta_2) == (0.5, 1e-4, 0.8, 0.7)
+    assert len(adam.variables) > 2  # slots exist before the first step
+
+
+def test_one_step_of_adam_is_the_textbooks():
+    variable = keras.Variable(np.zeros(2, np.float32))
+    adam = build_optimizer(training(learning_rate=0.1, optimizer_epsilon=1.0), [variable])
+    adam.apply([tf.constant([3.0, -1.0])], [variable])
+    # Bias-corrected moments of one step are the gradient and its square; Keras corrects before adding epsilon.
+    root = np.sqrt(1 - 0.999)
+    expected = -0.1 * root * np.array([3.0, -1.0]) / (root * np.array([3.0, 1.0]) + 1.0)
+    np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-4)
+
+
+def test_rmsprop_has_the_parameters_of_the_network():
+    variable = keras.Variable(np.zeros(1, np.float32))
+    made = training(optimizer_type="RMSProp", learning_rate=0.5, rms_prop_optimizer_decay=0.75, optimizer_epsilon=1e-3)
+    rmsprop = build_optimizer(made, [variable])
+    assert isinstance(rmsprop, keras.optimizers.RMSprop)
+    assert (rmsprop.rho, rmsprop.epsilon) == (0.75, 1e-3)
+    rmsprop.apply([tf.constant([2.0])], [variable])
+    assert variable.numpy()[0] == pytest.approx(-0.5 * 2 / np.sqrt(0.25 * 4), rel=1e-2)
+
+
+def test_the_learning_rate_falls_by_its_factor_every_so_many_updates():
+    variable = keras.Variable(np.zeros(1, np.float32))
+    made = training(learning_rate=0.8, learning_rate_decay_rate=0.5, learning_rate_decay_steps=3)
+    optimizer, rates = build_optimizer(made, [variable]), []
+    for _ in range(7):
+        rates.append(float(optimizer.learning_rate))
+        optimizer.apply([tf.ones(1)], [variable])
+    np.testing.assert_allclose(rates, [0.8, 0.8, 0.8, 0.4, 0.4, 0.4, 0.2], rtol=1e-6)
+
+
+GRADIENTS = [[3.0, 0.0], [0.0, -4.0, 12.0]]  # norms 3 and sqrt(160), together 13
+
+
+@pytest.mark.parametrize("method, expected", [
+    ("global_norm", [[1.5, 0.0], [0.0, -2.0, 6.0]]),
+    ("norm", [[3.0, 0.0], [0.0, -4 * 6.5 / np.sqrt(160), 12 * 6.5 / np.sqrt(160)]]),
+    ("value", [[3.0, 0.0], [0.0, -4.0, 6.5]]),
+])
+def test_gradients_are_clipped_as_the_method_says(method, expected):
+    gradients = [tf.constant(gradient) for gradient in GRADIENTS]
+    made = training(clip_gradients=6.5, gradients_clipping_method=method)
+    clipped = clip_gradients(made, gradients, tf.linalg.global_norm(gradients))
+    for ours, theirs in zip(clipped, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["global_norm", "norm", "value"])
+@pytest.mark.parametrize("bound", [None, 100.0])
+def test_gradients_inside_the_bound_stay_as_they_are(method, bound):
+    gradients = [tf.constant(gradient) for gradient in GRADIENTS]
+    made = training(clip_gradients=bound, gradients_clipping_method=method)
+    clipped = clip_gradients(made, gradients, tf.linalg.global_norm(gradients))
+    for ours, theirs in zip(clipped, GRADIENTS, strict=True):
+        np.testing.assert_array_equal(ours, np.float32(theirs))
+
+
+@pytest.mark.parametrize("method", ["global_norm", "norm", "value"])
+def test_gradients_of_zero_stay_zero(method):
+    made = training(clip_gradients=0.5, gradients_clipping_method=method)
+    clipped = clip_gradients(made, [tf.zeros(3)], tf.constant(0.0))
+    np.testing.assert_array_equal(clipped[0], [0, 0, 0])

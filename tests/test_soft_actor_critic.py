@@ -1,0 +1,616 @@
+"""The agent: what each step trains, the order, periods, options, acting, compilation, seeds and several devices."""
+
+import dataclasses
+import json
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfsac.agents import SoftActorCriticAgent
+from tfsac.distributions import SquashedGaussian
+from tfsac.parameters import (
+    AdditiveNoiseParameters,
+    Conv2d,
+    EmbedderScheme,
+    FCMiddlewareParameters,
+    InputEmbedderParameters,
+    NetworkParameters,
+    SACPolicyHeadParameters,
+    SACQHeadParameters,
+    SoftActorCriticAgentParameters,
+    SoftActorCriticAlgorithmParameters,
+    TrainingSteps,
+    VHeadParameters,
+    soft_actor_critic_networks,
+)
+from tfsac.types import ArraySpec, Spec, Transition
+
+BATCH = 8
+SPEC = Spec({"observation": ArraySpec((3,), "float32")}, ArraySpec((2,), "float32"))
+
+
+def make_parameters(period=1, tau=0.25, exploration=None, **changes):
+    """Small networks; `changes` are fields of one network, `v__l2_regularization=0.1`, or of all."""
+    fields = {"learning_rate": 1e-2, "batch_size": BATCH, **{k: v for k, v in changes.items() if "__" not in k}}
+    networks = soft_actor_critic_networks((8, 8), **fields)
+    for name in networks:
+        own = {key.split("__")[1]: value for key, value in changes.items() if key.startswith(f"{name}__")}
+        networks[name] = dataclasses.replace(networks[name], **own)
+    algorithm = SoftActorCriticAlgorithmParameters(
+        rate_for_copying_weights_to_target=tau, num_steps_between_copying_online_weights_to_target=TrainingSteps(period)
+    )
+    return SoftActorCriticAgentParameters(algorithm=algorithm, exploration=exploration, networks=networks)
+
+
+def make_agent(seed=0, eager=True, spec=SPEC, **changes):
+    return SoftActorCriticAgent(make_parameters(**changes), spec, seed=seed, eager=eager)
+
+
+def batches(updates, seed=0, spec=SPEC, scale=1.0):
+    rng = np.random.default_rng(seed)
+
+    def draw(array):
+        shape = (updates, BATCH, *array.shape)
+        return rng.integers(0, 256, shape, np.uint8) if array.dtype == "uint8" else rng.normal(size=shape).astype(np.float32)
+
+    observation, following = ({key: draw(array) for key, array in spec.observation.items()} for _ in range(2))
+    action = rng.uniform(-1, 1, (updates, BATCH, *spec.action.shape)).astype(np.float32)
+    reward = scale * rng.normal(size=(updates, BATCH)).astype(np.float32)
+    discount = np.float32(0.99) * (rng.uniform(size=(updates, BATCH)) > 0.2)
+    return Transition(observation, action, reward, discount.astype(np.float32), following, (), {})
+
+
+def one(stacked, i=0):
+    """Batch number i as tensors."""
+    return tf.nest.map_structure(lambda x: tf.constant(x[i]), stacked)
+
+
+def cut(stacked, start, stop):
+    return tf.nest.map_structure(lambda x: x[start:stop], stacked)
+
+
+def weights(agent, *names):
+    """All weights, or those of some networks, by network."""
+    nets = {name: agent.networks[name] for name in names or agent.networks}
+    return {name: [variable.numpy() for variable in net.trainable_variables] for name, net in nets.items()}
+
+
+def changed_networks(before, after):
+    """Names of the networks of which any weight differs in any bit."""
+    return {name for name in before if any((a != b).any() for a, b in zip(before[name], after[name], strict=True))}
+
+
+def assert_same(one_agent, other):
+    assert changed_networks(weights(one_agent), weights(other)) == set()
+
+
+def named(agent, stacked):
+    """Updates and returns the metrics of the last update by name."""
+    rows = agent.update(stacked)
+    return dict(zip(agent.metric_names, rows[-1], strict=True))
+
+
+def draw_of_policy(agent, batch):
+    """log pi and min Q of the policy as it is now, with the noise of the next update."""
+    noise = agent.noise("policy", [BATCH, 2])
+    action, log_prob = SquashedGaussian(*agent.networks["policy"](batch.observation)).sample_and_log_prob(noise)
+    return log_prob.numpy(), agent.networks["q"](batch.observation, action).numpy().min(axis=1)
+
+
+# -- gradients stop where they should ----------------------------------------------------------------------------------
+
+
+def policy_step(agent, batch):
+    return agent.policy_step(batch, agent.noise("policy", [BATCH, 2]))
+
+
+STEPS = {
+    "policy": policy_step,
+    "v": lambda agent, batch: agent.value_step(batch, tf.zeros(BATCH), tf.ones(BATCH)),
+    "q": lambda agent, batch: agent.critic_step(batch),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_step_trains_its_own_network_and_leaves_the_others_bit_identical(name):
+    agent, batch = make_agent(), one(batches(1))
+    before = weights(agent)
+    STEPS[name](agent, batch)
+    after = weights(agent)
+    assert changed_networks(before, after) == {name}
+    assert all((a != b).any() for a, b in zip(before[name], after[name], strict=True))
+
+
+def test_the_target_step_moves_only_the_slow_copy():
+    agent = make_agent()
+    agent.value_step(one(batches(1)), tf.zeros(BATCH), tf.ones(BATCH))
+    before = weights(agent)
+    agent.target_step()
+    assert changed_networks(before, weights(agent)) == {"v_target"}
+
+
+def test_the_slow_copy_starts_equal_to_v():
+    made = weights(make_agent())
+    assert changed_networks({"v": made["v"]}, {"v": made["v_target"]}) == set()
+
+
+def test_an_update_trains_every_network_and_moves_the_slow_copy():
+    agent = make_agent()
+    before = weights(agent)
+    agent.update(batches(1))
+    assert changed_networks(before, weights(agent)) == {"policy", "v", "q", "v_target"}
+    assert agent.updates.numpy() == 1
+
+
+def test_the_policy_climbs_q():
+    agent, stacked = make_agent(), batches(1)
+    before, loss = weights(agent, "q"), []
+    for _ in range(8):
+        log_prob, q_min = draw_of_policy(agent, one(stacked))
+        loss.append((log_prob - q_min).mean())
+        policy_step(agent, one(stacked))
+    assert loss[-1] < loss[0] - 0.01
+    assert changed_networks(before, weights(agent, "q")) == set()
+
+
+# -- the order ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_value_step_regresses_on_the_draw_of_before_the_policy_moved():
+    agent, stacked = make_agent(), batches(1)
+    log_prob, q_min = draw_of_policy(agent, one(stacked))
+    v_before = agent.networks["v"](one(stacked).observation).numpy()
+    metrics = named(agent, stacked)
+    np.testing.assert_allclose(metrics["v/target"], (q_min - log_prob).mean(), rtol=1e-5)
+    np.testing.assert_allclose(metrics["loss/v"], (0.5 * (v_before - (q_min - log_prob)) ** 2).mean(), rtol=1e-5)
+    agent.updates.assign(0)  # the same noise again
+    moved, _ = draw_of_policy(agent, one(stacked))
+    assert np.abs(moved - log_prob).max() > 1e-3
+
+
+def test_the_value_target_uses_the_critics_of_before_their_step():
+    agent, stacked = make_agent(), batches(1, scale=100.0)
+    before = agent.networks["q"](one(stacked).observation, one(stacked).action).numpy()
+    metrics = named(agent, stacked)
+    _, q_min = draw_of_policy(make_agent(), one(stacked))
+    np.testing.assert_allclose(metrics["v/target"] + metrics["policy/log_prob"], q_min.mean(), rtol=1e-4, atol=1e-5)
+    assert np.abs(agent.networks["q"](one(stacked).observation, one(stacked).action).numpy() - before).max() > 1e-3
+
+
+def test_the_critic_step_bootstraps_from_the_slow_copy_of_before_it_moved():
+    agent, stacked = make_agent(tau=1.0), batches(1)
+    batch = one(stacked)
+    next_v = agent.networks["v_target"](batch.next_observation).numpy()
+    q_before = agent.networks["q"](batch.observation, batch.action).numpy()
+    metrics = named(agent, stacked)
+    target = stacked.reward[0] + stacked.discount[0] * next_v
+    np.testing.assert_allclose(metrics["v/next_target_value"], next_v.mean(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(metrics["q/target"], target.mean(), rtol=1e-5, atol=1e-6)
+    for i in range(2):
+        np.testing.assert_allclose(metrics[f"loss/q{i + 1}"], (0.5 * (q_before[:, i] - target) ** 2).mean(), rtol=1e-5)
+    assert abs(agent.networks["v_target"](batch.next_observation).numpy().mean() - next_v.mean()) > 1e-4
+
+
+def test_the_slow_copy_moves_towards_the_new_v():
+    agent = make_agent(tau=0.25)
+    old = weights(agent)
+    agent.update(batches(1))
+    new = weights(agent)
+    for slow, start, v in zip(new["v_target"], old["v_target"], new["v"], strict=True):
+        np.testing.assert_allclose(slow, 0.75 * start + 0.25 * v, rtol=1e-6, atol=1e-7)
+
+
+def test_a_rate_of_one_copies():
+    agent = make_agent(tau=1.0)
+    agent.update(batches(2))
+    for slow, v in zip(*weights(agent, "v_target", "v").values(), strict=True):
+        np.testing.assert_array_equal(slow, v)
+
+
+def test_without_a_slow_copy_the_critic_bootstraps_from_the_new_v():
+    agent, stacked = make_agent(create_target_network=False), batches(1)
+    assert set(agent.networks) == {"policy", "v", "q"}
+    old = agent.networks["v"](one(stacked).next_observation).numpy().mean()
+    metrics = named(agent, stacked)
+    new = agent.networks["v"](one(stacked).next_observation).numpy().mean()
+    assert metrics["v/next_target_value"] == pytest.approx(new, rel=1e-5, abs=1e-6)
+    assert abs(new - old) > 1e-4
+
+
+# -- periods, one update per call --------------------------------------------------------------------------------------
+
+
+def test_the_slow_copy_waits_for_its_period_also_with_one_update_per_call():
+    agent, stacked, moved = make_agent(period=2), batches(5), []
+    for i in range(5):
+        before = weights(agent, "v_target")
+        agent.update(cut(stacked, i, i + 1))
+        moved.append(bool(changed_networks(before, weights(agent, "v_target"))))
+    assert moved == [False, True, False, True, False]
+
+
+@pytest.mark.parametrize("period", [1, 3])
+def test_several_updates_in_one_call_equal_one_update_per_call(period):
+    together, apart, stacked = make_agent(period=period), make_agent(period=period), batches(4)
+    rows = together.update(stacked)
+    single = [apart.update(cut(stacked, i, i + 1)) for i in range(4)]
+    assert_same(together, apart)
+    np.testing.assert_array_equal(rows, np.concatenate(single))
+    assert together.updates.numpy() == apart.updates.numpy() == 4
+
+
+# -- options -----------------------------------------------------------------------------------------------------------
+
+
+def head(kind, **fields):
+    return {"policy": SACPolicyHeadParameters, "v": VHeadParameters, "q": SACQHeadParameters}[kind](**fields)
+
+
+@pytest.mark.parametrize("name", ["policy", "v", "q"])
+def test_a_loss_weight_multiplies_the_gradient(name):
+    layers = {"network_layers_sizes": (8, 8)} if name == "q" else {}
+    plain = named(make_agent(**{f"{name}__head_parameters": head(name, **layers)}), batches(1))
+    heavy = named(make_agent(**{f"{name}__head_parameters": head(name, loss_weight=3.0, **layers)}), batches(1))
+    assert heavy[f"{name}/gradient_norm"] == pytest.approx(3 * plain[f"{name}/gradient_norm"], rel=1e-4)
+
+
+def test_a_loss_weight_of_zero_trains_nothing():
+    agent = make_agent(v__head_parameters=VHeadParameters(loss_weight=0.0))
+    before = weights(agent)
+    agent.update(batches(1))
+    assert changed_networks(before, weights(agent)) == {"policy", "q"}
+
+
+@pytest.mark.parametrize("name", ["policy", "v", "q"])
+def test_l2_regularization_pulls_kernels_and_no_biases(monkeypatch, name):
+    layers = {"network_layers_sizes": (8, 8)} if name == "q" else {}
+    only_penalty = {f"{name}__head_parameters": head(name, loss_weight=0.0, **layers), f"{name}__l2_regularization": 0.5}
+    agent = make_agent(**only_penalty)
+    kernels = {variable.path: variable.numpy() for variable in agent.networks[name].trainable_variables}
+    received = gradients_received(monkeypatch, agent, name)
+    metrics = named(agent, batches(1))
+    for variable, gradient in received:
+        expected = 0.5 * kernels[variable.path] if variable.name == "kernel" else 0.0 * gradient
+        np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-7)
+    penalty = sum(0.5 * 0.5 * (kernel**2).sum() for kernel in kernels.values())
+    if name != "q":
+        assert metrics[f"loss/{name}"] == pytest.approx(penalty, rel=1e-5)
+
+
+def gradients_received(monkeypatch, agent, name):
+    """Pairs of variable and gradient that the optimizer of a network is given from now on."""
+    received, optimizer = [], agent.optimizers[name]
+    apply = optimizer.apply
+
+    def record(gradients, variables):
+        received.extend(zip(variables, [gradient.numpy() for gradient in gradients], strict=True))
+        return apply(gradients, variables)
+
+    monkeypatch.setattr(optimizer, "apply", record)
+    return received
+
+
+@pytest.mark.parametrize("name, loss, error", [("q", "loss/q1", "q/td_error1"), ("q", "loss/q2", "q/td_error2")])
+def test_huber_loss_makes_large_errors_count_linearly(name, loss, error):
+    stacked = batches(1)._replace(reward=np.full((1, BATCH), 1000.0, np.float32))
+    huber = named(make_agent(**{f"{name}__replace_mse_with_huber_loss": True}), stacked)
+    squared = named(make_agent(), stacked)
+    assert huber[loss] == pytest.approx(huber[error] - 0.5, rel=1e-5)
+    assert squared[loss] == pytest.approx(0.5 * squared[error] ** 2, rel=1e-3)
+    assert huber["q/gradient_norm"] < 0.01 * squared["q/gradient_norm"]
+
+
+def test_huber_loss_of_v_is_linear_too():
+    agent = make_agent(v__replace_mse_with_huber_loss=True)
+    agent.value_step(one(batches(1)), tf.zeros(BATCH), tf.zeros(BATCH))
+    batch = one(batches(1))
+    v = agent.networks["v"](batch.observation).numpy()
+    metrics = agent.value_step(batch, tf.zeros(BATCH), tf.fill([BATCH], 1000.0))
+    assert metrics["loss/v"].numpy() == pytest.approx((1000.0 - v).mean() - 0.5, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["policy", "v", "q"])
+def test_gradients_are_clipped_and_reported_unclipped(monkeypatch, name):
+    agent = make_agent(**{f"{name}__clip_gradients": 1e-3})
+    received = gradients_received(monkeypatch, agent, name)
+    metrics = named(agent, batches(1))
+    norm = np.sqrt(sum((gradient.astype(np.float64) ** 2).sum() for _, gradient in received))
+    assert norm == pytest.approx(1e-3, rel=1e-4)
+    assert metrics[f"{name}/gradient_norm"] > 2e-3
+    assert metrics[f"{name}/gradient_norm"] == pytest.approx(named(make_agent(), batches(1))[f"{name}/gradient_norm"], rel=1e-5)
+
+
+def test_each_network_has_its_own_optimizer_and_learning_rate():
+    agent = make_agent(v__learning_rate=0.5, q__optimizer_type="RMSProp", policy__learning_rate_decay_steps=1,
+                       policy__learning_rate_decay_rate=0.5)
+    rows = agent.update(batches(3))
+    column = {name: rows[:, i] for i, name in enumerate(agent.metric_names)}
+    np.testing.assert_allclose(column["learning_rate/v"], 0.5)
+    np.testing.assert_allclose(column["learning_rate/q"], 1e-2)
+    # Reported after the step: the rate that the next update takes.
+    np.testing.assert_allclose(column["learning_rate/policy"], [0.5e-2, 0.25e-2, 0.125e-2], rtol=1e-6)
+    assert isinstance(agent.optimizers["q"], tf.keras.optimizers.RMSprop)
+
+
+# -- acting ------------------------------------------------------------------------------------------------------------
+
+
+def see(rows, seed=0):
+    return {"observation": np.random.default_rng(seed).normal(size=(rows, 3)).astype(np.float32)}
+
+
+def test_random_actions_are_uniform_over_the_action_space():
+    action = make_agent().act(see(4000), mode="random").action
+    assert action.shape == (4000, 2) and action.dtype == np.float32
+    assert np.abs(action).max() <= 1.0
+    counts = np.histogram(action, bins=10, range=(-1, 1))[0]
+    np.testing.assert_allclose(counts, 800, atol=6 * np.sqrt(800))
+
+
+@pytest.mark.parametrize("updates", [0, 2])
+def test_greedy_actions_are_tanh_of_the_mean_also_after_training(updates):
+    agent = make_agent()
+    if updates:
+        agent.update(batches(updates))
+    loc, _ = agent.networks["policy"](see(5))
+    action = agent.act(see(5), mode="greedy").action
+    np.testing.assert_allclose(action, np.tanh(loc), rtol=1e-5, atol=1e-6)
+    assert action.dtype == np.float32
+
+
+def test_greedy_actions_change_with_training():
+    agent = make_agent()
+    before = agent.act(see(5), mode="greedy").action
+    agent.update(batches(2))
+    assert np.abs(agent.act(see(5), mode="greedy").action - before).max() > 1e-3
+
+
+def test_sampled_actions_have_the_distribution_of_the_policy():
+    agent = make_agent()
+    same = {"observation": np.repeat(see(1)["observation"], 20_000, axis=0)}
+    loc, log_scale = (x.numpy() for x in agent.networks["policy"](see(1)))
+    u = np.arctanh(np.clip(agent.act(same, mode="sample").action.astype(np.float64), -1 + 1e-7, 1 - 1e-7))
+    np.testing.assert_allclose(np.median(u, axis=0), loc[0], atol=0.05 * np.exp(log_scale).max())
+    spread = (np.quantile(u, 0.8413, axis=0) - np.quantile(u, 0.1587, axis=0)) / 2
+    np.testing.assert_allclose(spread, np.exp(log_scale[0]), rtol=0.05)
+
+
+@pytest.mark.parametrize("mode", ["random", "sample"])
+def test_acting_is_reproducible_by_seed(mode):
+    one_run, two, other = (
+        np.stack([agent.act(see(4), mode=mode).action for _ in range(3)])
+        for agent in (make_agent(seed=5), make_agent(seed=5), make_agent(seed=6))
+    )
+    np.testing.assert_array_equal(one_run, two)
+    assert (one_run != other).all()
+    assert (one_run[0] != one_run[1]).all()
+
+
+def test_exploration_adds_clipped_noise_to_samples_only():
+    plain, noisy = make_agent(), make_agent(exploration=AdditiveNoiseParameters(0.1))
+    np.testing.assert_array_equal(plain.act(see(50), mode="greedy").action, noisy.act(see(50), mode="greedy").action)
+    quiet, loud = (agent.act(see(5000), mode="sample").action for agent in (plain, noisy))
+    inside = np.abs(quiet) < 0.5
+    assert (loud - quiet)[inside].std() == pytest.approx(0.1, rel=0.05)
+    assert np.abs(loud).max() <= 1.0 and loud.dtype == np.float32
+
+
+def test_exploration_can_never_leave_the_action_space():
+    action = make_agent(exploration=AdditiveNoiseParameters(5.0)).act(see(200), mode="sample").action
+    assert np.abs(action).max() == 1.0
+
+
+def test_an_unknown_mode_is_refused():
+    with pytest.raises(ValueError, match="mode is 'random', 'sample' or 'greedy'. Received: 'best'"):
+        make_agent().act(see(1), mode="best")
+
+
+def test_the_policy_is_clipped_when_acting_as_when_learning():
+    agent = make_agent()
+    agent.networks["policy"].head.log_std.bias.assign([-100.0, 100.0])
+    agent.forward.load(weights(agent, "policy")["policy"])
+    action = agent.act(see(1000), mode="sample").action
+    greedy = agent.act(see(1000), mode="greedy").action
+    np.testing.assert_allclose(action[:, 0], greedy[:, 0], atol=1e-6)
+    # A scale of exp(2), not exp(100), still leaves some actions inside.
+    assert 0.05 < (np.abs(action[:, 1]) < 0.9).mean() < 0.5
+
+
+# -- compilation -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    """A compiled agent and, after the same four updates, weights and metrics of it and of an eager one."""
+    agents, stacked, results = (make_agent(eager=eager, period=3) for eager in (False, True)), batches(4), []
+    for agent in agents:
+        metrics = np.concatenate([agent.update(cut(stacked, start, stop)) for start, stop in ((0, 1), (1, 4))])
+        results.append((agent, weights(agent), metrics))
+    return results
+
+
+def test_the_compiled_update_equals_the_eager_one(compiled):
+    (graph, graph_weights, graph_metrics), (eager, eager_weights, eager_metrics) = compiled
+    assert graph.metric_names == eager.metric_names
+    np.testing.assert_allclose(graph_metrics, eager_metrics, rtol=1e-3, atol=1e-4)
+    for name in graph_weights:
+        for a, b in zip(graph_weights[name], eager_weights[name], strict=True):
+            np.testing.assert_allclose(a, b, rtol=0, atol=1e-5, err_msg=name)
+
+
+def test_any_number_of_updates_runs_in_the_one_trace(compiled):
+    agent = compiled[0][0]
+    for updates in (1, 5, 50, 1):
+        assert agent.update(batches(updates)).shape == (updates, len(agent.metric_names))
+    assert agent._compiled.experimental_get_tracing_count() == 1
+
+
+def test_acting_uses_the_weights_of_the_last_compiled_update(compiled):
+    agent = compiled[0][0]
+    agent.update(batches(2))
+    loc, _ = agent.networks["policy"](see(5))
+    np.testing.assert_allclose(agent.act(see(5), mode="greedy").action, np.tanh(loc), rtol=1e-5, atol=1e-6)
+
+
+def test_a_batch_of_another_size_is_refused():
+    stacked = tf.nest.map_structure(lambda x: x[:, :5], batches(2))
+    with pytest.raises(ValueError, match=re.escape(f"Updates need rewards [U, {BATCH}]. Received: (2, 5)")):
+        make_agent().update(stacked)
+
+
+def test_a_batch_without_an_update_dimension_is_refused():
+    with pytest.raises(ValueError, match=re.escape(f"Updates need rewards [U, {BATCH}]. Received: ({BATCH},)")):
+        make_agent().update(tf.nest.map_structure(lambda x: x[0], batches(2)))
+
+
+def test_an_embedder_for_an_observation_that_does_not_exist_is_refused():
+    embed = {"observatoin": InputEmbedderParameters()}
+    with pytest.raises(ValueError, match="Did you mean 'observation'\\?.*Received: 'observatoin'"):
+        make_agent(v__input_embedders_parameters=embed)
+
+
+# -- images and dicts --------------------------------------------------------------------------------------------------
+
+CAMERA = Spec({"camera": ArraySpec((12, 12, 3), "uint8"), "speed": ArraySpec((2,), "float32")}, ArraySpec((2,), "float32"))
+
+
+def camera_agent(**fields):
+    embedders = {
+        "camera": InputEmbedderParameters((Conv2d(4, 4, 2), 6)), "speed": InputEmbedderParameters(EmbedderScheme.Empty)
+    }
+    common = {
+        "input_embedders_parameters": embedders, "middleware_parameters": FCMiddlewareParameters((8,)),
+        "batch_size": BATCH, "learning_rate": 1e-2,
+    }
+    networks = {
+        "policy": NetworkParameters(SACPolicyHeadParameters(), **common),
+        "v": NetworkParameters(VHeadParameters(), create_target_network=True, **common),
+        "q": NetworkParameters(SACQHeadParameters((8,)), **common),
+    }
+    return SoftActorCriticAgent(SoftActorCriticAgentParameters(networks=networks), CAMERA, **fields)
+
+
+def test_images_and_dicts_are_learned_from_and_acted_on():
+    agent = camera_agent()
+    before = weights(agent)
+    metrics = agent.update(batches(2, spec=CAMERA))
+    assert metrics.shape == (2, len(agent.metric_names)) and np.isfinite(metrics).all()
+    after = weights(agent)
+    for name in ("policy", "v", "q"):
+        moved = [(a != b).any() for a, b in zip(before[name], after[name], strict=True)]
+        assert all(moved), name  # the convolution, every dense layer and every bias
+    observation = {key: value[0] for key, value in batches(1, seed=3, spec=CAMERA).observation.items()}
+    action = agent.act(observation, mode="greedy").action
+    loc, _ = agent.networks["policy"](observation)
+    np.testing.assert_allclose(action, np.tanh(loc), rtol=1e-5, atol=1e-6)
+    darker = agent.act({**observation, "camera": observation["camera"] // 4}, mode="greedy").action
+    faster = agent.act({**observation, "speed": 4 * observation["speed"]}, mode="greedy").action
+    assert np.abs(darker - action).max() > 1e-4 and np.abs(faster - action).max() > 1e-4
+
+
+# -- seeds -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_seed_gives_the_same_weights_after_updates():
+    one_run, two = make_agent(seed=7), make_agent(seed=7)
+    for agent in (one_run, two):
+        agent.update(batches(2))
+    assert_same(one_run, two)
+
+
+def test_another_seed_gives_other_first_weights_and_other_noise():
+    one_run, other = make_agent(seed=7), make_agent(seed=8)
+    for a, b in zip(*(sum(weights(agent).values(), []) for agent in (one_run, other)), strict=True):
+        assert a.ndim == 1 or (a != b).any()
+    assert (one_run.noise("policy", [4, 2]).numpy() != other.noise("policy", [4, 2]).numpy()).all()
+
+
+def test_networks_do_not_start_alike():
+    made = weights(make_agent(seed=7))
+    assert (made["policy"][0] != made["v"][0]).any()
+
+
+def test_noise_depends_on_the_update_and_the_name_and_nothing_else():
+    agent = make_agent(seed=7)
+    first = agent.noise("policy", [500, 2]).numpy()
+    np.testing.assert_array_equal(first, agent.noise("policy", [500, 2]))
+    other_name = agent.noise("critic", [500, 2]).numpy()
+    agent.updates.assign_add(1)
+    other_update = agent.noise("policy", [500, 2]).numpy()
+    for other in (other_name, other_update):
+        assert abs(np.corrcoef(first.ravel(), other.ravel())[0, 1]) < 0.15
+    assert first.mean() == pytest.approx(0, abs=0.15) and first.std() == pytest.approx(1, abs=0.1)
+
+
+def test_the_noise_of_an_update_changes_its_result():
+    one_run, later, stacked = make_agent(seed=7), make_agent(seed=7), batches(1)
+    later.updates.assign(1)
+    for agent in (one_run, later):
+        agent.update(stacked)
+    assert changed_networks(weights(one_run), weights(later)) == {"policy", "v", "v_target"}
+
+
+# -- several devices ---------------------------------------------------------------------------------------------------
+
+ON_TWO_DEVICES = """
+import json, sys
+import numpy as np
+import tensorflow as tf
+
+tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2)
+sys.path.insert(0, sys.argv[1])
+import test_soft_actor_critic as t
+
+# A large epsilon: a gradient of the wrong scale then changes Adam's step.
+options = dict(period=2, clip_gradients=0.5, l2_regularization=0.01, optimizer_epsilon=1e-3)
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+alone = t.make_agent(**options)
+with strategy.scope():
+    spread = t.make_agent(eager=False, **options)
+    try:
+        t.make_agent(batch_size=7)
+    except ValueError as raised:
+        error = str(raised)
+stacked, first, rows = t.batches(5), t.weights(alone), []
+for agent in (alone, spread):
+    rows.append(np.concatenate([agent.update(t.cut(stacked, 0, 1)), agent.update(t.cut(stacked, 1, 5))]))
+
+def apart(one, other):
+    return {name: max(float(abs(a - b).max()) for a, b in zip(one[name], other[name])) for name in one}
+
+print(json.dumps({
+    "replicas": spread.replicas, "moved": apart(first, t.weights(alone)), "apart": apart(t.weights(alone), t.weights(spread)),
+    "metrics": [row.tolist() for row in rows], "names": alone.metric_names, "updates": int(spread.updates.numpy()),
+    "traces": spread._compiled.experimental_get_tracing_count(), "error": error,
+    "greedy": [agent.act(t.see(4), mode="greedy").action.tolist() for agent in (alone, spread)],
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def two_devices(run_python, request):
+    return json.loads(run_python(ON_TWO_DEVICES, str(request.path.parent)).splitlines()[-1])
+
+
+def test_two_devices_give_the_weights_of_one(two_devices):
+    assert two_devices["replicas"] == 2 and two_devices["updates"] == 5
+    assert min(two_devices["moved"].values()) > 1e-3
+    for name, difference in two_devices["apart"].items():
+        assert difference < 1e-5, name
+
+
+def test_two_devices_act_and_report_as_one(two_devices):
+    np.testing.assert_allclose(*two_devices["greedy"], atol=1e-5)
+    alone, spread = (np.array(rows) for rows in two_devices["metrics"])
+    for i, name in enumerate(two_devices["names"]):
+        np.testing.assert_allclose(spread[:, i], alone[:, i], rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+def test_two_devices_are_traced_once(two_devices):
+    assert two_devices["traces"] == 1
+
+
+def test_a_batch_that_two_devices_cannot_share_is_refused(two_devices):
+    assert two_devices["error"] == "The batch must divide by the number of replicas, 2. Received: 7"

@@ -1,0 +1,217 @@
+"""Whole tasks in one call each: train, load, evaluate, record. The command line does nothing else."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import gymnasium as gym
+import numpy as np
+
+from tfsac.environments import ActionRescaling, Filters, as_arrays, make, spec_of
+from tfsac.exporting import export
+from tfsac.memories import Demonstrations, TransitionMemory, save_demonstrations
+from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters
+from tfsac.training import Callback, Evaluation, Policy, Result, RunDirectory, Trainer
+from tfsac.training.evaluation import evaluate as run_episodes
+from tfsac.training.trainer import build_agent
+from tfsac.training.weights import load_weights
+
+
+def train(
+    preset: Preset,
+    run_dir: str | pathlib.Path,
+    run: RunParameters | None = None,
+    resume: bool = False,
+    callbacks: Sequence[Callback] = (),
+    quiet: bool = False,
+) -> Result:
+    """Trains a preset; afterwards the run's folder has its learning curve and its best policy as a SavedModel.
+
+    Args:
+        preset: the experiment; see `tfsac.load_preset`.
+        run_dir: a new folder, or one to continue.
+        run: seed, checkpoints, strategy and so on.
+        resume: continue from the newest checkpoint in `run_dir`.
+        callbacks: hooks into the loop.
+        quiet: print nothing.
+
+    Returns:
+        how it ended and how well.
+
+    Raises:
+        as `Trainer` and `Trainer.run`.
+    """
+    return finish(Trainer(preset, run_dir, run, resume, callbacks, quiet))
+
+
+def finish(trainer: Trainer) -> Result:
+    """Runs a trainer to its end, then draws the curve and exports the best policy."""
+    result = trainer.run()
+    if result.signal is None and result.best_return is not None:
+        from tfsac.analysis import plot_run
+
+        directory = trainer.directory
+        plot_run(directory.path)
+        load_weights(directory.best, trainer.agent, trainer.filters)
+        shutil.rmtree(directory.policy, ignore_errors=True)  # of a run that was resumed after it had ended
+        export(trainer.policy, directory.policy)
+    return result
+
+
+def load_policy(run_dir: str | pathlib.Path) -> Policy:
+    """Loads the best policy of a run.
+
+    Raises:
+        FileNotFoundError: no run there, or one without an evaluation yet.
+        ValueError, ImportError: the run's files are damaged, or its environment cannot be made.
+    """
+    directory = RunDirectory(pathlib.Path(run_dir))
+    preset, run = directory.read()
+    env = environment_of(run_dir)
+    spec = spec_of(env)
+    env.close()
+    filters = Filters(preset.environment.filters, spec)
+    agent = build_agent(preset, run, spec)
+    load_weights(directory.best, agent, filters)
+    return Policy(agent, filters)
+
+
+def environment_of(run_dir: str | pathlib.Path, **kwargs: Any) -> gym.Env:
+    """Makes the environment of a run; `kwargs` go to `gymnasium.make`."""
+    parameters = RunDirectory(pathlib.Path(run_dir)).read()[0].environment
+    return make(parameters.level, parameters.max_episode_steps, **{**parameters.kwargs, **kwargs})
+
+
+def evaluate(
+    run_dir: str | pathlib.Path,
+    episodes: int = 10,
+    deterministic: bool = True,
+    seed: int = 0,
+    render: Literal["", "human"] = "",
+    dump_mp4: str | pathlib.Path | None = None,
+) -> Evaluation:
+    """Evaluates the best policy of a run.
+
+    Args:
+        run_dir: of the run.
+        episodes: how many.
+        deterministic: the policy's mode instead of samples.
+        seed: of the episodes.
+        render: "human" to open a window.
+        dump_mp4: a file for a film of the episodes.
+
+    Returns:
+        returns and lengths of the episodes.
+
+    Raises:
+        as `load_policy`; ImportError: packages for the film are missing; ValueError: fewer than one episode.
+    """
+    if episodes < 1:
+        raise ValueError(f"episodes is at least 1. Received: {episodes}")
+    policy = load_policy(run_dir)
+    mode = "rgb_array" if dump_mp4 else render
+    env = environment_of(run_dir, **({"render_mode": mode} if mode else {}))
+    frames: list[np.ndarray] = []
+
+    def film(*step: Any) -> None:
+        if dump_mp4:
+            frames.append(np.asarray(env.render()))
+
+    try:
+        done = run_episodes(
+            lambda observation: policy.act(observation, deterministic), env, EnvironmentEpisodes(episodes), seed, 1, film
+        )
+    finally:
+        env.close()
+    if dump_mp4:
+        write_film(pathlib.Path(dump_mp4), frames, env.metadata.get("render_fps", 30))
+    return done
+
+
+def write_film(path: pathlib.Path, frames: list[np.ndarray], fps: int) -> None:
+    """Writes frames `[H, W, 3]` as .mp4 or .gif.
+
+    Raises:
+        ImportError: imageio with ffmpeg is missing.
+    """
+    try:
+        import imageio.v2 as imageio
+        import imageio_ffmpeg  # noqa: F401
+    except ImportError as error:
+        raise ImportError(f"Films need: pip install 'tfsac[video]'. Received: no {error.name}") from error
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".gif":
+        imageio.mimsave(path, frames, duration=1000 / fps, loop=0)  # type: ignore[arg-type]
+    else:
+        imageio.mimsave(path, frames, fps=fps, macro_block_size=2)  # type: ignore[arg-type]
+
+
+def record(
+    run_dir: str | pathlib.Path, out: str | pathlib.Path, episodes: int = 10, deterministic: bool = True, seed: int = 0
+) -> Demonstrations:
+    """Records whole episodes of a run's best policy as a demonstration file.
+
+    Args:
+        run_dir: of the run.
+        out: a new .npz file.
+        episodes, deterministic, seed: as in `evaluate`.
+
+    Returns:
+        what was written: raw observations and rewards, actions in [-1, 1].
+
+    Raises:
+        FileExistsError: `out` exists; as `evaluate` otherwise.
+    """
+    out = pathlib.Path(out)
+    if out.exists():
+        raise FileExistsError(f"Demonstrations are written to a new file. Received: {out}")
+    if episodes < 1:
+        raise ValueError(f"episodes is at least 1. Received: {episodes}")
+    policy = load_policy(run_dir)
+    env = environment_of(run_dir)
+    spec = policy.agent.spec
+    low, high = ActionRescaling(spec.action.low, spec.action.high)
+    steps: list[tuple[Any, ...]] = []
+    done = run_episodes(
+        lambda observation: policy.act(observation, deterministic),
+        env,
+        EnvironmentEpisodes(episodes),
+        seed,
+        1,
+        lambda *step: steps.append(step),
+    )
+    env.close()
+    memory = TransitionMemory(spec, len(steps))
+    for observation, action, reward, terminated, truncated, next_observation in steps:
+        memory.add(
+            _row(observation, spec),
+            ((action - low) / (0.5 * (high - low)) - 1.0)[None],
+            np.array([reward], np.float32),
+            np.array([terminated]),
+            np.array([truncated]),
+            _row(next_observation, spec),
+        )
+    level = RunDirectory(pathlib.Path(run_dir)).read()[0].environment.level
+    demonstrations = Demonstrations(memory.ring[:, 0], level, done.returns)
+    save_demonstrations(out, demonstrations)
+    return demonstrations
+
+
+def observations_of(run_dir: str | pathlib.Path, policy: Policy, episodes: int = 1) -> list[Any]:
+    """Returns the raw observations of some episodes of a run's environment."""
+    env, observations = environment_of(run_dir), []
+    run_episodes(
+        policy.act, env, EnvironmentEpisodes(episodes), each_step=lambda observation, *_: observations.append(observation)
+    )
+    env.close()
+    return observations
+
+
+def _row(observation: Any, spec: Any) -> dict[str, np.ndarray]:
+    return {key: value[None] for key, value in as_arrays(observation, spec).items()}
+
+
+

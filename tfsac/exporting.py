@@ -1,0 +1,197 @@
+"""Exporting a policy as a SavedModel or a LiteRT file that acts exactly as the trained one, without tfsac."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+import tensorflow as tf
+
+from tfsac.environments import as_arrays
+from tfsac.training.policy import Policy
+
+Format = Literal["saved_model", "tflite"]
+TOLERANCE = 1e-5
+TFLITE_FILE = "policy.tflite"
+
+
+class PolicyModule(tf.Module):
+    """A policy in TensorFlow alone: filters, network, squashing and the environment's bounds.
+
+    Args:
+        policy: to be exported.
+    """
+
+    def __init__(self, policy: Policy):
+        super().__init__(name="policy")
+        self.agent, self.filters = policy.agent, policy.filters
+        self.low, self.high = (tf.constant(bound) for bound in policy.rescale)
+        # The functions use these variables; tracking them alone keeps Keras and tfsac out of the SavedModel.
+        networks = [self.agent.networks[name] for name in ("policy", "v", "q") if name in self.agent.networks]
+        self.weights = [variable.value for network in networks for variable in network.trainable_variables]
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]:
+        children = super()._trackable_children(save_type, **kwargs)
+        return {name: child for name, child in children.items() if name not in ("agent", "filters")}
+
+    def filtered(self, observation: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Returns observations as the agent sees them."""
+        if not self.filters.count:
+            return dict(observation)
+        bound = self.filters.parameters.observation_clipping
+        scale = self.filters.scale()
+        return {
+            key: tf.clip_by_value((x - scale[key][0]) * scale[key][1], -bound, bound) if key in scale else x
+            for key, x in observation.items()
+        }
+
+    def act(self, observation: Mapping[str, tf.Tensor], noise_NA: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
+        """Returns {"action": `[N, A]`} in the environment's bounds, the mode or a sample made with the noise."""
+        action = self.agent.action_tensor(self.filtered(observation), noise_NA)
+        rescaled = self.low + (action + 1.0) * (0.5 * (self.high - self.low))
+        return {"action": tf.clip_by_value(rescaled, self.low, self.high)}
+
+    def sample(self, observation: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Returns sampled actions, with randomness of TensorFlow's own."""
+        rows = tf.shape(next(iter(observation.values())))[0]
+        return self.act(observation, tf.random.normal([rows, self.low.shape[0]]))
+
+    def values(self, observation: Mapping[str, tf.Tensor], action: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the agent's values of observations and actions in the environment's bounds."""
+        inner = (action - self.low) / (0.5 * (self.high - self.low)) - 1.0
+        return self.agent.value_tensors(self.filtered(observation), inner)
+
+    def signatures(self, noise_as_input: bool, values: bool) -> dict[str, Any]:
+        """Returns the concrete functions by signature name; inputs are named after the observation's keys."""
+        observation = {
+            key: tf.TensorSpec([None, *array.shape], array.dtype, name=key)
+            for key, array in self.agent.spec.observation.items()
+        }
+        action = [None, *self.agent.spec.action.shape]
+        made = {"serving_default": tf.function(lambda observation: self.act(observation)).get_concrete_function(observation)}
+        if noise_as_input:
+            noise = tf.TensorSpec(action, tf.float32, name="noise")
+            made["sample"] = tf.function(self.act).get_concrete_function(observation, noise)
+        else:
+            made["sample"] = tf.function(self.sample).get_concrete_function(observation)
+        if values:
+            taken = tf.TensorSpec(action, tf.float32, name="action")
+            made["values"] = tf.function(self.values).get_concrete_function(observation, taken)
+        return made
+
+
+def export(policy: Policy, out: str | pathlib.Path, format: Format = "saved_model", values: bool = False) -> pathlib.Path:
+    """Writes a policy that raw observations go into and actions in the environment's bounds come out of.
+
+    Signatures, with inputs named after the observation's keys ("observation" for a plain box):
+        serving_default: observations `[N, ...]` to "action" `[N, A]`, the deterministic policy.
+        sample: the same, drawn from the policy; the LiteRT file takes its "noise" `[N, A]`, standard normal, as an input.
+        values: on request, observations and "action" `[N, A]` to the agent's values, `[N]` each.
+
+    Args:
+        policy: see `tfsac.load_policy`.
+        out: a folder that does not exist or is empty; a LiteRT file is `out/policy.tflite`.
+        format: "saved_model" or "tflite".
+        values: also export the values.
+
+    Returns:
+        the folder, or the LiteRT file.
+
+    Raises:
+        FileExistsError: there is something at `out`.
+        ValueError: an unknown format.
+    """
+    out = pathlib.Path(out)
+    if format not in ("saved_model", "tflite"):
+        raise ValueError(f"format is 'saved_model' or 'tflite'. Received: {format!r}")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise FileExistsError(f"Exports go to a new or empty folder. Received: {out}")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    aside = pathlib.Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        module = PolicyModule(policy)
+        signatures = module.signatures(noise_as_input=format == "tflite", values=values)
+        tf.saved_model.save(module, str(aside / "model"), signatures=signatures)
+        if format == "saved_model":
+            shutil.rmtree(out, ignore_errors=True)
+            (aside / "model").rename(out)
+            return out
+        converter = tf.lite.TFLiteConverter.from_saved_model(str(aside / "model"), signature_keys=list(signatures))
+        content = converter.convert()
+        out.mkdir(exist_ok=True)
+        (out / TFLITE_FILE).write_bytes(content)
+        return out / TFLITE_FILE
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def load_exported(path: str | pathlib.Path) -> Callable[[dict[str, np.ndarray]], np.ndarray]:
+    """Returns the deterministic action function of an exported policy, with nothing but TensorFlow or LiteRT behind it.
+
+    Args:
+        path: what `export` returned (or its folder, for a LiteRT file).
+
+    Returns:
+        a function of observations `[N, ...]` by key to actions `[N, A]`.
+
+    Raises:
+        FileNotFoundError: no exported policy there.
+        ImportError: a LiteRT file without the package that runs it.
+    """
+    path = pathlib.Path(path)
+    if (path / TFLITE_FILE).is_file():
+        path = path / TFLITE_FILE
+    if path.suffix == ".tflite" and path.is_file():
+        runner = litert_signature(path, "serving_default")
+        return lambda observation: runner(**observation)["action"]
+    if not (path / "saved_model.pb").is_file():
+        raise FileNotFoundError(f"An exported policy is a SavedModel folder or a .tflite file. Received: {path}")
+    loaded = tf.saved_model.load(str(path))
+    serve = loaded.signatures["serving_default"]
+
+    def act(observation: dict[str, np.ndarray]) -> np.ndarray:
+        return serve(**{key: tf.constant(value) for key, value in observation.items()})["action"].numpy()
+
+    act.loaded = loaded  # type: ignore[attr-defined]  # the variables live as long as the function
+    return act
+
+
+def litert_signature(path: pathlib.Path, name: str) -> Any:
+    """Returns a callable for one signature of a LiteRT file.
+
+    Raises:
+        ImportError: ai-edge-litert is not installed.
+    """
+    try:
+        from ai_edge_litert.interpreter import Interpreter
+    except ImportError as error:
+        raise ImportError("Running a LiteRT file needs: pip install 'tfsac[litert]'. Received: no ai_edge_litert") from error
+    return Interpreter(str(path)).get_signature_runner(name)
+
+
+def verify(policy: Policy, path: str | pathlib.Path, observations: list[Any]) -> float:
+    """Compares the exported with the live policy.
+
+    Args:
+        policy: the live one.
+        path: what `export` returned.
+        observations: raw ones of single environments.
+
+    Returns:
+        the largest absolute difference of an action's entry, in the environment's units.
+
+    Raises:
+        ValueError: no observations.
+    """
+    if not observations:
+        raise ValueError(f"Verifying needs observations. Received: {observations}")
+    exported = load_exported(path)
+    largest = 0.0
+    for observation in observations:
+        arrays = {key: value[None] for key, value in as_arrays(observation, policy.agent.spec).items()}
+        largest = max(largest, float(np.abs(exported(arrays)[0] - policy.act(observation)).max()))
+    return largest
