@@ -10,8 +10,8 @@ Each library runs in a virtual environment of its own; one that is not named is 
 Every measurement is a process of its own. Rounds are interleaved: what else the machine does hits all libraries alike.
 Modes:
 
-    loop1, loop50        environment steps/s of the whole training loop, K updates after every K steps, without start-up,
-                         random steps and the first updates
+    loop1, loop50        environment steps/s of the whole training loop, K updates after every K steps, without
+                         start-up, random steps and the first updates
     updates1, updates50  updates/s from a full replay memory, sampling included, K in one call
     act                  microseconds from one raw observation to one sampled action in the environment's bounds
     floor                share of the machine's own rate of float32 matrix products that tfsac's updates reach
@@ -38,16 +38,21 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+Found = dict[tuple[str, str, str], list[float]]  # measurements by mode, library, name
+Versions = dict[str, dict[str, str]]  # by library and package
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LIBRARIES = ("tfsac", "sb3", "sbx")
 MODES = ("loop1", "loop50", "updates1", "updates50", "act", "floor")
-UNITS = {"act": "us", "floor": "of the floor"}
 # Ratios to SB3 and SBX (larger is faster), or one bound for tfsac alone.
-BARS: dict[str, tuple[float, ...]] = {"loop1": (2.2, 1.3), "loop50": (3.3, 1.4), "updates50": (2.8, 1.3), "act": (60.0,), "floor": (0.7,)}
+BARS: dict[str, tuple[float, ...]] = {
+    "loop1": (2.2, 1.3), "loop50": (3.3, 1.4), "updates50": (2.8, 1.3), "act": (60.0,), "floor": (0.7,)
+}
 
 BATCH, HIDDEN, CAPACITY, DISCOUNT, LEARNING_RATE, TAU = 256, [256, 256], 1_000_000, 0.99, 3e-4, 0.005
 RANDOM_STEPS, FIRST_UPDATES = 1_000, 500  # before the clock starts
 STORED = 10_000  # transitions in the memory for updates alone
+FLOOR_ROUNDS = 5
 PACKAGES = ("tensorflow", "keras", "stable-baselines3", "torch", "sbx-rl", "jax", "gymnasium", "mujoco", "numpy")
 
 
@@ -58,7 +63,8 @@ def forward(rows: int, *sizes: int) -> int:
     """FLOPs of a forward pass through dense layers: one multiplication and one addition per row and weight.
 
     Going backward through a layer is one such product for its inputs and one for its weights. So a training step is
-    three forward passes, and a gradient through a network to the action, which leaves its weights alone, is two.
+    three forward passes, and a gradient through a network to the action, which leaves its weights alone, is two. (2 %
+    too many: the first layer of a training step needs no gradient for its inputs.)
     """
     return 2 * rows * sum(a * b for a, b in itertools.pairwise(sizes))
 
@@ -183,8 +189,9 @@ def measure_sb(library: str, mode: str, args: argparse.Namespace) -> dict[str, f
 
     model.set_logger(Logger(None, []))
     rng = np.random.default_rng(1)
+    sizes = (*env.observation_space.shape, *env.action_space.shape)
     for _ in range(STORED):
-        observation, action, reward, following = random_transition(rng, *env.observation_space.shape, *env.action_space.shape)
+        observation, action, reward, following = random_transition(rng, *sizes)
         model.replay_buffer.add(observation, following, action, reward, np.zeros(1, bool), [{}])
 
     def call() -> None:
@@ -207,13 +214,14 @@ def measure_tfsac(library: str, mode: str, args: argparse.Namespace) -> dict[str
     import numpy as np
 
     from tfsac.agents import SoftActorCriticAgent
-    from tfsac.environments import Environments, Filters, as_arrays
+    from tfsac.environments import Environments, Filters
     from tfsac.memories import TransitionMemory
+    from tfsac.training import Policy
 
     together = 50 if mode.endswith("50") or mode == "floor" else 1
     preset = tfsac_preset(args.level, together)
     if mode.startswith("loop"):
-        return {"value": tfsac_loop(preset, together, args.steps)}
+        return {"value": tfsac_loop(preset, args.steps)}
 
     environments = Environments(preset.environment, seed=1)
     spec = environments.spec
@@ -232,15 +240,11 @@ def measure_tfsac(library: str, mode: str, args: argparse.Namespace) -> dict[str
 
     updates_per_second(call, together, 100)
     if mode == "floor":
-        return floor(lambda: updates_per_second(call, together, max(50, args.steps // 5)), sum(flops_tfsac(*sizes).values()))
+        updates = max(together, args.steps // FLOOR_ROUNDS)
+        return floor(lambda: updates_per_second(call, together, updates), sum(flops_tfsac(*sizes).values()))
     if mode == "act":
-        raw = np.random.default_rng(1).standard_normal((1, sizes[0]))
-
-        def act() -> None:
-            arrays = filters.observation(as_arrays(raw, spec))
-            environments.rescale(agent.act(arrays, mode="sample").action)
-
-        return {"value": microseconds(act)}
+        policy, raw = Policy(agent, filters), rng.standard_normal(sizes[0])
+        return {"value": microseconds(lambda: policy.act(raw, deterministic=False))}
     return {"value": updates_per_second(call, together, args.steps)}
 
 
@@ -267,31 +271,21 @@ def tfsac_preset(level: str, together: int) -> Any:
     )
 
 
-def tfsac_loop(preset: Any, together: int, steps: int) -> float:
-    """Returns environment steps/s of the parts of tfsac in the order in which its training loop calls them."""
-    import numpy as np
+def tfsac_loop(preset: Any, steps: int) -> float:
+    """Returns environment steps/s of a training run; nothing is evaluated or saved while the clock runs."""
+    from tfsac.parameters import RunParameters
+    from tfsac.training import Callback, Trainer
 
-    from tfsac.agents import SoftActorCriticAgent
-    from tfsac.environments import Environments, Filters
-    from tfsac.memories import TransitionMemory
+    clock = LoopClock(steps)
 
-    environments = Environments(preset.environment, seed=1)
-    agent = SoftActorCriticAgent(preset.agent, environments.spec, seed=1)
-    memory = TransitionMemory(environments.spec, CAPACITY, discount=DISCOUNT)
-    filters, rng, clock = Filters(preset.environment.filters, environments.spec), np.random.default_rng(1), LoopClock(steps)
-    for count in itertools.count(1):
-        observation = environments.observation
-        mode = "random" if count <= RANDOM_STEPS else "sample"
-        result = agent.act(filters.observation(observation), (), environments.is_first, mode)
-        step = environments.step(result.action)
-        memory.add(observation, result.action, step.reward, step.terminated, step.truncated, step.next_observation)
-        filters.learn(step.next_observation)
-        if count > RANDOM_STEPS and count % together == 0:
-            metrics = agent.update(filters.transition(memory.sample(together, BATCH, rng)))
-            assert np.isfinite(metrics).all()
-        if clock.finished(count):
-            return clock.rate
-    raise AssertionError
+    class Watch(Callback):
+        def on_step(self, trainer: Trainer) -> None:
+            if clock.finished(trainer.counters.env_steps):
+                trainer.stop("measured")
+
+    run = RunParameters(seed=1, checkpoint_save_steps=10**9)
+    Trainer(preset, "run", run, callbacks=[Watch()], quiet=True).run()
+    return clock.rate
 
 
 def floor(update_rate: Callable[[], float], flops: int) -> dict[str, float]:
@@ -322,16 +316,15 @@ def floor(update_rate: Callable[[], float], flops: int) -> dict[str, float]:
         return gflops
 
     # Products that do not depend on each other may use threads that one after the other cannot.
-    large, small = [[products(size, chains, repeats // chains) for chains in (1, 4)] for size, repeats in ((2048, 8), (256, 2000))]
-    rounds: dict[str, list[float]] = {"gflops_2048": [], "gflops_256": [], "updates_per_second": [], "value": [], "share_256": []}
-    for _ in range(5):
-        gflops_large, gflops_small = (max(run() for run in runs) for runs in (large, small))
-        rate = update_rate()
-        for name, value in zip(
-            rounds, (gflops_large, gflops_small, rate, rate * flops / gflops_large / 1e9, rate * flops / gflops_small / 1e9), strict=True
-        ):
-            rounds[name].append(value)
-    return {name: statistics.median(values) for name, values in rounds.items()}
+    large = [products(2048, 1, 8), products(2048, 4, 2)]
+    small = [products(256, 1, 2000), products(256, 4, 500)]
+    names = ("gflops_2048", "gflops_256", "updates_per_second", "value", "share_256")
+    rounds = []
+    for _ in range(FLOOR_ROUNDS):
+        gflops_large, gflops_small, rate = max(run() for run in large), max(run() for run in small), update_rate()
+        done = rate * flops / 1e9
+        rounds.append((gflops_large, gflops_small, rate, done / gflops_large, done / gflops_small))
+    return dict(zip(names, map(statistics.median, zip(*rounds, strict=True)), strict=True))
 
 
 # -- processes and tables ----------------------------------------------------------------------------------------------
@@ -355,17 +348,17 @@ def start_worker(library: str, mode: str, args: argparse.Namespace) -> dict[str,
     command = [getattr(args, library), str(pathlib.Path(__file__).resolve()), f"--worker={library}", f"--mode={mode}"]
     command += [f"--{name}={getattr(args, name)}" for name in ("steps", "level", "inter", "intra")]
     environ = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "2"}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder:  # takes run directories and the logs of simulators
         done = subprocess.run(command, capture_output=True, text=True, env=environ, cwd=folder, check=False)
     if done.returncode:
         raise SystemExit(f"{library} {mode} failed:\n{done.stderr[-3000:]}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def measure_all(args: argparse.Namespace, out: pathlib.Path) -> tuple[dict[tuple[str, str, str], list[float]], dict[str, dict[str, str]]]:
-    """Returns measurements by (mode, library, name) and versions by library; writes speed.csv on the way."""
-    found: dict[tuple[str, str, str], list[float]] = {}
-    versions: dict[str, dict[str, str]] = {}
+def measure_all(args: argparse.Namespace, out: pathlib.Path) -> tuple[Found, Versions]:
+    """Makes all measurements and writes speed.csv on the way."""
+    found: Found = {}
+    versions: Versions = {}
     libraries = [library for library in LIBRARIES if getattr(args, library)]
     with (out / "speed.csv").open("w", newline="") as file:
         rows = csv.writer(file)
@@ -379,8 +372,12 @@ def measure_all(args: argparse.Namespace, out: pathlib.Path) -> tuple[dict[tuple
                 found.setdefault((mode, library, name), []).append(value)
                 rows.writerow([number + 1, mode, library, name, f"{value:.5g}"])
             file.flush()
-            print(f"round {number + 1}  {mode:9}  {library:5}  {result['value']:.4g} {UNITS.get(mode, '/s')}", file=sys.stderr)
+            print(f"round {number + 1}  {mode:9}  {library:5}  {result['value']:.4g} {unit(mode)}", file=sys.stderr)
     return found, versions
+
+
+def unit(mode: str) -> str:
+    return {"act": "us", "floor": "of the floor"}.get(mode, "steps/s" if mode.startswith("loop") else "updates/s")
 
 
 def span(values: list[float] | None) -> str:
@@ -406,15 +403,15 @@ def bar(mode: str, medians: dict[str, float], ratios: list[float | None]) -> str
     return ""
 
 
-def report(found: dict[tuple[str, str, str], list[float]], versions: dict[str, dict[str, str]], args: argparse.Namespace) -> str:
+def report(found: Found, versions: Versions, args: argparse.Namespace) -> str:
     modes = args.modes.split(",")
     lines = [
         "# Speed",
         "",
         f"{args.level}, batch {BATCH}, hidden layers {HIDDEN}, {args.steps} steps or updates a measurement, medians "
         f"[min-max] of {args.rounds} interleaved rounds; {os.cpu_count()} cores, {platform.machine()}, no GPU. "
-        f"TensorFlow's threads: inter-op {args.inter or 'default'}, intra-op {args.intra or 'default'}; the others' are "
-        "their defaults. A ratio says how many times as fast tfsac is. Repeat with `python benchmarks/speed.py`.",
+        f"TensorFlow's threads: inter-op {args.inter or 'default'}, intra-op {args.intra or 'default'}; the others' "
+        "are their defaults. A ratio says how many times as fast tfsac is. Repeat with `python benchmarks/speed.py`.",
         "",
         "| mode | tfsac | sb3 | sbx | tfsac/sb3 | tfsac/sbx | bar |",
         "|---|---|---|---|---|---|---|",
@@ -427,7 +424,7 @@ def report(found: dict[tuple[str, str, str], list[float]], versions: dict[str, d
             if "tfsac" in medians and other in medians:
                 ratio = medians["tfsac"] / medians[other]
                 ratios[i] = 1 / ratio if mode == "act" else ratio
-        cells = [f"{mode}, {UNITS.get(mode, 'steps/s' if mode.startswith('loop') else 'updates/s')}"]
+        cells = [f"{mode}, {unit(mode)}"]
         cells += [span(values[library]) for library in LIBRARIES]
         cells += ["-" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
         lines.append("| " + " | ".join([*cells, bar(mode, medians, ratios)]) + " |")
@@ -436,20 +433,20 @@ def report(found: dict[tuple[str, str, str], list[float]], versions: dict[str, d
         cells = [span(found.get((mode, library, "peak_rss_mb"))) for library in LIBRARIES]
         lines.append("| " + " | ".join([mode, *cells]) + " |")
     if ("floor", "tfsac", "gflops_2048") in found:
-        large, small, rate, share = (
-            span(found["floor", "tfsac", name]) for name in ("gflops_2048", "gflops_256", "updates_per_second", "share_256")
-        )
+        names = ("gflops_2048", "gflops_256", "updates_per_second", "share_256")
+        large, small, rate, share = (span(found["floor", "tfsac", name]) for name in names)
         lines += [
             "",
-            f"The floor, measured in the process that made the updates: {large} GFLOP/s in float32 products of 2048 x 2048 "
-            f"matrices, {small} in 256 x 256; beside them {rate} updates/s, which is {share} of the rate of the small ones.",
+            f"The floor, measured in the process that made the updates: {large} GFLOP/s in float32 products of "
+            f"2048 x 2048 matrices, {small} in 256 x 256; beside them {rate} updates/s, which is {share} of the rate "
+            "of the small ones.",
         ]
-    # HalfCheetah-v5's sizes; the driver has no environment to ask.
-    if args.level == "HalfCheetah-v5":
-        lines += ["", "What an update costs, in MFLOP of matrix products:", "", flops_text(17, 6)]
-        lines += ["", "SB3 also computes gradients of Q's weights in the policy step, which it throws away; they are not counted."]
+    if args.level == "HalfCheetah-v5":  # whose sizes these are
+        lines += ["", "What an update costs, in MFLOP of matrix products:", "", flops_text(17, 6), ""]
+        lines.append("SB3 also computes gradients of Q's weights in the policy step and drops them: not counted.")
     lines += ["", "Versions:", ""]
-    lines += [f"- {library}: " + ", ".join(f"{k} {v}" for k, v in packages.items()) for library, packages in versions.items()]
+    for library, packages in versions.items():
+        lines.append(f"- {library}: " + ", ".join(f"{name} {version}" for name, version in packages.items()))
     return "\n".join(lines) + "\n"
 
 

@@ -1,5 +1,6 @@
 """Environments: rescaling, filters, checks, errors, episode ends, seeds and coming back from a checkpoint."""
 
+import itertools
 import json
 import re
 
@@ -47,7 +48,7 @@ class Counting(gym.Env):
         self.seen += np.array([0.0, 1.0, action[0]], np.float32)
         reward = float(10.0 * self.seen[0] + action[0])
         if action[0] > 1.9 and self.trouble == "raise":
-            raise ZeroDivisionError("the gears are stuck")
+            raise ZeroDivisionError("the gears stick")
         if action[0] > 1.9 and self.trouble == "nan reward":
             reward = float("nan")
         if action[0] > 1.9 and self.trouble == "nan observation":
@@ -98,6 +99,19 @@ def test_rescaled_actions_never_leave_the_bounds():
     np.testing.assert_array_equal(action[0], [low[0], high[1]])
 
 
+def test_the_inverse_of_rescaling_comes_back_to_the_same_action():
+    low, high = np.array([-1, 0, -3], np.float32), np.array([2, 10, -1], np.float32)
+    rescale = ActionRescaling.of(Spec({}, ArraySpec((3,), "float32", low, high)))
+    np.testing.assert_allclose(rescale.inverse(np.stack([low, high])), [[-1, -1, -1], [1, 1, 1]], atol=1e-6)
+    given = np.random.default_rng(0).uniform(-1, 1, (20, 3)).astype(np.float32)
+    np.testing.assert_allclose(rescale.inverse(rescale(given)), given, atol=1e-6)
+
+
+def test_actions_without_bounds_cannot_be_rescaled():
+    with pytest.raises(ValueError, match=r"Actions are rescaled to bounds. Received: ArraySpec"):
+        ActionRescaling.of(Spec({}, ArraySpec((3,), "float32")))
+
+
 def test_environment_receives_actions_in_its_own_units(environments):
     result = environments().step(actions(0.5))
     assert result.next_observation["observation"][0, 2] == pytest.approx(1.0)
@@ -115,7 +129,9 @@ def test_spec_holds_shapes_types_and_bounds():
     env = spaces_env(Dict(image=image, vector=vector, flags=flags), Box(np.float32([-1, -2]), np.float32([1, 3])))
     spec = spec_of(env)
     assert spec.observation == {
-        "flags": ArraySpec((2,), "float32"), "image": ArraySpec((8, 8, 3), "uint8"), "vector": ArraySpec((4,), "float32"),
+        "flags": ArraySpec((2,), "float32"),
+        "image": ArraySpec((8, 8, 3), "uint8"),
+        "vector": ArraySpec((4,), "float32"),
     }
     assert spec.action.shape == (2,)
     np.testing.assert_array_equal(spec.action.low, [-1, -2])
@@ -129,10 +145,13 @@ def test_arrays_take_the_types_of_the_spec():
     np.testing.assert_array_equal(arrays["observation"], [[1, 2]])
 
 
-@pytest.mark.parametrize("observation, words", [
-    (np.zeros((5, 3)), "Observation 'observation' ends in the shape (2,). Received: (5, 3)"),
-    ({"speed": np.zeros(2)}, "Observations have the keys ['observation']. Received: ['speed']"),
-])
+@pytest.mark.parametrize(
+    "observation, words",
+    [
+        (np.zeros((5, 3)), "Observation 'observation' ends in the shape (2,). Received: (5, 3)"),
+        ({"speed": np.zeros(2)}, "Observations have the keys ['observation']. Received: ['speed']"),
+    ],
+)
 def test_observations_that_do_not_fit_the_spec_are_refused(observation, words):
     spec = Spec({"observation": ArraySpec((2,), "float32")}, ArraySpec((1,), "float32"))
     with pytest.raises(ValueError, match=re.escape(words)):
@@ -163,7 +182,7 @@ def part(observation, start, stop):
 @pytest.mark.parametrize("cuts", [(0, 1000), (0, 1, 2, 500, 1000), (0, 999, 1000)])
 def test_running_statistics_equal_numpys_however_the_data_arrives(cuts):
     data, filters = observations(1000), normalising(observation_clipping=100.0)
-    for start, stop in zip(cuts, cuts[1:], strict=False):
+    for start, stop in itertools.pairwise(cuts):
         filters.learn(part(data, start, stop))
     exact = data["state"].astype(np.float64)
     mean, inverse = filters.scale()["state"]
@@ -203,7 +222,9 @@ def test_leading_dimensions_do_not_matter():
     np.testing.assert_array_equal(filters.observation(stacked)["state"], flat.reshape(3, 4, 3))
 
 
-@pytest.mark.parametrize("filters", [Filters(FilterParameters(), VECTOR_AND_IMAGE), normalising()], ids=["off", "unlearned"])
+@pytest.mark.parametrize(
+    "filters", [Filters(FilterParameters(), VECTOR_AND_IMAGE), normalising()], ids=["off", "unlearned"]
+)
 def test_observations_pass_unchanged_when_there_is_nothing_to_normalise_with(filters):
     data = observations(3)
     np.testing.assert_array_equal(filters.observation(data)["state"], data["state"])
@@ -257,7 +278,11 @@ def nan_bounds():
 
 REFUSED = {
     "discrete actions": (dict(action=Discrete(2)), "acts in a Box of real numbers", "Discrete(2)"),
-    "several discrete actions": (dict(action=gym.spaces.MultiDiscrete([2, 3])), "another agent", "MultiDiscrete([2 3])"),
+    "several discrete actions": (
+        dict(action=gym.spaces.MultiDiscrete([2, 3])),
+        "another agent",
+        "MultiDiscrete([2 3])",
+    ),
     "dict of actions": (dict(action=Dict(a=Counting.action_space)), "acts in a Box of real numbers", "Dict("),
     "unbounded above": (dict(action=action_box([-1, -1], [1, np.inf])), "finite bounds", "high=inf in dimension 1"),
     "unbounded below": (dict(action=action_box([-np.inf], [1])), "finite bounds", "low=-inf in dimension 0"),
@@ -268,8 +293,16 @@ REFUSED = {
     "matrix of actions": (dict(action=Box(-1, 1, (2, 2), np.float32)), "a vector of at least one number", "(2, 2)"),
     "whole numbers": (dict(action=Box(0, 3, (2,), np.int64)), "actions must be real numbers", "int64"),
     "tuple": (dict(observation=gym.spaces.Tuple([Counting.observation_space])), "FlattenObservation", "Tuple("),
-    "discrete observation": (dict(observation=Discrete(5)), "a Box or a Dict of boxes", "Discrete(5) for 'observation'"),
-    "discrete in dict": (dict(observation=Dict(a=Counting.observation_space, b=Discrete(5))), "a Dict of boxes", "for 'b'"),
+    "discrete observation": (
+        dict(observation=Discrete(5)),
+        "a Box or a Dict of boxes",
+        "Discrete(5) for 'observation'",
+    ),
+    "discrete in dict": (
+        dict(observation=Dict(a=Counting.observation_space, b=Discrete(5))),
+        "a Dict of boxes",
+        "for 'b'",
+    ),
     "empty dict": (dict(observation=Dict()), "the observation is empty", "Dict()"),
     "empty observation": (dict(observation=Box(-1, 1, (0,), np.float32)), "'observation' has no entries", "(0,)"),
     "NaN observation bound": (dict(observation=nan_bounds()), "'observation' has NaN bounds", "Box("),
@@ -295,27 +328,39 @@ def test_a_dict_of_boxes_is_accepted():
 
 
 @pytest.mark.filterwarnings("ignore:.*out of date:DeprecationWarning")  # gymnasium warns of old versions beside raising
-@pytest.mark.parametrize("level, words", [
-    ("Pendulun-v1", "Did you mean 'Pendulum-v1'?"),
-    ("Pendulum-v9", "Did you mean 'Pendulum-v1'?"),
-    ("Pendulum-v0", "Pendulum-v1"),
-    ("zzzzzzzzzzzzz-v1", "Gymnasium has no environment of this id."),
-    ("Pendulum v1!", "Did you mean 'Pendulum-v1'?"),
-])
+@pytest.mark.parametrize(
+    "level, words",
+    [
+        ("Pendulun-v1", "Did you mean 'Pendulum-v1'?"),
+        ("Pendulum-v9", "Did you mean 'Pendulum-v1'?"),
+        ("Pendulum-v0", "Pendulum-v1"),
+        ("zzzzzzzzzzzzz-v1", "Gymnasium has no environment of this id."),
+        ("Pendulum v1!", "Did you mean 'Pendulum-v1'?"),
+    ],
+)
 def test_an_unknown_level_is_answered_with_the_nearest(level, words):
     with pytest.raises(ValueError, match=re.escape(words)) as error:
         make(level)
     assert str(error.value).endswith(f"Received: {level!r}")
 
 
-@pytest.mark.parametrize("raised, command", [
-    (gym.error.DependencyNotInstalled('Box2D is not installed, run `pip install "gymnasium[box2d]"`'), "'tfsac[box2d]'"),
-    (gym.error.DependencyNotInstalled('MuJoCo is not installed, run `pip install "gymnasium[mujoco]"`'), "'tfsac[mujoco]'"),
-    (gym.error.DependencyNotInstalled("pygame is not installed"), "'tfsac[classic-control]'"),
-    (ModuleNotFoundError("No module named 'ale_py'", name="ale_py"), "'tfsac[atari]'"),
-    (ModuleNotFoundError("No module named 'mujoco.viewer'", name="mujoco.viewer"), "'tfsac[mujoco]'"),
-    (ModuleNotFoundError("No module named 'my_robots'", name="my_robots"), "my_robots"),
-])
+@pytest.mark.parametrize(
+    "raised, command",
+    [
+        (
+            gym.error.DependencyNotInstalled('Box2D is not installed, run `pip install "gymnasium[box2d]"`'),
+            "'tfsac[box2d]'",
+        ),
+        (
+            gym.error.DependencyNotInstalled('MuJoCo is not installed, run `pip install "gymnasium[mujoco]"`'),
+            "'tfsac[mujoco]'",
+        ),
+        (gym.error.DependencyNotInstalled("pygame is not installed"), "'tfsac[classic-control]'"),
+        (ModuleNotFoundError("No module named 'ale_py'", name="ale_py"), "'tfsac[atari]'"),
+        (ModuleNotFoundError("No module named 'mujoco.viewer'", name="mujoco.viewer"), "'tfsac[mujoco]'"),
+        (ModuleNotFoundError("No module named 'my_robots'", name="my_robots"), "my_robots"),
+    ],
+)
 def test_a_missing_package_is_answered_with_the_command_that_installs_it(monkeypatch, raised, command):
     def fail(*args, **kwargs):
         raise raised
@@ -327,7 +372,7 @@ def test_a_missing_package_is_answered_with_the_command_that_installs_it(monkeyp
 
 
 def test_an_argument_that_the_level_does_not_take_is_refused():
-    with pytest.raises(ValueError, match="Pendulum-v1 does not take these arguments.*Received: {'gravty': 3}"):
+    with pytest.raises(ValueError, match=r"Pendulum-v1 does not take these arguments.*Received: {'gravty': 3}"):
         make("Pendulum-v1", gravty=3)
 
 
@@ -379,6 +424,7 @@ def test_an_environment_whose_episode_goes_on_is_not_reset_with_its_neighbour(en
     np.testing.assert_array_equal(result.observation["observation"][0], result.next_observation["observation"][0])
     np.testing.assert_array_equal(envs.is_first, [False, True])
     np.testing.assert_array_equal(envs.length, [2, 0])
+    np.testing.assert_array_equal(result.length, [2, 2])
     np.testing.assert_array_equal(envs.episode, [0, 1])
     result = envs.step(actions(NEUTRAL, NEUTRAL))
     np.testing.assert_array_equal(result.observation["observation"][:, 1], [3, 1])
@@ -441,11 +487,17 @@ def test_subprocesses_give_the_same_numbers(environments):
 # -- failures ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("trouble, words", [
-    ("nan reward", "the reward must be finite (environment 1, step 4). Received: nan"),
-    ("nan observation", "observation 'observation' must be finite (environment 1, step 4, entry 2). Received: nan"),
-    ("raise", "raised at step 2 (steps of the running episodes: [1, 1]). Received: ZeroDivisionError: the gears are stuck"),
-])
+@pytest.mark.parametrize(
+    "trouble, words",
+    [
+        ("nan reward", "the reward must be finite (environment 1, step 4). Received: nan"),
+        ("nan observation", "observation 'observation' must be finite (environment 1, step 4, entry 2). Received: nan"),
+        (
+            "raise",
+            "raised at step 2 (steps of the running episodes: [1, 1]). Received: ZeroDivisionError: the gears stick",
+        ),
+    ],
+)
 def test_a_failing_environment_is_named_with_the_step(environments, trouble, words):
     envs = environments(num_envs=2, kwargs={"trouble": trouble})
     envs.step(actions(NEUTRAL, NEUTRAL))
@@ -455,19 +507,19 @@ def test_a_failing_environment_is_named_with_the_step(environments, trouble, wor
 
 
 def test_an_observation_that_is_not_finite_at_reset_is_refused(environments):
-    with pytest.raises(EnvironmentFailure, match="must be finite.*Received: nan"):
+    with pytest.raises(EnvironmentFailure, match=r"must be finite.*Received: nan"):
         environments(kwargs={"trouble": "nan at reset"})
 
 
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")  # gymnasium warns beside raising
 def test_a_failure_in_a_subprocess_is_reported_too(environments):
     envs = environments(vectorization="subprocess", kwargs={"trouble": "raise"})
-    with pytest.raises(EnvironmentFailure, match="Received: ZeroDivisionError: the gears are stuck"):
+    with pytest.raises(EnvironmentFailure, match="Received: ZeroDivisionError: the gears stick"):
         envs.step(actions(TROUBLE))
 
 
 def test_a_wrong_level_in_subprocesses_is_refused_as_in_this_process(environments):
-    with pytest.raises(ValueError, match="Did you mean 'Pendulum-v1'?"):
+    with pytest.raises(ValueError, match=r"Did you mean 'Pendulum-v1'?"):
         environments(level="Pendulun-v1", vectorization="subprocess")
 
 

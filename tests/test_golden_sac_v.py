@@ -8,8 +8,12 @@ import pytest
 import tensorflow as tf
 
 from tfsac.agents import SoftActorCriticAgent
-from tfsac.parameters import EnvironmentSteps, SoftActorCriticAgentParameters, SoftActorCriticAlgorithmParameters
-from tfsac.parameters import soft_actor_critic_networks
+from tfsac.parameters import (
+    EnvironmentSteps,
+    SoftActorCriticAgentParameters,
+    SoftActorCriticAlgorithmParameters,
+    soft_actor_critic_networks,
+)
 from tfsac.types import ArraySpec, Spec, Transition
 
 GOLDEN = np.load(pathlib.Path(__file__).parent / "golden" / "sac_v.npz")

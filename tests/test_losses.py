@@ -37,13 +37,20 @@ def test_value_target_is_q_minus_log_probability():
 
 
 def test_critic_target_is_reward_plus_discounted_next_value():
-    target = losses.critic_target(tf.constant([1.0, 2.0, -1.0]), tf.constant([0.9, 0.0, 0.5]), tf.constant([10.0, 7.0, 4.0]))
+    target = losses.critic_target(
+        tf.constant([1.0, 2.0, -1.0]), tf.constant([0.9, 0.0, 0.5]), tf.constant([10.0, 7.0, 4.0])
+    )
     np.testing.assert_allclose(target, [10.0, 2.0, 1.0])
 
 
-@pytest.mark.parametrize("target", [
-    lambda x: losses.value_target(x[0], x[1]), lambda x: losses.critic_target(x[0], x[1], x[2]),
-], ids=["value", "critic"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        lambda x: losses.value_target(x[0], x[1]),
+        lambda x: losses.critic_target(x[0], x[1], x[2]),
+    ],
+    ids=["value", "critic"],
+)
 def test_no_gradient_flows_into_a_target(target):
     inputs = [tf.constant([1.0, -2.0]), tf.constant([0.5, 3.0]), tf.constant([2.0, 2.0])]
     with tf.GradientTape() as tape:
@@ -82,16 +89,32 @@ B, COLUMN, OTHER = tf.zeros(4), tf.zeros((4, 1)), tf.zeros(3)
 WRONG_SHAPES = {
     "policy, column of q": (losses.policy_loss, (B, COLUMN), "q_min has the dimensions [B]. Received: shape (4, 1)"),
     "policy, column of log_prob": (losses.policy_loss, (COLUMN, B), "log_prob has the dimensions [B]"),
-    "policy, unequal": (losses.policy_loss, (B, OTHER), "q_min and log_prob differ in B: expected 4. Received: shape (3,)"),
+    "policy, unequal": (
+        losses.policy_loss,
+        (B, OTHER),
+        "q_min and log_prob differ in B: expected 4. Received: shape (3,)",
+    ),
     "value, column": (losses.value_target, (B, COLUMN), "q_min has the dimensions [B]. Received: shape (4, 1)"),
     "value, unequal": (losses.value_target, (B, OTHER), "q_min and log_prob differ in B"),
     "critic, column of reward": (losses.critic_target, (COLUMN, B, B), "reward has the dimensions [B]"),
     "critic, column of value": (losses.critic_target, (B, B, COLUMN), "next_value has the dimensions [B]"),
-    "critic, one discount": (losses.critic_target, (B, tf.constant(0.9), B), "discount has the dimensions [B]. Received: shape ()"),
+    "critic, one discount": (
+        losses.critic_target,
+        (B, tf.constant(0.9), B),
+        "discount has the dimensions [B]. Received: shape ()",
+    ),
     "critic, unequal": (losses.critic_target, (B, B, OTHER), "next_value and reward differ in B"),
     "regression, column of target": (losses.regression_loss, (B, COLUMN), "target has the dimensions [B]"),
-    "regression, targets by critic": (losses.regression_loss, (tf.zeros((4, 2)), tf.zeros((4, 2))), "target has the dimensions"),
-    "regression, unequal": (losses.regression_loss, (tf.zeros((3, 2)), B), "prediction and target differ in B: expected 4"),
+    "regression, targets by critic": (
+        losses.regression_loss,
+        (tf.zeros((4, 2)), tf.zeros((4, 2))),
+        "target has the dimensions",
+    ),
+    "regression, unequal": (
+        losses.regression_loss,
+        (tf.zeros((3, 2)), B),
+        "prediction and target differ in B: expected 4",
+    ),
     "regression, rank 3": (losses.regression_loss, (tf.zeros((4, 2, 1)), B), "prediction has the dimensions [B]"),
 }
 
@@ -119,7 +142,7 @@ def test_sizes_known_only_later_are_no_error():
 
 
 def log_density(loc, log_scale, noise):
-    """Change of variables: density of the normal divided by the slope of tanh, which is written so that it stays finite."""
+    """Change of variables: the normal density divided by the slope of tanh, written so that it stays finite."""
     u = loc + np.exp(log_scale) * noise
     log_slope = 2 * np.log(2) - 2 * np.abs(u) - 2 * np.log1p(np.exp(-2 * np.abs(u)))
     return (norm.logpdf(u, loc, np.exp(log_scale)) - log_slope).sum(axis=-1)
@@ -142,7 +165,9 @@ def test_log_density_is_the_change_of_variables():
 
 def test_log_density_integrates_to_one_over_the_action_space():
     noise = np.linspace(-9, 9, 4001)[:, None]
-    action, log_prob = SquashedGaussian(double(0.4 + 0 * noise), double(-0.7 + 0 * noise)).sample_and_log_prob(double(noise))
+    action, log_prob = SquashedGaussian(double(0.4 + 0 * noise), double(-0.7 + 0 * noise)).sample_and_log_prob(
+        double(noise)
+    )
     assert np.trapezoid(np.exp(log_prob), action[:, 0]) == pytest.approx(1.0, abs=1e-4)
 
 
@@ -162,7 +187,9 @@ def test_log_density_and_its_gradient_are_finite_far_out(dtype, rtol, u):
     assert np.isfinite(to_log_scale).all()
 
 
-@pytest.mark.parametrize("log_scale, clipped, slope", [(-25.0, -20.0, 0.0), (-19.0, -19.0, 1.0), (1.5, 1.5, 1.0), (7.0, 2.0, 0.0)])
+@pytest.mark.parametrize(
+    "log_scale, clipped, slope", [(-25.0, -20.0, 0.0), (-19.0, -19.0, 1.0), (1.5, 1.5, 1.0), (7.0, 2.0, 0.0)]
+)
 def test_log_scale_is_clipped_and_has_no_gradient_outside(log_scale, clipped, slope):
     given = tf.constant([[log_scale]])
     with tf.GradientTape() as tape:
@@ -189,11 +216,14 @@ def test_the_mode_is_tanh_of_the_location():
     np.testing.assert_allclose(SquashedGaussian(double(loc), double(log_scale)).mode(), np.tanh(loc), rtol=1e-12)
 
 
-@pytest.mark.parametrize("loc, log_scale, words", [
-    ((4,), (4,), "loc and log_scale are both [B, A]. Received: (4,) and (4,)"),
-    ((4, 2), (4, 1), "Received: (4, 2) and (4, 1)"),
-    ((4, 2), (2,), "Received: (4, 2) and (2,)"),
-])
+@pytest.mark.parametrize(
+    "loc, log_scale, words",
+    [
+        ((4,), (4,), "loc and log_scale are both [B, A]. Received: (4,) and (4,)"),
+        ((4, 2), (4, 1), "Received: (4, 2) and (4, 1)"),
+        ((4, 2), (2,), "Received: (4, 2) and (2,)"),
+    ],
+)
 def test_a_policy_of_wrong_shapes_is_refused(loc, log_scale, words):
     with pytest.raises(ValueError, match=re.escape(words)):
         SquashedGaussian(tf.zeros(loc), tf.zeros(log_scale))

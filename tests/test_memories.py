@@ -78,8 +78,14 @@ def test_a_million_transitions_of_half_cheetah_fit_in_200_megabytes():
 def test_numbers_are_stored_as_float32_and_images_as_bytes():
     dtype = TransitionMemory(IMAGES, 4).ring.dtype
     assert {name: dtype[name].base.name for name in dtype.names} == {
-        "observation/camera": "uint8", "observation/speed": "float32", "action": "float32", "reward": "float32",
-        "terminated": "bool", "truncated": "bool", "next_observation/camera": "uint8", "next_observation/speed": "float32",
+        "observation/camera": "uint8",
+        "observation/speed": "float32",
+        "action": "float32",
+        "reward": "float32",
+        "terminated": "bool",
+        "truncated": "bool",
+        "next_observation/camera": "uint8",
+        "next_observation/speed": "float32",
         "extra/switch": "float32",
     }
 
@@ -131,9 +137,15 @@ def test_a_sample_does_not_change_when_its_rows_are_overwritten():
     np.testing.assert_array_equal(batch.observation["observation"], kept)
 
 
-@pytest.mark.parametrize("terminated, truncated, expected", [
-    (False, False, 0.9), (False, True, 0.9), (True, False, 0.0), (True, True, 0.0),
-])
+@pytest.mark.parametrize(
+    "terminated, truncated, expected",
+    [
+        (False, False, 0.9),
+        (False, True, 0.9),
+        (True, False, 0.0),
+        (True, True, 0.0),
+    ],
+)
 def test_the_discount_is_zero_only_where_the_task_ended(terminated, truncated, expected):
     memory = TransitionMemory(SPEC, 4, 1, discount=0.9)
     add(memory, 1, terminated, truncated)
@@ -146,8 +158,15 @@ def test_images_dicts_and_extras_come_back_as_they_were():
     images = rng.integers(0, 256, (2, 2, 4, 4, 3), np.uint8)
     speeds = rng.normal(size=(2, 2, 2)).astype(np.float32)
     before, after = ({"camera": images[i], "speed": speeds[i]} for i in range(2))
-    memory.add(before, np.zeros((2, 1)), np.array([0.0, 1.0]), np.zeros(2, bool), np.zeros(2, bool), after,
-               {"switch": np.array([7.0, 8.0])})
+    memory.add(
+        before,
+        np.zeros((2, 1)),
+        np.array([0.0, 1.0]),
+        np.zeros(2, bool),
+        np.zeros(2, bool),
+        after,
+        {"switch": np.array([7.0, 8.0])},
+    )
     batch = memory.sample(1, 40, np.random.default_rng(0))
     which = batch.reward.astype(int)
     assert set(which.ravel()) == {0, 1}
@@ -159,7 +178,7 @@ def test_images_dicts_and_extras_come_back_as_they_were():
 
 
 def test_an_empty_memory_cannot_be_sampled():
-    with pytest.raises(ValueError, match="Sampling needs at least one transition. Received: 0 in memory"):
+    with pytest.raises(ValueError, match=r"Sampling needs at least one transition. Received: 0 in memory"):
         filled(0).sample(1, 4, np.random.default_rng(0))
 
 
@@ -180,9 +199,16 @@ def test_rows_taken_out_are_copies():
     assert steps_in(memory.ring) == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("steps, wanted, expected", [
-    (2, 2, [0, 1]), (2, 3, None), (6, 4, [2, 3, 4, 5]), (6, 5, None), (6, 0, []),
-])
+@pytest.mark.parametrize(
+    "steps, wanted, expected",
+    [
+        (2, 2, [0, 1]),
+        (2, 3, None),
+        (6, 4, [2, 3, 4, 5]),
+        (6, 5, None),
+        (6, 0, []),
+    ],
+)
 def test_newest_gives_the_last_rows_or_nothing(steps, wanted, expected):
     rows = filled(steps).newest(wanted)
     assert (rows if rows is None else steps_in(rows)) == expected
@@ -221,13 +247,19 @@ def test_marking_the_end_of_episodes_of_an_empty_memory_does_nothing():
 
 
 def test_a_capacity_below_one_step_of_every_environment_is_refused():
-    with pytest.raises(ValueError, match="The capacity must hold a step of every environment. Received: 3 for 4"):
+    with pytest.raises(ValueError, match=r"The capacity must hold a step of every environment. Received: 3 for 4"):
         TransitionMemory(SPEC, 3, 4)
 
 
-@pytest.mark.parametrize("rows", [
-    TransitionMemory(IMAGES, 4, 2).ring[:1], TransitionMemory(SPEC, 4, 1).ring[:1], np.zeros((1, 2), np.float32),
-], ids=["other fields", "other environments", "no record"])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        TransitionMemory(IMAGES, 4, 2).ring[:1],
+        TransitionMemory(SPEC, 4, 1).ring[:1],
+        np.zeros((1, 2), np.float32),
+    ],
+    ids=["other fields", "other environments", "no record"],
+)
 def test_rows_of_another_layout_are_refused(rows):
     memory = filled(2)
     with pytest.raises(ValueError, match=re.escape("Rows of a memory have the layout")) as error:

@@ -31,7 +31,10 @@ def network(head=None, spec=VECTOR, embed=(6,), middle=(7,), seed=0, activation=
     if not isinstance(embed, dict):
         embed = {key: InputEmbedderParameters(embed, activation) for key in spec.observation}
     parameters = NetworkParameters(
-        head or SACPolicyHeadParameters(), embed, middleware_parameters=FCMiddlewareParameters(middle, activation), **fields
+        head or SACPolicyHeadParameters(),
+        embed,
+        middleware_parameters=FCMiddlewareParameters(middle, activation),
+        **fields,
     )
     return Network("policy", parameters, spec, seed)
 
@@ -54,12 +57,16 @@ def randomise(net, seed=1):
 # -- layers ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scheme, expected", [("Empty", []), ("Shallow", [128]), ("Medium", [256]), ("Deep", [128, 128, 128])])
+@pytest.mark.parametrize(
+    "scheme, expected", [("Empty", []), ("Shallow", [128]), ("Medium", [256]), ("Deep", [128, 128, 128])]
+)
 def test_embedder_schemes_have_the_promised_widths(scheme, expected):
     assert widths(network(embed=EmbedderScheme(scheme)).embedders["observation"]) == expected
 
 
-@pytest.mark.parametrize("scheme, expected", [("Empty", []), ("Shallow", [64]), ("Medium", [512]), ("Deep", [128, 128, 128])])
+@pytest.mark.parametrize(
+    "scheme, expected", [("Empty", []), ("Shallow", [64]), ("Medium", [512]), ("Deep", [128, 128, 128])]
+)
 def test_middleware_schemes_have_the_promised_widths(scheme, expected):
     assert widths(network(middle=MiddlewareScheme(scheme)).middleware) == expected
 
@@ -102,7 +109,8 @@ def test_q_reads_the_action_beside_the_raw_observation():
     randomise(net)
     x, action = normal(4, 5), normal(4, 3, seed=2)
     hidden, out = (
-        [layer.kernel.numpy() for layer in net.head.critics[1]], [layer.bias.numpy() for layer in net.head.critics[1]]
+        [layer.kernel.numpy() for layer in net.head.critics[1]],
+        [layer.bias.numpy() for layer in net.head.critics[1]],
     )
     expected = np.maximum(np.concatenate([x, action], axis=1) @ hidden[0] + out[0], 0) @ hidden[1] + out[1]
     np.testing.assert_allclose(net({"observation": x}, action)[:, 1], expected[:, 0], rtol=1e-5, atol=1e-5)
@@ -163,12 +171,21 @@ def test_an_embedder_for_an_unknown_observation_is_refused_with_the_nearest_name
 
 def convolutions(net):
     layers = net.embedders["observation"]
-    return [(layer.filters, layer.kernel_size[0], layer.strides[0]) for layer in layers if isinstance(layer, keras.layers.Conv2D)]
+    return [
+        (layer.filters, layer.kernel_size[0], layer.strides[0])
+        for layer in layers
+        if isinstance(layer, keras.layers.Conv2D)
+    ]
 
 
-@pytest.mark.parametrize("scheme, expected", [
-    ("Empty", []), ("Shallow", [(32, 3, 1)]), ("Medium", [(32, 8, 4), (64, 4, 2), (64, 3, 1)]),
-])
+@pytest.mark.parametrize(
+    "scheme, expected",
+    [
+        ("Empty", []),
+        ("Shallow", [(32, 3, 1)]),
+        ("Medium", [(32, 8, 4), (64, 4, 2), (64, 3, 1)]),
+    ],
+)
 def test_image_schemes_have_the_promised_convolutions(scheme, expected):
     assert convolutions(network(spec=IMAGE, embed=EmbedderScheme(scheme))) == expected
 
@@ -176,7 +193,9 @@ def test_image_schemes_have_the_promised_convolutions(scheme, expected):
 def test_explicit_convolutions_are_followed_by_dense_layers():
     net = network(spec=IMAGE, embed=(Conv2d(2, 5, 3), Conv2d(4, 3, 2), 11))
     assert convolutions(net) == [(2, 5, 3), (4, 3, 2)]
-    assert [layer.activation.__name__ for layer in net.embedders["observation"] if hasattr(layer, "activation")] == ["relu"] * 3
+    assert [layer.activation.__name__ for layer in net.embedders["observation"] if hasattr(layer, "activation")] == [
+        "relu"
+    ] * 3
     assert net.embedders["observation"][-1].kernel.shape == (6 * 5 * 4, 11)
 
 
@@ -190,13 +209,28 @@ def test_bytes_are_rescaled_to_one():
     assert np.abs(loc).max() > 1e-3
 
 
-@pytest.mark.parametrize("spec, embed, words", [
-    (VECTOR, (Conv2d(2, 3, 1),), "Convolutions need an image [height, width, channels]. Received: 'observation' of shape (5,)"),
-    (IMAGE, EmbedderScheme.Deep, "Images have the schemes ['Empty', 'Shallow', 'Medium'], or explicit layers. Received: Deep"),
-    (IMAGE, (8, Conv2d(2, 3, 1)), "Convolutions come before dense layers. Received: (8, Conv2d("),
-    (IMAGE, (Conv2d(2, 41, 1),), "Image 'observation' is too small for Conv2d(num_filters=2, kernel_size=41, stride=1)"),
-    (IMAGE, (Conv2d(2, 8, 4), Conv2d(2, 10, 1)), "too small for Conv2d(num_filters=2, kernel_size=10, stride=1)"),
-])
+@pytest.mark.parametrize(
+    "spec, embed, words",
+    [
+        (
+            VECTOR,
+            (Conv2d(2, 3, 1),),
+            "Convolutions need an image [height, width, channels]. Received: 'observation' of shape (5,)",
+        ),
+        (
+            IMAGE,
+            EmbedderScheme.Deep,
+            "Images have the schemes ['Empty', 'Shallow', 'Medium'], or explicit layers. Received: Deep",
+        ),
+        (IMAGE, (8, Conv2d(2, 3, 1)), "Convolutions come before dense layers. Received: (8, Conv2d("),
+        (
+            IMAGE,
+            (Conv2d(2, 41, 1),),
+            "Image 'observation' is too small for Conv2d(num_filters=2, kernel_size=41, stride=1)",
+        ),
+        (IMAGE, (Conv2d(2, 8, 4), Conv2d(2, 10, 1)), "too small for Conv2d(num_filters=2, kernel_size=10, stride=1)"),
+    ],
+)
 def test_convolutions_that_do_not_fit_are_refused(spec, embed, words):
     with pytest.raises(ValueError, match=re.escape(words)) as error:
         network(spec=spec, embed=embed)
@@ -281,10 +315,16 @@ def test_numpy_keeps_its_weights_until_it_loads_others():
     np.testing.assert_allclose(forward(x)[0], net(x)[0].numpy(), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("fields", [
-    dict(spec=IMAGE, embed=(Conv2d(2, 8, 4),)), dict(activation="selu"), dict(head=VHeadParameters()),
-    dict(spec=Spec({"observation": ArraySpec((5, 2), "float32")}, VECTOR.action)),
-], ids=["image", "other activation", "other head", "matrix"])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        dict(spec=IMAGE, embed=(Conv2d(2, 8, 4),)),
+        dict(activation="selu"),
+        dict(head=VHeadParameters()),
+        dict(spec=Spec({"observation": ArraySpec((5, 2), "float32")}, VECTOR.action)),
+    ],
+    ids=["image", "other activation", "other head", "matrix"],
+)
 def test_numpy_does_not_claim_what_it_cannot_compute(fields):
     assert not NumpyForward.supports(network(**fields))
 
@@ -338,11 +378,14 @@ def test_the_learning_rate_falls_by_its_factor_every_so_many_updates():
 GRADIENTS = [[3.0, 0.0], [0.0, -4.0, 12.0]]  # norms 3 and sqrt(160), together 13
 
 
-@pytest.mark.parametrize("method, expected", [
-    ("global_norm", [[1.5, 0.0], [0.0, -2.0, 6.0]]),
-    ("norm", [[3.0, 0.0], [0.0, -4 * 6.5 / np.sqrt(160), 12 * 6.5 / np.sqrt(160)]]),
-    ("value", [[3.0, 0.0], [0.0, -4.0, 6.5]]),
-])
+@pytest.mark.parametrize(
+    "method, expected",
+    [
+        ("global_norm", [[1.5, 0.0], [0.0, -2.0, 6.0]]),
+        ("norm", [[3.0, 0.0], [0.0, -4 * 6.5 / np.sqrt(160), 12 * 6.5 / np.sqrt(160)]]),
+        ("value", [[3.0, 0.0], [0.0, -4.0, 6.5]]),
+    ],
+)
 def test_gradients_are_clipped_as_the_method_says(method, expected):
     gradients = [tf.constant(gradient) for gradient in GRADIENTS]
     made = training(clip_gradients=6.5, gradients_clipping_method=method)

@@ -80,7 +80,11 @@ def rich_preset():
             },
         ),
         environment=EnvironmentParameters(
-            "Hopper-v5", num_envs=3, vectorization="subprocess", max_episode_steps=200, kwargs={"ctrl_cost_weight": 0.5},
+            "Hopper-v5",
+            num_envs=3,
+            vectorization="subprocess",
+            max_episode_steps=200,
+            kwargs={"ctrl_cost_weight": 0.5},
             filters=FilterParameters(5.0, (-1.0, 10.0), observation_normalization=True),
         ),
         schedule=ScheduleParameters(heatup_steps=EnvironmentEpisodes(4), improve_steps=TrainingSteps(77)),
@@ -126,7 +130,9 @@ def test_every_network_has_two_hidden_layers_of_256_relu():
 
 def test_only_v_has_a_target_network():
     assert {name: made.create_target_network for name, made in Agent().networks.items()} == {
-        "policy": False, "v": True, "q": False,
+        "policy": False,
+        "v": True,
+        "q": False,
     }
 
 
@@ -171,16 +177,21 @@ def test_json_keeps_layers_and_convolutions():
     assert tree["speed"]["scheme"] == "Shallow"
 
 
-@pytest.mark.parametrize("text, words", [
-    ("{", "Invalid JSON"),
-    ("[]", "Input should be an object"),
-    ('{"agnet": {}}', "Did you mean 'agent'?"),
-    ('{"agent": {"algorithm": {"discont": 0.9}}}', "SoftActorCriticAlgorithmParameters has no parameter 'discont'. "
-     "Did you mean 'discount'?"),
-    ('{"environment": {"filters": {"reward_scale_factor": 5.0}}}', "Did you mean 'reward_rescale_factor'?"),
-    ('{"schedule": {"improve_steps": "Steps(3)"}}', "schedule.improve_steps: expected EnvironmentSteps(n)"),
-    ('{"agent": {"algorithm": {"discount": "0.9"}}}', "agent.algorithm.discount: Input should be a valid number"),
-])
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("{", "Invalid JSON"),
+        ("[]", "Input should be an object"),
+        ('{"agnet": {}}', "Did you mean 'agent'?"),
+        (
+            '{"agent": {"algorithm": {"discont": 0.9}}}',
+            "SoftActorCriticAlgorithmParameters has no parameter 'discont'. Did you mean 'discount'?",
+        ),
+        ('{"environment": {"filters": {"reward_scale_factor": 5.0}}}', "Did you mean 'reward_rescale_factor'?"),
+        ('{"schedule": {"improve_steps": "Steps(3)"}}', "schedule.improve_steps: expected EnvironmentSteps(n)"),
+        ('{"agent": {"algorithm": {"discount": "0.9"}}}', "agent.algorithm.discount: Input should be a valid number"),
+    ],
+)
 def test_bad_json_is_refused_with_the_place_of_the_mistake(text, words):
     with pytest.raises(ParameterError, match=re.escape(words)) as error:
         from_json(Preset, text)
@@ -190,7 +201,7 @@ def test_bad_json_is_refused_with_the_place_of_the_mistake(text, words):
 def test_unknown_field_of_a_network_in_json_names_the_nearest():
     tree = to_json(Preset())
     tree["agent"]["networks"]["policy"]["learnin_rate"] = 1.0
-    with pytest.raises(ParameterError, match="NetworkParameters has no parameter 'learnin_rate'.* 'learning_rate'"):
+    with pytest.raises(ParameterError, match=r"NetworkParameters has no parameter 'learnin_rate'.* 'learning_rate'"):
         from_json(Preset, json.dumps(tree))
 
 
@@ -202,15 +213,27 @@ MISTAKES = {
     # unknown names
     "unknown name": (lambda: Algorithm(discont=0.9), "Did you mean 'discount'?", "discont=0.9"),
     "unknown name of a network": (lambda: network(batchsize=7), "Did you mean 'batch_size'?", "batchsize=7"),
-    "unknown name of a preset": (lambda: Preset(agnet=1), "Preset has no parameter 'agnet'. Did you mean 'agent'?", "agnet=1"),
-    "unknown name without a near one": (lambda: ExperienceReplayParameters(zzz=1), "Its parameters are max_size.", "zzz=1"),
+    "unknown name of a preset": (
+        lambda: Preset(agnet=1),
+        "Preset has no parameter 'agnet'. Did you mean 'agent'?",
+        "agnet=1",
+    ),
+    "unknown name without a near one": (
+        lambda: ExperienceReplayParameters(zzz=1),
+        "Its parameters are max_size.",
+        "zzz=1",
+    ),
     "too many values": (lambda: ExperienceReplayParameters(1, 2), "takes fewer positional arguments", "2"),
     "missing value": (lambda: Conv2d(32, 1), "Conv2d.stride: Field required", ""),
     # wrong types
     "text for number": (lambda: Algorithm(discount="0.9"), "discount: Input should be a valid number", "'0.9'"),
     "bool for number": (lambda: Algorithm(discount=True), "discount: Input should be a valid number", "True"),
     "bool for int": (lambda: ExperienceReplayParameters(True), "max_size: Input should be a valid integer", "True"),
-    "float for int": (lambda: ExperienceReplayParameters(1e6), "max_size: Input should be a valid integer", "1000000.0"),
+    "float for int": (
+        lambda: ExperienceReplayParameters(1e6),
+        "max_size: Input should be a valid integer",
+        "1000000.0",
+    ),
     "bool for steps": (lambda: Algorithm(**{PERIOD: True}), UNITS, "True"),
     "float for steps": (lambda: ScheduleParameters(heatup_steps=2.5), f"heatup_steps: {UNITS}", "2.5"),
     "misspelt unit": (lambda: Algorithm(**{PERIOD: "EnvironmentStep(1)"}), UNITS, "'EnvironmentStep(1)'"),
@@ -227,70 +250,151 @@ MISTAKES = {
     "rate above one": (lambda: Algorithm(rate_for_copying_weights_to_target=1.5), "less than or equal to 1", "1.5"),
     "negative memory": (lambda: ExperienceReplayParameters(-1), "max_size: Input should be greater than 0", "-1"),
     "negative steps": (lambda: EnvironmentSteps(-1), "num_steps: Input should be greater than or equal to 0", "-1"),
-    "negative noise": (lambda: AdditiveNoiseParameters(-0.1), "noise_std: Input should be greater than or equal", "-0.1"),
+    "negative noise": (
+        lambda: AdditiveNoiseParameters(-0.1),
+        "noise_std: Input should be greater than or equal",
+        "-0.1",
+    ),
     "negative layer": (lambda: SACQHeadParameters((64, -1)), "network_layers_sizes.1: Input should be greater", "-1"),
     "no updates": (lambda: Algorithm(num_consecutive_training_steps=0), "greater than 0", "0"),
     "no environments": (lambda: EnvironmentParameters(num_envs=0), "num_envs: Input should be greater than 0", "0"),
     "no time": (lambda: EnvironmentParameters(max_episode_steps=0), "max_episode_steps: Input should be greater", "0"),
     "no batch": (lambda: network(batch_size=0), "batch_size: Input should be greater than 0", "0"),
-    "learning rate of zero": (lambda: network(learning_rate=0.0), "learning_rate: Input should be greater than 0", "0.0"),
-    "beta of one": (lambda: network(adam_optimizer_beta2=1.0), "adam_optimizer_beta2: Input should be less than 1", "1.0"),
+    "learning rate of zero": (
+        lambda: network(learning_rate=0.0),
+        "learning_rate: Input should be greater than 0",
+        "0.0",
+    ),
+    "beta of one": (
+        lambda: network(adam_optimizer_beta2=1.0),
+        "adam_optimizer_beta2: Input should be less than 1",
+        "1.0",
+    ),
     "negative weight": (lambda: VHeadParameters(-1), "loss_weight: Input should be greater than or equal to 0", "-1"),
     "reversed clipping": (lambda: FilterParameters(reward_clipping_range=(1, -1)), "(low, high)", "(1.0, -1.0)"),
     "empty clipping": (lambda: FilterParameters(reward_clipping_range=(0.0, 0.0)), "(low, high)", "(0.0, 0.0)"),
     # not one of the choices
     "optimizer": (lambda: network(optimizer_type="adam"), "Input should be 'Adam' or 'RMSProp'", "'adam'"),
     "merger": (lambda: network(embedding_merger_type="add"), "Input should be 'concat' or 'sum'", "'add'"),
-    "initializer": (lambda: network(initializer="glorot"), "'xavier', 'he', 'orthogonal' or 'normalized_columns'", "'glorot'"),
+    "initializer": (
+        lambda: network(initializer="glorot"),
+        "'xavier', 'he', 'orthogonal' or 'normalized_columns'",
+        "'glorot'",
+    ),
     "clipping method": (lambda: network(gradients_clipping_method="all"), "'global_norm', 'norm' or 'value'", "'all'"),
-    "activation": (lambda: InputEmbedderParameters(activation_function="rely"), "Input should be 'relu', 'tanh'", "'rely'"),
+    "activation": (
+        lambda: InputEmbedderParameters(activation_function="rely"),
+        "Input should be 'relu', 'tanh'",
+        "'rely'",
+    ),
     "vectorization": (lambda: EnvironmentParameters(vectorization="async"), "'sync' or 'subprocess'", "'async'"),
     "embedder scheme": (lambda: InputEmbedderParameters("Huge"), "'Medium'", "'Huge'"),
     "middleware scheme": (lambda: FCMiddlewareParameters("Huge"), "'Medium'", "'Huge'"),
     "negative layer of an embedder": (lambda: InputEmbedderParameters((64, -1)), "greater than 0", "-1"),
     "bool for a layer": (lambda: FCMiddlewareParameters((64, True)), "Input should be a valid integer", "True"),
     # parts that do not fit together
-    "period not whole": (lambda: Algorithm(num_consecutive_playing_steps=EnvironmentSteps(3)),
-                         "must be a whole number >= 1", "EnvironmentSteps(num_steps=3)"),
-    "period of zero": (lambda: Algorithm(**{PERIOD: EnvironmentSteps(0)}), "must be a whole number >= 1",
-                       "1 updates every EnvironmentSteps(num_steps=1)"),
-    "period in episodes": (lambda: Algorithm(**{PERIOD: EnvironmentEpisodes(1)}), f"{PERIOD} counts EnvironmentSteps or "
-                           "TrainingSteps", "EnvironmentEpisodes(num_steps=1) with EnvironmentSteps(num_steps=1)"),
-    "period in steps, play in episodes": (lambda: Algorithm(num_consecutive_playing_steps=EnvironmentEpisodes(1)),
-                                          "only TrainingSteps when playing counts episodes",
-                                          "EnvironmentSteps(num_steps=1) with EnvironmentEpisodes(num_steps=1)"),
-    "play counts updates": (lambda: Algorithm(num_consecutive_playing_steps=TrainingSteps(3)),
-                            "num_consecutive_playing_steps is at least", "TrainingSteps(num_steps=3)"),
-    "no play": (lambda: Algorithm(num_consecutive_playing_steps=EnvironmentSteps(0)),
-                "num_consecutive_playing_steps is at least", "EnvironmentSteps(num_steps=0)"),
-    "heat-up counts updates": (lambda: ScheduleParameters(heatup_steps=TrainingSteps(3)),
-                               "heatup_steps counts environment steps or episodes", "TrainingSteps(num_steps=3)"),
-    "evaluation counts updates": (lambda: ScheduleParameters(evaluation_steps=TrainingSteps(3)),
-                                  "evaluation_steps counts environment steps or episodes", "TrainingSteps(num_steps=3)"),
-    "no training": (lambda: ScheduleParameters(improve_steps=0), "improve_steps is at least 1", "EnvironmentSteps(num_steps=0)"),
-    "batch larger than heat-up": (lambda: Preset(schedule=ScheduleParameters(heatup_steps=100)),
-                                  "batch_size must not be larger than what heat-up collects",
-                                  "batch_size=256, heatup_steps=EnvironmentSteps(num_steps=100)"),
-    "batch larger than memory": (lambda: Preset(agent=Agent(memory=ExperienceReplayParameters(100))),
-                                 "The memory must hold at least one batch", "max_size=100, batch_size=256"),
+    "period not whole": (
+        lambda: Algorithm(num_consecutive_playing_steps=EnvironmentSteps(3)),
+        "must be a whole number >= 1",
+        "EnvironmentSteps(num_steps=3)",
+    ),
+    "period of zero": (
+        lambda: Algorithm(**{PERIOD: EnvironmentSteps(0)}),
+        "must be a whole number >= 1",
+        "1 updates every EnvironmentSteps(num_steps=1)",
+    ),
+    "period in episodes": (
+        lambda: Algorithm(**{PERIOD: EnvironmentEpisodes(1)}),
+        f"{PERIOD} counts EnvironmentSteps or TrainingSteps",
+        "EnvironmentEpisodes(num_steps=1) with EnvironmentSteps(num_steps=1)",
+    ),
+    "period in steps, play in episodes": (
+        lambda: Algorithm(num_consecutive_playing_steps=EnvironmentEpisodes(1)),
+        "only TrainingSteps when playing counts episodes",
+        "EnvironmentSteps(num_steps=1) with EnvironmentEpisodes(num_steps=1)",
+    ),
+    "play counts updates": (
+        lambda: Algorithm(num_consecutive_playing_steps=TrainingSteps(3)),
+        "num_consecutive_playing_steps is at least",
+        "TrainingSteps(num_steps=3)",
+    ),
+    "no play": (
+        lambda: Algorithm(num_consecutive_playing_steps=EnvironmentSteps(0)),
+        "num_consecutive_playing_steps is at least",
+        "EnvironmentSteps(num_steps=0)",
+    ),
+    "heat-up counts updates": (
+        lambda: ScheduleParameters(heatup_steps=TrainingSteps(3)),
+        "heatup_steps counts environment steps or episodes",
+        "TrainingSteps(num_steps=3)",
+    ),
+    "evaluation counts updates": (
+        lambda: ScheduleParameters(evaluation_steps=TrainingSteps(3)),
+        "evaluation_steps counts environment steps or episodes",
+        "TrainingSteps(num_steps=3)",
+    ),
+    "no training": (
+        lambda: ScheduleParameters(improve_steps=0),
+        "improve_steps is at least 1",
+        "EnvironmentSteps(num_steps=0)",
+    ),
+    "batch larger than heat-up": (
+        lambda: Preset(schedule=ScheduleParameters(heatup_steps=100)),
+        "batch_size must not be larger than what heat-up collects",
+        "batch_size=256, heatup_steps=EnvironmentSteps(num_steps=100)",
+    ),
+    "batch larger than memory": (
+        lambda: Preset(agent=Agent(memory=ExperienceReplayParameters(100))),
+        "The memory must hold at least one batch",
+        "max_size=100, batch_size=256",
+    ),
     "more environments than memory": (
-        lambda: Preset(environment=EnvironmentParameters(num_envs=400), agent=Agent(memory=ExperienceReplayParameters(300))),
-        "The memory must hold a step of every environment", "max_size=300, num_envs=400"),
-    "unequal batches": (lambda: Agent(networks=networks("q", batch_size=7)), "equal batch_size",
-                        "{'policy': 256, 'v': 256, 'q': 7}"),
-    "wrong head": (lambda: Agent(networks={**NETWORKS, "q": NETWORKS["v"]}), "The head of network 'q' is of kind 'sac_q'",
-                   str(VHeadParameters())),
-    "misspelt network": (lambda: Agent(networks={**NETWORKS, "polisy": NETWORKS["q"]}), "Did you mean 'policy'?", "'polisy'"),
-    "missing network": (lambda: Agent(networks={"q": NETWORKS["q"], "v": NETWORKS["v"]}), "needs a network 'policy'",
-                        "['q', 'v']"),
-    "target of q": (lambda: Agent(networks=networks("q", create_target_network=True)), "Only v has a target network",
-                    "create_target_network=True for 'q'"),
-    "nothing to read": (lambda: network(input_embedders_parameters={}), "reads at least one observation key",
-                        "input_embedders_parameters={}"),
-    "huber for a policy": (lambda: NetworkParameters(SACPolicyHeadParameters(), replace_mse_with_huber_loss=True),
-                           "not to a policy", "replace_mse_with_huber_loss=True"),
-    "decay without steps": (lambda: network(learning_rate_decay_rate=0.5), "needs learning_rate_decay_steps >= 1",
-                            "learning_rate_decay_steps=0"),
+        lambda: Preset(
+            environment=EnvironmentParameters(num_envs=400), agent=Agent(memory=ExperienceReplayParameters(300))
+        ),
+        "The memory must hold a step of every environment",
+        "max_size=300, num_envs=400",
+    ),
+    "unequal batches": (
+        lambda: Agent(networks=networks("q", batch_size=7)),
+        "equal batch_size",
+        "{'policy': 256, 'v': 256, 'q': 7}",
+    ),
+    "wrong head": (
+        lambda: Agent(networks={**NETWORKS, "q": NETWORKS["v"]}),
+        "The head of network 'q' is of kind 'sac_q'",
+        str(VHeadParameters()),
+    ),
+    "misspelt network": (
+        lambda: Agent(networks={**NETWORKS, "polisy": NETWORKS["q"]}),
+        "Did you mean 'policy'?",
+        "'polisy'",
+    ),
+    "missing network": (
+        lambda: Agent(networks={"q": NETWORKS["q"], "v": NETWORKS["v"]}),
+        "needs a network 'policy'",
+        "['q', 'v']",
+    ),
+    "target of q": (
+        lambda: Agent(networks=networks("q", create_target_network=True)),
+        "Only v has a target network",
+        "create_target_network=True for 'q'",
+    ),
+    "nothing to read": (
+        lambda: network(input_embedders_parameters={}),
+        "reads at least one observation key",
+        "input_embedders_parameters={}",
+    ),
+    "huber for a policy": (
+        lambda: NetworkParameters(SACPolicyHeadParameters(), replace_mse_with_huber_loss=True),
+        "not to a policy",
+        "replace_mse_with_huber_loss=True",
+    ),
+    "decay without steps": (
+        lambda: network(learning_rate_decay_rate=0.5),
+        "needs learning_rate_decay_steps >= 1",
+        "learning_rate_decay_steps=0",
+    ),
 }
 
 
@@ -311,20 +415,24 @@ def test_parameters_are_immutable():
 # -- target period -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("period, playing, updates, expected", [
-    (EnvironmentSteps(1), EnvironmentSteps(1), 1, 1),
-    (EnvironmentSteps(1000), EnvironmentSteps(1), 1, 1000),
-    (EnvironmentSteps(1), EnvironmentSteps(1), 4, 4),
-    (EnvironmentSteps(50), EnvironmentSteps(50), 50, 50),
-    (EnvironmentSteps(50), EnvironmentSteps(50), 1, 1),
-    (EnvironmentSteps(3), EnvironmentSteps(2), 4, 6),
-    (TrainingSteps(3), EnvironmentSteps(7), 5, 3),
-    (TrainingSteps(3), EnvironmentEpisodes(1), 100, 3),
-])
+@pytest.mark.parametrize(
+    "period, playing, updates, expected",
+    [
+        (EnvironmentSteps(1), EnvironmentSteps(1), 1, 1),
+        (EnvironmentSteps(1000), EnvironmentSteps(1), 1, 1000),
+        (EnvironmentSteps(1), EnvironmentSteps(1), 4, 4),
+        (EnvironmentSteps(50), EnvironmentSteps(50), 50, 50),
+        (EnvironmentSteps(50), EnvironmentSteps(50), 1, 1),
+        (EnvironmentSteps(3), EnvironmentSteps(2), 4, 6),
+        (TrainingSteps(3), EnvironmentSteps(7), 5, 3),
+        (TrainingSteps(3), EnvironmentEpisodes(1), 100, 3),
+    ],
+)
 def test_target_period_becomes_a_number_of_updates(period, playing, updates, expected):
     algorithm = Algorithm(
         num_steps_between_copying_online_weights_to_target=period,
-        num_consecutive_playing_steps=playing, num_consecutive_training_steps=updates,
+        num_consecutive_playing_steps=playing,
+        num_consecutive_training_steps=updates,
     )
     assert algorithm.updates_between_target_copies() == expected
 
@@ -332,20 +440,23 @@ def test_target_period_becomes_a_number_of_updates(period, playing, updates, exp
 # -- overrides ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text, path, value", [
-    ("a.b=0.98", "a.b", 0.98),
-    ("a.b=1e-3", "a.b", 0.001),
-    ("a=true", "a", True),
-    ("a=null", "a", None),
-    ("a=[64, 64]", "a", [64, 64]),
-    ("a=5_000", "a", 5000),
-    ("a=Hopper-v5", "a", "Hopper-v5"),
-    ("a=TrainingSteps(5)", "a", "TrainingSteps(5)"),
-    ("a=x=y", "a", "x=y"),
-    ("a=", "a", ""),
-    ('a="run_1_2"', "a", "run_1_2"),
-    ("a=run_1_2", "a", "run_1_2"),
-])
+@pytest.mark.parametrize(
+    "text, path, value",
+    [
+        ("a.b=0.98", "a.b", 0.98),
+        ("a.b=1e-3", "a.b", 0.001),
+        ("a=true", "a", True),
+        ("a=null", "a", None),
+        ("a=[64, 64]", "a", [64, 64]),
+        ("a=5_000", "a", 5000),
+        ("a=Hopper-v5", "a", "Hopper-v5"),
+        ("a=TrainingSteps(5)", "a", "TrainingSteps(5)"),
+        ("a=x=y", "a", "x=y"),
+        ("a=", "a", ""),
+        ('a="run_1_2"', "a", "run_1_2"),
+        ("a=run_1_2", "a", "run_1_2"),
+    ],
+)
 def test_an_assignment_is_split_into_path_and_json_value(text, path, value):
     assert parse_assignment(text) == (path, value)
 
@@ -371,51 +482,79 @@ def test_override_changes_one_field_and_leaves_the_preset_alone():
 def test_a_star_stands_for_every_entry():
     new = changed("agent.networks.*.learning_rate=0.5")
     assert {name: parameters.learning_rate for name, parameters in new.agent.networks.items()} == {
-        "policy": 0.5, "v": 0.5, "q": 0.5,
+        "policy": 0.5,
+        "v": 0.5,
+        "q": 0.5,
     }
 
 
-@pytest.mark.parametrize("text, expected", [
-    ("schedule.evaluation_steps=3", EnvironmentEpisodes(3)),
-    ("schedule.improve_steps=5_000", EnvironmentSteps(5000)),
-    ("schedule.improve_steps=TrainingSteps(7)", TrainingSteps(7)),
-    ("schedule.evaluation_steps=EnvironmentSteps(20)", EnvironmentSteps(20)),
-])
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("schedule.evaluation_steps=3", EnvironmentEpisodes(3)),
+        ("schedule.improve_steps=5_000", EnvironmentSteps(5000)),
+        ("schedule.improve_steps=TrainingSteps(7)", TrainingSteps(7)),
+        ("schedule.evaluation_steps=EnvironmentSteps(20)", EnvironmentSteps(20)),
+    ],
+)
 def test_a_bare_number_keeps_the_unit_and_a_written_unit_replaces_it(text, expected):
     assert getattr(changed(text).schedule, text.split(".")[1].split("=")[0]) == expected
 
 
-@pytest.mark.parametrize("text, read, expected", [
-    ("agent.networks.q.head_parameters.network_layers_sizes=[8, 4]",
-     lambda p: p.agent.networks["q"].head_parameters.network_layers_sizes, (8, 4)),
-    ("agent.networks.v.middleware_parameters.scheme=[32]", lambda p: p.agent.networks["v"].middleware_parameters.scheme, (32,)),
-    ("agent.networks.v.middleware_parameters.scheme=Deep",
-     lambda p: p.agent.networks["v"].middleware_parameters.scheme, MiddlewareScheme.Deep),
-    ('agent.exploration={"noise_std": 0.2}', lambda p: p.agent.exploration, AdditiveNoiseParameters(0.2)),
-    ("environment.filters.reward_clipping_range=[-1, 2]", lambda p: p.environment.filters.reward_clipping_range, (-1.0, 2.0)),
-    ("environment.max_episode_steps=null", lambda p: p.environment.max_episode_steps, None),
-    ("environment.kwargs.gravity=9.0", lambda p: p.environment.kwargs, {"gravity": 9.0}),
-    ("environment.level=Hopper-v5", lambda p: p.environment.level, "Hopper-v5"),
-])
+@pytest.mark.parametrize(
+    "text, read, expected",
+    [
+        (
+            "agent.networks.q.head_parameters.network_layers_sizes=[8, 4]",
+            lambda p: p.agent.networks["q"].head_parameters.network_layers_sizes,
+            (8, 4),
+        ),
+        (
+            "agent.networks.v.middleware_parameters.scheme=[32]",
+            lambda p: p.agent.networks["v"].middleware_parameters.scheme,
+            (32,),
+        ),
+        (
+            "agent.networks.v.middleware_parameters.scheme=Deep",
+            lambda p: p.agent.networks["v"].middleware_parameters.scheme,
+            MiddlewareScheme.Deep,
+        ),
+        ('agent.exploration={"noise_std": 0.2}', lambda p: p.agent.exploration, AdditiveNoiseParameters(0.2)),
+        (
+            "environment.filters.reward_clipping_range=[-1, 2]",
+            lambda p: p.environment.filters.reward_clipping_range,
+            (-1.0, 2.0),
+        ),
+        ("environment.max_episode_steps=null", lambda p: p.environment.max_episode_steps, None),
+        ("environment.kwargs.gravity=9.0", lambda p: p.environment.kwargs, {"gravity": 9.0}),
+        ("environment.level=Hopper-v5", lambda p: p.environment.level, "Hopper-v5"),
+    ],
+)
 def test_override_takes_json_values(text, read, expected):
     assert read(changed(text)) == expected
 
 
-@pytest.mark.parametrize("text, words", [
-    ("agent.algorithm.discont=0.9", "There is no parameter 'agent.algorithm.discont'. Did you mean 'discount'? Fields there"),
-    ("agnet.algorithm.discount=0.9", "Did you mean 'agent'?"),
-    ("agent.networks.*.learnin_rate=0.1", "Did you mean 'learning_rate'?"),
-    ("agent.networks.w.batch_size=3", "Fields there: policy, v, q."),
-    ("agent.algorithm.discount.x=3", "There is no parameter 'agent.algorithm.discount.x'."),
-    ('agent.algorithm={"discont": 0.9}', "Did you mean 'discount'?"),
-    ("agent.algorithm.discount=high", "agent.algorithm.discount: Input should be a valid number"),
-    ("environment.num_envs=2.0", "environment.num_envs: Input should be a valid integer"),
-    ("schedule.improve_steps=true", UNITS),
-    ("schedule.improve_steps=-3", UNITS),
-    ("schedule.heatup_steps=10", "batch_size must not be larger than what heat-up collects"),
-    ("agent.networks.q.batch_size=8", "equal batch_size"),
-    ("agent=3", "Preset.agent: Input should be an object"),
-])
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        (
+            "agent.algorithm.discont=0.9",
+            "There is no parameter 'agent.algorithm.discont'. Did you mean 'discount'? Fields there",
+        ),
+        ("agnet.algorithm.discount=0.9", "Did you mean 'agent'?"),
+        ("agent.networks.*.learnin_rate=0.1", "Did you mean 'learning_rate'?"),
+        ("agent.networks.w.batch_size=3", "Fields there: policy, v, q."),
+        ("agent.algorithm.discount.x=3", "There is no parameter 'agent.algorithm.discount.x'."),
+        ('agent.algorithm={"discont": 0.9}', "Did you mean 'discount'?"),
+        ("agent.algorithm.discount=high", "agent.algorithm.discount: Input should be a valid number"),
+        ("environment.num_envs=2.0", "environment.num_envs: Input should be a valid integer"),
+        ("schedule.improve_steps=true", UNITS),
+        ("schedule.improve_steps=-3", UNITS),
+        ("schedule.heatup_steps=10", "batch_size must not be larger than what heat-up collects"),
+        ("agent.networks.q.batch_size=8", "equal batch_size"),
+        ("agent=3", "Preset.agent: Input should be an object"),
+    ],
+)
 def test_a_wrong_override_is_refused_with_words_that_help(text, words):
     with pytest.raises(ParameterError, match=re.escape(words)) as error:
         changed(text)
@@ -429,7 +568,12 @@ def preset_of_levels():
     return Preset(
         environment=EnvironmentParameters("Hopper-v5"),
         validation=PresetValidationParameters(2000.0, 500),
-        levels={"Humanoid-v5": {"environment.filters.reward_rescale_factor": 20.0, "validation.min_reward_threshold": 4000.0}},
+        levels={
+            "Humanoid-v5": {
+                "environment.filters.reward_rescale_factor": 20.0,
+                "validation.min_reward_threshold": 4000.0,
+            }
+        },
     )
 
 

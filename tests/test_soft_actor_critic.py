@@ -53,7 +53,11 @@ def batches(updates, seed=0, spec=SPEC, scale=1.0):
 
     def draw(array):
         shape = (updates, BATCH, *array.shape)
-        return rng.integers(0, 256, shape, np.uint8) if array.dtype == "uint8" else rng.normal(size=shape).astype(np.float32)
+        return (
+            rng.integers(0, 256, shape, np.uint8)
+            if array.dtype == "uint8"
+            else rng.normal(size=shape).astype(np.float32)
+        )
 
     observation, following = ({key: draw(array) for key, array in spec.observation.items()} for _ in range(2))
     action = rng.uniform(-1, 1, (updates, BATCH, *spec.action.shape)).astype(np.float32)
@@ -266,7 +270,10 @@ def test_a_loss_weight_of_zero_trains_nothing():
 @pytest.mark.parametrize("name", ["policy", "v", "q"])
 def test_l2_regularization_pulls_kernels_and_no_biases(monkeypatch, name):
     layers = {"network_layers_sizes": (8, 8)} if name == "q" else {}
-    only_penalty = {f"{name}__head_parameters": head(name, loss_weight=0.0, **layers), f"{name}__l2_regularization": 0.5}
+    only_penalty = {
+        f"{name}__head_parameters": head(name, loss_weight=0.0, **layers),
+        f"{name}__l2_regularization": 0.5,
+    }
     agent = make_agent(**only_penalty)
     kernels = {variable.path: variable.numpy() for variable in agent.networks[name].trainable_variables}
     received = gradients_received(monkeypatch, agent, name)
@@ -319,12 +326,18 @@ def test_gradients_are_clipped_and_reported_unclipped(monkeypatch, name):
     norm = np.sqrt(sum((gradient.astype(np.float64) ** 2).sum() for _, gradient in received))
     assert norm == pytest.approx(1e-3, rel=1e-4)
     assert metrics[f"{name}/gradient_norm"] > 2e-3
-    assert metrics[f"{name}/gradient_norm"] == pytest.approx(named(make_agent(), batches(1))[f"{name}/gradient_norm"], rel=1e-5)
+    assert metrics[f"{name}/gradient_norm"] == pytest.approx(
+        named(make_agent(), batches(1))[f"{name}/gradient_norm"], rel=1e-5
+    )
 
 
 def test_each_network_has_its_own_optimizer_and_learning_rate():
-    agent = make_agent(v__learning_rate=0.5, q__optimizer_type="RMSProp", policy__learning_rate_decay_steps=1,
-                       policy__learning_rate_decay_rate=0.5)
+    agent = make_agent(
+        v__learning_rate=0.5,
+        q__optimizer_type="RMSProp",
+        policy__learning_rate_decay_steps=1,
+        policy__learning_rate_decay_rate=0.5,
+    )
     rows = agent.update(batches(3))
     column = {name: rows[:, i] for i, name in enumerate(agent.metric_names)}
     np.testing.assert_allclose(column["learning_rate/v"], 0.5)
@@ -403,19 +416,48 @@ def test_exploration_can_never_leave_the_action_space():
 
 
 def test_an_unknown_mode_is_refused():
-    with pytest.raises(ValueError, match="mode is 'random', 'sample' or 'greedy'. Received: 'best'"):
+    with pytest.raises(ValueError, match=r"mode is 'random', 'sample' or 'greedy'. Received: 'best'"):
         make_agent().act(see(1), mode="best")
 
 
 def test_the_policy_is_clipped_when_acting_as_when_learning():
     agent = make_agent()
     agent.networks["policy"].head.log_std.bias.assign([-100.0, 100.0])
-    agent.forward.load(weights(agent, "policy")["policy"])
+    agent.refresh()
     action = agent.act(see(1000), mode="sample").action
     greedy = agent.act(see(1000), mode="greedy").action
     np.testing.assert_allclose(action[:, 0], greedy[:, 0], atol=1e-6)
     # A scale of exp(2), not exp(100), still leaves some actions inside.
     assert 0.05 < (np.abs(action[:, 1]) < 0.9).mean() < 0.5
+
+
+def test_a_restored_agent_acts_as_the_saved_one_after_a_refresh(tmp_path):
+    saved, restored = make_agent(seed=1), make_agent(seed=2)
+    saved.update(batches(1))
+    path = tf.train.Checkpoint(agent=saved).write(str(tmp_path / "agent"))
+    tf.train.Checkpoint(agent=restored).read(path).assert_consumed()
+    restored.refresh()
+    assert_same(saved, restored)
+    np.testing.assert_array_equal(*(agent.act(see(5), mode="greedy").action for agent in (saved, restored)))
+    for agent in (saved, restored):  # optimizers, counter and noise are restored too
+        agent.update(batches(1, seed=4))
+    assert_same(saved, restored)
+
+
+def test_exported_actions_are_those_of_acting():
+    agent = make_agent()
+    loc, log_scale = (x.numpy() for x in agent.networks["policy"](see(5)))
+    np.testing.assert_allclose(agent.action_tensor(see(5)), agent.act(see(5), mode="greedy").action, atol=1e-6)
+    noise = np.random.default_rng(0).normal(size=(5, 2)).astype(np.float32)
+    expected = np.tanh(loc + np.exp(log_scale) * noise)
+    np.testing.assert_allclose(agent.action_tensor(see(5), noise), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_exported_values_are_v_and_the_smaller_q():
+    agent, action = make_agent(), np.full((5, 2), 0.3, np.float32)
+    values = agent.value_tensors(see(5), action)
+    np.testing.assert_array_equal(values["v"], agent.networks["v"](see(5)))
+    np.testing.assert_array_equal(values["q"], agent.networks["q"](see(5), action).numpy().min(axis=1))
 
 
 # -- compilation -------------------------------------------------------------------------------------------------------
@@ -467,22 +509,27 @@ def test_a_batch_without_an_update_dimension_is_refused():
 
 def test_an_embedder_for_an_observation_that_does_not_exist_is_refused():
     embed = {"observatoin": InputEmbedderParameters()}
-    with pytest.raises(ValueError, match="Did you mean 'observation'\\?.*Received: 'observatoin'"):
+    with pytest.raises(ValueError, match=r"Did you mean 'observation'\?.*Received: 'observatoin'"):
         make_agent(v__input_embedders_parameters=embed)
 
 
 # -- images and dicts --------------------------------------------------------------------------------------------------
 
-CAMERA = Spec({"camera": ArraySpec((12, 12, 3), "uint8"), "speed": ArraySpec((2,), "float32")}, ArraySpec((2,), "float32"))
+CAMERA = Spec(
+    {"camera": ArraySpec((12, 12, 3), "uint8"), "speed": ArraySpec((2,), "float32")}, ArraySpec((2,), "float32")
+)
 
 
 def camera_agent(**fields):
     embedders = {
-        "camera": InputEmbedderParameters((Conv2d(4, 4, 2), 6)), "speed": InputEmbedderParameters(EmbedderScheme.Empty)
+        "camera": InputEmbedderParameters((Conv2d(4, 4, 2), 6)),
+        "speed": InputEmbedderParameters(EmbedderScheme.Empty),
     }
     common = {
-        "input_embedders_parameters": embedders, "middleware_parameters": FCMiddlewareParameters((8,)),
-        "batch_size": BATCH, "learning_rate": 1e-2,
+        "input_embedders_parameters": embedders,
+        "middleware_parameters": FCMiddlewareParameters((8,)),
+        "batch_size": BATCH,
+        "learning_rate": 1e-2,
     }
     networks = {
         "policy": NetworkParameters(SACPolicyHeadParameters(), **common),
@@ -522,8 +569,10 @@ def test_the_same_seed_gives_the_same_weights_after_updates():
 
 def test_another_seed_gives_other_first_weights_and_other_noise():
     one_run, other = make_agent(seed=7), make_agent(seed=8)
-    for a, b in zip(*(sum(weights(agent).values(), []) for agent in (one_run, other)), strict=True):
-        assert a.ndim == 1 or (a != b).any()
+    ours, theirs = weights(one_run), weights(other)
+    for name in ours:
+        for a, b in zip(ours[name], theirs[name], strict=True):
+            assert a.ndim == 1 or (a != b).any()
     assert (one_run.noise("policy", [4, 2]).numpy() != other.noise("policy", [4, 2]).numpy()).all()
 
 
@@ -559,7 +608,8 @@ import json, sys
 import numpy as np
 import tensorflow as tf
 
-tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2)
+halves = [tf.config.LogicalDeviceConfiguration()] * 2
+tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], halves)
 sys.path.insert(0, sys.argv[1])
 import test_soft_actor_critic as t
 
@@ -581,7 +631,8 @@ def apart(one, other):
     return {name: max(float(abs(a - b).max()) for a, b in zip(one[name], other[name])) for name in one}
 
 print(json.dumps({
-    "replicas": spread.replicas, "moved": apart(first, t.weights(alone)), "apart": apart(t.weights(alone), t.weights(spread)),
+    "replicas": spread.replicas, "moved": apart(first, t.weights(alone)),
+    "apart": apart(t.weights(alone), t.weights(spread)),
     "metrics": [row.tolist() for row in rows], "names": alone.metric_names, "updates": int(spread.updates.numpy()),
     "traces": spread._compiled.experimental_get_tracing_count(), "error": error,
     "greedy": [agent.act(t.see(4), mode="greedy").action.tolist() for agent in (alone, spread)],

@@ -150,7 +150,7 @@ def plot_run(run_dir: Path, out: Path | None = None) -> pathlib.Path:
         ValueError: from `read_curve`, or a run with neither evaluations nor training returns.
     """
     file, table = _table(run_dir)
-    figure, axes = _axes(file.parent.name, "return")
+    figure, axes = _axes(file.resolve().parent.name, "return")
     has_training, has_evaluation = (any(table.get(column, ())) for column in (TRAINING, EVALUATION + "mean"))
     if has_training:
         steps, values = _numbers(file, table, [TRAINING])

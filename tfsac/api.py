@@ -10,7 +10,7 @@ from typing import Any, Literal
 import gymnasium as gym
 import numpy as np
 
-from tfsac.environments import ActionRescaling, Filters, as_arrays, make, spec_of
+from tfsac.environments import Filters, as_arrays, make, spec_of
 from tfsac.exporting import export
 from tfsac.memories import Demonstrations, TransitionMemory, save_demonstrations
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters
@@ -173,7 +173,6 @@ def record(
     policy = load_policy(run_dir)
     env = environment_of(run_dir)
     spec = policy.agent.spec
-    low, high = ActionRescaling(spec.action.low, spec.action.high)
     steps: list[tuple[Any, ...]] = []
     done = run_episodes(
         lambda observation: policy.act(observation, deterministic),
@@ -188,7 +187,7 @@ def record(
     for observation, action, reward, terminated, truncated, next_observation in steps:
         memory.add(
             _row(observation, spec),
-            ((action - low) / (0.5 * (high - low)) - 1.0)[None],
+            policy.rescale.inverse(action)[None],
             np.array([reward], np.float32),
             np.array([terminated]),
             np.array([truncated]),

@@ -8,7 +8,6 @@ import importlib.util
 import json
 import pathlib
 import pkgutil
-
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:

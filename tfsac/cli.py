@@ -299,9 +299,9 @@ def _quiet_start() -> Iterator[None]:
 
 
 def _required(f: flags.FlagValues, name: str) -> str:
-    if f[name].value is None:
+    if not f[name].value:
         raise UsageError(f"--{name} is required. Received: no --{name}")
-    return f[name].value
+    return str(f[name].value)
 
 
 def _no_more(rest: list[str]) -> None:

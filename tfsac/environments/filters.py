@@ -65,8 +65,10 @@ class Filters:
     def reward(self, reward: np.ndarray) -> np.ndarray:
         """Returns rewards as the agent sees them: rescaled, then clipped."""
         scaled = reward * np.float32(self.parameters.reward_rescale_factor)
-        bounds = self.parameters.reward_clipping_range
-        return scaled if bounds is None else np.clip(scaled, *np.float32(bounds))
+        if self.parameters.reward_clipping_range is None:
+            return scaled
+        low, high = self.parameters.reward_clipping_range
+        return np.clip(scaled, np.float32(low), np.float32(high))
 
     def transition(self, batch: Transition) -> Transition:
         """Returns a sampled batch with rewards and both observations filtered."""

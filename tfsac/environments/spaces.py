@@ -12,9 +12,10 @@ from tfsac.types import ArraySpec, Spec
 
 def spec_of(env: gym.Env | gym.vector.VectorEnv) -> Spec:
     """Returns the spec of one environment (of each, for a vector environment)."""
-    vector = isinstance(env, gym.vector.VectorEnv)
-    observation = env.single_observation_space if vector else env.observation_space
-    action = env.single_action_space if vector else env.action_space
+    if isinstance(env, gym.vector.VectorEnv):
+        observation, action = env.single_observation_space, env.single_action_space
+    else:
+        observation, action = env.observation_space, env.action_space
     assert isinstance(action, gym.spaces.Box)
     boxes = observation.spaces if isinstance(observation, gym.spaces.Dict) else {"observation": observation}
     return Spec(
@@ -55,6 +56,22 @@ class ActionRescaling(NamedTuple):
 
     low: np.ndarray
     high: np.ndarray
+
+    @classmethod
+    def of(cls, spec: Spec) -> ActionRescaling:
+        """Returns the rescaling to the bounds of a spec.
+
+        Raises:
+            ValueError: its actions have no bounds.
+        """
+        low, high = spec.action.low, spec.action.high
+        if low is None or high is None:
+            raise ValueError(f"Actions are rescaled to bounds. Received: {spec.action}")
+        return cls(low, high)
+
+    def inverse(self, action: np.ndarray) -> np.ndarray:
+        """Returns actions `[..., A]` in [-1, 1] for actions in the environment's units."""
+        return (action - self.low) / (0.5 * (self.high - self.low)) - 1.0
 
     def __call__(self, action: np.ndarray) -> np.ndarray:
         """Returns actions `[..., A]` in the environment's units, clipped to its bounds."""

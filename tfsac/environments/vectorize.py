@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
-import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
@@ -68,7 +67,7 @@ class Environments:
             self.vector = SyncVectorEnv(makers, copy=False, autoreset_mode=AutoresetMode.DISABLED)
         self.level, self.seed, self.num_envs = parameters.level, seed, parameters.num_envs
         self.spec = spec_of(self.vector)
-        self.rescale = ActionRescaling(self.spec.action.low, self.spec.action.high)
+        self.rescale = ActionRescaling.of(self.spec)
         self.episode = np.zeros(self.num_envs, np.int64)  # index of the running episode, by environment
         self.length = np.zeros(self.num_envs, np.int64)  # steps of the running episode, by environment
         self.steps = 0

@@ -34,8 +34,8 @@ class TransitionMemory:
             raise ValueError(f"The capacity must hold a step of every environment. Received: {capacity} for {num_envs}")
         self.discount, self.num_envs, self.total_rows = discount, num_envs, 0
         fields = [(OBSERVATION + key, array.dtype, array.shape) for key, array in spec.observation.items()]
-        fields += [("action", "float32", spec.action.shape), ("reward", "float32")]
-        fields += [("terminated", "bool"), ("truncated", "bool")]
+        fields += [("action", "float32", spec.action.shape), ("reward", "float32", ())]
+        fields += [("terminated", "bool", ()), ("truncated", "bool", ())]
         fields += [(NEXT + key, array.dtype, array.shape) for key, array in spec.observation.items()]
         fields += [(EXTRA + key, array.dtype, array.shape) for key, array in spec.extras.items()]
         # Zeroed memory is taken from the operating system page by page as it fills.

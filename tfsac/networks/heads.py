@@ -19,6 +19,7 @@ class PolicyHead:
         self.log_std = keras.layers.Dense(action_size, kernel_initializer=output.next(), name="log_std")
 
     def __call__(self, features: keras.KerasTensor) -> list[keras.KerasTensor]:
+        """Connects the head."""
         return [self.mean(features), self.log_std(features)]
 
 
@@ -29,6 +30,7 @@ class VHead:
         self.out = keras.layers.Dense(1, kernel_initializer=Initializers(parameters.initializer, seeds).next(), name="v")
 
     def __call__(self, features: keras.KerasTensor) -> keras.KerasTensor:
+        """Connects the head."""
         return keras.layers.Reshape(())(self.out(features))
 
 
@@ -46,6 +48,7 @@ class QHead:
         ]
 
     def __call__(self, features: keras.KerasTensor, action: keras.KerasTensor) -> keras.KerasTensor:
+        """Connects the head."""
         inputs = keras.layers.Concatenate()([features, action])
         outputs = []
         for layers in self.critics:

@@ -13,6 +13,7 @@ class NormalizedColumns(keras.initializers.Initializer):
         self.seed = seed
 
     def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> keras.KerasTensor:
+        """Draws a kernel."""
         draw = np.random.default_rng(self.seed).standard_normal(shape)
         norm = np.sqrt((draw**2).sum(axis=0, keepdims=True))
         return keras.ops.convert_to_tensor(0.01 * draw / norm, dtype=dtype or keras.config.floatx())

@@ -39,6 +39,7 @@ class NumpyForward:
 
         self.embedders = [(key, plan(layers)) for key, layers in network.embedders.items()]
         self.middleware = plan(network.middleware)
+        assert isinstance(network.head, PolicyHead)
         self.outputs = plan([network.head.mean, network.head.log_std])
         self.sums = network.merger == "sum"
         self.load([variable.numpy() for variable in self.variables])

@@ -74,7 +74,7 @@ class SoftActorCriticAlgorithmParameters:
         period = self.num_steps_between_copying_online_weights_to_target
         playing = self.num_consecutive_playing_steps
         updates, steps = period.num_steps, 1
-        if isinstance(period, EnvironmentEpisodes) or type(playing) is not EnvironmentSteps and type(period) is EnvironmentSteps:
+        if isinstance(period, EnvironmentEpisodes) or (type(playing) is not EnvironmentSteps and type(period) is EnvironmentSteps):
             raise ParameterError(
                 "num_steps_between_copying_online_weights_to_target counts EnvironmentSteps or TrainingSteps, and only "
                 f"TrainingSteps when playing counts episodes. Received: {period} with {playing}"

@@ -26,8 +26,9 @@ def explain(error: ValidationError, cls: type) -> ParameterError:
     """Turns pydantic's error into one line: which field, what was expected, what was received."""
     first = error.errors(include_url=False)[0]
     names = list(getattr(cls, "__dataclass_fields__", {}))
-    positional = isinstance(first["loc"][0], int) if first["loc"] else False
-    path = ".".join([names[first["loc"][0]], *map(str, first["loc"][1:])] if positional else map(str, first["loc"]))
+    path = ".".join(str(part) for part in first["loc"])
+    if first["loc"] and isinstance(first["loc"][0], int):  # a positional argument
+        path = names[first["loc"][0]]
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         unknown = str(first["loc"][-1])
         owner = _owner(cls, first["loc"][:-1])

@@ -26,7 +26,7 @@ class Conv2d:
     stride: PositiveInt
 
 
-class EmbedderScheme(str, enum.Enum):
+class EmbedderScheme(enum.StrEnum):
     """Named embedders: dense layers for a vector, convolutions for an image (`networks.embedders`)."""
 
     Empty = "Empty"
@@ -35,7 +35,7 @@ class EmbedderScheme(str, enum.Enum):
     Deep = "Deep"
 
 
-class MiddlewareScheme(str, enum.Enum):
+class MiddlewareScheme(enum.StrEnum):
     """Named middleware: Empty [], Shallow [64], Medium [512], Deep [128, 128, 128]."""
 
     Empty = "Empty"

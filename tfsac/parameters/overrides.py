@@ -55,7 +55,7 @@ def _assign(node: Any, parts: list[str], value: Any, path: str) -> None:
             raise ParameterError(f"There is no parameter {path!r}.{nearest(key, names)}{listed} Received: {key!r}")
         if len(parts) > 1:
             _assign(node[key], parts[1:], value, path)
-        elif isinstance(node[key] if key in node else None, str) and type(value) is int and "(" in node[key]:
+        elif type(value) is int and isinstance(node.get(key), str) and "(" in node[key]:
             # A bare number keeps the unit: improve_steps=5000 leaves EnvironmentSteps what it is.
             node[key] = f"{node[key].split('(')[0]}({value})"
         else:

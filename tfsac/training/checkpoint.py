@@ -105,7 +105,7 @@ class CheckpointManager:
             aside.mkdir()
             self.checkpoint.write(str(aside / "agent"))
             (aside / "state.json").write_text(json.dumps(state))
-            np.savez(aside / "state.npz", **(arrays or {}))
+            np.savez(aside / "state.npz", **(arrays or {}))  # type: ignore[arg-type]
             files = {path.name: digest(path) for path in sorted(aside.iterdir())}
             manifest = {"format": FORMAT, "step": step, "identity": self.identity, "files": files}
             manifest |= {"memory": {"total_rows": self.memory.total_rows, "chunks": chunks}}
@@ -120,7 +120,7 @@ class CheckpointManager:
             shutil.rmtree(aside, ignore_errors=True)
             for path in written:
                 path.unlink(missing_ok=True)
-            kept = [path.name for path in self.list()]
+            kept = [path.name for path in self.places()]
             raise CheckpointError(
                 f"The checkpoint at step {step} could not be written to {self.directory}; "
                 f"{'kept: ' + ', '.join(kept) if kept else 'there is none before it'}. Received: {error}"
@@ -157,12 +157,12 @@ class CheckpointManager:
 
     def _prune(self) -> None:
         with contextlib.suppress(OSError):  # what cannot be deleted now is deleted next time
-            for path in self.list()[: -self.keep]:
+            for path in self.places()[: -self.keep]:
                 shutil.rmtree(path)
             for path in self.directory.glob(".*.old"):
                 shutil.rmtree(path)
             named = set()
-            for path in self.list():
+            for path in self.places():
                 named |= {chunk["file"] for chunk in json.loads((path / "manifest.json").read_text())["memory"]["chunks"]}
             for path in self.chunks.iterdir():
                 if path.name not in named:
@@ -170,7 +170,7 @@ class CheckpointManager:
 
     # -- restoring -----------------------------------------------------------------------------------------------------
 
-    def list(self) -> list[pathlib.Path]:
+    def places(self) -> list[pathlib.Path]:
         """Returns the checkpoints' folders, oldest first."""
         if not self.directory.is_dir():
             return []
@@ -186,7 +186,7 @@ class CheckpointManager:
             CheckpointError: there is no checkpoint, none is whole, or it belongs to another run.
         """
         refused = []
-        for place in reversed(self.list()):
+        for place in reversed(self.places()):
             try:
                 manifest = self.verify(place)
             except (OSError, ValueError, KeyError) as error:

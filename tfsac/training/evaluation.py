@@ -12,7 +12,6 @@ from tfsac.environments import EnvironmentFailure, episode_seed
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.parameters import EnvironmentEpisodes, StepMethod
 
-
 SUMMARY = ("return_mean", "return_std", "return_min", "return_max", "length_mean")
 
 

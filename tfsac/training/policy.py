@@ -24,7 +24,7 @@ class Policy:
 
     def __init__(self, agent: Agent, filters: Filters):
         self.agent, self.filters = agent, filters
-        self.rescale = ActionRescaling(agent.spec.action.low, agent.spec.action.high)
+        self.rescale = ActionRescaling.of(agent.spec)
 
     def act(self, observation: Any, deterministic: bool = True) -> np.ndarray:
         """Chooses an action.

@@ -119,7 +119,7 @@ class Trainer:
         self.policy_state: Any = ()
         self.returns = np.zeros(level.num_envs)  # of the running episodes
         self.evaluated_periods, self.best_return = 0, -np.inf
-        self.wall_seconds = 0.0
+        self.wall_seconds, self.started, self.bar_moved, self.row_started = 0.0, 0.0, 0.0, (0.0, 0)
         self.stop_reason = ""
         self.recorder = Recorder(self.agent.trace())
         self.checkpoints = CheckpointManager(
@@ -364,7 +364,7 @@ class Trainer:
         number, name = self.counters.updates + update + 1, self.recorder.names[column]
         path = self.directory.path / f"non_finite_update_{number}.npz"
         flat = {"/".join(map(str, keys)): value[update] for keys, value in _leaves(batch._asdict())}
-        np.savez(path, **flat)  # type: ignore[arg-type]
+        np.savez(path, **flat)
         raise NonFiniteError(
             f"{name} is not finite at update {number} (environment step {self.counters.env_steps}); the batch of this "
             f"update is in {path}, the last checkpoint is from before. Received: {name}={metrics[update, column]}"

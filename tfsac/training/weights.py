@@ -25,7 +25,7 @@ def save_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> None:
         for i, variable in enumerate(network.trainable_variables)
     }
     buffer = io.BytesIO()
-    np.savez(buffer, filters=np.frombuffer(json.dumps(filters.state()).encode(), np.uint8), **arrays)  # type: ignore[arg-type]
+    np.savez(buffer, filters=np.frombuffer(json.dumps(filters.state()).encode(), np.uint8), **arrays)
     write_atomically(path, buffer.getvalue())
 
 

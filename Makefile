@@ -1,0 +1,34 @@
+# Each target sets up what it needs; nothing but Python 3.11 and the package index is expected.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: train test check style clean
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: setup.py | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/installed-for-tests: setup.py | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	touch $(VENV)/installed $@
+
+# Trains the embedded default; the curve and the exported policy lie in the folder it prints.
+train: $(VENV)/installed
+	$(BIN)/tfsac train --preset=pendulum_sac --seed=1
+
+test: $(VENV)/installed-for-tests
+	$(BIN)/python -m pytest
+
+style: $(VENV)/installed-for-tests
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+check: style
+	$(BIN)/python -m pytest -m "not slow"
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

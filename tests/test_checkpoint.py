@@ -1,0 +1,266 @@
+"""Checkpoints: complete, atomic, incremental, checked; a resumed run equals an uninterrupted one."""
+
+import csv
+import errno
+import itertools
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tfsac.parameters import RunParameters, override
+from tfsac.testing import tiny_preset
+from tfsac.training import Callback, CheckpointError, Trainer
+from tfsac.training import checkpoint as checkpoint_module
+
+CLOCKS = {"wall_seconds", "steps_per_second"}
+RUN = RunParameters(seed=3, checkpoint_save_steps=50, num_checkpoints_to_keep=2)
+# Everything that has state: filters, exploration noise, decaying learning rate, grouped updates, target period.
+CHANGES = {
+    "environment.filters.observation_normalization": True,
+    "agent.exploration": {"noise_std": 0.1},
+    "agent.networks.*.learning_rate_decay_steps": 10,
+    "agent.networks.*.learning_rate_decay_rate": 0.9,
+    "agent.algorithm.num_consecutive_playing_steps": "EnvironmentSteps(4)",
+    "agent.algorithm.num_consecutive_training_steps": 4,
+    "agent.algorithm.num_steps_between_copying_online_weights_to_target": "TrainingSteps(3)",
+    "agent.memory.max_size": 120,
+    "schedule.improve_steps": 200,
+    "schedule.steps_between_evaluation_periods": 35,
+}
+
+
+def preset(**changes):
+    return override(tiny_preset(), CHANGES | changes)
+
+
+class Crash(Exception):
+    pass
+
+
+class CrashAt(Callback):
+    def __init__(self, step):
+        self.step = step
+
+    def on_step(self, trainer):
+        if trainer.counters.env_steps == self.step:
+            raise Crash
+
+
+def rows_without_clocks(run_dir):
+    with (run_dir / "metrics.csv").open(newline="") as file:
+        return [{key: value for key, value in row.items() if key not in CLOCKS} for row in csv.DictReader(file)]
+
+
+def weights(trainer):
+    return {
+        f"{name}/{i}": variable.numpy()
+        for name, network in trainer.agent.networks.items()
+        for i, variable in enumerate(network.trainable_variables)
+    }
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    run_dir = tmp_path_factory.mktemp("uninterrupted") / "run"
+    trainer = Trainer(preset(), run_dir, RUN, quiet=True)
+    trainer.run()
+    return trainer
+
+
+def crashed(run_dir, step, parameters=None, run=RUN):
+    trainer = Trainer(parameters or preset(), run_dir, run, callbacks=[CrashAt(step)], quiet=True)
+    with pytest.raises(Crash):
+        trainer.run()
+    return trainer
+
+
+def same_run(resumed, uninterrupted):
+    assert rows_without_clocks(resumed.directory.path) == rows_without_clocks(uninterrupted.directory.path)
+    for name, value in weights(uninterrupted).items():
+        np.testing.assert_array_equal(weights(resumed)[name], value, err_msg=name)
+    np.testing.assert_array_equal(resumed.memory.ring, uninterrupted.memory.ring)
+
+
+@pytest.mark.parametrize("step", [50, 77, 149, 163, 288])
+def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninterrupted, step):
+    crashed(tmp_path / "run", step)
+    resumed = Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
+    assert resumed.counters.env_steps == step // 50 * 50
+    resumed.run()
+    same_run(resumed, uninterrupted)
+
+
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, {tests!r})
+from test_checkpoint import RUN, preset
+from tfsac.training import Callback, Trainer, checkpoint
+
+class KillAt(Callback):
+    def on_step(self, trainer):
+        if trainer.counters.env_steps == {step}:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+if {in_the_middle_of_saving}:
+    def kill(path, saves=[]):
+        saves.append(path)
+        if len(saves) > 12:  # some files of the second checkpoint
+            os.kill(os.getpid(), signal.SIGKILL)
+    checkpoint.sync = kill
+trainer = Trainer(preset(), {run_dir!r}, RUN, resume={resume}, callbacks=[KillAt()], quiet=True)
+trainer.run()
+"""
+
+
+def in_a_process(run_dir, step=-1, in_the_middle_of_saving=False, resume=False):
+    code = KILLED.format(
+        tests=str(pathlib.Path(__file__).parent), step=step, run_dir=str(run_dir), resume=resume,
+        in_the_middle_of_saving=in_the_middle_of_saving,
+    )
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("step", "saving"), [(113, False), (200, False), (251, False), (-1, True)])
+def test_a_run_killed_by_the_system_and_resumed_equals_the_uninterrupted_one(tmp_path, uninterrupted, step, saving):
+    killed = in_a_process(tmp_path / "run", step, saving)
+    assert killed.returncode == -9, killed.stderr
+    done = in_a_process(tmp_path / "run", resume=True)
+    assert done.returncode == 0, done.stderr
+    assert rows_without_clocks(tmp_path / "run") == rows_without_clocks(uninterrupted.directory.path)
+
+
+def test_only_the_last_checkpoints_and_their_chunks_are_kept(uninterrupted):
+    manager = uninterrupted.checkpoints
+    places = manager.places()
+    assert [place.name for place in places] == ["000000250", "000000300"]
+    named = set()
+    for place in places:
+        manifest = manager.verify(place)
+        chunks = manifest["memory"]["chunks"]
+        named |= {chunk["file"] for chunk in chunks}
+        assert chunks[-1]["stop"] == manifest["memory"]["total_rows"] == int(place.name)
+        assert chunks[0]["start"] <= int(place.name) - 120
+        assert all(one["stop"] == other["start"] for one, other in itertools.pairwise(chunks))
+    assert {path.name for path in manager.chunks.iterdir()} == named
+
+
+def test_each_checkpoint_writes_only_the_new_rows_of_the_memory(tmp_path):
+    trainer = crashed(tmp_path / "run", 101, preset(**{"agent.memory.max_size": 1000}))
+    first = {path.name: path.stat().st_mtime_ns for path in trainer.checkpoints.chunks.iterdir()}
+    assert len(first) == 2
+    trainer.play()
+    trainer.save()
+    second = {path.name: path.stat().st_mtime_ns for path in trainer.checkpoints.chunks.iterdir()}
+    new = second.keys() - first.keys()
+    assert len(new) == 1 and first.items() <= second.items()
+    assert "0000000100-0000000102" in new.pop()
+
+
+def damage_truncate(path):
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def damage_flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize("damage", [damage_truncate, damage_flip, pathlib.Path.unlink])
+@pytest.mark.parametrize("name", ["manifest.json", "state.json", "agent.data-00000-of-00001"])
+def test_a_damaged_checkpoint_is_refused_by_name_and_the_one_before_is_used(tmp_path, uninterrupted, capsys, damage, name):
+    if name == "manifest.json" and damage is damage_flip:
+        pytest.skip("one flipped bit of JSON may mean the same")
+    shutil.copytree(uninterrupted.directory.path, tmp_path / "run")
+    damage(tmp_path / "run" / "checkpoints" / "000000300" / name)
+    resumed = Trainer(preset(), tmp_path / "run", RUN, resume=True)
+    assert resumed.counters.env_steps == 250
+    assert "000000300 is damaged and was not used" in capsys.readouterr().out.replace("\n", "")
+    resumed.run()
+    same_run(resumed, uninterrupted)
+
+
+def test_a_damaged_chunk_of_the_memory_is_noticed(tmp_path, uninterrupted):
+    shutil.copytree(uninterrupted.directory.path, tmp_path / "run")
+    for path in (tmp_path / "run" / "checkpoints" / "memory").iterdir():
+        damage_flip(path)
+    with pytest.raises(CheckpointError, match=r"no checkpoint to continue from.*damaged"):
+        Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"environment.level": "MountainCarContinuous-v0"}, "environment.level"),
+        ({"agent.networks.q.head_parameters.network_layers_sizes": [8]}, "network_layers_sizes"),
+        ({"agent.algorithm.discount": 0.5}, "agent.algorithm.discount"),
+    ],
+)
+def test_a_checkpoint_of_another_run_is_refused(tmp_path, uninterrupted, changes, field):
+    shutil.copytree(uninterrupted.directory.path, tmp_path / "run")
+    before = sorted(path.name for path in (tmp_path / "run").rglob("*"))
+    with pytest.raises(CheckpointError, match=rf"belongs to another run: its .*{field}.*Received: "):
+        Trainer(preset(**changes), tmp_path / "run", RUN, resume=True, quiet=True)
+    assert sorted(path.name for path in (tmp_path / "run").rglob("*")) == before
+
+
+def test_the_schedule_of_a_resumed_run_may_be_extended(tmp_path, uninterrupted):
+    shutil.copytree(uninterrupted.directory.path, tmp_path / "run")
+    longer = preset(**{"schedule.improve_steps": 240})
+    assert Trainer(longer, tmp_path / "run", RUN, resume=True, quiet=True).run().counters.env_steps == 340
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["preset"]["schedule"]["improve_steps"] == "EnvironmentSteps(240)"
+    assert [entry["env_steps"] for entry in config["resumed"]] == [300]
+
+
+@pytest.mark.parametrize("where", ["chunk", "agent", "manifest"])
+def test_a_full_disk_is_a_clear_error_and_keeps_what_was_there(tmp_path, monkeypatch, where):
+    trainer = crashed(tmp_path / "run", 120)
+    before = sorted(path for path in trainer.directory.checkpoints.rglob("*"))
+    full = OSError(errno.ENOSPC, "No space left on device")
+
+    def fail(*args, **kwargs):
+        raise full
+
+    if where == "chunk":
+        monkeypatch.setattr(checkpoint_module.np, "save", fail)
+    elif where == "agent":
+        monkeypatch.setattr(trainer.checkpoints, "checkpoint", type("Full", (), {"write": fail}))
+    else:
+        monkeypatch.setattr(checkpoint_module, "digest", fail)
+    with pytest.raises(CheckpointError, match=r"step 120 could not be written.*kept: 000000050, 000000100.*No space left"):
+        trainer.save()
+    monkeypatch.undo()
+    assert sorted(path for path in trainer.directory.checkpoints.rglob("*")) == before
+    assert Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True).counters.env_steps == 100
+
+
+def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(OSError, match="Received: "):
+        Trainer(preset(), tmp_path / "file" / "run", RUN, quiet=True)
+    assert (tmp_path / "file").read_text() == "not a folder"
+
+
+def test_resuming_where_there_is_nothing_says_so(tmp_path):
+    with pytest.raises(CheckpointError, match=r"no checkpoint to continue from.*Received: "):
+        Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
+
+
+def test_several_environments_resume_with_new_episodes(tmp_path, capsys):
+    several = preset(**{"environment.num_envs": 2, "agent.memory.max_size": 400})
+    crashed(tmp_path / "run", 170, several)
+    resumed = Trainer(several, tmp_path / "run", RUN, resume=True)
+    assert "new ones begin" in capsys.readouterr().out
+    assert resumed.counters.env_steps == 150
+    assert resumed.memory.newest(1)["truncated"].all()
+    assert resumed.run().counters.env_steps == 300
+    manifest = resumed.checkpoints.verify(resumed.checkpoints.places()[-1])
+    saved = [np.load(resumed.checkpoints.chunks / chunk["file"]) for chunk in manifest["memory"]["chunks"]]
+    np.testing.assert_array_equal(np.concatenate(saved), resumed.memory.between(0, 150))

@@ -1,0 +1,139 @@
+"""What may import what, and other lines that the whole package keeps."""
+
+import ast
+import pathlib
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "tfsac"
+FILES = sorted(PACKAGE.rglob("*.py"))
+TENSORFLOW = {"tensorflow", "tensorflow_probability"}
+
+# Room -> other packages it may import, rooms of tfsac it may import beside itself. Only what users call sees everything.
+MAY_IMPORT = {
+    "types": ({"numpy"}, set()),
+    "parameters": ({"pydantic"}, set()),
+    "losses": (TENSORFLOW, {"types"}),
+    "distributions": (TENSORFLOW, {"types", "losses"}),
+    "environments": ({"numpy", "gymnasium"}, {"types", "parameters"}),
+    "memories": ({"numpy", "gymnasium"}, {"types", "parameters"}),
+    "networks": ({"numpy", "keras", *TENSORFLOW}, {"types", "parameters"}),
+    "agents": ({"numpy", "keras", *TENSORFLOW}, {"types", "parameters", "networks", "losses", "distributions"}),
+    "metrics": ({"rich", "tensorflow"}, {"types"}),
+    "analysis": ({"numpy", "matplotlib", "scipy"}, set()),
+    "catalog": (set(), {"parameters", "presets"}),
+    "training": (
+        {"numpy", "gymnasium", *TENSORFLOW},
+        {"types", "parameters", "environments", "memories", "agents", "metrics", "catalog"},
+    ),
+    "exporting": ({"numpy", "tensorflow", "ai_edge_litert"}, {"environments", "training"}),
+}
+SEE_EVERYTHING = {"api", "cli", "__init__", "__main__"}
+
+
+def imports(path):
+    """Returns the dotted names that a file imports anywhere, in functions and under TYPE_CHECKING too."""
+    names = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative imports hide what is imported"
+            # `from tfsac import api` imports tfsac.api.
+            names += [f"tfsac.{alias.name}" for alias in node.names] if node.module == "tfsac" else [node.module]
+    return names
+
+
+def room_of(path):
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def foreign(path):
+    """Returns the top-level packages outside the standard library and tfsac that a file imports."""
+    return {name.split(".")[0] for name in imports(path)} - sys.stdlib_module_names - {"tfsac"}
+
+
+def rooms(path):
+    """Returns the rooms of tfsac that a file imports, its own left out."""
+    return {name.split(".")[1] for name in imports(path) if name.startswith("tfsac.")} - {room_of(path)}
+
+
+def name_of(path):
+    return str(path.relative_to(ROOT))
+
+
+def test_every_room_has_its_line_and_every_line_its_room():
+    assert {room_of(path) for path in FILES} == MAY_IMPORT.keys() | SEE_EVERYTHING
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if room_of(path) in MAY_IMPORT], ids=name_of)
+def test_a_file_imports_only_what_its_room_may(path):
+    packages, others = MAY_IMPORT[room_of(path)]
+    assert foreign(path) <= packages
+    assert rooms(path) <= others
+
+
+def test_agents_import_no_other_agent_but_the_base():
+    for path in (PACKAGE / "agents").glob("*.py"):
+        if path.stem != "__init__":
+            assert {name for name in imports(path) if name.startswith("tfsac.agents")} <= {"tfsac.agents.base"}, path
+
+
+def test_only_the_command_line_and_its_entry_points_import_the_command_line():
+    users = {name_of(path) for path in FILES if "cli" in rooms(path)}
+    assert users == {"tfsac/__main__.py"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_nothing_is_pickled_or_unpickled(path):
+    used = {name.split(".")[0] for name in imports(path)}
+    assert not used & {"pickle", "shelve", "marshal", "dill", "cloudpickle", "joblib"}
+    allowed = [
+        node.value
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.keyword) and node.arg == "allow_pickle"
+    ]
+    assert all(isinstance(value, ast.Constant) and value.value is False for value in allowed)
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_no_file_is_longer_than_400_lines(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
+
+
+def test_setup_lists_exactly_the_packages_that_there_are():
+    listed = next(
+        ast.literal_eval(node.value)
+        for node in ast.walk(ast.parse((ROOT / "setup.py").read_text(encoding="utf-8")))
+        if isinstance(node, ast.keyword) and node.arg == "packages"
+    )
+    folders = {".".join(path.parent.relative_to(ROOT).parts) for path in PACKAGE.rglob("__init__.py")}
+    assert sorted(listed) == sorted(folders | {"tfsac.presets"})
+    assert (ROOT / "presets" / "__init__.py").is_file()
+
+
+def documented(tree):
+    """Yields the public functions and classes of a module, and the public methods of its public classes."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            yield node
+            if isinstance(node, ast.ClassDef):
+                yield from documented(node)
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_everything_public_has_a_docstring(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert ast.get_docstring(tree)
+    assert [node.name for node in documented(tree) if not ast.get_docstring(node)] == []
+
+
+def test_every_name_of_the_package_can_be_imported_from_where_it_says():
+    import tfsac
+
+    for name, home in tfsac._HOMES.items():
+        assert getattr(tfsac, name) is getattr(sys.modules[home], name)
+    with pytest.raises(AttributeError, match="'trian'"):
+        tfsac.trian  # noqa: B018

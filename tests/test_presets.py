@@ -1,0 +1,171 @@
+"""Every preset: data only, complete, and it learns something in a short run."""
+
+import ast
+import json
+import pathlib
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import tiny
+
+from tfsac.agents import SoftActorCriticAgent
+from tfsac.catalog import describe_preset, load_preset, preset_names
+from tfsac.environments import make, spec_of
+from tfsac.parameters import ParameterError, Preset, RunParameters, for_level, override, to_json
+from tfsac.training import Trainer
+
+# Box2D is wrapped by an old SWIG; as an error this warning ends the interpreter.
+pytestmark = pytest.mark.filterwarnings("ignore:builtin type .* has no __module__ attribute:DeprecationWarning")
+
+FOLDER = pathlib.Path(__file__).resolve().parents[1] / "presets"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
+MUJOCO_LEVELS = sorted(load_preset("mujoco_sac").levels)
+
+
+def short(preset):
+    return tiny.shrunk(
+        preset,
+        **{
+            "schedule.heatup_steps": "EnvironmentSteps(40)",
+            "schedule.improve_steps": "EnvironmentSteps(6)",
+            "schedule.steps_between_evaluation_periods": "EnvironmentSteps(1000)",
+            "schedule.evaluation_steps": "EnvironmentEpisodes(1)",
+            "environment.max_episode_steps": 15,
+        },
+    )
+
+
+def weights(trainer):
+    return {
+        f"{name}/{i}": variable.numpy()
+        for name, network in trainer.agent.networks.items()
+        for i, variable in enumerate(network.trainable_variables)
+    }
+
+
+def test_the_presets_of_the_folder_are_the_presets_of_the_package():
+    assert preset_names() == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_preset_has_a_docstring_a_threshold_and_a_line_that_runs_it(name):
+    source = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
+    preset = load_preset(name)
+    assert isinstance(preset, Preset)
+    assert preset.environment.level in ast.get_docstring(ast.parse(source)) or preset.levels
+    assert describe_preset(name) == ast.get_docstring(ast.parse(source)).splitlines()[0]
+    assert np.isfinite(preset.validation.min_reward_threshold)
+    assert "run_preset(__file__)" in source
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_preset_read_from_its_path_equals_the_one_read_by_name(name):
+    assert load_preset(FOLDER / f"{name}.py") == load_preset(name)
+
+
+def test_loading_every_preset_imports_no_tensorflow_and_makes_no_environment(run_python):
+    printed = run_python(
+        """
+import sys
+from tfsac.catalog import load_preset, preset_names
+levels = [load_preset(name).environment.level for name in preset_names()]
+heavy = {"tensorflow", "keras", "tensorflow_probability", "gymnasium", "mujoco", "matplotlib", "absl"}
+print(len(levels), sorted(heavy & set(sys.modules)))
+"""
+    )
+    assert printed.split(None, 1) == [str(len(NAMES)), "[]\n"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_preset_is_the_same_after_json(name):
+    from tfsac.parameters import from_json
+
+    preset = load_preset(name)
+    assert from_json(Preset, json.dumps(to_json(preset))) == preset
+
+
+@pytest.mark.parametrize(
+    ("name", "level"), [*((name, None) for name in NAMES), ("mujoco_sac", "InvertedPendulum-v5")]
+)
+def test_a_short_run_makes_updates_that_change_the_weights_of_every_network(name, level, tmp_path):
+    preset = load_preset(name)
+    preset = short(preset if level is None else for_level(preset, level))
+    trainer = Trainer(preset, tmp_path / "run", RunParameters(seed=3), quiet=True)
+    before = weights(trainer)
+    assert {key.split("/")[0] for key in before} == {"policy", "v", "v_target", "q"}
+    result = trainer.run()
+    after = weights(trainer)
+    assert (result.counters.env_steps, result.counters.updates) == (46, 6)
+    assert [key for key in before if np.array_equal(before[key], after[key])] == []
+    assert all(np.isfinite(value).all() for value in after.values())
+    assert load_preset(tmp_path / "run" / "config.json") == preset
+    row = tiny.rows(tmp_path / "run")[-1]
+    assert (row["env_steps"], row["updates"]) == ("46", "6")
+    assert float(row["evaluation/return_mean"]) == result.best_return
+
+
+@pytest.mark.parametrize("level", MUJOCO_LEVELS)
+def test_every_mujoco_level_has_a_threshold_and_an_agent_that_acts_in_it(level):
+    preset = for_level(load_preset("mujoco_sac"), level)
+    assert preset.environment.level == level
+    assert np.isfinite(preset.validation.min_reward_threshold)
+    env = make(level)
+    spec = spec_of(env)
+    agent = SoftActorCriticAgent(short(preset).agent, spec, seed=1)
+    observation, _ = env.reset(seed=1)
+    action = agent.act({"observation": observation[None].astype(np.float32)}, mode="sample").action
+    assert action.shape == (1, *env.action_space.shape)
+    assert np.abs(action).max() <= 1.0 and np.ptp(action) + abs(action).max() > 0.0
+    env.close()
+
+
+def test_the_levels_are_all_of_gymnasiums_mujoco_levels():
+    newest = {spec.id for spec in gym.registry.values() if spec.id.endswith("-v5") and "mujoco" in str(spec.entry_point)}
+    assert set(MUJOCO_LEVELS) == newest
+
+
+def test_the_reward_scale_is_20_for_the_humanoid_and_5_elsewhere():
+    preset = load_preset("mujoco_sac")
+    scales = {level: for_level(preset, level).environment.filters.reward_rescale_factor for level in MUJOCO_LEVELS}
+    assert scales.pop("Humanoid-v5") == 20.0
+    assert set(scales.values()) == {5.0}
+
+
+def test_the_level_that_the_preset_names_itself_equals_its_entry_in_the_table():
+    preset = load_preset("mujoco_sac")
+    assert for_level(preset, preset.environment.level) == preset
+    assert override(preset, preset.levels[preset.environment.level]) == preset
+
+
+@pytest.mark.parametrize("name", ["mujoco_sac", "pendulum_sac"])
+def test_a_level_that_the_preset_does_not_know_has_no_threshold(name):
+    preset = for_level(load_preset(name), "MountainCarContinuous-v0")
+    assert preset.environment.level == "MountainCarContinuous-v0"
+    assert preset.validation.min_reward_threshold is None
+    assert preset.validation.max_episodes_to_achieve_reward is None
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("presets = 1", "Received: None in"),
+        ("preset = {'level': 'Pendulum-v1'}", "A preset file defines preset = Preset(...). Received: {'level'"),
+        ("from tfsac.parameters import ScheduleParameters\nScheduleParameters(heatup=3)", "Received: heatup=3"),
+    ],
+)
+def test_a_file_that_defines_no_preset_is_refused(content, message, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(content)
+    with pytest.raises(ParameterError) as caught:
+        load_preset(path)
+    assert message in str(caught.value)
+
+
+def test_a_users_own_preset_file_is_loaded_from_its_path(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from tfsac.catalog import load_preset\nfrom tfsac.parameters import override\n"
+        "preset = override(load_preset('pendulum_sac'), {'agent.algorithm.discount': 0.5})\n"
+    )
+    assert load_preset(str(path)).agent.algorithm.discount == 0.5

@@ -1,0 +1,189 @@
+"""The loop: schedules, update counts, evaluation, what happens when something goes wrong."""
+
+import csv
+import json
+import os
+import signal
+
+import numpy as np
+import pytest
+
+from tfsac.environments import EnvironmentFailure
+from tfsac.parameters import ParameterError, RunParameters
+from tfsac.testing import tiny_preset
+from tfsac.training import Callback, NonFiniteError, Trainer
+
+
+def rows(run_dir):
+    with (run_dir / "metrics.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def trained(tmp_path, run=None, callbacks=(), **changes):
+    trainer = Trainer(tiny_preset(**changes), tmp_path / "run", run or RunParameters(), callbacks=callbacks, quiet=True)
+    return trainer, trainer.run()
+
+
+def test_a_run_heats_up_improves_evaluates_and_leaves_everything_behind(tmp_path):
+    trainer, result = trained(tmp_path)
+    assert (result.reason, result.counters.env_steps, result.counters.updates) == ("finished", 200, 100)
+    assert result.counters.episodes == 200 // 30
+    written = rows(tmp_path / "run")
+    assert [row["env_steps"] for row in written] == ["100", "200"]
+    assert list(written[0]) == trainer._columns()
+    assert written[0]["loss/policy"] == "" and np.isfinite(float(written[1]["loss/policy"]))
+    assert result.best_return == max(float(row["evaluation/return_mean"]) for row in written)
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert {"preset", "run", "command", "versions", "git"} <= config.keys()
+    assert trainer.agent._compiled.experimental_get_tracing_count() == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "env_steps", "updates"),
+    [
+        ({"agent__algorithm__num_consecutive_training_steps": 3}, 200, 300),
+        (
+            {
+                "agent__algorithm__num_consecutive_playing_steps": 50,
+                "agent__algorithm__num_consecutive_training_steps": 50,
+            },
+            200,
+            100,
+        ),
+        ({"environment__num_envs": 4}, 200, 100),
+        ({"environment__num_envs": 3}, 204, 102),
+        ({"schedule__improve_steps": "TrainingSteps(40)"}, 140, 40),
+        ({"schedule__heatup_steps": "EnvironmentEpisodes(4)", "schedule__improve_steps": "EnvironmentEpisodes(2)"}, 180, 60),
+        (
+            {
+                "agent__algorithm__num_consecutive_playing_steps": "EnvironmentEpisodes(1)",
+                "agent__algorithm__num_consecutive_training_steps": 7,
+                "agent__algorithm__num_steps_between_copying_online_weights_to_target": "TrainingSteps(1)",
+            },
+            200,
+            7 * 3,
+        ),
+    ],
+)
+def test_updates_follow_the_steps_played_since_the_heat_up(tmp_path, changes, env_steps, updates):
+    _, result = trained(tmp_path, **changes)
+    assert (result.counters.env_steps, result.counters.updates) == (env_steps, updates)
+
+
+def test_random_actions_fill_the_heat_up_and_the_policy_acts_after_it(tmp_path):
+    modes = []
+
+    class Watch(Callback):
+        def on_training_begin(self, trainer):
+            act = trainer.agent.act
+            trainer.agent.act = lambda o, s=(), f=None, mode="sample": modes.append(mode) or act(o, s, f, mode)
+
+    trained(tmp_path, callbacks=[Watch()])
+    training = [mode for mode in modes if mode != "greedy"]
+    assert training == ["random"] * 100 + ["sample"] * 100
+    assert modes.count("greedy") == 60  # two evaluations of one episode
+
+
+def test_training_does_not_depend_on_how_it_is_evaluated(tmp_path):
+    plain, _ = trained(tmp_path / "a", schedule__steps_between_evaluation_periods=200)
+    often, _ = trained(
+        tmp_path / "b", RunParameters(stochastic_evaluation=True), schedule__steps_between_evaluation_periods=20
+    )
+    for one, other in zip(plain.agent.networks["q"].trainable_variables, often.agent.networks["q"].trainable_variables, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    assert "stochastic_evaluation/return_mean" in rows(tmp_path / "b" / "run")[0]
+
+
+def test_a_reached_threshold_ends_the_run(tmp_path):
+    _, result = trained(
+        tmp_path, RunParameters(stop_at_threshold=True), validation__min_reward_threshold=-1e6
+    )
+    assert (result.reason, result.counters.env_steps) == ("threshold reached", 100)
+    with pytest.raises(ParameterError, match=r"min_reward_threshold.*Received: None"):
+        trained(tmp_path / "x", RunParameters(stop_at_threshold=True), validation__min_reward_threshold=None)
+    assert not (tmp_path / "x").exists()
+
+
+def test_callbacks_see_every_step_and_row_and_can_stop_the_run(tmp_path):
+    seen = []
+
+    class Watch(Callback):
+        def on_training_begin(self, trainer):
+            seen.append("begin")
+
+        def on_step(self, trainer):
+            if trainer.counters.env_steps == 150:
+                trainer.stop("enough")
+
+        def on_evaluation(self, trainer, row):
+            seen.append(row["env_steps"])
+
+        def on_training_end(self, trainer):
+            seen.append("end")
+
+    _, result = trained(tmp_path, callbacks=[Watch()])
+    assert result.reason == "enough"
+    assert seen == ["begin", 100, 150, "end"]
+
+
+@pytest.mark.parametrize(("how", "text"), [("raise", "simulator fell over"), ("reward", "reward must be finite"), ("observation", "must be finite")])
+def test_a_failing_environment_saves_the_state_first(tmp_path, how, text):
+    preset = tiny_preset("tfsac.testing:Faulty-v0", environment__kwargs={"fail_at": 137, "how": how})
+    trainer = Trainer(preset, tmp_path / "run", quiet=True)
+    with pytest.raises(EnvironmentFailure, match=text) as failure:
+        trainer.run()
+    assert "137" in str(failure.value) or "step 136" in str(failure.value)
+    assert [path.name for path in trainer.checkpoints.places()] == ["000000136"]
+
+
+def test_a_non_finite_loss_stops_with_its_name_and_the_batch(tmp_path):
+    preset = tiny_preset("tfsac.testing:Faulty-v0", environment__kwargs={"fail_at": 90, "how": "huge"}, agent__memory__max_size=1000)
+    trainer = Trainer(preset, tmp_path / "run", quiet=True)
+    with pytest.raises(NonFiniteError, match=r"loss/q1 is not finite at update \d+ .*Received: loss/q1=inf") as failure:
+        trainer.run()
+    path = next((tmp_path / "run").glob("non_finite_update_*.npz"))
+    assert str(path) in str(failure.value)
+    with np.load(path) as batch:
+        assert batch["reward"].shape == (32,) and batch["reward"].max() > 1e38
+        assert batch["observation/observation"].shape == (32, 3)
+    assert trainer.checkpoints.places() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_the_run_can_be_resumed(tmp_path, number):
+    class Send(Callback):
+        def on_step(self, trainer):
+            if trainer.counters.env_steps == 123:
+                os.kill(os.getpid(), number)
+
+    trainer, result = trained(tmp_path, callbacks=[Send()])
+    assert (result.signal, result.counters.env_steps) == (number, 123)
+    assert [path.name for path in trainer.checkpoints.places()] == ["000000123"]
+    resumed = Trainer(tiny_preset(), tmp_path / "run", RunParameters(), resume=True, quiet=True)
+    assert resumed.counters.env_steps == 123
+    assert resumed.run().counters.env_steps == 200
+
+
+def test_an_existing_run_is_refused_and_left_alone(tmp_path):
+    trained(tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}
+    with pytest.raises(FileExistsError, match="Received: "):
+        Trainer(tiny_preset(), tmp_path / "run", quiet=True)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")} == before
+
+
+def test_bad_parameters_leave_no_folder(tmp_path):
+    for changes, text in [
+        ({"environment__level": "CartPole-v1"}, "discrete actions"),
+        ({"environment__level": "Pendulm-v1"}, "Did you mean 'Pendulum-v1'"),
+        ({"environment__kwargs": {"no_such": 1}}, "no_such"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            Trainer(tiny_preset(**changes), tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_several_environments_in_processes_train_like_in_one(tmp_path):
+    sync, _ = trained(tmp_path / "a", environment__num_envs=2)
+    processes, _ = trained(tmp_path / "b", environment__num_envs=2, environment__vectorization="subprocess")
+    np.testing.assert_array_equal(sync.memory.ring, processes.memory.ring)

@@ -1,0 +1,119 @@
+"""A tiny run and tiny environments for several test modules."""
+
+import csv
+import pathlib
+
+import gymnasium as gym
+import numpy as np
+
+from tfsac import cli
+from tfsac.parameters import Preset, override
+
+# One evaluation in the middle and one at the end, of two short episodes each.
+CHANGES = {
+    "schedule.heatup_steps": 300,
+    "schedule.improve_steps": 200,
+    "schedule.steps_between_evaluation_periods": "EnvironmentSteps(250)",
+    "schedule.evaluation_steps": "EnvironmentEpisodes(2)",
+    "environment.max_episode_steps": 50,
+    "agent.memory.max_size": 1000,
+    "agent.networks.*.batch_size": 32,
+    "agent.networks.policy.input_embedders_parameters.observation.scheme": [16],
+    "agent.networks.policy.middleware_parameters.scheme": [16],
+    "agent.networks.v.input_embedders_parameters.observation.scheme": [16],
+    "agent.networks.v.middleware_parameters.scheme": [16],
+    "agent.networks.q.head_parameters.network_layers_sizes": [16, 16],
+}
+# The same with hardly any learning, where only what happens around it matters.
+SHORTER = {"schedule.heatup_steps": 40, "schedule.improve_steps": 20}
+SHORTER |= {"schedule.steps_between_evaluation_periods": "EnvironmentSteps(50)", "environment.max_episode_steps": 10}
+
+
+def assignments(changes):
+    """Returns changes as --set flags."""
+    return [f"--set={path}={str(value).replace(' ', '')}" for path, value in changes.items()]
+
+
+def train(run_dir, *flags, shorter=True, changes=None):
+    """Types `tfsac train` on the tiny Pendulum in this process and returns the exit status."""
+    changes = {**CHANGES, **(SHORTER if shorter else {}), **(changes or {})}
+    return cli.run(["train", f"--run_dir={run_dir}", *assignments(changes), *flags])
+
+
+def shrunk(preset: Preset, **more) -> Preset:
+    """Returns a preset with the same algorithm and tiny numbers."""
+    return override(preset, {**CHANGES, **more})
+
+
+def rows(run_dir):
+    """Returns the rows of a run's metrics as dicts of text."""
+    with (pathlib.Path(run_dir) / "metrics.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+class CameraArm(gym.Env):
+    """Observes a dict of a vector and an image, acts in two dimensions with different bounds."""
+
+    metadata = {"render_modes": []}
+
+    def __init__(self):
+        self.observation_space = gym.spaces.Dict(
+            {
+                "joints": gym.spaces.Box(-50.0, 50.0, (3,), np.float64),
+                "camera": gym.spaces.Box(0, 255, (8, 8, 3), np.uint8),
+            }
+        )
+        self.action_space = gym.spaces.Box(np.float32([-2.0, 0.1]), np.float32([2.5, 0.7]))
+
+    def _observation(self):
+        joints = self.np_random.normal([20.0, -5.0, 0.0], [4.0, 0.5, 1.0])
+        return {"joints": joints, "camera": self.np_random.integers(0, 256, (8, 8, 3), np.uint8)}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self._observation(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(np.asarray(action, np.float32)), action
+        self.steps += 1
+        return self._observation(), -float(np.abs(action).sum()), False, self.steps == 8, {}
+
+
+class Cliff(gym.Env):
+    """Rewards the action; odd episodes terminate after 3 steps, even ones are truncated after 5."""
+
+    metadata = {"render_modes": []}
+
+    def __init__(self):
+        self.observation_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+        self.action_space = gym.spaces.Box(np.float32([-0.3]), np.float32([0.7]))
+        self.episodes = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.episodes, self.steps = self.episodes + 1, 0
+        return np.float32([0.0, 1.0]), {}
+
+    def step(self, action):
+        self.steps += 1
+        odd = self.episodes % 2 == 1
+        observation = np.float32([self.steps / 10, -1.0 if odd else 1.0])
+        return observation, float(action[0]), odd and self.steps == 3, not odd and self.steps == 5, {}
+
+
+def register():
+    """Makes the environments known to Gymnasium."""
+    for level, environment in (("TfsacCameraArm-v0", CameraArm), ("TfsacCliff-v0", Cliff)):
+        if level not in gym.registry:
+            gym.register(level, environment)
+
+
+def camera_networks():
+    """Returns changes that make every network of the camera arm tiny."""
+    image = {"scheme": [{"num_filters": 4, "kernel_size": 3, "stride": 2}, 8]}
+    read = {"joints": {"scheme": [16]}, "camera": image}
+    plain = {"joints": {"scheme": "Empty"}, "camera": image}
+    return {
+        f"agent.networks.{name}.input_embedders_parameters": plain if name == "q" else read for name in ("policy", "v", "q")
+    }
