@@ -47,7 +47,7 @@ setup(
         "tensorboard>=2.20",
         "rich>=13.7",
         "matplotlib>=3.9",
-        "scipy>=1.13",
+        "scipy>=1.15",
         "pytest>=8.0",
     ],
     extras_require=EXTRAS,

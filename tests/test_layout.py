@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "networks": ({"numpy", "keras", *TENSORFLOW}, {"types", "parameters"}),
     "agents": ({"numpy", "keras", *TENSORFLOW}, {"types", "parameters", "networks", "losses", "distributions"}),
     "metrics": ({"rich", "tensorflow"}, {"types"}),
+    "testing": ({"numpy", "gymnasium", *TENSORFLOW}, {"types", "parameters", "environments", "agents"}),
     "analysis": ({"numpy", "matplotlib", "scipy"}, set()),
     "catalog": (set(), {"parameters", "presets"}),
     "training": (

@@ -390,7 +390,7 @@ def test_sampled_actions_have_the_distribution_of_the_policy():
     np.testing.assert_allclose(spread, np.exp(log_scale[0]), rtol=0.05)
 
 
-@pytest.mark.parametrize("mode", ["random", "sample"])
+@pytest.mark.parametrize("mode", ["random", "explore", "sample"])
 def test_acting_is_reproducible_by_seed(mode):
     one_run, two, other = (
         np.stack([agent.act(see(4), mode=mode).action for _ in range(3)])
@@ -401,22 +401,23 @@ def test_acting_is_reproducible_by_seed(mode):
     assert (one_run[0] != one_run[1]).all()
 
 
-def test_exploration_adds_clipped_noise_to_samples_only():
+def test_exploration_adds_clipped_noise_while_training_only():
     plain, noisy = make_agent(), make_agent(exploration=AdditiveNoiseParameters(0.1))
-    np.testing.assert_array_equal(plain.act(see(50), mode="greedy").action, noisy.act(see(50), mode="greedy").action)
-    quiet, loud = (agent.act(see(5000), mode="sample").action for agent in (plain, noisy))
+    for mode in ("greedy", "sample"):
+        np.testing.assert_array_equal(plain.act(see(50), mode=mode).action, noisy.act(see(50), mode=mode).action)
+    quiet, loud = (agent.act(see(5000), mode="explore").action for agent in (plain, noisy))
     inside = np.abs(quiet) < 0.5
     assert (loud - quiet)[inside].std() == pytest.approx(0.1, rel=0.05)
     assert np.abs(loud).max() <= 1.0 and loud.dtype == np.float32
 
 
 def test_exploration_can_never_leave_the_action_space():
-    action = make_agent(exploration=AdditiveNoiseParameters(5.0)).act(see(200), mode="sample").action
+    action = make_agent(exploration=AdditiveNoiseParameters(5.0)).act(see(200), mode="explore").action
     assert np.abs(action).max() == 1.0
 
 
 def test_an_unknown_mode_is_refused():
-    with pytest.raises(ValueError, match=r"mode is 'random', 'sample' or 'greedy'. Received: 'best'"):
+    with pytest.raises(ValueError, match=r"mode is 'random', 'explore', 'sample' or 'greedy'. Received: 'best'"):
         make_agent().act(see(1), mode="best")
 
 

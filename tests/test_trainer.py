@@ -80,7 +80,7 @@ def test_random_actions_fill_the_heat_up_and_the_policy_acts_after_it(tmp_path):
 
     trained(tmp_path, callbacks=[Watch()])
     training = [mode for mode in modes if mode != "greedy"]
-    assert training == ["random"] * 100 + ["sample"] * 100
+    assert training == ["random"] * 100 + ["explore"] * 100
     assert modes.count("greedy") == 60  # two evaluations of one episode
 
 

@@ -1,6 +1,7 @@
 """A tiny run and tiny environments for several test modules."""
 
 import csv
+import json
 import pathlib
 
 import gymnasium as gym
@@ -31,7 +32,7 @@ SHORTER |= {"schedule.steps_between_evaluation_periods": "EnvironmentSteps(50)",
 
 def assignments(changes):
     """Returns changes as --set flags."""
-    return [f"--set={path}={str(value).replace(' ', '')}" for path, value in changes.items()]
+    return [f"--set={path}={value if isinstance(value, str) else json.dumps(value)}" for path, value in changes.items()]
 
 
 def train(run_dir, *flags, shorter=True, changes=None):

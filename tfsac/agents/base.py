@@ -15,7 +15,7 @@ from tfsac.networks import Network, build_optimizer, clip_gradients
 from tfsac.parameters import NetworkParameters
 from tfsac.types import ActResult, ArraySpec, Metrics, Spec, Transition
 
-Mode = Literal["random", "sample", "greedy"]
+Mode = Literal["random", "explore", "sample", "greedy"]
 ACTING = 1  # stream of random numbers for acting, beside those of the weights
 
 

@@ -134,7 +134,8 @@ class SoftActorCriticAgent(Agent):
             observation: arrays by key, filtered as in training.
             state: of the policy; this one has none.
             is_first: `[N]`, unused by a policy without state.
-            mode: "random" is uniform, "sample" draws from the policy, "greedy" is tanh(mean).
+            mode: "random" is uniform, "sample" draws from the policy, "explore" adds the exploration noise to a sample,
+                "greedy" is tanh(mean).
 
         Returns:
             actions `[N, A]` in [-1, 1].
@@ -146,14 +147,14 @@ class SoftActorCriticAgent(Agent):
         shape = (rows, *self.spec.action.shape)
         if mode == "random":
             return ActResult(self.rng.uniform(-1.0, 1.0, shape).astype(np.float32))
+        if mode not in ("explore", "sample", "greedy"):
+            raise ValueError(f"mode is 'random', 'explore', 'sample' or 'greedy'. Received: {mode!r}")
         loc, log_scale = self.policy_output(observation)
         if mode == "greedy":
             return ActResult(np.tanh(loc))
-        if mode != "sample":
-            raise ValueError(f"mode is 'random', 'sample' or 'greedy'. Received: {mode!r}")
         scale = np.exp(np.clip(log_scale, LOG_SCALE_MIN, LOG_SCALE_MAX))
         action = np.tanh(loc + scale * self.rng.standard_normal(shape, np.float32))
-        if self.exploration is not None:
+        if mode == "explore" and self.exploration is not None:
             noise = self.rng.standard_normal(shape, np.float32) * np.float32(self.exploration.noise_std)
             action = np.clip(action + noise, -1.0, 1.0)
         return ActResult(action)

@@ -57,7 +57,7 @@ def check(env: gym.Env) -> None:
             raise ValueError(f"{name}: observation {key!r} has NaN bounds. Received: {space}")
 
 
-def check_step(observation: dict[str, Any], reward: np.ndarray, level: str, steps: int) -> None:
+def check_finite(observation: dict[str, Any], reward: np.ndarray, level: str, steps: int) -> None:
     """Refuses observations `[N, ...]` and rewards `[N]` that are not finite.
 
     Raises:

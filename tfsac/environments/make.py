@@ -15,8 +15,6 @@ EXTRA_OF_PACKAGE = {
     "imageio": "mujoco",
     "Box2D": "box2d",
     "box2d": "box2d",
-    "pygame": "classic-control",
-    "ale_py": "atari",
 }
 
 
@@ -35,16 +33,16 @@ def make(level: str, max_episode_steps: int | None = None, **kwargs: Any) -> gym
     try:
         # The bounds are checked once, in `check`; gymnasium's checker would warn about every unbounded observation.
         env = gym.make(level, max_episode_steps=max_episode_steps, disable_env_checker=True, **kwargs)
-    except gym.error.UnregisteredEnv as error:
+    except gym.error.DependencyNotInstalled as error:
+        raise _missing_package(level, error) from error
+    except gym.error.Error as error:  # unknown, malformed or withdrawn ids
+        if level in gym.registry:
+            raise ValueError(f"{level} cannot be made: {error}. Received: {kwargs}") from error
         close = difflib.get_close_matches(level, list(gym.registry), n=1, cutoff=0.4)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         raise ValueError(f"Gymnasium has no environment of this id.{hint} Received: {level!r}") from error
-    except (gym.error.DependencyNotInstalled, ImportError) as error:
-        cause = error.__cause__ if isinstance(error.__cause__, ImportError) else error
-        package = getattr(cause, "name", None) or next((p for p in EXTRA_OF_PACKAGE if p in str(error)), "")
-        extra = EXTRA_OF_PACKAGE.get((package or "").split(".")[0])
-        command = f"pip install 'tfsac[{extra}]'" if extra else f"pip install {package or '(see above)'}"
-        raise ImportError(f"{level} needs a package that is not installed ({error}); type: {command}. Received: {level!r}") from error
+    except ImportError as error:
+        raise _missing_package(level, error) from error
     except TypeError as error:
         raise ValueError(f"{level} does not take these arguments: {error}. Received: {kwargs}") from error
     try:
@@ -53,3 +51,11 @@ def make(level: str, max_episode_steps: int | None = None, **kwargs: Any) -> gym
         env.close()
         raise
     return env
+
+
+def _missing_package(level: str, error: Exception) -> ImportError:
+    cause = error.__cause__ if isinstance(error.__cause__, ImportError) else error
+    package = getattr(cause, "name", None) or next((p for p in EXTRA_OF_PACKAGE if p in str(error)), "")
+    extra = EXTRA_OF_PACKAGE.get((package or "").split(".")[0])
+    command = f"pip install 'tfsac[{extra}]'" if extra else f"pip install {package or '(see above)'}"
+    return ImportError(f"{level} needs a package that is not installed ({error}); type: {command}. Received: {level!r}")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
-from tfsac.environments.check import EnvironmentFailure, check_step
+from tfsac.environments.check import EnvironmentFailure, check_finite
 from tfsac.environments.make import make
 from tfsac.environments.spaces import ActionRescaling, as_arrays, spec_of
 from tfsac.parameters import EnvironmentParameters
@@ -78,8 +78,10 @@ class Environments:
         seeds = [episode_seed(self.seed, TRAINING, i, int(e)) for i, e in enumerate(self.episode)]
         self.length[mask] = 0
         options = None if mask.all() else {"reset_mask": mask}
-        observation, _ = self._call(self.vector.reset, seed=seeds, options=options)
-        return self._arrays(observation)
+        first, _ = self._call(self.vector.reset, seed=seeds, options=options)
+        observation = self._arrays(first)
+        check_finite(observation, np.zeros(self.num_envs), self.level, self.steps)
+        return observation
 
     def _arrays(self, observation: Any) -> dict[str, np.ndarray]:
         # The vector environment reuses its buffers, so what is kept is copied.
@@ -101,7 +103,7 @@ class Environments:
         self.length += 1
         next_observation = self._arrays(observation)
         reward = np.asarray(reward, np.float32)
-        check_step(next_observation, reward, self.level, self.steps)
+        check_finite(next_observation, reward, self.level, self.steps)
         done, length = terminated | truncated, self.length.copy()
         self.observation = next_observation
         if done.any():

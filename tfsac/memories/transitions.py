@@ -103,7 +103,14 @@ class TransitionMemory:
         return self.between(self.total_rows - num_rows, self.total_rows)
 
     def between(self, start: int, stop: int) -> np.ndarray:
-        """Returns copies of the rows with absolute indices start to stop - 1, which must still be kept."""
+        """Returns copies of the rows with absolute indices start to stop - 1.
+
+        Raises:
+            ValueError: some of them are not kept any more, or not there yet.
+        """
+        oldest = max(self.total_rows - self.rows, 0)
+        if not oldest <= start <= stop <= self.total_rows:
+            raise ValueError(f"Rows {oldest} to {self.total_rows} are kept. Received: {start} to {stop}")
         return self.ring.take(np.arange(start, stop) % self.rows, axis=0)
 
     def end_episodes(self) -> None:

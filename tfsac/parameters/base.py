@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar, dataclass_transform
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar, dataclass_transform, get_args, get_type_hints
 
 import pydantic
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -24,34 +25,51 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
 
 def explain(error: ValidationError, cls: type) -> ParameterError:
     """Turns pydantic's error into one line: which field, what was expected, what was received."""
-    first = error.errors(include_url=False)[0]
+    # Where a union was tried, the branch that got furthest says most.
+    first = max(error.errors(include_url=False), key=lambda entry: len(entry["loc"]))
+    kind, place, received = first["type"], list(first["loc"]), first["input"]
     names = list(getattr(cls, "__dataclass_fields__", {}))
-    path = ".".join(str(part) for part in first["loc"])
-    if first["loc"] and isinstance(first["loc"][0], int):  # a positional argument
-        path = names[first["loc"][0]]
-    if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        unknown = str(first["loc"][-1])
-        owner = _owner(cls, first["loc"][:-1])
-        names = [field for field in getattr(owner, "__dataclass_fields__", {})]
+    if kind == "unexpected_positional_argument":
+        return ParameterError(f"{cls.__name__} has only the parameters {', '.join(names)}. Received: {received!r} more")
+    if kind in ("unexpected_keyword_argument", "extra_forbidden"):
+        unknown = str(place.pop())
+        owner = _class_at(cls, place)
+        fields = list(owner.__dataclass_fields__)  # type: ignore[attr-defined]
         return ParameterError(
-            f"{owner.__name__} has no parameter {unknown!r}.{nearest(unknown, names)} "
-            f"Its parameters are {', '.join(names)}. Received: {unknown}={first['input']!r}"
+            f"{owner.__name__} has no parameter {unknown!r}.{nearest(unknown, fields)} "
+            f"Its parameters are {', '.join(fields)}. Received: {unknown}={received!r}"
         )
-    if first["type"] == "unexpected_positional_argument":
-        return ParameterError(f"{cls.__name__} takes fewer positional arguments. Received: {first['input']!r}")
+    if kind in ("missing", "missing_argument"):
+        return ParameterError(f"{cls.__name__} needs the parameter {place[-1]!r}. Received: nothing for it")
+    if place and isinstance(place[0], int):  # a positional argument
+        place[0] = names[place[0]]
+    # Pydantic names branches of unions by their type, which is no part of a path.
+    path = ".".join([cls.__name__, *(str(part) for part in place if isinstance(part, int) or str(part).isidentifier())])
     message = first["msg"].removeprefix("Value error, ").removesuffix(".")
-    if "Received: " in message:
-        return ParameterError(message)
-    return ParameterError(f"{cls.__name__}{'.' if path else ''}{path}: {message}. Received: {first['input']!r}")
+    return ParameterError(message if "Received: " in message else f"{path}: {message}. Received: {received!r}")
 
 
-def _owner(cls: type, path: tuple[int | str, ...]) -> type:
-    """Follows field names from `cls` to the dataclass in which a nested error happened, as far as it can."""
-    for part in path:
-        field = getattr(cls, "__dataclass_fields__", {}).get(part)
-        default = None if field is None else field.default if not callable(field.default_factory) else field.default_factory()
-        cls = type(default) if hasattr(type(default), "__dataclass_fields__") else cls
-    return cls
+def _class_at(cls: type, place: list[int | str]) -> type:
+    """Returns the parameter class at a place inside `cls`, as far as the place can be followed."""
+    candidates = [cls]
+    for part in place:
+        of_this_kind = [c for c in candidates if _kind(c) == part]
+        in_this_field = [inner for c in candidates for inner in _classes(get_type_hints(c, include_extras=True).get(str(part)))]
+        candidates = of_this_kind or in_this_field or candidates  # the key of a dict changes nothing
+    return candidates[0]
+
+
+def _classes(hint: Any) -> Iterator[type]:
+    """Yields the parameter classes inside a type hint, such as `dict[str, A | B]`."""
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        yield hint
+    for inner in get_args(hint):
+        yield from _classes(inner)
+
+
+def _kind(cls: type) -> Any:
+    field = getattr(cls, "__dataclass_fields__", {}).get("kind")
+    return None if field is None else field.default
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=False, field_specifiers=(Field,))

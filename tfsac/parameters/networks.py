@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from tfsac.parameters.base import ParameterError, parameters
 
@@ -44,6 +44,15 @@ class MiddlewareScheme(enum.StrEnum):
     Deep = "Deep"
 
 
+def _named(schemes: type[enum.StrEnum]) -> BeforeValidator:
+    def parse(value: Any) -> Any:
+        if isinstance(value, str) and value not in list(schemes):
+            raise ValueError(f"expected one of {[scheme.value for scheme in schemes]}, or the layers themselves")
+        return schemes(value) if isinstance(value, str) else value
+
+    return BeforeValidator(parse)
+
+
 @parameters
 class InputEmbedderParameters:
     """Turns one observation into features.
@@ -53,7 +62,7 @@ class InputEmbedderParameters:
         activation_function: after every layer.
     """
 
-    scheme: EmbedderScheme | tuple[PositiveInt | Conv2d, ...] = EmbedderScheme.Medium
+    scheme: Annotated[EmbedderScheme | tuple[PositiveInt | Conv2d, ...], _named(EmbedderScheme)] = EmbedderScheme.Medium
     activation_function: Activation = "relu"
 
 
@@ -61,7 +70,7 @@ class InputEmbedderParameters:
 class FCMiddlewareParameters:
     """Dense layers between the merged embeddings and the head; a named scheme or the widths of the layers."""
 
-    scheme: MiddlewareScheme | tuple[PositiveInt, ...] = MiddlewareScheme.Medium
+    scheme: Annotated[MiddlewareScheme | tuple[PositiveInt, ...], _named(MiddlewareScheme)] = MiddlewareScheme.Medium
     activation_function: Activation = "relu"
 
 

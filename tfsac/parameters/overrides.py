@@ -20,9 +20,10 @@ def parse_assignment(text: str) -> tuple[str, Any]:
     path, equals, value = text.partition("=")
     if not equals or not path:
         raise ParameterError(f"An override is written path=value. Received: {text!r}")
+    if re.fullmatch(r"-?\d[\d_]*", value):  # underscores may group digits, as in Python
+        value = value.replace("_", "")
     try:
-        # Underscores may group digits as in Python.
-        return path.strip(), json.loads(re.sub(r"(?<=\d)_(?=\d)", "", value))
+        return path.strip(), json.loads(value)
     except json.JSONDecodeError:
         return path.strip(), value
 

@@ -192,7 +192,7 @@ class Trainer:
             self.filters.observation(observation),
             self.policy_state,
             self.environments.is_first,
-            "random" if self.heating_up else "sample",
+            "random" if self.heating_up else "explore",
         )
         step = self.environments.step(action)
         self.memory.add(

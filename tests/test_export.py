@@ -1,0 +1,313 @@
+"""An exported policy acts exactly as the live one, without tfsac or Keras."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tiny
+
+from tfsac import exporting
+from tfsac.catalog import load_preset
+from tfsac.distributions import LOG_SCALE_MAX, LOG_SCALE_MIN
+from tfsac.environments import Filters, as_arrays, make, spec_of
+from tfsac.parameters import RunParameters
+from tfsac.training import Policy
+from tfsac.training.trainer import build_agent
+
+# Level, changes of the preset beside its size.
+NORMALISED = {"environment.filters.observation_normalization": True, "environment.filters.observation_clipping": 1.5}
+CASES = {
+    "pendulum": ("Pendulum-v1", {}),
+    "pendulum, normalised": ("Pendulum-v1", NORMALISED),
+    "camera": ("TfsacCameraArm-v0", tiny.camera_networks()),
+    "camera, normalised": ("TfsacCameraArm-v0", {**tiny.camera_networks(), **NORMALISED}),
+}
+
+
+class Case:
+    """A policy with weights far from their first values, and real observations of its environment."""
+
+    def __init__(self, level, changes):
+        tiny.register()
+        preset = tiny.shrunk(load_preset("pendulum_sac"), **{"environment.level": level, **changes})
+        env = make(level)
+        self.spec = spec_of(env)
+        self.observations, (observation, _) = [], env.reset(seed=11)
+        env.action_space.seed(12)
+        for _ in range(40):
+            self.observations.append(observation)
+            observation, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            if terminated or truncated:
+                observation, _ = env.reset()
+        env.close()
+        rows = [as_arrays(observation, self.spec) for observation in self.observations]
+        self.batch = {key: np.stack([row[key] for row in rows]) for key in self.spec.observation}
+        agent = build_agent(preset, RunParameters(seed=2), self.spec)
+        rng = np.random.default_rng(5)
+        for network in agent.networks.values():
+            for variable in network.trainable_variables:
+                variable.assign_add(rng.normal(scale=0.1, size=variable.shape))
+        agent.refresh()
+        filters = Filters(preset.environment.filters, self.spec)
+        filters.learn({key: array[:25] for key, array in self.batch.items()})
+        self.policy = Policy(agent, filters)
+        self.low, self.high = self.spec.action.low, self.spec.action.high
+
+    def raw(self, rows=slice(None)):
+        """Returns a batch of observations as the environment would give it."""
+        batch = {key: array[rows] for key, array in self.batch.items()}
+        return batch if isinstance(self.observations[0], dict) else batch["observation"]
+
+    def tensors(self, rows=slice(None)):
+        return {key: tf.constant(array[rows]) for key, array in self.batch.items()}
+
+    def gaussian(self, rows=slice(None)):
+        """Returns location and scale of the policy before it is squashed."""
+        observation = self.policy.filters.observation({key: array[rows] for key, array in self.batch.items()})
+        loc, log_scale = self.policy.agent.policy_output(observation)
+        return loc, np.exp(np.clip(log_scale, LOG_SCALE_MIN, LOG_SCALE_MAX))
+
+    def rescaled(self, action):
+        return self.low + (action + 1.0) / 2.0 * (self.high - self.low)
+
+    def live_values(self, action):
+        """Returns V and min Q of the agent's own networks for actions in the environment's bounds."""
+        agent = self.policy.agent
+        filtered = {k: tf.constant(x) for k, x in self.policy.filters.observation(self.batch).items()}
+        inner = 2.0 * (action - self.low) / (self.high - self.low) - 1.0
+        q = agent.networks["q"](filtered, tf.constant(inner, tf.float32)).numpy()
+        return {"v": agent.networks["v"](filtered).numpy(), "q": q.min(axis=-1)}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request):
+    return Case(*CASES[request.param])
+
+
+@pytest.fixture(scope="module")
+def saved_model(case, tmp_path_factory):
+    return exporting.export(case.policy, tmp_path_factory.mktemp("saved") / "policy", values=True)
+
+
+@pytest.fixture(scope="module")
+def litert(case, tmp_path_factory):
+    pytest.importorskip("ai_edge_litert")
+    return exporting.export(case.policy, tmp_path_factory.mktemp("lite") / "policy", "tflite", values=True)
+
+
+@pytest.fixture(scope="module")
+def pendulum():
+    return Case(*CASES["pendulum"])
+
+
+# -- SavedModel --------------------------------------------------------------------------------------------------------
+
+
+def test_the_saved_model_acts_as_the_live_policy_in_batches_and_one_by_one(case, saved_model):
+    live = case.policy.act(case.raw())
+    assert np.ptp(live, axis=0).min() > 0.02 * (case.high - case.low).max()  # the policy does something
+    loaded = tf.saved_model.load(str(saved_model))
+    exported = loaded.signatures["serving_default"](**case.tensors())["action"].numpy()
+    assert exported.shape == live.shape == (40, len(case.low))
+    np.testing.assert_allclose(exported, live, rtol=0, atol=1e-5)
+    act = exporting.load_exported(saved_model)
+    one = np.stack([act({key: array[i : i + 1] for key, array in case.batch.items()})[0] for i in range(5)])
+    np.testing.assert_allclose(one, live[:5], rtol=0, atol=1e-5)
+    assert exporting.verify(case.policy, saved_model, case.observations) <= 1e-5
+
+
+def test_actions_of_the_saved_model_lie_in_the_environments_bounds(case, saved_model):
+    loaded = tf.saved_model.load(str(saved_model))
+    for _ in range(5):
+        sampled = loaded.signatures["sample"](**case.tensors())["action"].numpy()
+        assert (sampled >= case.low).all() and (sampled <= case.high).all()
+
+
+def test_samples_of_the_saved_model_have_the_policys_mean_and_deviation(case, saved_model):
+    rows = np.full(4000, 7)
+    loaded = tf.saved_model.load(str(saved_model))
+    sample = loaded.signatures["sample"]
+    first, second = (sample(**case.tensors(rows))["action"].numpy() for _ in range(2))
+    assert (first != second).mean() > 0.9
+    loc, scale = case.gaussian(rows[:1])
+    noise = np.random.default_rng(0).standard_normal((100_000, len(case.low)))
+    expected = case.rescaled(np.tanh(loc + scale * noise))
+    error = expected.std(axis=0) / np.sqrt(len(rows))
+    assert (np.abs(first.mean(axis=0) - expected.mean(axis=0)) < 6 * error).all()
+    np.testing.assert_allclose(first.std(axis=0), expected.std(axis=0), rtol=0.1)
+
+
+def test_values_of_the_saved_model_equal_those_of_the_agents_networks(case, saved_model):
+    action = np.random.default_rng(3).uniform(case.low, case.high, (40, len(case.low))).astype(np.float32)
+    loaded = tf.saved_model.load(str(saved_model))
+    exported = loaded.signatures["values"](**case.tensors(), action=tf.constant(action))
+    live = case.live_values(action)
+    assert exported.keys() == live.keys()
+    for name, value in live.items():
+        assert value.shape == (40,) and value.std() > 1e-3
+        np.testing.assert_allclose(exported[name].numpy(), value, rtol=1e-5, atol=1e-5)
+
+
+def test_the_signatures_are_named_and_their_inputs_are_the_observations_keys(case, saved_model):
+    signatures = tf.saved_model.load(str(saved_model)).signatures
+    assert set(signatures) == {"serving_default", "sample", "values"}
+    inputs = signatures["serving_default"].structured_input_signature[1]
+    assert {key: (x.shape.as_list(), x.dtype.name) for key, x in inputs.items()} == {
+        key: ([None, *array.shape], array.dtype) for key, array in case.spec.observation.items()
+    }
+    assert signatures["values"].structured_input_signature[1].keys() == {*case.spec.observation, "action"}
+
+
+def test_values_are_exported_only_on_request(pendulum, tmp_path):
+    path = exporting.export(pendulum.policy, tmp_path / "policy")
+    assert set(tf.saved_model.load(str(path)).signatures) == {"serving_default", "sample"}
+
+
+def test_the_filters_statistics_matter_to_the_exported_policy(tmp_path):
+    case = Case(*CASES["camera, normalised"])
+    path = exporting.export(case.policy, tmp_path / "policy")
+    case.policy.filters.learn({key: (array * 3 + 1).astype(array.dtype) for key, array in case.batch.items()})
+    assert exporting.verify(case.policy, path, case.observations) > 0.01
+
+
+def test_verifying_finds_a_policy_that_was_changed_after_the_export(tmp_path):
+    case = Case(*CASES["pendulum"])
+    path = exporting.export(case.policy, tmp_path / "policy")
+    for variable in case.policy.agent.networks["policy"].trainable_variables:
+        variable.assign(variable * 1.1)
+    case.policy.agent.refresh()
+    assert exporting.verify(case.policy, path, case.observations) > 1e-3
+
+
+def test_the_saved_model_acts_the_same_where_there_is_only_tensorflow(case, saved_model, tmp_path, run_python):
+    np.savez(tmp_path / "observations.npz", **case.batch)
+    program = """
+import sys
+import numpy as np
+for absent in ("tfsac", "keras", "tf_keras", "tensorflow_probability", "gymnasium", "pydantic"):
+    sys.modules[absent] = None  # importing it raises
+import tensorflow as tf
+try:
+    import tfsac
+except ImportError:
+    pass
+else:
+    raise SystemExit("tfsac is there")
+loaded = tf.saved_model.load(sys.argv[1])
+with np.load(sys.argv[2]) as file:
+    observations = {key: tf.constant(file[key]) for key in file}
+np.save(sys.argv[3], loaded.signatures["serving_default"](**observations)["action"].numpy())
+print(loaded.signatures["sample"](**observations)["action"].shape)
+"""
+    arguments = (saved_model, tmp_path / "observations.npz", tmp_path / "actions.npy")
+    printed = run_python(program, *map(str, arguments))
+    assert printed.strip() == f"(40, {len(case.low)})"
+    np.testing.assert_allclose(np.load(tmp_path / "actions.npy"), case.policy.act(case.raw()), rtol=0, atol=1e-5)
+
+
+# -- LiteRT ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_the_litert_file_acts_as_the_live_policy(case, litert, rows):
+    runner = exporting.litert_signature(litert, "serving_default")
+    exported = runner(**{key: array[:rows] for key, array in case.batch.items()})["action"]
+    live = case.policy.act(case.raw(slice(rows)))
+    assert exported.shape == live.shape == (rows, len(case.low))
+    np.testing.assert_allclose(exported, live, rtol=0, atol=1e-5)
+
+
+def test_the_litert_file_takes_one_row_after_five_and_is_found_by_its_folder(case, litert):
+    act = exporting.load_exported(litert.parent)
+    live = case.policy.act(case.raw())
+    for rows in (slice(5), slice(1), slice(3, 6)):
+        batch = {key: array[rows] for key, array in case.batch.items()}
+        np.testing.assert_allclose(act(batch), live[rows], rtol=0, atol=1e-5)
+    assert exporting.verify(case.policy, litert, case.observations[:5]) <= 1e-5
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, litert, rows):
+    noise = np.random.default_rng(8).standard_normal((rows, len(case.low)), np.float32)
+    runner = exporting.litert_signature(litert, "sample")
+    exported = runner(**{key: array[:rows] for key, array in case.batch.items()}, noise=noise)["action"]
+    loc, scale = case.gaussian(slice(rows))
+    np.testing.assert_allclose(exported, case.rescaled(np.tanh(loc + scale * noise)), rtol=0, atol=1e-5)
+    assert np.abs(exported - case.policy.act(case.raw(slice(rows)))).max() > 1e-3
+
+
+def test_values_of_the_litert_file_equal_those_of_the_agents_networks(case, litert):
+    action = np.random.default_rng(3).uniform(case.low, case.high, (40, len(case.low))).astype(np.float32)
+    exported = exporting.litert_signature(litert, "values")(**case.batch, action=action)
+    for name, value in case.live_values(action).items():
+        np.testing.assert_allclose(exported[name], value, rtol=1e-4, atol=1e-5)
+
+
+def test_without_the_package_that_runs_litert_the_error_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "ai_edge_litert.interpreter", None)
+    (tmp_path / "policy.tflite").write_bytes(b"model")
+    with pytest.raises(ImportError, match=r"pip install 'tfsac\[litert\]'\. Received: no ai_edge_litert"):
+        exporting.load_exported(tmp_path)
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+
+def test_an_export_into_a_folder_with_something_in_it_is_refused(pendulum, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    for format in ("saved_model", "tflite"):
+        with pytest.raises(FileExistsError, match=r"new or empty folder\. Received: .*out"):
+            exporting.export(pendulum.policy, tmp_path / "out", format)
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "notes.txt"]
+
+
+def test_an_export_to_the_place_of_a_file_is_refused(pendulum, tmp_path):
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(FileExistsError, match=r"Received: .*out"):
+        exporting.export(pendulum.policy, tmp_path / "out")
+    assert (tmp_path / "out").read_text() == "mine"
+
+
+def test_an_empty_folder_is_a_good_place_and_nothing_is_left_beside_it(pendulum, tmp_path):
+    (tmp_path / "out").mkdir()
+    exporting.export(pendulum.policy, tmp_path / "out")
+    assert (tmp_path / "out" / "saved_model.pb").is_file()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("format", ["saved_model", "tflite"])
+def test_an_export_that_fails_leaves_nothing_behind(pendulum, tmp_path, monkeypatch, format):
+    def fail(*args, **kwargs):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(tf.saved_model, "save", fail)
+    with pytest.raises(OSError, match="No space left"):
+        exporting.export(pendulum.policy, tmp_path / "out", format)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_format_is_refused(pendulum, tmp_path):
+    with pytest.raises(ValueError, match="format is 'saved_model' or 'tflite'. Received: 'onnx'"):
+        exporting.export(pendulum.policy, tmp_path / "out", "onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_verifying_needs_observations(pendulum, tmp_path):
+    with pytest.raises(ValueError, match=r"Received: \[\]"):
+        exporting.verify(pendulum.policy, tmp_path, [])
+
+
+@pytest.mark.parametrize("content", [None, "empty folder", "some.tflite"])
+def test_a_place_without_an_exported_policy_is_refused(tmp_path, content):
+    place = tmp_path / (content or "nothing")
+    if content == "empty folder":
+        place.mkdir()
+    with pytest.raises(FileNotFoundError, match=r"SavedModel folder or a \.tflite file\. Received: "):
+        exporting.load_exported(place)
+
+
+def test_observations_of_another_shape_are_refused_by_the_live_policy(pendulum):
+    with pytest.raises(ValueError, match=r"ends in the shape \(3,\)\. Received: \(4,\)"):
+        pendulum.policy.act(np.zeros(4))
+    with pytest.raises(ValueError, match=r"have the keys \['observation'\]\. Received: \['camera'\]"):
+        pendulum.policy.act({"camera": np.zeros(3)})
