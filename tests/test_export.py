@@ -1,5 +1,7 @@
 """An exported policy acts exactly as the live one, without tfsac or Keras."""
 
+import sys
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -104,7 +106,7 @@ def pendulum():
 
 def test_the_saved_model_acts_as_the_live_policy_in_batches_and_one_by_one(case, saved_model):
     live = case.policy.act(case.raw())
-    assert np.ptp(live, axis=0).min() > 0.02 * (case.high - case.low).max()  # the policy does something
+    assert (np.ptp(live, axis=0) > 0.05 * (case.high - case.low)).all()  # the policy does something
     loaded = tf.saved_model.load(str(saved_model))
     exported = loaded.signatures["serving_default"](**case.tensors())["action"].numpy()
     assert exported.shape == live.shape == (40, len(case.low))
@@ -178,8 +180,12 @@ def test_verifying_finds_a_policy_that_was_changed_after_the_export(tmp_path):
     assert exporting.verify(case.policy, path, case.observations) > 1e-3
 
 
-def test_the_saved_model_acts_the_same_where_there_is_only_tensorflow(case, saved_model, tmp_path, run_python):
-    np.savez(tmp_path / "observations.npz", **case.batch)
+def test_the_saved_model_acts_the_same_where_there_is_only_tensorflow(tmp_path, run_python):
+    names = ("pendulum", "camera, normalised")
+    cases = {name: Case(*CASES[name]) for name in names}
+    for name, case in cases.items():
+        exporting.export(case.policy, tmp_path / name)
+        np.savez(tmp_path / f"{name}.npz", **case.batch)
     program = """
 import sys
 import numpy as np
@@ -192,16 +198,18 @@ except ImportError:
     pass
 else:
     raise SystemExit("tfsac is there")
-loaded = tf.saved_model.load(sys.argv[1])
-with np.load(sys.argv[2]) as file:
-    observations = {key: tf.constant(file[key]) for key in file}
-np.save(sys.argv[3], loaded.signatures["serving_default"](**observations)["action"].numpy())
-print(loaded.signatures["sample"](**observations)["action"].shape)
+for place in sys.argv[1:]:
+    loaded = tf.saved_model.load(place)
+    with np.load(place + ".npz") as file:
+        observations = {key: tf.constant(file[key]) for key in file}
+    np.save(place, loaded.signatures["serving_default"](**observations)["action"].numpy())
+    print(loaded.signatures["sample"](**observations)["action"].shape)
 """
-    arguments = (saved_model, tmp_path / "observations.npz", tmp_path / "actions.npy")
-    printed = run_python(program, *map(str, arguments))
-    assert printed.strip() == f"(40, {len(case.low)})"
-    np.testing.assert_allclose(np.load(tmp_path / "actions.npy"), case.policy.act(case.raw()), rtol=0, atol=1e-5)
+    printed = run_python(program, *(str(tmp_path / name) for name in names))
+    assert printed.splitlines() == ["(40, 1)", "(40, 2)"]
+    for name, case in cases.items():
+        elsewhere = np.load(tmp_path / f"{name}.npy")
+        np.testing.assert_allclose(elsewhere, case.policy.act(case.raw()), rtol=0, atol=1e-5)
 
 
 # -- LiteRT ------------------------------------------------------------------------------------------------------------
@@ -243,7 +251,7 @@ def test_values_of_the_litert_file_equal_those_of_the_agents_networks(case, lite
 
 
 def test_without_the_package_that_runs_litert_the_error_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "ai_edge_litert.interpreter", None)
+    monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", None)
     (tmp_path / "policy.tflite").write_bytes(b"model")
     with pytest.raises(ImportError, match=r"pip install 'tfsac\[litert\]'\. Received: no ai_edge_litert"):
         exporting.load_exported(tmp_path)
@@ -287,7 +295,7 @@ def test_an_export_that_fails_leaves_nothing_behind(pendulum, tmp_path, monkeypa
 
 
 def test_an_unknown_format_is_refused(pendulum, tmp_path):
-    with pytest.raises(ValueError, match="format is 'saved_model' or 'tflite'. Received: 'onnx'"):
+    with pytest.raises(ValueError, match=r"format is 'saved_model' or 'tflite'. Received: 'onnx'"):
         exporting.export(pendulum.policy, tmp_path / "out", "onnx")
     assert list(tmp_path.iterdir()) == []
 

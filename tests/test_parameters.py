@@ -223,8 +223,8 @@ MISTAKES = {
         "Its parameters are max_size.",
         "zzz=1",
     ),
-    "too many values": (lambda: ExperienceReplayParameters(1, 2), "takes fewer positional arguments", "2"),
-    "missing value": (lambda: Conv2d(32, 1), "Conv2d.stride: Field required", ""),
+    "too many values": (lambda: ExperienceReplayParameters(1, 2), "has only the parameters max_size", "2 more"),
+    "missing value": (lambda: Conv2d(32, 1), "Conv2d needs the parameter 'stride'", "nothing for it"),
     # wrong types
     "text for number": (lambda: Algorithm(discount="0.9"), "discount: Input should be a valid number", "'0.9'"),
     "bool for number": (lambda: Algorithm(discount=True), "discount: Input should be a valid number", "True"),

@@ -104,6 +104,13 @@ def test_a_reached_threshold_ends_the_run(tmp_path):
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.parametrize(("threshold", "episodes", "accepted"), [(None, None, None), (0.0, None, False), (-1e6, 3, True), (-1e6, 2, False)])
+def test_a_preset_is_accepted_when_its_threshold_is_reached_in_time(tmp_path, threshold, episodes, accepted):
+    changes = {"validation__min_reward_threshold": threshold, "validation__max_episodes_to_achieve_reward": episodes}
+    _, result = trained(tmp_path, **changes)  # the first evaluation comes after three episodes
+    assert result.accepted is accepted
+
+
 def test_callbacks_see_every_step_and_row_and_can_stop_the_run(tmp_path):
     seen = []
 

@@ -67,7 +67,7 @@ class CameraArm(gym.Env):
         self.action_space = gym.spaces.Box(np.float32([-2.0, 0.1]), np.float32([2.5, 0.7]))
 
     def _observation(self):
-        joints = self.np_random.normal([20.0, -5.0, 0.0], [4.0, 0.5, 1.0])
+        joints = self.np_random.normal([3.0, -1.0, 0.0], [0.5, 2.0, 1.0])
         return {"joints": joints, "camera": self.np_random.integers(0, 256, (8, 8, 3), np.uint8)}
 
     def reset(self, *, seed=None, options=None):

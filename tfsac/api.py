@@ -12,7 +12,7 @@ import numpy as np
 
 from tfsac.environments import Filters, as_arrays, make, spec_of
 from tfsac.exporting import export
-from tfsac.memories import Demonstrations, TransitionMemory, save_demonstrations
+from tfsac.memories import Demonstrations, TransitionMemory, check_new, save_demonstrations
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters
 from tfsac.training import Callback, Evaluation, Policy, Result, RunDirectory, Trainer
 from tfsac.training.evaluation import evaluate as run_episodes
@@ -166,8 +166,7 @@ def record(
         FileExistsError: `out` exists; as `evaluate` otherwise.
     """
     out = pathlib.Path(out)
-    if out.exists():
-        raise FileExistsError(f"Demonstrations are written to a new file. Received: {out}")
+    check_new(out)
     if episodes < 1:
         raise ValueError(f"episodes is at least 1. Received: {episodes}")
     policy = load_policy(run_dir)

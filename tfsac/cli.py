@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -79,13 +80,14 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
         if fixed:
             raise UsageError(f"A resumed run keeps its preset, level, seed and environments. Received: --{sorted(fixed)[0]}")
     else:
-        preset, run = load_preset(f.preset), RunParameters()
+        repeats = f.preset.endswith(".json")
+        preset, run = read_config(pathlib.Path(f.preset)) if repeats else (load_preset(f.preset), RunParameters())
         if f.level:
             preset = for_level(preset, f.level)
         if f.num_envs:
             preset = override(preset, {"environment.num_envs": f.num_envs})
     preset = override(preset, dict(parse_assignment(text) for text in f.set))
-    given = {name: f[name].value for name in RunParameters.__dataclass_fields__ if name in f and (f[name].present or not f.resume)}
+    given = {name: f[name].value for name in RunParameters.__dataclass_fields__ if name in f and f[name].present}
     run = RunParameters(**{**{name: getattr(run, name) for name in RunParameters.__dataclass_fields__}, **given})
 
     with _quiet_start():
@@ -95,7 +97,7 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     from tfsac import api
     from tfsac.training import Trainer
 
-    run_dir = pathlib.Path(f.run_dir) if f.run_dir else _default_run_dir(f, preset.environment.level, f.seed)
+    run_dir = pathlib.Path(f.run_dir) if f.run_dir else _default_run_dir(f, preset.environment.level, run.seed)
     trainer = Trainer(preset, run_dir, run, f.resume, initial_weights=f.checkpoint_restore_dir)
     if f.print_networks_summary:
         for network in trainer.agent.networks.values():
@@ -106,10 +108,11 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     best = "" if result.best_return is None else f", best evaluation {result.best_return:.1f}"
     print(f"{result.reason} at step {result.counters.env_steps}{best}")
     print(f"  curve   {run_dir / 'learning_curve.png'}\n  policy  {run_dir / 'policy'}")
-    threshold = preset.validation.min_reward_threshold
-    if threshold is not None and result.best_return is not None:
-        verdict = "reached" if result.best_return >= threshold else "not reached"
-        print(f"  the preset's threshold of {threshold:g} was {verdict}")
+    if result.accepted is not None:
+        within = preset.validation.max_episodes_to_achieve_reward
+        limit = f" within {within} episodes" if within else ""
+        verdict = "reached" if result.accepted else "not reached"
+        print(f"  the preset's threshold of {preset.validation.min_reward_threshold:g} was {verdict}{limit}")
     if f.evaluate:
         _print_evaluation(api.evaluate(run_dir, f.evaluate), f.evaluate)
     return 0
@@ -133,13 +136,27 @@ def _train_seeds(f: flags.FlagValues) -> int:
     for seed in range(f.seed, f.seed + f.num_seeds):
         runs.append(folder / f"seed{seed}")
         arguments = ["train", *shared, f"--seed={seed}", f"--run_dir={runs[-1]}"]
-        status = subprocess.run([sys.executable, "-m", "tfsac", *arguments], check=False).returncode
+        status = _run_process([sys.executable, "-m", "tfsac", *arguments])
         if status:
             return status
     from tfsac.analysis import plot_curves
 
     print(f"curves of {len(runs)} seeds: {plot_curves({level: list(runs)}, folder / 'learning_curve.png', level)}")
     return 0
+
+
+def _run_process(arguments: list[str]) -> int:
+    """Runs a program to its end and passes signals on to it, so that it can save."""
+    process = subprocess.Popen(arguments, start_new_session=True)
+    previous = {
+        number: signal.signal(number, lambda number, frame: process.send_signal(number))
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        return process.wait()
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 # -- evaluate, export, record, plot, presets ---------------------------------------------------------------------------

@@ -115,7 +115,7 @@ def export(policy: Policy, out: str | pathlib.Path, format: Format = "saved_mode
     try:
         module = PolicyModule(policy)
         signatures = module.signatures(noise_as_input=format == "tflite", values=values)
-        tf.saved_model.save(module, str(aside / "model"), signatures=signatures)
+        _save_quietly(module, aside / "model", signatures)
         if format == "saved_model":
             shutil.rmtree(out, ignore_errors=True)
             (aside / "model").rename(out)
@@ -127,6 +127,16 @@ def export(policy: Policy, out: str | pathlib.Path, format: Format = "saved_mode
         return out / TFLITE_FILE
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def _save_quietly(module: tf.Module, path: pathlib.Path, signatures: dict[str, Any]) -> None:
+    """Saves without TensorFlow's line about assets, which a policy does not have."""
+    logger, level = tf.get_logger(), tf.get_logger().level
+    logger.setLevel("ERROR")
+    try:
+        tf.saved_model.save(module, str(path), signatures=signatures)
+    finally:
+        logger.setLevel(level)
 
 
 def load_exported(path: str | pathlib.Path) -> Callable[[dict[str, np.ndarray]], np.ndarray]:

@@ -32,7 +32,11 @@ class CSVSink:
             with path.open(newline="") as file:
                 kept = list(csv.reader(file))[: rows_to_keep + 1]
             if kept[0] != self.columns or len(kept) != rows_to_keep + 1:
-                raise ValueError(f"{path} should have {rows_to_keep} rows of {len(self.columns)} columns. Received: {len(kept) - 1} rows of {len(kept[0])}")
+                other = sorted(set(kept[0]) ^ set(self.columns))
+                raise ValueError(
+                    f"{path} should have {rows_to_keep} rows and the columns of the run so far (a resumed run keeps its "
+                    f"stochastic_evaluation). Received: {len(kept) - 1} rows, differing columns {other}"
+                )
         aside = path.with_suffix(".tmp")
         with aside.open("w", newline="") as file:
             csv.writer(file).writerows(kept)

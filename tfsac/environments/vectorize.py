@@ -99,11 +99,11 @@ class Environments:
     def step(self, action: np.ndarray) -> StepResult:
         """Steps all environments with actions `[N, A]` in [-1, 1] and begins new episodes where one ended."""
         observation, reward, terminated, truncated, _ = self._call(self.vector.step, self.rescale(action))
-        self.steps += self.num_envs
-        self.length += 1
         next_observation = self._arrays(observation)
         reward = np.asarray(reward, np.float32)
-        check_finite(next_observation, reward, self.level, self.steps)
+        check_finite(next_observation, reward, self.level, self.steps + self.num_envs)
+        self.steps += self.num_envs
+        self.length += 1
         done, length = terminated | truncated, self.length.copy()
         self.observation = next_observation
         if done.any():

@@ -27,18 +27,32 @@ class Demonstrations(NamedTuple):
     returns: np.ndarray
 
 
+def check_new(path: pathlib.Path) -> None:
+    """Refuses a path that demonstrations cannot be written to.
+
+    Raises:
+        FileExistsError: there is a file already.
+        ValueError: the file's name does not end in .npz.
+    """
+    if path.suffix != ".npz":
+        raise ValueError(f"Demonstrations are written to a .npz file. Received: {path}")
+    if path.exists():
+        raise FileExistsError(f"Demonstrations are written to a new file. Received: {path}")
+
+
 def save_demonstrations(path: pathlib.Path, demonstrations: Demonstrations) -> None:
     """Writes demonstrations; actions are in [-1, 1], rewards and observations raw.
 
     Raises:
-        FileExistsError: there is a file already.
+        FileExistsError, ValueError: as `check_new`.
     """
-    if path.exists():
-        raise FileExistsError(f"Demonstrations are written to a new file. Received: {path}")
+    check_new(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     meta = json.dumps({"format": FORMAT, "level": demonstrations.level})
     fields: dict[str, Any] = {name: demonstrations.records[name] for name in demonstrations.records.dtype.names or ()}
-    np.savez_compressed(path, meta=np.array(meta), returns=demonstrations.returns, **fields)
+    aside = path.with_name(f".{path.name}")
+    np.savez_compressed(aside, meta=np.array(meta), returns=demonstrations.returns, **fields)
+    aside.replace(path)
 
 
 def load_demonstrations(path: pathlib.Path, spec: Spec) -> Demonstrations:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from tfsac.parameters.base import ParameterError, parameters
 
@@ -44,13 +44,9 @@ class MiddlewareScheme(enum.StrEnum):
     Deep = "Deep"
 
 
-def _named(schemes: type[enum.StrEnum]) -> BeforeValidator:
-    def parse(value: Any) -> Any:
-        if isinstance(value, str) and value not in list(schemes):
-            raise ValueError(f"expected one of {[scheme.value for scheme in schemes]}, or the layers themselves")
-        return schemes(value) if isinstance(value, str) else value
-
-    return BeforeValidator(parse)
+# A scheme may also be given by its name.
+EmbedderName = Annotated[EmbedderScheme, Field(strict=False)]
+MiddlewareName = Annotated[MiddlewareScheme, Field(strict=False)]
 
 
 @parameters
@@ -62,7 +58,7 @@ class InputEmbedderParameters:
         activation_function: after every layer.
     """
 
-    scheme: Annotated[EmbedderScheme | tuple[PositiveInt | Conv2d, ...], _named(EmbedderScheme)] = EmbedderScheme.Medium
+    scheme: EmbedderName | tuple[PositiveInt | Conv2d, ...] = EmbedderScheme.Medium
     activation_function: Activation = "relu"
 
 
@@ -70,7 +66,7 @@ class InputEmbedderParameters:
 class FCMiddlewareParameters:
     """Dense layers between the merged embeddings and the head; a named scheme or the widths of the layers."""
 
-    scheme: Annotated[MiddlewareScheme | tuple[PositiveInt, ...], _named(MiddlewareScheme)] = MiddlewareScheme.Medium
+    scheme: MiddlewareName | tuple[PositiveInt, ...] = MiddlewareScheme.Medium
     activation_function: Activation = "relu"
 
 

@@ -46,6 +46,8 @@ class Result:
         counters: env_steps, episodes, updates.
         best_return: mean return of the best evaluation, or None.
         signal: the number of the signal that interrupted it, or None.
+        accepted: whether an evaluation reached the preset's threshold within its number of training episodes; None for a
+            preset without a threshold.
     """
 
     reason: str
@@ -53,6 +55,7 @@ class Result:
     counters: Counters
     best_return: float | None
     signal: int | None
+    accepted: bool | None
 
 
 def build_agent(preset: Preset, run: RunParameters, spec: Spec) -> Agent:
@@ -118,7 +121,7 @@ class Trainer:
         self.heating_up = self.schedule.heatup_steps.num_steps > 0
         self.policy_state: Any = ()
         self.returns = np.zeros(level.num_envs)  # of the running episodes
-        self.evaluated_periods, self.best_return = 0, -np.inf
+        self.evaluated_periods, self.best_return, self.accepted = 0, -np.inf, False
         self.wall_seconds, self.started, self.bar_moved, self.row_started = 0.0, 0.0, 0.0, (0.0, 0)
         self.stop_reason = ""
         self.recorder = Recorder(self.agent.trace())
@@ -130,6 +133,8 @@ class Trainer:
         self.terminal = TerminalSink(total, type(improve).__name__, quiet)
         rows = self._restore() if resume else self.directory.create(preset, self.settings)
         self.csv = CSVSink(self.directory.metrics, self._columns(), rows)
+        if resume:
+            self.directory.note_resume(preset, self.settings, self.counters.env_steps)
         self.tensorboard = TensorBoardSink(self.directory.events) if self.settings.tensorboard else None
         self.saved_periods = self.counters.env_steps // self.settings.checkpoint_save_steps
 
@@ -173,7 +178,9 @@ class Trainer:
                 self.environments.close()
                 self.evaluation_env.close()
         best = None if np.isinf(self.best_return) else self.best_return
-        return Result(self.stop_reason or "finished", self.directory.path, self.counters, best, signals.received)
+        reason = self.stop_reason or "finished"
+        accepted = None if self.preset.validation.min_reward_threshold is None else self.accepted
+        return Result(reason, self.directory.path, self.counters, best, signals.received, accepted)
 
     def stop(self, reason: str) -> None:
         """Ends the run after the current step."""
@@ -260,9 +267,11 @@ class Trainer:
         if value > self.best_return:
             self.best_return = value
             save_weights(self.directory.best, self.agent, self.filters)
-        threshold = self.preset.validation.min_reward_threshold
-        if self.settings.stop_at_threshold and threshold is not None and value >= threshold:
-            self.stop("threshold reached")
+        threshold, within = dataclasses.astuple(self.preset.validation)
+        if threshold is not None and value >= threshold:
+            self.accepted = self.accepted or within is None or self.counters.episodes <= within
+            if self.settings.stop_at_threshold:
+                self.stop("threshold reached")
         for callback in self.callbacks:
             callback.on_evaluation(self, row)
         self.row_started = (time.perf_counter(), self.counters.env_steps)
@@ -302,6 +311,7 @@ class Trainer:
             "returns": self.returns.tolist(),
             "evaluated_periods": self.evaluated_periods,
             "best_return": None if np.isinf(self.best_return) else self.best_return,
+            "accepted": self.accepted,
             "wall_seconds": self._clock(),
             "rows": self.csv.rows,
             "recorder": self.recorder.state(),
@@ -321,7 +331,7 @@ class Trainer:
         self.heating_up, self.evaluated_periods = state["heating_up"], state["evaluated_periods"]
         self.returns = np.array(state["returns"])
         self.best_return = -np.inf if state["best_return"] is None else state["best_return"]
-        self.wall_seconds = state["wall_seconds"]
+        self.accepted, self.wall_seconds = state["accepted"], state["wall_seconds"]
         self.recorder.restore(state["recorder"])
         self.filters.restore(state["filters"])
         self.rng.bit_generator.state = state["sampling"]
@@ -333,7 +343,6 @@ class Trainer:
             self.checkpoints.rewrite_newest_chunk()
             self.returns[:] = 0.0
             self.terminal.print("The running episodes cannot be continued exactly; new ones begin.")
-        self.directory.note_resume(self.preset, self.settings, self.counters.env_steps)
         self.terminal.print(f"Continuing {self.directory.path} from step {self.counters.env_steps}.")
         return state["rows"]
 

@@ -1,0 +1,654 @@
+"""The command line, typed for real: every command on a tiny run, and a table of what cannot be carried out."""
+
+import contextlib
+import csv
+import io
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tiny
+
+from tfsac import api, cli
+from tfsac.catalog import load_preset, preset_names, read_config
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+RETURN = re.compile(
+    r"^return  mean (-?[\d.]+)  std ([\d.]+)  min (-?[\d.]+)  max (-?[\d.]+)  over (\d+) episodes of (\d+) steps on average$",
+    re.MULTILINE,
+)
+
+
+@pytest.fixture(scope="module")
+def tiny_run(tmp_path_factory):
+    """A finished run with everything that can be written, and what was printed on the way."""
+    tiny.register()
+    folder = tmp_path_factory.mktemp("cli") / "pendulum"
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        status = tiny.train(
+            folder,
+            "--tensorboard",
+            "--histograms",
+            "--stochastic_evaluation",
+            "--print_networks_summary",
+            "--evaluate=2",
+            "--seed=4",
+            "--checkpoint_save_steps=200",
+            shorter=False,
+        )
+    assert status == 0
+    return folder, printed.getvalue()
+
+
+@pytest.fixture
+def run_dir(tiny_run):
+    return tiny_run[0]
+
+
+def tree(folder):
+    """Returns every path under a folder with the content of its files."""
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+def weights(run):
+    with np.load(pathlib.Path(run) / "best.npz") as file:
+        return dict(file)
+
+
+def parts(returns):
+    return [f"{value:.2f}" for value in (returns.mean(), returns.std(), returns.min(), returns.max())]
+
+
+# -- train -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_leaves_its_results_and_says_where_they_are(tiny_run):
+    folder, printed = tiny_run
+    names = {"best.npz", "checkpoints", "config.json", "events", "learning_curve.png", "metrics.csv", "policy"}
+    assert {path.name for path in folder.iterdir()} == names
+    assert [row["env_steps"] for row in tiny.rows(folder)] == ["250", "500"]
+    best = max(float(row["evaluation/return_mean"]) for row in tiny.rows(folder))
+    assert f"finished at step 500, best evaluation {best:.1f}" in printed
+    assert str(folder / "learning_curve.png") in printed and str(folder / "policy") in printed
+    assert re.search(r"the preset's threshold of -180 was (not )?reached", printed)
+    assert ("not reached" in printed) == (best < -180)
+
+
+def test_the_config_tells_what_was_run_and_how(tiny_run):
+    folder, _ = tiny_run
+    config = json.loads((folder / "config.json").read_text())
+    assert config["preset"]["schedule"]["improve_steps"] == "EnvironmentSteps(200)"
+    assert config["preset"]["agent"]["networks"]["q"]["head_parameters"]["network_layers_sizes"] == [16, 16]
+    assert {network["batch_size"] for network in config["preset"]["agent"]["networks"].values()} == {32}
+    run = config["run"]
+    assert (run["seed"], run["checkpoint_save_steps"]) == (4, 200)
+    assert all(run[name] for name in ("tensorboard", "histograms", "stochastic_evaluation"))
+    assert config["versions"]["tensorflow"] == tf.__version__
+    assert config["resumed"] == []
+
+
+def test_the_metrics_have_both_evaluations_and_finite_losses(run_dir):
+    last = tiny.rows(run_dir)[-1]
+    assert last["updates"] == "200"
+    for name in ("return_mean", "return_std", "return_min", "return_max", "length_mean"):
+        assert np.isfinite(float(last[f"evaluation/{name}"])) and np.isfinite(float(last[f"stochastic_evaluation/{name}"]))
+    assert last["evaluation/return_mean"] != last["stochastic_evaluation/return_mean"]
+    assert all(np.isfinite(float(last[name])) for name in ("loss/policy", "loss/v", "loss/q1", "loss/q2"))
+
+
+def test_the_networks_summary_prints_every_network(tiny_run):
+    for name in ("policy", "v", "v_target", "q"):
+        assert f'Model: "{name}"' in tiny_run[1]
+
+
+def test_the_evaluation_after_training_is_the_one_of_the_best_policy(tiny_run):
+    folder, printed = tiny_run
+    found = RETURN.search(printed)
+    done = api.evaluate(folder, 2)
+    assert list(found.groups()) == [*parts(done.returns), "2", "50"]
+
+
+def test_tensorboard_events_have_every_metric_and_the_weights_of_every_network(run_dir):
+    steps, histograms = {}, set()
+    for path in (run_dir / "events").iterdir():
+        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+            event = tf.compat.v1.Event.FromString(record)
+            for value in event.summary.value:
+                if value.metadata.plugin_data.plugin_name == "histograms":
+                    histograms.add(value.tag)
+                else:
+                    steps.setdefault(value.tag, {})[event.step] = float(tf.make_ndarray(value.tensor))
+    table = tiny.rows(run_dir)
+    assert steps.keys() == table[0].keys()
+    for name in ("evaluation/return_mean", "stochastic_evaluation/return_max", "loss/policy"):
+        written = {int(row["env_steps"]): float(row[name]) for row in table if row[name]}
+        assert steps[name] == pytest.approx(written, rel=1e-6)
+    assert {tag.split("/")[0] for tag in histograms} == {"policy", "v", "v_target", "q"}
+
+
+def test_level_num_envs_and_experiment_name_make_a_run_in_a_folder_of_its_own(tmp_path, monkeypatch, capsys):
+    tiny.register()
+    monkeypatch.chdir(tmp_path)
+    flags = ["--level=TfsacCliff-v0", "--num_envs=2", "--seed=7", "--experiment_name=mine", "--preset=mujoco_sac"]
+    assert cli.run(["train", *tiny.assignments({**tiny.CHANGES, **tiny.SHORTER}), *flags]) == 0
+    [folder] = (tmp_path / "runs" / "mine").iterdir()
+    assert re.fullmatch(r"\d{8}-\d{6}-seed7", folder.name)
+    preset, run = read_config(folder / "config.json")
+    assert (preset.environment.level, preset.environment.num_envs, run.seed) == ("TfsacCliff-v0", 2, 7)
+    assert preset.environment.filters.reward_rescale_factor == 5.0
+    assert preset.validation.min_reward_threshold is None
+    assert "threshold" not in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+
+
+def test_without_names_the_folder_is_called_after_preset_and_level():
+    from absl import flags
+
+    values = flags.FlagValues()
+    cli.COMMANDS["train"][1](values)
+    values(["train", "--preset=presets/pendulum_sac.py"])
+    folder = cli._default_run_dir(values, "ALE/Pong-v5", 3)
+    assert folder.parts[:2] == ("runs", "pendulum_sac-ALE-Pong-v5") and folder.name.endswith("-seed3")
+
+
+def test_a_run_stops_at_a_threshold_that_is_easily_reached(tmp_path, capsys):
+    changes = {"validation.min_reward_threshold": -1e9}
+    assert tiny.train(tmp_path / "run", "--stop_at_threshold", changes=changes) == 0
+    printed = capsys.readouterr().out
+    assert "threshold reached at step 50," in printed
+    assert "the preset's threshold of -1e+09 was reached" in printed
+    assert [row["env_steps"] for row in tiny.rows(tmp_path / "run")] == ["50"]
+
+
+def test_a_run_begins_with_the_best_weights_of_another(run_dir, tmp_path, capsys):
+    # It ends before its first update, so the weights it evaluates are those it began with.
+    changes = {
+        "agent.algorithm.num_consecutive_playing_steps": "EnvironmentSteps(1000)",
+        "agent.algorithm.num_steps_between_copying_online_weights_to_target": "TrainingSteps(1)",
+    }
+    flags = [f"--checkpoint_restore_dir={run_dir}", "--seed=9"]
+    assert tiny.train(tmp_path / "restored", *flags, changes=changes) == 0
+    assert tiny.train(tmp_path / "fresh", "--seed=9", changes=changes) == 0
+    theirs, restored, fresh = weights(run_dir), weights(tmp_path / "restored"), weights(tmp_path / "fresh")
+    assert tiny.rows(tmp_path / "restored")[-1]["updates"] == "0"
+    assert theirs.keys() == restored.keys()
+    for name in theirs:
+        np.testing.assert_array_equal(restored[name], theirs[name])
+    assert any(not np.array_equal(fresh[name], theirs[name]) for name in theirs)
+    capsys.readouterr()
+
+
+def test_a_finished_run_is_extended_with_resume(tmp_path, capsys):
+    folder = tmp_path / "run"
+    assert tiny.train(folder) == 0
+    first = tiny.rows(folder)
+    assert [row["env_steps"] for row in first] == ["50", "60"]
+    assert cli.run(["train", f"--run_dir={folder}", "--resume", "--set=schedule.improve_steps=60"]) == 0
+    assert f"Continuing {folder} from step 60." in capsys.readouterr().out.replace("\n", " ")
+    table = tiny.rows(folder)
+    assert table[:2] == first
+    assert [(row["env_steps"], row["updates"]) for row in table] == [("50", "10"), ("60", "20"), ("100", "60")]
+    assert float(table[2]["wall_seconds"]) > float(table[1]["wall_seconds"])
+    preset, _ = read_config(folder / "config.json")
+    assert preset.schedule.improve_steps.num_steps == 60
+    assert [entry["env_steps"] for entry in json.loads((folder / "config.json").read_text())["resumed"]] == [60]
+
+
+@pytest.mark.slow
+def test_two_seeds_are_trained_one_after_the_other_and_drawn_together(tmp_path):
+    changes = {**tiny.CHANGES, **tiny.SHORTER}
+    arguments = ["train", "--num_seeds=2", "--seed=5", "--run_dir=both", *tiny.assignments(changes), "--use_cpu"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tfsac", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in (tmp_path / "both").iterdir()) == ["learning_curve.png", "seed5", "seed6"]
+    for seed in (5, 6):
+        preset, run = read_config(tmp_path / "both" / f"seed{seed}" / "config.json")
+        assert (run.seed, preset.agent.batch_size, preset.schedule.improve_steps.num_steps) == (seed, 32, 20)
+    first, second = (tiny.rows(tmp_path / "both" / f"seed{seed}") for seed in (5, 6))
+    assert len(first) == len(second) == 2 and first[0]["loss/v"] != second[0]["loss/v"]
+    assert "curves of 2 seeds: both/learning_curve.png" in done.stdout
+
+
+def test_list_and_presets_print_a_line_for_every_preset(capsys):
+    assert cli.run(["presets"]) == 0
+    printed = capsys.readouterr().out
+    assert [line.split()[0] for line in printed.splitlines()] == preset_names()
+    assert "Pendulum-v1 with Coach's soft actor-critic" in printed
+    assert cli.run(["train", "--list"]) == 0
+    assert capsys.readouterr().out == printed
+
+
+# -- evaluate, record, export, plot ------------------------------------------------------------------------------------
+
+
+def test_evaluate_prints_mean_std_min_and_max_of_the_best_policy(run_dir, capsys):
+    assert cli.run(["evaluate", f"--run_dir={run_dir}", "--episodes=3", "--seed=6"]) == 0
+    printed = capsys.readouterr().out
+    done = api.evaluate(run_dir, 3, seed=6)
+    assert list(RETURN.search(printed).groups()) == [*parts(done.returns), "3", "50"]
+    mean, _, low, high = (float(x) for x in parts(done.returns))
+    assert low < mean < high
+    assert cli.run(["evaluate", f"--run_dir={run_dir}", "--episodes=3", "--seed=7"]) == 0
+    assert capsys.readouterr().out != printed
+    assert cli.run(["evaluate", f"--run_dir={run_dir}", "--episodes=3", "--seed=6", "--stochastic"]) == 0
+    assert capsys.readouterr().out != printed
+
+
+@pytest.mark.parametrize("ending", ["mp4", "gif"])
+def test_a_film_has_a_frame_for_every_step(run_dir, tmp_path, capsys, ending):
+    imageio = pytest.importorskip("imageio.v2")
+    pytest.importorskip("imageio_ffmpeg")
+    film = tmp_path / "films" / f"pendulum.{ending}"
+    assert cli.run(["evaluate", f"--run_dir={run_dir}", "--episodes=1", f"--dump_mp4={film}"]) == 0
+    assert f"film    {film}" in capsys.readouterr().out
+    with imageio.get_reader(film) as reader:
+        frames = [np.asarray(frame)[..., :3] for frame in reader]
+    assert len(frames) == 50
+    assert {frame.shape for frame in frames} == {(500, 500, 3)}
+    assert np.abs(frames[0].astype(int) - frames[25]).max() > 50  # the pendulum moved
+
+
+def test_a_film_is_not_written_over_another_file(run_dir, tmp_path, capsys):
+    film = tmp_path / "mine.gif"
+    film.write_bytes(b"precious")
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["evaluate", f"--run_dir={run_dir}", "--episodes=1", f"--dump_mp4={film}"])
+    assert ended.value.code == 2
+    assert "Received: " in capsys.readouterr().err
+    assert film.read_bytes() == b"precious"
+
+
+def test_record_writes_the_episodes_and_counts_them(run_dir, tmp_path, capsys):
+    out = tmp_path / "expert.npz"
+    assert cli.run(["record", f"--run_dir={run_dir}", f"--out={out}", "--episodes=2"]) == 0
+    returns = api.evaluate(run_dir, 2).returns
+    assert capsys.readouterr().out == f"100 transitions of 2 episodes, mean return {returns.mean():.2f}, in {out}\n"
+    with np.load(out) as file:
+        assert file["action"].shape == (100, 1) and np.abs(file["action"]).max() <= 1.0
+        np.testing.assert_allclose(file["returns"], returns)
+
+
+@pytest.mark.parametrize("format", ["saved_model", "tflite"])
+def test_export_writes_the_policy_and_verifies_it(run_dir, tmp_path, capsys, format):
+    if format == "tflite":
+        pytest.importorskip("ai_edge_litert")
+    out = tmp_path / "policy"
+    assert cli.run(["export", f"--run_dir={run_dir}", f"--out={out}", f"--format={format}", "--verify", "--values"]) == 0
+    printed = capsys.readouterr().out
+    file = out if format == "saved_model" else out / "policy.tflite"
+    assert f"exported to {file}\n" in printed
+    found = re.search(r"over 50 observations: ([\d.e+-]+) \(within 1e-05\)", printed)
+    assert 0.0 <= float(found[1]) <= 1e-5
+    assert (out / "saved_model.pb").is_file() == (format == "saved_model")
+
+
+def test_export_ends_with_status_1_where_the_exported_policy_acts_differently(run_dir, tmp_path, capsys, monkeypatch):
+    from tfsac import exporting
+
+    monkeypatch.setattr(exporting, "load_exported", lambda path: lambda observation: np.full((1, 1), 9.0))
+    assert cli.run(["export", f"--run_dir={run_dir}", f"--out={tmp_path / 'out'}", "--verify"]) == 1
+    assert "MORE THAN 1e-05" in capsys.readouterr().out
+
+
+def test_the_policy_that_training_exports_is_the_best_one(run_dir):
+    from tfsac import exporting
+
+    policy = api.load_policy(run_dir)
+    observations = api.observations_of(run_dir, policy)
+    assert len(observations) == 50
+    assert exporting.verify(policy, run_dir / "policy", observations) <= exporting.TOLERANCE
+
+
+def png_size(path):
+    content = pathlib.Path(path).read_bytes()
+    assert content.startswith(b"\x89PNG\r\n\x1a\n")
+    return int.from_bytes(content[16:20], "big"), int.from_bytes(content[20:24], "big")
+
+
+def test_plot_draws_one_run_into_its_folder_or_elsewhere(run_dir, tmp_path, capsys):
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    shutil.copy(run_dir / "metrics.csv", copy)
+    assert cli.run(["plot", f"--run_dir={copy}"]) == 0
+    assert capsys.readouterr().out == f"{copy / 'learning_curve.png'}\n"
+    assert min(png_size(copy / "learning_curve.png")) > 300
+    assert cli.run(["plot", str(copy), f"--out={tmp_path / 'elsewhere.png'}"]) == 0
+    assert png_size(tmp_path / "elsewhere.png") == png_size(copy / "learning_curve.png")
+
+
+def test_plot_draws_two_runs_together_by_flag_or_as_plain_words(run_dir, tmp_path, capsys):
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    shutil.copy(run_dir / "config.json", copy)
+    table = tiny.rows(run_dir)
+    with (copy / "metrics.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, table[0])
+        writer.writeheader()
+        writer.writerows({**row, "evaluation/return_mean": "-900"} for row in table)
+    one, two, three = (tmp_path / f"{i}.png" for i in range(3))
+    assert cli.run(["plot", f"--run_dir={run_dir}", f"--run_dir={copy}", f"--out={one}", "--title=Two"]) == 0
+    assert cli.run(["plot", f"--out={two}", "--title=Two", str(run_dir), str(copy)]) == 0
+    assert cli.run(["plot", f"--out={three}", "--title=Two", str(copy), str(copy)]) == 0
+    assert capsys.readouterr().out == f"{one}\n{two}\n{three}\n"
+    assert min(png_size(one)) > 300
+    assert one.read_bytes() == two.read_bytes() != three.read_bytes()
+
+
+# -- help --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]])
+def test_the_overview_names_every_command(arguments, capsys):
+    assert cli.run(arguments) == 0
+    printed = capsys.readouterr().out
+    commands = ["train", "evaluate", "export", "record", "plot", "presets"]
+    assert [line.split()[0] for line in printed.splitlines() if line.startswith("  ") and "=" not in line] == commands
+    assert cli.COMMANDS.keys() == set(commands)
+
+
+@pytest.mark.parametrize("name", ["train", "evaluate", "export", "record", "plot", "presets"])
+def test_the_help_of_a_command_explains_every_flag_and_does_nothing(name, capsys, tmp_path, monkeypatch):
+    from absl import flags
+
+    monkeypatch.chdir(tmp_path)
+    assert cli.run([name, "--help"]) == 0
+    printed = capsys.readouterr().out
+    values = flags.FlagValues()
+    cli.COMMANDS[name][1](values)
+    for flag in values:
+        assert re.search(rf"^  --{flag} +{re.escape(values[flag].help)}", printed, re.MULTILINE)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_flags_that_coach_had_are_there():
+    from absl import flags
+
+    coach = {"preset", "level", "experiment_name", "seed", "checkpoint_save_steps", "checkpoint_restore_dir", "list"}
+    coach |= {"evaluate", "render", "dump_mp4", "tensorboard", "print_networks_summary", "use_cpu"}
+    values = flags.FlagValues()
+    cli.COMMANDS["train"][1](values)
+    cli.COMMANDS["evaluate"][1](evaluation := flags.FlagValues())
+    assert coach <= {*values, *evaluation}
+
+
+def test_help_and_presets_answer_quickly_without_tensorflow(run_python):
+    printed = run_python(
+        """
+import sys, time
+from tfsac import cli
+heavy = {"tensorflow", "keras", "tensorflow_probability", "gymnasium", "matplotlib", "scipy"}
+for arguments in (["--help"], ["train", "--help"], ["evaluate", "--help"], ["presets"], ["train", "--list"]):
+    assert cli.run(arguments) == 0
+    assert not heavy & set(sys.modules), (arguments, heavy & set(sys.modules))
+print("processor seconds", time.process_time())
+"""
+    )
+    assert float(printed.split()[-1]) < 3.0
+
+
+def test_wrong_parameters_are_refused_without_tensorflow(run_python):
+    printed = run_python(
+        """
+import sys
+from tfsac import cli
+for arguments in (["--preset=x"], ["--set=a.b=1"], ["--seed=3000000000"], ["--set=agent.algorithm.discount=2"]):
+    try:
+        cli.run(["train", *arguments])
+    except ValueError as error:
+        print("Received: " in str(error), "tensorflow" in sys.modules)
+"""
+    )
+    assert printed.splitlines() == ["True False"] * 4
+
+
+@pytest.mark.parametrize(
+    ("program", "title"),
+    [(["-m", "tfsac"], "tfsac: the soft actor-critic family"), (["presets/pendulum_sac.py", "--help"], "tfsac train: ")],
+)
+def test_the_package_and_a_preset_are_programs(program, title):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *program], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0 and done.stdout.startswith(title)
+    assert "tfsac.cli" in done.stderr and not re.search(r"\| +(tensorflow|keras)\b", done.stderr)
+
+
+def test_a_preset_file_run_as_a_program_trains_that_file_with_the_flags_given(monkeypatch):
+    seen = []
+    monkeypatch.setattr(cli, "main", seen.append)
+    monkeypatch.setattr(sys, "argv", ["presets/pendulum_sac.py", "--seed=1", "--num_envs=2"])
+    cli.run_preset("presets/pendulum_sac.py")
+    assert seen == [["train", "--preset=presets/pendulum_sac.py", "--seed=1", "--num_envs=2"]]
+
+
+def test_the_traceback_is_shown_on_request(monkeypatch):
+    monkeypatch.setenv("TFSAC_TRACEBACK", "1")
+    with pytest.raises(cli.UsageError, match="Received: 'trian'"):
+        cli.main(["trian"])
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch, capsys):
+    def broken(values, rest):
+        raise ValueError("operands could not be broadcast together")
+
+    monkeypatch.setitem(cli.COMMANDS, "presets", ("", lambda values: None, broken))
+    with pytest.raises(ValueError, match="broadcast"):
+        cli.main(["presets"])
+
+
+# -- what cannot be carried out ----------------------------------------------------------------------------------------
+
+
+def damaged(run_dir, folder, damage):
+    """Copies what evaluating a run needs, and spoils one file of it."""
+    folder.mkdir()
+    shutil.copy(run_dir / "config.json", folder)
+    shutil.copy(run_dir / "best.npz", folder)
+    config, best = folder / "config.json", folder / "best.npz"
+    content = best.read_bytes()
+    if damage == "config cut":
+        config.write_text(config.read_text()[:100])
+    elif damage == "config is a list":
+        config.write_text("[]")
+    elif damage == "config is binary":
+        config.write_bytes(b"\xff\xfe\x00")
+    elif damage == "config with an unknown field":
+        config.write_text(config.read_text().replace('"discount"', '"discont"'))
+    elif damage == "config without run":
+        config.write_text(json.dumps({"preset": json.loads(config.read_text())["preset"]}))
+    elif damage == "weights cut":
+        best.write_bytes(content[: len(content) // 2])
+    elif damage == "weights with a byte changed":
+        best.write_bytes(content[:3000] + bytes([content[3000] ^ 0xFF]) + content[3001:])
+    elif damage == "weights are text":
+        best.write_text("weights")
+    elif damage == "weights empty":
+        best.write_bytes(b"")
+    elif damage == "weights of another network":
+        with np.load(best) as file:
+            arrays = dict(file)
+        np.savez(best, **{**arrays, "policy/0": np.zeros((3, 8), np.float32)})
+    elif damage == "weights without statistics":
+        with np.load(best) as file:
+            arrays = dict(file)
+        del arrays["filters"]
+        np.savez(best, **arrays)
+    else:
+        assert damage == "no weights"
+        best.unlink()
+
+
+# Arguments, with {run} a finished run, {tmp} an empty folder and {file} a file in it; and the text that must be printed.
+WRONG = {
+    # the command
+    "unknown command": ("trian", "There is no such command. Did you mean 'train'? Commands: train, evaluate, export, record, "
+                        "plot, presets. Received: 'trian'"),
+    "flag before the command": ("--seed=1 train", "There is no such command.* Received: '--seed=1'"),
+    "unknown flag": ("train --sed=1", "Unknown command line flag 'sed'"),
+    "flag of another command": ("evaluate --run_dir={run} --num_envs=2", "Unknown command line flag 'num_envs'"),
+    "word after train": ("train pendulum_sac", "Flags are written --name=value. Received: 'pendulum_sac'"),
+    "word after presets": ("presets mine", "Flags are written --name=value. Received: 'mine'"),
+    # presets
+    "misspelt preset": ("train --preset=pendulum_sca", "no preset of this name. Did you mean 'pendulum_sac'?.* "
+                        "Received: 'pendulum_sca'$"),
+    "missing preset file": ("train --preset=nothing.py", "no preset file of this path. Received: nothing.py$"),
+    "missing config": ("train --preset={tmp}/nothing.json", "Received: .*"),
+    "misspelt preset for seeds": ("train --preset=pendulum_sca --num_seeds=2", "Received: 'pendulum_sca'$"),
+    # parameters
+    "unknown parameter": ("train --set=agent.algorithm.discont=0.9", "no parameter 'agent.algorithm.discont'. Did you mean "
+                          "'discount'?.* Received: 'discont'$"),
+    "unknown branch": ("train --set=agnt.algorithm.discount=0.9", "Did you mean 'agent'?.* Received: 'agnt'$"),
+    "parameter of a number": ("train --set=agent.algorithm.discount.x=1", "Received: 'x'$"),
+    "no equals sign": ("train --set=agent.algorithm.discount", "written path=value. Received: 'agent.algorithm.discount'$"),
+    "wrong type": ("train --set=agent.algorithm.discount=high", "discount: .*number. Received: 'high'$"),
+    "out of range": ("train --set=agent.algorithm.discount=1.5", "less than or equal to 1. Received: 1.5$"),
+    "not finite": ("train --set=environment.filters.reward_rescale_factor=NaN", "Received: "),
+    "negative batch": ("train --set=agent.networks.*.batch_size=-1", "greater than 0. Received: -1$"),
+    "unequal batches": ("train --set=agent.networks.q.batch_size=64", "equal batch_size. Received: {{'policy': 128"),
+    "negative memory": ("train --set=agent.memory.max_size=-5", "max_size: .*greater than 0. Received: -5$"),
+    "memory below a batch": ("train --set=agent.memory.max_size=5", "at least one batch. Received: max_size=5"),
+    "negative steps": ("train --set=schedule.improve_steps=-5", "improve_steps: .* Received: .*-5.*$"),
+    "unknown unit": ("train --set=schedule.improve_steps=Minutes(5)", "improve_steps: .* Received: 'Minutes[(]5[)]'$"),
+    "no training at all": ("train --set=schedule.improve_steps=0", "improve_steps is at least 1. Received: "),
+    "negative environments": ("train --set=environment.num_envs=-2", "num_envs: .*greater than 0. Received: -2$"),
+    "no environments": ("train --num_envs=0", "flag --num_envs=0"),
+    "environments in words": ("train --num_envs=two", "flag --num_envs=two"),
+    "negative seed": ("train --seed=-1", "flag --seed=-1"),
+    "large seed": ("train --seed=3000000000", "seed: .*less than 2147483648. Received: 3000000000$"),
+    "no seeds": ("train --num_seeds=0", "flag --num_seeds=0"),
+    "no steps between checkpoints": ("train --checkpoint_save_steps=0", "flag --checkpoint_save_steps=0"),
+    "unknown strategy": ("train --strategy=both", "should be one of <none|mirrored>".replace("|", "[|]")),
+    "unsuitable boolean": ("train --tensorboard=maybe", "flag --tensorboard=maybe"),
+    "no evaluation episodes": ("train --evaluate=0", "flag --evaluate=0"),
+    "histograms alone": ("train --histograms", "add tensorboard=True. Received: histograms=True$"),
+    "no threshold to stop at": ("train --stop_at_threshold --level=MountainCarContinuous-v0",
+                                "needs validation.min_reward_threshold. Received: None for MountainCarContinuous-v0$"),
+    # environments
+    "misspelt level": ("train --level=Pendulm-v1", "Did you mean 'Pendulum-v1'? Received: 'Pendulm-v1'$"),
+    "unknown version": ("train --level=Pendulum-v9", "Received: 'Pendulum-v9'$"),
+    "old version": ("train --level=Pendulum-v0", "Received: 'Pendulum-v0'$"),
+    "malformed level": ("train --level=Pendulum_v1!", "Received: 'Pendulum_v1!'$"),
+    "unknown namespace": ("train --level=Nowhere/Pong-v5", "Received: 'Nowhere/Pong-v5'$"),
+    "level of a package that is not there": ("train --level=no_such_package:Pong-v5", "pip install.* Received: "),
+    "discrete level": ("train --level=CartPole-v1", "CartPole-v1: .*discrete actions need another agent. "
+                       "Received: Discrete[(]2[)]$"),
+    "unknown argument of the level": ("train --set=environment.kwargs.gravty=3", "Received: {{'gravty': 3}}$"),
+    "embedder for another observation": ("train --set=agent.networks.v.input_embedders_parameters={{\"camera\":{{}}}}",
+                                         "it gives observation.*Received: 'camera'$"),
+    # run directories
+    "existing run": ("train --run_dir={run}", "exists already; .*--resume.* Received: .*/pendulum$"),
+    "run at the place of a file": ("train --run_dir={file}", "exists already.* Received: .*/file$"),
+    "run under a file": ("train --run_dir={file}/run", "cannot be written .* Received: .*/file/run$"),
+    "weights of no run": ("train --checkpoint_restore_dir={tmp}/none --run_dir={tmp}/new", "no saved weights.* Received: "),
+    "weights of other networks": ("train --checkpoint_restore_dir={run} --run_dir={tmp}/new",
+                                  "belongs to other networks: .* Received: "),
+    "resume nothing": ("train --resume", "--resume needs --run_dir. Received: no --run_dir$"),
+    "resume with a level": ("train --resume --run_dir={run} --level=Pendulum-v1", "keeps its .*level.* Received: --level$"),
+    "resume with a preset": ("train --resume --run_dir={run} --preset=pendulum_sac", "Received: --preset$"),
+    "resume with a seed": ("train --resume --run_dir={run} --seed=1", "Received: --seed$"),
+    "resume with environments": ("train --resume --run_dir={run} --num_envs=1", "Received: --num_envs$"),
+    "resume with weights": ("train --resume --run_dir={run} --checkpoint_restore_dir={run}",
+                            "Received: --checkpoint_restore_dir$"),
+    "resume no run": ("train --resume --run_dir={tmp}/none", "has a config.json. Received: .*/none$"),
+    "resume another algorithm": ("train --resume --run_dir={run} --set=agent.algorithm.discount=0.5",
+                                 "belongs to another run: its agent.algorithm.discount is 0.99. "
+                                 "Received: agent.algorithm.discount=0.5$"),
+    # evaluate
+    "evaluate nothing": ("evaluate", "--run_dir is required. Received: no --run_dir$"),
+    "evaluate no run": ("evaluate --run_dir={tmp}", "A run directory has a config.json. Received: "),
+    "evaluate no folder": ("evaluate --run_dir={tmp}/none", "A run directory has a config.json. Received: .*/none$"),
+    "no episodes": ("evaluate --run_dir={run} --episodes=0", "flag --episodes=0"),
+    "film under a file": ("evaluate --run_dir={run} --episodes=1 --dump_mp4={file}/film.gif", "Received: .*"),
+    "film of an unknown kind": ("evaluate --run_dir={run} --episodes=1 --dump_mp4={tmp}/film.xyz", "Received: .*film.xyz"),
+    # export
+    "export nothing": ("export --out={tmp}/out", "--run_dir is required. Received: no --run_dir$"),
+    "export to nowhere": ("export --run_dir={run}", "--out is required. Received: no --out$"),
+    "export into an existing folder": ("export --run_dir={run} --out={run}", "new or empty folder. Received: .*/pendulum$"),
+    "export over a file": ("export --run_dir={run} --out={file}", "new or empty folder. Received: .*/file$"),
+    "export under a file": ("export --run_dir={run} --out={file}/out", "Received: .*"),
+    "export as something else": ("export --run_dir={run} --out={tmp}/out --format=onnx",
+                                 "should be one of <saved_model[|]tflite>"),
+    "export perhaps with values": ("export --run_dir={run} --out={tmp}/out --values=perhaps", "flag --values=perhaps"),
+    # record
+    "record to nowhere": ("record --run_dir={run}", "--out is required. Received: no --out$"),
+    "record over a file": ("record --run_dir={run} --out={file}", "written to a new file. Received: .*/file$"),
+    "record under a file": ("record --run_dir={run} --episodes=1 --out={file}/expert.npz", "Received: .*"),
+    # plot
+    "plot nothing": ("plot", "Plotting needs a run. Received: no --run_dir$"),
+    "plot no run": ("plot {tmp}", "run directory with metrics.csv.* Received: "),
+    "plot two runs to nowhere": ("plot {run} {run}", "--out is required. Received: no --out$"),
+    "plot two of which one is no run": ("plot {run} {tmp} --out={tmp}/a.png", "has a config.json. Received: "),
+    "plot under a file": ("plot {run} --out={file}/a.png", "Received: .*"),
+    "plot to an unknown kind of picture": ("plot {run} --out={tmp}/a.xyz", "Received: .*a.xyz"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_command_line_is_refused_with_a_reason_and_leaves_nothing(name, run_dir, tmp_path, monkeypatch, capsys):
+    line, message = WRONG[name]
+    (tmp_path / "file").write_text("mine")
+    monkeypatch.chdir(tmp_path)
+    before, run_before = tree(tmp_path), tree(run_dir)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(line.format(run=run_dir, tmp=tmp_path, file=tmp_path / "file").split(" "))
+    printed = capsys.readouterr()
+    assert ended.value.code == 2
+    assert printed.err.startswith("tfsac: ") and "Traceback" not in printed.err
+    assert re.search(message.format().replace("?", r"\?"), printed.err.strip(), re.DOTALL), printed.err
+    assert tree(tmp_path) == before
+    assert tree(run_dir) == run_before
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ("config cut", r"config\.json is not the config of a run .* Received: 100 bytes$"),
+        ("config is a list", r"is not the config of a run .* Received: 2 bytes$"),
+        ("config is binary", r"is not the config of a run .* Received: 3 bytes$"),
+        ("config with an unknown field", r"has no parameter 'discont'\. Did you mean 'discount'\?.* Received: discont="),
+        ("config without run", r"is not the config of a run .* Received: \d+ bytes$"),
+        ("weights cut", r"best\.npz is damaged .* Received: \d+ bytes$"),
+        ("weights with a byte changed", r"best\.npz is damaged .* Received: \d+ bytes$"),
+        ("weights are text", r"best\.npz is damaged .* Received: 7 bytes$"),
+        ("weights empty", r"best\.npz is damaged .* Received: 0 bytes$"),
+        ("weights of another network", r"policy/0 should be \(3, 16\)\. Received: \(3, 8\)$"),
+        ("weights without statistics", r"best\.npz is damaged .* Received: \d+ bytes$"),
+        ("no weights", r"no saved weights yet.* Received: .*best\.npz$"),
+    ],
+)
+def test_a_damaged_run_is_refused_by_the_name_of_its_file(damage, message, run_dir, tmp_path, capsys):
+    damaged(run_dir, tmp_path / "run", damage)
+    before = tree(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["evaluate", f"--run_dir={tmp_path / 'run'}", "--episodes=1"])
+    printed = capsys.readouterr()
+    assert ended.value.code == 2
+    assert re.search(message, printed.err.strip(), re.DOTALL), printed.err
+    assert printed.out == "" and tree(tmp_path) == before
+
+
+def test_a_resumed_run_that_was_damaged_is_refused_and_stays_as_it_is(run_dir, tmp_path, capsys):
+    copy = tmp_path / "run"
+    shutil.copytree(run_dir, copy)
+    for manifest in (copy / "checkpoints").glob("0*/manifest.json"):
+        manifest.write_text("{")
+    before = tree(copy)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["train", "--resume", f"--run_dir={copy}"])
+    assert ended.value.code == 2
+    assert "There is no checkpoint to continue from. Received: " in capsys.readouterr().err
+    assert tree(copy) == before
+
+
+def test_the_config_of_a_run_is_a_preset_of_its_own(run_dir):
+    assert load_preset(run_dir / "config.json") == read_config(run_dir / "config.json")[0]
