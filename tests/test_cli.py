@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import gc
 import io
 import json
 import os
@@ -21,7 +22,8 @@ from tfsac.catalog import load_preset, preset_names, read_config
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RETURN = re.compile(
-    r"^return  mean (-?[\d.]+)  std ([\d.]+)  min (-?[\d.]+)  max (-?[\d.]+)  over (\d+) episodes of (\d+) steps on average$",
+    r"^return  mean (-?[\d.]+)  std ([\d.]+)  min (-?[\d.]+)  max (-?[\d.]+)  "
+    r"over (\d+) episodes of (\d+) steps on average$",
     re.MULTILINE,
 )
 
@@ -98,7 +100,9 @@ def test_the_metrics_have_both_evaluations_and_finite_losses(run_dir):
     last = tiny.rows(run_dir)[-1]
     assert last["updates"] == "200"
     for name in ("return_mean", "return_std", "return_min", "return_max", "length_mean"):
-        assert np.isfinite(float(last[f"evaluation/{name}"])) and np.isfinite(float(last[f"stochastic_evaluation/{name}"]))
+        assert np.isfinite(float(last[f"evaluation/{name}"])) and np.isfinite(
+            float(last[f"stochastic_evaluation/{name}"])
+        )
     assert last["evaluation/return_mean"] != last["stochastic_evaluation/return_mean"]
     assert all(np.isfinite(float(last[name])) for name in ("loss/policy", "loss/v", "loss/q1", "loss/q2"))
 
@@ -167,7 +171,7 @@ def test_a_run_stops_at_a_threshold_that_is_easily_reached(tmp_path, capsys):
     assert [row["env_steps"] for row in tiny.rows(tmp_path / "run")] == ["50"]
 
 
-def test_a_run_begins_with_the_best_weights_of_another(run_dir, tmp_path, capsys):
+def test_a_run_begins_with_the_best_weights_of_another(run_dir, tmp_path):
     # It ends before its first update, so the weights it evaluates are those it began with.
     changes = {
         "agent.algorithm.num_consecutive_playing_steps": "EnvironmentSteps(1000)",
@@ -175,14 +179,15 @@ def test_a_run_begins_with_the_best_weights_of_another(run_dir, tmp_path, capsys
     }
     flags = [f"--checkpoint_restore_dir={run_dir}", "--seed=9"]
     assert tiny.train(tmp_path / "restored", *flags, changes=changes) == 0
-    assert tiny.train(tmp_path / "fresh", "--seed=9", changes=changes) == 0
-    theirs, restored, fresh = weights(run_dir), weights(tmp_path / "restored"), weights(tmp_path / "fresh")
+    theirs, restored = weights(run_dir), weights(tmp_path / "restored")
     assert tiny.rows(tmp_path / "restored")[-1]["updates"] == "0"
     assert theirs.keys() == restored.keys()
     for name in theirs:
         np.testing.assert_array_equal(restored[name], theirs[name])
-    assert any(not np.array_equal(fresh[name], theirs[name]) for name in theirs)
-    capsys.readouterr()
+    tiny.untrained_run(tmp_path / "fresh", "Pendulum-v1")
+    fresh = weights(tmp_path / "fresh")
+    kernels = [name for name, value in fresh.items() if name != "filters" and value.any()]
+    assert kernels and all(not np.array_equal(fresh[name], theirs[name]) for name in kernels)
 
 
 def test_a_finished_run_is_extended_with_resume(tmp_path, capsys):
@@ -243,6 +248,8 @@ def test_evaluate_prints_mean_std_min_and_max_of_the_best_policy(run_dir, capsys
     assert capsys.readouterr().out != printed
 
 
+# imageio-ffmpeg leaves its pipes to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("ending", ["mp4", "gif"])
 def test_a_film_has_a_frame_for_every_step(run_dir, tmp_path, capsys, ending):
     imageio = pytest.importorskip("imageio.v2")
@@ -252,6 +259,8 @@ def test_a_film_has_a_frame_for_every_step(run_dir, tmp_path, capsys, ending):
     assert f"film    {film}" in capsys.readouterr().out
     with imageio.get_reader(film) as reader:
         frames = [np.asarray(frame)[..., :3] for frame in reader]
+    del reader
+    gc.collect()
     assert len(frames) == 50
     assert {frame.shape for frame in frames} == {(500, 500, 3)}
     assert np.abs(frames[0].astype(int) - frames[25]).max() > 50  # the pendulum moved
@@ -282,7 +291,9 @@ def test_export_writes_the_policy_and_verifies_it(run_dir, tmp_path, capsys, for
     if format == "tflite":
         pytest.importorskip("ai_edge_litert")
     out = tmp_path / "policy"
-    assert cli.run(["export", f"--run_dir={run_dir}", f"--out={out}", f"--format={format}", "--verify", "--values"]) == 0
+    assert (
+        cli.run(["export", f"--run_dir={run_dir}", f"--out={out}", f"--format={format}", "--verify", "--values"]) == 0
+    )
     printed = capsys.readouterr().out
     file = out if format == "saved_model" else out / "policy.tflite"
     assert f"exported to {file}\n" in printed
@@ -412,12 +423,20 @@ for arguments in (["--preset=x"], ["--set=a.b=1"], ["--seed=3000000000"], ["--se
 
 @pytest.mark.parametrize(
     ("program", "title"),
-    [(["-m", "tfsac"], "tfsac: the soft actor-critic family"), (["presets/pendulum_sac.py", "--help"], "tfsac train: ")],
+    [
+        (["-m", "tfsac"], "tfsac: the soft actor-critic family"),
+        (["presets/pendulum_sac.py", "--help"], "tfsac train: "),
+    ],
 )
 def test_the_package_and_a_preset_are_programs(program, title):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", *program], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
+        [sys.executable, "-X", "importtime", *program],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 0 and done.stdout.startswith(title)
     assert "tfsac.cli" in done.stderr and not re.search(r"\| +(tensorflow|keras)\b", done.stderr)
@@ -488,28 +507,38 @@ def damaged(run_dir, folder, damage):
         best.unlink()
 
 
-# Arguments, with {run} a finished run, {tmp} an empty folder and {file} a file in it; and the text that must be printed.
+# Arguments, with {run} a finished run, {tmp} a folder and {file} the file in it; and the text that must be printed.
 WRONG = {
     # the command
-    "unknown command": ("trian", "There is no such command. Did you mean 'train'? Commands: train, evaluate, export, record, "
-                        "plot, presets. Received: 'trian'"),
+    "unknown command": (
+        "trian",
+        "There is no such command. Did you mean 'train'? Commands: train, evaluate, export, record, "
+        "plot, presets. Received: 'trian'",
+    ),
     "flag before the command": ("--seed=1 train", "There is no such command.* Received: '--seed=1'"),
     "unknown flag": ("train --sed=1", "Unknown command line flag 'sed'"),
     "flag of another command": ("evaluate --run_dir={run} --num_envs=2", "Unknown command line flag 'num_envs'"),
     "word after train": ("train pendulum_sac", "Flags are written --name=value. Received: 'pendulum_sac'"),
     "word after presets": ("presets mine", "Flags are written --name=value. Received: 'mine'"),
     # presets
-    "misspelt preset": ("train --preset=pendulum_sca", "no preset of this name. Did you mean 'pendulum_sac'?.* "
-                        "Received: 'pendulum_sca'$"),
+    "misspelt preset": (
+        "train --preset=pendulum_sca",
+        "no preset of this name. Did you mean 'pendulum_sac'?.* Received: 'pendulum_sca'$",
+    ),
     "missing preset file": ("train --preset=nothing.py", "no preset file of this path. Received: nothing.py$"),
     "missing config": ("train --preset={tmp}/nothing.json", "Received: .*"),
     "misspelt preset for seeds": ("train --preset=pendulum_sca --num_seeds=2", "Received: 'pendulum_sca'$"),
     # parameters
-    "unknown parameter": ("train --set=agent.algorithm.discont=0.9", "no parameter 'agent.algorithm.discont'. Did you mean "
-                          "'discount'?.* Received: 'discont'$"),
+    "unknown parameter": (
+        "train --set=agent.algorithm.discont=0.9",
+        "no parameter 'agent.algorithm.discont'. Did you mean 'discount'?.* Received: 'discont'$",
+    ),
     "unknown branch": ("train --set=agnt.algorithm.discount=0.9", "Did you mean 'agent'?.* Received: 'agnt'$"),
     "parameter of a number": ("train --set=agent.algorithm.discount.x=1", "Received: 'x'$"),
-    "no equals sign": ("train --set=agent.algorithm.discount", "written path=value. Received: 'agent.algorithm.discount'$"),
+    "no equals sign": (
+        "train --set=agent.algorithm.discount",
+        "written path=value. Received: 'agent.algorithm.discount'$",
+    ),
     "wrong type": ("train --set=agent.algorithm.discount=high", "discount: .*number. Received: 'high'$"),
     "out of range": ("train --set=agent.algorithm.discount=1.5", "less than or equal to 1. Received: 1.5$"),
     "not finite": ("train --set=environment.filters.reward_rescale_factor=NaN", "Received: "),
@@ -527,12 +556,14 @@ WRONG = {
     "large seed": ("train --seed=3000000000", "seed: .*less than 2147483648. Received: 3000000000$"),
     "no seeds": ("train --num_seeds=0", "flag --num_seeds=0"),
     "no steps between checkpoints": ("train --checkpoint_save_steps=0", "flag --checkpoint_save_steps=0"),
-    "unknown strategy": ("train --strategy=both", "should be one of <none|mirrored>".replace("|", "[|]")),
+    "unknown strategy": ("train --strategy=both", "should be one of <none[|]mirrored>"),
     "unsuitable boolean": ("train --tensorboard=maybe", "flag --tensorboard=maybe"),
     "no evaluation episodes": ("train --evaluate=0", "flag --evaluate=0"),
     "histograms alone": ("train --histograms", "add tensorboard=True. Received: histograms=True$"),
-    "no threshold to stop at": ("train --stop_at_threshold --level=MountainCarContinuous-v0",
-                                "needs validation.min_reward_threshold. Received: None for MountainCarContinuous-v0$"),
+    "no threshold to stop at": (
+        "train --stop_at_threshold --level=MountainCarContinuous-v0",
+        "needs validation.min_reward_threshold. Received: None for MountainCarContinuous-v0$",
+    ),
     # environments
     "misspelt level": ("train --level=Pendulm-v1", "Did you mean 'Pendulum-v1'? Received: 'Pendulm-v1'$"),
     "unknown version": ("train --level=Pendulum-v9", "Received: 'Pendulum-v9'$"),
@@ -540,44 +571,67 @@ WRONG = {
     "malformed level": ("train --level=Pendulum_v1!", "Received: 'Pendulum_v1!'$"),
     "unknown namespace": ("train --level=Nowhere/Pong-v5", "Received: 'Nowhere/Pong-v5'$"),
     "level of a package that is not there": ("train --level=no_such_package:Pong-v5", "pip install.* Received: "),
-    "discrete level": ("train --level=CartPole-v1", "CartPole-v1: .*discrete actions need another agent. "
-                       "Received: Discrete[(]2[)]$"),
+    "discrete level": (
+        "train --level=CartPole-v1",
+        "CartPole-v1: .*discrete actions need another agent. Received: Discrete[(]2[)]$",
+    ),
     "unknown argument of the level": ("train --set=environment.kwargs.gravty=3", "Received: {{'gravty': 3}}$"),
-    "embedder for another observation": ("train --set=agent.networks.v.input_embedders_parameters={{\"camera\":{{}}}}",
-                                         "it gives observation.*Received: 'camera'$"),
+    "embedder for another observation": (
+        'train --set=agent.networks.v.input_embedders_parameters={{"camera":{{}}}}',
+        "it gives observation.*Received: 'camera'$",
+    ),
     # run directories
     "existing run": ("train --run_dir={run}", "exists already; .*--resume.* Received: .*/pendulum$"),
     "run at the place of a file": ("train --run_dir={file}", "exists already.* Received: .*/file$"),
     "run under a file": ("train --run_dir={file}/run", "cannot be written .* Received: .*/file/run$"),
-    "weights of no run": ("train --checkpoint_restore_dir={tmp}/none --run_dir={tmp}/new", "no saved weights.* Received: "),
-    "weights of other networks": ("train --checkpoint_restore_dir={run} --run_dir={tmp}/new",
-                                  "belongs to other networks: .* Received: "),
+    "weights of no run": (
+        "train --checkpoint_restore_dir={tmp}/none --run_dir={tmp}/new",
+        "no saved weights.* Received: ",
+    ),
+    "weights of other networks": (
+        "train --checkpoint_restore_dir={run} --run_dir={tmp}/new",
+        "belongs to other networks: .* Received: ",
+    ),
     "resume nothing": ("train --resume", "--resume needs --run_dir. Received: no --run_dir$"),
-    "resume with a level": ("train --resume --run_dir={run} --level=Pendulum-v1", "keeps its .*level.* Received: --level$"),
+    "resume with a level": (
+        "train --resume --run_dir={run} --level=Pendulum-v1",
+        "keeps its .*level.* Received: --level$",
+    ),
     "resume with a preset": ("train --resume --run_dir={run} --preset=pendulum_sac", "Received: --preset$"),
     "resume with a seed": ("train --resume --run_dir={run} --seed=1", "Received: --seed$"),
     "resume with environments": ("train --resume --run_dir={run} --num_envs=1", "Received: --num_envs$"),
-    "resume with weights": ("train --resume --run_dir={run} --checkpoint_restore_dir={run}",
-                            "Received: --checkpoint_restore_dir$"),
+    "resume with weights": (
+        "train --resume --run_dir={run} --checkpoint_restore_dir={run}",
+        "Received: --checkpoint_restore_dir$",
+    ),
     "resume no run": ("train --resume --run_dir={tmp}/none", "has a config.json. Received: .*/none$"),
-    "resume another algorithm": ("train --resume --run_dir={run} --set=agent.algorithm.discount=0.5",
-                                 "belongs to another run: its agent.algorithm.discount is 0.99. "
-                                 "Received: agent.algorithm.discount=0.5$"),
+    "resume another algorithm": (
+        "train --resume --run_dir={run} --set=agent.algorithm.discount=0.5",
+        "belongs to another run: its agent.algorithm.discount is 0.99. Received: agent.algorithm.discount=0.5$",
+    ),
     # evaluate
     "evaluate nothing": ("evaluate", "--run_dir is required. Received: no --run_dir$"),
     "evaluate no run": ("evaluate --run_dir={tmp}", "A run directory has a config.json. Received: "),
     "evaluate no folder": ("evaluate --run_dir={tmp}/none", "A run directory has a config.json. Received: .*/none$"),
     "no episodes": ("evaluate --run_dir={run} --episodes=0", "flag --episodes=0"),
     "film under a file": ("evaluate --run_dir={run} --episodes=1 --dump_mp4={file}/film.gif", "Received: .*"),
-    "film of an unknown kind": ("evaluate --run_dir={run} --episodes=1 --dump_mp4={tmp}/film.xyz", "Received: .*film.xyz"),
+    "film of an unknown kind": (
+        "evaluate --run_dir={run} --episodes=1 --dump_mp4={tmp}/film.xyz",
+        "Received: .*film.xyz",
+    ),
     # export
     "export nothing": ("export --out={tmp}/out", "--run_dir is required. Received: no --run_dir$"),
     "export to nowhere": ("export --run_dir={run}", "--out is required. Received: no --out$"),
-    "export into an existing folder": ("export --run_dir={run} --out={run}", "new or empty folder. Received: .*/pendulum$"),
+    "export into an existing folder": (
+        "export --run_dir={run} --out={run}",
+        "new or empty folder. Received: .*/pendulum$",
+    ),
     "export over a file": ("export --run_dir={run} --out={file}", "new or empty folder. Received: .*/file$"),
     "export under a file": ("export --run_dir={run} --out={file}/out", "Received: .*"),
-    "export as something else": ("export --run_dir={run} --out={tmp}/out --format=onnx",
-                                 "should be one of <saved_model[|]tflite>"),
+    "export as something else": (
+        "export --run_dir={run} --out={tmp}/out --format=onnx",
+        "should be one of <saved_model[|]tflite>",
+    ),
     "export perhaps with values": ("export --run_dir={run} --out={tmp}/out --values=perhaps", "flag --values=perhaps"),
     # record
     "record to nowhere": ("record --run_dir={run}", "--out is required. Received: no --out$"),
@@ -589,10 +643,11 @@ WRONG = {
     "plot two runs to nowhere": ("plot {run} {run}", "--out is required. Received: no --out$"),
     "plot two of which one is no run": ("plot {run} {tmp} --out={tmp}/a.png", "has a config.json. Received: "),
     "plot under a file": ("plot {run} --out={file}/a.png", "Received: .*"),
-    "plot to an unknown kind of picture": ("plot {run} --out={tmp}/a.xyz", "Received: .*a.xyz"),
 }
 
 
+# Gymnasium warns about old versions before it refuses them.
+@pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning")
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_command_line_is_refused_with_a_reason_and_leaves_nothing(name, run_dir, tmp_path, monkeypatch, capsys):
     line, message = WRONG[name]
@@ -615,7 +670,10 @@ def test_a_wrong_command_line_is_refused_with_a_reason_and_leaves_nothing(name, 
         ("config cut", r"config\.json is not the config of a run .* Received: 100 bytes$"),
         ("config is a list", r"is not the config of a run .* Received: 2 bytes$"),
         ("config is binary", r"is not the config of a run .* Received: 3 bytes$"),
-        ("config with an unknown field", r"has no parameter 'discont'\. Did you mean 'discount'\?.* Received: discont="),
+        (
+            "config with an unknown field",
+            r"has no parameter 'discont'\. Did you mean 'discount'\?.* Received: discont=",
+        ),
         ("config without run", r"is not the config of a run .* Received: \d+ bytes$"),
         ("weights cut", r"best\.npz is damaged .* Received: \d+ bytes$"),
         ("weights with a byte changed", r"best\.npz is damaged .* Received: \d+ bytes$"),

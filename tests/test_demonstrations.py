@@ -21,9 +21,7 @@ SPEC = Spec(
 def cliff_run(tmp_path_factory):
     """A run in an environment that terminates and truncates, with bounds that are not symmetric."""
     tiny.register()
-    folder = tmp_path_factory.mktemp("cliff") / "run"
-    assert tiny.train(folder, "--level=TfsacCliff-v0") == 0
-    return folder
+    return tiny.untrained_run(tmp_path_factory.mktemp("cliff") / "run", "TfsacCliff-v0")
 
 
 def demonstrations(count=7, seed=0):
@@ -105,7 +103,9 @@ def test_recorded_episodes_are_whole_and_their_actions_undo_the_rescaling(cliff_
     sums = [part.sum() for part in np.split(rows["reward"], ends[:-1] + 1)]
     np.testing.assert_allclose(loaded.returns, sums, atol=1e-5)
     inside = np.setdiff1d(np.arange(len(rows)), ends)
-    np.testing.assert_array_equal(rows["next_observation/observation"][inside], rows["observation/observation"][inside + 1])
+    np.testing.assert_array_equal(
+        rows["next_observation/observation"][inside], rows["observation/observation"][inside + 1]
+    )
 
 
 def test_recording_the_mode_is_repeatable_and_sampling_differs(cliff_run, tmp_path):
@@ -172,9 +172,18 @@ def test_actions_outside_their_range_are_refused(saved):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (SPEC._replace(action=ArraySpec((3,), "float32")), r"TfsacCameraArm-v0: action should be \(3,\)\. Received: \(2,\)"),
-        (SPEC._replace(observation={"joints": ArraySpec((4,), "float32")}), r"joints should be \(4,\)\. Received: \(3,\)"),
-        (SPEC._replace(observation={"observation": ArraySpec((3,), "float32")}), r"observation/observation should be \(3,\)"),
+        (
+            SPEC._replace(action=ArraySpec((3,), "float32")),
+            r"TfsacCameraArm-v0: action should be \(3,\)\. Received: \(2,\)",
+        ),
+        (
+            SPEC._replace(observation={"joints": ArraySpec((4,), "float32")}),
+            r"joints should be \(4,\)\. Received: \(3,\)",
+        ),
+        (
+            SPEC._replace(observation={"observation": ArraySpec((3,), "float32")}),
+            r"observation/observation should be \(3,\)",
+        ),
     ],
 )
 def test_demonstrations_of_another_environment_are_refused(saved, spec, message):

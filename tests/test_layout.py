@@ -11,7 +11,7 @@ PACKAGE = ROOT / "tfsac"
 FILES = sorted(PACKAGE.rglob("*.py"))
 TENSORFLOW = {"tensorflow", "tensorflow_probability"}
 
-# Room -> other packages it may import, rooms of tfsac it may import beside itself. Only what users call sees everything.
+# Room -> other packages it may import, rooms of tfsac it may import. Only what users call sees everything.
 MAY_IMPORT = {
     "types": ({"numpy"}, set()),
     "parameters": ({"pydantic"}, set()),

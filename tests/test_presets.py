@@ -85,9 +85,7 @@ def test_a_preset_is_the_same_after_json(name):
     assert from_json(Preset, json.dumps(to_json(preset))) == preset
 
 
-@pytest.mark.parametrize(
-    ("name", "level"), [*((name, None) for name in NAMES), ("mujoco_sac", "InvertedPendulum-v5")]
-)
+@pytest.mark.parametrize(("name", "level"), [*((name, None) for name in NAMES), ("mujoco_sac", "InvertedPendulum-v5")])
 def test_a_short_run_makes_updates_that_change_the_weights_of_every_network(name, level, tmp_path):
     preset = load_preset(name)
     preset = short(preset if level is None else for_level(preset, level))
@@ -121,7 +119,9 @@ def test_every_mujoco_level_has_a_threshold_and_an_agent_that_acts_in_it(level):
 
 
 def test_the_levels_are_all_of_gymnasiums_mujoco_levels():
-    newest = {spec.id for spec in gym.registry.values() if spec.id.endswith("-v5") and "mujoco" in str(spec.entry_point)}
+    newest = {
+        spec.id for spec in gym.registry.values() if spec.id.endswith("-v5") and "mujoco" in str(spec.entry_point)
+    }
     assert set(MUJOCO_LEVELS) == newest
 
 

@@ -8,7 +8,8 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac import cli
-from tfsac.parameters import Preset, override
+from tfsac.catalog import load_preset
+from tfsac.parameters import Preset, RunParameters, override
 
 # One evaluation in the middle and one at the end, of two short episodes each.
 CHANGES = {
@@ -44,6 +45,21 @@ def train(run_dir, *flags, shorter=True, changes=None):
 def shrunk(preset: Preset, **more) -> Preset:
     """Returns a preset with the same algorithm and tiny numbers."""
     return override(preset, {**CHANGES, **more})
+
+
+def untrained_run(folder, level):
+    """Makes a run directory with first weights, as if its first evaluation had just been."""
+    from tfsac.environments import Filters, make, spec_of
+    from tfsac.training import RunDirectory
+    from tfsac.training.trainer import build_agent
+    from tfsac.training.weights import save_weights
+
+    preset, directory = shrunk(load_preset("pendulum_sac"), **{"environment.level": level}), RunDirectory(folder)
+    spec = spec_of(make(level))
+    directory.create(preset, RunParameters())
+    agent = build_agent(preset, RunParameters(), spec)
+    save_weights(directory.best, agent, Filters(preset.environment.filters, spec))
+    return folder
 
 
 def rows(run_dir):
@@ -116,5 +132,6 @@ def camera_networks():
     read = {"joints": {"scheme": [16]}, "camera": image}
     plain = {"joints": {"scheme": "Empty"}, "camera": image}
     return {
-        f"agent.networks.{name}.input_embedders_parameters": plain if name == "q" else read for name in ("policy", "v", "q")
+        f"agent.networks.{name}.input_embedders_parameters": plain if name == "q" else read
+        for name in ("policy", "v", "q")
     }

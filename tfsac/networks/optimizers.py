@@ -8,6 +8,30 @@ import tensorflow as tf
 from tfsac.parameters import NetworkParameters
 
 
+class FusedAdam(keras.optimizers.Adam):
+    """Keras's Adam with each variable's step in one kernel instead of a dozen passes over its memory.
+
+    The formula is the same: lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon).
+    """
+
+    def update_step(self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor) -> None:
+        """Updates one variable and its two moments."""
+        index = self._get_variable_index(variable)
+        t = tf.cast(self.iterations + 1, tf.float32)
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=self._momentums[index].value.handle,
+            v=self._velocities[index].value.handle,
+            beta1_power=tf.pow(self.beta_1, t),
+            beta2_power=tf.pow(self.beta_2, t),
+            lr=tf.cast(learning_rate, tf.float32),
+            beta1=self.beta_1,
+            beta2=self.beta_2,
+            epsilon=self.epsilon,
+            grad=gradient,
+        )
+
+
 def build_optimizer(parameters: NetworkParameters, variables: list[keras.Variable]) -> keras.optimizers.Optimizer:
     """Returns an optimizer with its slots made, so that a checkpoint can be read into them."""
     rate: float | keras.optimizers.schedules.LearningRateSchedule = parameters.learning_rate
@@ -16,7 +40,7 @@ def build_optimizer(parameters: NetworkParameters, variables: list[keras.Variabl
             rate, parameters.learning_rate_decay_steps, parameters.learning_rate_decay_rate, staircase=True
         )
     if parameters.optimizer_type == "Adam":
-        optimizer = keras.optimizers.Adam(
+        optimizer = FusedAdam(
             rate, parameters.adam_optimizer_beta1, parameters.adam_optimizer_beta2, parameters.optimizer_epsilon
         )
     else:
