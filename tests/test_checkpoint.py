@@ -86,7 +86,7 @@ def same_run(resumed, uninterrupted):
     np.testing.assert_array_equal(resumed.memory.ring, uninterrupted.memory.ring)
 
 
-@pytest.mark.parametrize("step", [50, 77, 149, 163, 288])
+@pytest.mark.parametrize("step", [50, 77, 149, 163, 288, 300])
 def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninterrupted, step):
     crashed(tmp_path / "run", step)
     resumed = Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)

@@ -121,7 +121,8 @@ class Trainer:
         self.heating_up = self.schedule.heatup_steps.num_steps > 0
         self.policy_state: Any = ()
         self.returns = np.zeros(level.num_envs)  # of the running episodes
-        self.evaluated_periods, self.best_return, self.accepted = 0, -np.inf, False
+        self.evaluated_periods, self.evaluated_at = 0, 0  # periods, and environment steps at the last evaluation
+        self.best_return, self.accepted = -np.inf, False
         self.wall_seconds, self.started, self.bar_moved, self.row_started = 0.0, 0.0, 0.0, (0.0, 0)
         self.stop_reason = ""
         self.recorder = Recorder(self.agent.trace())
@@ -254,6 +255,7 @@ class Trainer:
 
     def evaluate(self) -> dict[str, Any]:
         """Evaluates the policy, writes a row of metrics and keeps the weights if they are the best so far."""
+        self.evaluated_at = self.counters.env_steps
         row: dict[str, Any] = {**dataclasses.asdict(self.counters), "wall_seconds": round(self._clock(), 3)}
         row |= {"steps_per_second": round(self._steps_per_second(), 1), **self.recorder.take()}
         row |= self._evaluation("evaluation", self.algorithm.use_deterministic_for_evaluation)
@@ -310,6 +312,7 @@ class Trainer:
             "heating_up": self.heating_up,
             "returns": self.returns.tolist(),
             "evaluated_periods": self.evaluated_periods,
+            "evaluated_at": self.evaluated_at,
             "best_return": None if np.isinf(self.best_return) else self.best_return,
             "accepted": self.accepted,
             "wall_seconds": self._clock(),
@@ -328,7 +331,8 @@ class Trainer:
             self.terminal.print(line)
         self.agent.refresh()
         self.counters, self.heatup_end = Counters(**state["counters"]), Counters(**state["heatup_end"])
-        self.heating_up, self.evaluated_periods = state["heating_up"], state["evaluated_periods"]
+        self.heating_up = state["heating_up"]
+        self.evaluated_periods, self.evaluated_at = state["evaluated_periods"], state["evaluated_at"]
         self.returns = np.array(state["returns"])
         self.best_return = -np.inf if state["best_return"] is None else state["best_return"]
         self.accepted, self.wall_seconds = state["accepted"], state["wall_seconds"]
@@ -357,7 +361,7 @@ class Trainer:
         }
 
     def _end(self, signal_number: int | None) -> None:
-        if signal_number is None and self.row_started[1] != self.counters.env_steps:
+        if signal_number is None and self.evaluated_at != self.counters.env_steps:
             self.evaluate()
         place = self.save()
         if signal_number is not None:

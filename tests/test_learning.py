@@ -1,0 +1,59 @@
+"""Learning: a task of one step in seconds, and the embedded default to its threshold."""
+
+import numpy as np
+import pytest
+
+import tfsac
+from tfsac.parameters import RunParameters
+from tfsac.testing import tiny_preset
+from tfsac.training import Trainer
+
+
+def one_step_task(**changes):
+    return tiny_preset(
+        "tfsac.testing:Identity-v0",
+        environment__filters__reward_rescale_factor=20.0,
+        schedule__heatup_steps=200,
+        schedule__improve_steps=1500,
+        schedule__evaluation_steps="EnvironmentEpisodes(50)",
+        schedule__steps_between_evaluation_periods=1700,
+        **{"agent__networks__*__learning_rate": 3e-3, **changes},
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"environment__num_envs": 5},
+        {"environment__filters__observation_normalization": True},
+        {
+            "agent__algorithm__num_consecutive_playing_steps": 10,
+            "agent__algorithm__num_consecutive_training_steps": 10,
+        },
+    ],
+    ids=["one environment", "five environments", "normalised observations", "grouped updates"],
+)
+def test_the_policy_learns_to_repeat_what_it_sees(tmp_path, changes):
+    result = Trainer(one_step_task(**changes), tmp_path / "run", RunParameters(seed=1), quiet=True).run()
+    assert result.best_return > -0.15  # a uniform policy gets -2.7, one that stays in the middle -1.1
+
+
+def test_a_policy_without_reward_stays_as_random_as_it_can(tmp_path):
+    # With nothing to gain, entropy is all there is: the uniform density on [-1, 1]^2 has log density -2 log 2.
+    preset = one_step_task(environment__filters__reward_rescale_factor=1e-6)
+    trainer = Trainer(preset, tmp_path / "run", RunParameters(seed=1), quiet=True)
+    trainer.run()
+    observation = {"observation": np.zeros((2000, 2), np.float32)}
+    action = trainer.agent.act(observation, mode="sample").action
+    assert np.abs(action.mean(axis=0)).max() < 0.15
+    np.testing.assert_allclose(action.std(axis=0), 1 / np.sqrt(3), atol=0.08)
+
+
+@pytest.mark.slow
+def test_the_embedded_default_reaches_its_threshold(tmp_path):
+    preset = tfsac.load_preset("pendulum_sac")
+    result = tfsac.train(preset, tmp_path / "run", RunParameters(seed=1, stop_at_threshold=True), quiet=True)
+    assert result.accepted, result
+    done = tfsac.evaluate(tmp_path / "run", episodes=20, seed=7)
+    assert done.returns.mean() > -250 and done.returns.min() > -1000  # swings up from everywhere
