@@ -507,7 +507,7 @@ def damaged(run_dir, folder, damage):
         best.unlink()
 
 
-# Arguments, with {run} a finished run, {tmp} a folder and {file} the file in it; and the text that must be printed.
+# Arguments, with {run} a finished run, {tmp} a folder and {file} a file in it; and the text that must be printed.
 WRONG = {
     # the command
     "unknown command": (
@@ -635,7 +635,11 @@ WRONG = {
     "export perhaps with values": ("export --run_dir={run} --out={tmp}/out --values=perhaps", "flag --values=perhaps"),
     # record
     "record to nowhere": ("record --run_dir={run}", "--out is required. Received: no --out$"),
-    "record over a file": ("record --run_dir={run} --out={file}", "written to a new file. Received: .*/file$"),
+    "record into a file of another kind": (
+        "record --run_dir={run} --out={tmp}/expert",
+        "written to a .npz file. Received: .*/expert$",
+    ),
+    "record over a file": ("record --run_dir={run} --out={file}.npz", "written to a new file. Received: .*/file.npz$"),
     "record under a file": ("record --run_dir={run} --episodes=1 --out={file}/expert.npz", "Received: .*"),
     # plot
     "plot nothing": ("plot", "Plotting needs a run. Received: no --run_dir$"),
@@ -651,7 +655,8 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_command_line_is_refused_with_a_reason_and_leaves_nothing(name, run_dir, tmp_path, monkeypatch, capsys):
     line, message = WRONG[name]
-    (tmp_path / "file").write_text("mine")
+    for file in ("file", "file.npz"):
+        (tmp_path / file).write_text("mine")
     monkeypatch.chdir(tmp_path)
     before, run_before = tree(tmp_path), tree(run_dir)
     with pytest.raises(SystemExit) as ended:

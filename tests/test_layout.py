@@ -14,22 +14,23 @@ TENSORFLOW = {"tensorflow", "tensorflow_probability"}
 # Room -> other packages it may import, rooms of tfsac it may import. Only what users call sees everything.
 MAY_IMPORT = {
     "types": ({"numpy"}, set()),
+    "files": ({"numpy"}, set()),
     "parameters": ({"pydantic"}, set()),
     "losses": (TENSORFLOW, {"types"}),
     "distributions": (TENSORFLOW, {"types", "losses"}),
     "environments": ({"numpy", "gymnasium"}, {"types", "parameters"}),
-    "memories": ({"numpy", "gymnasium"}, {"types", "parameters"}),
+    "memories": ({"numpy", "gymnasium"}, {"types", "parameters", "files"}),
     "networks": ({"numpy", "keras", *TENSORFLOW}, {"types", "parameters"}),
     "agents": ({"numpy", "keras", *TENSORFLOW}, {"types", "parameters", "networks", "losses", "distributions"}),
     "metrics": ({"rich", "tensorflow"}, {"types"}),
     "testing": ({"numpy", "gymnasium", *TENSORFLOW}, {"types", "parameters", "environments", "agents"}),
-    "analysis": ({"numpy", "matplotlib", "scipy"}, set()),
+    "analysis": ({"numpy", "matplotlib", "scipy"}, {"files"}),
     "catalog": (set(), {"parameters", "presets"}),
     "training": (
         {"numpy", "gymnasium", *TENSORFLOW},
-        {"types", "parameters", "environments", "memories", "agents", "metrics", "catalog"},
+        {"types", "parameters", "environments", "memories", "agents", "metrics", "catalog", "files"},
     ),
-    "exporting": ({"numpy", "tensorflow", "ai_edge_litert"}, {"environments", "training"}),
+    "exporting": ({"numpy", "tensorflow", "ai_edge_litert"}, {"environments", "training", "files"}),
 }
 SEE_EVERYTHING = {"api", "cli", "__init__", "__main__"}
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tfsac.files import new_file
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -232,7 +234,6 @@ def _save(figure: Figure, axes: Axes, out: Path, note: str) -> pathlib.Path:
     if note:
         figure.supxlabel(note, fontsize=7.5, color=GREY, x=0.99, ha="right")
     axes.legend(framealpha=0.8, edgecolor="none", labelcolor="linecolor", fontsize=9.5).set_zorder(5)
-    out = pathlib.Path(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
+    out = new_file(out, ".png", replace=True)
     figure.savefig(out, dpi=100, format="png")
     return out

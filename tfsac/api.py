@@ -12,7 +12,8 @@ import numpy as np
 
 from tfsac.environments import Filters, as_arrays, make, spec_of
 from tfsac.exporting import export
-from tfsac.memories import Demonstrations, TransitionMemory, check_new, save_demonstrations
+from tfsac.files import new_file
+from tfsac.memories import Demonstrations, TransitionMemory, save_demonstrations
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters
 from tfsac.training import Callback, Evaluation, Policy, Result, RunDirectory, Trainer
 from tfsac.training.evaluation import evaluate as run_episodes
@@ -101,7 +102,7 @@ def evaluate(
         deterministic: the policy's mode instead of samples.
         seed: of the episodes.
         render: "human" to open a window.
-        dump_mp4: a file for a film of the episodes.
+        dump_mp4: a new .mp4 or .gif file for a film of the episodes.
 
     Returns:
         returns and lengths of the episodes.
@@ -111,6 +112,8 @@ def evaluate(
     """
     if episodes < 1:
         raise ValueError(f"episodes is at least 1. Received: {episodes}")
+    if dump_mp4:
+        new_file(dump_mp4, ".mp4", ".gif")
     policy = load_policy(run_dir)
     mode = "rgb_array" if dump_mp4 else render
     env = environment_of(run_dir, **({"render_mode": mode} if mode else {}))
@@ -142,7 +145,6 @@ def write_film(path: pathlib.Path, frames: list[np.ndarray], fps: int) -> None:
         import imageio_ffmpeg  # noqa: F401
     except ImportError as error:
         raise ImportError(f"Films need: pip install 'tfsac[video]'. Received: no {error.name}") from error
-    path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".gif":
         imageio.mimsave(path, frames, duration=1000 / fps, loop=0)  # type: ignore[arg-type]
     else:
@@ -163,10 +165,9 @@ def record(
         what was written: raw observations and rewards, actions in [-1, 1].
 
     Raises:
-        FileExistsError: `out` exists; as `evaluate` otherwise.
+        as `tfsac.files.new_file`, and as `evaluate`.
     """
-    out = pathlib.Path(out)
-    check_new(out)
+    out = new_file(out, ".npz")
     if episodes < 1:
         raise ValueError(f"episodes is at least 1. Received: {episodes}")
     policy = load_policy(run_dir)

@@ -128,6 +128,8 @@ def _train_seeds(f: flags.FlagValues) -> int:
     """Trains each seed in a process of its own and draws them together."""
     from tfsac.catalog import load_preset
 
+    if f.resume:
+        raise UsageError("Seeds are resumed one by one. Received: --num_seeds with --resume")
     level = f.level or load_preset(f.preset).environment.level
     folder = pathlib.Path(f.run_dir) if f.run_dir else _default_run_dir(f, level, None)
     own = ("num_seeds", "seed", "run_dir", "experiment_name")
@@ -183,10 +185,10 @@ def _evaluate_flags(f: flags.FlagValues) -> None:
 def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints mean, std, min and max of the episodes' returns."""
     _no_more(rest)
+    run_dir, film = _required(f, "run_dir"), f.dump_mp4
     with _quiet_start():
         from tfsac import api
 
-    run_dir, film = _required(f, "run_dir"), f.dump_mp4
     done = api.evaluate(run_dir, f.episodes, not f.stochastic, f.seed, "human" if f.render else "", film)
     _print_evaluation(done, f.episodes)
     if film:

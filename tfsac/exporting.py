@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.environments import as_arrays
+from tfsac.files import new_file
 from tfsac.training.policy import Policy
 
 Format = Literal["saved_model", "tflite"]
@@ -110,7 +111,7 @@ def export(policy: Policy, out: str | pathlib.Path, format: Format = "saved_mode
         raise ValueError(f"format is 'saved_model' or 'tflite'. Received: {format!r}")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise FileExistsError(f"Exports go to a new or empty folder. Received: {out}")
-    out.parent.mkdir(parents=True, exist_ok=True)
+    new_file(out, replace=True)
     aside = pathlib.Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
         module = PolicyModule(policy)

@@ -55,7 +55,7 @@ def make(level: str, max_episode_steps: int | None = None, **kwargs: Any) -> gym
 
 def _missing_package(level: str, error: Exception) -> ImportError:
     cause = error.__cause__ if isinstance(error.__cause__, ImportError) else error
-    package = getattr(cause, "name", None) or next((p for p in EXTRA_OF_PACKAGE if p in str(error)), "")
-    extra = EXTRA_OF_PACKAGE.get((package or "").split(".")[0])
-    command = f"pip install 'tfsac[{extra}]'" if extra else f"pip install {package or '(see above)'}"
+    package = getattr(cause, "name", None) or str(error).split()[0].strip("`'\"")
+    known = next((p for p in EXTRA_OF_PACKAGE if p in f"{package} {error}"), None)
+    command = f"pip install 'tfsac[{EXTRA_OF_PACKAGE[known]}]'" if known else f"pip install {package}"
     return ImportError(f"{level} needs a package that is not installed ({error}); type: {command}. Received: {level!r}")

@@ -1,6 +1,6 @@
 """Replay memories: NumPy rings. No TensorFlow."""
 
-from tfsac.memories.demonstrations import Demonstrations, check_new, load_demonstrations, save_demonstrations
+from tfsac.memories.demonstrations import Demonstrations, load_demonstrations, save_demonstrations
 from tfsac.memories.transitions import TransitionMemory
 
-__all__ = ["Demonstrations", "TransitionMemory", "check_new", "load_demonstrations", "save_demonstrations"]
+__all__ = ["Demonstrations", "TransitionMemory", "load_demonstrations", "save_demonstrations"]

@@ -3,9 +3,10 @@
 from tfsac.training.callbacks import Callback
 from tfsac.training.checkpoint import CheckpointError
 from tfsac.training.evaluation import Evaluation, evaluate
+from tfsac.training.non_finite import NonFiniteError
 from tfsac.training.policy import Policy
 from tfsac.training.run_directory import RunDirectory
-from tfsac.training.trainer import NonFiniteError, Result, Trainer
+from tfsac.training.trainer import Result, Trainer
 
 __all__ = [
     "Callback",

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfsac.files import sync, written_aside
 from tfsac.memories import TransitionMemory
 
 FORMAT = 1
@@ -36,28 +37,6 @@ def digest(path: pathlib.Path) -> dict[str, Any]:
     """Returns size and SHA-256 of a file."""
     with path.open("rb") as file:
         return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
-
-
-def sync(path: pathlib.Path) -> None:
-    """Waits until a file or folder is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_atomically(path: pathlib.Path, content: bytes) -> None:
-    """Writes a file so that it is there whole or not at all."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with aside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 class CheckpointManager:
@@ -140,13 +119,8 @@ class CheckpointManager:
             path = self.chunks / name
             if not path.exists():
                 written.append(path)
-                aside = path.with_name(f".{name}.npy")
-                try:
-                    np.save(aside, rows)
-                    sync(aside)
-                    aside.replace(path)
-                finally:
-                    aside.unlink(missing_ok=True)
+                with written_aside(path) as file:
+                    np.save(file, rows)
             chunks.append({"start": start, "stop": stop, "file": name, **digest(path)})
             start = stop
         return chunks

@@ -10,8 +10,8 @@ import sys
 from typing import Any, NamedTuple
 
 from tfsac.catalog import read_config
+from tfsac.files import written_aside
 from tfsac.parameters import Preset, RunParameters, to_json
-from tfsac.training.checkpoint import write_atomically
 
 PACKAGES = ("tfsac", "tensorflow", "keras", "tensorflow-probability", "gymnasium", "numpy", "mujoco")
 
@@ -81,7 +81,8 @@ class RunDirectory(NamedTuple):
 
     def _write(self, preset: Preset, run: RunParameters, resumed: list[dict[str, Any]]) -> None:
         content = {"preset": to_json(preset), "run": to_json(run), **provenance(), "resumed": resumed}
-        write_atomically(self.config, json.dumps(content, indent=2).encode())
+        with written_aside(self.config) as file:
+            file.write(json.dumps(content, indent=2).encode())
 
     def read(self) -> tuple[Preset, RunParameters]:
         """Returns the preset and how it was run.

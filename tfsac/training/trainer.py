@@ -20,20 +20,17 @@ from tfsac.training.callbacks import Callback
 from tfsac.training.checkpoint import CheckpointManager
 from tfsac.training.devices import make_strategy
 from tfsac.training.evaluation import SUMMARY, evaluate
+from tfsac.training.non_finite import refuse_non_finite
 from tfsac.training.policy import Policy
 from tfsac.training.progress import Counters, Recorder
 from tfsac.training.run_directory import RunDirectory
 from tfsac.training.signals import StopSignals
 from tfsac.training.weights import load_weights, save_weights
-from tfsac.types import Spec, Transition
+from tfsac.types import Spec
 
 SAMPLING, EVALUATING = 2, 3  # streams of random numbers, beside those of the agent
 MAX_UPDATES_PER_CALL = 64  # bounds the memory that one stack of batches takes
 SECONDS_BETWEEN_BAR_UPDATES = 0.2
-
-
-class NonFiniteError(RuntimeError):
-    """A loss, value or gradient became NaN or infinite; the batch was saved."""
 
 
 @dataclasses.dataclass
@@ -228,8 +225,7 @@ class Trainer:
             count = min(due, MAX_UPDATES_PER_CALL)
             batch = self.filters.transition(self.memory.sample(count, self.agent.batch_size, self.rng))
             metrics = self.agent.update(batch)
-            if not np.isfinite(metrics).all():
-                self._refuse_non_finite(metrics, batch)
+            refuse_non_finite(self.recorder.names, metrics, batch, self.counters, self.directory.path)
             self.recorder.add_updates(metrics)
             self.counters.updates += count
             due -= count
@@ -372,17 +368,6 @@ class Trainer:
         for callback in self.callbacks:
             callback.on_training_end(self)
 
-    def _refuse_non_finite(self, metrics: np.ndarray, batch: Transition) -> None:
-        update, column = (int(i) for i in np.argwhere(~np.isfinite(metrics))[0])
-        number, name = self.counters.updates + update + 1, self.recorder.names[column]
-        path = self.directory.path / f"non_finite_update_{number}.npz"
-        flat = {"/".join(map(str, keys)): value[update] for keys, value in _leaves(batch._asdict())}
-        np.savez(path, **flat)
-        raise NonFiniteError(
-            f"{name} is not finite at update {number} (environment step {self.counters.env_steps}); the batch of this "
-            f"update is in {path}, the last checkpoint is from before. Received: {name}={metrics[update, column]}"
-        )
-
     # -- clocks --------------------------------------------------------------------------------------------------------
 
     def _start_clock(self) -> None:
@@ -396,9 +381,3 @@ class Trainer:
     def _steps_per_second(self) -> float:
         since, steps = self.row_started
         return (self.counters.env_steps - steps) / max(time.perf_counter() - since, 1e-9)
-
-
-def _leaves(tree: Any, keys: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], np.ndarray]]:
-    if isinstance(tree, dict):
-        return [leaf for key, value in tree.items() for leaf in _leaves(value, (*keys, key))]
-    return [] if isinstance(tree, tuple) else [(keys, tree)]

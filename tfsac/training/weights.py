@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import pathlib
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from tfsac.agents import Agent
 from tfsac.environments import Filters
-from tfsac.training.checkpoint import write_atomically
+from tfsac.files import read_npz, written_aside
 
 
 def save_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> None:
@@ -24,9 +23,8 @@ def save_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> None:
         for name, network in agent.networks.items()
         for i, variable in enumerate(network.trainable_variables)
     }
-    buffer = io.BytesIO()
-    np.savez(buffer, filters=np.frombuffer(json.dumps(filters.state()).encode(), np.uint8), **arrays)
-    write_atomically(path, buffer.getvalue())
+    with written_aside(path) as file:
+        np.savez(file, filters=np.array(json.dumps(filters.state())), **arrays)
 
 
 def load_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> None:
@@ -38,12 +36,7 @@ def load_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> None:
     """
     if not path.is_file():
         raise FileNotFoundError(f"There are no saved weights yet; they come with the first evaluation. Received: {path}")
-    try:
-        with np.load(path) as file:
-            arrays = dict(file)
-        statistics = json.loads(arrays.pop("filters").tobytes())
-    except (ValueError, KeyError, EOFError, OSError) as error:
-        raise ValueError(f"{path} is damaged ({error}). Received: {path.stat().st_size} bytes") from error
+    arrays, statistics = read_npz(path, "a file of weights", "filters")
     variables = {
         f"{name}/{i}": variable
         for name, network in agent.networks.items()

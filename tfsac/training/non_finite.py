@@ -1,0 +1,48 @@
+"""Stopping at the first number that is not finite, with what is needed to find out why."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from tfsac.training.progress import Counters
+from tfsac.types import Transition
+
+
+class NonFiniteError(RuntimeError):
+    """A loss, value or gradient became NaN or infinite; the batch was saved."""
+
+
+def refuse_non_finite(
+    names: list[str], metrics: np.ndarray, batch: Transition, counters: Counters, folder: pathlib.Path
+) -> None:
+    """Checks the metrics of U updates; saves the batch of the first update in which one is not finite.
+
+    Args:
+        names: of the metrics, in the order of the update, so that the first bad one is where it went wrong.
+        metrics: `[U, M]`.
+        batch: what the updates learned from, `[U, B, ...]`.
+        counters: before these updates.
+        folder: where the batch is written, as an npz file.
+
+    Raises:
+        NonFiniteError: names the metric, the update, the environment step and the file.
+    """
+    if np.isfinite(metrics).all():
+        return
+    update, column = (int(i) for i in np.argwhere(~np.isfinite(metrics))[0])
+    number, name = counters.updates + update + 1, names[column]
+    path = folder / f"non_finite_update_{number}.npz"
+    np.savez(path, **{"/".join(keys): value[update] for keys, value in _leaves(batch._asdict())})
+    raise NonFiniteError(
+        f"{name} is not finite at update {number} (environment step {counters.env_steps}); the batch of this update is in "
+        f"{path}, the last checkpoint is from before. Received: {name}={metrics[update, column]}"
+    )
+
+
+def _leaves(tree: Any, keys: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], np.ndarray]]:
+    if isinstance(tree, dict):
+        return [leaf for key, value in tree.items() for leaf in _leaves(value, (*keys, key))]
+    return [] if isinstance(tree, tuple) else [(keys, tree)]
