@@ -637,9 +637,9 @@ WRONG = {
     "record to nowhere": ("record --run_dir={run}", "--out is required. Received: no --out$"),
     "record into a file of another kind": (
         "record --run_dir={run} --out={tmp}/expert",
-        "written to a .npz file. Received: .*/expert$",
+        "ends in .npz. Received: .*/expert$",
     ),
-    "record over a file": ("record --run_dir={run} --out={file}.npz", "written to a new file. Received: .*/file.npz$"),
+    "record over a file": ("record --run_dir={run} --out={file}.npz", "over an existing file. Received: .*/file.npz$"),
     "record under a file": ("record --run_dir={run} --episodes=1 --out={file}/expert.npz", "Received: .*"),
     # plot
     "plot nothing": ("plot", "Plotting needs a run. Received: no --run_dir$"),

@@ -199,7 +199,7 @@ def test_a_file_without_one_of_the_fields_is_refused(saved, name):
 @pytest.mark.parametrize("name", ["meta", "returns"])
 def test_a_file_without_its_description_is_refused(saved, name):
     rewrite(saved, **{name: None})
-    with pytest.raises(ValueError, match="is not a demonstration file"):
+    with pytest.raises(ValueError, match="not a demonstration file"):
         load_demonstrations(saved, SPEC)
 
 
@@ -222,11 +222,11 @@ def test_a_damaged_file_is_refused_with_its_size(saved, damage):
     else:
         content = b"not an archive" if damage == "no archive" else b""
     saved.write_bytes(content)
-    with pytest.raises(ValueError, match=rf"is not a demonstration file.*Received: {len(content)} bytes"):
+    with pytest.raises(ValueError, match=rf"not a demonstration file.*Received: {len(content)} bytes"):
         load_demonstrations(saved, SPEC)
 
 
 def test_a_file_with_pickled_objects_is_refused(saved):
     rewrite(saved, reward=np.array([{}] * 7, object))
-    with pytest.raises(ValueError, match="is not a demonstration file"):
+    with pytest.raises(ValueError, match="not a demonstration file"):
         load_demonstrations(saved, SPEC)

@@ -82,5 +82,5 @@ def read_npz(path: pathlib.Path, kind: str, meta: str) -> tuple[dict[str, np.nda
         if not isinstance(content, dict):
             raise ValueError(f"{meta} is not an object")
     except (ValueError, KeyError, TypeError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path} is not {kind}, or it is damaged ({error}). Received: {path.stat().st_size} bytes") from error
+        raise ValueError(f"{path} is damaged or not {kind} ({error}). Received: {path.stat().st_size} bytes") from error
     return arrays, content
