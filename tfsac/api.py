@@ -10,7 +10,9 @@ from typing import Any, Literal
 import gymnasium as gym
 import numpy as np
 
-from tfsac.environments import Filters, as_arrays, make, spec_of
+from tfsac.environments import Filters, as_arrays, episode_seed, make, spec_of
+from tfsac.environments.film import write_film
+from tfsac.environments.vectorize import EVALUATION
 from tfsac.exporting import export
 from tfsac.files import new_file
 from tfsac.memories import Demonstrations, TransitionMemory, save_demonstrations
@@ -19,6 +21,8 @@ from tfsac.training import Callback, Evaluation, Policy, Result, RunDirectory, T
 from tfsac.training.evaluation import evaluate as run_episodes
 from tfsac.training.trainer import build_agent
 from tfsac.training.weights import load_weights
+
+AFTER_TRAINING = 1  # where evaluations after training take their seeds from; a run's own count environment steps
 
 
 def train(
@@ -108,47 +112,32 @@ def evaluate(
         returns and lengths of the episodes.
 
     Raises:
-        as `load_policy`; ImportError: packages for the film are missing; ValueError: fewer than one episode.
+        as `load_policy` and `write_film`; ValueError: fewer than one episode.
     """
     if episodes < 1:
         raise ValueError(f"episodes is at least 1. Received: {episodes}")
     if dump_mp4:
         new_file(dump_mp4, ".mp4", ".gif")
     policy = load_policy(run_dir)
-    mode = "rgb_array" if dump_mp4 else render
-    env = environment_of(run_dir, **({"render_mode": mode} if mode else {}))
-    frames: list[np.ndarray] = []
-
-    def film(*step: Any) -> None:
-        if dump_mp4:
-            frames.append(np.asarray(env.render()))
-
+    env = environment_of(run_dir, **({"render_mode": render} if render else {}))
+    actions: list[np.ndarray] = []
     try:
         done = run_episodes(
-            lambda observation: policy.act(observation, deterministic), env, EnvironmentEpisodes(episodes), seed, 1, film
+            lambda observation: policy.act(observation, deterministic),
+            env,
+            EnvironmentEpisodes(episodes),
+            seed,
+            AFTER_TRAINING,
+            lambda observation, action, *step: actions.append(action),
         )
     finally:
         env.close()
     if dump_mp4:
-        write_film(pathlib.Path(dump_mp4), frames, env.metadata.get("render_fps", 30))
+        parameters = RunDirectory(pathlib.Path(run_dir)).read()[0].environment
+        seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(episodes)]
+        by_episode = np.split(np.array(actions), np.cumsum(done.lengths)[:-1])
+        write_film(parameters, seeds, by_episode, pathlib.Path(dump_mp4))
     return done
-
-
-def write_film(path: pathlib.Path, frames: list[np.ndarray], fps: int) -> None:
-    """Writes frames `[H, W, 3]` as .mp4 or .gif.
-
-    Raises:
-        ImportError: imageio with ffmpeg is missing.
-    """
-    try:
-        import imageio.v2 as imageio
-        import imageio_ffmpeg  # noqa: F401
-    except ImportError as error:
-        raise ImportError(f"Films need: pip install 'tfsac[video]'. Received: no {error.name}") from error
-    if path.suffix == ".gif":
-        imageio.mimsave(path, frames, duration=1000 / fps, loop=0)  # type: ignore[arg-type]
-    else:
-        imageio.mimsave(path, frames, fps=fps, macro_block_size=2)  # type: ignore[arg-type]
 
 
 def record(
@@ -179,7 +168,7 @@ def record(
         env,
         EnvironmentEpisodes(episodes),
         seed,
-        1,
+        AFTER_TRAINING,
         lambda *step: steps.append(step),
     )
     env.close()

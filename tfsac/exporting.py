@@ -20,24 +20,22 @@ TOLERANCE = 1e-5
 TFLITE_FILE = "policy.tflite"
 
 
-class PolicyModule(tf.Module):
+class PolicyGraph:
     """A policy in TensorFlow alone: filters, network, squashing and the environment's bounds.
 
     Args:
         policy: to be exported.
+
+    Attributes:
+        weights: the variables that the functions use. Saving these alone keeps Keras and tfsac out of the SavedModel.
     """
 
     def __init__(self, policy: Policy):
-        super().__init__(name="policy")
         self.agent, self.filters = policy.agent, policy.filters
         self.low, self.high = (tf.constant(bound) for bound in policy.rescale)
-        # The functions use these variables; tracking them alone keeps Keras and tfsac out of the SavedModel.
-        networks = [self.agent.networks[name] for name in ("policy", "v", "q") if name in self.agent.networks]
-        self.weights = [variable.value for network in networks for variable in network.trainable_variables]
-
-    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]:
-        children = super()._trackable_children(save_type, **kwargs)
-        return {name: child for name, child in children.items() if name not in ("agent", "filters")}
+        self.weights = [
+            variable.value for network in self.agent.networks.values() for variable in network.trainable_variables
+        ]
 
     def filtered(self, observation: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Returns observations as the agent sees them."""
@@ -114,8 +112,9 @@ def export(policy: Policy, out: str | pathlib.Path, format: Format = "saved_mode
     new_file(out, replace=True)
     aside = pathlib.Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
-        module = PolicyModule(policy)
-        signatures = module.signatures(noise_as_input=format == "tflite", values=values)
+        graph, module = PolicyGraph(policy), tf.Module()
+        module.weights = graph.weights
+        signatures = graph.signatures(noise_as_input=format == "tflite", values=values)
         _save_quietly(module, aside / "model", signatures)
         if format == "saved_model":
             shutil.rmtree(out, ignore_errors=True)
