@@ -50,7 +50,7 @@ BARS: dict[str, tuple[float, ...]] = {
 }
 
 BATCH, HIDDEN, CAPACITY, DISCOUNT, LEARNING_RATE, TAU = 256, [256, 256], 1_000_000, 0.99, 3e-4, 0.005
-RANDOM_STEPS, FIRST_UPDATES = 1_000, 500  # before the clock starts
+RANDOM_STEPS, FIRST_UPDATES = 1_000, 200  # before the clock starts
 STORED = 10_000  # transitions in the memory for updates alone
 FLOOR_ROUNDS = 5
 PACKAGES = ("tensorflow", "keras", "stable-baselines3", "torch", "sbx-rl", "jax", "gymnasium", "mujoco", "numpy")
