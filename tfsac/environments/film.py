@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
+import gymnasium as gym
 import numpy as np
 
 from tfsac.environments.check import EnvironmentFailure
@@ -58,6 +59,12 @@ def write_film(
         raise EnvironmentFailure(f"{parameters.level} cannot be drawn here.{hint} Received: {said}")
 
 
+def has_tracking_camera(env: gym.Env) -> bool:
+    """Returns whether a MuJoCo model has a camera that follows the robot; the default one stays where it is."""
+    model = getattr(env.unwrapped, "model", None)
+    return model is not None and "track" in [model.cam(i).name for i in range(getattr(model, "ncam", 0))]
+
+
 def draw(file: pathlib.Path) -> None:
     """Plays the episodes of a job and writes the film."""
     import imageio.v2 as imageio
@@ -66,7 +73,11 @@ def draw(file: pathlib.Path) -> None:
     with np.load(file) as arrays:
         job = json.loads(str(arrays["job"]))
         episodes = [arrays[str(i)] for i in range(len(job["seeds"]))]
-    env = make(job["level"], job["max_episode_steps"], **{**job["kwargs"], "render_mode": "rgb_array"})
+    kwargs = {**job["kwargs"], "render_mode": "rgb_array"}
+    env = make(job["level"], job["max_episode_steps"], **kwargs)
+    if has_tracking_camera(env) and not {"camera_id", "camera_name"} & kwargs.keys():
+        env.close()
+        env = make(job["level"], job["max_episode_steps"], camera_name="track", **kwargs)
     frames = []
     for seed, actions in zip(job["seeds"], episodes, strict=True):
         env.reset(seed=seed)
