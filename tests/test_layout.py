@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "parameters": ({"pydantic"}, set()),
     "losses": (TENSORFLOW, {"types"}),
     "distributions": (TENSORFLOW, {"types", "losses"}),
-    "environments": ({"numpy", "gymnasium"}, {"types", "parameters"}),
+    "environments": ({"numpy", "gymnasium", "imageio", "imageio_ffmpeg"}, {"types", "parameters"}),
     "memories": ({"numpy", "gymnasium"}, {"types", "parameters", "files"}),
     "networks": ({"numpy", "keras", *TENSORFLOW}, {"types", "parameters"}),
     "agents": ({"numpy", "keras", *TENSORFLOW}, {"types", "parameters", "networks", "losses", "distributions"}),
