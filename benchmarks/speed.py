@@ -206,18 +206,15 @@ def measure_sb(library: str, mode: str, args: argparse.Namespace) -> dict[str, f
 
 def measure_tfsac(library: str, mode: str, args: argparse.Namespace) -> dict[str, float]:
     sys.path.insert(0, str(ROOT))
-    import tensorflow as tf
-
-    # Zero is TensorFlow's own choice.
-    tf.config.threading.set_inter_op_parallelism_threads(args.inter)
-    tf.config.threading.set_intra_op_parallelism_threads(args.intra)
     import numpy as np
 
     from tfsac.agents import SoftActorCriticAgent
     from tfsac.environments import Environments, Filters
     from tfsac.memories import TransitionMemory
     from tfsac.training import Policy
+    from tfsac.training.devices import configure
 
+    configure()
     together = 50 if mode.endswith("50") or mode == "floor" else 1
     preset = tfsac_preset(args.level, together)
     if mode.startswith("loop"):
@@ -346,7 +343,7 @@ def work(args: argparse.Namespace) -> None:
 
 def start_worker(library: str, mode: str, args: argparse.Namespace) -> dict[str, Any]:
     command = [getattr(args, library), str(pathlib.Path(__file__).resolve()), f"--worker={library}", f"--mode={mode}"]
-    command += [f"--{name}={getattr(args, name)}" for name in ("steps", "level", "inter", "intra")]
+    command += [f"--{name}={getattr(args, name)}" for name in ("steps", "level")]
     environ = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "2"}
     with tempfile.TemporaryDirectory() as folder:  # takes run directories and the logs of simulators
         done = subprocess.run(command, capture_output=True, text=True, env=environ, cwd=folder, check=False)
@@ -410,8 +407,7 @@ def report(found: Found, versions: Versions, args: argparse.Namespace) -> str:
         "",
         f"{args.level}, batch {BATCH}, hidden layers {HIDDEN}, {args.steps} steps or updates a measurement, medians "
         f"[min-max] of {args.rounds} interleaved rounds; {os.cpu_count()} cores, {platform.machine()}, no GPU. "
-        f"TensorFlow's threads: inter-op {args.inter or 'default'}, intra-op {args.intra or 'default'}; the others' "
-        "are their defaults. A ratio says how many times as fast tfsac is. Repeat with `python benchmarks/speed.py`.",
+        "Each library chooses its own threads. A ratio says how many times as fast tfsac is. Repeat with `python benchmarks/speed.py`.",
         "",
         "| mode | tfsac | sb3 | sbx | tfsac/sb3 | tfsac/sbx | bar |",
         "|---|---|---|---|---|---|---|",
@@ -459,8 +455,6 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=3000, help="steps or updates a measurement, a multiple of 50")
     parser.add_argument("--level", default="HalfCheetah-v5")
     parser.add_argument("--modes", default=",".join(MODES), help="some of them, separated by commas")
-    parser.add_argument("--inter", type=int, default=0, help="TensorFlow's inter-op threads; 0 is its default")
-    parser.add_argument("--intra", type=int, default=0, help="TensorFlow's intra-op threads; 0 is its default")
     parser.add_argument("--out", default=str(ROOT / "benchmarks" / "results"), help="folder of speed.csv and speed.md")
     parser.add_argument("--worker", choices=LIBRARIES, help=argparse.SUPPRESS)
     parser.add_argument("--mode", choices=MODES, help=argparse.SUPPRESS)

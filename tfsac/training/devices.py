@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+
 import tensorflow as tf
 
 
 def configure(use_cpu: bool = False, deterministic: bool = False) -> None:
     """Sets TensorFlow up for this process; call it before anything else touches TensorFlow.
 
-    GPUs are used when there are any, with memory growth so that others can share them.
+    GPUs are used when there are any, with memory growth so that others can share them. On the CPU the operations of a small
+    update are spread over the cores instead of each being divided among them, unless TF_NUM_INTEROP_THREADS or
+    TF_NUM_INTRAOP_THREADS say otherwise.
 
     Args:
         use_cpu: hide the GPUs.
@@ -20,6 +24,11 @@ def configure(use_cpu: bool = False, deterministic: bool = False) -> None:
     else:
         for gpu in gpus:
             tf.config.experimental.set_memory_growth(gpu, True)
+    threads_chosen = {"TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS"} & os.environ.keys()
+    if (use_cpu or not gpus) and not threads_chosen:
+        # Measured on two cores at 2 x 256, batch 256: a quarter faster than TensorFlow's defaults.
+        tf.config.threading.set_inter_op_parallelism_threads(os.cpu_count() or 1)
+        tf.config.threading.set_intra_op_parallelism_threads(1)
     if deterministic:
         tf.config.experimental.enable_op_determinism()
 
