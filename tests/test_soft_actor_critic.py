@@ -483,11 +483,11 @@ def test_the_compiled_update_equals_the_eager_one(compiled):
             np.testing.assert_allclose(a, b, rtol=0, atol=1e-5, err_msg=name)
 
 
-def test_any_number_of_updates_runs_in_the_one_trace(compiled):
-    agent = compiled[0][0]
-    for updates in (1, 5, 50, 1):
+def test_single_updates_run_in_one_trace_and_any_number_in_another():
+    agent = make_agent()
+    for updates, traces in ((1, 1), (1, 1), (5, 2), (50, 2), (1, 2)):
         assert agent.update(batches(updates)).shape == (updates, len(agent.metric_names))
-    assert agent._compiled.experimental_get_tracing_count() == 1
+        assert agent._compiled.experimental_get_tracing_count() == traces
 
 
 def test_acting_uses_the_weights_of_the_last_compiled_update(compiled):
@@ -660,8 +660,8 @@ def test_two_devices_act_and_report_as_one(two_devices):
         np.testing.assert_allclose(spread[:, i], alone[:, i], rtol=1e-3, atol=1e-4, err_msg=name)
 
 
-def test_two_devices_are_traced_once(two_devices):
-    assert two_devices["traces"] == 1
+def test_two_devices_are_traced_once_for_single_updates_and_once_for_several(two_devices):
+    assert two_devices["traces"] == 2
 
 
 def test_a_batch_that_two_devices_cannot_share_is_refused(two_devices):

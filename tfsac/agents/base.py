@@ -65,8 +65,8 @@ class Agent(tf.Module):
         self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=once, name="updates")
         self.noise_seed = tf.Variable(seed, dtype=tf.int64, trainable=False, aggregation=once, name="noise_seed")
         self.metric_names: list[str] = []
-        self._concrete: Any = None
-        self._compiled = tf.function(self._update_stack, input_signature=[self._stack_signature()])
+        self._compiled = tf.function(self._update_stack)
+        self._traces: dict[bool, Any] = {}  # of one update a call, and of any number
 
     @abstractmethod
     def update_once(self, batch: Transition) -> Metrics:
@@ -95,9 +95,17 @@ class Agent(tf.Module):
         """Returns tensors that leave the compiled call together with the metrics."""
         return []
 
-    def trace(self) -> list[str]:
-        """Traces the update without running it; returns `metric_names`."""
-        self._concrete = self._compiled.get_concrete_function()
+    def trace(self, single: bool = False) -> list[str]:
+        """Traces the update without running it.
+
+        Args:
+            single: for calls of exactly one update, which then need no loop in the graph; else for any number.
+
+        Returns:
+            `metric_names`.
+        """
+        if single not in self._traces:
+            self._traces[single] = self._compiled.get_concrete_function(self._stack_signature(1 if single else None))
         return self.metric_names
 
     # -- the compiled loop ---------------------------------------------------------------------------------------------
@@ -124,23 +132,27 @@ class Agent(tf.Module):
                 self.updates.assign_add(1)
             metrics, outputs = tf.stack(rows), self.acting_weights()
         else:
-            if self._concrete is None:
-                self.trace()
-            # Calling the one trace directly, with tensors, saves milliseconds of looking for it.
-            metrics, outputs = self._concrete(tensors)
+            single = len(stacked.reward) == 1 and False not in self._traces
+            self.trace(single)
+            # Calling the trace directly, with tensors, saves a millisecond of looking for it.
+            metrics, outputs = self._traces[single](tensors)
         self.refresh([output.numpy() for output in outputs])
         return metrics.numpy()
 
-    def _stack_signature(self) -> Transition:
+    def _stack_signature(self, updates: int | None) -> Transition:
         def stack(array: ArraySpec) -> tf.TensorSpec:
-            return tf.TensorSpec([None, self.batch_size, *array.shape], array.dtype)
+            return tf.TensorSpec([updates, self.batch_size, *array.shape], array.dtype)
 
-        row = tf.TensorSpec([None, self.batch_size], tf.float32)
+        row = tf.TensorSpec([updates, self.batch_size], tf.float32)
         observation = {key: stack(array) for key, array in self.spec.observation.items()}
         extras = {key: stack(array) for key, array in self.spec.extras.items()}
         return Transition(observation, stack(self.spec.action), row, row, dict(observation), (), extras)
 
     def _update_stack(self, stacked: Transition) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        if stacked.reward.shape[0] == 1:
+            metrics = self._replicated_update(tf.nest.map_structure(lambda x: x[0], stacked))
+            self.updates.assign_add(1)
+            return metrics[None], self.acting_weights()
         count = tf.shape(stacked.reward)[0]
         rows = tf.TensorArray(tf.float32, size=count)
         for i in tf.range(count):

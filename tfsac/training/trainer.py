@@ -122,7 +122,8 @@ class Trainer:
         self.best_return, self.accepted = -np.inf, False
         self.wall_seconds, self.started, self.bar_moved, self.row_started = 0.0, 0.0, 0.0, (0.0, 0)
         self.stop_reason = ""
-        self.recorder = Recorder(self.agent.trace())
+        one_by_one = level.num_envs * self.algorithm.num_consecutive_training_steps == 1
+        self.recorder = Recorder(self.agent.trace(single=one_by_one))
         self.checkpoints = CheckpointManager(
             self.directory.checkpoints, self.agent, self.memory, self._identity(), self.settings.num_checkpoints_to_keep
         )
