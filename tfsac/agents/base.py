@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 import zlib
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -66,7 +67,7 @@ class Agent(tf.Module):
         self.noise_seed = tf.Variable(seed, dtype=tf.int64, trainable=False, aggregation=once, name="noise_seed")
         self.metric_names: list[str] = []
         self._compiled = tf.function(self._update_stack)
-        self._traces: dict[bool, Any] = {}  # of one update a call, and of any number
+        self._traces = types.SimpleNamespace(single=None, several=None)  # a dict would become part of checkpoints
 
     @abstractmethod
     def update_once(self, batch: Transition) -> Metrics:
@@ -104,8 +105,10 @@ class Agent(tf.Module):
         Returns:
             `metric_names`.
         """
-        if single not in self._traces:
-            self._traces[single] = self._compiled.get_concrete_function(self._stack_signature(1 if single else None))
+        name = "single" if single else "several"
+        if getattr(self._traces, name) is None:
+            trace = self._compiled.get_concrete_function(self._stack_signature(1 if single else None))
+            setattr(self._traces, name, trace)
         return self.metric_names
 
     # -- the compiled loop ---------------------------------------------------------------------------------------------
@@ -132,10 +135,10 @@ class Agent(tf.Module):
                 self.updates.assign_add(1)
             metrics, outputs = tf.stack(rows), self.acting_weights()
         else:
-            single = len(stacked.reward) == 1 and False not in self._traces
+            single = len(stacked.reward) == 1 and self._traces.several is None
             self.trace(single)
             # Calling the trace directly, with tensors, saves a millisecond of looking for it.
-            metrics, outputs = self._traces[single](tensors)
+            metrics, outputs = (self._traces.single if single else self._traces.several)(tensors)
         self.refresh([output.numpy() for output in outputs])
         return metrics.numpy()
 
