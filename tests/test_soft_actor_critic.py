@@ -487,7 +487,7 @@ def test_single_updates_run_in_one_trace_and_any_number_in_another():
     agent = make_agent()
     for updates, traces in ((1, 1), (1, 1), (5, 2), (50, 2), (1, 2)):
         assert agent.update(batches(updates)).shape == (updates, len(agent.metric_names))
-        assert agent._compiled.experimental_get_tracing_count() == traces
+        assert agent.traces == traces
 
 
 def test_acting_uses_the_weights_of_the_last_compiled_update(compiled):
@@ -635,7 +635,7 @@ print(json.dumps({
     "replicas": spread.replicas, "moved": apart(first, t.weights(alone)),
     "apart": apart(t.weights(alone), t.weights(spread)),
     "metrics": [row.tolist() for row in rows], "names": alone.metric_names, "updates": int(spread.updates.numpy()),
-    "traces": spread._compiled.experimental_get_tracing_count(), "error": error,
+    "traces": spread.traces, "error": error,
     "greedy": [agent.act(t.see(4), mode="greedy").action.tolist() for agent in (alone, spread)],
 }))
 """

@@ -37,7 +37,8 @@ class Agent(tf.Module):
     Attributes:
         networks, optimizers: by name.
         updates: how many updates were made, a variable.
-        metric_names: names of the columns that `update` returns, known after the first call.
+        metric_names: names of the columns that `update` returns, known after `trace` or the first call.
+        traces: how often the update was traced.
 
     Raises:
         ValueError: networks that do not fit the spec, or a batch that the replicas cannot share equally.
@@ -66,6 +67,7 @@ class Agent(tf.Module):
         self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=once, name="updates")
         self.noise_seed = tf.Variable(seed, dtype=tf.int64, trainable=False, aggregation=once, name="noise_seed")
         self.metric_names: list[str] = []
+        self.traces = 0
         self._compiled = tf.function(self._update_stack)
         self._traces = types.SimpleNamespace(single=None, several=None)  # a dict would become part of checkpoints
 
@@ -152,6 +154,7 @@ class Agent(tf.Module):
         return Transition(observation, stack(self.spec.action), row, row, dict(observation), (), extras)
 
     def _update_stack(self, stacked: Transition) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        self.traces += 1  # Python runs while tracing only
         if stacked.reward.shape[0] == 1:
             metrics = self._replicated_update(tf.nest.map_structure(lambda x: x[0], stacked))
             self.updates.assign_add(1)
