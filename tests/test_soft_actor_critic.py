@@ -484,7 +484,7 @@ def test_the_compiled_update_equals_the_eager_one(compiled):
 
 
 def test_single_updates_run_in_one_trace_and_any_number_in_another():
-    agent = make_agent()
+    agent = make_agent(eager=False)
     for updates, traces in ((1, 1), (1, 1), (5, 2), (50, 2), (1, 2)):
         assert agent.update(batches(updates)).shape == (updates, len(agent.metric_names))
         assert agent.traces == traces
