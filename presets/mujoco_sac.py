@@ -17,9 +17,11 @@ from tfsac.parameters import (
 # What a level changes. The reward scales are the paper's: 5, and 20 for Humanoid.
 LEVELS = {
     "InvertedPendulum-v5": {
+        "agent.networks.*.learning_rate": 1e-3,
+        "agent.algorithm.rate_for_copying_weights_to_target": 0.01,
         "schedule.heatup_steps": "EnvironmentSteps(1000)",
         "schedule.improve_steps": "EnvironmentSteps(29000)",
-        "schedule.steps_between_evaluation_periods": "EnvironmentSteps(2000)",
+        "schedule.steps_between_evaluation_periods": "EnvironmentSteps(1000)",
         "validation.min_reward_threshold": 1000.0,
     },
     "InvertedDoublePendulum-v5": {
