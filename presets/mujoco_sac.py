@@ -60,7 +60,7 @@ preset = Preset(
         evaluation_steps=EnvironmentEpisodes(5),
         steps_between_evaluation_periods=EnvironmentSteps(5_000),
     ),
-    validation=PresetValidationParameters(min_reward_threshold=3500.0, max_episodes_to_achieve_reward=100),
+    validation=PresetValidationParameters(min_reward_threshold=3500.0, max_episodes_to_achieve_reward=1_000),
     levels=LEVELS,
 )
 

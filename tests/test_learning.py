@@ -10,15 +10,15 @@ from tfsac.training import Trainer
 
 
 def one_step_task(**changes):
-    return tiny_preset(
-        "tfsac.testing:Identity-v0",
-        environment__filters__reward_rescale_factor=20.0,
-        schedule__heatup_steps=200,
-        schedule__improve_steps=1500,
-        schedule__evaluation_steps="EnvironmentEpisodes(50)",
-        schedule__steps_between_evaluation_periods=1700,
-        **{"agent__networks__*__learning_rate": 3e-3, **changes},
-    )
+    usual = {
+        "environment__filters__reward_rescale_factor": 20.0,
+        "schedule__heatup_steps": 200,
+        "schedule__improve_steps": 1500,
+        "schedule__evaluation_steps": "EnvironmentEpisodes(50)",
+        "schedule__steps_between_evaluation_periods": 1700,
+        "agent__networks__*__learning_rate": 3e-3,
+    }
+    return tiny_preset("tfsac.testing:Identity-v0", **usual | changes)
 
 
 @pytest.mark.parametrize(
