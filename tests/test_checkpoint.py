@@ -1,6 +1,7 @@
 """Checkpoints: complete, atomic, incremental, checked; a resumed run equals an uninterrupted one."""
 
 import csv
+import dataclasses
 import errno
 import itertools
 import json
@@ -12,7 +13,12 @@ import sys
 import numpy as np
 import pytest
 
-from tfsac.parameters import RunParameters, override
+from tfsac.parameters import (
+    RunParameters,
+    TwinSoftActorCriticAgentParameters,
+    override,
+    twin_soft_actor_critic_networks,
+)
 from tfsac.testing import tiny_preset
 from tfsac.training import Callback, CheckpointError, Trainer
 from tfsac.training import checkpoint as checkpoint_module
@@ -34,8 +40,22 @@ CHANGES = {
 }
 
 
+# And what only other kinds of agents and memories have: a temperature, twin targets, priorities.
+PRIORITISED = {
+    "agent.memory": {"kind": "prioritized", "max_size": 120, "beta_anneal_updates": 150},
+    "agent.algorithm.num_updates_between_policy_updates": 2,
+    "agent.algorithm.n_step": 3,
+}
+
+
 def preset(**changes):
     return override(tiny_preset(), CHANGES | changes)
+
+
+def twin_preset():
+    networks = twin_soft_actor_critic_networks((16, 16), learning_rate=1e-3, batch_size=32)
+    twin = dataclasses.replace(tiny_preset(), agent=TwinSoftActorCriticAgentParameters(networks=networks))
+    return override(twin, CHANGES | PRIORITISED)
 
 
 class Crash(Exception):
@@ -57,19 +77,25 @@ def rows_without_clocks(run_dir):
 
 
 def weights(trainer):
-    return {
-        f"{name}/{i}": variable.numpy()
-        for name, network in trainer.agent.networks.items()
-        for i, variable in enumerate(network.trainable_variables)
-    }
+    variables = {name: network.trainable_variables for name, network in trainer.agent.networks.items()}
+    named = {**variables, **trainer.agent.trained}
+    return {f"{name}/{i}": variable.numpy() for name, some in named.items() for i, variable in enumerate(some)}
+
+
+def complete_run(run_dir, parameters):
+    trainer = Trainer(parameters, run_dir, RUN, quiet=True)
+    trainer.run()
+    return trainer
 
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
-    run_dir = tmp_path_factory.mktemp("uninterrupted") / "run"
-    trainer = Trainer(preset(), run_dir, RUN, quiet=True)
-    trainer.run()
-    return trainer
+    return complete_run(tmp_path_factory.mktemp("uninterrupted") / "run", preset())
+
+
+@pytest.fixture(scope="module")
+def uninterrupted_twin(tmp_path_factory):
+    return complete_run(tmp_path_factory.mktemp("uninterrupted_twin") / "run", twin_preset())
 
 
 def crashed(run_dir, step, parameters=None, run=RUN):
@@ -84,6 +110,10 @@ def same_run(resumed, uninterrupted):
     for name, value in weights(uninterrupted).items():
         np.testing.assert_array_equal(weights(resumed)[name], value, err_msg=name)
     np.testing.assert_array_equal(resumed.memory.ring, uninterrupted.memory.ring)
+    ours, theirs = resumed.memory.state(), uninterrupted.memory.state()
+    assert ours.keys() == theirs.keys()
+    for name, value in theirs.items():
+        np.testing.assert_array_equal(ours[name], value, err_msg=name)
 
 
 @pytest.mark.parametrize("step", [50, 77, 149, 163, 288, 300])
@@ -93,6 +123,18 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninte
     assert resumed.counters.env_steps == step // 50 * 50
     resumed.run()
     same_run(resumed, uninterrupted)
+
+
+@pytest.mark.parametrize("step", [77, 163, 288])
+def test_priorities_temperature_and_twin_targets_resume_exactly(tmp_path, uninterrupted_twin, step):
+    assert {"q_target/0", "temperature/0"} <= weights(uninterrupted_twin).keys()
+    priorities = uninterrupted_twin.memory.state()
+    assert len(set(priorities["leaves"].tolist())) > 50 and priorities["batches"] == 200
+    crashed(tmp_path / "run", step, twin_preset())
+    resumed = Trainer(twin_preset(), tmp_path / "run", RUN, resume=True, quiet=True)
+    assert resumed.counters.env_steps == step // 50 * 50
+    resumed.run()
+    same_run(resumed, uninterrupted_twin)
 
 
 KILLED = """
@@ -173,7 +215,7 @@ def damage_flip(path):
 
 
 @pytest.mark.parametrize("damage", [damage_truncate, damage_flip, pathlib.Path.unlink])
-@pytest.mark.parametrize("name", ["manifest.json", "state.json", "agent.data-00000-of-00001"])
+@pytest.mark.parametrize("name", ["manifest.json", "state.json", "memory.npz", "agent.data-00000-of-00001"])
 def test_a_damaged_checkpoint_is_refused_by_name_and_the_one_before_is_used(tmp_path, uninterrupted, capsys, damage, name):
     if name == "manifest.json" and damage is damage_flip:
         pytest.skip("one flipped bit of JSON may mean the same")

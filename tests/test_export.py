@@ -13,7 +13,7 @@ from tfsac.distributions import LOG_SCALE_MAX, LOG_SCALE_MIN
 from tfsac.environments import Filters, as_arrays, make, spec_of
 from tfsac.parameters import RunParameters
 from tfsac.training import Policy
-from tfsac.training.trainer import build_agent
+from tfsac.training.build import build_agent
 
 # Level, changes of the preset beside its size.
 NORMALISED = {"environment.filters.observation_normalization": True, "environment.filters.observation_clipping": 1.5}

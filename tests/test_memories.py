@@ -182,6 +182,109 @@ def test_an_empty_memory_cannot_be_sampled():
         filled(0).sample(1, 4, np.random.default_rng(0))
 
 
+# -- several rewards in one transition ---------------------------------------------------------------------------------
+
+
+def clipped(reward):
+    return np.clip(reward, 0, 1)
+
+
+# Step s of the one environment has reward s and ends in observation s + 100; gamma is 0.5 and n_step 3.
+# Fields of the memory, steps added, {step: how it ended}, slot -> reward, discount, next observation.
+N_STEP = {
+    "three rewards": ({}, 5, {}, 1, 1 + 2 / 2 + 3 / 4, 1 / 8, 103),
+    "newest row": ({}, 5, {}, 4, 4, 1 / 2, 104),
+    "row before the newest": ({}, 5, {}, 3, 3 + 4 / 2, 1 / 4, 104),
+    "terminated in the middle": ({}, 5, {2: "terminated"}, 1, 1 + 2 / 2, 0, 102),
+    "terminated at once": ({}, 5, {2: "terminated"}, 2, 2, 0, 102),
+    "terminated by the last": ({}, 5, {3: "terminated"}, 1, 1 + 2 / 2 + 3 / 4, 0, 103),
+    "after an end": ({}, 6, {1: "terminated"}, 2, 2 + 3 / 2 + 4 / 4, 1 / 8, 104),
+    "truncated in the middle": ({}, 5, {2: "truncated"}, 1, 1 + 2 / 2, 1 / 4, 102),
+    "truncated at once": ({}, 5, {2: "truncated"}, 2, 2, 1 / 2, 102),
+    "ignored end": ({"ignore_done": True}, 5, {2: "terminated"}, 1, 1 + 2 / 2, 1 / 4, 102),
+    "ignored end of one": ({"ignore_done": True, "n_step": 1}, 5, {2: "terminated"}, 2, 2, 1 / 2, 102),
+    "over the wrap": ({"capacity": 4}, 6, {}, 3, 3 + 4 / 2 + 5 / 4, 1 / 8, 105),
+    "up to the newest after the wrap": ({"capacity": 4}, 6, {}, 0, 4 + 5 / 2, 1 / 4, 105),
+    "newest beside the oldest": ({"capacity": 4}, 6, {}, 1, 5, 1 / 2, 105),
+    "oldest": ({"capacity": 4}, 6, {}, 2, 2 + 3 / 2 + 4 / 4, 1 / 8, 104),
+    "newest in the last slot": ({"capacity": 4}, 8, {}, 3, 7, 1 / 2, 107),
+    "more than there are": ({"capacity": 4, "n_step": 9}, 6, {}, 2, 2 + 3 / 2 + 4 / 4 + 5 / 8, 1 / 16, 105),
+    "rewards clipped one by one": ({"reward_filter": clipped}, 5, {}, 1, 1 + 1 / 2 + 1 / 4, 1 / 8, 103),
+    "one reward clipped": ({"reward_filter": clipped, "n_step": 1}, 5, {}, 3, 1, 1 / 2, 103),
+    "one reward": ({"n_step": 1}, 5, {}, 3, 3, 1 / 2, 103),
+}
+
+
+@pytest.mark.parametrize("fields, steps, ends, slot, reward, discount, following", N_STEP.values(), ids=N_STEP.keys())
+def test_rewards_are_summed_up_to_the_end_of_the_episode_or_of_the_ring(
+    fields, steps, ends, slot, reward, discount, following
+):
+    memory = TransitionMemory(SPEC, **{"capacity": 8, "discount": 0.5, "n_step": 3, **fields})
+    for step in range(steps):
+        add(memory, step, **{ends[step]: True} if step in ends else {})
+    first, ring = memory.ring[slot, 0].copy(), memory.ring.copy()
+    batch = memory.gather(np.array([[slot]]))
+    np.testing.assert_array_equal(batch.reward, [[np.float32(reward)]])
+    np.testing.assert_array_equal(batch.discount, [[np.float32(discount)]])
+    assert batch.reward.dtype == batch.discount.dtype == np.float32
+    assert batch.next_observation["observation"][0, 0, 0] == following
+    np.testing.assert_array_equal(batch.observation["observation"][0, 0], first["observation/observation"])
+    np.testing.assert_array_equal(batch.action[0, 0], first["action"])
+    np.testing.assert_array_equal(memory.ring, ring)
+
+
+def test_rewards_of_other_environments_stay_out_of_the_sum():
+    memory = TransitionMemory(SPEC, 16, 2, discount=0.5, n_step=3)
+    for step in range(5):
+        add(memory, step, terminated=[False, step == 2])
+    batch = memory.gather(np.array([2, 3]))  # step 1 of both
+    np.testing.assert_allclose(batch.reward, [1 + 2 / 2 + 3 / 4, 1.1 + 2.1 / 2], rtol=1e-6)
+    np.testing.assert_array_equal(batch.discount, [1 / 8, 0])
+    np.testing.assert_allclose(batch.next_observation["observation"][:, 0], [103, 102.1], rtol=1e-6)
+
+
+def test_an_episode_that_was_marked_as_ended_is_not_summed_into_the_next():
+    memory = TransitionMemory(SPEC, 8, discount=0.5, n_step=3)
+    for step in range(4):
+        add(memory, step)
+        if step == 1:
+            memory.end_episodes()
+    batch = memory.gather(np.array([0, 2]))
+    np.testing.assert_array_equal(batch.reward, [0 + 1 / 2, 2 + 3 / 2])
+    np.testing.assert_array_equal(batch.discount, [1 / 4, 1 / 4])
+
+
+@pytest.mark.parametrize("n_step", [2, 5, 50])
+@pytest.mark.parametrize("steps", [7, 33])
+def test_sums_agree_with_a_plain_loop(n_step, steps):
+    rng, gamma, num_envs = np.random.default_rng(n_step + steps), 0.9, 3
+    memory = TransitionMemory(SPEC, 30, num_envs, discount=gamma, n_step=n_step)
+    for step in range(steps):
+        add(memory, step, rng.random(num_envs) < 0.1, rng.random(num_envs) < 0.1)
+    batch = memory.gather(np.arange(len(memory)))
+    newest_first = range(steps - 1, max(steps - 10, 0) - 1, -1)
+    for first in newest_first:
+        for env in range(num_envs):
+            reward, discount = 0.0, 1.0
+            for step in range(first, min(first + n_step, steps)):
+                record = memory.ring[step % 10, env]
+                reward, discount = reward + discount * float(record["reward"]), discount * gamma
+                if record["terminated"] or record["truncated"]:
+                    break
+            slot = first % 10 * num_envs + env
+            np.testing.assert_allclose(batch.reward[slot], reward, rtol=1e-5)
+            np.testing.assert_allclose(batch.discount[slot], 0 if record["terminated"] else discount, rtol=1e-5)
+            after = batch.next_observation["observation"][slot]
+            np.testing.assert_array_equal(after, record["next_observation/observation"])
+
+
+def test_a_plain_memory_adds_nothing_to_a_checkpoint():
+    memory = filled(3)
+    assert memory.state() == {}
+    memory.restore({})
+    assert len(memory) == 6
+
+
 # -- rows in and out ---------------------------------------------------------------------------------------------------
 
 
@@ -249,6 +352,12 @@ def test_marking_the_end_of_episodes_of_an_empty_memory_does_nothing():
 def test_a_capacity_below_one_step_of_every_environment_is_refused():
     with pytest.raises(ValueError, match=r"The capacity must hold a step of every environment. Received: 3 for 4"):
         TransitionMemory(SPEC, 3, 4)
+
+
+@pytest.mark.parametrize("n_step", [0, -1, 1.5])
+def test_a_number_of_rewards_that_is_not_a_count_is_refused(n_step):
+    with pytest.raises(ValueError, match=rf"at least 1. Received: {n_step}$"):
+        TransitionMemory(SPEC, 3, n_step=n_step)
 
 
 @pytest.mark.parametrize(

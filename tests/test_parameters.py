@@ -104,6 +104,7 @@ def test_algorithm_defaults_are_the_documented_ones():
     assert algorithm.num_consecutive_playing_steps == EnvironmentSteps(1)
     assert algorithm.num_consecutive_training_steps == 1
     assert algorithm.use_deterministic_for_evaluation is True
+    assert (algorithm.n_step, algorithm.ignore_done, algorithm.num_updates_between_policy_updates) == (1, False, 1)
 
 
 @pytest.mark.parametrize("name", ["policy", "v", "q"])
@@ -184,12 +185,16 @@ def test_json_keeps_layers_and_convolutions():
         ("[]", "Input should be an object"),
         ('{"agnet": {}}', "Did you mean 'agent'?"),
         (
-            '{"agent": {"algorithm": {"discont": 0.9}}}',
+            '{"agent": {"kind": "soft_actor_critic", "algorithm": {"discont": 0.9}}}',
             "SoftActorCriticAlgorithmParameters has no parameter 'discont'. Did you mean 'discount'?",
         ),
         ('{"environment": {"filters": {"reward_scale_factor": 5.0}}}', "Did you mean 'reward_rescale_factor'?"),
         ('{"schedule": {"improve_steps": "Steps(3)"}}', "schedule.improve_steps: expected EnvironmentSteps(n)"),
-        ('{"agent": {"algorithm": {"discount": "0.9"}}}', "agent.algorithm.discount: Input should be a valid number"),
+        (
+            '{"agent": {"kind": "soft_actor_critic", "algorithm": {"discount": "0.9"}}}',
+            "agent.algorithm.discount: Input should be a valid number",
+        ),
+        ('{"agent": {"kind": "soft_actor"}}', "Preset.agent: Input tag 'soft_actor' found using 'kind'"),
     ],
 )
 def test_bad_json_is_refused_with_the_place_of_the_mistake(text, words):
@@ -220,10 +225,14 @@ MISTAKES = {
     ),
     "unknown name without a near one": (
         lambda: ExperienceReplayParameters(zzz=1),
-        "Its parameters are max_size.",
+        "Its parameters are max_size, kind.",
         "zzz=1",
     ),
-    "too many values": (lambda: ExperienceReplayParameters(1, 2), "has only the parameters max_size", "2 more"),
+    "too many values": (
+        lambda: ExperienceReplayParameters(1, "uniform", 2),
+        "has only the parameters max_size, kind",
+        "2 more",
+    ),
     "missing value": (lambda: Conv2d(32, 1), "Conv2d needs the parameter 'stride'", "nothing for it"),
     # wrong types
     "text for number": (lambda: Algorithm(discount="0.9"), "discount: Input should be a valid number", "'0.9'"),
@@ -240,7 +249,8 @@ MISTAKES = {
     "int for bool": (lambda: network(replace_mse_with_huber_loss=1), "Input should be a valid boolean", "1"),
     "text for bool": (lambda: FilterParameters(observation_normalization="yes"), "valid boolean", "'yes'"),
     "number for text": (lambda: EnvironmentParameters(3), "level: Input should be a valid string", "3"),
-    "number for object": (lambda: Preset(agent=3), "instance of SoftActorCriticAgentParameters", "3"),
+    "number for object": (lambda: Preset(environment=3), "instance of EnvironmentParameters", "3"),
+    "number for one of several objects": (lambda: Preset(agent=3), "Preset.agent: Input should be a valid", "3"),
     "text for head": (lambda: NetworkParameters("v"), "head_parameters: Input should be", "'v'"),
     # out of range
     "not a number": (lambda: Algorithm(discount=float("nan")), "discount: Input should be a finite number", "nan"),

@@ -92,7 +92,7 @@ def assert_same(one_agent, other):
 
 def named(agent, stacked):
     """Updates and returns the metrics of the last update by name."""
-    rows = agent.update(stacked)
+    rows = agent.update(stacked).metrics
     return dict(zip(agent.metric_names, rows[-1], strict=True))
 
 
@@ -238,8 +238,8 @@ def test_the_slow_copy_waits_for_its_period_also_with_one_update_per_call():
 @pytest.mark.parametrize("period", [1, 3])
 def test_several_updates_in_one_call_equal_one_update_per_call(period):
     together, apart, stacked = make_agent(period=period), make_agent(period=period), batches(4)
-    rows = together.update(stacked)
-    single = [apart.update(cut(stacked, i, i + 1)) for i in range(4)]
+    rows = together.update(stacked).metrics
+    single = [apart.update(cut(stacked, i, i + 1)).metrics for i in range(4)]
     assert_same(together, apart)
     np.testing.assert_array_equal(rows, np.concatenate(single))
     assert together.updates.numpy() == apart.updates.numpy() == 4
@@ -338,7 +338,7 @@ def test_each_network_has_its_own_optimizer_and_learning_rate():
         policy__learning_rate_decay_steps=1,
         policy__learning_rate_decay_rate=0.5,
     )
-    rows = agent.update(batches(3))
+    rows = agent.update(batches(3)).metrics
     column = {name: rows[:, i] for i, name in enumerate(agent.metric_names)}
     np.testing.assert_allclose(column["learning_rate/v"], 0.5)
     np.testing.assert_allclose(column["learning_rate/q"], 1e-2)
@@ -469,7 +469,7 @@ def compiled():
     """A compiled agent and, after the same four updates, weights and metrics of it and of an eager one."""
     agents, stacked, results = (make_agent(eager=eager, period=3) for eager in (False, True)), batches(4), []
     for agent in agents:
-        metrics = np.concatenate([agent.update(cut(stacked, start, stop)) for start, stop in ((0, 1), (1, 4))])
+        metrics = np.concatenate([agent.update(cut(stacked, start, stop)).metrics for start, stop in ((0, 1), (1, 4))])
         results.append((agent, weights(agent), metrics))
     return results
 
@@ -486,7 +486,7 @@ def test_the_compiled_update_equals_the_eager_one(compiled):
 def test_single_updates_run_in_one_trace_and_any_number_in_another():
     agent = make_agent(eager=False)
     for updates, traces in ((1, 1), (1, 1), (5, 2), (50, 2), (1, 2)):
-        assert agent.update(batches(updates)).shape == (updates, len(agent.metric_names))
+        assert agent.update(batches(updates)).metrics.shape == (updates, len(agent.metric_names))
         assert agent.traces == traces
 
 
@@ -543,7 +543,7 @@ def camera_agent(**fields):
 def test_images_and_dicts_are_learned_from_and_acted_on():
     agent = camera_agent()
     before = weights(agent)
-    metrics = agent.update(batches(2, spec=CAMERA))
+    metrics = agent.update(batches(2, spec=CAMERA)).metrics
     assert metrics.shape == (2, len(agent.metric_names)) and np.isfinite(metrics).all()
     after = weights(agent)
     for name in ("policy", "v", "q"):
@@ -626,7 +626,7 @@ with strategy.scope():
         error = str(raised)
 stacked, first, rows = t.batches(5), t.weights(alone), []
 for agent in (alone, spread):
-    rows.append(np.concatenate([agent.update(t.cut(stacked, 0, 1)), agent.update(t.cut(stacked, 1, 5))]))
+    rows.append(np.concatenate([agent.update(t.cut(stacked, *some)).metrics for some in ((0, 1), (1, 5))]))
 
 def apart(one, other):
     return {name: max(float(abs(a - b).max()) for a, b in zip(one[name], other[name])) for name in one}

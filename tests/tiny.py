@@ -44,14 +44,16 @@ def train(run_dir, *flags, shorter=True, changes=None):
 
 def shrunk(preset: Preset, **more) -> Preset:
     """Returns a preset with the same algorithm and tiny numbers."""
-    return override(preset, {**CHANGES, **more})
+    without_v = "v" not in preset.agent.networks
+    fitting = {path: value for path, value in CHANGES.items() if not (without_v and path.startswith("agent.networks.v."))}
+    return override(preset, {**fitting, **more})
 
 
 def untrained_run(folder, level):
     """Makes a run directory with first weights, as if its first evaluation had just been."""
     from tfsac.environments import Filters, make, spec_of
     from tfsac.training import RunDirectory
-    from tfsac.training.trainer import build_agent
+    from tfsac.training.build import build_agent
     from tfsac.training.weights import save_weights
 
     preset, directory = shrunk(load_preset("pendulum_sac"), **{"environment.level": level}), RunDirectory(folder)

@@ -71,4 +71,17 @@ class ActResult(NamedTuple):
     extras: Mapping[str, np.ndarray] = {}
 
 
+class UpdateResult(NamedTuple):
+    """What `Agent.update` returns.
+
+    Attributes:
+        metrics: `[U, M]` float32, one row an update; `Agent.metric_names` names the columns.
+        priority: `[U, B]` float32, the absolute TD error of every row, mean over the critics; empty unless the agent's
+            memory is prioritised.
+    """
+
+    metrics: np.ndarray
+    priority: np.ndarray
+
+
 Metrics = dict[str, Any]

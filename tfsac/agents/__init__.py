@@ -1,6 +1,7 @@
 """The agents, one file each: its networks and its update order."""
 
-from tfsac.agents.base import Agent
+from tfsac.agents.base import Agent, ModelMaker
 from tfsac.agents.soft_actor_critic import SoftActorCriticAgent
+from tfsac.agents.twin_soft_actor_critic import TwinSoftActorCriticAgent
 
-__all__ = ["Agent", "SoftActorCriticAgent"]
+__all__ = ["Agent", "ModelMaker", "SoftActorCriticAgent", "TwinSoftActorCriticAgent"]

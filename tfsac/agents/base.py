@@ -5,19 +5,43 @@ from __future__ import annotations
 import types
 import zlib
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from tfsac.networks import Network, build_optimizer, clip_gradients
-from tfsac.parameters import NetworkParameters
-from tfsac.types import ActResult, ArraySpec, Metrics, Spec, Transition
+from tfsac.parameters import AgentParameters, PrioritizedExperienceReplayParameters
+from tfsac.types import ActResult, ArraySpec, Metrics, Spec, Transition, UpdateResult
 
 Mode = Literal["random", "explore", "sample", "greedy"]
+ModelMaker = Callable[[], Mapping[str, keras.Model]]
 ACTING = 1  # stream of random numbers for acting, beside those of the weights
+
+
+class Gradients(NamedTuple):
+    """Gradients of one network's weights: by variable, and their global norm."""
+
+    name: str
+    values: list[tf.Tensor]
+    norm: tf.Tensor
+
+
+def no_gradients(name: str) -> Gradients:
+    """Returns what stands for the gradients of a step that is left out."""
+    return Gradients(name, [], tf.zeros([]))
+
+
+def of_critics(name: str, values_N: tf.Tensor) -> Metrics:
+    """Returns one metric for each critic: name1, name2."""
+    return {f"{name}{i + 1}": value for i, value in enumerate(tf.unstack(values_N))}
+
+
+def importance_weighted(batch: Transition, loss_BN: tf.Tensor) -> tf.Tensor:
+    """Returns the critics' losses times the importance weights `[B]`, where the batch has some."""
+    return loss_BN if isinstance(batch.weight, tuple) else batch.weight[:, None] * loss_BN
 
 
 class Agent(tf.Module):
@@ -28,14 +52,18 @@ class Agent(tf.Module):
     optimizers, counters and the seed of the noise.
 
     Args:
-        networks: parameters by name; a network with `create_target_network` gets a slow copy `<name>_target`.
+        parameters: algorithm, memory and networks; a network with `create_target_network` gets a slow copy
+            `<name>_target`.
         spec: what the agent sees and does.
-        batch_size: rows of one update, over all replicas.
         seed: of weights, noise and acting.
         eager: run updates without compiling them, to debug.
+        models: makes the Keras models of some networks, by name, instead of their parameters; called once more for
+            slow copies.
 
     Attributes:
-        networks, optimizers: by name.
+        networks: by name.
+        trained, optimizers: variables that learn and their optimizer, by name of the network (or "temperature").
+        prioritized: whether batches have importance weights and updates return priorities.
         updates: how many updates were made, a variable.
         metric_names: names of the columns that `update` returns, known after `trace` or the first call.
         traces: how often the update was traced.
@@ -45,24 +73,27 @@ class Agent(tf.Module):
     """
 
     def __init__(
-        self, networks: Mapping[str, NetworkParameters], spec: Spec, batch_size: int, seed: int = 0, eager: bool = False
+        self,
+        parameters: AgentParameters,
+        spec: Spec,
+        seed: int = 0,
+        eager: bool = False,
+        models: ModelMaker | None = None,
     ):
         super().__init__(name=None)
         self.strategy = tf.distribute.get_strategy()
         self.replicas = self.strategy.num_replicas_in_sync
-        if batch_size % self.replicas:
-            raise ValueError(f"The batch must divide by the number of replicas, {self.replicas}. Received: {batch_size}")
-        self.parameters = dict(networks)
-        self.spec, self.batch_size, self.eager = spec, batch_size, eager
+        self.batch_size = parameters.batch_size
+        if self.batch_size % self.replicas:
+            raise ValueError(f"The batch must divide by the number of replicas, {self.replicas}. Received: {self.batch_size}")
+        self.algorithm, self.parameters = parameters.algorithm, dict(parameters.networks)
+        self.prioritized = isinstance(parameters.memory, PrioritizedExperienceReplayParameters)
+        self.spec, self.eager = spec, eager
         self.rng = np.random.default_rng([seed, ACTING])
         self.networks: dict[str, Network] = {}
+        self.trained: dict[str, list[keras.Variable]] = {}
         self.optimizers: dict[str, keras.optimizers.Optimizer] = {}
-        for index, (name, parameters) in enumerate(networks.items()):
-            first_weights = int(np.random.SeedSequence([seed, index]).generate_state(1)[0])
-            self.networks[name] = Network(name, parameters, spec, first_weights)
-            self.optimizers[name] = build_optimizer(parameters, self.networks[name].trainable_variables)
-            if parameters.create_target_network:
-                self.networks[f"{name}_target"] = Network(f"{name}_target", parameters, spec, first_weights)
+        self._make_networks(seed, models)
         once = tf.VariableAggregation.ONLY_FIRST_REPLICA
         self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=once, name="updates")
         self.noise_seed = tf.Variable(seed, dtype=tf.int64, trainable=False, aggregation=once, name="noise_seed")
@@ -71,9 +102,32 @@ class Agent(tf.Module):
         self._compiled = tf.function(self._update_stack)
         self._traces = types.SimpleNamespace(single=None, several=None)  # a dict would become part of checkpoints
 
+    def _make_networks(self, seed: int, models: ModelMaker | None) -> None:
+        made, slow = (models(), models()) if models else ({}, {})
+        for index, (name, parameters) in enumerate(self.parameters.items()):
+            first_weights = int(np.random.SeedSequence([seed, index]).generate_state(1)[0])
+
+            def network(model: keras.Model | None, name: str, parameters: Any = parameters, seed: int = first_weights) -> Network:
+                return Network(name, parameters, self.spec, seed, model)
+
+            self.networks[name] = network(made.get(name), name)
+            self.trained[name] = self.networks[name].trainable_variables
+            self.optimizers[name] = build_optimizer(parameters, self.trained[name])
+            if parameters.create_target_network:
+                self.networks[f"{name}_target"] = network(slow.get(name), f"{name}_target")
+                self.networks[f"{name}_target"].copy_from(self.networks[name])
+
     @abstractmethod
-    def update_once(self, batch: Transition) -> Metrics:
-        """Makes one update from a batch `[B, ...]` and returns its metrics in the order in which they arise."""
+    def update_once(self, batch: Transition, train_policy: bool = True) -> tuple[Metrics, tf.Tensor]:
+        """Makes one update from a batch `[B, ...]`.
+
+        Args:
+            batch: this replica's rows.
+            train_policy: False in the updates that a policy delay leaves out.
+
+        Returns:
+            metrics in the order in which they arise, and the absolute TD errors `[B]`, mean over the critics.
+        """
 
     @abstractmethod
     def act(self, observation: Mapping[str, np.ndarray], state: Any = (), is_first: Any = None, mode: Mode = "sample") -> ActResult:
@@ -115,14 +169,14 @@ class Agent(tf.Module):
 
     # -- the compiled loop ---------------------------------------------------------------------------------------------
 
-    def update(self, stacked: Transition) -> np.ndarray:
+    def update(self, stacked: Transition) -> UpdateResult:
         """Makes U updates in one call of a compiled graph.
 
         Args:
-            stacked: U batches, `[U, B, ...]`.
+            stacked: U batches, `[U, B, ...]`; with importance weights where the memory is prioritised.
 
         Returns:
-            metrics `[U, M]` float32; `metric_names` names the columns.
+            metrics `[U, M]`, whose columns `metric_names` names, and priorities.
 
         Raises:
             ValueError: a batch of another size than the agent was made for.
@@ -133,16 +187,17 @@ class Agent(tf.Module):
         if self.eager:
             rows = []
             for i in range(len(stacked.reward)):
-                rows.append(self._replicated_update(tf.nest.map_structure(lambda x, i=i: x[i], tensors)))
+                rows.append(self._one_update(tf.nest.map_structure(lambda x, i=i: x[i], tensors)))
                 self.updates.assign_add(1)
-            metrics, outputs = tf.stack(rows), self.acting_weights()
+            metrics, priority = (tf.stack(column) for column in zip(*rows, strict=True))
+            outputs = self.acting_weights()
         else:
             single = len(stacked.reward) == 1 and self._traces.several is None
             self.trace(single)
             # Calling the trace directly, with tensors, saves a millisecond of looking for it.
-            metrics, outputs = (self._traces.single if single else self._traces.several)(tensors)
+            metrics, priority, outputs = (self._traces.single if single else self._traces.several)(tensors)
         self.refresh([output.numpy() for output in outputs])
-        return metrics.numpy()
+        return UpdateResult(metrics.numpy(), priority.numpy())
 
     def _stack_signature(self, updates: int | None) -> Transition:
         def stack(array: ArraySpec) -> tf.TensorSpec:
@@ -151,32 +206,42 @@ class Agent(tf.Module):
         row = tf.TensorSpec([updates, self.batch_size], tf.float32)
         observation = {key: stack(array) for key, array in self.spec.observation.items()}
         extras = {key: stack(array) for key, array in self.spec.extras.items()}
-        return Transition(observation, stack(self.spec.action), row, row, dict(observation), (), extras)
+        weight = row if self.prioritized else ()
+        return Transition(observation, stack(self.spec.action), row, row, dict(observation), weight, extras)
 
-    def _update_stack(self, stacked: Transition) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    def _update_stack(self, stacked: Transition) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
         self.traces += 1  # Python runs while tracing only
         if stacked.reward.shape[0] == 1:
-            metrics = self._replicated_update(tf.nest.map_structure(lambda x: x[0], stacked))
+            metrics, priority = self._one_update(tf.nest.map_structure(lambda x: x[0], stacked))
             self.updates.assign_add(1)
-            return metrics[None], self.acting_weights()
+            return metrics[None], priority[None], self.acting_weights()
         count = tf.shape(stacked.reward)[0]
-        rows = tf.TensorArray(tf.float32, size=count)
+        rows, priorities = tf.TensorArray(tf.float32, size=count), tf.TensorArray(tf.float32, size=count)
         for i in tf.range(count):
-            metrics = self._replicated_update(tf.nest.map_structure(lambda x: x[i], stacked))  # noqa: B023 (a graph loop)
-            rows = rows.write(i, metrics)
+            metrics, priority = self._one_update(tf.nest.map_structure(lambda x: x[i], stacked))  # noqa: B023 (a graph loop)
+            rows, priorities = rows.write(i, metrics), priorities.write(i, priority)
             self.updates.assign_add(1)
-        return rows.stack(), self.acting_weights()
+        return rows.stack(), priorities.stack(), self.acting_weights()
 
-    def _replicated_update(self, batch: Transition) -> tf.Tensor:
+    def _one_update(self, batch: Transition) -> tuple[tf.Tensor, tf.Tensor]:
+        period = self.algorithm.num_updates_between_policy_updates
+        if period == 1:
+            return self._on_replicas(batch, True)
+        due = (self.updates + 1) % period == 0
+        return tf.cond(due, lambda: self._on_replicas(batch, True), lambda: self._on_replicas(batch, False))
+
+    def _on_replicas(self, batch: Transition, train_policy: bool) -> tuple[tf.Tensor, tf.Tensor]:
         if self.replicas == 1:
-            return self._update_and_stack_metrics(batch)
-        metrics = self.strategy.run(self._update_and_stack_metrics, args=(batch,))
-        return self.strategy.reduce(tf.distribute.ReduceOp.MEAN, metrics, axis=None)
+            return self._update_and_stack(batch, train_policy)
+        metrics, priority = self.strategy.run(self._update_and_stack, args=(batch, train_policy))
+        mean = self.strategy.reduce(tf.distribute.ReduceOp.MEAN, metrics, axis=None)
+        return mean, tf.concat(self.strategy.experimental_local_results(priority), axis=0)
 
-    def _update_and_stack_metrics(self, batch: Transition) -> tf.Tensor:
-        metrics = self.update_once(tf.nest.map_structure(self.share_of_replica, batch))
+    def _update_and_stack(self, batch: Transition, train_policy: bool) -> tuple[tf.Tensor, tf.Tensor]:
+        metrics, priority_B = self.update_once(tf.nest.map_structure(self.share_of_replica, batch), train_policy)
         self.metric_names = list(metrics)
-        return tf.stack([tf.cast(value, tf.float32) for value in metrics.values()])
+        stacked = tf.stack([tf.cast(value, tf.float32) for value in metrics.values()])
+        return stacked, priority_B if self.prioritized else tf.zeros([0])
 
     def share_of_replica(self, global_rows: tf.Tensor) -> tf.Tensor:
         """Returns this replica's rows of a tensor `[B, ...]` that holds the global batch."""
@@ -204,10 +269,10 @@ class Agent(tf.Module):
         return self.share_of_replica(tf.random.stateless_normal(shape, seed))
 
     def watch(self, name: str) -> tf.GradientTape:
-        """Returns a tape that watches one network's weights and nothing else."""
+        """Returns a tape that watches the weights of this name and nothing else."""
         tape = tf.GradientTape(watch_accessed_variables=False)
         with tape:
-            tape.watch([variable.value for variable in self.networks[name].trainable_variables])
+            tape.watch([variable.value for variable in self.trained[name]])
         return tape
 
     def weighted(self, name: str, loss_rows: tf.Tensor) -> tf.Tensor:
@@ -220,38 +285,51 @@ class Agent(tf.Module):
         parameters = self.parameters[name]
         loss = parameters.head_parameters.loss_weight * tf.reduce_sum(tf.reduce_mean(loss_rows, axis=0))
         if parameters.l2_regularization:
-            kernels = [v for v in self.networks[name].trainable_variables if v.name == "kernel"]
+            kernels = [v for v in self.trained[name] if v.name == "kernel"]
             loss += parameters.l2_regularization * tf.add_n([tf.nn.l2_loss(kernel.value) for kernel in kernels])
         return loss
 
-    def minimize(self, name: str, loss: tf.Tensor, tape: tf.GradientTape) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """Takes one optimizer step on a network.
+    def gradients(self, name: str, loss: tf.Tensor, tape: tf.GradientTape) -> Gradients:
+        """Returns the gradients of a loss.
 
         Args:
-            name: of the network.
+            name: of what is trained.
             loss: scalar mean over this replica's rows.
             tape: on which the loss was computed.
 
         Returns:
-            the gradients of the global batch before clipping, and their global norm.
+            the gradients of the global batch, before clipping.
         """
-        variables = self.networks[name].trainable_variables
-        gradients = tape.gradient(loss, [variable.value for variable in variables])
+        values = tape.gradient(loss, [variable.value for variable in self.trained[name]])
         if self.replicas > 1:
             context = tf.distribute.get_replica_context()
-            gradients = context.all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
-        norm = tf.linalg.global_norm(gradients)
-        clipped = clip_gradients(self.parameters[name], gradients, norm)
+            values = context.all_reduce(tf.distribute.ReduceOp.MEAN, values)
+        return Gradients(name, values, tf.linalg.global_norm(values))
+
+    def apply(self, gradients: Gradients) -> None:
+        """Takes one optimizer step with gradients, clipped as the network's parameters say."""
+        name, values, norm = gradients
+        if name in self.parameters:
+            values = clip_gradients(self.parameters[name], values, norm)
         # Keras sums over replicas what is already the same on each.
-        self.optimizers[name].apply([gradient / self.replicas for gradient in clipped] if self.replicas > 1 else clipped, variables)
-        return gradients, norm
+        self.optimizers[name].apply([v / self.replicas for v in values] if self.replicas > 1 else values, self.trained[name])
+
+    def minimize(self, name: str, loss: tf.Tensor, tape: tf.GradientTape) -> Gradients:
+        """Takes one optimizer step on a loss: `gradients`, then `apply`."""
+        gradients = self.gradients(name, loss, tape)
+        self.apply(gradients)
+        return gradients
+
+    def learning_rates(self) -> Metrics:
+        """Returns the learning rates as they are, as metrics."""
+        return {f"learning_rate/{name}": optimizer.learning_rate for name, optimizer in self.optimizers.items()}
 
     def soft_update(self, name: str, rate: float, period: int) -> None:
         """Moves a slow copy: `target <- (1 - rate) * target + rate * online` after every `period` updates."""
         now: float | tf.Tensor = rate
         if period > 1:
             now = rate * tf.cast((self.updates + 1) % period == 0, tf.float32)
-        online = [variable.value for variable in self.networks[name].trainable_variables]
+        online = [variable.value for variable in self.trained[name]]
         target = [variable.value for variable in self.networks[f"{name}_target"].trainable_variables]
 
         def assign(slow: tf.Variable, fast: tf.Variable, now: Any) -> None:

@@ -2,7 +2,7 @@
 
 from tfsac.environments.check import EnvironmentFailure, check
 from tfsac.environments.filters import Filters
-from tfsac.environments.make import make
+from tfsac.environments.make import make, maker
 from tfsac.environments.spaces import ActionRescaling, as_arrays, spec_of
 from tfsac.environments.vectorize import Environments, StepResult, episode_seed
 
@@ -16,5 +16,6 @@ __all__ = [
     "check",
     "episode_seed",
     "make",
+    "maker",
     "spec_of",
 ]

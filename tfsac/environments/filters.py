@@ -71,10 +71,12 @@ class Filters:
         return np.clip(scaled, np.float32(low), np.float32(high))
 
     def transition(self, batch: Transition) -> Transition:
-        """Returns a sampled batch with rewards and both observations filtered."""
+        """Returns a sampled batch with both observations filtered.
+
+        Its rewards are: the memory filters each with `reward` before it sums them.
+        """
         return batch._replace(
             observation=self.observation(batch.observation),
-            reward=self.reward(batch.reward),
             next_observation=self.observation(batch.next_observation),
         )
 

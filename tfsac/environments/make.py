@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
 
 from tfsac.environments.check import check
+from tfsac.parameters import EnvironmentParameters
 
 # Which of tfsac's extras brings a missing package.
 EXTRA_OF_PACKAGE = {
@@ -16,6 +19,24 @@ EXTRA_OF_PACKAGE = {
     "Box2D": "box2d",
     "box2d": "box2d",
 }
+
+
+def maker(parameters: EnvironmentParameters, env_fn: Callable[[], gym.Env] | None = None) -> Callable[[], gym.Env]:
+    """Returns a function that makes and checks one environment.
+
+    Args:
+        parameters: its level, time limit and arguments.
+        env_fn: makes the environment instead of the level; only the time limit is added to it.
+    """
+    limit = parameters.max_episode_steps
+    if env_fn is None:
+        return functools.partial(make, parameters.level, limit, **parameters.kwargs)
+
+    def one() -> gym.Env:
+        env = env_fn()
+        return checked(env if limit is None else gym.wrappers.TimeLimit(env, limit))
+
+    return one
 
 
 def make(level: str, max_episode_steps: int | None = None, **kwargs: Any) -> gym.Env:
@@ -45,6 +66,15 @@ def make(level: str, max_episode_steps: int | None = None, **kwargs: Any) -> gym
         raise _missing_package(level, error) from error
     except TypeError as error:
         raise ValueError(f"{level} does not take these arguments: {error}. Received: {kwargs}") from error
+    return checked(env)
+
+
+def checked(env: gym.Env) -> gym.Env:
+    """Returns an environment whose spaces can be used.
+
+    Raises:
+        ValueError: they cannot; the environment is closed.
+    """
     try:
         check(env)
     except ValueError:

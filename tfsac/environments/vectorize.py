@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from tfsac.environments.check import EnvironmentFailure, check_finite
-from tfsac.environments.make import make
+from tfsac.environments.make import maker
 from tfsac.environments.spaces import ActionRescaling, as_arrays, spec_of
 from tfsac.parameters import EnvironmentParameters
 
@@ -45,6 +46,7 @@ class Environments:
     Args:
         parameters: level, number, vectorisation.
         seed: of the run; the seed of each episode derives from it, the environment's index and the episode's.
+        one: makes one environment, instead of the parameters' level.
 
     Attributes:
         spec: of one environment.
@@ -56,8 +58,8 @@ class Environments:
         EnvironmentFailure: an environment raised or returned numbers that are not finite; the message says which.
     """
 
-    def __init__(self, parameters: EnvironmentParameters, seed: int):
-        one = functools.partial(make, parameters.level, parameters.max_episode_steps, **parameters.kwargs)
+    def __init__(self, parameters: EnvironmentParameters, seed: int, one: Callable[[], gym.Env] | None = None):
+        one = one or maker(parameters)
         makers = [one] * parameters.num_envs
         if parameters.vectorization == "subprocess":
             one().close()  # errors of a wrong level are clearer from this process

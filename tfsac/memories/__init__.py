@@ -1,6 +1,7 @@
 """Replay memories: NumPy rings. No TensorFlow."""
 
 from tfsac.memories.demonstrations import Demonstrations, load_demonstrations, save_demonstrations
+from tfsac.memories.prioritized import PrioritizedMemory
 from tfsac.memories.transitions import TransitionMemory
 
-__all__ = ["Demonstrations", "TransitionMemory", "load_demonstrations", "save_demonstrations"]
+__all__ = ["Demonstrations", "PrioritizedMemory", "TransitionMemory", "load_demonstrations", "save_demonstrations"]

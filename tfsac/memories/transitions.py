@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from tfsac.types import Spec, Transition
@@ -13,26 +16,47 @@ class TransitionMemory:
     """The newest `capacity` transitions of N environments, in a ring `[capacity // N, N]` of records.
 
     A record keeps all fields of a transition side by side, so that sampling any number of batches is one gather of
-    whole records. Rewards and observations are raw; actions are in [-1, 1].
+    whole records. Stored rewards and observations are raw; actions are in [-1, 1].
+
+    A sampled transition spans up to `n_step` steps of its environment: its reward is the sum of gamma^i * r_i over the k
+    rewards that there are until the episode ends or the newest row is reached, its discount is gamma^k * (1 - terminated),
+    its next observation and `terminated` are those of the last of these steps.
 
     Args:
         spec: fields and their shapes.
         capacity: number of transitions, over all environments.
         num_envs: number of environments that fill it.
-        discount: gamma; the discount of a sampled transition is gamma * (1 - terminated).
+        discount: gamma.
+        n_step: the most rewards that a sampled transition sums.
+        ignore_done: whether the discount is gamma^k after a terminated step too. An episode's end stops the sum anyway.
+        reward_filter: what the agent sees of raw rewards, any shape; each is filtered before they are summed.
 
     Attributes:
         total_rows: rows (one step of all environments) ever added.
 
     Raises:
-        ValueError: a capacity below one row.
+        ValueError: a capacity below one row, or `n_step` no whole number from 1.
     """
 
-    def __init__(self, spec: Spec, capacity: int, num_envs: int = 1, discount: float = 0.99):
+    def __init__(
+        self,
+        spec: Spec,
+        capacity: int,
+        num_envs: int = 1,
+        discount: float = 0.99,
+        n_step: int = 1,
+        ignore_done: bool = False,
+        reward_filter: Callable[[np.ndarray], np.ndarray] | None = None,
+    ):
         self.rows = capacity // num_envs
         if self.rows < 1:
             raise ValueError(f"The capacity must hold a step of every environment. Received: {capacity} for {num_envs}")
+        if n_step < 1 or n_step != int(n_step):
+            raise ValueError(f"n_step must be a whole number of rewards, at least 1. Received: {n_step}")
         self.discount, self.num_envs, self.total_rows = discount, num_envs, 0
+        self.n_step, self.ignore_done = int(n_step), ignore_done
+        self.reward_filter = reward_filter or np.asarray
+        self.powers = (discount ** np.arange(self.n_step + 1)).astype(np.float32)
         fields = [(OBSERVATION + key, array.dtype, array.shape) for key, array in spec.observation.items()]
         fields += [("action", "float32", spec.action.shape), ("reward", "float32", ())]
         fields += [("terminated", "bool", ()), ("truncated", "bool", ())]
@@ -70,28 +94,62 @@ class TransitionMemory:
         self.total_rows += 1
 
     def sample(self, num_updates: int, batch_size: int, rng: np.random.Generator) -> Transition:
-        """Returns `num_updates` batches `[U, B, ...]`, uniform with replacement.
+        """Returns `num_updates` batches `[U, B, ...]`, with replacement.
 
         Raises:
             ValueError: the memory is empty.
         """
         if not len(self):
             raise ValueError(f"Sampling needs at least one transition. Received: {len(self)} in memory")
-        records = self.ring.reshape(-1).take(rng.integers(len(self), size=(num_updates, batch_size)))
-        return self.transitions(records)
+        index, weight = self._choose((num_updates, batch_size), rng)
+        return self.gather(index)._replace(weight=weight)
 
-    def transitions(self, records: np.ndarray) -> Transition:
-        """Returns records of the ring as a Transition of views, with the discount made from `terminated`."""
+    def _choose(self, shape: tuple[int, int], rng: np.random.Generator) -> tuple[np.ndarray, Any]:
+        """Returns the slots of a sample, uniform, and their importance weights or ()."""
+        return rng.integers(len(self), size=shape), ()
+
+    def gather(self, index: np.ndarray) -> Transition:
+        """Returns the transitions that begin in the given slots of the flat ring, summed over up to `n_step` rewards."""
+        flat = self.ring.reshape(-1)
+        records = flat.take(index)
+        records["reward"] = self.reward_filter(records["reward"])
+        if self.n_step == 1:
+            return self.transitions(records)
+        later = self.total_rows - 1 - self._absolute(index) // self.num_envs  # rows after the first one
+        last, steps, going = index, np.ones(index.shape, int), np.ones(index.shape, bool)
+        for i in range(1, self.n_step):
+            going &= (i <= later) & ~(flat["terminated"][last] | flat["truncated"][last])
+            last = np.where(going, (last + self.num_envs) % flat.size, last)
+            records["reward"] += np.where(going, self.powers[i] * self.reward_filter(flat["reward"][last]), 0)
+            steps += going
+        for name in records.dtype.names or ():
+            if name == "terminated" or name.startswith(NEXT):
+                records[name] = flat[name][last]
+        return self.transitions(records, steps)
+
+    def _absolute(self, index: np.ndarray) -> np.ndarray:
+        """Returns how many transitions had ever been added before those in the given slots of the flat ring."""
+        oldest = max(self.total_rows - self.rows, 0) * self.num_envs
+        return oldest + (index - oldest) % self.ring.size
+
+    def transitions(self, records: np.ndarray, steps: int | np.ndarray = 1) -> Transition:
+        """Returns records of the ring as a Transition of views, with the discount made from `terminated`.
+
+        Args:
+            records: with any leading dimensions; rewards stay as they are.
+            steps: number of rewards summed in each, up to `n_step`.
+        """
         names = records.dtype.names or ()
         part = {
             prefix: {name.removeprefix(prefix): records[name] for name in names if name.startswith(prefix)}
             for prefix in (OBSERVATION, NEXT, EXTRA)
         }
+        ended = records["terminated"] & (not self.ignore_done)
         return Transition(
             observation=part[OBSERVATION],
             action=records["action"],
             reward=records["reward"],
-            discount=np.float32(self.discount) * ~records["terminated"],
+            discount=self.powers[steps] * ~ended,
             next_observation=part[NEXT],
             extras=part[EXTRA],
         )
@@ -128,3 +186,10 @@ class TransitionMemory:
         if rows.dtype != self.ring.dtype or rows.shape[1:] != self.ring.shape[1:]:
             raise ValueError(f"Rows of a memory have the layout {self.ring.dtype} x {self.num_envs}. Received: {rows.dtype} x {rows.shape[1:]}")
         self.ring[np.arange(start, start + len(rows)) % self.rows] = rows
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Returns what a checkpoint keeps beside the rows and `total_rows`: nothing."""
+        return {}
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Takes over what `state` returned, after the rows were put back and `total_rows` was set."""

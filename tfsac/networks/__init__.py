@@ -2,6 +2,6 @@
 
 from tfsac.networks.build import Network
 from tfsac.networks.numpy_forward import NumpyForward
-from tfsac.networks.optimizers import build_optimizer, clip_gradients
+from tfsac.networks.optimizers import adam, build_optimizer, clip_gradients
 
-__all__ = ["Network", "NumpyForward", "build_optimizer", "clip_gradients"]
+__all__ = ["Network", "NumpyForward", "adam", "build_optimizer", "clip_gradients"]

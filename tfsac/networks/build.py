@@ -25,20 +25,27 @@ class Network(tf.Module):
         parameters: its layers and head.
         spec: shapes of observations and actions.
         seed: of its first weights.
+        model: a Keras model of all observations by key (and an action) that takes the place of the parameters' layers.
 
     Attributes:
         model: the functional Keras model.
         embedders: layers by observation key.
         middleware: layers after the merger.
-        head: the last layers.
+        head: the last layers; None for a given model.
 
     Raises:
         ValueError: an embedder for a key that the environment does not have, embeddings of unequal widths to sum,
             convolutions that do not fit.
     """
 
-    def __init__(self, name: str, parameters: NetworkParameters, spec: Spec, seed: int):
+    def __init__(
+        self, name: str, parameters: NetworkParameters, spec: Spec, seed: int, model: keras.Model | None = None
+    ):
         super().__init__(name=name)
+        self.head: PolicyHead | QHead | VHead | None = None
+        if model is not None:
+            self.embedders, self.middleware, self.model = {key: [] for key in spec.observation}, [], model
+            return
         for key in parameters.input_embedders_parameters:
             if key not in spec.observation:
                 raise ValueError(
@@ -55,7 +62,6 @@ class Network(tf.Module):
         }
         self.middleware = middleware_layers(parameters.middleware_parameters, hidden)
         head = parameters.head_parameters
-        self.head: PolicyHead | QHead | VHead
         if isinstance(head, SACPolicyHeadParameters):
             self.head = PolicyHead(head, spec.action.shape[0], seeds)
         elif isinstance(head, SACQHeadParameters):
@@ -90,6 +96,10 @@ class Network(tf.Module):
         """Returns what the head computes for observations `[B, ...]` by key (more keys than it reads are fine)."""
         read = {key: observation[key] for key in self.embedders}
         return self.model(read if action is None else [read, action])
+
+    def copy_from(self, other: Network) -> None:
+        """Takes the weights of a network of the same layers."""
+        self.model.set_weights(other.model.get_weights())
 
     @property
     def trainable_variables(self) -> list[keras.Variable]:

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from tfsac.networks.embedders import dense_layers
-from tfsac.networks.initializers import Initializers
+from tfsac.networks.initializers import Initializers, uniform
 from tfsac.parameters import SACPolicyHeadParameters, SACQHeadParameters, VHeadParameters
 
 
@@ -15,8 +15,14 @@ class PolicyHead:
 
     def __init__(self, parameters: SACPolicyHeadParameters, action_size: int, seeds: np.random.Generator):
         output = Initializers(parameters.initializer, seeds)
-        self.mean = keras.layers.Dense(action_size, kernel_initializer=output.next(), name="mean")
-        self.log_std = keras.layers.Dense(action_size, kernel_initializer=output.next(), name="log_std")
+
+        def layer(name: str) -> keras.layers.Dense:
+            if parameters.init_w is None:
+                return keras.layers.Dense(action_size, kernel_initializer=output.next(), name=name)
+            kernel, bias = uniform(parameters.init_w, seeds), uniform(parameters.init_w, seeds)
+            return keras.layers.Dense(action_size, kernel_initializer=kernel, bias_initializer=bias, name=name)
+
+        self.mean, self.log_std = layer("mean"), layer("log_std")
 
     def __call__(self, features: keras.KerasTensor) -> list[keras.KerasTensor]:
         """Connects the head."""
@@ -35,7 +41,7 @@ class VHead:
 
 
 class QHead:
-    """Two independent Q functions: features `[B, F]` and action `[B, A]` to `[B, 2]`."""
+    """N independent Q functions, two or one: features `[B, F]` and action `[B, A]` to `[B, N]`."""
 
     def __init__(self, parameters: SACQHeadParameters, hidden: Initializers, seeds: np.random.Generator):
         output = Initializers(parameters.initializer, seeds)
@@ -44,7 +50,7 @@ class QHead:
                 *dense_layers(parameters.network_layers_sizes, parameters.activation_function, hidden),
                 keras.layers.Dense(1, kernel_initializer=output.next(), name=name),
             ]
-            for name in ("q1", "q2")
+            for name in ("q1", "q2")[: 2 if parameters.twin_critic else 1]
         ]
 
     def __call__(self, features: keras.KerasTensor, action: keras.KerasTensor) -> keras.KerasTensor:
@@ -56,4 +62,4 @@ class QHead:
             for layer in layers:
                 x = layer(x)
             outputs.append(x)
-        return keras.layers.Concatenate()(outputs)
+        return keras.layers.Concatenate()(outputs) if len(outputs) > 1 else outputs[0]

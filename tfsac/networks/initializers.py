@@ -36,3 +36,8 @@ class Initializers:
     def next(self) -> keras.initializers.Initializer:
         """Returns the next initialiser."""
         return KINDS[self.kind](seed=int(self.seeds.integers(2**31)))
+
+
+def uniform(bound: float, seeds: np.random.Generator) -> keras.initializers.Initializer:
+    """Returns an initialiser uniform in [-bound, bound], with a seed of its own."""
+    return keras.initializers.RandomUniform(-bound, bound, seed=int(seeds.integers(2**31)))

@@ -40,13 +40,24 @@ def build_optimizer(parameters: NetworkParameters, variables: list[keras.Variabl
             rate, parameters.learning_rate_decay_steps, parameters.learning_rate_decay_rate, staircase=True
         )
     if parameters.optimizer_type == "Adam":
-        optimizer = FusedAdam(
-            rate, parameters.adam_optimizer_beta1, parameters.adam_optimizer_beta2, parameters.optimizer_epsilon
-        )
-    else:
-        optimizer = keras.optimizers.RMSprop(
-            rate, rho=parameters.rms_prop_optimizer_decay, epsilon=parameters.optimizer_epsilon
-        )
+        betas = parameters.adam_optimizer_beta1, parameters.adam_optimizer_beta2
+        return adam(rate, variables, *betas, epsilon=parameters.optimizer_epsilon)
+    optimizer = keras.optimizers.RMSprop(
+        rate, rho=parameters.rms_prop_optimizer_decay, epsilon=parameters.optimizer_epsilon
+    )
+    optimizer.build(variables)
+    return optimizer
+
+
+def adam(
+    rate: float | keras.optimizers.schedules.LearningRateSchedule,
+    variables: list[keras.Variable],
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+) -> FusedAdam:
+    """Returns Adam with its slots made; the paper's constants (arXiv 1412.6980) by default."""
+    optimizer = FusedAdam(rate, beta1, beta2, epsilon)
     optimizer.build(variables)
     return optimizer
 

@@ -2,10 +2,22 @@
 
 from tfsac.parameters.agents import (
     AdditiveNoiseParameters,
+    AgentParameters,
     ExperienceReplayParameters,
+    MemoryParameters,
+    PrioritizedExperienceReplayParameters,
     SoftActorCriticAgentParameters,
-    SoftActorCriticAlgorithmParameters,
+    TwinSoftActorCriticAgentParameters,
     soft_actor_critic_networks,
+    twin_soft_actor_critic_networks,
+)
+from tfsac.parameters.algorithms import (
+    AlgorithmParameters,
+    AutoAlphaParameters,
+    FixedAlphaParameters,
+    SoftActorCriticAlgorithmParameters,
+    TemperatureParameters,
+    TwinSoftActorCriticAlgorithmParameters,
 )
 from tfsac.parameters.base import ParameterError, from_json, to_json
 from tfsac.parameters.experiment import (
@@ -32,6 +44,9 @@ from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, StepMe
 
 __all__ = [
     "AdditiveNoiseParameters",
+    "AgentParameters",
+    "AlgorithmParameters",
+    "AutoAlphaParameters",
     "Conv2d",
     "EmbedderScheme",
     "EnvironmentEpisodes",
@@ -40,12 +55,15 @@ __all__ = [
     "ExperienceReplayParameters",
     "FCMiddlewareParameters",
     "FilterParameters",
+    "FixedAlphaParameters",
     "InputEmbedderParameters",
+    "MemoryParameters",
     "MiddlewareScheme",
     "NetworkParameters",
     "ParameterError",
     "Preset",
     "PresetValidationParameters",
+    "PrioritizedExperienceReplayParameters",
     "RunParameters",
     "SACPolicyHeadParameters",
     "SACQHeadParameters",
@@ -53,7 +71,10 @@ __all__ = [
     "SoftActorCriticAgentParameters",
     "SoftActorCriticAlgorithmParameters",
     "StepMethod",
+    "TemperatureParameters",
     "TrainingSteps",
+    "TwinSoftActorCriticAgentParameters",
+    "TwinSoftActorCriticAlgorithmParameters",
     "VHeadParameters",
     "for_level",
     "from_json",
@@ -61,4 +82,5 @@ __all__ = [
     "parse_assignment",
     "soft_actor_critic_networks",
     "to_json",
+    "twin_soft_actor_critic_networks",
 ]

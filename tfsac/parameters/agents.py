@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from tfsac.parameters.algorithms import SoftActorCriticAlgorithmParameters, TwinSoftActorCriticAlgorithmParameters
 from tfsac.parameters.base import ParameterError, nearest, parameters
 from tfsac.parameters.networks import (
     EmbedderScheme,
@@ -14,12 +16,12 @@ from tfsac.parameters.networks import (
     MiddlewareScheme,
     NetworkParameters,
     NonNegativeFloat,
+    PositiveFloat,
     PositiveInt,
     SACPolicyHeadParameters,
     SACQHeadParameters,
     VHeadParameters,
 )
-from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, StepMethod, TrainingSteps
 
 
 @parameters
@@ -27,6 +29,35 @@ class ExperienceReplayParameters:
     """A ring of transitions sampled uniformly with replacement; `max_size` counts transitions of all environments."""
 
     max_size: PositiveInt = 1_000_000
+    kind: Literal["uniform"] = "uniform"
+
+
+@parameters
+class PrioritizedExperienceReplayParameters:
+    """A ring of transitions sampled by priority, the absolute TD error (arXiv 1511.05952, proportional variant).
+
+    With several updates in a call, the later ones use priorities from before the call; one update a call is the
+    textbook's behaviour.
+
+    Attributes:
+        max_size: transitions of all environments.
+        alpha: exponent of the priorities; 0 samples uniformly.
+        beta: first exponent of the importance weights; 1 corrects the sampling in full.
+        beta_anneal_updates: updates over which `beta` grows to 1.
+        epsilon: added to every priority, so that nothing is forgotten.
+    """
+
+    max_size: PositiveInt = 1_000_000
+    alpha: Annotated[float, Field(ge=0, le=1)] = 0.6
+    beta: Annotated[float, Field(ge=0, le=1)] = 0.4
+    beta_anneal_updates: PositiveInt = 100_000
+    epsilon: PositiveFloat = 1e-5
+    kind: Literal["prioritized"] = "prioritized"
+
+
+MemoryParameters = Annotated[
+    ExperienceReplayParameters | PrioritizedExperienceReplayParameters, Field(discriminator="kind")
+]
 
 
 @parameters
@@ -34,59 +65,6 @@ class AdditiveNoiseParameters:
     """Gaussian noise added to sampled actions while training, in units of the [-1, 1] action, then clipped."""
 
     noise_std: NonNegativeFloat = 0.1
-
-
-@parameters
-class SoftActorCriticAlgorithmParameters:
-    """Soft actor-critic with a value network (Coach; Haarnoja et al. 2018, arXiv 1801.01290).
-
-    Attributes:
-        discount: gamma, per step.
-        num_consecutive_playing_steps: play this much, then train.
-        num_consecutive_training_steps: updates after each stretch of playing, in one compiled call.
-        num_steps_between_copying_online_weights_to_target: period of the target update, in environment steps or
-            updates; a larger one keeps the target longer unchanged.
-        rate_for_copying_weights_to_target: tau of the soft update; 1 copies.
-        use_deterministic_for_evaluation: evaluate tanh(mean) instead of a sample.
-    """
-
-    discount: Annotated[float, Field(ge=0, le=1)] = 0.99
-    num_consecutive_playing_steps: StepMethod = EnvironmentSteps(1)
-    num_consecutive_training_steps: PositiveInt = 1
-    num_steps_between_copying_online_weights_to_target: StepMethod = EnvironmentSteps(1)
-    rate_for_copying_weights_to_target: Annotated[float, Field(gt=0, le=1)] = 0.005
-    use_deterministic_for_evaluation: bool = True
-
-    def __post_init__(self) -> None:
-        if isinstance(self.num_consecutive_playing_steps, TrainingSteps) or not self.num_consecutive_playing_steps.num_steps:
-            raise ParameterError(
-                "num_consecutive_playing_steps is at least EnvironmentSteps(1) or EnvironmentEpisodes(1). "
-                f"Received: {self.num_consecutive_playing_steps}"
-            )
-        self.updates_between_target_copies()
-
-    def updates_between_target_copies(self) -> int:
-        """Returns the target period in updates: period times updates per environment step.
-
-        Raises:
-            ParameterError: the product is not a whole number >= 1, or the units cannot be converted.
-        """
-        period = self.num_steps_between_copying_online_weights_to_target
-        playing = self.num_consecutive_playing_steps
-        updates, steps = period.num_steps, 1
-        if isinstance(period, EnvironmentEpisodes) or (type(playing) is not EnvironmentSteps and type(period) is EnvironmentSteps):
-            raise ParameterError(
-                "num_steps_between_copying_online_weights_to_target counts EnvironmentSteps or TrainingSteps, and only "
-                f"TrainingSteps when playing counts episodes. Received: {period} with {playing}"
-            )
-        if isinstance(period, EnvironmentSteps):
-            updates, steps = period.num_steps * self.num_consecutive_training_steps, playing.num_steps
-        if updates < 1 or updates % steps:
-            raise ParameterError(
-                "num_steps_between_copying_online_weights_to_target times the updates per environment step must be a "
-                f"whole number >= 1. Received: {period}, {self.num_consecutive_training_steps} updates every {playing}"
-            )
-        return updates // steps
 
 
 def soft_actor_critic_networks(
@@ -102,24 +80,68 @@ def soft_actor_critic_networks(
     Returns:
         The networks by name, as `SoftActorCriticAgentParameters.networks` wants them.
     """
-    body: dict[str, Any] = {
-        "input_embedders_parameters": {"observation": InputEmbedderParameters(tuple(layers[:1]))},
-        "middleware_parameters": FCMiddlewareParameters(tuple(layers[1:])),
-    }
-    # Q reads the raw observation beside the action, so all its layers belong to the head.
-    no_body: dict[str, Any] = {
-        "input_embedders_parameters": {"observation": InputEmbedderParameters(EmbedderScheme.Empty)},
-        "middleware_parameters": FCMiddlewareParameters(MiddlewareScheme.Empty),
-    }
     return {
-        "policy": NetworkParameters(SACPolicyHeadParameters(initializer=head_initializer), **{**body, **trained}),
-        "v": NetworkParameters(
-            VHeadParameters(initializer=head_initializer), **{**body, "create_target_network": True, **trained}
-        ),
-        "q": NetworkParameters(
-            SACQHeadParameters(tuple(layers), initializer=head_initializer), **{**no_body, **trained}
-        ),
+        "policy": _network(SACPolicyHeadParameters(initializer=head_initializer), layers, trained),
+        "v": _network(VHeadParameters(initializer=head_initializer), layers, {"create_target_network": True, **trained}),
+        "q": _network(SACQHeadParameters(tuple(layers), initializer=head_initializer), (), trained),
     }
+
+
+def twin_soft_actor_critic_networks(
+    layers: tuple[int, ...] = (256, 256), twin_critic: bool = True, init_w: float | None = None,
+    critic_loss_weight: float = 1.0, **trained: Any,
+) -> dict[str, NetworkParameters]:
+    """The policy and q networks of soft actor-critic with target critics, alike in width and training.
+
+    Args:
+        layers: widths of the hidden layers of each network.
+        twin_critic: two Q functions instead of one.
+        init_w: bound of the policy's uniform first output weights, or None.
+        critic_loss_weight: factor of the squared errors (Spinning Up 0.5, DI-engine 1).
+        **trained: fields of `NetworkParameters` for both, such as `learning_rate` and `batch_size`.
+
+    Returns:
+        The networks by name, as `TwinSoftActorCriticAgentParameters.networks` wants them.
+    """
+    q_head = SACQHeadParameters(tuple(layers), twin_critic=twin_critic, loss_weight=critic_loss_weight)
+    return {
+        "policy": _network(SACPolicyHeadParameters(init_w=init_w), layers, trained),
+        "q": _network(q_head, (), {"create_target_network": True, **trained}),
+    }
+
+
+def _network(head: Any, layers: tuple[int, ...], trained: Mapping[str, Any]) -> NetworkParameters:
+    # Q reads the raw observation beside the action, so all its layers belong to the head.
+    body: dict[str, Any] = {
+        "input_embedders_parameters": {"observation": InputEmbedderParameters(tuple(layers[:1]) or EmbedderScheme.Empty)},
+        "middleware_parameters": FCMiddlewareParameters(tuple(layers[1:]) or MiddlewareScheme.Empty),
+    }
+    return NetworkParameters(head, **{**body, **trained})
+
+
+def check_networks(networks: Mapping[str, NetworkParameters], heads: Mapping[str, str], with_target: str) -> None:
+    """Checks that there is exactly one network for each name, with the right head.
+
+    Args:
+        networks: by name.
+        heads: kind of the head that each network has.
+        with_target: the one network that may have a slow copy.
+
+    Raises:
+        ParameterError: a network is missing, unknown, has another head, a slow copy that nobody uses, or a batch of its own.
+    """
+    for name in networks.keys() - heads.keys():
+        raise ParameterError(f"This agent has the networks {', '.join(heads)}.{nearest(name, heads)} Received: {name!r}")
+    for name, kind in heads.items():
+        if name not in networks:
+            raise ParameterError(f"This agent needs a network {name!r}. Received: {sorted(networks)}")
+        if networks[name].head_parameters.kind != kind:
+            raise ParameterError(f"The head of network {name!r} is of kind {kind!r}. Received: {networks[name].head_parameters}")
+        if name != with_target and networks[name].create_target_network:
+            raise ParameterError(f"Only {with_target} has a target network. Received: create_target_network=True for {name!r}")
+    sizes = {name: network.batch_size for name, network in networks.items()}
+    if len(set(sizes.values())) > 1:
+        raise ParameterError(f"All networks of an agent train on one batch: equal batch_size. Received: {sizes}")
 
 
 @parameters
@@ -135,32 +157,45 @@ class SoftActorCriticAgentParameters:
 
     algorithm: SoftActorCriticAlgorithmParameters = Field(default_factory=SoftActorCriticAlgorithmParameters)
     exploration: AdditiveNoiseParameters | None = None
-    memory: ExperienceReplayParameters = Field(default_factory=ExperienceReplayParameters)
+    memory: MemoryParameters = Field(default_factory=ExperienceReplayParameters)
     networks: dict[str, NetworkParameters] = Field(default_factory=soft_actor_critic_networks)
     kind: Literal["soft_actor_critic"] = "soft_actor_critic"
 
     def __post_init__(self) -> None:
-        heads = {"policy": "sac_policy", "v": "v", "q": "sac_q"}
-        for name in self.networks.keys() - heads.keys():
-            raise ParameterError(
-                f"Soft actor-critic has the networks policy, v and q.{nearest(name, heads)} Received: {name!r}"
-            )
-        for name, kind in heads.items():
-            if name not in self.networks:
-                raise ParameterError(f"Soft actor-critic needs a network {name!r}. Received: {sorted(self.networks)}")
-            if self.networks[name].head_parameters.kind != kind:
-                raise ParameterError(
-                    f"The head of network {name!r} is of kind {kind!r}. Received: {self.networks[name].head_parameters}"
-                )
-            if name != "v" and self.networks[name].create_target_network:
-                raise ParameterError(
-                    f"Only v has a target network. Received: create_target_network=True for {name!r}"
-                )
-        sizes = {name: network.batch_size for name, network in self.networks.items()}
-        if len(set(sizes.values())) > 1:
-            raise ParameterError(f"All networks of an agent train on one batch: equal batch_size. Received: {sizes}")
+        check_networks(self.networks, {"policy": "sac_policy", "v": "v", "q": "sac_q"}, with_target="v")
 
     @property
     def batch_size(self) -> int:
         """Rows of an update."""
         return self.networks["policy"].batch_size
+
+
+@parameters
+class TwinSoftActorCriticAgentParameters:
+    """Spinning Up's and DI-engine's soft actor-critic: policy and twin Q with its slow copy.
+
+    Attributes:
+        algorithm: what is computed, in which order and how often.
+        exploration: noise beyond the policy's own, or None.
+        memory: the replay, uniform or prioritised.
+        networks: "policy" and "q".
+    """
+
+    algorithm: TwinSoftActorCriticAlgorithmParameters = Field(default_factory=TwinSoftActorCriticAlgorithmParameters)
+    exploration: AdditiveNoiseParameters | None = None
+    memory: MemoryParameters = Field(default_factory=ExperienceReplayParameters)
+    networks: dict[str, NetworkParameters] = Field(default_factory=twin_soft_actor_critic_networks)
+    kind: Literal["twin_soft_actor_critic"] = "twin_soft_actor_critic"
+
+    def __post_init__(self) -> None:
+        check_networks(self.networks, {"policy": "sac_policy", "q": "sac_q"}, with_target="q")
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of an update."""
+        return self.networks["policy"].batch_size
+
+
+AgentParameters = Annotated[
+    SoftActorCriticAgentParameters | TwinSoftActorCriticAgentParameters, Field(discriminator="kind")
+]

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tfsac.parameters.agents import SoftActorCriticAgentParameters
+from tfsac.parameters.agents import AgentParameters, SoftActorCriticAgentParameters
 from tfsac.parameters.base import ParameterError, parameters
 from tfsac.parameters.networks import PositiveFloat, PositiveInt
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, StepMethod, TrainingSteps
@@ -60,13 +60,15 @@ class ScheduleParameters:
     """How long to heat up, to improve and to evaluate (Coach's schedule).
 
     Attributes:
-        heatup_steps: random actions before the first update.
+        heatup_steps: played before the first update, with random actions.
+        random_action_steps: environment steps with random actions, instead of exactly the heat-up's.
         improve_steps: length of training after the heat-up.
         evaluation_steps: length of each evaluation.
         steps_between_evaluation_periods: counted from the start, heat-up included.
     """
 
     heatup_steps: StepMethod = EnvironmentSteps(10_000)
+    random_action_steps: Annotated[int, Field(ge=0)] | None = None
     improve_steps: StepMethod = EnvironmentSteps(990_000)
     evaluation_steps: StepMethod = EnvironmentEpisodes(5)
     steps_between_evaluation_periods: StepMethod = EnvironmentSteps(5_000)
@@ -139,7 +141,7 @@ class Preset:
             level is chosen. A level that is not listed has no acceptance threshold.
     """
 
-    agent: SoftActorCriticAgentParameters = Field(default_factory=SoftActorCriticAgentParameters)
+    agent: AgentParameters = Field(default_factory=SoftActorCriticAgentParameters)
     environment: EnvironmentParameters = Field(default_factory=EnvironmentParameters)
     schedule: ScheduleParameters = Field(default_factory=ScheduleParameters)
     validation: PresetValidationParameters = Field(default_factory=PresetValidationParameters)

@@ -77,25 +77,29 @@ class SACPolicyHeadParameters:
     Attributes:
         loss_weight: factor of the policy loss.
         initializer: of the output layer.
+        init_w: bound of uniform first weights and biases of the output layer, instead of `initializer`, or None.
     """
 
     loss_weight: NonNegativeFloat = 1.0
     initializer: Initializer = "xavier"
+    init_w: PositiveFloat | None = None
     kind: Literal["sac_policy"] = "sac_policy"
 
 
 @parameters
 class SACQHeadParameters:
-    """Two independent Q functions of the concatenated embedding and action.
+    """Two independent Q functions, or one, of the concatenated embedding and action.
 
     Attributes:
         network_layers_sizes: widths of the hidden layers of each.
+        twin_critic: two, whose smaller value counts, instead of one.
         activation_function: after every hidden layer.
         loss_weight: factor of the critic loss.
         initializer: of the output layers.
     """
 
     network_layers_sizes: tuple[PositiveInt, ...] = (256, 256)
+    twin_critic: bool = True
     activation_function: Activation = "relu"
     loss_weight: NonNegativeFloat = 1.0
     initializer: Initializer = "xavier"
@@ -141,7 +145,8 @@ class NetworkParameters:
         clip_gradients: bound for `gradients_clipping_method`, or None.
         l2_regularization: factor of half the squared kernels, added to the loss.
         replace_mse_with_huber_loss: linear beyond an error of 1 (networks that regress: V and Q).
-        create_target_network: keep a slow copy (V only; without it the critic's target uses V itself).
+        create_target_network: keep a slow copy (of V, or of Q where there is no V; without it the critic's target uses
+            the network itself).
     """
 
     head_parameters: HeadParameters

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from tfsac.training.trainer import Trainer
 
@@ -22,6 +24,9 @@ class Callback:
 
     def on_step(self, trainer: Trainer) -> None:
         """Called after every step of all environments and the updates that were due."""
+
+    def on_updates(self, trainer: Trainer, metrics: np.ndarray) -> None:
+        """Called after the updates of one compiled call with their metrics `[U, M]`; `trainer.recorder.names` names them."""
 
     def on_evaluation(self, trainer: Trainer, row: dict[str, Any]) -> None:
         """Called with every row of metrics."""

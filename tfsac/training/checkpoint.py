@@ -1,7 +1,7 @@
 """Complete, atomic checkpoints; the memory is saved in chunks, each row once.
 
     checkpoints/
-      000010000/   manifest.json, state.json, agent.index, agent.data-*      by environment steps
+      000010000/   manifest.json, state.json, state.npz, memory.npz, agent.*  by environment steps
       memory/      rows-<first>-<last>-<hash>.npy                            by absolute row index, never rewritten
 
 A checkpoint is written beside its place, synced to disk and renamed. Its manifest lists every file and chunk with size and
@@ -25,7 +25,7 @@ import tensorflow as tf
 from tfsac.files import sync, written_aside
 from tfsac.memories import TransitionMemory
 
-FORMAT = 1
+FORMAT = 2
 CHUNK_ROWS = 200_000  # bounds the size of one file
 
 
@@ -85,6 +85,7 @@ class CheckpointManager:
             self.checkpoint.write(str(aside / "agent"))
             (aside / "state.json").write_text(json.dumps(state))
             np.savez(aside / "state.npz", **(arrays or {}))  # type: ignore[arg-type]
+            np.savez(aside / "memory.npz", **self.memory.state())  # type: ignore[arg-type]
             files = {path.name: digest(path) for path in sorted(aside.iterdir())}
             manifest = {"format": FORMAT, "step": step, "identity": self.identity, "files": files}
             manifest |= {"memory": {"total_rows": self.memory.total_rows, "chunks": chunks}}
@@ -213,5 +214,7 @@ class CheckpointManager:
             # The first chunk may begin with rows that the ring has overwritten since; later ones replace them.
             self.memory.put(chunk["start"], np.load(self.chunks / chunk["file"]))
         self.memory.total_rows = manifest["memory"]["total_rows"]
+        with np.load(place / "memory.npz") as arrays:
+            self.memory.restore(dict(arrays))
         self.saved_chunks = manifest["memory"]["chunks"]
         self.checkpoint.read(str(place / "agent")).assert_consumed()

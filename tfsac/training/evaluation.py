@@ -11,8 +11,7 @@ import numpy as np
 from tfsac.environments import EnvironmentFailure, episode_seed
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.parameters import EnvironmentEpisodes, StepMethod
-
-SUMMARY = ("return_mean", "return_std", "return_min", "return_max", "length_mean")
+from tfsac.training.progress import summary
 
 
 class Evaluation(NamedTuple):
@@ -23,9 +22,7 @@ class Evaluation(NamedTuple):
 
     def summary(self, prefix: str) -> dict[str, float]:
         """Returns mean, std, min and max of the returns, and the mean length, as `prefix/name`."""
-        returns, lengths = self.returns, self.lengths
-        values = (returns.mean(), returns.std(), returns.min(), returns.max(), lengths.mean())
-        return {f"{prefix}/{name}": float(value) for name, value in zip(SUMMARY, values, strict=True)}
+        return summary(prefix, self.returns, self.lengths)
 
 
 def evaluate(

@@ -10,6 +10,7 @@ import numpy as np
 
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentSteps, StepMethod
 
+SUMMARY = ("return_mean", "return_std", "return_min", "return_max", "length_mean")
 RECENT_EPISODES = 10  # over which the progress bar averages
 
 
@@ -26,6 +27,12 @@ class Counters:
         if isinstance(steps, EnvironmentSteps):
             return self.env_steps
         return self.episodes if isinstance(steps, EnvironmentEpisodes) else self.updates
+
+
+def summary(prefix: str, returns: np.ndarray, lengths: np.ndarray) -> dict[str, float]:
+    """Returns mean, std, min and max of episodes' returns `[E]` and their mean length, as columns under a prefix."""
+    values = (returns.mean(), returns.std(), returns.min(), returns.max(), lengths.mean())
+    return {f"{prefix}/{name}": float(value) for name, value in zip(SUMMARY, values, strict=True)}
 
 
 class Recorder:
@@ -64,8 +71,7 @@ class Recorder:
         """Returns the means since the last call and begins anew; what did not happen is left out."""
         row: dict[str, float] = {}
         if self.returns:
-            row["training/return_mean"] = float(np.mean(self.returns))
-            row["training/length_mean"] = float(np.mean(self.lengths))
+            row |= summary("training", np.array(self.returns), np.array(self.lengths))
         if self.updates:
             row |= dict(zip(self.names, (self.sums / self.updates).tolist(), strict=True))
         self._clear()

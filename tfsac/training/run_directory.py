@@ -69,18 +69,20 @@ class RunDirectory(NamedTuple):
         self.refuse_existing()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._write(preset, run, [])
+            self._write(preset, run, [], {})
         except OSError as error:
             raise OSError(f"The run directory cannot be written ({error}). Received: {self.path}") from error
         return 0
 
     def note_resume(self, preset: Preset, run: RunParameters, step: int) -> None:
         """Writes the config again, with a line of where and how the run was continued."""
-        earlier = json.loads(self.config.read_text()).get("resumed", []) if self.config.is_file() else []
-        self._write(preset, run, [*earlier, {"env_steps": step, **provenance()}])
+        earlier = json.loads(self.config.read_text()) if self.config.is_file() else {}
+        resumed = [*earlier.get("resumed", []), {"env_steps": step, **provenance()}]
+        self._write(preset, run, resumed, earlier)
 
-    def _write(self, preset: Preset, run: RunParameters, resumed: list[dict[str, Any]]) -> None:
-        content = {"preset": to_json(preset), "run": to_json(run), **provenance(), "resumed": resumed}
+    def _write(self, preset: Preset, run: RunParameters, resumed: list[dict[str, Any]], others: dict[str, Any]) -> None:
+        # What callbacks have added to the config stays.
+        content = {**others, "preset": to_json(preset), "run": to_json(run), **provenance(), "resumed": resumed}
         with written_aside(self.config) as file:
             file.write(json.dumps(content, indent=2).encode())
 

@@ -6,27 +6,28 @@ import dataclasses
 import pathlib
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
-from tfsac.agents import Agent, SoftActorCriticAgent
-from tfsac.environments import EnvironmentFailure, Environments, Filters, make
-from tfsac.memories import TransitionMemory
+from tfsac.agents import ModelMaker
+from tfsac.environments import EnvironmentFailure, Environments, Filters, maker
+from tfsac.memories import PrioritizedMemory
 from tfsac.metrics import CSVSink, TensorBoardSink, TerminalSink
 from tfsac.parameters import ParameterError, Preset, RunParameters, to_json
+from tfsac.training.build import build_agent, build_memory
 from tfsac.training.callbacks import Callback
 from tfsac.training.checkpoint import CheckpointManager
 from tfsac.training.devices import make_strategy
-from tfsac.training.evaluation import SUMMARY, evaluate
+from tfsac.training.evaluation import evaluate
 from tfsac.training.non_finite import refuse_non_finite
 from tfsac.training.policy import Policy
-from tfsac.training.progress import Counters, Recorder
+from tfsac.training.progress import SUMMARY, Counters, Recorder
 from tfsac.training.run_directory import RunDirectory
 from tfsac.training.signals import StopSignals
 from tfsac.training.weights import load_weights, save_weights
-from tfsac.types import Spec
 
 SAMPLING, EVALUATING = 2, 3  # streams of random numbers, beside those of the agent
 MAX_UPDATES_PER_CALL = 64  # bounds the memory that one stack of batches takes
@@ -55,11 +56,6 @@ class Result:
     accepted: bool | None
 
 
-def build_agent(preset: Preset, run: RunParameters, spec: Spec) -> Agent:
-    """Returns the agent that a preset describes, with fresh weights."""
-    return SoftActorCriticAgent(preset.agent, spec, run.seed, run.eager)
-
-
 class Trainer:
     """One run of a preset in a run directory.
 
@@ -73,6 +69,8 @@ class Trainer:
         callbacks: hooks.
         quiet: print nothing.
         initial_weights: run directory whose best weights to begin with.
+        env_fn: makes one environment, instead of the preset's level.
+        models: makes Keras models, instead of the preset's networks.
 
     Attributes:
         agent, memory, environments, filters, policy, counters: the parts, for callbacks.
@@ -92,6 +90,8 @@ class Trainer:
         callbacks: Sequence[Callback] = (),
         quiet: bool = False,
         initial_weights: str | pathlib.Path | None = None,
+        env_fn: Callable[[], gym.Env] | None = None,
+        models: ModelMaker | None = None,
     ):
         self.preset, self.settings, self.callbacks = preset, run or RunParameters(), list(callbacks)
         self.schedule, self.algorithm, level = preset.schedule, preset.agent.algorithm, preset.environment
@@ -101,14 +101,13 @@ class Trainer:
         if not resume:
             self.directory.refuse_existing()
         strategy = make_strategy(self.settings.strategy)
-        self.environments = Environments(level, self.settings.seed)
-        self.evaluation_env = make(level.level, level.max_episode_steps, **level.kwargs)
+        one = maker(level, env_fn)
+        self.environments = Environments(level, self.settings.seed, one)
+        self.evaluation_env = one()
         with strategy.scope():
-            self.agent = build_agent(preset, self.settings, self.environments.spec)
-        self.memory = TransitionMemory(
-            self.agent.spec, preset.agent.memory.max_size, level.num_envs, self.algorithm.discount
-        )
+            self.agent = build_agent(preset, self.settings, self.environments.spec, models)
         self.filters = Filters(level.filters, self.agent.spec)
+        self.memory = build_memory(preset, self.agent.spec, self.filters)
         self.filters.learn(self.environments.observation)
         if initial_weights is not None:
             load_weights(RunDirectory(pathlib.Path(initial_weights)).best, self.agent, self.filters)
@@ -139,7 +138,7 @@ class Trainer:
 
     def _columns(self) -> list[str]:
         names = ["env_steps", "updates", "episodes", "wall_seconds", "steps_per_second"]
-        names += ["training/return_mean", "training/length_mean", *self.recorder.names]
+        names += [*(f"training/{name}" for name in SUMMARY), *self.recorder.names]
         names += [f"evaluation/{name}" for name in SUMMARY]
         return names + [f"stochastic_evaluation/{name}" for name in SUMMARY if self.settings.stochastic_evaluation]
 
@@ -198,7 +197,7 @@ class Trainer:
             self.filters.observation(observation),
             self.policy_state,
             self.environments.is_first,
-            "random" if self.heating_up else "explore",
+            "random" if self.acts_at_random() else "explore",
         )
         step = self.environments.step(action)
         self.memory.add(
@@ -215,6 +214,11 @@ class Trainer:
         if self.heating_up and self.counters.of(heatup) >= heatup.num_steps:
             self.heating_up, self.heatup_end = False, dataclasses.replace(self.counters)
 
+    def acts_at_random(self) -> bool:
+        """Returns whether the next action is random: during the heat-up, or for as long as the schedule says."""
+        steps = self.schedule.random_action_steps
+        return self.heating_up if steps is None else self.counters.env_steps < steps
+
     def learn(self) -> None:
         """Makes the updates that are due: N after every M steps or episodes played since the heat-up."""
         if self.heating_up:
@@ -225,11 +229,15 @@ class Trainer:
         while due > 0:
             count = min(due, MAX_UPDATES_PER_CALL)
             batch = self.filters.transition(self.memory.sample(count, self.agent.batch_size, self.rng))
-            metrics = self.agent.update(batch)
-            refuse_non_finite(self.recorder.names, metrics, batch, self.counters, self.directory.path)
-            self.recorder.add_updates(metrics)
+            result = self.agent.update(batch)
+            refuse_non_finite(self.recorder.names, result.metrics, batch, self.counters, self.directory.path)
+            if isinstance(self.memory, PrioritizedMemory):
+                self.memory.update_priorities(result.priority)
+            self.recorder.add_updates(result.metrics)
             self.counters.updates += count
             due -= count
+            for callback in self.callbacks:
+                callback.on_updates(self, result.metrics)
 
     def evaluate_and_save_if_due(self) -> None:
         """Evaluates, saves and moves the progress bar when it is time."""

@@ -1,0 +1,347 @@
+"""Prioritised replay: the tree, golden probabilities and weights, updates, and coming back from a checkpoint."""
+
+import io
+import json
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+from tfsac.memories import PrioritizedMemory, TransitionMemory
+from tfsac.memories.sum_tree import SumTree
+from tfsac.types import ArraySpec, Spec
+
+SPEC = Spec({"observation": ArraySpec((2,), "float32")}, ArraySpec((1,), "float32"))
+GOLDEN = np.load(pathlib.Path(__file__).parent / "golden" / "prioritized.npz")
+META = json.loads(str(GOLDEN["meta"]))
+VECTOR = np.array([0.05, 2.0, 1.0, 0.5, 4.0, 0.1, 3.0, 0.2])
+
+
+def add(memory, steps=1, **ends):
+    """Adds steps; environment i gets `step + i / 10` as reward."""
+    for step in range(memory.total_rows, memory.total_rows + steps):
+        number = step + np.arange(memory.num_envs) / 10
+        observation = {"observation": np.stack([number, -number], axis=1)}
+        marks = [np.full(memory.num_envs, ends.get(name, False)) for name in ("terminated", "truncated")]
+        memory.add(observation, number[:, None], number, *marks, observation)
+
+
+def prioritized(priorities=None, steps=8, capacity=8, **fields):
+    """A memory of `steps` steps; priorities, one per slot, are given through its own interface."""
+    memory = PrioritizedMemory(SPEC, capacity, **fields)
+    add(memory, steps)
+    if priorities is not None:
+        each_once(memory)
+        memory.update_priorities(np.asarray(priorities)[None] - memory.epsilon)
+        memory.restore({**memory.state(), "batches": np.array(0)})
+    return memory
+
+
+def each_once(memory):
+    """Samples every slot of a memory with equal priorities once, in order."""
+    index, _ = memory.draw(np.full((1, len(memory)), 0.5))
+    np.testing.assert_array_equal(index[0], np.arange(len(memory)))
+
+
+def leaves(memory):
+    return memory.state()["leaves"]
+
+
+# -- the tree ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 5, 64, 100])
+def test_the_tree_agrees_with_plain_arrays(capacity):
+    rng, tree, plain = np.random.default_rng(capacity), SumTree(capacity), np.zeros(capacity)
+    assert tree.total == 0 and tree.minimum == np.inf
+    for step in range(200):
+        filled = min(step + 1, capacity)  # from the first slot on, as a ring fills; the filled ones change at random
+        index = np.append(rng.integers(filled, size=rng.integers(9)), filled - 1)
+        values = rng.exponential(size=len(index)) * 10.0 ** rng.integers(-6, 6)
+        tree.set(index, values)
+        for i, value in zip(index, values, strict=True):
+            plain[i] = value
+        np.testing.assert_array_equal(tree.values(np.arange(capacity)), plain)
+        assert tree.minimum == plain[:filled].min()
+        np.testing.assert_allclose(tree.total, plain.sum(), rtol=1e-12)
+        mass = rng.random((3, 50)) * tree.total
+        np.testing.assert_array_equal(tree.find(mass), np.searchsorted(plain.cumsum(), mass, side="right"))
+
+
+def test_the_tree_follows_from_its_leaves_alone():
+    rng, tree, fresh = np.random.default_rng(0), SumTree(50), SumTree(50)
+    for _ in range(2000):
+        tree.set(rng.integers(50, size=5), rng.exponential(size=5) * 10.0 ** rng.integers(-8, 9))
+    tree.set(np.arange(50), 1 / 3)
+    fresh.set(np.arange(50), 1 / 3)
+    np.testing.assert_array_equal(tree.sums, fresh.sums)
+    np.testing.assert_array_equal(tree.minima, fresh.minima)
+
+
+def test_a_mass_between_two_values_belongs_to_the_second():
+    tree = SumTree(4)
+    tree.set(np.arange(4), 1.0)
+    np.testing.assert_array_equal(tree.find(np.arange(4.0)), np.arange(4))
+
+
+def test_a_mass_that_rounding_moved_to_the_end_finds_the_last_value():
+    tree = SumTree(16)
+    tree.set(np.arange(5), 0.1)
+    np.testing.assert_array_equal(tree.find(np.array([tree.total, 0.0, 1.1 * tree.total])), [4, 0, 4])
+
+
+# -- golden vectors ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("vector", range(META["vectors"]))
+def test_probabilities_weights_and_indices_are_the_golden_ones(vector):
+    names = ("priority", "probability", "beta", "weight", "uniform", "index")
+    golden = {name: GOLDEN[f"{vector}/{name}"] for name in names}
+    fields = dict(alpha=META["alpha"], beta=META["beta"], beta_anneal_updates=META["anneal_step"])
+    size = META["size"]
+    memory = prioritized(golden["priority"], steps=size, capacity=META["capacity"], **fields)
+    np.testing.assert_allclose(leaves(memory) / memory.tree.total, golden["probability"], rtol=0, atol=1e-12)
+    for beta, weight in zip(golden["beta"], golden["weight"], strict=True):
+        np.testing.assert_allclose(memory.weights(np.arange(size), beta), weight, rtol=0, atol=1e-12)
+    kept = memory.state()
+    expected = np.take_along_axis(golden["weight"], golden["index"].astype(int), axis=1)
+    for calls in ([7], [1] * 7, [2, 5]):  # each batch has its own beta, however they are asked for
+        memory.restore(kept)
+        parts = [memory.draw(part) for part in np.split(golden["uniform"], np.cumsum(calls)[:-1])]
+        index, weight = (np.concatenate(each) for each in zip(*parts, strict=True))
+        np.testing.assert_array_equal(index, golden["index"])
+        np.testing.assert_allclose(weight, expected, rtol=0, atol=1e-12)
+
+
+# -- sampling ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch_size", [1, 32])
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+def test_transitions_are_sampled_in_proportion_to_their_priorities(alpha, batch_size):
+    memory, draws = prioritized(VECTOR, alpha=alpha), 32_000
+    batch = memory.sample(draws // batch_size, batch_size, np.random.default_rng(0))
+    counts = np.bincount(batch.reward.astype(int).ravel(), minlength=8)
+    expected = VECTOR**alpha / (VECTOR**alpha).sum()
+    assert (np.abs(counts / draws - expected) < 4 * np.sqrt(expected * (1 - expected) / draws)).all()
+
+
+def test_samples_are_whole_transitions_with_a_weight_each():
+    memory = prioritized(VECTOR)
+    batch = memory.sample(3, 5, np.random.default_rng(0))
+    assert batch.weight.shape == batch.reward.shape == (3, 5)
+    assert batch.weight.dtype == np.float32
+    np.testing.assert_array_equal(batch.observation["observation"], np.stack([batch.reward, -batch.reward], axis=-1))
+    probability = VECTOR**0.6 / (VECTOR**0.6).sum()
+    beta = 0.4 + np.arange(3) * 0.6 / 100_000
+    weight = [(8 * probability) ** -b / ((8 * probability) ** -b).max() for b in beta]
+    expected = np.take_along_axis(np.array(weight), batch.reward.astype(int), axis=1)
+    np.testing.assert_allclose(batch.weight, expected, rtol=1e-6)
+
+
+def test_the_largest_weight_is_that_of_the_whole_memory():
+    memory = prioritized(VECTOR, beta=1.0)
+    index, weight = memory.draw(np.full((1, 4), 0.5))
+    assert 0 not in index  # slot 0 has the smallest priority
+    np.testing.assert_allclose(weight, (VECTOR[0] / VECTOR[index]) ** 0.6)
+    assert weight.max() < 0.5 and memory.weights(np.array([0]), 1.0) == 1.0
+
+
+def test_the_largest_weight_forgets_a_transition_that_was_overwritten():
+    memory = prioritized(VECTOR)
+    add(memory)
+    memory.draw(np.full((1, 4), 0.5))
+    assert memory.weights(np.array([5]), 1.0) == 1.0  # the smallest after slot 0 was overwritten
+
+
+def test_samples_follow_from_the_generator():
+    one, two, other = (prioritized(VECTOR).sample(2, 8, np.random.default_rng(seed)).reward for seed in (5, 5, 6))
+    np.testing.assert_array_equal(one, two)
+    assert (one != other).any()
+
+
+def test_several_rewards_are_summed_as_in_the_plain_memory():
+    fields = dict(num_envs=2, discount=0.5, n_step=3, ignore_done=True, reward_filter=lambda reward: reward / 2)
+    memory, plain = PrioritizedMemory(SPEC, 8, **fields), TransitionMemory(SPEC, 8, **fields)
+    for each in (memory, plain):
+        add(each, 4)
+        add(each, terminated=True)
+        add(each)
+    each_once(memory)
+    batch, expected = memory.sample(1, 8, np.random.default_rng(0)), plain.gather(np.arange(8)[None])
+    for field in ("reward", "discount", "action"):
+        np.testing.assert_array_equal(getattr(batch, field), getattr(expected, field))
+    np.testing.assert_array_equal(batch.next_observation["observation"], expected.next_observation["observation"])
+
+
+def test_an_empty_memory_cannot_be_sampled():
+    with pytest.raises(ValueError, match=r"Sampling needs at least one transition. Received: 0 in memory"):
+        PrioritizedMemory(SPEC, 8).sample(1, 4, np.random.default_rng(0))
+
+
+# -- priorities --------------------------------------------------------------------------------------------------------
+
+
+def test_new_transitions_get_the_largest_priority_ever_seen():
+    memory = prioritized(steps=3, alpha=0.5, epsilon=0.25)
+    np.testing.assert_array_equal(leaves(memory), 1.0)
+    memory.draw(np.full((1, 3), 0.5))
+    add(memory, 2)
+    memory.update_priorities(np.array([[0.75, 8.75, 0.0]]))
+    add(memory)
+    np.testing.assert_allclose(leaves(memory), [1.0, 3.0, 0.5, 1.0, 1.0, 3.0])
+    memory.draw(np.array([[0.3]]))  # slot 1: 3 of 9.5 from 1 on
+    memory.update_priorities(np.array([[0.0]]))
+    add(memory)
+    np.testing.assert_allclose(leaves(memory), [1.0, 0.5, 0.5, 1.0, 1.0, 3.0, 3.0])
+
+
+def test_the_last_priority_of_a_transition_that_came_twice_stays():
+    memory = prioritized(steps=2, alpha=1.0, epsilon=0.5)
+    index, _ = memory.draw(np.full((2, 4), 0.5))
+    np.testing.assert_array_equal(index, [[0, 0, 1, 1]] * 2)
+    memory.update_priorities(np.arange(8.0).reshape(2, 4))
+    np.testing.assert_array_equal(leaves(memory), [5.5, 7.5])
+    assert memory.largest == 7.5
+
+
+@pytest.mark.parametrize("num_envs", [1, 2])
+def test_priorities_of_transitions_overwritten_since_are_left_out(num_envs):
+    memory = prioritized(steps=11, capacity=4 * num_envs, num_envs=num_envs, alpha=1.0)  # the newest row is in slot 2
+    each_once(memory)
+    add(memory, 2)  # into slots 3 and 0
+    memory.update_priorities(np.repeat([[9.0, 2.0, 0.5, 9.0]], num_envs, axis=1))
+    expected = np.repeat([1.0, 2.0 + 1e-5, 0.5 + 1e-5, 1.0], num_envs)
+    np.testing.assert_allclose(leaves(memory), expected, rtol=1e-12)
+    assert memory.largest == 2.0 + 1e-5
+    add(memory, 4)
+    before = leaves(memory)
+    memory.update_priorities(np.full((1, 4 * num_envs), 9.0))
+    np.testing.assert_array_equal(leaves(memory), before)
+
+
+@pytest.mark.parametrize("num_envs, capacity", [(1, 7), (3, 21), (1, 1)])
+def test_the_tree_keeps_up_with_a_ring_that_wraps(num_envs, capacity):
+    memory, rng = PrioritizedMemory(SPEC, capacity, num_envs, alpha=1.0), np.random.default_rng(0)
+    by_step, largest = {}, 1.0
+    for steps in (3, 1, 0, 5, 9, 2, 30, 1):
+        by_step |= {(memory.total_rows + i, env): largest for i in range(steps) for env in range(num_envs)}
+        add(memory, steps)
+        sampled = memory.sample(2, 4, rng).reward
+        priority = rng.exponential(size=(2, 4))
+        memory.update_priorities(priority)
+        for reward, value in zip(sampled.ravel(), priority.ravel(), strict=True):
+            by_step[int(reward), round(reward % 1 * 10)] = value + 1e-5
+        largest = max(largest, priority.max() + 1e-5)
+        rewards = memory.ring["reward"].ravel()[: len(memory)]
+        expected = [by_step[int(reward), round(reward % 1 * 10)] for reward in rewards]
+        np.testing.assert_allclose(leaves(memory), expected, rtol=1e-12)
+
+
+WRONG = {
+    "negative": (np.array([[1.0, -0.5, 1.0, -2.0]]), "finite and not negative", "-0.5 and 1 more"),
+    "nan": (np.array([[1.0, np.nan, 1.0, 1.0]]), "finite and not negative", "nan and 0 more"),
+    "infinite": (np.array([[np.inf, 1.0, 1.0, 1.0]]), "finite and not negative", "inf and 0 more"),
+    "one batch flat": (np.ones(4), "the shape (1, 4)", "(4,)"),
+    "too many": (np.ones((1, 5)), "the shape (1, 4)", "(1, 5)"),
+    "a scalar": (1.0, "the shape (1, 4)", "()"),
+}
+
+
+@pytest.mark.parametrize("priority, words, received", WRONG.values(), ids=WRONG.keys())
+def test_wrong_priorities_are_refused_and_change_nothing(priority, words, received):
+    memory = prioritized(VECTOR)
+    memory.draw(np.full((1, 4), 0.5))
+    before = memory.state()
+    with pytest.raises(ValueError, match=re.escape(words)) as error:
+        memory.update_priorities(priority)
+    assert str(error.value).endswith(f"Received: {received}")
+    for name, array in memory.state().items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+def test_priorities_without_a_sample_are_refused():
+    with pytest.raises(ValueError, match=re.escape("sample first. Received: shape (1, 4)")):
+        prioritized(VECTOR).update_priorities(np.ones((1, 4)))
+
+
+@pytest.mark.parametrize(
+    "fields, words",
+    [
+        ({"alpha": -0.1}, "alpha must be in [0, 1]. Received: -0.1"),
+        ({"alpha": 1.5}, "alpha must be in [0, 1]. Received: 1.5"),
+        ({"beta": np.nan}, "beta must be in [0, 1]. Received: nan"),
+        ({"beta_anneal_updates": 0}, "beta_anneal_updates must be positive and finite. Received: 0"),
+        ({"epsilon": 0.0}, "epsilon must be positive and finite. Received: 0.0"),
+        ({"epsilon": np.inf}, "epsilon must be positive and finite. Received: inf"),
+        ({"n_step": 0}, "at least 1. Received: 0"),
+    ],
+)
+def test_parameters_out_of_range_are_refused(fields, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        PrioritizedMemory(SPEC, 8, **fields)
+
+
+# -- coming back -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("steps", [3, 11, 0], ids=["partly filled", "wrapped", "empty"])
+def test_a_restored_memory_samples_the_same(steps):
+    fields = dict(capacity=16, num_envs=2, beta_anneal_updates=10)
+    old, rng = prioritized(steps=0, **fields), np.random.default_rng(0)
+    for _ in range(steps):
+        add(old)
+        old.sample(2, 4, rng)
+        old.update_priorities(3 * rng.random((2, 4)))
+    add(old, min(steps, 1))  # a row that the tree does not know yet
+    file = io.BytesIO()
+    np.savez(file, **old.state())
+    file.seek(0)
+    new = prioritized(steps=0, **fields)
+    oldest = max(old.total_rows - old.rows, 0)
+    new.put(oldest, old.between(oldest, old.total_rows))
+    new.total_rows = old.total_rows
+    new.restore(dict(np.load(file)))
+    for memory in (old, new):
+        add(memory)
+    for _ in range(3):
+        one, two = (memory.sample(3, 8, np.random.default_rng(7)) for memory in (old, new))
+        np.testing.assert_array_equal(one.reward, two.reward)
+        np.testing.assert_array_equal(one.weight, two.weight)
+        for memory in (old, new):
+            memory.update_priorities(one.reward)
+            add(memory)
+    np.testing.assert_array_equal(old.tree.sums, new.tree.sums)
+    assert old.largest == new.largest and old.batches == new.batches
+
+
+@pytest.mark.parametrize("change", [{"leaves": np.ones(7)}, {"largest": np.ones(1)}, {"more": np.ones(())}])
+def test_arrays_of_another_memory_are_refused_and_change_nothing(change):
+    memory = prioritized(VECTOR)
+    before = leaves(memory)
+    arrays = {**memory.state(), **change}
+    with pytest.raises(ValueError, match=re.escape("Priorities of this memory are {'leaves': (8,)")) as error:
+        memory.restore(arrays)
+    assert "Received: {" in str(error.value)
+    np.testing.assert_array_equal(leaves(memory), before)
+
+
+def test_a_memory_that_held_more_forgets_their_priorities():
+    memory, shorter = prioritized(VECTOR), prioritized(steps=3)
+    memory.total_rows = 3
+    memory.restore(shorter.state())
+    assert memory.tree.total == 3.0
+
+
+def test_the_arrays_of_a_plain_memory_are_refused():
+    with pytest.raises(ValueError, match=re.escape("Received: {}")):
+        prioritized().restore(TransitionMemory(SPEC, 8).state())
+
+
+def test_priorities_for_a_sample_before_the_restart_are_refused():
+    memory = prioritized(VECTOR)
+    memory.draw(np.full((1, 4), 0.5))
+    memory.restore(memory.state())
+    with pytest.raises(ValueError, match="sample first"):
+        memory.update_priorities(np.ones((1, 4)))

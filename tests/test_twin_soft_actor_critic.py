@@ -1,0 +1,456 @@
+"""The twin-target agent: update orders, temperatures, periods and delays, weights and priorities, devices."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfsac.agents import TwinSoftActorCriticAgent
+from tfsac.agents.twin_soft_actor_critic import Update
+from tfsac.distributions import SquashedGaussian
+from tfsac.parameters import (
+    AutoAlphaParameters,
+    ExperienceReplayParameters,
+    FixedAlphaParameters,
+    ParameterError,
+    PrioritizedExperienceReplayParameters,
+    TrainingSteps,
+    TwinSoftActorCriticAgentParameters,
+    TwinSoftActorCriticAlgorithmParameters,
+    twin_soft_actor_critic_networks,
+)
+from tfsac.testing import random_batches, vector_spec
+
+BATCH = 8
+SPEC = vector_spec(3, 2)
+FIXED = FixedAlphaParameters(0.2)
+
+
+def make_agent(
+    temperature=None, prioritized=False, seed=0, eager=True, spec=SPEC, twin_critic=True, init_w=None, own=None, **algorithm
+):
+    """Small networks; `own` are fields of single networks, `{"q": {"learning_rate": 1.0}}`."""
+    networks = twin_soft_actor_critic_networks(
+        (8, 8), twin_critic=twin_critic, init_w=init_w, learning_rate=1e-2, batch_size=BATCH
+    )
+    networks = {name: dataclasses.replace(network, **(own or {}).get(name, {})) for name, network in networks.items()}
+    changes = {"rate_for_copying_weights_to_target": 0.25, **algorithm}
+    parameters = TwinSoftActorCriticAgentParameters(
+        algorithm=TwinSoftActorCriticAlgorithmParameters(temperature=temperature or AutoAlphaParameters(), **changes),
+        memory=PrioritizedExperienceReplayParameters() if prioritized else ExperienceReplayParameters(),
+        networks=networks,
+    )
+    return TwinSoftActorCriticAgent(parameters, spec, seed=seed, eager=eager)
+
+
+def batches(updates, seed=0, weight=None):
+    stacked = random_batches(SPEC, updates, BATCH, seed)
+    return stacked if weight is None else stacked._replace(weight=np.broadcast_to(weight, (updates, BATCH)).astype(np.float32))
+
+
+def one(stacked, i=0):
+    return tf.nest.map_structure(lambda x: tf.constant(x[i]), stacked)
+
+
+def weights(agent):
+    """All variables that change, by name."""
+    found = {name: network.trainable_variables for name, network in agent.networks.items()} | agent.trained
+    return {name: [variable.numpy() for variable in variables] for name, variables in found.items()}
+
+
+def changed(before, after):
+    return {name for name in before if any((a != b).any() for a, b in zip(before[name], after[name], strict=True))}
+
+
+def named(agent, stacked):
+    """Updates and returns the metrics of the last update by name."""
+    metrics = agent.update(stacked).metrics
+    return dict(zip(agent.metric_names, metrics[-1], strict=True))
+
+
+def assert_same(agent, other):
+    for name, values in weights(agent).items():
+        for a, b in zip(values, weights(other)[name], strict=True):
+            np.testing.assert_array_equal(a, b, err_msg=name)
+
+
+# -- steps -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("step", "name"), [("policy_step", "policy"), ("critic_step", "q"), ("temperature_step", "temperature")])
+def test_a_step_has_gradients_of_its_own_weights_and_moves_them_alone(step, name):
+    agent = make_agent()
+    update = Update(one(batches(1)), True, log_prob_B=tf.ones(BATCH))
+    before = weights(agent)
+    gradients = getattr(agent, step)(update)
+    assert changed(before, weights(agent)) == set()  # computing moves nothing
+    agent.apply(gradients)
+    assert changed(before, weights(agent)) == {name}
+    assert gradients.name == name and len(gradients.values) == len(agent.trained[name])
+    assert all(np.abs(value).max() > 0 for value in gradients.values)
+
+
+def test_the_target_step_moves_only_the_slow_critics():
+    agent = make_agent()
+    agent.apply(agent.critic_step(Update(one(batches(1)), True)))
+    before = weights(agent)
+    agent.target_step()
+    after = weights(agent)
+    assert changed(before, after) == {"q_target"}
+    for slow, online, moved in zip(before["q_target"], before["q"], after["q_target"], strict=True):
+        np.testing.assert_allclose(moved, 0.75 * slow + 0.25 * online, rtol=1e-6)
+
+
+def test_the_slow_critics_start_equal_and_the_two_critics_do_not():
+    agent = make_agent()
+    for slow, online in zip(weights(agent)["q_target"], weights(agent)["q"], strict=True):
+        np.testing.assert_array_equal(slow, online)
+    first, second = (critic[0].kernel.numpy() for critic in agent.networks["q"].head.critics)
+    assert np.abs(first - second).min() > 0
+
+
+# -- order -------------------------------------------------------------------------------------------------------------
+
+
+def policy_loss_of(agent, batch, q_weights=None):
+    """Hand-made loss of the policy with the noise of the coming update, with other weights of Q where given."""
+    kept = [variable.numpy() for variable in agent.networks["q"].trainable_variables]
+    for variable, value in zip(agent.networks["q"].trainable_variables, q_weights or kept, strict=True):
+        variable.assign(value)
+    noise = agent.noise("policy", [BATCH, 2])
+    action, log_prob = SquashedGaussian(*agent.networks["policy"](batch.observation)).sample_and_log_prob(noise)
+    loss = np.mean(0.2 * log_prob - agent.networks["q"](batch.observation, action).numpy().min(axis=1))
+    for variable, value in zip(agent.networks["q"].trainable_variables, kept, strict=True):
+        variable.assign(value)
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("order", "sees_new_q"),
+    [
+        ("spinning_up", False),
+        ((("critic", "policy"), "target"), False),
+        (("policy", "critic", "target"), False),
+        (("critic", "policy", "target"), True),
+        ("di_engine", True),
+    ],
+)
+def test_the_policy_sees_the_critics_of_the_place_it_has_in_the_order(order, sees_new_q):
+    agent, stacked = make_agent(FIXED, update_order=order), batches(1)
+    after = make_agent(FIXED)
+    after.apply(after.critic_step(Update(one(stacked), True)))
+    new_q = [variable.numpy() for variable in after.networks["q"].trainable_variables]
+    old, new = policy_loss_of(agent, one(stacked)), policy_loss_of(agent, one(stacked), new_q)
+    assert abs(old - new) > 1e-4
+    metrics = named(agent, stacked)
+    np.testing.assert_allclose(metrics["loss/policy"], new if sees_new_q else old, rtol=1e-5)
+
+
+def test_the_critic_target_sees_the_policy_of_its_place_in_the_order():
+    simultaneous, before, after = (
+        named(make_agent(FIXED, update_order=order, own={"policy": {"learning_rate": 0.5}}), batches(1))["q/target"]
+        for order in ("spinning_up", ("critic", "policy", "target"), ("policy", "critic", "target"))
+    )
+    assert simultaneous == before
+    assert abs(after - before) > 1e-4
+
+
+def test_a_target_step_before_the_critic_lags_behind():
+    early, late = (make_agent(FIXED, update_order=order) for order in (("target", "critic", "policy"), "di_engine"))
+    first = [variable.numpy() for variable in early.networks["q_target"].trainable_variables]
+    early.update(batches(1)), late.update(batches(1))
+    moved = [
+        max(np.abs(variable.numpy() - value).max() for variable, value in zip(agent.networks["q_target"].trainable_variables, first, strict=True))
+        for agent in (early, late)
+    ]
+    assert moved[0] < 1e-7 < moved[1]
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        (("critic", "policy", "target"), "exactly one 'temperature' step when the temperature is automatic"),
+        ("spinning_up", "exactly one 'temperature' step when the temperature is automatic"),
+        (("policy", "temperature", "target"), "exactly one 'critic' step"),
+        (("critic", "temperature", "target"), "exactly one 'policy' step"),
+        (("critic", "policy", "temperature"), "exactly one 'target' step"),
+        (("critic", "critic", "policy", "temperature", "target"), "exactly one 'critic' step"),
+        (("critic", "polcy", "temperature", "target"), "Did you mean 'policy'?"),
+        (("critic", "temperature", "policy", "target"), "so it follows it"),
+        (("critic", ("policy", "target"), "temperature"), "stands alone"),
+        ("coach", "spinning_up"),
+        ((), "exactly one 'critic' step"),
+    ],
+)
+def test_a_wrong_order_is_refused(order, message):
+    with pytest.raises(ParameterError, match="Received: ") as error:
+        TwinSoftActorCriticAlgorithmParameters(update_order=order)
+    assert message in str(error.value)
+
+
+# -- temperature -------------------------------------------------------------------------------------------------------
+
+
+def test_a_fixed_temperature_stays_and_is_used():
+    agent = make_agent(FixedAlphaParameters(0.7))
+    metrics = named(agent, batches(3))
+    assert metrics["temperature/alpha"] == np.float32(0.7)
+    assert "loss/temperature" not in metrics and "temperature" not in agent.trained
+
+
+@pytest.mark.parametrize("log_space", [True, False])
+@pytest.mark.parametrize(("target", "direction"), [(-9.0, -1), (1.0, 1)])
+def test_an_automatic_temperature_moves_against_the_entropy(log_space, target, direction):
+    agent = make_agent(AutoAlphaParameters(0.5, 0.01, target_entropy=target, log_space=log_space))
+    agent.networks["policy"].head.log_std.bias.assign([-3.0, -3.0])  # an entropy of about -3
+    first = float(agent.temperature.value())
+    assert first == pytest.approx(0.5)
+    agent.update(batches(3))
+    assert (float(agent.temperature.value()) - first) * direction > 0.004
+
+
+def test_the_temperature_step_uses_the_draw_of_the_policy_step_and_the_policy_the_old_alpha():
+    agent = make_agent(AutoAlphaParameters(0.5, 0.1))
+    metrics = named(agent, batches(1))
+    assert metrics["temperature/alpha"] == pytest.approx(0.5)  # as the policy step used it
+    expected = -math.log(0.5) * (metrics["policy/log_prob"] - 2.0)
+    assert metrics["loss/temperature"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_alpha_outside_log_space_is_never_negative_and_learns_again():
+    agent = make_agent(AutoAlphaParameters(0.01, 0.5, target_entropy=-9.9, log_space=False))
+    for value in agent.update(batches(1)), agent.update(batches(4)):
+        assert np.isfinite(value.metrics).all()
+    assert float(agent.temperature.value()) == 0.0
+    agent.temperature.target_entropy = 100.0
+    agent.update(batches(30))
+    assert float(agent.temperature.value()) > 0.0
+
+
+def test_the_default_target_entropy_is_minus_the_action_size():
+    for size in (1, 2, 6):
+        assert make_agent(spec=vector_spec(3, size)).temperature.target_entropy == -size
+
+
+@pytest.mark.parametrize("target", [1.4, 3.0, -10.5, -17.0])
+def test_a_target_entropy_that_belongs_to_another_action_size_is_refused(target):
+    with pytest.raises(ValueError, match=r"With 2 action dimensions target_entropy lies between -10 and 1.39 nats.*Received: "):
+        make_agent(AutoAlphaParameters(target_entropy=target))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"initial_alpha": 0.0}, {"initial_alpha": -1.0}, {"learning_rate": 0.0}, {"target_entropy": float("nan")}, {"log_space": 1}]
+)
+def test_wrong_temperature_parameters_are_refused(wrong):
+    with pytest.raises(ParameterError, match="Received: "):
+        AutoAlphaParameters(**wrong)
+    with pytest.raises(ParameterError, match="Received: -0.1"):
+        FixedAlphaParameters(-0.1)
+
+
+@pytest.mark.parametrize("log_space", [True, False])
+def test_the_temperature_and_its_optimizer_are_in_the_checkpoint(tmp_path, log_space):
+    agent = make_agent(AutoAlphaParameters(learning_rate=0.1, log_space=log_space))
+    agent.update(batches(3))
+    path = tf.train.Checkpoint(agent=agent).write(str(tmp_path / "agent"))
+    other = make_agent(AutoAlphaParameters(learning_rate=0.1, log_space=log_space), seed=5)
+    tf.train.Checkpoint(agent=other).read(path).assert_consumed()
+    assert_same(agent, other)
+    for a in (agent, other):
+        a.update(batches(2, seed=3))
+    assert_same(agent, other)
+
+
+# -- periods and delays ------------------------------------------------------------------------------------------------
+
+
+def test_the_policy_and_the_temperature_wait_for_their_turn_also_with_one_update_per_call():
+    agent, moved = make_agent(num_updates_between_policy_updates=3, eager=False), []
+    for i in range(6):
+        before = weights(agent)
+        metrics = named(agent, batches(1, seed=i))
+        moved.append(changed(before, weights(agent)))
+        assert (metrics["policy/gradient_norm"] > 0) == ("policy" in moved[-1])
+    rest = {"q", "q_target"}
+    assert moved == [rest, rest, rest | {"policy", "temperature"}] * 2
+
+
+def test_the_slow_critics_wait_for_their_period_also_with_one_update_per_call():
+    agent, moved = make_agent(num_steps_between_copying_online_weights_to_target=TrainingSteps(3), eager=False), []
+    for i in range(6):
+        before = weights(agent)
+        agent.update(batches(1, seed=i))
+        moved.append("q_target" in changed(before, weights(agent)))
+    assert moved == [False, False, True] * 2
+
+
+@pytest.mark.parametrize("delay", [1, 2])
+def test_several_updates_in_one_call_equal_one_update_per_call(delay):
+    together, apart = (make_agent(eager=False, num_updates_between_policy_updates=delay) for _ in range(2))
+    stacked = batches(5)
+    rows = together.update(stacked).metrics
+    single = [apart.update(tf.nest.map_structure(lambda x, i=i: x[i : i + 1], stacked)).metrics[0] for i in range(5)]
+    np.testing.assert_allclose(rows, single, rtol=2e-4, atol=1e-5)
+    for name, values in weights(together).items():
+        for a, b in zip(values, weights(apart)[name], strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-5, err_msg=name)
+    assert together.traces == 1 and apart.traces == 1
+
+
+# -- critics, weights, priorities --------------------------------------------------------------------------------------
+
+
+def test_one_critic_is_used_everywhere():
+    agent = make_agent(twin_critic=False)
+    metrics = named(agent, batches(2))
+    assert {name for name in metrics if name.startswith(("loss/q", "q/q"))} == {"loss/q1", "q/q1"}
+    q = agent.networks["q"](one(batches(1)).observation, one(batches(1)).action)
+    assert q.shape == (BATCH, 1)
+    values = agent.value_tensors(one(batches(1)).observation, one(batches(1)).action)
+    np.testing.assert_array_equal(values["q"], q[:, 0])
+
+
+def test_importance_weights_scale_the_critic_loss_row_by_row_and_nothing_else():
+    weight = np.array([0, 2, 1, 0.5, 0, 1, 1, 3], np.float32)
+    plain, weighted = make_agent(prioritized=True), make_agent(prioritized=True)
+    stacked = batches(1, weight=np.ones(BATCH))
+    batch = one(stacked)
+    update = Update(batch, True)
+    plain.critic_step(update)
+    target = update.metrics["q/target"].numpy()
+    q = plain.networks["q"](batch.observation, batch.action).numpy()
+    metrics = named(weighted, stacked._replace(weight=weight[None]))
+    unweighted = named(plain, stacked)
+    assert metrics["q/target"] == pytest.approx(target, rel=1e-6)
+    error = plain_errors(make_agent(prioritized=True), batch)
+    np.testing.assert_allclose(metrics["loss/q1"], np.mean(weight * error[:, 0] ** 2), rtol=1e-5)
+    np.testing.assert_allclose(unweighted["loss/q1"], np.mean(error[:, 0] ** 2), rtol=1e-5)
+    assert q.shape == error.shape
+
+
+def plain_errors(agent, batch):
+    """Q - y of an agent that was never updated."""
+    policy = SquashedGaussian(*agent.networks["policy"](batch.next_observation))
+    action, log_prob = policy.sample_and_log_prob(agent.noise("next", [BATCH, 2]))
+    q_next = agent.networks["q_target"](batch.next_observation, action).numpy().min(axis=1)
+    y = batch.reward + batch.discount * (q_next - 0.2 * log_prob)
+    return agent.networks["q"](batch.observation, batch.action).numpy() - y.numpy()[:, None]
+
+
+@pytest.mark.parametrize("eager", [True, False])
+def test_priorities_are_the_mean_absolute_errors_of_the_critics_before_they_moved(eager):
+    agent = make_agent(prioritized=True, eager=eager)
+    stacked = batches(2, weight=np.linspace(0.1, 1, BATCH))
+    error = plain_errors(agent, one(stacked))
+    priority = agent.update(stacked).priority
+    assert priority.shape == (2, BATCH)
+    np.testing.assert_allclose(priority[0], np.abs(error).mean(axis=1), rtol=1e-4, atol=1e-6)
+
+
+def test_without_priorities_none_are_returned():
+    assert make_agent().update(batches(3)).priority.size == 0
+
+
+def test_init_w_bounds_the_first_output_of_the_policy():
+    head = make_agent(init_w=3e-3).networks["policy"].head
+    for layer in (head.mean, head.log_std):
+        for variable in (layer.kernel, layer.bias):
+            assert 0 < np.abs(variable.numpy()).max() <= 3e-3
+    assert np.abs(make_agent().networks["policy"].head.mean.kernel.numpy()).max() > 0.1
+
+
+def test_each_network_and_the_temperature_have_their_own_learning_rate():
+    own = {"policy": {"learning_rate": 0.5}, "q": {"learning_rate": 0.25}}
+    metrics = named(make_agent(AutoAlphaParameters(learning_rate=0.125), own=own), batches(1))
+    assert [metrics[f"learning_rate/{name}"] for name in ("policy", "q", "temperature")] == [0.5, 0.25, 0.125]
+
+
+@pytest.mark.parametrize(
+    ("networks", "message"),
+    [
+        ({"v": "policy"}, "has the networks policy, q"),
+        ({"q": None}, "needs a network 'q'"),
+        ({"q": "policy"}, "head of network 'q' is of kind 'sac_q'"),
+    ],
+)
+def test_other_networks_are_refused(networks, message):
+    made = twin_soft_actor_critic_networks()
+    for name, other in networks.items():
+        made[name] = made.get(other)
+    with pytest.raises(ParameterError, match="Received: ") as error:
+        TwinSoftActorCriticAgentParameters(networks={name: network for name, network in made.items() if network})
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        {"num_consecutive_training_steps": 3, "num_consecutive_playing_steps": 2},
+        {"num_updates_between_policy_updates": 0},
+        {"n_step": 0},
+        {"num_steps_between_copying_online_weights_to_target": TrainingSteps(0)},
+    ],
+)
+def test_periods_that_do_not_fit_are_refused(algorithm):
+    with pytest.raises(ParameterError, match="Received: "):
+        TwinSoftActorCriticAlgorithmParameters(**algorithm)
+
+
+# -- gradients by finite differences -----------------------------------------------------------------------------------
+
+
+def test_the_policy_gradient_with_the_temperature_agrees_with_finite_differences():
+    agent, batch = make_agent(FixedAlphaParameters(0.7)), one(batches(1))
+    gradients = agent.policy_step(Update(batch, True))
+
+    def loss():
+        update = Update(batch, False)
+        agent.policy_step(update)
+        return update.metrics["loss/policy"].numpy()
+
+    for layer in (agent.networks["policy"].head.mean, agent.networks["policy"].head.log_std):
+        index = next(i for i, variable in enumerate(agent.trained["policy"]) if variable is layer.bias)
+        for entry in range(2):
+            value, step = layer.bias.numpy(), np.zeros(2, np.float32)
+            step[entry] = 1e-2
+            layer.bias.assign(value + step)
+            above = loss()
+            layer.bias.assign(value - step)
+            below = loss()
+            layer.bias.assign(value)
+            np.testing.assert_allclose((above - below) / 2e-2, gradients.values[index][entry], rtol=2e-2, atol=2e-3)
+
+
+# -- several devices ---------------------------------------------------------------------------------------------------
+
+TWO_DEVICES = """
+import json, sys
+import numpy as np, tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+sys.path.insert(0, sys.argv[1])
+import test_twin_soft_actor_critic as t
+from tfsac.parameters import AutoAlphaParameters
+found = []
+for log_space, delay in ((True, 1), (False, 2)):
+    kwargs = dict(temperature=AutoAlphaParameters(0.05, 0.3, log_space=log_space), prioritized=True, eager=False,
+                  num_updates_between_policy_updates=delay)
+    one = t.make_agent(**kwargs)
+    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+        two = t.make_agent(**kwargs)
+    stacked = t.batches(5, weight=np.linspace(0.1, 2, t.BATCH))
+    a, b = one.update(stacked), two.update(stacked)
+    gap = max(np.abs(x - y).max() for name, values in t.weights(one).items() for x, y in zip(values, t.weights(two)[name]))
+    found.append([float(gap), float(np.abs(a.priority - b.priority).max()), float(np.abs(a.metrics - b.metrics).max())])
+print(json.dumps(found))
+"""
+
+
+def test_two_devices_give_the_weights_temperature_and_priorities_of_one(run_python, request):
+    found = json.loads(run_python(TWO_DEVICES, str(request.path.parent)).splitlines()[-1])
+    assert len(found) == 2
+    for weight_gap, priority_gap, metric_gap in found:
+        assert weight_gap < 1e-5 and priority_gap < 1e-5 and metric_gap < 1e-3

@@ -1,0 +1,164 @@
+"""Soft actor-critic with twin target critics: Spinning Up's and DI-engine's (Haarnoja et al. 2018, arXiv 1812.05905).
+
+Networks: `policy`, twin `q` in one head and its slow copy `q_target`. The temperature is fixed or learned.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from tfsac.agents.base import Gradients, ModelMaker, importance_weighted, no_gradients, of_critics
+from tfsac.agents.gaussian import GaussianAgent
+from tfsac.agents.temperature import AutoAlpha, make_temperature
+from tfsac.distributions import SquashedGaussian
+from tfsac.losses import twin_soft_actor_critic as losses
+from tfsac.networks import adam
+from tfsac.parameters import AutoAlphaParameters, TwinSoftActorCriticAgentParameters
+from tfsac.types import Metrics, Spec, Transition
+
+
+@dataclasses.dataclass
+class Update:
+    """What the steps of one update read and leave for each other.
+
+    Attributes:
+        batch: this replica's rows.
+        train_policy: whether policy and temperature learn in this update.
+        log_prob_B: log pi(a~|s) that the policy step drew.
+        td_error_B: absolute TD errors, mean over the critics.
+        metrics: of the steps so far.
+    """
+
+    batch: Transition
+    train_policy: bool
+    log_prob_B: tf.Tensor | None = None
+    td_error_B: tf.Tensor | None = None
+    metrics: Metrics = dataclasses.field(default_factory=dict)
+
+
+class TwinSoftActorCriticAgent(GaussianAgent):
+    """Critic, policy, temperature and target in the order that the parameters give.
+
+    Args:
+        parameters: algorithm, networks, exploration, memory.
+        spec: what the agent sees and does.
+        seed: of weights, noise and acting.
+        eager: run updates without compiling them.
+        models: makes "policy" and "q" as Keras models instead.
+
+    Attributes:
+        temperature: `FixedAlpha` or `AutoAlpha`.
+
+    Raises:
+        ValueError: see `Agent` and `make_temperature`.
+
+    Example:
+        >>> env = gymnasium.make("Pendulum-v1")
+        >>> agent = TwinSoftActorCriticAgent(TwinSoftActorCriticAgentParameters(), tfsac.environments.spec_of(env))
+        >>> agent.act({"observation": np.zeros((1, 3), "float32")}, mode="greedy").action.shape
+        (1, 1)
+    """
+
+    def __init__(
+        self,
+        parameters: TwinSoftActorCriticAgentParameters,
+        spec: Spec,
+        seed: int = 0,
+        eager: bool = False,
+        models: ModelMaker | None = None,
+    ):
+        super().__init__(parameters, spec, seed, eager, models)
+        self.order = parameters.algorithm.groups()
+        self.target = "q_target" if "q_target" in self.networks else "q"
+        self.temperature = make_temperature(parameters.algorithm.temperature, spec.action.shape[0])
+        if isinstance(parameters.algorithm.temperature, AutoAlphaParameters):
+            self.trained["temperature"] = self.temperature.trainable_variables
+            self.optimizers["temperature"] = adam(
+                parameters.algorithm.temperature.learning_rate, self.trained["temperature"]
+            )
+
+    def update_once(self, batch: Transition, train_policy: bool = True) -> tuple[Metrics, tf.Tensor]:
+        """One update: in each group all gradients are taken before anything moves."""
+        update = Update(batch, train_policy)
+        steps = {"policy": self.policy_step, "critic": self.critic_step, "temperature": self.temperature_step}
+        for group in self.order:
+            if group == ("target",):
+                self.target_step()
+                continue
+            for gradients in [steps[name](update) for name in group]:
+                if gradients.values:
+                    self.apply(gradients)
+        assert update.td_error_B is not None
+        return {**update.metrics, **self.learning_rates()}, update.td_error_B
+
+    def critic_step(self, update: Update) -> Gradients:
+        """Regresses every Q(s, a) on `r + discount * (min_i Q_target_i(s', a') - alpha log pi(a'|s'))` (equation 5)."""
+        batch = update.batch
+        policy = SquashedGaussian(*self.networks["policy"](batch.next_observation))
+        next_action_BA, next_log_prob_B = policy.sample_and_log_prob(self._noise("next"))
+        next_q_BN = self.networks[self.target](batch.next_observation, next_action_BA)
+        target_B = losses.critic_target(
+            batch.reward, batch.discount, next_q_BN, next_log_prob_B, self.temperature.value()
+        )
+        with self.watch("q") as tape:
+            q_BN = self.networks["q"](batch.observation, batch.action)
+            huber = self.parameters["q"].replace_mse_with_huber_loss
+            loss_BN = importance_weighted(batch, losses.critic_loss(q_BN, target_B, huber))
+            loss = self.weighted("q", loss_BN)
+        gradients = self.gradients("q", loss, tape)
+        error_BN = tf.abs(q_BN - target_B[:, None])
+        update.td_error_B = tf.reduce_mean(error_BN, axis=-1)
+        factor = self.parameters["q"].head_parameters.loss_weight
+        update.metrics |= {
+            **of_critics("loss/q", factor * tf.reduce_mean(loss_BN, axis=0)),
+            **of_critics("q/q", tf.reduce_mean(q_BN, axis=0)),
+            **of_critics("q/td_error", tf.reduce_mean(error_BN, axis=0)),
+            "q/target": tf.reduce_mean(target_B),
+            "q/gradient_norm": gradients.norm,
+        }
+        return gradients
+
+    def policy_step(self, update: Update) -> Gradients:
+        """Moves the policy towards actions of high Q and, times alpha, high entropy (equation 7)."""
+        batch, alpha = update.batch, self.temperature.value()
+        with self.watch("policy") as tape:
+            policy = SquashedGaussian(*self.networks["policy"](batch.observation))
+            action_BA, update.log_prob_B = policy.sample_and_log_prob(self._noise("policy"))
+            q_min_B = tf.reduce_min(self.networks["q"](batch.observation, action_BA), axis=-1)
+            loss = self.weighted("policy", losses.policy_loss(update.log_prob_B, q_min_B, alpha))
+        gradients = self.gradients("policy", loss, tape) if update.train_policy else no_gradients("policy")
+        update.metrics |= {
+            "loss/policy": loss,
+            "policy/mean": tf.reduce_mean(policy.loc),
+            "policy/log_std": tf.reduce_mean(policy.log_scale),
+            "policy/log_prob": tf.reduce_mean(update.log_prob_B),
+            "policy/q": tf.reduce_mean(q_min_B),
+            "policy/gradient_norm": gradients.norm,
+            "temperature/alpha": alpha,
+        }
+        return gradients
+
+    def temperature_step(self, update: Update) -> Gradients:
+        """Moves alpha so that the entropy of the policy step's draw comes to its target (equation 18)."""
+        if not isinstance(self.temperature, AutoAlpha):
+            return no_gradients("temperature")
+        with self.watch("temperature") as tape:
+            loss = tf.reduce_mean(self.temperature.loss(update.log_prob_B))
+        update.metrics["loss/temperature"] = loss
+        return self.gradients("temperature", loss, tape) if update.train_policy else no_gradients("temperature")
+
+    def target_step(self) -> None:
+        """Moves the slow critics towards the critics."""
+        if self.target == "q_target":
+            period = self.algorithm.updates_between_target_copies()
+            self.soft_update("q", self.algorithm.rate_for_copying_weights_to_target, period)
+
+    def _noise(self, name: str) -> tf.Tensor:
+        return self.noise(name, [self.batch_size, *self.spec.action.shape])
+
+    def value_tensors(self, observation: Mapping[str, tf.Tensor], action_BA: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns min_i Q_i(s, a), `[B]`, in units of the filtered reward."""
+        return {"q": tf.reduce_min(self.networks["q"](observation, action_BA), axis=-1)}

@@ -1,0 +1,157 @@
+"""Parameters of the algorithms: what is computed, in which order and how often."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tfsac.parameters.base import ParameterError, nearest, parameters
+from tfsac.parameters.networks import PositiveFloat, PositiveInt
+from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, StepMethod, TrainingSteps
+
+
+@parameters
+class AlgorithmParameters:
+    """What all off-policy algorithms here share.
+
+    Attributes:
+        discount: gamma, per step.
+        n_step: rewards summed before the bootstrap; more spread rewards faster, and are further from the policy of now.
+        ignore_done: bootstrap after the end of a task too, for tasks whose end is only a time limit that is not
+            declared as one.
+        num_consecutive_playing_steps: play this much, then train.
+        num_consecutive_training_steps: updates after each stretch of playing, in one compiled call.
+        num_updates_between_policy_updates: policy delay: the policy (and an automatic temperature) learns in every
+            so many updates only; the other updates leave it as it is.
+        num_steps_between_copying_online_weights_to_target: period of the target update, in environment steps or
+            updates; a larger one keeps the target longer unchanged.
+        rate_for_copying_weights_to_target: tau of the soft update; 1 copies.
+        use_deterministic_for_evaluation: evaluate tanh(mean) instead of a sample.
+    """
+
+    discount: Annotated[float, Field(ge=0, le=1)] = 0.99
+    n_step: PositiveInt = 1
+    ignore_done: bool = False
+    num_consecutive_playing_steps: StepMethod = EnvironmentSteps(1)
+    num_consecutive_training_steps: PositiveInt = 1
+    num_updates_between_policy_updates: PositiveInt = 1
+    num_steps_between_copying_online_weights_to_target: StepMethod = EnvironmentSteps(1)
+    rate_for_copying_weights_to_target: Annotated[float, Field(gt=0, le=1)] = 0.005
+    use_deterministic_for_evaluation: bool = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.num_consecutive_playing_steps, TrainingSteps) or not self.num_consecutive_playing_steps.num_steps:
+            raise ParameterError(
+                "num_consecutive_playing_steps is at least EnvironmentSteps(1) or EnvironmentEpisodes(1). "
+                f"Received: {self.num_consecutive_playing_steps}"
+            )
+        self.updates_between_target_copies()
+
+    def updates_between_target_copies(self) -> int:
+        """Returns the target period in updates: period times updates per environment step.
+
+        Raises:
+            ParameterError: the product is not a whole number >= 1, or the units cannot be converted.
+        """
+        period = self.num_steps_between_copying_online_weights_to_target
+        playing = self.num_consecutive_playing_steps
+        updates, steps = period.num_steps, 1
+        if isinstance(period, EnvironmentEpisodes) or (type(playing) is not EnvironmentSteps and type(period) is EnvironmentSteps):
+            raise ParameterError(
+                "num_steps_between_copying_online_weights_to_target counts EnvironmentSteps or TrainingSteps, and only "
+                f"TrainingSteps when playing counts episodes. Received: {period} with {playing}"
+            )
+        if isinstance(period, EnvironmentSteps):
+            updates, steps = period.num_steps * self.num_consecutive_training_steps, playing.num_steps
+        if updates < 1 or updates % steps:
+            raise ParameterError(
+                "num_steps_between_copying_online_weights_to_target times the updates per environment step must be a "
+                f"whole number >= 1. Received: {period}, {self.num_consecutive_training_steps} updates every {playing}"
+            )
+        return updates // steps
+
+
+@parameters
+class SoftActorCriticAlgorithmParameters(AlgorithmParameters):
+    """Soft actor-critic with a value network (Coach; Haarnoja et al. 2018, arXiv 1801.01290); temperature 1."""
+
+
+@parameters
+class FixedAlphaParameters:
+    """A temperature that stays.
+
+    Attributes:
+        alpha: weight of the entropy against the reward; a larger one explores more.
+    """
+
+    alpha: Annotated[float, Field(ge=0)] = 0.2
+    kind: Literal["fixed"] = "fixed"
+
+
+@parameters
+class AutoAlphaParameters:
+    """A temperature that is learned so that the policy's entropy stays near a target (arXiv 1812.05905, section 5).
+
+    Attributes:
+        initial_alpha: its first value.
+        learning_rate: of its own Adam.
+        target_entropy: in nats, over all action dimensions in [-1, 1]; None is minus their number. A larger one keeps
+            the policy more random.
+        log_space: learn log alpha, which cannot become negative; otherwise alpha itself, held at 0 or above.
+    """
+
+    initial_alpha: PositiveFloat = 0.2
+    learning_rate: PositiveFloat = 3e-4
+    target_entropy: float | None = None
+    log_space: bool = True
+    kind: Literal["auto"] = "auto"
+
+
+TemperatureParameters = Annotated[FixedAlphaParameters | AutoAlphaParameters, Field(discriminator="kind")]
+
+UPDATE_ORDERS: dict[str, tuple[str | tuple[str, ...], ...]] = {
+    "spinning_up": (("policy", "critic"), "target"),
+    "di_engine": ("critic", "policy", "temperature", "target"),
+}
+STEPS = ("critic", "policy", "temperature", "target")
+
+
+@parameters
+class TwinSoftActorCriticAlgorithmParameters(AlgorithmParameters):
+    """Soft actor-critic with twin target critics (Spinning Up; DI-engine; arXiv 1812.05905).
+
+    Attributes:
+        update_order: the steps of one update, or the name of an order: "di_engine" is ("critic", "policy",
+            "temperature", "target"), each seeing what the one before left; "spinning_up" is (("policy", "critic"),
+            "target"). The steps of an inner tuple are simultaneous: their gradients are taken at the weights with which
+            it begins.
+        temperature: fixed or automatic.
+    """
+
+    update_order: Literal["spinning_up", "di_engine"] | tuple[str | tuple[str, ...], ...] = "di_engine"
+    temperature: TemperatureParameters = Field(default_factory=AutoAlphaParameters)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        steps = [step for group in self.groups() for step in group]
+        for step in steps:
+            if step not in STEPS:
+                raise ParameterError(f"The steps of update_order are {', '.join(STEPS)}.{nearest(step, STEPS)} Received: {step!r}")
+        automatic = self.temperature.kind == "auto"
+        for step in STEPS:
+            if steps.count(step) > 1 or (step not in steps and (step != "temperature" or automatic)):
+                reason = " when the temperature is automatic" if step == "temperature" else ""
+                raise ParameterError(f"update_order has exactly one {step!r} step{reason}. Received: {self.update_order!r}")
+        if "temperature" in steps and steps.index("temperature") < steps.index("policy"):
+            raise ParameterError(
+                "The temperature step uses the log-probabilities that the policy step drew, so it follows it. "
+                f"Received: {self.update_order!r}"
+            )
+        if ("target",) not in self.groups():
+            raise ParameterError(f"The target step has no gradient and stands alone. Received: {self.update_order!r}")
+
+    def groups(self) -> tuple[tuple[str, ...], ...]:
+        """Returns the order as groups of simultaneous steps."""
+        order = UPDATE_ORDERS[self.update_order] if isinstance(self.update_order, str) else self.update_order
+        return tuple((group,) if isinstance(group, str) else group for group in order)
