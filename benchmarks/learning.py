@@ -1,7 +1,7 @@
 """Learning benchmark: trains the tasks below, resumes what was interrupted, and collects curves and a table.
 
-    python benchmarks/learning.py --task=half_cheetah --seeds=1,2,3     # trains; may be stopped and started again
-    python benchmarks/learning.py --collect                             # CSV, pictures and learning.md from all runs
+    python benchmarks/learning.py --task=twin_half_cheetah --seeds=1,2,3     # trains; may be stopped and started again
+    python benchmarks/learning.py --collect                                  # CSV, pictures and learning.md from all runs
 
 Each run is one `tfsac train` command, which is printed. Stable-Baselines3's curves come from learning_sb3.py.
 """
@@ -12,6 +12,7 @@ import json
 import pathlib
 import subprocess
 import sys
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,55 +21,81 @@ from tfsac.analysis import plot_curves, read_curve
 HERE = pathlib.Path(__file__).parent
 RESULTS = HERE / "results" / "learning"
 COLUMNS = ["env_steps", "wall_seconds"] + [f"evaluation/return_{name}" for name in ("mean", "std", "min", "max")]
-# name: preset, level, total steps, bar on the final mean, flags
-TASKS = {
-    "pendulum": ("pendulum_sac", "Pendulum-v1", 10_000, -180.0, []),
-    "inverted_pendulum": ("mujoco_sac", "InvertedPendulum-v5", 30_000, 1000.0, ["--stop_at_threshold"]),
-    "half_cheetah": ("mujoco_sac", "HalfCheetah-v5", 100_000, None, ["--set=schedule.improve_steps=90000"]),
-    "hopper": ("mujoco_sac", "Hopper-v5", 100_000, None, ["--set=schedule.improve_steps=90000"]),
+LABELS = {
+    "pendulum_sac": "tfsac, SAC with V",
+    "mujoco_sac": "tfsac, SAC with V",
+    "pendulum_twin_sac": "tfsac, twin-target SAC",
+    "mujoco_twin_sac": "tfsac, twin-target SAC",
+    "lunar_lander_continuous_twin_sac": "tfsac, twin-target SAC",
+    "sb3": "Stable-Baselines3 SAC",
 }
 
 
-def train(task: str, seed: int, runs: pathlib.Path) -> None:
-    preset, level, _, _, flags = TASKS[task]
-    run_dir = runs / f"{level}_seed{seed}"
+class Task(NamedTuple):
+    """One level that one preset is trained on; `bar` is the mean of the last evaluations that is wanted after `steps`."""
+
+    preset: str
+    level: str
+    steps: int
+    bar: float | None = None
+    flags: tuple[str, ...] = ()
+
+
+TO_100_000 = ("--set=schedule.improve_steps=90000",)
+TASKS = {
+    "pendulum": Task("pendulum_sac", "Pendulum-v1", 10_000, -180.0),
+    "inverted_pendulum": Task("mujoco_sac", "InvertedPendulum-v5", 30_000, 1000.0, ("--stop_at_threshold",)),
+    "half_cheetah": Task("mujoco_sac", "HalfCheetah-v5", 100_000, flags=TO_100_000),
+    "hopper": Task("mujoco_sac", "Hopper-v5", 100_000, flags=TO_100_000),
+    "twin_pendulum": Task("pendulum_twin_sac", "Pendulum-v1", 10_000, -160.0),
+    "twin_half_cheetah": Task("mujoco_twin_sac", "HalfCheetah-v5", 100_000, flags=TO_100_000),
+    "twin_hopper": Task("mujoco_twin_sac", "Hopper-v5", 100_000, flags=TO_100_000),
+    "twin_lunar_lander": Task("lunar_lander_continuous_twin_sac", "LunarLanderContinuous-v3", 150_000, 200.0),
+}
+
+
+def train(task: Task, seed: int, runs: pathlib.Path) -> None:
+    run_dir = runs / f"{task.preset}_{task.level}_seed{seed}"
     if (run_dir / "policy").exists():  # the last thing that a run writes
         return
     command = ["train", f"--run_dir={run_dir}"]
     if any((run_dir / "checkpoints").glob("0*")):
         command += ["--resume"]
     else:
-        command += [f"--preset={preset}", f"--level={level}", f"--seed={seed}", *flags]
+        command += [f"--preset={task.preset}", f"--level={task.level}", f"--seed={seed}", *task.flags]
     print("tfsac", *command, flush=True)
     subprocess.run([sys.executable, "-m", "tfsac", *command], check=True)
 
 
 def collect(runs: pathlib.Path) -> None:
     RESULTS.mkdir(parents=True, exist_ok=True)
-    for _, level, *_ in TASKS.values():
-        for run_dir in sorted(runs.glob(f"{level}_seed*")):
+    for task in TASKS.values():
+        for run_dir in sorted(runs.glob(f"{task.preset}_{task.level}_seed*")):
             with (run_dir / "metrics.csv").open(newline="") as file:
                 rows = [[row[column] for column in COLUMNS] for row in csv.DictReader(file)]
-            with (RESULTS / f"tfsac_{run_dir.name}.csv").open("w", newline="") as file:
+            with (RESULTS / f"{run_dir.name}.csv").open("w", newline="") as file:
                 csv.writer(file).writerows([COLUMNS, *rows])
     lines = [
         "| level | library | last evaluation of each seed (at step) | mean | bar |",
         "|---|---|---|---|---|",
     ]
-    for _, level, steps_allowed, bar, _ in TASKS.values():
+    for level in dict.fromkeys(task.level for task in TASKS.values()):
+        tasks = {task.preset: task for task in TASKS.values() if task.level == level}
         groups = {}
-        for library, label in (("tfsac", "tfsac, SAC with V"), ("sb3", "Stable-Baselines3 SAC, automatic temperature")):
-            paths = sorted(RESULTS.glob(f"{library}_{level}_seed*.csv"))
+        for name in (*tasks, "sb3"):
+            paths = sorted(RESULTS.glob(f"{name}_{level}_seed*.csv"))
             if not paths:
                 continue
-            groups[label] = paths
+            groups[LABELS[name]] = paths
             ends = [(int(steps[-1]), float(values[-1])) for steps, values in map(read_curve, paths)]
             shown = ", ".join(f"{value:.1f} ({step})" for step, value in ends)
             mean = np.mean([value for _, value in ends])
-            goal = "" if bar is None or library == "sb3" else f"{bar:g} by {steps_allowed}"
-            lines.append(f"| {level} | {label} | {shown} | {mean:.1f} | {goal} |")
+            task = tasks.get(name)
+            goal = f"{task.bar:g} by {task.steps}" if task and task.bar is not None else ""
+            lines.append(f"| {level} | {LABELS[name]} | {shown} | {mean:.1f} | {goal} |")
         if groups:
-            plot_curves(groups, RESULTS / f"{level}.png", title=level, threshold=bar)
+            bars = [task.bar for task in tasks.values() if task.bar is not None]
+            plot_curves(groups, RESULTS / f"{level}.png", title=level, threshold=max(bars, default=None))
     (RESULTS / "learning.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
 
@@ -82,7 +109,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.task:
         for seed in json.loads(f"[{args.seeds}]"):
-            train(args.task, seed, args.runs)
+            train(TASKS[args.task], seed, args.runs)
     if args.collect:
         collect(args.runs)
 

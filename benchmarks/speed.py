@@ -1,4 +1,6 @@
-"""Measures how fast tfsac, Stable-Baselines3 (PyTorch) and SBX (JAX) train soft actor-critic on a CPU.
+"""Measures how fast tfsac, Stable-Baselines3 (PyTorch) and SBX (JAX) train the same soft actor-critic on a CPU.
+
+The algorithm is twin-target soft actor-critic with automatic temperature, with Stable-Baselines3's defaults.
 
 Each library runs in a virtual environment of its own; one that is not named is left out:
 
@@ -69,22 +71,8 @@ def forward(rows: int, *sizes: int) -> int:
     return 2 * rows * sum(a * b for a, b in itertools.pairwise(sizes))
 
 
-def flops_tfsac(observation: int, action: int) -> dict[str, int]:
-    """FLOPs of the matrix products of one update of soft actor-critic with a value network, by part."""
-    policy = forward(BATCH, observation, *HIDDEN, 2 * action)
-    v = forward(BATCH, observation, *HIDDEN, 1)
-    q = forward(BATCH, observation + action, *HIDDEN, 1)
-    return {
-        "policy, training step": 3 * policy,
-        "twin Q, gradient to the action": 2 * 2 * q,
-        "V, training step": 3 * v,
-        "V_target of the next observation": v,
-        "twin Q, training step": 2 * 3 * q,
-    }
-
-
-def flops_sb3(observation: int, action: int) -> dict[str, int]:
-    """FLOPs of the matrix products of one update of soft actor-critic with twin targets (SB3 and SBX), by part."""
+def flops(observation: int, action: int) -> dict[str, int]:
+    """FLOPs of the matrix products of one update, the same in all three libraries, by part."""
     policy = forward(BATCH, observation, *HIDDEN, 2 * action)
     q = forward(BATCH, observation + action, *HIDDEN, 1)
     return {
@@ -97,13 +85,9 @@ def flops_sb3(observation: int, action: int) -> dict[str, int]:
 
 
 def flops_text(observation: int, action: int) -> str:
-    lines, totals = [], []
-    for name, parts in (("tfsac", flops_tfsac(observation, action)), ("SB3, SBX", flops_sb3(observation, action))):
-        totals.append(sum(parts.values()))
-        terms = " + ".join(f"{part} {count / 1e6:.1f}" for part, count in parts.items())
-        lines.append(f"- {name}: **{totals[-1] / 1e6:.0f} MFLOP** an update = {terms}")
-    lines.append(f"- tfsac / SB3: {totals[0] / totals[1]:.3f}")
-    return "\n".join(lines)
+    parts = flops(observation, action)
+    terms = " + ".join(f"{part} {count / 1e6:.1f}" for part, count in parts.items())
+    return f"**{sum(parts.values()) / 1e6:.0f} MFLOP** an update = {terms}"
 
 
 # -- measuring ---------------------------------------------------------------------------------------------------------
@@ -208,7 +192,7 @@ def measure_tfsac(library: str, mode: str, args: argparse.Namespace) -> dict[str
     sys.path.insert(0, str(ROOT))
     import numpy as np
 
-    from tfsac.agents import SoftActorCriticAgent
+    from tfsac.agents import TwinSoftActorCriticAgent
     from tfsac.environments import Environments, Filters
     from tfsac.memories import TransitionMemory
     from tfsac.training import Policy
@@ -222,9 +206,9 @@ def measure_tfsac(library: str, mode: str, args: argparse.Namespace) -> dict[str
 
     environments = Environments(preset.environment, seed=1)
     spec = environments.spec
-    agent = SoftActorCriticAgent(preset.agent, spec, seed=1)
+    agent = TwinSoftActorCriticAgent(preset.agent, spec, seed=1)
     filters = Filters(preset.environment.filters, spec)
-    memory = TransitionMemory(spec, CAPACITY, discount=DISCOUNT)
+    memory = TransitionMemory(spec, CAPACITY, discount=DISCOUNT, reward_filter=filters.reward)
     rng = np.random.default_rng(1)
     sizes = (*spec.observation["observation"].shape, *spec.action.shape)
     for _ in range(STORED):
@@ -238,7 +222,7 @@ def measure_tfsac(library: str, mode: str, args: argparse.Namespace) -> dict[str
     updates_per_second(call, together, 100)
     if mode == "floor":
         updates = max(together, args.steps // FLOOR_ROUNDS)
-        return floor(lambda: updates_per_second(call, together, updates), sum(flops_tfsac(*sizes).values()))
+        return floor(lambda: updates_per_second(call, together, updates), sum(flops(*sizes).values()))
     if mode == "act":
         policy, raw = Policy(agent, filters), rng.standard_normal(sizes[0])
         return {"value": microseconds(lambda: policy.act(raw, deterministic=False))}
@@ -248,18 +232,21 @@ def measure_tfsac(library: str, mode: str, args: argparse.Namespace) -> dict[str
 def tfsac_preset(level: str, together: int) -> Any:
     from tfsac import parameters as p
 
-    algorithm = p.SoftActorCriticAlgorithmParameters(
+    algorithm = p.TwinSoftActorCriticAlgorithmParameters(
         discount=DISCOUNT,
         num_consecutive_playing_steps=p.EnvironmentSteps(together),
         num_consecutive_training_steps=together,
         rate_for_copying_weights_to_target=TAU,
+        temperature=p.AutoAlphaParameters(initial_alpha=1.0, learning_rate=LEARNING_RATE),
     )
-    networks = p.soft_actor_critic_networks(tuple(HIDDEN), learning_rate=LEARNING_RATE, batch_size=BATCH)
+    networks = p.twin_soft_actor_critic_networks(
+        tuple(HIDDEN), critic_loss_weight=0.5, learning_rate=LEARNING_RATE, batch_size=BATCH
+    )
     return p.Preset(
-        agent=p.SoftActorCriticAgentParameters(
+        agent=p.TwinSoftActorCriticAgentParameters(
             algorithm=algorithm, memory=p.ExperienceReplayParameters(CAPACITY), networks=networks
         ),
-        environment=p.EnvironmentParameters(level, filters=p.FilterParameters(reward_rescale_factor=5.0)),
+        environment=p.EnvironmentParameters(level),
         schedule=p.ScheduleParameters(
             heatup_steps=p.EnvironmentSteps(RANDOM_STEPS),
             evaluation_steps=p.EnvironmentEpisodes(1),
@@ -438,7 +425,7 @@ def report(found: Found, versions: Versions, args: argparse.Namespace) -> str:
             "of the small ones.",
         ]
     if args.level == "HalfCheetah-v5":  # whose sizes these are
-        lines += ["", "What an update costs, in MFLOP of matrix products:", "", flops_text(17, 6), ""]
+        lines += ["", f"Matrix products: {flops_text(17, 6)}.", ""]
         lines.append("SB3 also computes gradients of Q's weights in the policy step and drops them: not counted.")
     lines += ["", "Versions:", ""]
     for library, packages in versions.items():

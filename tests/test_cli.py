@@ -19,6 +19,7 @@ import tiny
 
 from tfsac import api, cli
 from tfsac.catalog import load_preset, preset_names, read_config
+from tfsac.cli import learning
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RETURN = re.compile(
@@ -158,7 +159,7 @@ def test_without_names_the_folder_is_called_after_preset_and_level():
     values = flags.FlagValues()
     cli.COMMANDS["train"][1](values)
     values(["train", "--preset=presets/pendulum_sac.py"])
-    folder = cli._default_run_dir(values, "ALE/Pong-v5", 3)
+    folder = learning.default_run_dir(values, "ALE/Pong-v5", 3)
     assert folder.parts[:2] == ("runs", "pendulum_sac-ALE-Pong-v5") and folder.name.endswith("-seed3")
 
 
@@ -214,13 +215,15 @@ def test_two_seeds_are_trained_one_after_the_other_and_drawn_together(tmp_path):
         [sys.executable, "-m", "tfsac", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
-    assert sorted(path.name for path in (tmp_path / "both").iterdir()) == ["learning_curve.png", "seed5", "seed6"]
+    names = ["seed5", "seed5.log", "seed6", "seed6.log", "sweep.csv", "sweep.json", "sweep.png"]
+    assert sorted(path.name for path in (tmp_path / "both").iterdir()) == names
+    assert done.stdout.index("finished  seed5") < done.stdout.index("started   seed6")
     for seed in (5, 6):
         preset, run = read_config(tmp_path / "both" / f"seed{seed}" / "config.json")
         assert (run.seed, preset.agent.batch_size, preset.schedule.improve_steps.num_steps) == (seed, 32, 20)
     first, second = (tiny.rows(tmp_path / "both" / f"seed{seed}") for seed in (5, 6))
     assert len(first) == len(second) == 2 and first[0]["loss/v"] != second[0]["loss/v"]
-    assert "curves of 2 seeds: both/learning_curve.png" in done.stdout
+    assert "curves  both/sweep.png" in done.stdout and min(png_size(tmp_path / "both" / "sweep.png")) > 300
 
 
 def test_list_and_presets_print_a_line_for_every_preset(capsys):
@@ -361,12 +364,12 @@ def test_plot_draws_two_runs_together_by_flag_or_as_plain_words(run_dir, tmp_pat
 def test_the_overview_names_every_command(arguments, capsys):
     assert cli.run(arguments) == 0
     printed = capsys.readouterr().out
-    commands = ["train", "evaluate", "export", "record", "plot", "presets"]
+    commands = ["train", "sweep", "evaluate", "export", "record", "plot", "presets", "spinup"]
     assert [line.split()[0] for line in printed.splitlines() if line.startswith("  ") and "=" not in line] == commands
     assert cli.COMMANDS.keys() == set(commands)
 
 
-@pytest.mark.parametrize("name", ["train", "evaluate", "export", "record", "plot", "presets"])
+@pytest.mark.parametrize("name", ["train", "sweep", "evaluate", "export", "record", "plot", "presets", "spinup"])
 def test_the_help_of_a_command_explains_every_flag_and_does_nothing(name, capsys, tmp_path, monkeypatch):
     from absl import flags
 
@@ -397,7 +400,8 @@ def test_help_and_presets_answer_quickly_without_tensorflow(run_python):
 import sys, time
 from tfsac import cli
 heavy = {"tensorflow", "keras", "tensorflow_probability", "gymnasium", "matplotlib", "scipy"}
-for arguments in (["--help"], ["train", "--help"], ["evaluate", "--help"], ["presets"], ["train", "--list"]):
+commands = [[name, "--help"] for name in ("train", "sweep", "evaluate")]
+for arguments in (["--help"], *commands, ["presets"], ["train", "--list"]):
     assert cli.run(arguments) == 0
     assert not heavy & set(sys.modules), (arguments, heavy & set(sys.modules))
 print("processor seconds", time.process_time())
@@ -416,9 +420,14 @@ for arguments in (["--preset=x"], ["--set=a.b=1"], ["--seed=3000000000"], ["--se
         cli.run(["train", *arguments])
     except ValueError as error:
         print("Received: " in str(error), "tensorflow" in sys.modules)
+for arguments in (["--grid=a.b=1"], ["--level=Pendulm-v1"]):
+    try:
+        cli.run(["sweep", "--run_dir=none", *arguments])
+    except ValueError as error:
+        print("Received: " in str(error), "tensorflow" in sys.modules)
 """
     )
-    assert printed.splitlines() == ["True False"] * 4
+    assert printed.splitlines() == ["True False"] * 6
 
 
 @pytest.mark.parametrize(
@@ -512,8 +521,8 @@ WRONG = {
     # the command
     "unknown command": (
         "trian",
-        "There is no such command. Did you mean 'train'? Commands: train, evaluate, export, record, "
-        "plot, presets. Received: 'trian'",
+        "There is no such command. Did you mean 'train'? Commands: train, sweep, evaluate, export, record, "
+        "plot, presets, spinup. Received: 'trian'",
     ),
     "flag before the command": ("--seed=1 train", "There is no such command.* Received: '--seed=1'"),
     "unknown flag": ("train --sed=1", "Unknown command line flag 'sed'"),
@@ -609,6 +618,41 @@ WRONG = {
         "train --resume --run_dir={run} --set=agent.algorithm.discount=0.5",
         "belongs to another run: its agent.algorithm.discount is 0.99. Received: agent.algorithm.discount=0.5$",
     ),
+    "resume seeds": ("train --resume --num_seeds=2 --run_dir={run}", "Received: --num_seeds with --resume$"),
+    # sweep
+    "sweep to nowhere": ("sweep --grid=agent.algorithm.discount=0.9,1", "--run_dir is required. Received: no --run_dir$"),
+    "word after sweep": ("sweep pendulum_sac", "Flags are written --name=value. Received: 'pendulum_sac'$"),
+    "no jobs": ("sweep --run_dir=new --jobs=0", "flag --jobs=0"),
+    "sweep an unknown parameter": (
+        "sweep --run_dir=new --grid=agent.algorithm.discont=0.9,0.98",
+        "no parameter 'agent.algorithm.discont'. Did you mean 'discount'?.* Received: 'discont'$",
+    ),
+    "sweep part of a path": ("sweep --run_dir=new --grid=discount=0.9,1", "by its whole path.* Received: 'discount'$"),
+    "sweep an unknown flag": ("sweep --run_dir=new --grid=levle=x", "Did you mean 'level'? Received: 'levle'$"),
+    "sweep seeds": ("sweep --run_dir=new --grid=seed=1,2", "or a flag of preset, .* Received: 'seed'$"),
+    "sweep a flag to a wrong value": ("sweep --run_dir=new --grid=num_envs=1,two", "flag --num_envs=two"),
+    "sweep to a wrong value": (
+        "sweep --run_dir=new --grid=agent.algorithm.discount=0.9,1.5",
+        "less than or equal to 1. Received: 1.5$",
+    ),
+    "sweep to values that do not fit": (
+        "sweep --run_dir=new --grid=agent.memory.max_size=64,1000 --grid=agent.networks.*.batch_size=64,128",
+        "at least one batch. Received: max_size=64, batch_size=128$",
+    ),
+    "sweep the same twice": (
+        "sweep --run_dir=new --grid=schedule.improve_steps=5,EnvironmentSteps(5)",
+        "must differ. Received: improve_steps=5 and improve_steps=EnvironmentSteps[(]5[)]$",
+    ),
+    "sweep to no values": ("sweep --run_dir=new --grid=agent.algorithm.discount=", "path=value,value,... Received: "),
+    "sweep a misspelt level": ("sweep --run_dir=new --grid=level=Pendulm-v1", "Did you mean 'Pendulum-v1'?.*Received: "),
+    "sweep a misspelt preset": ("sweep --run_dir=new --preset=pendulum_sca", "Received: 'pendulum_sca'$"),
+    "sweep beyond the seeds": (
+        "sweep --run_dir=new --seed=2147483646 --num_seeds=3",
+        "seed: .*less than 2147483648. Received: 2147483648$",
+    ),
+    "sweep in the folder of a run": ("sweep --run_dir={run}", "new or empty folder, or its own. Received: .*/pendulum$"),
+    "sweep at the place of a file": ("sweep --run_dir={file}", "new or empty folder, or its own. Received: .*/file$"),
+    "sweep under a file": ("sweep --run_dir={file}/sweep", "Received: .*"),
     # evaluate
     "evaluate nothing": ("evaluate", "--run_dir is required. Received: no --run_dir$"),
     "evaluate no run": ("evaluate --run_dir={tmp}", "A run directory has a config.json. Received: "),

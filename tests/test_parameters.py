@@ -8,6 +8,7 @@ import pytest
 
 from tfsac.parameters import (
     AdditiveNoiseParameters,
+    AutoAlphaParameters,
     Conv2d,
     EmbedderScheme,
     EnvironmentEpisodes,
@@ -22,12 +23,14 @@ from tfsac.parameters import (
     ParameterError,
     Preset,
     PresetValidationParameters,
+    PrioritizedExperienceReplayParameters,
     SACPolicyHeadParameters,
     SACQHeadParameters,
     ScheduleParameters,
     SoftActorCriticAgentParameters,
     SoftActorCriticAlgorithmParameters,
     TrainingSteps,
+    TwinSoftActorCriticAgentParameters,
     VHeadParameters,
     for_level,
     from_json,
@@ -194,7 +197,7 @@ def test_json_keeps_layers_and_convolutions():
             '{"agent": {"kind": "soft_actor_critic", "algorithm": {"discount": "0.9"}}}',
             "agent.algorithm.discount: Input should be a valid number",
         ),
-        ('{"agent": {"kind": "soft_actor"}}', "Preset.agent: Input tag 'soft_actor' found using 'kind'"),
+        ('{"agent": {"kind": "soft_actor"}}', "Preset.agent: Input should be an object of kind 'soft_actor_critic' or 'twin_soft_actor_critic'"),
     ],
 )
 def test_bad_json_is_refused_with_the_place_of_the_mistake(text, words):
@@ -250,7 +253,7 @@ MISTAKES = {
     "text for bool": (lambda: FilterParameters(observation_normalization="yes"), "valid boolean", "'yes'"),
     "number for text": (lambda: EnvironmentParameters(3), "level: Input should be a valid string", "3"),
     "number for object": (lambda: Preset(environment=3), "instance of EnvironmentParameters", "3"),
-    "number for one of several objects": (lambda: Preset(agent=3), "Preset.agent: Input should be a valid", "3"),
+    "number for one of several objects": (lambda: Preset(agent=3), "Preset.agent: Input should be an object", "3"),
     "text for head": (lambda: NetworkParameters("v"), "head_parameters: Input should be", "'v'"),
     # out of range
     "not a number": (lambda: Algorithm(discount=float("nan")), "discount: Input should be a finite number", "nan"),
@@ -612,3 +615,12 @@ def test_importing_parameters_does_not_import_tensorflow(run_python):
         "print(sorted(m for m in ('tensorflow', 'keras', 'gymnasium') if m in sys.modules))"
     )
     assert run_python(program).strip() == "[]"
+
+
+def test_a_memory_an_agent_and_a_temperature_may_leave_out_their_usual_kind():
+    preset = from_json(Preset, '{"agent": {"memory": {"max_size": 9000}}}')
+    assert preset.agent == SoftActorCriticAgentParameters(memory=ExperienceReplayParameters(9000))
+    twin = Preset(agent=TwinSoftActorCriticAgentParameters())
+    changed = override(twin, {"agent.algorithm.temperature": {"initial_alpha": 0.5}, "agent.memory": {"kind": "prioritized"}})
+    assert changed.agent.algorithm.temperature == AutoAlphaParameters(initial_alpha=0.5)
+    assert changed.agent.memory == PrioritizedExperienceReplayParameters()

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import tiny
 
-from tfsac.agents import SoftActorCriticAgent
 from tfsac.catalog import describe_preset, load_preset, preset_names
 from tfsac.environments import make, spec_of
 from tfsac.parameters import ParameterError, Preset, RunParameters, for_level, override, to_json
 from tfsac.training import Trainer
+from tfsac.training.build import build_agent
 
 # Box2D is wrapped by an old SWIG; as an error this warning ends the interpreter.
 pytestmark = pytest.mark.filterwarnings("ignore:builtin type .* has no __module__ attribute:DeprecationWarning")
@@ -21,15 +21,22 @@ pytestmark = pytest.mark.filterwarnings("ignore:builtin type .* has no __module_
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "presets"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
 MUJOCO_LEVELS = sorted(load_preset("mujoco_sac").levels)
+OF_SEVERAL_LEVELS = [name for name in NAMES if load_preset(name).levels]
+NETWORKS = {  # of each kind of agent
+    "soft_actor_critic": {"policy", "v", "v_target", "q"},
+    "twin_soft_actor_critic": {"policy", "q", "q_target"},
+}
 
 
 def short(preset):
+    """Six stretches of playing and training after the heat-up."""
+    playing = preset.agent.algorithm.num_consecutive_playing_steps.num_steps
     return tiny.shrunk(
         preset,
         **{
             "schedule.heatup_steps": "EnvironmentSteps(40)",
-            "schedule.improve_steps": "EnvironmentSteps(6)",
-            "schedule.steps_between_evaluation_periods": "EnvironmentSteps(1000)",
+            "schedule.improve_steps": f"EnvironmentSteps({6 * playing})",
+            "schedule.steps_between_evaluation_periods": "EnvironmentSteps(1_000_000)",
             "schedule.evaluation_steps": "EnvironmentEpisodes(1)",
             "environment.max_episode_steps": 15,
         },
@@ -37,11 +44,10 @@ def short(preset):
 
 
 def weights(trainer):
-    return {
-        f"{name}/{i}": variable.numpy()
-        for name, network in trainer.agent.networks.items()
-        for i, variable in enumerate(network.trainable_variables)
-    }
+    agent = trainer.agent
+    variables = {name: network.trainable_variables for name, network in agent.networks.items()}
+    named = {**variables, **agent.trained}  # an automatic temperature is no network
+    return {f"{name}/{i}": variable.numpy() for name, some in named.items() for i, variable in enumerate(some)}
 
 
 def test_the_presets_of_the_folder_are_the_presets_of_the_package():
@@ -90,27 +96,31 @@ def test_a_short_run_makes_updates_that_change_the_weights_of_every_network(name
     preset = load_preset(name)
     preset = short(preset if level is None else for_level(preset, level))
     trainer = Trainer(preset, tmp_path / "run", RunParameters(seed=3), quiet=True)
-    before = weights(trainer)
-    assert {key.split("/")[0] for key in before} == {"policy", "v", "v_target", "q"}
+    before, algorithm = weights(trainer), preset.agent.algorithm
+    temperature = getattr(algorithm, "temperature", None)
+    learned = {"temperature"} if temperature and temperature.kind == "auto" else set()
+    assert {key.split("/")[0] for key in before} == NETWORKS[preset.agent.kind] | learned
     result = trainer.run()
     after = weights(trainer)
-    assert (result.counters.env_steps, result.counters.updates) == (46, 6)
+    env_steps = 40 + 6 * algorithm.num_consecutive_playing_steps.num_steps
+    updates = 6 * algorithm.num_consecutive_training_steps
+    assert (result.counters.env_steps, result.counters.updates) == (env_steps, updates)
     assert [key for key in before if np.array_equal(before[key], after[key])] == []
     assert all(np.isfinite(value).all() for value in after.values())
     assert load_preset(tmp_path / "run" / "config.json") == preset
     row = tiny.rows(tmp_path / "run")[-1]
-    assert (row["env_steps"], row["updates"]) == ("46", "6")
+    assert (row["env_steps"], row["updates"]) == (str(env_steps), str(updates))
     assert float(row["evaluation/return_mean"]) == result.best_return
 
 
-@pytest.mark.parametrize("level", MUJOCO_LEVELS)
-def test_every_mujoco_level_has_a_threshold_and_an_agent_that_acts_in_it(level):
-    preset = for_level(load_preset("mujoco_sac"), level)
+@pytest.mark.parametrize(("name", "level"), [(name, level) for name in OF_SEVERAL_LEVELS for level in load_preset(name).levels])
+def test_every_mujoco_level_has_a_threshold_and_an_agent_that_acts_in_it(name, level):
+    preset = for_level(load_preset(name), level)
     assert preset.environment.level == level
     assert np.isfinite(preset.validation.min_reward_threshold)
     env = make(level)
     spec = spec_of(env)
-    agent = SoftActorCriticAgent(short(preset).agent, spec, seed=1)
+    agent = build_agent(short(preset), RunParameters(seed=1), spec)
     observation, _ = env.reset(seed=1)
     action = agent.act({"observation": observation[None].astype(np.float32)}, mode="sample").action
     assert action.shape == (1, *env.action_space.shape)
@@ -123,6 +133,8 @@ def test_the_levels_are_all_of_gymnasiums_mujoco_levels():
         spec.id for spec in gym.registry.values() if spec.id.endswith("-v5") and "mujoco" in str(spec.entry_point)
     }
     assert set(MUJOCO_LEVELS) == newest
+    assert {"mujoco_sac", "mujoco_twin_sac"} <= set(OF_SEVERAL_LEVELS)
+    assert all(set(load_preset(name).levels) <= newest for name in OF_SEVERAL_LEVELS)
 
 
 def test_the_reward_scale_is_20_for_the_humanoid_and_5_elsewhere():
@@ -132,13 +144,14 @@ def test_the_reward_scale_is_20_for_the_humanoid_and_5_elsewhere():
     assert set(scales.values()) == {5.0}
 
 
-def test_the_level_that_the_preset_names_itself_equals_its_entry_in_the_table():
-    preset = load_preset("mujoco_sac")
+@pytest.mark.parametrize("name", OF_SEVERAL_LEVELS)
+def test_the_level_that_the_preset_names_itself_equals_its_entry_in_the_table(name):
+    preset = load_preset(name)
     assert for_level(preset, preset.environment.level) == preset
     assert override(preset, preset.levels[preset.environment.level]) == preset
 
 
-@pytest.mark.parametrize("name", ["mujoco_sac", "pendulum_sac"])
+@pytest.mark.parametrize("name", ["mujoco_sac", "mujoco_twin_sac", "pendulum_sac", "pendulum_twin_sac"])
 def test_a_level_that_the_preset_does_not_know_has_no_threshold(name):
     preset = for_level(load_preset(name), "MountainCarContinuous-v0")
     assert preset.environment.level == "MountainCarContinuous-v0"

@@ -17,6 +17,7 @@ from tfsac.parameters import (
     FCMiddlewareParameters,
     InputEmbedderParameters,
     NetworkParameters,
+    PrioritizedExperienceReplayParameters,
     SACPolicyHeadParameters,
     SACQHeadParameters,
     SoftActorCriticAgentParameters,
@@ -31,7 +32,7 @@ BATCH = 8
 SPEC = Spec({"observation": ArraySpec((3,), "float32")}, ArraySpec((2,), "float32"))
 
 
-def make_parameters(period=1, tau=0.25, exploration=None, **changes):
+def make_parameters(period=1, tau=0.25, exploration=None, delay=1, prioritised=False, **changes):
     """Small networks; `changes` are fields of one network, `v__l2_regularization=0.1`, or of all."""
     fields = {"learning_rate": 1e-2, "batch_size": BATCH, **{k: v for k, v in changes.items() if "__" not in k}}
     networks = soft_actor_critic_networks((8, 8), **fields)
@@ -39,9 +40,12 @@ def make_parameters(period=1, tau=0.25, exploration=None, **changes):
         own = {key.split("__")[1]: value for key, value in changes.items() if key.startswith(f"{name}__")}
         networks[name] = dataclasses.replace(networks[name], **own)
     algorithm = SoftActorCriticAlgorithmParameters(
-        rate_for_copying_weights_to_target=tau, num_steps_between_copying_online_weights_to_target=TrainingSteps(period)
+        rate_for_copying_weights_to_target=tau,
+        num_steps_between_copying_online_weights_to_target=TrainingSteps(period),
+        num_updates_between_policy_updates=delay,
     )
-    return SoftActorCriticAgentParameters(algorithm=algorithm, exploration=exploration, networks=networks)
+    memory = {"memory": PrioritizedExperienceReplayParameters()} if prioritised else {}
+    return SoftActorCriticAgentParameters(algorithm=algorithm, exploration=exploration, networks=networks, **memory)
 
 
 def make_agent(seed=0, eager=True, spec=SPEC, **changes):
@@ -115,6 +119,15 @@ STEPS = {
     "v": lambda agent, batch: agent.value_step(batch, tf.zeros(BATCH), tf.ones(BATCH)),
     "q": lambda agent, batch: agent.critic_step(batch),
 }
+
+
+def test_an_update_returns_the_absolute_errors_of_the_critic_step():
+    batch = one(batches(1))
+    td_error, critic = make_agent().critic_step(batch)
+    metrics, same = make_agent(delay=2).update_once(batch, train_policy=False)  # V moves, V's slow copy not yet
+    np.testing.assert_allclose(td_error.numpy().mean(), (critic["q/td_error1"] + critic["q/td_error2"]) / 2, rtol=1e-5)
+    np.testing.assert_array_equal(td_error, same)
+    assert td_error.shape == (BATCH,) and critic.items() <= metrics.items()
 
 
 @pytest.mark.parametrize("name", STEPS)
@@ -243,6 +256,63 @@ def test_several_updates_in_one_call_equal_one_update_per_call(period):
     assert_same(together, apart)
     np.testing.assert_array_equal(rows, np.concatenate(single))
     assert together.updates.numpy() == apart.updates.numpy() == 4
+
+
+def test_a_delayed_policy_waits_for_its_turn_and_nothing_else_does():
+    agent, stacked, moved = make_agent(delay=3), batches(5), []
+    for i in range(5):
+        before = weights(agent)
+        agent.update(cut(stacked, i, i + 1))
+        moved.append(changed_networks(before, weights(agent)))
+    others = {"v", "v_target", "q"}
+    assert moved == [others, others, others | {"policy"}, others, others]
+
+
+def test_an_update_without_the_policy_is_otherwise_the_same():
+    plain, delayed, stacked = make_agent(), make_agent(delay=2), batches(1)
+    expected, found = named(plain, stacked), named(delayed, stacked)
+    assert changed_networks(weights(plain), weights(delayed)) == {"policy"}
+    assert found.pop("policy/gradient_norm") == found.pop("policy/gradient_sum_abs") == 0.0
+    assert found == {name: expected[name] for name in found} and len(expected) == len(found) + 2
+
+
+# -- priorities and importance weights ---------------------------------------------------------------------------------
+
+
+def test_priorities_are_the_absolute_errors_of_each_row_averaged_over_the_critics():
+    agent, stacked = make_agent(prioritised=True, eager=False), batches(3)._replace(weight=np.ones((3, BATCH), np.float32))
+    expected = []
+    for i in range(3):
+        batch = one(stacked, i)
+        target = stacked.reward[i] + stacked.discount[i] * agent.networks["v_target"](batch.next_observation).numpy()
+        q = agent.networks["q"](batch.observation, batch.action).numpy()
+        expected.append(np.abs(q - target[:, None]).mean(axis=1))
+        if i < 2:
+            priority = agent.update(cut(stacked, i, i + 1)).priority
+            np.testing.assert_allclose(priority, expected[-1:], rtol=1e-4, atol=1e-5)
+    again = make_agent(prioritised=True, eager=False).update(stacked)
+    assert again.priority.shape == (3, BATCH) and again.priority.dtype == np.float32
+    np.testing.assert_allclose(again.priority, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("eager", [True, False])
+def test_without_a_prioritised_memory_there_are_no_priorities(eager):
+    assert make_agent(eager=eager).update(batches(2)).priority.size == 0
+
+
+def test_importance_weights_multiply_the_critics_losses_row_by_row_and_nothing_else():
+    weight = np.linspace(0.1, 1.0, BATCH, dtype=np.float32)[None]
+    agent, plain, stacked = make_agent(prioritised=True), make_agent(), batches(1)
+    batch = one(stacked)
+    q = agent.networks["q"](batch.observation, batch.action).numpy()
+    target = stacked.reward[0] + stacked.discount[0] * agent.networks["v_target"](batch.next_observation).numpy()
+    found, unweighted = named(agent, stacked._replace(weight=weight)), named(plain, stacked)
+    for i in range(2):
+        loss = (weight[0] * 0.5 * (q[:, i] - target) ** 2).mean()
+        np.testing.assert_allclose(found[f"loss/q{i + 1}"], loss, rtol=1e-5)
+    differing = {name for name in found if found[name] != unweighted[name]}
+    assert differing == {"loss/q1", "loss/q2", "q/gradient_norm"}
+    assert changed_networks(weights(agent), weights(plain)) == {"q"}
 
 
 # -- options -----------------------------------------------------------------------------------------------------------
@@ -615,7 +685,7 @@ sys.path.insert(0, sys.argv[1])
 import test_soft_actor_critic as t
 
 # A large epsilon: a gradient of the wrong scale then changes Adam's step.
-options = dict(period=2, clip_gradients=0.5, l2_regularization=0.01, optimizer_epsilon=1e-3)
+options = dict(period=2, delay=2, prioritised=True, clip_gradients=0.5, l2_regularization=0.01, optimizer_epsilon=1e-3)
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 alone = t.make_agent(**options)
 with strategy.scope():
@@ -624,9 +694,12 @@ with strategy.scope():
         t.make_agent(batch_size=7)
     except ValueError as raised:
         error = str(raised)
-stacked, first, rows = t.batches(5), t.weights(alone), []
+weight = np.random.default_rng(1).uniform(0.1, 1, (5, t.BATCH)).astype("float32")
+stacked, first, rows, priorities = t.batches(5)._replace(weight=weight), t.weights(alone), [], []
 for agent in (alone, spread):
-    rows.append(np.concatenate([agent.update(t.cut(stacked, *some)).metrics for some in ((0, 1), (1, 5))]))
+    results = [agent.update(t.cut(stacked, *some)) for some in ((0, 1), (1, 5))]
+    rows.append(np.concatenate([result.metrics for result in results]))
+    priorities.append(np.concatenate([result.priority for result in results]).tolist())
 
 def apart(one, other):
     return {name: max(float(abs(a - b).max()) for a, b in zip(one[name], other[name])) for name in one}
@@ -635,7 +708,7 @@ print(json.dumps({
     "replicas": spread.replicas, "moved": apart(first, t.weights(alone)),
     "apart": apart(t.weights(alone), t.weights(spread)),
     "metrics": [row.tolist() for row in rows], "names": alone.metric_names, "updates": int(spread.updates.numpy()),
-    "traces": spread.traces, "error": error,
+    "traces": spread.traces, "error": error, "priorities": priorities,
     "greedy": [agent.act(t.see(4), mode="greedy").action.tolist() for agent in (alone, spread)],
 }))
 """
@@ -658,6 +731,12 @@ def test_two_devices_act_and_report_as_one(two_devices):
     alone, spread = (np.array(rows) for rows in two_devices["metrics"])
     for i, name in enumerate(two_devices["names"]):
         np.testing.assert_allclose(spread[:, i], alone[:, i], rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+def test_two_devices_return_the_priorities_of_all_rows_in_their_order(two_devices):
+    alone, spread = (np.array(priority) for priority in two_devices["priorities"])
+    assert alone.shape == spread.shape == (5, BATCH)
+    np.testing.assert_allclose(spread, alone, rtol=1e-3, atol=1e-4)
 
 
 def test_two_devices_are_traced_once_for_single_updates_and_once_for_several(two_devices):

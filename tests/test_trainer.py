@@ -5,11 +5,12 @@ import json
 import os
 import signal
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
 from tfsac.environments import EnvironmentFailure
-from tfsac.parameters import ParameterError, RunParameters
+from tfsac.parameters import ParameterError, RunParameters, override
 from tfsac.testing import tiny_preset
 from tfsac.training import Callback, NonFiniteError, Trainer
 
@@ -31,6 +32,11 @@ def test_a_run_heats_up_improves_evaluates_and_leaves_everything_behind(tmp_path
     written = rows(tmp_path / "run")
     assert [row["env_steps"] for row in written] == ["100", "200"]
     assert list(written[0]) == trainer._columns()
+    for prefix in ("training", "evaluation"):
+        names = ("return_min", "return_mean", "return_max", "return_std", "length_mean")
+        for row in written:
+            low, mean, high, std, length = (float(row[f"{prefix}/{name}"]) for name in names)
+            assert low <= mean <= high and 0 <= std <= high - low and length == 30
     assert written[0]["loss/policy"] == "" and np.isfinite(float(written[1]["loss/policy"]))
     assert result.best_return == max(float(row["evaluation/return_mean"]) for row in written)
     config = json.loads((tmp_path / "run" / "config.json").read_text())
@@ -84,6 +90,20 @@ def test_random_actions_fill_the_heat_up_and_the_policy_acts_after_it(tmp_path):
     assert modes.count("greedy") == 60  # two evaluations of one episode
 
 
+@pytest.mark.parametrize("steps", [0, 60, 130])
+def test_random_actions_may_be_fewer_or_more_than_the_heat_up(tmp_path, steps):
+    modes = []
+
+    class Watch(Callback):
+        def on_training_begin(self, trainer):
+            act = trainer.agent.act
+            trainer.agent.act = lambda o, s=(), f=None, mode="sample": modes.append(mode) or act(o, s, f, mode)
+
+    _, result = trained(tmp_path, callbacks=[Watch()], schedule__random_action_steps=steps)
+    assert [mode for mode in modes if mode != "greedy"] == ["random"] * steps + ["explore"] * (200 - steps)
+    assert result.counters.updates == 100
+
+
 def test_training_does_not_depend_on_how_it_is_evaluated(tmp_path):
     plain, _ = trained(tmp_path / "a", schedule__steps_between_evaluation_periods=200)
     often, _ = trained(
@@ -131,6 +151,22 @@ def test_callbacks_see_every_step_and_row_and_can_stop_the_run(tmp_path):
     _, result = trained(tmp_path, callbacks=[Watch()])
     assert result.reason == "enough"
     assert seen == ["begin", 100, 150, "end"]
+
+
+def test_callbacks_see_the_metrics_of_every_update(tmp_path):
+    seen, updates = [], []
+
+    class Watch(Callback):
+        def on_updates(self, trainer, metrics):
+            seen.append(metrics)
+            updates.append(trainer.counters.updates)
+
+    # A stretch of 80 updates takes two calls: 64 is the most in one.
+    changes = {"agent__algorithm__num_consecutive_playing_steps": 80, "agent__algorithm__num_consecutive_training_steps": 80}
+    trainer, result = trained(tmp_path, callbacks=[Watch()], **changes)
+    assert [len(metrics) for metrics in seen] == [64, 16] and updates == [64, 80] == [64, result.counters.updates]
+    mean = dict(zip(trainer.recorder.names, np.concatenate(seen).mean(axis=0), strict=True))
+    assert float(rows(tmp_path / "run")[1]["loss/q1"]) == pytest.approx(mean["loss/q1"], rel=1e-5)
 
 
 @pytest.mark.parametrize(("how", "text"), [("raise", "simulator fell over"), ("reward", "reward must be finite"), ("observation", "must be finite")])
@@ -194,3 +230,45 @@ def test_several_environments_in_processes_train_like_in_one(tmp_path):
     sync, _ = trained(tmp_path / "a", environment__num_envs=2)
     processes, _ = trained(tmp_path / "b", environment__num_envs=2, environment__vectorization="subprocess")
     np.testing.assert_array_equal(sync.memory.ring, processes.memory.ring)
+
+
+def test_the_memory_is_what_the_preset_says(tmp_path):
+    changes = {
+        "agent.memory": {"kind": "prioritized", "max_size": 700, "alpha": 0.3, "beta": 0.9, "beta_anneal_updates": 7, "epsilon": 0.5},
+        "agent.algorithm.n_step": 4,
+        "agent.algorithm.ignore_done": True,
+        "agent.algorithm.discount": 0.5,
+        "environment.filters.reward_clipping_range": [-0.1, 0.1],
+        "environment.num_envs": 2,
+    }
+    memory = Trainer(override(tiny_preset(), changes), tmp_path / "run", quiet=True).memory
+    assert (memory.rows, memory.num_envs, memory.n_step, memory.ignore_done, memory.discount) == (350, 2, 4, True, 0.5)
+    assert (memory.alpha, memory.beta, memory.beta_anneal_updates, memory.epsilon) == (0.3, 0.9, 7, 0.5)
+    np.testing.assert_allclose(memory.reward_filter(np.float32([-5.0, 0.05])), [-0.1, 0.05])
+
+
+def test_training_hands_the_errors_of_updates_to_a_prioritised_memory(tmp_path):
+    trainer = Trainer(override(tiny_preset(), {"agent.memory.kind": "prioritized"}), tmp_path / "run", quiet=True)
+    trainer.run()
+    leaves = trainer.memory.state()["leaves"]
+    assert len(np.unique(leaves)) > 10 and trainer.memory.batches == trainer.counters.updates > 0
+
+
+def test_an_environment_of_ones_own_is_trained_in(tmp_path):
+    made = []
+
+    def env_fn():
+        made.append(gym.make("Pendulum-v1", g=1.0))
+        return made[-1]
+
+    trainer = Trainer(override(tiny_preset(), {"environment.max_episode_steps": 13}), tmp_path / "run", quiet=True, env_fn=env_fn)
+    result = trainer.run()
+    assert result.counters.env_steps == 13 * result.counters.episodes + trainer.environments.length[0]
+    assert {env.unwrapped.g for env in made} == {1.0} and len(made) == 2  # one to train in, one to evaluate in
+
+
+@pytest.mark.parametrize("name", ["a[1]", "b*", "c?"])
+def test_a_folder_that_tensorflow_would_take_for_a_pattern_is_refused(tmp_path, name):
+    with pytest.raises(ValueError, match=r"no \[ \] \* \? in it\. Received: "):
+        Trainer(tiny_preset(), tmp_path / name, quiet=True)
+    assert not list(tmp_path.iterdir())

@@ -247,7 +247,7 @@ def test_a_target_entropy_that_belongs_to_another_action_size_is_refused(target)
 def test_wrong_temperature_parameters_are_refused(wrong):
     with pytest.raises(ParameterError, match="Received: "):
         AutoAlphaParameters(**wrong)
-    with pytest.raises(ParameterError, match="Received: -0.1"):
+    with pytest.raises(ParameterError, match=r"Received: -0\.1"):
         FixedAlphaParameters(-0.1)
 
 

@@ -30,6 +30,9 @@ _HOMES = {
     "load_policy": "tfsac.api",
     "evaluate": "tfsac.api",
     "record": "tfsac.api",
+    "sac": "tfsac.spinning_up.function",
+    "mlp_actor_critic": "tfsac.spinning_up.actor_critic",
+    "test_policy": "tfsac.spinning_up.testing",
     "Policy": "tfsac.training",
     "Trainer": "tfsac.training",
     "Callback": "tfsac.training",
@@ -44,6 +47,9 @@ if TYPE_CHECKING:
     from tfsac.catalog import load_preset, preset_names
     from tfsac.exporting import export, verify
     from tfsac.parameters import Preset, RunParameters, override
+    from tfsac.spinning_up.actor_critic import mlp_actor_critic
+    from tfsac.spinning_up.function import sac
+    from tfsac.spinning_up.testing import test_policy
     from tfsac.training import Callback, Policy, Trainer
 
 

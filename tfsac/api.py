@@ -18,8 +18,8 @@ from tfsac.files import new_file
 from tfsac.memories import Demonstrations, TransitionMemory, save_demonstrations
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters
 from tfsac.training import Callback, Evaluation, Policy, Result, RunDirectory, Trainer
-from tfsac.training.evaluation import evaluate as run_episodes
 from tfsac.training.build import build_agent
+from tfsac.training.evaluation import evaluate as run_episodes
 from tfsac.training.weights import load_weights
 
 AFTER_TRAINING = 1  # where evaluations after training take their seeds from; a run's own count environment steps

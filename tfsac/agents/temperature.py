@@ -40,7 +40,7 @@ class AutoAlpha(keras.layers.Layer):
         super().__init__(name="temperature")
         given = parameters.target_entropy
         self.target_entropy = target_entropy if given is None else given
-        self.log_space = parameters.log_space
+        self.log_space, self.learning_rate = parameters.log_space, parameters.learning_rate
         first = math.log(parameters.initial_alpha) if self.log_space else parameters.initial_alpha
         self.variable = self.add_weight(
             name="log_alpha" if self.log_space else "alpha",

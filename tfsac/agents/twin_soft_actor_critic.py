@@ -16,7 +16,7 @@ from tfsac.agents.temperature import AutoAlpha, make_temperature
 from tfsac.distributions import SquashedGaussian
 from tfsac.losses import twin_soft_actor_critic as losses
 from tfsac.networks import adam
-from tfsac.parameters import AutoAlphaParameters, TwinSoftActorCriticAgentParameters
+from tfsac.parameters import TwinSoftActorCriticAgentParameters
 from tfsac.types import Metrics, Spec, Transition
 
 
@@ -74,11 +74,9 @@ class TwinSoftActorCriticAgent(GaussianAgent):
         self.order = parameters.algorithm.groups()
         self.target = "q_target" if "q_target" in self.networks else "q"
         self.temperature = make_temperature(parameters.algorithm.temperature, spec.action.shape[0])
-        if isinstance(parameters.algorithm.temperature, AutoAlphaParameters):
+        if isinstance(self.temperature, AutoAlpha):
             self.trained["temperature"] = self.temperature.trainable_variables
-            self.optimizers["temperature"] = adam(
-                parameters.algorithm.temperature.learning_rate, self.trained["temperature"]
-            )
+            self.optimizers["temperature"] = adam(self.temperature.learning_rate, self.trained["temperature"])
 
     def update_once(self, batch: Transition, train_policy: bool = True) -> tuple[Metrics, tf.Tensor]:
         """One update: in each group all gradients are taken before anything moves."""

@@ -43,8 +43,10 @@ class Network(tf.Module):
     ):
         super().__init__(name=name)
         self.head: PolicyHead | QHead | VHead | None = None
+        self.embedders: dict[str, list[keras.Layer]] = {key: [] for key in spec.observation}
+        self.middleware: list[keras.Layer] = []
         if model is not None:
-            self.embedders, self.middleware, self.model = {key: [] for key in spec.observation}, [], model
+            self.model = model
             return
         for key in parameters.input_embedders_parameters:
             if key not in spec.observation:
@@ -68,9 +70,9 @@ class Network(tf.Module):
             self.head = QHead(head, hidden, seeds)
         else:
             self.head = VHead(head, seeds)
-        self.model = self._connect(name, spec)
+        self.model = self._connect(name, spec, self.head)
 
-    def _connect(self, name: str, spec: Spec) -> keras.Model:
+    def _connect(self, name: str, spec: Spec, head: PolicyHead | QHead | VHead) -> keras.Model:
         observation = {
             key: keras.Input(spec.observation[key].shape, dtype=spec.observation[key].dtype, name=key)
             for key in self.embedders
@@ -87,10 +89,10 @@ class Network(tf.Module):
         x = merge(list(embedded.values())) if len(embedded) > 1 else next(iter(embedded.values()))
         for layer in self.middleware:
             x = layer(x)
-        if isinstance(self.head, QHead):
+        if isinstance(head, QHead):
             action = keras.Input(spec.action.shape, name="action")
-            return keras.Model([observation, action], self.head(x, action), name=name)
-        return keras.Model(observation, self.head(x), name=name)
+            return keras.Model([observation, action], head(x, action), name=name)
+        return keras.Model(observation, head(x), name=name)
 
     def __call__(self, observation: Mapping[str, tf.Tensor], action: tf.Tensor | None = None) -> Any:
         """Returns what the head computes for observations `[B, ...]` by key (more keys than it reads are fine)."""

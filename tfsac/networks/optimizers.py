@@ -14,16 +14,21 @@ class FusedAdam(keras.optimizers.Adam):
     The formula is the same: lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon).
     """
 
+    def apply(self, grads: list[tf.Tensor], trainable_variables: list[keras.Variable] | None = None) -> tf.Tensor:
+        """Takes one step; what depends on its number alone is computed once for all variables."""
+        t = tf.cast(self.iterations + 1, tf.float32)
+        self._powers = tf.pow(self.beta_1, t), tf.pow(self.beta_2, t)
+        return super().apply(grads, trainable_variables)
+
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor) -> None:
         """Updates one variable and its two moments."""
         index = self._get_variable_index(variable)
-        t = tf.cast(self.iterations + 1, tf.float32)
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=self._momentums[index].value.handle,
             v=self._velocities[index].value.handle,
-            beta1_power=tf.pow(self.beta_1, t),
-            beta2_power=tf.pow(self.beta_2, t),
+            beta1_power=self._powers[0],
+            beta2_power=self._powers[1],
             lr=tf.cast(learning_rate, tf.float32),
             beta1=self.beta_1,
             beta2=self.beta_2,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, Tag
 
 from tfsac.parameters.algorithms import SoftActorCriticAlgorithmParameters, TwinSoftActorCriticAlgorithmParameters
-from tfsac.parameters.base import ParameterError, nearest, parameters
+from tfsac.parameters.base import ParameterError, by_kind, nearest, parameters
 from tfsac.parameters.networks import (
     EmbedderScheme,
     FCMiddlewareParameters,
@@ -56,7 +56,9 @@ class PrioritizedExperienceReplayParameters:
 
 
 MemoryParameters = Annotated[
-    ExperienceReplayParameters | PrioritizedExperienceReplayParameters, Field(discriminator="kind")
+    Annotated[ExperienceReplayParameters, Tag("uniform")]
+    | Annotated[PrioritizedExperienceReplayParameters, Tag("prioritized")],
+    by_kind("uniform", "prioritized"),
 ]
 
 
@@ -197,5 +199,7 @@ class TwinSoftActorCriticAgentParameters:
 
 
 AgentParameters = Annotated[
-    SoftActorCriticAgentParameters | TwinSoftActorCriticAgentParameters, Field(discriminator="kind")
+    Annotated[SoftActorCriticAgentParameters, Tag("soft_actor_critic")]
+    | Annotated[TwinSoftActorCriticAgentParameters, Tag("twin_soft_actor_critic")],
+    by_kind("soft_actor_critic", "twin_soft_actor_critic"),
 ]

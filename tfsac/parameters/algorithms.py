@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, Tag
 
-from tfsac.parameters.base import ParameterError, nearest, parameters
+from tfsac.parameters.base import ParameterError, by_kind, nearest, parameters
 from tfsac.parameters.networks import PositiveFloat, PositiveInt
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, StepMethod, TrainingSteps
 
@@ -108,7 +108,9 @@ class AutoAlphaParameters:
     kind: Literal["auto"] = "auto"
 
 
-TemperatureParameters = Annotated[FixedAlphaParameters | AutoAlphaParameters, Field(discriminator="kind")]
+TemperatureParameters = Annotated[
+    Annotated[FixedAlphaParameters, Tag("fixed")] | Annotated[AutoAlphaParameters, Tag("auto")], by_kind("auto", "fixed")
+]
 
 UPDATE_ORDERS: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "spinning_up": (("policy", "critic"), "target"),

@@ -33,7 +33,7 @@ def explain(error: ValidationError, cls: type) -> ParameterError:
         return ParameterError(f"{cls.__name__} has only the parameters {', '.join(names)}. Received: {received!r} more")
     if kind in ("unexpected_keyword_argument", "extra_forbidden"):
         unknown = str(place.pop())
-        owner = _class_at(cls, place)
+        owner, _ = _follow(cls, place)
         fields = list(owner.__dataclass_fields__)  # type: ignore[attr-defined]
         return ParameterError(
             f"{owner.__name__} has no parameter {unknown!r}.{nearest(unknown, fields)} "
@@ -41,22 +41,26 @@ def explain(error: ValidationError, cls: type) -> ParameterError:
         )
     if kind in ("missing", "missing_argument"):
         return ParameterError(f"{cls.__name__} needs the parameter {place[-1]!r}. Received: nothing for it")
+    if kind == "kind" and isinstance(received, dict):  # the rest of a large object says nothing
+        received = received["kind"]
     if place and isinstance(place[0], int):  # a positional argument
         place[0] = names[place[0]]
-    # Pydantic names branches of unions by their type, which is no part of a path.
-    path = ".".join([cls.__name__, *(str(part) for part in place if isinstance(part, int) or str(part).isidentifier())])
+    # Pydantic names branches of unions by their type or kind, which is no part of a path.
+    _, parts = _follow(cls, place)
+    path = ".".join([cls.__name__, *(str(part) for part in parts if isinstance(part, int) or str(part).isidentifier())])
     message = first["msg"].removeprefix("Value error, ").removesuffix(".")
     return ParameterError(message if "Received: " in message else f"{path}: {message}. Received: {received!r}")
 
 
-def _class_at(cls: type, place: list[int | str]) -> type:
-    """Returns the parameter class at a place inside `cls`, as far as the place can be followed."""
-    candidates = [cls]
+def _follow(cls: type, place: list[int | str]) -> tuple[type, list[int | str]]:
+    """Returns the parameter class at a place inside `cls`, as far as it can be followed, and the place without kinds."""
+    candidates, path = [cls], []
     for part in place:
         of_this_kind = [c for c in candidates if _kind(c) == part]
         in_this_field = [inner for c in candidates for inner in _classes(get_type_hints(c, include_extras=True).get(str(part)))]
         candidates = of_this_kind or in_this_field or candidates  # the key of a dict changes nothing
-    return candidates[0]
+        path += [] if of_this_kind else [part]
+    return candidates[0], path
 
 
 def _classes(hint: Any) -> Iterator[type]:
@@ -92,6 +96,15 @@ def parameters(cls: type[T]) -> type[T]:
     __init__.__doc__ = f"Raises: ParameterError: unknown parameter, wrong type or range of {cls.__name__}."
     made.__init__ = __init__
     return made
+
+
+def by_kind(usual: str, other: str) -> pydantic.Discriminator:
+    """Returns what chooses one of a union's two members by its `kind`, which JSON may leave out for the usual one."""
+    return pydantic.Discriminator(
+        lambda value: value.get("kind", usual) if isinstance(value, dict) else getattr(value, "kind", None),
+        custom_error_type="kind",
+        custom_error_message=f"Input should be an object of kind {usual!r} or {other!r}",
+    )
 
 
 def to_json(value: Any) -> Any:

@@ -52,7 +52,10 @@ class RunDirectory(NamedTuple):
         return self.path / "policy"
 
     def refuse_existing(self) -> None:
-        """Raises FileExistsError if there is anything at this place."""
+        """Raises FileExistsError if there is anything at this place, ValueError if no run can be kept under its name."""
+        if set("[]*?") & set(str(self.path)):
+            # TensorFlow reads a checkpoint's path as a pattern.
+            raise ValueError(f"The path of a run directory has no [ ] * ? in it. Received: {self.path}")
         if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
             raise FileExistsError(
                 "The run directory exists already; choose another, or continue it with resume (--resume). "

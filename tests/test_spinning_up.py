@@ -1,0 +1,692 @@
+"""Spinning Up's function: its arguments, networks of one's own, its table and files, its way of testing a policy."""
+
+import contextlib
+import csv
+import dataclasses
+import inspect
+import io
+import json
+import math
+import os
+import signal
+
+import gymnasium as gym
+import keras
+import numpy as np
+import pytest
+import tiny
+
+import tfsac
+from tfsac import api, exporting
+from tfsac.catalog import load_preset, read_config
+from tfsac.environments import spec_of
+from tfsac.parameters import EnvironmentParameters, ParameterError
+from tfsac.spinning_up import function
+from tfsac.spinning_up.actor_critic import mlp_actor_critic, model_maker
+from tfsac.spinning_up.arguments import SpinningUpArguments
+from tfsac.training import Callback, CheckpointError
+
+TINY = {
+    "steps_per_epoch": 60, "epochs": 2, "batch_size": 8, "start_steps": 40, "update_after": 20, "update_every": 10,
+    "num_test_episodes": 2, "max_ep_len": 15,
+}  # fmt: skip
+SMALL = {"hidden_sizes": (8,)}
+COLUMNS = [
+    "Epoch", "AverageEpRet", "StdEpRet", "MaxEpRet", "MinEpRet",
+    "AverageTestEpRet", "StdTestEpRet", "MaxTestEpRet", "MinTestEpRet", "EpLen", "TestEpLen", "TotalEnvInteracts",
+    "AverageQ1Vals", "StdQ1Vals", "MaxQ1Vals", "MinQ1Vals", "AverageQ2Vals", "StdQ2Vals", "MaxQ2Vals", "MinQ2Vals",
+    "AverageLogPi", "StdLogPi", "MaxLogPi", "MinLogPi", "LossPi", "LossQ1", "LossQ2", "Time",
+]  # fmt: skip
+
+
+def pendulum():
+    return gym.make("Pendulum-v1")
+
+
+class Endless(gym.Env):
+    """Never ends, is not registered, and has two actions with bounds of their own."""
+
+    observation_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    action_space = gym.spaces.Box(np.float32([-0.3, 5.0]), np.float32([0.7, 9.0]))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.np_random.uniform(-1, 1, 2).astype(np.float32), {}
+
+    def step(self, action):
+        assert self.action_space.contains(np.asarray(action, np.float32)), action
+        observation = self.np_random.uniform(-1, 1, 2).astype(np.float32)
+        return observation, 1.0 - float(action[0]) ** 2, False, False, {}
+
+
+def layered(observation_space, action_space, width=8):
+    """A custom actor_critic: silu instead of relu, and values of shape [B]."""
+    observation, action = keras.Input(observation_space.shape), keras.Input(action_space.shape)
+    x = keras.layers.Dense(width, "silu")(observation)
+    policy = keras.Model(observation, [keras.layers.Dense(action_space.shape[0])(x) for _ in range(2)])
+
+    def q():
+        x = keras.layers.Dense(width, "silu")(keras.layers.Concatenate()([observation, action]))
+        return keras.Model([observation, action], keras.layers.Reshape(())(keras.layers.Dense(1)(x)))
+
+    return policy, q(), q()
+
+
+class Spy(Callback):
+    """Keeps the trainer and what it reports."""
+
+    def __init__(self, end_at):
+        self.end_at = end_at
+        self.metrics, self.first_update, self.weights = [], None, None
+
+    def on_training_begin(self, trainer):
+        self.trainer, self.weights = trainer, trainer.agent.networks["policy"].model.get_weights()
+
+    def on_step(self, trainer):
+        if trainer.counters.env_steps == self.end_at:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def on_updates(self, trainer, metrics):
+        self.first_update = self.first_update or trainer.counters.env_steps
+        self.metrics.append((trainer.counters.env_steps, metrics))
+
+
+def watched(env_fn, actor_critic=mlp_actor_critic, end_at=None, **arguments):
+    """Calls sac; returns its result, a spy and what it printed."""
+    spy, printed = Spy(end_at), io.StringIO()
+
+    def finish(trainer):
+        trainer.callbacks.append(spy)
+        return api.finish(trainer)
+
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+        patch.setattr(function, "finish", finish)
+        result = tfsac.sac(env_fn, actor_critic, **{**TINY, **arguments})
+    return result, spy, printed.getvalue()
+
+
+def progress(run_dir):
+    with (run_dir / "progress.txt").open(newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def numbers(rows, *without):
+    return [{name: float(value) for name, value in row.items() if name not in without} for row in rows]
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """The default networks on Pendulum."""
+    logger = {"output_dir": tmp_path_factory.mktemp("spinup") / "plain", "exp_name": "swing"}
+    return watched(pendulum, ac_kwargs=SMALL, logger_kwargs=logger)
+
+
+@pytest.fixture(scope="module")
+def custom(tmp_path_factory):
+    """Networks of one's own in an environment that Gymnasium does not know."""
+    logger = {"output_dir": tmp_path_factory.mktemp("spinup") / "custom"}
+    return watched(Endless, layered, ac_kwargs={"width": 12}, seed=5, logger_kwargs=logger)
+
+
+# -- arguments ---------------------------------------------------------------------------------------------------------
+
+
+class Stopped(Exception):
+    pass
+
+
+def planned(monkeypatch, env_fn=pendulum, *args, **arguments):
+    """Returns what sac would give the trainer."""
+    given = {}
+
+    def trainer(preset, run_dir, run, resume, callbacks, **others):
+        given.update(preset=preset, run_dir=run_dir, run=run, resume=resume, callbacks=callbacks, **others)
+        raise Stopped
+
+    monkeypatch.setattr(function, "Trainer", trainer)
+    with pytest.raises(Stopped):
+        tfsac.sac(env_fn, *args, **arguments)
+    return given
+
+
+def at(given, path):
+    value = given["preset"]
+    if path.startswith("run."):
+        value, path = given["run"], path.removeprefix("run.")
+    for part in path.split("."):
+        value = value[part] if isinstance(value, dict) else getattr(value, part)
+    return value
+
+
+ARGUMENTS = {
+    "seed": (7, {"run.seed": 7}),
+    "steps_per_epoch": (
+        200,
+        {
+            "schedule.steps_between_evaluation_periods.num_steps": 200,
+            "schedule.improve_steps.num_steps": 19_000,
+            "run.checkpoint_save_steps": 200,
+        },
+    ),
+    "epochs": (3, {"schedule.improve_steps.num_steps": 11_000}),
+    "replay_size": (5000, {"agent.memory.max_size": 5000}),
+    "gamma": (0.9, {"agent.algorithm.discount": 0.9}),
+    "polyak": (0.9, {"agent.algorithm.rate_for_copying_weights_to_target": 0.1}),
+    "lr": (0.01, {"agent.networks.policy.learning_rate": 0.01, "agent.networks.q.learning_rate": 0.01}),
+    "alpha": (0.5, {"agent.algorithm.temperature.alpha": 0.5}),
+    "batch_size": (64, {"agent.networks.policy.batch_size": 64, "agent.networks.q.batch_size": 64}),
+    "start_steps": (123, {"schedule.random_action_steps": 123}),
+    "update_after": (
+        500,
+        {"schedule.heatup_steps.num_steps": 500, "schedule.improve_steps.num_steps": 399_500},
+    ),
+    "update_every": (
+        5,
+        {
+            "agent.algorithm.num_consecutive_playing_steps.num_steps": 5,
+            "agent.algorithm.num_consecutive_training_steps": 5,
+        },
+    ),
+    "num_test_episodes": (4, {"schedule.evaluation_steps.num_steps": 4}),
+    "max_ep_len": (50, {"environment.max_episode_steps": 50}),
+    "save_freq": (3, {"run.checkpoint_save_steps": 12_000}),
+    "ac_kwargs": (
+        {"hidden_sizes": (32, 16, 8), "activation": "tanh"},
+        {
+            "agent.networks.policy.input_embedders_parameters.observation.scheme": (32,),
+            "agent.networks.policy.middleware_parameters.scheme": (16, 8),
+            "agent.networks.q.head_parameters.network_layers_sizes": (32, 16, 8),
+            "agent.networks.policy.input_embedders_parameters.observation.activation_function": "tanh",
+            "agent.networks.policy.middleware_parameters.activation_function": "tanh",
+            "agent.networks.q.head_parameters.activation_function": "tanh",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_each_argument_changes_what_it_says_and_nothing_else(name, monkeypatch):
+    value, expected = ARGUMENTS[name]
+    default, given = planned(monkeypatch), planned(monkeypatch, **{name: value})
+    assert {path: at(given, path) for path in expected} == expected
+    every = {path for _, paths in ARGUMENTS.values() for path in paths}
+    assert {path for path in every if at(given, path) != at(default, path)} == set(expected)
+
+
+def test_every_argument_is_in_the_table_with_the_default_of_the_function():
+    defaults = {name: p.default for name, p in inspect.signature(tfsac.sac).parameters.items()}
+    assert defaults.pop("env_fn") is inspect.Parameter.empty
+    assert defaults.pop("actor_critic") is tfsac.mlp_actor_critic
+    assert defaults.pop("logger_kwargs") is None
+    assert defaults.keys() == ARGUMENTS.keys()
+    assert defaults.pop("ac_kwargs") is None
+    assert dataclasses.asdict(SpinningUpArguments()) == defaults
+
+
+def test_the_preset_is_the_functions_default_on_half_cheetah():
+    preset, arguments = load_preset("spinningup_sac"), SpinningUpArguments()
+    described = arguments.preset(EnvironmentParameters("HalfCheetah-v5"), arguments.mlp_networks({}))
+    assert dataclasses.replace(preset, validation=described.validation) == described
+    algorithm, networks, schedule = preset.agent.algorithm, preset.agent.networks, preset.schedule
+    assert algorithm.groups() == (("policy", "critic"), ("target",)) and algorithm.updates_between_target_copies() == 1
+    assert (algorithm.temperature.kind, algorithm.temperature.alpha) == ("fixed", 0.2)
+    assert (algorithm.discount, algorithm.rate_for_copying_weights_to_target) == (0.99, 0.005)
+    assert algorithm.num_consecutive_playing_steps.num_steps == algorithm.num_consecutive_training_steps == 50
+    assert {(n.learning_rate, n.batch_size) for n in networks.values()} == {(1e-3, 100)}
+    assert networks["q"].head_parameters.loss_weight == 0.5 and networks["q"].create_target_network
+    assert (schedule.heatup_steps.num_steps, schedule.random_action_steps) == (1000, 10_000)
+    assert schedule.improve_steps.num_steps + 1000 == 400_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"gamma": 1.5}, "SpinningUpArguments.gamma: Input should be less than or equal to 1. Received: 1.5"),
+        ({"polyak": 1.0}, "SpinningUpArguments.polyak: Input should be less than 1. Received: 1.0"),
+        ({"lr": 0.0}, "SpinningUpArguments.lr: Input should be greater than 0. Received: 0.0"),
+        ({"alpha": -0.1}, "SpinningUpArguments.alpha: .* Received: -0.1"),
+        ({"seed": -1}, "SpinningUpArguments.seed: .* Received: -1"),
+        ({"epochs": 2.5}, "SpinningUpArguments.epochs: .* Received: 2.5"),
+        ({"save_freq": 0}, "SpinningUpArguments.save_freq: .* Received: 0"),
+        ({"num_test_episodes": 0}, "SpinningUpArguments.num_test_episodes: .* Received: 0"),
+        ({"update_after": 50}, "update_after is at least batch_size. Received: update_after=50, batch_size=100"),
+        ({"replay_size": 50}, "replay_size is at least batch_size. Received: replay_size=50, batch_size=100"),
+        ({"epochs": 1, "steps_per_epoch": 900}, "more than update_after, .* Received: 900 [*] 1, update_after=1000"),
+        ({"ac_kwargs": {"hidden_size": 3}}, "Did you mean 'hidden_sizes'[?] Received: 'hidden_size'"),
+        ({"ac_kwargs": {"activation": np.tanh}}, "activation is a name, .* Received: <ufunc 'tanh'>"),
+        ({"ac_kwargs": {"activation": "rleu"}}, "activation_function: .* Received: 'rleu'"),
+        ({"ac_kwargs": {"hidden_sizes": (8, -1)}}, "Received: -1"),
+        ({"logger_kwargs": {"output_dri": "x"}}, "Did you mean 'output_dir'[?] Received: 'output_dri'"),
+        ({"logger_kwargs": {"resume": True}}, "name the run's folder as output_dir .* Received: {'resume': True}"),
+        ({"env_fn": "Hopper-v5"}, "env_fn is a function, .* Received: 'Hopper-v5'"),
+        ({"actor_critic": None}, "actor_critic is a function, .* Received: None"),
+        ({"env_fn": tiny.CameraArm}, "FlattenObservation.* Received: Dict"),
+        ({"env_fn": lambda: gym.make("CartPole-v1")}, "Received: Discrete"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_is_written(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ParameterError if "env_fn" not in arguments else ValueError, match=message + ".*$"):
+        tfsac.sac(**{"env_fn": pendulum, **arguments})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("env_fn", "level", "limit"),
+    [
+        (pendulum, "Pendulum-v1", 200),
+        (lambda: gym.make("Pendulum-v1", max_episode_steps=5000), "Pendulum-v1", 1000),
+        (lambda: gym.make("Pendulum-v1", g=9.0), "Pendulum-v1", 200),
+        (lambda: gym.wrappers.ClipReward(pendulum(), -1.0, 1.0), "<ClipReward<", 200),
+        (Endless, "Endless", 1000),
+    ],
+)
+def test_the_config_names_a_level_only_if_it_is_what_the_function_makes(env_fn, level, limit, monkeypatch):
+    environment = planned(monkeypatch, env_fn)["preset"].environment
+    assert level in environment.level and (environment.level in gym.registry) == (level == "Pendulum-v1")
+    assert environment.max_episode_steps == limit
+    assert environment.kwargs == ({"g": 9.0} if env_fn().spec and "g" in env_fn().spec.kwargs else {})
+
+
+# -- a run -------------------------------------------------------------------------------------------------------------
+
+
+def test_progress_has_spinning_ups_columns_a_row_for_each_epoch_and_the_numbers_of_the_metrics(plain):
+    result, spy, _ = plain
+    rows, metrics = progress(result.run_dir), tiny.rows(result.run_dir)
+    assert list(rows[0]) == COLUMNS
+    assert [(row["Epoch"], row["TotalEnvInteracts"]) for row in rows] == [("1", "60"), ("2", "120")]
+    names = {
+        "AverageEpRet": "training/return_mean", "StdEpRet": "training/return_std", "MaxEpRet": "training/return_max",
+        "MinEpRet": "training/return_min", "AverageTestEpRet": "evaluation/return_mean",
+        "StdTestEpRet": "evaluation/return_std", "MaxTestEpRet": "evaluation/return_max",
+        "MinTestEpRet": "evaluation/return_min", "EpLen": "training/length_mean", "TestEpLen": "evaluation/length_mean",
+        "AverageQ1Vals": "q/q1", "AverageQ2Vals": "q/q2", "AverageLogPi": "policy/log_prob", "LossPi": "loss/policy",
+        "LossQ1": "loss/q1", "LossQ2": "loss/q2", "Time": "wall_seconds",
+    }  # fmt: skip
+    for row, of_metrics in zip(rows, metrics, strict=True):
+        assert {column: row[column] for column in names} == {column: of_metrics[name] for column, name in names.items()}
+    for row, first, last in zip(rows, (0, 60), (60, 120), strict=True):
+        seen = np.concatenate([m for steps, m in spy.metrics if first < steps <= last])
+        assert len(seen) == (40 if first == 0 else 60)
+        for column, name in (("Q1Vals", "q/q1"), ("Q2Vals", "q/q2"), ("LogPi", "policy/log_prob")):
+            values = seen[:, spy.trainer.recorder.names.index(name)]
+            spread = [float(row[word + column]) for word in ("Average", "Std", "Max", "Min")]
+            np.testing.assert_allclose(spread, [values.mean(), values.std(), values.max(), values.min()], rtol=1e-5)
+            assert spread[1] > 0
+
+
+def test_the_schedule_is_the_one_asked_for(plain):
+    result, spy, _ = plain
+    assert (result.reason, result.counters.env_steps, result.counters.updates) == ("finished", 120, 100)
+    assert spy.first_update == 30  # update_after + update_every
+    assert sorted(path.name for path in (result.run_dir / "checkpoints").glob("0*")) == ["000000060", "000000120"]
+    after = spy.trainer.agent.networks["policy"].model.get_weights()
+    assert all(not np.array_equal(a, b) for a, b in zip(spy.weights, after, strict=True))
+
+
+def test_config_has_the_experiments_name_the_arguments_and_what_a_resumed_run_needs(plain):
+    result, *_ = plain
+    config = json.loads((result.run_dir / "config.json").read_text())
+    assert config["exp_name"] == "swing"
+    assert {name: config[name] for name in TINY} == TINY
+    assert (config["seed"], config["gamma"], config["ac_kwargs"]) == (0, 0.99, {"hidden_sizes": [8]})
+    assert config["env_fn"].endswith("pendulum") and config["actor_critic"].endswith("mlp_actor_critic")
+    preset, run = read_config(result.run_dir / "config.json")
+    assert (preset.environment.level, run.checkpoint_save_steps) == ("Pendulum-v1", 60)
+    assert api.load_policy(result.run_dir).act(np.zeros(3, np.float32)).shape == (1,)
+
+
+def test_the_table_of_each_epoch_is_printed_and_the_trainers_own_lines_are_not(plain):
+    result, _, printed = plain
+    tables = [lines for lines in printed.split("-" * 36) if lines.strip()]
+    assert len(tables) == 2 and "evaluation return" not in printed
+    for lines, row in zip(tables, progress(result.run_dir), strict=True):
+        shown = dict(line.strip("| ").split("|") for line in lines.strip().splitlines())
+        assert [name.strip() for name in shown] == COLUMNS
+        for name, value in shown.items():
+            assert math.isclose(float(value), float(row[name.strip()]), rel_tol=1e-4)
+
+
+def test_an_epoch_without_updates_or_episodes_has_nan_there(tmp_path):
+    result, *_ = watched(pendulum, ac_kwargs=SMALL, max_ep_len=70, update_after=61, epochs=2, logger_kwargs={"output_dir": tmp_path / "run"})
+    first, second = numbers(progress(result.run_dir))
+    missing = {name for name in COLUMNS if math.isnan(first[name])}
+    of_test = {name for name in COLUMNS if "Test" in name}
+    assert missing == set(COLUMNS) - of_test - {"Epoch", "TotalEnvInteracts", "Time"}
+    assert not any(map(math.isnan, second.values()))
+
+
+def test_an_existing_folder_is_refused_and_left_alone(plain):
+    result, *_ = plain
+    before = {path: path.stat().st_mtime_ns for path in result.run_dir.rglob("*")}
+    with pytest.raises(FileExistsError, match=f"exists already.* Received: {result.run_dir}$"):
+        tfsac.sac(pendulum, ac_kwargs=SMALL, **TINY, logger_kwargs={"output_dir": result.run_dir})
+    assert {path: path.stat().st_mtime_ns for path in result.run_dir.rglob("*")} == before
+
+
+def test_a_resumed_run_has_the_progress_of_an_uninterrupted_one(custom, tmp_path):
+    ours = {"ac_kwargs": {"width": 12}, "seed": 5}
+    logger = {"output_dir": tmp_path / "run", "exp_name": "went_on"}
+    watched(Endless, layered, **ours, epochs=1, logger_kwargs=logger)
+    with (tmp_path / "run" / "progress.txt").open("a") as file:  # an epoch that the last checkpoint does not know
+        file.write("\t".join(["2", *"0" * 10, "120", *"0" * 16]) + "\n")
+    with pytest.raises(CheckpointError, match=r"belongs to another run: .*made by .*layered"):
+        watched(Endless, lambda *spaces, **kwargs: mlp_actor_critic(*spaces), **ours, logger_kwargs={**logger, "resume": True})
+    result, *_ = watched(Endless, layered, **ours, logger_kwargs={**logger, "resume": True})
+    straight = numbers(progress(custom[0].run_dir), "Time")
+    assert numbers(progress(result.run_dir), "Time") == straight
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (config["exp_name"], config["epochs"], len(config["resumed"])) == ("went_on", 2, 1)
+
+
+def test_a_run_interrupted_within_an_epoch_has_the_averages_of_an_uninterrupted_one(plain, tmp_path):
+    logger = {"output_dir": tmp_path / "run", "exp_name": "swing"}
+    first, _, printed = watched(pendulum, end_at=95, ac_kwargs=SMALL, logger_kwargs=logger)
+    assert first.reason == "SIGTERM" and f"resume, in {tmp_path / 'run'}." in printed
+    assert len(progress(tmp_path / "run")) == 1
+    _, _, printed = watched(pendulum, ac_kwargs=SMALL, logger_kwargs={**logger, "resume": True})
+    assert "resume, in" not in printed
+    spread = [word + name for word in ("Std", "Max", "Min") for name in ("Q1Vals", "Q2Vals", "LogPi")]
+    resumed, straight = (numbers(progress(run), "Time") for run in (tmp_path / "run", plain[0].run_dir))
+    assert resumed[0] == straight[0] and resumed[1].keys() == straight[1].keys()
+    assert {name for name in straight[1] if resumed[1][name] != straight[1][name]} <= set(spread)
+    assert resumed[1]["StdQ1Vals"] != straight[1]["StdQ1Vals"]
+
+
+def test_resuming_from_the_command_line_keeps_what_was_added_to_the_config(tmp_path):
+    watched(pendulum, ac_kwargs=SMALL, epochs=1, logger_kwargs={"output_dir": tmp_path / "run", "exp_name": "kept"})
+    assert tfsac.cli.run(["train", f"--run_dir={tmp_path / 'run'}", "--resume", "--set=schedule.improve_steps=100"]) == 0
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (config["exp_name"], config["epochs"], config["preset"]["schedule"]["improve_steps"]) == ("kept", 1, "EnvironmentSteps(100)")
+    assert len(tiny.rows(tmp_path / "run")) == 2 and len(progress(tmp_path / "run")) == 1
+
+
+# -- time limits and environments of one's own -------------------------------------------------------------------------
+
+
+def test_max_ep_len_truncates_and_the_target_still_looks_beyond(custom):
+    result, spy, _ = custom
+    rows = spy.trainer.memory.newest(120)[:, 0]
+    np.testing.assert_array_equal(np.flatnonzero(rows["truncated"]), np.arange(14, 120, 15))
+    assert not rows["terminated"].any()
+    np.testing.assert_array_equal(spy.trainer.memory.transitions(rows).discount, np.float32(0.99))
+    assert result.counters.episodes == 8
+    assert {row["TestEpLen"] for row in progress(result.run_dir)} == {"15.0"}
+
+
+def test_every_action_dimension_has_its_own_bounds(custom):
+    _, spy, _ = custom
+    actions = np.array([spy.trainer.policy.act(np.float32([x, -x]), deterministic=False) for x in np.linspace(-1, 1, 50)])
+    assert (actions >= Endless.action_space.low).all() and (actions <= Endless.action_space.high).all()
+    assert (actions[:, 1] >= 5.0).all() and (actions[:, 0] < 0.7).all()
+
+
+# -- networks of one's own ---------------------------------------------------------------------------------------------
+
+
+def test_a_custom_actor_critic_is_trained(custom):
+    _, spy, _ = custom
+    agent = spy.trainer.agent
+    assert [tuple(w.shape) for w in spy.weights] == [(2, 12), (12,), (12, 2), (2,), (12, 2), (2,)]
+    after = agent.networks["policy"].model.get_weights()
+    assert all(not np.array_equal(a, b) for a, b in zip(spy.weights, after, strict=True))
+    online, slow = (agent.networks[name].model.get_weights() for name in ("q", "q_target"))
+    assert len(online) == len(slow) == 8
+    assert all(0 < np.abs(a - b).max() < 0.5 for a, b in zip(online, slow, strict=True))
+
+
+def test_the_exported_policy_of_a_custom_actor_critic_acts_like_the_live_one(custom):
+    result, spy, _ = custom
+    observations = list(np.random.default_rng(3).uniform(-1, 1, (30, 2)).astype(np.float32))
+    assert exporting.verify(spy.trainer.policy, result.run_dir / "policy", observations) < 1e-5
+    actions = [spy.trainer.policy.act(observation) for observation in observations]
+    assert np.ptp(actions, axis=0).min() > 1e-3
+
+
+def test_a_run_with_a_custom_actor_critic_is_not_rebuilt_with_other_layers(custom):
+    result, *_ = custom
+    tiny_level = read_config(result.run_dir / "config.json")[0].environment.level
+    with pytest.raises(ValueError, match=f"no environment of this id.* Received: '{tiny_level}'"):
+        api.load_policy(result.run_dir)
+
+
+def test_a_custom_run_in_a_known_level_is_not_rebuilt_with_other_layers(tmp_path):
+    result, *_ = watched(pendulum, layered, epochs=1, logger_kwargs={"output_dir": tmp_path / "run"})
+    with pytest.raises(ValueError, match=r"Received: 'made by .*layered'$"):
+        api.load_policy(result.run_dir)
+
+
+def maker_of(actor_critic, **kwargs):
+    env = Endless()
+    return model_maker(actor_critic, env.observation_space, env.action_space, kwargs, spec_of(env), seed=4)
+
+
+@pytest.mark.parametrize("actor_critic", [mlp_actor_critic, layered])
+def test_the_two_critics_become_one_model_and_each_call_begins_with_the_same_weights(actor_critic):
+    made = []
+
+    def remembered(*spaces):
+        made.append(actor_critic(*spaces))
+        return made[-1]
+
+    make = maker_of(remembered)
+    first, second = make(), make()
+    observation, action = np.float32([[0.1, -0.5], [0.7, 0.2], [0.0, 0.9]]), np.float32([[0.5, -1], [0.1, 1], [0, 0]])
+    both = first["q"]([{"observation": observation}, action]).numpy()
+    assert both.shape == (3, 2) and not np.allclose(both[:, 0], both[:, 1])
+    for i in (0, 1):
+        np.testing.assert_allclose(both[:, i], np.reshape(made[0][1 + i]([observation, action]), 3), rtol=1e-6)
+    for ours, theirs in zip(first["policy"]({"observation": observation}), made[0][0](observation), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    for name in ("policy", "q"):
+        for a, b in zip(first[name].trainable_variables, second[name].trainable_variables, strict=True):
+            assert a is not b
+            np.testing.assert_array_equal(a, b)
+
+
+def test_the_default_actor_critic_has_the_layers_of_the_presets_networks(tmp_path):
+    env = pendulum()
+    models = mlp_actor_critic(env.observation_space, env.action_space, hidden_sizes=(8, 4), activation="tanh")
+    _, spy, _ = watched(pendulum, ac_kwargs={"hidden_sizes": (8, 4), "activation": "tanh"}, epochs=1, logger_kwargs={"output_dir": tmp_path / "run"})
+    networks = spy.trainer.agent.networks
+    shapes = [sorted(tuple(w.shape) for w in model.get_weights()) for model in models]
+    assert shapes[0] == sorted(tuple(w.shape) for w in networks["policy"].model.get_weights())
+    assert sorted(shapes[1] * 2) == sorted(tuple(w.shape) for w in networks["q"].model.get_weights())
+    of_layers = {layer.activation.__name__ for model in models for layer in model.layers if isinstance(layer, keras.layers.Dense)}
+    assert of_layers == {"tanh", "linear"}
+
+
+class Subclassed(keras.Model):
+    """Models need not be functional."""
+
+    def __init__(self, *sizes):
+        super().__init__()
+        self.hidden, self.outs = keras.layers.Dense(6, "tanh"), [keras.layers.Dense(size) for size in sizes]
+
+    def call(self, inputs):
+        x = self.hidden(keras.ops.concatenate(inputs, axis=-1) if isinstance(inputs, list | tuple) else inputs)
+        values = [out(x) for out in self.outs]
+        return values if len(values) > 1 else values[0]
+
+
+def test_subclassed_models_do_too():
+    made = maker_of(lambda *_: (Subclassed(2, 2), Subclassed(1), Subclassed(1)))()
+    assert len(made["policy"].trainable_variables) == 6 and len(made["q"].trainable_variables) == 8
+    assert made["q"]([{"observation": np.zeros((5, 2), np.float32)}, np.ones((5, 2), np.float32)]).shape == (5, 2)
+
+
+def with_dropout(space, actions):
+    policy, q1, q2 = layered(space, actions)
+    inputs = keras.Input(space.shape)
+    return keras.Model(inputs, policy(keras.layers.BatchNormalization()(inputs))), q1, q2
+
+
+def weightless(space, actions):
+    policy, q1, _ = layered(space, actions)
+    inputs = [keras.Input(space.shape), keras.Input(actions.shape)]
+    return policy, q1, keras.Model(inputs, keras.ops.sum(inputs[1], axis=-1, keepdims=True))
+
+
+def frozen(space, actions):
+    policy, q1, q2 = layered(space, actions)
+    q2.layers[-2].trainable = False
+    return policy, q1, q2
+
+
+def shared(space, actions):
+    policy, q1, _ = layered(space, actions)
+    return policy, q1, q1
+
+
+def shared_body(space, actions):
+    policy, *_ = layered(space, actions)
+    body, inputs = keras.layers.Dense(4), [keras.Input(space.shape), keras.Input(actions.shape)]
+    x = body(keras.layers.Concatenate()(inputs))
+    return policy, keras.Model(inputs, keras.layers.Dense(1)(x)), keras.Model(inputs, keras.layers.Dense(1)(x))
+
+
+def one_output(space, actions):
+    _, q1, q2 = layered(space, actions)
+    inputs = keras.Input(space.shape)
+    return keras.Model(inputs, keras.layers.Dense(2)(inputs)), q1, q2
+
+
+def values_of_every_action(space, actions):
+    policy, q1, _ = layered(space, actions)
+    inputs = [keras.Input(space.shape), keras.Input(actions.shape)]
+    return policy, q1, keras.Model(inputs, keras.layers.Dense(2)(keras.layers.Concatenate()(inputs)))
+
+
+def of_observations(space, actions):
+    policy, q1, _ = layered(space, actions)
+    inputs = keras.Input(space.shape)
+    return policy, q1, keras.Model(inputs, keras.layers.Dense(1)(inputs))
+
+
+KEPT = layered(Endless.observation_space, Endless.action_space)
+BAD = {
+    "two models": (lambda *_: KEPT[:2], "three Keras models: policy, q1, q2. Received: "),
+    "functions": (lambda *_: [lambda x: x] * 3, "three Keras models: policy, q1, q2. Received: "),
+    "nothing": (lambda *_: None, "three Keras models: policy, q1, q2. Received: None$"),
+    "one output": (one_output, r"policy returns \(mean, log_std\), each of shape \(None, 2\). Received: \(None, 2\)$"),
+    "other actions": (
+        lambda space, _: layered(space, gym.spaces.Box(-1, 1, (3,))),
+        r"actor_critic's policy returns .* Received: \[\(None, 3\), \(None, 3\)\]$",
+    ),
+    "other observations": (
+        lambda _, actions: layered(gym.spaces.Box(-1, 1, (5,)), actions),
+        r"actor_critic's policy cannot be called with observations of shape \(None, 2\). Received: ",
+    ),
+    "two values": (values_of_every_action, r"q2 returns values of shape \(None,\) or \(None, 1\). Received: \(None, 2\)$"),
+    "no action": (of_observations, r"q2 cannot be called with \[observations, actions\] of shape .* Received: "),
+    "no weights": (weightless, "q2 has no weights to train. Received: "),
+    "frozen weights": (frozen, "q2 has variables that gradients do not train .* Received: "),
+    "batch normalisation": (with_dropout, "policy has variables that gradients do not train .* Received: "),
+    "one critic twice": (shared, "share no weights. Received: .* of both q1 and q2$"),
+    "critics with one body": (shared_body, "share no weights. Received: .* of both q1 and q2$"),
+    "the same models again": (lambda *_: KEPT, "new models at each call.* of both an earlier call and policy$"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_actor_critic_is_refused_before_anything_is_written(name, tmp_path):
+    actor_critic, message = BAD[name]
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        tfsac.sac(Endless, actor_critic, **TINY, logger_kwargs={"output_dir": tmp_path / "run"})
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- testing a policy --------------------------------------------------------------------------------------------------
+
+
+def test_a_policy_is_tested_in_a_new_process_without_its_networks_functions(custom, run_python):
+    result, spy, _ = custom
+    program = "import numpy as np, gymnasium as gym, sys, tfsac\n" + inspect.getsource(Endless)
+    program += """
+done = tfsac.test_policy(sys.argv[1], Endless, episodes=3, max_ep_len=7)
+whole = [tfsac.test_policy(sys.argv[1], Endless, 1, deterministic) for deterministic in (True, False)]
+print([done.returns.tolist(), *([*one.returns.tolist(), *one.lengths.tolist()] for one in whole)])
+"""
+    printed = run_python(program, str(result.run_dir)).splitlines()
+    returns, greedy, drawn = json.loads(printed[-1])
+    live = [
+        api.run_episodes(
+            spy.trainer.policy.act, gym.wrappers.TimeLimit(Endless(), limit), api.EnvironmentEpisodes(3), where=api.AFTER_TRAINING
+        )
+        for limit in (7, 15)
+    ]
+    np.testing.assert_allclose(returns, live[0].returns, rtol=1e-5)
+    assert printed[:3] == [f"episode {i:<3}return {value:10.2f}  length     7" for i, value in enumerate(returns)]
+    assert printed[3].split() == ["mean", "return", f"{np.mean(returns):.2f}", "length", "7.0"]
+    assert greedy == pytest.approx([live[1].returns[0], 15], rel=1e-5)
+    assert drawn[1] == 15 and abs(drawn[0] - greedy[0]) > 1e-3
+
+
+def test_the_runs_own_level_is_the_default(plain, capsys):
+    result, *_ = plain
+    done = tfsac.test_policy(result.run_dir, episodes=2)
+    assert done.lengths.tolist() == [15, 15] and len(capsys.readouterr().out.splitlines()) == 3
+    assert done.returns.tolist() == pytest.approx(api.evaluate(result.run_dir, 2).returns.tolist(), rel=1e-4)
+    drawn = [tfsac.test_policy(result.run_dir, episodes=1, deterministic=False).returns[0] for _ in range(2)]
+    assert len({done.returns[0], *drawn}) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"episodes": 0}, "episodes is at least 1. Received: 0"),
+        ({"env_fn": Endless}, r"observations of the shapes {'observation': \[3\]}. Received: {'observation': \[2\]}"),
+        ({"env_fn": pendulum, "render": True}, "make the environment with render_mode='human'. Received: None"),
+        ({"max_ep_len": 0}, "max_episode_steps: .* Received: 0"),
+    ],
+)
+def test_a_test_that_cannot_be_is_refused(plain, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        tfsac.test_policy(plain[0].run_dir, **arguments)
+
+
+def test_a_run_without_an_exported_policy_is_refused(tmp_path):
+    run_dir = tiny.untrained_run(tmp_path / "run", "Pendulum-v1")
+    with pytest.raises(FileNotFoundError, match=f"Received: {run_dir / 'policy'}"):
+        tfsac.test_policy(run_dir)
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+COMMAND = """
+import sys
+from tfsac import cli
+from tfsac.cli import spinning_up
+"""
+
+
+def test_the_help_names_every_argument_with_its_default_and_loads_no_tensorflow(run_python):
+    printed = run_python(COMMAND + "cli.run(['spinup', '--help']); print('tensorflow' in sys.modules)").splitlines()
+    assert printed[-1] == "False"
+    shown = {line.split()[0]: line for line in printed if line.startswith("  --")}
+    for name, default in dataclasses.asdict(SpinningUpArguments()).items():
+        line = shown[f"--{name}"]
+        assert float(line.split("default: ")[1].strip("')")) == default
+
+
+def test_a_wrong_value_is_refused_before_tensorflow_loads(run_python):
+    program = COMMAND + """
+try:
+    cli.run(['spinup', '--gamma=2'])
+except ValueError as error:
+    print(str(error).split('Received')[1], 'tensorflow' in sys.modules)
+"""
+    assert run_python(program).strip() == ": 2.0 False"
+
+
+def test_the_command_trains(tmp_path, run_python):
+    given = [f"--{name}={value}" for name, value in TINY.items()]
+    arguments = ["spinup", "--env=Pendulum-v1", "--hid=9", "--l=1", "--gamma=0.9", "--seed=3", "--exp_name=typed", *given]
+    printed = run_python(COMMAND + "sys.exit(cli.run(sys.argv[1:]))", *arguments, f"--run_dir={tmp_path / 'run'}")
+    assert "finished at step 120, best test -" in printed and str(tmp_path / "run") in printed
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (config["exp_name"], config["gamma"], config["seed"], config["ac_kwargs"]) == ("typed", 0.9, 3, {"hidden_sizes": [9]})
+    preset, run = read_config(tmp_path / "run" / "config.json")
+    assert (preset.environment.level, preset.agent.algorithm.discount, run.seed) == ("Pendulum-v1", 0.9, 3)
+    assert [row["TotalEnvInteracts"] for row in progress(tmp_path / "run")] == ["60", "120"]

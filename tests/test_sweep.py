@@ -1,0 +1,444 @@
+"""Sweeps: grids and names by hand, the processes with a stand-in for `tfsac train`, and once the real thing."""
+
+import csv
+import fcntl
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import tiny
+
+from tfsac import cli, sweep
+from tfsac.catalog import read_config
+from tfsac.parameters import ParameterError
+
+DISCOUNT, RATE = "agent.algorithm.discount", "agent.networks.*.learning_rate"
+
+# -- grids and names ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("0.98", ["0.98"]),
+        ("0.98,0.99", ["0.98", "0.99"]),
+        ("0.98, 0.99", ["0.98", "0.99"]),
+        ("[64,64],[128,128]", ["[64,64]", "[128,128]"]),
+        ("[[1,2],[3]],{}", ["[[1,2],[3]]", "{}"]),
+        ('{"a":1,"b":[2,3]},null', ['{"a":1,"b":[2,3]}', "null"]),
+        ("EnvironmentSteps(1),TrainingSteps(2)", ["EnvironmentSteps(1)", "TrainingSteps(2)"]),
+        ('"a,b",c', ['"a,b"', "c"]),
+        (r'"a\",[b",c', [r'"a\",[b"', "c"]),
+        ("", [""]),
+        ("1,,2", ["1", "", "2"]),
+        ("1,", ["1", ""]),
+    ],
+)
+def test_values_are_split_at_the_outer_commas(text, values):
+    assert sweep.split_values(text) == values
+
+
+@pytest.mark.parametrize("text", ["[1,2", "1],2", "][", '"a,b', "(1,{2)"])
+def test_brackets_and_quotes_must_close(text):
+    with pytest.raises(ParameterError, match=re.escape(f"Received: {text!r}")):
+        sweep.split_values(text)
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        ([DISCOUNT, RATE], ["discount", "learning_rate"]),
+        (["a.q.rate", "a.v.rate", "a.v.size"], ["q.rate", "v.rate", "size"]),
+        (["a.q.x.rate", "b.q.x.rate"], ["a.q.x.rate", "b.q.x.rate"]),
+        (["a.*.rate", "a.q.rate"], ["all.rate", "q.rate"]),
+        (["num_envs", "environment.num_envs"], ["num_envs", "environment.num_envs"]),
+        (["q.rate", "a.q.rate"], ["q.rate", "a.q.rate"]),
+        (["a.*"], ["all"]),
+        ([], []),
+    ],
+)
+def test_names_are_as_short_as_they_can_be(paths, names):
+    assert list(sweep.short_names(paths).values()) == names
+
+
+def plan(*grid, describe=lambda flags: {"flags": flags}):
+    return sweep.plan(grid, ["level", "num_envs"], describe)
+
+
+def test_a_grid_is_every_combination_in_order():
+    made = plan(f"{DISCOUNT}=0.98,.99e0", f"{RATE}=1e-3,3e-4", "level=A/B-v1")
+    assert [c.name for c in made] == [
+        "discount=0.98,learning_rate=0.001,level=A%2FB-v1",
+        "discount=0.98,learning_rate=0.0003,level=A%2FB-v1",
+        "discount=.99e0,learning_rate=0.001,level=A%2FB-v1",
+        "discount=.99e0,learning_rate=0.0003,level=A%2FB-v1",
+    ]
+    assert made[1].flags == [f"--set={DISCOUNT}=0.98", f"--set={RATE}=3e-4", "--level=A/B-v1"]
+    assert made[1].values == {DISCOUNT: 0.98, RATE: 3e-4, "level": "A/B-v1"}
+    assert made[1].experiment == {"flags": made[1].flags}
+    assert len({pathlib.PurePath(c.name).parts for c in made}) == 4
+
+
+def test_an_empty_grid_is_one_combination_without_a_name():
+    [only] = plan()
+    assert (only.name, only.values, only.flags) == ("", {}, [])
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ("[64, 64],[128,128]", ["(64,64)", "(128,128)"]),
+        ("1_000,2e3", ["1000", "2000.0"]),
+        ("true,null", ["true", "null"]),
+        ('"1",1', ["%221%22", "1"]),
+        ("EnvironmentSteps(5)", ["EnvironmentSteps(5)"]),
+        ("../x,*", ["..%2Fx", "%2A"]),
+        ("b,[" + "1," * 30 + "1]", ["b", "value2"]),
+    ],
+)
+def test_values_in_names_are_short_and_fit_into_one_folder(values, words):
+    assert [c.name for c in plan(f"a.b={values}")] == [f"b={word}" for word in words]
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        (["a.b"], "is written path=value,value,... Received: 'a.b'"),
+        (["=1,2"], "is written path=value,value,... Received: '=1,2'"),
+        (["a.b="], "is written path=value,value,... Received: 'a.b='"),
+        (["a.b=1,,2"], "is written path=value,value,... Received: 'a.b=1,,2'"),
+        (["a.b=1", "a.b=2"], "A parameter has one grid with all its values. Received: ['a.b=1', 'a.b=2']"),
+        (["num_env=1"], "a flag of level, num_envs. Did you mean 'num_envs'? Received: 'num_env'"),
+        (["seed=1,2"], "a flag of level, num_envs. Received: 'seed'"),
+        (["a.b=1,2,1"], "must differ. Received: b=1 and b=1"),
+        (["a.b=[1],(1)"], "must differ. Received: b=(1) and b=(1)"),
+    ],
+)
+def test_a_grid_that_cannot_be_understood_is_refused(grid, message):
+    with pytest.raises(ParameterError, match=re.escape(message) + "$"):
+        plan(*grid)
+
+
+def test_values_that_mean_the_same_run_are_refused():
+    with pytest.raises(ParameterError, match=r"must differ. Received: b=1 and b=1.0$"):
+        plan("a.b=1,1.0", describe=lambda flags: {"b": float(flags[0].split("=")[-1])})
+
+
+# -- processes, with a stand-in for training ---------------------------------------------------------------------------
+
+# Returns 50 + seed, then 100 * discount + seed. WAIT=n: the run of seed n saves and waits for a signal. BREAK=n: the run
+# of seed n fails. APART: seeds are evaluated at different steps. TOGETHER: waits for a second process.
+STAND_IN = """
+import json, os, pathlib, re, signal, sys, time
+text = " ".join(sys.argv[1:])
+run = pathlib.Path(re.search("--run_dir=([^ ]+)", text)[1])
+resumed, config = "--resume" in sys.argv, run / "config.json"
+seed = json.loads(config.read_text())["seed"] if resumed else int(re.search("--seed=([0-9]+)", text)[1])
+assert resumed == run.exists(), "a new folder, or one to resume"
+run.mkdir(exist_ok=True)
+starts = json.loads(config.read_text())["starts"] if resumed else []
+threads = [os.environ.get(f"TF_NUM_{kind}_THREADS") for kind in ("INTRAOP", "INTEROP")]
+config.write_text(json.dumps({"seed": seed, "starts": [*starts, sys.argv[1:]], "threads": threads}))
+if os.environ.get("BREAK") == str(seed):
+    sys.exit("tfsac: broken. Received: 7")
+if os.environ.get("WAIT") == str(seed):
+    def save(number, frame):
+        (run / "checkpoints" / "000000010").mkdir(parents=True)
+        sys.exit(128 + number)
+    signal.signal(signal.SIGINT, save), signal.signal(signal.SIGTERM, save)
+    (run / "waiting").touch()
+    time.sleep(60)
+    sys.exit("nobody sent a signal")
+end = time.monotonic() + 20
+while "TOGETHER" in os.environ and len(list(run.parent.glob("*/config.json"))) < 2:
+    assert time.monotonic() < end, "nobody came"
+    time.sleep(0.01)
+discount = float(re.search("discount=([0-9.]+)", text)[1])
+step = 10 + ("APART" in os.environ) * seed
+rows = f"env_steps,evaluation/return_mean\\n{step},{50 + seed}\\n{2 * step},{100 * discount + seed}\\n"
+(run / "metrics.csv").write_text(rows)
+(run / "policy").mkdir()
+print("done")
+"""
+
+
+@pytest.fixture
+def stand_in(tmp_path, monkeypatch):
+    (tmp_path / "train.py").write_text(STAND_IN)
+    monkeypatch.setattr(sweep, "TRAIN", [sys.executable, str(tmp_path / "train.py")])
+    for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "sweep"
+
+
+def run(folder, *more, grid="0.2,0.9", seeds=2, command="sweep"):
+    grids = [f"--grid={DISCOUNT}={grid}"] if grid else []
+    return cli.run([command, f"--run_dir={folder}", f"--num_seeds={seeds}", "--seed=1", "--eager", *grids, *more])
+
+
+def starts(folder):
+    return {
+        str(path.parent.relative_to(folder)): json.loads(path.read_text())["starts"]
+        for path in sorted(folder.rglob("config.json"))
+    }
+
+
+def content(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+ALL = [f"discount={discount}/seed{seed}" for discount in ("0.2", "0.9") for seed in (1, 2)]
+
+
+def test_every_combination_and_seed_is_a_run_and_they_are_compared(stand_in, capsys):
+    assert run(stand_in) == 0
+    made = starts(stand_in)
+    assert list(made) == ALL
+    for name, [arguments] in made.items():
+        discount, seed = re.findall(r"[\d.]+", name)
+        expected = [f"--set={DISCOUNT}={discount}", f"--seed={seed}", f"--run_dir={stand_in / name}"]
+        assert arguments == ["--eager", *expected]
+        assert (stand_in / f"{name}.log").read_text().splitlines()[1:] == ["done"]
+    with (stand_in / "sweep.csv").open(newline="") as file:
+        table = list(csv.reader(file))
+    assert table == [
+        [DISCOUNT, "seeds", "last_mean", "last_std", "best_mean", "best_std"],
+        ["0.2", "2", "21.5", "0.707107", "51.5", "0.707107"],
+        ["0.9", "2", "91.5", "0.707107", "91.5", "0.707107"],
+    ]
+    assert (stand_in / "sweep.png").read_bytes().startswith(b"\x89PNG")
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == f"{stand_in}: 0 of 4 runs are finished"
+    assert printed[1:9:2] == [f"started   {name}" for name in ALL]
+    returns = (51, 52, 91, 92)
+    for line, name, best in zip(printed[2:9:2], ALL, returns, strict=True):
+        assert re.fullmatch(rf"finished  {name}  best evaluation {best}.0, 0:00:0\d", line)
+    assert [line.split() for line in printed[9:12]] == [
+        ["discount", "seeds", "last", "evaluation", "best", "evaluation"],
+        ["0.2", "2", "21.50", "±", "0.71", "51.50", "±", "0.71"],
+        ["0.9", "2", "91.50", "±", "0.71", "91.50", "±", "0.71"],
+    ]
+    assert printed[12:] == [f"table   {stand_in / 'sweep.csv'}", f"curves  {stand_in / 'sweep.png'}"]
+
+
+def test_a_finished_sweep_is_only_compared_again(stand_in, capsys):
+    assert run(stand_in) == 0
+    first = capsys.readouterr().out.splitlines()
+    before = content(stand_in)
+    (stand_in / "sweep.csv").unlink()
+    assert run(stand_in) == 0
+    assert content(stand_in) == before
+    assert capsys.readouterr().out.splitlines() == [f"{stand_in}: 4 of 4 runs are finished", *first[9:]]
+
+
+def test_more_seeds_are_added(stand_in):
+    assert run(stand_in, seeds=1) == 0
+    assert (stand_in / "sweep.csv").read_text().splitlines()[1] == "0.2,1,21,,51,"
+    assert run(stand_in) == 0
+    assert {name: len(calls) for name, calls in starts(stand_in).items()} == dict.fromkeys(ALL, 1)
+
+
+def send_when(path, number):
+    """Sends this process a signal as soon as a file exists."""
+
+    def send():
+        end = time.monotonic() + 30
+        while not path.exists() and time.monotonic() < end:
+            time.sleep(0.01)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=send).start()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_passed_on_and_the_same_command_goes_on(stand_in, monkeypatch, capsys, number):
+    monkeypatch.setenv("WAIT", "2")
+    handler = signal.getsignal(number)
+    send_when(stand_in / ALL[1] / "waiting", number)
+    assert run(stand_in) == 128 + number
+    assert signal.getsignal(number) == handler
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-2:] == [
+        f"stopped   {ALL[1]}",
+        f"stopped by {number.name}; the same command with --run_dir={stand_in} goes on",
+    ]
+    assert list(starts(stand_in)) == ALL[:2] and not (stand_in / "sweep.csv").exists()
+    finished = content(stand_in / ALL[0])
+
+    monkeypatch.delenv("WAIT")
+    assert run(stand_in, "--level=Pendulum-v1", "--preset=pendulum_sac", "--num_envs=1") == 0
+    made = starts(stand_in)
+    assert {name: len(calls) for name, calls in made.items()} == dict(zip(ALL, [1, 2, 1, 1], strict=True))
+    assert content(stand_in / ALL[0]) == finished
+    # What a resumed run has from its config is not given to it again.
+    assert made[ALL[1]][1] == ["--eager", f"--set={DISCOUNT}=0.2", "--resume", f"--run_dir={stand_in / ALL[1]}"]
+    assert "--level=Pendulum-v1" in made[ALL[2]][0] and "--num_envs=1" in made[ALL[2]][0]
+    assert next(line for line in capsys.readouterr().out.splitlines() if ALL[1] in line) == f"resumed   {ALL[1]}"
+
+
+def test_several_jobs_run_at_the_same_time_and_share_the_cores(stand_in, monkeypatch):
+    monkeypatch.setenv("TOGETHER", "1")
+    monkeypatch.setattr(os, "cpu_count", lambda: 6)
+    assert run(stand_in, "--jobs=2", grid="0.5") == 0
+    for path in stand_in.rglob("config.json"):
+        assert json.loads(path.read_text())["threads"] == ["1", "3"]
+
+
+def test_threads_are_left_alone_where_one_job_runs_or_the_user_chose(stand_in, monkeypatch):
+    assert run(stand_in, "--jobs=4", grid="0.5", seeds=1) == 0
+    [path] = stand_in.rglob("config.json")
+    assert json.loads(path.read_text())["threads"] == [None, None]
+    monkeypatch.setenv("TF_NUM_INTEROP_THREADS", "9")
+    assert run(stand_in.with_name("other"), "--jobs=2", grid="0.5") == 0
+    for path in stand_in.with_name("other").rglob("config.json"):
+        assert json.loads(path.read_text())["threads"] == ["1", "9"]
+
+
+def test_a_failing_run_is_named_and_does_not_stop_the_others(stand_in, monkeypatch, capsys):
+    monkeypatch.setenv("BREAK", "1")
+    assert run(stand_in) == 1
+    printed = capsys.readouterr().out
+    for name in ALL[::2]:
+        expected = f"failed    {name}  status 1, see {stand_in / name}.log\n          tfsac: broken. Received: 7\n"
+        assert expected in printed
+    assert (stand_in / "sweep.csv").read_text().splitlines()[1:] == ["0.2,1,22,,52,", "0.9,1,92,,92,"]
+    # It left a folder without a checkpoint, so it begins again; its log goes on.
+    monkeypatch.delenv("BREAK")
+    assert run(stand_in) == 0
+    assert {name: len(calls) for name, calls in starts(stand_in).items()} == dict.fromkeys(ALL, 1)
+    log = (stand_in / f"{ALL[0]}.log").read_text().splitlines()
+    assert [line for line in log if not line.startswith("$")] == ["tfsac: broken. Received: 7", "done"]
+
+
+def test_where_nothing_finishes_there_is_an_empty_table_and_no_picture(stand_in, monkeypatch, capsys):
+    monkeypatch.setenv("BREAK", "1")
+    assert run(stand_in, seeds=1) == 1
+    assert (stand_in / "sweep.csv").read_text().splitlines()[1:] == ["0.2,0,,,,", "0.9,0,,,,"]
+    assert not (stand_in / "sweep.png").exists()
+    assert "curves  not drawn: " in capsys.readouterr().out
+
+
+def test_seeds_that_cannot_be_drawn_together_are_compared_all_the_same(stand_in, monkeypatch, capsys):
+    monkeypatch.setenv("APART", "1")
+    assert run(stand_in) == 0
+    assert "curves  not drawn: The curves have no step in common." in capsys.readouterr().out
+    assert len((stand_in / "sweep.csv").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("more", "grid", "message"),
+    [
+        ([], "0.2,0.8", "whose grid is .*'0.9'.* Received: grid=.*'0.8'.*"),
+        ([], "0.2", "whose grid is .*'0.9'.* Received: grid="),
+        (["--level=MountainCarContinuous-v0"], "0.2,0.9", "environment.level is 'Pendulum-v1'. Received: .*'Mountain"),
+        (["--set=agent.memory.max_size=5000"], "0.2,0.9", "max_size is 100000. Received: .*max_size=5000$"),
+        (["--stochastic_evaluation"], "0.2,0.9", "stochastic_evaluation is False. Received: .*=True$"),
+        (["--checkpoint_restore_dir=x"], "0.2,0.9", "checkpoint_restore_dir is None. Received: .*='x'$"),
+    ],
+)
+def test_a_folder_of_another_sweep_is_refused_and_stays_as_it_is(stand_in, more, grid, message):
+    run(stand_in, seeds=1)
+    before = content(stand_in)
+    with pytest.raises(ValueError, match=r"sweep.json is of another sweep, .*" + message):
+        run(stand_in, *more, grid=grid)
+    assert content(stand_in) == before
+
+
+def test_a_damaged_sweep_is_refused(stand_in):
+    run(stand_in, seeds=1)
+    (stand_in / "sweep.json").write_text("{")
+    with pytest.raises(ValueError, match=r"sweep.json is damaged .* Received: 1 bytes$"):
+        run(stand_in)
+
+
+def test_a_folder_with_something_else_in_it_is_refused(stand_in):
+    stand_in.mkdir()
+    (stand_in / "mine").touch()
+    with pytest.raises(FileExistsError, match=r"new or empty folder, or its own. Received: .*sweep$"):
+        run(stand_in)
+    assert [path.name for path in stand_in.iterdir()] == ["mine"]
+
+
+def test_a_run_that_another_process_trains_is_refused_and_what_was_started_saves(stand_in, monkeypatch):
+    run(stand_in, grid="0.2,0.9", seeds=1)
+    monkeypatch.setenv("WAIT", "2")
+    monkeypatch.setattr(sweep.Run, "start", wait_before_the_second(sweep.Run.start, stand_in / ALL[1] / "waiting"))
+    with (stand_in / f"{ALL[3]}.log").open("ab") as log:
+        fcntl.flock(log, fcntl.LOCK_EX)
+        with pytest.raises(OSError, match=r"Another process is training this run. Received: .*seed2.log$"):
+            run(stand_in, "--jobs=2")
+    assert (stand_in / ALL[1] / "checkpoints" / "000000010").is_dir()
+    assert not (stand_in / ALL[3]).exists()
+
+
+def wait_before_the_second(start, path):
+    def waiting(self, environment):
+        end = time.monotonic() + 20
+        while self.path.parent.name == "discount=0.9" and not path.exists() and time.monotonic() < end:
+            time.sleep(0.01)
+        return start(self, environment)
+
+    return waiting
+
+
+def test_several_seeds_of_train_are_a_sweep_without_a_grid(stand_in):
+    assert run(stand_in, f"--set={DISCOUNT}=0.5", grid=None, command="train") == 0
+    assert list(starts(stand_in)) == ["seed1", "seed2"]
+    assert (stand_in / "sweep.csv").read_text().splitlines()[1] == "2,51.5,0.707107,51.5,0.707107"
+    assert run(stand_in, f"--set={DISCOUNT}=0.5", grid=None) == 0
+    assert {len(calls) for calls in starts(stand_in).values()} == {1}
+
+
+# -- the real thing ----------------------------------------------------------------------------------------------------
+
+
+def command(folder, *more):
+    changes = {**tiny.CHANGES, **tiny.SHORTER, "schedule.improve_steps": 400}
+    grids = [f"--grid={DISCOUNT}=0.5,0.9", "--grid=agent.networks.policy.middleware_parameters.scheme=[16],[8,8]"]
+    flags = ["--seed=3", f"--run_dir={folder}", "--use_cpu", *tiny.assignments(changes), *grids, *more]
+    return [sys.executable, "-m", "tfsac", "sweep", *flags]
+
+
+@pytest.mark.slow
+def test_a_real_sweep_that_was_stopped_goes_on_and_trains_nothing_again(tmp_path):
+    folder = tmp_path / "sweep"
+    process = subprocess.Popen(command(folder), stdout=subprocess.PIPE, text=True)
+    names = []
+    for line in process.stdout:
+        names += [line.split()[1]] if line.startswith("started") else []
+        if len(names) == 2:
+            break
+    second = folder / names[1]
+    end = time.monotonic() + 120
+    while not (second / "metrics.csv").is_file() or len(tiny.rows(second)) < 2:
+        assert time.monotonic() < end and process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    rest = process.communicate(timeout=120)[0]
+    assert process.returncode == 130, rest
+    assert f"stopped   {names[1]}\nstopped by SIGINT; " in rest
+    first = content(folder / names[0])
+    [entry] = (second / "checkpoints").glob("0*")
+    assert int(entry.name) < 440
+
+    done = subprocess.run(command(folder, "--jobs=2"), capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"resumed   {names[1]}\n" in done.stdout and done.stdout.count("started") == 2
+    assert content(folder / names[0]) == first
+    resumed = json.loads((second / "config.json").read_text())["resumed"]
+    assert [entry["env_steps"] for entry in resumed] == [int(entry.name)]
+    for discount in (0.5, 0.9):
+        for scheme in ([16], [8, 8]):
+            path = folder / f"discount={discount},scheme=({','.join(map(str, scheme))})" / "seed3"
+            preset, parameters = read_config(path / "config.json")
+            assert preset.agent.algorithm.discount == discount and parameters.seed == 3
+            assert list(preset.agent.networks["policy"].middleware_parameters.scheme) == scheme
+            assert [row["env_steps"] for row in tiny.rows(path)] == [str(step) for step in [*range(50, 440, 50), 440]]
+    assert len((folder / "sweep.csv").read_text().splitlines()) == 5

@@ -1,0 +1,183 @@
+"""The commands that train: one run, or a sweep of runs."""
+
+from __future__ import annotations
+
+import datetime
+import pathlib
+import signal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from absl import flags
+
+from tfsac.cli.command import UsageError, command, no_more, quiet_start, required
+
+if TYPE_CHECKING:
+    from tfsac.parameters import Preset, RunParameters
+
+INTERRUPTED = 128  # plus the signal's number: the exit status of what was stopped and can be resumed
+OF_A_SWEEP = ("run_dir", "experiment_name", "seed", "num_seeds", "grid", "jobs")  # all others are of each of its runs
+
+
+def _run_flags(f: flags.FlagValues) -> None:
+    """Defines what a grid may vary beside parameters."""
+    flags.DEFINE_string("preset", "pendulum_sac", "name of a preset, a .py file that defines one, or a run's config.json", flag_values=f)
+    flags.DEFINE_string("level", None, "environment id, instead of the preset's", flag_values=f)
+    flags.DEFINE_integer("num_envs", None, "environments side by side", lower_bound=1, flag_values=f)
+    flags.DEFINE_string("checkpoint_restore_dir", None, "begin with the best weights of the run in this folder", flag_values=f)
+    flags.DEFINE_integer("checkpoint_save_steps", 10_000, "environment steps between checkpoints", lower_bound=1, flag_values=f)
+    flags.DEFINE_bool("stop_at_threshold", False, "end when an evaluation reaches the preset's threshold", flag_values=f)
+    flags.DEFINE_bool("stochastic_evaluation", False, "evaluate with sampled actions too", flag_values=f)
+    flags.DEFINE_bool("tensorboard", False, "write TensorBoard events", flag_values=f)
+    flags.DEFINE_bool("histograms", False, "with --tensorboard, also the weights", flag_values=f)
+    flags.DEFINE_enum("strategy", "none", ["none", "mirrored"], "mirrored: all GPUs of this machine", flag_values=f)
+    flags.DEFINE_bool("use_cpu", False, "hide the GPUs", flag_values=f)
+    flags.DEFINE_bool("deterministic", False, "TensorFlow's deterministic kernels", flag_values=f)
+    flags.DEFINE_bool("eager", False, "run updates without compiling them, to debug", flag_values=f)
+
+
+def _set_and_seed_flags(f: flags.FlagValues) -> None:
+    flags.DEFINE_multi_string("set", [], "path=value: changes one parameter, e.g. agent.algorithm.discount=0.98; may be repeated", flag_values=f)
+    flags.DEFINE_integer("seed", 0, "of weights, noise, sampling and environments", lower_bound=0, flag_values=f)
+
+
+def _train_flags(f: flags.FlagValues) -> None:
+    _run_flags(f)
+    _set_and_seed_flags(f)
+    flags.DEFINE_string("run_dir", None, "the run's folder (default: runs/<experiment_name>/<time>-seed<seed>)", flag_values=f)
+    flags.DEFINE_string("experiment_name", None, "folder under runs/ (default: preset and level)", flag_values=f)
+    flags.DEFINE_integer("num_seeds", 1, "train this many seeds, from --seed on, as a sweep without a grid", lower_bound=1, flag_values=f)
+    flags.DEFINE_bool("resume", False, "continue the run in --run_dir", flag_values=f)
+    flags.DEFINE_bool("print_networks_summary", False, "print the layers of every network", flag_values=f)
+    flags.DEFINE_bool("list", False, "list the presets and do nothing else", flag_values=f)
+    flags.DEFINE_integer("evaluate", None, "afterwards evaluate the best policy over this many episodes", lower_bound=1, flag_values=f)
+
+
+@command("train a preset", _train_flags)
+def train(f: flags.FlagValues, rest: list[str]) -> int:
+    """Trains one or several seeds."""
+    from tfsac.cli.results import presets, print_evaluation
+
+    no_more(rest)
+    if f.list:
+        return presets(f, [])
+    if f.num_seeds > 1:
+        if f.resume:
+            raise UsageError("Several seeds go on with the same command, without --resume. Received: --num_seeds with --resume")
+        folder = pathlib.Path(f.run_dir) if f.run_dir else default_run_dir(f, _experiment(f)[0].environment.level, None)
+        return _train_all(f, folder, [], 1)
+    preset, run = _experiment(f)
+
+    with quiet_start():
+        from tfsac.training.devices import configure
+
+        configure(f.use_cpu, run.deterministic)
+    from tfsac import api
+    from tfsac.training import Trainer
+
+    run_dir = pathlib.Path(f.run_dir) if f.run_dir else default_run_dir(f, preset.environment.level, run.seed)
+    trainer = Trainer(preset, run_dir, run, f.resume, initial_weights=f.checkpoint_restore_dir)
+    if f.print_networks_summary:
+        for network in trainer.agent.networks.values():
+            network.model.summary(line_length=100)
+    result = api.finish(trainer)
+    if result.signal is not None:
+        return INTERRUPTED + result.signal
+    best = "" if result.best_return is None else f", best evaluation {result.best_return:.1f}"
+    print(f"{result.reason} at step {result.counters.env_steps}{best}")
+    print(f"  curve   {run_dir / 'learning_curve.png'}\n  policy  {run_dir / 'policy'}")
+    if result.accepted is not None:
+        within = preset.validation.max_episodes_to_achieve_reward
+        limit = f" within {within} episodes" if within else ""
+        verdict = "reached" if result.accepted else "not reached"
+        print(f"  the preset's threshold of {preset.validation.min_reward_threshold:g} was {verdict}{limit}")
+    if f.evaluate:
+        print_evaluation(api.evaluate(run_dir, f.evaluate), f.evaluate)
+    return 0
+
+
+def _experiment(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
+    """Returns what the flags of `train` ask for."""
+    from tfsac.catalog import load_preset, read_config
+    from tfsac.parameters import RunParameters, for_level, override, parse_assignment
+
+    if f.resume:
+        from tfsac.sweep import KEPT
+
+        if f.run_dir is None:
+            raise UsageError("--resume needs --run_dir. Received: no --run_dir")
+        preset, run = read_config(pathlib.Path(f.run_dir) / "config.json")
+        fixed = sorted(name for name in KEPT if f[name].present)
+        if fixed:
+            raise UsageError(f"A resumed run keeps its preset, level, seed and environments. Received: --{fixed[0]}")
+    else:
+        repeats = f.preset.endswith(".json")
+        preset, run = read_config(pathlib.Path(f.preset)) if repeats else (load_preset(f.preset), RunParameters())
+        if f.level:
+            preset = for_level(preset, f.level)
+        if f.num_envs:
+            preset = override(preset, {"environment.num_envs": f.num_envs})
+    preset = override(preset, dict(parse_assignment(text) for text in f.set))
+    given = {name: f[name].value for name in RunParameters.__dataclass_fields__ if name in f and f[name].present}
+    return preset, RunParameters(**{**{name: getattr(run, name) for name in RunParameters.__dataclass_fields__}, **given})
+
+
+def default_run_dir(f: flags.FlagValues, level: str, seed: int | None) -> pathlib.Path:
+    """Returns the folder of a run, or of several seeds, for which no --run_dir was given."""
+    name = f.experiment_name or f"{pathlib.Path(f.preset).stem}-{level.replace('/', '-')}"
+    time = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    return pathlib.Path("runs") / name / (time if seed is None else f"{time}-seed{seed}")
+
+
+# -- sweep -------------------------------------------------------------------------------------------------------------
+
+
+def _sweep_flags(f: flags.FlagValues) -> None:
+    _run_flags(f)
+    _set_and_seed_flags(f)
+    flags.DEFINE_multi_string("grid", [], "path=value,value,...: values of a parameter or a flag to combine; may be repeated", flag_values=f)
+    flags.DEFINE_integer("num_seeds", 1, "seeds of every combination, from --seed on", lower_bound=1, flag_values=f)
+    flags.DEFINE_string("run_dir", None, "the sweep's folder: a new one, or the one of a sweep to go on with", flag_values=f)
+    flags.DEFINE_integer("jobs", 1, "runs at the same time", lower_bound=1, flag_values=f)
+
+
+@command("train every combination of a grid, with several seeds", _sweep_flags)
+def sweep(f: flags.FlagValues, rest: list[str]) -> int:
+    """Trains, or goes on training, and compares the combinations."""
+    no_more(rest)
+    return _train_all(f, pathlib.Path(required(f, "run_dir")), f.grid, f.jobs)
+
+
+def _train_all(f: flags.FlagValues, folder: pathlib.Path, grid: Sequence[str], jobs: int) -> int:
+    from tfsac.environments import make
+    from tfsac.sweep import Sweep, plan
+
+    _run_flags(varied := flags.FlagValues())
+    of_runs = [f[name] for name in f if f[name].present and name not in OF_A_SWEEP]
+    shared = [argument for flag in of_runs for argument in flag.serialize().split("\n") if argument]
+    seeds = range(f.seed, f.seed + f.num_seeds)
+    combinations = plan(grid, list(varied), lambda more: _described([*shared, *more, f"--seed={seeds[-1]}"]))
+    levels: list[dict[str, Any]] = []
+    for combination in combinations:
+        level = combination.experiment["preset"]["environment"]
+        if level not in levels:
+            levels.append(level)
+            make(level["level"], level["max_episode_steps"], **level["kwargs"]).close()
+    series = Sweep(folder, combinations, seeds, shared)
+    stopped_by = series.train(jobs)
+    if stopped_by is not None:
+        print(f"stopped by {signal.Signals(stopped_by).name}; the same command with --run_dir={folder} goes on")
+        return INTERRUPTED + stopped_by
+    series.report()
+    return 1 if series.failed else 0
+
+
+def _described(arguments: list[str]) -> dict[str, Any]:
+    """Returns what `train` does with these arguments, as JSON values; the seed is left out."""
+    from tfsac.parameters import to_json
+
+    _train_flags(values := flags.FlagValues())
+    values(["train", *arguments])
+    preset, run = _experiment(values)
+    others = {name: values[name].value for name in ("checkpoint_restore_dir", "use_cpu")}
+    return {"preset": to_json(preset), "run": {**to_json(run), "seed": None}, **others}

@@ -1,0 +1,137 @@
+"""The commands for what a run left: evaluate, export, record, plot; and the list of presets."""
+
+from __future__ import annotations
+
+import pathlib
+
+from absl import flags
+
+from tfsac.cli.command import UsageError, command, no_more, quiet_start, required
+
+
+def _run_flags(f: flags.FlagValues) -> None:
+    flags.DEFINE_string("run_dir", None, "the run's folder", flag_values=f)
+
+
+def _episode_flags(f: flags.FlagValues, episodes: int = 10) -> None:
+    _run_flags(f)
+    flags.DEFINE_integer("episodes", episodes, "number of episodes", lower_bound=1, flag_values=f)
+    flags.DEFINE_bool("stochastic", False, "sample actions instead of taking the policy's mode", flag_values=f)
+    flags.DEFINE_integer("seed", 0, "of the episodes", lower_bound=0, flag_values=f)
+
+
+def _evaluate_flags(f: flags.FlagValues) -> None:
+    _episode_flags(f)
+    flags.DEFINE_bool("render", False, "open a window", flag_values=f)
+    flags.DEFINE_string("dump_mp4", None, "write a film (.mp4 or .gif) to this file", flag_values=f)
+
+
+@command("evaluate the best policy of a run", _evaluate_flags)
+def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
+    """Prints mean, std, min and max of the episodes' returns."""
+    no_more(rest)
+    run_dir, film = required(f, "run_dir"), f.dump_mp4
+    with quiet_start():
+        from tfsac import api
+
+    done = api.evaluate(run_dir, f.episodes, not f.stochastic, f.seed, "human" if f.render else "", film)
+    print_evaluation(done, f.episodes)
+    if film:
+        print(f"film    {film}")
+    return 0
+
+
+def print_evaluation(done: object, episodes: int) -> None:
+    """Prints one line about the episodes of an evaluation."""
+    returns, lengths = done.returns, done.lengths  # type: ignore[attr-defined]
+    print(
+        f"return  mean {returns.mean():.2f}  std {returns.std():.2f}  min {returns.min():.2f}  max {returns.max():.2f}  "
+        f"over {episodes} episodes of {lengths.mean():.0f} steps on average"
+    )
+
+
+def _export_flags(f: flags.FlagValues) -> None:
+    _run_flags(f)
+    flags.DEFINE_string("out", None, "a new folder", flag_values=f)
+    flags.DEFINE_enum("format", "saved_model", ["saved_model", "tflite"], "tflite: for LiteRT", flag_values=f)
+    flags.DEFINE_bool("values", False, "also export the values of observations and actions", flag_values=f)
+    flags.DEFINE_bool("verify", False, "compare exported and live actions over an episode", flag_values=f)
+
+
+@command("export the best policy of a run", _export_flags)
+def export(f: flags.FlagValues, rest: list[str]) -> int:
+    """Writes a SavedModel or a LiteRT file."""
+    no_more(rest)
+    run_dir, out = required(f, "run_dir"), required(f, "out")
+    with quiet_start():
+        from tfsac import api, exporting
+
+    policy = api.load_policy(run_dir)
+    path = exporting.export(policy, out, f.format, f.values)
+    print(f"exported to {path}")
+    if not f.verify:
+        return 0
+    observations = api.observations_of(run_dir, policy)
+    difference = exporting.verify(policy, path, observations)
+    good = difference <= exporting.TOLERANCE
+    print(
+        f"largest difference of an action over {len(observations)} observations: {difference:.2e} "
+        f"({'within' if good else 'MORE THAN'} {exporting.TOLERANCE:g})"
+    )
+    return 0 if good else 1
+
+
+def _record_flags(f: flags.FlagValues) -> None:
+    _episode_flags(f)
+    flags.DEFINE_string("out", None, "a new .npz file", flag_values=f)
+
+
+@command("record episodes of the best policy as demonstrations", _record_flags)
+def record(f: flags.FlagValues, rest: list[str]) -> int:
+    """Writes a demonstration file."""
+    no_more(rest)
+    run_dir, out = required(f, "run_dir"), required(f, "out")
+    with quiet_start():
+        from tfsac import api
+
+    made = api.record(run_dir, out, f.episodes, not f.stochastic, f.seed)
+    print(f"{len(made.records)} transitions of {len(made.returns)} episodes, mean return {made.returns.mean():.2f}, in {out}")
+    return 0
+
+
+def _plot_flags(f: flags.FlagValues) -> None:
+    flags.DEFINE_multi_string("run_dir", [], "a run's folder; several are drawn together", flag_values=f)
+    flags.DEFINE_string("out", None, "the picture (default: learning_curve.png in the run's folder)", flag_values=f)
+    flags.DEFINE_string("title", "", "above the curves of several runs", flag_values=f)
+
+
+@command("draw learning curves", _plot_flags)
+def plot(f: flags.FlagValues, rest: list[str]) -> int:
+    """Draws one run, or several together, grouped by preset level."""
+    from tfsac.analysis import plot_curves, plot_run
+
+    runs = [pathlib.Path(run) for run in [*f.run_dir, *rest]]
+    if not runs:
+        raise UsageError("Plotting needs a run. Received: no --run_dir")
+    if len(runs) == 1:
+        print(plot_run(runs[0], f.out))
+        return 0
+    from tfsac.catalog import read_config
+
+    groups: dict[str, list[pathlib.Path]] = {}
+    for run in runs:
+        groups.setdefault(read_config(run / "config.json")[0].environment.level, []).append(run)
+    print(plot_curves(groups, required(f, "out"), f.title))
+    return 0
+
+
+@command("list the presets", lambda f: None)
+def presets(f: flags.FlagValues, rest: list[str]) -> int:
+    """Prints name and description of every preset."""
+    no_more(rest)
+    from tfsac.catalog import describe_preset, preset_names
+
+    names = preset_names()
+    for name in names:
+        print(f"{name:<{max(map(len, names))}}  {describe_preset(name)}")
+    return 0

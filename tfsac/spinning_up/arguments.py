@@ -1,0 +1,149 @@
+"""The numbers that Spinning Up's `sac` takes, and the experiment that they describe. No TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from tfsac.parameters import (
+    EnvironmentEpisodes,
+    EnvironmentParameters,
+    EnvironmentSteps,
+    ExperienceReplayParameters,
+    FixedAlphaParameters,
+    InputEmbedderParameters,
+    NetworkParameters,
+    ParameterError,
+    Preset,
+    RunParameters,
+    ScheduleParameters,
+    TwinSoftActorCriticAgentParameters,
+    TwinSoftActorCriticAlgorithmParameters,
+    twin_soft_actor_critic_networks,
+)
+from tfsac.parameters.base import nearest, parameters
+
+Count = Annotated[int, Field(gt=0)]
+CRITIC_LOSS_WEIGHT = 0.5
+MLP = {"hidden_sizes": (256, 256), "activation": "relu"}
+
+
+@parameters
+class SpinningUpArguments:
+    """Spinning Up's names and defaults; `tfsac.sac` says what each means.
+
+    Example:
+        >>> arguments = SpinningUpArguments(gamma=0.98)
+        >>> arguments.preset(EnvironmentParameters("Hopper-v5"), arguments.mlp_networks({})).agent.algorithm.discount
+        0.98
+    """
+
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    steps_per_epoch: Count = 4000
+    epochs: Count = 100
+    replay_size: Count = 1_000_000
+    gamma: Annotated[float, Field(ge=0, le=1)] = 0.99
+    polyak: Annotated[float, Field(ge=0, lt=1)] = 0.995
+    lr: Annotated[float, Field(gt=0)] = 1e-3
+    alpha: Annotated[float, Field(ge=0)] = 0.2
+    batch_size: Count = 100
+    start_steps: Annotated[int, Field(ge=0)] = 10_000
+    update_after: Count = 1000
+    update_every: Count = 50
+    num_test_episodes: Count = 10
+    max_ep_len: Count = 1000
+    save_freq: Count = 1
+
+    def __post_init__(self) -> None:
+        for name in ("update_after", "replay_size"):
+            if getattr(self, name) < self.batch_size:
+                raise ParameterError(
+                    f"{name} is at least batch_size. Received: {name}={getattr(self, name)}, batch_size={self.batch_size}"
+                )
+        if self.steps_per_epoch * self.epochs <= self.update_after:
+            raise ParameterError(
+                "steps_per_epoch * epochs must be more than update_after, or nothing is learned. "
+                f"Received: {self.steps_per_epoch} * {self.epochs}, update_after={self.update_after}"
+            )
+
+    def preset(self, environment: EnvironmentParameters, networks: Mapping[str, NetworkParameters]) -> Preset:
+        """Returns the experiment.
+
+        Args:
+            environment: level and time limit.
+            networks: see `mlp_networks` and `networks_made_by`.
+        """
+        return Preset(
+            agent=TwinSoftActorCriticAgentParameters(
+                algorithm=TwinSoftActorCriticAlgorithmParameters(
+                    discount=self.gamma,
+                    num_consecutive_playing_steps=EnvironmentSteps(self.update_every),
+                    num_consecutive_training_steps=self.update_every,
+                    rate_for_copying_weights_to_target=round(1.0 - self.polyak, 12),  # 0.005, not 0.00500...04
+                    update_order="spinning_up",
+                    temperature=FixedAlphaParameters(self.alpha),
+                ),
+                memory=ExperienceReplayParameters(self.replay_size),
+                networks=dict(networks),
+            ),
+            environment=environment,
+            schedule=ScheduleParameters(
+                heatup_steps=EnvironmentSteps(self.update_after),
+                random_action_steps=self.start_steps,
+                improve_steps=EnvironmentSteps(self.steps_per_epoch * self.epochs - self.update_after),
+                evaluation_steps=EnvironmentEpisodes(self.num_test_episodes),
+                steps_between_evaluation_periods=EnvironmentSteps(self.steps_per_epoch),
+            ),
+        )
+
+    def run_parameters(self) -> RunParameters:
+        """Returns the seed, and when to save."""
+        return RunParameters(seed=self.seed, checkpoint_save_steps=self.save_freq * self.steps_per_epoch)
+
+    def mlp_networks(self, ac_kwargs: Mapping[str, Any]) -> dict[str, NetworkParameters]:
+        """Returns the networks of the default `actor_critic`.
+
+        Args:
+            ac_kwargs: hidden_sizes and activation.
+
+        Raises:
+            ParameterError: other names, or values that are none of these.
+        """
+        for name in ac_kwargs.keys() - MLP.keys():
+            raise ParameterError(
+                f"The default actor_critic has the ac_kwargs {', '.join(MLP)}.{nearest(name, MLP)} Received: {name!r}"
+            )
+        given: dict[str, Any] = {**MLP, **ac_kwargs}
+        if not isinstance(given["activation"], str):
+            raise ParameterError(f"activation is a name, such as 'tanh'. Received: {given['activation']!r}")
+        activation: Any = given["activation"]
+        networks = twin_soft_actor_critic_networks(
+            tuple(given["hidden_sizes"]), critic_loss_weight=CRITIC_LOSS_WEIGHT, learning_rate=self.lr, batch_size=self.batch_size
+        )
+        policy, q = networks["policy"], networks["q"]
+        q_head: Any = q.head_parameters
+        embedder = replace(policy.input_embedders_parameters["observation"], activation_function=activation)
+        middleware = replace(policy.middleware_parameters, activation_function=activation)
+        return {
+            "policy": replace(
+                policy, input_embedders_parameters={"observation": embedder}, middleware_parameters=middleware
+            ),
+            "q": replace(q, head_parameters=replace(q_head, activation_function=activation)),
+        }
+
+    def networks_made_by(self, name: str) -> dict[str, NetworkParameters]:
+        """Returns how networks that a function makes are trained.
+
+        They read an observation that no environment gives, so that building layers in place of the function's fails.
+
+        Args:
+            name: of the function; a run can only be continued with one of the same name.
+        """
+        reads = {f"made by {name}": InputEmbedderParameters()}
+        return twin_soft_actor_critic_networks(
+            critic_loss_weight=CRITIC_LOSS_WEIGHT, learning_rate=self.lr, batch_size=self.batch_size,
+            input_embedders_parameters=reads,
+        )

@@ -1,0 +1,103 @@
+"""Spinning Up's log: a table for each epoch on the terminal and in progress.txt, and its keys in config.json."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tfsac.files import written_aside
+from tfsac.metrics import TerminalSink
+from tfsac.training import Callback, Trainer
+
+STEPS = "TotalEnvInteracts"
+OF_EPISODES = {"EpRet": "training", "TestEpRet": "evaluation"}
+OF_UPDATES = {"Q1Vals": "q/q1", "Q2Vals": "q/q2", "LogPi": "policy/log_prob"}
+LOSSES = {"LossPi": "loss/policy", "LossQ1": "loss/q1", "LossQ2": "loss/q2"}
+WORDS = {"Average": "mean", "Std": "std", "Max": "max", "Min": "min"}
+
+
+class BarOnly(TerminalSink):
+    """The terminal without its line for each evaluation, whose place the table takes."""
+
+    def write(self, row: dict[str, Any]) -> None:
+        """Prints nothing."""
+
+
+class EpochLog(Callback):
+    """Writes a row to progress.txt and prints it as a table at every evaluation, which ends an epoch.
+
+    What did not happen in an epoch is nan. Averages are those of metrics.csv; Std, Max and Min of Q1Vals, Q2Vals and
+    LogPi are over the epoch's updates, of each update's batch mean.
+
+    Args:
+        config: what is added to the top level of config.json.
+    """
+
+    def __init__(self, config: Mapping[str, Any]):
+        self.config = dict(config)
+        self.updates: list[np.ndarray] = []  # [U, 3] each
+        self.lines: list[str] = []
+
+    def on_training_begin(self, trainer: Trainer) -> None:
+        """Completes config.json; of a progress.txt that is there, what the run has not done yet is cut off."""
+        config = trainer.directory.config
+        with written_aside(config) as file:
+            file.write(json.dumps(json.loads(config.read_text()) | self.config, indent=2).encode())
+        self.path = trainer.directory.path / "progress.txt"
+        self.columns = [trainer.recorder.names.index(name) for name in OF_UPDATES.values()]
+        if self.path.is_file():
+            header, *rows = self.path.read_text().splitlines()
+            place = header.split("\t").index(STEPS)
+            self.lines = [header, *(row for row in rows if int(row.split("\t")[place]) <= trainer.counters.env_steps)]
+
+    def on_updates(self, trainer: Trainer, metrics: np.ndarray) -> None:
+        """Keeps what Std, Max and Min are taken of."""
+        self.updates.append(metrics[:, self.columns])
+
+    def on_evaluation(self, trainer: Trainer, row: dict[str, Any]) -> None:
+        """Ends an epoch."""
+        values = self._values(row, trainer.schedule.steps_between_evaluation_periods.num_steps)
+        self.updates = []
+        self.lines = self.lines or ["\t".join(values)]
+        self.lines.append("\t".join(str(value) for value in values.values()))
+        with written_aside(self.path) as file:
+            file.write("".join(f"{line}\n" for line in self.lines).encode())
+        trainer.terminal.print(table(values))
+
+    def on_training_end(self, trainer: Trainer) -> None:
+        """Says how an interrupted run goes on."""
+        if not trainer.finished():
+            trainer.terminal.print(
+                f"To go on with progress.txt: sac or tfsac spinup with the same arguments and resume, in {self.path.parent}."
+            )
+
+    def _values(self, row: dict[str, Any], steps_per_epoch: int) -> dict[str, float]:
+        values: dict[str, float] = {"Epoch": row["env_steps"] // steps_per_epoch}
+        for name, prefix in OF_EPISODES.items():
+            values |= {word + name: row.get(f"{prefix}/return_{key}", math.nan) for word, key in WORDS.items()}
+        values |= {
+            "EpLen": row.get("training/length_mean", math.nan),
+            "TestEpLen": row["evaluation/length_mean"],
+            STEPS: row["env_steps"],
+        }
+        seen = np.concatenate([np.full([0, len(OF_UPDATES)], np.nan), *self.updates])
+        for name, of_update in zip(OF_UPDATES, seen.T, strict=True):
+            spread = [float(f(of_update)) for f in (np.std, np.max, np.min)] if len(of_update) else [math.nan] * 3
+            values |= dict(zip((word + name for word in WORDS), (row.get(OF_UPDATES[name], math.nan), *spread), strict=True))
+        values |= {name: row.get(metric, math.nan) for name, metric in LOSSES.items()}
+        return values | {"Time": row["wall_seconds"]}
+
+
+def table(values: Mapping[str, float]) -> str:
+    """Returns names and values as a table, one below the other."""
+    wide = max(map(len, values))
+    rule = "-" * (wide + 19)
+    rows = [
+        f"| {name:>{wide}} | {value if isinstance(value, int) else format(value, '.5g'):>12} |"
+        for name, value in values.items()
+    ]
+    return "\n".join([rule, *rows, rule])

@@ -1,0 +1,170 @@
+"""Spinning Up's `sac`: one function from an environment to a trained policy."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium as gym
+
+from tfsac.api import finish
+from tfsac.environments import maker, spec_of
+from tfsac.parameters import EnvironmentParameters, ParameterError, to_json
+from tfsac.parameters.base import nearest
+from tfsac.spinning_up.actor_critic import ActorCritic, mlp_actor_critic, model_maker
+from tfsac.spinning_up.arguments import SpinningUpArguments
+from tfsac.spinning_up.epochs import BarOnly, EpochLog
+from tfsac.training import Result, Trainer
+
+LOGGER: dict[str, Any] = {"output_dir": None, "exp_name": "sac", "resume": False}
+
+
+def sac(
+    env_fn: Callable[[], gym.Env],
+    actor_critic: ActorCritic = mlp_actor_critic,
+    ac_kwargs: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    steps_per_epoch: int = 4000,
+    epochs: int = 100,
+    replay_size: int = int(1e6),
+    gamma: float = 0.99,
+    polyak: float = 0.995,
+    lr: float = 1e-3,
+    alpha: float = 0.2,
+    batch_size: int = 100,
+    start_steps: int = 10000,
+    update_after: int = 1000,
+    update_every: int = 50,
+    num_test_episodes: int = 10,
+    max_ep_len: int = 1000,
+    logger_kwargs: Mapping[str, Any] | None = None,
+    save_freq: int = 1,
+) -> Result:
+    """Trains soft actor-critic with Spinning Up's names, defaults and update rule.
+
+    Every epoch ends with a test of the deterministic policy, a table on the terminal and a row in progress.txt; the run
+    directory has everything that `tfsac.train` leaves as well. Nothing is written before everything is built.
+
+    An interrupted run goes on with the same call and `logger_kwargs={"output_dir": ..., "resume": True}`, exactly from
+    its last checkpoint; more epochs may be asked for. Std, Max and Min of the epoch in which it was interrupted are over
+    the updates after it. `tfsac train --resume` also continues runs of the default `actor_critic` in an environment
+    that `gymnasium.make` can make, but writes no progress.txt; it refuses the others, whose functions it does not have.
+
+    Args:
+        env_fn: returns a new environment at each call, with a `Box` of observations (not a `Dict`) and of actions.
+        actor_critic: makes the networks, see below; the default's act in NumPy and are faster.
+        ac_kwargs: passed to `actor_critic`; for the default, hidden_sizes (256, 256) and activation "relu".
+        seed: of weights, noise, sampling and environments.
+        steps_per_epoch: environment steps of an epoch.
+        epochs: how many.
+        replay_size: transitions that the memory holds.
+        gamma: discount.
+        polyak: share of the old target at each update: target <- polyak * target + (1 - polyak) * online.
+        lr: of policy and critics.
+        alpha: weight of the entropy; a larger one explores more.
+        batch_size: rows of an update.
+        start_steps: environment steps with uniformly random actions.
+        update_after: environment steps before those that lead to updates; the first updates are made at
+            update_after + update_every.
+        update_every: environment steps between updates, and how many updates are then made.
+        num_test_episodes: of the test of an epoch.
+        max_ep_len: steps after which an episode is cut off: it counts as truncated and not as terminated, so the target
+            still looks beyond it. A shorter limit of the environment's own stays.
+        logger_kwargs: output_dir, a new or empty folder (default runs/<exp_name>/<time>-seed<seed>); exp_name, for
+            plots (default "sac"); resume, see above.
+        save_freq: epochs between checkpoints; there is one at the end in any case.
+
+    A custom `actor_critic` is called as `actor_critic(observation_space, action_space, **ac_kwargs)` and returns three
+    new Keras models, which share no weights:
+
+        policy: observations `[B, ...]` to (mean, log_std), `[B, A]` each, of the Gaussian before tanh.
+        q1, q2: [observations `[B, ...]`, actions `[B, A]` in [-1, 1]] to `[B]` or `[B, 1]`.
+
+    Observations are float32, images (three dimensions of uint8) uint8. The function is called once for the networks and
+    once for their slow copies, each time after `keras.utils.set_random_seed(seed)`. Variables that gradients do not
+    train, such as those of BatchNormalization, are refused.
+
+    Returns:
+        how it ended: reason, run directory, counters, best test return.
+
+    Raises:
+        ValueError: an argument out of range, an environment or models that cannot be used.
+        FileExistsError: there is something in output_dir.
+        as `Trainer` and `Trainer.run`.
+
+    Example:
+        >>> def small(observation_space, action_space, width):
+        ...     observation, action = keras.Input(observation_space.shape), keras.Input(action_space.shape)
+        ...     x = keras.layers.Dense(width, "silu")(observation)
+        ...     policy = keras.Model(observation, [keras.layers.Dense(*action_space.shape)(x) for _ in range(2)])
+        ...     def q():
+        ...         x = keras.layers.Dense(width, "silu")(keras.layers.Concatenate()([observation, action]))
+        ...         return keras.Model([observation, action], keras.layers.Dense(1)(x))
+        ...     return policy, q(), q()
+        >>> tfsac.sac(lambda: gymnasium.make("Pendulum-v1"), small, {"width": 64}, epochs=5)
+    """
+    arguments = SpinningUpArguments(
+        seed, steps_per_epoch, epochs, replay_size, gamma, polyak, lr, alpha, batch_size, start_steps, update_after,
+        update_every, num_test_episodes, max_ep_len, save_freq,
+    )
+    for name, function in (("env_fn", env_fn), ("actor_critic", actor_critic)):
+        if not callable(function):
+            raise ParameterError(f"{name} is a function, such as lambda: gymnasium.make('Hopper-v5'). Received: {function!r}")
+    ac_kwargs, logger = dict(ac_kwargs or {}), dict(LOGGER)
+    logger.update({name: value for name, value in (logger_kwargs or {}).items() if value is not None})
+    for name in logger.keys() - LOGGER.keys():
+        raise ParameterError(f"logger_kwargs has the keys {', '.join(LOGGER)}.{nearest(name, LOGGER)} Received: {name!r}")
+    if logger["resume"] and logger["output_dir"] is None:
+        raise ParameterError(f"To resume, name the run's folder as output_dir (--run_dir). Received: {logger_kwargs}")
+
+    env = maker(EnvironmentParameters(), env_fn)()
+    env.close()
+    if isinstance(env.observation_space, gym.spaces.Dict):
+        raise ParameterError(
+            "sac wants observations in one Box; gymnasium.wrappers.FlattenObservation makes one of a Dict. "
+            f"Received: {env.observation_space}"
+        )
+    models, networks = None, None
+    if actor_critic is mlp_actor_critic:
+        networks = arguments.mlp_networks(ac_kwargs)
+    else:
+        networks = arguments.networks_made_by(_name(actor_critic))
+        models = model_maker(actor_critic, env.observation_space, env.action_space, ac_kwargs, spec_of(env), seed)
+    functions = {"env_fn": _name(env_fn), "actor_critic": _name(actor_critic), "ac_kwargs": _plain(ac_kwargs)}
+    trainer = Trainer(
+        arguments.preset(_environment(env, max_ep_len), networks),
+        logger["output_dir"] or _new_folder(logger["exp_name"], seed),
+        arguments.run_parameters(),
+        logger["resume"],
+        [EpochLog({"exp_name": logger["exp_name"], **functions, **to_json(arguments)})],
+        env_fn=env_fn,
+        models=models,
+    )
+    trainer.terminal = BarOnly(steps_per_epoch * epochs, "steps")
+    return finish(trainer)
+
+
+def _environment(env: gym.Env, max_ep_len: int) -> EnvironmentParameters:
+    """Returns a description with which the environment can be made again, or one with a name that is refused then."""
+    spec = env.spec
+    limit = min(max_ep_len, (spec and spec.max_episode_steps) or max_ep_len)
+    if spec is None or spec.additional_wrappers or spec.id not in gym.registry or _plain(spec.kwargs) != spec.kwargs:
+        return EnvironmentParameters(str(env), max_episode_steps=limit)
+    return EnvironmentParameters(spec.id, max_episode_steps=limit, kwargs=spec.kwargs)
+
+
+def _plain(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Returns arguments as JSON values."""
+    return json.loads(json.dumps(kwargs, default=repr))
+
+
+def _name(function: Any) -> str:
+    function = getattr(function, "func", function)  # of functools.partial
+    return f"{function.__module__}.{function.__qualname__}" if hasattr(function, "__qualname__") else repr(function)
+
+
+def _new_folder(exp_name: str, seed: int) -> pathlib.Path:
+    return pathlib.Path("runs") / exp_name / f"{datetime.datetime.now():%Y%m%d-%H%M%S}-seed{seed}"

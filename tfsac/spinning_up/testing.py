@@ -1,0 +1,103 @@
+"""Watching an exported policy, as Spinning Up's `test_policy` does."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import tensorflow as tf
+
+from tfsac.api import AFTER_TRAINING
+from tfsac.environments import as_arrays, maker, spec_of
+from tfsac.exporting import load_exported
+from tfsac.parameters import EnvironmentEpisodes
+from tfsac.training import Evaluation, RunDirectory, evaluate
+
+
+def test_policy(
+    run_dir: str | pathlib.Path,
+    env_fn: Callable[[], gym.Env] | None = None,
+    episodes: int = 100,
+    deterministic: bool = True,
+    max_ep_len: int | None = None,
+    render: bool = False,
+) -> Evaluation:
+    """Runs the exported policy of a run and prints return and length of each episode and their means.
+
+    It needs the run's `policy` folder and `config.json`, and nothing that made the networks, so a custom `actor_critic`
+    is fine in a new process. The episodes begin alike at every call.
+
+    Args:
+        run_dir: of a run that ended.
+        env_fn: makes the environment, as in `tfsac.sac`; None makes the run's level.
+        episodes: how many.
+        deterministic: the policy's mode instead of samples.
+        max_ep_len: steps after which an episode is cut off; None for the run's own limit.
+        render: open a window; an `env_fn` must then make its environment with `render_mode="human"`.
+
+    Returns:
+        returns and lengths of the episodes, `[E]` each.
+
+    Raises:
+        FileNotFoundError: no run there, or one without an exported policy.
+        ValueError: fewer than one episode, an environment that cannot be made, is not the policy's or has no window.
+
+    Example:
+        >>> tfsac.test_policy("runs/sac/20250101-120000-seed0", lambda: gymnasium.make("Pendulum-v1"), episodes=3)
+    """
+    if episodes < 1:
+        raise ValueError(f"episodes is at least 1. Received: {episodes}")
+    directory = RunDirectory(pathlib.Path(run_dir))
+    parameters = directory.read()[0].environment
+    if max_ep_len is not None:
+        parameters = dataclasses.replace(parameters, max_episode_steps=max_ep_len)
+    if render:
+        parameters = dataclasses.replace(parameters, kwargs={**parameters.kwargs, "render_mode": "human"})
+    model = load_exported(directory.policy).loaded  # type: ignore[attr-defined]
+    act = model.signatures["serving_default" if deterministic else "sample"]
+    env = maker(parameters, env_fn)()
+    try:
+        spec = spec_of(env)
+        _check(env, {key: tensor.shape for key, tensor in act.structured_input_signature[1].items()}, render)
+        done = evaluate(
+            lambda observation: act(
+                **{key: tf.constant(value[None]) for key, value in as_arrays(observation, spec).items()}
+            )["action"][0].numpy(),
+            env,
+            EnvironmentEpisodes(episodes),
+            where=AFTER_TRAINING,
+            each_step=_Printer(),
+        )
+    finally:
+        env.close()
+    print(f"mean       return {done.returns.mean():10.2f}  length {done.lengths.mean():7.1f}")
+    return done
+
+
+test_policy.__test__ = False  # type: ignore[attr-defined]  # pytest would take it for a test where it is imported
+
+
+def _check(env: gym.Env, inputs: dict[str, tf.TensorShape], render: bool) -> None:
+    shapes = {key: list(array.shape) for key, array in spec_of(env).observation.items()}
+    expected = {key: list(shape[1:]) for key, shape in inputs.items()}
+    if shapes != expected:
+        raise ValueError(f"The policy acts on observations of the shapes {expected}. Received: {shapes} of {env}")
+    if render and env.render_mode != "human":
+        raise ValueError(f"To render, make the environment with render_mode='human'. Received: {env.render_mode!r}")
+
+
+class _Printer:
+    """Prints a line at the end of each episode."""
+
+    def __init__(self) -> None:
+        self.episode, self.total, self.length = 0, 0.0, 0
+
+    def __call__(self, observation: Any, action: np.ndarray, reward: float, terminated: bool, truncated: bool, *_: Any) -> None:
+        self.total, self.length = self.total + float(reward), self.length + 1
+        if terminated or truncated:
+            print(f"episode {self.episode:<3}return {self.total:10.2f}  length {self.length:5}", flush=True)
+            self.episode, self.total, self.length = self.episode + 1, 0.0, 0

@@ -1,0 +1,364 @@
+"""Many runs of `tfsac train`: every combination of a grid with several seeds, a process each. No TensorFlow.
+
+    sweep.json                                       what is swept, to go on with it and nothing else
+    discount=0.98,learning_rate=0.001/seed1          a run directory
+    discount=0.98,learning_rate=0.001/seed1.log      what the run printed
+    sweep.csv, sweep.png                             the comparison
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import datetime
+import fcntl
+import io
+import itertools
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+import urllib.parse
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, BinaryIO, NamedTuple
+
+from tfsac.analysis import plot_curves, read_curve
+from tfsac.files import new_file, written_aside
+from tfsac.parameters import ParameterError, parse_assignment
+from tfsac.parameters.base import nearest
+
+TRAIN = [sys.executable, "-m", "tfsac", "train"]
+KEPT = ("preset", "level", "num_envs", "seed", "checkpoint_restore_dir")  # flags that a resumed run has from its config
+LONGEST_VALUE = 40  # in the name of a folder
+SECONDS_BETWEEN_LOOKS = 0.1
+
+
+class Combination(NamedTuple):
+    """One choice of all values of a grid.
+
+    Attributes:
+        name: of its folder; empty for an empty grid.
+        values: the choice by path or flag.
+        flags: of `train`.
+        experiment: what these ask for, as JSON values.
+    """
+
+    name: str
+    values: dict[str, Any]
+    flags: list[str]
+    experiment: dict[str, Any]
+
+
+def plan(
+    grid: Sequence[str], flags: Collection[str], describe: Callable[[list[str]], dict[str, Any]]
+) -> list[Combination]:
+    """Returns every combination of a grid, checked.
+
+    Args:
+        grid: ``path=value,value,...`` for each parameter, or ``flag=value,value,...``.
+        flags: the flags of `train` that may be varied.
+        describe: returns what flags of `train` ask for, or raises.
+
+    Raises:
+        ParameterError: a grid that is not written so, an unknown or repeated parameter, two combinations that are the
+            same; and what `describe` raises.
+    """
+    axes = dict(_axis(text, flags) for text in grid)
+    if len(axes) < len(grid):
+        raise ParameterError(f"A parameter has one grid with all its values. Received: {list(grid)}")
+    names, combinations = short_names(list(axes)), []
+    for chosen in itertools.product(*(enumerate(texts) for texts in axes.values())):
+        words, values, arguments = [], {}, []
+        for path, (place, text) in zip(axes, chosen, strict=True):
+            values[path] = parse_assignment(f"{path}={text}")[1]
+            # TensorFlow takes brackets in the path of a checkpoint for a pattern.
+            shown = urllib.parse.quote(_text(values[path]).translate(str.maketrans("[]", "()")), safe="(),:+")
+            words.append(f"{names[path]}={shown if len(shown) <= LONGEST_VALUE else f'value{place + 1}'}")
+            arguments.append(f"--set={path}={text}" if "." in path else f"--{path}={text}")
+        combinations.append(Combination(",".join(words), values, arguments, describe(arguments)))
+    for one, other in itertools.combinations(combinations, 2):
+        if one.experiment == other.experiment or one.name == other.name:
+            raise ParameterError(f"The combinations of a grid must differ. Received: {one.name} and {other.name}")
+    return combinations
+
+
+def _axis(text: str, flags: Collection[str]) -> tuple[str, list[str]]:
+    path, equals, values = text.partition("=")
+    split = split_values(values)
+    if not (path and equals and all(split)):
+        raise ParameterError(f"A grid is written path=value,value,... Received: {text!r}")
+    if "." not in path and path not in flags:
+        raise ParameterError(
+            "A grid varies a parameter by its whole path, as in agent.algorithm.discount=0.98,0.99, or a flag of "
+            f"{', '.join(flags)}.{nearest(path, flags)} Received: {path!r}"
+        )
+    return path, split
+
+
+def split_values(text: str) -> list[str]:
+    """Splits at the commas that are outside of brackets and quotes.
+
+    Raises:
+        ParameterError: a bracket or a quote that is not closed, or not opened.
+    """
+    parts, depth, quoted, escaped = [""], 0, False, False
+    for character in text:
+        if character == "," and not quoted and depth == 0:
+            parts.append("")
+            continue
+        parts[-1] += character
+        quoted ^= character == '"' and not escaped
+        escaped = character == "\\" and not escaped
+        depth += 0 if quoted else (character in "[{(") - (character in ")}]")
+        if depth < 0:
+            break
+    if quoted or depth:
+        raise ParameterError(f"Brackets and quotes of a value are opened and closed. Received: {text!r}")
+    return [part.strip() for part in parts]
+
+
+def short_names(paths: Sequence[str]) -> dict[str, str]:
+    """Returns the last part of each path, or as many parts as tell it from the others; ``*`` is called all."""
+    parts = {path: path.replace("*", "all").split(".") for path in paths}
+
+    def short(path: str) -> str:
+        mine, others = parts[path], [parts[other] for other in paths if other != path]
+        endings = (mine[-n:] for n in range(1, len(mine)))
+        return ".".join(next((ending for ending in endings if all(o[-len(ending) :] != ending for o in others)), mine))
+
+    return {path: short(path) for path in paths}
+
+
+def _text(value: Any) -> str:
+    """Returns a value as one types it."""
+    plain = isinstance(value, str) and parse_assignment(f"x={value}")[1] == value
+    return value if plain else json.dumps(value, separators=(",", ":"))
+
+
+class Run(NamedTuple):
+    """One run of a sweep: its folder and the flags of `train` without it."""
+
+    path: pathlib.Path
+    flags: list[str]
+
+    @property
+    def log(self) -> pathlib.Path:
+        """Beside the folder, which must be new when the run starts."""
+        return self.path.with_name(f"{self.path.name}.log")
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has its policy, which is exported last and appears whole."""
+        return (self.path / "policy").is_dir()
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether it has a checkpoint to go on from."""
+        return not self.finished and any(place.name.isdigit() for place in (self.path / "checkpoints").glob("*"))
+
+    def start(self, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+        """Starts its process.
+
+        Raises:
+            OSError: another process is training it, or its log cannot be written.
+        """
+        flags = self.flags
+        with self.log.open("ab") as log:
+            _lock(log)  # and with it the run, for as long as its process keeps the log open
+            if self.interrupted:
+                flags = [flag for flag in flags if not flag.startswith(tuple(f"--{name}=" for name in KEPT))]
+                flags.append("--resume")
+            elif (self.path / "config.json").is_file():  # killed before its first checkpoint
+                shutil.rmtree(self.path)
+            command = [*TRAIN, *flags, f"--run_dir={self.path}"]
+            log.write(f"$ {shlex.join(command)}\n".encode())
+            log.flush()
+            return subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+
+class Sweep:
+    """Runs of every combination with every seed, in one folder.
+
+    Args:
+        folder: new or empty, or of the same sweep.
+        combinations: from `plan`.
+        seeds: of each combination.
+        flags: of `train`, for all runs.
+
+    Attributes:
+        runs: by combination, in the order of the seeds.
+        failed: runs that ended with another exit status than 0.
+
+    Raises:
+        FileExistsError, ValueError: there is something else in the folder, or another sweep.
+        OSError: it cannot be written.
+    """
+
+    def __init__(
+        self, folder: pathlib.Path, combinations: Sequence[Combination], seeds: Sequence[int], flags: Sequence[str]
+    ):
+        self.folder, self.combinations, self.seeds, self.failed = folder, combinations, seeds, list[Run]()
+        self.runs = {
+            combination.name: [
+                Run(folder / combination.name / f"seed{seed}", [*flags, *combination.flags, f"--seed={seed}"])
+                for seed in seeds
+            ]
+            for combination in combinations
+        }
+        self._claim()
+
+    def _claim(self) -> None:
+        file, first = self.folder / "sweep.json", self.combinations[0]
+        # With the same grid and the same first combination all others are the same too.
+        grid = {path: list(dict.fromkeys(_text(c.values[path]) for c in self.combinations)) for path in first.values}
+        content = {"format": 1, "grid": list(grid.items()), "first": first.experiment}
+        if file.is_file():
+            try:
+                theirs, ours = (dict(_leaves(json.loads(text))) for text in (file.read_bytes(), json.dumps(content)))
+            except ValueError as error:
+                raise ValueError(f"{file} is damaged ({error}). Received: {file.stat().st_size} bytes") from error
+            for name in ours | theirs:
+                if ours.get(name) != theirs.get(name):
+                    raise ValueError(
+                        f"{file} is of another sweep, whose {name} is {theirs.get(name)!r}. "
+                        f"Received: {name}={ours.get(name)!r}"
+                    )
+        elif self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
+            raise FileExistsError(f"A sweep has a new or empty folder, or its own. Received: {self.folder}")
+        for runs in self.runs.values():
+            new_file(runs[0].log, replace=True)
+        with written_aside(file) as stream:
+            stream.write(json.dumps(content, indent=2).encode())
+
+    def train(self, jobs: int = 1) -> int | None:
+        """Trains the runs that are not finished; one that fails does not stop the others.
+
+        Args:
+            jobs: processes at the same time.
+
+        Returns:
+            the number of the signal that stopped it, or None. The signal was passed on to the runs, which saved.
+
+        Raises:
+            OSError: a run is being trained by another process.
+        """
+        everything = [run for runs in self.runs.values() for run in runs]
+        waiting = [run for run in everything if not run.finished]
+        jobs = min(jobs, len(waiting))
+        environment = {**os.environ}
+        if jobs > 1:
+            environment.setdefault("TF_NUM_INTRAOP_THREADS", "1")
+            environment.setdefault("TF_NUM_INTEROP_THREADS", str(max((os.cpu_count() or 1) // jobs, 1)))
+        _say(f"{self.folder}: {len(everything) - len(waiting)} of {len(everything)} runs are finished")
+        processes: dict[subprocess.Popen[bytes], tuple[Run, float]] = {}
+        with _passed_on(processes) as received:
+            while processes or (waiting and not received):
+                while waiting and len(processes) < jobs and not received:
+                    run = waiting.pop(0)
+                    _say(f"{'resumed' if run.interrupted else 'started':<9} {self._name(run)}")
+                    process = run.start(environment)
+                    processes[process] = run, time.monotonic()
+                    if received:  # while it was started
+                        process.send_signal(received[-1])
+                for process in [process for process in processes if process.poll() is not None]:
+                    run, since = processes.pop(process)
+                    self._ended(run, process.returncode, time.monotonic() - since, bool(received))
+                time.sleep(SECONDS_BETWEEN_LOOKS)
+        return received[0] if received and not all(run.finished for run in everything) else None
+
+    def _name(self, run: Run) -> str:
+        return str(run.path.relative_to(self.folder))
+
+    def _ended(self, run: Run, status: int, seconds: float, stopping: bool) -> None:
+        if status == 0:
+            took, best = datetime.timedelta(seconds=round(seconds)), read_curve(run.path)[1].max()
+            _say(f"finished  {self._name(run)}  best evaluation {best:.1f}, {took}")
+        elif stopping:
+            _say(f"stopped   {self._name(run)}")
+        else:
+            self.failed.append(run)
+            last = run.log.read_text(errors="replace").splitlines()[-1]
+            _say(f"failed    {self._name(run)}  status {status}, see {run.log}\n          {last}")
+
+    def report(self) -> None:
+        """Prints and writes the comparison of the combinations over their finished runs, and draws their curves."""
+        title = ", ".join(dict.fromkeys(c.experiment["preset"]["environment"]["level"] for c in self.combinations))
+        paths = list(self.combinations[0].values)
+        table = [[*paths, "seeds", "last_mean", "last_std", "best_mean", "best_std"]]
+        shown = [[*short_names(paths).values(), "seeds", "last evaluation", "best evaluation"]]
+        curves = {}
+        for combination in self.combinations:
+            finished = [run.path for run in self.runs[combination.name] if run.finished]
+            if finished:
+                curves[combination.name or title] = finished
+            cells = [*map(_text, combination.values.values()), str(len(finished))]
+            values = [read_curve(path)[1] for path in finished]
+            ends = [[float(of_seed[-1]) for of_seed in values], [float(of_seed.max()) for of_seed in values]]
+            means = [statistics.fmean(of_seeds) if of_seeds else None for of_seeds in ends]
+            deviations = [statistics.stdev(of_seeds) if len(of_seeds) > 1 else None for of_seeds in ends]
+            pairs = list(zip(means, deviations, strict=True))
+            table.append([*cells, *("" if x is None else f"{x:.6g}" for pair in pairs for x in pair)])
+            shown.append([*cells, *(" ± ".join(f"{x:.2f}" for x in pair if x is not None) for pair in pairs)])
+        with written_aside(self.folder / "sweep.csv") as stream:
+            csv.writer(text := io.StringIO()).writerows(table)
+            stream.write(text.getvalue().encode())
+        widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+        for row in shown:
+            _say("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
+        _say(f"table   {self.folder / 'sweep.csv'}")
+        try:
+            _say(f"curves  {plot_curves(curves, self.folder / 'sweep.png', title)}")
+        except ValueError as error:  # nothing finished, or seeds that were evaluated at different steps
+            _say(f"curves  not drawn: {error}")
+
+
+@contextlib.contextmanager
+def _passed_on(processes: Collection[subprocess.Popen[bytes]]) -> Iterator[list[int]]:
+    """Passes SIGTERM and Ctrl-C on to processes, and gives the signals received; an error ends the processes."""
+    received: list[int] = []
+
+    def pass_on(number: int, frame: object) -> None:
+        received.append(number)
+        for process in processes:
+            process.send_signal(number)
+
+    previous = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield received
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait()
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _lock(file: BinaryIO) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OSError(f"Another process is training this run. Received: {file.name}") from None
+    except OSError:  # a file system without locks
+        return
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields what nested dicts hold by its dotted path."""
+    if not isinstance(value, dict):
+        yield path, value
+        return
+    for key, entry in value.items():
+        yield from _leaves(entry, f"{path}.{key}" if path else key)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
