@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tfsac.agents import TwinSoftActorCriticAgent
+from tfsac.agents.packing import Packing
 from tfsac.agents.twin_soft_actor_critic import Update
 from tfsac.distributions import SquashedGaussian
 from tfsac.parameters import (
@@ -23,6 +24,7 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.testing import random_batches, vector_spec
+from tfsac.types import ArraySpec, Spec, Transition
 
 BATCH = 8
 SPEC = vector_spec(3, 2)
@@ -454,3 +456,37 @@ def test_two_devices_give_the_weights_temperature_and_priorities_of_one(run_pyth
     assert len(found) == 2
     for weight_gap, priority_gap, metric_gap in found:
         assert weight_gap < 1e-5 and priority_gap < 1e-5 and metric_gap < 1e-3
+
+
+# -- batches -----------------------------------------------------------------------------------------------------------
+
+
+def test_packing_keeps_every_field_of_every_update():
+    images = Spec({"camera": ArraySpec((4, 4, 3), "uint8"), "speed": ArraySpec((2,), "float32")}, ArraySpec((3,), "float32"))
+    observation = {key: tf.TensorSpec([BATCH, *array.shape], array.dtype) for key, array in images.observation.items()}
+    row = tf.TensorSpec([BATCH])
+    packing = Packing(Transition(observation, tf.TensorSpec([BATCH, 3]), row, row, dict(observation), row))
+    for updates in (3, 1, 5, 2):  # the buffer is used again
+        stacked = random_batches(images, updates, BATCH, seed=updates)._replace(
+            weight=np.random.default_rng(updates).random((updates, BATCH), np.float32), extras=()
+        )
+        packed = packing.pack(stacked)
+        for i in range(updates):
+            tf.nest.map_structure(np.testing.assert_array_equal, packing.unpack(packed, i), one(stacked, i))
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [
+        ("action", np.zeros((1, BATCH, 3), np.float32)),
+        ("reward", np.zeros((1, BATCH), np.float64)),
+        ("weight", np.ones((1, BATCH), np.float32)),
+        ("next_observation", {"observation": np.zeros((2, BATCH, 3), np.float32)}),
+    ],
+)
+def test_a_batch_of_other_fields_is_refused_and_nothing_moves(field, wrong):
+    agent = make_agent()
+    before = weights(agent)
+    with pytest.raises(ValueError, match="Batches of this agent are .*Received: "):
+        agent.update(batches(1)._replace(**{field: wrong}))
+    assert changed(before, weights(agent)) == set()

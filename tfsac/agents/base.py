@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfsac.agents.packing import Packed, Packing
 from tfsac.networks import Network, build_optimizer, clip_gradients
 from tfsac.parameters import AgentParameters, PrioritizedExperienceReplayParameters
 from tfsac.types import ActResult, ArraySpec, Metrics, Spec, Transition, UpdateResult
@@ -99,6 +100,7 @@ class Agent(tf.Module):
         self.noise_seed = tf.Variable(seed, dtype=tf.int64, trainable=False, aggregation=once, name="noise_seed")
         self.metric_names: list[str] = []
         self.traces = 0
+        self._packing = self._make_packing()
         self._compiled = tf.function(self._update_stack)
         self._traces = types.SimpleNamespace(single=None, several=None)  # a dict would become part of checkpoints
 
@@ -163,7 +165,7 @@ class Agent(tf.Module):
         """
         name = "single" if single else "several"
         if getattr(self._traces, name) is None:
-            trace = self._compiled.get_concrete_function(self._stack_signature(1 if single else None))
+            trace = self._compiled.get_concrete_function(self._packing.signature(1 if single else None))
             setattr(self._traces, name, trace)
         return self.metric_names
 
@@ -183,11 +185,11 @@ class Agent(tf.Module):
         """
         if stacked.reward.ndim != 2 or stacked.reward.shape[1] != self.batch_size:
             raise ValueError(f"Updates need rewards [U, {self.batch_size}]. Received: {stacked.reward.shape}")
-        tensors = tf.nest.map_structure(tf.constant, stacked)
+        packed = self._packing.pack(stacked)
         if self.eager:
             rows = []
             for i in range(len(stacked.reward)):
-                rows.append(self._one_update(tf.nest.map_structure(lambda x, i=i: x[i], tensors)))
+                rows.append(self._one_update(self._packing.unpack(packed, i)))
                 self.updates.assign_add(1)
             metrics, priority = (tf.stack(column) for column in zip(*rows, strict=True))
             outputs = self.acting_weights()
@@ -195,30 +197,30 @@ class Agent(tf.Module):
             single = len(stacked.reward) == 1 and self._traces.several is None
             self.trace(single)
             # Calling the trace directly, with tensors, saves a millisecond of looking for it.
-            metrics, priority, outputs = (self._traces.single if single else self._traces.several)(tensors)
+            metrics, priority, outputs = (self._traces.single if single else self._traces.several)(packed)
         self.refresh([output.numpy() for output in outputs])
         return UpdateResult(metrics.numpy(), priority.numpy())
 
-    def _stack_signature(self, updates: int | None) -> Transition:
-        def stack(array: ArraySpec) -> tf.TensorSpec:
-            return tf.TensorSpec([updates, self.batch_size, *array.shape], array.dtype)
+    def _make_packing(self) -> Packing:
+        def rows(array: ArraySpec) -> tf.TensorSpec:
+            return tf.TensorSpec([self.batch_size, *array.shape], array.dtype)
 
-        row = tf.TensorSpec([updates, self.batch_size], tf.float32)
-        observation = {key: stack(array) for key, array in self.spec.observation.items()}
-        extras = {key: stack(array) for key, array in self.spec.extras.items()}
+        row = tf.TensorSpec([self.batch_size])
+        observation = {key: rows(array) for key, array in self.spec.observation.items()}
+        extras = {key: rows(array) for key, array in self.spec.extras.items()}
         weight = row if self.prioritized else ()
-        return Transition(observation, stack(self.spec.action), row, row, dict(observation), weight, extras)
+        return Packing(Transition(observation, rows(self.spec.action), row, row, dict(observation), weight, extras))
 
-    def _update_stack(self, stacked: Transition) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
+    def _update_stack(self, packed: Packed) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
         self.traces += 1  # Python runs while tracing only
-        if stacked.reward.shape[0] == 1:
-            metrics, priority = self._one_update(tf.nest.map_structure(lambda x: x[0], stacked))
+        if packed[0].shape[0] == 1:
+            metrics, priority = self._one_update(self._packing.unpack(packed, 0))
             self.updates.assign_add(1)
             return metrics[None], priority[None], self.acting_weights()
-        count = tf.shape(stacked.reward)[0]
+        count = tf.shape(packed[0])[0]
         rows, priorities = tf.TensorArray(tf.float32, size=count), tf.TensorArray(tf.float32, size=count)
         for i in tf.range(count):
-            metrics, priority = self._one_update(tf.nest.map_structure(lambda x: x[i], stacked))  # noqa: B023 (a graph loop)
+            metrics, priority = self._one_update(self._packing.unpack(packed, i))
             rows, priorities = rows.write(i, metrics), priorities.write(i, priority)
             self.updates.assign_add(1)
         return rows.stack(), priorities.stack(), self.acting_weights()
@@ -333,7 +335,7 @@ class Agent(tf.Module):
         target = [variable.value for variable in self.networks[f"{name}_target"].trainable_variables]
 
         def assign(slow: tf.Variable, fast: tf.Variable, now: Any) -> None:
-            slow.assign((1.0 - now) * slow + now * fast)
+            slow.assign_sub(now * (slow - fast))
 
         def assign_everywhere(strategy: tf.distribute.Strategy, now: Any) -> None:
             for slow, fast in zip(target, online, strict=True):
