@@ -487,6 +487,6 @@ def test_packing_keeps_every_field_of_every_update():
 def test_a_batch_of_other_fields_is_refused_and_nothing_moves(field, wrong):
     agent = make_agent()
     before = weights(agent)
-    with pytest.raises(ValueError, match="Batches of this agent are .*Received: "):
+    with pytest.raises(ValueError, match=r"Batches of this agent are .*Received: "):
         agent.update(batches(1)._replace(**{field: wrong}))
     assert changed(before, weights(agent)) == set()
