@@ -70,10 +70,10 @@ def train(task: Task, seed: int, runs: pathlib.Path) -> None:
 def collect(runs: pathlib.Path) -> None:
     RESULTS.mkdir(parents=True, exist_ok=True)
     for task in TASKS.values():
-        for run_dir in sorted(runs.glob(f"{task.preset}_{task.level}_seed*")):
-            with (run_dir / "metrics.csv").open(newline="") as file:
+        for metrics in sorted(runs.glob(f"{task.preset}_{task.level}_seed*/metrics.csv")):
+            with metrics.open(newline="") as file:
                 rows = [[row[column] for column in COLUMNS] for row in csv.DictReader(file)]
-            with (RESULTS / f"{run_dir.name}.csv").open("w", newline="") as file:
+            with (RESULTS / f"{metrics.parent.name}.csv").open("w", newline="") as file:
                 csv.writer(file).writerows([COLUMNS, *rows])
     lines = [
         "| level | library | last evaluation of each seed (at step) | mean | bar |",
