@@ -15,22 +15,23 @@ from tfsac.parameters import RunParameters
 from tfsac.training import Policy
 from tfsac.training.build import build_agent
 
-# Level, changes of the preset beside its size.
+# Preset, level, changes of the preset beside its size.
 NORMALISED = {"environment.filters.observation_normalization": True, "environment.filters.observation_clipping": 1.5}
 CASES = {
-    "pendulum": ("Pendulum-v1", {}),
-    "pendulum, normalised": ("Pendulum-v1", NORMALISED),
-    "camera": ("TfsacCameraArm-v0", tiny.camera_networks()),
-    "camera, normalised": ("TfsacCameraArm-v0", {**tiny.camera_networks(), **NORMALISED}),
+    "pendulum": ("pendulum_sac", "Pendulum-v1", {}),
+    "pendulum, normalised": ("pendulum_sac", "Pendulum-v1", NORMALISED),
+    "pendulum, twin target": ("pendulum_twin_sac", "Pendulum-v1", NORMALISED),
+    "camera": ("pendulum_sac", "TfsacCameraArm-v0", tiny.camera_networks()),
+    "camera, normalised": ("pendulum_sac", "TfsacCameraArm-v0", {**tiny.camera_networks(), **NORMALISED}),
 }
 
 
 class Case:
     """A policy with weights far from their first values, and real observations of its environment."""
 
-    def __init__(self, level, changes):
+    def __init__(self, name, level, changes):
         tiny.register()
-        preset = tiny.shrunk(load_preset("pendulum_sac"), **{"environment.level": level, **changes})
+        preset = tiny.shrunk(load_preset(name), **{"environment.level": level, **changes})
         env = make(level)
         self.spec = spec_of(env)
         self.observations, (observation, _) = [], env.reset(seed=11)
@@ -72,12 +73,13 @@ class Case:
         return self.low + (action + 1.0) / 2.0 * (self.high - self.low)
 
     def live_values(self, action):
-        """Returns V and min Q of the agent's own networks for actions in the environment's bounds."""
+        """Returns min Q, and V where there is one, of the agent's own networks for actions in the environment's bounds."""
         agent = self.policy.agent
         filtered = {k: tf.constant(x) for k, x in self.policy.filters.observation(self.batch).items()}
         inner = 2.0 * (action - self.low) / (self.high - self.low) - 1.0
         q = agent.networks["q"](filtered, tf.constant(inner, tf.float32)).numpy()
-        return {"v": agent.networks["v"](filtered).numpy(), "q": q.min(axis=-1)}
+        v = {"v": agent.networks["v"](filtered).numpy()} if "v" in agent.networks else {}
+        return {**v, "q": q.min(axis=-1)}
 
 
 @pytest.fixture(scope="module", params=CASES)
