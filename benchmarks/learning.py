@@ -26,22 +26,36 @@ LABELS = {
     "mujoco_sac": "tfsac, SAC with V",
     "pendulum_twin_sac": "tfsac, twin-target SAC",
     "mujoco_twin_sac": "tfsac, twin-target SAC",
+    "mujoco_twin_sac_like_sb3": "tfsac, twin-target SAC, SB3's learning rate",
     "lunar_lander_continuous_twin_sac": "tfsac, twin-target SAC",
+    "spinningup_sac": "tfsac, as Spinning Up",
+    "di_engine_mujoco_sac": "tfsac, as DI-engine",
+    "di_engine_pendulum_sac": "tfsac, as DI-engine, 10 environments",
+    "di_engine_lunar_lander_continuous_sac": "tfsac, as DI-engine",
     "sb3": "Stable-Baselines3 SAC",
 }
 
 
 class Task(NamedTuple):
-    """One level that one preset is trained on; `bar` is the mean of the last evaluations that is wanted after `steps`."""
+    """One level that one preset is trained on; `bar` is the mean of the last evaluations that is wanted after `steps`.
+
+    `variant` distinguishes runs of a preset with other flags.
+    """
 
     preset: str
     level: str
     steps: int
     bar: float | None = None
     flags: tuple[str, ...] = ()
+    variant: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.preset + self.variant
 
 
 TO_100_000 = ("--set=schedule.improve_steps=90000",)
+LIKE_SB3 = ("--set=agent.networks.*.learning_rate=3e-4", "--set=agent.algorithm.temperature.initial_alpha=1.0")
 TASKS = {
     "pendulum": Task("pendulum_sac", "Pendulum-v1", 10_000, -180.0),
     "inverted_pendulum": Task("mujoco_sac", "InvertedPendulum-v5", 30_000, 1000.0, ("--stop_at_threshold",)),
@@ -50,12 +64,17 @@ TASKS = {
     "twin_pendulum": Task("pendulum_twin_sac", "Pendulum-v1", 10_000, -160.0),
     "twin_half_cheetah": Task("mujoco_twin_sac", "HalfCheetah-v5", 100_000, flags=TO_100_000),
     "twin_hopper": Task("mujoco_twin_sac", "Hopper-v5", 100_000, flags=TO_100_000),
+    "sb3_like_half_cheetah": Task("mujoco_twin_sac", "HalfCheetah-v5", 100_000, None, (*TO_100_000, *LIKE_SB3), "_like_sb3"),
+    "spinningup_half_cheetah": Task("spinningup_sac", "HalfCheetah-v5", 100_000, None, ("--set=schedule.improve_steps=99000",)),
+    "di_engine_hopper": Task("di_engine_mujoco_sac", "Hopper-v5", 100_000, flags=TO_100_000),
+    "di_engine_pendulum": Task("di_engine_pendulum_sac", "Pendulum-v1", 100_000),
+    "di_engine_lunar_lander": Task("di_engine_lunar_lander_continuous_sac", "LunarLanderContinuous-v3", 150_000),
     "twin_lunar_lander": Task("lunar_lander_continuous_twin_sac", "LunarLanderContinuous-v3", 150_000, 200.0),
 }
 
 
 def train(task: Task, seed: int, runs: pathlib.Path) -> None:
-    run_dir = runs / f"{task.preset}_{task.level}_seed{seed}"
+    run_dir = runs / f"{task.name}_{task.level}_seed{seed}"
     if (run_dir / "policy").exists():  # the last thing that a run writes
         return
     command = ["train", f"--run_dir={run_dir}"]
@@ -70,7 +89,7 @@ def train(task: Task, seed: int, runs: pathlib.Path) -> None:
 def collect(runs: pathlib.Path) -> None:
     RESULTS.mkdir(parents=True, exist_ok=True)
     for task in TASKS.values():
-        for metrics in sorted(runs.glob(f"{task.preset}_{task.level}_seed*/metrics.csv")):
+        for metrics in sorted(runs.glob(f"{task.name}_{task.level}_seed*/metrics.csv")):
             with metrics.open(newline="") as file:
                 rows = [[row[column] for column in COLUMNS] for row in csv.DictReader(file)]
             with (RESULTS / f"{metrics.parent.name}.csv").open("w", newline="") as file:
@@ -80,13 +99,14 @@ def collect(runs: pathlib.Path) -> None:
         "|---|---|---|---|---|",
     ]
     for level in dict.fromkeys(task.level for task in TASKS.values()):
-        tasks = {task.preset: task for task in TASKS.values() if task.level == level}
+        tasks = {task.name: task for task in TASKS.values() if task.level == level}
         groups = {}
         for name in (*tasks, "sb3"):
             paths = sorted(RESULTS.glob(f"{name}_{level}_seed*.csv"))
             if not paths:
                 continue
-            groups[LABELS[name]] = paths
+            if name not in tasks or tasks[name].steps == next(iter(tasks.values())).steps:  # of one length, in one picture
+                groups[LABELS[name]] = paths
             ends = [(int(steps[-1]), float(values[-1])) for steps, values in map(read_curve, paths)]
             shown = ", ".join(f"{value:.1f} ({step})" for step, value in ends)
             mean = np.mean([value for _, value in ends])

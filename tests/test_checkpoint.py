@@ -261,6 +261,22 @@ def test_the_schedule_of_a_resumed_run_may_be_extended(tmp_path, uninterrupted):
     assert [entry["env_steps"] for entry in config["resumed"]] == [300]
 
 
+def test_a_resumed_run_may_be_evaluated_more_or_less_often(tmp_path, uninterrupted):
+    shutil.copytree(uninterrupted.directory.path, tmp_path / "run")
+    rarer = preset(**{"schedule.improve_steps": 500, "schedule.steps_between_evaluation_periods": 100})
+    Trainer(rarer, tmp_path / "run", RUN, resume=True, quiet=True).run()
+    steps = [int(row["env_steps"]) for row in rows_without_clocks(tmp_path / "run")]
+    assert steps == [35, 70, 105, 140, 175, 210, 245, 280, 300, 400, 500, 600]
+
+
+def test_a_checkpoint_of_another_version_is_not_called_damaged(tmp_path, uninterrupted):
+    shutil.copytree(uninterrupted.directory.path, tmp_path / "run")
+    for manifest in (tmp_path / "run" / "checkpoints").glob("0*/manifest.json"):
+        manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 1}))
+    with pytest.raises(CheckpointError, match=r"written by another version of tfsac, .* Received: format 1$"):
+        Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
+
+
 @pytest.mark.parametrize("where", ["chunk", "agent", "manifest"])
 def test_a_full_disk_is_a_clear_error_and_keeps_what_was_there(tmp_path, monkeypatch, where):
     trainer = crashed(tmp_path / "run", 120)

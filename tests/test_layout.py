@@ -2,6 +2,7 @@
 
 import ast
 import pathlib
+import re
 import sys
 
 import pytest
@@ -108,6 +109,11 @@ def test_nothing_is_pickled_or_unpickled(path):
         if isinstance(node, ast.keyword) and node.arg == "allow_pickle"
     ]
     assert all(isinstance(value, ast.Constant) and value.value is False for value in allowed)
+
+
+@pytest.mark.parametrize("path", [*ROOT.glob("*.md"), *ROOT.glob("*/*.md")], ids=name_of)
+def test_no_place_is_left_to_be_filled_in(path):
+    assert not re.findall(r"@[A-Z]+@", path.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)

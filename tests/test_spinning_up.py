@@ -251,7 +251,10 @@ def test_the_preset_is_the_functions_default_on_half_cheetah():
         ({"num_test_episodes": 0}, "SpinningUpArguments.num_test_episodes: .* Received: 0"),
         ({"update_after": 50}, "update_after is at least batch_size. Received: update_after=50, batch_size=100"),
         ({"replay_size": 50}, "replay_size is at least batch_size. Received: replay_size=50, batch_size=100"),
-        ({"epochs": 1, "steps_per_epoch": 900}, "more than update_after, .* Received: 900 [*] 1, update_after=1000"),
+        (
+            {"epochs": 1, "steps_per_epoch": 1049},
+            "at least update_after [+] update_every, .* Received: 1049 [*] 1, update_after=1000, update_every=50",
+        ),
         ({"ac_kwargs": {"hidden_size": 3}}, "Did you mean 'hidden_sizes'[?] Received: 'hidden_size'"),
         ({"ac_kwargs": {"activation": np.tanh}}, "activation is a name, .* Received: <ufunc 'tanh'>"),
         ({"ac_kwargs": {"activation": "rleu"}}, "activation_function: .* Received: 'rleu'"),
@@ -286,6 +289,11 @@ def test_the_config_names_a_level_only_if_it_is_what_the_function_makes(env_fn, 
     assert level in environment.level and (environment.level in gym.registry) == (level == "Pendulum-v1")
     assert environment.max_episode_steps == limit
     assert environment.kwargs == ({"g": 9.0} if env_fn().spec and "g" in env_fn().spec.kwargs else {})
+
+
+def test_an_environment_made_with_arrays_is_described_as_one_that_cannot_be_made_again(monkeypatch):
+    environment = planned(monkeypatch, lambda: gym.make("Pendulum-v1", g=np.array([9.0, 8.0])))["preset"].environment
+    assert environment.level not in gym.registry and environment.kwargs == {}
 
 
 # -- a run -------------------------------------------------------------------------------------------------------------
@@ -373,6 +381,11 @@ def test_a_resumed_run_has_the_progress_of_an_uninterrupted_one(custom, tmp_path
         file.write("\t".join(["2", *"0" * 10, "120", *"0" * 16]) + "\n")
     with pytest.raises(CheckpointError, match=r"belongs to another run: .*made by .*layered"):
         watched(Endless, lambda *spaces, **kwargs: mlp_actor_critic(*spaces), **ours, logger_kwargs={**logger, "resume": True})
+    other_width = {**ours, "ac_kwargs": {"width": 13}}
+    with pytest.raises(CheckpointError, match=r"belongs to another run: .*made by .*layered"):
+        watched(Endless, layered, **other_width, logger_kwargs={**logger, "resume": True})
+    with pytest.raises(ParameterError, match=r"keeps its arguments but epochs, .* its gamma is 0.99. Received: gamma=0.5$"):
+        watched(Endless, layered, **ours, gamma=0.5, logger_kwargs={**logger, "resume": True})
     result, *_ = watched(Endless, layered, **ours, logger_kwargs={**logger, "resume": True})
     straight = numbers(progress(custom[0].run_dir), "Time")
     assert numbers(progress(result.run_dir), "Time") == straight
@@ -453,7 +466,7 @@ def test_a_run_with_a_custom_actor_critic_is_not_rebuilt_with_other_layers(custo
 
 def test_a_custom_run_in_a_known_level_is_not_rebuilt_with_other_layers(tmp_path):
     result, *_ = watched(pendulum, layered, epochs=1, logger_kwargs={"output_dir": tmp_path / "run"})
-    with pytest.raises(ValueError, match=r"Received: 'made by .*layered'$"):
+    with pytest.raises(ValueError, match=r"Received: 'made by .*layered\({}\)'$"):
         api.load_policy(result.run_dir)
 
 
@@ -516,10 +529,23 @@ def test_subclassed_models_do_too():
     assert made["q"]([{"observation": np.zeros((5, 2), np.float32)}, np.ones((5, 2), np.float32)]).shape == (5, 2)
 
 
-def with_dropout(space, actions):
+def normalised(space, actions):
     policy, q1, q2 = layered(space, actions)
     inputs = keras.Input(space.shape)
     return keras.Model(inputs, policy(keras.layers.BatchNormalization()(inputs))), q1, q2
+
+
+def with_dropout(space, actions):
+    policy, q1, q2 = layered(space, actions)
+    inputs = keras.Input(space.shape)
+    return keras.Model(inputs, policy(keras.layers.Dropout(0.5)(inputs))), q1, q2
+
+
+def regularised(space, actions):
+    policy, q1, _ = layered(space, actions)
+    inputs = [keras.Input(space.shape), keras.Input(actions.shape)]
+    layer = keras.layers.Dense(1, kernel_regularizer="l2")
+    return policy, q1, keras.Model(inputs, layer(keras.layers.Concatenate()(inputs)))
 
 
 def weightless(space, actions):
@@ -582,7 +608,9 @@ BAD = {
     "no action": (of_observations, r"q2 cannot be called with \[observations, actions\] of shape .* Received: "),
     "no weights": (weightless, "q2 has no weights to train. Received: "),
     "frozen weights": (frozen, "q2 has variables that gradients do not train .* Received: "),
-    "batch normalisation": (with_dropout, "policy has variables that gradients do not train .* Received: "),
+    "batch normalisation": (normalised, "policy has variables that gradients do not train .* Received: "),
+    "dropout": (with_dropout, "policy has variables that gradients do not train .* Received: "),
+    "regularizer": (regularised, "q2 has regularizers, whose losses are not added. Received: "),
     "one critic twice": (shared, "share no weights. Received: .* of both q1 and q2$"),
     "critics with one body": (shared_body, "share no weights. Received: .* of both q1 and q2$"),
     "the same models again": (lambda *_: KEPT, "new models at each call.* of both an earlier call and policy$"),

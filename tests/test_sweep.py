@@ -378,6 +378,25 @@ def test_a_run_that_another_process_trains_is_refused_and_what_was_started_saves
     assert not (stand_in / ALL[3]).exists()
 
 
+def test_a_run_that_another_process_finished_meanwhile_is_kept(stand_in, monkeypatch, capsys):
+    run(stand_in, seeds=1, grid="0.2,0.9")
+    finished = stand_in / ALL[2]
+    for part in ("policy", "config.json"):  # as if it were not there when the sweep looks
+        (finished / part).rename(finished.parent / part)
+    start = sweep.Run.start
+
+    def finished_just_before(self, environment):
+        for part in ("policy", "config.json"):
+            (finished.parent / part).rename(finished / part)
+        return start(self, environment)
+
+    monkeypatch.setattr(sweep.Run, "start", finished_just_before)
+    before = (finished / "metrics.csv").stat().st_mtime_ns
+    assert run(stand_in, seeds=1, grid="0.2,0.9") == 0
+    assert (finished / "metrics.csv").stat().st_mtime_ns == before and len(starts(stand_in)[ALL[2]]) == 1
+    assert "started" not in capsys.readouterr().out.split("1 of 2 runs are finished")[1]
+
+
 def wait_before_the_second(start, path):
     def waiting(self, environment):
         end = time.monotonic() + 20

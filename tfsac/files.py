@@ -3,14 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import os
 import pathlib
 import zipfile
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+
+
+def new_run_dir(name: str, seed: int | None) -> pathlib.Path:
+    """Returns the folder of a run, or of several seeds, for which none was named: runs/NAME/TIME-seedSEED."""
+    time = f"{datetime.datetime.now():%Y%m%d-%H%M%S}"
+    return pathlib.Path("runs") / name / (time if seed is None else f"{time}-seed{seed}")
+
+
+def differences(theirs: dict[str, Any], ours: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Returns what differs between nested dicts: dotted path, their value, our value (None where there is none)."""
+
+    def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+        if not isinstance(value, dict):
+            yield path, value
+            return
+        for key, entry in value.items():
+            yield from flat(entry, f"{path}.{key}" if path else key)
+
+    left, right = dict(flat(theirs)), dict(flat(ours))
+    return [(name, left.get(name), right.get(name)) for name in left | right if left.get(name) != right.get(name)]
 
 
 def new_file(path: str | pathlib.Path, *suffixes: str, replace: bool = False) -> pathlib.Path:

@@ -29,7 +29,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 from tfsac.analysis import plot_curves, read_curve
-from tfsac.files import new_file, written_aside
+from tfsac.files import differences, new_file, written_aside
 from tfsac.parameters import ParameterError, parse_assignment
 from tfsac.parameters.base import nearest
 
@@ -162,8 +162,8 @@ class Run(NamedTuple):
         """Whether it has a checkpoint to go on from."""
         return not self.finished and any(place.name.isdigit() for place in (self.path / "checkpoints").glob("*"))
 
-    def start(self, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-        """Starts its process.
+    def start(self, environment: dict[str, str]) -> subprocess.Popen[bytes] | None:
+        """Starts its process, or returns None if another process has finished it meanwhile.
 
         Raises:
             OSError: another process is training it, or its log cannot be written.
@@ -171,6 +171,8 @@ class Run(NamedTuple):
         flags = self.flags
         with self.log.open("ab") as log:
             _lock(log)  # and with it the run, for as long as its process keeps the log open
+            if self.finished:
+                return None
             if self.interrupted:
                 flags = [flag for flag in flags if not flag.startswith(tuple(f"--{name}=" for name in KEPT))]
                 flags.append("--resume")
@@ -222,15 +224,11 @@ class Sweep:
         content = {"format": 1, "grid": list(grid.items()), "first": first.experiment}
         if file.is_file():
             try:
-                theirs, ours = (dict(_leaves(json.loads(text))) for text in (file.read_bytes(), json.dumps(content)))
+                found = differences(json.loads(file.read_bytes()), json.loads(json.dumps(content)))
             except ValueError as error:
                 raise ValueError(f"{file} is damaged ({error}). Received: {file.stat().st_size} bytes") from error
-            for name in ours | theirs:
-                if ours.get(name) != theirs.get(name):
-                    raise ValueError(
-                        f"{file} is of another sweep, whose {name} is {theirs.get(name)!r}. "
-                        f"Received: {name}={ours.get(name)!r}"
-                    )
+            for name, theirs, ours in found:
+                raise ValueError(f"{file} is of another sweep, whose {name} is {theirs!r}. Received: {name}={ours!r}")
         elif self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
             raise FileExistsError(f"A sweep has a new or empty folder, or its own. Received: {self.folder}")
         for runs in self.runs.values():
@@ -263,8 +261,11 @@ class Sweep:
             while processes or (waiting and not received):
                 while waiting and len(processes) < jobs and not received:
                     run = waiting.pop(0)
-                    _say(f"{'resumed' if run.interrupted else 'started':<9} {self._name(run)}")
+                    word = "resumed" if run.interrupted else "started"
                     process = run.start(environment)
+                    if process is None:
+                        continue
+                    _say(f"{word:<9} {self._name(run)}")
                     processes[process] = run, time.monotonic()
                     if received:  # while it was started
                         process.send_signal(received[-1])
@@ -349,15 +350,6 @@ def _lock(file: BinaryIO) -> None:
         raise OSError(f"Another process is training this run. Received: {file.name}") from None
     except OSError:  # a file system without locks
         return
-
-
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields what nested dicts hold by its dotted path."""
-    if not isinstance(value, dict):
-        yield path, value
-        return
-    for key, entry in value.items():
-        yield from _leaves(entry, f"{path}.{key}" if path else key)
 
 
 def _say(line: str) -> None:

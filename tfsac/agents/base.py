@@ -326,8 +326,15 @@ class Agent(tf.Module):
         """Returns the learning rates as they are, as metrics."""
         return {f"learning_rate/{name}": optimizer.learning_rate for name, optimizer in self.optimizers.items()}
 
-    def soft_update(self, name: str, rate: float, period: int) -> None:
-        """Moves a slow copy: `target <- (1 - rate) * target + rate * online` after every `period` updates."""
+    def slow(self, name: str) -> Network:
+        """Returns the slow copy of a network, or the network itself where it has none."""
+        return self.networks.get(f"{name}_target", self.networks[name])
+
+    def soft_update(self, name: str) -> None:
+        """Moves a slow copy: `target <- (1 - rate) * target + rate * online`, when its period in updates is over."""
+        if f"{name}_target" not in self.networks:
+            return
+        rate, period = self.algorithm.rate_for_copying_weights_to_target, self.algorithm.updates_between_target_copies()
         now: float | tf.Tensor = rate
         if period > 1:
             now = rate * tf.cast((self.updates + 1) % period == 0, tf.float32)

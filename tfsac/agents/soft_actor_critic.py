@@ -14,8 +14,7 @@ from tfsac.agents.base import importance_weighted, no_gradients, of_critics
 from tfsac.agents.gaussian import GaussianAgent
 from tfsac.distributions import SquashedGaussian
 from tfsac.losses import soft_actor_critic as losses
-from tfsac.parameters import SoftActorCriticAgentParameters
-from tfsac.types import Metrics, Spec, Transition
+from tfsac.types import Metrics, Transition
 
 
 class SoftActorCriticAgent(GaussianAgent):
@@ -36,10 +35,6 @@ class SoftActorCriticAgent(GaussianAgent):
         >>> agent.act({"observation": np.zeros((1, 3), "float32")}, mode="greedy").action.shape
         (1, 1)
     """
-
-    def __init__(self, parameters: SoftActorCriticAgentParameters, spec: Spec, seed: int = 0, eager: bool = False):
-        super().__init__(parameters, spec, seed, eager)
-        self.target = "v_target" if "v_target" in self.networks else "v"
 
     def update_once(self, batch: Transition, train_policy: bool = True) -> tuple[Metrics, tf.Tensor]:
         """One update in the order policy, value, critic, target, with one draw of noise."""
@@ -103,7 +98,7 @@ class SoftActorCriticAgent(GaussianAgent):
         Returns:
             absolute TD errors `[B]`, mean over the critics, and metrics.
         """
-        next_v_B = self.networks[self.target](batch.next_observation)
+        next_v_B = self.slow("v")(batch.next_observation)
         target_B = losses.critic_target(batch.reward, batch.discount, next_v_B)
         with self.watch("q") as tape:
             q_BN = self.networks["q"](batch.observation, batch.action)
@@ -122,9 +117,7 @@ class SoftActorCriticAgent(GaussianAgent):
 
     def target_step(self) -> None:
         """Moves V_target towards V."""
-        if self.target == "v_target":
-            period = self.algorithm.updates_between_target_copies()
-            self.soft_update("v", self.algorithm.rate_for_copying_weights_to_target, period)
+        self.soft_update("v")
 
     def value_tensors(self, observation: Mapping[str, tf.Tensor], action_BA: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns V(s) and min_i Q_i(s, a), `[B]`, in units of the filtered reward."""

@@ -72,7 +72,6 @@ class TwinSoftActorCriticAgent(GaussianAgent):
     ):
         super().__init__(parameters, spec, seed, eager, models)
         self.order = parameters.algorithm.groups()
-        self.target = "q_target" if "q_target" in self.networks else "q"
         self.temperature = make_temperature(parameters.algorithm.temperature, spec.action.shape[0])
         if isinstance(self.temperature, AutoAlpha):
             self.trained["temperature"] = self.temperature.trainable_variables
@@ -97,7 +96,7 @@ class TwinSoftActorCriticAgent(GaussianAgent):
         batch = update.batch
         policy = SquashedGaussian(*self.networks["policy"](batch.next_observation))
         next_action_BA, next_log_prob_B = policy.sample_and_log_prob(self._noise("next"))
-        next_q_BN = self.networks[self.target](batch.next_observation, next_action_BA)
+        next_q_BN = self.slow("q")(batch.next_observation, next_action_BA)
         target_B = losses.critic_target(
             batch.reward, batch.discount, next_q_BN, next_log_prob_B, self.temperature.value()
         )
@@ -150,9 +149,7 @@ class TwinSoftActorCriticAgent(GaussianAgent):
 
     def target_step(self) -> None:
         """Moves the slow critics towards the critics."""
-        if self.target == "q_target":
-            period = self.algorithm.updates_between_target_copies()
-            self.soft_update("q", self.algorithm.rate_for_copying_weights_to_target, period)
+        self.soft_update("q")
 
     def _noise(self, name: str) -> tf.Tensor:
         return self.noise(name, [self.batch_size, *self.spec.action.shape])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import pathlib
 import signal
 from collections.abc import Sequence
@@ -124,9 +123,10 @@ def _experiment(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
 
 def default_run_dir(f: flags.FlagValues, level: str, seed: int | None) -> pathlib.Path:
     """Returns the folder of a run, or of several seeds, for which no --run_dir was given."""
+    from tfsac.files import new_run_dir
+
     name = f.experiment_name or f"{pathlib.Path(f.preset).stem}-{level.replace('/', '-')}"
-    time = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    return pathlib.Path("runs") / name / (time if seed is None else f"{time}-seed{seed}")
+    return new_run_dir(name, seed)
 
 
 # -- sweep -------------------------------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ class PrioritizedMemory(TransitionMemory):
         self.sampled: np.ndarray | None = None  # absolute indices `[U, B]` of the last sample
 
     def _admit(self) -> None:
-        """Gives the rows added since the last call the largest priority, all at once."""
+        """Gives the rows added since the last call the largest priority so far (at first 1), all at once."""
         rows = np.arange(max(self.admitted, self.total_rows - self.rows), self.total_rows) % self.rows
         self.tree.set((rows[:, None] * self.num_envs + np.arange(self.num_envs)).ravel(), self.largest**self.alpha)
         self.admitted = self.total_rows

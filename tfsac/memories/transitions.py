@@ -154,6 +154,9 @@ class TransitionMemory:
             extras=part[EXTRA],
         )
 
+    def update_priorities(self, priority: np.ndarray) -> None:
+        """Takes the absolute TD errors of what was sampled last; sampling uniformly makes no use of them."""
+
     def newest(self, num_rows: int) -> np.ndarray | None:
         """Returns copies of the last rows `[num_rows, N]`, oldest first, or None where they are not all kept."""
         if num_rows > min(self.total_rows, self.rows):

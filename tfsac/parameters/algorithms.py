@@ -150,6 +150,8 @@ class TwinSoftActorCriticAlgorithmParameters(AlgorithmParameters):
                 "The temperature step uses the log-probabilities that the policy step drew, so it follows it. "
                 f"Received: {self.update_order!r}"
             )
+        if () in self.groups():
+            raise ParameterError(f"A group of simultaneous steps has at least one. Received: {self.update_order!r}")
         if ("target",) not in self.groups():
             raise ParameterError(f"The target step has no gradient and stands alone. Received: {self.update_order!r}")
 

@@ -126,6 +126,8 @@ def _check_weights(models: Sequence[keras.Model], earlier: Sequence[keras.Variab
     for name, model in zip(NAMES, models, strict=True):
         if not model.trainable_variables:
             raise ValueError(f"actor_critic's {name} has no weights to train. Received: {model!r}")
+        if model.losses:
+            raise ValueError(f"actor_critic's {name} has regularizers, whose losses are not added. Received: {model.losses!r}")
         if model.non_trainable_variables:
             raise ValueError(
                 f"actor_critic's {name} has variables that gradients do not train (frozen layers, BatchNormalization, "

@@ -63,10 +63,11 @@ class SpinningUpArguments:
                 raise ParameterError(
                     f"{name} is at least batch_size. Received: {name}={getattr(self, name)}, batch_size={self.batch_size}"
                 )
-        if self.steps_per_epoch * self.epochs <= self.update_after:
+        if self.steps_per_epoch * self.epochs < self.update_after + self.update_every:
             raise ParameterError(
-                "steps_per_epoch * epochs must be more than update_after, or nothing is learned. "
-                f"Received: {self.steps_per_epoch} * {self.epochs}, update_after={self.update_after}"
+                "steps_per_epoch * epochs is at least update_after + update_every, when the first updates are made. "
+                f"Received: {self.steps_per_epoch} * {self.epochs}, update_after={self.update_after}, "
+                f"update_every={self.update_every}"
             )
 
     def preset(self, environment: EnvironmentParameters, networks: Mapping[str, NetworkParameters]) -> Preset:
@@ -134,15 +135,15 @@ class SpinningUpArguments:
             "q": replace(q, head_parameters=replace(q_head, activation_function=activation)),
         }
 
-    def networks_made_by(self, name: str) -> dict[str, NetworkParameters]:
+    def networks_made_by(self, call: str) -> dict[str, NetworkParameters]:
         """Returns how networks that a function makes are trained.
 
         They read an observation that no environment gives, so that building layers in place of the function's fails.
 
         Args:
-            name: of the function; a run can only be continued with one of the same name.
+            call: name and arguments of the function; a run can only be continued with the same.
         """
-        reads = {f"made by {name}": InputEmbedderParameters()}
+        reads = {f"made by {call}": InputEmbedderParameters()}
         return twin_soft_actor_critic_networks(
             critic_loss_weight=CRITIC_LOSS_WEIGHT, learning_rate=self.lr, batch_size=self.batch_size,
             input_embedders_parameters=reads,

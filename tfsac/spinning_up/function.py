@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import pathlib
 from collections.abc import Callable, Mapping
@@ -12,6 +11,7 @@ import gymnasium as gym
 
 from tfsac.api import finish
 from tfsac.environments import maker, spec_of
+from tfsac.files import differences, new_run_dir
 from tfsac.parameters import EnvironmentParameters, ParameterError, to_json
 from tfsac.parameters.base import nearest
 from tfsac.spinning_up.actor_critic import ActorCritic, mlp_actor_critic, model_maker
@@ -19,6 +19,7 @@ from tfsac.spinning_up.arguments import SpinningUpArguments
 from tfsac.spinning_up.epochs import BarOnly, EpochLog
 from tfsac.training import Result, Trainer
 
+MAY_CHANGE = ("epochs", "num_test_episodes", "save_freq")  # when a run is resumed
 LOGGER: dict[str, Any] = {"output_dir": None, "exp_name": "sac", "resume": False}
 
 
@@ -49,7 +50,7 @@ def sac(
     directory has everything that `tfsac.train` leaves as well. Nothing is written before everything is built.
 
     An interrupted run goes on with the same call and `logger_kwargs={"output_dir": ..., "resume": True}`, exactly from
-    its last checkpoint; more epochs may be asked for. Std, Max and Min of the epoch in which it was interrupted are over
+    its last checkpoint; more epochs, another save_freq and num_test_episodes may be asked for. Std, Max and Min of the epoch in which it was interrupted are over
     the updates after it. `tfsac train --resume` also continues runs of the default `actor_critic` in an environment
     that `gymnasium.make` can make, but writes no progress.txt; it refuses the others, whose functions it does not have.
 
@@ -127,16 +128,18 @@ def sac(
             "sac wants observations in one Box; gymnasium.wrappers.FlattenObservation makes one of a Dict. "
             f"Received: {env.observation_space}"
         )
+    if logger["resume"]:
+        _refuse_changes(pathlib.Path(logger["output_dir"]) / "config.json", to_json(arguments))
     models, networks = None, None
     if actor_critic is mlp_actor_critic:
         networks = arguments.mlp_networks(ac_kwargs)
     else:
-        networks = arguments.networks_made_by(_name(actor_critic))
+        networks = arguments.networks_made_by(f"{_name(actor_critic)}({json.dumps(_plain(ac_kwargs), sort_keys=True)})")
         models = model_maker(actor_critic, env.observation_space, env.action_space, ac_kwargs, spec_of(env), seed)
     functions = {"env_fn": _name(env_fn), "actor_critic": _name(actor_critic), "ac_kwargs": _plain(ac_kwargs)}
     trainer = Trainer(
         arguments.preset(_environment(env, max_ep_len), networks),
-        logger["output_dir"] or _new_folder(logger["exp_name"], seed),
+        logger["output_dir"] or new_run_dir(logger["exp_name"], seed),
         arguments.run_parameters(),
         logger["resume"],
         [EpochLog({"exp_name": logger["exp_name"], **functions, **to_json(arguments)})],
@@ -147,13 +150,31 @@ def sac(
     return finish(trainer)
 
 
+def _refuse_changes(config: pathlib.Path, arguments: dict[str, Any]) -> None:
+    if not config.is_file():
+        raise FileNotFoundError(f"A run to resume has a config.json. Received: {config.parent}")
+    earlier = json.loads(config.read_text())
+    for name, theirs, ours in differences({key: earlier.get(key) for key in arguments}, arguments):
+        if name not in MAY_CHANGE:
+            raise ParameterError(
+                f"A resumed run keeps its arguments but {', '.join(MAY_CHANGE)}; its {name} is {theirs!r}. Received: {name}={ours!r}"
+            )
+
+
 def _environment(env: gym.Env, max_ep_len: int) -> EnvironmentParameters:
     """Returns a description with which the environment can be made again, or one with a name that is refused then."""
     spec = env.spec
     limit = min(max_ep_len, (spec and spec.max_episode_steps) or max_ep_len)
-    if spec is None or spec.additional_wrappers or spec.id not in gym.registry or _plain(spec.kwargs) != spec.kwargs:
+    if spec is None or spec.additional_wrappers or spec.id not in gym.registry or not _is_plain(spec.kwargs):
         return EnvironmentParameters(str(env), max_episode_steps=limit)
     return EnvironmentParameters(spec.id, max_episode_steps=limit, kwargs=spec.kwargs)
+
+
+def _is_plain(kwargs: dict[str, Any]) -> bool:
+    try:
+        return json.loads(json.dumps(kwargs)) == kwargs
+    except TypeError:
+        return False
 
 
 def _plain(kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -164,7 +185,3 @@ def _plain(kwargs: dict[str, Any]) -> dict[str, Any]:
 def _name(function: Any) -> str:
     function = getattr(function, "func", function)  # of functools.partial
     return f"{function.__module__}.{function.__qualname__}" if hasattr(function, "__qualname__") else repr(function)
-
-
-def _new_folder(exp_name: str, seed: int) -> pathlib.Path:
-    return pathlib.Path("runs") / exp_name / f"{datetime.datetime.now():%Y%m%d-%H%M%S}-seed{seed}"

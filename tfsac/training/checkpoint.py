@@ -16,13 +16,12 @@ import json
 import os
 import pathlib
 import shutil
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfsac.files import sync, written_aside
+from tfsac.files import differences, sync, written_aside
 from tfsac.memories import TransitionMemory
 
 FORMAT = 2
@@ -179,10 +178,14 @@ class CheckpointManager:
 
         Raises:
             ValueError, KeyError, OSError: something is missing, truncated or altered.
+            CheckpointError: another version's format.
         """
         manifest = json.loads((place / "manifest.json").read_text())
-        if manifest["format"] != FORMAT:
-            raise ValueError(f"format {FORMAT} expected. Received: {manifest['format']}")
+        if manifest["format"] != FORMAT:  # not damaged, so none before it is used
+            raise CheckpointError(
+                f"{place} was written by another version of tfsac, which can read it: this one reads format {FORMAT}. "
+                f"Received: format {manifest['format']}"
+            )
         files = {place / name: expected for name, expected in manifest["files"].items()}
         files |= {self.chunks / chunk["file"]: chunk for chunk in manifest["memory"]["chunks"]}
         for path, expected in files.items():
@@ -192,21 +195,13 @@ class CheckpointManager:
         return manifest
 
     def _check_identity(self, place: pathlib.Path, identity: dict[str, Any]) -> None:
-        def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-            if isinstance(value, dict):
-                for key, entry in value.items():
-                    yield from flat(entry, f"{path}.{key}" if path else key)
-            else:
-                yield path, value
-
-        theirs, ours = dict(flat(identity)), dict(flat(self.identity))
-        differing = [name for name in theirs | ours if theirs.get(name) != ours.get(name)]
-        if differing:
-            name = differing[0]
+        found = differences(identity, self.identity)
+        if found:
+            name, theirs, ours = found[0]
             raise CheckpointError(
-                f"{place} belongs to another run: its {name} is {theirs.get(name)!r}"
-                f"{' and ' + str(len(differing) - 1) + ' more fields differ' if len(differing) > 1 else ''}. "
-                f"Received: {name}={ours.get(name)!r}"
+                f"{place} belongs to another run: its {name} is {theirs!r}"
+                f"{' and ' + str(len(found) - 1) + ' more fields differ' if len(found) > 1 else ''}. "
+                f"Received: {name}={ours!r}"
             )
 
     def _read(self, place: pathlib.Path, manifest: dict[str, Any]) -> None:

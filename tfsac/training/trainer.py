@@ -14,7 +14,6 @@ import numpy as np
 
 from tfsac.agents import ModelMaker
 from tfsac.environments import EnvironmentFailure, Environments, Filters, maker
-from tfsac.memories import PrioritizedMemory
 from tfsac.metrics import CSVSink, TensorBoardSink, TerminalSink
 from tfsac.parameters import ParameterError, Preset, RunParameters, to_json
 from tfsac.training.build import build_agent, build_memory
@@ -231,8 +230,7 @@ class Trainer:
             batch = self.filters.transition(self.memory.sample(count, self.agent.batch_size, self.rng))
             result = self.agent.update(batch)
             refuse_non_finite(self.recorder.names, result.metrics, batch, self.counters, self.directory.path)
-            if isinstance(self.memory, PrioritizedMemory):
-                self.memory.update_priorities(result.priority)
+            self.memory.update_priorities(result.priority)
             self.recorder.add_updates(result.metrics)
             self.counters.updates += count
             due -= count
@@ -316,7 +314,6 @@ class Trainer:
             "heatup_end": dataclasses.asdict(self.heatup_end),
             "heating_up": self.heating_up,
             "returns": self.returns.tolist(),
-            "evaluated_periods": self.evaluated_periods,
             "evaluated_at": self.evaluated_at,
             "best_return": None if np.isinf(self.best_return) else self.best_return,
             "accepted": self.accepted,
@@ -337,7 +334,9 @@ class Trainer:
         self.agent.refresh()
         self.counters, self.heatup_end = Counters(**state["counters"]), Counters(**state["heatup_end"])
         self.heating_up = state["heating_up"]
-        self.evaluated_periods, self.evaluated_at = state["evaluated_periods"], state["evaluated_at"]
+        self.evaluated_at = state["evaluated_at"]
+        period = self.schedule.steps_between_evaluation_periods
+        self.evaluated_periods = self.counters.of(period) // period.num_steps
         self.returns = np.array(state["returns"])
         self.best_return = -np.inf if state["best_return"] is None else state["best_return"]
         self.accepted, self.wall_seconds = state["accepted"], state["wall_seconds"]
