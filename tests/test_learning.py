@@ -1,10 +1,20 @@
 """Learning: a task of one step in seconds, and the embedded default to its threshold."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import tfsac
-from tfsac.parameters import RunParameters
+from tfsac.parameters import (
+    AutoAlphaParameters,
+    FixedAlphaParameters,
+    RunParameters,
+    TwinSoftActorCriticAgentParameters,
+    TwinSoftActorCriticAlgorithmParameters,
+    override,
+    twin_soft_actor_critic_networks,
+)
 from tfsac.testing import tiny_preset
 from tfsac.training import Trainer
 
@@ -50,9 +60,23 @@ def test_a_policy_without_reward_stays_as_random_as_it_can(tmp_path):
     np.testing.assert_allclose(action.std(axis=0), 1 / np.sqrt(3), atol=0.08)
 
 
+@pytest.mark.parametrize("memory", ["uniform", "prioritized"])
+@pytest.mark.parametrize("temperature", [FixedAlphaParameters(0.02), AutoAlphaParameters(target_entropy=-4.0, learning_rate=1e-2)], ids=["fixed", "automatic"])
+def test_the_twin_target_agent_learns_it_too(tmp_path, temperature, memory):
+    agent = TwinSoftActorCriticAgentParameters(
+        algorithm=TwinSoftActorCriticAlgorithmParameters(temperature=temperature),
+        networks=twin_soft_actor_critic_networks((32, 32), learning_rate=3e-3, batch_size=64),
+    )
+    preset = dataclasses.replace(one_step_task(environment__filters__reward_rescale_factor=1.0), agent=agent)
+    preset = override(preset, {"agent.memory": {"kind": memory, "max_size": 2000}})
+    result = Trainer(preset, tmp_path / "run", RunParameters(seed=1), quiet=True).run()
+    assert result.best_return > -0.15
+
+
 @pytest.mark.slow
-def test_the_embedded_default_reaches_its_threshold(tmp_path):
-    preset = tfsac.load_preset("pendulum_sac")
+@pytest.mark.parametrize("name", ["pendulum_sac", "pendulum_twin_sac"])
+def test_a_pendulum_preset_reaches_its_threshold(tmp_path, name):
+    preset = tfsac.load_preset(name)
     result = tfsac.train(preset, tmp_path / "run", RunParameters(seed=1, stop_at_threshold=True), quiet=True)
     assert result.accepted, result
     done = tfsac.evaluate(tmp_path / "run", episodes=20, seed=7)

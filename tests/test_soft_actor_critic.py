@@ -719,6 +719,7 @@ def two_devices(run_python, request):
     return json.loads(run_python(ON_TWO_DEVICES, str(request.path.parent)).splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_two_devices_give_the_weights_of_one(two_devices):
     assert two_devices["replicas"] == 2 and two_devices["updates"] == 5
     assert min(two_devices["moved"].values()) > 1e-3
@@ -726,6 +727,7 @@ def test_two_devices_give_the_weights_of_one(two_devices):
         assert difference < 1e-5, name
 
 
+@pytest.mark.slow
 def test_two_devices_act_and_report_as_one(two_devices):
     np.testing.assert_allclose(*two_devices["greedy"], atol=1e-5)
     alone, spread = (np.array(rows) for rows in two_devices["metrics"])
@@ -733,15 +735,18 @@ def test_two_devices_act_and_report_as_one(two_devices):
         np.testing.assert_allclose(spread[:, i], alone[:, i], rtol=1e-3, atol=1e-4, err_msg=name)
 
 
+@pytest.mark.slow
 def test_two_devices_return_the_priorities_of_all_rows_in_their_order(two_devices):
     alone, spread = (np.array(priority) for priority in two_devices["priorities"])
     assert alone.shape == spread.shape == (5, BATCH)
     np.testing.assert_allclose(spread, alone, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_two_devices_are_traced_once_for_single_updates_and_once_for_several(two_devices):
     assert two_devices["traces"] == 2
 
 
+@pytest.mark.slow
 def test_a_batch_that_two_devices_cannot_share_is_refused(two_devices):
     assert two_devices["error"] == "The batch must divide by the number of replicas, 2. Received: 7"

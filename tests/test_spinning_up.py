@@ -708,6 +708,7 @@ except ValueError as error:
     assert run_python(program).strip() == ": 2.0 False"
 
 
+@pytest.mark.slow
 def test_the_command_trains(tmp_path, run_python):
     given = [f"--{name}={value}" for name, value in TINY.items()]
     arguments = ["spinup", "--env=Pendulum-v1", "--hid=9", "--l=1", "--gamma=0.9", "--seed=3", "--exp_name=typed", *given]

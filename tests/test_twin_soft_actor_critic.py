@@ -450,6 +450,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 def test_two_devices_give_the_weights_temperature_and_priorities_of_one(run_python, request):
     found = json.loads(run_python(TWO_DEVICES, str(request.path.parent)).splitlines()[-1])
     assert len(found) == 2
