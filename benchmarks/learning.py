@@ -32,6 +32,7 @@ LABELS = {
     "di_engine_mujoco_sac": "tfsac, as DI-engine",
     "di_engine_pendulum_sac": "tfsac, as DI-engine, 10 environments",
     "di_engine_lunar_lander_continuous_sac": "tfsac, as DI-engine",
+    "di_engine_bipedal_walker_sac": "tfsac, as DI-engine, 8 environments",
     "sb3": "Stable-Baselines3 SAC",
 }
 
@@ -72,6 +73,7 @@ TASKS = {
     "spinningup_half_cheetah": Task("spinningup_sac", "HalfCheetah-v5", 100_000, None, ("--set=schedule.improve_steps=99000",)),
     "di_engine_hopper": Task("di_engine_mujoco_sac", "Hopper-v5", 100_000, flags=TO_100_000),
     "di_engine_pendulum": Task("di_engine_pendulum_sac", "Pendulum-v1", 100_000),
+    "di_engine_bipedal_walker": Task("di_engine_bipedal_walker_sac", "BipedalWalker-v3", 5_000_000),
     "di_engine_lunar_lander": Task("di_engine_lunar_lander_continuous_sac", "LunarLanderContinuous-v3", 150_000),
     "twin_lunar_lander": Task("lunar_lander_continuous_twin_sac", "LunarLanderContinuous-v3", 150_000, 200.0),
 }
