@@ -116,7 +116,7 @@ def same_run(resumed, uninterrupted):
         np.testing.assert_array_equal(ours[name], value, err_msg=name)
 
 
-@pytest.mark.parametrize("step", [50, 77, 149, 163, 288, 300])
+@pytest.mark.parametrize("step", [77, 163, *(pytest.param(step, marks=pytest.mark.slow) for step in (50, 149, 288, 300))])
 def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninterrupted, step):
     crashed(tmp_path / "run", step)
     resumed = Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
@@ -125,7 +125,7 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninte
     same_run(resumed, uninterrupted)
 
 
-@pytest.mark.parametrize("step", [77, 163, 288])
+@pytest.mark.parametrize("step", [*(pytest.param(step, marks=pytest.mark.slow) for step in (77, 163)), 288])
 def test_priorities_temperature_and_twin_targets_resume_exactly(tmp_path, uninterrupted_twin, step):
     assert {"q_target/0", "temperature/0"} <= weights(uninterrupted_twin).keys()
     priorities = uninterrupted_twin.memory.state()

@@ -182,6 +182,7 @@ def test_verifying_finds_a_policy_that_was_changed_after_the_export(tmp_path):
     assert exporting.verify(case.policy, path, case.observations) > 1e-3
 
 
+@pytest.mark.slow
 def test_the_saved_model_acts_the_same_where_there_is_only_tensorflow(tmp_path, run_python):
     names = ("pendulum", "camera, normalised")
     cases = {name: Case(*CASES[name]) for name in names}

@@ -60,7 +60,7 @@ def test_a_policy_without_reward_stays_as_random_as_it_can(tmp_path):
     np.testing.assert_allclose(action.std(axis=0), 1 / np.sqrt(3), atol=0.08)
 
 
-@pytest.mark.parametrize("memory", ["uniform", "prioritized"])
+@pytest.mark.parametrize("memory", [pytest.param("uniform", marks=pytest.mark.slow), "prioritized"])
 @pytest.mark.parametrize("temperature", [FixedAlphaParameters(0.02), AutoAlphaParameters(target_entropy=-4.0, learning_rate=1e-2)], ids=["fixed", "automatic"])
 def test_the_twin_target_agent_learns_it_too(tmp_path, temperature, memory):
     agent = TwinSoftActorCriticAgentParameters(

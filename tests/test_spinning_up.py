@@ -373,6 +373,7 @@ def test_an_existing_folder_is_refused_and_left_alone(plain):
     assert {path: path.stat().st_mtime_ns for path in result.run_dir.rglob("*")} == before
 
 
+@pytest.mark.slow
 def test_a_resumed_run_has_the_progress_of_an_uninterrupted_one(custom, tmp_path):
     ours = {"ac_kwargs": {"width": 12}, "seed": 5}
     logger = {"output_dir": tmp_path / "run", "exp_name": "went_on"}
@@ -393,6 +394,7 @@ def test_a_resumed_run_has_the_progress_of_an_uninterrupted_one(custom, tmp_path
     assert (config["exp_name"], config["epochs"], len(config["resumed"])) == ("went_on", 2, 1)
 
 
+@pytest.mark.slow
 def test_a_run_interrupted_within_an_epoch_has_the_averages_of_an_uninterrupted_one(plain, tmp_path):
     logger = {"output_dir": tmp_path / "run", "exp_name": "swing"}
     first, _, printed = watched(pendulum, end_at=95, ac_kwargs=SMALL, logger_kwargs=logger)
@@ -407,6 +409,7 @@ def test_a_run_interrupted_within_an_epoch_has_the_averages_of_an_uninterrupted_
     assert resumed[1]["StdQ1Vals"] != straight[1]["StdQ1Vals"]
 
 
+@pytest.mark.slow
 def test_resuming_from_the_command_line_keeps_what_was_added_to_the_config(tmp_path):
     watched(pendulum, ac_kwargs=SMALL, epochs=1, logger_kwargs={"output_dir": tmp_path / "run", "exp_name": "kept"})
     assert tfsac.cli.run(["train", f"--run_dir={tmp_path / 'run'}", "--resume", "--set=schedule.improve_steps=100"]) == 0
@@ -464,6 +467,7 @@ def test_a_run_with_a_custom_actor_critic_is_not_rebuilt_with_other_layers(custo
         api.load_policy(result.run_dir)
 
 
+@pytest.mark.slow
 def test_a_custom_run_in_a_known_level_is_not_rebuilt_with_other_layers(tmp_path):
     result, *_ = watched(pendulum, layered, epochs=1, logger_kwargs={"output_dir": tmp_path / "run"})
     with pytest.raises(ValueError, match=r"Received: 'made by .*layered\({}\)'$"):
@@ -628,6 +632,7 @@ def test_a_bad_actor_critic_is_refused_before_anything_is_written(name, tmp_path
 # -- testing a policy --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_policy_is_tested_in_a_new_process_without_its_networks_functions(custom, run_python):
     result, spy, _ = custom
     program = "import numpy as np, gymnasium as gym, sys, tfsac\n" + inspect.getsource(Endless)
