@@ -30,7 +30,6 @@ LEVELS = {
     "Walker2d-v5": {"validation.min_reward_threshold": 1000.0},
     "HalfCheetah-v5": {"validation.min_reward_threshold": 4500.0},
     "Ant-v5": {"validation.min_reward_threshold": 1000.0},
-    "Humanoid-v5": {"validation.min_reward_threshold": 1000.0},
 }
 
 preset = Preset(
