@@ -7,6 +7,9 @@ from setuptools import setup
 EXTRAS = {
     "mujoco": ["gymnasium[mujoco]>=1.2", "imageio>=2.30"],
     "box2d": ["gymnasium[box2d]>=1.2"],
+    "atari": ["ale-py>=0.10", "opencv-python-headless>=4.8"],
+    "multi-agent": ["pettingzoo>=1.25", "mpe2>=1.0"],
+    "minari": ["minari[hdf5]>=0.5"],
     "video": ["imageio>=2.30", "imageio-ffmpeg>=0.5"],
     "litert": ["ai-edge-litert>=2.0"],
     "notebooks": ["nbclient>=0.10", "nbformat>=5.9", "ipykernel>=6.29"],
@@ -14,7 +17,7 @@ EXTRAS = {
     "bench": ["stable-baselines3>=2.7", "gymnasium[mujoco]>=1.2"],
 }
 EXTRAS["test"] = ["ruff>=0.9", "mypy>=1.14"] + [
-    package for extra in ("mujoco", "box2d", "video", "litert", "notebooks") for package in EXTRAS[extra]
+    package for extra in ("mujoco", "box2d", "atari", "multi-agent", "minari", "video", "litert", "notebooks") for package in EXTRAS[extra]
 ]
 
 setup(
@@ -39,6 +42,7 @@ setup(
         "tfsac.training",
     ],
     package_dir={"tfsac.presets": "presets"},
+    package_data={"tfsac.presets": ["demonstrations/*.npz"]},
     install_requires=[
         "tensorflow>=2.21",
         "tensorflow-probability[tf]>=0.25",

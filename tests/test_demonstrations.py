@@ -1,19 +1,32 @@
 """Demonstration files: what a run records can be read back, and nothing else can."""
 
+import importlib.util
 import json
+import sys
+import warnings
+from types import SimpleNamespace
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import tiny
 
 from tfsac import api
-from tfsac.environments import make, spec_of
+from tfsac.environments import action_map, make, spec_of
 from tfsac.memories import Demonstrations, TransitionMemory, load_demonstrations, save_demonstrations
-from tfsac.types import ArraySpec, Spec
+from tfsac.parameters import EnvironmentParameters, Preset, RunParameters, ScheduleParameters
+from tfsac.training import RunDirectory
+from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
 SPEC = Spec(
     observation={"joints": ArraySpec((3,), "float32"), "camera": ArraySpec((2, 2, 3), "uint8")},
     action=ArraySpec((2,), "float32", np.float32([-2.0, 0.1]), np.float32([2.5, 0.7])),
+)
+# Three agents that choose among four actions, some of which are not valid.
+CHOICES = Spec(
+    {"agent_state": ArraySpec((3, 2), "float32"), "action_mask": ArraySpec((3, 4), "bool")},
+    DiscreteSpec(4, (3,), start=1),
+    num_agents=3,
 )
 
 
@@ -46,6 +59,26 @@ def saved(tmp_path):
     return path
 
 
+@pytest.fixture
+def choices(tmp_path):
+    """A file of 6 steps in episodes of 2 and 4, with choices of a team."""
+    records = np.zeros(6, TransitionMemory(CHOICES, 6).ring.dtype)
+    records["action"] = np.random.default_rng(0).integers(0, 4, (6, 3))
+    records["observation/action_mask"], records["next_observation/action_mask"][1:] = True, [False, True, True, False]
+    records["terminated"][1] = records["truncated"][5] = True
+    path = tmp_path / "choices.npz"
+    save_demonstrations(path, Demonstrations(records, "pettingzoo:mpe2.simple_spread_v3", np.array([1.0, 2.0])))
+    return path
+
+
+def changed(path, name, change):
+    """Writes the file again with one array changed in place."""
+    with np.load(path) as file:
+        array = file[name]
+    change(array)
+    rewrite(path, **{name: array})
+
+
 def rewrite(path, **changes):
     """Writes the file again with some arrays changed, or left out where None."""
     with np.load(path) as file:
@@ -59,6 +92,41 @@ def test_what_is_saved_is_loaded_exactly(saved):
     np.testing.assert_array_equal(loaded.records, expected.records)
     assert loaded.level == "TfsacCameraArm-v0"
     np.testing.assert_array_equal(loaded.returns, [1.5, -2.25])
+
+
+def test_choices_of_a_team_and_their_masks_are_loaded_exactly(choices):
+    loaded = load_demonstrations(choices, CHOICES, "pettingzoo:mpe2.simple_spread_v3")
+    assert loaded.records["action"].dtype == np.int32 and loaded.records["action"].shape == (6, 3)
+    np.testing.assert_array_equal(loaded.records["action"], np.random.default_rng(0).integers(0, 4, (6, 3)))
+    assert loaded.records["next_observation/action_mask"].dtype == bool
+    assert loaded.records["next_observation/action_mask"][1:].reshape(-1, 4).tolist() == [[False, True, True, False]] * 15
+    assert loaded.returns.tolist() == [1.0, 2.0]
+
+
+def test_extras_of_an_agent_are_no_part_of_a_file(saved):
+    with_extras = SPEC._replace(extras={"expert": ArraySpec((), "float32")})
+    assert load_demonstrations(saved, with_extras).records.dtype == demonstrations().records.dtype
+
+
+@pytest.mark.parametrize("num_episodes, steps, returns", [(None, 7, [1.5, -2.25]), (2, 7, [1.5, -2.25]), (1, 4, [1.5])])
+def test_the_first_episodes_are_taken(saved, num_episodes, steps, returns):
+    loaded = load_demonstrations(saved, SPEC, num_episodes=num_episodes)
+    np.testing.assert_array_equal(loaded.records, demonstrations().records[:steps])
+    assert loaded.returns.tolist() == returns
+
+
+@pytest.mark.parametrize("num_episodes", [3, 100, 0, -1])
+def test_episodes_that_there_are_not_are_refused_with_both_numbers(saved, num_episodes):
+    with pytest.raises(ValueError, match=rf"num_episodes is 1 to 2, which .*\.npz has\. Received: {num_episodes}$"):
+        load_demonstrations(saved, SPEC, num_episodes=num_episodes)
+
+
+def test_a_file_of_another_level_is_refused_by_both_names(saved):
+    assert len(load_demonstrations(saved, SPEC, "TfsacCameraArm-v0").records) == 7
+    assert len(load_demonstrations(saved, SPEC, "tests.tiny:TfsacCameraArm-v0").records) == 7
+    message = r"npz comes from another environment, TfsacCameraArm-v0; this one is Pendulum-v1\. Received: TfsacCameraArm-v0"
+    with pytest.raises(ValueError, match=message):
+        load_demonstrations(saved, SPEC, "Pendulum-v1")
 
 
 def test_loaded_records_fit_into_a_memory_of_the_same_environment(saved):
@@ -115,6 +183,84 @@ def test_recording_the_mode_is_repeatable_and_sampling_differs(cliff_run, tmp_pa
     assert np.abs(sampled.records["action"]).max() <= 1.0
 
 
+class Doors(gym.Env):
+    """Four doors, numbered from 3; the reward is the number of the door. The door that was taken is shut for a step."""
+
+    metadata = {"render_modes": []}
+
+    def __init__(self):
+        self.observation_space = gym.spaces.Dict(
+            {"place": gym.spaces.Box(0.0, 9.0, (1,), np.float64), "action_mask": gym.spaces.MultiBinary(4)}
+        )
+        self.action_space = gym.spaces.Discrete(4, start=3)
+
+    def _observation(self, taken):
+        return {"place": np.array([self.steps / 2]), "action_mask": (np.arange(4) != taken).astype(np.int8)}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self._observation(None), {}
+
+    def step(self, action):
+        self.steps += 1
+        return self._observation(action - 3), float(action), self.steps == 3, False, {}
+
+
+gym.register("TfsacDoors-v0", Doors)
+
+
+def record_with(monkeypatch, folder, level, act):
+    """Records two episodes of a policy that chooses `act(arrays)`, an action from 0 for the arrays of one observation."""
+    run_dir = folder / "run"
+    schedule = ScheduleParameters(heatup_steps="EnvironmentSteps(1000)")
+    RunDirectory(run_dir).create(Preset(environment=EnvironmentParameters(level), schedule=schedule), RunParameters())
+    env = api.environment_of(run_dir)
+    # Of an agent that was trained with SQIL: its extras belong to no demonstration.
+    spec = spec_of(env)._replace(extras={"expert": ArraySpec((), "float32")})
+    env.close()
+    to_environment = action_map(spec)
+    policy = SimpleNamespace(
+        agent=SimpleNamespace(spec=spec),
+        to_environment=to_environment,
+        act=lambda observation, deterministic: to_environment(act(observation)),
+    )
+    monkeypatch.setattr(api, "load_policy", lambda _: policy)
+    recorded = api.record(run_dir, folder / "out.npz", episodes=2)
+    loaded = load_demonstrations(folder / "out.npz", spec, level)
+    np.testing.assert_array_equal(loaded.records, recorded.records)
+    return loaded
+
+
+def test_recorded_choices_are_numbered_from_0_and_keep_their_masks(monkeypatch, tmp_path):
+    def act(observation):
+        return np.int32(np.flatnonzero(observation["action_mask"])[-1])
+
+    loaded = record_with(monkeypatch, tmp_path, "TfsacDoors-v0", act)
+    rows = loaded.records
+    assert rows["action"].dtype == np.int32 and rows["action"].tolist() == [3, 2, 3] * 2
+    assert rows["reward"].tolist() == [6, 5, 6] * 2
+    assert rows["terminated"].tolist() == [False, False, True] * 2
+    assert rows["observation/place"][:, 0].tolist() == [0, 0.5, 1] * 2
+    masks = [[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 0, 1]]
+    np.testing.assert_array_equal(rows["observation/action_mask"], np.array(masks * 2, bool))
+    assert loaded.level == "TfsacDoors-v0" and loaded.returns.tolist() == [17, 17]
+
+
+def test_recorded_steps_of_a_team_have_the_actions_of_all_its_agents(monkeypatch, tmp_path):
+    pytest.importorskip("mpe2")
+    choices = np.array([4, 0, 2], np.int32)
+    loaded = record_with(monkeypatch, tmp_path, "pettingzoo:mpe2.simple_spread_v3", lambda observation: choices)
+    rows = loaded.records
+    assert rows.dtype.names[:2] == ("observation/agent_state", "observation/global_state")
+    assert rows["action"].dtype == np.int32 and (rows["action"] == choices).all()
+    assert rows["observation/agent_state"].shape[:2] == (len(rows), 3)
+    assert rows["reward"].shape == (len(rows),) and len(loaded.returns) == 2
+    half = len(rows) // 2
+    np.testing.assert_array_equal(np.flatnonzero(rows["truncated"]), [half - 1, 2 * half - 1])
+    np.testing.assert_allclose(rows["reward"].reshape(2, half).sum(1), loaded.returns, rtol=1e-5)
+
+
 def test_recording_where_a_file_exists_is_refused_before_any_episode(cliff_run, tmp_path):
     out = tmp_path / "mine.npz"
     out.write_bytes(b"precious")
@@ -134,37 +280,120 @@ def test_a_missing_file_is_named(tmp_path):
         load_demonstrations(tmp_path / "nowhere.npz", SPEC)
 
 
-def test_an_empty_demonstration_is_refused(saved):
-    with np.load(saved) as file:
-        arrays = {name: value[:0] for name, value in file.items() if name not in ("meta", "returns")}
-    rewrite(saved, **arrays)
+@pytest.mark.parametrize("file, spec", [("saved", SPEC), ("choices", CHOICES)])
+def test_an_empty_demonstration_is_refused(request, file, spec):
+    path = request.getfixturevalue(file)
+    with np.load(path) as arrays:
+        empty = {name: value[:0] for name, value in arrays.items() if name not in ("meta", "returns")}
+    rewrite(path, **empty)
     with pytest.raises(ValueError, match=r"is empty or truncated\. Received: .*'action': 0"):
+        load_demonstrations(path, spec)
+
+
+@pytest.mark.parametrize("reward, length", [(np.zeros(3, np.float32), 3), (np.float32(1), 0)])
+def test_fields_of_unequal_length_are_refused(saved, reward, length):
+    rewrite(saved, reward=reward)
+    with pytest.raises(ValueError, match=rf"is empty or truncated\. Received: .*'reward': {length}"):
         load_demonstrations(saved, SPEC)
 
 
-def test_fields_of_unequal_length_are_refused(saved):
-    rewrite(saved, reward=np.zeros(3, np.float32))
-    with pytest.raises(ValueError, match=r"is empty or truncated\. Received: .*'reward': 3"):
+@pytest.mark.parametrize("steps, ends", [(6, 1), (4, 1), (3, 0)])
+def test_a_file_that_stops_before_its_last_episode_ends_is_refused(saved, steps, ends):
+    with np.load(saved) as arrays:
+        fewer = {name: value[:steps] for name, value in arrays.items() if name not in ("meta", "returns")}
+    rewrite(saved, **fewer)
+    message = rf"is truncated: .*\. Received: {ends} ends of episodes and returns of shape \(2,\) in {steps} steps"
+    with pytest.raises(ValueError, match=message):
         load_demonstrations(saved, SPEC)
 
 
-@pytest.mark.parametrize("name", ["reward", "action", "observation/joints", "next_observation/joints"])
-def test_numbers_that_are_not_finite_are_refused_by_name(saved, name):
-    with np.load(saved) as file:
-        bad = file[name]
-    bad.reshape(-1)[:2] = np.nan, np.inf
-    rewrite(saved, **{name: bad})
+def test_steps_after_the_last_end_of_an_episode_are_refused(saved):
+    changed(saved, "truncated", lambda array: array.fill(False))
+    rewrite(saved, returns=np.zeros(1))  # of the one episode that ends
+    with pytest.raises(ValueError, match=r"is truncated: .*\. Received: 1 ends of .* \(1,\) in 7 steps"):
+        load_demonstrations(saved, SPEC)
+
+
+def test_steps_without_the_end_of_any_episode_are_refused(saved):
+    for name in ("terminated", "truncated"):
+        changed(saved, name, lambda array: array.fill(False))
+    rewrite(saved, returns=np.zeros(0))
+    with pytest.raises(ValueError, match=r"is truncated: .*\. Received: 0 ends of .* \(0,\) in 7 steps"):
+        load_demonstrations(saved, SPEC)
+
+
+@pytest.mark.parametrize("returns", [np.zeros(1), np.zeros(3), np.zeros((2, 1))])
+def test_returns_are_as_many_as_episodes(saved, returns):
+    rewrite(saved, returns=returns)
+    with pytest.raises(ValueError, match=r"a return for each\. Received: 2 ends of episodes and returns of shape"):
+        load_demonstrations(saved, SPEC)
+
+
+@pytest.mark.parametrize(
+    "file, spec, name",
+    [
+        *(("saved", SPEC, name) for name in ("reward", "action", "observation/joints", "next_observation/joints")),
+        *(("choices", CHOICES, name) for name in ("reward", "observation/agent_state")),
+    ],
+)
+def test_numbers_that_are_not_finite_are_refused_by_name(request, file, spec, name):
+    path = request.getfixturevalue(file)
+    changed(path, name, lambda array: array.reshape(-1).__setitem__(slice(2), (np.nan, np.inf)))
     with pytest.raises(ValueError, match=rf"must be finite\. Received: {name} with 2 bad entries"):
+        load_demonstrations(path, spec)
+
+
+def test_numbers_that_do_not_fit_into_float32_are_refused(saved):
+    rewrite(saved, reward=np.array([0.0, 1e300, 0, 0, 0, 0, -1e300]))
+    with pytest.raises(ValueError, match=r"must be finite\. Received: reward with 2 bad entries"):
         load_demonstrations(saved, SPEC)
 
 
-def test_actions_outside_their_range_are_refused(saved):
-    with np.load(saved) as file:
-        action = file["action"]
-    action[2, 1] = 1.5
-    rewrite(saved, action=action)
-    with pytest.raises(ValueError, match="Received: "):
+@pytest.mark.parametrize("action", [1.5, -1.001])
+def test_actions_outside_their_range_are_refused(saved, action):
+    changed(saved, "action", lambda array: array.__setitem__((2, 1), action))
+    with pytest.raises(ValueError, match=rf"Demonstrated actions are in \[-1, 1\]\. Received: {action}"):
         load_demonstrations(saved, SPEC)
+
+
+@pytest.mark.parametrize("action, dtype", [(7, "int32"), (4, "int32"), (-1, "int32"), (2**32 + 1, "int64")])
+def test_choices_that_there_are_not_are_refused(choices, action, dtype):
+    numbers = np.zeros((6, 3), dtype)
+    numbers[4, 1] = action
+    rewrite(choices, action=numbers)
+    with pytest.raises(ValueError, match=rf"Demonstrated actions are numbers from 0 to 3\. Received: {action} in "):
+        load_demonstrations(choices, CHOICES)
+
+
+@pytest.mark.parametrize(
+    "file, spec, name, dtype, message",
+    [
+        ("choices", CHOICES, "action", "float32", "action should be int32. Received: float32"),
+        ("choices", CHOICES, "observation/action_mask", "int8", "observation/action_mask should be bool. Received: int8"),
+        ("saved", SPEC, "observation/camera", "float32", "observation/camera should be uint8. Received: float32"),
+        ("saved", SPEC, "reward", "U3", "reward should be float32. Received: <U3"),
+    ],
+)
+def test_numbers_of_another_kind_belong_to_another_environment(request, file, spec, name, dtype, message):
+    path = request.getfixturevalue(file)
+    with np.load(path) as arrays:
+        other = arrays[name].astype(dtype)
+    rewrite(path, **{name: other})
+    with pytest.raises(ValueError, match=rf"comes from another environment, \S+: {message}$"):
+        load_demonstrations(path, spec)
+
+
+@pytest.mark.parametrize(
+    "file, spec, name, dtype",
+    [("saved", SPEC, "reward", "float64"), ("saved", SPEC, "observation/joints", "float16"), ("choices", CHOICES, "action", "int64")],
+)
+def test_numbers_of_another_width_are_converted(request, file, spec, name, dtype):
+    path = request.getfixturevalue(file)
+    with np.load(path) as arrays:
+        expected = arrays[name].astype(dtype)
+    rewrite(path, **{name: expected})
+    records = load_demonstrations(path, spec).records
+    np.testing.assert_array_equal(records[name], expected.astype(records.dtype[name].base))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +409,15 @@ def test_actions_outside_their_range_are_refused(saved):
         ),
         (
             SPEC._replace(observation={"observation": ArraySpec((3,), "float32")}),
-            r"observation/observation should be \(3,\)",
+            r"observation/observation should be \(3,\)\. Received: only action, ",
+        ),
+        (
+            SPEC._replace(action=DiscreteSpec(3)),
+            r"TfsacCameraArm-v0: action should be \(\)\. Received: \(2,\)",
+        ),
+        (
+            SPEC._replace(action=DiscreteSpec(3, (2,))),
+            r"TfsacCameraArm-v0: action should be int32\. Received: float32",
         ),
     ],
 )
@@ -210,23 +447,173 @@ def test_a_description_that_cannot_be_understood_is_refused(saved, meta):
         load_demonstrations(saved, SPEC)
 
 
+@pytest.mark.parametrize("file, spec", [("saved", SPEC), ("choices", CHOICES)])
 @pytest.mark.parametrize("damage", ["cut in half", "cut near the end", "one byte changed", "no archive", "nothing"])
-def test_a_damaged_file_is_refused_with_its_size(saved, damage):
-    content = bytearray(saved.read_bytes())
+def test_a_damaged_file_is_refused_with_its_size(request, file, spec, damage):
+    path = request.getfixturevalue(file)
+    content = bytearray(path.read_bytes())
     if damage == "cut in half":
         content = content[: len(content) // 2]
     elif damage == "cut near the end":
         content = content[:-10]
     elif damage == "one byte changed":
-        content[len(content) // 2] ^= 0xFF
+        content[content.index(b"reward.npy") + 40] ^= 0xFF  # of what is compressed
     else:
         content = b"not an archive" if damage == "no archive" else b""
-    saved.write_bytes(content)
+    path.write_bytes(content)
     with pytest.raises(ValueError, match=rf"not a demonstration file.*Received: {len(content)} bytes"):
-        load_demonstrations(saved, SPEC)
+        load_demonstrations(path, spec)
 
 
 def test_a_file_with_pickled_objects_is_refused(saved):
     rewrite(saved, reward=np.array([{}] * 7, object))
     with pytest.raises(ValueError, match="not a demonstration file"):
         load_demonstrations(saved, SPEC)
+
+
+# -- Minari ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def minari(monkeypatch, tmp_path):
+    """The package, with a place of its own for datasets."""
+    if importlib.util.find_spec("minari") is None or importlib.util.find_spec("h5py") is None:
+        pytest.skip("Minari datasets are not tested: pip install 'tfsac[minari]'")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "datasets"))
+    return importlib.import_module("minari")
+
+
+def create(minari, dataset_id, episodes, env=None, **spaces):
+    """Makes a dataset of episodes, lists of (observation, action, reward, terminated, truncated, next observation)."""
+    buffers = []
+    for i, steps in enumerate(episodes):
+        _, action, reward, terminated, truncated, following = zip(*steps, strict=True)
+        observations = [steps[0][0], *following]
+        if isinstance(observations[0], dict):
+            observations = {key: [each[key] for each in observations] for key in observations[0]}
+        ends = {"terminations": list(terminated), "truncations": list(truncated)}
+        fields = {"observations": observations, "actions": list(action), "rewards": list(reward), **ends}
+        buffers.append(minari.data_collector.EpisodeBuffer(id=i, **fields))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Minari asks for author, description and so on
+        minari.create_dataset_from_buffers(dataset_id, buffers, env, jpeg_encoding=False, **spaces)
+
+
+def collected(minari, dataset_id, level, lengths=(3,)):
+    """Makes a dataset of random episodes, truncated where they are longer, and returns the columns of its steps."""
+    env, episodes = gym.make(level), []
+    env.action_space.seed(0)
+    for seed, length in enumerate(lengths):
+        observation, _ = env.reset(seed=seed)
+        steps = []
+        while not steps or not (steps[-1][3] or steps[-1][4]):
+            action = env.action_space.sample()
+            following, reward, terminated, truncated, _ = env.step(action)
+            truncated = truncated or (len(steps) == length - 1 and not terminated)
+            steps.append((observation, action, reward, terminated, truncated, following))
+            observation = following
+        episodes.append(steps)
+    create(minari, dataset_id, episodes, env)
+    env.close()
+    return list(zip(*(step for steps in episodes for step in steps), strict=True))
+
+
+@pytest.mark.parametrize("level, lengths", [("Pendulum-v1", [5, 3, 8]), ("CartPole-v1", [100, 4, 100])])
+def test_a_minari_dataset_is_read_step_by_step(minari, level, lengths):
+    columns = collected(minari, "mine/random-v0", level, lengths)
+    observation, action, reward, terminated, truncated, following = columns
+    spec = spec_of(make(level))
+    inverse = action_map(spec).inverse
+    loaded = load_demonstrations("minari:mine/random-v0", spec, level, inverse=inverse)
+    rows = loaded.records
+    assert rows.dtype == TransitionMemory(spec, 1).ring.dtype
+    np.testing.assert_array_equal(rows["observation/observation"], np.float32(observation))
+    np.testing.assert_array_equal(rows["next_observation/observation"], np.float32(following))
+    np.testing.assert_array_equal(rows["reward"], np.float32(reward))
+    np.testing.assert_array_equal(rows["terminated"], terminated)
+    np.testing.assert_array_equal(rows["truncated"], truncated)
+    if level == "CartPole-v1":
+        assert rows["action"].dtype == np.int32 and set(rows["action"]) == {0, 1}
+        np.testing.assert_array_equal(rows["action"], action)
+        assert rows["terminated"].sum() == 2
+    else:
+        np.testing.assert_array_equal(rows["action"], inverse(np.array(action)))
+        np.testing.assert_allclose(rows["action"], np.array(action) / 2, atol=1e-6)  # torques up to 2
+    ends = np.flatnonzero(rows["terminated"] | rows["truncated"])
+    assert len(ends) == len(loaded.returns) == 3 and loaded.level == level
+    sums = [sum(part) for part in np.split(np.array(reward, np.float64), ends[:-1] + 1)]
+    np.testing.assert_allclose(loaded.returns, sums, rtol=1e-12)
+    first = load_demonstrations("minari:mine/random-v0", spec, level, 2, inverse)
+    np.testing.assert_array_equal(first.records, rows[: ends[1] + 1])
+    np.testing.assert_array_equal(first.returns, loaded.returns[:2])
+    with pytest.raises(ValueError, match=r"num_episodes is 1 to 3, which minari:mine/random-v0 has\. Received: 4"):
+        load_demonstrations("minari:mine/random-v0", spec, level, 4, inverse)
+
+
+def test_a_minari_dataset_of_dicts_with_actions_of_uneven_bounds_is_read(minari):
+    tiny.register()
+    env = gym.make("TfsacCameraArm-v0")
+    spec = spec_of(env)
+    observation, _ = env.reset(seed=1)
+    actions = np.float32([[-2.0, 0.7], [2.5, 0.4]])
+    middle, last = env.step(actions[0])[0], env.step(actions[1])[0]
+    steps = [(observation, actions[0], 1.0, False, False, middle), (middle, actions[1], 2.0, False, True, last)]
+    create(minari, "arm-v3", [steps], observation_space=env.observation_space, action_space=env.action_space)
+    rows = load_demonstrations("minari:arm-v3", spec, "TfsacCameraArm-v0", inverse=action_map(spec).inverse).records
+    assert len(rows) == 2 and rows["truncated"].tolist() == [False, True]
+    np.testing.assert_allclose(rows["action"], [[-1, 1], [1, 0]], atol=1e-6)
+    for key in ("joints", "camera"):
+        assert rows["observation/" + key].dtype == spec.observation[key].dtype
+        np.testing.assert_array_equal(rows["observation/" + key][0], observation[key].astype(spec.observation[key].dtype))
+        np.testing.assert_array_equal(rows["next_observation/" + key][1], last[key].astype(spec.observation[key].dtype))
+
+
+def test_a_minari_dataset_of_another_level_or_other_spaces_is_refused(minari):
+    collected(minari, "pole-v0", "CartPole-v1")
+    spec = spec_of(make("Pendulum-v1"))
+    with pytest.raises(ValueError, match=r"minari:pole-v0 comes from another environment, CartPole-v1; this one is Pendulum-v1"):
+        load_demonstrations("minari:pole-v0", spec, "Pendulum-v1", inverse=action_map(spec).inverse)
+    with pytest.raises(ValueError, match=r"another environment, CartPole-v1: .*observation should be \(3,\)\. Received: \(4,\)"):
+        load_demonstrations("minari:pole-v0", spec, inverse=action_map(spec).inverse)
+
+
+def test_minari_episodes_without_an_end_do_not_run_on_and_a_dataset_may_name_no_environment(minari):
+    env = gym.make("Pendulum-v1")
+    spec = spec_of(env)
+    step = (np.zeros(3, np.float32), np.float32([0.5]), 1.0, False, False, np.ones(3, np.float32))
+    spaces = {"observation_space": env.observation_space, "action_space": env.action_space}
+    create(minari, "nameless-v0", [[step] * 2, [step] * 3], **spaces)
+    loaded = load_demonstrations("minari:nameless-v0", spec, "Pendulum-v1", inverse=action_map(spec).inverse)
+    assert loaded.records["truncated"].tolist() == [False, True, False, False, True]
+    assert not loaded.records["terminated"].any()
+    assert loaded.level == "" and loaded.returns.tolist() == [2, 3]
+
+
+def test_a_minari_dataset_that_is_not_here_is_refused_with_those_that_are(minari):
+    spec = spec_of(make("Pendulum-v1"))
+    with pytest.raises(FileNotFoundError, match=r"Minari datasets on this machine: none\. Received: human-v1"):
+        load_demonstrations("minari:human-v1", spec, inverse=action_map(spec).inverse)
+    collected(minari, "pole-v0", "CartPole-v1")
+    collected(minari, "some/pendulum-v2", "Pendulum-v1")
+    with pytest.raises(FileNotFoundError, match=r"on this machine: pole-v0, some/pendulum-v2\. Received: human-v1"):
+        load_demonstrations("minari:human-v1", spec, inverse=action_map(spec).inverse)
+
+
+def test_a_damaged_minari_dataset_is_refused_by_name(minari, tmp_path):
+    collected(minari, "pole-v0", "CartPole-v1")
+    data = tmp_path / "datasets" / "pole-v0" / "data" / "main_data.hdf5"
+    data.write_bytes(data.read_bytes()[:1000])
+    spec = spec_of(make("CartPole-v1"))
+    with pytest.raises(ValueError, match=r"The Minari dataset is damaged.*Received: pole-v0"):
+        load_demonstrations("minari:pole-v0", spec, inverse=action_map(spec).inverse)
+
+
+def test_minari_that_is_not_installed_is_named_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "minari", None)
+    with pytest.raises(ImportError, match=r"need: pip install 'tfsac\[minari\]'\. Received: import of minari halted"):
+        load_demonstrations("minari:human-v1", SPEC, inverse=action_map(SPEC).inverse)
+
+
+def test_actions_of_a_minari_dataset_cannot_be_read_without_the_way_back(minari):
+    with pytest.raises(ValueError, match=r"so inverse is needed\. Received: None for minari:human-v1"):
+        load_demonstrations("minari:human-v1", SPEC)

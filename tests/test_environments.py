@@ -1,4 +1,4 @@
-"""Environments: rescaling, filters, checks, errors, episode ends, seeds and coming back from a checkpoint."""
+"""Environments: actions, filters, checks, masks, errors, episode ends, seeds and coming back from a checkpoint."""
 
 import itertools
 import json
@@ -9,20 +9,26 @@ import numpy as np
 import pytest
 
 from tfsac.environments import (
+    ActionNumbering,
     ActionRescaling,
     EnvironmentFailure,
     Environments,
     Filters,
+    action_map,
     as_arrays,
     check,
     episode_seed,
     make,
+    maker,
     spec_of,
 )
-from tfsac.parameters import EnvironmentParameters, FilterParameters
-from tfsac.types import ArraySpec, Spec, Transition
+from tfsac.environments.check import check_masks
+from tfsac.parameters import AtariPreprocessingParameters, EnvironmentParameters, FilterParameters
+from tfsac.testing import DiscreteIdentity, discrete_spec, random_batches, team_spec, vector_spec
+from tfsac.types import ArraySpec, DiscreteSpec, Spec, Transition
 
 Box, Dict, Discrete = gym.spaces.Box, gym.spaces.Dict, gym.spaces.Discrete
+MultiBinary, MultiDiscrete = gym.spaces.MultiBinary, gym.spaces.MultiDiscrete
 
 
 class Counting(gym.Env):
@@ -101,7 +107,7 @@ def test_rescaled_actions_never_leave_the_bounds():
 
 def test_the_inverse_of_rescaling_comes_back_to_the_same_action():
     low, high = np.array([-1, 0, -3], np.float32), np.array([2, 10, -1], np.float32)
-    rescale = ActionRescaling.of(Spec({}, ArraySpec((3,), "float32", low, high)))
+    rescale = action_map(Spec({}, ArraySpec((3,), "float32", low, high)))
     np.testing.assert_allclose(rescale.inverse(np.stack([low, high])), [[-1, -1, -1], [1, 1, 1]], atol=1e-6)
     given = np.random.default_rng(0).uniform(-1, 1, (20, 3)).astype(np.float32)
     np.testing.assert_allclose(rescale.inverse(rescale(given)), given, atol=1e-6)
@@ -109,7 +115,26 @@ def test_the_inverse_of_rescaling_comes_back_to_the_same_action():
 
 def test_actions_without_bounds_cannot_be_rescaled():
     with pytest.raises(ValueError, match=r"Actions are rescaled to bounds. Received: ArraySpec"):
-        ActionRescaling.of(Spec({}, ArraySpec((3,), "float32")))
+        action_map(Spec({}, ArraySpec((3,), "float32")))
+
+
+def test_each_agent_of_a_team_is_rescaled_to_its_own_bounds():
+    low, high = np.array([[-1, 0], [-2, 4]], np.float32), np.array([[1, 10], [2, 6]], np.float32)
+    rescale = action_map(Spec({}, ArraySpec((2, 2), "float32", low, high), num_agents=2))
+    given = np.array([[[0, -1], [1, 0.5]], [[-1, 1], [0, 0]]], np.float32)
+    expected = [[[0, 0], [2, 5.5]], [[-1, 10], [0, 5]]]
+    np.testing.assert_allclose(rescale(given), expected)
+    np.testing.assert_allclose(rescale.inverse(np.array(expected)), given)
+
+
+def test_choices_are_numbered_from_zero_here_and_from_the_start_in_the_environment():
+    number = action_map(Spec({}, DiscreteSpec(3, (), 5)))
+    assert number == ActionNumbering(5)
+    given = np.array([[0, 2], [1, 1]], np.int32)
+    theirs, ours = number(given), number.inverse(np.array([[5, 7], [6, 6]]))
+    np.testing.assert_array_equal(theirs, [[5, 7], [6, 6]])
+    np.testing.assert_array_equal(ours, given)
+    assert theirs.dtype == np.int64 and ours.dtype == np.int32
 
 
 def test_environment_receives_actions_in_its_own_units(environments):
@@ -136,6 +161,19 @@ def test_spec_holds_shapes_types_and_bounds():
     assert spec.action.shape == (2,)
     np.testing.assert_array_equal(spec.action.low, [-1, -2])
     np.testing.assert_array_equal(spec.action.high, [1, 3])
+
+
+@pytest.mark.parametrize(
+    "mask", [MultiBinary(3), Box(0, 1, (3,), np.int8), Box(0.0, 1.0, (3,)), MultiDiscrete([2, 2, 2])], ids=str
+)
+def test_spec_of_a_choice_has_its_start_and_a_mask_of_bools(mask):
+    env = spaces_env(Dict(state=Counting.observation_space, action_mask=mask), Discrete(3, start=5))
+    check(env)
+    spec = spec_of(env)
+    assert spec.action == DiscreteSpec(3, (), 5) and spec.num_agents is None
+    assert spec.observation == {"state": ArraySpec((3,), "float32"), "action_mask": ArraySpec((3,), "bool")}
+    arrays = as_arrays({"state": np.zeros(3), "action_mask": np.array([0, 1, 1], mask.dtype)}, spec)
+    assert arrays["action_mask"].dtype == bool and arrays["action_mask"].tolist() == [False, True, True]
 
 
 def test_arrays_take_the_types_of_the_spec():
@@ -230,6 +268,18 @@ def test_observations_pass_unchanged_when_there_is_nothing_to_normalise_with(fil
     np.testing.assert_array_equal(filters.observation(data)["state"], data["state"])
 
 
+def test_the_agents_of_a_team_share_the_statistics():
+    team = Spec({"agent_state": ArraySpec((4, 3), "float32")}, DiscreteSpec(2, (4,)), num_agents=4)
+    filters, alone, data = Filters(FilterParameters(observation_normalization=True), team), normalising(), observations(40)
+    filters.learn({"agent_state": data["state"].reshape(10, 4, 3)})
+    alone.learn(data)
+    assert filters.count == alone.count == 40
+    for shared, single in zip(filters.scale()["agent_state"], alone.scale()["state"], strict=True):
+        np.testing.assert_array_equal(shared, single)
+    filtered = filters.observation({"agent_state": data["state"].reshape(10, 4, 3)})["agent_state"]
+    np.testing.assert_array_equal(filtered, alone.observation(data)["state"].reshape(10, 4, 3))
+
+
 def test_rewards_are_scaled_and_then_clipped():
     filters = Filters(FilterParameters(reward_rescale_factor=5.0, reward_clipping_range=(-1.0, 10.0)), VECTOR_AND_IMAGE)
     reward = filters.reward(np.array([-3.0, -0.1, 1.0, 2.5], np.float32))
@@ -274,14 +324,16 @@ def nan_bounds():
     return space
 
 
+def masked(mask):
+    return dict(observation=Dict(state=Counting.observation_space, action_mask=mask), action=Discrete(3))
+
+
 REFUSED = {
-    "discrete actions": (dict(action=Discrete(2)), "acts in a Box of real numbers", "Discrete(2)"),
-    "several discrete actions": (
-        dict(action=gym.spaces.MultiDiscrete([2, 3])),
-        "another agent",
-        "MultiDiscrete([2 3])",
-    ),
-    "dict of actions": (dict(action=Dict(a=Counting.action_space)), "acts in a Box of real numbers", "Dict("),
+    "several choices": (dict(action=MultiDiscrete([2, 3])), "or a Discrete choice", "MultiDiscrete([2 3])"),
+    "switches": (dict(action=MultiBinary(3)), "actions are a Box of real numbers `(A,)` or a", "MultiBinary(3)"),
+    "tuple of actions": (dict(action=gym.spaces.Tuple([Discrete(2)])), "of a team of N agents", "Tuple("),
+    "dict of actions": (dict(action=Dict(a=Counting.action_space)), "actions are a Box of real numbers", "Dict("),
+    "one choice": (dict(action=Discrete(1)), "at least two actions", "Discrete(1)"),
     "unbounded above": (dict(action=action_box([-1, -1], [1, np.inf])), "finite bounds", "high=inf in dimension 1"),
     "unbounded below": (dict(action=action_box([-np.inf], [1])), "finite bounds", "low=-inf in dimension 0"),
     "NaN bound": (dict(action=nan_bounds()), "finite bounds", "low=nan in dimension 1"),
@@ -303,6 +355,18 @@ REFUSED = {
     ),
     "empty dict": (dict(observation=Dict()), "the observation is empty", "Dict()"),
     "empty observation": (dict(observation=Box(-1, 1, (0,), np.float32)), "'observation' has no entries", "(0,)"),
+    "mask of another size": (masked(MultiBinary(4)), "an entry for each action, shape (3,)", "(4,), MultiBinary(4)"),
+    "mask of several rows": (masked(MultiBinary((2, 3))), "shape (3,)", "(2, 3), MultiBinary((2, 3))"),
+    "mask of a number": (masked(Discrete(2)), "shape (3,)", "(), Discrete(2)"),
+    "mask of large numbers": (masked(Box(0, 2, (3,), np.int8)), "holds 0 and 1", "Box(0, 2, (3,), int8)"),
+    "mask of three values": (masked(MultiDiscrete([2, 3, 2])), "holds 0 and 1", "MultiDiscrete([2 3 2])"),
+    "mask from one": (masked(MultiDiscrete([2, 2, 2], start=[1, 1, 1])), "holds 0 and 1", "start=[1 1 1])"),
+    "mask of real actions": (
+        dict(observation=masked(MultiBinary(1))["observation"]),
+        "'action_mask' would have no effect on real actions",
+        "Box(-2.0, 2.0, (1,), float32)",
+    ),
+    "mask alone": (dict(observation=Dict(action_mask=MultiBinary(3)), action=Discrete(3)), "must see more than its", "Dict("),
     "NaN observation bound": (dict(observation=nan_bounds()), "'observation' has NaN bounds", "Box("),
 }
 
@@ -354,7 +418,8 @@ def test_an_unknown_level_is_answered_with_the_nearest(level, words):
             "'tfsac[mujoco]'",
         ),
         (gym.error.DependencyNotInstalled("pygame is not installed"), "pygame"),
-        (ModuleNotFoundError("No module named 'ale_py'", name="ale_py"), "ale_py"),
+        (ModuleNotFoundError("No module named 'ale_py'", name="ale_py"), "'tfsac[atari]'"),
+        (ModuleNotFoundError("No module named 'pettingzoo'", name="pettingzoo"), "'tfsac[multi-agent]'"),
         (ModuleNotFoundError("No module named 'mujoco.viewer'", name="mujoco.viewer"), "'tfsac[mujoco]'"),
         (ModuleNotFoundError("No module named 'my_robots'", name="my_robots"), "my_robots"),
     ],
@@ -377,8 +442,8 @@ def test_an_argument_that_the_level_does_not_take_is_refused():
 def test_a_level_with_unusable_spaces_is_refused_and_closed(monkeypatch):
     closed = []
     monkeypatch.setattr(gym.Wrapper, "close", lambda self: closed.append(type(self)))
-    with pytest.raises(ValueError, match=re.escape("CartPole-v1: soft actor-critic here acts in a Box")):
-        make("CartPole-v1")
+    with pytest.raises(ValueError, match=re.escape("Blackjack-v1: observations must be a Box")):
+        make("Blackjack-v1")
     assert closed
 
 
@@ -388,6 +453,197 @@ def test_arguments_and_time_limit_reach_the_level():
     env.reset(seed=0)
     assert [env.step(np.zeros(1, np.float32))[3] for _ in range(2)] == [False, True]
     env.close()
+
+
+def test_atari_preprocessing_of_other_levels_is_refused():
+    parameters = EnvironmentParameters("CartPole-v1", atari=AtariPreprocessingParameters())
+    with pytest.raises(ValueError, match=re.escape("levels that begin with 'ALE/'. Received: 'CartPole-v1'")):
+        maker(parameters)()
+
+
+# -- choices and masks -------------------------------------------------------------------------------------------------
+
+
+class Moves(gym.Env):
+    """Three moves, 5 to 7, the one before shown; after move 7 the next mask, or the first one, is what was asked for.
+
+    Args:
+        mask: what the environment shows as its mask then.
+        when: "reset", "step", or "end", where the task ends with it.
+        space: of the mask.
+    """
+
+    observation_space = Dict(last=Box(0, 7, (1,), np.float32), action_mask=MultiBinary(3))
+    action_space = Discrete(3, start=5)
+
+    def __init__(self, mask=(1, 1, 1), when="step", space=None):
+        self.mask, self.when = mask, when
+        if space is not None:
+            self.observation_space = Dict(last=self.observation_space["last"], action_mask=space)
+
+    def observe(self, last, wrong):
+        mask = np.array(self.mask) if wrong else np.array([1, 0, 1], np.int8)
+        return {"last": np.array([last], np.float32), "action_mask": mask}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.observe(0, self.when == "reset"), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        return self.observe(action, action == 7), float(action), bool(action == 7 and self.when == "end"), False, {}
+
+
+gym.register("Moves-v0", entry_point=Moves)
+MOVES = f"{__name__}:Moves-v0"
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "subprocess"])
+def test_choices_reach_the_environment_with_its_own_numbers(environments, vectorization):
+    envs = environments(2, level=MOVES, vectorization=vectorization)
+    assert envs.spec.action == DiscreteSpec(3, (), 5)
+    result = envs.step(np.array([0, 2], np.int32))
+    np.testing.assert_array_equal(result.reward, [5, 7])
+    np.testing.assert_array_equal(result.next_observation["last"], [[5], [7]])
+    mask = result.next_observation["action_mask"]
+    assert mask.dtype == bool
+    np.testing.assert_array_equal(mask, [[True, False, True], [True, True, True]])
+
+
+def test_cart_pole_is_played_and_comes_back_from_a_checkpoint(environments):
+    old, new = environments(level="CartPole-v1"), environments(level="CartPole-v1")
+    assert old.spec == Spec({"observation": ArraySpec((4,), "float32")}, DiscreteSpec(2))
+    played = np.array([0, 1, 1, 0, 1], np.int32)
+    for action in played:
+        result = old.step(action[None])
+        assert result.reward.tolist() == [1.0]
+    assert new.restore(old.state(), played, old.observation) is True
+    np.testing.assert_array_equal(new.observation["observation"], old.observation["observation"])
+    pushed = [old.step(np.zeros(1, np.int32)) for _ in range(20)]
+    ends = [step for step in pushed if step.terminated[0]]
+    assert ends and abs(ends[0].next_observation["observation"][0, 2]) > 0.2  # radians: the pole has fallen
+
+
+@pytest.mark.parametrize(
+    "when, actions, words",
+    [
+        ("reset", [], "(environment 0, step 0). Received: [0 0 0]"),
+        ("step", [[0, 0], [0, 2]], "(environment 1, step 4). Received: [0 0 0]"),
+    ],
+)
+def test_a_mask_without_a_valid_action_is_named_with_environment_and_step(environments, when, actions, words):
+    def play():
+        envs = environments(2, level=MOVES, kwargs={"mask": [0, 0, 0], "when": when})
+        for action in actions:
+            envs.step(np.array(action, np.int32))
+
+    with pytest.raises(EnvironmentFailure, match=re.escape(f"'action_mask' leaves no valid action {words}")) as error:
+        play()
+    assert str(error.value).startswith(MOVES)
+
+
+def test_a_game_that_is_over_needs_no_valid_action(environments):
+    result = environments(level=MOVES, kwargs={"mask": [0, 0, 0], "when": "end"}).step(np.array([2], np.int32))
+    assert result.terminated.tolist() == [True]
+    assert result.next_observation["action_mask"].tolist() == [[False] * 3]
+    assert result.observation["action_mask"].tolist() == [[True, False, True]]
+
+
+def test_the_agent_without_a_valid_action_is_named():
+    mask = np.ones((2, 3, 4), bool)
+    check_masks({"action_mask": mask}, "Level", 6)
+    mask[1, 2] = False
+    check_masks({"action_mask": mask}, "Level", 6, ended=np.array([False, True]))
+    words = "Level: 'action_mask' leaves no valid action (environment 1, agent 2, step 6). Received: [0 0 0 0]"
+    with pytest.raises(EnvironmentFailure, match=re.escape(words)):
+        check_masks({"action_mask": mask}, "Level", 6, ended=np.array([True, False]))
+
+
+WRONG_MASKS = {
+    "short": ([1, 1], None, "'action_mask' must have the shape (3,). Received: (2,)"),
+    "one entry": ([1], None, "'action_mask' must have the shape (3,). Received: (1,)"),  # would be broadcast
+    "several rows": ([[1, 1, 1]], None, "'action_mask' must have the shape (3,). Received: (1, 3)"),
+    "two": ([1, 2, 0], None, "'action_mask' must hold 0 and 1. Received: [1 2 0]"),
+    "a half": ([1, 0.5, 0], None, "'action_mask' must hold 0 and 1. Received: [1.  0.5 0. ]"),
+    "a half of reals": ([1, 0.5, 0], Box(0.0, 1.0, (3,)), "'action_mask' must hold 0 and 1. Received: [1.  0.5 0. ]"),
+    "wrapped around": ([1, 256, 0], None, "'action_mask' must hold 0 and 1. Received: [  1 256   0]"),
+    "not a number": ([1, float("nan"), 0], Box(0.0, 1.0, (3,)), "'action_mask' must hold 0 and 1. Received: [ 1. nan  0.]"),
+}
+
+
+@pytest.mark.parametrize("mask, space, words", WRONG_MASKS.values(), ids=WRONG_MASKS.keys())
+def test_a_mask_that_does_not_fit_its_space_is_refused(environments, mask, space, words):
+    envs = environments(2, level=MOVES, kwargs={"mask": mask, "space": space})
+    with pytest.raises(EnvironmentFailure, match=re.escape(words)) as error:
+        envs.step(np.array([0, 2], np.int32))
+    assert str(error.value).startswith(f"{MOVES} raised at step 0")
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")  # gymnasium warns beside raising
+def test_a_mask_that_does_not_fit_is_refused_in_a_subprocess_too(environments):
+    envs = environments(level=MOVES, vectorization="subprocess", kwargs={"mask": [1]})
+    with pytest.raises(EnvironmentFailure, match=re.escape("'action_mask' must have the shape (3,). Received: (1,)")):
+        envs.step(np.array([2], np.int32))
+
+
+def test_masks_of_an_environment_of_ones_own_are_checked_too():
+    env = maker(EnvironmentParameters("mine"), lambda: Moves(mask=[2, 1, 1], when="reset"))()
+    with pytest.raises(EnvironmentFailure, match=r"must hold 0 and 1. Received: \[2 1 1\]"):
+        env.reset()
+
+
+# -- what the package offers for tests ---------------------------------------------------------------------------------
+
+
+def test_discrete_identity_rewards_the_target_alone():
+    env = make("tfsac.testing:DiscreteIdentity-v0", size=5)
+    targets = set()
+    for seed in range(30):
+        shown, _ = env.reset(seed=seed)
+        assert sorted(shown) == [0, 0, 0, 0, 1]
+        target = int(shown.argmax())
+        targets.add(target)
+        assert env.step(target)[1:4] == (1.0, True, False)
+        env.reset(seed=seed)
+        assert env.step((target + 1) % 5)[1] == 0.0
+    assert targets == set(range(5))
+
+
+def test_half_of_the_wrong_actions_of_masked_identity_cannot_be_chosen():
+    env = DiscreteIdentity(size=4, masked=True)
+    masks = set()
+    for seed in range(30):
+        observation, _ = env.reset(seed=seed)
+        mask, target = observation["action_mask"], observation["observation"].argmax()
+        assert mask.sum() == 2 and mask[target] == 1
+        masks.add(tuple(mask))
+        with pytest.raises(ValueError, match=rf"one of \[\d \d\]. Received: {mask.argmin()}$"):
+            env.step(mask.argmin())
+        assert env.step(target)[1] == 1.0
+    assert len(masks) == 6
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [vector_spec(), discrete_spec(), discrete_spec(5, 3, masked=True), team_spec(), team_spec(3, masked=True), team_spec(discrete=False)],
+    ids=["vector", "choice", "masked", "team", "masked team", "team of real actions"],
+)
+def test_random_batches_fit_their_spec(spec):
+    spec = spec._replace(extras={"is_expert": ArraySpec((), "float32")})
+    batch = random_batches(spec, 3, 50)
+    assert batch.action.shape == (3, 50, *spec.action.shape) and batch.action.dtype == spec.action.dtype
+    assert batch.reward.shape == batch.discount.shape == batch.extras["is_expert"].shape == (3, 50)
+    for observation in (batch.observation, batch.next_observation):
+        for key, array in spec.observation.items():
+            assert observation[key].shape == (3, 50, *array.shape) and observation[key].dtype == array.dtype
+    if isinstance(spec.action, DiscreteSpec):
+        assert set(batch.action.ravel()) == set(range(spec.action.num_actions))
+    else:
+        assert (np.abs(batch.action) <= 1).all() and batch.action.std() > 0.5
+    if "action_mask" in spec.observation:
+        mask, after = batch.observation["action_mask"], batch.next_observation["action_mask"]
+        assert np.take_along_axis(mask, batch.action[..., None], axis=-1).all()
+        assert after.any(axis=-1).all() and not after.all() and not mask.all()
 
 
 # -- several side by side ----------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Losses and the squashed Gaussian against hand numbers, SciPy and finite differences."""
+"""Losses and distributions against hand numbers, SciPy and finite differences."""
 
 import re
 
@@ -7,9 +7,11 @@ import pytest
 import tensorflow as tf
 from scipy.stats import norm
 
-from tfsac.distributions import SquashedGaussian
+from tfsac.distributions import MaskedCategorical, SquashedGaussian
+from tfsac.losses import discrete_soft_actor_critic as discrete
 from tfsac.losses import soft_actor_critic as losses
 from tfsac.losses.checks import assert_shapes
+from tfsac.losses.twin_soft_actor_critic import temperature_loss
 
 
 def double(x):
@@ -83,9 +85,99 @@ def test_huber_loss_of_several_critics_keeps_their_shape():
     np.testing.assert_allclose(loss, [[1.5, 0.125], [0.0, 0.0]])
 
 
+# -- discrete actions --------------------------------------------------------------------------------------------------
+
+PROB = tf.constant([[0.5, 0.5], [0.25, 0.75], [1.0, 0.0]])
+LOG_PROB = tf.constant([[-1.0, -2.0], [-3.0, -4.0], [0.0, -5.0]])
+Q = tf.constant([[[1.0, 2.0], [3.0, 0.0]], [[4.0, -1.0], [5.0, 8.0]], [[6.0, 9.0], [7.0, 9.0]]])  # smaller: 1 0, 4 -1, 6 9
+
+
+def test_discrete_critic_target_is_an_exact_expectation_of_the_smaller_q_and_the_entropy():
+    target = discrete.critic_target(tf.constant([1.0, 2.0, 3.0]), tf.constant([0.8, 0.0, 0.5]), Q, PROB, LOG_PROB, tf.constant(0.5))
+    np.testing.assert_allclose(target, [1 + 0.8 * (0.5 * 1.5 + 0.5 * 1.0), 2.0, 3 + 0.5 * 6.0])
+    with tf.GradientTape() as tape:
+        tape.watch([Q, PROB, LOG_PROB])
+        target = discrete.critic_target(tf.ones(3), tf.ones(3), Q, PROB, LOG_PROB, tf.constant(0.5))
+    assert tape.gradient(target, [Q, PROB, LOG_PROB]) == [None] * 3
+
+
+def test_discrete_policy_loss_weighs_log_probability_against_the_smaller_q():
+    with tf.GradientTape() as tape:
+        tape.watch([PROB, Q])
+        loss = discrete.policy_loss(PROB, LOG_PROB, Q, tf.constant(1.0))
+    np.testing.assert_allclose(loss, [0.5 * (-1 - 1) + 0.5 * (-2 - 0), 0.25 * (-3 - 4) + 0.75 * (-4 + 1), -6.0])
+    to_prob, to_q = tape.gradient(loss, [PROB, Q])
+    np.testing.assert_allclose(to_prob, [[-2.0, -2.0], [-7.0, -3.0], [-6.0, 0.0]])
+    assert to_q is None
+
+
+def test_entropy_expectation_and_choice_by_hand():
+    prob = tf.constant([[0.5, 0.25, 0.25, 0.0], [0.25] * 4, [0.0, 1.0, 0.0, 0.0]])
+    entropy = discrete.entropy(prob, tf.where(prob > 0, tf.math.log(prob), 0.0))
+    np.testing.assert_allclose(entropy, np.log(2) * np.array([1.5, 2.0, 0.0]), rtol=1e-6)
+    np.testing.assert_allclose(discrete.expectation(PROB, Q[:, 0]), [1.5, 0.25, 6.0])
+    np.testing.assert_array_equal(discrete.chosen(Q, tf.constant([1, 0, 1])), [[2, 0], [4, 5], [9, 9]])
+
+
+def test_temperature_loss_may_have_a_target_by_row():
+    log_alpha, minus_entropy = tf.constant(-0.5), tf.constant([-1.0, -0.2])
+    with tf.GradientTape() as tape:
+        tape.watch(log_alpha)
+        loss = temperature_loss(log_alpha, minus_entropy, tf.constant([0.5, 0.9]))
+    np.testing.assert_allclose(loss, [0.5 * (-1.0 + 0.5), 0.5 * (-0.2 + 0.9)], rtol=1e-6)
+    assert float(tape.gradient(loss, log_alpha)) == pytest.approx(-(-0.5 + 0.7))
+    np.testing.assert_allclose(temperature_loss(log_alpha, minus_entropy, 0.5), [-0.25, 0.15], rtol=1e-6)
+
+
+@pytest.mark.parametrize("q", [1e30, -1e30, np.inf, -np.inf, np.nan])
+def test_a_masked_action_adds_nothing_whatever_its_q(q):
+    mask, logits = tf.constant([[True, False, True]] * 2), tf.constant([[0.3, 2.0, -1.0], [0.0, -9.0, 4.0]])
+
+    def computed(masked_q):
+        values = tf.constant([[[1.0, masked_q, 2.0], [0.5, masked_q, 3.0]]] * 2)
+        with tf.GradientTape() as tape:
+            tape.watch(logits)
+            policy = MaskedCategorical(logits, mask)
+            loss = discrete.policy_loss(policy.prob, policy.log_prob, values, tf.constant(0.2))
+        target = discrete.critic_target(tf.ones(2), tf.ones(2), values, policy.prob, policy.log_prob, tf.constant(0.2))
+        return np.stack([loss, target]), tape.gradient(loss, logits).numpy()
+
+    (values, gradient), (expected, expected_gradient) = computed(q), computed(0.0)
+    np.testing.assert_array_equal(values, expected)
+    np.testing.assert_array_equal(gradient, expected_gradient)
+    assert np.isfinite(values).all() and (gradient[:, 1] == 0).all() and (np.abs(gradient[:, 0]) > 1e-3).all()
+
+
+# Fails: q is multiplied by a one-hot vector, and infinity times zero is no number.
+@pytest.mark.parametrize("q", [np.inf, -np.inf, np.nan])
+def test_the_q_of_other_actions_leaves_the_chosen_one_alone(q):
+    np.testing.assert_array_equal(discrete.chosen(tf.constant([[[q, 2.0], [q, 3.0]]]), tf.constant([1])), [[2.0, 3.0]])
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.7])
+def test_discrete_policy_gradient_equals_finite_differences(alpha):
+    rng = np.random.default_rng(0)
+    logits, q = rng.normal(size=(3, 4)), double(rng.normal(size=(3, 2, 4)))
+    mask = np.array([[True] * 4, [True, False, True, True], [False, False, True, False]])
+
+    def loss(logits):
+        policy = MaskedCategorical(logits, mask)
+        return tf.reduce_sum(discrete.policy_loss(policy.prob, policy.log_prob, q, double(alpha)))
+
+    with tf.GradientTape() as tape:
+        watched = double(logits)
+        tape.watch(watched)
+        total = loss(watched)
+    steps = 1e-6 * np.eye(12).reshape(12, 3, 4)
+    differences = [(loss(double(logits + step)) - loss(double(logits - step))) / 2e-6 for step in steps]
+    np.testing.assert_allclose(tape.gradient(total, watched), np.reshape(differences, (3, 4)), atol=1e-8)
+    assert np.abs(differences[:4]).min() > 1e-3 and np.abs(differences[8:]).max() == 0
+
+
 # -- shapes ------------------------------------------------------------------------------------------------------------
 
 B, COLUMN, OTHER = tf.zeros(4), tf.zeros((4, 1)), tf.zeros(3)
+BA, BNA, ALPHA = tf.zeros((4, 3)), tf.zeros((4, 2, 3)), tf.constant(0.2)
 WRONG_SHAPES = {
     "policy, column of q": (losses.policy_loss, (B, COLUMN), "q_min has the dimensions [B]. Received: shape (4, 1)"),
     "policy, column of log_prob": (losses.policy_loss, (COLUMN, B), "log_prob has the dimensions [B]"),
@@ -116,6 +208,22 @@ WRONG_SHAPES = {
         "prediction and target differ in B: expected 4",
     ),
     "regression, rank 3": (losses.regression_loss, (tf.zeros((4, 2, 1)), B), "prediction has the dimensions [B]"),
+    "discrete critic, no axis of critics": (
+        discrete.critic_target, (B, B, BA, BA, BA, ALPHA), "next_q has the dimensions [B, N, A]. Received: shape (4, 3)"
+    ),
+    "discrete critic, other actions": (
+        discrete.critic_target, (B, B, BNA, BA[:, :2], BA, ALPHA), "next_prob and next_q differ in A: expected 3. Received: shape (4, 2)"
+    ),
+    "discrete critic, alpha by row": (discrete.critic_target, (B, B, BNA, BA, BA, B), "alpha has the dimensions []"),
+    "discrete policy, one Q by row": (discrete.policy_loss, (BA, BA, BA, ALPHA), "q has the dimensions [B, N, A]"),
+    "discrete policy, unequal": (discrete.policy_loss, (BA, BA, BNA[:3], ALPHA), "q and prob differ in B: expected 4"),
+    "discrete policy, alpha by row": (discrete.policy_loss, (BA, BA, BNA, COLUMN), "alpha has the dimensions []"),
+    "expectation, column": (discrete.expectation, (BA, COLUMN), "value and prob differ in A: expected 3"),
+    "entropy, row": (discrete.entropy, (BA, B), "value has the dimensions [B, A]. Received: shape (4,)"),
+    "chosen, column of actions": (discrete.chosen, (BNA, COLUMN), "action has the dimensions [B]. Received: shape (4, 1)"),
+    "chosen, unequal": (discrete.chosen, (BNA, OTHER), "action and q differ in B: expected 4. Received: shape (3,)"),
+    "temperature, other rows": (temperature_loss, (ALPHA, B, OTHER), "target_entropy and log_prob differ in B: expected 4"),
+    "temperature, column": (temperature_loss, (ALPHA, B, COLUMN), "target_entropy has the dimensions [B]"),
 }
 
 
@@ -234,6 +342,72 @@ def test_noise_of_another_shape_is_refused(shape):
     policy = SquashedGaussian(tf.zeros((4, 2)), tf.zeros((4, 2)))
     with pytest.raises(ValueError, match=re.escape(f"noise has the shape of loc, (4, 2). Received: {shape}")):
         policy.sample_and_log_prob(tf.zeros(shape))
+
+
+# -- the masked categorical --------------------------------------------------------------------------------------------
+
+
+def test_masked_actions_have_probability_zero_and_the_others_share_one():
+    policy = MaskedCategorical(tf.constant([[0.0, 5.0, np.log(3.0)], [1.0, 1.0, 1.0]]), tf.constant([[True, False, True], [True] * 3]))
+    assert policy.prob[0, 1] == 0.0 and policy.log_prob[0, 1] == 0.0
+    np.testing.assert_allclose(policy.prob, [[0.25, 0.0, 0.75], [1 / 3] * 3], rtol=1e-6)
+    np.testing.assert_allclose(policy.log_prob, np.log([[0.25, 1.0, 0.75], [1 / 3] * 3]), rtol=1e-6)
+
+
+def test_a_row_without_a_valid_action_gives_finite_zeros():
+    logits, q = tf.constant([[3.0, -1.0], [0.0, 0.0]]), tf.constant([[[np.inf, 1.0]], [[1.0, 3.0]]])
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        policy = MaskedCategorical(logits, tf.constant([[False, False], [True, True]]))
+        loss = discrete.policy_loss(policy.prob, policy.log_prob, q, tf.constant(0.0))
+    np.testing.assert_array_equal(policy.prob, [[0.0, 0.0], [0.5, 0.5]])
+    np.testing.assert_array_equal(policy.log_prob[0], [0.0, 0.0])
+    np.testing.assert_array_equal(discrete.entropy(policy.prob, policy.log_prob)[0], 0.0)
+    np.testing.assert_array_equal(loss, [0.0, -2.0])
+    np.testing.assert_array_equal(tape.gradient(loss, logits), [[0.0, 0.0], [0.5, -0.5]])
+
+
+def test_extreme_logits_stay_finite():
+    logits = tf.constant([[1e4, 0.0, -1e4]])
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        policy = MaskedCategorical(logits)
+        entropy = discrete.entropy(policy.prob, policy.log_prob)
+    np.testing.assert_array_equal(policy.log_prob, [[0.0, -1e4, -2e4]])
+    np.testing.assert_array_equal(entropy, [0.0])
+    np.testing.assert_array_equal(tape.gradient(entropy, logits), [[0.0, 0.0, 0.0]])
+
+
+def test_samples_have_the_probabilities_and_masked_actions_never_come():
+    draws, prob = 100_000, np.array([0.5, 0.3, 0.0, 0.2])
+    logits, mask = tf.constant(np.log([[0.5, 0.3, 10.0, 0.2]]), tf.float32), tf.constant([[True, True, False, True]])
+    uniform = tf.random.stateless_uniform([draws, 4], [1, 2])
+    action = MaskedCategorical(tf.repeat(logits, draws, axis=0), tf.repeat(mask, draws, axis=0)).sample(uniform)
+    assert action.dtype == tf.int32
+    deviation = np.sqrt(prob * (1 - prob) / draws)
+    assert (np.abs(np.bincount(action, minlength=4) / draws - prob) <= 4 * deviation).all()
+
+
+def test_the_ends_of_the_uniform_numbers_are_safe():
+    low, high = 0.0, np.float32(1 - 2**-24)
+    uniform = tf.constant([[low] * 3, [high] * 3, [low, low, high], [high, low, low]])
+    policy = MaskedCategorical(tf.constant([[0.0, 1.0, 9.0]] * 4), tf.constant([[True, True, False]] * 4))
+    np.testing.assert_array_equal(policy.sample(uniform), [1, 1, 1, 0])
+
+
+def test_the_mode_is_the_first_of_the_likeliest_valid_actions():
+    logits = tf.constant([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 2.0, 3.0]])
+    mask = tf.constant([[True, True, True], [False, True, True], [True, True, False]])
+    np.testing.assert_array_equal(MaskedCategorical(logits).mode(), [0, 0, 2])
+    np.testing.assert_array_equal(MaskedCategorical(logits, mask).mode(), [0, 1, 1])
+
+
+def test_a_choice_of_wrong_shapes_is_refused():
+    for logits, mask in (((4,), (4,)), ((4, 2), (4, 1)), ((4, 2), (2,))):
+        with pytest.raises(ValueError, match=re.escape(f"logits and mask are both [B, A]. Received: {logits} and {mask}")):
+            MaskedCategorical(tf.zeros(logits), tf.zeros(mask, tf.bool))
+    with pytest.raises(ValueError, match=re.escape("uniform numbers have the shape of the logits, (4, 2). Received: (4,)")):
+        MaskedCategorical(tf.zeros((4, 2))).sample(tf.zeros(4))
 
 
 # -- the gradient of the policy's objective ----------------------------------------------------------------------------

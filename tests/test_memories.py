@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tfsac.memories import TransitionMemory
-from tfsac.types import ArraySpec, Spec
+from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
 SPEC = Spec({"observation": ArraySpec((2,), "float32")}, ArraySpec((1,), "float32"))
 IMAGES = Spec(
@@ -88,6 +88,21 @@ def test_numbers_are_stored_as_float32_and_images_as_bytes():
         "next_observation/speed": "float32",
         "extra/switch": "float32",
     }
+
+
+@pytest.mark.parametrize("agents", [(), (3,)])
+def test_choices_and_masks_are_stored_as_they_are(agents):
+    masks = {"action_mask": ArraySpec((*agents, 5), "bool")}
+    memory = TransitionMemory(Spec(masks, DiscreteSpec(5, agents, start=1)), 4, num_envs=2)
+    seen = {"action_mask": np.random.default_rng(0).random((2, *agents, 5)) < 0.5}
+    action = np.random.default_rng(1).integers(0, 5, (2, *agents))
+    memory.add(seen, action, np.zeros(2), np.zeros(2, bool), np.zeros(2, bool), {"action_mask": ~seen["action_mask"]})
+    batch = memory.gather(np.array([[0, 1]]))
+    assert batch.action.dtype == np.int32 and batch.observation["action_mask"].dtype == bool
+    np.testing.assert_array_equal(batch.action[0], action)
+    np.testing.assert_array_equal(batch.observation["action_mask"][0], seen["action_mask"])
+    np.testing.assert_array_equal(batch.next_observation["action_mask"][0], ~seen["action_mask"])
+    assert batch.reward.shape == batch.discount.shape == (1, 2)
 
 
 # -- sampling ----------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import shutil
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import Any, Literal
 import gymnasium as gym
 import numpy as np
 
-from tfsac.environments import Filters, as_arrays, episode_seed, make, spec_of
+from tfsac.environments import Filters, as_arrays, episode_seed, maker, spec_of
 from tfsac.environments.film import write_film
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.exporting import export
@@ -21,6 +22,7 @@ from tfsac.training import Callback, Evaluation, Policy, Result, RunDirectory, T
 from tfsac.training.build import build_agent
 from tfsac.training.evaluation import evaluate as run_episodes
 from tfsac.training.weights import load_weights
+from tfsac.types import Spec
 
 AFTER_TRAINING = 1  # where evaluations after training take their seeds from; a run's own count environment steps
 
@@ -85,9 +87,9 @@ def load_policy(run_dir: str | pathlib.Path) -> Policy:
 
 
 def environment_of(run_dir: str | pathlib.Path, **kwargs: Any) -> gym.Env:
-    """Makes the environment of a run; `kwargs` go to `gymnasium.make`."""
+    """Makes the environment of a run; `kwargs` go to `gymnasium.make`, or to the PettingZoo environment."""
     parameters = RunDirectory(pathlib.Path(run_dir)).read()[0].environment
-    return make(parameters.level, parameters.max_episode_steps, **{**parameters.kwargs, **kwargs})
+    return maker(dataclasses.replace(parameters, kwargs={**parameters.kwargs, **kwargs}))()
 
 
 def evaluate(
@@ -151,7 +153,7 @@ def record(
         episodes, deterministic, seed: as in `evaluate`.
 
     Returns:
-        what was written: raw observations and rewards, actions in [-1, 1].
+        what was written: raw observations and rewards, actions in [-1, 1] or numbers from 0.
 
     Raises:
         as `tfsac.files.new_file`, and as `evaluate`.
@@ -172,11 +174,11 @@ def record(
         lambda *step: steps.append(step),
     )
     env.close()
-    memory = TransitionMemory(spec, len(steps))
+    memory = TransitionMemory(spec._replace(extras={}), len(steps))
     for observation, action, reward, terminated, truncated, next_observation in steps:
         memory.add(
             _row(observation, spec),
-            policy.rescale.inverse(action)[None],
+            policy.to_environment.inverse(action)[None],
             np.array([reward], np.float32),
             np.array([terminated]),
             np.array([truncated]),
@@ -198,8 +200,5 @@ def observations_of(run_dir: str | pathlib.Path, policy: Policy, episodes: int =
     return observations
 
 
-def _row(observation: Any, spec: Any) -> dict[str, np.ndarray]:
+def _row(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
     return {key: value[None] for key, value in as_arrays(observation, spec).items()}
-
-
-

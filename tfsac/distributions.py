@@ -1,4 +1,4 @@
-"""The squashed Gaussian policy on TensorFlow Probability."""
+"""What policies draw from: the squashed Gaussian, on TensorFlow Probability, and the masked categorical."""
 
 from __future__ import annotations
 
@@ -64,3 +64,48 @@ class SquashedGaussian:
     def mode(self) -> tf.Tensor:
         """Returns the deterministic action `tanh(loc)`, `[B, A]`."""
         return tf.tanh(self.loc)
+
+
+class MaskedCategorical:
+    """A choice among A actions, of which those outside the mask have probability zero, exactly.
+
+    Args:
+        logits: `[B, A]`.
+        mask: `[B, A]` booleans, True for valid actions; None where all are. In a row without any valid action all
+            probabilities are zero.
+
+    Attributes:
+        prob: `[B, A]`.
+        log_prob: `[B, A]`, zero outside the mask.
+
+    Raises:
+        ValueError: shapes that are not `[B, A]` or differ.
+    """
+
+    def __init__(self, logits: tf.Tensor, mask: tf.Tensor | None = None):
+        logits = tf.convert_to_tensor(logits)
+        self.mask = tf.ones_like(logits, tf.bool) if mask is None else tf.convert_to_tensor(mask)
+        if logits.shape.rank != 2 or not logits.shape.is_compatible_with(self.mask.shape):
+            raise ValueError(f"logits and mask are both [B, A]. Received: {logits.shape} and {self.mask.shape}")
+        # A finite number instead of minus infinity: its differences and gradients are finite too.
+        self.logits = tf.where(self.mask, logits, 0.5 * logits.dtype.min)
+        log_prob = tf.nn.log_softmax(self.logits)
+        zero = tf.zeros([], logits.dtype)
+        self.log_prob = tf.where(self.mask, log_prob, zero)
+        self.prob = tf.where(self.mask, tf.exp(log_prob), zero)
+
+    def mode(self) -> tf.Tensor:
+        """Returns the likeliest actions, `[B]` int32; the first of equally likely ones."""
+        return tf.argmax(self.logits, axis=-1, output_type=tf.int32)
+
+    def sample(self, uniform: tf.Tensor) -> tf.Tensor:
+        """Returns actions `[B]` int32 drawn with uniform numbers `[B, A]` in [0, 1), by Gumbel's argmax.
+
+        Raises:
+            ValueError: numbers of another shape.
+        """
+        if not self.logits.shape.is_compatible_with(uniform.shape):
+            raise ValueError(f"uniform numbers have the shape of the logits, {self.logits.shape}. Received: {uniform.shape}")
+        inside = tf.clip_by_value(uniform, 1e-20, 1.0 - 1e-7)  # -log(-log(x)) is finite there
+        perturbed = self.logits - tf.math.log(-tf.math.log(inside))
+        return tf.argmax(perturbed, axis=-1, output_type=tf.int32)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import tensorflow as tf
 
-from tfsac.environments import as_arrays
+from tfsac.environments import ActionNumbering, as_arrays
 from tfsac.files import new_file
 from tfsac.training.policy import Policy
 
@@ -21,7 +21,7 @@ TFLITE_FILE = "policy.tflite"
 
 
 class PolicyGraph:
-    """A policy in TensorFlow alone: filters, network, squashing and the environment's bounds.
+    """A policy in TensorFlow alone: filters, network, distribution and the environment's own actions.
 
     Args:
         policy: to be exported.
@@ -31,11 +31,24 @@ class PolicyGraph:
     """
 
     def __init__(self, policy: Policy):
-        self.agent, self.filters = policy.agent, policy.filters
-        self.low, self.high = (tf.constant(bound) for bound in policy.rescale)
+        self.agent, self.filters, self.map = policy.agent, policy.filters, policy.to_environment
         self.weights = [
             variable.value for network in self.agent.networks.values() for variable in network.trainable_variables
         ]
+
+    def to_environment(self, action: tf.Tensor) -> tf.Tensor:
+        """Returns the environment's actions for the agent's."""
+        if isinstance(self.map, ActionNumbering):
+            return action + self.map.start
+        low, high = self.map
+        return tf.clip_by_value(low + (action + 1.0) * (0.5 * (high - low)), low, high)
+
+    def to_agent(self, action: tf.Tensor) -> tf.Tensor:
+        """Returns the agent's actions for the environment's."""
+        if isinstance(self.map, ActionNumbering):
+            return action - self.map.start
+        low, high = self.map
+        return (action - low) / (0.5 * (high - low)) - 1.0
 
     def filtered(self, observation: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Returns observations as the agent sees them."""
@@ -48,21 +61,17 @@ class PolicyGraph:
             for key, x in observation.items()
         }
 
-    def act(self, observation: Mapping[str, tf.Tensor], noise_NA: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
-        """Returns {"action": `[N, A]`} in the environment's bounds, the mode or a sample made with the noise."""
-        action = self.agent.action_tensor(self.filtered(observation), noise_NA)
-        rescaled = self.low + (action + 1.0) * (0.5 * (self.high - self.low))
-        return {"action": tf.clip_by_value(rescaled, self.low, self.high)}
+    def act(self, observation: Mapping[str, tf.Tensor], noise: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
+        """Returns {"action": `[E, ...]`} as the environment wants it, the mode or a sample made with the noise."""
+        return {"action": self.to_environment(self.agent.action_tensor(self.filtered(observation), noise))}
 
     def sample(self, observation: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Returns sampled actions, with randomness of TensorFlow's own."""
-        rows = tf.shape(next(iter(observation.values())))[0]
-        return self.act(observation, tf.random.normal([rows, self.low.shape[0]]))
+        return self.act(observation, self.agent.acting_noise(tf.shape(next(iter(observation.values())))[0]))
 
     def values(self, observation: Mapping[str, tf.Tensor], action: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns the agent's values of observations and actions in the environment's bounds."""
-        inner = (action - self.low) / (0.5 * (self.high - self.low)) - 1.0
-        return self.agent.value_tensors(self.filtered(observation), inner)
+        """Returns the agent's values of observations and the environment's actions."""
+        return self.agent.value_tensors(self.filtered(observation), self.to_agent(action))
 
     def signatures(self, noise_as_input: bool, values: bool) -> dict[str, Any]:
         """Returns the concrete functions by signature name; inputs are named after the observation's keys."""
@@ -70,26 +79,29 @@ class PolicyGraph:
             key: tf.TensorSpec([None, *array.shape], array.dtype, name=key)
             for key, array in self.agent.spec.observation.items()
         }
-        action = [None, *self.agent.spec.action.shape]
         made = {"serving_default": tf.function(lambda observation: self.act(observation)).get_concrete_function(observation)}
         if noise_as_input:
-            noise = tf.TensorSpec(action, tf.float32, name="noise")
+            noise = tf.TensorSpec([None, *self.agent.acting_noise(1).shape[1:]], tf.float32, name="noise")
             made["sample"] = tf.function(self.act).get_concrete_function(observation, noise)
         else:
             made["sample"] = tf.function(self.sample).get_concrete_function(observation)
         if values:
-            taken = tf.TensorSpec(action, tf.float32, name="action")
+            action = self.agent.spec.action
+            taken = tf.TensorSpec([None, *action.shape], action.dtype, name="action")
             made["values"] = tf.function(self.values).get_concrete_function(observation, taken)
         return made
 
 
 def export(policy: Policy, out: str | pathlib.Path, format: Format = "saved_model", values: bool = False) -> pathlib.Path:
-    """Writes a policy that raw observations go into and actions in the environment's bounds come out of.
+    """Writes a policy that raw observations go into and the environment's own actions come out of.
 
-    Signatures, with inputs named after the observation's keys ("observation" for a plain box):
-        serving_default: observations `[N, ...]` to "action" `[N, A]`, the deterministic policy.
-        sample: the same, drawn from the policy; the LiteRT file takes its "noise" `[N, A]`, standard normal, as an input.
-        values: on request, observations and "action" `[N, A]` to the agent's values, `[N]` each.
+    Signatures, with inputs named after the observation's keys ("observation" for a plain box; "action_mask" where there is
+    one, booleans):
+        serving_default: observations `[E, ...]` to "action", the deterministic policy: numbers `[E, A]`, or choices `[E]`
+            int32; with N agents `[E, N, A]` or `[E, N]`.
+        sample: the same, drawn from the policy. The LiteRT file takes its "noise" as an input: standard normal of the
+            action's shape, or for choices uniform in [0, 1) with a last axis over all of them.
+        values: on request, observations and "action" to the agent's values, `[E]` each (with N agents `[E, N]`).
 
     Args:
         policy: see `tfsac.load_policy`.
@@ -146,7 +158,7 @@ def load_exported(path: str | pathlib.Path) -> Callable[[dict[str, np.ndarray]],
         path: what `export` returned (or its folder, for a LiteRT file).
 
     Returns:
-        a function of observations `[N, ...]` by key to actions `[N, A]`.
+        a function of observations `[E, ...]` by key to actions `[E, ...]`.
 
     Raises:
         FileNotFoundError: no exported policy there.

@@ -1,7 +1,7 @@
 """Small things for tests, also for those of users: tiny environments, presets and batches.
 
-Importing this module registers the environments; as levels they are written "tfsac.testing:Identity-v0" and
-"tfsac.testing:Faulty-v0".
+Importing this module registers the environments; as levels they are written "tfsac.testing:Identity-v0", and so on with
+"DiscreteIdentity-v0", "TeamIdentity-v0" and "Faulty-v0".
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
 from tfsac.parameters import (
     EnvironmentEpisodes,
@@ -23,7 +24,7 @@ from tfsac.parameters import (
     override,
     soft_actor_critic_networks,
 )
-from tfsac.types import ArraySpec, Spec, Transition
+from tfsac.types import ArraySpec, DiscreteSpec, Spec, Transition
 
 
 class Identity(gym.Env):
@@ -35,8 +36,8 @@ class Identity(gym.Env):
 
     def __init__(self, size: int = 2):
         high = np.arange(1, size + 1, dtype=np.float32)
-        self.observation_space = gym.spaces.Box(-high, high)
-        self.action_space = gym.spaces.Box(-high, high)
+        self.observation_space = Box(-high, high)
+        self.action_space = Box(-high, high)
         self.state = np.zeros(size, np.float32)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
@@ -51,6 +52,87 @@ class Identity(gym.Env):
         return self.state, -float(np.square(action - self.state).sum()), True, False, {}
 
 
+class DiscreteIdentity(gym.Env):
+    """One step: the reward is 1 for choosing the target that the observation shows as a one-hot vector, else 0.
+
+    Args:
+        size: number of choices.
+        masked: half of the wrong actions, rounded up, are not valid: the observation has an "action_mask", and choosing one
+            of them raises a ValueError.
+    """
+
+    def __init__(self, size: int = 4, masked: bool = False):
+        shown = Box(0.0, 1.0, (size,), np.float32)
+        self.observation_space = Dict(observation=shown, action_mask=MultiBinary(size)) if masked else shown
+        self.action_space = Discrete(size)
+        self.size, self.masked, self.target, self.mask = size, masked, 0, np.ones(size, np.int8)
+
+    def _observe(self) -> Any:
+        shown = np.eye(self.size, dtype=np.float32)[self.target]
+        return {"observation": shown, "action_mask": self.mask} if self.masked else shown
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Draws the target and the mask."""
+        super().reset(seed=seed)
+        self.target, self.mask = int(self.np_random.integers(self.size)), np.ones(self.size, np.int8)
+        if self.masked:
+            wrong = np.delete(np.arange(self.size), self.target)
+            self.mask[self.np_random.permutation(wrong)[: self.size // 2]] = 0
+        return self._observe(), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Ends the episode."""
+        if not self.mask[action]:
+            raise ValueError(f"The action must be valid, one of {np.flatnonzero(self.mask)}. Received: {action}")
+        return self._observe(), float(action == self.target), True, False, {}
+
+
+class TeamIdentity(gym.Env):
+    """One step of a team: the reward is the mean over the agents, each of which sees a target of its own.
+
+    An agent's reward is 1 for choosing its target among 3, else 0, or minus the squared distance from its 2 numbers. Its
+    "agent_state" shows its target, its "global_state" the targets of all agents and a one-hot vector of the agent.
+
+    Args:
+        num_agents: of the team.
+        discrete: choices instead of real numbers.
+    """
+
+    def __init__(self, num_agents: int = 3, discrete: bool = True):
+        size, low = (3, 0.0) if discrete else (2, -1.0)
+        shown = (num_agents, num_agents * size + num_agents)
+        self.observation_space = Dict(
+            agent_state=Box(low, 1.0, (num_agents, size), np.float32), global_state=Box(low, 1.0, shown, np.float32)
+        )
+        self.action_space = MultiDiscrete([size] * num_agents) if discrete else Box(-1.0, 1.0, (num_agents, size))
+        self.discrete, self.targets = discrete, np.zeros((num_agents, size), np.float32)
+
+    def _observe(self) -> dict[str, np.ndarray]:
+        num_agents = len(self.targets)
+        everyone = np.tile(self.targets.ravel(), (num_agents, 1))
+        return {"agent_state": self.targets, "global_state": np.hstack([everyone, np.eye(num_agents, dtype=np.float32)])}
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Draws the targets."""
+        super().reset(seed=seed)
+        num_agents, size = self.targets.shape
+        if self.discrete:
+            self.targets = np.eye(size, dtype=np.float32)[self.np_random.integers(size, size=num_agents)]
+        else:
+            self.targets = self.np_random.uniform(-0.8, 0.8, (num_agents, size)).astype(np.float32)
+        return self._observe(), {}
+
+    def step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
+        """Ends the episode."""
+        if self.discrete:
+            rewards = self.targets[np.arange(len(self.targets)), action]
+        else:
+            rewards = -np.square(action - self.targets).sum(axis=1)
+        return self._observe(), float(rewards.mean()), True, False, {}
+
+
 class Faulty(gym.Env):
     """Episodes of ten steps; at one step it does something wrong.
 
@@ -60,8 +142,8 @@ class Faulty(gym.Env):
     """
 
     def __init__(self, fail_at: int = 100, how: Literal["raise", "reward", "observation", "huge"] = "raise"):
-        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (3,))
-        self.action_space = gym.spaces.Box(-1, 1, (1,))
+        self.observation_space = Box(-np.inf, np.inf, (3,))
+        self.action_space = Box(-1, 1, (1,))
         self.fail_at, self.how, self.steps, self.length = fail_at, how, 0, 0
 
     def _observe(self) -> np.ndarray:
@@ -88,6 +170,8 @@ class Faulty(gym.Env):
 
 
 gym.register("Identity-v0", entry_point="tfsac.testing:Identity")
+gym.register("DiscreteIdentity-v0", entry_point="tfsac.testing:DiscreteIdentity")
+gym.register("TeamIdentity-v0", entry_point="tfsac.testing:TeamIdentity")
 gym.register("Faulty-v0", entry_point="tfsac.testing:Faulty")
 
 
@@ -121,21 +205,62 @@ def vector_spec(observation: int = 3, action: int = 2) -> Spec:
     return Spec({"observation": ArraySpec((observation,), "float32")}, ArraySpec((action,), "float32", -bound, bound))
 
 
+def discrete_spec(observation: int = 3, actions: int = 4, masked: bool = False) -> Spec:
+    """Returns the spec of a vector observation and one choice, with an action mask or without."""
+    arrays = {"observation": ArraySpec((observation,), "float32")}
+    if masked:
+        arrays["action_mask"] = ArraySpec((actions,), "bool")
+    return Spec(arrays, DiscreteSpec(actions))
+
+
+def team_spec(num_agents: int = 2, discrete: bool = True, masked: bool = False) -> Spec:
+    """Returns the spec of a team: agents see 4 numbers, their critic 6, and make one of 3 choices or act with 2 numbers.
+
+    Args:
+        num_agents: of the team.
+        discrete: choices instead of numbers between -1 and 1.
+        masked: with an action mask; of choices.
+    """
+    arrays = {
+        "agent_state": ArraySpec((num_agents, 4), "float32"),
+        "global_state": ArraySpec((num_agents, 6), "float32"),
+    }
+    if masked:
+        arrays["action_mask"] = ArraySpec((num_agents, 3), "bool")
+    bound = np.ones((num_agents, 2), np.float32)
+    real = ArraySpec((num_agents, 2), "float32", -bound, bound)
+    return Spec(arrays, DiscreteSpec(3, (num_agents,)) if discrete else real, num_agents=num_agents)
+
+
 def random_batches(spec: Spec, updates: int, batch_size: int, seed: int = 0) -> Transition:
-    """Returns `[U, B, ...]` batches of noise that fit a spec; a tenth of the steps are terminal."""
+    """Returns `[U, B, ...]` batches of noise that fit a spec; a tenth of the steps are terminal.
+
+    The actions are valid where there is a mask, and every mask has a valid action.
+    """
     rng = np.random.default_rng(seed)
     shape = (updates, batch_size)
 
     def draw(array: ArraySpec) -> np.ndarray:
         if array.dtype == "uint8":
             return rng.integers(0, 256, (*shape, *array.shape), np.uint8)
+        if array.dtype == "bool":
+            return rng.random((*shape, *array.shape)) < 0.5
         return rng.standard_normal((*shape, *array.shape)).astype(array.dtype)
 
-    return Transition(
+    def act() -> np.ndarray:
+        if isinstance(spec.action, DiscreteSpec):
+            return rng.integers(0, spec.action.num_actions, (*shape, *spec.action.shape), np.int32)
+        return rng.uniform(-1, 1, (*shape, *spec.action.shape)).astype(np.float32)
+
+    batch = Transition(
         observation={key: draw(array) for key, array in spec.observation.items()},
-        action=rng.uniform(-1, 1, (*shape, *spec.action.shape)).astype(np.float32),
+        action=act(),
         reward=rng.standard_normal(shape).astype(np.float32),
         discount=np.float32(0.99) * (rng.random(shape) > 0.1).astype(np.float32),
         next_observation={key: draw(array) for key, array in spec.observation.items()},
         extras={key: draw(array) for key, array in spec.extras.items()},
     )
+    if "action_mask" in spec.observation:
+        for observation, valid in ((batch.observation, batch.action), (batch.next_observation, act())):
+            np.put_along_axis(observation["action_mask"], valid[..., None], True, axis=-1)
+    return batch

@@ -16,7 +16,7 @@ class ArraySpec(NamedTuple):
 
     Attributes:
         shape: sizes of the dimensions.
-        dtype: name of a NumPy dtype, ``"float32"`` or ``"uint8"``.
+        dtype: name of a NumPy dtype: ``"float32"``, ``"uint8"`` for images, ``"bool"`` for action masks.
         low: lower bounds `shape`, or None where there are none.
         high: upper bounds `shape`, or None where there are none.
     """
@@ -27,18 +27,49 @@ class ArraySpec(NamedTuple):
     high: np.ndarray | None = None
 
 
+class DiscreteSpec(NamedTuple):
+    """A choice among several actions, which agents and memories number from 0.
+
+    Attributes:
+        num_actions: how many there are.
+        shape: () for one choice, `(N,)` for one of each of N agents.
+        start: the environment's own number of the first action.
+        dtype: of stored actions.
+    """
+
+    num_actions: int
+    shape: tuple[int, ...] = ()
+    start: int = 0
+    dtype: str = "int32"
+
+
 class Spec(NamedTuple):
     """What an agent sees and does; every network and memory is built from it.
 
     Attributes:
-        observation: the arrays of one observation by key; a plain box has the one key ``"observation"``.
-        action: bounds are the environment's own, the agent acts in [-1, 1].
-        extras: what `act` returns to be stored beside each step.
+        observation: the arrays of one observation by key; a plain box has the one key ``"observation"``. The key
+            ``"action_mask"`` tells which discrete actions are valid.
+        action: numbers, whose bounds are the environment's own while the agent acts in [-1, 1], or a choice.
+        extras: what is stored beside each step: what `act` returns, and whether an expert made the step.
+        num_agents: None, or N agents that share one policy; every array of observation and action then begins with N.
     """
 
     observation: dict[str, ArraySpec]
-    action: ArraySpec
+    action: ArraySpec | DiscreteSpec
     extras: dict[str, ArraySpec] = {}
+    num_agents: int | None = None
+
+    def of_one_agent(self) -> Spec:
+        """Returns the spec of each of the N agents; a spec without several agents stays as it is."""
+        if self.num_agents is None:
+            return self
+
+        def one(array: ArraySpec) -> ArraySpec:
+            low, high = (None if bound is None else bound[0] for bound in (array.low, array.high))
+            return ArraySpec(array.shape[1:], array.dtype, low, high)
+
+        action = self.action._replace(shape=()) if isinstance(self.action, DiscreteSpec) else one(self.action)
+        return Spec({key: one(array) for key, array in self.observation.items()}, action, self.extras)
 
 
 class Transition(NamedTuple):
@@ -46,7 +77,7 @@ class Transition(NamedTuple):
 
     Attributes:
         observation: arrays `[B, ...]` by key.
-        action: `[B, A]`, in [-1, 1].
+        action: `[B, A]`, in [-1, 1], or `[B]` numbers of choices from 0.
         reward: `[B]`, after the reward filters.
         discount: `[B]`, gamma^k * (1 - terminated): it is zero where the task ended and not where time ran out.
         next_observation: arrays `[B, ...]` by key.
@@ -64,7 +95,13 @@ class Transition(NamedTuple):
 
 
 class ActResult(NamedTuple):
-    """What `Agent.act` returns: actions `[N, A]` in [-1, 1], the policy's next state, and what is stored beside the step."""
+    """What `Agent.act` returns.
+
+    Attributes:
+        action: `[E, A]` in [-1, 1], or `[E]` numbers of choices from 0; E environments.
+        state: the policy's next state.
+        extras: what is stored beside the step.
+    """
 
     action: np.ndarray
     state: Any = ()

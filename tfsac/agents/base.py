@@ -13,9 +13,10 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.agents.packing import Packed, Packing
+from tfsac.agents.team import fold_batch, unfold
 from tfsac.networks import Network, build_optimizer, clip_gradients
-from tfsac.parameters import AgentParameters, PrioritizedExperienceReplayParameters
-from tfsac.types import ActResult, ArraySpec, Metrics, Spec, Transition, UpdateResult
+from tfsac.parameters import AgentParameters, PrioritizedExperienceReplayParameters, SQILExperienceReplayParameters
+from tfsac.types import ActResult, ArraySpec, DiscreteSpec, Metrics, Spec, Transition, UpdateResult
 
 Mode = Literal["random", "explore", "sample", "greedy"]
 ModelMaker = Callable[[], Mapping[str, keras.Model]]
@@ -35,36 +36,33 @@ def no_gradients(name: str) -> Gradients:
     return Gradients(name, [], tf.zeros([]))
 
 
-def of_critics(name: str, values_N: tf.Tensor) -> Metrics:
-    """Returns one metric for each critic: name1, name2."""
-    return {f"{name}{i + 1}": value for i, value in enumerate(tf.unstack(values_N))}
-
-
-def importance_weighted(batch: Transition, loss_BN: tf.Tensor) -> tf.Tensor:
-    """Returns the critics' losses times the importance weights `[B]`, where the batch has some."""
-    return loss_BN if isinstance(batch.weight, tuple) else batch.weight[:, None] * loss_BN
-
-
 class Agent(tf.Module):
-    """Base class: a subclass has its networks, its `update_once` and its `act`.
+    """Base class: a subclass has its networks, its `update_once` and the way in which it chooses actions.
 
     Make it inside the scope of a `tf.distribute` strategy to train on several devices: every replica then runs
     `update_once` on its share of the batch. One `tf.train.Checkpoint(agent=agent)` holds networks, slow copies,
     optimizers, counters and the seed of the noise.
 
+    Several agents share all networks: where the spec has N of them, batches come as `[B, N, ...]` and are folded to
+    `[B * N, ...]` before `update_once`, and observations before actions are chosen. Rewards, discounts and weights count
+    for all N, priorities are means over them.
+
     Args:
         parameters: algorithm, memory and networks; a network with `create_target_network` gets a slow copy
             `<name>_target`.
-        spec: what the agent sees and does.
+        spec: what the agent sees and does, or N agents together.
         seed: of weights, noise and acting.
         eager: run updates without compiling them, to debug.
         models: makes the Keras models of some networks, by name, instead of their parameters; called once more for
             slow copies.
 
     Attributes:
+        spec: as given, with the extras that the memory stores.
         networks: by name.
         trained, optimizers: variables that learn and their optimizer, by name of the network (or "temperature").
         prioritized: whether batches have importance weights and updates return priorities.
+        imitates: whether half of each batch is demonstrated, which `extras["expert"]` says of each row.
+        rows: of a batch after folding, of all replicas.
         updates: how many updates were made, a variable.
         metric_names: names of the columns that `update` returns, known after `trace` or the first call.
         traces: how often the update was traced.
@@ -89,7 +87,10 @@ class Agent(tf.Module):
             raise ValueError(f"The batch must divide by the number of replicas, {self.replicas}. Received: {self.batch_size}")
         self.algorithm, self.parameters = parameters.algorithm, dict(parameters.networks)
         self.prioritized = isinstance(parameters.memory, PrioritizedExperienceReplayParameters)
-        self.spec, self.eager = spec, eager
+        self.imitates = isinstance(parameters.memory, SQILExperienceReplayParameters)
+        self.spec = spec._replace(extras={"expert": ArraySpec((), "float32")}) if self.imitates else spec
+        self.rows = self.batch_size * (spec.num_agents or 1)
+        self.exploration, self.eager = parameters.exploration, eager
         self.rng = np.random.default_rng([seed, ACTING])
         self.networks: dict[str, Network] = {}
         self.trained: dict[str, list[keras.Variable]] = {}
@@ -106,14 +107,16 @@ class Agent(tf.Module):
 
     def _make_networks(self, seed: int, models: ModelMaker | None) -> None:
         made, slow = (models(), models()) if models else ({}, {})
-        for index, (name, parameters) in enumerate(self.parameters.items()):
-            first_weights = int(np.random.SeedSequence([seed, index]).generate_state(1)[0])
+        one, seeds = self.spec.of_one_agent(), {name: [seed, i] for i, name in enumerate(self.parameters)}
+        for name in sorted(self.parameters, key=lambda name: self.encoder_of(name) is not None):
+            parameters, encoder = self.parameters[name], self.networks.get(self.encoder_of(name) or "")
+            first_weights = int(np.random.SeedSequence(seeds[name]).generate_state(1)[0])
 
-            def network(model: keras.Model | None, name: str, parameters: Any = parameters, seed: int = first_weights) -> Network:
-                return Network(name, parameters, self.spec, seed, model)
+            def network(model: keras.Model | None, name: str, encoder: Network | None = None, parameters: Any = parameters, seed: int = first_weights) -> Network:
+                return Network(name, parameters, one, seed, model, encoder)
 
-            self.networks[name] = network(made.get(name), name)
-            self.trained[name] = self.networks[name].trainable_variables
+            self.networks[name] = network(made.get(name), name, encoder)
+            self.trained[name] = self.networks[name].own_variables
             self.optimizers[name] = build_optimizer(parameters, self.trained[name])
             if parameters.create_target_network:
                 self.networks[f"{name}_target"] = network(slow.get(name), f"{name}_target")
@@ -132,16 +135,46 @@ class Agent(tf.Module):
         """
 
     @abstractmethod
-    def act(self, observation: Mapping[str, np.ndarray], state: Any = (), is_first: Any = None, mode: Mode = "sample") -> ActResult:
-        """Chooses actions `[N, A]` in [-1, 1] for observations `[N, ...]`."""
+    def act(
+        self, observation: Mapping[str, np.ndarray], state: Any = (), is_first: Any = None, mode: Mode = "sample", env_steps: int = 0
+    ) -> ActResult:
+        """Chooses actions for the observations of E environments.
+
+        Args:
+            observation: arrays `[E, ...]` by key, filtered as in training.
+            state: of the policy; () for policies without one.
+            is_first: `[E]`, unused by policies without state.
+            mode: "random" is uniform, "sample" draws from the policy, "explore" adds the exploration to that, "greedy" is
+                the policy's mode.
+            env_steps: so far, for exploration that changes with them.
+
+        Returns:
+            actions `[E, A]` in [-1, 1], or choices `[E]` from 0.
+
+        Raises:
+            ValueError: an unknown mode.
+        """
 
     @abstractmethod
-    def action_tensor(self, observation: Mapping[str, tf.Tensor], noise_BA: tf.Tensor | None = None) -> tf.Tensor:
-        """Returns what `act` does as tensors, to be exported: the mode, or a sample made with the given noise."""
+    def action_tensor(self, observation: Mapping[str, tf.Tensor], noise: tf.Tensor | None = None) -> tf.Tensor:
+        """Returns what `act` does as tensors, to be exported.
+
+        Args:
+            observation: filtered, `[E, ...]` by key.
+            noise: for a sample, as `acting_noise` draws it; None for the mode.
+        """
 
     @abstractmethod
-    def value_tensors(self, observation: Mapping[str, tf.Tensor], action_BA: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns the agent's values of observations and actions by name, to be exported."""
+    def acting_noise(self, rows: int | tf.Tensor) -> tf.Tensor:
+        """Draws the noise with which `action_tensor` samples for so many environments, with TensorFlow's own randomness."""
+
+    @abstractmethod
+    def value_tensors(self, observation: Mapping[str, tf.Tensor], action: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the agent's values of observations and actions by name, `[E]`, to be exported."""
+
+    def encoder_of(self, name: str) -> str | None:
+        """Returns the name of the network whose embedders the named one reads, or None where it has its own."""
+        return None
 
     def refresh(self, outputs: list[np.ndarray] | None = None) -> None:
         """Brings what acting keeps outside TensorFlow up to date.
@@ -202,7 +235,7 @@ class Agent(tf.Module):
         return UpdateResult(metrics.numpy(), priority.numpy())
 
     def _make_packing(self) -> Packing:
-        def rows(array: ArraySpec) -> tf.TensorSpec:
+        def rows(array: ArraySpec | DiscreteSpec) -> tf.TensorSpec:
             return tf.TensorSpec([self.batch_size, *array.shape], array.dtype)
 
         row = tf.TensorSpec([self.batch_size])
@@ -240,16 +273,19 @@ class Agent(tf.Module):
         return mean, tf.concat(self.strategy.experimental_local_results(priority), axis=0)
 
     def _update_and_stack(self, batch: Transition, train_policy: bool) -> tuple[tf.Tensor, tf.Tensor]:
-        metrics, priority_B = self.update_once(tf.nest.map_structure(self.share_of_replica, batch), train_policy)
+        share, agents = tf.nest.map_structure(self.share_of_replica, batch), self.spec.num_agents
+        metrics, priority_B = self.update_once(share if agents is None else fold_batch(share, agents), train_policy)
+        if agents is not None:
+            priority_B = tf.reduce_mean(unfold(priority_B, agents), axis=1)
         self.metric_names = list(metrics)
         stacked = tf.stack([tf.cast(value, tf.float32) for value in metrics.values()])
         return stacked, priority_B if self.prioritized else tf.zeros([0])
 
     def share_of_replica(self, global_rows: tf.Tensor) -> tf.Tensor:
-        """Returns this replica's rows of a tensor `[B, ...]` that holds the global batch."""
+        """Returns this replica's rows of a tensor `[B, ...]` (or folded, `[B * N, ...]`) that holds the global batch."""
         if self.replicas == 1:
             return global_rows
-        size = self.batch_size // self.replicas
+        size = global_rows.shape[0] // self.replicas
         start = tf.distribute.get_replica_context().replica_id_in_sync_group * size
         share = global_rows[start : start + size]
         share.set_shape([size, *global_rows.shape[1:]])
@@ -265,14 +301,14 @@ class Agent(tf.Module):
 
         Args:
             name: distinguishes the draws of one update.
-            shape: of the global draw, batch first.
+            shape: of the global draw, `rows` first.
         """
         seed = tf.stack([self.noise_seed + zlib.crc32(name.encode()), self.updates])
         return self.share_of_replica(tf.random.stateless_normal(shape, seed))
 
     def watch(self, name: str) -> tf.GradientTape:
         """Returns a tape that watches the weights of this name and nothing else."""
-        tape = tf.GradientTape(watch_accessed_variables=False)
+        tape = tf.GradientTape(persistent=self.imitates, watch_accessed_variables=False)
         with tape:
             tape.watch([variable.value for variable in self.trained[name]])
         return tape

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from tfsac.agents.base import importance_weighted, no_gradients, of_critics
+from tfsac.agents import critics, imitation
+from tfsac.agents.base import no_gradients
 from tfsac.agents.gaussian import GaussianAgent
 from tfsac.distributions import SquashedGaussian
 from tfsac.losses import soft_actor_critic as losses
@@ -38,8 +39,8 @@ class SoftActorCriticAgent(GaussianAgent):
 
     def update_once(self, batch: Transition, train_policy: bool = True) -> tuple[Metrics, tf.Tensor]:
         """One update in the order policy, value, critic, target, with one draw of noise."""
-        noise = self.noise("policy", [self.batch_size, *self.spec.action.shape])
-        log_prob_B, q_min_B, policy_metrics = self.policy_step(batch, noise, train_policy)
+        noise_BA = self.update_noise("policy")
+        log_prob_B, q_min_B, policy_metrics = self.policy_step(batch, noise_BA, train_policy)
         value_metrics = self.value_step(batch, log_prob_B, q_min_B)
         td_error_B, critic_metrics = self.critic_step(batch)
         self.target_step()
@@ -63,7 +64,10 @@ class SoftActorCriticAgent(GaussianAgent):
             action_BA, log_prob_B = policy.sample_and_log_prob(noise_BA)
             q_BN = self.networks["q"](batch.observation, action_BA)
             q_min_B = tf.reduce_min(q_BN, axis=-1)
-            loss = self.weighted("policy", losses.policy_loss(log_prob_B, q_min_B))
+            loss_B = losses.policy_loss(log_prob_B, q_min_B)
+            loss = self.weighted("policy", loss_B)
+            halves = imitation.of_halves("imitation/policy_loss", loss_B, batch)
+        cosine = imitation.gradient_cosine(self, halves, tape)
         gradients = self.minimize("policy", loss, tape) if train else no_gradients("policy")
         metrics = {
             "loss/policy": loss,
@@ -73,7 +77,9 @@ class SoftActorCriticAgent(GaussianAgent):
             "policy/action": tf.reduce_mean(action_BA),
             "policy/gradient_sum_abs": sum((tf.reduce_sum(tf.abs(value)) for value in gradients.values), tf.zeros([])),
             "policy/gradient_norm": gradients.norm,
-            **of_critics("q/q", tf.reduce_mean(q_BN, axis=0)),
+            **critics.of_critics("q/q", tf.reduce_mean(q_BN, axis=0)),
+            **halves,
+            **cosine,
         }
         return log_prob_B, q_min_B, metrics
 
@@ -100,26 +106,17 @@ class SoftActorCriticAgent(GaussianAgent):
         """
         next_v_B = self.slow("v")(batch.next_observation)
         target_B = losses.critic_target(batch.reward, batch.discount, next_v_B)
-        with self.watch("q") as tape:
-            q_BN = self.networks["q"](batch.observation, batch.action)
-            huber = self.parameters["q"].replace_mse_with_huber_loss
-            loss_BN = importance_weighted(batch, losses.regression_loss(q_BN, target_B, huber))
-            loss = self.weighted("q", loss_BN)
-        gradients = self.minimize("q", loss, tape)
-        error_BN = tf.abs(q_BN - target_B[:, None])
-        return tf.reduce_mean(error_BN, axis=-1), {
-            **of_critics("loss/q", tf.reduce_mean(loss_BN, axis=0)),
-            **of_critics("q/td_error", tf.reduce_mean(error_BN, axis=0)),
-            "v/next_target_value": tf.reduce_mean(next_v_B),
-            "q/target": tf.reduce_mean(target_B),
-            "q/gradient_norm": gradients.norm,
-        }
+        step = critics.regress(
+            self, batch, lambda: self.networks["q"](batch.observation, batch.action), target_B, losses.regression_loss
+        )
+        self.apply(step.gradients)
+        return step.td_error_B, {**step.metrics, "v/next_target_value": tf.reduce_mean(next_v_B)}
 
     def target_step(self) -> None:
         """Moves V_target towards V."""
         self.soft_update("v")
 
-    def value_tensors(self, observation: Mapping[str, tf.Tensor], action_BA: tf.Tensor) -> dict[str, tf.Tensor]:
+    def values_of(self, observation: Mapping[str, tf.Tensor], action: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns V(s) and min_i Q_i(s, a), `[B]`, in units of the filtered reward."""
-        q_BN = self.networks["q"](observation, action_BA)
+        q_BN = self.networks["q"](observation, action)
         return {"v": self.networks["v"](observation), "q": tf.reduce_min(q_BN, axis=-1)}

@@ -8,7 +8,13 @@ import keras
 import tensorflow as tf
 
 from tfsac.losses.twin_soft_actor_critic import temperature_loss
-from tfsac.parameters import AutoAlphaParameters, FixedAlphaParameters, TemperatureParameters
+from tfsac.parameters import (
+    AutoAlphaParameters,
+    DiscreteAutoAlphaParameters,
+    DiscreteTemperatureParameters,
+    FixedAlphaParameters,
+    TemperatureParameters,
+)
 
 MOST_PER_DIMENSION = math.log(2.0)  # entropy of the uniform distribution on [-1, 1]
 LEAST_PER_DIMENSION = -5.0  # a deviation below 0.002: nobody's target, but another task's
@@ -29,7 +35,7 @@ class AutoAlpha(keras.layers.Layer):
     """A temperature that learns until the policy's entropy is the target.
 
     Args:
-        parameters: its first value, target and so on.
+        parameters: its first value and so on.
         target_entropy: in nats, what the parameters' None stands for.
 
     Attributes:
@@ -54,9 +60,28 @@ class AutoAlpha(keras.layers.Layer):
         value = self.variable.value
         return tf.stop_gradient(tf.exp(value) if self.log_space else tf.convert_to_tensor(value))
 
-    def loss(self, log_prob_B: tf.Tensor) -> tf.Tensor:
-        """Returns losses `[B]` of log alpha, or of alpha outside log space."""
-        return temperature_loss(tf.convert_to_tensor(self.variable.value), log_prob_B, self.target_entropy)
+    def loss(self, log_prob_B: tf.Tensor, target_entropy: float | tf.Tensor) -> tf.Tensor:
+        """Returns losses `[B]` of log alpha, or of alpha outside log space; see `temperature_loss`."""
+        return temperature_loss(tf.convert_to_tensor(self.variable.value), log_prob_B, target_entropy)
+
+
+class DiscreteAutoAlpha(AutoAlpha):
+    """The temperature of a discrete agent, whose target may differ by state.
+
+    Args:
+        parameters: its first value, target or ratio.
+        num_actions: of which all are valid where no mask says otherwise.
+    """
+
+    def __init__(self, parameters: DiscreteAutoAlphaParameters, num_actions: int):
+        super().__init__(parameters, parameters.target_entropy_ratio * math.log(num_actions))
+        self.ratio = parameters.target_entropy_ratio if parameters.target_entropy is None else None
+
+    def target(self, num_valid_B: tf.Tensor) -> tf.Tensor:
+        """Returns the entropy to be reached in each state `[B]`: as given, or the ratio of the most that is possible."""
+        if self.ratio is None:
+            return tf.fill(tf.shape(num_valid_B), self.target_entropy)
+        return self.ratio * tf.math.log(num_valid_B)
 
 
 def make_temperature(parameters: TemperatureParameters, action_size: int) -> FixedAlpha | AutoAlpha:
@@ -75,3 +100,20 @@ def make_temperature(parameters: TemperatureParameters, action_size: int) -> Fix
             f"{-action_size}, or None for it. Received: {target}"
         )
     return AutoAlpha(parameters, float(-action_size))
+
+
+def make_discrete_temperature(parameters: DiscreteTemperatureParameters, num_actions: int) -> FixedAlpha | DiscreteAutoAlpha:
+    """Returns the temperature of a discrete agent.
+
+    Raises:
+        ValueError: a target entropy that no choice among so many actions has.
+    """
+    if isinstance(parameters, FixedAlphaParameters):
+        return FixedAlpha(parameters)
+    target, most = parameters.target_entropy, math.log(num_actions)
+    if target is not None and not 0 < target < most:
+        raise ValueError(
+            f"The entropy of a choice among {num_actions} actions lies between 0 and log({num_actions}) = {most:.4g} nats, "
+            f"and target_entropy between them. Received: {target}"
+        )
+    return DiscreteAutoAlpha(parameters, num_actions)

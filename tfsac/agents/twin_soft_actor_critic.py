@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from tfsac.agents.base import Gradients, ModelMaker, importance_weighted, no_gradients, of_critics
+from tfsac.agents import critics, imitation
+from tfsac.agents.base import Gradients, ModelMaker, no_gradients
 from tfsac.agents.gaussian import GaussianAgent
 from tfsac.agents.temperature import AutoAlpha, make_temperature
 from tfsac.distributions import SquashedGaussian
@@ -72,7 +73,7 @@ class TwinSoftActorCriticAgent(GaussianAgent):
     ):
         super().__init__(parameters, spec, seed, eager, models)
         self.order = parameters.algorithm.groups()
-        self.temperature = make_temperature(parameters.algorithm.temperature, spec.action.shape[0])
+        self.temperature = make_temperature(parameters.algorithm.temperature, self.action_size)
         if isinstance(self.temperature, AutoAlpha):
             self.trained["temperature"] = self.temperature.trainable_variables
             self.optimizers["temperature"] = adam(self.temperature.learning_rate, self.trained["temperature"])
@@ -95,37 +96,28 @@ class TwinSoftActorCriticAgent(GaussianAgent):
         """Regresses every Q(s, a) on `r + discount * (min_i Q_target_i(s', a') - alpha log pi(a'|s'))` (equation 5)."""
         batch = update.batch
         policy = SquashedGaussian(*self.networks["policy"](batch.next_observation))
-        next_action_BA, next_log_prob_B = policy.sample_and_log_prob(self._noise("next"))
+        next_action_BA, next_log_prob_B = policy.sample_and_log_prob(self.update_noise("next"))
         next_q_BN = self.slow("q")(batch.next_observation, next_action_BA)
         target_B = losses.critic_target(
             batch.reward, batch.discount, next_q_BN, next_log_prob_B, self.temperature.value()
         )
-        with self.watch("q") as tape:
-            q_BN = self.networks["q"](batch.observation, batch.action)
-            huber = self.parameters["q"].replace_mse_with_huber_loss
-            loss_BN = importance_weighted(batch, losses.critic_loss(q_BN, target_B, huber))
-            loss = self.weighted("q", loss_BN)
-        gradients = self.gradients("q", loss, tape)
-        error_BN = tf.abs(q_BN - target_B[:, None])
-        update.td_error_B = tf.reduce_mean(error_BN, axis=-1)
-        factor = self.parameters["q"].head_parameters.loss_weight
-        update.metrics |= {
-            **of_critics("loss/q", factor * tf.reduce_mean(loss_BN, axis=0)),
-            **of_critics("q/q", tf.reduce_mean(q_BN, axis=0)),
-            **of_critics("q/td_error", tf.reduce_mean(error_BN, axis=0)),
-            "q/target": tf.reduce_mean(target_B),
-            "q/gradient_norm": gradients.norm,
-        }
-        return gradients
+        step = critics.regress(
+            self, batch, lambda: self.networks["q"](batch.observation, batch.action), target_B, losses.critic_loss
+        )
+        update.td_error_B = step.td_error_B
+        update.metrics |= {**critics.of_critics("q/q", tf.reduce_mean(step.q_BN, axis=0)), **step.metrics}
+        return step.gradients
 
     def policy_step(self, update: Update) -> Gradients:
         """Moves the policy towards actions of high Q and, times alpha, high entropy (equation 7)."""
         batch, alpha = update.batch, self.temperature.value()
         with self.watch("policy") as tape:
             policy = SquashedGaussian(*self.networks["policy"](batch.observation))
-            action_BA, update.log_prob_B = policy.sample_and_log_prob(self._noise("policy"))
+            action_BA, update.log_prob_B = policy.sample_and_log_prob(self.update_noise("policy"))
             q_min_B = tf.reduce_min(self.networks["q"](batch.observation, action_BA), axis=-1)
-            loss = self.weighted("policy", losses.policy_loss(update.log_prob_B, q_min_B, alpha))
+            loss_B = losses.policy_loss(update.log_prob_B, q_min_B, alpha)
+            loss = self.weighted("policy", loss_B)
+            halves = imitation.of_halves("imitation/policy_loss", loss_B, batch)
         gradients = self.gradients("policy", loss, tape) if update.train_policy else no_gradients("policy")
         update.metrics |= {
             "loss/policy": loss,
@@ -135,6 +127,8 @@ class TwinSoftActorCriticAgent(GaussianAgent):
             "policy/q": tf.reduce_mean(q_min_B),
             "policy/gradient_norm": gradients.norm,
             "temperature/alpha": alpha,
+            **halves,
+            **imitation.gradient_cosine(self, halves, tape),
         }
         return gradients
 
@@ -143,7 +137,7 @@ class TwinSoftActorCriticAgent(GaussianAgent):
         if not isinstance(self.temperature, AutoAlpha):
             return no_gradients("temperature")
         with self.watch("temperature") as tape:
-            loss = tf.reduce_mean(self.temperature.loss(update.log_prob_B))
+            loss = tf.reduce_mean(self.temperature.loss(update.log_prob_B, self.temperature.target_entropy))
         update.metrics["loss/temperature"] = loss
         return self.gradients("temperature", loss, tape) if update.train_policy else no_gradients("temperature")
 
@@ -151,9 +145,6 @@ class TwinSoftActorCriticAgent(GaussianAgent):
         """Moves the slow critics towards the critics."""
         self.soft_update("q")
 
-    def _noise(self, name: str) -> tf.Tensor:
-        return self.noise(name, [self.batch_size, *self.spec.action.shape])
-
-    def value_tensors(self, observation: Mapping[str, tf.Tensor], action_BA: tf.Tensor) -> dict[str, tf.Tensor]:
+    def values_of(self, observation: Mapping[str, tf.Tensor], action: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns min_i Q_i(s, a), `[B]`, in units of the filtered reward."""
-        return {"q": tf.reduce_min(self.networks["q"](observation, action_BA), axis=-1)}
+        return {"q": tf.reduce_min(self.networks["q"](observation, action), axis=-1)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import signal
 from collections.abc import Sequence
@@ -149,7 +150,8 @@ def sweep(f: flags.FlagValues, rest: list[str]) -> int:
 
 
 def _train_all(f: flags.FlagValues, folder: pathlib.Path, grid: Sequence[str], jobs: int) -> int:
-    from tfsac.environments import make
+    from tfsac.environments import maker
+    from tfsac.parameters import EnvironmentParameters, from_json
     from tfsac.sweep import Sweep, plan
 
     _run_flags(varied := flags.FlagValues())
@@ -162,7 +164,7 @@ def _train_all(f: flags.FlagValues, folder: pathlib.Path, grid: Sequence[str], j
         level = combination.experiment["preset"]["environment"]
         if level not in levels:
             levels.append(level)
-            make(level["level"], level["max_episode_steps"], **level["kwargs"]).close()
+            maker(from_json(EnvironmentParameters, json.dumps(level)))().close()
     series = Sweep(folder, combinations, seeds, shared)
     stopped_by = series.train(jobs)
     if stopped_by is not None:

@@ -1,17 +1,21 @@
-"""Gymnasium environments: making, checking, filtering and stepping several side by side. No TensorFlow."""
+"""Gymnasium and PettingZoo environments: making, checking, filtering and stepping several side by side. No TensorFlow."""
 
 from tfsac.environments.check import EnvironmentFailure, check
 from tfsac.environments.filters import Filters
 from tfsac.environments.make import make, maker
-from tfsac.environments.spaces import ActionRescaling, as_arrays, spec_of
+from tfsac.environments.spaces import ActionNumbering, ActionRescaling, action_map, as_arrays, spec_of
+from tfsac.environments.teams import Team
 from tfsac.environments.vectorize import Environments, StepResult, episode_seed
 
 __all__ = [
+    "ActionNumbering",
     "ActionRescaling",
     "EnvironmentFailure",
     "Environments",
     "Filters",
     "StepResult",
+    "Team",
+    "action_map",
     "as_arrays",
     "check",
     "episode_seed",

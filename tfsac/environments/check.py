@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+
+from tfsac.environments.spaces import spaces_by_key
+
+ACTIONS = (
+    "actions are a Box of real numbers `(A,)` or a Discrete choice; of a team of N agents, whose observations have the "
+    "key 'agent_state', a Box `(N, A)` or a MultiDiscrete of N equal choices"
+)
 
 
 class EnvironmentFailure(RuntimeError):
@@ -13,38 +21,91 @@ class EnvironmentFailure(RuntimeError):
 
 
 def check(env: gym.Env) -> None:
-    """Refuses environments whose spaces a continuous soft actor-critic cannot use.
+    """Refuses environments whose spaces the soft actor-critic agents cannot use.
 
     Raises:
-        ValueError: actions that are not a bounded, non-empty box, or observations that are not boxes or dicts of boxes.
+        ValueError: actions other than a bounded box of real numbers or a choice (one of each agent of a team),
+            observations that are not boxes or dicts of boxes, an action mask or a team whose shapes do not fit.
     """
     name = env.spec.id if env.spec else type(env.unwrapped).__name__
-    action = env.action_space
-    if not isinstance(action, gym.spaces.Box):
-        raise ValueError(
-            f"{name}: soft actor-critic here acts in a Box of real numbers; discrete actions need another agent. "
-            f"Received: {action}"
-        )
-    if len(action.shape) != 1 or action.shape[0] == 0:
-        raise ValueError(f"{name}: actions must be a vector of at least one number. Received: {action}")
+    spaces = dict(spaces_by_key(env.observation_space))
+    team: tuple[int, ...] = ()  # how every shape begins
+    if "agent_state" in spaces:
+        state = spaces["agent_state"]
+        if not isinstance(state, gym.spaces.Box) or len(state.shape) < 2:
+            raise ValueError(f"{name}: 'agent_state' is a Box `(N, ...)` of N agents' observations. Received: {state}")
+        team = state.shape[:1]
+    _check_action(name, env.action_space, team)
+    if "action_mask" in spaces:
+        _check_mask_space(name, spaces.pop("action_mask"), env.action_space, team)
+        if not spaces:
+            raise ValueError(f"{name}: an agent must see more than its action mask. Received: {env.observation_space}")
+    if not spaces:
+        raise ValueError(f"{name}: the observation is empty. Received: {env.observation_space}")
+    _check_observations(name, spaces, team)
+
+
+def _check_action(name: str, action: gym.Space, team: tuple[int, ...]) -> None:
+    if isinstance(action, gym.spaces.Box):
+        return _check_box(name, action, team)
+    if isinstance(action, gym.spaces.Discrete) and not team:
+        choices = np.array([action.n])
+    elif isinstance(action, gym.spaces.MultiDiscrete) and team:
+        if action.shape != team:
+            raise ValueError(f"{name}: a team of {team[0]} agents makes one choice each, {team}. Received: {action}")
+        choices = action.nvec
+        if len(set(choices)) > 1 or len(set(action.start)) > 1:
+            raise ValueError(f"{name}: agents that share a policy have the same choices. Received: {action}")
+    else:
+        raise ValueError(f"{name}: {ACTIONS}. Received: {action}")
+    if choices[0] < 2:
+        raise ValueError(f"{name}: a choice needs at least two actions. Received: {action}")
+    return None
+
+
+def _check_box(name: str, action: gym.spaces.Box, team: tuple[int, ...]) -> None:
+    if len(action.shape) != len(team) + 1 or action.shape[:-1] != team or action.shape[-1] == 0:
+        wanted = f"{team[0]} rows, one of each agent, of at least one number" if team else "a vector of at least one number"
+        raise ValueError(f"{name}: actions must be {wanted}. Received: {action}")
     if not np.issubdtype(action.dtype, np.floating):
         raise ValueError(f"{name}: actions must be real numbers. Received: {action}")
     for side, bounds in (("low", action.low), ("high", action.high)):
-        bad = np.flatnonzero(~np.isfinite(bounds))
+        bad = np.argwhere(~np.isfinite(bounds))
         if bad.size:
             raise ValueError(
                 f"{name}: actions need finite bounds; wrap it in gymnasium.wrappers.RescaleAction or give the space "
-                f"bounds. Received: {side}={bounds[bad[0]]} in dimension {bad[0]}"
+                f"bounds. Received: {side}={bounds[tuple(bad[0])]} in dimension {_place(bad[0])}"
             )
-    empty = np.flatnonzero(action.low >= action.high)
+    empty = np.argwhere(action.low >= action.high)
     if empty.size:
-        i = empty[0]
+        i = tuple(empty[0])
         raise ValueError(
-            f"{name}: each action needs low < high. Received: low={action.low[i]}, high={action.high[i]} in dimension {i}"
+            f"{name}: each action needs low < high. "
+            f"Received: low={action.low[i]}, high={action.high[i]} in dimension {_place(empty[0])}"
         )
-    spaces = env.observation_space.spaces if isinstance(env.observation_space, gym.spaces.Dict) else {"observation": env.observation_space}
-    if not spaces:
-        raise ValueError(f"{name}: the observation is empty. Received: {env.observation_space}")
+
+
+def _place(index: np.ndarray) -> str:
+    return f"{index[-1]}" if len(index) == 1 else f"{index[-1]} of agent {index[0]}"
+
+
+def _check_mask_space(name: str, mask: Any, action: Any, team: tuple[int, ...]) -> None:
+    if isinstance(action, gym.spaces.Box):
+        raise ValueError(f"{name}: 'action_mask' would have no effect on real actions. Received: {action}")
+    num_actions = action.n if isinstance(action, gym.spaces.Discrete) else action.nvec[0]
+    expected = (*team, int(num_actions))
+    if mask.shape != expected:
+        raise ValueError(f"{name}: 'action_mask' has an entry for each action, shape {expected}. Received: {mask.shape}, {mask}")
+    binary = isinstance(mask, gym.spaces.MultiBinary)
+    if isinstance(mask, gym.spaces.Box):
+        binary = bool((mask.low == 0).all() and (mask.high == 1).all())
+    if isinstance(mask, gym.spaces.MultiDiscrete):
+        binary = bool((mask.nvec == 2).all() and (mask.start == 0).all())
+    if not binary:
+        raise ValueError(f"{name}: 'action_mask' holds 0 and 1, such as MultiBinary({expected}). Received: {mask}")
+
+
+def _check_observations(name: str, spaces: Mapping[str, gym.Space], team: tuple[int, ...]) -> None:
     for key, space in spaces.items():
         if not isinstance(space, gym.spaces.Box):
             raise ValueError(
@@ -55,10 +116,62 @@ def check(env: gym.Env) -> None:
             raise ValueError(f"{name}: observation {key!r} has no entries. Received: {space}")
         if np.isnan(space.low).any() or np.isnan(space.high).any():
             raise ValueError(f"{name}: observation {key!r} has NaN bounds. Received: {space}")
+        if team and (len(space.shape) < 2 or space.shape[:1] != team):
+            raise ValueError(
+                f"{name}: observation {key!r} has a row for each of the {team[0]} agents of 'agent_state', "
+                f"shape ({team[0]}, ...). Received: {space}"
+            )
+
+
+class CheckedMasks(gym.ObservationWrapper):
+    """Refuses masks of a wrong shape and entries other than 0 and 1.
+
+    This happens beside the environment, because the buffers of vector environments broadcast and convert numbers.
+    """
+
+    def observation(self, observation: Any) -> Any:
+        """Returns the observation as it is.
+
+        Raises:
+            EnvironmentFailure: its mask does not fit.
+        """
+        mask, expected = np.asarray(observation["action_mask"]), self.observation_space["action_mask"].shape  # type: ignore[index]
+        if mask.shape != expected:
+            raise EnvironmentFailure(f"'action_mask' must have the shape {expected}. Received: {mask.shape}")
+        if not np.isin(mask, (0, 1)).all():
+            raise EnvironmentFailure(f"'action_mask' must hold 0 and 1. Received: {mask}")
+        return observation
+
+
+def check_masks(observation: dict[str, np.ndarray], level: str, steps: int, ended: np.ndarray | None = None) -> None:
+    """Refuses observations `[E, ...]` that are to be acted on but have a mask without a valid action.
+
+    Args:
+        observation: by key; without an "action_mask" every action is valid.
+        level: of the environments.
+        steps: made so far.
+        ended: `[E]`, where the task ended: no action follows, so none need be valid.
+
+    Raises:
+        EnvironmentFailure: names the environment, the agent of a team and the step.
+    """
+    if "action_mask" not in observation:
+        return
+    mask = observation["action_mask"]
+    stuck = np.asarray(~mask.any(axis=-1))
+    if ended is not None:
+        stuck[ended] = False
+    if stuck.any():
+        where = np.argwhere(stuck)[0]
+        agent = f", agent {where[1]}" if len(where) > 1 else ""
+        raise EnvironmentFailure(
+            f"{level}: 'action_mask' leaves no valid action (environment {where[0]}{agent}, step {steps}). "
+            f"Received: {mask[tuple(where)].astype(int)}"
+        )
 
 
 def check_finite(observation: dict[str, Any], reward: np.ndarray, level: str, steps: int) -> None:
-    """Refuses observations `[N, ...]` and rewards `[N]` that are not finite.
+    """Refuses observations `[E, ...]` and rewards `[E]` that are not finite.
 
     Raises:
         EnvironmentFailure: names the environment and the step.

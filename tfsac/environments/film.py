@@ -6,6 +6,7 @@ loaded. So the actions are played again from the episodes' seeds where TensorFlo
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import subprocess
@@ -17,8 +18,8 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac.environments.check import EnvironmentFailure
-from tfsac.environments.make import make
-from tfsac.parameters import EnvironmentParameters
+from tfsac.environments.make import maker
+from tfsac.parameters import EnvironmentParameters, from_json, to_json
 
 HINT = (
     "MuJoCo draws off-screen with a GL library: install it (libegl1 in Debian) and set MUJOCO_GL=egl"
@@ -33,20 +34,14 @@ def write_film(
     Args:
         parameters: the environment.
         seeds: of the episodes.
-        actions: of each episode, `[T, A]` in the environment's bounds.
+        actions: of each episode, `[T, ...]` in the environment's own numbers.
         path: a .mp4 or .gif file.
 
     Raises:
         ImportError: packages for films are missing.
         EnvironmentFailure: the environment cannot be drawn here.
     """
-    job = {
-        "level": parameters.level,
-        "max_episode_steps": parameters.max_episode_steps,
-        "kwargs": parameters.kwargs,
-        "seeds": list(seeds),
-        "path": str(path),
-    }
+    job = {"parameters": to_json(parameters), "seeds": list(seeds), "path": str(path)}
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "actions.npz"
         np.savez(file, job=np.array(json.dumps(job)), **{str(i): taken for i, taken in enumerate(actions)})  # type: ignore[arg-type]
@@ -73,11 +68,12 @@ def draw(file: pathlib.Path) -> None:
     with np.load(file) as arrays:
         job = json.loads(str(arrays["job"]))
         episodes = [arrays[str(i)] for i in range(len(job["seeds"]))]
-    kwargs = {**job["kwargs"], "render_mode": "rgb_array"}
-    env = make(job["level"], job["max_episode_steps"], **kwargs)
+    parameters = from_json(EnvironmentParameters, json.dumps(job["parameters"]))
+    kwargs = {**parameters.kwargs, "render_mode": "rgb_array"}
+    env = maker(dataclasses.replace(parameters, kwargs=kwargs))()
     if has_tracking_camera(env) and not {"camera_id", "camera_name"} & kwargs.keys():
         env.close()
-        env = make(job["level"], job["max_episode_steps"], camera_name="track", **kwargs)
+        env = maker(dataclasses.replace(parameters, kwargs={**kwargs, "camera_name": "track"}))()
     frames = []
     for seed, actions in zip(job["seeds"], episodes, strict=True):
         env.reset(seed=seed)

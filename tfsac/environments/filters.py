@@ -15,7 +15,8 @@ EPSILON = 1e-8  # added to the variance, so that a constant entry is divided by 
 class Filters:
     """Reward scale and clip, observation normalisation with running statistics of all training steps.
 
-    Statistics are a Welford-style merge of batches in float64; images are left alone.
+    Statistics are a Welford-style merge of batches in float64; images are left alone. The agents of a team share them as
+    they share the policy: the same observation looks the same to each.
     """
 
     def __init__(self, parameters: FilterParameters, spec: Spec):
@@ -24,18 +25,19 @@ class Filters:
         self.mean: dict[str, np.ndarray] = {}
         self.squares: dict[str, np.ndarray] = {}  # sums of squared deviations from the mean
         if parameters.observation_normalization:
-            for key, array in spec.observation.items():
+            for key, array in spec.of_one_agent().observation.items():
                 if array.dtype == "float32":
                     self.mean[key], self.squares[key] = np.zeros(array.shape), np.zeros(array.shape)
 
     def learn(self, observation: dict[str, np.ndarray]) -> None:
-        """Adds observations `[N, ...]` to the running statistics."""
+        """Adds observations `[E, ...]`, or `[E, N, ...]` of a team's agents, to the running statistics."""
         if not self.mean:
             return
-        added = len(next(iter(observation.values())))
+        rows = {key: observation[key].reshape(-1, *mean.shape) for key, mean in self.mean.items()}
+        added = len(next(iter(rows.values())))
         total = self.count + added
         for key, mean in self.mean.items():
-            batch = observation[key].astype(np.float64)
+            batch = rows[key].astype(np.float64)
             batch_mean = batch.mean(axis=0)
             delta = batch_mean - mean
             self.squares[key] += ((batch - batch_mean) ** 2).sum(axis=0) + delta**2 * (self.count * added / total)

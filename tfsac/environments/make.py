@@ -1,4 +1,4 @@
-"""Making one environment from its id, with errors that say what to type."""
+"""Making one environment from its level, with errors that say what to type."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from typing import Any
 
 import gymnasium as gym
 
-from tfsac.environments.check import check
-from tfsac.parameters import EnvironmentParameters
+from tfsac.environments import atari as games
+from tfsac.environments import teams
+from tfsac.environments.check import CheckedMasks, check
+from tfsac.environments.spaces import spaces_by_key
+from tfsac.parameters import AtariPreprocessingParameters, EnvironmentParameters
 
 # Which of tfsac's extras brings a missing package.
 EXTRA_OF_PACKAGE = {
@@ -18,6 +21,10 @@ EXTRA_OF_PACKAGE = {
     "imageio": "mujoco",
     "Box2D": "box2d",
     "box2d": "box2d",
+    "ale_py": "atari",
+    "cv2": "atari",
+    "mpe2": "multi-agent",
+    "pettingzoo": "multi-agent",
 }
 
 
@@ -25,35 +32,47 @@ def maker(parameters: EnvironmentParameters, env_fn: Callable[[], gym.Env] | Non
     """Returns a function that makes and checks one environment.
 
     Args:
-        parameters: its level, time limit and arguments.
+        parameters: its level, time limit, arguments and preprocessing.
         env_fn: makes the environment instead of the level; only the time limit is added to it.
     """
     limit = parameters.max_episode_steps
     if env_fn is None:
-        return functools.partial(make, parameters.level, limit, **parameters.kwargs)
+        return functools.partial(make, parameters.level, limit, parameters.atari, **parameters.kwargs)
 
     def one() -> gym.Env:
-        env = env_fn()
-        return checked(env if limit is None else gym.wrappers.TimeLimit(env, limit))
+        return checked(_limited(env_fn(), limit))
 
     return one
 
 
-def make(level: str, max_episode_steps: int | None = None, **kwargs: Any) -> gym.Env:
+def make(
+    level: str, max_episode_steps: int | None = None, atari: AtariPreprocessingParameters | None = None, **kwargs: Any
+) -> gym.Env:
     """Makes and checks one environment.
 
     Args:
-        level: a Gymnasium environment id, such as "Pendulum-v1".
-        max_episode_steps: time limit in steps instead of the level's own.
-        **kwargs: passed to `gymnasium.make`.
+        level: a Gymnasium environment id, such as "Pendulum-v1" or "ALE/Pong-v5", or "pettingzoo:" and a module, such as
+            "pettingzoo:mpe2.simple_spread_v3".
+        max_episode_steps: time limit in steps instead of the level's own; those that Atari games (in frames) and PettingZoo
+            environments keep themselves stay as well.
+        atari: preprocessing of an Atari game.
+        **kwargs: passed to `gymnasium.make`, or to the PettingZoo environment.
 
     Raises:
-        ValueError: no such level (naming the nearest), or spaces that soft actor-critic cannot use.
+        ValueError: no such level (naming the nearest), arguments that it does not take, or spaces that the agents
+            cannot use.
         ImportError: a package is missing; the message has the command that installs it.
     """
+    if atari is not None and not level.startswith(games.PREFIX):
+        raise ValueError(f"`atari` preprocesses Atari games, levels that begin with {games.PREFIX!r}. Received: {level!r}")
     try:
-        # The bounds are checked once, in `check`; gymnasium's checker would warn about every unbounded observation.
-        env = gym.make(level, max_episode_steps=max_episode_steps, disable_env_checker=True, **kwargs)
+        if level.startswith(teams.PREFIX):
+            env: gym.Env = _limited(teams.make_team(level, **kwargs), max_episode_steps)
+        elif level.startswith(games.PREFIX):
+            env = _limited(games.make_atari(level, atari, **kwargs), max_episode_steps)
+        else:
+            # The bounds are checked once, in `check`; gymnasium's checker would warn about every unbounded observation.
+            env = gym.make(level, max_episode_steps=max_episode_steps, disable_env_checker=True, **kwargs)
     except gym.error.DependencyNotInstalled as error:
         raise _missing_package(level, error) from error
     except gym.error.Error as error:  # unknown, malformed or withdrawn ids
@@ -70,7 +89,7 @@ def make(level: str, max_episode_steps: int | None = None, **kwargs: Any) -> gym
 
 
 def checked(env: gym.Env) -> gym.Env:
-    """Returns an environment whose spaces can be used.
+    """Returns an environment whose spaces can be used, and which checks its action masks.
 
     Raises:
         ValueError: they cannot; the environment is closed.
@@ -80,7 +99,11 @@ def checked(env: gym.Env) -> gym.Env:
     except ValueError:
         env.close()
         raise
-    return env
+    return CheckedMasks(env) if "action_mask" in spaces_by_key(env.observation_space) else env
+
+
+def _limited(env: gym.Env, max_episode_steps: int | None) -> gym.Env:
+    return env if max_episode_steps is None else gym.wrappers.TimeLimit(env, max_episode_steps)
 
 
 def _missing_package(level: str, error: Exception) -> ImportError:

@@ -1,33 +1,50 @@
-"""From Gymnasium's spaces to the package's `Spec`, and from [-1, 1] to an environment's own action bounds."""
+"""From Gymnasium's spaces to the package's `Spec`, and from an agent's actions to an environment's own."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
-from tfsac.types import ArraySpec, Spec
+from tfsac.types import ArraySpec, DiscreteSpec, Spec
+
+
+def spaces_by_key(observation: gym.Space) -> Mapping[str, gym.Space]:
+    """Returns the spaces of an observation by key; anything but a Dict has the one key "observation"."""
+    return observation.spaces if isinstance(observation, gym.spaces.Dict) else {"observation": observation}
 
 
 def spec_of(env: gym.Env | gym.vector.VectorEnv) -> Spec:
-    """Returns the spec of one environment (of each, for a vector environment)."""
+    """Returns the spec of one environment (of each, for a vector environment), which `check` accepts."""
     if isinstance(env, gym.vector.VectorEnv):
         observation, action = env.single_observation_space, env.single_action_space
     else:
         observation, action = env.observation_space, env.action_space
-    assert isinstance(action, gym.spaces.Box)
-    boxes = observation.spaces if isinstance(observation, gym.spaces.Dict) else {"observation": observation}
+    spaces = spaces_by_key(observation)
+    num_agents = spaces["agent_state"].shape[0] if "agent_state" in spaces else None  # type: ignore[index]
     return Spec(
-        observation={key: _array_spec(box) for key, box in boxes.items()},
-        action=ArraySpec(action.shape, "float32", action.low.astype(np.float32), action.high.astype(np.float32)),
+        observation={key: _array_spec(key, space, num_agents) for key, space in spaces.items()},
+        action=_action_spec(action),
+        num_agents=num_agents,
     )
 
 
-def _array_spec(box: Any) -> ArraySpec:
+def _action_spec(action: Any) -> ArraySpec | DiscreteSpec:
+    if isinstance(action, gym.spaces.Discrete):
+        return DiscreteSpec(int(action.n), (), int(action.start))
+    if isinstance(action, gym.spaces.MultiDiscrete):
+        return DiscreteSpec(int(action.nvec[0]), action.shape, int(action.start[0]))
+    return ArraySpec(action.shape, "float32", action.low.astype(np.float32), action.high.astype(np.float32))
+
+
+def _array_spec(key: str, space: Any, num_agents: int | None) -> ArraySpec:
+    if key == "action_mask":
+        return ArraySpec(tuple(space.shape), "bool")
     # Only images keep their bytes; any other dtype (float64, integers) is learned from as float32.
-    image = box.dtype == np.uint8 and len(box.shape) == 3
-    return ArraySpec(tuple(box.shape), "uint8" if image else "float32")
+    image = space.dtype == np.uint8 and len(space.shape) == (3 if num_agents is None else 4)
+    return ArraySpec(tuple(space.shape), "uint8" if image else "float32")
 
 
 def as_arrays(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
@@ -51,23 +68,11 @@ class ActionRescaling(NamedTuple):
     """Maps [-1, 1] to `[low, high]`, each dimension on its own.
 
     Attributes:
-        low, high: bounds `[A]`.
+        low, high: bounds `[A]`, or `[N, A]` of N agents.
     """
 
     low: np.ndarray
     high: np.ndarray
-
-    @classmethod
-    def of(cls, spec: Spec) -> ActionRescaling:
-        """Returns the rescaling to the bounds of a spec.
-
-        Raises:
-            ValueError: its actions have no bounds.
-        """
-        low, high = spec.action.low, spec.action.high
-        if low is None or high is None:
-            raise ValueError(f"Actions are rescaled to bounds. Received: {spec.action}")
-        return cls(low, high)
 
     def inverse(self, action: np.ndarray) -> np.ndarray:
         """Returns actions `[..., A]` in [-1, 1] for actions in the environment's units."""
@@ -76,3 +81,35 @@ class ActionRescaling(NamedTuple):
     def __call__(self, action: np.ndarray) -> np.ndarray:
         """Returns actions `[..., A]` in the environment's units, clipped to its bounds."""
         return np.clip(self.low + (action + 1.0) * (0.5 * (self.high - self.low)), self.low, self.high)
+
+
+class ActionNumbering(NamedTuple):
+    """Maps numbers of choices from 0 to the environment's own numbers.
+
+    Attributes:
+        start: the environment's number of the first choice.
+    """
+
+    start: int
+
+    def inverse(self, action: np.ndarray) -> np.ndarray:
+        """Returns int32 numbers from 0 for the environment's numbers, of any shape."""
+        return (np.asarray(action) - self.start).astype(np.int32)
+
+    def __call__(self, action: np.ndarray) -> np.ndarray:
+        """Returns the environment's int64 numbers for numbers from 0, of any shape."""
+        return np.asarray(action, np.int64) + self.start
+
+
+def action_map(spec: Spec) -> ActionRescaling | ActionNumbering:
+    """Returns what turns an agent's actions into an environment's.
+
+    Raises:
+        ValueError: real actions without bounds.
+    """
+    action = spec.action
+    if isinstance(action, DiscreteSpec):
+        return ActionNumbering(action.start)
+    if action.low is None or action.high is None:
+        raise ValueError(f"Actions are rescaled to bounds. Received: {action}")
+    return ActionRescaling(action.low, action.high)

@@ -9,9 +9,9 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
-from tfsac.environments.check import EnvironmentFailure, check_finite
+from tfsac.environments.check import EnvironmentFailure, check_finite, check_masks
 from tfsac.environments.make import maker
-from tfsac.environments.spaces import ActionRescaling, as_arrays, spec_of
+from tfsac.environments.spaces import action_map, as_arrays, spec_of
 from tfsac.parameters import EnvironmentParameters
 
 TRAINING, EVALUATION = 0, 1
@@ -23,13 +23,13 @@ def episode_seed(seed: int, purpose: int, *where: int) -> int:
 
 
 class StepResult(NamedTuple):
-    """One step of all N environments.
+    """One step of all E environments.
 
     Attributes:
-        next_observation: `[N, ...]` by key; where an episode ended, its last observation.
-        reward, terminated, truncated: `[N]`.
-        length: `[N]`, steps of the episode so far, this one included.
-        observation: `[N, ...]` to act on next; where an episode ended, the first of the next one.
+        next_observation: `[E, ...]` by key; where an episode ended, its last observation.
+        reward, terminated, truncated: `[E]`; a team has one reward.
+        length: `[E]`, steps of the episode so far, this one included.
+        observation: `[E, ...]` to act on next; where an episode ended, the first of the next one.
     """
 
     next_observation: dict[str, np.ndarray]
@@ -41,7 +41,7 @@ class StepResult(NamedTuple):
 
 
 class Environments:
-    """N copies of one level, stepped together with actions in [-1, 1].
+    """E copies of one level, stepped together with actions in [-1, 1] or numbers of choices from 0.
 
     Args:
         parameters: level, number, vectorisation.
@@ -50,12 +50,13 @@ class Environments:
 
     Attributes:
         spec: of one environment.
-        observation: `[N, ...]` by key, to act on next.
-        is_first: `[N]`, whether an episode just began.
+        observation: `[E, ...]` by key, to act on next.
+        is_first: `[E]`, whether an episode just began.
 
     Raises:
         ValueError, ImportError: from `make`.
-        EnvironmentFailure: an environment raised or returned numbers that are not finite; the message says which.
+        EnvironmentFailure: an environment raised or returned numbers that are not finite, or masks without a
+            valid action; the message says which.
     """
 
     def __init__(self, parameters: EnvironmentParameters, seed: int, one: Callable[[], gym.Env] | None = None):
@@ -69,7 +70,7 @@ class Environments:
             self.vector = SyncVectorEnv(makers, copy=False, autoreset_mode=AutoresetMode.DISABLED)
         self.level, self.seed, self.num_envs = parameters.level, seed, parameters.num_envs
         self.spec = spec_of(self.vector)
-        self.rescale = ActionRescaling.of(self.spec)
+        self.action_map = action_map(self.spec)
         self.episode = np.zeros(self.num_envs, np.int64)  # index of the running episode, by environment
         self.length = np.zeros(self.num_envs, np.int64)  # steps of the running episode, by environment
         self.steps = 0
@@ -83,6 +84,7 @@ class Environments:
         first, _ = self._call(self.vector.reset, seed=seeds, options=options)
         observation = self._arrays(first)
         check_finite(observation, np.zeros(self.num_envs), self.level, self.steps)
+        check_masks(observation, self.level, self.steps)
         return observation
 
     def _arrays(self, observation: Any) -> dict[str, np.ndarray]:
@@ -99,11 +101,12 @@ class Environments:
             ) from error
 
     def step(self, action: np.ndarray) -> StepResult:
-        """Steps all environments with actions `[N, A]` in [-1, 1] and begins new episodes where one ended."""
-        observation, reward, terminated, truncated, _ = self._call(self.vector.step, self.rescale(action))
+        """Steps all environments with actions `[E, ...]` and begins new episodes where one ended."""
+        observation, reward, terminated, truncated, _ = self._call(self.vector.step, self.action_map(action))
         next_observation = self._arrays(observation)
         reward = np.asarray(reward, np.float32)
         check_finite(next_observation, reward, self.level, self.steps + self.num_envs)
+        check_masks(next_observation, self.level, self.steps + self.num_envs, ended=terminated)
         self.steps += self.num_envs
         self.length += 1
         done, length = terminated | truncated, self.length.copy()
@@ -126,8 +129,8 @@ class Environments:
 
         Args:
             state: what `state` returned.
-            actions: `[length, A]` of the running episode in [-1, 1], or None where they are not known any more.
-            observation: `[N, ...]` by key, the observation at the checkpoint.
+            actions: `[length, ...]` of the running episode, as given to `step`, or None where they are not known any more.
+            observation: `[E, ...]` by key, the observation at the checkpoint.
 
         Returns:
             Whether the environments are exactly where they were.
@@ -137,7 +140,7 @@ class Environments:
         everywhere = np.ones(self.num_envs, bool)
         self.observation, self.is_first = self._reset(everywhere), everywhere
         for action in actions if actions is not None and self.num_envs == 1 else ():
-            result = self._call(self.vector.step, self.rescale(action[None]))
+            result = self._call(self.vector.step, self.action_map(action[None]))
             self.observation, self.is_first = self._arrays(result[0]), ~everywhere
             self.length += 1
             if result[2][0] or result[3][0]:

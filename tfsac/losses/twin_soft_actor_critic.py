@@ -69,17 +69,18 @@ def policy_loss(log_prob_B: tf.Tensor, q_min_B: tf.Tensor, alpha: tf.Tensor) -> 
     return alpha * log_prob_B - q_min_B
 
 
-def temperature_loss(log_alpha: tf.Tensor, log_prob_B: tf.Tensor, target_entropy: float) -> tf.Tensor:
+def temperature_loss(log_alpha: tf.Tensor, log_prob_B: tf.Tensor, target_entropy: float | tf.Tensor) -> tf.Tensor:
     """Equation 18 with log alpha in the place of alpha: `-log_alpha * sg(log pi + target_entropy)`.
 
     Args:
         log_alpha: scalar; or alpha itself, which is equation 18 as it stands.
-        log_prob_B: log density of actions of the policy.
-        target_entropy: in nats.
+        log_prob_B: log density of actions of the policy; or minus its exact entropy.
+        target_entropy: in nats, a number or `[B]`.
 
     Raises:
         ValueError: wrong ranks.
     """
-    assert_shapes(log_prob=(log_prob_B, "B"))
+    same = tf.convert_to_tensor(target_entropy).shape.rank == 0
+    assert_shapes(log_prob=(log_prob_B, "B"), target_entropy=(target_entropy, "" if same else "B"))
     assert_shapes(log_alpha=(log_alpha, ""))
     return -log_alpha * tf.stop_gradient(log_prob_B + target_entropy)

@@ -2,6 +2,14 @@
 
 from tfsac.memories.demonstrations import Demonstrations, load_demonstrations, save_demonstrations
 from tfsac.memories.prioritized import PrioritizedMemory
+from tfsac.memories.sqil import SQILMemory
 from tfsac.memories.transitions import TransitionMemory
 
-__all__ = ["Demonstrations", "PrioritizedMemory", "TransitionMemory", "load_demonstrations", "save_demonstrations"]
+__all__ = [
+    "Demonstrations",
+    "PrioritizedMemory",
+    "SQILMemory",
+    "TransitionMemory",
+    "load_demonstrations",
+    "save_demonstrations",
+]

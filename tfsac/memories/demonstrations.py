@@ -1,19 +1,22 @@
-"""Demonstration files: whole episodes of some policy, as an npz file without pickle."""
+"""Demonstrations: whole episodes of some policy, in an npz file without pickle or in a Minari dataset."""
 
 from __future__ import annotations
 
 import json
 import pathlib
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfsac.files import new_file, read_npz, written_aside
+from tfsac.memories.minari_datasets import read_minari
 from tfsac.memories.transitions import TransitionMemory
-from tfsac.types import Spec
+from tfsac.types import DiscreteSpec, Spec
 
 FORMAT = 1
 SUFFIX = ".npz"
+MINARI = "minari:"
 
 
 class Demonstrations(NamedTuple):
@@ -21,7 +24,7 @@ class Demonstrations(NamedTuple):
 
     Attributes:
         records: `[K]`, with the fields of `TransitionMemory.ring`.
-        level: the environment they come from.
+        level: the environment they come from; "" where a Minari dataset names none.
         returns: `[E]`, undiscounted return of each episode.
     """
 
@@ -31,7 +34,7 @@ class Demonstrations(NamedTuple):
 
 
 def save_demonstrations(path: pathlib.Path, demonstrations: Demonstrations) -> None:
-    """Writes demonstrations; actions are in [-1, 1], rewards and observations raw.
+    """Writes demonstrations; actions are in [-1, 1], or numbers from 0, rewards and observations raw.
 
     Raises:
         FileExistsError, ValueError, OSError: as `tfsac.files.new_file`.
@@ -43,34 +46,102 @@ def save_demonstrations(path: pathlib.Path, demonstrations: Demonstrations) -> N
         np.savez_compressed(file, meta=np.array(meta), returns=demonstrations.returns, **fields)
 
 
-def load_demonstrations(path: pathlib.Path, spec: Spec) -> Demonstrations:
-    """Reads demonstrations and checks them against an environment's spec.
+def load_demonstrations(
+    path: str | pathlib.Path,
+    spec: Spec,
+    level: str | None = None,
+    num_episodes: int | None = None,
+    inverse: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> Demonstrations:
+    """Reads demonstrations and checks them against an environment.
+
+    Args:
+        path: a file of `save_demonstrations`, or "minari:" and the id of a Minari dataset of this machine.
+        spec: of the environment; demonstrations have none of its extras.
+        level: of the environment, or None for any whose spec is the same.
+        num_episodes: how many to take, the first ones; None for all.
+        inverse: from the environment's actions, which Minari datasets keep, to the agent's; files need none.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: not a demonstration file, empty, truncated, not finite, actions outside [-1, 1], or of other shapes
-            than the spec's.
+        FileNotFoundError: no such file or dataset.
+        ImportError: Minari is not installed.
+        ValueError: not a demonstration file, empty, truncated, not finite, of another level, of other shapes or dtypes than
+            the spec's, actions that the agent could not take, or fewer episodes than wanted.
     """
+    if str(path).startswith(MINARI):
+        if inverse is None:
+            raise ValueError(f"Minari datasets keep the environment's actions, so inverse is needed. Received: None for {path}")
+        fields, found, returns = read_minari(str(path).removeprefix(MINARI), num_episodes)
+    else:
+        inverse = np.asarray
+        fields, found, returns = _read(pathlib.Path(path))
+    if level is not None and found and _environment(found) != _environment(level):
+        raise ValueError(f"{path} comes from another environment, {found}; this one is {level}. Received: {found}")
+    layout = TransitionMemory(spec._replace(extras={}), 1).ring.dtype
+    _check_layout(fields, layout, f"{path} comes from another environment, {found or 'which it does not name'}:")
+    fields["action"] = inverse(fields["action"])
+    records = _records(path, fields, layout)
+    _check_actions(path, fields["action"], spec)
+    ends = np.flatnonzero(records["terminated"] | records["truncated"])
+    if returns.shape != ends.shape or ends[-1:].tolist() != [len(records) - 1]:
+        raise ValueError(
+            f"{path} is truncated: it ends with an episode and has a return for each. "
+            f"Received: {len(ends)} ends of episodes and returns of shape {returns.shape} in {len(records)} steps"
+        )
+    if num_episodes is None:
+        return Demonstrations(records, found, returns)
+    if not 1 <= num_episodes <= len(returns):
+        raise ValueError(f"num_episodes is 1 to {len(returns)}, which {path} has. Received: {num_episodes}")
+    return Demonstrations(records[: ends[num_episodes - 1] + 1], found, returns[:num_episodes])
+
+
+def _read(path: pathlib.Path) -> tuple[dict[str, np.ndarray], str, np.ndarray]:
+    """Returns the fields, the level and the returns of a file."""
     if not path.is_file():
         raise FileNotFoundError(f"There is no demonstration file. Received: {path}")
     fields, meta = read_npz(path, "a demonstration file", "meta")
     level = meta.get("level")
     if meta.get("format") != FORMAT or not isinstance(level, str) or "returns" not in fields:
         raise ValueError(f"{path} is not a demonstration file of format {FORMAT} with level and returns. Received: {meta}")
-    returns = fields.pop("returns")
-    layout = TransitionMemory(spec, 1).ring.dtype
+    return fields, level, fields.pop("returns")
+
+
+def _check_layout(fields: dict[str, np.ndarray], layout: np.dtype, other: str) -> None:
     for name in layout.names or ():
-        if name not in fields or fields[name].shape[1:] != layout[name].shape:
-            found = fields[name].shape[1:] if name in fields else f"only {', '.join(sorted(fields))}"
-            raise ValueError(f"{path} comes from another environment, {level}: {name} should be {layout[name].shape}. Received: {found}")
-    lengths = {name: len(fields[name]) for name in layout.names or ()}
+        expected = layout[name]
+        if name not in fields:
+            raise ValueError(f"{other} {name} should be {expected.shape}. Received: only {', '.join(sorted(fields))}")
+        shape, dtype = fields[name].shape[1:], fields[name].dtype
+        if shape != expected.shape:
+            raise ValueError(f"{other} {name} should be {expected.shape}. Received: {shape}")
+        if not np.can_cast(dtype, expected.base, "same_kind"):
+            raise ValueError(f"{other} {name} should be {expected.base}. Received: {dtype}")
+
+
+def _records(path: str | pathlib.Path, fields: dict[str, np.ndarray], layout: np.dtype) -> np.ndarray:
+    lengths = {name: fields[name].shape[0] if fields[name].ndim else 0 for name in layout.names or ()}
     if len(set(lengths.values())) > 1 or not lengths["action"]:
         raise ValueError(f"{path} is empty or truncated. Received: {lengths}")
     records = np.zeros(lengths["action"], layout)
     for name in lengths:
-        if not np.isfinite(fields[name]).all():
-            raise ValueError(f"{path} must be finite. Received: {name} with {int((~np.isfinite(fields[name])).sum())} bad entries")
-        records[name] = fields[name]
-    if np.abs(records["action"]).max() > 1.0 + 1e-5:
-        raise ValueError(f"Demonstrated actions are in [-1, 1]. Received: {np.abs(records['action']).max()} in {path}")
-    return Demonstrations(records, level, returns)
+        with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, which is refused
+            records[name] = fields[name]
+        wrong = ~np.isfinite(records[name])
+        if wrong.any():
+            raise ValueError(f"{path} must be finite. Received: {name} with {int(wrong.sum())} bad entries")
+    return records
+
+
+def _check_actions(path: str | pathlib.Path, action: np.ndarray, spec: Spec) -> None:
+    if isinstance(spec.action, DiscreteSpec):
+        numbers = f"numbers from 0 to {spec.action.num_actions - 1}"
+        expected, wrong = numbers, action[(action < 0) | (action >= spec.action.num_actions)]
+    else:
+        expected, wrong = "in [-1, 1]", action[np.abs(action) > 1.0 + 1e-5]
+    if wrong.size:
+        raise ValueError(f"Demonstrated actions are {expected}. Received: {wrong[0]} in {path}")
+
+
+def _environment(level: str) -> str:
+    """Returns the name of a level without the module that registers it."""
+    return level.rpartition(":")[2]

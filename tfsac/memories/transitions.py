@@ -16,7 +16,7 @@ class TransitionMemory:
     """The newest `capacity` transitions of N environments, in a ring `[capacity // N, N]` of records.
 
     A record keeps all fields of a transition side by side, so that sampling any number of batches is one gather of
-    whole records. Stored rewards and observations are raw; actions are in [-1, 1].
+    whole records. Stored rewards and observations are raw; actions are in [-1, 1], or numbers from 0.
 
     A sampled transition spans up to `n_step` steps of its environment: its reward is the sum of gamma^i * r_i over the k
     rewards that there are until the episode ends or the newest row is reached, its discount is gamma^k * (1 - terminated),
@@ -58,7 +58,7 @@ class TransitionMemory:
         self.reward_filter = reward_filter or np.asarray
         self.powers = (discount ** np.arange(self.n_step + 1)).astype(np.float32)
         fields = [(OBSERVATION + key, array.dtype, array.shape) for key, array in spec.observation.items()]
-        fields += [("action", "float32", spec.action.shape), ("reward", "float32", ())]
+        fields += [("action", spec.action.dtype, spec.action.shape), ("reward", "float32", ())]
         fields += [("terminated", "bool", ()), ("truncated", "bool", ())]
         fields += [(NEXT + key, array.dtype, array.shape) for key, array in spec.observation.items()]
         fields += [(EXTRA + key, array.dtype, array.shape) for key, array in spec.extras.items()]

@@ -10,21 +10,30 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.networks.embedders import embedder_layers, middleware_layers
-from tfsac.networks.heads import PolicyHead, QHead, VHead
+from tfsac.networks.heads import CategoricalHead, DiscreteQHead, PolicyHead, QHead, VHead
 from tfsac.networks.initializers import Initializers
-from tfsac.parameters import NetworkParameters, SACPolicyHeadParameters, SACQHeadParameters
+from tfsac.parameters import (
+    CategoricalPolicyHeadParameters,
+    DiscreteQHeadParameters,
+    NetworkParameters,
+    SACPolicyHeadParameters,
+    SACQHeadParameters,
+)
 from tfsac.parameters.base import nearest
-from tfsac.types import Spec
+from tfsac.types import DiscreteSpec, Spec
+
+Head = PolicyHead | CategoricalHead | QHead | DiscreteQHead | VHead
 
 
 class Network(tf.Module):
-    """A Keras model of observations (and, for Q, an action), and the layers it was made of.
+    """A Keras model of observations (and, for Q of numbers, an action), and the layers it was made of.
 
     Args:
         name: of the model.
         parameters: its layers and head.
-        spec: shapes of observations and actions.
+        spec: shapes of observations and actions, of one agent.
         seed: of its first weights.
+        encoder: another network, whose embedders this one reads instead of having its own.
         model: a Keras model of all observations by key (and an action) that takes the place of the parameters' layers.
 
     Attributes:
@@ -39,10 +48,17 @@ class Network(tf.Module):
     """
 
     def __init__(
-        self, name: str, parameters: NetworkParameters, spec: Spec, seed: int, model: keras.Model | None = None
+        self,
+        name: str,
+        parameters: NetworkParameters,
+        spec: Spec,
+        seed: int,
+        model: keras.Model | None = None,
+        encoder: Network | None = None,
     ):
         super().__init__(name=name)
-        self.head: PolicyHead | QHead | VHead | None = None
+        self.head: Head | None = None
+        self.encoder = encoder
         self.embedders: dict[str, list[keras.Layer]] = {key: [] for key in spec.observation}
         self.middleware: list[keras.Layer] = []
         if model is not None:
@@ -58,21 +74,30 @@ class Network(tf.Module):
         seeds = np.random.default_rng(seed)
         hidden = Initializers(parameters.initializer, seeds)
         self.merger = parameters.embedding_merger_type
-        self.embedders = {
+        self.embedders = encoder.embedders if encoder else {
             key: embedder_layers(key, embedder, spec.observation[key], hidden)
             for key, embedder in parameters.input_embedders_parameters.items()
         }
         self.middleware = middleware_layers(parameters.middleware_parameters, hidden)
-        head = parameters.head_parameters
-        if isinstance(head, SACPolicyHeadParameters):
-            self.head = PolicyHead(head, spec.action.shape[0], seeds)
-        elif isinstance(head, SACQHeadParameters):
-            self.head = QHead(head, hidden, seeds)
-        else:
-            self.head = VHead(head, seeds)
+        self.head = self._make_head(parameters, spec, hidden, seeds)
         self.model = self._connect(name, spec, self.head)
 
-    def _connect(self, name: str, spec: Spec, head: PolicyHead | QHead | VHead) -> keras.Model:
+    def _make_head(
+        self, parameters: NetworkParameters, spec: Spec, hidden: Initializers, seeds: np.random.Generator
+    ) -> Head:
+        head, action = parameters.head_parameters, spec.action
+        size = action.num_actions if isinstance(action, DiscreteSpec) else action.shape[0]
+        if isinstance(head, SACPolicyHeadParameters):
+            return PolicyHead(head, size, seeds)
+        if isinstance(head, CategoricalPolicyHeadParameters):
+            return CategoricalHead(head, size, seeds)
+        if isinstance(head, SACQHeadParameters):
+            return QHead(head, hidden, seeds)
+        if isinstance(head, DiscreteQHeadParameters):
+            return DiscreteQHead(head, size, hidden, seeds)
+        return VHead(head, seeds)
+
+    def _connect(self, name: str, spec: Spec, head: Head) -> keras.Model:
         observation = {
             key: keras.Input(spec.observation[key].shape, dtype=spec.observation[key].dtype, name=key)
             for key in self.embedders
@@ -105,5 +130,11 @@ class Network(tf.Module):
 
     @property
     def trainable_variables(self) -> list[keras.Variable]:
-        """Keras's variables, in a fixed order."""
+        """Keras's variables, in a fixed order; also those of an encoder's embedders."""
         return list(self.model.trainable_variables)
+
+    @property
+    def own_variables(self) -> list[keras.Variable]:
+        """The variables that are not an encoder's."""
+        shared = {id(variable) for variable in self.encoder.trainable_variables} if self.encoder else set()
+        return [variable for variable in self.trainable_variables if id(variable) not in shared]

@@ -55,7 +55,8 @@ def embedder_layers(
     if list(scheme) != [*convolutions, *dense]:
         raise ValueError(f"Convolutions come before dense layers. Received: {scheme} for {key!r}")
     side = min(spec.shape[:2]) if image else 0
-    layers: list[keras.Layer] = [keras.layers.Rescaling(1 / 255)] if spec.dtype == "uint8" else []
+    # Bytes become numbers up to 1; a mask's booleans, numbers as they are.
+    layers: list[keras.Layer] = [] if spec.dtype == "float32" else [keras.layers.Rescaling(1 / 255 if image else 1.0)]
     for convolution in convolutions:
         side = (side - convolution.kernel_size) // convolution.stride + 1
         if side < 1:

@@ -1,4 +1,4 @@
-"""Heads: the last layers of policy, V and twin Q."""
+"""Heads: the last layers of policies, V and twin Q."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ import numpy as np
 
 from tfsac.networks.embedders import dense_layers
 from tfsac.networks.initializers import Initializers, uniform
-from tfsac.parameters import SACPolicyHeadParameters, SACQHeadParameters, VHeadParameters
+from tfsac.parameters import (
+    CategoricalPolicyHeadParameters,
+    DiscreteQHeadParameters,
+    SACPolicyHeadParameters,
+    SACQHeadParameters,
+    VHeadParameters,
+)
 
 
 class PolicyHead:
@@ -23,10 +29,24 @@ class PolicyHead:
             return keras.layers.Dense(action_size, kernel_initializer=kernel, bias_initializer=bias, name=name)
 
         self.mean, self.log_std = layer("mean"), layer("log_std")
+        self.outputs = [self.mean, self.log_std]
 
     def __call__(self, features: keras.KerasTensor) -> list[keras.KerasTensor]:
         """Connects the head."""
         return [self.mean(features), self.log_std(features)]
+
+
+class CategoricalHead:
+    """Logits of a choice among discrete actions: features `[B, F]` to `[B, A]`."""
+
+    def __init__(self, parameters: CategoricalPolicyHeadParameters, num_actions: int, seeds: np.random.Generator):
+        initializer = Initializers(parameters.initializer, seeds).next()
+        self.logits = keras.layers.Dense(num_actions, kernel_initializer=initializer, name="logits")
+        self.outputs = [self.logits]
+
+    def __call__(self, features: keras.KerasTensor) -> keras.KerasTensor:
+        """Connects the head."""
+        return self.logits(features)
 
 
 class VHead:
@@ -44,22 +64,46 @@ class QHead:
     """N independent Q functions, two or one: features `[B, F]` and action `[B, A]` to `[B, N]`."""
 
     def __init__(self, parameters: SACQHeadParameters, hidden: Initializers, seeds: np.random.Generator):
-        output = Initializers(parameters.initializer, seeds)
-        self.critics = [
-            [
-                *dense_layers(parameters.network_layers_sizes, parameters.activation_function, hidden),
-                keras.layers.Dense(1, kernel_initializer=output.next(), name=name),
-            ]
-            for name in ("q1", "q2")[: 2 if parameters.twin_critic else 1]
-        ]
+        self.critics = _critics(parameters, 1, hidden, seeds)
 
     def __call__(self, features: keras.KerasTensor, action: keras.KerasTensor) -> keras.KerasTensor:
         """Connects the head."""
-        inputs = keras.layers.Concatenate()([features, action])
-        outputs = []
-        for layers in self.critics:
-            x = inputs
-            for layer in layers:
-                x = layer(x)
-            outputs.append(x)
+        outputs = _connect(self.critics, keras.layers.Concatenate()([features, action]))
         return keras.layers.Concatenate()(outputs) if len(outputs) > 1 else outputs[0]
+
+
+class DiscreteQHead:
+    """N independent Q functions, two or one, of all actions at once: features `[B, F]` to `[B, N, A]`."""
+
+    def __init__(
+        self, parameters: DiscreteQHeadParameters, num_actions: int, hidden: Initializers, seeds: np.random.Generator
+    ):
+        self.critics = _critics(parameters, num_actions, hidden, seeds)
+
+    def __call__(self, features: keras.KerasTensor) -> keras.KerasTensor:
+        """Connects the head."""
+        return keras.ops.stack(_connect(self.critics, features), axis=1)
+
+
+def _critics(
+    parameters: SACQHeadParameters | DiscreteQHeadParameters, size: int, hidden: Initializers, seeds: np.random.Generator
+) -> list[list[keras.layers.Dense]]:
+    """Returns the layers of each Q function, with `size` outputs."""
+    output = Initializers(parameters.initializer, seeds)
+    return [
+        [
+            *dense_layers(parameters.network_layers_sizes, parameters.activation_function, hidden),
+            keras.layers.Dense(size, kernel_initializer=output.next(), name=name),
+        ]
+        for name in ("q1", "q2")[: 2 if parameters.twin_critic else 1]
+    ]
+
+
+def _connect(critics: list[list[keras.layers.Dense]], inputs: keras.KerasTensor) -> list[keras.KerasTensor]:
+    outputs = []
+    for layers in critics:
+        x = inputs
+        for layer in layers:
+            x = layer(x)
+        outputs.append(x)
+    return outputs

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from tfsac.networks.build import Network
-from tfsac.networks.heads import PolicyHead
+from tfsac.networks.heads import CategoricalHead, PolicyHead
 
 Array = np.ndarray
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -39,8 +39,8 @@ class NumpyForward:
 
         self.embedders = [(key, plan(layers)) for key, layers in network.embedders.items()]
         self.middleware = plan(network.middleware)
-        assert isinstance(network.head, PolicyHead)
-        self.outputs = plan([network.head.mean, network.head.log_std])
+        assert isinstance(network.head, PolicyHead | CategoricalHead)
+        self.outputs = plan(network.head.outputs)
         self.sums = network.merger == "sum"
         self.load([variable.numpy() for variable in self.variables])
 
@@ -48,7 +48,7 @@ class NumpyForward:
     def supports(network: Network) -> bool:
         """Returns whether every layer is dense, with an activation known here, under a policy head."""
         layers = [layer for part in network.embedders.values() for layer in part] + list(network.middleware)
-        return isinstance(network.head, PolicyHead) and all(
+        return isinstance(network.head, PolicyHead | CategoricalHead) and all(
             isinstance(layer, keras.layers.Dense) and layer.activation.__name__ in ACTIVATIONS for layer in layers
         )
 
@@ -63,13 +63,12 @@ class NumpyForward:
             x = activation(x)
         return x
 
-    def __call__(self, observation: dict[str, Array]) -> tuple[Array, Array]:
-        """Returns loc and log scale `[N, A]` for observations `[N, ...]`."""
+    def __call__(self, observation: dict[str, Array]) -> list[Array]:
+        """Returns the head's outputs `[N, A]` for observations `[N, ...]`: loc and log scale, or logits."""
         embedded = [self._run(observation[key], layers) for key, layers in self.embedders]
         if len(embedded) == 1:
             x = embedded[0]
         else:
             x = np.sum(embedded, axis=0) if self.sums else np.concatenate(embedded, axis=-1)
         x = self._run(x, self.middleware)
-        loc, log_scale = (self._run(x, [output]) for output in self.outputs)
-        return loc, log_scale
+        return [self._run(x, [output]) for output in self.outputs]

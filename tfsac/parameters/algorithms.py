@@ -27,7 +27,8 @@ class AlgorithmParameters:
         num_steps_between_copying_online_weights_to_target: period of the target update, in environment steps or
             updates; a larger one keeps the target longer unchanged.
         rate_for_copying_weights_to_target: tau of the soft update; 1 copies.
-        use_deterministic_for_evaluation: evaluate tanh(mean) instead of a sample.
+        use_deterministic_for_evaluation: evaluate the policy's mode (tanh(mean), or the likeliest choice) instead of a
+            sample.
     """
 
     discount: Annotated[float, Field(ge=0, le=1)] = 0.99
@@ -159,3 +160,46 @@ class TwinSoftActorCriticAlgorithmParameters(AlgorithmParameters):
         """Returns the order as groups of simultaneous steps."""
         order = UPDATE_ORDERS[self.update_order] if isinstance(self.update_order, str) else self.update_order
         return tuple((group,) if isinstance(group, str) else group for group in order)
+
+
+@parameters
+class DiscreteAutoAlphaParameters(AutoAlphaParameters):
+    """A learned temperature for discrete actions, whose entropy lies between 0 and the log of the number of valid ones.
+
+    Attributes:
+        initial_alpha, learning_rate, log_space: see `AutoAlphaParameters`.
+        target_entropy: in nats, the same in every state; None is given by the ratio.
+        target_entropy_ratio: target as a part of the log of the number of valid actions in each state. A larger one
+            keeps the policy more random; from 1 on it could not be reached.
+    """
+
+    target_entropy_ratio: Annotated[float, Field(gt=0)] = 0.98
+
+    def __post_init__(self) -> None:
+        if self.target_entropy_ratio >= 1:
+            raise ParameterError(
+                "The entropy of a choice is at most the log of the number of valid actions, so target_entropy_ratio lies "
+                f"between 0 and 1. Received: {self.target_entropy_ratio}"
+            )
+        default = DiscreteAutoAlphaParameters.__dataclass_fields__["target_entropy_ratio"].default
+        if self.target_entropy is not None and self.target_entropy_ratio != default:
+            raise ParameterError(
+                "The target is given by target_entropy or by target_entropy_ratio. "
+                f"Received: target_entropy={self.target_entropy}, target_entropy_ratio={self.target_entropy_ratio}"
+            )
+
+
+DiscreteTemperatureParameters = Annotated[
+    Annotated[FixedAlphaParameters, Tag("fixed")] | Annotated[DiscreteAutoAlphaParameters, Tag("auto")], by_kind("auto", "fixed")
+]
+
+
+@parameters
+class DiscreteSoftActorCriticAlgorithmParameters(AlgorithmParameters):
+    """Soft actor-critic for discrete actions (DI-engine; Christodoulou 2019, arXiv 1910.07207).
+
+    Attributes:
+        temperature: fixed or automatic.
+    """
+
+    temperature: DiscreteTemperatureParameters = Field(default_factory=DiscreteAutoAlphaParameters)

@@ -98,12 +98,13 @@ def parameters(cls: type[T]) -> type[T]:
     return made
 
 
-def by_kind(usual: str, other: str) -> pydantic.Discriminator:
-    """Returns what chooses one of a union's two members by its `kind`, which JSON may leave out for the usual one."""
+def by_kind(usual: str, *others: str) -> pydantic.Discriminator:
+    """Returns what chooses one of a union's members by its `kind`, which JSON may leave out for the usual one."""
+    kinds = [repr(kind) for kind in (usual, *others)]
     return pydantic.Discriminator(
         lambda value: value.get("kind", usual) if isinstance(value, dict) else getattr(value, "kind", None),
         custom_error_type="kind",
-        custom_error_message=f"Input should be an object of kind {usual!r} or {other!r}",
+        custom_error_message=f"Input should be an object of kind {', '.join(kinds[:-1])} or {kinds[-1]}",
     )
 
 

@@ -35,15 +35,36 @@ class FilterParameters:
 
 
 @parameters
+class AtariPreprocessingParameters:
+    """What is done to an Atari game's screen: gymnasium's `AtariPreprocessing` and frame stacking (Mnih et al. 2015).
+
+    Attributes:
+        frame_skip: frames for which each action is repeated; the brighter of the last two is seen.
+        screen_size: side of the grey square image, in pixels.
+        num_stacked_frames: the newest images, as channels.
+        noop_max: the most actions without effect with which an episode begins.
+        terminal_on_life_loss: a lost life ends the episode.
+    """
+
+    frame_skip: PositiveInt = 4
+    screen_size: PositiveInt = 84
+    num_stacked_frames: PositiveInt = 4
+    noop_max: Annotated[int, Field(ge=0)] = 30
+    terminal_on_life_loss: bool = False
+
+
+@parameters
 class EnvironmentParameters:
     """The environment.
 
     Attributes:
-        level: a Gymnasium environment id.
+        level: a Gymnasium environment id, or "pettingzoo:" and the module of a PettingZoo environment, such as
+            "pettingzoo:mpe2.simple_spread_v3", whose agents then share one policy.
         num_envs: environments that run side by side.
         vectorization: "sync" steps them in this process, "subprocess" in one process each.
         max_episode_steps: time limit in steps, or None for the level's own.
-        kwargs: passed to `gymnasium.make`.
+        kwargs: passed to `gymnasium.make`, or to the PettingZoo environment.
+        atari: preprocessing of an Atari game ("ALE/..."), or None.
         filters: rewards and observations on their way to the agent.
     """
 
@@ -52,6 +73,7 @@ class EnvironmentParameters:
     vectorization: Literal["sync", "subprocess"] = "sync"
     max_episode_steps: PositiveInt | None = None
     kwargs: dict[str, Any] = Field(default_factory=dict)
+    atari: AtariPreprocessingParameters | None = None
     filters: FilterParameters = Field(default_factory=FilterParameters)
 
 

@@ -120,8 +120,43 @@ class VHeadParameters:
     kind: Literal["v"] = "v"
 
 
+@parameters
+class CategoricalPolicyHeadParameters:
+    """A choice among discrete actions: one logit of each.
+
+    Attributes:
+        loss_weight: factor of the policy loss.
+        initializer: of the output layer.
+    """
+
+    loss_weight: NonNegativeFloat = 1.0
+    initializer: Initializer = "xavier"
+    kind: Literal["categorical_policy"] = "categorical_policy"
+
+
+@parameters
+class DiscreteQHeadParameters:
+    """Two independent Q functions, or one, of the embedding, with a value for each discrete action.
+
+    Attributes:
+        network_layers_sizes: widths of the hidden layers of each.
+        twin_critic: two, whose smaller value counts, instead of one.
+        activation_function: after every hidden layer.
+        loss_weight: factor of the critic loss.
+        initializer: of the output layers.
+    """
+
+    network_layers_sizes: tuple[PositiveInt, ...] = (256, 256)
+    twin_critic: bool = True
+    activation_function: Activation = "relu"
+    loss_weight: NonNegativeFloat = 1.0
+    initializer: Initializer = "xavier"
+    kind: Literal["discrete_q"] = "discrete_q"
+
+
 HeadParameters = Annotated[
-    SACPolicyHeadParameters | SACQHeadParameters | VHeadParameters, Field(discriminator="kind")
+    SACPolicyHeadParameters | SACQHeadParameters | VHeadParameters | CategoricalPolicyHeadParameters | DiscreteQHeadParameters,
+    Field(discriminator="kind"),
 ]
 
 
@@ -174,7 +209,7 @@ class NetworkParameters:
     def __post_init__(self) -> None:
         if not self.input_embedders_parameters:
             raise ParameterError("A network reads at least one observation key. Received: input_embedders_parameters={}")
-        if self.replace_mse_with_huber_loss and self.head_parameters.kind == "sac_policy":
+        if self.replace_mse_with_huber_loss and self.head_parameters.kind.endswith("policy"):
             raise ParameterError(
                 "replace_mse_with_huber_loss belongs to networks that regress (V, Q), not to a policy. "
                 "Received: replace_mse_with_huber_loss=True"

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfsac.agents import Agent, ModelMaker, SoftActorCriticAgent, TwinSoftActorCriticAgent
-from tfsac.environments import Filters
-from tfsac.memories import PrioritizedMemory, TransitionMemory
+from tfsac.agents import (
+    Agent,
+    DiscreteSoftActorCriticAgent,
+    ModelMaker,
+    SoftActorCriticAgent,
+    TwinSoftActorCriticAgent,
+)
+from tfsac.environments import Filters, action_map
+from tfsac.memories import PrioritizedMemory, SQILMemory, TransitionMemory, load_demonstrations
 from tfsac.parameters import (
+    DiscreteSoftActorCriticAgentParameters,
     ParameterError,
     Preset,
     PrioritizedExperienceReplayParameters,
     RunParameters,
+    SQILExperienceReplayParameters,
     TwinSoftActorCriticAgentParameters,
 )
 from tfsac.types import Spec
@@ -24,20 +32,28 @@ def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMak
         preset: the experiment.
         run: its seed, and whether to compile.
         spec: what the agent sees and does.
-        models: makes Keras models that take the place of the preset's layers; twin-target agents only.
+        models: makes Keras models that take the place of the preset's layers; not for the agent with V.
 
     Raises:
         ValueError: parameters that do not fit the spec.
     """
     if isinstance(preset.agent, TwinSoftActorCriticAgentParameters):
         return TwinSoftActorCriticAgent(preset.agent, spec, run.seed, run.eager, models)
+    if isinstance(preset.agent, DiscreteSoftActorCriticAgentParameters):
+        return DiscreteSoftActorCriticAgent(preset.agent, spec, run.seed, run.eager, models)
     if models is not None:
-        raise ParameterError(f"Models of one's own need a twin-target agent. Received: {preset.agent.kind!r}")
+        raise ParameterError(f"Models of one's own need an agent with target critics. Received: {preset.agent.kind!r}")
     return SoftActorCriticAgent(preset.agent, spec, run.seed, run.eager)
 
 
 def build_memory(preset: Preset, spec: Spec, filters: Filters) -> TransitionMemory:
-    """Returns the empty memory that a preset describes; rewards that it samples have gone through the filters."""
+    """Returns the memory that a preset describes, with none of the agent's own transitions.
+
+    The rewards that it samples have gone through the filters; those of a SQIL memory are its own.
+
+    Raises:
+        ValueError, OSError, ImportError: demonstrations that cannot be read, or do not fit the environment.
+    """
     memory, algorithm = preset.agent.memory, preset.agent.algorithm
     shared: dict[str, Any] = {
         "spec": spec,
@@ -46,14 +62,19 @@ def build_memory(preset: Preset, spec: Spec, filters: Filters) -> TransitionMemo
         "discount": algorithm.discount,
         "n_step": algorithm.n_step,
         "ignore_done": algorithm.ignore_done,
-        "reward_filter": filters.reward,
     }
+    if isinstance(memory, SQILExperienceReplayParameters):
+        demonstrations = load_demonstrations(
+            memory.demonstrations, spec, preset.environment.level, memory.num_episodes, action_map(spec).inverse
+        )
+        return SQILMemory(**shared, demonstrations=demonstrations)
     if isinstance(memory, PrioritizedExperienceReplayParameters):
         return PrioritizedMemory(
             **shared,
+            reward_filter=filters.reward,
             alpha=memory.alpha,
             beta=memory.beta,
             beta_anneal_updates=memory.beta_anneal_updates,
             epsilon=memory.epsilon,
         )
-    return TransitionMemory(**shared)
+    return TransitionMemory(**shared, reward_filter=filters.reward)

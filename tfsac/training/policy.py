@@ -7,15 +7,18 @@ from typing import Any
 import numpy as np
 
 from tfsac.agents import Agent
-from tfsac.environments import ActionRescaling, Filters, as_arrays
+from tfsac.environments import Filters, action_map, as_arrays
 
 
 class Policy:
-    """An agent together with the filters and the rescaling it was trained with.
+    """An agent together with the filters it was trained with, and the environment's own actions.
 
     Args:
-        agent: that acts in [-1, 1] on filtered observations.
+        agent: that acts in [-1, 1], or with choices from 0, on filtered observations.
         filters: of the run.
+
+    Attributes:
+        to_environment: from the agent's actions to the environment's; its `inverse` goes back.
 
     Example:
         >>> policy = tfsac.load_policy("runs/pendulum")
@@ -24,26 +27,29 @@ class Policy:
 
     def __init__(self, agent: Agent, filters: Filters):
         self.agent, self.filters = agent, filters
-        self.rescale = ActionRescaling.of(agent.spec)
+        self.to_environment = action_map(agent.spec)
 
     def act(self, observation: Any, deterministic: bool = True) -> np.ndarray:
         """Chooses an action.
 
         Args:
-            observation: as the environment gives it, for one environment or with a leading dimension `[N, ...]`.
+            observation: as the environment gives it, for one environment or with a leading dimension `[E, ...]`.
             deterministic: the mode of the policy instead of a sample.
 
         Returns:
-            action `[A]`, or `[N, A]`, in the environment's bounds.
+            action `[A]`, or `[E, A]`, in the environment's bounds; the number of a choice, or `[E]` of them. With N agents
+            there is an action of each: `[N, A]` or `[N]`.
 
         Raises:
-            ValueError: an observation of other keys or another shape.
+            ValueError: an observation of other keys or another shape, or a mask without any valid action.
         """
         arrays = as_arrays(observation, self.agent.spec)
         key, array = next(iter(arrays.items()))
         single = array.ndim == len(self.agent.spec.observation[key].shape)
         if single:
             arrays = {key: value[None] for key, value in arrays.items()}
+        if "action_mask" in arrays and not arrays["action_mask"].any(axis=-1).all():
+            raise ValueError(f"At least one action is valid in every state. Received: action_mask={arrays['action_mask'].astype(int)}")
         result = self.agent.act(self.filters.observation(arrays), mode="greedy" if deterministic else "sample")
-        action = self.rescale(result.action)
+        action = self.to_environment(result.action)
         return action[0] if single else action

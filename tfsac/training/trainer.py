@@ -197,6 +197,7 @@ class Trainer:
             self.policy_state,
             self.environments.is_first,
             "random" if self.acts_at_random() else "explore",
+            self.counters.env_steps,
         )
         step = self.environments.step(action)
         self.memory.add(

@@ -1,0 +1,40 @@
+"""CartPole-v1 with discrete soft actor-critic and automatic temperature, solved in a minute or two."""
+
+from tfsac.parameters import (
+    DiscreteAutoAlphaParameters,
+    DiscreteSoftActorCriticAgentParameters,
+    DiscreteSoftActorCriticAlgorithmParameters,
+    EnvironmentEpisodes,
+    EnvironmentParameters,
+    EnvironmentSteps,
+    ExperienceReplayParameters,
+    Preset,
+    PresetValidationParameters,
+    ScheduleParameters,
+    discrete_soft_actor_critic_networks,
+)
+
+preset = Preset(
+    agent=DiscreteSoftActorCriticAgentParameters(
+        algorithm=DiscreteSoftActorCriticAlgorithmParameters(
+            discount=0.99,
+            rate_for_copying_weights_to_target=0.01,
+            temperature=DiscreteAutoAlphaParameters(initial_alpha=0.2, learning_rate=1e-3, target_entropy_ratio=0.5),
+        ),
+        memory=ExperienceReplayParameters(max_size=100_000),
+        networks=discrete_soft_actor_critic_networks(layers=(128, 128), learning_rate=1e-3, batch_size=128),
+    ),
+    environment=EnvironmentParameters(level="CartPole-v1"),
+    schedule=ScheduleParameters(
+        heatup_steps=EnvironmentSteps(1_000),
+        improve_steps=EnvironmentSteps(29_000),
+        evaluation_steps=EnvironmentEpisodes(20),
+        steps_between_evaluation_periods=EnvironmentSteps(2_000),
+    ),
+    validation=PresetValidationParameters(min_reward_threshold=475.0),
+)
+
+if __name__ == "__main__":
+    from tfsac.cli import run_preset
+
+    run_preset(__file__)

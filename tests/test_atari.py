@@ -1,0 +1,171 @@
+"""Atari games: the preprocessing's images, time limits, seeds, refused arguments, films."""
+
+import re
+import sys
+
+import numpy as np
+import pytest
+
+from tfsac.environments import Environments, make, maker, spec_of
+from tfsac.environments.film import write_film
+from tfsac.parameters import AtariPreprocessingParameters, EnvironmentParameters
+from tfsac.types import ArraySpec, DiscreteSpec, Spec
+
+PONG = "ALE/Pong-v5"
+
+
+@pytest.fixture
+def pong():
+    """Makes Pong with preprocessing and closes it at the end."""
+    made = []
+
+    def make_pong(max_episode_steps=None, kwargs=None, **atari):
+        parameters = EnvironmentParameters(
+            PONG, max_episode_steps=max_episode_steps, kwargs=kwargs or {}, atari=AtariPreprocessingParameters(**atari)
+        )
+        made.append(maker(parameters)())
+        return made[-1]
+
+    yield make_pong
+    for env in made:
+        env.close()
+
+
+def test_screens_are_grey_images_of_the_newest_frames(pong):
+    env = pong()
+    assert spec_of(env) == Spec({"observation": ArraySpec((84, 84, 4), "uint8")}, DiscreteSpec(6))
+    before, _ = env.reset(seed=1)
+    assert before.shape == (84, 84, 4) and before.dtype == np.uint8 and before in env.observation_space
+    for frame in range(3):  # of the first screen four times
+        np.testing.assert_array_equal(before[..., frame], before[..., 3])
+    for _ in range(40):  # until the ball flies
+        now = env.step(3)[0]
+        np.testing.assert_array_equal(now[..., :3], before[..., 1:])
+        before = now
+    assert not np.array_equal(now[..., 3], now[..., 2])
+
+
+def test_size_and_number_of_frames_are_parameters(pong):
+    assert pong(screen_size=42, num_stacked_frames=2).reset(seed=0)[0].shape == (42, 42, 2)
+
+
+def test_each_action_is_repeated_frame_skip_times(pong):
+    played = {}
+    for frame_skip in (1, 3):
+        env = pong(frame_skip=frame_skip, noop_max=0)
+        env.reset(seed=0)
+        before = env.unwrapped.ale.getEpisodeFrameNumber()
+        env.step(2)
+        played[frame_skip] = env.unwrapped.ale.getEpisodeFrameNumber() - before
+    assert played == {1: 1, 3: 3}
+
+
+def test_an_episode_begins_with_a_random_number_of_actions_without_effect(pong):
+    env, begins = pong(noop_max=5), []
+    for seed in range(12):
+        env.reset(seed=seed)
+        begins.append(env.unwrapped.ale.getEpisodeFrameNumber())
+    assert set(begins) <= set(range(1, 6)) and len(set(begins)) > 2
+    still = pong(noop_max=0)
+    still.reset(seed=0)
+    assert still.unwrapped.ale.getEpisodeFrameNumber() == 0
+
+
+def test_the_time_limit_counts_the_agents_steps(pong):
+    env = pong(max_episode_steps=3)
+    env.reset(seed=0)
+    assert [env.step(0)[3] for _ in range(3)] == [False, False, True]
+
+
+def test_a_lost_life_ends_the_episode_where_that_is_asked_for():
+    def steps(terminal_on_life_loss):
+        atari = AtariPreprocessingParameters(terminal_on_life_loss=terminal_on_life_loss)
+        env = make("ALE/Breakout-v5", 300, atari)
+        env.reset(seed=0)
+        taken = 1
+        while not any(env.step(1)[2:4]):  # FIRE puts the ball into play
+            taken += 1
+        lives = env.unwrapped.ale.lives()
+        env.close()
+        return taken, lives
+
+    (early, left), (late, left_late) = steps(True), steps(False)
+    assert early < late and left == 4 and left_late < 4
+
+
+def test_raw_screens_without_preprocessing():
+    env = make(PONG, max_episode_steps=2)
+    assert spec_of(env) == Spec({"observation": ArraySpec((210, 160, 3), "uint8")}, DiscreteSpec(6))
+    env.reset(seed=0)
+    assert [env.step(0)[3] for _ in range(2)] == [False, True]
+    env.close()
+
+
+def test_games_side_by_side_follow_from_their_seeds_and_come_back():
+    parameters = EnvironmentParameters(PONG, num_envs=2, atari=AtariPreprocessingParameters(), max_episode_steps=20)
+    one, two = Environments(parameters, 3), Environments(parameters, 3)
+    actions = np.random.default_rng(0).integers(0, 6, (25, 2)).astype(np.int32)
+    for action in actions:
+        first, second = one.step(action), two.step(action)
+        np.testing.assert_array_equal(first.observation["observation"], second.observation["observation"])
+        np.testing.assert_array_equal(first.reward, second.reward)
+    assert first.observation["observation"].shape == (2, 84, 84, 4)
+    assert one.episode.tolist() == [1, 1]
+    assert not np.array_equal(first.observation["observation"][0], first.observation["observation"][1])
+    alone = EnvironmentParameters(PONG, atari=AtariPreprocessingParameters())
+    old, new = Environments(alone, 3), Environments(alone, 3)
+    for action in actions[:, :1]:
+        old.step(action)
+    assert new.restore(old.state(), actions[:, 0], old.observation) is True
+
+
+@pytest.mark.slow
+def test_games_in_processes_show_the_same_as_in_this_one():
+    fields = dict(num_envs=2, atari=AtariPreprocessingParameters(screen_size=42))
+    sync = Environments(EnvironmentParameters(PONG, **fields), 3)
+    processes = Environments(EnvironmentParameters(PONG, vectorization="subprocess", **fields), 3)
+    try:
+        for _ in range(5):
+            one, two = (envs.step(np.array([2, 3], np.int32)) for envs in (sync, processes))
+            np.testing.assert_array_equal(one.observation["observation"], two.observation["observation"])
+    finally:
+        processes.close()
+
+
+def test_making_a_game_prints_nothing(run_python):
+    # The emulator writes to the file descriptor.
+    assert run_python(f"import os; from tfsac.environments import make; os.dup2(1, 2); make({PONG!r}).close()") == ""
+
+
+@pytest.mark.parametrize(
+    "kwargs, words",
+    [
+        ({"frameskip": 2}, "ALE/Pong-v5: the preprocessing chooses frameskip. Received: {'frameskip': 2}"),
+        ({"frameskip": 2, "obs_type": "ram"}, "the preprocessing chooses frameskip and obs_type. Received: {"),
+        ({"speed": 2}, "ALE/Pong-v5 does not take these arguments"),
+    ],
+)
+def test_arguments_that_the_preprocessing_sets_or_nobody_knows_are_refused(pong, kwargs, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        pong(kwargs=kwargs)
+
+
+def test_an_unknown_game_is_answered_with_the_nearest():
+    with pytest.raises(ValueError, match=r"Did you mean 'ALE/Pong-v5'\? Received: 'ALE/Pongg-v5'"):
+        make("ALE/Pongg-v5")
+
+
+@pytest.mark.parametrize("missing", ["ale_py", "cv2"])
+def test_a_missing_package_of_a_game_is_answered_with_the_extra(monkeypatch, pong, missing):
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ImportError, match=re.escape("type: pip install 'tfsac[atari]'. Received: 'ALE/Pong-v5'")):
+        pong()
+
+
+def test_a_game_is_filmed(tmp_path):
+    import imageio.v2 as imageio
+
+    parameters = EnvironmentParameters(PONG, atari=AtariPreprocessingParameters())
+    write_film(parameters, [7], [np.full(30, 2)], tmp_path / "pong.gif")
+    frames = imageio.mimread(tmp_path / "pong.gif")
+    assert frames[0].shape[:2] == (210, 160) and len(frames) > 5

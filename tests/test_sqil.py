@@ -1,0 +1,299 @@
+"""Batches that are half demonstrated: which rows, which rewards, and that they stay so."""
+
+import re
+
+import numpy as np
+import pytest
+
+from tfsac.environments import Filters
+from tfsac.memories import Demonstrations, SQILMemory, TransitionMemory, save_demonstrations
+from tfsac.parameters import (
+    EnvironmentParameters,
+    FilterParameters,
+    Preset,
+    SQILExperienceReplayParameters,
+    TwinSoftActorCriticAgentParameters,
+    TwinSoftActorCriticAlgorithmParameters,
+)
+from tfsac.testing import vector_spec
+from tfsac.training.build import build_memory
+from tfsac.types import ArraySpec, DiscreteSpec, Spec
+
+EXPERT = {"expert": ArraySpec((), "float32")}
+SPEC = vector_spec(observation=1, action=1)._replace(extras=EXPERT)
+DISCRETE = Spec(
+    {"camera": ArraySpec((2, 2, 1), "uint8"), "action_mask": ArraySpec((5,), "bool")}, DiscreteSpec(5), EXPERT
+)
+TEAM = Spec({"agent_state": ArraySpec((3, 2), "float32")}, DiscreteSpec(4, (3,)), EXPERT, num_agents=3)
+
+
+def shown(steps=6, ends=None, reward=lambda step: 1e30, spec=SPEC):
+    """Demonstrations of `steps` steps; step s has 1000 + s everywhere. `ends` is {step: how its episode ended}."""
+    ends = {steps - 1: "terminated"} if ends is None else ends
+    memory = TransitionMemory(spec._replace(extras={}), steps)
+    for step in range(steps):
+        add(memory, 1000 + step, reward(step), ends.get(step))
+    return Demonstrations(memory.ring[:, 0], "Pendulum-v1", np.zeros(len(ends)))
+
+
+def add(memory, step, reward, end=None):
+    """Adds a step of the first environment, as of all others; step s ends in the observation s + 0.5."""
+    many = np.full(memory.num_envs, step)
+    memory.add(
+        {"observation": many[:, None]},
+        many[:, None] / 10_000,
+        np.full(memory.num_envs, reward),
+        np.full(memory.num_envs, end == "terminated"),
+        np.full(memory.num_envs, end == "truncated"),
+        {"observation": many[:, None] + 0.5},
+    )
+
+
+def filled(own=5, demonstrations=None, capacity=8, num_envs=1, **fields):
+    """A memory with own steps 0, 1, ..., whose rewards are far from any that should be seen."""
+    memory = SQILMemory(SPEC, capacity, demonstrations or shown(), num_envs, **fields)
+    for step in range(own):
+        add(memory, step, -1e30 if step % 2 else 1e30)
+    return memory
+
+
+def first_steps(batch):
+    """Numbers of the steps with which the rows begin."""
+    return batch.observation["observation"][..., 0]
+
+
+# -- halves ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("own", [1, 5, 30])
+@pytest.mark.parametrize("updates, batch_size", [(1, 2), (3, 10)])
+def test_rows_of_every_batch_alternate_and_own_ones_come_first(own, updates, batch_size):
+    batch = filled(own).sample(updates, batch_size, np.random.default_rng(0))
+    steps = first_steps(batch)
+    assert steps.shape == (updates, batch_size)
+    assert (steps[:, 0::2] < own).all() and (steps[:, 0::2] >= max(own - 8, 0)).all()
+    assert (steps[:, 1::2] >= 1000).all()
+    np.testing.assert_array_equal(batch.extras["expert"], np.tile([0.0, 1.0], (updates, batch_size // 2)))
+    assert batch.extras["expert"].dtype == np.float32
+
+
+def test_the_fields_of_a_row_belong_together():
+    batch = filled(8, capacity=8, num_envs=2).sample(4, 20, np.random.default_rng(1))
+    steps = first_steps(batch)
+    np.testing.assert_allclose(batch.action[..., 0], steps / 10_000, rtol=1e-6)
+    np.testing.assert_array_equal(batch.next_observation["observation"][..., 0], steps + 0.5)
+    assert batch.action.shape == (4, 20, 1) and batch.weight == ()
+    assert {batch.action.dtype, batch.reward.dtype, batch.discount.dtype} == {np.dtype("float32")}
+
+
+def test_every_transition_of_a_half_is_sampled_equally_often():
+    batch = filled(8, shown(6)).sample(10, 4_800, np.random.default_rng(2))
+    for half, kept in ((first_steps(batch)[:, 0::2], 8), (first_steps(batch)[:, 1::2], 6)):
+        values, counts = np.unique(half, return_counts=True)
+        assert len(values) == kept
+        expected = half.size / kept
+        assert ((counts - expected) ** 2 / expected).sum() < 24.3  # the 0.1 % point of 7 degrees of freedom
+
+
+def test_the_ring_overwrites_own_transitions_and_never_demonstrations():
+    memory = filled(100, capacity=4)
+    steps = first_steps(memory.sample(10, 100, np.random.default_rng(0)))
+    assert set(np.unique(steps[:, 0::2])) == {96, 97, 98, 99}
+    assert set(np.unique(steps[:, 1::2])) == {1000, 1001, 1002, 1003, 1004, 1005}
+    assert len(memory) == 4
+
+
+def test_images_masks_and_numbers_of_actions_keep_their_dtypes():
+    records = np.zeros(3, TransitionMemory(DISCRETE._replace(extras={}), 1).ring.dtype)
+    records["observation/camera"], records["action"], records["terminated"] = 200, 4, True
+    records["observation/action_mask"][:, 4] = True
+    memory = SQILMemory(DISCRETE, 4, Demonstrations(records, "", np.zeros(3)))
+    mask = np.array([[True, False, True, False, False]])
+    seen = {"camera": np.full((1, 2, 2, 1), 7), "action_mask": mask}
+    memory.add(seen, np.array([2]), np.zeros(1), np.zeros(1, bool), np.zeros(1, bool), seen)
+    batch = memory.sample(1, 4, np.random.default_rng(0))
+    assert batch.action.dtype == np.int32 and batch.action.tolist() == [[2, 4, 2, 4]]
+    assert batch.observation["camera"].dtype == np.uint8
+    assert batch.observation["camera"][0, :, 1, 1, 0].tolist() == [7, 200, 7, 200]
+    assert batch.observation["action_mask"].dtype == bool
+    np.testing.assert_array_equal(batch.observation["action_mask"][0, 0], mask[0])
+    np.testing.assert_array_equal(batch.observation["action_mask"][0, 1], [False, False, False, False, True])
+
+
+def test_a_team_has_one_reward_and_one_mark_a_row():
+    records = np.zeros(2, TransitionMemory(TEAM._replace(extras={}), 1).ring.dtype)
+    records["action"], records["truncated"] = [[1, 2, 3], [3, 2, 1]], True
+    memory = SQILMemory(TEAM, 4, Demonstrations(records, "", np.zeros(2)), num_envs=2)
+    seen = {"agent_state": np.zeros((2, 3, 2))}
+    memory.add(seen, np.zeros((2, 3)), np.zeros(2), np.zeros(2, bool), np.zeros(2, bool), seen)
+    batch = memory.sample(2, 6, np.random.default_rng(0))
+    assert batch.action.shape == (2, 6, 3) and batch.observation["agent_state"].shape == (2, 6, 3, 2)
+    assert batch.reward.shape == batch.extras["expert"].shape == (2, 6)
+    assert (batch.action[:, 1::2].sum(-1) == 6).all() and not batch.action[:, 0::2].any()
+
+
+def test_samples_follow_from_the_generator():
+    memory = filled()
+    one, two, other = (memory.sample(2, 40, np.random.default_rng(seed)) for seed in (5, 5, 6))
+    np.testing.assert_array_equal(first_steps(one), first_steps(two))
+    for half in (0, 1):
+        assert (first_steps(one)[:, half::2] != first_steps(other)[:, half::2]).any()
+
+
+# -- rewards and discounts ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("garbage", [1e30, -1e30, -3.0, np.nan, 0.0])
+def test_own_rewards_are_0_and_demonstrated_ones_1_whatever_is_stored(garbage):
+    memory = filled(0, shown(reward=lambda step: garbage), discount=0.5)
+    for step in range(3):
+        add(memory, step, garbage)
+    batch = memory.sample(3, 8, np.random.default_rng(0))
+    np.testing.assert_array_equal(batch.reward, np.tile([0.0, 1.0], (3, 4)))
+    np.testing.assert_array_equal(memory.newest(3)["reward"], np.full((3, 1), garbage, np.float32))  # kept as it is
+
+
+@pytest.mark.parametrize("ignore_done, terminal", [(False, 0.0), (True, 0.5)])
+def test_the_discount_is_zero_only_where_the_task_ended_in_both_halves(ignore_done, terminal):
+    memory = filled(0, shown(3, {1: "terminated", 2: "truncated"}), discount=0.5, ignore_done=ignore_done)
+    for step, end in enumerate([None, "terminated", "truncated"]):
+        add(memory, step, 7.0, end)
+    batch = memory.sample(1, 200, np.random.default_rng(0))
+    expected = np.float32([0.5, terminal, 0.5])
+    steps = first_steps(batch)[0].astype(int) % 1000
+    assert set(steps[0::2]) == set(steps[1::2]) == {0, 1, 2}
+    np.testing.assert_array_equal(batch.discount[0], expected[steps])
+
+
+# Gamma is 0.5, n_step 3. Demonstrated steps, {step: how it ended} -> by first step: reward, discount, step it ends with.
+THREE_STEPS = {
+    "two episodes": (
+        5, {1: "terminated", 4: "truncated"},
+        [(1.5, 0, 1), (1, 0, 1), (1.75, 1 / 8, 4), (1.5, 1 / 4, 4), (1, 1 / 2, 4)],
+    ),
+    "the last one has no end": (
+        5, {0: "truncated"},
+        [(1, 1 / 2, 0), (1.75, 1 / 8, 3), (1.75, 1 / 8, 4), (1.5, 1 / 4, 4), (1, 1 / 2, 4)],
+    ),
+    "one episode": (3, {2: "terminated"}, [(1.75, 0, 2), (1.5, 0, 2), (1, 0, 2)]),
+    "one step": (1, {0: "terminated"}, [(1, 0, 0)]),
+}
+
+
+@pytest.mark.parametrize("steps, ends, expected", THREE_STEPS.values(), ids=THREE_STEPS.keys())
+def test_three_demonstrated_rewards_are_summed_up_to_the_end_of_the_episode(steps, ends, expected):
+    memory = filled(2, shown(steps, ends), discount=0.5, n_step=3)
+    batch = memory.sample(1, 2_000, np.random.default_rng(0))
+    first = first_steps(batch)[0, 1::2].astype(int) - 1000
+    assert set(first) == set(range(steps))
+    for name, column in (("reward", 0), ("discount", 1)):
+        np.testing.assert_array_equal(getattr(batch, name)[0, 1::2], np.float32([expected[i][column] for i in first]))
+    last = batch.next_observation["observation"][0, 1::2, 0] - 1000.5
+    np.testing.assert_array_equal(last, [expected[i][2] for i in first])
+
+
+def test_sums_of_own_rewards_are_0_while_their_discounts_count_the_steps():
+    memory = filled(0, discount=0.5, n_step=3)
+    for step, end in enumerate([None, None, None, "terminated", None]):
+        add(memory, step, 1e30, end)
+    batch = memory.sample(1, 400, np.random.default_rng(0))
+    first = first_steps(batch)[0, 0::2].astype(int)
+    assert set(first) == {0, 1, 2, 3, 4}
+    assert not batch.reward[0, 0::2].any()
+    np.testing.assert_array_equal(batch.discount[0, 0::2], np.float32([1 / 8, 0, 0, 0, 1 / 2])[first])
+
+
+# -- checkpoints -------------------------------------------------------------------------------------------------------
+
+
+def restored(old, new):
+    """Does what a checkpoint does with the memory of a run that is resumed."""
+    new.put(0, old.between(0, old.total_rows))
+    new.total_rows = old.total_rows
+    new.restore(old.state())
+    return new
+
+
+def test_a_restored_memory_samples_the_same():
+    old = filled(5)
+    new = restored(old, filled(0))
+    one, two = (memory.sample(3, 20, np.random.default_rng(3)) for memory in (old, new))
+    for name in ("action", "reward", "discount"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
+    assert old.state()["demonstrations"].shape == (32,)
+    assert old.state()["demonstrations"].dtype == np.uint8
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        shown(5),
+        shown(reward=lambda step: 0.0),
+        shown(ends={2: "truncated", 5: "terminated"}),
+        shown(ends={5: "truncated"}),
+    ],
+    ids=["fewer", "other rewards", "another episode", "another end"],
+)
+def test_other_demonstrations_than_those_of_the_checkpoint_are_refused(other):
+    old, new = filled(5), filled(0, other)
+    theirs, ours = (memory.state()["demonstrations"].tobytes().hex() for memory in (old, new))
+    with pytest.raises(ValueError, match=f"demonstrations changed since .* SHA-256 was {theirs}. Received: {ours}$"):
+        restored(old, new)
+
+
+# -- from a preset -----------------------------------------------------------------------------------------------------
+
+
+def from_preset(path, level="Pendulum-v1", **fields):
+    """Builds the memory of a preset whose filters make all rewards 100 times as large."""
+    agent = TwinSoftActorCriticAgentParameters(
+        algorithm=TwinSoftActorCriticAlgorithmParameters(discount=0.5, n_step=2),
+        memory=SQILExperienceReplayParameters(str(path), max_size=1_000, **fields),
+    )
+    filters = FilterParameters(reward_rescale_factor=100.0)
+    preset = Preset(agent=agent, environment=EnvironmentParameters(level, num_envs=2, filters=filters))
+    return build_memory(preset, SPEC, Filters(filters, SPEC))
+
+
+def test_a_preset_makes_the_memory_that_it_describes(tmp_path):
+    path = tmp_path / "expert.npz"
+    save_demonstrations(path, shown(6, {1: "truncated", 5: "truncated"}))
+    memory = from_preset(path, num_episodes=1)
+    assert isinstance(memory, SQILMemory) and memory.ring.shape == (500, 2) and len(memory) == 0
+    for step in range(3):
+        add(memory, step, 1.0)
+    batch = memory.sample(1, 100, np.random.default_rng(0))
+    assert set(first_steps(batch)[0, 1::2]) == {1000, 1001}
+    assert set(batch.reward[0, 0::2]) == {0} and set(batch.reward[0, 1::2]) == {1, 1.5}  # 100 times as much is nowhere
+    assert set(batch.discount[0, 1::2]) == {0.5, 0.25}
+
+
+def test_a_preset_whose_demonstrations_do_not_fit_is_refused(tmp_path):
+    path = tmp_path / "expert.npz"
+    with pytest.raises(FileNotFoundError, match=r"Received: .*expert\.npz"):
+        from_preset(path)
+    save_demonstrations(path, shown())
+    with pytest.raises(ValueError, match="comes from another environment, Pendulum-v1; this one is Hopper-v5"):
+        from_preset(path, "Hopper-v5")
+    with pytest.raises(ValueError, match=r"num_episodes is 1 to 1, .*Received: 2"):
+        from_preset(path, num_episodes=2)
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_odd_batch_has_no_halves():
+    message = re.escape("Half of every batch is demonstrated, so its size is even. Received: 5")
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        filled().sample(1, 5, np.random.default_rng(0))
+
+
+def test_demonstrations_alone_make_no_batch():
+    with pytest.raises(ValueError, match=r"Sampling needs at least one transition. Received: 0 in memory"):
+        filled(0).sample(1, 4, np.random.default_rng(0))
+
+
+def test_a_memory_without_demonstrations_is_refused():
+    nothing = Demonstrations(shown().records[:0], "", np.zeros(0))
+    with pytest.raises(ValueError, match="Received: 0 for 1"):
+        SQILMemory(SPEC, 8, nothing)

@@ -1,0 +1,102 @@
+"""Acting with the network `policy`, of one agent or of several that share it: folding, and evaluation outside of updates."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, get_args
+
+import numpy as np
+import tensorflow as tf
+
+from tfsac.agents.base import Agent, Mode, ModelMaker
+from tfsac.agents.team import fold, unfold
+from tfsac.networks import NumpyForward
+from tfsac.parameters import AgentParameters
+from tfsac.types import ActResult, Spec
+
+MODES: tuple[str, ...] = get_args(Mode)
+
+
+class ActingAgent(Agent):
+    """An agent whose policy has no state. Its network is evaluated in NumPy where it is dense, in a compiled graph otherwise.
+
+    A subclass chooses actions for single agents, `[B, ...]`; where the spec has several, their axis is folded into B before
+    and unfolded after.
+
+    Args:
+        parameters, spec, seed, eager, models: see `Agent`.
+    """
+
+    def __init__(
+        self, parameters: AgentParameters, spec: Spec, seed: int = 0, eager: bool = False, models: ModelMaker | None = None
+    ):
+        super().__init__(parameters, spec, seed, eager, models)
+        self.forward = NumpyForward(self.networks["policy"]) if NumpyForward.supports(self.networks["policy"]) else None
+        one = spec.of_one_agent().observation
+        self._policy = tf.function(
+            lambda observation: tf.nest.flatten(self.networks["policy"](observation)),
+            input_signature=[{key: tf.TensorSpec([None, *array.shape], array.dtype) for key, array in one.items()}],
+        )
+
+    @abstractmethod
+    def choose(self, observation: Mapping[str, np.ndarray], mode: Mode, env_steps: int) -> np.ndarray:
+        """Chooses actions `[B, ...]` as `act` says."""
+
+    @abstractmethod
+    def chosen_tensor(self, observation: Mapping[str, tf.Tensor], noise: tf.Tensor | None) -> tf.Tensor:
+        """Returns what `choose` does as tensors: the mode, or a sample made with noise `[B, ...]`."""
+
+    @abstractmethod
+    def noise_tensor(self, rows: int | tf.Tensor) -> tf.Tensor:
+        """Draws the noise of `chosen_tensor`, `[rows, ...]`."""
+
+    @abstractmethod
+    def values_of(self, observation: Mapping[str, tf.Tensor], action: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the values of observations and actions, `[B]` by name."""
+
+    def act(
+        self, observation: Mapping[str, np.ndarray], state: Any = (), is_first: Any = None, mode: Mode = "sample", env_steps: int = 0
+    ) -> ActResult:
+        """Chooses actions; see `Agent.act`."""
+        if mode not in MODES:
+            raise ValueError(f"mode is 'random', 'explore', 'sample' or 'greedy'. Received: {mode!r}")
+        if self.spec.num_agents is None:
+            return ActResult(self.choose(observation, mode, env_steps))
+        return ActResult(unfold(self.choose(fold(dict(observation)), mode, env_steps), self.spec.num_agents))
+
+    def action_tensor(self, observation: Mapping[str, tf.Tensor], noise: tf.Tensor | None = None) -> tf.Tensor:
+        """Returns actions as tensors; see `Agent.action_tensor`."""
+        if self.spec.num_agents is None:
+            return self.chosen_tensor(observation, noise)
+        action = self.chosen_tensor(fold(dict(observation)), None if noise is None else fold(noise))
+        return unfold(action, self.spec.num_agents)
+
+    def acting_noise(self, rows: int | tf.Tensor) -> tf.Tensor:
+        """Draws noise `[rows, ...]`, of several agents `[rows, N, ...]`."""
+        if self.spec.num_agents is None:
+            return self.noise_tensor(rows)
+        return unfold(self.noise_tensor(rows * self.spec.num_agents), self.spec.num_agents)
+
+    def value_tensors(self, observation: Mapping[str, tf.Tensor], action: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns values by name, `[E]`; of several agents, `[E, N]`."""
+        if self.spec.num_agents is None:
+            return self.values_of(observation, action)
+        return unfold(self.values_of(fold(dict(observation)), fold(action)), self.spec.num_agents)
+
+    # -- the policy outside of updates ---------------------------------------------------------------------------------
+
+    def policy_output(self, observation: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """Returns what the policy's head computes, arrays `[B, A]`."""
+        if self.forward is not None:
+            return self.forward(dict(observation))
+        return [output.numpy() for output in self._policy(dict(observation))]
+
+    def acting_weights(self) -> list[tf.Tensor]:
+        """Returns the policy's weights where acting computes in NumPy."""
+        return [tf.identity(v.value) for v in self.networks["policy"].trainable_variables] if self.forward else []
+
+    def refresh(self, outputs: list[np.ndarray] | None = None) -> None:
+        """Hands the policy's weights to the NumPy forward pass."""
+        if self.forward is not None:
+            self.forward.load([w.numpy() for w in self.acting_weights()] if outputs is None else outputs)

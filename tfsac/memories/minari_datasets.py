@@ -1,0 +1,53 @@
+"""Minari datasets of this machine, read as demonstrations."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from tfsac.memories.transitions import NEXT, OBSERVATION
+
+
+def read_minari(dataset_id: str, num_episodes: int | None = None) -> tuple[dict[str, np.ndarray], str, np.ndarray]:
+    """Reads a dataset that `minari download` fetched, or that was recorded here.
+
+    Args:
+        dataset_id: such as "mujoco/halfcheetah/expert-v0".
+        num_episodes: how many to read at most, the first ones; None for all.
+
+    Returns:
+        fields `[K, ...]` by their names in `TransitionMemory.ring`, with raw actions of the environment; its id, "" where
+        the dataset names none; the undiscounted return of each episode, `[E]`. Episodes that were left off are truncated.
+
+    Raises:
+        ImportError: Minari is not installed.
+        FileNotFoundError: no such dataset on this machine.
+        ValueError: it is empty or damaged, or its observations are neither arrays nor dicts of arrays.
+    """
+    try:
+        import minari
+    except ImportError as error:
+        raise ImportError(f"Minari datasets need: pip install 'tfsac[minari]'. Received: {error}") from error
+    local = minari.list_local_datasets()
+    if dataset_id not in local:
+        raise FileNotFoundError(f"Minari datasets on this machine: {', '.join(local) or 'none'}. Received: {dataset_id}")
+    try:
+        dataset = minari.load_dataset(dataset_id)
+        episodes = [_steps(episode) for episode in itertools.islice(dataset.iterate_episodes(), num_episodes)]
+        fields = {name: np.concatenate([steps[name] for steps in episodes]) for name in episodes[0]}
+    except (OSError, ValueError, TypeError, LookupError, AssertionError) as error:
+        raise ValueError(f"The Minari dataset is damaged, empty or not of arrays ({error}). Received: {dataset_id}") from error
+    level = dataset.env_spec.id if dataset.env_spec else ""
+    return fields, level, np.array([steps["reward"].sum() for steps in episodes])
+
+
+def _steps(episode: Any) -> dict[str, np.ndarray]:
+    observations = episode.observations if isinstance(episode.observations, dict) else {"observation": episode.observations}
+    truncated = np.array(episode.truncations)
+    truncated[-1:] |= ~episode.terminations[-1:]
+    steps = {"action": episode.actions, "reward": episode.rewards, "terminated": episode.terminations, "truncated": truncated}
+    for key, array in observations.items():
+        steps |= {OBSERVATION + key: array[:-1], NEXT + key: array[1:]}
+    return steps
