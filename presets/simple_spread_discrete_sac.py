@@ -1,4 +1,4 @@
-"""PettingZoo's simple_spread, discrete: three agents that share one policy cover three landmarks together."""
+"""pettingzoo:mpe2.simple_spread_v3, discrete actions: three agents that share one policy cover three landmarks."""
 
 from tfsac.parameters import (
     DiscreteAutoAlphaParameters,

@@ -9,7 +9,9 @@ import tensorflow as tf
 
 from tfsac.networks import Network, NumpyForward, build_optimizer, clip_gradients
 from tfsac.parameters import (
+    CategoricalPolicyHeadParameters,
     Conv2d,
+    DiscreteQHeadParameters,
     EmbedderScheme,
     FCMiddlewareParameters,
     InputEmbedderParameters,
@@ -19,11 +21,12 @@ from tfsac.parameters import (
     SACQHeadParameters,
     VHeadParameters,
 )
-from tfsac.types import ArraySpec, Spec
+from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
 VECTOR = Spec({"observation": ArraySpec((5,), "float32")}, ArraySpec((3,), "float32"))
 IMAGE = Spec({"observation": ArraySpec((44, 40, 3), "uint8")}, ArraySpec((3,), "float32"))
 TWO = Spec({"left": ArraySpec((4,), "float32"), "right": ArraySpec((4,), "float32")}, ArraySpec((2,), "float32"))
+CHOICE = Spec({"observation": ArraySpec((5,), "float32"), "action_mask": ArraySpec((4,), "bool")}, DiscreteSpec(4))
 
 
 def network(head=None, spec=VECTOR, embed=(6,), middle=(7,), seed=0, activation="relu", **fields):
@@ -114,6 +117,53 @@ def test_q_reads_the_action_beside_the_raw_observation():
     )
     expected = np.maximum(np.concatenate([x, action], axis=1) @ hidden[0] + out[0], 0) @ hidden[1] + out[1]
     np.testing.assert_allclose(net({"observation": x}, action)[:, 1], expected[:, 0], rtol=1e-5, atol=1e-5)
+
+
+def test_heads_of_discrete_actions_have_a_number_for_each():
+    x = {"observation": normal(6, 5), "action_mask": np.ones((6, 4), bool)}
+    assert network(CategoricalPolicyHeadParameters(), CHOICE)(x).shape == (6, 4)
+    assert network(DiscreteQHeadParameters((8,)), CHOICE)(x).shape == (6, 2, 4)
+    assert network(DiscreteQHeadParameters((8,), twin_critic=False), CHOICE)(x).shape == (6, 1, 4)
+
+
+def test_discrete_q_has_its_own_layers_and_activation_for_each_critic():
+    net = network(DiscreteQHeadParameters((8, 6), activation_function="tanh"), CHOICE, embed={"observation": InputEmbedderParameters((7,))})
+    assert [widths(critic) for critic in net.head.critics] == [[8, 6, 4], [8, 6, 4]]
+    randomise(net)
+    x = features = normal(3, 5)
+    for layer in [*net.embedders["observation"], *net.middleware]:
+        features = np.maximum(features @ layer.kernel.numpy() + layer.bias.numpy(), 0)
+    for i, critic in enumerate(net.head.critics):
+        y = features
+        for layer in critic:
+            y = y @ layer.kernel.numpy() + layer.bias.numpy()
+            y = y if layer is critic[-1] else np.tanh(y)
+        np.testing.assert_allclose(net({"observation": x})[:, i], y, rtol=1e-4, atol=1e-5)
+    assert not np.allclose(*np.moveaxis(net({"observation": x}).numpy(), 1, 0))
+
+
+def test_a_mask_may_be_read_as_zeros_and_ones():
+    net = network(CategoricalPolicyHeadParameters(), CHOICE, embed=EmbedderScheme.Empty, middle=())
+    mask = np.array([[True, False, False, True]])
+    expected = np.concatenate([np.zeros((1, 5)), mask], axis=1) @ net.head.logits.kernel.numpy()
+    np.testing.assert_allclose(net({"observation": np.zeros((1, 5), np.float32), "action_mask": mask}), expected, rtol=1e-5)
+
+
+def test_a_network_on_the_encoder_of_another_computes_with_its_layers_and_owns_the_rest():
+    parameters = NetworkParameters(
+        CategoricalPolicyHeadParameters(), {"observation": InputEmbedderParameters((6,))}, middleware_parameters=FCMiddlewareParameters((7,))
+    )
+    other = network(DiscreteQHeadParameters((8,)), CHOICE, embed={"observation": InputEmbedderParameters((6,))})
+    net, x = Network("policy", parameters, CHOICE, 1, encoder=other), {"observation": normal(3, 5)}
+    assert net.embedders is other.embedders and len(net.trainable_variables) == 6
+    own = [variable for layer in (net.middleware[0], net.head.logits) for variable in layer.weights]
+    assert [id(variable) for variable in net.own_variables] == [id(variable) for variable in own]
+    assert [id(variable) for variable in other.own_variables] == [id(variable) for variable in other.trainable_variables]
+    before = net(x).numpy()
+    other.embedders["observation"][0].bias.assign_add(np.ones(6))
+    assert (net(x).numpy() != before).all()
+    assert NumpyForward.supports(net)
+    np.testing.assert_allclose(NumpyForward(net)(x)[0], net(x), rtol=1e-5, atol=1e-6)
 
 
 # -- several observations ----------------------------------------------------------------------------------------------
@@ -303,6 +353,15 @@ def test_numpy_computes_what_keras_computes(spec, fields):
         np.testing.assert_allclose(a, b.numpy(), rtol=1e-5, atol=1e-6)
     for key, value in x.items():
         np.testing.assert_array_equal(given[key], value)
+
+
+def test_numpy_computes_the_logits_of_a_choice():
+    net = network(CategoricalPolicyHeadParameters(), CHOICE, embed={"observation": InputEmbedderParameters((6,), "tanh")})
+    randomise(net)
+    x = {"observation": normal(16, 5), "action_mask": np.ones((16, 4), bool)}
+    (logits,) = NumpyForward(net)(x)
+    np.testing.assert_allclose(logits, net(x), rtol=1e-5, atol=1e-6)
+    assert logits.shape == (16, 4) and logits.dtype == np.float32
 
 
 def test_numpy_keeps_its_weights_until_it_loads_others():

@@ -25,15 +25,20 @@ OF_SEVERAL_LEVELS = [name for name in NAMES if load_preset(name).levels]
 NETWORKS = {  # of each kind of agent
     "soft_actor_critic": {"policy", "v", "v_target", "q"},
     "twin_soft_actor_critic": {"policy", "q", "q_target"},
+    "discrete_soft_actor_critic": {"policy", "q", "q_target"},
 }
 
 
 def short(preset):
     """Six stretches of playing and training after the heat-up."""
-    playing = preset.agent.algorithm.num_consecutive_playing_steps.num_steps
+    algorithm = preset.agent.algorithm
+    playing = algorithm.num_consecutive_playing_steps.num_steps
+    rare = algorithm.updates_between_target_copies() > 6  # as of Atari's targets, which are copied every 8000 steps
+    sooner = {"agent.algorithm.num_steps_between_copying_online_weights_to_target": "TrainingSteps(1)"} if rare else {}
     return tiny.shrunk(
         preset,
         **{
+            **sooner,
             "schedule.heatup_steps": "EnvironmentSteps(40)",
             "schedule.improve_steps": f"EnvironmentSteps({6 * playing})",
             "schedule.steps_between_evaluation_periods": "EnvironmentSteps(1_000_000)",

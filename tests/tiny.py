@@ -20,9 +20,9 @@ CHANGES = {
     "environment.max_episode_steps": 50,
     "agent.memory.max_size": 1000,
     "agent.networks.*.batch_size": 32,
-    "agent.networks.policy.input_embedders_parameters.observation.scheme": [16],
+    "agent.networks.policy.input_embedders_parameters.*.scheme": [16],
     "agent.networks.policy.middleware_parameters.scheme": [16],
-    "agent.networks.v.input_embedders_parameters.observation.scheme": [16],
+    "agent.networks.v.input_embedders_parameters.*.scheme": [16],
     "agent.networks.v.middleware_parameters.scheme": [16],
     "agent.networks.q.head_parameters.network_layers_sizes": [16, 16],
 }
@@ -46,6 +46,9 @@ def shrunk(preset: Preset, **more) -> Preset:
     """Returns a preset with the same algorithm and tiny numbers."""
     without_v = "v" not in preset.agent.networks
     fitting = {path: value for path, value in CHANGES.items() if not (without_v and path.startswith("agent.networks.v."))}
+    if getattr(preset.agent, "shared_encoder", False):  # equal embedders, of images
+        tiny_image = [{"num_filters": 4, "kernel_size": 8, "stride": 8}, 16]
+        fitting |= {f"agent.networks.{name}.input_embedders_parameters.*.scheme": tiny_image for name in ("policy", "q")}
     return override(preset, {**fitting, **more})
 
 

@@ -73,30 +73,37 @@ class PolicyGraph:
         """Returns the agent's values of observations and the environment's actions."""
         return self.agent.value_tensors(self.filtered(observation), self.to_agent(action))
 
-    def signatures(self, noise_as_input: bool, values: bool) -> dict[str, Any]:
-        """Returns the concrete functions by signature name; inputs are named after the observation's keys."""
-        observation = {
+    def inputs(self, *names: str) -> dict[str, tf.TensorSpec]:
+        """Returns the observations `[E, ...]` by key that the named networks read, with the mask where actions are chosen."""
+        read = {key for name in names for key in self.agent.networks[name].embedders}
+        read |= {"action_mask"} if "policy" in names else set()
+        return {
             key: tf.TensorSpec([None, *array.shape], array.dtype, name=key)
             for key, array in self.agent.spec.observation.items()
+            if key in read
         }
-        made = {"serving_default": tf.function(lambda observation: self.act(observation)).get_concrete_function(observation)}
+
+    def signatures(self, noise_as_input: bool, values: bool) -> dict[str, Any]:
+        """Returns the concrete functions by signature name; inputs are named after the observation's keys."""
+        seen, action = self.inputs("policy"), self.agent.spec.action
+        made = {"serving_default": tf.function(lambda observation: self.act(observation)).get_concrete_function(seen)}
         if noise_as_input:
             noise = tf.TensorSpec([None, *self.agent.acting_noise(1).shape[1:]], tf.float32, name="noise")
-            made["sample"] = tf.function(self.act).get_concrete_function(observation, noise)
+            made["sample"] = tf.function(self.act).get_concrete_function(seen, noise)
         else:
-            made["sample"] = tf.function(self.sample).get_concrete_function(observation)
+            made["sample"] = tf.function(self.sample).get_concrete_function(seen)
         if values:
-            action = self.agent.spec.action
+            critics = [name for name in self.agent.networks if name != "policy" and not name.endswith("_target")]
             taken = tf.TensorSpec([None, *action.shape], action.dtype, name="action")
-            made["values"] = tf.function(self.values).get_concrete_function(observation, taken)
+            made["values"] = tf.function(self.values).get_concrete_function(self.inputs(*critics), taken)
         return made
 
 
 def export(policy: Policy, out: str | pathlib.Path, format: Format = "saved_model", values: bool = False) -> pathlib.Path:
     """Writes a policy that raw observations go into and the environment's own actions come out of.
 
-    Signatures, with inputs named after the observation's keys ("observation" for a plain box; "action_mask" where there is
-    one, booleans):
+    Signatures, whose inputs are named after the observation's keys, as far as the networks read them ("observation" for a
+    plain box; "action_mask", booleans, where there is one):
         serving_default: observations `[E, ...]` to "action", the deterministic policy: numbers `[E, A]`, or choices `[E]`
             int32; with N agents `[E, N, A]` or `[E, N]`.
         sample: the same, drawn from the policy. The LiteRT file takes its "noise" as an input: standard normal of the
@@ -158,7 +165,7 @@ def load_exported(path: str | pathlib.Path) -> Callable[[dict[str, np.ndarray]],
         path: what `export` returned (or its folder, for a LiteRT file).
 
     Returns:
-        a function of observations `[E, ...]` by key to actions `[E, ...]`.
+        a function of observations `[E, ...]` by key to actions `[E, ...]`; keys that the policy does not read are left out.
 
     Raises:
         FileNotFoundError: no exported policy there.
@@ -169,14 +176,16 @@ def load_exported(path: str | pathlib.Path) -> Callable[[dict[str, np.ndarray]],
         path = path / TFLITE_FILE
     if path.suffix == ".tflite" and path.is_file():
         runner = litert_signature(path, "serving_default")
-        return lambda observation: runner(**observation)["action"]
+        wanted = runner.get_input_details().keys()
+        return lambda observation: runner(**{key: observation[key] for key in wanted})["action"]
     if not (path / "saved_model.pb").is_file():
         raise FileNotFoundError(f"An exported policy is a SavedModel folder or a .tflite file. Received: {path}")
     loaded = tf.saved_model.load(str(path))
     serve = loaded.signatures["serving_default"]
+    wanted = serve.structured_input_signature[1].keys()
 
     def act(observation: dict[str, np.ndarray]) -> np.ndarray:
-        return serve(**{key: tf.constant(value) for key, value in observation.items()})["action"].numpy()
+        return serve(**{key: tf.constant(observation[key]) for key in wanted})["action"].numpy()
 
     act.loaded = loaded  # type: ignore[attr-defined]  # the variables live as long as the function
     return act

@@ -1,0 +1,388 @@
+"""The discrete agent: steps and their order, masks, temperatures, shared encoders, acting, importance weights."""
+
+import dataclasses
+import math
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from test_twin_soft_actor_critic import BATCH, assert_same, changed, named, one, weights
+
+from tfsac.agents import DiscreteSoftActorCriticAgent, SoftActorCriticAgent, TwinSoftActorCriticAgent
+from tfsac.parameters import (
+    Conv2d,
+    DiscreteAutoAlphaParameters,
+    DiscreteSoftActorCriticAgentParameters,
+    DiscreteSoftActorCriticAlgorithmParameters,
+    EmbedderScheme,
+    EpsilonGreedyParameters,
+    ExperienceReplayParameters,
+    FixedAlphaParameters,
+    InputEmbedderParameters,
+    ParameterError,
+    PrioritizedExperienceReplayParameters,
+    SoftActorCriticAgentParameters,
+    TwinSoftActorCriticAgentParameters,
+    discrete_soft_actor_critic_networks,
+)
+from tfsac.testing import discrete_spec, random_batches, vector_spec
+from tfsac.types import ArraySpec, DiscreteSpec, Spec
+
+ACTIONS = 4
+PLAIN, MASKED = discrete_spec(3, ACTIONS), discrete_spec(3, ACTIONS, masked=True)
+IMAGES = Spec({"observation": ArraySpec((12, 12, 2), "uint8")}, DiscreteSpec(ACTIONS))
+CONVOLUTIONS = (Conv2d(3, 4, 2), 8)
+FIXED = FixedAlphaParameters(0.2)
+
+
+def make_agent(
+    temperature=None, memory=None, spec=MASKED, seed=0, eager=True, exploration=None, shared_encoder=False, embedder=(),
+    twin_critic=True, batch_size=BATCH, trained=None, **algorithm,
+):
+    """Small networks; `trained` are fields of both, the rest are fields of the algorithm."""
+    networks = discrete_soft_actor_critic_networks(
+        (16,), twin_critic, embedder=embedder or EmbedderScheme.Empty, learning_rate=1e-2, batch_size=batch_size, **(trained or {})
+    )
+    changes = {"rate_for_copying_weights_to_target": 0.25, **algorithm}
+    parameters = DiscreteSoftActorCriticAgentParameters(
+        algorithm=DiscreteSoftActorCriticAlgorithmParameters(temperature=temperature or DiscreteAutoAlphaParameters(learning_rate=1e-2), **changes),
+        exploration=exploration,
+        memory=memory or ExperienceReplayParameters(),
+        networks=networks,
+        shared_encoder=shared_encoder,
+    )
+    return DiscreteSoftActorCriticAgent(parameters, spec, seed=seed, eager=eager)
+
+
+def batches(updates, seed=0, spec=MASKED, weight=None):
+    stacked = random_batches(spec, updates, BATCH, seed)
+    return stacked if weight is None else stacked._replace(weight=np.broadcast_to(weight, (updates, BATCH)).astype(np.float32))
+
+
+def prefer(agent, logits):
+    """Makes the policy the same in every state."""
+    head = agent.networks["policy"].head.logits
+    head.kernel.assign(tf.zeros_like(head.kernel))
+    head.bias.assign(logits)
+    agent.refresh()
+
+
+def choice(agent, observation):
+    """Probabilities and their logarithms in NumPy, both zero outside the mask."""
+    mask = observation.get("action_mask", True)
+    exponential = np.exp(agent.networks["policy"](observation).numpy()) * np.array(mask)
+    prob = exponential / exponential.sum(axis=1, keepdims=True)
+    return prob, np.log(np.where(prob > 0, prob, 1.0))
+
+
+def errors(agent, batch):
+    """Q - y by critic, of a fixed temperature of 0.2."""
+    prob, log_prob = choice(agent, batch.next_observation)
+    q_next = agent.networks["q_target"](batch.next_observation).numpy().min(axis=1)
+    y = batch.reward + batch.discount * (prob * (q_next - 0.2 * log_prob)).sum(axis=1)
+    return agent.networks["q"](batch.observation).numpy()[np.arange(BATCH), :, batch.action] - y.numpy()[:, None]
+
+
+# -- steps and their order ---------------------------------------------------------------------------------------------
+
+STEPS = {
+    "q": lambda agent, batch: agent.critic_step(batch),
+    "policy": lambda agent, batch: agent.policy_step(batch),
+    "temperature": lambda agent, batch: agent.temperature_step(batch, tf.ones(BATCH)),
+    "q_target": lambda agent, batch: agent.target_step(),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_step_moves_what_it_trains_and_leaves_the_rest_bit_identical(name):
+    agent, batch = make_agent(), one(batches(1))
+    agent.networks["q_target"].trainable_variables[0].assign_add(tf.ones_like(agent.networks["q_target"].trainable_variables[0]))
+    before = weights(agent)
+    STEPS[name](agent, batch)
+    assert changed(before, weights(agent)) == {name}
+
+
+@pytest.mark.parametrize("spec", [PLAIN, MASKED], ids=["plain", "masked"])
+def test_an_update_by_hand_critic_then_policy_then_temperature_then_target(spec):
+    agent, stacked = make_agent(DiscreteAutoAlphaParameters(0.2, 0.1), spec=spec), batches(1, spec=spec)
+    batch, before = one(stacked), weights(agent)
+    error, (prob, log_prob) = errors(agent, batch), choice(agent, batch.observation)
+    metrics, after = named(agent, stacked), weights(agent)
+    close = dict(rel=1e-4, abs=1e-6)
+    assert [metrics["loss/q1"], metrics["loss/q2"]] == pytest.approx(np.square(error).mean(axis=0), **close)
+    assert [metrics["q/td_error1"], metrics["q/td_error2"]] == pytest.approx(np.abs(error).mean(axis=0), **close)
+    # The policy sees the critics that have moved, and the alpha that has not.
+    q = agent.networks["q"](batch.observation).numpy().min(axis=1)
+    assert metrics["loss/policy"] == pytest.approx((prob * (0.2 * log_prob - q)).sum(axis=1).mean(), **close)
+    assert metrics["policy/q"] == pytest.approx((prob * q).sum(axis=1).mean(), **close)
+    assert metrics["temperature/alpha"] == pytest.approx(0.2)
+    # The temperature sees the policy that has not moved yet.
+    entropy = -(prob * log_prob).sum(axis=1)
+    valid = batch.observation["action_mask"].numpy().sum(axis=1) if spec is MASKED else np.full(BATCH, ACTIONS)
+    target = 0.98 * np.log(valid)
+    assert metrics["policy/entropy"] == pytest.approx(entropy.mean(), **close)
+    assert metrics["policy/target_entropy"] == pytest.approx(target.mean(), **close)
+    assert metrics["loss/temperature"] == pytest.approx(math.log(0.2) * (entropy - target).mean(), **close)
+    for slow, online, moved in zip(before["q_target"], after["q"], after["q_target"], strict=True):
+        np.testing.assert_allclose(moved, 0.75 * slow + 0.25 * online, rtol=1e-5, atol=1e-7)
+    assert changed(before, after) == {"q", "policy", "temperature", "q_target"}
+
+
+def test_another_order_of_the_steps_gives_another_policy():
+    agents = {order: make_agent(FIXED) for order in ("update", "critic first", "policy first")}
+    batch, stacked = one(batches(1)), batches(1)
+    agents["update"].update(stacked)
+    for order, names in (("critic first", ["q", "policy", "q_target"]), ("policy first", ["policy", "q", "q_target"])):
+        for name in names:
+            STEPS[name](agents[order], batch)
+    assert_same(agents["update"], agents["critic first"])
+    assert changed(weights(agents["update"]), weights(agents["policy first"])) == {"policy", "q", "q_target"}
+
+
+def test_one_critic_is_used_everywhere():
+    agent, batch = make_agent(twin_critic=False), one(batches(1))
+    metrics = named(agent, batches(2))
+    assert {name for name in metrics if name.startswith(("loss/q", "q/q", "q/td"))} == {"loss/q1", "q/q1", "q/td_error1"}
+    q = agent.networks["q"](batch.observation)
+    assert q.shape == (BATCH, 1, ACTIONS)
+    values = agent.value_tensors(batch.observation, batch.action)["q"]
+    np.testing.assert_array_equal(values, q.numpy()[np.arange(BATCH), 0, batch.action])
+
+
+def test_masks_that_leave_no_action_after_the_last_step_do_no_harm():
+    stacked = batches(3)
+    stacked.next_observation["action_mask"][:] = False
+    rewards_only = stacked._replace(discount=np.zeros_like(stacked.discount))
+    agents = make_agent(), make_agent()
+    results = [agent.update(batch).metrics for agent, batch in zip(agents, (stacked, rewards_only), strict=True)]
+    assert np.isfinite(results[0]).all()
+    np.testing.assert_array_equal(*results)
+    assert_same(*agents)
+
+
+# Fails: the target entropy of a state without a valid action is minus infinity, and alpha never recovers.
+def test_a_state_without_a_valid_action_leaves_the_temperature_finite():
+    agent, stacked = make_agent(), batches(2)
+    stacked.observation["action_mask"][:, 0] = False
+    assert np.isfinite(agent.update(stacked).metrics).all()
+    assert np.isfinite(agent.temperature.value())
+
+
+# -- weights, priorities, periods --------------------------------------------------------------------------------------
+
+PRIORITIZED = PrioritizedExperienceReplayParameters()
+
+
+@pytest.mark.parametrize("eager", [True, False])
+def test_importance_weights_scale_the_critic_loss_and_priorities_are_unweighted_errors(eager):
+    weight = np.array([0, 2, 1, 0.5, 0, 1, 1, 3], np.float32)
+    agent, stacked = make_agent(FIXED, PRIORITIZED, eager=eager), batches(1, weight=weight)
+    error, (prob, log_prob) = errors(agent, one(stacked)), choice(agent, one(stacked).observation)
+    result = agent.update(stacked)
+    metrics = dict(zip(agent.metric_names, result.metrics[0], strict=True))
+    np.testing.assert_allclose([metrics["loss/q1"], metrics["loss/q2"]], (weight[:, None] * error**2).mean(axis=0), rtol=1e-4)
+    q = agent.networks["q"](one(stacked).observation).numpy().min(axis=1)
+    np.testing.assert_allclose(metrics["loss/policy"], (prob * (0.2 * log_prob - q)).sum(axis=1).mean(), rtol=1e-4)
+    assert result.priority.shape == (1, BATCH)
+    np.testing.assert_allclose(result.priority[0], np.abs(error).mean(axis=1), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("spec", "delay"), [(PLAIN, 1), (MASKED, 3)], ids=["plain", "masked and delayed"])
+def test_several_updates_in_a_call_and_single_ones_and_eager_ones_agree(spec, delay):
+    together, apart, eager = (make_agent(spec=spec, eager=eager, num_updates_between_policy_updates=delay) for eager in (False, False, True))
+    stacked, moved = batches(6, spec=spec), []
+    rows = together.update(stacked).metrics
+    for i in range(6):
+        before = weights(apart)
+        single = apart.update(tf.nest.map_structure(lambda x, i=i: x[i : i + 1], stacked)).metrics[0]
+        np.testing.assert_allclose(single, rows[i], rtol=2e-4, atol=1e-5)
+        moved.append(changed(before, weights(apart)))
+    always, late = {"q", "q_target"}, {"policy", "temperature"}
+    assert moved == ([always] * (delay - 1) + [always | late]) * (6 // delay)
+    np.testing.assert_allclose(eager.update(stacked).metrics, rows, rtol=2e-4, atol=1e-5)
+    for other in (apart, eager):
+        for name, values in weights(together).items():
+            for a, b in zip(values, weights(other)[name], strict=True):
+                np.testing.assert_allclose(a, b, atol=1e-5, err_msg=name)
+    together.update(stacked)
+    assert together.traces == apart.traces == 1 and eager.traces == 0
+
+
+# -- temperature -------------------------------------------------------------------------------------------------------
+
+
+def test_a_fixed_temperature_stays_and_is_used():
+    agent = make_agent(FixedAlphaParameters(0.7))
+    metrics = named(agent, batches(3))
+    assert metrics["temperature/alpha"] == np.float32(0.7)
+    assert "temperature" not in agent.trained and not {"loss/temperature", "policy/target_entropy"} & metrics.keys()
+
+
+@pytest.mark.parametrize("log_space", [True, False])
+@pytest.mark.parametrize(("logits", "target", "direction"), [([9.0, 0, 0, 0], 1.3, 1), ([0.0] * 4, 0.1, -1)], ids=["below", "above"])
+def test_alpha_grows_while_the_entropy_is_below_its_target_and_shrinks_above(log_space, logits, target, direction):
+    agent = make_agent(DiscreteAutoAlphaParameters(0.5, 0.01, target_entropy=target, log_space=log_space), spec=PLAIN)
+    prefer(agent, logits)
+    first = float(agent.temperature.value())
+    metrics = named(agent, batches(3, spec=PLAIN))
+    assert metrics["policy/target_entropy"] == pytest.approx(target)
+    assert first == pytest.approx(0.5) and (float(agent.temperature.value()) - first) * direction > 0.01
+
+
+def test_alpha_outside_log_space_is_never_negative():
+    agent = make_agent(DiscreteAutoAlphaParameters(0.01, 0.5, target_entropy=0.01, log_space=False), spec=PLAIN)
+    assert np.isfinite(agent.update(batches(4, spec=PLAIN)).metrics).all()
+    assert float(agent.temperature.value()) == 0.0
+
+
+@pytest.mark.parametrize("target", [math.log(4), 1.5, 0.0, -4.0])
+def test_a_target_that_no_choice_among_four_reaches_is_refused(target):
+    words = re.escape("a choice among 4 actions lies between 0 and log(4) = 1.386 nats") + f".*Received: {re.escape(str(target))}$"
+    with pytest.raises(ValueError, match=words):
+        make_agent(DiscreteAutoAlphaParameters(target_entropy=target))
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"target_entropy_ratio": 1.0}, "target_entropy_ratio lies between 0 and 1. Received: 1.0"),
+        ({"target_entropy_ratio": 1.2}, "target_entropy_ratio lies between 0 and 1. Received: 1.2"),
+        ({"target_entropy_ratio": 0.0}, "Received: 0.0"),
+        ({"target_entropy_ratio": 0.5, "target_entropy": 1.0}, "Received: target_entropy=1.0, target_entropy_ratio=0.5"),
+    ],
+)
+def test_wrong_ratios_are_refused(fields, words):
+    with pytest.raises(ParameterError, match=re.escape(words)):
+        DiscreteAutoAlphaParameters(**fields)
+
+
+# -- shared encoder ----------------------------------------------------------------------------------------------------
+
+SHARED = {"image": (IMAGES, CONVOLUTIONS), "vector": (PLAIN, (8,))}
+
+
+def encoder(agent, name="q"):
+    return [layer.kernel.numpy() for layer in agent.networks[name].embedders["observation"] if hasattr(layer, "kernel")]
+
+
+@pytest.mark.parametrize(("spec", "embedder"), SHARED.values(), ids=SHARED)
+def test_only_the_critic_step_moves_a_shared_encoder(spec, embedder):
+    agent, batch = make_agent(spec=spec, shared_encoder=True, embedder=embedder), one(batches(1, spec=spec))
+    assert agent.networks["policy"].embedders is agent.networks["q"].embedders
+    assert [v.path for v in agent.trained["policy"]] == [v.path for layer in (*agent.networks["policy"].middleware, agent.networks["policy"].head.logits) for v in layer.weights]
+    before, first = weights(agent), encoder(agent)
+    agent.policy_step(batch)
+    assert changed(before, weights(agent)) == {"policy"}
+    logits = agent.networks["policy"](batch.observation).numpy()
+    agent.critic_step(batch)
+    assert all((a != b).any() for a, b in zip(first, encoder(agent), strict=True))
+    assert (agent.networks["policy"](batch.observation).numpy() != logits).any()
+    for a, b in zip(first, encoder(agent, "q_target"), strict=True):  # the slow copy waits with an encoder of its own
+        np.testing.assert_array_equal(a, b)
+    agent.target_step()
+    for slow, a, b in zip(encoder(agent, "q_target"), first, encoder(agent), strict=True):
+        np.testing.assert_allclose(slow, 0.75 * a + 0.25 * b, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("shared_encoder", [True, False])
+@pytest.mark.parametrize(("spec", "embedder"), SHARED.values(), ids=SHARED)
+def test_acting_follows_the_weights_after_updates(spec, embedder, shared_encoder):
+    agent = make_agent(spec=spec, shared_encoder=shared_encoder, embedder=embedder, eager=False)
+    assert (agent.forward is None) == (spec is IMAGES)
+    observation = random_batches(spec, 1, 500, seed=3).observation["observation"][0]
+    (first,) = agent.policy_output({"observation": observation})
+    agent.update(batches(5, spec=spec))
+    logits = agent.networks["policy"]({"observation": tf.constant(observation)}).numpy()
+    np.testing.assert_allclose(agent.policy_output({"observation": observation})[0], logits, rtol=1e-4, atol=1e-5)
+    greedy = agent.act({"observation": observation}, mode="greedy").action
+    np.testing.assert_array_equal(greedy, agent.action_tensor({"observation": tf.constant(observation)}))
+    np.testing.assert_array_equal(greedy, logits.argmax(axis=1))
+    assert np.abs(logits - first).min(axis=1).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"input_embedders_parameters": {"observation": InputEmbedderParameters((9,))}}, "have equal input_embedders_parameters"),
+        ({"initializer": "he"}, "have equal input_embedders_parameters, embedding_merger_type and initializer. Received: "),
+        (None, "shared_encoder needs embedders with layers to share. Received: "),
+    ],
+)
+def test_an_encoder_that_cannot_be_shared_is_refused(change, words):
+    networks = discrete_soft_actor_critic_networks(embedder=(8,) if change else EmbedderScheme.Empty)
+    networks["policy"] = dataclasses.replace(networks["policy"], **(change or {}))
+    with pytest.raises(ParameterError, match=re.escape(words)):
+        DiscreteSoftActorCriticAgentParameters(networks=networks, shared_encoder=True)
+
+
+# -- acting ------------------------------------------------------------------------------------------------------------
+
+
+def many(rows=10_000, mask=None):
+    observation = {"observation": np.random.default_rng(5).standard_normal((rows, 3), np.float32)}
+    return observation if mask is None else {**observation, "action_mask": mask}
+
+
+@pytest.mark.parametrize("mode", ["greedy", "sample", "explore", "random"])
+def test_every_mode_keeps_to_the_mask(mode):
+    agent = make_agent(exploration=EpsilonGreedyParameters(0.5, 0.5))
+    prefer(agent, [0.0, 3.0, 1.0, 2.0])  # the likeliest is often not valid
+    mask = np.random.default_rng(1).random((10_000, ACTIONS)) < 0.5
+    mask[np.arange(10_000), np.random.default_rng(2).integers(ACTIONS, size=10_000)] = True
+    action = agent.act(many(mask=mask), mode=mode).action
+    assert action.shape == (10_000,) and action.dtype == np.int32
+    assert mask[np.arange(10_000), action].all() and set(action) == {0, 1, 2, 3}
+    if mode == "greedy":
+        np.testing.assert_array_equal(action, np.where(mask, [0, 3, 1, 2], -1).argmax(axis=1))
+
+
+@pytest.mark.parametrize(("mode", "prob"), [("sample", [0.1, 0.2, 0.3, 0.4]), ("random", [0.25] * 4), ("explore", [0.145, 0.215, 0.285, 0.355])])
+def test_frequencies_of_actions_are_their_probabilities(mode, prob):
+    agent, rows = make_agent(spec=PLAIN, exploration=EpsilonGreedyParameters(0.3, 0.3)), 100_000
+    prefer(agent, np.log([0.1, 0.2, 0.3, 0.4]))
+    found = np.bincount(agent.act(many(rows), mode=mode).action, minlength=ACTIONS) / rows
+    np.testing.assert_allclose(found, prob, atol=4 * np.sqrt(0.25 / rows))
+
+
+@pytest.mark.parametrize(("env_steps", "epsilon"), [(0, 0.8), (50, 0.4), (100, 0.0), (5000, 0.0)])
+def test_exploration_is_random_row_by_row_and_falls_with_the_steps(env_steps, epsilon):
+    agent = make_agent(spec=PLAIN, exploration=EpsilonGreedyParameters(0.8, 0.0, 100, "linear"))
+    prefer(agent, [1000.0, 0.0, 0.0, 0.0])
+    action = agent.act(many(), mode="explore", env_steps=env_steps).action
+    assert np.mean(action != 0) == pytest.approx(0.75 * epsilon, abs=0.02 if epsilon else 0.0)
+    assert (agent.act(many(), mode="sample", env_steps=env_steps).action == 0).all()
+
+
+def test_epsilon_by_hand():
+    linear, exponential = (EpsilonGreedyParameters(0.9, 0.1, 1000, decay) for decay in ("linear", "exponential"))
+    assert [linear.epsilon(steps) for steps in (0, 250, 1000, 9999)] == pytest.approx([0.9, 0.7, 0.1, 0.1])
+    expected = [0.9, 0.1 + 0.8 / math.e, 0.1 + 0.8 / math.e**3, 0.1]
+    assert [exponential.epsilon(steps) for steps in (0, 1000, 3000, 10**6)] == pytest.approx(expected)
+
+
+def test_exploring_without_exploration_is_sampling():
+    explored, sampled = (make_agent(spec=PLAIN).act(many(), mode=mode).action for mode in ("explore", "sample"))
+    np.testing.assert_array_equal(explored, sampled)
+
+
+def test_sampling_in_the_graph_keeps_to_probabilities_and_masks():
+    agent, rows = make_agent(), 20_000
+    prefer(agent, np.log([0.1, 0.2, 0.3, 0.4]))
+    noise = agent.acting_noise(rows)
+    assert noise.shape == (rows, ACTIONS) and noise.numpy().min() >= 0 and noise.numpy().max() < 1
+    uniform = tf.random.stateless_uniform(noise.shape, [3, 4])
+    action = agent.action_tensor(many(rows, np.tile([True, True, True, False], (rows, 1))), uniform)
+    np.testing.assert_allclose(np.bincount(action, minlength=4) / rows, [1 / 6, 1 / 3, 1 / 2, 0], atol=4 * np.sqrt(0.25 / rows))
+
+
+def test_actions_and_modes_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match=r"'discrete_soft_actor_critic'\) chooses among discrete actions.*Received: ArraySpec"):
+        make_agent(spec=vector_spec())
+    for agent, parameters in (
+        (SoftActorCriticAgent, SoftActorCriticAgentParameters), (TwinSoftActorCriticAgent, TwinSoftActorCriticAgentParameters),
+    ):
+        with pytest.raises(ValueError, match=r"acts with real numbers, and the environment wants a choice among 4.*Received: DiscreteSpec"):
+            agent(parameters(), PLAIN)
+    with pytest.raises(ValueError, match=r"mode is 'random', 'explore', 'sample' or 'greedy'\. Received: 'best'"):
+        make_agent(spec=PLAIN).act(many(2), mode="best")

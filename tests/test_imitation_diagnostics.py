@@ -1,0 +1,253 @@
+"""Diagnostics of soft Q imitation learning: errors and losses of both halves of a batch, and the cosine of their gradients."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from test_twin_soft_actor_critic import assert_same, named, one
+
+from tfsac.agents import DiscreteSoftActorCriticAgent, SoftActorCriticAgent, TwinSoftActorCriticAgent, imitation
+from tfsac.agents.twin_soft_actor_critic import Update
+from tfsac.distributions import MaskedCategorical, SquashedGaussian
+from tfsac.parameters import (
+    DiscreteSoftActorCriticAgentParameters,
+    DiscreteSoftActorCriticAlgorithmParameters,
+    ExperienceReplayParameters,
+    FixedAlphaParameters,
+    PrioritizedExperienceReplayParameters,
+    SoftActorCriticAgentParameters,
+    SQILExperienceReplayParameters,
+    TwinSoftActorCriticAgentParameters,
+    TwinSoftActorCriticAlgorithmParameters,
+    discrete_soft_actor_critic_networks,
+    soft_actor_critic_networks,
+    twin_soft_actor_critic_networks,
+)
+from tfsac.testing import discrete_spec, random_batches, team_spec, vector_spec
+from tfsac.types import Transition
+
+BATCH, ALPHA = 8, 0.2
+SQIL = SQILExperienceReplayParameters(demonstrations="not read here")
+KINDS = ["discrete", "twin", "v"]
+NAMES = [
+    "imitation/td_error_agent", "imitation/td_error_expert", "imitation/policy_loss_agent", "imitation/policy_loss_expert",
+    "imitation/gradient_cosine",
+]
+ALTERNATING = np.tile(np.float32([0, 1]), BATCH // 2)
+
+
+def make_agent(kind, memory=SQIL, eager=True, spec=None, **trained):
+    trained, fixed = {"learning_rate": 1e-2, "batch_size": BATCH, **trained}, FixedAlphaParameters(ALPHA)
+    if kind == "v":
+        parameters = SoftActorCriticAgentParameters(memory=memory, networks=soft_actor_critic_networks((16, 16), **trained))
+        return SoftActorCriticAgent(parameters, vector_spec(3, 2), eager=eager)
+    if kind == "twin":
+        algorithm = TwinSoftActorCriticAlgorithmParameters(temperature=fixed)
+        networks = twin_soft_actor_critic_networks((16, 16), **trained)
+        parameters = TwinSoftActorCriticAgentParameters(algorithm=algorithm, memory=memory, networks=networks)
+        return TwinSoftActorCriticAgent(parameters, vector_spec(3, 2), eager=eager)
+    algorithm = DiscreteSoftActorCriticAlgorithmParameters(temperature=fixed)
+    networks = discrete_soft_actor_critic_networks((16, 16), **trained)
+    parameters = DiscreteSoftActorCriticAgentParameters(algorithm=algorithm, memory=memory, networks=networks)
+    return DiscreteSoftActorCriticAgent(parameters, spec or discrete_spec(3, 4, masked=True), eager=eager)
+
+
+def batches(agent, updates=1, expert=ALTERNATING, seed=0):
+    stacked = random_batches(agent.spec._replace(extras={}), updates, BATCH, seed)
+    return stacked._replace(extras={"expert": np.tile(np.float32(expert), (updates, 1))})
+
+
+def doubled(stacked):
+    """The even rows twice: once as the agent's own, once as demonstrated."""
+    twice = tf.nest.map_structure(lambda x: np.repeat(x[:, ::2], 2, axis=1), stacked)
+    return twice._replace(extras=stacked.extras)
+
+
+def policy_step(agent, batch):
+    """Makes the policy step and returns its metrics."""
+    if isinstance(agent, TwinSoftActorCriticAgent):
+        update = Update(batch, True)
+        agent.policy_step(update)
+        return update.metrics
+    noise = [agent.update_noise("policy")] if isinstance(agent, SoftActorCriticAgent) else []
+    return agent.policy_step(batch, *noise)[-1]
+
+
+def policy_loss(agent, batch):
+    """The policy loss of each row, written out, as the coming policy step sees it."""
+    output, q = agent.networks["policy"](batch.observation), agent.networks["q"]
+    if isinstance(agent, DiscreteSoftActorCriticAgent):
+        policy = MaskedCategorical(output, batch.observation["action_mask"])
+        smaller = tf.reduce_min(q(batch.observation), axis=1)
+        return tf.reduce_sum(policy.prob * (ALPHA * policy.log_prob - smaller), axis=1)
+    action, log_prob = SquashedGaussian(*output).sample_and_log_prob(agent.noise("policy", [BATCH, 2]))
+    alpha = ALPHA if isinstance(agent, TwinSoftActorCriticAgent) else 1.0
+    return alpha * log_prob - tf.reduce_min(q(batch.observation, action), axis=1)
+
+
+# -- which agents have them --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("memory", [ExperienceReplayParameters(), PrioritizedExperienceReplayParameters(), SQIL], ids=lambda memory: memory.kind)
+def test_the_metrics_are_there_exactly_when_batches_are_half_demonstrated(kind, memory):
+    agent = make_agent(kind, memory)
+    stacked = batches(agent)
+    if memory is not SQIL:
+        stacked = stacked._replace(extras={}, weight=np.ones((1, BATCH), np.float32) if memory.kind == "prioritized" else ())
+    found = [name for name in named(agent, stacked) if name.startswith("imitation/")]
+    assert sorted(found) == sorted(NAMES if memory is SQIL else [])
+    assert ("expert" in agent.spec.extras) == agent.imitates == (memory is SQIL)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_they_change_nothing_of_what_is_learned(kind):
+    imitating, plain = make_agent(kind), make_agent(kind, ExperienceReplayParameters())
+    stacked = batches(imitating, 2)
+    first = imitating.update(stacked).metrics
+    second = plain.update(stacked._replace(extras={})).metrics
+    assert_same(imitating, plain)
+    kept = [i for i, name in enumerate(imitating.metric_names) if name not in NAMES]
+    np.testing.assert_array_equal(first[:, kept], second)
+
+
+# -- means of the halves -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("expert", "own", "demonstrated"), [([0, 1, 0, 1], 2.0, 6.0), ([1, 1, 0, 0], 3.0, 5.0), ([0, 1, 1, 1], 1.0, 5.0), ([0] * 4, 4.0, 0.0)])
+def test_the_mean_of_each_half_by_hand(expert, own, demonstrated):
+    batch = Transition({}, (), (), (), {}, extras={"expert": tf.constant(expert, tf.float32)})
+    found = imitation.of_halves("x", tf.constant([1.0, 9.0, 3.0, 3.0]), batch)
+    assert {name: float(value) for name, value in found.items()} == {"x_agent": own, "x_expert": demonstrated}
+    assert imitation.of_halves("x", tf.ones(4), batch._replace(extras={})) == {}
+
+
+@pytest.mark.parametrize("expert", [ALTERNATING, 1 - ALTERNATING, [0, 0, 0, 0, 1, 1, 1, 1], [1, 0, 0, 1, 1, 1, 0, 0]])
+@pytest.mark.parametrize("kind", KINDS)
+def test_errors_and_losses_are_means_over_the_rows_of_each_half(kind, expert):
+    agent, other = make_agent(kind), make_agent(kind)
+    stacked, rows = batches(agent, expert=expert), np.array(expert, bool)
+    batch = one(stacked)
+    error = (agent.update_once(batch)[1]).numpy()
+    metrics = named(other, stacked)
+    assert metrics["imitation/td_error_agent"] == pytest.approx(error[~rows].mean(), rel=1e-5)
+    assert metrics["imitation/td_error_expert"] == pytest.approx(error[rows].mean(), rel=1e-5)
+    fresh = make_agent(kind)
+    loss = policy_loss(fresh, batch).numpy()
+    metrics = policy_step(fresh, batch)
+    assert float(metrics["imitation/policy_loss_agent"]) == pytest.approx(loss[~rows].mean(), rel=1e-4)
+    assert float(metrics["imitation/policy_loss_expert"]) == pytest.approx(loss[rows].mean(), rel=1e-4)
+
+
+def test_the_order_of_the_rows_does_not_matter():
+    stacked, order = batches(make_agent("discrete")), np.random.default_rng(3).permutation(BATCH)
+    shuffled = tf.nest.map_structure(lambda x: x[:, order], stacked)
+    assert (shuffled.extras["expert"] != stacked.extras["expert"]).any()
+    ours, theirs = (named(make_agent("discrete"), batch) for batch in (stacked, shuffled))
+    assert {name: ours[name] for name in NAMES} == pytest.approx({name: theirs[name] for name in NAMES}, rel=1e-4)
+
+
+def test_a_demonstrated_step_of_a_team_counts_for_each_agent():
+    team = team_spec(3)
+    networks = discrete_soft_actor_critic_networks((16,), policy_input="agent_state", critic_input="global_state", batch_size=BATCH)
+    agent, same = (
+        DiscreteSoftActorCriticAgent(DiscreteSoftActorCriticAgentParameters(memory=memory, networks=networks), team, eager=True)
+        for memory in (SQIL, PrioritizedExperienceReplayParameters())
+    )
+    stacked = batches(agent)
+    metrics = named(agent, stacked)
+    weighted = stacked._replace(extras={}, weight=np.ones((1, BATCH), np.float32))
+    error = same.update(weighted).priority[0]  # by team, mean over its agents
+    assert metrics["imitation/td_error_agent"] == pytest.approx(error[::2].mean(), rel=1e-5)
+    assert metrics["imitation/td_error_expert"] == pytest.approx(error[1::2].mean(), rel=1e-5)
+
+
+# -- the cosine --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_cosine_is_that_of_the_flattened_gradients_of_both_halves(kind, seed):
+    agent = make_agent(kind)
+    batch = one(batches(agent, seed=seed))
+    variables = [variable.value for variable in agent.trained["policy"]]
+    flat = []
+    for half in (0, 1):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(policy_loss(agent, batch)[half::2])
+        flat.append(np.concatenate([np.ravel(gradient) for gradient in tape.gradient(loss, variables)]))
+    expected = flat[0] @ flat[1] / (np.linalg.norm(flat[0]) * np.linalg.norm(flat[1]))
+    assert abs(expected) < 0.99
+    assert float(policy_step(agent, batch)["imitation/gradient_cosine"]) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_equal_halves_agree(kind, monkeypatch):
+    agent = make_agent(kind)
+    monkeypatch.setattr(agent, "noise", lambda name, shape: tf.fill(shape, 0.3))
+    metrics = named(agent, doubled(batches(agent)))
+    assert metrics["imitation/gradient_cosine"] == pytest.approx(1.0, abs=1e-5)
+    for name in ("td_error", "policy_loss"):
+        assert metrics[f"imitation/{name}_agent"] == pytest.approx(metrics[f"imitation/{name}_expert"], rel=1e-5)
+
+
+def test_opposed_halves_are_in_conflict():
+    agent = make_agent("discrete", spec=discrete_spec(3, 2))
+    same = doubled(batches(agent))
+    with agent.watch("policy") as tape:  # both halves see the same; one wants the first action, the other the second
+        prob = agent.policy(one(same).observation).prob
+        halves = imitation.of_halves("x", tf.where(tf.constant(ALTERNATING) > 0, prob[:, 0], prob[:, 1]), one(same))
+    cosine = imitation.gradient_cosine(agent, halves, tape)["imitation/gradient_cosine"]
+    assert float(cosine) == pytest.approx(-1.0, abs=1e-5)
+
+
+def test_a_half_without_gradient_has_a_cosine_of_zero():
+    agent = make_agent("discrete")
+    metrics = named(agent, batches(agent, expert=np.zeros(BATCH)))
+    assert metrics["imitation/gradient_cosine"] == metrics["imitation/td_error_expert"] == 0.0
+    assert metrics["imitation/td_error_agent"] > 0.0
+
+
+# -- compiled, and on several devices ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_compiled_updates_report_what_eager_ones_do(kind):
+    eager, compiled = make_agent(kind), make_agent(kind, eager=False)
+    stacked = batches(eager, 3)
+    np.testing.assert_allclose(compiled.update(stacked).metrics, eager.update(stacked).metrics, rtol=2e-4, atol=1e-5)
+    assert compiled.metric_names == eager.metric_names and set(NAMES) <= set(compiled.metric_names)
+
+
+TWO_DEVICES = """
+import json, sys
+import numpy as np, tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+sys.path.insert(0, sys.argv[1])
+import test_imitation_diagnostics as t
+from test_twin_soft_actor_critic import weights
+strategy, found = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), {}
+for kind in t.KINDS:
+    kwargs = dict(eager=False, optimizer_epsilon=1e-3)
+    one = t.make_agent(kind, **kwargs)
+    with strategy.scope():
+        two = t.make_agent(kind, **kwargs)
+    stacked = t.batches(one, 3)
+    a, b = one.update(stacked).metrics, two.update(stacked).metrics
+    ours, theirs = weights(one), weights(two)
+    gap = max(float(np.abs(x - y).max()) for name in ours for x, y in zip(ours[name], theirs[name]))
+    found[kind] = [two.replicas, gap, {name: [a[:, i].tolist(), b[:, i].tolist()] for i, name in enumerate(one.metric_names)}]
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.slow
+def test_two_devices_with_alternating_rows_report_what_one_does(run_python, request):
+    found = json.loads(run_python(TWO_DEVICES, str(request.path.parent)).splitlines()[-1])
+    assert list(found) == KINDS
+    for replicas, weight_gap, metrics in found.values():
+        assert replicas == 2 and weight_gap < 1e-5
+        for name in NAMES:
+            np.testing.assert_allclose(*metrics[name], atol=1e-5, err_msg=name)

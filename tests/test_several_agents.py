@@ -1,0 +1,315 @@
+"""Several agents that share their networks: folding, acting, updates, what each network reads, devices; tasks of one step are learned."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from test_twin_soft_actor_critic import changed, named, one, weights
+
+from tfsac.agents import DiscreteSoftActorCriticAgent, SoftActorCriticAgent, TwinSoftActorCriticAgent
+from tfsac.agents.team import fold, fold_batch, unfold
+from tfsac.parameters import (
+    AutoAlphaParameters,
+    DiscreteAutoAlphaParameters,
+    DiscreteSoftActorCriticAgentParameters,
+    DiscreteSoftActorCriticAlgorithmParameters,
+    EmbedderScheme,
+    EpsilonGreedyParameters,
+    ExperienceReplayParameters,
+    FixedAlphaParameters,
+    InputEmbedderParameters,
+    PrioritizedExperienceReplayParameters,
+    SoftActorCriticAgentParameters,
+    TwinSoftActorCriticAgentParameters,
+    TwinSoftActorCriticAlgorithmParameters,
+    discrete_soft_actor_critic_networks,
+    soft_actor_critic_networks,
+    twin_soft_actor_critic_networks,
+)
+from tfsac.testing import random_batches, team_spec
+from tfsac.types import ArraySpec, DiscreteSpec, Spec, Transition
+
+TEAMS, AGENTS = 4, 3
+KINDS = ["discrete", "twin", "v"]
+TEAM = {"policy_input": "agent_state", "critic_input": "global_state"}
+
+
+def spec_of(kind):
+    return team_spec(AGENTS, discrete=kind == "discrete", masked=kind == "discrete")
+
+
+def make_agent(kind, spec=None, rows=TEAMS, prioritized=False, eager=True, temperature=None, **trained):
+    """A team of three; with `spec` of one agent and more `rows`, an agent alone that has the same first weights."""
+    trained = {"learning_rate": 1e-2, "batch_size": rows, **trained}
+    more = {"memory": PrioritizedExperienceReplayParameters() if prioritized else ExperienceReplayParameters()}
+    if kind == "v":
+        reads = {"policy": ("agent_state", (16,)), "v": ("global_state", (16,)), "q": ("global_state", EmbedderScheme.Empty)}
+        networks = {
+            name: dataclasses.replace(network, input_embedders_parameters={reads[name][0]: InputEmbedderParameters(reads[name][1])})
+            for name, network in soft_actor_critic_networks((16, 16), **trained).items()
+        }
+        parameters = SoftActorCriticAgentParameters(networks=networks, **more)
+        return SoftActorCriticAgent(parameters, spec or spec_of(kind), eager=eager)
+    if kind == "twin":
+        algorithm = TwinSoftActorCriticAlgorithmParameters(temperature=temperature or AutoAlphaParameters())
+        networks = twin_soft_actor_critic_networks((16, 16), **TEAM, **trained)
+        parameters = TwinSoftActorCriticAgentParameters(algorithm=algorithm, networks=networks, **more)
+        return TwinSoftActorCriticAgent(parameters, spec or spec_of(kind), eager=eager)
+    algorithm = DiscreteSoftActorCriticAlgorithmParameters(temperature=temperature or DiscreteAutoAlphaParameters())
+    networks = discrete_soft_actor_critic_networks((16, 16), **TEAM, **trained)
+    exploration = EpsilonGreedyParameters(0.5, 0.5)
+    parameters = DiscreteSoftActorCriticAgentParameters(algorithm=algorithm, exploration=exploration, networks=networks, **more)
+    return DiscreteSoftActorCriticAgent(parameters, spec or spec_of(kind), eager=eager)
+
+
+def batches(kind, updates=1, weight=None):
+    stacked = random_batches(spec_of(kind), updates, TEAMS)
+    return stacked if weight is None else stacked._replace(weight=np.tile(np.float32(weight), (updates, 1)))
+
+
+def see(kind, teams=TEAMS, seed=2):
+    return {key: value[0] for key, value in random_batches(spec_of(kind), 1, teams, seed).observation.items()}
+
+
+# -- folding -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_array", [np.asarray, tf.constant], ids=["numpy", "tensors"])
+def test_folding_keeps_the_agents_of_a_team_together_and_unfolding_undoes_it(as_array):
+    tree = {"vector": as_array(np.arange(24.0).reshape(2, 3, 4)), "choice": as_array([[1, 2, 3], [4, 5, 6]])}
+    folded = fold(tree)
+    np.testing.assert_array_equal(folded["vector"], np.arange(24.0).reshape(6, 4))
+    np.testing.assert_array_equal(folded["choice"], [1, 2, 3, 4, 5, 6])
+    again = unfold(folded, 3)
+    for key, value in tree.items():
+        assert type(again[key]) is type(value)
+        np.testing.assert_array_equal(again[key], value)
+
+
+def test_what_is_told_of_a_team_counts_for_each_agent():
+    stacked = batches("discrete", weight=[1, 2, 3, 4])._replace(extras={"expert": np.float32([[0, 1, 0, 1]])})
+    team, folded = one(stacked), fold_batch(one(stacked), AGENTS)
+    np.testing.assert_array_equal(folded.reward.numpy().reshape(TEAMS, AGENTS), np.tile(team.reward[:, None], AGENTS))
+    np.testing.assert_array_equal(folded.discount.numpy().reshape(TEAMS, AGENTS), np.tile(team.discount[:, None], AGENTS))
+    np.testing.assert_array_equal(folded.weight, [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4])
+    np.testing.assert_array_equal(folded.extras["expert"], [0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1])
+    np.testing.assert_array_equal(folded.action[AGENTS : 2 * AGENTS], team.action[1])
+    np.testing.assert_array_equal(folded.next_observation["action_mask"][5], team.next_observation["action_mask"][1, 2])
+
+
+# -- acting ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["greedy", "sample", "explore", "random"])
+@pytest.mark.parametrize("kind", ["discrete", "twin"])
+def test_a_team_acts_with_one_action_for_each_agent(kind, mode):
+    agent, observation = make_agent(kind), see(kind, 500)
+    action = agent.act(observation, mode=mode).action
+    assert action.shape == ((500, AGENTS) if kind == "discrete" else (500, AGENTS, 2))
+    if kind == "discrete":
+        assert np.take_along_axis(observation["action_mask"], action[..., None], axis=-1).all()
+    assert (action[:, 0] != action[:, 1]).any() and (action[0] != action[1:]).any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_agent_acts_as_an_agent_alone_would(kind):
+    team, alone = make_agent(kind), make_agent(kind, spec_of(kind).of_one_agent())
+    observation = see(kind, 50)
+    greedy = team.act(observation, mode="greedy").action
+    for i in range(AGENTS):
+        own = alone.act({key: value[:, i] for key, value in observation.items()}, mode="greedy").action
+        np.testing.assert_allclose(greedy[:, i], own, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tensors_of_actions_and_values_have_the_axis_of_the_agents(kind):
+    agent, observation = make_agent(kind), see(kind)
+    tensors, shape = {key: tf.constant(value) for key, value in observation.items()}, spec_of(kind).action.shape
+    greedy = agent.action_tensor(tensors)
+    np.testing.assert_allclose(greedy, agent.act(observation, mode="greedy").action, rtol=1e-5, atol=1e-6)
+    noise = agent.acting_noise(TEAMS)
+    assert noise.shape == (TEAMS, AGENTS, 3 if kind == "discrete" else 2)
+    sample = agent.action_tensor(tensors, noise)
+    assert greedy.shape == sample.shape == (TEAMS, *shape)
+    values = agent.value_tensors(tensors, sample)
+    assert values.keys() == ({"v", "q"} if kind == "v" else {"q"})
+    folded = agent.values_of(fold(tensors), fold(sample))
+    for name, value in values.items():
+        np.testing.assert_array_equal(value, folded[name].numpy().reshape(TEAMS, AGENTS))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_policy_reads_the_agents_state_and_the_critics_the_global_one(kind):
+    agent, observation = make_agent(kind), {key: tf.constant(value) for key, value in see(kind).items()}
+    noise = agent.acting_noise(TEAMS)
+    other = {**observation, "global_state": observation["global_state"] + 1.0}
+    elsewhere = {**observation, "agent_state": observation["agent_state"] + 1.0}
+    action = agent.action_tensor(observation, noise)
+    np.testing.assert_array_equal(agent.action_tensor(other, noise), action)
+    assert (agent.action_tensor(elsewhere, noise).numpy() != action.numpy()).any()
+    for name, value in agent.value_tensors(observation, action).items():
+        np.testing.assert_array_equal(agent.value_tensors(elsewhere, action)[name], value)
+        assert (agent.value_tensors(other, action)[name].numpy() != value.numpy()).all()
+
+
+# -- updates -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("eager", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_update_of_a_team_is_that_of_one_agent_on_the_folded_batch(kind, eager):
+    weight = np.array([0.5, 2.0, 0.0, 1.0], np.float32)
+    team = make_agent(kind, prioritized=True, eager=eager)
+    alone = make_agent(kind, spec_of(kind).of_one_agent(), TEAMS * AGENTS, prioritized=True)
+    stacked = batches(kind, 2, weight)
+
+    def by_hand(x, repeated=False):
+        return np.repeat(x, AGENTS, axis=1) if repeated else x.reshape(2, TEAMS * AGENTS, *x.shape[3:])
+
+    flat = Transition(
+        *(tf.nest.map_structure(by_hand, field) for field in stacked[:2]),
+        by_hand(stacked.reward, True), by_hand(stacked.discount, True),
+        tf.nest.map_structure(by_hand, stacked.next_observation), by_hand(stacked.weight, True), {},
+    )
+    first, ours, theirs = weights(team), team.update(stacked), alone.update(flat)
+    assert team.metric_names == alone.metric_names
+    np.testing.assert_allclose(ours.metrics, theirs.metrics, rtol=1e-4, atol=1e-6)
+    assert ours.priority.shape == (2, TEAMS)
+    np.testing.assert_allclose(ours.priority, theirs.priority.reshape(2, TEAMS, AGENTS).mean(axis=2), rtol=1e-4, atol=1e-6)
+    for name, values in weights(team).items():
+        for a, b in zip(values, weights(alone)[name], strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-6, err_msg=name)
+    assert changed(first, weights(team)) == first.keys()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_order_of_the_agents_does_not_matter(kind, monkeypatch):
+    stacked, order = batches(kind), [2, 0, 1]
+    permuted = stacked._replace(
+        observation={key: value[:, :, order] for key, value in stacked.observation.items()},
+        action=stacked.action[:, :, order],
+        next_observation={key: value[:, :, order] for key, value in stacked.next_observation.items()},
+    )
+    agents = make_agent(kind), make_agent(kind)
+    for agent in agents:  # which row draws what is no matter of the agents
+        monkeypatch.setattr(agent, "noise", lambda name, shape: tf.fill(shape, 0.3))
+    ours, theirs = (named(agent, batch) for agent, batch in zip(agents, (stacked, permuted), strict=True))
+    assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-6)
+    mixed = permuted._replace(action=stacked.action)  # an action belongs to its agent
+    assert abs(named(make_agent(kind), mixed)["loss/q1"] - ours["loss/q1"]) > 1e-4
+
+
+# -- several devices ---------------------------------------------------------------------------------------------------
+
+TWO_DEVICES = """
+import json, sys
+import numpy as np, tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+sys.path.insert(0, sys.argv[1])
+import test_discrete_soft_actor_critic as alone
+import test_several_agents as team
+strategy, found = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), []
+trained = dict(optimizer_epsilon=1e-3, clip_gradients=0.5)  # a gradient of the wrong scale then changes Adam's step
+image = dict(spec=alone.IMAGES, shared_encoder=True, embedder=alone.CONVOLUTIONS)
+for make in (
+    lambda: alone.make_agent(memory=alone.PRIORITIZED, eager=False, trained=trained, num_updates_between_policy_updates=2),
+    lambda: alone.make_agent(memory=alone.PRIORITIZED, eager=False, trained=trained, **image),
+    lambda: team.make_agent("discrete", prioritized=True, eager=False, **trained),
+    lambda: team.make_agent("twin", prioritized=True, eager=False, **trained),
+):
+    one = make()
+    with strategy.scope():
+        two = make()
+    stacked = alone.random_batches(one.spec, 5, one.batch_size)
+    stacked = stacked._replace(weight=np.tile(np.linspace(0.1, 2, one.batch_size, dtype=np.float32), (5, 1)))
+    first, a, b = alone.weights(one), one.update(stacked), two.update(stacked)
+    ours, theirs = alone.weights(one), alone.weights(two)
+    gap = max(float(np.abs(x - y).max()) for name in ours for x, y in zip(ours[name], theirs[name]))
+    found.append([two.replicas, sorted(alone.changed(first, theirs)), list(b.priority.shape), gap,
+                  float(np.abs(a.priority - b.priority).max()), float(np.abs(a.metrics - b.metrics).max())])
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.slow
+def test_two_devices_give_the_weights_temperature_and_priorities_of_one(run_python, request):
+    found = json.loads(run_python(TWO_DEVICES, str(request.path.parent)).splitlines()[-1])
+    assert [case[2] for case in found] == [[5, 8], [5, 8], [5, TEAMS], [5, TEAMS]]
+    for replicas, moved, _, weight_gap, priority_gap, metric_gap in found:
+        assert replicas == 2 and moved == ["policy", "q", "q_target", "temperature"]
+        assert weight_gap < 1e-5 and priority_gap < 1e-5 and metric_gap < 1e-4
+
+
+# -- tasks of one step -------------------------------------------------------------------------------------------------
+
+
+def choices(rng, rows, masked):
+    """Targets among four as one-hot vectors; with masks, one or two of the wrong actions are not valid."""
+    target = rng.integers(4, size=rows)
+    observation = {"observation": np.eye(4, dtype=np.float32)[target]}
+    mask = np.ones((rows, 4), bool)
+    if masked:
+        mask = np.argsort(rng.random((rows, 4)), axis=1) < 2
+        mask[np.arange(rows), target] = True
+        observation["action_mask"] = mask
+    action = np.where(mask, rng.random((rows, 4)), -1.0).argmax(axis=1).astype(np.int32)
+    return observation, action, (action == target).astype(np.float32), target
+
+
+def team_targets(rng, teams, discrete):
+    """Each of three agents has a target, and all of them one reward; see `tfsac.testing.TeamIdentity`."""
+    if discrete:
+        target = rng.integers(3, size=(teams, AGENTS))
+        shown, action = np.eye(3, dtype=np.float32)[target], rng.integers(3, size=(teams, AGENTS), dtype=np.int32)
+        reward = (action == target).mean(axis=1)
+    else:
+        target = shown = rng.uniform(-0.8, 0.8, (teams, AGENTS, 2)).astype(np.float32)
+        action = rng.uniform(-1, 1, shown.shape).astype(np.float32)
+        reward = -np.square(action - target).sum(axis=2).mean(axis=1)
+    own = np.broadcast_to(np.eye(AGENTS, dtype=np.float32), (teams, AGENTS, AGENTS))
+    everyone = np.repeat(shown.reshape(teams, 1, -1), AGENTS, axis=1)
+    return {"agent_state": shown, "global_state": np.concatenate([everyone, own], axis=2)}, action, np.float32(reward), target
+
+
+def train(agent, draw, calls, updates=50):
+    """Updates an agent with random actions of a task whose every episode has one step."""
+    rng = np.random.default_rng(0)
+    for _ in range(calls):
+        rows = updates * agent.batch_size
+        observation, action, reward, _ = draw(rng, rows)
+        batch = Transition(observation, action, reward, np.zeros(rows, np.float32), observation, (), {})
+        agent.update(tf.nest.map_structure(lambda x: x.reshape(updates, agent.batch_size, *x.shape[1:]), batch))
+    observation, _, _, target = draw(rng, 2000)
+    return agent.act(observation, mode="greedy").action, target
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["plain", "masked"])
+@pytest.mark.parametrize("temperature", [FixedAlphaParameters(0.05), DiscreteAutoAlphaParameters(target_entropy_ratio=0.3, learning_rate=1e-2)], ids=["fixed", "automatic"])
+def test_one_agent_learns_to_choose_what_it_sees(masked, temperature):
+    arrays = {"observation": ArraySpec((4,), "float32")} | ({"action_mask": ArraySpec((4,), "bool")} if masked else {})
+    parameters = DiscreteSoftActorCriticAgentParameters(
+        algorithm=DiscreteSoftActorCriticAlgorithmParameters(temperature=temperature),
+        networks=discrete_soft_actor_critic_networks((16, 16), learning_rate=3e-3, batch_size=64),
+    )
+    agent = DiscreteSoftActorCriticAgent(parameters, Spec(arrays, DiscreteSpec(4)))
+    action, target = train(agent, lambda rng, rows: choices(rng, rows, masked), calls=6)
+    assert (action == target).mean() > 0.95
+
+
+@pytest.mark.parametrize("kind", ["discrete", "twin"])
+def test_a_team_learns_from_one_reward_what_each_agent_is_to_do(kind):
+    discrete = kind == "discrete"
+    bound = np.ones((AGENTS, 2), np.float32)
+    size = 3 if discrete else 2
+    spec = Spec(
+        {"agent_state": ArraySpec((AGENTS, size), "float32"), "global_state": ArraySpec((AGENTS, AGENTS * size + AGENTS), "float32")},
+        DiscreteSpec(3, (AGENTS,)) if discrete else ArraySpec((AGENTS, 2), "float32", -bound, bound),
+        num_agents=AGENTS,
+    )
+    agent = make_agent(kind, spec, rows=64, eager=False, temperature=FixedAlphaParameters(0.02), learning_rate=3e-3)
+    action, target = train(agent, lambda rng, teams: team_targets(rng, teams, discrete), calls=12 if discrete else 20)
+    right = action == target if discrete else (np.abs(action - target) < 0.25).all(axis=2)
+    assert right.mean() > 0.95
