@@ -33,6 +33,13 @@ LABELS = {
     "di_engine_pendulum_sac": "tfsac, as DI-engine, 10 environments",
     "di_engine_lunar_lander_continuous_sac": "tfsac, as DI-engine",
     "di_engine_bipedal_walker_sac": "tfsac, as DI-engine, 8 environments",
+    "cart_pole_discrete_sac": "tfsac, discrete SAC",
+    "lunar_lander_discrete_sac": "tfsac, discrete SAC",
+    "cart_pole_sqil": "tfsac, SQIL, 10 demonstrations, no rewards",
+    "pendulum_sqil": "tfsac, SQIL, 10 demonstrations, no rewards",
+    "hopper_sqil": "tfsac, SQIL, 4 demonstrations, no rewards",
+    "simple_spread_discrete_sac": "tfsac, discrete SAC, 3 agents",
+    "simple_spread_twin_sac": "tfsac, twin-target SAC, 3 agents",
     "sb3": "Stable-Baselines3 SAC",
 }
 
@@ -54,9 +61,16 @@ class Task(NamedTuple):
     def name(self) -> str:
         return self.preset + self.variant
 
+    @property
+    def place(self) -> str:
+        """The level as part of a file's name."""
+        return self.level.replace("/", "-").replace(":", "-")
+
 
 TO_100_000 = ("--set=schedule.improve_steps=90000",)
 LIKE_SB3 = ("--set=agent.networks.*.learning_rate=3e-4", "--set=agent.algorithm.temperature.initial_alpha=1.0")
+SPREAD = "pettingzoo:mpe2.simple_spread_v3"
+OF_100 = ("--set=schedule.evaluation_steps=EnvironmentEpisodes(100)",)
 TASKS = {
     "pendulum": Task("pendulum_sac", "Pendulum-v1", 10_000, -180.0),
     "inverted_pendulum": Task("mujoco_sac", "InvertedPendulum-v5", 30_000, 1000.0, ("--stop_at_threshold",)),
@@ -75,12 +89,19 @@ TASKS = {
     "di_engine_pendulum": Task("di_engine_pendulum_sac", "Pendulum-v1", 100_000),
     "di_engine_bipedal_walker": Task("di_engine_bipedal_walker_sac", "BipedalWalker-v3", 5_000_000),
     "di_engine_lunar_lander": Task("di_engine_lunar_lander_continuous_sac", "LunarLanderContinuous-v3", 150_000),
+    "cart_pole": Task("cart_pole_discrete_sac", "CartPole-v1", 30_000, 475.0),
+    "lunar_lander": Task("lunar_lander_discrete_sac", "LunarLander-v3", 200_000, 150.0),
+    "cart_pole_sqil": Task("cart_pole_sqil", "CartPole-v1", 20_000, 450.0),
+    "pendulum_sqil": Task("pendulum_sqil", "Pendulum-v1", 20_000, None, OF_100),
+    "hopper_sqil": Task("hopper_sqil", "Hopper-v5", 100_000),
+    "simple_spread": Task("simple_spread_discrete_sac", SPREAD, 100_000),
+    "twin_simple_spread": Task("simple_spread_twin_sac", SPREAD, 100_000),
     "twin_lunar_lander": Task("lunar_lander_continuous_twin_sac", "LunarLanderContinuous-v3", 150_000, 200.0),
 }
 
 
 def train(task: Task, seed: int, runs: pathlib.Path) -> None:
-    run_dir = runs / f"{task.name}_{task.level}_seed{seed}"
+    run_dir = runs / f"{task.name}_{task.place}_seed{seed}"
     if (run_dir / "policy").exists():  # the last thing that a run writes
         return
     command = ["train", f"--run_dir={run_dir}"]
@@ -95,7 +116,7 @@ def train(task: Task, seed: int, runs: pathlib.Path) -> None:
 def collect(runs: pathlib.Path) -> None:
     RESULTS.mkdir(parents=True, exist_ok=True)
     for task in TASKS.values():
-        for metrics in sorted(runs.glob(f"{task.name}_{task.level}_seed*/metrics.csv")):
+        for metrics in sorted(runs.glob(f"{task.name}_{task.place}_seed*/metrics.csv")):
             with metrics.open(newline="") as file:
                 rows = [[row[column] for column in COLUMNS] for row in csv.DictReader(file)]
             with (RESULTS / f"{metrics.parent.name}.csv").open("w", newline="") as file:
@@ -107,8 +128,9 @@ def collect(runs: pathlib.Path) -> None:
     for level in dict.fromkeys(task.level for task in TASKS.values()):
         tasks = {task.name: task for task in TASKS.values() if task.level == level}
         groups = {}
+        place = next(iter(tasks.values())).place
         for name in (*tasks, "sb3"):
-            paths = sorted(RESULTS.glob(f"{name}_{level}_seed*.csv"))
+            paths = sorted(RESULTS.glob(f"{name}_{place}_seed*.csv"))
             if not paths:
                 continue
             if name not in tasks or tasks[name].steps == next(iter(tasks.values())).steps:  # of one length, in one picture
@@ -121,7 +143,7 @@ def collect(runs: pathlib.Path) -> None:
             lines.append(f"| {level} | {LABELS[name]} | {shown} | {mean:.1f} | {goal} |")
         if groups:
             bars = [task.bar for task in tasks.values() if task.bar is not None]
-            plot_curves(groups, RESULTS / f"{level}.png", title=level, threshold=max(bars, default=None))
+            plot_curves(groups, RESULTS / f"{place}.png", title=level, threshold=max(bars, default=None))
     (RESULTS / "learning.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
 

@@ -3,10 +3,10 @@
 import pathlib
 
 from tfsac.parameters import (
-    AutoAlphaParameters,
     EnvironmentEpisodes,
     EnvironmentParameters,
     EnvironmentSteps,
+    FixedAlphaParameters,
     Preset,
     PresetValidationParameters,
     ScheduleParameters,
@@ -23,7 +23,8 @@ preset = Preset(
         algorithm=TwinSoftActorCriticAlgorithmParameters(
             discount=0.99,
             rate_for_copying_weights_to_target=0.005,
-            temperature=AutoAlphaParameters(initial_alpha=0.2, learning_rate=3e-4),
+            # An automatic temperature rises until entropy pays more than imitation.
+            temperature=FixedAlphaParameters(alpha=0.03),
         ),
         memory=SQILExperienceReplayParameters(demonstrations=str(DEMONSTRATIONS), max_size=1_000_000),
         networks=twin_soft_actor_critic_networks(layers=(256, 256), learning_rate=3e-4, batch_size=256),

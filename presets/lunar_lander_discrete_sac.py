@@ -7,6 +7,7 @@ from tfsac.parameters import (
     EnvironmentEpisodes,
     EnvironmentParameters,
     EnvironmentSteps,
+    EpsilonGreedyParameters,
     ExperienceReplayParameters,
     Preset,
     PresetValidationParameters,
@@ -18,11 +19,13 @@ preset = Preset(
     agent=DiscreteSoftActorCriticAgentParameters(
         algorithm=DiscreteSoftActorCriticAlgorithmParameters(
             discount=0.99,
-            rate_for_copying_weights_to_target=0.005,
-            temperature=DiscreteAutoAlphaParameters(initial_alpha=0.2, learning_rate=5e-4, target_entropy_ratio=0.5),
+            rate_for_copying_weights_to_target=0.01,
+            temperature=DiscreteAutoAlphaParameters(initial_alpha=0.2, learning_rate=1e-3, target_entropy_ratio=0.2),
         ),
+        # Without random actions it hovers for 100 000 steps: it has seen crashes, and hardly ever a landing.
+        exploration=EpsilonGreedyParameters(1.0, 0.05, decay_steps=40_000, decay="linear"),
         memory=ExperienceReplayParameters(max_size=200_000),
-        networks=discrete_soft_actor_critic_networks(layers=(256, 256), learning_rate=5e-4, batch_size=256),
+        networks=discrete_soft_actor_critic_networks(layers=(128, 128), learning_rate=1e-3, batch_size=128),
     ),
     environment=EnvironmentParameters(level="LunarLander-v3"),
     schedule=ScheduleParameters(

@@ -3,10 +3,10 @@
 import pathlib
 
 from tfsac.parameters import (
-    AutoAlphaParameters,
     EnvironmentEpisodes,
     EnvironmentParameters,
     EnvironmentSteps,
+    FixedAlphaParameters,
     Preset,
     PresetValidationParameters,
     ScheduleParameters,
@@ -21,9 +21,10 @@ DEMONSTRATIONS = pathlib.Path(__file__).parent / "demonstrations" / "pendulum.np
 preset = Preset(
     agent=TwinSoftActorCriticAgentParameters(
         algorithm=TwinSoftActorCriticAlgorithmParameters(
-            discount=0.99,
+            discount=0.97,
             rate_for_copying_weights_to_target=0.01,
-            temperature=AutoAlphaParameters(initial_alpha=0.2, learning_rate=1e-3),
+            # An automatic temperature rises until entropy pays more than imitation.
+            temperature=FixedAlphaParameters(alpha=0.03),
         ),
         memory=SQILExperienceReplayParameters(demonstrations=str(DEMONSTRATIONS), max_size=100_000),
         networks=twin_soft_actor_critic_networks(layers=(128, 128), learning_rate=1e-3, batch_size=128),

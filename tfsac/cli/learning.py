@@ -126,7 +126,7 @@ def default_run_dir(f: flags.FlagValues, level: str, seed: int | None) -> pathli
     """Returns the folder of a run, or of several seeds, for which no --run_dir was given."""
     from tfsac.files import new_run_dir
 
-    name = f.experiment_name or f"{pathlib.Path(f.preset).stem}-{level.replace('/', '-')}"
+    name = f.experiment_name or f"{pathlib.Path(f.preset).stem}-{level.replace('/', '-').replace(':', '-')}"
     return new_run_dir(name, seed)
 
 
