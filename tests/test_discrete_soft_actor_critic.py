@@ -106,6 +106,8 @@ def test_a_step_moves_what_it_trains_and_leaves_the_rest_bit_identical(name):
 @pytest.mark.parametrize("spec", [PLAIN, MASKED], ids=["plain", "masked"])
 def test_an_update_by_hand_critic_then_policy_then_temperature_then_target(spec):
     agent, stacked = make_agent(DiscreteAutoAlphaParameters(0.2, 0.1), spec=spec), batches(1, spec=spec)
+    for slow in agent.networks["q_target"].trainable_variables:
+        slow.assign(1.5 * slow)
     batch, before = one(stacked), weights(agent)
     error, (prob, log_prob) = errors(agent, batch), choice(agent, batch.observation)
     metrics, after = named(agent, stacked), weights(agent)

@@ -49,8 +49,11 @@ def imports(path):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative imports hide what is imported"
-            # `from tfsac import api` imports tfsac.api.
-            names += [f"tfsac.{alias.name}" for alias in node.names] if node.module == "tfsac" else [node.module]
+            # `from tfsac import api` imports tfsac.api, `from tfsac.agents import critics` tfsac.agents.critics.
+            whole = node.module in ("tfsac", "tfsac.agents") and path.name != "__init__.py"
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            named = [name for name in inner if (ROOT / name.replace(".", "/")).with_suffix(".py").is_file() or node.module == "tfsac"]
+            names += named if whole and named else [node.module]
     return names
 
 

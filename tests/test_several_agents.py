@@ -142,8 +142,8 @@ def test_tensors_of_actions_and_values_have_the_axis_of_the_agents(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_policy_reads_the_agents_state_and_the_critics_the_global_one(kind):
-    agent, observation = make_agent(kind), {key: tf.constant(value) for key, value in see(kind).items()}
-    noise = agent.acting_noise(TEAMS)
+    agent, observation = make_agent(kind), {key: tf.constant(value) for key, value in see(kind, 50).items()}
+    noise = tf.random.stateless_uniform(agent.acting_noise(50).shape, [1, 2])
     other = {**observation, "global_state": observation["global_state"] + 1.0}
     elsewhere = {**observation, "agent_state": observation["agent_state"] + 1.0}
     action = agent.action_tensor(observation, noise)

@@ -82,7 +82,7 @@ def test_random_actions_fill_the_heat_up_and_the_policy_acts_after_it(tmp_path):
     class Watch(Callback):
         def on_training_begin(self, trainer):
             act = trainer.agent.act
-            trainer.agent.act = lambda o, s=(), f=None, mode="sample": modes.append(mode) or act(o, s, f, mode)
+            trainer.agent.act = lambda o, s=(), f=None, mode="sample", steps=0: modes.append(mode) or act(o, s, f, mode, steps)
 
     trained(tmp_path, callbacks=[Watch()])
     training = [mode for mode in modes if mode != "greedy"]
@@ -97,7 +97,7 @@ def test_random_actions_may_be_fewer_or_more_than_the_heat_up(tmp_path, steps):
     class Watch(Callback):
         def on_training_begin(self, trainer):
             act = trainer.agent.act
-            trainer.agent.act = lambda o, s=(), f=None, mode="sample": modes.append(mode) or act(o, s, f, mode)
+            trainer.agent.act = lambda o, s=(), f=None, mode="sample", steps=0: modes.append(mode) or act(o, s, f, mode, steps)
 
     _, result = trained(tmp_path, callbacks=[Watch()], schedule__random_action_steps=steps)
     assert [mode for mode in modes if mode != "greedy"] == ["random"] * steps + ["explore"] * (200 - steps)
@@ -217,7 +217,7 @@ def test_an_existing_run_is_refused_and_left_alone(tmp_path):
 
 def test_bad_parameters_leave_no_folder(tmp_path):
     for changes, text in [
-        ({"environment__level": "CartPole-v1"}, "discrete actions"),
+        ({"environment__level": "CartPole-v1"}, "of kind 'discrete_soft_actor_critic', as in the preset cart_pole_discrete_sac"),
         ({"environment__level": "Pendulm-v1"}, "Did you mean 'Pendulum-v1'"),
         ({"environment__kwargs": {"no_such": 1}}, "no_such"),
     ]:

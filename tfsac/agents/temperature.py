@@ -81,7 +81,7 @@ class DiscreteAutoAlpha(AutoAlpha):
         """Returns the entropy to be reached in each state `[B]`: as given, or the ratio of the most that is possible."""
         if self.ratio is None:
             return tf.fill(tf.shape(num_valid_B), self.target_entropy)
-        return self.ratio * tf.math.log(num_valid_B)
+        return self.ratio * tf.math.log(tf.maximum(num_valid_B, 1.0))
 
 
 def make_temperature(parameters: TemperatureParameters, action_size: int) -> FixedAlpha | AutoAlpha:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tfsac.files import new_file, read_npz, written_aside
 from tfsac.memories.minari_datasets import read_minari
-from tfsac.memories.transitions import TransitionMemory
+from tfsac.memories.transitions import OBSERVATION, TransitionMemory
 from tfsac.types import DiscreteSpec, Spec
 
 FORMAT = 1
@@ -82,6 +82,7 @@ def load_demonstrations(
     fields["action"] = inverse(fields["action"])
     records = _records(path, fields, layout)
     _check_actions(path, fields["action"], spec)
+    _check_masks(path, records)
     ends = np.flatnonzero(records["terminated"] | records["truncated"])
     if returns.shape != ends.shape or ends[-1:].tolist() != [len(records) - 1]:
         raise ValueError(
@@ -140,6 +141,19 @@ def _check_actions(path: str | pathlib.Path, action: np.ndarray, spec: Spec) -> 
         expected, wrong = "in [-1, 1]", action[np.abs(action) > 1.0 + 1e-5]
     if wrong.size:
         raise ValueError(f"Demonstrated actions are {expected}. Received: {wrong[0]} in {path}")
+
+
+def _check_masks(path: str | pathlib.Path, records: np.ndarray) -> None:
+    mask = OBSERVATION + "action_mask"
+    if mask not in (records.dtype.names or ()):
+        return
+    valid = np.take_along_axis(records[mask], records["action"][..., None], axis=-1).reshape(len(records), -1).all(axis=1)
+    if not valid.all():
+        step = int(np.flatnonzero(~valid)[0])
+        raise ValueError(
+            f"Demonstrated actions are valid in their masks. "
+            f"Received: {records['action'][step]} with the mask {records[mask][step].astype(int)} at step {step} in {path}"
+        )
 
 
 def _environment(level: str) -> str:

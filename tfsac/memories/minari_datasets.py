@@ -49,5 +49,7 @@ def _steps(episode: Any) -> dict[str, np.ndarray]:
     truncated[-1:] |= ~episode.terminations[-1:]
     steps = {"action": episode.actions, "reward": episode.rewards, "terminated": episode.terminations, "truncated": truncated}
     for key, array in observations.items():
+        if key == "action_mask":  # a MultiBinary space keeps integers
+            array = np.asarray(array) != 0
         steps |= {OBSERVATION + key: array[:-1], NEXT + key: array[1:]}
     return steps
