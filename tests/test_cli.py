@@ -516,7 +516,46 @@ def damaged(run_dir, folder, damage):
         best.unlink()
 
 
-# Arguments, with {run} a finished run, {tmp} a folder and {file} a file in it; and the text that must be printed.
+def demonstrations(folder):
+    """Fills a folder with files of demonstrations, most of which cannot be used."""
+    shown = ROOT / "presets" / "demonstrations"
+    shutil.copy(shown / "cart_pole.npz", folder / "pole.npz")
+    shutil.copy(shown / "pendulum.npz", folder / "whole.npz")
+    with np.load(folder / "whole.npz") as file:
+        arrays = dict(file)
+    steps = {name for name in arrays if name not in ("meta", "returns")}
+
+    def write(name, **changed):
+        np.savez(folder / f"{name}.npz", **{**arrays, **changed})
+
+    write("empty", returns=arrays["returns"][:0], **{name: arrays[name][:0] for name in steps})
+    write("endless", **{name: arrays[name][:-1] for name in steps})
+    seen, taken = arrays["observation/observation"].copy(), arrays["action"].copy()
+    seen[17, 1], taken[3] = np.nan, 1.5
+    write("nan", **{"observation/observation": seen})
+    write("far", action=taken)
+    (folder / "cut.npz").write_bytes((folder / "whole.npz").read_bytes()[:20_000])
+    (folder / "nothing.npz").touch()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    return demonstrations(tmp_path_factory.mktemp("shown"))
+
+
+def sqil(name, more=""):
+    """Returns the flag that imitates a file of this folder."""
+    return f'--set=agent.memory={{{{"kind":"sqil","demonstrations":"{{shown}}/{name}.npz"{more}}}}}'
+
+
+def auto(given):
+    """Returns the flags of a discrete preset with an automatic temperature."""
+    return f'--preset=cart_pole_discrete_sac --set=agent.algorithm.temperature={{{{"kind":"auto",{given}}}}}'
+
+
+# Arguments, with {run} a finished run, {tmp} a folder, {file} a file in it and {shown} a folder of demonstrations; and the
+# text that must be printed.
 WRONG = {
     # the command
     "unknown command": (
@@ -582,12 +621,96 @@ WRONG = {
     "level of a package that is not there": ("train --level=no_such_package:Pong-v5", "pip install.* Received: "),
     "discrete level": (
         "train --level=CartPole-v1",
-        "CartPole-v1: .*discrete actions need another agent. Received: Discrete[(]2[)]$",
+        "acts with real numbers, .*choice among 2 actions: .*'discrete_soft_actor_critic', as in the preset "
+        "cart_pole_discrete_sac. Received: DiscreteSpec[(]num_actions=2, .*$",
+    ),
+    "level of real numbers": (
+        "train --preset=cart_pole_discrete_sac --level=Pendulum-v1",
+        "chooses among discrete actions, .*'twin_soft_actor_critic', as in the preset pendulum_twin_sac. "
+        "Received: ArraySpec[(]shape=[(]1,[)], .*$",
+    ),
+    "unknown pettingzoo package": (
+        "train --preset=simple_spread_twin_sac --level=pettingzoo:no_such_package.simple_spread_v3",
+        "pip install no_such_package. Received: 'pettingzoo:no_such_package.simple_spread_v3'$",
+    ),
+    "malformed pettingzoo level": (
+        "train --preset=simple_spread_twin_sac --level=pettingzoo:",
+        "'pettingzoo:' and a module, such as mpe2.simple_spread_v3. Received: 'pettingzoo:'$",
+    ),
+    "preprocessing of a level that is no game": (
+        "train --set=environment.atari={{}}",
+        "levels that begin with 'ALE/'. Received: 'Pendulum-v1'$",
+    ),
+    "unknown preprocessing": (
+        'train --set=environment.atari={{"frameskip":4}}',
+        "no parameter 'frameskip'. Did you mean 'frame_skip'?.* Received: frameskip=4$",
     ),
     "unknown argument of the level": ("train --set=environment.kwargs.gravty=3", "Received: {{'gravty': 3}}$"),
     "embedder for another observation": (
         'train --set=agent.networks.v.input_embedders_parameters={{"camera":{{}}}}',
         "it gives observation.*Received: 'camera'$",
+    ),
+    # temperatures and shared encoders of discrete actions
+    "unreachable entropy": (
+        f"train {auto('"target_entropy":0.7')}",
+        "between 0 and log[(]2[)] = 0.6931 nats, and target_entropy between them. Received: 0.7$",
+    ),
+    "unreachable ratio": (f"train {auto('"target_entropy_ratio":1.0')}", "ratio lies between 0 and 1. Received: 1.0$"),
+    "two targets": (
+        f"train {auto('"target_entropy":0.6,"target_entropy_ratio":0.5')}",
+        "by target_entropy or by target_entropy_ratio. Received: target_entropy=0.6, target_entropy_ratio=0.5$",
+    ),
+    "shared encoder without layers": (
+        "train --preset=cart_pole_discrete_sac --set=agent.shared_encoder=true",
+        "needs embedders with layers to share. Received: .*Empty.*$",
+    ),
+    "unequal shared encoders": (
+        "train --preset=cart_pole_discrete_sac --set=agent.shared_encoder=true "
+        "--set=agent.networks.q.input_embedders_parameters.observation.scheme=[8]",
+        "policy and q have equal input_embedders_parameters, .* Received: .*$",
+    ),
+    "exploration of other actions": (
+        'train --preset=cart_pole_discrete_sac --set=agent.exploration={{"noise_std":0.1}}',
+        "no parameter 'noise_std'.* Received: noise_std=0.1$",
+    ),
+    "uncertain exploration": (
+        'train --preset=cart_pole_discrete_sac --set=agent.exploration={{"initial_epsilon":1.5}}',
+        "initial_epsilon: .*less than or equal to 1. Received: 1.5$",
+    ),
+    # demonstrations
+    "imitate nobody": ('train --set=agent.memory={{"kind":"sqil"}}', "needs the parameter 'demonstrations'. Received: "),
+    "missing demonstrations": (f"train {sqil('none')}", "There is no demonstration file. Received: .*/none.npz$"),
+    "demonstrations of another level": (
+        f"train {sqil('pole')}",
+        "pole.npz comes from another environment, CartPole-v1; this one is Pendulum-v1. Received: CartPole-v1$",
+    ),
+    "demonstrations for another level": (
+        f"train --preset=cart_pole_discrete_sac {sqil('whole')}",
+        "whole.npz comes from another environment, Pendulum-v1; this one is CartPole-v1. Received: Pendulum-v1$",
+    ),
+    "empty demonstrations": (f"train {sqil('empty')}", "empty.npz is empty or truncated. Received: {{.*'action': 0.*}}$"),
+    "no bytes of demonstrations": (f"train {sqil('nothing')}", "not a demonstration file.* Received: 0 bytes$"),
+    "cut demonstrations": (f"train {sqil('cut')}", "cut.npz is damaged or not a demonstration file.* Received: 20000 bytes$"),
+    "demonstrations without an end": (
+        f"train {sqil('endless')}",
+        "endless.npz is truncated: .* Received: 9 ends of episodes and returns of shape [(]10,[)] in 1999 steps$",
+    ),
+    "demonstrations that are no numbers": (
+        f"train {sqil('nan')}",
+        "nan.npz must be finite. Received: observation/observation with 1 bad entries$",
+    ),
+    "demonstrations out of bounds": (f"train {sqil('far')}", "actions are in .* Received: 1.5 in .*/far.npz$"),
+    "more demonstrations than there are": (
+        f"train {sqil('whole', ',"num_episodes":11')}",
+        "num_episodes is 1 to 10, which .*/whole.npz has. Received: 11$",
+    ),
+    "unknown dataset": (
+        'train --set=agent.memory={{"kind":"sqil","demonstrations":"minari:none-v0"}}',
+        "Received: (none-v0|.*minari.*)$",
+    ),
+    "half of an odd batch": (
+        f"train --set=agent.networks.*.batch_size=127 {sqil('whole')}",
+        "demonstrated, so batch_size is even. Received: 127$",
     ),
     # run directories
     "existing run": ("train --run_dir={run}", "exists already; .*--resume.* Received: .*/pendulum$"),
@@ -697,14 +820,14 @@ WRONG = {
 # Gymnasium warns about old versions before it refuses them.
 @pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning")
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_command_line_is_refused_with_a_reason_and_leaves_nothing(name, run_dir, tmp_path, monkeypatch, capsys):
+def test_a_wrong_command_line_is_refused_with_a_reason_and_leaves_nothing(name, run_dir, shown, tmp_path, monkeypatch, capsys):
     line, message = WRONG[name]
     for file in ("file", "file.npz"):
         (tmp_path / file).write_text("mine")
     monkeypatch.chdir(tmp_path)
     before, run_before = tree(tmp_path), tree(run_dir)
     with pytest.raises(SystemExit) as ended:
-        cli.main(line.format(run=run_dir, tmp=tmp_path, file=tmp_path / "file").split(" "))
+        cli.main(line.format(run=run_dir, tmp=tmp_path, file=tmp_path / "file", shown=shown).split(" "))
     printed = capsys.readouterr()
     assert ended.value.code == 2
     assert printed.err.startswith("tfsac: ") and "Traceback" not in printed.err

@@ -148,7 +148,6 @@ def test_a_masked_action_adds_nothing_whatever_its_q(q):
     assert np.isfinite(values).all() and (gradient[:, 1] == 0).all() and (np.abs(gradient[:, 0]) > 1e-3).all()
 
 
-# Fails: q is multiplied by a one-hot vector, and infinity times zero is no number.
 @pytest.mark.parametrize("q", [np.inf, -np.inf, np.nan])
 def test_the_q_of_other_actions_leaves_the_chosen_one_alone(q):
     np.testing.assert_array_equal(discrete.chosen(tf.constant([[[q, 2.0], [q, 3.0]]]), tf.constant([1])), [[2.0, 3.0]])

@@ -129,7 +129,7 @@ def test_tensors_of_actions_and_values_have_the_axis_of_the_agents(kind):
     tensors, shape = {key: tf.constant(value) for key, value in observation.items()}, spec_of(kind).action.shape
     greedy = agent.action_tensor(tensors)
     np.testing.assert_allclose(greedy, agent.act(observation, mode="greedy").action, rtol=1e-5, atol=1e-6)
-    noise = agent.acting_noise(TEAMS)
+    noise = agent.acting_noise(tensors)
     assert noise.shape == (TEAMS, AGENTS, 3 if kind == "discrete" else 2)
     sample = agent.action_tensor(tensors, noise)
     assert greedy.shape == sample.shape == (TEAMS, *shape)
@@ -141,9 +141,17 @@ def test_tensors_of_actions_and_values_have_the_axis_of_the_agents(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_the_exported_tensors_serve_any_number_of_agents(kind):
+    agent, observation = make_agent(kind), {key: tf.constant(value) for key, value in see(kind, 50).items()}
+    together, alone = agent.action_tensor(observation), {key: value[:, 1:2] for key, value in observation.items()}
+    np.testing.assert_allclose(agent.action_tensor(alone), together[:, 1:2], rtol=1e-6, atol=1e-7)
+    assert agent.acting_noise(alone).shape[:2] == (50, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_policy_reads_the_agents_state_and_the_critics_the_global_one(kind):
     agent, observation = make_agent(kind), {key: tf.constant(value) for key, value in see(kind, 50).items()}
-    noise = tf.random.stateless_uniform(agent.acting_noise(50).shape, [1, 2])
+    noise = tf.random.stateless_uniform(agent.acting_noise(observation).shape, [1, 2])
     other = {**observation, "global_state": observation["global_state"] + 1.0}
     elsewhere = {**observation, "agent_state": observation["agent_state"] + 1.0}
     action = agent.action_tensor(observation, noise)

@@ -46,7 +46,7 @@ def test_spec_of_a_team_of_choices():
 
 
 def test_spec_of_a_team_of_real_actions_and_images():
-    low = np.array([[-1, -2], [-3, -4]], np.float32)
+    low = np.array([[-1, -2], [-1, -2]], np.float32)
     env = team_env(Box(low, -low), agent_state=Box(0, 255, (2, 8, 8, 3), np.uint8))
     check(env)
     spec = spec_of(env)
@@ -73,8 +73,13 @@ REFUSED = {
         "finite bounds",
         "high=inf in dimension 0 of agent 1",
     ),
+    "bounds of its own": (
+        team_env(Box(-1, np.array([[1, 1], [1, 2]], np.float32))),
+        "agents that share a policy have the same bounds",
+        "Box(",
+    ),
     "empty range": (
-        team_env(Box(-1, np.array([[1, -1], [1, 1]], np.float32))),
+        team_env(Box(-1, np.array([[1, -1], [1, -1]], np.float32))),
         "low < high",
         "low=-1.0, high=-1.0 in dimension 1 of agent 0",
     ),

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import tensorflow as tf
 
-from tfsac.environments import ActionNumbering, as_arrays
+from tfsac.environments import ActionNumbering, action_map, as_arrays
 from tfsac.files import new_file
 from tfsac.training.policy import Policy
 
@@ -31,7 +31,8 @@ class PolicyGraph:
     """
 
     def __init__(self, policy: Policy):
-        self.agent, self.filters, self.map = policy.agent, policy.filters, policy.to_environment
+        self.agent, self.filters = policy.agent, policy.filters
+        self.map = action_map(self.agent.spec.of_one_agent())  # the same for each of a team
         self.weights = [
             variable.value for network in self.agent.networks.values() for variable in network.trainable_variables
         ]
@@ -67,7 +68,7 @@ class PolicyGraph:
 
     def sample(self, observation: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Returns sampled actions, with randomness of TensorFlow's own."""
-        return self.act(observation, self.agent.acting_noise(tf.shape(next(iter(observation.values())))[0]))
+        return self.act(observation, self.agent.acting_noise(observation))
 
     def values(self, observation: Mapping[str, tf.Tensor], action: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the agent's values of observations and the environment's actions."""
@@ -77,24 +78,27 @@ class PolicyGraph:
         """Returns the observations `[E, ...]` by key that the named networks read, with the mask where actions are chosen."""
         read = {key for name in names for key in self.agent.networks[name].embedders}
         read |= {"action_mask"} if "policy" in names else set()
-        return {
-            key: tf.TensorSpec([None, *array.shape], array.dtype, name=key)
-            for key, array in self.agent.spec.observation.items()
-            if key in read
-        }
+        found = {key: array for key, array in self.agent.spec.observation.items() if key in read}
+        return {key: tf.TensorSpec(self.any_number(array.shape), array.dtype, name=key) for key, array in found.items()}
+
+    def any_number(self, shape: tuple[int, ...]) -> list[int | None]:
+        """Returns the shape of one environment's array for any number of them, and of agents where several share the policy."""
+        return [None, *shape] if self.agent.spec.num_agents is None else [None, None, *shape[1:]]
 
     def signatures(self, noise_as_input: bool, values: bool) -> dict[str, Any]:
         """Returns the concrete functions by signature name; inputs are named after the observation's keys."""
         seen, action = self.inputs("policy"), self.agent.spec.action
         made = {"serving_default": tf.function(lambda observation: self.act(observation)).get_concrete_function(seen)}
         if noise_as_input:
-            noise = tf.TensorSpec([None, *self.agent.acting_noise(1).shape[1:]], tf.float32, name="noise")
+            one = {key: tf.zeros([1, *array.shape], array.dtype) for key, array in self.agent.spec.observation.items()}
+            shape = self.any_number(tuple(self.agent.acting_noise(one).shape[1:]))
+            noise = tf.TensorSpec(shape, tf.float32, name="noise")
             made["sample"] = tf.function(self.act).get_concrete_function(seen, noise)
         else:
             made["sample"] = tf.function(self.sample).get_concrete_function(seen)
         if values:
             critics = [name for name in self.agent.networks if name != "policy" and not name.endswith("_target")]
-            taken = tf.TensorSpec([None, *action.shape], action.dtype, name="action")
+            taken = tf.TensorSpec(self.any_number(action.shape), action.dtype, name="action")
             made["values"] = tf.function(self.values).get_concrete_function(self.inputs(*critics), taken)
         return made
 
@@ -105,7 +109,7 @@ def export(policy: Policy, out: str | pathlib.Path, format: Format = "saved_mode
     Signatures, whose inputs are named after the observation's keys, as far as the networks read them ("observation" for a
     plain box; "action_mask", booleans, where there is one):
         serving_default: observations `[E, ...]` to "action", the deterministic policy: numbers `[E, A]`, or choices `[E]`
-            int32; with N agents `[E, N, A]` or `[E, N]`.
+            int32; with any number N of agents that share the policy `[E, N, A]` or `[E, N]`.
         sample: the same, drawn from the policy. The LiteRT file takes its "noise" as an input: standard normal of the
             action's shape, or for choices uniform in [0, 1) with a last axis over all of them.
         values: on request, observations and "action" to the agent's values, `[E]` each (with N agents `[E, N]`).

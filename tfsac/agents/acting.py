@@ -66,23 +66,24 @@ class ActingAgent(Agent):
         return ActResult(unfold(self.choose(fold(dict(observation)), mode, env_steps), self.spec.num_agents))
 
     def action_tensor(self, observation: Mapping[str, tf.Tensor], noise: tf.Tensor | None = None) -> tf.Tensor:
-        """Returns actions as tensors; see `Agent.action_tensor`."""
+        """Returns actions as tensors; see `Agent.action_tensor`. Any number of agents can share the policy here."""
         if self.spec.num_agents is None:
             return self.chosen_tensor(observation, noise)
         action = self.chosen_tensor(fold(dict(observation)), None if noise is None else fold(noise))
-        return unfold(action, self.spec.num_agents)
+        return unfold(action, _leading(observation)[1])
 
-    def acting_noise(self, rows: int | tf.Tensor) -> tf.Tensor:
-        """Draws noise `[rows, ...]`, of several agents `[rows, N, ...]`."""
+    def acting_noise(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Draws noise `[E, ...]`, of several agents `[E, N, ...]`."""
+        rows = _leading(observation)
         if self.spec.num_agents is None:
-            return self.noise_tensor(rows)
-        return unfold(self.noise_tensor(rows * self.spec.num_agents), self.spec.num_agents)
+            return self.noise_tensor(rows[0])
+        return unfold(self.noise_tensor(rows[0] * rows[1]), rows[1])
 
     def value_tensors(self, observation: Mapping[str, tf.Tensor], action: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns values by name, `[E]`; of several agents, `[E, N]`."""
         if self.spec.num_agents is None:
             return self.values_of(observation, action)
-        return unfold(self.values_of(fold(dict(observation)), fold(action)), self.spec.num_agents)
+        return unfold(self.values_of(fold(dict(observation)), fold(action)), _leading(observation)[1])
 
     # -- the policy outside of updates ---------------------------------------------------------------------------------
 
@@ -100,3 +101,8 @@ class ActingAgent(Agent):
         """Hands the policy's weights to the NumPy forward pass."""
         if self.forward is not None:
             self.forward.load([w.numpy() for w in self.acting_weights()] if outputs is None else outputs)
+
+
+def _leading(observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """Returns the sizes of the first dimensions, E and with several agents N, where they are known only when it runs."""
+    return tf.shape(next(iter(observation.values())))

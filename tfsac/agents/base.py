@@ -108,6 +108,7 @@ class Agent(tf.Module):
     def _make_networks(self, seed: int, models: ModelMaker | None) -> None:
         made, slow = (models(), models()) if models else ({}, {})
         one, seeds = self.spec.of_one_agent(), {name: [seed, i] for i, name in enumerate(self.parameters)}
+        # A network that reads another's embedders is made after it.
         for name in sorted(self.parameters, key=lambda name: self.encoder_of(name) is not None):
             parameters, encoder = self.parameters[name], self.networks.get(self.encoder_of(name) or "")
             first_weights = int(np.random.SeedSequence(seeds[name]).generate_state(1)[0])
@@ -165,8 +166,8 @@ class Agent(tf.Module):
         """
 
     @abstractmethod
-    def acting_noise(self, rows: int | tf.Tensor) -> tf.Tensor:
-        """Draws the noise with which `action_tensor` samples for so many environments, with TensorFlow's own randomness."""
+    def acting_noise(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Draws the noise with which `action_tensor` samples for these observations, with TensorFlow's own randomness."""
 
     @abstractmethod
     def value_tensors(self, observation: Mapping[str, tf.Tensor], action: tf.Tensor) -> dict[str, tf.Tensor]:

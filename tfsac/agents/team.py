@@ -15,7 +15,7 @@ def fold(tree: Any) -> Any:
     return tf.nest.map_structure(lambda x: _reshape(x, (-1, *x.shape[2:])), tree)
 
 
-def unfold(tree: Any, num_agents: int) -> Any:
+def unfold(tree: Any, num_agents: int | tf.Tensor) -> Any:
     """Returns arrays or tensors `[B * N, ...]` as `[B, N, ...]`."""
     return tf.nest.map_structure(lambda x: _reshape(x, (-1, num_agents, *x.shape[1:])), tree)
 
@@ -37,5 +37,5 @@ def fold_batch(batch: Transition, num_agents: int) -> Transition:
     )
 
 
-def _reshape(x: Any, shape: tuple[int, ...]) -> Any:
+def _reshape(x: Any, shape: tuple[Any, ...]) -> Any:
     return tf.reshape(x, shape) if tf.is_tensor(x) else np.reshape(x, shape)

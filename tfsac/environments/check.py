@@ -76,6 +76,8 @@ def _check_box(name: str, action: gym.spaces.Box, team: tuple[int, ...]) -> None
                 f"{name}: actions need finite bounds; wrap it in gymnasium.wrappers.RescaleAction or give the space "
                 f"bounds. Received: {side}={bounds[tuple(bad[0])]} in dimension {_place(bad[0])}"
             )
+    if team and not ((action.low == action.low[0]).all() and (action.high == action.high[0]).all()):
+        raise ValueError(f"{name}: agents that share a policy have the same bounds. Received: {action}")
     empty = np.argwhere(action.low >= action.high)
     if empty.size:
         i = tuple(empty[0])

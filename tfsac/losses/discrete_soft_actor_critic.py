@@ -66,7 +66,8 @@ def chosen(q_BNA: tf.Tensor, action_B: tf.Tensor) -> tf.Tensor:
         ValueError: wrong ranks or sizes.
     """
     assert_shapes(q=(q_BNA, "BNA"), action=(action_B, "B"))
-    return tf.reduce_sum(q_BNA * tf.one_hot(action_B, q_BNA.shape[-1], dtype=q_BNA.dtype)[:, None], axis=-1)
+    is_chosen_BA = tf.one_hot(action_B, q_BNA.shape[-1], True, False, dtype=tf.bool)
+    return tf.reduce_sum(tf.where(is_chosen_BA[:, None], q_BNA, tf.zeros_like(q_BNA)), axis=-1)
 
 
 def policy_loss(prob_BA: tf.Tensor, log_prob_BA: tf.Tensor, q_BNA: tf.Tensor, alpha: tf.Tensor) -> tf.Tensor:

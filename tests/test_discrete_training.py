@@ -1,0 +1,344 @@
+"""Whole runs with discrete actions, masks and teams: resumed, broken off, normalised, evaluated, exported, recorded."""
+
+import dataclasses
+import gc
+import re
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import tiny
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
+from test_checkpoint import CHANGES, PRIORITISED, complete_run, crashed, same_run, weights
+from test_cli import RETURN, parts
+
+from tfsac import api, cli, exporting
+from tfsac.environments import EnvironmentFailure, as_arrays, make, spec_of
+from tfsac.memories import load_demonstrations
+from tfsac.parameters import (
+    DiscreteSoftActorCriticAgentParameters,
+    ExperienceReplayParameters,
+    RunParameters,
+    TwinSoftActorCriticAgentParameters,
+    discrete_soft_actor_critic_networks,
+    override,
+    twin_soft_actor_critic_networks,
+)
+from tfsac.testing import tiny_preset
+from tfsac.training import Trainer
+
+CORRIDOR, LENGTH, START = "TfsacCorridor-v0", 6, 5
+CHOICES, NUMBERS = "tfsac.testing:TeamIdentity-v0", {"environment.kwargs": {"discrete": False}}
+RUN = RunParameters(seed=3, checkpoint_save_steps=50)
+
+
+class Corridor(gym.Env):
+    """Episodes of at most ten steps, to the left (5), nowhere (6) or to the right (7), which ends the task at the end.
+
+    The walls are masked, and choosing one raises. At one step, counted over all episodes, the mask is wrong.
+
+    Args:
+        fail_at: number of the step.
+        how: the mask has no "valid" action, or a wrong "shape"; or the "first" observation after it has no valid action.
+    """
+
+    metadata = {"render_modes": []}
+
+    def __init__(self, fail_at=0, how="valid"):
+        self.observation_space = Dict(observation=Box(-100.0, 100.0, (2,)), action_mask=MultiBinary(3))
+        self.action_space = Discrete(3, start=START)
+        self.fail_at, self.how, self.steps, self.place, self.length = fail_at, how, 0, 0, 0
+
+    def _observe(self, wrong):
+        mask = np.int8([self.place > 0, 1, self.place < LENGTH])
+        if wrong:
+            mask = np.ones(2, np.int8) if self.how == "shape" else np.zeros(3, np.int8)
+        return {"observation": np.float32([10.0 * self.place, self.np_random.normal(-3.0, 0.1)]), "action_mask": mask}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place, self.length = int(self.np_random.integers(0, LENGTH - 1)), 0
+        return self._observe(self.how == "first" and 0 < self.fail_at <= self.steps), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        move = int(action) - START - 1
+        if not 0 <= self.place + move <= LENGTH:
+            raise ValueError(f"There is a wall. Received: {action}")
+        self.place, self.length, self.steps = self.place + move, self.length + 1, self.steps + 1
+        observation = self._observe(self.steps == self.fail_at and self.how != "first")
+        return observation, move - 0.1, self.place == LENGTH, self.length == 10, {}
+
+
+if CORRIDOR not in gym.registry:
+    gym.register(CORRIDOR, entry_point=Corridor)
+
+
+def discrete(level, **changes):
+    """A tiny run with discrete actions; its temperature is automatic."""
+    reads = {"policy_input": "agent_state", "critic_input": "global_state"} if level == CHOICES else {}
+    networks = discrete_soft_actor_critic_networks((16, 16), learning_rate=1e-3, batch_size=32, **reads)
+    agent = DiscreteSoftActorCriticAgentParameters(memory=ExperienceReplayParameters(1000), networks=networks)
+    return override(dataclasses.replace(tiny_preset(level), agent=agent), changes)
+
+
+def numbers(**changes):
+    """A tiny run of a team with real actions."""
+    reads = {"policy_input": "agent_state", "critic_input": "global_state"}
+    networks = twin_soft_actor_critic_networks((16, 16), learning_rate=1e-3, batch_size=32, **reads)
+    agent = TwinSoftActorCriticAgentParameters(memory=ExperienceReplayParameters(1000), networks=networks)
+    return override(dataclasses.replace(tiny_preset(CHOICES), agent=agent), {**NUMBERS, **changes})
+
+
+# -- interrupted runs --------------------------------------------------------------------------------------------------
+
+STATEFUL = {**CHANGES, "schedule.improve_steps": 80}
+GREEDY = {"agent.exploration": {"initial_epsilon": 0.9, "final_epsilon": 0.05, "decay_steps": 60}}
+RESUMED = {
+    "a masked choice": lambda: discrete(CORRIDOR, **STATEFUL | GREEDY),
+    "a masked choice, prioritised": lambda: discrete(CORRIDOR, **STATEFUL | GREEDY | PRIORITISED),
+    "a team of choices": lambda: discrete(CHOICES, **STATEFUL | GREEDY),
+    "a team of numbers": lambda: numbers(**STATEFUL),
+}
+
+
+@pytest.mark.parametrize("name", [name if name == "a masked choice" else pytest.param(name, marks=pytest.mark.slow) for name in RESUMED])
+def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, name):
+    preset = RESUMED[name]()
+    uninterrupted = complete_run(tmp_path / "uninterrupted", preset)
+    assert "temperature/0" in weights(uninterrupted) and uninterrupted.counters.updates > 60
+    crashed(tmp_path / "run", 167, preset)
+    resumed = Trainer(preset, tmp_path / "run", RUN, resume=True, quiet=True)
+    assert resumed.counters.env_steps == 150
+    if name == "a masked choice":  # the crash was in the middle of an episode, which goes on
+        assert resumed.environments.length[0] > 0 and not resumed.environments.is_first[0]
+    resumed.run()
+    same_run(resumed, uninterrupted)
+
+
+def test_a_resumed_run_explores_as_much_as_it_would_have(tmp_path):
+    explored = discrete(CORRIDOR, **STATEFUL | GREEDY)
+    crashed(tmp_path / "run", 160, explored)
+    resumed = Trainer(explored, tmp_path / "run", RUN, resume=True, quiet=True)
+    seen, epsilon = [], type(explored.agent.exploration).epsilon
+    act = resumed.agent.act
+    resumed.agent.act = lambda o, s, f, mode, steps=0: seen.append((mode, steps)) or act(o, s, f, mode, steps)
+    resumed.play()
+    assert seen == [("explore", 150)]
+    assert epsilon(explored.agent.exploration, 150) == pytest.approx(0.05 + 0.85 * np.exp(-2.5))
+
+
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [
+        ("valid", r"TfsacCorridor-v0: 'action_mask' leaves no valid action \(environment 0, step 134\)\. Received: \[0 0 0\]"),
+        ("shape", r"TfsacCorridor-v0 raised at step 133 .*'action_mask' must have the shape \(3,\)\. Received: \(2,\)"),
+    ],
+)
+def test_a_wrong_mask_stops_the_run_and_nothing_before_it_is_lost(tmp_path, how, text):
+    preset = discrete(CORRIDOR, **{"environment.kwargs": {"fail_at": 134, "how": how}})
+    failed = Trainer(preset, tmp_path / "run", RUN, quiet=True)
+    with pytest.raises(EnvironmentFailure, match=text):
+        failed.run()
+    assert [path.name for path in failed.checkpoints.places()] == ["000000100", "000000133"]
+    before = failed.memory.between(0, 133)
+    resumed = Trainer(preset, tmp_path / "run", RUN, resume=True, quiet=True)
+    assert (resumed.counters, resumed.memory.total_rows) == (failed.counters, 133)
+    assert resumed.counters.updates == 33 and not resumed.memory.newest(1)["truncated"].any()
+    for name, value in weights(failed).items():
+        np.testing.assert_array_equal(weights(resumed)[name], value, err_msg=name)
+    assert resumed.run().counters.env_steps == 200  # it counts its steps anew
+    np.testing.assert_array_equal(resumed.memory.between(0, 133), before)
+
+
+# -- filters -----------------------------------------------------------------------------------------------------------
+
+NORMALISED = {"environment.filters.observation_normalization": True}
+
+
+def test_a_mask_is_not_normalised(tmp_path):
+    trainer = Trainer(discrete(CORRIDOR, **NORMALISED), tmp_path / "run", RUN, quiet=True)
+    seen, update = [], trainer.agent.update
+    trainer.agent.update = lambda batch: seen.append(batch) or update(batch)
+    trainer.run()
+    assert trainer.filters.mean.keys() == {"observation"}
+    assert trainer.filters.mean["observation"][1] == pytest.approx(-3.0, abs=0.05)
+    mask, place = (np.concatenate([batch.observation[key] for batch in seen]) for key in ("action_mask", "observation"))
+    assert mask.dtype == bool and mask[..., 1].all() and (~mask[..., 0]).mean() > 0.1
+    assert place[~mask[..., 0], 0].max() < place[mask[..., 0], 0].min()  # at the left wall, and not there
+    assert np.abs(place).max() < 6 and np.abs(place.mean(axis=(0, 1))).max() < 0.5
+
+
+@pytest.mark.parametrize("made", [discrete, numbers])
+def test_the_agents_of_a_team_share_the_statistics_of_a_run(tmp_path, made):
+    preset = discrete(CHOICES, **NORMALISED) if made is discrete else numbers(**NORMALISED)
+    trainer = Trainer(preset, tmp_path / "run", RUN, quiet=True)
+    trainer.run()
+    assert trainer.filters.count == 3 * 201  # three agents, 200 steps and the observation that comes next
+    rows = trainer.memory.between(0, 200)
+    for key in ("agent_state", "global_state"):
+        last = trainer.environments.observation[key].reshape(3, -1)
+        all_seen = np.concatenate([rows[f"observation/{key}"].reshape(600, -1), last])
+        mean, scale = trainer.filters.scale()[key]
+        np.testing.assert_allclose(mean, all_seen.mean(axis=0), atol=1e-5)
+        np.testing.assert_allclose(1 / scale, np.sqrt(all_seen.var(axis=0) + 1e-8), rtol=1e-4)
+
+
+# -- commands ----------------------------------------------------------------------------------------------------------
+
+RUNS = {
+    "choice": lambda: discrete("CartPole-v1"),
+    "masked": lambda: discrete(CORRIDOR, **NORMALISED),
+    "team": lambda: discrete(CHOICES, **NORMALISED),
+    "team of numbers": lambda: numbers(**NORMALISED),
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Makes a finished run when it is first asked for."""
+    made = {}
+
+    def run(name):
+        if name not in made:
+            made[name] = tmp_path_factory.mktemp("runs") / "run"
+            api.train(RUNS[name](), made[name], RUN, quiet=True)
+        return made[name]
+
+    return run
+
+
+@pytest.fixture(params=RUNS)
+def run_dir(runs, request):
+    return runs(request.param)
+
+
+def actions_of(level, preset, episodes, policy):
+    """Plays episodes beside tfsac's own loop and returns observations and actions."""
+    env = make(level, preset.environment.max_episode_steps, **preset.environment.kwargs)
+    rows = []
+    for seed in range(episodes):
+        observation, _ = env.reset(seed=seed)
+        done = False
+        while not done:
+            action = policy.act(observation)
+            rows.append((observation, action))
+            observation, _, terminated, truncated, _ = env.step(action)
+            done = terminated or truncated
+    env.close()
+    return zip(*rows, strict=True)
+
+
+@pytest.mark.parametrize("stochastic", [False, True])
+def test_evaluate_prints_the_returns_of_the_best_policy(run_dir, capsys, stochastic):
+    flags = ["--stochastic"] if stochastic else []
+    assert cli.run(["evaluate", f"--run_dir={run_dir}", "--episodes=8", "--seed=6", *flags]) == 0
+    printed = capsys.readouterr().out
+    done = api.evaluate(run_dir, 8, not stochastic, seed=6)
+    assert list(RETURN.search(printed).groups())[:5] == [*parts(done.returns), "8"]
+    assert (api.evaluate(run_dir, 8, stochastic, seed=6).returns != done.returns).any()
+
+
+@pytest.mark.parametrize("format", ["saved_model", "tflite"])
+def test_the_exported_policy_acts_as_the_live_one(run_dir, tmp_path, capsys, format):
+    if format == "tflite":
+        pytest.importorskip("ai_edge_litert")
+    out = tmp_path / "policy"
+    flags = [f"--out={out}", f"--format={format}", "--verify", "--values"]
+    assert cli.run(["export", f"--run_dir={run_dir}", *flags]) == 0
+    assert re.search(r"over \d+ observations: \S+ \(within 1e-05\)", capsys.readouterr().out)
+    policy = api.load_policy(run_dir)
+    preset = policy_preset(run_dir)
+    observations, actions = actions_of(preset.environment.level, preset, 5, policy)
+    arrays = [as_arrays(observation, policy.agent.spec) for observation in observations]
+    batch = {key: np.stack([array[key] for array in arrays]) for key in arrays[0]}
+    exported = exporting.load_exported(out)(batch)
+    assert exported.dtype == (np.float32 if policy.agent.spec.action.dtype == "float32" else np.int32)
+    np.testing.assert_allclose(exported, np.stack(actions), rtol=0, atol=1e-5)
+    if preset.environment.level == CORRIDOR:
+        assert set(exported.tolist()) <= {START, START + 1, START + 2}
+
+
+def policy_preset(run_dir):
+    from tfsac.catalog import read_config
+
+    return read_config(run_dir / "config.json")[0]
+
+
+@pytest.mark.slow
+def test_exported_choices_are_the_environments_where_there_is_only_tensorflow(runs, tmp_path, run_python):
+    run_dir = runs("masked")
+    exporting.export(api.load_policy(run_dir), tmp_path / "policy", values=True)
+    rng = np.random.default_rng(0)
+    seen = np.column_stack([rng.uniform(0, 60, 40), rng.normal(-3.0, 0.1, 40)]).astype(np.float32)
+    mask = rng.random((40, 3)) < 0.5
+    mask[np.arange(40), rng.integers(3, size=40)] = True
+    np.savez(tmp_path / "observations.npz", observation=seen, action_mask=mask)
+    program = """
+import sys
+import numpy as np
+for absent in ("tfsac", "keras", "tf_keras", "tensorflow_probability", "gymnasium", "pydantic"):
+    sys.modules[absent] = None  # importing it raises
+import tensorflow as tf
+folder = sys.argv[1]
+signatures = tf.saved_model.load(folder + "/policy").signatures
+with np.load(folder + "/observations.npz") as file:
+    observations = {key: tf.constant(file[key]) for key in file}
+action = signatures["serving_default"](**observations)["action"]
+sampled = signatures["sample"](**observations)["action"]
+value = signatures["values"](observation=observations["observation"], action=action)["q"]
+np.savez(folder + "/actions.npz", action=action, sampled=sampled, value=value)
+"""
+    run_python(program, str(tmp_path))
+    with np.load(tmp_path / "actions.npz") as file:
+        action, sampled, value = file["action"], file["sampled"], file["value"]
+    assert action.dtype == sampled.dtype == np.int32 and value.shape == (40,)
+    np.testing.assert_array_equal(action, api.load_policy(run_dir).act({"observation": seen, "action_mask": mask}))
+    for numbers_ in (action, sampled):
+        assert np.take_along_axis(mask, numbers_[:, None] - START, axis=1).all()
+    assert len(set(sampled.tolist())) == 3
+
+
+def test_recorded_choices_come_back_as_demonstrations(run_dir, tmp_path, capsys):
+    out, preset = tmp_path / "expert.npz", policy_preset(run_dir)
+    level, spec = preset.environment.level, api.load_policy(run_dir).agent.spec
+    assert cli.run(["record", f"--run_dir={run_dir}", f"--out={out}", "--episodes=6", "--seed=2"]) == 0
+    loaded = load_demonstrations(out, spec, level)
+    returns = api.evaluate(run_dir, 6, seed=2).returns
+    np.testing.assert_allclose(loaded.returns, returns)
+    printed = capsys.readouterr().out
+    assert printed == f"{len(loaded.records)} transitions of 6 episodes, mean return {returns.mean():.2f}, in {out}\n"
+    action = loaded.records["action"]
+    assert action.shape[1:] == spec.action.shape and action.dtype == spec.action.dtype
+    if spec.action.dtype == "int32":
+        assert action.min() >= 0 and action.max() < spec.action.num_actions
+    if level == CORRIDOR:
+        mask = loaded.records["observation/action_mask"]
+        assert mask.dtype == bool and np.take_along_axis(mask, action[:, None], axis=1).all()
+
+
+def test_a_recording_of_a_run_is_imitated_by_another(run_dir, tmp_path):
+    out = tmp_path / "expert.npz"
+    assert cli.run(["record", f"--run_dir={run_dir}", f"--out={out}", "--episodes=6"]) == 0
+    memory = f'--set=agent.memory={{"kind": "sqil", "demonstrations": "{out}", "max_size": 1000}}'
+    flags = [f"--preset={run_dir / 'config.json'}", memory, f"--run_dir={tmp_path / 'imitated'}", "--seed=9"]
+    assert cli.run(["train", *flags]) == 0
+    last = tiny.rows(tmp_path / "imitated")[-1]
+    assert (last["env_steps"], last["updates"]) == ("200", "100")
+    for name in ("td_error_agent", "td_error_expert", "policy_loss_agent", "policy_loss_expert", "gradient_cosine"):
+        assert np.isfinite(float(last[f"imitation/{name}"]))
+    assert -1.0 <= float(last["imitation/gradient_cosine"]) <= 1.0
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_film_of_choices_has_a_frame_for_every_step(runs, tmp_path):
+    imageio = pytest.importorskip("imageio.v2")
+    pytest.importorskip("imageio_ffmpeg")
+    film = tmp_path / "pole.mp4"
+    assert cli.run(["evaluate", f"--run_dir={runs('choice')}", "--episodes=2", f"--dump_mp4={film}"]) == 0
+    with imageio.get_reader(film) as reader:
+        frames = [np.asarray(frame) for frame in reader]
+    del reader
+    gc.collect()  # imageio-ffmpeg leaves its pipes to the garbage collector
+    assert len(frames) == api.evaluate(runs("choice"), 2).lengths.sum()
+    assert frames[0].shape[:2] == (400, 600) and not np.array_equal(frames[0], frames[-1])

@@ -1,0 +1,204 @@
+"""Whole runs of soft Q imitation learning: rewards have no effect on them, they resume exactly, and demonstrations stay as they were."""
+
+import dataclasses
+import json
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
+from test_checkpoint import complete_run, crashed, rows_without_clocks, same_run, weights
+from test_cli import tree
+
+from tfsac import cli
+from tfsac.environments import action_map, make, spec_of
+from tfsac.memories import Demonstrations, TransitionMemory, save_demonstrations
+from tfsac.parameters import (
+    DiscreteSoftActorCriticAgentParameters,
+    RunParameters,
+    TwinSoftActorCriticAgentParameters,
+    discrete_soft_actor_critic_networks,
+    override,
+    soft_actor_critic_networks,
+    twin_soft_actor_critic_networks,
+)
+from tfsac.testing import tiny_preset
+from tfsac.training import CheckpointError, Trainer
+
+RUN = RunParameters(seed=3, checkpoint_save_steps=50)
+POLE, PENDULUM = "TfsacGarbagePole-v0", "TfsacGarbagePendulum-v0"
+MADE = {"discrete": POLE, "twin": PENDULUM, "v": PENDULUM}  # the levels of the kinds of agents
+
+
+class Garbage:
+    """Gives rewards around a million that have nothing to do with the task.
+
+    Args:
+        reward_seed: of the rewards, together with each episode's.
+    """
+
+    def __init__(self, reward_seed=0, **kwargs):
+        super().__init__(**kwargs)
+        self.reward_seed, self.rewards = reward_seed, None
+
+    def reset(self, *, seed=None, options=None):
+        self.rewards = np.random.default_rng([self.reward_seed, seed])
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        observation, _, terminated, truncated, info = super().step(action)
+        return observation, 1e6 * self.rewards.standard_normal(), terminated, truncated, info
+
+
+class GarbagePole(Garbage, CartPoleEnv):
+    pass
+
+
+class GarbagePendulum(Garbage, PendulumEnv):
+    pass
+
+
+for level, entry_point in ((POLE, GarbagePole), (PENDULUM, GarbagePendulum)):
+    if level not in gym.registry:
+        gym.register(level, entry_point=entry_point, max_episode_steps=20)
+
+
+def demonstrate(path, level, episodes=3, seed=0):
+    """Records random episodes by hand."""
+    env = make(level)
+    spec, returns, steps = spec_of(env), [], []
+    env.action_space.seed(seed)
+    for episode in range(episodes):
+        observation, _ = env.reset(seed=seed + episode)
+        done, total = False, 0.0
+        while not done:
+            action = env.action_space.sample()
+            following, reward, terminated, truncated, _ = env.step(action)
+            steps.append((observation, action, reward, terminated, truncated, following))
+            observation, done, total = following, terminated or truncated, total + reward
+        returns.append(total)
+    env.close()
+    memory = TransitionMemory(spec, len(steps))
+    for observation, action, reward, terminated, truncated, following in steps:
+        before, after = ({"observation": x[None]} for x in (observation, following))
+        memory.add(before, action_map(spec).inverse(action)[None], [reward], [terminated], [truncated], after)
+    save_demonstrations(path, Demonstrations(memory.ring[:, 0], level, np.array(returns)))
+    return path
+
+
+def imitation(kind, path, **changes):
+    """A tiny run of an agent that imitates, with everything that rewards could get into."""
+    sizes = {"layers": (16, 16), "learning_rate": 1e-3, "batch_size": 32}
+    usual = {"environment.level": MADE[kind], "environment.max_episode_steps": None}
+    agent = tiny_preset().agent
+    if kind == "discrete":
+        agent = DiscreteSoftActorCriticAgentParameters(networks=discrete_soft_actor_critic_networks(**sizes))
+        usual["agent.exploration"] = {"initial_epsilon": 0.9, "final_epsilon": 0.05, "decay_steps": 60}
+    elif kind == "twin":
+        agent = TwinSoftActorCriticAgentParameters(networks=twin_soft_actor_critic_networks(**sizes))
+    else:
+        agent = dataclasses.replace(agent, networks=soft_actor_critic_networks(**sizes))
+    usual |= {
+        "agent.memory": {"kind": "sqil", "demonstrations": str(path), "max_size": 1000},
+        "agent.algorithm.n_step": 2,
+        "environment.filters.observation_normalization": True,
+        "schedule.improve_steps": 80,
+        "schedule.steps_between_evaluation_periods": 60,
+    }
+    return override(dataclasses.replace(tiny_preset(), agent=agent), {**usual, **changes})
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shown")
+    return {kind: demonstrate(folder / f"{kind}.npz", level) for kind, level in MADE.items()}
+
+
+# -- rewards -----------------------------------------------------------------------------------------------------------
+
+OTHER_REWARDS = {"environment.kwargs": {"reward_seed": 1}}
+FILTERED = {"environment.filters.reward_rescale_factor": 7.0, "environment.filters.reward_clipping_range": [-2.0, 3.0]}
+ORDINARY = {"agent.memory": {"kind": "uniform", "max_size": 1000}}
+
+
+def learned(run_dir):
+    """Returns what a run's updates reported."""
+    return [{name: x for name, x in row.items() if not name.startswith(("training/", "evaluation/"))} for row in rows_without_clocks(run_dir)]
+
+
+@pytest.mark.parametrize("kind", ["discrete", pytest.param("twin", marks=pytest.mark.slow), pytest.param("v", marks=pytest.mark.slow)])
+def test_the_environments_rewards_have_no_effect_on_what_is_learned(tmp_path, shown, kind):
+    one = complete_run(tmp_path / "one", imitation(kind, shown[kind]))
+    two = complete_run(tmp_path / "two", imitation(kind, shown[kind], **OTHER_REWARDS | FILTERED))
+    assert one.counters == two.counters and one.counters.updates == 80
+    before, after = weights(one), weights(two)
+    assert before.keys() == after.keys() and ("temperature/0" in before) == (kind != "v")
+    for name, value in before.items():
+        np.testing.assert_array_equal(after[name], value, err_msg=name)
+    assert learned(tmp_path / "one") == learned(tmp_path / "two") and "loss/policy" in learned(tmp_path / "one")[0]
+    for field in one.memory.ring.dtype.names:
+        same = np.array_equal(one.memory.ring[field], two.memory.ring[field])
+        assert same == (field != "reward"), field
+    assert np.abs(one.memory.ring["reward"]).max() > 1e6  # the memory keeps them, as every other does
+
+
+def test_with_an_ordinary_memory_they_have(tmp_path, shown):
+    one = complete_run(tmp_path / "one", imitation("discrete", shown["discrete"], **ORDINARY))
+    two = complete_run(tmp_path / "two", imitation("discrete", shown["discrete"], **ORDINARY | OTHER_REWARDS))
+    before, after = weights(one), weights(two)
+    assert all((before[name] != after[name]).any() for name in ("policy/0", "q/0", "temperature/0"))
+
+
+# -- interrupted runs --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["discrete", pytest.param("twin", marks=pytest.mark.slow)])
+def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, shown, kind):
+    preset = imitation(kind, shown[kind])
+    uninterrupted = complete_run(tmp_path / "uninterrupted", preset)
+    crashed(tmp_path / "run", 167, preset)
+    resumed = Trainer(preset, tmp_path / "run", RUN, resume=True, quiet=True)
+    assert resumed.counters.env_steps == 150
+    resumed.run()
+    same_run(resumed, uninterrupted)
+
+
+@pytest.fixture
+def interrupted(tmp_path):
+    """A run that can be resumed, and its demonstrations."""
+    path = demonstrate(tmp_path / "expert.npz", POLE)
+    crashed(tmp_path / "run", 60, imitation("discrete", path))
+    return tmp_path / "run", path
+
+
+def refused(run_dir, capsys):
+    """Resumes a run by the command line and returns what is printed; nothing of the run changes."""
+    before = tree(run_dir)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["train", "--resume", f"--run_dir={run_dir}"])
+    printed = capsys.readouterr()
+    assert ended.value.code == 2 and "Traceback" not in printed.err
+    assert tree(run_dir) == before
+    return printed.err.strip()
+
+
+def test_a_run_whose_demonstrations_changed_is_refused_and_stays_as_it_is(interrupted, capsys):
+    run_dir, path = interrupted
+    before = path.read_bytes()
+    path.unlink()
+    demonstrate(path, POLE, seed=50)
+    words = "The demonstrations changed since the checkpoint was written: their SHA-256 was "
+    assert refused(run_dir, capsys).startswith(f"tfsac: {words}")
+    path.unlink()
+    assert refused(run_dir, capsys) == f"tfsac: There is no demonstration file. Received: {path}"
+    path.write_bytes(before)
+    assert cli.run(["train", "--resume", f"--run_dir={run_dir}"]) == 0
+    assert json.loads((run_dir / "config.json").read_text())["resumed"][0]["env_steps"] == 50
+
+
+def test_fewer_demonstrations_than_before_belong_to_another_run(interrupted):
+    run_dir, path = interrupted
+    memory = {"kind": "sqil", "demonstrations": str(path), "max_size": 1000, "num_episodes": 2}
+    fewer = imitation("discrete", path, **{"agent.memory": memory})
+    with pytest.raises(CheckpointError, match=r"agent\.memory\.num_episodes is None\. Received: agent\.memory\.num_episodes=2$"):
+        Trainer(fewer, run_dir, RUN, resume=True, quiet=True)
