@@ -24,7 +24,8 @@ def main() -> None:
     for run in parser.parse_args().run_dir:
         memory = read_config(run / "config.json")[0].agent.memory
         with np.load(memory.demonstrations) as file:
-            expert, episodes = float(file["returns"].mean()), len(file["returns"])
+            returns = file["returns"][: memory.num_episodes]
+        expert, episodes = float(returns.mean()), len(returns)
         with (run / "metrics.csv").open(newline="") as file:
             evaluations = list(csv.DictReader(file))
         first, last = (float(evaluations[i]["evaluation/return_mean"]) for i in (0, -1))

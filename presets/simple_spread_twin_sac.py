@@ -34,10 +34,10 @@ preset = Preset(
     schedule=ScheduleParameters(
         heatup_steps=EnvironmentSteps(2_000),
         improve_steps=EnvironmentSteps(98_000),
-        evaluation_steps=EnvironmentEpisodes(40),
+        evaluation_steps=EnvironmentEpisodes(100),
         steps_between_evaluation_periods=EnvironmentSteps(5_000),
     ),
-    validation=PresetValidationParameters(min_reward_threshold=-20.0),
+    validation=PresetValidationParameters(min_reward_threshold=-22.0),  # random actions get -26
 )
 
 if __name__ == "__main__":

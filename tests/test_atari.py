@@ -77,22 +77,6 @@ def test_the_time_limit_counts_the_agents_steps(pong):
     assert [env.step(0)[3] for _ in range(3)] == [False, False, True]
 
 
-def test_a_lost_life_ends_the_episode_where_that_is_asked_for():
-    def steps(terminal_on_life_loss):
-        atari = AtariPreprocessingParameters(terminal_on_life_loss=terminal_on_life_loss)
-        env = make("ALE/Breakout-v5", 300, atari)
-        env.reset(seed=0)
-        taken = 1
-        while not any(env.step(1)[2:4]):  # FIRE puts the ball into play
-            taken += 1
-        lives = env.unwrapped.ale.lives()
-        env.close()
-        return taken, lives
-
-    (early, left), (late, left_late) = steps(True), steps(False)
-    assert early < late and left == 4 and left_late < 4
-
-
 def test_raw_screens_without_preprocessing():
     env = make(PONG, max_episode_steps=2)
     assert spec_of(env) == Spec({"observation": ArraySpec((210, 160, 3), "uint8")}, DiscreteSpec(6))

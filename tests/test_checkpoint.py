@@ -322,3 +322,15 @@ def test_several_environments_resume_with_new_episodes(tmp_path, capsys):
     manifest = resumed.checkpoints.verify(resumed.checkpoints.places()[-1])
     saved = [np.load(resumed.checkpoints.chunks / chunk["file"]) for chunk in manifest["memory"]["chunks"]]
     np.testing.assert_array_equal(np.concatenate(saved), resumed.memory.between(0, 150))
+
+
+def test_a_file_of_the_memory_is_bounded_in_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint_module, "CHUNK_BYTES", 1000)
+    whole = complete_run(tmp_path / "run", preset())
+    size = whole.memory.ring[0].nbytes
+    files = sorted((tmp_path / "run" / "checkpoints" / "memory").glob("rows-*.npy"))
+    assert len(files) > 3
+    assert all(np.load(file).nbytes <= 1000 and len(np.load(file)) <= 1000 // size for file in files)
+    resumed = Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
+    np.testing.assert_array_equal(resumed.memory.ring, whole.memory.ring)
+    resumed._close_environments()

@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -20,6 +21,7 @@ import tiny
 from tfsac import api, cli
 from tfsac.catalog import load_preset, preset_names, read_config
 from tfsac.cli import learning
+from tfsac.parameters import RunParameters, to_json
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RETURN = re.compile(
@@ -357,6 +359,94 @@ def test_plot_draws_two_runs_together_by_flag_or_as_plain_words(run_dir, tmp_pat
     assert one.read_bytes() == two.read_bytes() != three.read_bytes()
 
 
+# -- levels of other packages ------------------------------------------------------------------------------------------
+
+GAME, SPREAD = "ALE/Pong-v5", "pettingzoo:mpe2.simple_spread_v3"
+
+
+@pytest.mark.parametrize(
+    ("package", "arguments"),
+    [
+        ("ale_py", ["--preset=atari_discrete_sac", f"--grid=level={GAME},ALE/Breakout-v5"]),
+        ("mpe2", ["--preset=simple_spread_discrete_sac", "--grid=environment.kwargs.N=2,4"]),
+    ],
+)
+def test_a_sweep_makes_every_level_once_before_it_begins(package, arguments, tmp_path, monkeypatch, capsys):
+    from tfsac import environments, sweep
+
+    pytest.importorskip(package)
+    made, one = [], environments.maker
+    monkeypatch.setattr(environments, "maker", lambda parameters: made.append(parameters) or one(parameters))
+    monkeypatch.setattr(sweep.Sweep, "train", lambda series, jobs: int(signal.SIGTERM))
+    assert cli.run(["sweep", f"--run_dir={tmp_path / 'sweep'}", *arguments]) == 128 + signal.SIGTERM
+    assert "goes on" in capsys.readouterr().out
+    if package == "ale_py":
+        assert [parameters.level for parameters in made] == [GAME, "ALE/Breakout-v5"]
+        assert all(parameters.atari is not None for parameters in made)
+    else:
+        assert [(parameters.level, parameters.kwargs["N"]) for parameters in made] == [(SPREAD, 2), (SPREAD, 4)]
+
+
+TRAIN, SWEEP, TEAM = "train", "sweep --run_dir=new", "--preset=simple_spread_twin_sac"
+WRONG_LEVELS = [  # of the commands that notice
+    (
+        [TRAIN, SWEEP],
+        "ale_py",
+        "--preset=atari_discrete_sac --level=ALE/Pnog-v5",
+        "Did you mean 'ALE/Pong-v5'[?] Received: 'ALE/Pnog-v5'$",
+    ),
+    (
+        [TRAIN, SWEEP],
+        "mpe2",
+        f"{TEAM} --level=pettingzoo:mpe2.simple_spraed_v3",
+        "mpe2 has no module 'simple_spraed_v3'. Did you mean 'simple_spread_v3'[?] Received: 'pettingzoo:.*'$",
+    ),
+    (
+        [TRAIN, SWEEP],
+        "mpe2",
+        f"{TEAM} --set=environment.kwargs.M=3",
+        "Received: {'N': 3, 'max_cycles': 25, 'continuous_actions': True, 'M': 3}$",
+    ),
+    (
+        [TRAIN],
+        "mpe2",
+        f"{TEAM} --set=environment.kwargs.continuous_actions=false",
+        "choice among 5 actions: .* Received: DiscreteSpec[(]num_actions=5, shape=[(]3,[)], .*$",
+    ),
+    (
+        [TRAIN],
+        "mpe2",
+        f"--level={SPREAD} --set=environment.kwargs.continuous_actions=true",
+        "it gives agent_state, global_state.* Received: 'observation'$",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("command", "package", "arguments", "message"), [(command, *case) for commands, *case in WRONG_LEVELS for command in commands]
+)
+def test_a_wrong_game_or_team_is_refused_and_leaves_nothing(command, package, arguments, message, tmp_path, monkeypatch, capsys):
+    pytest.importorskip(package)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        cli.main([*command.split(), *arguments.split()])
+    assert ended.value.code == 2
+    assert re.search(message, capsys.readouterr().err.strip())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_team_is_trained_in_a_folder_named_after_its_level(tmp_path, monkeypatch):
+    pytest.importorskip("mpe2")
+    monkeypatch.chdir(tmp_path)
+    preset = tiny.shrunk(load_preset("simple_spread_discrete_sac"), **tiny.SHORTER)
+    (tmp_path / "small.json").write_text(json.dumps({"preset": to_json(preset), "run": to_json(RunParameters())}))
+    assert cli.run(["train", "--preset=small.json"]) == 0
+    [folder] = (tmp_path / "runs").iterdir()
+    assert folder.name == "small-pettingzoo-mpe2.simple_spread_v3"
+    [run] = folder.iterdir()
+    assert [row["env_steps"] for row in tiny.rows(run)] == ["50", "60"] and (run / "policy" / "saved_model.pb").is_file()
+
+
 # -- help --------------------------------------------------------------------------------------------------------------
 
 
@@ -544,14 +634,19 @@ def shown(tmp_path_factory):
     return demonstrations(tmp_path_factory.mktemp("shown"))
 
 
-def sqil(name, more=""):
+def setting(path, **value):
+    """Returns a flag that sets an object."""
+    return f"--set={path}={{{json.dumps(value, separators=(',', ':'))}}}"
+
+
+def sqil(name, **more):
     """Returns the flag that imitates a file of this folder."""
-    return f'--set=agent.memory={{{{"kind":"sqil","demonstrations":"{{shown}}/{name}.npz"{more}}}}}'
+    return setting("agent.memory", kind="sqil", demonstrations=f"{{shown}}/{name}.npz", **more)
 
 
-def auto(given):
+def auto(**given):
     """Returns the flags of a discrete preset with an automatic temperature."""
-    return f'--preset=cart_pole_discrete_sac --set=agent.algorithm.temperature={{{{"kind":"auto",{given}}}}}'
+    return f"--preset=cart_pole_discrete_sac {setting('agent.algorithm.temperature', kind='auto', **given)}"
 
 
 # Arguments, with {run} a finished run, {tmp} a folder, {file} a file in it and {shown} a folder of demonstrations; and the
@@ -652,13 +747,13 @@ WRONG = {
     ),
     # temperatures and shared encoders of discrete actions
     "unreachable entropy": (
-        f"train {auto('"target_entropy":0.7')}",
+        f"train {auto(target_entropy=0.7)}",
         "between 0 and log[(]2[)] = 0.6931 nats, and target_entropy between them. Received: 0.7$",
     ),
-    "unreachable ratio": (f"train {auto('"target_entropy_ratio":1.0')}", "ratio lies between 0 and 1. Received: 1.0$"),
+    "unreachable ratio": (f"train {auto(target_entropy_ratio=1.0)}", "ratio lies between 0 and 1. Received: 1.0$"),
     "two targets": (
-        f"train {auto('"target_entropy":0.6,"target_entropy_ratio":0.5')}",
-        "by target_entropy or by target_entropy_ratio. Received: target_entropy=0.6, target_entropy_ratio=0.5$",
+        f"train {auto(target_entropy=0.6, target_entropy_ratio=0.5)}",
+        "by target_entropy or by target_entropy_ratio; the other one is None .* Received: target_entropy=0.6, target_entropy_ratio=0.5$",
     ),
     "shared encoder without layers": (
         "train --preset=cart_pole_discrete_sac --set=agent.shared_encoder=true",
@@ -701,7 +796,7 @@ WRONG = {
     ),
     "demonstrations out of bounds": (f"train {sqil('far')}", "actions are in .* Received: 1.5 in .*/far.npz$"),
     "more demonstrations than there are": (
-        f"train {sqil('whole', ',"num_episodes":11')}",
+        f"train {sqil('whole', num_episodes=11)}",
         "num_episodes is 1 to 10, which .*/whole.npz has. Received: 11$",
     ),
     "unknown dataset": (
@@ -722,6 +817,10 @@ WRONG = {
     ),
     "weights of other networks": (
         "train --checkpoint_restore_dir={run} --run_dir={tmp}/new",
+        "belongs to other networks: .* Received: ",
+    ),
+    "weights of another agent": (
+        "train --preset=cart_pole_discrete_sac --checkpoint_restore_dir={run} --run_dir={tmp}/new",
         "belongs to other networks: .* Received: ",
     ),
     "resume nothing": ("train --resume", "--resume needs --run_dir. Received: no --run_dir$"),

@@ -387,3 +387,9 @@ def test_actions_and_modes_that_do_not_fit_are_refused():
             agent(parameters(), PLAIN)
     with pytest.raises(ValueError, match=r"mode is 'random', 'explore', 'sample' or 'greedy'\. Received: 'best'"):
         make_agent(spec=PLAIN).act(many(2), mode="best")
+
+
+def test_an_action_that_there_is_not_has_no_value():
+    agent = make_agent(spec=PLAIN)
+    value = agent.value_tensors({key: tf.constant(x) for key, x in many(3).items()}, tf.constant([0, ACTIONS, -1]))["q"]
+    assert np.isnan(value).tolist() == [False, True, True]

@@ -7,13 +7,15 @@ import re
 import gymnasium as gym
 import numpy as np
 import pytest
+import tensorflow as tf
 import tiny
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 from test_checkpoint import CHANGES, PRIORITISED, complete_run, crashed, same_run, weights
 from test_cli import RETURN, parts
 
 from tfsac import api, cli, exporting
-from tfsac.environments import EnvironmentFailure, as_arrays, make, spec_of
+from tfsac.catalog import load_preset, read_config
+from tfsac.environments import EnvironmentFailure, as_arrays, make
 from tfsac.memories import load_demonstrations
 from tfsac.parameters import (
     DiscreteSoftActorCriticAgentParameters,
@@ -82,6 +84,15 @@ def discrete(level, **changes):
     return override(dataclasses.replace(tiny_preset(level), agent=agent), changes)
 
 
+def shared(**changes):
+    """A tiny run whose policy reads the features of the critics' embedder."""
+    sizes = {"embedder": (16,), "learning_rate": 1e-3, "batch_size": 32}
+    agent = dataclasses.replace(
+        discrete("CartPole-v1").agent, networks=discrete_soft_actor_critic_networks((16,), **sizes), shared_encoder=True
+    )
+    return override(dataclasses.replace(tiny_preset("CartPole-v1"), agent=agent), changes)
+
+
 def numbers(**changes):
     """A tiny run of a team with real actions."""
     reads = {"policy_input": "agent_state", "critic_input": "global_state"}
@@ -99,6 +110,7 @@ RESUMED = {
     "a masked choice, prioritised": lambda: discrete(CORRIDOR, **STATEFUL | GREEDY | PRIORITISED),
     "a team of choices": lambda: discrete(CHOICES, **STATEFUL | GREEDY),
     "a team of numbers": lambda: numbers(**STATEFUL),
+    "a shared encoder": lambda: shared(**STATEFUL | GREEDY),
 }
 
 
@@ -151,6 +163,17 @@ def test_a_wrong_mask_stops_the_run_and_nothing_before_it_is_lost(tmp_path, how,
     np.testing.assert_array_equal(resumed.memory.between(0, 133), before)
 
 
+def test_a_first_observation_without_a_valid_action_loses_nothing_either(tmp_path):
+    preset = discrete(CORRIDOR, **{"environment.kwargs": {"fail_at": 134, "how": "first"}})
+    failed = Trainer(preset, tmp_path / "run", RUN, quiet=True)
+    with pytest.raises(EnvironmentFailure, match=r"leaves no valid action \(environment 0, step 1\d\d\)"):
+        failed.run()
+    # The step that ended the episode was not stored, so the checkpoint is from before it, in the middle of its episode.
+    assert failed.environments.state()["steps"] == failed.counters.env_steps
+    resumed = Trainer(preset, tmp_path / "run", RUN, resume=True, quiet=True)
+    assert resumed.environments.length[0] > 0 and not resumed.memory.newest(1)["truncated"].any()
+
+
 # -- filters -----------------------------------------------------------------------------------------------------------
 
 NORMALISED = {"environment.filters.observation_normalization": True}
@@ -188,6 +211,7 @@ def test_the_agents_of_a_team_share_the_statistics_of_a_run(tmp_path, made):
 
 RUNS = {
     "choice": lambda: discrete("CartPole-v1"),
+    "shared encoder": shared,
     "masked": lambda: discrete(CORRIDOR, **NORMALISED),
     "team": lambda: discrete(CHOICES, **NORMALISED),
     "team of numbers": lambda: numbers(**NORMALISED),
@@ -260,9 +284,29 @@ def test_the_exported_policy_acts_as_the_live_one(run_dir, tmp_path, capsys, for
 
 
 def policy_preset(run_dir):
-    from tfsac.catalog import read_config
-
     return read_config(run_dir / "config.json")[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "acting", "valuing"),
+    [
+        ("choice", {"observation": [None, 4]}, {"observation": [None, 4], "action": [None]}),
+        ("masked", {"observation": [None, 2], "action_mask": [None, 3]}, {"observation": [None, 2], "action": [None]}),
+        ("team", {"agent_state": 3}, {"global_state": 12, "action": None}),
+        ("team of numbers", {"agent_state": 2}, {"global_state": 9, "action": 2}),
+    ],
+)
+def test_an_exported_policy_asks_for_what_its_networks_read(runs, tmp_path, name, acting, valuing):
+    path = exporting.export(api.load_policy(runs(name)), tmp_path / "policy", values=True)
+    signatures = tf.saved_model.load(str(path)).signatures
+    for signature, expected in (("serving_default", acting), ("sample", acting), ("values", valuing)):
+        inputs = signatures[signature].structured_input_signature[1]
+        assert inputs.keys() == expected.keys()
+        for key, shape in expected.items():
+            found = inputs[key].shape.as_list()
+            assert found == shape if isinstance(shape, list) else found[2:] == ([] if shape is None else [shape])
+        if "action_mask" in inputs:
+            assert inputs["action_mask"].dtype == tf.bool
 
 
 @pytest.mark.slow
@@ -328,6 +372,25 @@ def test_a_recording_of_a_run_is_imitated_by_another(run_dir, tmp_path):
     for name in ("td_error_agent", "td_error_expert", "policy_loss_agent", "policy_loss_expert", "gradient_cosine"):
         assert np.isfinite(float(last[f"imitation/{name}"]))
     assert -1.0 <= float(last["imitation/gradient_cosine"]) <= 1.0
+
+
+@pytest.mark.slow
+def test_a_game_is_trained_evaluated_exported_and_recorded(tmp_path, capsys):
+    pytest.importorskip("ale_py")
+    sooner = {"agent.algorithm.num_steps_between_copying_online_weights_to_target": "TrainingSteps(1)"}
+    small = {**tiny.SHORTER, **sooner, "environment.atari.screen_size": 32}
+    preset = tiny.shrunk(load_preset("atari_discrete_sac"), **small)
+    api.train(preset, tmp_path / "run", RUN, quiet=True)
+    flags = [f"--run_dir={tmp_path / 'run'}", f"--out={tmp_path / 'policy'}", "--verify"]
+    assert cli.run(["export", *flags]) == 0
+    assert "(within 1e-05)" in capsys.readouterr().out
+    made = api.record(tmp_path / "run", tmp_path / "expert.npz", episodes=2)
+    screens = made.records["observation/observation"]
+    assert screens.dtype == np.uint8 and screens.shape[1:] == (32, 32, 4) and screens.max() > 100
+    np.testing.assert_array_equal(screens[1, ..., :3], screens[0, ..., 1:])  # the newest screen comes last
+    memory = {"kind": "sqil", "demonstrations": str(tmp_path / "expert.npz"), "max_size": 1000}
+    result = api.train(override(preset, {"agent.memory": memory}), tmp_path / "imitated", RUN, quiet=True)
+    assert result.counters.updates > 0
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

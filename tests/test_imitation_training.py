@@ -10,7 +10,7 @@ from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
 from test_checkpoint import complete_run, crashed, rows_without_clocks, same_run, weights
 from test_cli import tree
 
-from tfsac import cli
+from tfsac import api, cli, exporting
 from tfsac.environments import action_map, make, spec_of
 from tfsac.memories import Demonstrations, TransitionMemory, save_demonstrations
 from tfsac.parameters import (
@@ -196,9 +196,49 @@ def test_a_run_whose_demonstrations_changed_is_refused_and_stays_as_it_is(interr
     assert json.loads((run_dir / "config.json").read_text())["resumed"][0]["env_steps"] == 50
 
 
+def test_a_run_goes_on_with_demonstrations_that_were_moved(interrupted):
+    run_dir, path = interrupted
+    moved = path.rename(path.with_name("moved.npz"))
+    flag = f"--set=agent.memory.demonstrations={moved}"
+    assert cli.run(["train", "--resume", f"--run_dir={run_dir}", flag]) == 0
+
+
+def test_a_path_of_demonstrations_means_the_same_in_every_folder(tmp_path, monkeypatch):
+    demonstrate(tmp_path / "expert.npz", POLE)
+    monkeypatch.chdir(tmp_path)
+    trainer = Trainer(imitation("discrete", "expert.npz"), tmp_path / "run", RUN, quiet=True)
+    trainer._close_environments()
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["preset"]["agent"]["memory"]["demonstrations"] == str(tmp_path / "expert.npz")
+
+
+def test_a_run_that_cannot_be_built_closes_its_environments(tmp_path, monkeypatch):
+    closed = []
+    monkeypatch.setattr(CartPoleEnv, "close", lambda env: closed.append(env))
+    with pytest.raises(FileNotFoundError, match="no demonstration file"):
+        Trainer(imitation("discrete", tmp_path / "none.npz"), tmp_path / "run", RUN, quiet=True)
+    assert len(closed) == 2
+    assert not (tmp_path / "run").exists()
+
+
 def test_fewer_demonstrations_than_before_belong_to_another_run(interrupted):
     run_dir, path = interrupted
     memory = {"kind": "sqil", "demonstrations": str(path), "max_size": 1000, "num_episodes": 2}
     fewer = imitation("discrete", path, **{"agent.memory": memory})
     with pytest.raises(CheckpointError, match=r"agent\.memory\.num_episodes is None\. Received: agent\.memory\.num_episodes=2$"):
         Trainer(fewer, run_dir, RUN, resume=True, quiet=True)
+
+
+# -- what a run leaves -------------------------------------------------------------------------------------------------
+
+
+def test_a_policy_that_imitated_needs_its_demonstrations_no_more(tmp_path):
+    path = demonstrate(tmp_path / "expert.npz", POLE)
+    api.train(imitation("discrete", path), tmp_path / "run", RUN, quiet=True)
+    path.unlink()
+    assert api.evaluate(tmp_path / "run", 2).lengths.max() <= 20
+    policy = api.load_policy(tmp_path / "run")
+    observations = api.observations_of(tmp_path / "run", policy)
+    assert exporting.verify(policy, tmp_path / "run" / "policy", observations) == 0
+    made = api.record(tmp_path / "run", tmp_path / "again.npz", 2)
+    assert made.records.dtype == TransitionMemory(policy.agent.spec._replace(extras={}), 1).ring.dtype

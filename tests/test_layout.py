@@ -36,7 +36,7 @@ MAY_IMPORT = {
         {"numpy", "gymnasium", *TENSORFLOW},
         {"types", "parameters", "environments", "memories", "agents", "metrics", "catalog", "files"},
     ),
-    "exporting": ({"numpy", "tensorflow", "ai_edge_litert"}, {"environments", "training", "files"}),
+    "exporting": ({"numpy", "tensorflow", "ai_edge_litert"}, {"types", "environments", "training", "files"}),
 }
 SEE_EVERYTHING = {"api", "cli", "__init__", "__main__"}
 

@@ -6,17 +6,24 @@ import re
 
 import pytest
 
+from tfsac.catalog import load_preset
 from tfsac.parameters import (
     AdditiveNoiseParameters,
+    AtariPreprocessingParameters,
     AutoAlphaParameters,
     Conv2d,
+    DiscreteAutoAlphaParameters,
+    DiscreteSoftActorCriticAgentParameters,
+    DiscreteSoftActorCriticAlgorithmParameters,
     EmbedderScheme,
     EnvironmentEpisodes,
     EnvironmentParameters,
     EnvironmentSteps,
+    EpsilonGreedyParameters,
     ExperienceReplayParameters,
     FCMiddlewareParameters,
     FilterParameters,
+    FixedAlphaParameters,
     InputEmbedderParameters,
     MiddlewareScheme,
     NetworkParameters,
@@ -29,9 +36,12 @@ from tfsac.parameters import (
     ScheduleParameters,
     SoftActorCriticAgentParameters,
     SoftActorCriticAlgorithmParameters,
+    SQILExperienceReplayParameters,
     TrainingSteps,
     TwinSoftActorCriticAgentParameters,
+    TwinSoftActorCriticAlgorithmParameters,
     VHeadParameters,
+    discrete_soft_actor_critic_networks,
     for_level,
     from_json,
     override,
@@ -42,6 +52,7 @@ from tfsac.parameters import (
 
 Algorithm = SoftActorCriticAlgorithmParameters
 Agent = SoftActorCriticAgentParameters
+Discrete = DiscreteSoftActorCriticAgentParameters
 NETWORKS = soft_actor_critic_networks((8, 8))
 
 
@@ -93,6 +104,22 @@ def rich_preset():
         schedule=ScheduleParameters(heatup_steps=EnvironmentEpisodes(4), improve_steps=TrainingSteps(77)),
         validation=PresetValidationParameters(100.0, 50),
         levels={"Walker2d-v5": {"validation.min_reward_threshold": 3.0}},
+    )
+
+
+def discrete_preset():
+    """A preset of discrete actions in which what only such presets have differs from the defaults."""
+    temperature = DiscreteAutoAlphaParameters(0.3, 1e-2, target_entropy_ratio=0.4, log_space=False)
+    image = (Conv2d(8, 4, 2), 16)
+    return Preset(
+        agent=Discrete(
+            DiscreteSoftActorCriticAlgorithmParameters(temperature=temperature),
+            EpsilonGreedyParameters(0.5, 0.05, 77, "linear"),
+            SQILExperienceReplayParameters("expert.npz", 3, 9000),
+            discrete_soft_actor_critic_networks((8,), twin_critic=False, embedder=image),
+            shared_encoder=True,
+        ),
+        environment=EnvironmentParameters("ALE/Pong-v5", atari=AtariPreprocessingParameters(2, 42, 3, 0)),
     )
 
 
@@ -163,7 +190,7 @@ def test_network_helper_lets_a_caller_turn_the_slow_copy_off():
 # -- JSON --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("preset", [Preset(), rich_preset()], ids=["default", "rich"])
+@pytest.mark.parametrize("preset", [Preset(), rich_preset(), discrete_preset()], ids=["default", "rich", "discrete"])
 def test_json_round_trip_is_exact(preset):
     text = json.dumps(to_json(preset))
     assert from_json(Preset, text) == preset
@@ -403,6 +430,52 @@ MISTAKES = {
         "not to a policy",
         "replace_mse_with_huber_loss=True",
     ),
+    # discrete actions, imitation, games
+    "certain beyond one": (lambda: EpsilonGreedyParameters(1.1), "initial_epsilon: Input should be less", "1.1"),
+    "negative epsilon": (lambda: EpsilonGreedyParameters(final_epsilon=-0.1), "final_epsilon: Input should be", "-0.1"),
+    "no decay": (lambda: EpsilonGreedyParameters(decay_steps=0), "decay_steps: Input should be greater than 0", "0"),
+    "unknown decay": (lambda: EpsilonGreedyParameters(decay="cosine"), "'linear' or 'exponential'", "'cosine'"),
+    "imitate nobody": (lambda: SQILExperienceReplayParameters(), "needs the parameter 'demonstrations'", "nothing for it"),
+    "imitate a file without a name": (lambda: SQILExperienceReplayParameters(""), "demonstrations: String should", "''"),
+    "no episodes to imitate": (
+        lambda: SQILExperienceReplayParameters("x.npz", num_episodes=0), "num_episodes: Input should be greater than 0", "0"
+    ),
+    "no own transitions": (
+        lambda: SQILExperienceReplayParameters("x.npz", max_size=0), "max_size: Input should be greater than 0", "0"
+    ),
+    "half of an odd batch": (
+        lambda: Agent(memory=SQILExperienceReplayParameters("x.npz"), networks=soft_actor_critic_networks(batch_size=7)),
+        "Half of every batch is demonstrated, so batch_size is even",
+        "7",
+    ),
+    "ratio of zero": (lambda: DiscreteAutoAlphaParameters(target_entropy_ratio=0.0), "greater than 0", "0.0"),
+    "ratio of one": (lambda: DiscreteAutoAlphaParameters(target_entropy_ratio=1.0), "between 0 and 1", "1.0"),
+    "two targets": (
+        lambda: DiscreteAutoAlphaParameters(target_entropy=0.3, target_entropy_ratio=0.5),
+        "given by target_entropy or by target_entropy_ratio",
+        "target_entropy=0.3, target_entropy_ratio=0.5",
+    ),
+    "ratio of real actions": (
+        lambda: AutoAlphaParameters(target_entropy_ratio=0.5), "has no parameter 'target_entropy_ratio'", "=0.5"
+    ),
+    "no frames": (lambda: AtariPreprocessingParameters(frame_skip=0), "frame_skip: Input should be greater than 0", "0"),
+    "no screen": (lambda: AtariPreprocessingParameters(screen_size=0), "screen_size: Input should be greater than 0", "0"),
+    "no images": (lambda: AtariPreprocessingParameters(num_stacked_frames=0), "num_stacked_frames: Input should be", "0"),
+    "fewer than no actions": (lambda: AtariPreprocessingParameters(noop_max=-1), "noop_max: Input should be", "-1"),
+    "nothing to share": (lambda: Discrete(shared_encoder=True), "needs embedders with layers to share", "Empty"),
+    "unequal shared encoders": (
+        lambda: Discrete(
+            networks={
+                **discrete_soft_actor_critic_networks(embedder=(8,)),
+                "q": discrete_soft_actor_critic_networks(embedder=(9,))["q"],
+            },
+            shared_encoder=True,
+        ),
+        "With shared_encoder the networks policy and q have equal input_embedders_parameters",
+        "scheme=(9,)",
+    ),
+    "noise on choices": (lambda: Discrete(exploration=AdditiveNoiseParameters()), "EpsilonGreedyParameters", "AdditiveNoise"),
+    "choices on noise": (lambda: Agent(exploration=EpsilonGreedyParameters()), "AdditiveNoiseParameters", "EpsilonGreedy"),
     "decay without steps": (
         lambda: network(learning_rate_decay_rate=0.5),
         "needs learning_rate_decay_steps >= 1",
@@ -538,6 +611,12 @@ def test_a_bare_number_keeps_the_unit_and_a_written_unit_replaces_it(text, expec
             lambda p: p.environment.filters.reward_clipping_range,
             (-1.0, 2.0),
         ),
+        (
+            'agent.memory={"kind": "sqil", "demonstrations": "x.npz"}',
+            lambda p: p.agent.memory,
+            SQILExperienceReplayParameters("x.npz"),
+        ),
+        ('environment.atari={"noop_max": 0}', lambda p: p.environment.atari, AtariPreprocessingParameters(noop_max=0)),
         ("environment.max_episode_steps=null", lambda p: p.environment.max_episode_steps, None),
         ("environment.kwargs.gravity=9.0", lambda p: p.environment.kwargs, {"gravity": 9.0}),
         ("environment.level=Hopper-v5", lambda p: p.environment.level, "Hopper-v5"),
@@ -624,3 +703,42 @@ def test_a_memory_an_agent_and_a_temperature_may_leave_out_their_usual_kind():
     changed = override(twin, {"agent.algorithm.temperature": {"initial_alpha": 0.5}, "agent.memory": {"kind": "prioritized"}})
     assert changed.agent.algorithm.temperature == AutoAlphaParameters(initial_alpha=0.5)
     assert changed.agent.memory == PrioritizedExperienceReplayParameters()
+
+
+def test_a_discrete_agent_is_named_by_its_kind_and_its_parts_may_leave_out_theirs():
+    text = '{"agent": {"kind": "discrete_soft_actor_critic", "algorithm": {"temperature": {"target_entropy": 0.3}}, '
+    preset = from_json(Preset, text + '"exploration": {"decay": "linear"}, "memory": {"max_size": 9000}}}')
+    temperature = DiscreteAutoAlphaParameters(target_entropy=0.3)
+    assert preset.agent == Discrete(
+        DiscreteSoftActorCriticAlgorithmParameters(temperature=temperature),
+        EpsilonGreedyParameters(decay="linear"),
+        ExperienceReplayParameters(9000),
+    )
+    fixed = override(preset, {"agent.algorithm.temperature": {"kind": "fixed"}, "agent.exploration": None})
+    assert (fixed.agent.algorithm.temperature, fixed.agent.exploration) == (FixedAlphaParameters(), None)
+    with pytest.raises(ParameterError, match=r"temperature: Input should be an object of kind 'auto' or 'fixed'.* Received: 'sqil'$"):
+        override(preset, {"agent.algorithm.temperature": {"kind": "sqil"}})
+
+
+def test_epsilon_goes_down_as_described():
+    exponential = EpsilonGreedyParameters(0.9, 0.1, 100)
+    assert exponential.epsilon(0) == pytest.approx(0.9)
+    assert exponential.epsilon(100) == pytest.approx(0.1 + 0.8 * 0.36787944)
+    assert exponential.epsilon(10_000) == pytest.approx(0.1)
+    linear = EpsilonGreedyParameters(0.9, 0.1, 100, "linear")
+    assert [linear.epsilon(steps) for steps in (0, 50, 100, 1000)] == pytest.approx([0.9, 0.5, 0.1, 0.1])
+
+
+def test_the_temperature_of_discrete_actions_belongs_to_discrete_agents():
+    with pytest.raises(ParameterError, match="temperature"):
+        TwinSoftActorCriticAlgorithmParameters(temperature=DiscreteAutoAlphaParameters(target_entropy_ratio=0.3))
+    preset = load_preset("lunar_lander_discrete_sac")
+    changes = {"agent.algorithm.temperature.target_entropy": 0.5, "agent.algorithm.temperature.target_entropy_ratio": None}
+    temperature = override(preset, changes).agent.algorithm.temperature
+    assert (temperature.target_entropy, temperature.target_entropy_ratio) == (0.5, None)
+
+
+def test_a_change_may_set_what_an_earlier_one_left_to_its_default():
+    changes = {"agent.memory": {"kind": "sqil", "demonstrations": "x.npz"}, "agent.memory.num_episodes": 2}
+    memory = override(load_preset("cart_pole_discrete_sac"), changes).agent.memory
+    assert (memory.demonstrations, memory.num_episodes) == ("x.npz", 2)

@@ -24,6 +24,7 @@ from tfsac.parameters import EnvironmentParameters, ParameterError
 from tfsac.spinning_up import function
 from tfsac.spinning_up.actor_critic import mlp_actor_critic, model_maker
 from tfsac.spinning_up.arguments import SpinningUpArguments
+from tfsac.testing import DiscreteIdentity, TeamIdentity
 from tfsac.training import Callback, CheckpointError
 
 TINY = {
@@ -264,7 +265,10 @@ def test_the_preset_is_the_functions_default_on_half_cheetah():
         ({"env_fn": "Hopper-v5"}, "env_fn is a function, .* Received: 'Hopper-v5'"),
         ({"actor_critic": None}, "actor_critic is a function, .* Received: None"),
         ({"env_fn": tiny.CameraArm}, "FlattenObservation.* Received: Dict"),
-        ({"env_fn": lambda: gym.make("CartPole-v1")}, "Received: Discrete"),
+        ({"env_fn": lambda: gym.make("CartPole-v1")}, "preset cart_pole_discrete_sac .* Received: Discrete[(]2[)]$"),
+        ({"env_fn": TeamIdentity}, "preset simple_spread_twin_sac .* Received: 3 agents in Dict"),
+        ({"env_fn": lambda: TeamIdentity(2, discrete=False)}, "one agent; .* Received: 2 agents in Dict"),
+        ({"env_fn": lambda: DiscreteIdentity(masked=True), "actor_critic": print}, "Received: Discrete[(]4[)]$"),
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_written(arguments, message, tmp_path, monkeypatch):

@@ -331,7 +331,7 @@ def test_a_failing_team_is_named_with_the_step(pair_module):
         ("pettingzoo:simple spread", "A PettingZoo level is 'pettingzoo:' and a module"),
         ("pettingzoo:mpe2.simple_spreat_v3", "mpe2 has no module 'simple_spreat_v3'. Did you mean 'simple_spread_v3'?"),
         ("pettingzoo:mpe2.qqqq.simple_v3", "mpe2 has no module 'qqqq'."),
-        ("pettingzoo:json.decoder", "json.decoder has no `parallel_env`, so it is no PettingZoo environment."),
+        ("pettingzoo:json.decoder", "json.decoder has no `parallel_env`; only PettingZoo's parallel environments can be teams."),
     ],
 )
 def test_an_unknown_pettingzoo_level_is_answered_with_what_there_is(level, words):

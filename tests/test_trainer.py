@@ -226,6 +226,12 @@ def test_bad_parameters_leave_no_folder(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_models_of_ones_own_need_an_agent_with_target_critics(tmp_path):
+    with pytest.raises(ParameterError, match=r"Models of one's own need an agent with target critics\. Received: 'soft_actor_critic'$"):
+        Trainer(tiny_preset(), tmp_path / "run", quiet=True, models=dict)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_several_environments_in_processes_train_like_in_one(tmp_path):
     sync, _ = trained(tmp_path / "a", environment__num_envs=2)
     processes, _ = trained(tmp_path / "b", environment__num_envs=2, environment__vectorization="subprocess")

@@ -30,6 +30,8 @@ _HOMES = {
     "load_policy": "tfsac.api",
     "evaluate": "tfsac.api",
     "record": "tfsac.api",
+    "demonstrate": "tfsac.api",
+    "save_demonstrations": "tfsac.memories",
     "sac": "tfsac.spinning_up.function",
     "mlp_actor_critic": "tfsac.spinning_up.actor_critic",
     "test_policy": "tfsac.spinning_up.testing",
@@ -43,9 +45,10 @@ _HOMES = {
 __all__ = [*_HOMES, "__version__"]
 
 if TYPE_CHECKING:
-    from tfsac.api import evaluate, load_policy, record, train
+    from tfsac.api import demonstrate, evaluate, load_policy, record, train
     from tfsac.catalog import load_preset, preset_names
     from tfsac.exporting import export, verify
+    from tfsac.memories import save_demonstrations
     from tfsac.parameters import Preset, RunParameters, override
     from tfsac.spinning_up.actor_critic import mlp_actor_critic
     from tfsac.spinning_up.function import sac

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
 
-from tfsac.environments import Filters, as_arrays, episode_seed, maker, spec_of
+from tfsac.environments import Filters, action_map, as_arrays, check, episode_seed, maker, spec_of
 from tfsac.environments.film import write_film
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.exporting import export
@@ -159,44 +159,65 @@ def record(
         as `tfsac.files.new_file`, and as `evaluate`.
     """
     out = new_file(out, ".npz")
+    policy, env = load_policy(run_dir), environment_of(run_dir)
+    try:
+        played = demonstrate(lambda observation: policy.act(observation, deterministic), env, episodes, seed)
+    finally:
+        env.close()
+    demonstrations = played._replace(level=RunDirectory(pathlib.Path(run_dir)).read()[0].environment.level)
+    save_demonstrations(out, demonstrations)
+    return demonstrations
+
+
+def demonstrate(act: Callable[[Any], Any], env: gym.Env, episodes: int = 10, seed: int = 0) -> Demonstrations:
+    """Plays whole episodes with any policy, a script or a person; `save_demonstrations` writes them to a file.
+
+    Args:
+        act: raw observation of one environment to its own action.
+        env: from `tfsac.environments.make`, or any other that the agents can use.
+        episodes: how many.
+        seed: of the episodes.
+
+    Returns:
+        raw observations and rewards, actions in [-1, 1] or numbers from 0.
+
+    Raises:
+        ValueError: fewer than one episode, or an environment that the agents cannot use.
+        EnvironmentFailure: the environment raised.
+
+    Example:
+        >>> env = gymnasium.make("CartPole-v1")
+        >>> expert = tfsac.demonstrate(lambda observation: int(observation[2] + observation[3] > 0), env, episodes=10)
+        >>> tfsac.save_demonstrations("expert.npz", expert)
+    """
     if episodes < 1:
         raise ValueError(f"episodes is at least 1. Received: {episodes}")
-    policy = load_policy(run_dir)
-    env = environment_of(run_dir)
-    spec = policy.agent.spec
-    steps: list[tuple[Any, ...]] = []
-    done = run_episodes(
-        lambda observation: policy.act(observation, deterministic),
-        env,
-        EnvironmentEpisodes(episodes),
-        seed,
-        AFTER_TRAINING,
-        lambda *step: steps.append(step),
-    )
-    env.close()
-    memory = TransitionMemory(spec._replace(extras={}), len(steps))
+    check(env)
+    spec, level = spec_of(env), env.spec.id if env.spec else type(env.unwrapped).__name__
+    inverse, steps = action_map(spec).inverse, list[tuple[Any, ...]]()
+    done = run_episodes(act, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, lambda *step: steps.append(step))
+    memory = TransitionMemory(spec, len(steps))
     for observation, action, reward, terminated, truncated, next_observation in steps:
         memory.add(
             _row(observation, spec),
-            policy.to_environment.inverse(action)[None],
+            inverse(np.asarray(action))[None],
             np.array([reward], np.float32),
             np.array([terminated]),
             np.array([truncated]),
             _row(next_observation, spec),
         )
-    level = RunDirectory(pathlib.Path(run_dir)).read()[0].environment.level
-    demonstrations = Demonstrations(memory.ring[:, 0], level, done.returns)
-    save_demonstrations(out, demonstrations)
-    return demonstrations
+    return Demonstrations(memory.ring[:, 0], level, done.returns)
 
 
 def observations_of(run_dir: str | pathlib.Path, policy: Policy, episodes: int = 1) -> list[Any]:
     """Returns the raw observations of some episodes of a run's environment."""
     env, observations = environment_of(run_dir), []
-    run_episodes(
-        policy.act, env, EnvironmentEpisodes(episodes), each_step=lambda observation, *_: observations.append(observation)
-    )
-    env.close()
+    try:
+        run_episodes(
+            policy.act, env, EnvironmentEpisodes(episodes), each_step=lambda observation, *_: observations.append(observation)
+        )
+    finally:
+        env.close()
     return observations
 
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 from tfsac.environments import ActionNumbering, action_map, as_arrays
 from tfsac.files import new_file
 from tfsac.training.policy import Policy
+from tfsac.types import ACTION_MASK
 
 Format = Literal["saved_model", "tflite"]
 TOLERANCE = 1e-5
@@ -77,7 +78,7 @@ class PolicyGraph:
     def inputs(self, *names: str) -> dict[str, tf.TensorSpec]:
         """Returns the observations `[E, ...]` by key that the named networks read, with the mask where actions are chosen."""
         read = {key for name in names for key in self.agent.networks[name].embedders}
-        read |= {"action_mask"} if "policy" in names else set()
+        read |= {ACTION_MASK} if "policy" in names else set()
         found = {key: array for key, array in self.agent.spec.observation.items() if key in read}
         return {key: tf.TensorSpec(self.any_number(array.shape), array.dtype, name=key) for key, array in found.items()}
 

@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+# Names with a meaning: observations of valid actions and of each agent, and the mark of demonstrated steps.
+ACTION_MASK, AGENT_STATE, EXPERT = "action_mask", "agent_state", "expert"
+
 
 class ArraySpec(NamedTuple):
     """Shape, dtype and bounds of one array, without a batch dimension.

@@ -16,7 +16,7 @@ from tfsac.agents.packing import Packed, Packing
 from tfsac.agents.team import fold_batch, unfold
 from tfsac.networks import Network, build_optimizer, clip_gradients
 from tfsac.parameters import AgentParameters, PrioritizedExperienceReplayParameters, SQILExperienceReplayParameters
-from tfsac.types import ActResult, ArraySpec, DiscreteSpec, Metrics, Spec, Transition, UpdateResult
+from tfsac.types import EXPERT, ActResult, ArraySpec, DiscreteSpec, Metrics, Spec, Transition, UpdateResult
 
 Mode = Literal["random", "explore", "sample", "greedy"]
 ModelMaker = Callable[[], Mapping[str, keras.Model]]
@@ -88,7 +88,12 @@ class Agent(tf.Module):
         self.algorithm, self.parameters = parameters.algorithm, dict(parameters.networks)
         self.prioritized = isinstance(parameters.memory, PrioritizedExperienceReplayParameters)
         self.imitates = isinstance(parameters.memory, SQILExperienceReplayParameters)
-        self.spec = spec._replace(extras={"expert": ArraySpec((), "float32")}) if self.imitates else spec
+        self.spec = spec._replace(extras={EXPERT: ArraySpec((), "float32")}) if self.imitates else spec
+        if self.imitates and self.batch_size % (2 * self.replicas):
+            raise ValueError(
+                f"Every replica has as many demonstrated rows as own ones, so the batch divides by twice the number of "
+                f"replicas, {self.replicas}. Received: {self.batch_size}"
+            )
         self.rows = self.batch_size * (spec.num_agents or 1)
         self.exploration, self.eager = parameters.exploration, eager
         self.rng = np.random.default_rng([seed, ACTING])
@@ -107,21 +112,18 @@ class Agent(tf.Module):
 
     def _make_networks(self, seed: int, models: ModelMaker | None) -> None:
         made, slow = (models(), models()) if models else ({}, {})
-        one, seeds = self.spec.of_one_agent(), {name: [seed, i] for i, name in enumerate(self.parameters)}
+        seeds = {name: int(np.random.SeedSequence([seed, i]).generate_state(1)[0]) for i, name in enumerate(self.parameters)}
+        one = self.spec.of_one_agent()
         # A network that reads another's embedders is made after it.
         for name in sorted(self.parameters, key=lambda name: self.encoder_of(name) is not None):
             parameters, encoder = self.parameters[name], self.networks.get(self.encoder_of(name) or "")
-            first_weights = int(np.random.SeedSequence(seeds[name]).generate_state(1)[0])
-
-            def network(model: keras.Model | None, name: str, encoder: Network | None = None, parameters: Any = parameters, seed: int = first_weights) -> Network:
-                return Network(name, parameters, one, seed, model, encoder)
-
-            self.networks[name] = network(made.get(name), name, encoder)
+            self.networks[name] = Network(name, parameters, one, seeds[name], made.get(name), encoder)
             self.trained[name] = self.networks[name].own_variables
             self.optimizers[name] = build_optimizer(parameters, self.trained[name])
             if parameters.create_target_network:
-                self.networks[f"{name}_target"] = network(slow.get(name), f"{name}_target")
-                self.networks[f"{name}_target"].copy_from(self.networks[name])
+                copy = Network(f"{name}_target", parameters, one, seeds[name], slow.get(name))
+                copy.copy_from(self.networks[name])
+                self.networks[f"{name}_target"] = copy
 
     @abstractmethod
     def update_once(self, batch: Transition, train_policy: bool = True) -> tuple[Metrics, tf.Tensor]:

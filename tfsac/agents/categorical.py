@@ -11,9 +11,7 @@ from tfsac.agents.acting import ActingAgent
 from tfsac.agents.base import Mode, ModelMaker
 from tfsac.distributions import MaskedCategorical
 from tfsac.parameters import AgentParameters, EpsilonGreedyParameters
-from tfsac.types import DiscreteSpec, Spec
-
-MASK = "action_mask"  # the observation that tells valid actions, `[B, A]` booleans
+from tfsac.types import ACTION_MASK, DiscreteSpec, Spec
 
 
 class CategoricalAgent(ActingAgent):
@@ -43,7 +41,7 @@ class CategoricalAgent(ActingAgent):
 
     def choose(self, observation: Mapping[str, np.ndarray], mode: Mode, env_steps: int) -> np.ndarray:
         """Chooses actions `[N]`; exploration is epsilon-greedy for each row on its own; "greedy" takes the likeliest."""
-        mask = observation.get(MASK)
+        mask = observation.get(ACTION_MASK)
         shape = (len(next(iter(observation.values()))), self.num_actions)
         if mode == "random":
             return self._uniform(shape, mask)
@@ -61,13 +59,14 @@ class CategoricalAgent(ActingAgent):
 
     def policy(self, observation: Mapping[str, tf.Tensor]) -> MaskedCategorical:
         """Returns the policy at folded observations."""
-        return MaskedCategorical(self.networks["policy"](observation), observation.get(MASK))
+        return MaskedCategorical(self.networks["policy"](observation), observation.get(ACTION_MASK))
 
     def num_valid(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns how many actions are valid at folded observations, `[B]` float32."""
-        if MASK in observation:
-            return tf.reduce_sum(tf.cast(observation[MASK], tf.float32), axis=-1)
-        return tf.fill([len(next(iter(observation.values())))], float(self.num_actions))
+        if ACTION_MASK in observation:
+            return tf.reduce_sum(tf.cast(observation[ACTION_MASK], tf.float32), axis=-1)
+        rows = tf.shape(next(iter(observation.values())))[:1]
+        return tf.fill(rows, float(self.num_actions))
 
     def chosen_tensor(self, observation: Mapping[str, tf.Tensor], noise: tf.Tensor | None) -> tf.Tensor:
         """Returns actions `[B]`: the likeliest, or a sample made with uniform noise `[B, A]` in [0, 1)."""

@@ -135,5 +135,6 @@ class DiscreteSoftActorCriticAgent(CategoricalAgent):
         self.soft_update("q")
 
     def values_of(self, observation: Mapping[str, tf.Tensor], action: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns min_i Q_i(s, a), `[B]`, in units of the filtered reward."""
-        return {"q": tf.reduce_min(losses.chosen(self.networks["q"](observation), action), axis=-1)}
+        """Returns min_i Q_i(s, a), `[B]`, in units of the filtered reward; NaN for actions that there are not."""
+        q_B = tf.reduce_min(losses.chosen(self.networks["q"](observation), action), axis=-1)
+        return {"q": tf.where((action >= 0) & (action < self.num_actions), q_B, float("nan"))}

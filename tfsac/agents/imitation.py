@@ -8,14 +8,14 @@ from __future__ import annotations
 import tensorflow as tf
 
 from tfsac.agents.base import Agent
-from tfsac.types import Metrics, Transition
+from tfsac.types import EXPERT, Metrics, Transition
 
 
 def of_halves(name: str, values_B: tf.Tensor, batch: Transition) -> Metrics:
     """Returns the mean of each half of the rows: name_agent and name_expert."""
-    if "expert" not in batch.extras:
+    if EXPERT not in batch.extras:
         return {}
-    expert_B = batch.extras["expert"]
+    expert_B = batch.extras[EXPERT]
     agent_B = 1.0 - expert_B
     return {
         f"{name}_agent": tf.math.divide_no_nan(tf.reduce_sum(agent_B * values_B), tf.reduce_sum(agent_B)),

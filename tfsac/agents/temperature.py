@@ -13,10 +13,12 @@ from tfsac.parameters import (
     DiscreteAutoAlphaParameters,
     DiscreteTemperatureParameters,
     FixedAlphaParameters,
+    LearnedAlphaParameters,
     TemperatureParameters,
 )
 
 MOST_PER_DIMENSION = math.log(2.0)  # entropy of the uniform distribution on [-1, 1]
+USUAL_RATIO = 0.98  # arXiv 1910.07207
 LEAST_PER_DIMENSION = -5.0  # a deviation below 0.002: nobody's target, but another task's
 
 
@@ -31,21 +33,15 @@ class FixedAlpha:
         return tf.constant(self.alpha, tf.float32)
 
 
-class AutoAlpha(keras.layers.Layer):
+class LearnedAlpha(keras.layers.Layer):
     """A temperature that learns until the policy's entropy is the target.
 
     Args:
         parameters: its first value and so on.
-        target_entropy: in nats, what the parameters' None stands for.
-
-    Attributes:
-        target_entropy: what the mean entropy is driven to.
     """
 
-    def __init__(self, parameters: AutoAlphaParameters, target_entropy: float):
+    def __init__(self, parameters: LearnedAlphaParameters):
         super().__init__(name="temperature")
-        given = parameters.target_entropy
-        self.target_entropy = target_entropy if given is None else given
         self.log_space, self.learning_rate = parameters.log_space, parameters.learning_rate
         first = math.log(parameters.initial_alpha) if self.log_space else parameters.initial_alpha
         self.variable = self.add_weight(
@@ -65,22 +61,38 @@ class AutoAlpha(keras.layers.Layer):
         return temperature_loss(tf.convert_to_tensor(self.variable.value), log_prob_B, target_entropy)
 
 
-class DiscreteAutoAlpha(AutoAlpha):
+class AutoAlpha(LearnedAlpha):
+    """The temperature of a continuous agent.
+
+    Args:
+        parameters: its first value, target and so on.
+        action_size: whose negative is the usual target.
+
+    Attributes:
+        target_entropy: in nats, what the mean entropy is driven to.
+    """
+
+    def __init__(self, parameters: AutoAlphaParameters, action_size: int):
+        super().__init__(parameters)
+        self.target_entropy = float(-action_size) if parameters.target_entropy is None else parameters.target_entropy
+
+
+class DiscreteAutoAlpha(LearnedAlpha):
     """The temperature of a discrete agent, whose target may differ by state.
 
     Args:
         parameters: its first value, target or ratio.
-        num_actions: of which all are valid where no mask says otherwise.
     """
 
-    def __init__(self, parameters: DiscreteAutoAlphaParameters, num_actions: int):
-        super().__init__(parameters, parameters.target_entropy_ratio * math.log(num_actions))
-        self.ratio = parameters.target_entropy_ratio if parameters.target_entropy is None else None
+    def __init__(self, parameters: DiscreteAutoAlphaParameters):
+        super().__init__(parameters)
+        self.given = parameters.target_entropy
+        self.ratio = parameters.target_entropy_ratio or USUAL_RATIO
 
     def target(self, num_valid_B: tf.Tensor) -> tf.Tensor:
         """Returns the entropy to be reached in each state `[B]`: as given, or the ratio of the most that is possible."""
-        if self.ratio is None:
-            return tf.fill(tf.shape(num_valid_B), self.target_entropy)
+        if self.given is not None:
+            return tf.fill(tf.shape(num_valid_B), self.given)
         return self.ratio * tf.math.log(tf.maximum(num_valid_B, 1.0))
 
 
@@ -99,7 +111,7 @@ def make_temperature(parameters: TemperatureParameters, action_size: int) -> Fix
             f"With {action_size} action dimensions target_entropy lies between {low:g} and {high:.3g} nats; usual is "
             f"{-action_size}, or None for it. Received: {target}"
         )
-    return AutoAlpha(parameters, float(-action_size))
+    return AutoAlpha(parameters, action_size)
 
 
 def make_discrete_temperature(parameters: DiscreteTemperatureParameters, num_actions: int) -> FixedAlpha | DiscreteAutoAlpha:
@@ -116,4 +128,4 @@ def make_discrete_temperature(parameters: DiscreteTemperatureParameters, num_act
             f"The entropy of a choice among {num_actions} actions lies between 0 and log({num_actions}) = {most:.4g} nats, "
             f"and target_entropy between them. Received: {target}"
         )
-    return DiscreteAutoAlpha(parameters, num_actions)
+    return DiscreteAutoAlpha(parameters)

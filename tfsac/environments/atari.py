@@ -38,7 +38,6 @@ def make_atari(level: str, atari: AtariPreprocessingParameters | None, **kwargs:
         noop_max=atari.noop_max,
         frame_skip=atari.frame_skip,
         screen_size=atari.screen_size,
-        terminal_on_life_loss=atari.terminal_on_life_loss,
     )
     env = gym.wrappers.FrameStackObservation(env, atari.num_stacked_frames)
     shape = (atari.screen_size, atari.screen_size, atari.num_stacked_frames)

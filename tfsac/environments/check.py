@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac.environments.spaces import spaces_by_key
+from tfsac.types import ACTION_MASK, AGENT_STATE
 
 ACTIONS = (
     "actions are a Box of real numbers `(A,)` or a Discrete choice; of a team of N agents, whose observations have the "
@@ -30,14 +31,14 @@ def check(env: gym.Env) -> None:
     name = env.spec.id if env.spec else type(env.unwrapped).__name__
     spaces = dict(spaces_by_key(env.observation_space))
     team: tuple[int, ...] = ()  # how every shape begins
-    if "agent_state" in spaces:
-        state = spaces["agent_state"]
+    if AGENT_STATE in spaces:
+        state = spaces[AGENT_STATE]
         if not isinstance(state, gym.spaces.Box) or len(state.shape) < 2:
             raise ValueError(f"{name}: 'agent_state' is a Box `(N, ...)` of N agents' observations. Received: {state}")
         team = state.shape[:1]
     _check_action(name, env.action_space, team)
-    if "action_mask" in spaces:
-        _check_mask_space(name, spaces.pop("action_mask"), env.action_space, team)
+    if ACTION_MASK in spaces:
+        _check_mask_space(name, spaces.pop(ACTION_MASK), env.action_space, team)
         if not spaces:
             raise ValueError(f"{name}: an agent must see more than its action mask. Received: {env.observation_space}")
     if not spaces:
@@ -137,7 +138,7 @@ class CheckedMasks(gym.ObservationWrapper):
         Raises:
             EnvironmentFailure: its mask does not fit.
         """
-        mask, expected = np.asarray(observation["action_mask"]), self.observation_space["action_mask"].shape  # type: ignore[index]
+        mask, expected = np.asarray(observation[ACTION_MASK]), self.observation_space[ACTION_MASK].shape  # type: ignore[index]
         if mask.shape != expected:
             raise EnvironmentFailure(f"'action_mask' must have the shape {expected}. Received: {mask.shape}")
         if not np.isin(mask, (0, 1)).all():
@@ -157,9 +158,9 @@ def check_masks(observation: dict[str, np.ndarray], level: str, steps: int, ende
     Raises:
         EnvironmentFailure: names the environment, the agent of a team and the step.
     """
-    if "action_mask" not in observation:
+    if ACTION_MASK not in observation:
         return
-    mask = observation["action_mask"]
+    mask = observation[ACTION_MASK]
     stuck = np.asarray(~mask.any(axis=-1))
     if ended is not None:
         stuck[ended] = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,8 @@ from tfsac.environments import teams
 from tfsac.environments.check import CheckedMasks, check
 from tfsac.environments.spaces import spaces_by_key
 from tfsac.parameters import AtariPreprocessingParameters, EnvironmentParameters
+from tfsac.parameters.base import nearest
+from tfsac.types import ACTION_MASK
 
 # Which of tfsac's extras brings a missing package.
 EXTRA_OF_PACKAGE = {
@@ -80,6 +83,8 @@ def make(
             raise ValueError(f"{level} cannot be made: {error}. Received: {kwargs}") from error
         close = difflib.get_close_matches(level, list(gym.registry), n=1, cutoff=0.4)
         hint = f" Did you mean {close[0]!r}?" if close else ""
+        if re.fullmatch(r"[a-z]\w*(\.\w+)+", level):
+            hint = f" Did you mean {teams.PREFIX + level!r}?"
         raise ValueError(f"Gymnasium has no environment of this id.{hint} Received: {level!r}") from error
     except ImportError as error:
         raise _missing_package(level, error) from error
@@ -99,7 +104,7 @@ def checked(env: gym.Env) -> gym.Env:
     except ValueError:
         env.close()
         raise
-    return CheckedMasks(env) if "action_mask" in spaces_by_key(env.observation_space) else env
+    return CheckedMasks(env) if ACTION_MASK in spaces_by_key(env.observation_space) else env
 
 
 def _limited(env: gym.Env, max_episode_steps: int | None) -> gym.Env:
@@ -111,4 +116,5 @@ def _missing_package(level: str, error: Exception) -> ImportError:
     package = getattr(cause, "name", None) or str(error).split()[0].strip("`'\"")
     known = next((p for p in EXTRA_OF_PACKAGE if p in f"{package} {error}"), None)
     command = f"pip install 'tfsac[{EXTRA_OF_PACKAGE[known]}]'" if known else f"pip install {package}"
-    return ImportError(f"{level} needs a package that is not installed ({error}); type: {command}. Received: {level!r}")
+    hint = "" if known else nearest(package, EXTRA_OF_PACKAGE)
+    return ImportError(f"{level} needs a package that is not installed ({error}); type: {command}.{hint} Received: {level!r}")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from tfsac.types import ArraySpec, DiscreteSpec, Spec
+from tfsac.types import ACTION_MASK, AGENT_STATE, ArraySpec, DiscreteSpec, Spec
 
 
 def spaces_by_key(observation: gym.Space) -> Mapping[str, gym.Space]:
@@ -23,7 +23,7 @@ def spec_of(env: gym.Env | gym.vector.VectorEnv) -> Spec:
     else:
         observation, action = env.observation_space, env.action_space
     spaces = spaces_by_key(observation)
-    num_agents = spaces["agent_state"].shape[0] if "agent_state" in spaces else None  # type: ignore[index]
+    num_agents = spaces[AGENT_STATE].shape[0] if AGENT_STATE in spaces else None  # type: ignore[index]
     return Spec(
         observation={key: _array_spec(key, space, num_agents) for key, space in spaces.items()},
         action=_action_spec(action),
@@ -40,7 +40,7 @@ def _action_spec(action: Any) -> ArraySpec | DiscreteSpec:
 
 
 def _array_spec(key: str, space: Any, num_agents: int | None) -> ArraySpec:
-    if key == "action_mask":
+    if key == ACTION_MASK:
         return ArraySpec(tuple(space.shape), "bool")
     # Only images keep their bytes; any other dtype (float64, integers) is learned from as float32.
     image = space.dtype == np.uint8 and len(space.shape) == (3 if num_agents is None else 4)
@@ -56,11 +56,17 @@ def as_arrays(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
     given = observation if isinstance(observation, dict) else {"observation": observation}
     if given.keys() != spec.observation.keys():
         raise ValueError(f"Observations have the keys {sorted(spec.observation)}. Received: {sorted(given)}")
+    if ACTION_MASK in given and not np.isin(given[ACTION_MASK], (0, 1)).all():
+        raise ValueError(f"{ACTION_MASK!r} holds 0 and 1. Received: {given[ACTION_MASK]}")
     arrays = {key: np.asarray(given[key], array.dtype) for key, array in spec.observation.items()}
+    leading = {}
     for key, array in spec.observation.items():
-        rank = len(array.shape)
-        if arrays[key].shape[arrays[key].ndim - rank :] != array.shape:
+        rank = arrays[key].ndim - len(array.shape)
+        leading[key] = arrays[key].shape[: max(rank, 0)]
+        if arrays[key].shape[max(rank, 0) :] != array.shape:
             raise ValueError(f"Observation {key!r} ends in the shape {array.shape}. Received: {arrays[key].shape}")
+    if len(set(leading.values())) > 1:
+        raise ValueError(f"All parts of an observation have the same leading dimensions. Received: {leading}")
     return arrays
 
 

@@ -13,6 +13,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
 from tfsac.parameters.base import nearest
+from tfsac.types import ACTION_MASK, AGENT_STATE
 
 PREFIX = "pettingzoo:"
 
@@ -34,7 +35,7 @@ def make_team(level: str, **kwargs: Any) -> Team:
         raise ValueError(f"A PettingZoo level is {PREFIX!r} and a module, such as mpe2.simple_spread_v3. Received: {level!r}")
     module = _module(name, level)
     if not hasattr(module, "parallel_env"):
-        raise ValueError(f"{name} has no `parallel_env`, so it is no PettingZoo environment. Received: {level!r}")
+        raise ValueError(f"{name} has no `parallel_env`; only PettingZoo's parallel environments can be teams. Received: {level!r}")
     team = Team(module.parallel_env(**kwargs))
     team.spec = EnvSpec(level)  # its name in messages
     return team
@@ -77,7 +78,7 @@ class Team(gym.Env):
             raise ValueError(f"{env}: a team has agents, which `possible_agents` names. Received: none")
         self.metadata, self.render_mode = env.metadata, getattr(env, "render_mode", None)
         one = self._shared("observation", env.observation_space)
-        self.masked = isinstance(one, Dict) and one.spaces.keys() == {"observation", "action_mask"}
+        self.masked = isinstance(one, Dict) and one.spaces.keys() == {"observation", ACTION_MASK}
         own = one["observation"] if self.masked else one
         if not _is_vector(own):
             raise ValueError(
@@ -86,9 +87,9 @@ class Team(gym.Env):
         state = getattr(env, "state_space", None)
         self.has_state = _is_vector(state)
         everyone: list[Any] = [state] if self.has_state else [own] * len(self.agents)
-        spaces: dict[str, gym.Space] = {"agent_state": self._rows(own), "global_state": self._rows(own, *everyone)}
+        spaces: dict[str, gym.Space] = {AGENT_STATE: self._rows(own), "global_state": self._rows(own, *everyone)}
         if self.masked:
-            spaces["action_mask"] = MultiBinary((len(self.agents), *one["action_mask"].shape))
+            spaces[ACTION_MASK] = MultiBinary((len(self.agents), *one[ACTION_MASK].shape))
         self.observation_space = Dict(spaces)
         action = self._shared("action", env.action_space)
         if isinstance(action, Discrete):
@@ -126,13 +127,13 @@ class Team(gym.Env):
     def _observe(self, seen: dict[Any, Any]) -> dict[str, np.ndarray]:
         self._check_all(seen, "sees")
         in_order = [seen[agent] for agent in self.agents]
-        own = self._stack("agent_state", [one["observation"] for one in in_order] if self.masked else in_order)
+        own = self._stack(AGENT_STATE, [one["observation"] for one in in_order] if self.masked else in_order)
         own = own.astype(np.float32)
         everyone = np.asarray(self.env.state() if self.has_state else own, np.float32).ravel()
         global_state = [np.concatenate([row, everyone]) for row in own]
-        observation = {"agent_state": own, "global_state": self._stack("global_state", global_state)}
+        observation = {AGENT_STATE: own, "global_state": self._stack("global_state", global_state)}
         if self.masked:
-            observation["action_mask"] = self._stack("action_mask", [one["action_mask"] for one in in_order])
+            observation[ACTION_MASK] = self._stack(ACTION_MASK, [one[ACTION_MASK] for one in in_order])
         return observation
 
     def _check_all(self, agents: Collection[Any], does: str) -> None:

@@ -107,14 +107,18 @@ class Environments:
         reward = np.asarray(reward, np.float32)
         check_finite(next_observation, reward, self.level, self.steps + self.num_envs)
         check_masks(next_observation, self.level, self.steps + self.num_envs, ended=terminated)
+        before = self.steps, self.length.copy(), self.episode.copy()
         self.steps += self.num_envs
         self.length += 1
-        done, length = terminated | truncated, self.length.copy()
-        self.observation = next_observation
+        done, length, following = terminated | truncated, self.length.copy(), next_observation
         if done.any():
             self.episode[done] += 1
-            self.observation = self._reset(done)
-        self.is_first = done
+            try:
+                following = self._reset(done)
+            except EnvironmentFailure:  # a step that nobody stores was not made
+                self.steps, self.length, self.episode = before
+                raise
+        self.observation, self.is_first = following, done
         return StepResult(next_observation, reward, terminated, truncated, length, self.observation)
 
     def state(self) -> dict[str, Any]:

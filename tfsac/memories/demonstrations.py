@@ -12,7 +12,7 @@ import numpy as np
 from tfsac.files import new_file, read_npz, written_aside
 from tfsac.memories.minari_datasets import read_minari
 from tfsac.memories.transitions import OBSERVATION, TransitionMemory
-from tfsac.types import DiscreteSpec, Spec
+from tfsac.types import ACTION_MASK, DiscreteSpec, Spec
 
 FORMAT = 1
 SUFFIX = ".npz"
@@ -84,6 +84,8 @@ def load_demonstrations(
     _check_actions(path, fields["action"], spec)
     _check_masks(path, records)
     ends = np.flatnonzero(records["terminated"] | records["truncated"])
+    if not np.issubdtype(returns.dtype, np.number) or not np.isfinite(returns).all():
+        raise ValueError(f"{path} must be finite. Received: returns {returns}")
     if returns.shape != ends.shape or ends[-1:].tolist() != [len(records) - 1]:
         raise ValueError(
             f"{path} is truncated: it ends with an episode and has a return for each. "
@@ -144,7 +146,7 @@ def _check_actions(path: str | pathlib.Path, action: np.ndarray, spec: Spec) -> 
 
 
 def _check_masks(path: str | pathlib.Path, records: np.ndarray) -> None:
-    mask = OBSERVATION + "action_mask"
+    mask = OBSERVATION + ACTION_MASK
     if mask not in (records.dtype.names or ()):
         return
     valid = np.take_along_axis(records[mask], records["action"][..., None], axis=-1).reshape(len(records), -1).all(axis=1)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfsac.memories.transitions import NEXT, OBSERVATION
+from tfsac.types import ACTION_MASK
 
 
 def read_minari(dataset_id: str, num_episodes: int | None = None) -> tuple[dict[str, np.ndarray], str, np.ndarray]:
@@ -49,7 +50,7 @@ def _steps(episode: Any) -> dict[str, np.ndarray]:
     truncated[-1:] |= ~episode.terminations[-1:]
     steps = {"action": episode.actions, "reward": episode.rewards, "terminated": episode.terminations, "truncated": truncated}
     for key, array in observations.items():
-        if key == "action_mask":  # a MultiBinary space keeps integers
+        if key == ACTION_MASK:  # a MultiBinary space keeps integers
             array = np.asarray(array) != 0
         steps |= {OBSERVATION + key: array[:-1], NEXT + key: array[1:]}
     return steps

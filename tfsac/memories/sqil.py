@@ -9,9 +9,7 @@ import numpy as np
 
 from tfsac.memories.demonstrations import Demonstrations
 from tfsac.memories.transitions import EXTRA, TransitionMemory
-from tfsac.types import Spec, Transition
-
-EXPERT = "expert"
+from tfsac.types import EXPERT, Spec, Transition
 
 
 class SQILMemory(TransitionMemory):

@@ -40,7 +40,8 @@ def explain(error: ValidationError, cls: type) -> ParameterError:
             f"Its parameters are {', '.join(fields)}. Received: {unknown}={received!r}"
         )
     if kind in ("missing", "missing_argument"):
-        return ParameterError(f"{cls.__name__} needs the parameter {place[-1]!r}. Received: nothing for it")
+        owner, _ = _follow(cls, place[:-1])
+        return ParameterError(f"{owner.__name__} needs the parameter {place[-1]!r}. Received: nothing for it")
     if kind == "kind" and isinstance(received, dict):  # the rest of a large object says nothing
         received = received["kind"]
     if place and isinstance(place[0], int):  # a positional argument

@@ -43,14 +43,12 @@ class AtariPreprocessingParameters:
         screen_size: side of the grey square image, in pixels.
         num_stacked_frames: the newest images, as channels.
         noop_max: the most actions without effect with which an episode begins.
-        terminal_on_life_loss: a lost life ends the episode.
     """
 
     frame_skip: PositiveInt = 4
     screen_size: PositiveInt = 84
     num_stacked_frames: PositiveInt = 4
     noop_max: Annotated[int, Field(ge=0)] = 30
-    terminal_on_life_loss: bool = False
 
 
 @parameters

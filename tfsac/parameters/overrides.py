@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Mapping
@@ -42,6 +43,8 @@ def override(preset: Preset, changes: Mapping[str, Any]) -> Preset:
     tree = to_json(preset)
     for path, value in changes.items():
         _assign(tree, path.split("."), value, path)
+        with contextlib.suppress(ParameterError):  # the next change may set what this one left to its default
+            tree = to_json(from_json(Preset, json.dumps(tree)))
     return from_json(Preset, json.dumps(tree))
 
 

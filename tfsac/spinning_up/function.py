@@ -18,6 +18,7 @@ from tfsac.spinning_up.actor_critic import ActorCritic, mlp_actor_critic, model_
 from tfsac.spinning_up.arguments import SpinningUpArguments
 from tfsac.spinning_up.epochs import BarOnly, EpochLog
 from tfsac.training import Result, Trainer
+from tfsac.types import DiscreteSpec
 
 MAY_CHANGE = ("epochs", "num_test_episodes", "save_freq")  # when a run is resumed
 LOGGER: dict[str, Any] = {"output_dir": None, "exp_name": "sac", "resume": False}
@@ -123,6 +124,17 @@ def sac(
 
     env = maker(EnvironmentParameters(), env_fn)()
     env.close()
+    spec = spec_of(env)
+    if spec.num_agents is not None:
+        raise ParameterError(
+            "sac trains one agent; the preset simple_spread_twin_sac shows how a team is trained (tfsac train). "
+            f"Received: {spec.num_agents} agents in {env.observation_space}"
+        )
+    if isinstance(spec.action, DiscreteSpec):
+        raise ParameterError(
+            "sac acts with real numbers; for choices there is the preset cart_pole_discrete_sac (tfsac train). "
+            f"Received: {env.action_space}"
+        )
     if isinstance(env.observation_space, gym.spaces.Dict):
         raise ParameterError(
             "sac wants observations in one Box; gymnasium.wrappers.FlattenObservation makes one of a Dict. "
@@ -135,7 +147,7 @@ def sac(
         networks = arguments.mlp_networks(ac_kwargs)
     else:
         networks = arguments.networks_made_by(f"{_name(actor_critic)}({json.dumps(_plain(ac_kwargs), sort_keys=True)})")
-        models = model_maker(actor_critic, env.observation_space, env.action_space, ac_kwargs, spec_of(env), seed)
+        models = model_maker(actor_critic, env.observation_space, env.action_space, ac_kwargs, spec, seed)
     functions = {"env_fn": _name(env_fn), "actor_critic": _name(actor_critic), "ac_kwargs": _plain(ac_kwargs)}
     trainer = Trainer(
         arguments.preset(_environment(env, max_ep_len), networks),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from typing import Any
 
 from tfsac.agents import (
@@ -12,7 +13,7 @@ from tfsac.agents import (
     TwinSoftActorCriticAgent,
 )
 from tfsac.environments import Filters, action_map
-from tfsac.memories import PrioritizedMemory, SQILMemory, TransitionMemory, load_demonstrations
+from tfsac.memories import MINARI, PrioritizedMemory, SQILMemory, TransitionMemory, load_demonstrations
 from tfsac.parameters import (
     DiscreteSoftActorCriticAgentParameters,
     ParameterError,
@@ -21,6 +22,7 @@ from tfsac.parameters import (
     RunParameters,
     SQILExperienceReplayParameters,
     TwinSoftActorCriticAgentParameters,
+    override,
 )
 from tfsac.types import Spec
 
@@ -78,3 +80,11 @@ def build_memory(preset: Preset, spec: Spec, filters: Filters) -> TransitionMemo
             epsilon=memory.epsilon,
         )
     return TransitionMemory(**shared, reward_filter=filters.reward)
+
+
+def with_absolute_paths(preset: Preset) -> Preset:
+    """Returns the preset with a path of demonstrations that means the same in every folder."""
+    memory = preset.agent.memory
+    if not isinstance(memory, SQILExperienceReplayParameters) or memory.demonstrations.startswith(MINARI):
+        return preset
+    return override(preset, {"agent.memory.demonstrations": str(pathlib.Path(memory.demonstrations).expanduser().absolute())})

@@ -25,7 +25,7 @@ from tfsac.files import differences, sync, written_aside
 from tfsac.memories import TransitionMemory
 
 FORMAT = 2
-CHUNK_ROWS = 200_000  # bounds the size of one file
+CHUNK_BYTES = 128 * 2**20  # bounds the size of one file, and the memory that saving it takes
 
 
 class CheckpointError(RuntimeError):
@@ -113,9 +113,9 @@ class CheckpointManager:
         chunks = [chunk for chunk in self.saved_chunks if chunk["stop"] > oldest]
         start = chunks[-1]["stop"] if chunks else oldest
         while start < self.memory.total_rows:
-            stop = min(start + CHUNK_ROWS, self.memory.total_rows)
+            stop = min(start + max(1, CHUNK_BYTES // self.memory.ring[0].nbytes), self.memory.total_rows)
             rows = self.memory.between(start, stop)
-            name = f"rows-{start:010d}-{stop:010d}-{hashlib.sha256(rows.tobytes()).hexdigest()[:12]}.npy"
+            name = f"rows-{start:010d}-{stop:010d}-{hashlib.sha256(rows.view(np.uint8).data).hexdigest()[:12]}.npy"
             path = self.chunks / name
             if not path.exists():
                 written.append(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -54,10 +55,12 @@ def evaluate(
             total, length, done = 0.0, 0, False
             while not done:
                 action = act(observation)
+                if each_step is not None:
+                    observation = copy.deepcopy(observation)  # environments may write the next one into the same array
                 next_observation, reward, terminated, truncated, _ = env.step(action)
                 total, length, done = total + float(reward), length + 1, bool(terminated or truncated)
                 if each_step is not None:
-                    each_step(observation, action, reward, terminated, truncated, next_observation)
+                    each_step(observation, action, reward, terminated, truncated, copy.deepcopy(next_observation))
                 observation = next_observation
         except Exception as error:
             raise EnvironmentFailure(

@@ -8,6 +8,7 @@ import numpy as np
 
 from tfsac.agents import Agent
 from tfsac.environments import Filters, action_map, as_arrays
+from tfsac.types import ACTION_MASK
 
 
 class Policy:
@@ -48,8 +49,8 @@ class Policy:
         single = array.ndim == len(self.agent.spec.observation[key].shape)
         if single:
             arrays = {key: value[None] for key, value in arrays.items()}
-        if "action_mask" in arrays and not arrays["action_mask"].any(axis=-1).all():
-            raise ValueError(f"At least one action is valid in every state. Received: action_mask={arrays['action_mask'].astype(int)}")
+        if ACTION_MASK in arrays and not arrays[ACTION_MASK].any(axis=-1).all():
+            raise ValueError(f"At least one action is valid in every state. Received: {ACTION_MASK}={arrays[ACTION_MASK].astype(int)}")
         result = self.agent.act(self.filters.observation(arrays), mode="greedy" if deterministic else "sample")
         action = self.to_environment(result.action)
         return action[0] if single else action

@@ -1,8 +1,9 @@
-"""How far a run is, and what the next row of metrics averages over. Both are part of a checkpoint."""
+"""How far a run is, what the next row of metrics averages over (both are part of a checkpoint), and how it ended."""
 
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 from collections import deque
 from typing import Any
 
@@ -27,6 +28,28 @@ class Counters:
         if isinstance(steps, EnvironmentSteps):
             return self.env_steps
         return self.episodes if isinstance(steps, EnvironmentEpisodes) else self.updates
+
+
+@dataclasses.dataclass
+class Result:
+    """How a run ended.
+
+    Attributes:
+        reason: "finished", "threshold reached", the name of a signal, or what `Trainer.stop` was given.
+        run_dir: its folder.
+        counters: env_steps, episodes, updates.
+        best_return: mean return of the best evaluation, or None.
+        signal: the number of the signal that interrupted it, or None.
+        accepted: whether an evaluation reached the preset's threshold within its number of training episodes; None for a
+            preset without a threshold.
+    """
+
+    reason: str
+    run_dir: pathlib.Path
+    counters: Counters
+    best_return: float | None
+    signal: int | None
+    accepted: bool | None
 
 
 def summary(prefix: str, returns: np.ndarray, lengths: np.ndarray) -> dict[str, float]:

@@ -13,7 +13,10 @@ from tfsac.catalog import read_config
 from tfsac.files import written_aside
 from tfsac.parameters import Preset, RunParameters, to_json
 
-PACKAGES = ("tfsac", "tensorflow", "keras", "tensorflow-probability", "gymnasium", "numpy", "mujoco")
+PACKAGES = (
+    "tfsac", "tensorflow", "keras", "tensorflow-probability", "gymnasium", "numpy",
+    "mujoco", "box2d", "ale-py", "opencv-python-headless", "pettingzoo", "mpe2", "minari",
+)
 
 
 class RunDirectory(NamedTuple):

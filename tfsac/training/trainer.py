@@ -16,14 +16,14 @@ from tfsac.agents import ModelMaker
 from tfsac.environments import EnvironmentFailure, Environments, Filters, maker
 from tfsac.metrics import CSVSink, TensorBoardSink, TerminalSink
 from tfsac.parameters import ParameterError, Preset, RunParameters, to_json
-from tfsac.training.build import build_agent, build_memory
+from tfsac.training.build import build_agent, build_memory, with_absolute_paths
 from tfsac.training.callbacks import Callback
 from tfsac.training.checkpoint import CheckpointManager
 from tfsac.training.devices import make_strategy
 from tfsac.training.evaluation import evaluate
 from tfsac.training.non_finite import refuse_non_finite
 from tfsac.training.policy import Policy
-from tfsac.training.progress import SUMMARY, Counters, Recorder
+from tfsac.training.progress import SUMMARY, Counters, Recorder, Result
 from tfsac.training.run_directory import RunDirectory
 from tfsac.training.signals import StopSignals
 from tfsac.training.weights import load_weights, save_weights
@@ -31,28 +31,6 @@ from tfsac.training.weights import load_weights, save_weights
 SAMPLING, EVALUATING = 2, 3  # streams of random numbers, beside those of the agent
 MAX_UPDATES_PER_CALL = 64  # bounds the memory that one stack of batches takes
 SECONDS_BETWEEN_BAR_UPDATES = 0.2
-
-
-@dataclasses.dataclass
-class Result:
-    """How a run ended.
-
-    Attributes:
-        reason: "finished", "threshold reached", the name of a signal, or what `Trainer.stop` was given.
-        run_dir: its folder.
-        counters: env_steps, episodes, updates.
-        best_return: mean return of the best evaluation, or None.
-        signal: the number of the signal that interrupted it, or None.
-        accepted: whether an evaluation reached the preset's threshold within its number of training episodes; None for a
-            preset without a threshold.
-    """
-
-    reason: str
-    run_dir: pathlib.Path
-    counters: Counters
-    best_return: float | None
-    signal: int | None
-    accepted: bool | None
 
 
 class Trainer:
@@ -92,6 +70,7 @@ class Trainer:
         env_fn: Callable[[], gym.Env] | None = None,
         models: ModelMaker | None = None,
     ):
+        preset = with_absolute_paths(preset)
         self.preset, self.settings, self.callbacks = preset, run or RunParameters(), list(callbacks)
         self.schedule, self.algorithm, level = preset.schedule, preset.agent.algorithm, preset.environment
         self.directory = RunDirectory(pathlib.Path(run_dir))
@@ -103,8 +82,16 @@ class Trainer:
         one = maker(level, env_fn)
         self.environments = Environments(level, self.settings.seed, one)
         self.evaluation_env = one()
-        with strategy.scope():
-            self.agent = build_agent(preset, self.settings, self.environments.spec, models)
+        try:
+            with strategy.scope():
+                self.agent = build_agent(preset, self.settings, self.environments.spec, models)
+            self._build(resume, quiet, initial_weights)
+        except BaseException:
+            self._close_environments()
+            raise
+
+    def _build(self, resume: bool, quiet: bool, initial_weights: str | pathlib.Path | None) -> None:
+        preset, level = self.preset, self.preset.environment
         self.filters = Filters(level.filters, self.agent.spec)
         self.memory = build_memory(preset, self.agent.spec, self.filters)
         self.filters.learn(self.environments.observation)
@@ -134,6 +121,10 @@ class Trainer:
             self.directory.note_resume(preset, self.settings, self.counters.env_steps)
         self.tensorboard = TensorBoardSink(self.directory.events) if self.settings.tensorboard else None
         self.saved_periods = self.counters.env_steps // self.settings.checkpoint_save_steps
+
+    def _close_environments(self) -> None:
+        self.environments.close()
+        self.evaluation_env.close()
 
     def _columns(self) -> list[str]:
         names = ["env_steps", "updates", "episodes", "wall_seconds", "steps_per_second"]
@@ -172,8 +163,7 @@ class Trainer:
                 self.terminal.print(f"An environment failed; the state before is saved in {self.save()}.")
                 raise
             finally:
-                self.environments.close()
-                self.evaluation_env.close()
+                self._close_environments()
         best = None if np.isinf(self.best_return) else self.best_return
         reason = self.stop_reason or "finished"
         accepted = None if self.preset.validation.min_reward_threshold is None else self.accepted
@@ -358,9 +348,11 @@ class Trainer:
     def _identity(self) -> dict[str, Any]:
         """What a checkpoint must agree on; the schedule may be extended."""
         arrays = {**self.agent.spec.observation, "action": self.agent.spec.action}
+        agent = to_json(self.preset.agent)
+        agent["memory"].pop("demonstrations", None)  # a file may be moved; the memory knows it by its content
         return {
             "environment": to_json(self.preset.environment),
-            "agent": to_json(self.preset.agent),
+            "agent": agent,
             "seed": self.settings.seed,
             "shapes": {name: list(array.shape) for name, array in arrays.items()},
         }

@@ -1,0 +1,56 @@
+"""Demonstrations of any policy: what is recorded is what happened, and what comes of it is a file to learn from."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import tfsac
+from tfsac.environments import make, spec_of
+from tfsac.memories import load_demonstrations
+from tfsac.memories.transitions import NEXT, OBSERVATION
+
+
+class Reused(gym.Env):
+    """Counts its steps in one array that it gives away again and again."""
+
+    observation_space = gym.spaces.Box(-10.0, 10.0, (2,))
+    action_space = gym.spaces.Discrete(2, start=5)
+
+    def __init__(self):
+        self.seen = np.zeros(2, np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.seen[:] = 0
+        return self.seen, {}
+
+    def step(self, action):
+        self.seen += 1
+        return self.seen, float(action), self.seen[0] == 3, False, {}
+
+
+def test_every_step_has_its_own_observations_though_the_environment_reuses_its_array():
+    shown = tfsac.demonstrate(lambda observation: 5 + int(observation[0]) % 2, Reused(), episodes=2)
+    np.testing.assert_array_equal(shown.records[OBSERVATION + "observation"][:, 0], [0, 1, 2, 0, 1, 2])
+    np.testing.assert_array_equal(shown.records[NEXT + "observation"][:, 0], [1, 2, 3, 1, 2, 3])
+    np.testing.assert_array_equal(shown.records["action"], [0, 1, 0, 0, 1, 0])  # numbers from 0
+    np.testing.assert_array_equal(shown.records["terminated"], [False, False, True] * 2)
+    np.testing.assert_array_equal(shown.returns, [16.0, 16.0])
+    assert shown.level == "Reused"
+
+
+def test_a_scripted_policy_is_saved_and_loaded(tmp_path):
+    env = make("CartPole-v1")
+    shown = tfsac.demonstrate(lambda observation: int(observation[2] + observation[3] > 0), env, episodes=3, seed=4)
+    tfsac.save_demonstrations(tmp_path / "script.npz", shown)
+    read = load_demonstrations(tmp_path / "script.npz", spec_of(env), "CartPole-v1")
+    np.testing.assert_array_equal(read.records, shown.records)
+    assert read.returns.sum() == len(read.records) > 200  # a point for every step, and it balances a while
+    again = tfsac.demonstrate(lambda observation: int(observation[2] + observation[3] > 0), env, episodes=3, seed=4)
+    np.testing.assert_array_equal(again.records, shown.records)
+    env.close()
+
+
+def test_no_episodes_are_refused():
+    with pytest.raises(ValueError, match="episodes is at least 1. Received: 0"):
+        tfsac.demonstrate(lambda observation: 5, Reused(), episodes=0)

@@ -1,0 +1,44 @@
+"""What the documents tell users to type can be typed, and what they point to is there."""
+
+import pathlib
+import re
+import shlex
+
+import pytest
+from absl import flags
+
+from tfsac.cli.learning import _experiment, _train_flags
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", ROOT / "BUILD_NOTES.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMAND = re.compile(r"^\s*tfsac train (--preset=.*)$", re.MULTILINE)
+PLACEHOLDERS = ("...", "PRESET", "FILE", "RUN")
+
+
+def commands(page):
+    """Returns the training commands of a page, those that go on in the next line too."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    return [line for line in COMMAND.findall(text) if not any(mark in line for mark in PLACEHOLDERS)]
+
+
+COMMANDS = [(page.name, line) for page in PAGES for line in commands(page)]
+
+
+def test_the_documents_have_commands():
+    assert len(COMMANDS) > 10
+
+
+@pytest.mark.parametrize(("page", "line"), COMMANDS)
+def test_a_command_of_a_document_describes_an_experiment(page, line):
+    _train_flags(values := flags.FlagValues())
+    assert values(["train", *shlex.split(line, comments=True)])[1:] == []
+    preset, _ = _experiment(values)
+    assert preset.environment.level
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_links_of_a_document_lead_somewhere(page):
+    text = page.read_text(encoding="utf-8")
+    targets = [link.split("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
+    missing = [target for target in targets if target and not (page.parent / target).exists()]
+    assert missing == []
