@@ -127,23 +127,24 @@ def collect(runs: pathlib.Path) -> None:
     ]
     for level in dict.fromkeys(task.level for task in TASKS.values()):
         tasks = {task.name: task for task in TASKS.values() if task.level == level}
-        groups = {}
+        pictures = {}  # runs of one length together
         place = next(iter(tasks.values())).place
         for name in (*tasks, "sb3"):
             paths = sorted(RESULTS.glob(f"{name}_{place}_seed*.csv"))
             if not paths:
                 continue
-            if name not in tasks or tasks[name].steps == next(iter(tasks.values())).steps:  # of one length, in one picture
-                groups[LABELS[name]] = paths
-            ends = [(int(steps[-1]), float(values[-1])) for steps, values in map(read_curve, paths)]
+            steps = tasks.get(name, next(iter(tasks.values()))).steps
+            pictures.setdefault(steps, {})[LABELS[name]] = paths
+            ends = [(int(at[-1]), float(values[-1])) for at, values in map(read_curve, paths)]
             shown = ", ".join(f"{value:.1f} ({step})" for step, value in ends)
             mean = np.mean([value for _, value in ends])
             task = tasks.get(name)
             goal = f"{task.bar:g} by {task.steps}" if task and task.bar is not None else ""
             lines.append(f"| {level} | {LABELS[name]} | {shown} | {mean:.1f} | {goal} |")
-        if groups:
-            bars = [task.bar for task in tasks.values() if task.bar is not None]
-            plot_curves(groups, RESULTS / f"{place}.png", title=level, threshold=max(bars, default=None))
+        for i, (steps, groups) in enumerate(pictures.items()):
+            bars = [task.bar for task in tasks.values() if task.bar is not None and task.steps == steps]
+            out = RESULTS / (f"{place}.png" if i == 0 else f"{place}_{steps}.png")
+            plot_curves(groups, out, title=level, threshold=max(bars, default=None))
     (RESULTS / "learning.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
 

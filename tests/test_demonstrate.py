@@ -52,5 +52,5 @@ def test_a_scripted_policy_is_saved_and_loaded(tmp_path):
 
 
 def test_no_episodes_are_refused():
-    with pytest.raises(ValueError, match="episodes is at least 1. Received: 0"):
+    with pytest.raises(ValueError, match=r"episodes is at least 1\. Received: 0"):
         tfsac.demonstrate(lambda observation: 5, Reused(), episodes=0)
