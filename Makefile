@@ -28,7 +28,7 @@ style: $(VENV)/installed-for-tests
 	$(BIN)/mypy
 
 check: style
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" --numprocesses=2 --dist=loadfile
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

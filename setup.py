@@ -16,7 +16,7 @@ EXTRAS = {
     # Stable-Baselines3 wants an environment of its own: benchmarks/README.md.
     "bench": ["stable-baselines3>=2.7", "gymnasium[mujoco]>=1.2"],
 }
-EXTRAS["test"] = ["ruff>=0.9", "mypy>=1.14"] + [
+EXTRAS["test"] = ["ruff>=0.9", "mypy>=1.14", "pytest-xdist>=3.6"] + [
     package for extra in ("mujoco", "box2d", "atari", "multi-agent", "minari", "video", "litert", "notebooks") for package in EXTRAS[extra]
 ]
 
