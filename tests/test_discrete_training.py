@@ -14,20 +14,22 @@ from test_checkpoint import CHANGES, PRIORITISED, complete_run, crashed, same_ru
 from test_cli import RETURN, parts
 
 from tfsac import api, cli, exporting
+from tfsac.agents import DiscreteSoftActorCriticAgent
 from tfsac.catalog import load_preset, read_config
-from tfsac.environments import EnvironmentFailure, as_arrays, make
+from tfsac.environments import EnvironmentFailure, Filters, as_arrays, make
 from tfsac.memories import load_demonstrations
 from tfsac.parameters import (
     DiscreteSoftActorCriticAgentParameters,
     ExperienceReplayParameters,
+    FilterParameters,
     RunParameters,
     TwinSoftActorCriticAgentParameters,
     discrete_soft_actor_critic_networks,
     override,
     twin_soft_actor_critic_networks,
 )
-from tfsac.testing import tiny_preset
-from tfsac.training import Trainer
+from tfsac.testing import discrete_spec, tiny_preset
+from tfsac.training import Policy, Trainer
 
 CORRIDOR, LENGTH, START = "TfsacCorridor-v0", 6, 5
 CHOICES, NUMBERS = "tfsac.testing:TeamIdentity-v0", {"environment.kwargs": {"discrete": False}}
@@ -405,3 +407,17 @@ def test_a_film_of_choices_has_a_frame_for_every_step(runs, tmp_path):
     gc.collect()  # imageio-ffmpeg leaves its pipes to the garbage collector
     assert len(frames) == api.evaluate(runs("choice"), 2).lengths.sum()
     assert frames[0].shape[:2] == (400, 600) and not np.array_equal(frames[0], frames[-1])
+
+
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [([0, 2, 0, 1], "'action_mask' holds 0 and 1"), ([0, np.nan, 1, 1], "'action_mask' holds 0 and 1"), ([0, 0, 0, 0], "At least one action is valid")],
+)
+def test_a_policy_refuses_masks_that_mean_nothing(mask, message):
+    spec = discrete_spec(masked=True)
+    networks = discrete_soft_actor_critic_networks((16, 16), batch_size=32)
+    agent = DiscreteSoftActorCriticAgent(DiscreteSoftActorCriticAgentParameters(networks=networks), spec)
+    policy, seen = Policy(agent, Filters(FilterParameters(), spec)), np.zeros(3, np.float32)
+    assert policy.act({"observation": seen, "action_mask": np.array([0, 1, 0, 0])}) == 1
+    with pytest.raises(ValueError, match=message):
+        policy.act({"observation": seen, "action_mask": np.array(mask)})

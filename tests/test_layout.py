@@ -91,8 +91,8 @@ def test_agents_import_no_other_agent_but_the_base():
     shared = {
         "packing": set(),
         "team": set(),
-        "temperature": set(),
         "base": {"packing", "team"},
+        "temperature": {"base"},
         "imitation": {"base"},
         "critics": {"base", "imitation"},
         "acting": {"base", "team"},

@@ -16,7 +16,6 @@ from tfsac.agents.categorical import CategoricalAgent
 from tfsac.agents.temperature import DiscreteAutoAlpha, make_discrete_temperature
 from tfsac.losses import discrete_soft_actor_critic as losses
 from tfsac.losses.twin_soft_actor_critic import critic_loss
-from tfsac.networks import adam
 from tfsac.parameters import DiscreteSoftActorCriticAgentParameters
 from tfsac.types import Metrics, Spec, Transition
 
@@ -57,9 +56,7 @@ class DiscreteSoftActorCriticAgent(CategoricalAgent):
         self.shared_encoder = parameters.shared_encoder
         super().__init__(parameters, spec, seed, eager, models)
         self.temperature = make_discrete_temperature(parameters.algorithm.temperature, self.num_actions)
-        if isinstance(self.temperature, DiscreteAutoAlpha):
-            self.trained["temperature"] = self.temperature.trainable_variables
-            self.optimizers["temperature"] = adam(self.temperature.learning_rate, self.trained["temperature"])
+        self.temperature.join(self)
 
     def encoder_of(self, name: str) -> str | None:
         """Returns "q" for a policy that shares its encoder."""

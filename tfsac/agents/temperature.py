@@ -7,7 +7,9 @@ import math
 import keras
 import tensorflow as tf
 
+from tfsac.agents.base import Agent
 from tfsac.losses.twin_soft_actor_critic import temperature_loss
+from tfsac.networks import adam
 from tfsac.parameters import (
     AutoAlphaParameters,
     DiscreteAutoAlphaParameters,
@@ -32,6 +34,9 @@ class FixedAlpha:
         """Returns alpha, a scalar."""
         return tf.constant(self.alpha, tf.float32)
 
+    def join(self, agent: Agent) -> None:
+        """Leaves an agent as it is."""
+
 
 class LearnedAlpha(keras.layers.Layer):
     """A temperature that learns until the policy's entropy is the target.
@@ -50,6 +55,11 @@ class LearnedAlpha(keras.layers.Layer):
             constraint=None if self.log_space else keras.constraints.NonNeg(),
             aggregation="mean",  # the constraint assigns on every replica
         )
+
+    def join(self, agent: Agent) -> None:
+        """Becomes one of the things that an agent trains, under the name "temperature"."""
+        agent.trained["temperature"] = self.trainable_variables
+        agent.optimizers["temperature"] = adam(self.learning_rate, self.trainable_variables)
 
     def value(self) -> tf.Tensor:
         """Returns alpha, a scalar, without gradient."""

@@ -16,7 +16,6 @@ from tfsac.agents.gaussian import GaussianAgent
 from tfsac.agents.temperature import AutoAlpha, make_temperature
 from tfsac.distributions import SquashedGaussian
 from tfsac.losses import twin_soft_actor_critic as losses
-from tfsac.networks import adam
 from tfsac.parameters import TwinSoftActorCriticAgentParameters
 from tfsac.types import Metrics, Spec, Transition
 
@@ -74,9 +73,7 @@ class TwinSoftActorCriticAgent(GaussianAgent):
         super().__init__(parameters, spec, seed, eager, models)
         self.order = parameters.algorithm.groups()
         self.temperature = make_temperature(parameters.algorithm.temperature, self.action_size)
-        if isinstance(self.temperature, AutoAlpha):
-            self.trained["temperature"] = self.temperature.trainable_variables
-            self.optimizers["temperature"] = adam(self.temperature.learning_rate, self.trained["temperature"])
+        self.temperature.join(self)
 
     def update_once(self, batch: Transition, train_policy: bool = True) -> tuple[Metrics, tf.Tensor]:
         """One update: in each group all gradients are taken before anything moves."""

@@ -56,8 +56,6 @@ def as_arrays(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
     given = observation if isinstance(observation, dict) else {"observation": observation}
     if given.keys() != spec.observation.keys():
         raise ValueError(f"Observations have the keys {sorted(spec.observation)}. Received: {sorted(given)}")
-    if ACTION_MASK in given and not np.isin(given[ACTION_MASK], (0, 1)).all():
-        raise ValueError(f"{ACTION_MASK!r} holds 0 and 1. Received: {given[ACTION_MASK]}")
     arrays = {key: np.asarray(given[key], array.dtype) for key, array in spec.observation.items()}
     leading = {}
     for key, array in spec.observation.items():

@@ -10,6 +10,7 @@ from tfsac.networks.initializers import Initializers, uniform
 from tfsac.parameters import (
     CategoricalPolicyHeadParameters,
     DiscreteQHeadParameters,
+    QHeadParameters,
     SACPolicyHeadParameters,
     SACQHeadParameters,
     VHeadParameters,
@@ -86,7 +87,7 @@ class DiscreteQHead:
 
 
 def _critics(
-    parameters: SACQHeadParameters | DiscreteQHeadParameters, size: int, hidden: Initializers, seeds: np.random.Generator
+    parameters: QHeadParameters, size: int, hidden: Initializers, seeds: np.random.Generator
 ) -> list[list[keras.layers.Dense]]:
     """Returns the layers of each Q function, with `size` outputs."""
     output = Initializers(parameters.initializer, seeds)

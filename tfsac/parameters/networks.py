@@ -87,8 +87,8 @@ class SACPolicyHeadParameters:
 
 
 @parameters
-class SACQHeadParameters:
-    """Two independent Q functions, or one, of the concatenated embedding and action.
+class QHeadParameters:
+    """What the heads of Q functions share: two independent ones, or one.
 
     Attributes:
         network_layers_sizes: widths of the hidden layers of each.
@@ -103,7 +103,20 @@ class SACQHeadParameters:
     activation_function: Activation = "relu"
     loss_weight: NonNegativeFloat = 1.0
     initializer: Initializer = "xavier"
+
+
+@parameters
+class SACQHeadParameters(QHeadParameters):
+    """Q functions of the concatenated embedding and action."""
+
     kind: Literal["sac_q"] = "sac_q"
+
+
+@parameters
+class DiscreteQHeadParameters(QHeadParameters):
+    """Q functions of the embedding, with a value for each discrete action."""
+
+    kind: Literal["discrete_q"] = "discrete_q"
 
 
 @parameters
@@ -132,26 +145,6 @@ class CategoricalPolicyHeadParameters:
     loss_weight: NonNegativeFloat = 1.0
     initializer: Initializer = "xavier"
     kind: Literal["categorical_policy"] = "categorical_policy"
-
-
-@parameters
-class DiscreteQHeadParameters:
-    """Two independent Q functions, or one, of the embedding, with a value for each discrete action.
-
-    Attributes:
-        network_layers_sizes: widths of the hidden layers of each.
-        twin_critic: two, whose smaller value counts, instead of one.
-        activation_function: after every hidden layer.
-        loss_weight: factor of the critic loss.
-        initializer: of the output layers.
-    """
-
-    network_layers_sizes: tuple[PositiveInt, ...] = (256, 256)
-    twin_critic: bool = True
-    activation_function: Activation = "relu"
-    loss_weight: NonNegativeFloat = 1.0
-    initializer: Initializer = "xavier"
-    kind: Literal["discrete_q"] = "discrete_q"
 
 
 HeadParameters = Annotated[

@@ -45,6 +45,8 @@ class Policy:
             ValueError: an observation of other keys or another shape, or a mask without any valid action.
         """
         arrays = as_arrays(observation, self.agent.spec)
+        if ACTION_MASK in arrays and not np.array_equal(arrays[ACTION_MASK], observation[ACTION_MASK]):
+            raise ValueError(f"{ACTION_MASK!r} holds 0 and 1. Received: {observation[ACTION_MASK]}")
         key, array = next(iter(arrays.items()))
         single = array.ndim == len(self.agent.spec.observation[key].shape)
         if single:
