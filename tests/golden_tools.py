@@ -3,10 +3,11 @@
 import json
 import pathlib
 
+import keras
 import numpy as np
 import tensorflow as tf
 
-from tfsac.types import ArraySpec, DiscreteSpec, Spec, Transition
+from tfsac.types import NEXT_STATE, STATE, SWITCH, ArraySpec, DiscreteSpec, Sequence, Spec, Transition
 
 FOLDER = pathlib.Path(__file__).parent / "golden"
 
@@ -100,3 +101,66 @@ def first_gradients(agent, stacked, monkeypatch):
         monkeypatch.setattr(optimizer, "apply", record)
     agent.update(tf.nest.map_structure(lambda x: x[:1], stacked))
     return received
+
+
+# -- temporally abstract actor-critic ----------------------------------------------------------------------------------
+
+
+def beside_actions(arrived_TB):
+    """Shifts what ALF has in the row after an action, where it arrived with the observation, beside the action."""
+    return np.concatenate([arrived_TB[1:], np.zeros_like(arrived_TB[:1])])
+
+
+def sequence_of(golden, meta):
+    """Returns the file's stretches as one update, `[1, T, B, ...]`."""
+    z = {name.removeprefix("batch/"): golden[name].astype("float32")[None] for name in golden if name.startswith("batch/")}
+    reward, discount = (beside_actions(z[name][0])[None] for name in ("reward", "discount"))
+    extras = {f"{STATE}tau_{part}": z[f"prev_{part}"] for part in meta["components"]}
+    extras |= {f"{NEXT_STATE}tau_{part}": z[f"tau_{part}"] for part in meta["components"]}
+    extras[SWITCH] = z["rollout_b"]
+    return Sequence({"observation": z["obs"]}, z["tau_a"], reward, discount, z["step_type"].astype("int32"), extras)
+
+
+def models_of(meta):
+    """Makes the file's networks, which read observation and trajectory side by side; layers are named as in the file."""
+
+    def layers(name, x):
+        for part in ("dense_0", "dense_1"):
+            x = keras.layers.Dense(meta["hidden"], activation="relu", name=f"{name}_{part}")(x)
+        return x
+
+    def models():
+        observation, parts = (meta["obs"],), meta["components"]
+        inputs = {"observation": keras.Input(observation, name="observation")}
+        inputs |= {f"tau_{part}": keras.Input((meta["act"],), name=f"tau_{part}") for part in parts}
+        hidden = layers("policy", keras.layers.Concatenate()([*inputs.values()]))
+        outputs = [keras.layers.Dense(meta["act"], name=f"policy_{part}")(hidden) for part in ("mean", "log_std")]
+        seen, tau = keras.Input(observation, name="observation"), keras.Input((meta["act"] * len(parts),), name="action")
+        both = keras.layers.Concatenate()([seen, tau])
+        q = [keras.layers.Dense(1, name=f"{name}_out")(layers(name, both)) for name in ("q1", "q2")]
+        q_BND = keras.ops.stack(q, axis=1)
+        return {"policy": keras.Model(inputs, outputs), "q": keras.Model([{"observation": seen}, tau], q_BND)}
+
+    return models
+
+
+def names_of_models(agent):
+    """Pairs every variable of `models_of` with its name in the file."""
+    pairs = []
+    for network in ("policy", "q", "q_target"):
+        for layer in agent.networks[network].model.layers:
+            if isinstance(layer, keras.layers.Dense):
+                name, part = layer.name.split("_", 1)
+                name += "_target" if network == "q_target" else ""
+                pairs.extend([(layer.kernel, f"{name}/{part}/kernel"), (layer.bias, f"{name}/{part}/bias")])
+    return pairs
+
+
+def put_into_switching(agent, golden, monkeypatch):
+    """Gives a temporally abstract agent the file's first weights, temperatures and draws."""
+    for variable, name in names_of_models(agent):
+        variable.assign(golden[f"init/{name}"])
+    for temperature, log_alpha in zip((agent.choice_temperature, agent.proposal_temperature), golden["init/log_alpha"], strict=True):
+        temperature.variable.assign(log_alpha)
+    draws = {name: tf.constant(golden[key], tf.float32) for name, key in (("policy", "batch/eps"), ("choice", "batch/u"))}
+    monkeypatch.setattr(agent, "noise", lambda name, shape, draw=None: tf.reshape(draws[name], shape))

@@ -10,6 +10,7 @@ import tensorflow as tf
 from test_twin_soft_actor_critic import BATCH, assert_same, changed, named, one, weights
 
 from tfsac.agents import DiscreteSoftActorCriticAgent, SoftActorCriticAgent, TwinSoftActorCriticAgent
+from tfsac.networks import GraphForward
 from tfsac.parameters import (
     Conv2d,
     DiscreteAutoAlphaParameters,
@@ -290,14 +291,14 @@ def test_only_the_critic_step_moves_a_shared_encoder(spec, embedder):
 @pytest.mark.parametrize(("spec", "embedder"), SHARED.values(), ids=SHARED)
 def test_acting_follows_the_weights_after_updates(spec, embedder, shared_encoder):
     agent = make_agent(spec=spec, shared_encoder=shared_encoder, embedder=embedder, eager=False)
-    assert (agent.forward is None) == (spec is IMAGES)
+    assert isinstance(agent.forward, GraphForward) == (spec is IMAGES)
     observation = random_batches(spec, 1, 500, seed=3).observation["observation"][0]
     (first,) = agent.policy_output({"observation": observation})
     agent.update(batches(5, spec=spec))
     logits = agent.networks["policy"]({"observation": tf.constant(observation)}).numpy()
     np.testing.assert_allclose(agent.policy_output({"observation": observation})[0], logits, rtol=1e-4, atol=1e-5)
     greedy = agent.act({"observation": observation}, mode="greedy").action
-    np.testing.assert_array_equal(greedy, agent.action_tensor({"observation": tf.constant(observation)}))
+    np.testing.assert_array_equal(greedy, agent.act_tensors({"observation": tf.constant(observation)})[0])
     np.testing.assert_array_equal(greedy, logits.argmax(axis=1))
     assert np.abs(logits - first).min(axis=1).max() > 1e-3
 

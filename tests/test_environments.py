@@ -25,7 +25,7 @@ from tfsac.environments import (
 from tfsac.environments.check import check_masks
 from tfsac.parameters import AtariPreprocessingParameters, EnvironmentParameters, FilterParameters
 from tfsac.testing import DiscreteIdentity, discrete_spec, random_batches, team_spec, vector_spec
-from tfsac.types import ArraySpec, DiscreteSpec, Spec, Transition
+from tfsac.types import ArraySpec, DiscreteSpec, Sequence, Spec, Transition
 
 Box, Dict, Discrete = gym.spaces.Box, gym.spaces.Dict, gym.spaces.Discrete
 MultiBinary, MultiDiscrete = gym.spaces.MultiBinary, gym.spaces.MultiDiscrete
@@ -292,11 +292,69 @@ def test_only_the_observations_of_a_sampled_batch_are_filtered_and_the_memory_do
     filters.learn(observations(50))
     before, after, reward = observations(4, 1), observations(4, 2), np.ones(4, np.float32)
     batch = Transition(before, np.zeros((4, 1)), reward, np.full(4, 0.9), after)
-    filtered = filters.transition(batch)
+    filtered = filters.batch(batch)
     np.testing.assert_array_equal(filtered.observation["state"], filters.observation(before)["state"])
     np.testing.assert_array_equal(filtered.next_observation["state"], filters.observation(after)["state"])
     assert filtered.reward is batch.reward and filtered.action is batch.action and filtered.discount is batch.discount
     np.testing.assert_array_equal(before["state"], observations(4, 1)["state"])
+    rows = np.zeros(4)
+    stretches = filters.batch(Sequence(before, np.zeros((4, 1)), reward, rows, rows, {"switch": rows}))
+    np.testing.assert_array_equal(stretches.observation["state"], filtered.observation["state"])
+    assert stretches.reward is reward and stretches.step_type is rows and stretches.extras == {"switch": rows}
+
+
+def normalising_rewards(num_rewards=None, **fields):
+    spec = VECTOR_AND_IMAGE._replace(num_rewards=num_rewards)
+    return Filters(FilterParameters(reward_normalization=True, **fields), spec)
+
+
+@pytest.mark.parametrize("cuts", [(0, 600), (0, 1, 2, 250, 600)])
+@pytest.mark.parametrize("num_rewards", [None, 2])
+def test_rewards_are_divided_by_their_own_deviation_and_keep_their_mean(num_rewards, cuts):
+    rewards = np.random.default_rng(0).normal([30.0, -0.5], [4.0, 0.1], (600, 2)).astype(np.float32)
+    rewards = rewards[:, 0] if num_rewards is None else rewards
+    filters = normalising_rewards(num_rewards)
+    for start, stop in itertools.pairwise(cuts):
+        filters.learn_reward(rewards[start:stop])
+    filtered = filters.reward(rewards.reshape(3, 200, *rewards.shape[1:]))
+    assert filtered.dtype == np.float32
+    expected = rewards.astype(np.float64) / rewards.astype(np.float64).std(axis=0)
+    np.testing.assert_allclose(filtered.reshape(rewards.shape), expected, rtol=1e-5)
+
+
+def test_rewards_are_normalised_before_they_are_rescaled_and_clipped():
+    filters = normalising_rewards(reward_rescale_factor=3.0, reward_clipping_range=(-5.0, 5.0))
+    filters.learn_reward(np.float32([8.0, 12.0]))  # deviation 2
+    filtered = filters.reward(np.float32([-8.0, -2.0, 0.0, 3.0, 12.0]))
+    np.testing.assert_allclose(filtered, [-5.0, -3.0, 0.0, 4.5, 5.0], rtol=1e-6)
+
+
+def test_a_constant_reward_stays_finite():
+    filters = normalising_rewards()
+    filters.learn_reward(np.full(10, 2.0, np.float32))
+    np.testing.assert_allclose(filters.reward(np.float32([2.0])), [2e4], rtol=1e-5)
+
+
+@pytest.mark.parametrize("filters", [normalising_rewards(), normalising()], ids=["unlearned", "off"])
+def test_rewards_pass_unchanged_when_there_is_nothing_to_normalise_with(filters):
+    if not filters.parameters.reward_normalization:
+        filters.learn_reward(np.float32([1.0, 5.0]))
+    np.testing.assert_array_equal(filters.reward(np.float32([-3.0, 7.0])), [-3.0, 7.0])
+    np.testing.assert_array_equal(filters.observation(observations(3))["state"], observations(3)["state"])
+
+
+@pytest.mark.parametrize("num_rewards", [None, 2])
+def test_restored_reward_statistics_continue_exactly_also_through_json(num_rewards):
+    rng, shape = np.random.default_rng(0), (7,) if num_rewards is None else (7, 2)
+    first, second, later = normalising_rewards(num_rewards), normalising_rewards(num_rewards), rng.normal(size=shape)
+    first.learn_reward(rng.normal(1e3, 3.0, shape).astype(np.float32))
+    second.restore(json.loads(json.dumps(first.state())))
+    for filters in (first, second):
+        filters.learn_reward(later)
+    assert first.state() == second.state()
+    assert first.state()["reward"]["count"] == 14
+    assert np.shape(first.state()["reward"]["mean"]) == shape[1:]
+    np.testing.assert_array_equal(first.reward(later), second.reward(later))
 
 
 def test_restored_statistics_continue_exactly_also_through_json():

@@ -224,7 +224,7 @@ def test_json_keeps_layers_and_convolutions():
             '{"agent": {"kind": "soft_actor_critic", "algorithm": {"discount": "0.9"}}}',
             "agent.algorithm.discount: Input should be a valid number",
         ),
-        ('{"agent": {"kind": "soft_actor"}}', "Preset.agent: Input should be an object of kind 'soft_actor_critic', 'twin_soft_actor_critic' or 'discrete_soft_actor_critic'"),
+        ('{"agent": {"kind": "soft_actor"}}', "Preset.agent: Input should be an object of kind 'soft_actor_critic', 'twin_soft_actor_critic', 'discrete_soft_actor_critic' or 'temporally_abstract_actor_critic'"),
     ],
 )
 def test_bad_json_is_refused_with_the_place_of_the_mistake(text, words):

@@ -127,11 +127,11 @@ def test_each_agent_acts_as_an_agent_alone_would(kind):
 def test_tensors_of_actions_and_values_have_the_axis_of_the_agents(kind):
     agent, observation = make_agent(kind), see(kind)
     tensors, shape = {key: tf.constant(value) for key, value in observation.items()}, spec_of(kind).action.shape
-    greedy = agent.action_tensor(tensors)
+    greedy = agent.act_tensors(tensors)[0]
     np.testing.assert_allclose(greedy, agent.act(observation, mode="greedy").action, rtol=1e-5, atol=1e-6)
     noise = agent.acting_noise(tensors)
     assert noise.shape == (TEAMS, AGENTS, 3 if kind == "discrete" else 2)
-    sample = agent.action_tensor(tensors, noise)
+    sample = agent.act_tensors(tensors, noise)[0]
     assert greedy.shape == sample.shape == (TEAMS, *shape)
     values = agent.value_tensors(tensors, sample)
     assert values.keys() == ({"v", "q"} if kind == "v" else {"q"})
@@ -143,8 +143,8 @@ def test_tensors_of_actions_and_values_have_the_axis_of_the_agents(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_exported_tensors_serve_any_number_of_agents(kind):
     agent, observation = make_agent(kind), {key: tf.constant(value) for key, value in see(kind, 50).items()}
-    together, alone = agent.action_tensor(observation), {key: value[:, 1:2] for key, value in observation.items()}
-    np.testing.assert_allclose(agent.action_tensor(alone), together[:, 1:2], rtol=1e-6, atol=1e-7)
+    together, alone = agent.act_tensors(observation)[0], {key: value[:, 1:2] for key, value in observation.items()}
+    np.testing.assert_allclose(agent.act_tensors(alone)[0], together[:, 1:2], rtol=1e-6, atol=1e-7)
     assert agent.acting_noise(alone).shape[:2] == (50, 1)
 
 
@@ -154,9 +154,9 @@ def test_the_policy_reads_the_agents_state_and_the_critics_the_global_one(kind):
     noise = tf.random.stateless_uniform(agent.acting_noise(observation).shape, [1, 2])
     other = {**observation, "global_state": observation["global_state"] + 1.0}
     elsewhere = {**observation, "agent_state": observation["agent_state"] + 1.0}
-    action = agent.action_tensor(observation, noise)
-    np.testing.assert_array_equal(agent.action_tensor(other, noise), action)
-    assert (agent.action_tensor(elsewhere, noise).numpy() != action.numpy()).any()
+    action = agent.act_tensors(observation, noise)[0]
+    np.testing.assert_array_equal(agent.act_tensors(other, noise)[0], action)
+    assert (agent.act_tensors(elsewhere, noise)[0].numpy() != action.numpy()).any()
     for name, value in agent.value_tensors(observation, action).items():
         np.testing.assert_array_equal(agent.value_tensors(elsewhere, action)[name], value)
         assert (agent.value_tensors(other, action)[name].numpy() != value.numpy()).all()

@@ -21,6 +21,7 @@ from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters
 from tfsac.training import Callback, Evaluation, Policy, Result, RunDirectory, Trainer
 from tfsac.training.build import build_agent
 from tfsac.training.evaluation import evaluate as run_episodes
+from tfsac.training.evaluation import evaluate_policy
 from tfsac.training.weights import load_weights
 from tfsac.types import Spec
 
@@ -124,10 +125,11 @@ def evaluate(
     env = environment_of(run_dir, **({"render_mode": render} if render else {}))
     actions: list[np.ndarray] = []
     try:
-        done = run_episodes(
-            lambda observation: policy.act(observation, deterministic),
+        done = evaluate_policy(
+            policy,
             env,
             EnvironmentEpisodes(episodes),
+            deterministic,
             seed,
             AFTER_TRAINING,
             lambda observation, action, *step: actions.append(action),
@@ -161,7 +163,7 @@ def record(
     out = new_file(out, ".npz")
     policy, env = load_policy(run_dir), environment_of(run_dir)
     try:
-        played = demonstrate(lambda observation: policy.act(observation, deterministic), env, episodes, seed)
+        played = demonstrate(lambda observation: policy.act(observation, deterministic), env, episodes, seed, policy.reset)
     finally:
         env.close()
     demonstrations = played._replace(level=RunDirectory(pathlib.Path(run_dir)).read()[0].environment.level)
@@ -169,7 +171,13 @@ def record(
     return demonstrations
 
 
-def demonstrate(act: Callable[[Any], Any], env: gym.Env, episodes: int = 10, seed: int = 0) -> Demonstrations:
+def demonstrate(
+    act: Callable[[Any], Any],
+    env: gym.Env,
+    episodes: int = 10,
+    seed: int = 0,
+    begin: Callable[[], None] | None = None,
+) -> Demonstrations:
     """Plays whole episodes with any policy, a script or a person; `save_demonstrations` writes them to a file.
 
     Args:
@@ -177,6 +185,7 @@ def demonstrate(act: Callable[[Any], Any], env: gym.Env, episodes: int = 10, see
         env: from `tfsac.environments.make`, or any other that the agents can use.
         episodes: how many.
         seed: of the episodes.
+        begin: called at the begin of every episode, such as a policy's `reset`.
 
     Returns:
         raw observations and rewards, actions in [-1, 1] or numbers from 0.
@@ -195,8 +204,8 @@ def demonstrate(act: Callable[[Any], Any], env: gym.Env, episodes: int = 10, see
     check(env)
     spec, level = spec_of(env), env.spec.id if env.spec else type(env.unwrapped).__name__
     inverse, steps = action_map(spec).inverse, list[tuple[Any, ...]]()
-    done = run_episodes(act, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, lambda *step: steps.append(step))
-    memory = TransitionMemory(spec, len(steps))
+    done = run_episodes(act, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, lambda *step: steps.append(step), begin)
+    memory = TransitionMemory(spec._replace(num_rewards=None), len(steps))
     for observation, action, reward, terminated, truncated, next_observation in steps:
         memory.add(
             _row(observation, spec),
@@ -213,9 +222,8 @@ def observations_of(run_dir: str | pathlib.Path, policy: Policy, episodes: int =
     """Returns the raw observations of some episodes of a run's environment."""
     env, observations = environment_of(run_dir), []
     try:
-        run_episodes(
-            policy.act, env, EnvironmentEpisodes(episodes), each_step=lambda observation, *_: observations.append(observation)
-        )
+        amount = EnvironmentEpisodes(episodes)
+        evaluate_policy(policy, env, amount, each_step=lambda observation, *_: observations.append(observation))
     finally:
         env.close()
     return observations

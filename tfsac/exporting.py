@@ -34,9 +34,13 @@ class PolicyGraph:
     def __init__(self, policy: Policy):
         self.agent, self.filters = policy.agent, policy.filters
         self.map = action_map(self.agent.spec.of_one_agent())  # the same for each of a team
-        self.weights = [
-            variable.value for network in self.agent.networks.values() for variable in network.trainable_variables
-        ]
+        networks = [network.trainable_variables for network in self.agent.networks.values()]
+        others = [variables for name, variables in self.agent.trained.items() if name not in self.agent.networks]
+        self.weights = [variable.value for variables in (*networks, *others) for variable in variables]
+        self.state = {
+            name: tf.TensorSpec([None, *value.shape[1:]], value.dtype, name=name)
+            for name, value in self.agent.initial_state(1).items()
+        }
 
     def to_environment(self, action: tf.Tensor) -> tf.Tensor:
         """Returns the environment's actions for the agent's."""
@@ -63,24 +67,39 @@ class PolicyGraph:
             for key, x in observation.items()
         }
 
-    def act(self, observation: Mapping[str, tf.Tensor], noise: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
-        """Returns {"action": `[E, ...]`} as the environment wants it, the mode or a sample made with the noise."""
-        return {"action": self.to_environment(self.agent.action_tensor(self.filtered(observation), noise))}
+    def act(self, given: Mapping[str, tf.Tensor], noise: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
+        """Returns "action" `[E, ...]` as the environment wants it and the next state by field: the mode, or a sample.
 
-    def sample(self, observation: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        Args:
+            given: observations and state by name.
+            noise: for a sample, as `Agent.acting_noise` draws it.
+        """
+        state = {name: given[name] for name in self.state}
+        action, after = self.agent.act_tensors(self.filtered(given), noise, state)
+        return {"action": self.to_environment(action), **after}
+
+    def sample(self, given: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Returns sampled actions, with randomness of TensorFlow's own."""
-        return self.act(observation, self.agent.acting_noise(observation))
+        return self.act(given, self.agent.acting_noise(given))
 
-    def values(self, observation: Mapping[str, tf.Tensor], action: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns the agent's values of observations and the environment's actions."""
-        return self.agent.value_tensors(self.filtered(observation), self.to_agent(action))
+    def values(self, given: Mapping[str, tf.Tensor], action: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the agent's values of observations (and a state) and the environment's actions."""
+        state = {name: given[name] for name in self.state}
+        return self.agent.value_tensors(self.filtered(given), self.to_agent(action), state)
+
+    def initial_state(self, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the state with which episodes begin, `[rows, ...]` by field."""
+        return {name: tf.zeros([rows, *spec.shape[1:]], spec.dtype) for name, spec in self.state.items()}
 
     def inputs(self, *names: str) -> dict[str, tf.TensorSpec]:
-        """Returns the observations `[E, ...]` by key that the named networks read, with the mask where actions are chosen."""
+        """Returns observations `[E, ...]` by key that the named networks read, masks where actions are chosen, and the state."""
         read = {key for name in names for key in self.agent.networks[name].embedders}
         read |= {ACTION_MASK} if "policy" in names else set()
         found = {key: array for key, array in self.agent.spec.observation.items() if key in read}
-        return {key: tf.TensorSpec(self.any_number(array.shape), array.dtype, name=key) for key, array in found.items()}
+        return {
+            **{key: tf.TensorSpec(self.any_number(array.shape), array.dtype, name=key) for key, array in found.items()},
+            **self.state,
+        }
 
     def any_number(self, shape: tuple[int, ...]) -> list[int | None]:
         """Returns the shape of one environment's array for any number of them, and of agents where several share the policy."""
@@ -88,8 +107,12 @@ class PolicyGraph:
 
     def signatures(self, noise_as_input: bool, values: bool) -> dict[str, Any]:
         """Returns the concrete functions by signature name; inputs are named after the observation's keys."""
-        seen, action = self.inputs("policy"), self.agent.spec.action
-        made = {"serving_default": tf.function(lambda observation: self.act(observation)).get_concrete_function(seen)}
+        # The critics of a policy with a state choose what it does next.
+        seen, action = self.inputs("policy", *(["q"] if self.state else [])), self.agent.spec.action
+        made = {"serving_default": tf.function(lambda given: self.act(given)).get_concrete_function(seen)}
+        if self.state:
+            rows = tf.TensorSpec([], tf.int32, name="rows")
+            made["initial_state"] = tf.function(self.initial_state).get_concrete_function(rows)
         if noise_as_input:
             one = {key: tf.zeros([1, *array.shape], array.dtype) for key, array in self.agent.spec.observation.items()}
             shape = self.any_number(tuple(self.agent.acting_noise(one).shape[1:]))
@@ -110,9 +133,12 @@ def export(policy: Policy, out: str | pathlib.Path, format: Format = "saved_mode
     Signatures, whose inputs are named after the observation's keys, as far as the networks read them ("observation" for a
     plain box; "action_mask", booleans, where there is one):
         serving_default: observations `[E, ...]` to "action", the deterministic policy: numbers `[E, A]`, or choices `[E]`
-            int32; with any number N of agents that share the policy `[E, N, A]` or `[E, N]`.
+            int32; with any number N of agents that share the policy `[E, N, A]` or `[E, N]`. A policy with a state takes its
+            fields beside the observations and returns the next ones beside the action.
+        initial_state: of a policy with a state: the number "rows" of environments to the fields with which episodes begin.
         sample: the same, drawn from the policy. The LiteRT file takes its "noise" as an input: standard normal of the
-            action's shape, or for choices uniform in [0, 1) with a last axis over all of them.
+            action's shape, or for choices uniform in [0, 1) with a last axis over all of them. A policy that keeps or switches
+            trajectories takes `[E, A + 1]`, whose last column is uniform in [0, 1).
         values: on request, observations and "action" to the agent's values, `[E]` each (with N agents `[E, N]`).
 
     Args:
@@ -163,37 +189,60 @@ def _save_quietly(module: tf.Module, path: pathlib.Path, signatures: dict[str, A
         logger.setLevel(level)
 
 
-def load_exported(path: str | pathlib.Path) -> Callable[[dict[str, np.ndarray]], np.ndarray]:
-    """Returns the deterministic action function of an exported policy, with nothing but TensorFlow or LiteRT behind it.
+class Exported:
+    """The deterministic actions of an exported policy, with nothing but TensorFlow or LiteRT behind it.
+
+    A policy with a state remembers it from one call to the next: call `reset` where an episode begins.
 
     Args:
         path: what `export` returned (or its folder, for a LiteRT file).
-
-    Returns:
-        a function of observations `[E, ...]` by key to actions `[E, ...]`; keys that the policy does not read are left out.
 
     Raises:
         FileNotFoundError: no exported policy there.
         ImportError: a LiteRT file without the package that runs it.
     """
-    path = pathlib.Path(path)
-    if (path / TFLITE_FILE).is_file():
-        path = path / TFLITE_FILE
-    if path.suffix == ".tflite" and path.is_file():
-        runner = litert_signature(path, "serving_default")
-        wanted = runner.get_input_details().keys()
-        return lambda observation: runner(**{key: observation[key] for key in wanted})["action"]
-    if not (path / "saved_model.pb").is_file():
-        raise FileNotFoundError(f"An exported policy is a SavedModel folder or a .tflite file. Received: {path}")
-    loaded = tf.saved_model.load(str(path))
-    serve = loaded.signatures["serving_default"]
-    wanted = serve.structured_input_signature[1].keys()
 
-    def act(observation: dict[str, np.ndarray]) -> np.ndarray:
-        return serve(**{key: tf.constant(observation[key]) for key in wanted})["action"].numpy()
+    def __init__(self, path: str | pathlib.Path):
+        path = pathlib.Path(path)
+        if (path / TFLITE_FILE).is_file():
+            path = path / TFLITE_FILE
+        if path.suffix == ".tflite" and path.is_file():
+            self.lite = True
+            self.wanted = litert_signature(path, "serving_default").get_input_details().keys()
+            self.signature: Callable[[str], Any] = lambda name: litert_signature(path, name)
+        elif (path / "saved_model.pb").is_file():
+            self.lite, self.loaded = False, tf.saved_model.load(str(path))
+            self.wanted = self.loaded.signatures["serving_default"].structured_input_signature[1].keys()
+            self.signature = self.loaded.signatures.__getitem__
+        else:
+            raise FileNotFoundError(f"An exported policy is a SavedModel folder or a .tflite file. Received: {path}")
+        self.serve = self.signature("serving_default")
+        self.reset()
 
-    act.loaded = loaded  # type: ignore[attr-defined]  # the variables live as long as the function
-    return act
+    def reset(self) -> None:
+        """Forgets the state."""
+        self.state: dict[str, np.ndarray] | None = None
+
+    def __call__(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Returns actions `[E, ...]` for observations `[E, ...]` by key; keys that the policy does not read are left out."""
+        if self.state is None:
+            rows = np.int32(len(next(iter(observation.values()))))
+            stateful = self.wanted - observation.keys()
+            self.state = self._run(self.signature("initial_state"), {"rows": rows}) if stateful else {}
+        done = self._run(self.serve, {name: {**observation, **self.state}[name] for name in self.wanted})
+        action = done.pop("action")
+        self.state = done
+        return action
+
+    def _run(self, function: Any, given: dict[str, Any]) -> dict[str, np.ndarray]:
+        if self.lite:
+            return dict(function(**given))
+        return {name: x.numpy() for name, x in function(**{name: tf.constant(x) for name, x in given.items()}).items()}
+
+
+def load_exported(path: str | pathlib.Path) -> Exported:
+    """Loads an exported policy; see `Exported`."""
+    return Exported(path)
 
 
 def litert_signature(path: pathlib.Path, name: str) -> Any:
@@ -215,17 +264,21 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: list[Any]) ->
     Args:
         policy: the live one.
         path: what `export` returned.
-        observations: raw ones of single environments.
+        observations: raw ones of one episode, in order.
 
     Returns:
         the largest absolute difference of an action's entry, in the environment's units.
 
     Raises:
-        ValueError: no observations.
+        ValueError: no observations, or a policy that draws with `epsilon_greedy`, which its export does not.
     """
     if not observations:
         raise ValueError(f"Verifying needs observations. Received: {observations}")
+    epsilon = getattr(policy.agent.algorithm, "epsilon_greedy", 0.0)
+    if epsilon:
+        raise ValueError(f"Only a deterministic policy can be compared with its export. Received: epsilon_greedy={epsilon}")
     exported = load_exported(path)
+    policy.reset()
     largest = 0.0
     for observation in observations:
         arrays = {key: value[None] for key, value in as_arrays(observation, policy.agent.spec).items()}

@@ -13,6 +13,12 @@ import numpy as np
 # Names with a meaning: observations of valid actions and of each agent, and the mark of demonstrated steps.
 ACTION_MASK, AGENT_STATE, EXPERT = "action_mask", "agent_state", "expert"
 
+# Extras of policies with a state: what it was before and after the step, by field, and whether the step was a new choice.
+STATE, NEXT_STATE, SWITCH = "state/", "next_state/", "switch"
+
+# Step types of a `Sequence`: first observation of an episode, one between, the observation after its last action.
+FIRST, MID, LAST = 0, 1, 2
+
 
 class ArraySpec(NamedTuple):
     """Shape, dtype and bounds of one array, without a batch dimension.
@@ -55,12 +61,16 @@ class Spec(NamedTuple):
         action: numbers, whose bounds are the environment's own while the agent acts in [-1, 1], or a choice.
         extras: what is stored beside each step: what `act` returns, and whether an expert made the step.
         num_agents: None, or N agents that share one policy; every array of observation and action then begins with N.
+        num_rewards: None for one reward a step, or D rewards, stored as `[D]`.
+        state: fields of the policy's state that its network reads beside the observation.
     """
 
     observation: dict[str, ArraySpec]
     action: ArraySpec | DiscreteSpec
     extras: dict[str, ArraySpec] = {}
     num_agents: int | None = None
+    num_rewards: int | None = None
+    state: dict[str, ArraySpec] = {}
 
     def of_one_agent(self) -> Spec:
         """Returns the spec of each of the N agents; a spec without several agents stays as it is."""
@@ -72,7 +82,9 @@ class Spec(NamedTuple):
             return ArraySpec(array.shape[1:], array.dtype, low, high)
 
         action = self.action._replace(shape=()) if isinstance(self.action, DiscreteSpec) else one(self.action)
-        return Spec({key: one(array) for key, array in self.observation.items()}, action, self.extras)
+        return self._replace(
+            observation={key: one(array) for key, array in self.observation.items()}, action=action, num_agents=None
+        )
 
 
 class Transition(NamedTuple):
@@ -97,17 +109,41 @@ class Transition(NamedTuple):
     extras: Any = ()
 
 
+class Sequence(NamedTuple):
+    """A batch of B stretches of T consecutive rows, time first: `[T, B]`, or `[U, T, B]` when stacked for U updates.
+
+    A row is an observation and the step made there. An episode's end adds a row of its own, without a step: the
+    observation after the last action, of step type LAST; a new episode may follow it in the same stretch.
+
+    Attributes:
+        observation: arrays `[T, B, ...]` by key.
+        action: `[T, B, A]`, in [-1, 1].
+        reward: `[T, B]`, or `[T, B, D]` of D rewards a step; of the action beside it, after the reward filters.
+        discount: `[T, B]`, 1 - terminated: zero beside the action with which the task ended.
+        step_type: `[T, B]` int32, FIRST, MID or LAST.
+        extras: arrays `[T, B, ...]` by name. In a LAST row `state/x` is the `next_state/x` of the row before, other extras,
+            action, reward and discount are zero.
+    """
+
+    observation: Any
+    action: Any
+    reward: Any
+    discount: Any
+    step_type: Any
+    extras: Any = ()
+
+
 class ActResult(NamedTuple):
     """What `Agent.act` returns.
 
     Attributes:
         action: `[E, A]` in [-1, 1], or `[E]` numbers of choices from 0; E environments.
-        state: the policy's next state.
+        state: the policy's next state, arrays `[E, ...]` by field.
         extras: what is stored beside the step.
     """
 
     action: np.ndarray
-    state: Any = ()
+    state: Mapping[str, np.ndarray] = {}
     extras: Mapping[str, np.ndarray] = {}
 
 

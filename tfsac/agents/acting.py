@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import tensorflow as tf
 
 from tfsac.agents.base import Agent, Mode, ModelMaker
 from tfsac.agents.team import fold, unfold
-from tfsac.networks import NumpyForward
+from tfsac.networks import forward_of
 from tfsac.parameters import AgentParameters
 from tfsac.types import ActResult, Spec
 
@@ -26,18 +26,21 @@ class ActingAgent(Agent):
 
     Args:
         parameters, spec, seed, eager, models: see `Agent`.
+
+    Raises:
+        ValueError: several rewards a step.
     """
 
     def __init__(
         self, parameters: AgentParameters, spec: Spec, seed: int = 0, eager: bool = False, models: ModelMaker | None = None
     ):
+        if spec.num_rewards is not None:
+            raise ValueError(
+                f"This agent ({parameters.kind!r}) learns from one reward a step; several are for agents of kind "
+                f"'temporally_abstract_actor_critic'. Received: {spec.num_rewards} rewards"
+            )
         super().__init__(parameters, spec, seed, eager, models)
-        self.forward = NumpyForward(self.networks["policy"]) if NumpyForward.supports(self.networks["policy"]) else None
-        one = spec.of_one_agent().observation
-        self._policy = tf.function(
-            lambda observation: tf.nest.flatten(self.networks["policy"](observation)),
-            input_signature=[{key: tf.TensorSpec([None, *array.shape], array.dtype) for key, array in one.items()}],
-        )
+        self.forward = forward_of(self.networks["policy"])
 
     @abstractmethod
     def choose(self, observation: Mapping[str, np.ndarray], mode: Mode, env_steps: int) -> np.ndarray:
@@ -56,7 +59,12 @@ class ActingAgent(Agent):
         """Returns the values of observations and actions, `[B]` by name."""
 
     def act(
-        self, observation: Mapping[str, np.ndarray], state: Any = (), is_first: Any = None, mode: Mode = "sample", env_steps: int = 0
+        self,
+        observation: Mapping[str, np.ndarray],
+        state: Mapping[str, np.ndarray] | None = None,
+        is_first: np.ndarray | None = None,
+        mode: Mode = "sample",
+        env_steps: int = 0,
     ) -> ActResult:
         """Chooses actions; see `Agent.act`."""
         if mode not in MODES:
@@ -65,12 +73,14 @@ class ActingAgent(Agent):
             return ActResult(self.choose(observation, mode, env_steps))
         return ActResult(unfold(self.choose(fold(dict(observation)), mode, env_steps), self.spec.num_agents))
 
-    def action_tensor(self, observation: Mapping[str, tf.Tensor], noise: tf.Tensor | None = None) -> tf.Tensor:
-        """Returns actions as tensors; see `Agent.action_tensor`. Any number of agents can share the policy here."""
+    def act_tensors(
+        self, observation: Mapping[str, tf.Tensor], noise: tf.Tensor | None = None, state: Mapping[str, tf.Tensor] | None = None
+    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Returns actions as tensors; see `Agent.act_tensors`. Any number of agents can share the policy here."""
         if self.spec.num_agents is None:
-            return self.chosen_tensor(observation, noise)
+            return self.chosen_tensor(observation, noise), {}
         action = self.chosen_tensor(fold(dict(observation)), None if noise is None else fold(noise))
-        return unfold(action, _leading(observation)[1])
+        return unfold(action, _leading(observation)[1]), {}
 
     def acting_noise(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Draws noise `[E, ...]`, of several agents `[E, N, ...]`."""
@@ -79,7 +89,9 @@ class ActingAgent(Agent):
             return self.noise_tensor(rows[0])
         return unfold(self.noise_tensor(rows[0] * rows[1]), rows[1])
 
-    def value_tensors(self, observation: Mapping[str, tf.Tensor], action: tf.Tensor) -> dict[str, tf.Tensor]:
+    def value_tensors(
+        self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
+    ) -> dict[str, tf.Tensor]:
         """Returns values by name, `[E]`; of several agents, `[E, N]`."""
         if self.spec.num_agents is None:
             return self.values_of(observation, action)
@@ -89,18 +101,15 @@ class ActingAgent(Agent):
 
     def policy_output(self, observation: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Returns what the policy's head computes, arrays `[B, A]`."""
-        if self.forward is not None:
-            return self.forward(dict(observation))
-        return [output.numpy() for output in self._policy(dict(observation))]
+        return self.forward(dict(observation))
 
     def acting_weights(self) -> list[tf.Tensor]:
         """Returns the policy's weights where acting computes in NumPy."""
-        return [tf.identity(v.value) for v in self.networks["policy"].trainable_variables] if self.forward else []
+        return [tf.identity(v.value) for v in self.forward.variables]
 
     def refresh(self, outputs: list[np.ndarray] | None = None) -> None:
         """Hands the policy's weights to the NumPy forward pass."""
-        if self.forward is not None:
-            self.forward.load([w.numpy() for w in self.acting_weights()] if outputs is None else outputs)
+        self.forward.load([w.numpy() for w in self.acting_weights()] if outputs is None else outputs)
 
 
 def _leading(observation: Mapping[str, tf.Tensor]) -> tf.Tensor:

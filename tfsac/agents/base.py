@@ -6,34 +6,22 @@ import types
 import zlib
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tfsac.agents.packing import Packed, Packing
+from tfsac.agents.gradients import Gradients
+from tfsac.agents.packing import Packed, Packing, transition_rows
 from tfsac.agents.team import fold_batch, unfold
 from tfsac.networks import Network, build_optimizer, clip_gradients
 from tfsac.parameters import AgentParameters, PrioritizedExperienceReplayParameters, SQILExperienceReplayParameters
-from tfsac.types import EXPERT, ActResult, ArraySpec, DiscreteSpec, Metrics, Spec, Transition, UpdateResult
+from tfsac.types import EXPERT, ActResult, ArraySpec, Metrics, Sequence, Spec, Transition, UpdateResult
 
 Mode = Literal["random", "explore", "sample", "greedy"]
 ModelMaker = Callable[[], Mapping[str, keras.Model]]
 ACTING = 1  # stream of random numbers for acting, beside those of the weights
-
-
-class Gradients(NamedTuple):
-    """Gradients of one network's weights: by variable, and their global norm."""
-
-    name: str
-    values: list[tf.Tensor]
-    norm: tf.Tensor
-
-
-def no_gradients(name: str) -> Gradients:
-    """Returns what stands for the gradients of a step that is left out."""
-    return Gradients(name, [], tf.zeros([]))
 
 
 class Agent(tf.Module):
@@ -57,6 +45,7 @@ class Agent(tf.Module):
             slow copies.
 
     Attributes:
+        batch_axis: of the rows in what `update_once` gets, 0; 1 in sequences.
         spec: as given, with the extras that the memory stores.
         networks: by name.
         trained, optimizers: variables that learn and their optimizer, by name of the network (or "temperature").
@@ -71,13 +60,10 @@ class Agent(tf.Module):
         ValueError: networks that do not fit the spec, or a batch that the replicas cannot share equally.
     """
 
+    batch_axis = 0
+
     def __init__(
-        self,
-        parameters: AgentParameters,
-        spec: Spec,
-        seed: int = 0,
-        eager: bool = False,
-        models: ModelMaker | None = None,
+        self, parameters: AgentParameters, spec: Spec, seed: int = 0, eager: bool = False, models: ModelMaker | None = None
     ):
         super().__init__(name=None)
         self.strategy = tf.distribute.get_strategy()
@@ -106,17 +92,17 @@ class Agent(tf.Module):
         self.noise_seed = tf.Variable(seed, dtype=tf.int64, trainable=False, aggregation=once, name="noise_seed")
         self.metric_names: list[str] = []
         self.traces = 0
-        self._packing = self._make_packing()
+        self._packing = Packing(self.batch_rows())
         self._compiled = tf.function(self._update_stack)
         self._traces = types.SimpleNamespace(single=None, several=None)  # a dict would become part of checkpoints
 
     def _make_networks(self, seed: int, models: ModelMaker | None) -> None:
         made, slow = (models(), models()) if models else ({}, {})
         seeds = {name: int(np.random.SeedSequence([seed, i]).generate_state(1)[0]) for i, name in enumerate(self.parameters)}
-        one = self.spec.of_one_agent()
         # A network that reads another's embedders is made after it.
         for name in sorted(self.parameters, key=lambda name: self.encoder_of(name) is not None):
             parameters, encoder = self.parameters[name], self.networks.get(self.encoder_of(name) or "")
+            one = self.spec_of_network(name)
             self.networks[name] = Network(name, parameters, one, seeds[name], made.get(name), encoder)
             self.trained[name] = self.networks[name].own_variables
             self.optimizers[name] = build_optimizer(parameters, self.trained[name])
@@ -126,8 +112,8 @@ class Agent(tf.Module):
                 self.networks[f"{name}_target"] = copy
 
     @abstractmethod
-    def update_once(self, batch: Transition, train_policy: bool = True) -> tuple[Metrics, tf.Tensor]:
-        """Makes one update from a batch `[B, ...]`.
+    def update_once(self, batch: Any, train_policy: bool = True) -> tuple[Metrics, tf.Tensor]:
+        """Makes one update from a batch, a `Transition` `[B, ...]` or a `Sequence` `[T, B, ...]`.
 
         Args:
             batch: this replica's rows.
@@ -139,14 +125,19 @@ class Agent(tf.Module):
 
     @abstractmethod
     def act(
-        self, observation: Mapping[str, np.ndarray], state: Any = (), is_first: Any = None, mode: Mode = "sample", env_steps: int = 0
+        self,
+        observation: Mapping[str, np.ndarray],
+        state: Mapping[str, np.ndarray] | None = None,
+        is_first: np.ndarray | None = None,
+        mode: Mode = "sample",
+        env_steps: int = 0,
     ) -> ActResult:
         """Chooses actions for the observations of E environments.
 
         Args:
             observation: arrays `[E, ...]` by key, filtered as in training.
-            state: of the policy; () for policies without one.
-            is_first: `[E]`, unused by policies without state.
+            state: what the policy returned with the action before; None or empty at first, and for policies without one.
+            is_first: `[E]`, where an episode begins, and with it the state anew.
             mode: "random" is uniform, "sample" draws from the policy, "explore" adds the exploration to that, "greedy" is
                 the policy's mode.
             env_steps: so far, for exploration that changes with them.
@@ -158,26 +149,43 @@ class Agent(tf.Module):
             ValueError: an unknown mode.
         """
 
+    def initial_state(self, rows: int) -> dict[str, np.ndarray]:
+        """Returns the policy's state at the begin of an episode, `[rows, ...]` by field; empty for policies without one."""
+        return {}
+
     @abstractmethod
-    def action_tensor(self, observation: Mapping[str, tf.Tensor], noise: tf.Tensor | None = None) -> tf.Tensor:
-        """Returns what `act` does as tensors, to be exported.
+    def act_tensors(
+        self, observation: Mapping[str, tf.Tensor], noise: tf.Tensor | None = None, state: Mapping[str, tf.Tensor] | None = None
+    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Returns what `act` does as tensors, to be exported: actions, and the policy's next state.
 
         Args:
             observation: filtered, `[E, ...]` by key.
             noise: for a sample, as `acting_noise` draws it; None for the mode.
+            state: of the policy, as `initial_state` has it; None for policies without one.
         """
 
     @abstractmethod
     def acting_noise(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Draws the noise with which `action_tensor` samples for these observations, with TensorFlow's own randomness."""
+        """Draws the noise with which `act_tensors` samples for these observations, with TensorFlow's own randomness."""
 
     @abstractmethod
-    def value_tensors(self, observation: Mapping[str, tf.Tensor], action: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns the agent's values of observations and actions by name, `[E]`, to be exported."""
+    def value_tensors(
+        self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
+    ) -> dict[str, tf.Tensor]:
+        """Returns the agent's values of observations and actions (in a state) by name, `[E]`, to be exported."""
 
     def encoder_of(self, name: str) -> str | None:
         """Returns the name of the network whose embedders the named one reads, or None where it has its own."""
         return None
+
+    def spec_of_network(self, name: str) -> Spec:
+        """Returns what the named network reads: the spec of one agent."""
+        return self.spec.of_one_agent()
+
+    def batch_rows(self) -> Transition | Sequence:
+        """Returns shapes and dtypes of the batches that the agent learns from, as `tf.TensorSpec`."""
+        return transition_rows(self.spec, self.batch_size, self.prioritized)
 
     def refresh(self, outputs: list[np.ndarray] | None = None) -> None:
         """Brings what acting keeps outside TensorFlow up to date.
@@ -207,11 +215,11 @@ class Agent(tf.Module):
 
     # -- the compiled loop ---------------------------------------------------------------------------------------------
 
-    def update(self, stacked: Transition) -> UpdateResult:
+    def update(self, stacked: Transition | Sequence) -> UpdateResult:
         """Makes U updates in one call of a compiled graph.
 
         Args:
-            stacked: U batches, `[U, B, ...]`; with importance weights where the memory is prioritised.
+            stacked: U batches, `[U, B, ...]` or `[U, T, B, ...]`; with importance weights where the memory is prioritised.
 
         Returns:
             metrics `[U, M]`, whose columns `metric_names` names, and priorities.
@@ -219,8 +227,9 @@ class Agent(tf.Module):
         Raises:
             ValueError: a batch of another size than the agent was made for.
         """
-        if stacked.reward.ndim != 2 or stacked.reward.shape[1] != self.batch_size:
-            raise ValueError(f"Updates need rewards [U, {self.batch_size}]. Received: {stacked.reward.shape}")
+        wanted = self._packing.batch.reward.shape.as_list()
+        if list(stacked.reward.shape[1:]) != wanted:
+            raise ValueError(f"Updates need rewards [U, {str(wanted)[1:]}. Received: {stacked.reward.shape}")
         packed = self._packing.pack(stacked)
         if self.eager:
             rows = []
@@ -237,16 +246,6 @@ class Agent(tf.Module):
         self.refresh([output.numpy() for output in outputs])
         return UpdateResult(metrics.numpy(), priority.numpy())
 
-    def _make_packing(self) -> Packing:
-        def rows(array: ArraySpec | DiscreteSpec) -> tf.TensorSpec:
-            return tf.TensorSpec([self.batch_size, *array.shape], array.dtype)
-
-        row = tf.TensorSpec([self.batch_size])
-        observation = {key: rows(array) for key, array in self.spec.observation.items()}
-        extras = {key: rows(array) for key, array in self.spec.extras.items()}
-        weight = row if self.prioritized else ()
-        return Packing(Transition(observation, rows(self.spec.action), row, row, dict(observation), weight, extras))
-
     def _update_stack(self, packed: Packed) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
         self.traces += 1  # Python runs while tracing only
         if packed[0].shape[0] == 1:
@@ -261,21 +260,21 @@ class Agent(tf.Module):
             self.updates.assign_add(1)
         return rows.stack(), priorities.stack(), self.acting_weights()
 
-    def _one_update(self, batch: Transition) -> tuple[tf.Tensor, tf.Tensor]:
+    def _one_update(self, batch: Transition | Sequence) -> tuple[tf.Tensor, tf.Tensor]:
         period = self.algorithm.num_updates_between_policy_updates
         if period == 1:
             return self._on_replicas(batch, True)
         due = (self.updates + 1) % period == 0
         return tf.cond(due, lambda: self._on_replicas(batch, True), lambda: self._on_replicas(batch, False))
 
-    def _on_replicas(self, batch: Transition, train_policy: bool) -> tuple[tf.Tensor, tf.Tensor]:
+    def _on_replicas(self, batch: Transition | Sequence, train_policy: bool) -> tuple[tf.Tensor, tf.Tensor]:
         if self.replicas == 1:
             return self._update_and_stack(batch, train_policy)
         metrics, priority = self.strategy.run(self._update_and_stack, args=(batch, train_policy))
         mean = self.strategy.reduce(tf.distribute.ReduceOp.MEAN, metrics, axis=None)
         return mean, tf.concat(self.strategy.experimental_local_results(priority), axis=0)
 
-    def _update_and_stack(self, batch: Transition, train_policy: bool) -> tuple[tf.Tensor, tf.Tensor]:
+    def _update_and_stack(self, batch: Transition | Sequence, train_policy: bool) -> tuple[tf.Tensor, tf.Tensor]:
         share, agents = tf.nest.map_structure(self.share_of_replica, batch), self.spec.num_agents
         metrics, priority_B = self.update_once(share if agents is None else fold_batch(share, agents), train_policy)
         if agents is not None:
@@ -288,26 +287,26 @@ class Agent(tf.Module):
         """Returns this replica's rows of a tensor `[B, ...]` (or folded, `[B * N, ...]`) that holds the global batch."""
         if self.replicas == 1:
             return global_rows
-        size = global_rows.shape[0] // self.replicas
-        start = tf.distribute.get_replica_context().replica_id_in_sync_group * size
-        share = global_rows[start : start + size]
-        share.set_shape([size, *global_rows.shape[1:]])
-        return share
+        begin, size = [0] * global_rows.shape.rank, global_rows.shape.as_list()
+        size[self.batch_axis] //= self.replicas
+        begin[self.batch_axis] = tf.distribute.get_replica_context().replica_id_in_sync_group * size[self.batch_axis]
+        return tf.slice(global_rows, begin, size)
 
     # -- what updates are made of --------------------------------------------------------------------------------------
 
-    def noise(self, name: str, shape: list[int]) -> tf.Tensor:
-        """Returns standard normal noise for this replica's rows.
+    def noise(self, name: str, shape: list[int], draw: Callable[..., tf.Tensor] = tf.random.stateless_normal) -> tf.Tensor:
+        """Returns noise for this replica's rows.
 
         The draw is a function of the agent's seed, the update's number and `name`; it is made for the global batch, so
         a run continued on another number of replicas sees the same noise.
 
         Args:
             name: distinguishes the draws of one update.
-            shape: of the global draw, `rows` first.
+            shape: of the global draw, with `rows` in the place of the batch.
+            draw: from which distribution, usually standard normal.
         """
         seed = tf.stack([self.noise_seed + zlib.crc32(name.encode()), self.updates])
-        return self.share_of_replica(tf.random.stateless_normal(shape, seed))
+        return self.share_of_replica(draw(shape, seed))
 
     def watch(self, name: str) -> tf.GradientTape:
         """Returns a tape that watches the weights of this name and nothing else."""

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tfsac.agents import imitation
-from tfsac.agents.base import Agent, Gradients
+from tfsac.agents.base import Agent
+from tfsac.agents.gradients import Gradients
 from tfsac.types import Metrics, Transition
 
 

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from tfsac.agents import critics, imitation
-from tfsac.agents.base import ModelMaker, no_gradients
+from tfsac.agents.base import ModelMaker
 from tfsac.agents.categorical import CategoricalAgent
+from tfsac.agents.gradients import no_gradients
 from tfsac.agents.temperature import DiscreteAutoAlpha, make_discrete_temperature
 from tfsac.losses import discrete_soft_actor_critic as losses
 from tfsac.losses.twin_soft_actor_critic import critic_loss

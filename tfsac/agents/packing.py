@@ -3,13 +3,42 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfsac.types import Transition
+from tfsac.types import ArraySpec, Sequence, Spec, Transition
 
 Packed = tuple[tf.Tensor, list[tf.Tensor]]  # the float32 fields `[U, F]`, and every other field `[U, B, ...]`
+
+
+def rows_of(arrays: dict[str, ArraySpec], leading: list[int]) -> dict[str, tf.TensorSpec]:
+    """Returns shapes and dtypes of arrays with leading dimensions."""
+    return {key: tf.TensorSpec([*leading, *array.shape], array.dtype) for key, array in arrays.items()}
+
+
+def transition_rows(spec: Spec, batch_size: int, weighted: bool) -> Transition:
+    """Returns a batch of transitions `[B, ...]` as `tf.TensorSpec`.
+
+    Args:
+        spec: of observations, actions and extras.
+        batch_size: B.
+        weighted: whether it has importance weights.
+    """
+    row, observation = tf.TensorSpec([batch_size]), rows_of(spec.observation, [batch_size])
+    action = tf.TensorSpec([batch_size, *spec.action.shape], spec.action.dtype)
+    extras = rows_of(spec.extras, [batch_size])
+    return Transition(observation, action, row, row, dict(observation), row if weighted else (), extras)
+
+
+def sequence_rows(spec: Spec, steps: int, batch_size: int) -> Sequence:
+    """Returns a batch of sequences `[T, B, ...]` as `tf.TensorSpec`, T being `steps`."""
+    leading = [steps, batch_size]
+    row, action = tf.TensorSpec(leading), tf.TensorSpec([*leading, *spec.action.shape], spec.action.dtype)
+    reward = tf.TensorSpec([*leading, *([spec.num_rewards] if spec.num_rewards else [])])
+    step_type = tf.TensorSpec(leading, tf.int32)
+    return Sequence(rows_of(spec.observation, leading), action, reward, row, step_type, rows_of(spec.extras, leading))
 
 
 class Packing:
@@ -21,7 +50,7 @@ class Packing:
         batch: shapes and dtypes of one batch, without U, as `tf.TensorSpec`.
     """
 
-    def __init__(self, batch: Transition):
+    def __init__(self, batch: Transition | Sequence):
         self.batch, self.specs = batch, tf.nest.flatten(batch)
         self.places: list[slice | None] = []  # of each field in the packed row; None for those that are not float32
         self.size = 0
@@ -38,7 +67,7 @@ class Packing:
         others = [tf.TensorSpec([updates, *s.shape], s.dtype) for s in self.specs if s.dtype != tf.float32]
         return tf.TensorSpec([updates, self.size]), others
 
-    def pack(self, stacked: Transition) -> Packed:
+    def pack(self, stacked: Transition | Sequence) -> Packed:
         """Returns stacked batches as few tensors.
 
         Raises:
@@ -58,8 +87,8 @@ class Packing:
         others = [tf.constant(leaf) for leaf, place in zip(leaves, self.places, strict=True) if place is None]
         return tf.constant(floats), others
 
-    def unpack(self, packed: Packed, update: int | tf.Tensor) -> Transition:
-        """Returns the batch of one update, `[B, ...]`."""
+    def unpack(self, packed: Packed, update: int | tf.Tensor) -> Any:
+        """Returns the batch of one update, `[B, ...]` or `[T, B, ...]`."""
         others = iter(packed[1])
         rest = [next(others) if place is None else None for place in self.places]
         leaves = []

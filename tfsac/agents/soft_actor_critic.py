@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from tfsac.agents import critics, imitation
-from tfsac.agents.base import no_gradients
 from tfsac.agents.gaussian import GaussianAgent
+from tfsac.agents.gradients import no_gradients
 from tfsac.distributions import SquashedGaussian
 from tfsac.losses import soft_actor_critic as losses
 from tfsac.types import Metrics, Transition

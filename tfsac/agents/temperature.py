@@ -43,10 +43,11 @@ class LearnedAlpha(keras.layers.Layer):
 
     Args:
         parameters: its first value and so on.
+        name: under which an agent trains it.
     """
 
-    def __init__(self, parameters: LearnedAlphaParameters):
-        super().__init__(name="temperature")
+    def __init__(self, parameters: LearnedAlphaParameters, name: str = "temperature"):
+        super().__init__(name=name)
         self.log_space, self.learning_rate = parameters.log_space, parameters.learning_rate
         first = math.log(parameters.initial_alpha) if self.log_space else parameters.initial_alpha
         self.variable = self.add_weight(
@@ -57,9 +58,9 @@ class LearnedAlpha(keras.layers.Layer):
         )
 
     def join(self, agent: Agent) -> None:
-        """Becomes one of the things that an agent trains, under the name "temperature"."""
-        agent.trained["temperature"] = self.trainable_variables
-        agent.optimizers["temperature"] = adam(self.learning_rate, self.trainable_variables)
+        """Becomes one of the things that an agent trains, under its name."""
+        agent.trained[self.name] = self.trainable_variables
+        agent.optimizers[self.name] = adam(self.learning_rate, self.trainable_variables)
 
     def value(self) -> tf.Tensor:
         """Returns alpha, a scalar, without gradient."""

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from tfsac.agents import critics, imitation
-from tfsac.agents.base import Gradients, ModelMaker, no_gradients
+from tfsac.agents.base import ModelMaker
 from tfsac.agents.gaussian import GaussianAgent
+from tfsac.agents.gradients import Gradients, no_gradients
 from tfsac.agents.temperature import AutoAlpha, make_temperature
 from tfsac.distributions import SquashedGaussian
 from tfsac.losses import twin_soft_actor_critic as losses

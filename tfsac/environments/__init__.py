@@ -5,6 +5,7 @@ from tfsac.environments.filters import Filters
 from tfsac.environments.make import make, maker
 from tfsac.environments.spaces import ActionNumbering, ActionRescaling, action_map, as_arrays, spec_of
 from tfsac.environments.teams import Team
+from tfsac.environments.vector_rewards import VectorRewards
 from tfsac.environments.vectorize import Environments, StepResult, episode_seed
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Filters",
     "StepResult",
     "Team",
+    "VectorRewards",
     "action_map",
     "as_arrays",
     "check",

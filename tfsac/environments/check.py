@@ -174,13 +174,13 @@ def check_masks(observation: dict[str, np.ndarray], level: str, steps: int, ende
 
 
 def check_finite(observation: dict[str, Any], reward: np.ndarray, level: str, steps: int) -> None:
-    """Refuses observations `[E, ...]` and rewards `[E]` that are not finite.
+    """Refuses observations `[E, ...]` and rewards `[E]` or `[E, D]` that are not finite.
 
     Raises:
         EnvironmentFailure: names the environment and the step.
     """
     if not np.isfinite(reward).all():
-        i = int(np.flatnonzero(~np.isfinite(reward))[0])
+        i = int(np.argwhere(~np.isfinite(reward))[0, 0])
         raise EnvironmentFailure(f"{level}: the reward must be finite (environment {i}, step {steps}). Received: {reward[i]}")
     for key, value in observation.items():
         if value.dtype != np.uint8 and not np.isfinite(value).all():

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 
 from tfsac.parameters import FilterParameters
-from tfsac.types import Spec, Transition
+from tfsac.types import Sequence, Spec, Transition
 
 EPSILON = 1e-8  # added to the variance, so that a constant entry is divided by 1e-4 and not by zero
 
 
 class Filters:
-    """Reward scale and clip, observation normalisation with running statistics of all training steps.
+    """Reward scale and clip, normalisation of rewards and observations with running statistics of all training steps.
 
-    Statistics are a Welford-style merge of batches in float64; images are left alone. The agents of a team share them as
-    they share the policy: the same observation looks the same to each.
+    Statistics are a Welford-style merge of batches in float64, each of several rewards a step with its own; images are
+    left alone. The agents of a team share them as they share the policy: the same observation looks the same to each.
     """
 
     def __init__(self, parameters: FilterParameters, spec: Spec):
@@ -28,6 +28,8 @@ class Filters:
             for key, array in spec.of_one_agent().observation.items():
                 if array.dtype == "float32":
                     self.mean[key], self.squares[key] = np.zeros(array.shape), np.zeros(array.shape)
+        shape = () if spec.num_rewards is None else (spec.num_rewards,)
+        self.reward_count, self.reward_mean, self.reward_squares = 0, np.zeros(shape), np.zeros(shape)
 
     def learn(self, observation: dict[str, np.ndarray]) -> None:
         """Adds observations `[E, ...]`, or `[E, N, ...]` of a team's agents, to the running statistics."""
@@ -35,14 +37,17 @@ class Filters:
             return
         rows = {key: observation[key].reshape(-1, *mean.shape) for key, mean in self.mean.items()}
         added = len(next(iter(rows.values())))
-        total = self.count + added
         for key, mean in self.mean.items():
-            batch = rows[key].astype(np.float64)
-            batch_mean = batch.mean(axis=0)
-            delta = batch_mean - mean
-            self.squares[key] += ((batch - batch_mean) ** 2).sum(axis=0) + delta**2 * (self.count * added / total)
-            self.mean[key] = mean + delta * (added / total)
-        self.count = total
+            self.mean[key], self.squares[key] = _merged(self.count, mean, self.squares[key], rows[key])
+        self.count += added
+
+    def learn_reward(self, reward: np.ndarray) -> None:
+        """Adds raw rewards `[E]`, or `[E, D]` of D rewards a step, to the running statistics."""
+        if not self.parameters.reward_normalization:
+            return
+        merged = _merged(self.reward_count, self.reward_mean, self.reward_squares, reward)
+        self.reward_mean, self.reward_squares = merged
+        self.reward_count += len(reward)
 
     def scale(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Returns (mean, 1 / deviation) by observation key, float32, for the keys that are normalised."""
@@ -65,33 +70,52 @@ class Filters:
         return {**observation, **filtered}
 
     def reward(self, reward: np.ndarray) -> np.ndarray:
-        """Returns rewards as the agent sees them: rescaled, then clipped."""
-        scaled = reward * np.float32(self.parameters.reward_rescale_factor)
+        """Returns raw rewards with any leading dimensions as the agent sees them: normalised, rescaled, then clipped."""
+        scale = np.asarray(self.parameters.reward_rescale_factor)
+        if self.reward_count:
+            # Without subtracting the mean: that would change what ending an episode is worth.
+            scale = scale / np.sqrt(self.reward_squares / self.reward_count + EPSILON)
+        scaled = reward * scale.astype(np.float32)
         if self.parameters.reward_clipping_range is None:
             return scaled
         low, high = self.parameters.reward_clipping_range
         return np.clip(scaled, np.float32(low), np.float32(high))
 
-    def transition(self, batch: Transition) -> Transition:
-        """Returns a sampled batch with both observations filtered.
+    def batch(self, batch: Transition | Sequence) -> Transition | Sequence:
+        """Returns a sampled batch with all its observations filtered.
 
-        Its rewards are: the memory filters each with `reward` before it sums them.
+        Its rewards are: the memory filters each with `reward`.
         """
-        return batch._replace(
-            observation=self.observation(batch.observation),
-            next_observation=self.observation(batch.next_observation),
-        )
+        names = [name for name in ("observation", "next_observation") if name in batch._fields]
+        return batch._replace(**{name: self.observation(getattr(batch, name)) for name in names})
 
     def state(self) -> dict[str, Any]:
         """Returns the statistics as plain lists, exactly."""
-        return {
+        state: dict[str, Any] = {
             "count": self.count,
             "mean": {key: value.tolist() for key, value in self.mean.items()},
             "squares": {key: value.tolist() for key, value in self.squares.items()},
         }
+        if self.parameters.reward_normalization:
+            mean, squares = self.reward_mean.tolist(), self.reward_squares.tolist()
+            state["reward"] = {"count": self.reward_count, "mean": mean, "squares": squares}
+        return state
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over statistics that `state` returned."""
         self.count = state["count"]
         self.mean = {key: np.array(value) for key, value in state["mean"].items()}
         self.squares = {key: np.array(value) for key, value in state["squares"].items()}
+        if self.parameters.reward_normalization:
+            reward = state["reward"]
+            self.reward_count = reward["count"]
+            self.reward_mean, self.reward_squares = np.array(reward["mean"]), np.array(reward["squares"])
+
+
+def _merged(count: int, mean: np.ndarray, squares: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns mean and sum of squared deviations after `rows` `[K, ...]`, of which there were `count` before."""
+    batch, total = rows.astype(np.float64), count + len(rows)
+    batch_mean = batch.mean(axis=0)
+    delta = batch_mean - mean
+    squares = squares + ((batch - batch_mean) ** 2).sum(axis=0) + delta**2 * (count * len(rows) / total)
+    return mean + delta * (len(rows) / total), squares

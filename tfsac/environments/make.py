@@ -14,6 +14,7 @@ from tfsac.environments import atari as games
 from tfsac.environments import teams
 from tfsac.environments.check import CheckedMasks, check
 from tfsac.environments.spaces import spaces_by_key
+from tfsac.environments.vector_rewards import VectorRewards, has_vector_rewards
 from tfsac.parameters import AtariPreprocessingParameters, EnvironmentParameters
 from tfsac.parameters.base import nearest
 from tfsac.types import ACTION_MASK
@@ -54,8 +55,8 @@ def make(
     """Makes and checks one environment.
 
     Args:
-        level: a Gymnasium environment id, such as "Pendulum-v1" or "ALE/Pong-v5", or "pettingzoo:" and a module, such as
-            "pettingzoo:mpe2.simple_spread_v3".
+        level: a Gymnasium environment id, such as "Pendulum-v1", "ALE/Pong-v5" or "mo_gymnasium:mo-hopper-v5", or
+            "pettingzoo:" and a module, such as "pettingzoo:mpe2.simple_spread_v3".
         max_episode_steps: time limit in steps instead of the level's own; those that Atari games (in frames) and PettingZoo
             environments keep themselves stay as well.
         atari: preprocessing of an Atari game.
@@ -94,7 +95,7 @@ def make(
 
 
 def checked(env: gym.Env) -> gym.Env:
-    """Returns an environment whose spaces can be used, and which checks its action masks.
+    """Returns an environment whose spaces can be used, which checks its action masks and sums several rewards a step.
 
     Raises:
         ValueError: they cannot; the environment is closed.
@@ -104,6 +105,8 @@ def checked(env: gym.Env) -> gym.Env:
     except ValueError:
         env.close()
         raise
+    if has_vector_rewards(env):
+        env = VectorRewards(env)
     return CheckedMasks(env) if ACTION_MASK in spaces_by_key(env.observation_space) else env
 
 

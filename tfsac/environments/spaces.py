@@ -10,6 +10,9 @@ import numpy as np
 
 from tfsac.types import ACTION_MASK, AGENT_STATE, ArraySpec, DiscreteSpec, Spec
 
+# Key of an environment's metadata: the number of rewards a step. Vector environments pass metadata on, also of processes.
+NUM_REWARDS = "num_rewards"
+
 
 def spaces_by_key(observation: gym.Space) -> Mapping[str, gym.Space]:
     """Returns the spaces of an observation by key; anything but a Dict has the one key "observation"."""
@@ -17,7 +20,10 @@ def spaces_by_key(observation: gym.Space) -> Mapping[str, gym.Space]:
 
 
 def spec_of(env: gym.Env | gym.vector.VectorEnv) -> Spec:
-    """Returns the spec of one environment (of each, for a vector environment), which `check` accepts."""
+    """Returns the spec of one environment (of each, for a vector environment), which `check` accepts.
+
+    Only environments from `make` and `maker` have several rewards a step; of others the number is None.
+    """
     if isinstance(env, gym.vector.VectorEnv):
         observation, action = env.single_observation_space, env.single_action_space
     else:
@@ -28,6 +34,7 @@ def spec_of(env: gym.Env | gym.vector.VectorEnv) -> Spec:
         observation={key: _array_spec(key, space, num_agents) for key, space in spaces.items()},
         action=_action_spec(action),
         num_agents=num_agents,
+        num_rewards=env.metadata.get(NUM_REWARDS),
     )
 
 

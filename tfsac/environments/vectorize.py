@@ -12,6 +12,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from tfsac.environments.check import EnvironmentFailure, check_finite, check_masks
 from tfsac.environments.make import maker
 from tfsac.environments.spaces import action_map, as_arrays, spec_of
+from tfsac.environments.vector_rewards import VECTOR_REWARD
 from tfsac.parameters import EnvironmentParameters
 
 TRAINING, EVALUATION = 0, 1
@@ -27,7 +28,8 @@ class StepResult(NamedTuple):
 
     Attributes:
         next_observation: `[E, ...]` by key; where an episode ended, its last observation.
-        reward, terminated, truncated: `[E]`; a team has one reward.
+        reward: `[E]`, or `[E, D]` of environments with D rewards a step; a team has one.
+        terminated, truncated: `[E]`.
         length: `[E]`, steps of the episode so far, this one included.
         observation: `[E, ...]` to act on next; where an episode ended, the first of the next one.
     """
@@ -102,9 +104,9 @@ class Environments:
 
     def step(self, action: np.ndarray) -> StepResult:
         """Steps all environments with actions `[E, ...]` and begins new episodes where one ended."""
-        observation, reward, terminated, truncated, _ = self._call(self.vector.step, self.action_map(action))
+        observation, reward, terminated, truncated, info = self._call(self.vector.step, self.action_map(action))
         next_observation = self._arrays(observation)
-        reward = np.asarray(reward, np.float32)
+        reward = np.asarray(reward if self.spec.num_rewards is None else info[VECTOR_REWARD], np.float32)
         check_finite(next_observation, reward, self.level, self.steps + self.num_envs)
         check_masks(next_observation, self.level, self.steps + self.num_envs, ended=terminated)
         before = self.steps, self.length.copy(), self.episode.copy()

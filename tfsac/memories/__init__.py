@@ -2,6 +2,7 @@
 
 from tfsac.memories.demonstrations import MINARI, Demonstrations, load_demonstrations, save_demonstrations
 from tfsac.memories.prioritized import PrioritizedMemory
+from tfsac.memories.sequences import SequenceMemory
 from tfsac.memories.sqil import SQILMemory
 from tfsac.memories.transitions import TransitionMemory
 
@@ -10,6 +11,7 @@ __all__ = [
     "Demonstrations",
     "PrioritizedMemory",
     "SQILMemory",
+    "SequenceMemory",
     "TransitionMemory",
     "load_demonstrations",
     "save_demonstrations",

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tfsac.types import Spec, Transition
+from tfsac.types import Sequence, Spec, Transition
 
 OBSERVATION, NEXT, EXTRA = "observation/", "next_observation/", "extra/"
 
@@ -57,13 +57,17 @@ class TransitionMemory:
         self.n_step, self.ignore_done = int(n_step), ignore_done
         self.reward_filter = reward_filter or np.asarray
         self.powers = (discount ** np.arange(self.n_step + 1)).astype(np.float32)
-        fields = [(OBSERVATION + key, array.dtype, array.shape) for key, array in spec.observation.items()]
-        fields += [("action", spec.action.dtype, spec.action.shape), ("reward", "float32", ())]
+        # Zeroed memory is taken from the operating system page by page as it fills.
+        self.ring = np.zeros((self.rows, num_envs), np.dtype(self._fields(spec)))
+
+    def _fields(self, spec: Spec) -> list[tuple[Any, ...]]:
+        """Returns name, dtype and shape of the fields of a record."""
+        fields: list[tuple[Any, ...]] = [(OBSERVATION + key, array.dtype, array.shape) for key, array in spec.observation.items()]
+        fields += [("action", spec.action.dtype, spec.action.shape)]
+        fields += [("reward", "float32", () if spec.num_rewards is None else (spec.num_rewards,))]
         fields += [("terminated", "bool", ()), ("truncated", "bool", ())]
         fields += [(NEXT + key, array.dtype, array.shape) for key, array in spec.observation.items()]
-        fields += [(EXTRA + key, array.dtype, array.shape) for key, array in spec.extras.items()]
-        # Zeroed memory is taken from the operating system page by page as it fills.
-        self.ring = np.zeros((self.rows, num_envs), np.dtype(fields))
+        return fields + [(EXTRA + key, array.dtype, array.shape) for key, array in spec.extras.items()]
 
     def __len__(self) -> int:
         return min(self.total_rows, self.rows) * self.num_envs
@@ -93,8 +97,8 @@ class TransitionMemory:
             row[EXTRA + key] = value
         self.total_rows += 1
 
-    def sample(self, num_updates: int, batch_size: int, rng: np.random.Generator) -> Transition:
-        """Returns `num_updates` batches `[U, B, ...]`, with replacement.
+    def sample(self, num_updates: int, batch_size: int, rng: np.random.Generator) -> Transition | Sequence:
+        """Returns `num_updates` batches `[U, B, ...]`, with replacement; a `SequenceMemory` returns a Sequence.
 
         Raises:
             ValueError: the memory is empty.
@@ -184,10 +188,15 @@ class TransitionMemory:
         """Writes rows back at their absolute indices, as a checkpoint does.
 
         Raises:
-            ValueError: rows of another layout.
+            ValueError: rows with other fields, which another agent recorded, or of another number of environments.
         """
-        if rows.dtype != self.ring.dtype or rows.shape[1:] != self.ring.shape[1:]:
-            raise ValueError(f"Rows of a memory have the layout {self.ring.dtype} x {self.num_envs}. Received: {rows.dtype} x {rows.shape[1:]}")
+        if rows.dtype != self.ring.dtype:
+            raise ValueError(
+                "The replay was recorded by an agent with other fields. "
+                f"This one's has {_only(self.ring.dtype, rows.dtype)}. Received: {_only(rows.dtype, self.ring.dtype)}"
+            )
+        if rows.shape[1:] != self.ring.shape[1:]:
+            raise ValueError(f"Rows of this memory are those of {self.num_envs} environments. Received: {rows.shape[1:]}")
         self.ring[np.arange(start, start + len(rows)) % self.rows] = rows
 
     def state(self) -> dict[str, np.ndarray]:
@@ -196,3 +205,10 @@ class TransitionMemory:
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Takes over what `state` returned, after the rows were put back and `total_rows` was set."""
+
+
+def _only(own: np.dtype, other: np.dtype) -> str:
+    """Returns the first fields of one layout that the other lacks, with their shapes and dtypes."""
+    layouts = [[f"{name} {layout[name].shape} {layout[name].base}" for name in layout.names or ()] for layout in (own, other)]
+    differing = [field for field in layouts[0] if field not in layouts[1]]
+    return ", ".join(differing[:3]) + (f" and {len(differing) - 3} more" if len(differing) > 3 else "") or "none of its own"

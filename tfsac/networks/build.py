@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.networks.embedders import embedder_layers, middleware_layers
-from tfsac.networks.heads import CategoricalHead, DiscreteQHead, PolicyHead, QHead, VHead
+from tfsac.networks.heads import CategoricalHead, DiscreteQHead, PolicyHead, QHead, TrajectoryQHead, VHead
 from tfsac.networks.initializers import Initializers
 from tfsac.parameters import (
     CategoricalPolicyHeadParameters,
@@ -18,27 +18,30 @@ from tfsac.parameters import (
     NetworkParameters,
     SACPolicyHeadParameters,
     SACQHeadParameters,
+    TrajectoryQHeadParameters,
 )
 from tfsac.parameters.base import nearest
 from tfsac.types import DiscreteSpec, Spec
 
-Head = PolicyHead | CategoricalHead | QHead | DiscreteQHead | VHead
+Head = PolicyHead | CategoricalHead | QHead | DiscreteQHead | TrajectoryQHead | VHead
 
 
 class Network(tf.Module):
-    """A Keras model of observations (and, for Q of numbers, an action), and the layers it was made of.
+    """A Keras model of observations, a policy's state and, for Q of numbers, an action; and the layers it was made of.
 
     Args:
         name: of the model.
         parameters: its layers and head.
-        spec: shapes of observations and actions, of one agent.
+        spec: shapes of observations and actions, of one agent; fields of a state are concatenated to the embedding, each
+            through a linear layer of its width.
         seed: of its first weights.
         encoder: another network, whose embedders this one reads instead of having its own.
-        model: a Keras model of all observations by key (and an action) that takes the place of the parameters' layers.
+        model: a Keras model of all observations and state by key (and an action) that takes the place of the parameters' layers.
 
     Attributes:
         model: the functional Keras model.
         embedders: layers by observation key.
+        state: linear layers by field of the state.
         middleware: layers after the merger.
         head: the last layers; None for a given model.
 
@@ -60,6 +63,7 @@ class Network(tf.Module):
         self.head: Head | None = None
         self.encoder = encoder
         self.embedders: dict[str, list[keras.Layer]] = {key: [] for key in spec.observation}
+        self.state: dict[str, keras.layers.Dense | None] = dict.fromkeys(spec.state)
         self.middleware: list[keras.Layer] = []
         if model is not None:
             self.model = model
@@ -80,7 +84,7 @@ class Network(tf.Module):
         }
         self.middleware = middleware_layers(parameters.middleware_parameters, hidden)
         self.head = self._make_head(parameters, spec, hidden, seeds)
-        self.model = self._connect(name, spec, self.head)
+        self.model = self._connect(name, spec, self.head, hidden)
 
     def _make_head(
         self, parameters: NetworkParameters, spec: Spec, hidden: Initializers, seeds: np.random.Generator
@@ -95,16 +99,18 @@ class Network(tf.Module):
             return QHead(head, hidden, seeds)
         if isinstance(head, DiscreteQHeadParameters):
             return DiscreteQHead(head, size, hidden, seeds)
+        if isinstance(head, TrajectoryQHeadParameters):
+            return TrajectoryQHead(head, spec.num_rewards or 1, hidden, seeds)
         return VHead(head, seeds)
 
-    def _connect(self, name: str, spec: Spec, head: Head) -> keras.Model:
-        observation = {
+    def _connect(self, name: str, spec: Spec, head: Head, hidden: Initializers) -> keras.Model:
+        inputs = {
             key: keras.Input(spec.observation[key].shape, dtype=spec.observation[key].dtype, name=key)
             for key in self.embedders
         }
         embedded = {}
         for key, layers in self.embedders.items():
-            embedded[key] = observation[key]
+            embedded[key] = inputs[key]
             for layer in layers:
                 embedded[key] = layer(embedded[key])
         widths = {key: x.shape[-1] for key, x in embedded.items()}
@@ -112,16 +118,24 @@ class Network(tf.Module):
             raise ValueError(f"Network {name!r} sums its embeddings, which needs equal widths. Received: {widths}")
         merge = keras.layers.Add() if self.merger == "sum" else keras.layers.Concatenate()
         x = merge(list(embedded.values())) if len(embedded) > 1 else next(iter(embedded.values()))
+        parts = [x]
+        for key, array in spec.state.items():
+            inputs[key] = keras.Input(array.shape, dtype=array.dtype, name=key)
+            layer = keras.layers.Dense(x.shape[-1], kernel_initializer=hidden.next(), name=f"{key}_embedding")
+            self.state[key] = layer
+            parts.append(layer(inputs[key]))
+        if len(parts) > 1:
+            x = keras.layers.Concatenate()(parts)
         for layer in self.middleware:
             x = layer(x)
-        if isinstance(head, QHead):
+        if isinstance(head, QHead | TrajectoryQHead):
             action = keras.Input(spec.action.shape, name="action")
-            return keras.Model([observation, action], head(x, action), name=name)
-        return keras.Model(observation, head(x), name=name)
+            return keras.Model([inputs, action], head(x, action), name=name)
+        return keras.Model(inputs, head(x), name=name)
 
     def __call__(self, observation: Mapping[str, tf.Tensor], action: tf.Tensor | None = None) -> Any:
-        """Returns what the head computes for observations `[B, ...]` by key (more keys than it reads are fine)."""
-        read = {key: observation[key] for key in self.embedders}
+        """Returns what the head computes for observations and state `[B, ...]` by key (more keys than it reads are fine)."""
+        read = {key: observation[key] for key in (*self.embedders, *self.state)}
         return self.model(read if action is None else [read, action])
 
     def copy_from(self, other: Network) -> None:

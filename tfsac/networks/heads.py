@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import keras
 import numpy as np
 
@@ -13,6 +15,8 @@ from tfsac.parameters import (
     QHeadParameters,
     SACPolicyHeadParameters,
     SACQHeadParameters,
+    TrajectoryQHeadParameters,
+    TwinQHeadParameters,
     VHeadParameters,
 )
 
@@ -65,7 +69,7 @@ class QHead:
     """N independent Q functions, two or one: features `[B, F]` and action `[B, A]` to `[B, N]`."""
 
     def __init__(self, parameters: SACQHeadParameters, hidden: Initializers, seeds: np.random.Generator):
-        self.critics = _critics(parameters, 1, hidden, seeds)
+        self.critics = _twin_critics(parameters, 1, hidden, seeds)
 
     def __call__(self, features: keras.KerasTensor, action: keras.KerasTensor) -> keras.KerasTensor:
         """Connects the head."""
@@ -79,24 +83,48 @@ class DiscreteQHead:
     def __init__(
         self, parameters: DiscreteQHeadParameters, num_actions: int, hidden: Initializers, seeds: np.random.Generator
     ):
-        self.critics = _critics(parameters, num_actions, hidden, seeds)
+        self.critics = _twin_critics(parameters, num_actions, hidden, seeds)
 
     def __call__(self, features: keras.KerasTensor) -> keras.KerasTensor:
         """Connects the head."""
         return keras.ops.stack(_connect(self.critics, features), axis=1)
 
 
-def _critics(
-    parameters: QHeadParameters, size: int, hidden: Initializers, seeds: np.random.Generator
+class TrajectoryQHead:
+    """N independent Q functions of D rewards: features `[B, F]` and a trajectory's fields `[B, K]` to `[B, N, D]`."""
+
+    def __init__(
+        self, parameters: TrajectoryQHeadParameters, num_rewards: int, hidden: Initializers, seeds: np.random.Generator
+    ):
+        def output(name: str) -> keras.layers.Dense:
+            kernel, bias = uniform(parameters.init_w, seeds), uniform(parameters.init_w, seeds)
+            return keras.layers.Dense(num_rewards, kernel_initializer=kernel, bias_initializer=bias, name=name)
+
+        self.critics = _critics(parameters, parameters.num_critics, output, hidden)
+
+    def __call__(self, features: keras.KerasTensor, trajectory: keras.KerasTensor) -> keras.KerasTensor:
+        """Connects the head."""
+        return keras.ops.stack(_connect(self.critics, keras.layers.Concatenate()([features, trajectory])), axis=1)
+
+
+def _twin_critics(
+    parameters: TwinQHeadParameters, size: int, hidden: Initializers, seeds: np.random.Generator
 ) -> list[list[keras.layers.Dense]]:
-    """Returns the layers of each Q function, with `size` outputs."""
-    output = Initializers(parameters.initializer, seeds)
+    initializer = Initializers(parameters.initializer, seeds)
+
+    def output(name: str) -> keras.layers.Dense:
+        return keras.layers.Dense(size, kernel_initializer=initializer.next(), name=name)
+
+    return _critics(parameters, parameters.num_critics, output, hidden)
+
+
+def _critics(
+    parameters: QHeadParameters, count: int, output: Callable[[str], keras.layers.Dense], hidden: Initializers
+) -> list[list[keras.layers.Dense]]:
+    """Returns the layers of each Q function."""
     return [
-        [
-            *dense_layers(parameters.network_layers_sizes, parameters.activation_function, hidden),
-            keras.layers.Dense(size, kernel_initializer=output.next(), name=name),
-        ]
-        for name in ("q1", "q2")[: 2 if parameters.twin_critic else 1]
+        [*dense_layers(parameters.network_layers_sizes, parameters.activation_function, hidden), output(f"q{i + 1}")]
+        for i in range(count)
     ]
 
 

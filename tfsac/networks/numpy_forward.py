@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from tfsac.networks.build import Network
-from tfsac.networks.heads import CategoricalHead, PolicyHead
+from tfsac.networks.heads import CategoricalHead, PolicyHead, TrajectoryQHead
 
 Array = np.ndarray
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -19,12 +19,12 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 
 class NumpyForward:
-    """Computes what a policy network computes, from copies of its weights.
+    """Computes what a network computes, from copies of its weights.
 
     It knows dense networks of vector observations; `supports` says whether a network is one.
 
     Args:
-        network: a network with a policy head.
+        network: a network with a policy head, or with critics of trajectories.
     """
 
     def __init__(self, network: Network):
@@ -38,17 +38,23 @@ class NumpyForward:
             ]
 
         self.embedders = [(key, plan(layers)) for key, layers in network.embedders.items()]
+        self.state = [(key, plan([layer])) for key, layer in network.state.items() if layer is not None]
         self.middleware = plan(network.middleware)
-        assert isinstance(network.head, PolicyHead | CategoricalHead)
-        self.outputs = plan(network.head.outputs)
+        head = network.head
+        assert isinstance(head, PolicyHead | CategoricalHead | TrajectoryQHead)
+        self.critics = isinstance(head, TrajectoryQHead)
+        branches = head.critics if isinstance(head, TrajectoryQHead) else [[output] for output in head.outputs]
+        self.branches = [plan(list(layers)) for layers in branches]
         self.sums = network.merger == "sum"
         self.load([variable.numpy() for variable in self.variables])
 
     @staticmethod
     def supports(network: Network) -> bool:
-        """Returns whether every layer is dense, with an activation known here, under a policy head."""
+        """Returns whether every layer is dense, with an activation known here, under a head that is known here."""
         layers = [layer for part in network.embedders.values() for layer in part] + list(network.middleware)
-        return isinstance(network.head, PolicyHead | CategoricalHead) and all(
+        if isinstance(network.head, TrajectoryQHead):
+            layers += [layer for critic in network.head.critics for layer in critic]
+        return isinstance(network.head, PolicyHead | CategoricalHead | TrajectoryQHead) and all(
             isinstance(layer, keras.layers.Dense) and layer.activation.__name__ in ACTIVATIONS for layer in layers
         )
 
@@ -63,12 +69,22 @@ class NumpyForward:
             x = activation(x)
         return x
 
-    def __call__(self, observation: dict[str, Array]) -> list[Array]:
-        """Returns the head's outputs `[N, A]` for observations `[N, ...]`: loc and log scale, or logits."""
+    def __call__(self, observation: dict[str, Array], action: Array | None = None) -> list[Array]:
+        """Returns what the head computes: loc and log scale, or logits `[B, A]`; of critics, `[B, N, D]`.
+
+        Args:
+            observation: and state, `[B, ...]` by key.
+            action: that critics judge, `[B, K]`.
+        """
         embedded = [self._run(observation[key], layers) for key, layers in self.embedders]
         if len(embedded) == 1:
             x = embedded[0]
         else:
             x = np.sum(embedded, axis=0) if self.sums else np.concatenate(embedded, axis=-1)
+        if self.state:
+            x = np.concatenate([x, *(self._run(observation[key], layer) for key, layer in self.state)], axis=-1)
         x = self._run(x, self.middleware)
-        return [self._run(x, [output]) for output in self.outputs]
+        if action is not None:
+            x = np.concatenate([x, action], axis=-1)
+        outputs = [self._run(x, branch) for branch in self.branches]
+        return [np.stack(outputs, axis=1)] if self.critics else outputs

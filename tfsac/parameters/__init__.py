@@ -5,14 +5,12 @@ from tfsac.parameters.agents import (
     AgentParameters,
     DiscreteSoftActorCriticAgentParameters,
     EpsilonGreedyParameters,
-    ExperienceReplayParameters,
-    MemoryParameters,
-    PrioritizedExperienceReplayParameters,
     SoftActorCriticAgentParameters,
-    SQILExperienceReplayParameters,
+    TemporallyAbstractActorCriticAgentParameters,
     TwinSoftActorCriticAgentParameters,
     discrete_soft_actor_critic_networks,
     soft_actor_critic_networks,
+    temporally_abstract_networks,
     twin_soft_actor_critic_networks,
 )
 from tfsac.parameters.algorithms import (
@@ -25,6 +23,7 @@ from tfsac.parameters.algorithms import (
     LearnedAlphaParameters,
     SoftActorCriticAlgorithmParameters,
     TemperatureParameters,
+    TemporallyAbstractActorCriticAlgorithmParameters,
     TwinSoftActorCriticAlgorithmParameters,
 )
 from tfsac.parameters.base import ParameterError, from_json, to_json
@@ -36,6 +35,13 @@ from tfsac.parameters.experiment import (
     PresetValidationParameters,
     RunParameters,
     ScheduleParameters,
+)
+from tfsac.parameters.memories import (
+    ExperienceReplayParameters,
+    MemoryParameters,
+    PrioritizedExperienceReplayParameters,
+    SequenceReplayParameters,
+    SQILExperienceReplayParameters,
 )
 from tfsac.parameters.networks import (
     CategoricalPolicyHeadParameters,
@@ -49,6 +55,8 @@ from tfsac.parameters.networks import (
     QHeadParameters,
     SACPolicyHeadParameters,
     SACQHeadParameters,
+    TrajectoryQHeadParameters,
+    TwinQHeadParameters,
     VHeadParameters,
 )
 from tfsac.parameters.overrides import for_level, override, parse_assignment
@@ -91,11 +99,16 @@ __all__ = [
     "SACQHeadParameters",
     "SQILExperienceReplayParameters",
     "ScheduleParameters",
+    "SequenceReplayParameters",
     "SoftActorCriticAgentParameters",
     "SoftActorCriticAlgorithmParameters",
     "StepMethod",
     "TemperatureParameters",
+    "TemporallyAbstractActorCriticAgentParameters",
+    "TemporallyAbstractActorCriticAlgorithmParameters",
     "TrainingSteps",
+    "TrajectoryQHeadParameters",
+    "TwinQHeadParameters",
     "TwinSoftActorCriticAgentParameters",
     "TwinSoftActorCriticAlgorithmParameters",
     "VHeadParameters",
@@ -105,6 +118,7 @@ __all__ = [
     "override",
     "parse_assignment",
     "soft_actor_critic_networks",
+    "temporally_abstract_networks",
     "to_json",
     "twin_soft_actor_critic_networks",
 ]

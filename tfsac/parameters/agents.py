@@ -11,9 +11,16 @@ from pydantic import Field, Tag
 from tfsac.parameters.algorithms import (
     DiscreteSoftActorCriticAlgorithmParameters,
     SoftActorCriticAlgorithmParameters,
+    TemporallyAbstractActorCriticAlgorithmParameters,
     TwinSoftActorCriticAlgorithmParameters,
 )
 from tfsac.parameters.base import ParameterError, by_kind, nearest, parameters
+from tfsac.parameters.memories import (
+    ExperienceReplayParameters,
+    MemoryParameters,
+    SequenceReplayParameters,
+    SQILExperienceReplayParameters,
+)
 from tfsac.parameters.networks import (
     CategoricalPolicyHeadParameters,
     Conv2d,
@@ -24,68 +31,12 @@ from tfsac.parameters.networks import (
     MiddlewareScheme,
     NetworkParameters,
     NonNegativeFloat,
-    PositiveFloat,
     PositiveInt,
     SACPolicyHeadParameters,
     SACQHeadParameters,
+    TrajectoryQHeadParameters,
     VHeadParameters,
 )
-
-
-@parameters
-class ExperienceReplayParameters:
-    """A ring of transitions sampled uniformly with replacement; `max_size` counts transitions of all environments."""
-
-    max_size: PositiveInt = 1_000_000
-    kind: Literal["uniform"] = "uniform"
-
-
-@parameters
-class PrioritizedExperienceReplayParameters:
-    """A ring of transitions sampled by priority, the absolute TD error (arXiv 1511.05952, proportional variant).
-
-    With several updates in a call, the later ones use priorities from before the call; one update a call is the
-    textbook's behaviour.
-
-    Attributes:
-        max_size: transitions of all environments.
-        alpha: exponent of the priorities; 0 samples uniformly.
-        beta: first exponent of the importance weights; 1 corrects the sampling in full.
-        beta_anneal_updates: updates over which `beta` grows to 1.
-        epsilon: added to every priority, so that nothing is forgotten.
-    """
-
-    max_size: PositiveInt = 1_000_000
-    alpha: Annotated[float, Field(ge=0, le=1)] = 0.6
-    beta: Annotated[float, Field(ge=0, le=1)] = 0.4
-    beta_anneal_updates: PositiveInt = 100_000
-    epsilon: PositiveFloat = 1e-5
-    kind: Literal["prioritized"] = "prioritized"
-
-
-@parameters
-class SQILExperienceReplayParameters:
-    """Soft Q imitation learning (arXiv 1905.11108): half of every batch is demonstrated, with reward 1; the other half
-    is the agent's own, with reward 0. The environment's rewards are never learned from.
-
-    Attributes:
-        demonstrations: a file that `tfsac record` wrote, or "minari:" and the id of a Minari dataset.
-        num_episodes: how many demonstrated episodes to use, the first ones; None for all.
-        max_size: the agent's own transitions, of all environments.
-    """
-
-    demonstrations: Annotated[str, Field(min_length=1)]
-    num_episodes: PositiveInt | None = None
-    max_size: PositiveInt = 1_000_000
-    kind: Literal["sqil"] = "sqil"
-
-
-MemoryParameters = Annotated[
-    Annotated[ExperienceReplayParameters, Tag("uniform")]
-    | Annotated[PrioritizedExperienceReplayParameters, Tag("prioritized")]
-    | Annotated[SQILExperienceReplayParameters, Tag("sqil")],
-    by_kind("uniform", "prioritized", "sqil"),
-]
 
 
 @parameters
@@ -194,6 +145,32 @@ def discrete_soft_actor_critic_networks(
     }
 
 
+def temporally_abstract_networks(
+    layers: tuple[int, ...] = (256, 256), num_critics: int = 2, init_w: float = 0.003, **trained: Any
+) -> dict[str, NetworkParameters]:
+    """The policy and q networks of temporally abstract actor-critic, alike in width and training.
+
+    The policy also reads the previous trajectory: one linear layer from each of its fields to the width of the embedding.
+
+    Args:
+        layers: widths of the hidden layers of each network; both read raw observations.
+        num_critics: independent Q functions.
+        init_w: bound of the first output weights of the critics.
+        **trained: fields of `NetworkParameters` for both, such as `learning_rate` and `batch_size`.
+
+    Returns:
+        The networks by name, as `TemporallyAbstractActorCriticAgentParameters.networks` wants them.
+    """
+    raw = {"input_embedders_parameters": {"observation": InputEmbedderParameters(EmbedderScheme.Empty)}}
+    hidden = {"middleware_parameters": FCMiddlewareParameters(tuple(layers) or MiddlewareScheme.Empty)}
+    none = {"middleware_parameters": FCMiddlewareParameters(MiddlewareScheme.Empty)}
+    q_head = TrajectoryQHeadParameters(tuple(layers), num_critics=num_critics, init_w=init_w)
+    return {
+        "policy": NetworkParameters(SACPolicyHeadParameters(), **{**raw, **hidden, **trained}),
+        "q": NetworkParameters(q_head, **{**raw, **none, "create_target_network": True, **trained}),
+    }
+
+
 def _network(head: Any, layers: tuple[int, ...], trained: Mapping[str, Any], key: str = "observation") -> NetworkParameters:
     # Q reads the raw observation beside the action, so all its layers belong to the head.
     body: dict[str, Any] = {
@@ -206,7 +183,7 @@ def _network(head: Any, layers: tuple[int, ...], trained: Mapping[str, Any], key
 class _OneBatch:
     """What the parameters of all agents share: one batch for all networks, checked together with the memory."""
 
-    memory: MemoryParameters
+    memory: MemoryParameters | SequenceReplayParameters
     networks: dict[str, NetworkParameters]
 
     @property
@@ -321,9 +298,35 @@ class DiscreteSoftActorCriticAgentParameters(_OneBatch):
             raise ParameterError(f"shared_encoder needs embedders with layers to share. Received: {described[0][0]}")
 
 
+@parameters
+class TemporallyAbstractActorCriticAgentParameters(_OneBatch):
+    """Temporally abstract actor-critic, TAAC, TaacL and TaacQ: policy and critics with their slow copy.
+
+    Attributes:
+        algorithm: what is computed and how often.
+        exploration: none beside the policy's own sampling.
+        memory: the replay; a batch has `batch_size` stretches of `sequence_length` rows.
+        networks: "policy" and "q".
+    """
+
+    algorithm: TemporallyAbstractActorCriticAlgorithmParameters = Field(
+        default_factory=TemporallyAbstractActorCriticAlgorithmParameters
+    )
+    exploration: None = None
+    memory: SequenceReplayParameters = Field(default_factory=SequenceReplayParameters)
+    networks: dict[str, NetworkParameters] = Field(default_factory=temporally_abstract_networks)
+    kind: Literal["temporally_abstract_actor_critic"] = "temporally_abstract_actor_critic"
+
+    def __post_init__(self) -> None:
+        self._check({"policy": "sac_policy", "q": "trajectory_q"}, with_target="q")
+
+
 AgentParameters = Annotated[
     Annotated[SoftActorCriticAgentParameters, Tag("soft_actor_critic")]
     | Annotated[TwinSoftActorCriticAgentParameters, Tag("twin_soft_actor_critic")]
-    | Annotated[DiscreteSoftActorCriticAgentParameters, Tag("discrete_soft_actor_critic")],
-    by_kind("soft_actor_critic", "twin_soft_actor_critic", "discrete_soft_actor_critic"),
+    | Annotated[DiscreteSoftActorCriticAgentParameters, Tag("discrete_soft_actor_critic")]
+    | Annotated[TemporallyAbstractActorCriticAgentParameters, Tag("temporally_abstract_actor_critic")],
+    by_kind(
+        "soft_actor_critic", "twin_soft_actor_critic", "discrete_soft_actor_critic", "temporally_abstract_actor_critic"
+    ),
 ]

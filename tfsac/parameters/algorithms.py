@@ -210,3 +210,66 @@ class DiscreteSoftActorCriticAlgorithmParameters(AlgorithmParameters):
     """
 
     temperature: DiscreteTemperatureParameters = Field(default_factory=DiscreteAutoAlphaParameters)
+
+
+Probability = Annotated[float, Field(gt=0, lt=1)]
+
+
+@parameters
+class TemporallyAbstractActorCriticAlgorithmParameters(AlgorithmParameters):
+    """Temporally abstract actor-critic (ALF; Yu, Xu and Zhang 2021, arXiv 2104.06521).
+
+    At each step the policy proposes a new trajectory of actions, and a choice between it and the one before follows.
+
+    Attributes:
+        trajectory: what goes on while the choice is to keep: "constant" repeats the action (TAAC), "linear" lets it change
+            evenly (TaacL), "quadratic" lets its change change evenly (TaacQ).
+        inverse_mode: the policy gives the new action, and the derivatives follow from it and the one before; otherwise
+            it gives the highest derivative itself. Constant trajectories have none.
+        max_repeat_steps: the most steps for which one choice lasts while playing and in evaluation, or None.
+        randomize_first_state_tau: begin episodes of training with a uniform previous trajectory instead of zeros.
+        b1_advantage_clipping: (low, high) bounds of the advantage of switching where its probability is computed, either
+            of them None for no bound; or None. A low bound of 0 keeps switching at least as likely as keeping.
+        compare_through: "sampled" is ALF's operator; "unbiased" averages over the choice of now where the stored one kept.
+        epsilon_greedy: probability with which a deterministic policy nevertheless draws its proposal and, independently, its
+            choice. Exported policies have none.
+        initial_alpha: first value of both temperatures, of the choice and of the proposal.
+        alpha_learning_rate: of their Adam.
+        min_prob: probability of the rarer choice, and in each action dimension the density relative to the range, from
+            which the target entropies follow: one number for both or (choice, action). A larger one switches and
+            acts more randomly.
+        target_entropy: in nats, instead of `min_prob`: one for both or (choice, action).
+        reward_weights: of each reward in the policy's objective, where the environment gives several; None for ones. One of
+            0 leaves its reward to the critics alone.
+        reward_discounts: gamma of each reward instead of `discount`, or None.
+    """
+
+    trajectory: Literal["constant", "linear", "quadratic"] = "constant"
+    inverse_mode: bool = True
+    max_repeat_steps: PositiveInt | None = None
+    randomize_first_state_tau: bool = False
+    b1_advantage_clipping: tuple[float | None, float | None] | None = None
+    compare_through: Literal["sampled", "unbiased"] = "sampled"
+    epsilon_greedy: Annotated[float, Field(ge=0, le=1)] = 0.0
+    initial_alpha: PositiveFloat = 1.0
+    alpha_learning_rate: PositiveFloat = 3e-4
+    min_prob: Probability | tuple[Probability, Probability] = 0.1
+    target_entropy: float | tuple[float, float] | None = None
+    reward_weights: tuple[float, ...] | None = None
+    reward_discounts: tuple[Annotated[float, Field(ge=0, le=1)], ...] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.n_step != 1:
+            raise ParameterError(
+                "This agent's targets already look several steps ahead, so n_step is 1; agent.memory.sequence_length says how "
+                f"many at most. Received: n_step={self.n_step}"
+            )
+        low, high = self.b1_advantage_clipping or (None, None)
+        if low is not None and high is not None and low >= high:
+            raise ParameterError(f"b1_advantage_clipping is (low, high) with low < high. Received: {self.b1_advantage_clipping}")
+        if not self.inverse_mode and self.trajectory == "constant":
+            raise ParameterError(
+                "inverse_mode=False belongs to linear and quadratic trajectories, for a constant one has no derivatives. "
+                f"Received: inverse_mode={self.inverse_mode} with trajectory={self.trajectory!r}"
+            )

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from tfsac.parameters.agents import AgentParameters, SoftActorCriticAgentParameters
 from tfsac.parameters.base import ParameterError, parameters
+from tfsac.parameters.memories import SequenceReplayParameters
 from tfsac.parameters.networks import PositiveFloat, PositiveInt
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, StepMethod, TrainingSteps
 
@@ -20,12 +21,14 @@ class FilterParameters:
         reward_rescale_factor: rewards are multiplied by it; in soft actor-critic with a fixed temperature of 1 this is
             the inverse temperature: a larger one explores less.
         reward_clipping_range: (low, high) after rescaling, or None.
+        reward_normalization: divide by the running standard deviation of the rewards of training, before rescaling.
         observation_normalization: subtract the running mean and divide by the running deviation, per dimension.
         observation_clipping: bound of normalised observations, in deviations.
     """
 
     reward_rescale_factor: PositiveFloat = 1.0
     reward_clipping_range: tuple[float, float] | None = None
+    reward_normalization: bool = False
     observation_normalization: bool = False
     observation_clipping: PositiveFloat = 10.0
 
@@ -183,4 +186,17 @@ class Preset:
             raise ParameterError(
                 "The memory must hold a step of every environment. "
                 f"Received: max_size={self.agent.memory.max_size}, num_envs={self.environment.num_envs}"
+            )
+        memory, num_envs = self.agent.memory, self.environment.num_envs
+        if not isinstance(memory, SequenceReplayParameters):
+            return
+        if memory.max_size // num_envs < memory.sequence_length:
+            raise ParameterError(
+                "The memory must hold sequence_length steps of every environment. "
+                f"Received: max_size={memory.max_size}, num_envs={num_envs}, sequence_length={memory.sequence_length}"
+            )
+        if isinstance(heatup, EnvironmentSteps) and heatup.num_steps // num_envs < memory.sequence_length:
+            raise ParameterError(
+                "Heat-up must collect sequence_length steps of every environment. "
+                f"Received: heatup_steps={heatup}, num_envs={num_envs}, sequence_length={memory.sequence_length}"
             )

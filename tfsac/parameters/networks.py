@@ -88,35 +88,63 @@ class SACPolicyHeadParameters:
 
 @parameters
 class QHeadParameters:
-    """What the heads of Q functions share: two independent ones, or one.
+    """What the heads of Q functions share: several independent ones.
 
     Attributes:
         network_layers_sizes: widths of the hidden layers of each.
-        twin_critic: two, whose smaller value counts, instead of one.
         activation_function: after every hidden layer.
         loss_weight: factor of the critic loss.
-        initializer: of the output layers.
     """
 
     network_layers_sizes: tuple[PositiveInt, ...] = (256, 256)
-    twin_critic: bool = True
     activation_function: Activation = "relu"
     loss_weight: NonNegativeFloat = 1.0
-    initializer: Initializer = "xavier"
 
 
 @parameters
-class SACQHeadParameters(QHeadParameters):
+class TwinQHeadParameters(QHeadParameters):
+    """Two Q functions, or one.
+
+    Attributes:
+        twin_critic: two, whose smaller value counts, instead of one.
+        initializer: of the output layers.
+    """
+
+    twin_critic: bool = True
+    initializer: Initializer = "xavier"
+
+    @property
+    def num_critics(self) -> int:
+        """Number of Q functions."""
+        return 2 if self.twin_critic else 1
+
+
+@parameters
+class SACQHeadParameters(TwinQHeadParameters):
     """Q functions of the concatenated embedding and action."""
 
     kind: Literal["sac_q"] = "sac_q"
 
 
 @parameters
-class DiscreteQHeadParameters(QHeadParameters):
+class DiscreteQHeadParameters(TwinQHeadParameters):
     """Q functions of the embedding, with a value for each discrete action."""
 
     kind: Literal["discrete_q"] = "discrete_q"
+
+
+@parameters
+class TrajectoryQHeadParameters(QHeadParameters):
+    """Q functions of the concatenated embedding and trajectory, with a value for each reward.
+
+    Attributes:
+        num_critics: how many, whose smallest value counts.
+        init_w: bound of the uniform first weights and biases of the output layers.
+    """
+
+    num_critics: PositiveInt = 2
+    init_w: PositiveFloat = 0.003
+    kind: Literal["trajectory_q"] = "trajectory_q"
 
 
 @parameters
@@ -148,7 +176,8 @@ class CategoricalPolicyHeadParameters:
 
 
 HeadParameters = Annotated[
-    SACPolicyHeadParameters | SACQHeadParameters | VHeadParameters | CategoricalPolicyHeadParameters | DiscreteQHeadParameters,
+    SACPolicyHeadParameters | SACQHeadParameters | VHeadParameters | CategoricalPolicyHeadParameters | DiscreteQHeadParameters
+    | TrajectoryQHeadParameters,
     Field(discriminator="kind"),
 ]
 

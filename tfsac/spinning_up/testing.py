@@ -57,7 +57,7 @@ def test_policy(
         parameters = dataclasses.replace(parameters, max_episode_steps=max_ep_len)
     if render:
         parameters = dataclasses.replace(parameters, kwargs={**parameters.kwargs, "render_mode": "human"})
-    model = load_exported(directory.policy).loaded  # type: ignore[attr-defined]
+    model = load_exported(directory.policy).loaded
     act = model.signatures["serving_default" if deterministic else "sample"]
     env = maker(parameters, env_fn)()
     try:

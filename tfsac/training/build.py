@@ -10,17 +10,20 @@ from tfsac.agents import (
     DiscreteSoftActorCriticAgent,
     ModelMaker,
     SoftActorCriticAgent,
+    TemporallyAbstractActorCriticAgent,
     TwinSoftActorCriticAgent,
 )
 from tfsac.environments import Filters, action_map
-from tfsac.memories import MINARI, PrioritizedMemory, SQILMemory, TransitionMemory, load_demonstrations
+from tfsac.memories import MINARI, PrioritizedMemory, SequenceMemory, SQILMemory, TransitionMemory, load_demonstrations
 from tfsac.parameters import (
     DiscreteSoftActorCriticAgentParameters,
     ParameterError,
     Preset,
     PrioritizedExperienceReplayParameters,
     RunParameters,
+    SequenceReplayParameters,
     SQILExperienceReplayParameters,
+    TemporallyAbstractActorCriticAgentParameters,
     TwinSoftActorCriticAgentParameters,
     override,
 )
@@ -43,6 +46,8 @@ def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMak
         return TwinSoftActorCriticAgent(preset.agent, spec, run.seed, run.eager, models)
     if isinstance(preset.agent, DiscreteSoftActorCriticAgentParameters):
         return DiscreteSoftActorCriticAgent(preset.agent, spec, run.seed, run.eager, models)
+    if isinstance(preset.agent, TemporallyAbstractActorCriticAgentParameters):
+        return TemporallyAbstractActorCriticAgent(preset.agent, spec, run.seed, run.eager, models)
     if models is not None:
         raise ParameterError(f"Models of one's own need an agent with target critics. Received: {preset.agent.kind!r}")
     return SoftActorCriticAgent(preset.agent, spec, run.seed, run.eager)
@@ -56,11 +61,15 @@ def build_memory(preset: Preset, spec: Spec, filters: Filters) -> TransitionMemo
     Raises:
         ValueError, OSError, ImportError: demonstrations that cannot be read, or do not fit the environment.
     """
-    memory, algorithm = preset.agent.memory, preset.agent.algorithm
+    memory, algorithm, num_envs = preset.agent.memory, preset.agent.algorithm, preset.environment.num_envs
+    if isinstance(memory, SequenceReplayParameters):
+        return SequenceMemory(
+            spec, memory.max_size, memory.sequence_length, num_envs, algorithm.ignore_done, filters.reward
+        )
     shared: dict[str, Any] = {
         "spec": spec,
         "capacity": memory.max_size,
-        "num_envs": preset.environment.num_envs,
+        "num_envs": num_envs,
         "discount": algorithm.discount,
         "n_step": algorithm.n_step,
         "ignore_done": algorithm.ignore_done,

@@ -12,18 +12,70 @@ import numpy as np
 from tfsac.environments import EnvironmentFailure, episode_seed
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.parameters import EnvironmentEpisodes, StepMethod
+from tfsac.training.policy import Policy
 from tfsac.training.progress import summary
+
+SWITCHING = ("switch_rate", "repeats_mean")
 
 
 class Evaluation(NamedTuple):
-    """Undiscounted returns and lengths of whole episodes, `[E]` each."""
+    """Undiscounted returns and lengths of whole episodes, `[E]` each.
+
+    Attributes:
+        switched: of policies that keep or switch trajectories, which of all steps began a new one, booleans `[steps]`; else
+            None.
+    """
 
     returns: np.ndarray
     lengths: np.ndarray
+    switched: np.ndarray | None = None
 
     def summary(self, prefix: str) -> dict[str, float]:
-        """Returns mean, std, min and max of the returns, and the mean length, as `prefix/name`."""
-        return summary(prefix, self.returns, self.lengths)
+        """Returns mean, std, min and max of the returns and the mean length as `prefix/name`; and how often it switched."""
+        row = summary(prefix, self.returns, self.lengths)
+        if self.switched is not None:
+            row |= dict(zip([f"{prefix}/{name}" for name in SWITCHING], self.switching(), strict=True))
+        return row
+
+    def switching(self) -> tuple[float, float]:
+        """Returns the part of the steps in which the policy switched, and for how many steps a trajectory lasted on average."""
+        assert self.switched is not None
+        # Every episode begins a trajectory, also where the first choice is to keep the one of zeros.
+        starts = np.cumsum(self.lengths) - self.lengths
+        begun = self.switched.copy()
+        begun[starts] = True
+        return float(self.switched.mean()), len(begun) / float(begun.sum())
+
+
+def evaluate_policy(
+    policy: Policy,
+    env: gym.Env,
+    amount: StepMethod,
+    deterministic: bool = True,
+    seed: int = 0,
+    where: int = 0,
+    each_step: Callable[..., None] | None = None,
+) -> Evaluation:
+    """Runs whole episodes of a policy, whose state begins anew with each.
+
+    Args:
+        policy: to be evaluated.
+        deterministic: its mode instead of samples.
+        env, amount, seed, where, each_step: see `evaluate`.
+
+    Raises:
+        EnvironmentFailure: the environment raised.
+    """
+    switched: list[bool] = []
+
+    def act(observation: Any) -> np.ndarray:
+        action = policy.act(observation, deterministic)
+        if policy.switched is not None:
+            switched.append(policy.switched)
+        return action
+
+    done = evaluate(act, env, amount, seed, where, each_step, policy.reset)
+    return done._replace(switched=np.array(switched) if switched else None)
 
 
 def evaluate(
@@ -33,6 +85,7 @@ def evaluate(
     seed: int = 0,
     where: int = 0,
     each_step: Callable[..., None] | None = None,
+    begin: Callable[[], None] | None = None,
 ) -> Evaluation:
     """Runs whole episodes and adds up their rewards.
 
@@ -43,6 +96,7 @@ def evaluate(
         seed: of the run.
         where: distinguishes evaluations of one run; the episodes' seeds follow from both.
         each_step: called after every step with (observation, action, reward, terminated, truncated, next_observation).
+        begin: called at the begin of every episode.
 
     Raises:
         EnvironmentFailure: the environment raised.
@@ -53,6 +107,8 @@ def evaluate(
         try:
             observation, _ = env.reset(seed=episode_seed(seed, EVALUATION, where, len(returns)))
             total, length, done = 0.0, 0, False
+            if begin is not None:
+                begin()
             while not done:
                 action = act(observation)
                 if each_step is not None:

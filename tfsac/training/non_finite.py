@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfsac.training.progress import Counters
-from tfsac.types import Transition
+from tfsac.types import Sequence, Transition
 
 
 class NonFiniteError(RuntimeError):
@@ -16,14 +16,14 @@ class NonFiniteError(RuntimeError):
 
 
 def refuse_non_finite(
-    names: list[str], metrics: np.ndarray, batch: Transition, counters: Counters, folder: pathlib.Path
+    names: list[str], metrics: np.ndarray, batch: Transition | Sequence, counters: Counters, folder: pathlib.Path
 ) -> None:
     """Checks the metrics of U updates; saves the batch of the first update in which one is not finite.
 
     Args:
         names: of the metrics, in the order of the update, so that the first bad one is where it went wrong.
         metrics: `[U, M]`.
-        batch: what the updates learned from, `[U, B, ...]`.
+        batch: what the updates learned from, `[U, B, ...]` or `[U, T, B, ...]`.
         counters: before these updates.
         folder: where the batch is written, as an npz file.
 

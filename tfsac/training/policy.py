@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from tfsac.agents import Agent
+from tfsac.agents import Agent, Mode
 from tfsac.environments import Filters, action_map, as_arrays
-from tfsac.types import ACTION_MASK
+from tfsac.types import ACTION_MASK, SWITCH
 
 
 class Policy:
     """An agent together with the filters it was trained with, and the environment's own actions.
+
+    A policy with a state remembers it from one action to the next: call `reset` where an episode begins.
 
     Args:
         agent: that acts in [-1, 1], or with choices from 0, on filtered observations.
@@ -20,15 +22,25 @@ class Policy:
 
     Attributes:
         to_environment: from the agent's actions to the environment's; its `inverse` goes back.
+        state: arrays `[E, ...]` by field after the last action; empty after `reset`, and for policies without one.
+        switched: whether the last action began a new trajectory, or `[E]` booleans; None for policies that choose anew in each
+            step.
 
     Example:
         >>> policy = tfsac.load_policy("runs/pendulum")
+        >>> policy.reset()
         >>> action = policy.act(observation)
     """
 
     def __init__(self, agent: Agent, filters: Filters):
         self.agent, self.filters = agent, filters
         self.to_environment = action_map(agent.spec)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets the state: what follows is the begin of an episode, in all environments."""
+        self.state: dict[str, np.ndarray] = {}
+        self.switched: Any = None
 
     def act(self, observation: Any, deterministic: bool = True) -> np.ndarray:
         """Chooses an action.
@@ -42,7 +54,8 @@ class Policy:
             there is an action of each: `[N, A]` or `[N]`.
 
         Raises:
-            ValueError: an observation of other keys or another shape, or a mask without any valid action.
+            ValueError: an observation of other keys or another shape, a mask without any valid action, or another number
+                of environments than in the call before where the policy has a state.
         """
         arrays = as_arrays(observation, self.agent.spec)
         if ACTION_MASK in arrays and not np.array_equal(arrays[ACTION_MASK], observation[ACTION_MASK]):
@@ -53,6 +66,10 @@ class Policy:
             arrays = {key: value[None] for key, value in arrays.items()}
         if ACTION_MASK in arrays and not arrays[ACTION_MASK].any(axis=-1).all():
             raise ValueError(f"At least one action is valid in every state. Received: {ACTION_MASK}={arrays[ACTION_MASK].astype(int)}")
-        result = self.agent.act(self.filters.observation(arrays), mode="greedy" if deterministic else "sample")
-        action = self.to_environment(result.action)
+        mode: Mode = "greedy" if deterministic else "sample"
+        result = self.agent.act(self.filters.observation(arrays), self.state, mode=mode)
+        self.state, action = dict(result.state), self.to_environment(result.action)
+        if SWITCH in result.extras:
+            switched = result.extras[SWITCH] > 0
+            self.switched = bool(switched[0]) if single else switched
         return action[0] if single else action

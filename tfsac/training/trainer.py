@@ -6,7 +6,7 @@ import dataclasses
 import pathlib
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -20,17 +20,19 @@ from tfsac.training.build import build_agent, build_memory, with_absolute_paths
 from tfsac.training.callbacks import Callback
 from tfsac.training.checkpoint import CheckpointManager
 from tfsac.training.devices import make_strategy
-from tfsac.training.evaluation import evaluate
+from tfsac.training.evaluation import SWITCHING, evaluate_policy
 from tfsac.training.non_finite import refuse_non_finite
 from tfsac.training.policy import Policy
 from tfsac.training.progress import SUMMARY, Counters, Recorder, Result
 from tfsac.training.run_directory import RunDirectory
 from tfsac.training.signals import StopSignals
 from tfsac.training.weights import load_weights, save_weights
+from tfsac.types import SWITCH
 
 SAMPLING, EVALUATING = 2, 3  # streams of random numbers, beside those of the agent
 MAX_UPDATES_PER_CALL = 64  # bounds the memory that one stack of batches takes
 SECONDS_BETWEEN_BAR_UPDATES = 0.2
+POLICY_STATE = "policy_state/"  # arrays of a checkpoint beside the observation
 
 
 class Trainer:
@@ -101,7 +103,7 @@ class Trainer:
         self.rng = np.random.default_rng([self.settings.seed, SAMPLING])
         self.counters, self.heatup_end = Counters(), Counters()
         self.heating_up = self.schedule.heatup_steps.num_steps > 0
-        self.policy_state: Any = ()
+        self.policy_state: Mapping[str, np.ndarray] = {}
         self.returns = np.zeros(level.num_envs)  # of the running episodes
         self.evaluated_periods, self.evaluated_at = 0, 0  # periods, and environment steps at the last evaluation
         self.best_return, self.accepted = -np.inf, False
@@ -129,8 +131,9 @@ class Trainer:
     def _columns(self) -> list[str]:
         names = ["env_steps", "updates", "episodes", "wall_seconds", "steps_per_second"]
         names += [*(f"training/{name}" for name in SUMMARY), *self.recorder.names]
-        names += [f"evaluation/{name}" for name in SUMMARY]
-        return names + [f"stochastic_evaluation/{name}" for name in SUMMARY if self.settings.stochastic_evaluation]
+        evaluated = (*SUMMARY, *SWITCHING) if SWITCH in self.agent.spec.extras else SUMMARY
+        names += [f"evaluation/{name}" for name in evaluated]
+        return names + [f"stochastic_evaluation/{name}" for name in evaluated if self.settings.stochastic_evaluation]
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -194,7 +197,8 @@ class Trainer:
             observation, action, step.reward, step.terminated, step.truncated, step.next_observation, dict(extras)
         )
         self.filters.learn(step.observation)
-        self.returns += step.reward
+        self.filters.learn_reward(step.reward)
+        self.returns += step.reward if step.reward.ndim == 1 else step.reward.sum(axis=1)
         self.counters.env_steps += self.environments.num_envs
         for i in np.flatnonzero(step.terminated | step.truncated):
             self.recorder.add_episode(float(self.returns[i]), int(step.length[i]))
@@ -218,7 +222,7 @@ class Trainer:
         due = stretches * self.algorithm.num_consecutive_training_steps - self.counters.updates
         while due > 0:
             count = min(due, MAX_UPDATES_PER_CALL)
-            batch = self.filters.transition(self.memory.sample(count, self.agent.batch_size, self.rng))
+            batch = self.filters.batch(self.memory.sample(count, self.agent.batch_size, self.rng))
             result = self.agent.update(batch)
             refuse_non_finite(self.recorder.names, result.metrics, batch, self.counters, self.directory.path)
             self.memory.update_priorities(result.priority)
@@ -278,13 +282,8 @@ class Trainer:
         training, step = self.agent.rng, self.counters.env_steps
         self.agent.rng = np.random.default_rng([self.settings.seed, EVALUATING, step])
         try:
-            done = evaluate(
-                lambda observation: self.policy.act(observation, deterministic),
-                self.evaluation_env,
-                self.schedule.evaluation_steps,
-                self.settings.seed,
-                step,
-            )
+            amount, seed = self.schedule.evaluation_steps, self.settings.seed
+            done = evaluate_policy(self.policy, self.evaluation_env, amount, deterministic, seed, step)
         finally:
             self.agent.rng = training
         return done.summary(prefix)
@@ -316,10 +315,11 @@ class Trainer:
             "sampling": self.rng.bit_generator.state,
             "acting": self.agent.rng.bit_generator.state,
         }
-        return self.checkpoints.save(self.counters.env_steps, state, self.environments.observation)
+        arrays = {POLICY_STATE + name: value for name, value in self.policy_state.items()}
+        return self.checkpoints.save(self.counters.env_steps, state, {**self.environments.observation, **arrays})
 
     def _restore(self) -> int:
-        state, observation, refused = self.checkpoints.restore()
+        state, arrays, refused = self.checkpoints.restore()
         for line in refused:
             self.terminal.print(line)
         self.agent.refresh()
@@ -335,6 +335,10 @@ class Trainer:
         self.filters.restore(state["filters"])
         self.rng.bit_generator.state = state["sampling"]
         self.agent.rng.bit_generator.state = state["acting"]
+        observation = {name: value for name, value in arrays.items() if not name.startswith(POLICY_STATE)}
+        self.policy_state = {
+            name.removeprefix(POLICY_STATE): value for name, value in arrays.items() if name.startswith(POLICY_STATE)
+        }
         played = self.memory.newest(state["environments"]["length"][0])
         actions = None if played is None else played["action"][:, 0]
         if not self.environments.restore(state["environments"], actions, observation):

@@ -1,0 +1,214 @@
+"""Temporally abstract actor-critic against the golden vectors: trajectories, choices, returns, losses and gradients."""
+
+import golden_tools
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfsac.agents import TemporallyAbstractActorCriticAgent
+from tfsac.agents.trajectories import make_trajectory
+from tfsac.losses import temporally_abstract_actor_critic as losses
+from tfsac.parameters import (
+    SequenceReplayParameters,
+    TemporallyAbstractActorCriticAgentParameters,
+    TemporallyAbstractActorCriticAlgorithmParameters,
+    temporally_abstract_networks,
+)
+
+KINDS = {"taac": "constant", "taacl": "linear", "taacq": "quadratic"}
+VARIANTS = [
+    (kind, variant)
+    for kind in KINDS
+    for variant in (("plain", "clipped") if kind == "taac" else ("inverse", "direct", "inverse_clipped"))
+]
+
+
+def test_rewards_are_shifted_beside_their_actions():
+    arrived = np.array([[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]])
+    np.testing.assert_array_equal(golden_tools.beside_actions(arrived), [[2.0, 20.0], [3.0, 30.0], [0.0, 0.0]])
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tensors", [False, True], ids=["numpy", "tensors"])
+@pytest.mark.parametrize("mode", ["inverse", "direct"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_trajectories_match(kind, mode, tensors):
+    golden, _ = golden_tools.read("taac_tables.npz")
+    convert = tf.constant if tensors else np.asarray
+    trajectory = make_trajectory(KINDS[kind], mode == "inverse")
+    previous = {name: convert(golden[name.replace("_", "/")]) for name in trajectory.fields}
+    assert [name.removeprefix("tau_") for name in trajectory.fields] == ["a", "v", "u"][: len(trajectory.fields)]
+
+    def check(tau, prefix, row=...):
+        assert tuple(tau) == trajectory.fields
+        for name in trajectory.fields:
+            np.testing.assert_allclose(tau[name], golden[f"{kind}/{prefix}/{name[-1]}"][row], atol=1e-12, err_msg=name)
+
+    check(trajectory.step(previous), "update_tau")
+    tau = trajectory.plan(convert(golden["tau/action"]), previous)
+    check(tau, f"action2tau_{mode}")
+    for row in range(5):
+        check(tau, f"rollout5_{mode}", row)
+        tau = trajectory.step(tau)
+
+
+@pytest.mark.parametrize(("suffix", "clipped", "tiny"), [("", False, False), ("_clipped", True, False), ("_tiny_alpha", False, True)])
+def test_choices_match(suffix, clipped, tiny):
+    golden, meta = golden_tools.read("taac_tables.npz")
+    clipping = (meta["clip_low"], meta["clip_high"]) if clipped else None
+    alpha = tf.constant(1e-12 if tiny else meta["alpha_beta"], tf.float64)
+    choice = losses.choice(tf.constant(golden["beta/q0"]), tf.constant(golden["beta/q1"]), alpha, clipping)
+    np.testing.assert_allclose(choice.keep_B, golden[f"beta/probs{suffix}"][:, 0], atol=1e-12)
+    np.testing.assert_allclose(choice.switch_B, golden[f"beta/probs{suffix}"][:, 1], atol=1e-12)
+    np.testing.assert_allclose(choice.entropy_B, golden[f"beta/entropy{suffix}"], atol=1e-12)
+
+
+def test_returns_and_errors_match():
+    golden, meta = golden_tools.read("taac_tables.npz")
+    z = {name.removeprefix("returns/"): golden[name] for name in golden if name.startswith("returns/")}
+    last, switched, would_switch = z["step_type"] == 2, z["rollout_b"] > 0, z["b"] > 0
+    # The file has V alone, and with equal Qs V is either of them.
+    value = tf.constant(z["target_value"][..., None])
+    returns = losses.compare_through_returns(
+        tf.constant(golden_tools.beside_actions(z["reward"])[..., None]),
+        tf.constant(golden_tools.beside_actions(z["discount"])),
+        tf.constant([meta["gamma"]], tf.float64),
+        value, value, tf.fill(value.shape[:2], tf.constant(0.5, tf.float64)),
+        tf.constant(last), tf.constant(switched), tf.constant(would_switch),
+    )
+    np.testing.assert_array_equal(np.vstack([last[:1], (last | switched | would_switch)[1:]]), z["stop"])
+    np.testing.assert_allclose(returns[..., 0], z["expected"], atol=1e-12)
+    loss = losses.critic_loss(tf.constant(z["value"][..., None, None]), returns)
+    np.testing.assert_allclose(loss[..., 0], z["td_loss"], atol=1e-12)
+
+
+def test_target_entropies_match():
+    # Actions of this package lie in [-1, 1], whatever the environment's bounds.
+    golden, _ = golden_tools.read("taac_tables.npz")
+    rows = [row for row in golden["target_entropy/rows"] if tuple(row[2:4]) == (-1.0, 1.0)]
+    assert len(rows) == 9
+    for min_prob, size, _, _, choice, action in rows:
+        assert losses.discrete_target_entropy(min_prob, 2) == pytest.approx(choice, abs=1e-8)
+        assert losses.continuous_target_entropy(min_prob, int(size)) == pytest.approx(action, abs=1e-7)
+
+
+# -- updates -----------------------------------------------------------------------------------------------------------
+
+
+def golden_agent(kind, variant, monkeypatch, eager):
+    golden, meta = golden_tools.read(f"taac_loss_{kind}.npz")
+    parameters = TemporallyAbstractActorCriticAgentParameters(
+        algorithm=TemporallyAbstractActorCriticAlgorithmParameters(
+            discount=meta["gamma"],
+            trajectory=KINDS[kind],
+            inverse_mode="direct" not in variant,
+            b1_advantage_clipping=(meta["clip_low"], meta["clip_high"]) if "clipped" in variant else None,
+            target_entropy=(meta["target_entropy_beta"], meta["target_entropy_action"]),
+        ),
+        memory=SequenceReplayParameters(sequence_length=meta["length"]),
+        networks=temporally_abstract_networks(batch_size=meta["batch"]),
+    )
+    agent = TemporallyAbstractActorCriticAgent(
+        parameters, golden_tools.spec_of(meta), eager=eager, models=golden_tools.models_of(meta)
+    )
+    golden_tools.put_into_switching(agent, golden, monkeypatch)
+    values = {name.removeprefix(f"{variant}/"): golden[name] for name in golden if name.startswith(f"{variant}/")}
+    # Clipping changes nothing in the first stage, whose values the file has for one variant only.
+    unclipped = "plain" if kind == "taac" else "inverse"
+    for name in ("q", "q0", "q1", "action", "mean", "log_std", "action_entropy"):
+        values.setdefault(f"inter/{name}", golden[f"{unclipped}/inter/{name}"])
+    return agent, values, golden_tools.sequence_of(golden, meta)
+
+
+def close(ours, golden, name, rtol=1e-4, atol=1e-5):
+    ours = np.asarray(ours)
+    assert ours.size == np.size(golden), name
+    np.testing.assert_allclose(ours.reshape(np.shape(golden)), golden, rtol=rtol, atol=atol, err_msg=name)
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize(("kind", "variant"), VARIANTS)
+def test_losses_and_gradient_norms_of_an_update_match(kind, variant, eager, monkeypatch):
+    agent, golden, stacked = golden_agent(kind, variant, monkeypatch, eager)
+    row = agent.update(stacked).metrics[0]
+    metrics = dict(zip(agent.metric_names, row, strict=True))
+    counts = stacked.step_type[0] != 2
+    # ALF writes the actor's loss as a square with the same gradient.
+    actor = golden["loss/actor"] - 0.5 * (golden["inter/dqda"] ** 2).sum(-1) - golden["inter/beta_probs"][..., 1] * golden["inter/q1"]
+    close(metrics["loss/policy"], (counts * actor).mean(), "policy")
+    close(metrics["loss/q1"] + metrics["loss/q2"], (counts * golden["loss/critic"]).mean(), "critic")
+    temperatures = metrics["loss/proposal_temperature"] + metrics["loss/choice_temperature"]
+    close(temperatures, (counts * golden["loss/alpha"]).mean(), "alpha")
+    close(
+        metrics["loss/policy"] + metrics["loss/q1"] + metrics["loss/q2"] + temperatures,
+        golden["total"] - (counts * (golden["loss/actor"] - actor)).mean(),
+        "total",
+    )
+    close(metrics["q/target"], golden["inter/returns"].mean(), "returns")
+    for network, prefix in (("policy", "grad/policy"), ("q", "grad/q")):
+        norm = np.sqrt(sum((golden[name] ** 2).sum() for name in golden if name.startswith(prefix)))
+        close(metrics[f"{network}/gradient_norm"], norm, network)
+    close(metrics["switch/keep_prob"], golden["inter/beta_probs"][..., 0][counts].mean(), "keep")
+
+
+@pytest.mark.parametrize(("kind", "variant"), VARIANTS)
+def test_values_on_the_way_match_row_by_row(kind, variant, monkeypatch):
+    agent, golden, stacked = golden_agent(kind, variant, monkeypatch, eager=True)
+    seen = {}
+    for name in ("choice", "compare_through_returns", "critic_loss", "policy_loss"):
+        def record(*arguments, name=name, compute=getattr(losses, name)):
+            seen[name] = arguments, compute(*arguments)
+            return seen[name][1]
+
+        monkeypatch.setattr(losses, name, record)
+    propose = agent.propose
+    monkeypatch.setattr(agent, "propose", lambda *arguments: seen.setdefault("proposal", propose(*arguments)))
+    agent.update(stacked)
+    proposal, (arguments, choice) = seen["proposal"], seen["choice"]
+    close(proposal.policy.loc, golden["inter/mean"], "mean")
+    close(proposal.policy.log_scale, golden["inter/log_std"], "log_std")
+    close(proposal.action_BA, golden["inter/action"], "action")
+    close(-proposal.log_prob_B, golden["inter/action_entropy"], "action entropy")
+    for prefix, tau in (("tau0", proposal.kept), ("tau1", proposal.planned)):
+        for name in agent.trajectory.fields:
+            if f"inter/{prefix}/{name[-1]}" in golden:
+                close(tau[name], golden[f"inter/{prefix}/{name[-1]}"], f"{prefix} {name}")
+    close(arguments[0], golden["inter/q0"], "q0")
+    close(arguments[1], golden["inter/q1"], "q1")
+    close(choice.keep_B, golden["inter/beta_probs"][..., 0], "keep")
+    close(choice.switch_B, golden["inter/beta_probs"][..., 1], "switch")
+    if "inter/advantage" in golden:
+        close(choice.advantage_B, golden["inter/advantage"], "advantage")
+        close(choice.entropy_B, golden["inter/beta_entropy"], "entropy of the choice")
+    arguments, returns = seen["compare_through_returns"]
+    keep_q, switch_q, keep, would_switch = arguments[3][..., 0], arguments[4][..., 0], arguments[5], arguments[8]
+    close(keep * keep_q + (1.0 - keep) * switch_q, golden["inter/target_q"], "target value")
+    np.testing.assert_array_equal(would_switch, golden["b"] > 0)
+    close(returns, golden["inter/returns"], "returns")
+    arguments, loss = seen["critic_loss"]
+    close(arguments[0], golden["inter/q"], "q")
+    close(tf.reduce_sum(loss, axis=-1), golden["loss/critic"], "critic loss")
+    actor = golden["loss/actor"] - 0.5 * (golden["inter/dqda"] ** 2).sum(-1) - golden["inter/beta_probs"][..., 1] * golden["inter/q1"]
+    close(seen["policy_loss"][1], actor, "policy loss")
+
+
+@pytest.mark.parametrize(("kind", "variant"), VARIANTS)
+def test_gradients_match(kind, variant, monkeypatch):
+    agent, golden, stacked = golden_agent(kind, variant, monkeypatch, eager=True)
+    received, checked = golden_tools.first_gradients(agent, stacked, monkeypatch), 0
+    for variable, name in golden_tools.names_of_models(agent):
+        if "_target" not in name:
+            close(received[id(variable)], golden[f"grad/{name}"], name)
+            checked += 1
+    assert checked == 20
+    temperatures = [agent.choice_temperature.variable, agent.proposal_temperature.variable]
+    close(np.array([received[id(variable)] for variable in temperatures]), golden["grad/log_alpha"], "log_alpha")
+
+
+def test_the_default_target_entropies_are_the_files():
+    _, meta = golden_tools.read("taac_loss_taac.npz")
+    agent = TemporallyAbstractActorCriticAgent(TemporallyAbstractActorCriticAgentParameters(), golden_tools.spec_of(meta))
+    assert agent.choice_target_entropy == pytest.approx(meta["target_entropy_beta"])
+    assert agent.proposal_target_entropy == pytest.approx(meta["target_entropy_action"])

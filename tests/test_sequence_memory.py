@@ -1,0 +1,302 @@
+"""The memory of stretches: their rows, episode ends, starts, and coming back from a checkpoint."""
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+
+from tfsac.memories import SequenceMemory, TransitionMemory
+from tfsac.types import FIRST, LAST, MID, ArraySpec, Spec
+
+
+def extras_of(*fields):
+    """Returns what an agent whose trajectory has the given fields of three numbers stores beside each step."""
+    names = [f"{when}/tau_{field}" for when in ("state", "next_state") for field in fields]
+    return {**{name: ArraySpec((3,), "float32") for name in names}, "switch": ArraySpec((), "float32")}
+
+
+OBSERVATION = {"camera": ArraySpec((2, 2, 1), "uint8"), "speed": ArraySpec((2,), "float32")}
+SPEC = Spec(OBSERVATION, ArraySpec((1,), "float32"), extras_of("a"))
+# Environment 0 terminates at step 2 and is cut off at step 3, environment 1 terminates at step 0 and is cut off at 5.
+TERMINATED, TRUNCATED = {(2, 0), (0, 1)}, {(3, 0), (5, 1)}
+# What the stretches of four rows are, by environment and first step: kinds and steps, L the row after its step.
+STRETCHES = {
+    (0, 0): "F0 M1 M2 L2",
+    (0, 1): "M1 M2 L2 F3",
+    (0, 2): "M2 L2 F3 L3",
+    (0, 3): "F3 L3 F4 M5",
+    (0, 4): "F4 M5 M6 M7",
+    (1, 0): "F0 L0 F1 M2",
+    (1, 1): "F1 M2 M3 M4",
+    (1, 2): "M2 M3 M4 M5",
+    (1, 3): "M3 M4 M5 L5",
+    (1, 4): "M4 M5 L5 F6",
+}
+
+
+def numbers(step, env):
+    """Returns every field of a step, each with numbers of its own."""
+    n = 1 + 10 * step + env
+    return {
+        "camera": np.full((2, 2, 1), n % 256, np.uint8),
+        "speed": np.float32([n, -n]),
+        "action": np.float32([n / 1000]),
+        "reward": np.float32(n / 2),
+        "next camera": np.full((2, 2, 1), (n + 100) % 256, np.uint8),
+        "next speed": np.float32([n + 0.25, -n - 0.25]),
+        "state/tau_a": np.float32([n, 2 * n, 3 * n]),
+        "next_state/tau_a": np.float32([n + 0.5, 0.5, -n]),
+        "switch": np.float32(n % 2 + 1),
+    }
+
+
+def add(memory, step, terminated=None, truncated=None):
+    """Adds step number `step` of every environment; episodes end as the tables say, or as given."""
+    envs = range(memory.num_envs)
+    rows = [numbers(step, env) for env in envs]
+    columns = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+    ends = [
+        np.array([(step, env) in table for env in envs]) if given is None else np.array(given)
+        for given, table in ((terminated, TERMINATED), (truncated, TRUNCATED))
+    ]
+    memory.add(
+        {key: columns[key] for key in OBSERVATION},
+        columns["action"],
+        columns["reward"],
+        *ends,
+        {key: columns[f"next {key}"] for key in OBSERVATION},
+        {name: columns[name] for name in SPEC.extras},
+    )
+
+
+def filled(steps=8, capacity=16, length=4, num_envs=2, **fields):
+    memory = SequenceMemory(SPEC, capacity, length, num_envs, **fields)
+    for step in range(steps):
+        add(memory, step)
+    return memory
+
+
+def check_row(batch, place, kind, step, env, ignore_done=False):
+    """Compares every field of one row of a batch with what the kind, the step and the environment say."""
+    expected = numbers(step, env)
+    last, prefix = kind == "L", "next " if kind == "L" else ""
+    assert batch.step_type[place] == {"F": FIRST, "M": MID, "L": LAST}[kind]
+    for key in OBSERVATION:
+        np.testing.assert_array_equal(batch.observation[key][place], expected[prefix + key], err_msg=key)
+    state = expected["next_state/tau_a" if last else "state/tau_a"]
+    np.testing.assert_array_equal(batch.extras["state/tau_a"][place], state)
+    for name in ("next_state/tau_a", "switch"):
+        np.testing.assert_array_equal(batch.extras[name][place], 0 * expected[name] if last else expected[name])
+    np.testing.assert_array_equal(batch.action[place], 0 * expected["action"] if last else expected["action"])
+    assert batch.reward[place] == (0 if last else expected["reward"])
+    ended = (step, env) in TERMINATED and not ignore_done
+    assert batch.discount[place] == (0 if last or ended else 1)
+
+
+def check_stretch(batch, update, column, env, first, ignore_done=False):
+    for t, row in enumerate(STRETCHES[env, first].split()):
+        check_row(batch, (update, t, column), row[0], int(row[1]), env, ignore_done)
+
+
+def starts_of(batch):
+    """Returns first step and environment `[U, B]` of every stretch, which its first observation tells."""
+    number = batch.observation["speed"][:, 0, :, 0].astype(int) - 1
+    return number // 10, number % 10
+
+
+# -- rows of stretches -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ignore_done", [False, True])
+@pytest.mark.parametrize("env, first", STRETCHES)
+def test_a_stretch_goes_over_the_ends_of_episodes_with_a_row_after_each(env, first, ignore_done):
+    memory = filled(ignore_done=ignore_done)
+    batch = memory.stretches(np.array([[2 * first + env]]))
+    check_stretch(batch, 0, 0, env, first, ignore_done)
+
+
+@pytest.mark.parametrize("capacity, kept_from", [(16, 0), (15, 1), (12, 2), (10, 3), (8, 4)])
+def test_samples_are_exactly_the_stretches_that_are_kept_also_over_the_wrap(capacity, kept_from):
+    batch = filled(8, capacity).sample(3, 40, np.random.default_rng(0))
+    steps, envs = starts_of(batch)
+    for (u, b), step in np.ndenumerate(steps):
+        check_stretch(batch, u, b, envs[u, b], step)
+    assert {*zip(envs.flat, steps.flat, strict=True)} == set(itertools.product((0, 1), range(kept_from, 5)))
+
+
+def test_long_stretches_hold_several_whole_episodes():
+    memory = filled(8, length=8)
+    batch = memory.stretches(np.array([[0, 1]]))
+    for env, rows in enumerate(("F0 M1 M2 L2 F3 L3 F4 M5", "F0 L0 F1 M2 M3 M4 M5 L5")):
+        for t, row in enumerate(rows.split()):
+            check_row(batch, (0, t, env), row[0], int(row[1]), env)
+
+
+def test_the_order_of_the_extras_does_not_matter():
+    memory = SequenceMemory(SPEC._replace(extras=dict(reversed(SPEC.extras.items()))), 16, 4, 2)
+    for step in range(8):
+        add(memory, step)
+    batch = memory.stretches(np.array([[2 * first + env for env, first in STRETCHES]]))
+    for column, (env, first) in enumerate(STRETCHES):
+        check_stretch(batch, 0, column, env, first)
+
+
+def test_stretches_never_cross_environments():
+    memory = SequenceMemory(SPEC, 100, 6, num_envs=5)
+    rng = np.random.default_rng(1)
+    for step in range(20):
+        add(memory, step, rng.random(5) < 0.2, rng.random(5) < 0.2)
+    batch = memory.sample(2, 200, rng)
+    _, envs = starts_of(batch)
+    real = batch.step_type != LAST
+    stream = np.broadcast_to(envs[:, None], real.shape)
+    np.testing.assert_array_equal(batch.reward[real].astype(float) * 2 % 10 - 1, stream[real])
+    np.testing.assert_array_equal(batch.extras["state/tau_a"][..., 0][~real] % 10 - 1.5, stream[~real])
+
+
+def test_shapes_and_dtypes():
+    batch = filled().sample(3, 5, np.random.default_rng(0))
+    assert batch.observation["camera"].shape == (3, 4, 5, 2, 2, 1) and batch.observation["camera"].dtype == np.uint8
+    assert batch.action.shape == (3, 4, 5, 1)
+    assert batch.extras.keys() == SPEC.extras.keys()
+    assert batch.extras["state/tau_a"].shape == (3, 4, 5, 3)
+    for array in (batch.reward, batch.discount, batch.extras["switch"]):
+        assert array.shape == (3, 4, 5) and array.dtype == np.float32
+    assert batch.step_type.shape == (3, 4, 5) and batch.step_type.dtype == np.int32
+
+
+def test_sampling_leaves_the_memory_as_it_is():
+    memory = filled()
+    ring = memory.ring.copy()
+    batch = memory.sample(3, 40, np.random.default_rng(0))
+    batch.reward[:] = -1
+    batch.observation["speed"][:] = -1
+    np.testing.assert_array_equal(memory.ring, ring)
+
+
+def test_rewards_are_filtered_but_rows_without_a_step_have_none():
+    plain, changed = filled(), filled(reward_filter=lambda reward: 3 * reward + 7)
+    before, after = (memory.sample(2, 40, np.random.default_rng(0)) for memory in (plain, changed))
+    last = before.step_type == LAST
+    assert last.any()
+    np.testing.assert_array_equal(after.reward[~last], 3 * before.reward[~last] + 7)
+    np.testing.assert_array_equal(after.reward[last], 0)
+    assert plain.ring["reward"].tolist() == changed.ring["reward"].tolist()
+
+
+def test_several_rewards_a_step():
+    memory = SequenceMemory(SPEC._replace(num_rewards=2), 8, 2, reward_filter=lambda reward: reward * np.float32([1, 10]))
+    observation = {key: np.zeros((1, *array.shape)) for key, array in OBSERVATION.items()}
+    for step in range(3):
+        end = np.array([step == 1])
+        memory.add(observation, np.zeros((1, 1)), np.array([[step + 1, -1]]), end, ~end & False, observation)
+    batch = memory.stretches(np.array([[0, 1]]))
+    assert batch.reward.shape == (1, 2, 2, 2)
+    np.testing.assert_array_equal(batch.reward[0, :, 0], [[1, -10], [2, -10]])
+    np.testing.assert_array_equal(batch.reward[0, :, 1], [[2, -10], [0, 0]])
+
+
+# -- starts ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("steps", [7, 13], ids=["partly filled", "wrapped"])
+def test_every_stretch_is_sampled_equally_often_whether_it_ends_an_episode_or_not(steps):
+    batch = filled(steps, capacity=14).sample(10, 4000, np.random.default_rng(1))  # 7 rows, 4 of which begin stretches
+    begun, envs = starts_of(batch)
+    counts = np.zeros((4, 2), int)
+    np.add.at(counts, (begun - (steps - 7), envs), 1)
+    assert counts.sum() == 40_000
+    assert ((counts - 5000) ** 2 / 5000).sum() < 24.3  # the 0.1 % point of 7 degrees of freedom
+
+
+def test_no_stretch_begins_after_an_episode():
+    assert (filled().sample(10, 100, np.random.default_rng(0)).step_type[:, 0] != LAST).all()
+
+
+def test_a_memory_of_exactly_one_stretch_returns_it():
+    batch = filled(4, num_envs=1).sample(2, 3, np.random.default_rng(0))
+    for u, b in np.ndindex(2, 3):
+        check_stretch(batch, u, b, 0, 0)
+
+
+@pytest.mark.parametrize("steps", [0, 3])
+def test_fewer_rows_than_a_stretch_are_refused(steps):
+    with pytest.raises(ValueError, match=f"Sampling needs at least 4 rows. Received: {steps} in memory"):
+        filled(steps).sample(1, 1, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    "capacity, length, num_envs, message",
+    [
+        (9, 5, 2, "must hold 5 steps of every environment. Received: 9 for 2"),
+        (9, 1, 2, "at least 2 rows. Received: sequence_length=1"),
+    ],
+)
+def test_lengths_that_make_no_stretch_are_refused(capacity, length, num_envs, message):
+    with pytest.raises(ValueError, match=message):
+        SequenceMemory(SPEC, capacity, length, num_envs)
+
+
+# -- rows in and out ---------------------------------------------------------------------------------------------------
+
+
+def continued(old, **fields):
+    """Returns a new memory with the rows of another, put back in two pieces as a checkpoint does."""
+    new = filled(0, old.ring.size, **fields)
+    oldest = max(old.total_rows - old.rows, 0)
+    for start, stop in ((oldest, oldest + 2), (oldest + 2, old.total_rows)):
+        new.put(start, old.between(start, stop))
+    new.total_rows = old.total_rows
+    return new
+
+
+@pytest.mark.parametrize("capacity", [8, 10, 16])
+@pytest.mark.parametrize("saved_after", [4, 5, 6])
+def test_a_memory_that_was_put_back_goes_on_as_the_other(saved_after, capacity):
+    whole, old = filled(8, capacity), filled(saved_after, capacity)
+    new = continued(old)
+    for step in range(saved_after, 8):
+        add(new, step)
+    np.testing.assert_array_equal(new.ring, whole.ring)
+    one, two = (memory.sample(2, 20, np.random.default_rng(0)) for memory in (new, whole))
+    np.testing.assert_array_equal(one.step_type, two.step_type)
+    np.testing.assert_array_equal(one.observation["speed"], two.observation["speed"])
+
+
+def test_episodes_that_were_ended_after_a_restore_are_followed_by_first_steps():
+    memory = continued(filled(7))
+    memory.end_episodes()
+    add(memory, 7)
+    assert memory.newest(2)["first"].tolist() == [[False, True], [True, True]]
+    batch = memory.stretches(np.array([[8, 9]]))  # from step 4 on
+    for env, rows in enumerate(("F4 M5 M6 L6", "M4 M5 L5 F6")):
+        for t, row in enumerate(rows.split()):
+            check_row(batch, (0, t, env), row[0], int(row[1]), env)
+
+
+@pytest.mark.parametrize(
+    "other, received",
+    [
+        (TransitionMemory(SPEC._replace(extras={}), 8, 2), "none of its own"),
+        (
+            SequenceMemory(SPEC._replace(extras=extras_of("a", "v")), 8, 4, 2),
+            "extra/state/tau_v (3,) float32, extra/next_state/tau_v (3,) float32",
+        ),
+    ],
+    ids=["without a trajectory", "with a longer one"],
+)
+def test_rows_that_another_agent_recorded_are_refused(other, received):
+    memory = filled(4)
+    with pytest.raises(ValueError, match="The replay was recorded by an agent with other fields") as error:
+        memory.put(0, other.ring[:2])
+    assert str(error.value).endswith(f". Received: {received}")
+    if received == "none of its own":
+        expected = "extra/state/tau_a (3,) float32, extra/next_state/tau_a (3,) float32, extra/switch () float32 and 1 more"
+        assert f"This one's has {expected}." in str(error.value)
+    np.testing.assert_array_equal(memory.ring, filled(4).ring)
+
+
+def test_rows_of_another_number_of_environments_are_refused():
+    with pytest.raises(ValueError, match=re.escape("are those of 2 environments. Received: (1,)")):
+        filled(4).put(0, filled(4, num_envs=1).ring[:2])

@@ -1,0 +1,161 @@
+"""Environments with several rewards a step: their wrapper, their spec and what steps of several environments return."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from tfsac.environments import EnvironmentFailure, Environments, VectorRewards, check, make, maker, spec_of
+from tfsac.parameters import EnvironmentParameters
+from tfsac.types import ArraySpec
+
+Box = gym.spaces.Box
+
+
+class TwoRewards(gym.Env):
+    """Rewards minus the squared action, and ten times the steps so far; an episode ends after three steps.
+
+    An action of 1 makes the trouble that `trouble` names.
+    """
+
+    observation_space = Box(-1.0, 1.0, (1,), np.float32)
+    action_space = Box(-1.0, 1.0, (1,), np.float32)
+    reward_space = Box(-np.inf, np.inf, (2,), np.float32)
+
+    def __init__(self, trouble=""):
+        self.trouble = trouble
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(1, np.float32), {"vector_reward": "of another episode"}
+
+    def step(self, action):
+        self.steps += 1
+        rewards = np.array([-(action[0] ** 2), 10.0 * self.steps])
+        if action[0] == 1.0 and self.trouble == "nan":
+            rewards[1] = np.nan
+        if action[0] == 1.0 and self.trouble == "too many":
+            rewards = np.zeros(3)
+        if action[0] == 1.0 and self.trouble == "one":
+            rewards = 1.0
+        return np.float32(action), rewards, self.steps == 3, False, {"steps": self.steps}
+
+
+gym.register("TwoRewards-v0", entry_point=TwoRewards)
+# With the module's name the processes of a vector environment can make it too.
+TWO = f"{__name__}:TwoRewards-v0"
+
+
+@pytest.fixture
+def environments():
+    """Makes environments and closes them at the end."""
+    made = []
+
+    def make_environments(num_envs=2, level=TWO, **fields):
+        made.append(Environments(EnvironmentParameters(level, num_envs=num_envs, **fields), seed=3))
+        return made[-1]
+
+    yield make_environments
+    for each in made:
+        each.close()
+
+
+def test_a_step_returns_the_sum_and_the_rewards_beside_it():
+    env = make(TWO)
+    env.reset(seed=0)
+    observation, reward, terminated, truncated, info = env.step(np.float32([0.5]))
+    assert (observation.tolist(), reward, terminated, truncated) == ([0.5], 9.75, False, False)
+    assert type(reward) is float
+    assert info["vector_reward"].dtype == np.float32 and info["vector_reward"].tolist() == [-0.25, 10.0]
+    assert info["steps"] == 1
+    assert env.get_wrapper_attr("reward_space") == TwoRewards.reward_space
+
+
+def test_rewards_that_the_environment_reuses_are_copied():
+    inner = TwoRewards()
+    inner.step = lambda action: (np.zeros(1, np.float32), buffer, False, False, {})
+    buffer = np.float32([1, 2])
+    rewards = VectorRewards(inner).step(np.zeros(1))[4]["vector_reward"]
+    buffer[:] = 5
+    assert rewards.tolist() == [1, 2]
+
+
+def test_the_spec_has_the_number_of_rewards():
+    env = make(TWO)
+    check(env)
+    assert spec_of(env).num_rewards == 2
+    assert spec_of(make("Pendulum-v1")).num_rewards is None
+
+
+def test_environments_of_ones_own_are_wrapped_once():
+    env = maker(EnvironmentParameters("mine", max_episode_steps=2), TwoRewards)()
+    assert spec_of(env).num_rewards == 2
+    env.reset(seed=0)
+    assert env.step(np.float32([0.0]))[1] == 10.0
+    assert env.step(np.float32([0.0]))[1:4] == (20.0, False, True)
+    again = maker(EnvironmentParameters("mine"), lambda: make(TWO))()
+    again.reset(seed=0)
+    _, reward, _, _, info = again.step(np.float32([1.0]))
+    assert reward == 9.0 and info["vector_reward"].tolist() == [-1.0, 10.0]
+
+
+@pytest.mark.parametrize("space", [None, Box(-1.0, 1.0, (), np.float32), gym.spaces.Discrete(2)], ids=str)
+def test_an_environment_whose_reward_space_is_no_vector_has_one_reward(space):
+    env = TwoRewards("one")
+    env.reward_space = space
+    one = maker(EnvironmentParameters("mine"), lambda: env)()
+    one.reset(seed=0)
+    assert one is env and spec_of(one).num_rewards is None
+    assert one.step(np.float32([1.0]))[1] == 1.0
+
+
+@pytest.mark.parametrize("trouble, shape", [("too many", r"\(3,\)"), ("one", r"\(\)")])
+def test_another_number_of_rewards_is_refused(trouble, shape):
+    env = make(TWO, trouble=trouble)
+    env.reset(seed=0)
+    with pytest.raises(EnvironmentFailure, match=rf"rewards of the shape \(2,\), as .* Received: shape {shape}$"):
+        env.step(np.float32([1.0]))
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "subprocess"])
+def test_steps_of_several_environments_return_all_rewards_also_where_an_episode_ends(environments, vectorization):
+    envs = environments(vectorization=vectorization)
+    assert envs.spec.num_rewards == 2
+    actions = np.float32([[0.5], [-1.0]])
+    kept = [envs.step(actions) for _ in range(4)]
+    for result, steps in zip(kept, (1, 2, 3, 1), strict=True):
+        assert result.reward.dtype == np.float32
+        np.testing.assert_array_equal(result.reward, [[-0.25, 10 * steps], [-1, 10 * steps]])
+        assert result.terminated.tolist() == [steps == 3] * 2
+
+
+def test_the_rewards_of_an_environment_with_one_are_as_they_were(environments):
+    envs = environments(level="Pendulum-v1")
+    assert envs.step(np.zeros((2, 1), np.float32)).reward.shape == (2,)
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "subprocess"])
+@pytest.mark.parametrize(
+    "trouble, message",
+    [
+        ("nan", r"the reward must be finite \(environment 1, step 4\). Received: \[-1. nan\]"),
+        ("too many", r"raised at step 2 .* Received: EnvironmentFailure: A step returns rewards of the shape \(2,\)"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")  # gymnasium warns beside raising in a process
+def test_bad_rewards_of_one_of_several_environments_are_refused(environments, vectorization, trouble, message):
+    envs = environments(vectorization=vectorization, kwargs={"trouble": trouble})
+    envs.step(np.zeros((2, 1), np.float32))
+    with pytest.raises(EnvironmentFailure, match=message):
+        envs.step(np.float32([[0.0], [1.0]]))
+
+
+@pytest.mark.filterwarnings("ignore")  # of the packages that MO-Gymnasium imports, and of its float64 bounds
+@pytest.mark.parametrize("vectorization", ["sync", "subprocess"])
+def test_a_level_of_mo_gymnasium(environments, vectorization):
+    pytest.importorskip("mo_gymnasium", reason="needs mo-gymnasium, whose environments have several rewards")
+    envs = environments(level="mo_gymnasium:mo-mountaincarcontinuous-v0", vectorization=vectorization)
+    assert envs.spec.num_rewards == 2 and envs.spec.observation == {"observation": ArraySpec((2,), "float32")}
+    # Minus one a step until the flag, and minus the squared action as fuel.
+    result = envs.step(np.float32([[0.5], [-1.0]]))
+    np.testing.assert_allclose(result.reward, [[-1, -0.25], [-1, -1]], rtol=1e-6)

@@ -1,0 +1,168 @@
+"""Losses of temporally abstract actor-critic, TAAC, TaacL and TaacQ (Yu, Xu and Zhang 2021, arXiv 2104.06521).
+
+Rows of sequences are `[T, B]`; D rewards a step, usually one, are an axis of their own. The loss functions return one value per row; the
+agent averages over all rows and leaves out those after an episode's last action.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tfsac.losses.checks import assert_shapes
+
+LEAST_ALPHA = 1e-10
+
+
+class Choice(NamedTuple):
+    """The distribution over keeping and switching, all `[B]`: two probabilities, their entropy in nats, the advantage."""
+
+    keep_B: tf.Tensor
+    switch_B: tf.Tensor
+    entropy_B: tf.Tensor
+    advantage_B: tf.Tensor
+
+
+def choice(
+    keep_q_B: tf.Tensor, switch_q_B: tf.Tensor, alpha: tf.Tensor, clipping: tuple[float | None, float | None] | None = None
+) -> Choice:
+    """Equation 5: `beta = softmax([Q(s, tau0), Q(s, tau1)] / alpha)`, without gradient.
+
+    Args:
+        keep_q_B: Q of going on with the trajectory before.
+        switch_q_B: Q of the proposed one.
+        alpha: temperature of the choice, a scalar; at least 1e-10 counts.
+        clipping: (low, high) bounds of the advantage `switch_q - keep_q`, or None for no bound.
+
+    Raises:
+        ValueError: wrong ranks or sizes.
+    """
+    assert_shapes(keep_q=(keep_q_B, "B"), switch_q=(switch_q_B, "B"))
+    assert_shapes(alpha=(alpha, ""))
+    advantage_B = tf.stop_gradient(switch_q_B - keep_q_B)
+    clipped_B = clip_advantage(advantage_B, clipping)
+    logit_B = clipped_B / tf.maximum(tf.stop_gradient(alpha), LEAST_ALPHA)
+    keep_B, switch_B = tf.sigmoid(-logit_B), tf.sigmoid(logit_B)
+    entropy_B = keep_B * tf.nn.softplus(logit_B) + switch_B * tf.nn.softplus(-logit_B)
+    return Choice(keep_B, switch_B, entropy_B, advantage_B)
+
+
+def clip_advantage(advantage_B: tf.Tensor, clipping: tuple[float | None, float | None] | None) -> tf.Tensor:
+    """Returns advantages within (low, high), either of which may be None."""
+    low, high = clipping or (None, None)
+    if low is not None:
+        advantage_B = tf.maximum(advantage_B, low)
+    return advantage_B if high is None else tf.minimum(advantage_B, high)
+
+
+def smallest(q_BND: tf.Tensor, weight_D: tf.Tensor) -> tf.Tensor:
+    """Returns the pessimistic one of N critics for each reward, `[B, D]`: the largest where a reward's weight is negative.
+
+    Raises:
+        ValueError: wrong ranks or sizes.
+    """
+    assert_shapes(q=(q_BND, "BND"), weight=(weight_D, "D"))
+    sign_D = tf.where(weight_D < 0, -tf.ones_like(weight_D), tf.ones_like(weight_D))
+    return tf.reduce_min(q_BND * sign_D, axis=1) * sign_D
+
+
+def compare_through_returns(
+    reward_TBD: tf.Tensor,
+    discount_TB: tf.Tensor,
+    gamma_D: tf.Tensor,
+    keep_q_TBD: tf.Tensor,
+    switch_q_TBD: tf.Tensor,
+    keep_TB: tf.Tensor,
+    last_TB: tf.Tensor,
+    switched_TB: tf.Tensor,
+    would_switch_TB: tf.Tensor | None,
+) -> tf.Tensor:
+    """Equation 9, the compare-through operator: rewards are summed for as long as the policy would have gone on as stored.
+
+    `G[t] = r[t] + gamma * discount[t] * acc[t + 1]`, and `acc[t]` is `G[t]` where the stored step kept its trajectory and so does the policy
+    of now, `V[t] = beta0 * Q(tau0) + beta1 * Q(tau1)` where either switches, the episode is over, or the stretch ends. Rewards and
+    discounts stand beside their actions.
+
+    Args:
+        reward_TBD: after the filters.
+        discount_TB: 1 - terminated.
+        gamma_D: discount of each reward.
+        keep_q_TBD, switch_q_TBD: target critics at tau0 and tau1 of the policy of now.
+        keep_TB: its probability of keeping, beta0.
+        last_TB: booleans, rows after an episode's last action.
+        switched_TB: booleans, whether the stored step switched.
+        would_switch_TB: booleans, a draw from the choice of now, as ALF has it. Its mistake: where it switches, the target is V and
+            not Q(tau1). None takes the expectation instead, `acc = beta1 * Q(tau1) + beta0 * G`, which is unbiased.
+
+    Returns:
+        `[T - 1, B, D]`, without gradient.
+
+    Raises:
+        ValueError: wrong ranks or sizes, or fewer than two rows.
+    """
+    assert_shapes(
+        reward=(reward_TBD, "TBD"), discount=(discount_TB, "TB"), gamma=(gamma_D, "D"), keep_q=(keep_q_TBD, "TBD"),
+        switch_q=(switch_q_TBD, "TBD"), keep=(keep_TB, "TB"), last=(last_TB, "TB"), switched=(switched_TB, "TB"),
+    )
+    steps = reward_TBD.shape[0]
+    if steps is None or steps < 2:
+        raise ValueError(f"A target needs the row after, so T is at least 2. Received: {reward_TBD.shape}")
+    keep_TB1, last_TB1, switched_TB1 = keep_TB[..., None], last_TB[..., None], switched_TB[..., None]
+    value_TBD = keep_TB1 * keep_q_TBD + (1.0 - keep_TB1) * switch_q_TBD
+    accumulated_BD, returns = value_TBD[-1], []
+    for t in reversed(range(steps - 1)):
+        return_BD = reward_TBD[t] + gamma_D * discount_TB[t][:, None] * accumulated_BD
+        returns.append(return_BD)
+        if would_switch_TB is None:
+            through_BD = keep_TB1[t] * return_BD + (1.0 - keep_TB1[t]) * switch_q_TBD[t]
+        else:
+            through_BD = tf.where(would_switch_TB[t][:, None], value_TBD[t], return_BD)
+        accumulated_BD = tf.where(last_TB1[t] | switched_TB1[t], value_TBD[t], through_BD)
+    return tf.stop_gradient(tf.stack(returns[::-1]))
+
+
+def critic_loss(q_TBND: tf.Tensor, return_TBD: tf.Tensor, huber: bool = False) -> tf.Tensor:
+    """Returns `mean over rewards of (G - Q_i)^2`, `[T, B, N]`, zero in the last row, for which there is no target.
+
+    Args:
+        q_TBND: critics at the stored trajectories.
+        return_TBD: of all rows but the last, `[T - 1, B, D]`.
+        huber: linear where the error exceeds 1.
+
+    Raises:
+        ValueError: wrong ranks or sizes.
+    """
+    assert_shapes(q=(q_TBND[:-1], "TBND"), returns=(return_TBD, "TBD"))
+    error = q_TBND[:-1] - return_TBD[:, :, None]
+    size = tf.abs(error)
+    squared = tf.where(size <= 1.0, tf.square(error), 2.0 * size - 1.0) if huber else tf.square(error)
+    return tf.pad(tf.reduce_mean(squared, axis=-1), [[0, 1], [0, 0], [0, 0]])
+
+
+def policy_loss(log_prob_B: tf.Tensor, switch_B: tf.Tensor, switch_q_B: tf.Tensor, alpha: tf.Tensor) -> tf.Tensor:
+    """Equation 8: `alpha * log pi(a^|s, tau-) - sg(beta1) * Q(s, tau1(a^))`, with the gradient through all of tau1.
+
+    Args:
+        log_prob_B: log density of the proposal.
+        switch_B: probability of taking it, beta1.
+        switch_q_B: weighted sum over rewards of the pessimistic critic.
+        alpha: temperature of the proposal, a scalar, without gradient.
+
+    Raises:
+        ValueError: wrong ranks or sizes.
+    """
+    assert_shapes(log_prob=(log_prob_B, "B"), switch=(switch_B, "B"), switch_q=(switch_q_B, "B"))
+    assert_shapes(alpha=(alpha, ""))
+    return alpha * log_prob_B - tf.stop_gradient(switch_B) * switch_q_B
+
+
+def continuous_target_entropy(min_prob: float, action_size: int) -> float:
+    """Returns the entropy of actions on [-1, 1] with most of their mass in the part `min_prob` of the range: `A ln(2 min_prob)` nats."""
+    return action_size * math.log(2.0 * min_prob)
+
+
+def discrete_target_entropy(min_prob: float, num_choices: int) -> float:
+    """Returns the entropy, in nats, of N choices, of which one has the probability `1 - min_prob` and the others share the rest."""
+    return min_prob * (math.log(num_choices - 1) - math.log(min_prob)) - (1.0 - min_prob) * math.log(1.0 - min_prob)

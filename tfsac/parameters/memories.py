@@ -1,0 +1,88 @@
+"""Parameters of the replay memories."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, Tag
+
+from tfsac.parameters.base import ParameterError, by_kind, parameters
+from tfsac.parameters.networks import PositiveFloat, PositiveInt
+
+
+@parameters
+class ExperienceReplayParameters:
+    """A ring of transitions sampled uniformly with replacement; `max_size` counts transitions of all environments."""
+
+    max_size: PositiveInt = 1_000_000
+    kind: Literal["uniform"] = "uniform"
+
+
+@parameters
+class PrioritizedExperienceReplayParameters:
+    """A ring of transitions sampled by priority, the absolute TD error (arXiv 1511.05952, proportional variant).
+
+    With several updates in a call, the later ones use priorities from before the call; one update a call is the
+    textbook's behaviour.
+
+    Attributes:
+        max_size: transitions of all environments.
+        alpha: exponent of the priorities; 0 samples uniformly.
+        beta: first exponent of the importance weights; 1 corrects the sampling in full.
+        beta_anneal_updates: updates over which `beta` grows to 1.
+        epsilon: added to every priority, so that nothing is forgotten.
+    """
+
+    max_size: PositiveInt = 1_000_000
+    alpha: Annotated[float, Field(ge=0, le=1)] = 0.6
+    beta: Annotated[float, Field(ge=0, le=1)] = 0.4
+    beta_anneal_updates: PositiveInt = 100_000
+    epsilon: PositiveFloat = 1e-5
+    kind: Literal["prioritized"] = "prioritized"
+
+
+@parameters
+class SQILExperienceReplayParameters:
+    """Soft Q imitation learning (arXiv 1905.11108): half of every batch is demonstrated, with reward 1; the other half
+    is the agent's own, with reward 0. The environment's rewards are never learned from.
+
+    Attributes:
+        demonstrations: a file that `tfsac record` wrote, or "minari:" and the id of a Minari dataset.
+        num_episodes: how many demonstrated episodes to use, the first ones; None for all.
+        max_size: the agent's own transitions, of all environments.
+    """
+
+    demonstrations: Annotated[str, Field(min_length=1)]
+    num_episodes: PositiveInt | None = None
+    max_size: PositiveInt = 1_000_000
+    kind: Literal["sqil"] = "sqil"
+
+
+@parameters
+class SequenceReplayParameters:
+    """A ring of steps, sampled uniformly as stretches of consecutive rows; `max_size` counts steps of all environments.
+
+    Attributes:
+        max_size: steps of all environments.
+        sequence_length: T, rows of a stretch. A longer one looks further ahead before it bootstraps, and an update costs
+            T times as many rows.
+    """
+
+    max_size: PositiveInt = 1_000_000
+    sequence_length: PositiveInt = 4
+    kind: Literal["sequences"] = "sequences"
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.sequence_length <= self.max_size:
+            raise ParameterError(
+                "sequence_length is at least 2, for a target needs the row after, and at most what the memory holds. "
+                f"Received: sequence_length={self.sequence_length}, max_size={self.max_size}"
+            )
+
+
+MemoryParameters = Annotated[
+    Annotated[ExperienceReplayParameters, Tag("uniform")]
+    | Annotated[PrioritizedExperienceReplayParameters, Tag("prioritized")]
+    | Annotated[SQILExperienceReplayParameters, Tag("sqil")],
+    by_kind("uniform", "prioritized", "sqil"),
+]
