@@ -8,6 +8,9 @@ EXTRAS = {
     "mujoco": ["gymnasium[mujoco]>=1.2", "imageio>=2.30"],
     "box2d": ["gymnasium[box2d]>=1.2"],
     "atari": ["ale-py>=0.10", "opencv-python-headless>=4.8"],
+    # Its Fetch tasks fail with newer versions of MuJoCo.
+    "robotics": ["gymnasium-robotics>=1.4", "mujoco<3.4"],
+    "multi-objective": ["mo-gymnasium>=1.3", "gymnasium[mujoco]>=1.2"],
     "multi-agent": ["pettingzoo>=1.25", "mpe2>=1.0"],
     "minari": ["minari[hdf5]>=0.5"],
     "video": ["imageio>=2.30", "imageio-ffmpeg>=0.5"],
@@ -17,7 +20,7 @@ EXTRAS = {
     "bench": ["stable-baselines3>=2.7", "gymnasium[mujoco]>=1.2"],
 }
 EXTRAS["test"] = ["ruff>=0.9", "mypy>=1.14", "pytest-xdist>=3.6"] + [
-    package for extra in ("mujoco", "box2d", "atari", "multi-agent", "minari", "video", "litert", "notebooks") for package in EXTRAS[extra]
+    package for extra in ("mujoco", "box2d", "atari", "multi-objective", "multi-agent", "minari", "video", "litert", "notebooks") for package in EXTRAS[extra]
 ]
 
 setup(

@@ -40,6 +40,10 @@ LABELS = {
     "hopper_sqil": "tfsac, SQIL, 4 demonstrations, no rewards",
     "simple_spread_discrete_sac": "tfsac, discrete SAC, 3 agents",
     "simple_spread_twin_sac": "tfsac, twin-target SAC, 3 agents",
+    "taac_simple_control": "tfsac, TAAC",
+    "taac_simple_control_linear": "tfsac, TaacL",
+    "taac_simple_control_quadratic": "tfsac, TaacQ",
+    "taac_locomotion": "tfsac, TAAC",
     "sb3": "Stable-Baselines3 SAC",
 }
 
@@ -69,6 +73,8 @@ class Task(NamedTuple):
 
 TO_100_000 = ("--set=schedule.improve_steps=90000",)
 LIKE_SB3 = ("--set=agent.networks.*.learning_rate=3e-4", "--set=agent.algorithm.temperature.initial_alpha=1.0")
+LINEAR, QUADRATIC = (("--set=agent.algorithm.trajectory=" + kind,) for kind in ("linear", "quadratic"))
+HEATUP_10_000 = "--set=schedule.heatup_steps=10000"
 SPREAD = "pettingzoo:mpe2.simple_spread_v3"
 OF_100 = ("--set=schedule.evaluation_steps=EnvironmentEpisodes(100)",)
 TASKS = {
@@ -96,6 +102,13 @@ TASKS = {
     "hopper_sqil": Task("hopper_sqil", "Hopper-v5", 100_000),
     "simple_spread": Task("simple_spread_discrete_sac", SPREAD, 100_000),
     "twin_simple_spread": Task("simple_spread_twin_sac", SPREAD, 100_000),
+    "taac_pendulum": Task("taac_simple_control", "Pendulum-v1", 30_000, -200.0),
+    "taac_linear_pendulum": Task("taac_simple_control", "Pendulum-v1", 30_000, -200.0, LINEAR, "_linear"),
+    "taac_quadratic_pendulum": Task("taac_simple_control", "Pendulum-v1", 30_000, -200.0, QUADRATIC, "_quadratic"),
+    "taac_mountain_car": Task("taac_simple_control", "MountainCarContinuous-v0", 100_000, 90.0),
+    "twin_mountain_car": Task("mujoco_twin_sac", "MountainCarContinuous-v0", 100_000, flags=TO_100_000),
+    "taac_inverted_double_pendulum": Task("taac_simple_control", "InvertedDoublePendulum-v5", 50_000, 8000.0),
+    "taac_half_cheetah": Task("taac_locomotion", "HalfCheetah-v5", 100_000, flags=(HEATUP_10_000, *TO_100_000)),
     "twin_lunar_lander": Task("lunar_lander_continuous_twin_sac", "LunarLanderContinuous-v3", 150_000, 200.0),
 }
 

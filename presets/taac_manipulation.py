@@ -7,6 +7,7 @@ from tfsac.parameters import (
     EnvironmentSteps,
     InputEmbedderParameters,
     Preset,
+    PresetValidationParameters,
     ScheduleParameters,
     SequenceReplayParameters,
     TemporallyAbstractActorCriticAgentParameters,
@@ -15,7 +16,13 @@ from tfsac.parameters import (
     temporally_abstract_networks,
 )
 
-LEVELS = {f"gymnasium_robotics:{name}-v4": {} for name in ("FetchReach", "FetchPush", "FetchSlide", "FetchPickAndPlace")}
+# A step costs 1 until the goal is reached, and an episode has 50.
+LEVELS = {
+    "gymnasium_robotics:FetchReach-v4": {"validation.min_reward_threshold": -5.0},
+    "gymnasium_robotics:FetchPush-v4": {"validation.min_reward_threshold": -15.0},
+    "gymnasium_robotics:FetchSlide-v4": {"validation.min_reward_threshold": -35.0},
+    "gymnasium_robotics:FetchPickAndPlace-v4": {"validation.min_reward_threshold": -25.0},
+}
 
 # A goal-conditioned observation: the hand, where the object is and where it should be.
 KEYS = ("observation", "achieved_goal", "desired_goal")
@@ -47,6 +54,7 @@ preset = Preset(
         evaluation_steps=EnvironmentEpisodes(20),
         steps_between_evaluation_periods=EnvironmentSteps(20_000),
     ),
+    validation=PresetValidationParameters(min_reward_threshold=-5.0),
     levels=LEVELS,
 )
 

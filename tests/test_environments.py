@@ -479,7 +479,7 @@ def test_an_unknown_level_is_answered_with_the_nearest(level, words):
         (ModuleNotFoundError("No module named 'ale_py'", name="ale_py"), "'tfsac[atari]'"),
         (ModuleNotFoundError("No module named 'pettingzoo'", name="pettingzoo"), "'tfsac[multi-agent]'"),
         (ModuleNotFoundError("No module named 'mujoco.viewer'", name="mujoco.viewer"), "'tfsac[mujoco]'"),
-        (ModuleNotFoundError("No module named 'my_robots'", name="my_robots"), "my_robots"),
+        (ModuleNotFoundError("No module named 'my_wheels'", name="my_wheels"), "my_wheels"),
     ],
 )
 def test_a_missing_package_is_answered_with_the_command_that_installs_it(monkeypatch, raised, command):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfsac.networks import Network, NumpyForward, build_optimizer, clip_gradients
+from tfsac.networks import GraphForward, Network, NumpyForward, build_optimizer, clip_gradients, forward_of
 from tfsac.parameters import (
     CategoricalPolicyHeadParameters,
     Conv2d,
@@ -19,6 +19,7 @@ from tfsac.parameters import (
     NetworkParameters,
     SACPolicyHeadParameters,
     SACQHeadParameters,
+    TrajectoryQHeadParameters,
     VHeadParameters,
 )
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
@@ -26,6 +27,7 @@ from tfsac.types import ArraySpec, DiscreteSpec, Spec
 VECTOR = Spec({"observation": ArraySpec((5,), "float32")}, ArraySpec((3,), "float32"))
 IMAGE = Spec({"observation": ArraySpec((44, 40, 3), "uint8")}, ArraySpec((3,), "float32"))
 TWO = Spec({"left": ArraySpec((4,), "float32"), "right": ArraySpec((4,), "float32")}, ArraySpec((2,), "float32"))
+STATE = {name: ArraySpec((2,), "float32") for name in ("tau_a", "tau_v")}
 CHOICE = Spec({"observation": ArraySpec((5,), "float32"), "action_mask": ArraySpec((4,), "bool")}, DiscreteSpec(4))
 
 
@@ -164,6 +166,57 @@ def test_a_network_on_the_encoder_of_another_computes_with_its_layers_and_owns_t
     assert (net(x).numpy() != before).all()
     assert NumpyForward.supports(net)
     np.testing.assert_allclose(NumpyForward(net)(x)[0], net(x), rtol=1e-5, atol=1e-6)
+
+
+# -- a state and trajectories ------------------------------------------------------------------------------------------
+
+
+def test_each_field_of_a_state_goes_through_a_linear_layer_of_the_embeddings_width():
+    net = network(spec=VECTOR._replace(state=STATE), embed=(6,), middle=(7,))
+    randomise(net)
+    x = {"observation": normal(4, 5), "tau_a": normal(4, 2, seed=1), "tau_v": normal(4, 2, seed=2)}
+    assert {name: layer.units for name, layer in net.state.items()} == {"tau_a": 6, "tau_v": 6}
+
+    def dense(layer, value):
+        return value @ layer.kernel.numpy() + layer.bias.numpy()
+
+    (embedder,), (middle,) = net.embedders["observation"], net.middleware
+    merged = [np.maximum(dense(embedder, x["observation"]), 0), *(dense(net.state[name], x[name]) for name in STATE)]
+    hidden = np.maximum(dense(middle, np.concatenate(merged, axis=1)), 0)
+    for output, layer in zip(net(x), (net.head.mean, net.head.log_std), strict=True):
+        np.testing.assert_allclose(output, dense(layer, hidden), rtol=1e-5, atol=1e-5)
+
+
+def test_a_raw_observation_gives_the_state_its_own_width():
+    net = network(spec=VECTOR._replace(state=STATE), embed=EmbedderScheme.Empty)
+    assert [layer.units for layer in net.state.values()] == [5, 5]
+    assert net.middleware[0].kernel.shape == (15, 7)
+
+
+@pytest.mark.parametrize(("rewards", "critics"), [(None, 1), (1, 2), (3, 4)])
+def test_critics_of_trajectories_are_independent_and_have_a_value_for_each_reward(rewards, critics):
+    net = network(TrajectoryQHeadParameters((8,), num_critics=critics, activation_function="tanh"), VECTOR._replace(num_rewards=rewards))
+    randomise(net)
+    x, tau = {"observation": normal(4, 5)}, normal(4, 3)
+    q, features = net(x, tau).numpy(), x["observation"]
+    assert q.shape == (4, critics, rewards or 1)
+    for layer in [*net.embedders["observation"], *net.middleware]:
+        features = np.maximum(features @ layer.kernel.numpy() + layer.bias.numpy(), 0)
+    for i, critic in enumerate(net.head.critics):
+        hidden, out = critic
+        y = np.tanh(np.concatenate([features, tau], axis=1) @ hidden.kernel.numpy() + hidden.bias.numpy())
+        np.testing.assert_allclose(q[:, i], y @ out.kernel.numpy() + out.bias.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_first_values_of_trajectories_are_within_their_bound():
+    net = network(TrajectoryQHeadParameters((200,), num_critics=2, init_w=0.01), VECTOR._replace(num_rewards=2))
+    for critic in net.head.critics:
+        assert 0.0095 < np.abs(critic[-1].kernel.numpy()).max() <= 0.01
+        assert 0.0 < np.abs(critic[-1].bias.numpy()).max() <= 0.01
+        assert np.abs(critic[0].kernel.numpy()).max() > 0.1
+    first, second = (critic[-1].kernel.numpy() for critic in net.head.critics)
+    assert not np.allclose(first, second)
+    assert TrajectoryQHeadParameters().init_w == 0.003
 
 
 # -- several observations ----------------------------------------------------------------------------------------------
@@ -364,6 +417,44 @@ def test_numpy_computes_the_logits_of_a_choice():
     assert logits.shape == (16, 4) and logits.dtype == np.float32
 
 
+@pytest.mark.parametrize("spec", [VECTOR, TWO], ids=["one observation", "two observations"])
+@pytest.mark.parametrize("embed", [(6,), EmbedderScheme.Empty], ids=["embedder", "no embedder"])
+def test_numpy_reads_a_state(spec, embed):
+    spec = spec._replace(state=STATE)
+    net = network(spec=spec, embed=embed, embedding_merger_type="concat")
+    randomise(net)
+    x = {key: normal(16, *array.shape, seed=i) for i, (key, array) in enumerate({**spec.observation, **STATE}.items())}
+    assert isinstance(forward_of(net), NumpyForward)
+    for ours, theirs in zip(forward_of(net)(x), net(x), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("rewards", "critics"), [(None, 1), (1, 2), (3, 4)])
+def test_numpy_computes_the_critics_of_trajectories(rewards, critics):
+    net = network(TrajectoryQHeadParameters((8, 6), num_critics=critics), VECTOR._replace(num_rewards=rewards))
+    randomise(net)
+    x, tau = {"observation": normal(16, 5)}, normal(16, 3, seed=2)
+    assert isinstance(forward_of(net), NumpyForward)
+    (q,) = forward_of(net)(x, tau)
+    assert q.shape == (16, critics, rewards or 1) and q.dtype == np.float32
+    np.testing.assert_allclose(q, net(x, tau), rtol=1e-4, atol=1e-5)
+
+
+def test_a_graph_computes_what_numpy_cannot_and_sees_new_weights_at_once():
+    policy = network(spec=IMAGE._replace(state=STATE), embed=(Conv2d(2, 8, 4), 6))
+    q = network(TrajectoryQHeadParameters((8,)), IMAGE, embed=(Conv2d(2, 8, 4), 6))
+    x = {"observation": np.random.default_rng(0).integers(0, 256, (4, 44, 40, 3), np.uint8)}
+    state, tau = {name: normal(4, 2) for name in STATE}, normal(4, 3)
+    forward, forward_q = forward_of(policy), forward_of(q)
+    assert isinstance(forward, GraphForward) and isinstance(forward_q, GraphForward)
+    for seed in (1, 2):
+        randomise(policy, seed)
+        randomise(q, seed)
+        for ours, theirs in zip(forward({**x, **state}), policy({**x, **state}), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(forward_q(x, tau)[0], q(x, tau), rtol=1e-4, atol=1e-5)
+
+
 def test_numpy_keeps_its_weights_until_it_loads_others():
     net = network()
     forward, x = NumpyForward(net), {"observation": normal(2, 5)}
@@ -380,9 +471,10 @@ def test_numpy_keeps_its_weights_until_it_loads_others():
         dict(spec=IMAGE, embed=(Conv2d(2, 8, 4),)),
         dict(activation="selu"),
         dict(head=VHeadParameters()),
+        dict(head=TrajectoryQHeadParameters((8,), activation_function="selu")),
         dict(spec=Spec({"observation": ArraySpec((5, 2), "float32")}, VECTOR.action)),
     ],
-    ids=["image", "other activation", "other head", "matrix"],
+    ids=["image", "other activation", "other head", "other activation in the head", "matrix"],
 )
 def test_numpy_does_not_claim_what_it_cannot_compute(fields):
     assert not NumpyForward.supports(network(**fields))

@@ -1,6 +1,7 @@
 """A tiny run and tiny environments for several test modules."""
 
 import csv
+import dataclasses
 import json
 import pathlib
 
@@ -9,7 +10,15 @@ import numpy as np
 
 from tfsac import cli
 from tfsac.catalog import load_preset
-from tfsac.parameters import Preset, RunParameters, override
+from tfsac.parameters import (
+    Preset,
+    RunParameters,
+    SequenceReplayParameters,
+    TemporallyAbstractActorCriticAgentParameters,
+    override,
+    temporally_abstract_networks,
+)
+from tfsac.testing import tiny_preset
 
 # One evaluation in the middle and one at the end, of two short episodes each.
 CHANGES = {
@@ -52,14 +61,25 @@ def shrunk(preset: Preset, **more) -> Preset:
     return override(preset, {**fitting, **more})
 
 
-def untrained_run(folder, level):
+def taac(level="Pendulum-v1", **changes) -> Preset:
+    """Returns a tiny run of a policy that keeps or switches trajectories; its critics are far from zero from the beginning."""
+    agent = TemporallyAbstractActorCriticAgentParameters(
+        memory=SequenceReplayParameters(max_size=1000, sequence_length=4),
+        networks=temporally_abstract_networks((16, 16), init_w=0.5, learning_rate=1e-3, batch_size=16),
+    )
+    shorter = {"schedule.heatup_steps": 40, "schedule.improve_steps": 60, "schedule.steps_between_evaluation_periods": 50}
+    return override(dataclasses.replace(tiny_preset(level), agent=agent), {**shorter, **changes})
+
+
+def untrained_run(folder, level, preset=None):
     """Makes a run directory with first weights, as if its first evaluation had just been."""
     from tfsac.environments import Filters, make, spec_of
     from tfsac.training import RunDirectory
     from tfsac.training.build import build_agent
     from tfsac.training.weights import save_weights
 
-    preset, directory = shrunk(load_preset("pendulum_sac"), **{"environment.level": level}), RunDirectory(folder)
+    preset = preset or shrunk(load_preset("pendulum_sac"))
+    preset, directory = override(preset, {"environment.level": level}), RunDirectory(folder)
     spec = spec_of(make(level))
     directory.create(preset, RunParameters())
     agent = build_agent(preset, RunParameters(), spec)

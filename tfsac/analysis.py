@@ -1,4 +1,4 @@
-"""Learning curves: reading them, combining several seeds into a mean with an interval, plotting. No TensorFlow."""
+"""Learning curves: reading them, combining several seeds into a mean with an interval; pictures of these and of episodes."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def plot_curves(
         raise ValueError(f"A plot needs at least one label, and each label at least one run. Received: {dict(groups)}")
     if smooth < 1:
         raise ValueError(f"smooth is at least 1. Received: {smooth}")
-    figure, axes = _axes(title, Y_LABELS.get(column, column))
+    figure, (axes,) = _axes(title, Y_LABELS.get(column, column))
     several = False
     for i, (label, paths) in enumerate(groups.items()):
         color, style = PALETTE[i % len(PALETTE)], STYLES[i // len(PALETTE) % len(STYLES)]
@@ -152,7 +152,7 @@ def plot_run(run_dir: Path, out: Path | None = None) -> pathlib.Path:
         ValueError: from `read_curve`, or a run with neither evaluations nor training returns.
     """
     file, table = _table(run_dir)
-    figure, axes = _axes(file.resolve().parent.name, "return")
+    figure, (axes,) = _axes(file.resolve().parent.name, "return")
     has_training, has_evaluation = (any(table.get(column, ())) for column in (TRAINING, EVALUATION + "mean"))
     if has_training:
         steps, values = _numbers(file, table, [TRAINING])
@@ -166,6 +166,42 @@ def plot_run(run_dir: Path, out: Path | None = None) -> pathlib.Path:
         axes.plot(steps, values[:, 0], color=PALETTE[0], linewidth=2, marker=marker, markersize=4, label=label)
     note = "band: from the worst to the best episode of an evaluation"
     return _save(figure, axes, out or file.parent / "learning_curve.png", note)
+
+
+def plot_actions(
+    actions: np.ndarray, out: Path, switched: np.ndarray | None = None, title: str = ""
+) -> pathlib.Path:
+    """Plots the actions of an episode, one row of the picture for each entry; a dot marks where a new trajectory began.
+
+    Args:
+        actions: `[K, ...]`, of K steps.
+        out: the PNG to write.
+        switched: booleans `[K]`, or None for a policy that chooses anew in every step. What follows a step in which it kept
+            its trajectory is shaded.
+        title: above the picture.
+
+    Returns:
+        The path of the picture.
+
+    Raises:
+        ValueError: no steps, or another number of switches than of steps.
+    """
+    if not len(actions) or (switched is not None and len(switched) != len(actions)):
+        counts = len(actions), None if switched is None else len(switched)
+        raise ValueError(f"An episode has at least one step, and each tells whether it switched. Received: {counts}")
+    rows = np.asarray(actions, np.float64).reshape(len(actions), -1).T
+    figure, axes = _axes(title, "", "step of the episode", len(rows))
+    step = np.arange(len(actions))
+    for i, (axis, row) in enumerate(zip(axes, rows, strict=True)):
+        axis.plot(step, row, color=PALETTE[0], linewidth=1.2, drawstyle="steps-post", label="action")
+        axis.set_ylabel(f"action {i}", fontsize=9.5)
+        if switched is not None:
+            low, high = axis.get_ylim()
+            axis.fill_between(step, low, high, where=~switched, step="pre", color=GREY, alpha=0.15, linewidth=0)
+            axis.plot(step[switched], row[switched], ".", color=PALETTE[1], markersize=5, label="new trajectory")
+            axis.set_ylim(low, high)
+    note = "" if switched is None else f"{switched.sum()} new trajectories in {len(switched)} steps; shaded: the one before was kept"
+    return _save(figure, axes[0], out, note)
 
 
 def _table(path: Path) -> tuple[pathlib.Path, dict[str, list[str]]]:
@@ -211,22 +247,24 @@ def _trailing_mean(values: np.ndarray, window: int) -> np.ndarray:
     return np.array([values[max(0, i + 1 - window) : i + 1].mean() for i in range(len(values))])
 
 
-def _axes(title: str, y_label: str) -> tuple[Figure, Axes]:
+def _axes(title: str, y_label: str, x_label: str = "environment steps", rows: int = 1) -> tuple[Figure, list[Axes]]:
+    """Returns a figure with so many rows."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter
 
-    figure = Figure(figsize=(7.2, 4.4), layout="constrained")
+    figure = Figure(figsize=(7.2, 3.1 + 1.3 * rows), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    axes.set_title(title, loc="left", fontsize=12)
-    axes.set_xlabel("environment steps")
-    axes.set_ylabel(y_label, fontsize=9.5)
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.grid(color="#dddddd", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.margins(x=0.02)
+    axes = [figure.add_subplot(rows, 1, i + 1) for i in range(rows)]
+    axes[0].set_title(title, loc="left", fontsize=12)
+    for axis in axes:
+        axis.set_xlabel(x_label if axis is axes[-1] else "")
+        axis.set_ylabel(y_label, fontsize=9.5)
+        axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axis.grid(color="#dddddd", linewidth=0.6)
+        axis.set_axisbelow(True)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.margins(x=0.02)
     return figure, axes
 
 

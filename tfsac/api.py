@@ -100,6 +100,7 @@ def evaluate(
     seed: int = 0,
     render: Literal["", "human"] = "",
     dump_mp4: str | pathlib.Path | None = None,
+    plot_actions: str | pathlib.Path | None = None,
 ) -> Evaluation:
     """Evaluates the best policy of a run.
 
@@ -110,6 +111,7 @@ def evaluate(
         seed: of the episodes.
         render: "human" to open a window.
         dump_mp4: a new .mp4 or .gif file for a film of the episodes.
+        plot_actions: a new .png file for a picture of the first episode's actions, and of where it switched.
 
     Returns:
         returns and lengths of the episodes.
@@ -121,6 +123,8 @@ def evaluate(
         raise ValueError(f"episodes is at least 1. Received: {episodes}")
     if dump_mp4:
         new_file(dump_mp4, ".mp4", ".gif")
+    if plot_actions:
+        new_file(plot_actions, ".png")
     policy = load_policy(run_dir)
     env = environment_of(run_dir, **({"render_mode": render} if render else {}))
     actions: list[np.ndarray] = []
@@ -136,6 +140,12 @@ def evaluate(
         )
     finally:
         env.close()
+    if plot_actions:
+        from tfsac import analysis
+
+        first = int(done.lengths[0])
+        switched = None if done.switched is None else done.switched[:first]
+        analysis.plot_actions(np.array(actions[:first]), plot_actions, switched, f"{pathlib.Path(run_dir).name}, one episode")
     if dump_mp4:
         parameters = RunDirectory(pathlib.Path(run_dir)).read()[0].environment
         seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(episodes)]

@@ -224,11 +224,18 @@ class Exported:
         self.state: dict[str, np.ndarray] | None = None
 
     def __call__(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Returns actions `[E, ...]` for observations `[E, ...]` by key; keys that the policy does not read are left out."""
+        """Returns actions `[E, ...]` for observations `[E, ...]` by key; keys that the policy does not read are left out.
+
+        Raises:
+            ValueError: another number of environments than in the call before where the policy has a state.
+        """
+        rows = len(next(iter(observation.values())))
+        if self.state and len(next(iter(self.state.values()))) != rows:
+            known = len(next(iter(self.state.values())))
+            raise ValueError(f"The state goes on in {known} environments; call reset to begin with others. Received: {rows}")
         if self.state is None:
-            rows = np.int32(len(next(iter(observation.values()))))
             stateful = self.wanted - observation.keys()
-            self.state = self._run(self.signature("initial_state"), {"rows": rows}) if stateful else {}
+            self.state = self._run(self.signature("initial_state"), {"rows": np.int32(rows)}) if stateful else {}
         done = self._run(self.serve, {name: {**observation, **self.state}[name] for name in self.wanted})
         action = done.pop("action")
         self.state = done

@@ -24,7 +24,7 @@ from tfsac.parameters import (
     override,
     soft_actor_critic_networks,
 )
-from tfsac.types import ArraySpec, DiscreteSpec, Spec, Transition
+from tfsac.types import FIRST, LAST, MID, NEXT_STATE, STATE, ArraySpec, DiscreteSpec, Sequence, Spec, Transition
 
 
 class Identity(gym.Env):
@@ -232,6 +232,14 @@ def team_spec(num_agents: int = 2, discrete: bool = True, masked: bool = False) 
     return Spec(arrays, DiscreteSpec(3, (num_agents,)) if discrete else real, num_agents=num_agents)
 
 
+def _draw(rng: np.random.Generator, array: ArraySpec, shape: tuple[int, ...]) -> np.ndarray:
+    if array.dtype == "uint8":
+        return rng.integers(0, 256, (*shape, *array.shape), np.uint8)
+    if array.dtype == "bool":
+        return rng.random((*shape, *array.shape)) < 0.5
+    return rng.standard_normal((*shape, *array.shape)).astype(array.dtype)
+
+
 def random_batches(spec: Spec, updates: int, batch_size: int, seed: int = 0) -> Transition:
     """Returns `[U, B, ...]` batches of noise that fit a spec; a tenth of the steps are terminal.
 
@@ -240,27 +248,67 @@ def random_batches(spec: Spec, updates: int, batch_size: int, seed: int = 0) -> 
     rng = np.random.default_rng(seed)
     shape = (updates, batch_size)
 
-    def draw(array: ArraySpec) -> np.ndarray:
-        if array.dtype == "uint8":
-            return rng.integers(0, 256, (*shape, *array.shape), np.uint8)
-        if array.dtype == "bool":
-            return rng.random((*shape, *array.shape)) < 0.5
-        return rng.standard_normal((*shape, *array.shape)).astype(array.dtype)
-
     def act() -> np.ndarray:
         if isinstance(spec.action, DiscreteSpec):
             return rng.integers(0, spec.action.num_actions, (*shape, *spec.action.shape), np.int32)
         return rng.uniform(-1, 1, (*shape, *spec.action.shape)).astype(np.float32)
 
     batch = Transition(
-        observation={key: draw(array) for key, array in spec.observation.items()},
+        observation={key: _draw(rng, array, shape) for key, array in spec.observation.items()},
         action=act(),
         reward=rng.standard_normal(shape).astype(np.float32),
         discount=np.float32(0.99) * (rng.random(shape) > 0.1).astype(np.float32),
-        next_observation={key: draw(array) for key, array in spec.observation.items()},
-        extras={key: draw(array) for key, array in spec.extras.items()},
+        next_observation={key: _draw(rng, array, shape) for key, array in spec.observation.items()},
+        extras={key: _draw(rng, array, shape) for key, array in spec.extras.items()},
     )
     if "action_mask" in spec.observation:
         for observation, valid in ((batch.observation, batch.action), (batch.next_observation, act())):
             np.put_along_axis(observation["action_mask"], valid[..., None], True, axis=-1)
     return batch
+
+
+def random_sequences(spec: Spec, updates: int, steps: int, batch_size: int, seed: int = 0) -> Sequence:
+    """Returns `[U, T, B, ...]` stretches of noise that fit the spec of an agent with a state, its extras included.
+
+    A row that is not the first of its stretch ends an episode with probability 0.3, and half of these ends are terminal. The
+    state that the policy stores lies in [-1, 1], goes on from row to row and begins with zeros.
+
+    Args:
+        spec: of the agent, `agent.spec`.
+        updates, steps, batch_size: U, T, B.
+        seed: of the noise.
+    """
+    rng = np.random.default_rng(seed)
+    shape = (updates, steps, batch_size)
+    step_type = np.full(shape, MID, np.int32)
+    step_type[:, 0][rng.random((updates, batch_size)) < 0.3] = FIRST
+    for t in range(1, steps):
+        after = step_type[:, t - 1] == LAST
+        step_type[:, t][after] = FIRST
+        step_type[:, t][~after & (rng.random((updates, batch_size)) < 0.3)] = LAST
+    counts = step_type != LAST
+
+    def of_steps(values: np.ndarray) -> np.ndarray:
+        values[~counts] = 0
+        return values
+
+    discount = np.ones(shape, np.float32)
+    discount[:, :-1][~counts[:, 1:] & (rng.random((updates, steps - 1, batch_size)) < 0.5)] = 0
+    def extra(array: ArraySpec) -> np.ndarray:
+        flag = not array.shape  # of a switch
+        values = rng.integers(0, 2, shape) if flag else rng.uniform(-1, 1, (*shape, *array.shape))
+        return of_steps(values.astype(array.dtype))
+
+    extras = {name: extra(array) for name, array in spec.extras.items()}
+    for name in [name for name in spec.extras if name.startswith(STATE)]:
+        extras[name][:, 1:] = extras[f"{NEXT_STATE}{name.removeprefix(STATE)}"][:, :-1]
+        extras[name][step_type == FIRST] = 0
+    rewards = () if spec.num_rewards is None else (spec.num_rewards,)
+    return Sequence(
+        observation={key: _draw(rng, array, shape) for key, array in spec.observation.items()},
+        action=of_steps(rng.uniform(-1, 1, (*shape, *spec.action.shape)).astype(np.float32)),
+        reward=of_steps(rng.standard_normal((*shape, *rewards)).astype(np.float32)),
+        discount=of_steps(discount),
+        step_type=step_type,
+        extras=extras,
+    )

@@ -115,14 +115,23 @@ def make_temperature(parameters: TemperatureParameters, action_size: int) -> Fix
     """
     if isinstance(parameters, FixedAlphaParameters):
         return FixedAlpha(parameters)
+    if parameters.target_entropy is not None:
+        check_target_entropy(parameters.target_entropy, action_size)
+    return AutoAlpha(parameters, action_size)
+
+
+def check_target_entropy(target: float, action_size: int) -> None:
+    """Refuses a target entropy that a policy over [-1, 1]^A cannot reach, or that belongs to more dimensions.
+
+    Raises:
+        ValueError: it is one.
+    """
     low, high = LEAST_PER_DIMENSION * action_size, MOST_PER_DIMENSION * action_size
-    target = parameters.target_entropy
-    if target is not None and not low <= target < high:
+    if not low <= target < high:
         raise ValueError(
             f"With {action_size} action dimensions target_entropy lies between {low:g} and {high:.3g} nats; usual is "
             f"{-action_size}, or None for it. Received: {target}"
         )
-    return AutoAlpha(parameters, action_size)
 
 
 def make_discrete_temperature(parameters: DiscreteTemperatureParameters, num_actions: int) -> FixedAlpha | DiscreteAutoAlpha:

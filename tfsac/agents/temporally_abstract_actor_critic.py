@@ -7,6 +7,7 @@ critics also choose between the proposal and the trajectory before. Two temperat
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import tensorflow as tf
 
@@ -15,7 +16,7 @@ from tfsac.agents.critics import of_critics
 from tfsac.agents.gradients import Gradients, no_gradients
 from tfsac.agents.packing import sequence_rows
 from tfsac.agents.switching import Proposal, SwitchingAgent
-from tfsac.agents.temperature import LearnedAlpha
+from tfsac.agents.temperature import LearnedAlpha, check_target_entropy
 from tfsac.agents.trajectories import Tau
 from tfsac.losses import temporally_abstract_actor_critic as losses
 from tfsac.parameters import LearnedAlphaParameters, TemporallyAbstractActorCriticAgentParameters
@@ -68,7 +69,7 @@ class TemporallyAbstractActorCriticAgent(SwitchingAgent):
         proposal_target_entropy, choice_target_entropy: in nats.
 
     Raises:
-        ValueError: see `SwitchingAgent`.
+        ValueError: see `SwitchingAgent`; target entropies that cannot be reached.
 
     Example:
         >>> env = gymnasium.make("Pendulum-v1")
@@ -103,6 +104,12 @@ class TemporallyAbstractActorCriticAgent(SwitchingAgent):
         self.proposal_target_entropy = losses.continuous_target_entropy(action, self.action_size)
         if algorithm.target_entropy is not None:
             self.choice_target_entropy, self.proposal_target_entropy = _pair(algorithm.target_entropy)
+        check_target_entropy(self.proposal_target_entropy, self.action_size)
+        if not 0 < self.choice_target_entropy < math.log(2):
+            raise ValueError(
+                f"The entropy of keeping or switching lies between 0 and log(2) = 0.6931 nats, and its target between them. "
+                f"Received: target_entropy={algorithm.target_entropy}"
+            )
         self.refresh()
 
     def batch_rows(self) -> Sequence:
@@ -184,10 +191,12 @@ class TemporallyAbstractActorCriticAgent(SwitchingAgent):
             loss = self.weighted("q", loss_RN)
         gradients = self.gradients("q", loss, tape)
         q_RN = tf.linalg.matvec(q_RND, self.reward_weights)
+        counts_TB = self._stretches(update.counts_R)[:-1]
         update.metrics |= {
             **of_critics("q/q", tf.stack([update.mean(q_R) for q_R in tf.unstack(q_RN, axis=1)])),
             **of_critics("loss/q", self.parameters["q"].head_parameters.loss_weight * tf.reduce_mean(loss_RN, axis=0)),
-            "q/target": tf.reduce_mean(self.objective(tf.reshape(return_TBD, [-1, return_TBD.shape[-1]]))),
+            "q/target": tf.reduce_sum(counts_TB * tf.linalg.matvec(return_TBD, self.reward_weights))
+            / tf.maximum(tf.reduce_sum(counts_TB), 1.0),
             "q/gradient_norm": gradients.norm,
         }
         return gradients

@@ -24,30 +24,36 @@ def _evaluate_flags(f: flags.FlagValues) -> None:
     _episode_flags(f)
     flags.DEFINE_bool("render", False, "open a window", flag_values=f)
     flags.DEFINE_string("dump_mp4", None, "write a film (.mp4 or .gif) to this file", flag_values=f)
+    flags.DEFINE_string("plot_actions", None, "draw the first episode's actions to this .png file", flag_values=f)
 
 
 @command("evaluate the best policy of a run", _evaluate_flags)
 def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints mean, std, min and max of the episodes' returns."""
     no_more(rest)
-    run_dir, film = required(f, "run_dir"), f.dump_mp4
+    run_dir, film, picture = required(f, "run_dir"), f.dump_mp4, f.plot_actions
     with quiet_start():
         from tfsac import api
 
-    done = api.evaluate(run_dir, f.episodes, not f.stochastic, f.seed, "human" if f.render else "", film)
+    done = api.evaluate(run_dir, f.episodes, not f.stochastic, f.seed, "human" if f.render else "", film, picture)
     print_evaluation(done, f.episodes)
     if film:
         print(f"film    {film}")
+    if picture:
+        print(f"actions {picture}")
     return 0
 
 
 def print_evaluation(done: object, episodes: int) -> None:
-    """Prints one line about the episodes of an evaluation."""
+    """Prints one line about the episodes of an evaluation, and one about how often a policy with trajectories switched."""
     returns, lengths = done.returns, done.lengths  # type: ignore[attr-defined]
     print(
         f"return  mean {returns.mean():.2f}  std {returns.std():.2f}  min {returns.min():.2f}  max {returns.max():.2f}  "
         f"over {episodes} episodes of {lengths.mean():.0f} steps on average"
     )
+    if done.switched is not None:  # type: ignore[attr-defined]
+        rate, repeats = done.switching()  # type: ignore[attr-defined]
+        print(f"switch  in {100 * rate:.1f} % of the steps; a trajectory lasts {repeats:.1f} steps on average")
 
 
 def _export_flags(f: flags.FlagValues) -> None:

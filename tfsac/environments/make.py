@@ -29,6 +29,8 @@ EXTRA_OF_PACKAGE = {
     "cv2": "atari",
     "mpe2": "multi-agent",
     "pettingzoo": "multi-agent",
+    "gymnasium_robotics": "robotics",
+    "mo_gymnasium": "multi-objective",
 }
 
 

@@ -106,6 +106,8 @@ def compare_through_returns(
         reward=(reward_TBD, "TBD"), discount=(discount_TB, "TB"), gamma=(gamma_D, "D"), keep_q=(keep_q_TBD, "TBD"),
         switch_q=(switch_q_TBD, "TBD"), keep=(keep_TB, "TB"), last=(last_TB, "TB"), switched=(switched_TB, "TB"),
     )
+    if would_switch_TB is not None:
+        assert_shapes(reward=(reward_TBD, "TBD"), would_switch=(would_switch_TB, "TB"))
     steps = reward_TBD.shape[0]
     if steps is None or steps < 2:
         raise ValueError(f"A target needs the row after, so T is at least 2. Received: {reward_TBD.shape}")

@@ -237,7 +237,7 @@ class TemporallyAbstractActorCriticAlgorithmParameters(AlgorithmParameters):
         alpha_learning_rate: of their Adam.
         min_prob: probability of the rarer choice, and in each action dimension the density relative to the range, from
             which the target entropies follow: one number for both or (choice, action). A larger one switches and
-            acts more randomly.
+            acts more randomly; for the choice up to 0.5, beyond which 0.9 means what 0.1 does.
         target_entropy: in nats, instead of `min_prob`: one for both or (choice, action).
         reward_weights: of each reward in the policy's objective, where the environment gives several; None for ones. One of
             0 leaves its reward to the critics alone.

@@ -1,0 +1,925 @@
+"""The temporally abstract agent: trajectories, acting in two stages, updates of stretches, several rewards and devices."""
+
+import dataclasses
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfsac.agents import TemporallyAbstractActorCriticAgent
+from tfsac.agents.temporally_abstract_actor_critic import Update, flat
+from tfsac.agents.trajectories import make_trajectory
+from tfsac.losses import temporally_abstract_actor_critic as losses
+from tfsac.networks import GraphForward, NumpyForward
+from tfsac.parameters import (
+    Conv2d,
+    InputEmbedderParameters,
+    ParameterError,
+    SequenceReplayParameters,
+    TemporallyAbstractActorCriticAgentParameters,
+    TemporallyAbstractActorCriticAlgorithmParameters,
+    TrainingSteps,
+    temporally_abstract_networks,
+)
+from tfsac.testing import discrete_spec, random_batches, random_sequences, team_spec, vector_spec
+from tfsac.types import FIRST, LAST, MID, ArraySpec, Sequence, Spec
+
+BATCH, STEPS = 8, 4
+SPEC = vector_spec(3, 2)
+TWO_REWARDS = SPEC._replace(num_rewards=2)
+IMAGES = Spec({"observation": ArraySpec((8, 8, 3), "uint8")}, SPEC.action)
+CONVOLUTIONS = {"observation": InputEmbedderParameters((Conv2d(4, 4, 2), 8))}
+KINDS = {
+    "taac": dict(trajectory="constant"),
+    "taacl": dict(trajectory="linear"),
+    "taacl, forward": dict(trajectory="linear", inverse_mode=False),
+    "taacq": dict(trajectory="quadratic"),
+    "taacq, forward": dict(trajectory="quadratic", inverse_mode=False),
+}
+
+
+def make_agent(
+    spec=SPEC, seed=0, eager=True, num_critics=2, init_w=0.5, steps=STEPS, rows=BATCH, layers=(8, 8), embedders=None, own=None,
+    learning_rate=1e-2, **algorithm,
+):
+    """Small networks, TaacL unless told; `own` are fields of single networks."""
+    networks = temporally_abstract_networks(layers, num_critics, init_w, learning_rate=learning_rate, batch_size=rows)
+    if embedders:
+        own = {name: {"input_embedders_parameters": embedders} for name in networks}
+    networks = {name: dataclasses.replace(network, **(own or {}).get(name, {})) for name, network in networks.items()}
+    given = {"trajectory": "linear", "rate_for_copying_weights_to_target": 0.25, "alpha_learning_rate": 1e-2, **algorithm}
+    parameters = TemporallyAbstractActorCriticAgentParameters(
+        algorithm=TemporallyAbstractActorCriticAlgorithmParameters(**given),
+        memory=SequenceReplayParameters(sequence_length=steps),
+        networks=networks,
+    )
+    return TemporallyAbstractActorCriticAgent(parameters, spec, seed=seed, eager=eager)
+
+
+def batches(agent, updates, seed=0):
+    return random_sequences(agent.spec, updates, agent.steps, agent.batch_size, seed)
+
+
+def prepared(agent, stacked, train_policy=True):
+    """What the steps of the first of these updates begin with."""
+    batch = tf.nest.map_structure(lambda x: tf.constant(x[0]), stacked)
+    if agent.spec.num_rewards is None:
+        batch = batch._replace(reward=batch.reward[..., None])
+    observation = {key: flat(x) for key, x in batch.observation.items()}
+    return Update(batch, observation, train_policy, flat(tf.cast(batch.step_type != LAST, tf.float32)))
+
+
+def floats(metrics):
+    return {name: float(value) for name, value in metrics.items()}
+
+
+def weights(agent):
+    """All variables that change, by name."""
+    found = {name: network.trainable_variables for name, network in agent.networks.items()} | agent.trained
+    return {name: [variable.numpy() for variable in variables] for name, variables in found.items()}
+
+
+def changed(before, after):
+    return {name for name in before if any((a != b).any() for a, b in zip(before[name], after[name], strict=True))}
+
+
+def named(agent, stacked):
+    """Updates and returns the metrics of the last update by name."""
+    row = agent.update(stacked).metrics[-1]
+    return dict(zip(agent.metric_names, row, strict=True))
+
+
+def assert_same(agent, other, atol=0.0):
+    for name, values in weights(agent).items():
+        for a, b in zip(values, weights(other)[name], strict=True):
+            np.testing.assert_allclose(a, b, rtol=0, atol=atol, err_msg=name)
+
+
+def observations(rows, seed=0):
+    return {"observation": np.random.default_rng(seed).standard_normal((rows, 3)).astype(np.float32)}
+
+
+def random_state(agent, rows, seed=1):
+    """A trajectory in the middle of an episode."""
+    rng, size = np.random.default_rng(seed), agent.action_size
+    state = {name: rng.uniform(-1, 1, (rows, size)).astype(np.float32) for name in agent.trajectory.fields}
+    return {**state, "repeats": rng.integers(1, 5, rows).astype(np.int32)}
+
+
+def tensors(arrays):
+    return {name: tf.constant(value) for name, value in arrays.items()}
+
+
+def prefer(agent, kept, advantage):
+    """Makes the critics of acting say that anything but a kept action is better by so much."""
+    def q(observation, tau):
+        same = (tau[:, : agent.action_size] == kept[: len(tau)]).all(axis=1)
+        return [np.where(same, 0.0, advantage).astype(np.float32)[:, None, None]]
+
+    agent.forward_q = q
+
+
+# -- trajectories ------------------------------------------------------------------------------------------------------
+
+
+def test_trajectories_by_hand():
+    previous = {"tau_a": np.array([0.5, -0.9]), "tau_v": np.array([0.1, -0.2]), "tau_u": np.array([0.2, -0.5])}
+    action = np.array([0.3, 0.1])
+
+    def check(tau, **expected):
+        assert list(tau) == list(expected)
+        for name, value in expected.items():
+            np.testing.assert_allclose(tau[name], value, atol=1e-12, err_msg=name)
+
+    constant, linear, quadratic = (make_trajectory(kind, True) for kind in ("constant", "linear", "quadratic"))
+    check(constant.step({"tau_a": previous["tau_a"]}), tau_a=[0.5, -0.9])
+    check(constant.plan(action, previous), tau_a=action)
+    check(linear.step(previous), tau_a=[0.7, -1.0], tau_v=[0.1, -0.2])
+    check(linear.plan(action, previous), tau_a=action, tau_v=[-0.1, 0.5])
+    check(make_trajectory("linear", False).plan(action, previous), tau_a=[1.0, -0.7], tau_v=action)
+    check(quadratic.step(previous), tau_a=[1.0, -1.0], tau_v=[0.5, -1.0], tau_u=[0.2, -0.5])
+    check(quadratic.plan(action, previous), tau_a=action, tau_v=[-0.1, 0.5], tau_u=[-0.05, 0.25])
+    # The change before is forgotten: v = 2 u, a = 0.5 + 4 u and -0.9 + 4 u.
+    check(make_trajectory("quadratic", False).plan(action, previous), tau_a=[1.0, -0.5], tau_v=[0.6, 0.2], tau_u=action)
+
+
+# -- steps -------------------------------------------------------------------------------------------------------------
+
+
+def test_every_step_has_gradients_of_its_own_weights_and_moves_them_alone():
+    agent = make_agent()
+    before, update = weights(agent), prepared(agent, batches(agent, 1))
+    steps = [agent.policy_step(update), agent.critic_step(update), *agent.temperature_steps(update)]
+    assert changed(before, weights(agent)) == set()  # computing moves nothing
+    names = ["policy", "q", "proposal_temperature", "choice_temperature"]
+    assert [step.name for step in steps] == names == list(agent.trained)
+    for step in steps:
+        assert len(step.values) == len(agent.trained[step.name])
+        assert all(np.abs(value).max() > 0 for value in step.values)
+        before = weights(agent)
+        agent.apply(step)
+        assert changed(before, weights(agent)) == {step.name}
+
+
+def test_all_gradients_are_taken_before_anything_moves_and_the_target_follows_last(monkeypatch):
+    agent, other = make_agent(), make_agent()
+    stacked = batches(agent, 1)
+    update = prepared(other, stacked)
+    steps = {step.name: step for step in [other.policy_step(update), other.critic_step(update), *other.temperature_steps(update)]}
+    applied, apply = {}, agent.apply
+    monkeypatch.setattr(agent, "apply", lambda gradients: (applied.update({gradients.name: gradients}), apply(gradients)))
+    before = weights(agent)
+    agent.update(stacked)
+    assert list(applied) == list(steps)
+    for name, gradients in applied.items():
+        for ours, theirs in zip(gradients.values, steps[name].values, strict=True):
+            np.testing.assert_array_equal(ours, theirs, err_msg=name)
+    after = weights(agent)
+    for slow, online, moved in zip(before["q_target"], after["q"], after["q_target"], strict=True):
+        np.testing.assert_allclose(moved, 0.75 * slow + 0.25 * online, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(("network", "matters"), [("q", False), ("q_target", True)])
+def test_the_target_critics_alone_value_what_comes_after(network, matters, monkeypatch):
+    # At such a temperature the choice does not depend on the critics of now.
+    agent, other = (make_agent(compare_through="unbiased", initial_alpha=1e9) for _ in range(2))
+    for critic in other.networks[network].head.critics:
+        critic[-1].bias.assign_add([0.5])
+    ours, theirs = (critic_errors(one, batches(agent, 1), monkeypatch)[-1] for one in (agent, other))
+    assert (np.abs(ours - theirs).max() > 0.1) == matters
+    if not matters:
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_the_two_critics_differ_and_their_slow_copies_start_equal():
+    agent = make_agent(num_critics=3)
+    for slow, online in zip(weights(agent)["q_target"], weights(agent)["q"], strict=True):
+        np.testing.assert_array_equal(slow, online)
+    first = [critic[0].kernel.numpy() for critic in agent.networks["q"].head.critics]
+    assert len(first) == 3 and not np.allclose(first[0], first[1]) and not np.allclose(first[1], first[2])
+
+
+# -- periods and delays ------------------------------------------------------------------------------------------------
+
+
+def test_policy_and_temperatures_wait_for_their_turn_also_with_one_update_per_call():
+    agent, moved = make_agent(num_updates_between_policy_updates=3), []
+    stacked = batches(agent, 6)
+    for i in range(6):
+        before = weights(agent)
+        metrics = named(agent, tf.nest.map_structure(lambda x, i=i: x[i : i + 1], stacked))
+        moved.append(changed(before, weights(agent)))
+        assert (metrics["policy/gradient_norm"] > 0) == ("policy" in moved[-1])
+    rest = {"q", "q_target"}
+    assert moved == [rest, rest, rest | {"policy", "proposal_temperature", "choice_temperature"}] * 2
+
+
+def test_the_slow_critics_wait_for_their_period_and_move_by_their_rate():
+    agent = make_agent(num_steps_between_copying_online_weights_to_target=TrainingSteps(3), eager=False)
+    for i in range(6):
+        before = weights(agent)
+        agent.update(batches(agent, 1, seed=i))
+        after = weights(agent)
+        rate = 0.25 if i % 3 == 2 else 0.0
+        for slow, online, moved in zip(before["q_target"], after["q"], after["q_target"], strict=True):
+            np.testing.assert_allclose(moved, slow + rate * (online - slow), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("delay", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_several_updates_in_one_call_equal_one_update_per_call_and_are_traced_once(delay):
+    together, apart = (make_agent(eager=False, num_updates_between_policy_updates=delay) for _ in range(2))
+    stacked = batches(together, 5)
+    rows = together.update(stacked).metrics
+    single = [apart.update(tf.nest.map_structure(lambda x, i=i: x[i : i + 1], stacked)).metrics[0] for i in range(5)]
+    np.testing.assert_allclose(rows, single, rtol=2e-3, atol=1e-5)
+    assert_same(together, apart, atol=1e-5)
+    together.update(batches(together, 2))
+    assert together.traces == 1 and apart.traces == 1
+
+
+def test_compiled_updates_equal_eager_ones():
+    compiled, eager = make_agent(eager=False), make_agent()
+    stacked = batches(eager, 3)
+    np.testing.assert_allclose(compiled.update(stacked).metrics, eager.update(stacked).metrics, rtol=2e-3, atol=1e-5)
+    assert_same(compiled, eager, atol=1e-5)
+
+
+# -- which rows count --------------------------------------------------------------------------------------------------
+
+
+def spoiled(stacked, rows, *names):
+    """Puts other numbers into some rows of the named fields."""
+    rng = np.random.default_rng(9)
+
+    def other(x):
+        x = x.copy()
+        x[rows] = rng.uniform(2.0, 3.0, x[rows].shape)
+        return x
+
+    extras = {name: other(x) if name in names else x for name, x in stacked.extras.items()}
+    fields = {name: other(getattr(stacked, name)) for name in ("action", "reward", "discount") if name in names}
+    if "observation" in names:
+        fields["observation"] = {key: other(x) for key, x in stacked.observation.items()}
+    return stacked._replace(**fields, extras=extras)
+
+
+OF_STEPS = ("action", "reward", "discount", "next_state/tau_a", "next_state/tau_v", "switch")
+
+
+def test_rows_after_an_episode_have_no_step_to_learn_from():
+    agent, other = make_agent(), make_agent()
+    stacked = batches(agent, 2)
+    last = stacked.step_type == LAST
+    assert 5 < last.sum() < 30
+    ours, theirs = agent.update(stacked).metrics, other.update(spoiled(stacked, last, *OF_STEPS)).metrics
+    np.testing.assert_array_equal(ours, theirs)
+    assert_same(agent, other)
+
+
+@pytest.mark.parametrize("name", ["observation", "state/tau_a", "state/tau_v"])
+def test_rows_after_an_episode_give_the_value_of_where_it_was_cut_off(name):
+    agent, other = make_agent(), make_agent()
+    stacked = batches(agent, 1)
+    stacked.discount[:] = 1.0
+    other.update(spoiled(stacked, stacked.step_type == LAST, name))
+    before = weights(agent)
+    agent.update(stacked)
+    assert changed(weights(agent), weights(other)) >= {"q"}
+    assert "q" in changed(before, weights(agent))
+
+
+def test_where_the_task_ended_the_row_after_has_no_value():
+    agent, other = make_agent(), make_agent()
+    stacked = batches(agent, 1)
+    last = stacked.step_type == LAST
+    stacked.discount[:, :-1][last[:, 1:]] = 0.0
+    for one, given in ((agent, stacked), (other, spoiled(stacked, last, "observation", "state/tau_a", "state/tau_v"))):
+        one.update(given)
+    assert_same(agent, other)
+
+
+def test_the_last_row_of_a_stretch_is_without_target():
+    agent, other = make_agent(), make_agent()
+    stacked = batches(agent, 1)
+    end = np.zeros(stacked.step_type.shape, bool)
+    end[:, -1] = True
+    agent.update(stacked)
+    other.update(spoiled(stacked, end, *OF_STEPS))
+    assert_same(agent, other)
+
+
+def test_the_action_beside_the_trajectory_is_not_read():
+    agent, other = make_agent(), make_agent()
+    stacked = batches(agent, 1)
+    agent.update(stacked)
+    other.update(spoiled(stacked, ..., "action"))
+    assert_same(agent, other)
+
+
+@pytest.mark.parametrize("name", ["reward", "discount", "state/tau_a", "state/tau_v", "next_state/tau_a", "next_state/tau_v", "observation"])
+def test_every_other_field_is_read(name):
+    agent, other = make_agent(), make_agent()
+    stacked = batches(agent, 1)
+    agent.update(stacked)
+    other.update(spoiled(stacked, stacked.step_type == MID, name))
+    assert "q" in changed(weights(agent), weights(other))
+
+
+def test_losses_are_means_over_all_rows_and_other_metrics_over_those_that_count():
+    agent = make_agent(compare_through="unbiased")
+    stacked = batches(agent, 1)
+    update = prepared(agent, stacked)
+    counts = update.counts_R.numpy() > 0
+    agent.policy_step(update)
+    agent.critic_step(update)
+    agent.temperature_steps(update)
+    metrics, proposal = floats(update.metrics), update.proposal
+    q1 = agent.objective(agent.smallest_q("q", update.observation, proposal.planned)).numpy()
+    rows = proposal.log_prob_B.numpy() - update.choice.switch_B.numpy() * q1  # alpha is 1
+    assert metrics["loss/policy"] == pytest.approx((counts * rows).mean(), rel=1e-5)
+    assert metrics["policy/q"] == pytest.approx(q1[counts].mean(), rel=1e-5)
+    assert metrics["policy/log_prob"] == pytest.approx(proposal.log_prob_B.numpy()[counts].mean(), rel=1e-5)
+    assert metrics["switch/keep_prob"] == pytest.approx(update.choice.keep_B.numpy()[counts].mean(), rel=1e-5)
+    assert metrics["switch/repeats"] == pytest.approx(1.0 / stacked.extras["switch"].reshape(-1)[counts].mean(), rel=1e-5)
+    q = agent.q_of("q", update.observation, update.stored("next_state/", agent.trajectory.fields))[..., 0].numpy()
+    assert metrics["q/q1"] == pytest.approx(q[counts, 0].mean(), rel=1e-4, abs=1e-5)
+    assert metrics["q/q2"] == pytest.approx(q[counts, 1].mean(), rel=1e-4, abs=1e-5)
+
+
+# -- temperatures ------------------------------------------------------------------------------------------------------
+
+
+def test_each_temperature_has_its_own_entropy_and_target():
+    agent = make_agent(target_entropy=(0.2, -3.0), initial_alpha=0.5)
+    assert (agent.choice_target_entropy, agent.proposal_target_entropy) == (0.2, -3.0)
+    update = prepared(agent, batches(agent, 1))
+    counts = update.counts_R.numpy()
+    agent.policy_step(update)
+    proposal, choice = (float(step.values[0]) for step in agent.temperature_steps(update))
+    # Their losses are log alpha times these, so these are the gradients.
+    assert proposal == pytest.approx((counts * (-update.proposal.log_prob_B.numpy() + 3.0)).mean(), rel=1e-4)
+    assert choice == pytest.approx((counts * (update.choice.entropy_B.numpy() - 0.2)).mean(), rel=1e-4)
+    metrics = floats(update.metrics)
+    for name, gradient in (("proposal", proposal), ("choice", choice)):
+        assert metrics[f"loss/{name}_temperature"] == pytest.approx(math.log(0.5) * gradient, rel=1e-4)
+        assert metrics[f"temperature/{name}_alpha"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "choice", "proposal"),
+    [
+        ({}, 0.325083, 2 * -1.609438),
+        ({"min_prob": 0.2}, 0.500402, 2 * -0.916291),
+        ({"min_prob": (0.05, 0.1)}, 0.198515, 2 * -1.609438),
+        ({"target_entropy": -1.5}, -1.5, -1.5),
+        ({"target_entropy": (0.3, -4.0), "min_prob": 0.2}, 0.3, -4.0),
+    ],
+)
+def test_target_entropies_are_given_or_follow_from_a_probability(algorithm, choice, proposal):
+    agent = make_agent(**algorithm)
+    assert agent.choice_target_entropy == pytest.approx(choice, abs=1e-5)
+    assert agent.proposal_target_entropy == pytest.approx(proposal, abs=1e-5)
+
+
+@pytest.mark.parametrize(("target", "sign"), [((0.69, 5.0), 1), ((0.0, -30.0), -1)])
+def test_temperatures_move_against_the_entropies(target, sign):
+    agent = make_agent(target_entropy=target)
+    agent.update(batches(agent, 5))
+    for temperature in (agent.choice_temperature, agent.proposal_temperature):
+        assert (float(temperature.value()) - 1.0) * sign > 0.02
+    assert agent.choice_alpha == pytest.approx(float(agent.choice_temperature.value()))
+
+
+# -- critics -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_critics", [1, 2, 3])
+def test_the_smallest_of_any_number_of_critics_counts(num_critics):
+    agent = make_agent(num_critics=num_critics)
+    metrics = named(agent, batches(agent, 2))
+    names = {f"{prefix}{i + 1}" for prefix in ("loss/q", "q/q") for i in range(num_critics)}
+    assert {name for name in metrics if re.fullmatch(r"(loss/q|q/q)\d", name)} == names
+    update = prepared(agent, batches(agent, 1))
+    tau = update.stored("next_state/", agent.trajectory.fields)
+    q = agent.q_of("q", update.observation, tau).numpy()
+    assert q.shape == (STEPS * BATCH, num_critics, 1)
+    np.testing.assert_array_equal(agent.smallest_q("q", update.observation, tau), q.min(axis=1))
+
+
+def critic_errors(agent, stacked, monkeypatch):
+    """Returns Q - G of a critic step, `[T - 1, B, N, D]`, the rows that count and the metrics."""
+    seen, compute = {}, losses.critic_loss
+    monkeypatch.setattr(losses, "critic_loss", lambda q, target, huber: seen.update(q=q, target=target) or compute(q, target, huber))
+    update = prepared(agent, stacked)
+    agent.policy_step(update)
+    agent.critic_step(update)
+    error = seen["q"].numpy()[:-1] - seen["target"].numpy()[:, :, None]
+    return error, (stacked.step_type[0, :-1] != LAST)[..., None], floats(update.metrics), seen["target"].numpy()
+
+
+def test_the_critic_loss_is_squared_or_linear_beyond_one_and_has_a_weight(monkeypatch):
+    for huber in (False, True):
+        agent = make_agent(own={"q": {"replace_mse_with_huber_loss": huber}})
+        agent.networks["q"].head.critics[0][-1].bias.assign([1.5])
+        error, counts, metrics, target = critic_errors(agent, batches(agent, 1), monkeypatch)
+        size = np.abs(error[..., 0])
+        rows = np.where(size <= 1, size**2, 2 * size - 1) if huber else size**2
+        assert (size > 1).any() and (size < 1).any()
+        for i in range(2):
+            assert metrics[f"loss/q{i + 1}"] == pytest.approx((counts * rows).sum(axis=(0, 1))[i] / (STEPS * BATCH), rel=1e-4)
+        assert metrics["q/target"] == pytest.approx(target[counts[..., 0]].mean(), rel=1e-4)
+
+
+@pytest.mark.parametrize("compare_through", ["sampled", "unbiased"])
+def test_the_draw_of_the_choice_matters_to_the_sampled_operator_alone(compare_through, monkeypatch):
+    targets = []
+    for uniform in (0.0, 1.0):
+        agent = make_agent(compare_through=compare_through)
+        noise = agent.noise
+        monkeypatch.setattr(
+            agent, "noise",
+            lambda name, shape, *draw, noise=noise, u=uniform: tf.fill(shape, u) if name == "choice" else noise(name, shape, *draw),
+        )
+        targets.append(critic_errors(agent, batches(agent, 1), monkeypatch)[-1])
+    assert np.array_equal(*targets) == (compare_through == "unbiased")
+
+
+# -- several rewards ---------------------------------------------------------------------------------------------------
+
+
+def test_one_reward_is_a_vector_of_one():
+    scalar, vector = make_agent(), make_agent(SPEC._replace(num_rewards=1))
+    stacked = batches(scalar, 3)
+    ours, theirs = scalar.update(stacked), vector.update(stacked._replace(reward=stacked.reward[..., None]))
+    np.testing.assert_array_equal(ours.metrics, theirs.metrics)
+    assert_same(scalar, vector)
+
+
+def test_the_pessimistic_critic_of_a_cost_is_the_largest():
+    agent = make_agent(TWO_REWARDS, reward_weights=(1.0, -0.5))
+    update = prepared(agent, batches(agent, 1))
+    agent.policy_step(update)
+
+    def value(tau):
+        q = agent.q_of("q", update.observation, tau).numpy()
+        assert q.shape == (STEPS * BATCH, 2, 2)
+        return q[..., 0].min(axis=1) - 0.5 * q[..., 1].max(axis=1)
+
+    np.testing.assert_allclose(
+        update.choice.advantage_B, value(update.proposal.planned) - value(update.proposal.kept), rtol=1e-4, atol=1e-6
+    )
+    with tf.GradientTape() as tape:
+        tape.watch(update.proposal.planned["tau_a"])
+        total = agent.objective(agent.smallest_q("q", update.observation, update.proposal.planned))
+    assert np.abs(tape.gradient(total, update.proposal.planned["tau_a"])).max() > 0
+
+
+def test_a_reward_without_weight_is_learned_by_the_critics_alone():
+    steps = []
+    for shift in (0.0, 5.0):
+        agent = make_agent(TWO_REWARDS, reward_weights=(1.0, 0.0))
+        for critic in agent.networks["q"].head.critics:
+            critic[-1].kernel.assign_add([[0.0, shift]] * 8)
+        update = prepared(agent, batches(agent, 1))
+        steps.append((agent.policy_step(update), agent.critic_step(update), *agent.temperature_steps(update)))
+    for ours, theirs in zip(steps[0][0].values, steps[1][0].values, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    for place in (2, 3):
+        np.testing.assert_array_equal(steps[0][place].values[0], steps[1][place].values[0])
+    biases = [value for value in steps[0][1].values if value.shape == (2,)]  # of the last layers
+    assert len(biases) == 2 and np.abs(biases).min() > 1e-3
+
+
+def test_each_reward_has_its_discount(monkeypatch):
+    agent = make_agent(TWO_REWARDS, reward_discounts=(0.9, 0.0))
+    stacked = batches(agent, 1)
+    *_, target = critic_errors(agent, stacked, monkeypatch)
+    np.testing.assert_allclose(target[..., 1], stacked.reward[0, :-1, :, 1], rtol=1e-6)
+    assert np.abs(target[..., 0] - stacked.reward[0, :-1, :, 0]).max() > 0.1
+    np.testing.assert_array_equal(make_agent(TWO_REWARDS, discount=0.8).reward_discounts, np.float32([0.8, 0.8]))
+    np.testing.assert_array_equal(make_agent(TWO_REWARDS).reward_weights, np.float32([1.0, 1.0]))
+
+
+# -- acting ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["random", "explore", "sample", "greedy"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_stored_is_the_state_before_and_after(kind, mode):
+    agent = make_agent(**KINDS[kind])
+    fields, state = agent.trajectory.fields, agent.initial_state(50)
+    assert set(agent.spec.extras) == {"switch"} | {f"{prefix}/{name}" for prefix in ("state", "next_state") for name in fields}
+    switched = []
+    for step in range(4):
+        found = agent.act(observations(50, step), state, mode=mode)
+        assert set(found.extras) == set(agent.spec.extras) and set(found.state) == {*fields, "repeats"}
+        kept = agent.trajectory.step({name: state[name] for name in fields})
+        switch = found.extras["switch"] > 0
+        for name in fields:
+            np.testing.assert_array_equal(found.extras[f"state/{name}"], state[name])
+            np.testing.assert_array_equal(found.extras[f"next_state/{name}"], found.state[name])
+            np.testing.assert_array_equal(found.state[name][~switch], kept[name][~switch])
+            assert found.state[name].dtype == np.float32 and np.abs(found.state[name]).max() <= 1.0
+        np.testing.assert_array_equal(found.action, found.state["tau_a"])
+        np.testing.assert_array_equal(found.state["repeats"], np.where(switch, 1, state["repeats"] + 1))
+        assert found.state["repeats"].dtype == np.int32 and found.extras["switch"].dtype == np.float32
+        state, switched = found.state, [*switched, switch]
+    assert 0 < np.mean(switched) < 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_switch_takes_the_plan_of_the_policys_mode(kind):
+    agent = make_agent(**KINDS[kind])
+    x, state = observations(50), random_state(agent, 50)
+    previous = {name: state[name] for name in agent.trajectory.fields}
+    loc, _ = agent.networks["policy"]({**x, **previous})
+    planned = agent.trajectory.plan(np.tanh(loc), previous)
+    found = agent.act(x, state, mode="greedy")
+    switch = found.extras["switch"] > 0
+    assert 0 < switch.sum() < 50
+    for name in agent.trajectory.fields:
+        np.testing.assert_allclose(found.state[name][switch], planned[name][switch], rtol=1e-4, atol=1e-6)
+
+
+ACTING = {name: (SPEC, kind) for name, kind in KINDS.items()} | {
+    "two rewards": (TWO_REWARDS, dict(reward_weights=(1.0, -0.5))),
+    "clipped": (SPEC, dict(b1_advantage_clipping=(-0.02, 0.03))),
+    "at most 3": (SPEC, dict(max_repeat_steps=3)),
+    "images": (IMAGES, dict(embedders=CONVOLUTIONS)),
+}
+
+
+@pytest.mark.parametrize(("spec", "fields"), ACTING.values(), ids=ACTING.keys())
+def test_acting_in_numpy_equals_the_exported_tensors(spec, fields):
+    agent, rows = make_agent(spec, initial_alpha=0.05, **fields), 200
+    agent.update(batches(agent, 3))  # the weights that act are the new ones
+    images = fields.get("embedders") is not None
+    assert isinstance(agent.forward, GraphForward if images else NumpyForward)
+    assert isinstance(agent.forward_q, GraphForward if images else NumpyForward)
+    x = {key: value[0] for key, value in random_batches(spec, 1, rows).observation.items()}
+    state = random_state(agent, rows)
+    previous = tensors(state)
+    for mode in ("greedy", "sample"):
+        agent.rng, draws, noise = np.random.default_rng(5), np.random.default_rng(5), None
+        if mode == "sample":
+            normal, _, uniform = draws.standard_normal((rows, 2), np.float32), draws.random(rows), draws.random(rows)
+            noise = tf.concat([normal, tf.cast(uniform, tf.float32)[:, None]], axis=-1)
+        found = agent.act(x, state, mode=mode)
+        action, after = agent.act_tensors(tensors(x), noise, previous)
+        assert set(after) == set(found.state) and 0 < found.extras["switch"].mean() < 1
+        np.testing.assert_array_equal(after["repeats"], found.state["repeats"])
+        np.testing.assert_allclose(action, found.action, rtol=1e-4, atol=1e-5)
+        for name in agent.trajectory.fields:
+            np.testing.assert_allclose(after[name], found.state[name], rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_the_noise_of_exported_samples_is_normal_and_uniform():
+    agent = make_agent()
+    tf.random.set_seed(3)
+    noise = agent.acting_noise({"observation": tf.zeros((20000, 3))}).numpy()
+    assert noise.shape == (20000, 3)
+    np.testing.assert_allclose(noise.mean(axis=0), [0, 0, 0.5], atol=0.03)
+    np.testing.assert_allclose(noise.std(axis=0), [1, 1, 12**-0.5], atol=0.03)
+    assert noise[:, 2].min() >= 0 and noise[:, 2].max() < 1
+
+
+def test_the_exported_values_are_those_of_keeping_and_of_a_proposal():
+    agent = make_agent(TWO_REWARDS, reward_weights=(2.0, 0.5))
+    x, state = observations(5), random_state(agent, 5)
+    values = agent.value_tensors(tensors(x), tf.fill((5, 2), 0.25), tensors(state))
+    taus = {
+        "keep_q": np.hstack([np.clip(state["tau_a"] + 2 * state["tau_v"], -1, 1), state["tau_v"]]),
+        "switch_q": np.hstack([np.full((5, 2), 0.25), (0.25 - state["tau_a"]) / 2]),
+    }
+    assert set(values) == set(taus)
+    for name, tau in taus.items():
+        q = agent.networks["q"](tensors(x), tf.constant(tau, tf.float32)).numpy()
+        np.testing.assert_allclose(values[name], q.min(axis=1) @ [2.0, 0.5], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("epsilon", "switch", "sampled"), [(0.0, 1.0, 0.0), (0.5, 0.5 + 0.5 / (1 + math.exp(-1)), 0.5), (1.0, 1 / (1 + math.exp(-1)), 1.0)])
+def test_a_greedy_policy_draws_both_stages_independently_with_its_probability(epsilon, switch, sampled):
+    agent, rows = make_agent(trajectory="constant", epsilon_greedy=epsilon), 20000
+    state = {"tau_a": np.full((rows, 2), 0.123, np.float32), "repeats": np.ones(rows, np.int32)}
+    prefer(agent, state["tau_a"], 1.0)
+    x = {"observation": np.ones((rows, 3), np.float32)}
+    mode = np.tanh(agent.forward({**x, "tau_a": state["tau_a"]})[0])
+    found = agent.act(x, state, mode="greedy")
+    switched, drawn = found.extras["switch"] > 0, (found.action != mode).all(axis=1)
+    assert switched.mean() == pytest.approx(switch, abs=0.015)
+    assert drawn[switched].mean() == pytest.approx(sampled, abs=0.015)
+    for explored in ("sample", "explore"):  # these draw always
+        found = agent.act(x, state, mode=explored)
+        assert found.extras["switch"].mean() == pytest.approx(1 / (1 + math.exp(-1)), abs=0.015)
+        assert (found.action != mode)[found.extras["switch"] > 0].all()
+
+
+def test_samples_have_the_policys_mean_and_deviation():
+    agent, rows = make_agent(trajectory="constant"), 20000
+    state = {"tau_a": np.full((rows, 2), 0.123, np.float32), "repeats": np.ones(rows, np.int32)}
+    prefer(agent, state["tau_a"], 100.0)
+    x = {"observation": np.ones((rows, 3), np.float32)}
+    loc, log_scale = agent.networks["policy"]({"observation": x["observation"][:1], "tau_a": state["tau_a"][:1]})
+    u = np.arctanh(np.float64(agent.act(x, state, mode="sample").action).clip(-1 + 1e-7, 1 - 1e-7))
+    np.testing.assert_allclose(u.mean(axis=0), loc[0], atol=0.04)
+    np.testing.assert_allclose(u.std(axis=0), np.exp(log_scale[0]), rtol=0.03)
+
+
+@pytest.mark.parametrize("kind", ["taac", "taacq"])
+def test_what_is_equal_is_kept(kind):
+    agent = make_agent(**KINDS[kind])
+    for variable in agent.networks["q"].trainable_variables:
+        variable.assign(tf.zeros_like(variable))
+    agent.refresh()
+    x, state = observations(20), random_state(agent, 20)
+    assert agent.act(x, state, mode="greedy").extras["switch"].sum() == 0
+    _, after = agent.act_tensors(tensors(x), None, tensors(state))
+    np.testing.assert_array_equal(after["repeats"], state["repeats"] + 1)
+    assert agent.act(observations(20000), random_state(agent, 20000), mode="sample").extras["switch"].mean() == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize("mode", ["greedy", "sample"])
+def test_a_trajectory_lasts_no_longer_than_it_may(mode):
+    agent, switches = make_agent(trajectory="constant", max_repeat_steps=3, initial_alpha=0.01), []
+    state = agent.initial_state(4)
+    for step in range(8):
+        prefer(agent, state["tau_a"], -10.0)  # the critics would keep for ever
+        previous, found = state, agent.act(observations(4, step), state, mode=mode)
+        switches.append(found.extras["switch"].tolist())
+        state = found.state
+        assert (state["tau_a"] != previous["tau_a"]).all() == bool(switches[-1][0])
+    assert switches == [[float(switch)] * 4 for switch in (0, 0, 0, 1, 0, 0, 1, 0)]
+
+
+def test_each_row_has_its_own_repeats_and_tensors_count_alike():
+    agent = make_agent(trajectory="constant", max_repeat_steps=2)
+    state = {"tau_a": np.zeros((4, 2), np.float32), "repeats": np.array([0, 1, 2, 3], np.int32)}
+    for variable in agent.networks["q"].trainable_variables:
+        variable.assign(tf.zeros_like(variable))
+    agent.refresh()
+    x = observations(4)
+    found = agent.act(x, state, mode="greedy")
+    np.testing.assert_array_equal(found.extras["switch"], [0, 0, 1, 1])
+    np.testing.assert_array_equal(found.state["repeats"], [1, 2, 1, 1])
+    _, after = agent.act_tensors(tensors(x), None, tensors(state))
+    np.testing.assert_array_equal(after["repeats"], [1, 2, 1, 1])
+
+
+def test_the_learners_own_choice_is_not_bound_by_the_most_repeats():
+    free, bound = make_agent(), make_agent(max_repeat_steps=1)
+    stacked = batches(free, 3)
+    np.testing.assert_array_equal(free.update(stacked).metrics, bound.update(stacked).metrics)
+    assert_same(free, bound)
+
+
+def test_a_low_bound_of_zero_keeps_switching_as_likely_as_keeping():
+    rows = 20000
+    agent = make_agent(trajectory="constant", b1_advantage_clipping=(0.0, None))
+    state = {"tau_a": np.full((rows, 2), 0.123, np.float32), "repeats": np.ones(rows, np.int32)}
+    prefer(agent, state["tau_a"], -50.0)
+    assert agent.act(observations(rows), state, mode="sample").extras["switch"].mean() == pytest.approx(0.5, abs=0.02)
+    assert agent.act(observations(rows), state, mode="greedy").extras["switch"].sum() == 0
+    update = prepared(agent, batches(agent, 1))
+    agent.policy_step(update)
+    assert update.choice.switch_B.numpy().min() == 0.5 and update.choice.advantage_B.numpy().min() < 0
+
+
+def test_an_episode_begins_with_zeros_row_by_row():
+    agent = make_agent()
+    x, state = observations(3), random_state(agent, 3)
+    found = agent.act(x, state, np.array([True, False, True]), mode="explore")
+    for name in agent.trajectory.fields:
+        np.testing.assert_array_equal(found.extras[f"state/{name}"][[0, 2]], 0.0)
+        np.testing.assert_array_equal(found.extras[f"state/{name}"][1], state[name][1])
+    np.testing.assert_array_equal(found.state["repeats"][[0, 2]], 1)
+    for none in ((), {}, None):
+        first = agent.act(x, none, mode="greedy")
+        for name, value in agent.act(x, agent.initial_state(3), mode="greedy").state.items():
+            np.testing.assert_array_equal(first.state[name], value)
+
+
+@pytest.mark.parametrize(("mode", "random"), [("random", True), ("explore", True), ("sample", False), ("greedy", False)])
+def test_first_trajectories_are_random_while_playing_if_wanted(mode, random):
+    agent, rows = make_agent(randomize_first_state_tau=True), 5000
+    state = random_state(agent, rows)
+    begins = np.arange(rows) % 2 == 0
+    for found, new in ((agent.act(observations(rows), mode=mode), np.ones(rows, bool)), (agent.act(observations(rows), state, begins, mode), begins)):
+        for name in agent.trajectory.fields:
+            before = found.extras[f"state/{name}"]
+            np.testing.assert_array_equal(before[~new], state[name][~new])
+            assert before[new].std() == pytest.approx(3**-0.5 if random else 0.0, abs=0.02)
+            assert before[new].mean() == pytest.approx(0.0, abs=0.05) and np.abs(before).max() <= 1
+        # What it begins with is where the kept ones go on from.
+        kept = agent.trajectory.step({name: found.extras[f"state/{name}"] for name in agent.trajectory.fields})
+        stays = found.extras["switch"] == 0
+        np.testing.assert_array_equal(found.action[stays], kept["tau_a"][stays])
+        np.testing.assert_array_equal(found.state["repeats"][new], 1)
+
+
+def test_random_acting_switches_half_of_the_time_to_uniform_proposals():
+    agent, rows = make_agent(trajectory="constant"), 20000
+    state = random_state(agent, rows)
+    found = agent.act(observations(rows), state, mode="random")
+    switch = found.extras["switch"] > 0
+    assert switch.mean() == pytest.approx(0.5, abs=0.015)
+    np.testing.assert_array_equal(found.action[~switch], state["tau_a"][~switch])
+    new = found.action[switch]
+    np.testing.assert_allclose(np.quantile(new, [0.1, 0.5, 0.9], axis=0), [[-0.8] * 2, [0.0] * 2, [0.8] * 2], atol=0.04)
+
+
+def test_a_seed_repeats_what_it_does():
+    first, same, other = (make_agent(seed=seed) for seed in (3, 3, 4))
+    for mode in ("random", "explore"):
+        ours, theirs, others = (agent.act(observations(9), mode=mode).action for agent in (first, same, other))
+        np.testing.assert_array_equal(ours, theirs)
+        assert not np.array_equal(ours, others)
+    stacked = batches(first, 2)
+    for agent in (first, same):
+        agent.update(stacked)
+    assert_same(first, same)
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "algorithm", "words"),
+    [
+        (discrete_spec(), {}, "a choice among 4 actions: that needs an agent of kind 'discrete_soft_actor_critic'"),
+        (team_spec(3, discrete=False), {}, "acts alone. Received: 3 agents"),
+        (SPEC, {"reward_weights": (1.0, 2.0)}, "gives 1 reward(s) a step, and reward_weights has one number for each. Received: (1.0, 2.0)"),
+        (TWO_REWARDS, {"reward_weights": (1.0,)}, "gives 2 reward(s) a step, and reward_weights has one number for each. Received: (1.0,)"),
+        (TWO_REWARDS, {"reward_discounts": (0.9,) * 3}, "gives 2 reward(s) a step, and reward_discounts has one number for each"),
+    ],
+)
+def test_what_the_agent_cannot_do_is_refused(spec, algorithm, words):
+    with pytest.raises(ValueError, match=re.escape(words)) as error:
+        make_agent(spec, **algorithm)
+    assert "Received: " in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "words"),
+    [
+        ({"n_step": 2}, "so n_step is 1"),
+        ({"b1_advantage_clipping": (0.5, 0.5)}, "low < high"),
+        ({"trajectory": "constant", "inverse_mode": False}, "a constant one has no derivatives"),
+        ({"trajectory": "cubic"}, "trajectory"),
+        ({"min_prob": 0.0}, "min_prob"),
+        ({"epsilon_greedy": 1.5}, "epsilon_greedy"),
+        ({"max_repeat_steps": 0}, "max_repeat_steps"),
+        ({"compare_through": "biased"}, "compare_through"),
+    ],
+)
+def test_wrong_parameters_are_refused(algorithm, words):
+    with pytest.raises(ParameterError, match=re.escape(words)):
+        TemporallyAbstractActorCriticAlgorithmParameters(**algorithm)
+
+
+def test_wrong_batches_are_refused_and_nothing_moves():
+    agent, constant = make_agent(), make_agent(trajectory="constant")
+    right, before = batches(agent, 1), weights(agent)
+    longer = batches(make_agent(steps=5), 1)
+    wrong = {
+        r"Updates need rewards \[U, 4, 8\]. Received: \(1, 8\)": random_batches(SPEC, 1, BATCH),
+        r"Updates need rewards \[U, 4, 8\]. Received: \(1, 5, 8\)": longer,
+        r"Updates need rewards \[U, 4, 8\]. Received: \(1, 4, 8, 2\)": batches(make_agent(TWO_REWARDS), 1),
+        r"Batches of this agent are .*Received: .*int64": right._replace(step_type=right.step_type.astype(np.int64)),
+        r"Batches of this agent are .*tau_v.*Received: ": batches(constant, 1),
+    }
+    for words, stacked in wrong.items():
+        with pytest.raises(ValueError, match=words):
+            agent.update(stacked)
+    with pytest.raises(ValueError, match=r"Batches of this agent are .*Received: .*tau_v"):
+        constant.update(right)
+    assert changed(before, weights(agent)) == set()
+
+
+def test_a_state_of_another_policy_is_refused():
+    agent = make_agent()
+    for state in (agent.initial_state(4), make_agent(trajectory="constant").initial_state(3)):
+        with pytest.raises(ValueError, match=r"The state of this policy .*Received: "):
+            agent.act(observations(3), state)
+    with pytest.raises(ValueError, match=r"mode is 'random', 'explore', 'sample' or 'greedy'. Received: 'best'"):
+        agent.act(observations(3), mode="best")
+
+
+def test_a_memory_of_single_rows_is_refused():
+    with pytest.raises(ParameterError, match=r"sequence_length is at least 2.*Received: sequence_length=1"):
+        SequenceReplayParameters(sequence_length=1)
+
+
+# -- checkpoints and devices -------------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_holds_all_that_learns(tmp_path):
+    agent, other = make_agent(eager=False), make_agent(seed=5, eager=False)
+    agent.update(batches(agent, 3))
+    path = tf.train.Checkpoint(agent=agent).write(str(tmp_path / "agent"))
+    tf.train.Checkpoint(agent=other).read(path).assert_consumed()
+    other.refresh()
+    assert_same(agent, other)
+    assert other.choice_alpha == agent.choice_alpha != 1.0
+    found = [one.act(observations(20), random_state(one, 20), mode="greedy") for one in (agent, other)]
+    for name, value in found[0].state.items():
+        np.testing.assert_array_equal(value, found[1].state[name])
+    for one in (agent, other):
+        one.update(batches(agent, 2, seed=3))
+    assert_same(agent, other)
+
+
+TWO_DEVICES = """
+import json, sys
+import numpy as np, tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+sys.path.insert(0, sys.argv[1])
+import test_taac_agent as t
+strategy, found = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), []
+trained = {name: dict(optimizer_epsilon=1e-3, clip_gradients=0.5) for name in ("policy", "q")}
+for kwargs in (
+    dict(eager=False, own=trained, num_updates_between_policy_updates=2),
+    dict(eager=False, own=trained, spec=t.TWO_REWARDS, reward_weights=(1.0, -0.5), trajectory="quadratic", compare_through="unbiased"),
+):
+    one = t.make_agent(**kwargs)
+    with strategy.scope():
+        two = t.make_agent(**kwargs)
+    stacked = t.batches(one, 3)
+    first, a, b = t.weights(one), one.update(stacked), two.update(stacked)
+    ours, theirs = t.weights(one), t.weights(two)
+    gap = max(float(np.abs(x - y).max()) for name in ours for x, y in zip(ours[name], theirs[name]))
+    losses = [i for i, name in enumerate(one.metric_names) if name.startswith("loss/") or name.endswith("gradient_norm")]
+    found.append([two.replicas, sorted(t.changed(first, theirs)), gap, float(np.abs(a.metrics - b.metrics)[:, losses].max())])
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.slow
+def test_two_devices_give_the_weights_and_losses_of_one(run_python, request):
+    found = json.loads(run_python(TWO_DEVICES, str(request.path.parent)).splitlines()[-1])
+    assert len(found) == 2
+    for replicas, moved, weight_gap, loss_gap in found:
+        assert replicas == 2 and moved == ["choice_temperature", "policy", "proposal_temperature", "q", "q_target"]
+        assert weight_gap < 1e-5 and loss_gap < 1e-4
+
+
+# -- learning ----------------------------------------------------------------------------------------------------------
+
+
+def one_step_episodes(agent, updates, rng):
+    """Random actions of a task of one step, whose reward is minus the squared distance of the action from the observation."""
+    shape = (updates, 2, agent.batch_size)
+    target, action = (rng.uniform(-0.8, 0.8, (*shape, 2)).astype(np.float32) for _ in range(2))
+    step_type = np.broadcast_to(np.int32([FIRST, LAST])[:, None], shape).copy()
+    first = (step_type == FIRST).astype(np.float32)
+    fields = agent.trajectory.fields
+    zeros = {name: np.zeros_like(action) for name in fields}
+    after = agent.trajectory.plan(action, zeros)
+    extras = {f"state/{name}": np.roll(first[..., None] * np.float32(after[name]), 1, axis=1) for name in fields}
+    extras |= {f"next_state/{name}": first[..., None] * np.float32(after[name]) for name in fields}
+    extras["switch"] = first
+    reward = -first * np.square(action - target).sum(axis=-1)
+    return Sequence({"observation": target}, first[..., None] * action, reward, np.zeros(shape, np.float32), step_type, extras)
+
+
+@pytest.mark.parametrize("trajectory", ["constant", "quadratic"])
+def test_it_learns_to_do_what_it_sees_in_one_step(trajectory):
+    agent = make_agent(
+        vector_spec(2, 2), eager=False, trajectory=trajectory, steps=2, rows=64, layers=(32, 32), learning_rate=3e-3,
+        initial_alpha=0.05, min_prob=(0.05, 0.02),
+    )
+    rng = np.random.default_rng(0)
+    for _ in range(12):
+        agent.update(one_step_episodes(agent, 50, rng))
+    target = rng.uniform(-0.8, 0.8, (1000, 2)).astype(np.float32)
+    error = np.abs(agent.act({"observation": target}, mode="greedy").action - target)
+    assert error.mean() < 0.12  # that of doing nothing is 0.4
+
+
+# -- batches for tests -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spec", [SPEC, TWO_REWARDS, IMAGES], ids=["one reward", "two rewards", "images"])
+def test_random_sequences_fit_their_spec_and_go_on_from_row_to_row(spec):
+    agent = make_agent(spec, embedders=CONVOLUTIONS if spec is IMAGES else None)
+    stacked = random_sequences(agent.spec, 3, 6, 50, seed=2)
+    kind, extras = stacked.step_type, stacked.extras
+    assert stacked.reward.shape == ((3, 6, 50, 2) if spec is TWO_REWARDS else (3, 6, 50))
+    for key, array in spec.observation.items():
+        assert stacked.observation[key].shape == (3, 6, 50, *array.shape) and stacked.observation[key].dtype == array.dtype
+    assert set(extras) == set(agent.spec.extras)
+    assert {FIRST, MID, LAST} == set(np.unique(kind)) and (kind[:, 0] != LAST).all()
+    assert ((kind[:, :-1] == LAST) == (kind[:, 1:] == FIRST)).all()
+    last = kind == LAST
+    for name in ("state/tau_a", "state/tau_v"):
+        follows = kind[:, 1:] != FIRST
+        np.testing.assert_array_equal(extras[name][:, 1:][follows], extras[f"next_{name}"][:, :-1][follows])
+        assert not extras[name][kind == FIRST].any() and not extras[f"next_{name}"][last].any()
+    for values in (stacked.action, stacked.reward, stacked.discount, extras["switch"]):
+        assert not values[last].any() and values[~last].any()
+    before_an_end = np.roll(last, -1, axis=1)[:, :-1]
+    assert stacked.discount[:, :-1][before_an_end].mean() == pytest.approx(0.5, abs=0.1)
+    assert (stacked.discount[:, :-1][~before_an_end & ~last[:, :-1]] == 1).all()

@@ -1,0 +1,443 @@
+"""Losses of temporally abstract actor-critic: hand numbers, an exact enumeration of the operator, gradients, wrong shapes."""
+
+import functools
+import math
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfsac.agents.trajectories import make_trajectory
+from tfsac.distributions import SquashedGaussian
+from tfsac.losses import temporally_abstract_actor_critic as losses
+
+
+def double(x):
+    return tf.constant(x, tf.float64)
+
+
+def sigmoid(x):
+    return 1.0 / (1.0 + np.exp(-np.asarray(x)))
+
+
+# -- the choice --------------------------------------------------------------------------------------------------------
+
+
+def test_the_choice_is_a_softmax_of_both_values():
+    choice = losses.choice(double([1.0, 3.0]), double([2.0, 3.0]), double(0.5))
+    first = math.exp(4.0) / (math.exp(2.0) + math.exp(4.0))
+    np.testing.assert_allclose(choice.switch_B, [first, 0.5], rtol=1e-12)
+    np.testing.assert_allclose(choice.keep_B, [1.0 - first, 0.5], rtol=1e-12)
+    entropy = -first * math.log(first) - (1.0 - first) * math.log(1.0 - first)
+    np.testing.assert_allclose(choice.entropy_B, [entropy, math.log(2.0)], rtol=1e-12)
+    np.testing.assert_array_equal(choice.advantage_B, [1.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("clipping", "clipped"),
+    [
+        (None, [-3.0, -1.0, 1.0, 3.0]),
+        ((None, None), [-3.0, -1.0, 1.0, 3.0]),
+        ((0.0, None), [0.0, 0.0, 1.0, 3.0]),
+        ((None, 0.0), [-3.0, -1.0, 0.0, 0.0]),
+        ((-2.0, 1.5), [-2.0, -1.0, 1.0, 1.5]),
+    ],
+)
+def test_the_advantage_is_clipped_for_the_probabilities_alone(clipping, clipped):
+    advantage = [-3.0, -1.0, 1.0, 3.0]
+    np.testing.assert_array_equal(losses.clip_advantage(double(advantage), clipping), clipped)
+    choice = losses.choice(double([10.0] * 4), double([7.0, 9.0, 11.0, 13.0]), double(2.0), clipping)
+    np.testing.assert_allclose(choice.switch_B, sigmoid(np.array(clipped) / 2.0), rtol=1e-12)
+    np.testing.assert_array_equal(choice.advantage_B, advantage)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1e-12, 1e-10])
+def test_the_choice_is_certain_and_finite_at_the_least_temperature(alpha):
+    choice = losses.choice(tf.constant([0.0, 5e4, 1.0]), tf.constant([5e4, 0.0, 1.0]), tf.constant(alpha))
+    np.testing.assert_array_equal(choice.switch_B, [1.0, 0.0, 0.5])
+    np.testing.assert_array_equal(choice.keep_B, [0.0, 1.0, 0.5])
+    np.testing.assert_allclose(choice.entropy_B, [0.0, 0.0, math.log(2.0)], rtol=1e-6)
+    # A difference of the least temperature itself counts as one.
+    small = losses.choice(double([0.0]), double([1e-10]), double(alpha))
+    np.testing.assert_allclose(small.switch_B, [sigmoid(1.0)], rtol=1e-9)
+
+
+def test_the_choice_has_no_gradient():
+    inputs = [tf.constant([1.0, 2.0]), tf.constant([2.0, 1.5]), tf.constant(0.5)]
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(inputs)
+        choice = losses.choice(*inputs)
+        totals = [tf.reduce_sum(value) for value in choice]
+    for total in totals:
+        assert tape.gradient(total, inputs) == [None] * 3
+
+
+# -- critics -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_smallest_critic_is_the_largest_where_a_reward_counts_against():
+    q = tf.constant([[[1.0, 1.0, 5.0], [2.0, 2.0, 4.0], [3.0, -7.0, 6.0]]])
+    np.testing.assert_array_equal(losses.smallest(q, tf.constant([1.0, -0.5, 0.0])), [[1.0, 2.0, 4.0]])
+    np.testing.assert_array_equal(losses.smallest(q[:, :1], tf.constant([-1.0, 1.0, -1.0])), q[:, 0])
+
+
+def hand_returns(last, switched, would_switch, discount=(1.0, 1.0, 1.0, 1.0)):
+    """Four rows of one stretch with gamma 0.5; V is 10, 20, 30, 40 and a quarter from what is kept."""
+    value = np.array([10.0, 20.0, 30.0, 40.0])
+    keep_q, switch_q = value + 6.0, value - 2.0
+
+    def column(x):
+        return tf.constant(np.reshape(x, (4, 1)))
+
+    return losses.compare_through_returns(
+        double(np.reshape([1.0, 2.0, 3.0, 4.0], (4, 1, 1))), double(np.reshape(discount, (4, 1))), double([0.5]),
+        double(keep_q[:, None, None]), double(switch_q[:, None, None]), double(np.full((4, 1), 0.25)),
+        column(np.array(last, bool)), column(np.array(switched, bool)),
+        None if would_switch is None else column(np.array(would_switch, bool)),
+    ).numpy()[:, 0, 0]
+
+
+NONE = (0, 0, 0, 0)
+RETURNS = {
+    # G2 = 3 + 20 always; G1 = 2 + acc2 / 2; G0 = 1 + acc1 / 2.
+    "nothing stops": (NONE, NONE, NONE, [1 + 13.5 / 2, 2 + 23 / 2, 23]),
+    "it had switched": (NONE, (0, 1, 0, 0), NONE, [1 + 20 / 2, 2 + 23 / 2, 23]),
+    "it would switch": (NONE, NONE, (0, 0, 1, 0), [1 + 17 / 2, 2 + 30 / 2, 23]),
+    "both": (NONE, (0, 1, 0, 0), (0, 1, 1, 0), [1 + 20 / 2, 2 + 30 / 2, 23]),
+    "cut off": ((0, 0, 1, 0), NONE, NONE, [1 + 17 / 2, 2 + 30 / 2, 23]),
+    "first and last rows do not matter": ((0, 0, 0, 1), (1, 0, 0, 1), (1, 0, 0, 1), [1 + 13.5 / 2, 2 + 23 / 2, 23]),
+    # acc2 = 28 * 3/4 + 23 / 4 = 26.75, G1 = 15.375, acc1 = 18 * 3/4 + 15.375 / 4 = 17.34375
+    "on average": (NONE, NONE, None, [1 + 17.34375 / 2, 2 + 26.75 / 2, 23]),
+    "on average, it had switched": (NONE, (0, 1, 0, 0), None, [1 + 20 / 2, 2 + 26.75 / 2, 23]),
+    # acc1 = 18 * 3/4 + 17 / 4
+    "on average, cut off": ((0, 0, 1, 0), NONE, None, [1 + 17.75 / 2, 2 + 30 / 2, 23]),
+}
+
+
+@pytest.mark.parametrize(("last", "switched", "would_switch", "expected"), RETURNS.values(), ids=RETURNS.keys())
+def test_returns_by_hand(last, switched, would_switch, expected):
+    np.testing.assert_allclose(hand_returns(last, switched, would_switch), expected, rtol=1e-12)
+
+
+def test_a_terminal_step_has_nothing_after_it():
+    np.testing.assert_allclose(hand_returns((0, 0, 1, 0), NONE, NONE, discount=(1, 0, 1, 1)), [1 + 2 / 2, 2, 23], rtol=1e-12)
+
+
+def test_each_reward_has_its_own_return_and_discount():
+    reward = double([[[1.0, 10.0]], [[2.0, 20.0]], [[0.0, 0.0]]])
+    keep_q, switch_q = double([[[0.0, 0.0]], [[0.0, 0.0]], [[4.0, 8.0]]]), double([[[9.0, 9.0]], [[9.0, 9.0]], [[8.0, 0.0]]])
+    no = tf.zeros((3, 1), tf.bool)
+    keep = double([[1.0], [1.0], [0.25]])
+    returns = losses.compare_through_returns(
+        reward, tf.ones((3, 1), tf.float64), double([0.5, 0.0]), keep_q, switch_q, keep, no, no, no
+    )
+    # V of the last row is (4 + 3 * 8) / 4 = 7 and (8 + 0) / 4 = 2.
+    np.testing.assert_allclose(returns[:, 0], [[1 + 0.5 * (2 + 3.5), 10.0], [5.5, 20.0]], rtol=1e-12)
+
+
+def test_critics_regress_on_one_return_and_the_last_row_has_none():
+    q = tf.constant([[[[1.0, 2.0], [3.0, 4.0]]], [[[50.0, 50.0], [60.0, 60.0]]]])
+    loss = losses.critic_loss(q, tf.constant([[[2.0, 5.0]]]))
+    np.testing.assert_allclose(loss, [[[(1 + 9) / 2, (1 + 1) / 2]], [[0.0, 0.0]]])
+
+
+def test_the_huber_loss_is_linear_beyond_an_error_of_one():
+    q = tf.constant([[0.0, 1.0, 1.5, -4.0]])[..., None, None]
+    loss = losses.critic_loss(tf.concat([q, q], axis=0), tf.zeros((1, 4, 1)), huber=True)
+    np.testing.assert_allclose(loss[0, :, 0], [0.0, 1.0, 2.0, 7.0])
+    with tf.GradientTape() as tape:
+        tape.watch(q)
+        total = tf.reduce_sum(losses.critic_loss(tf.concat([q, q], axis=0), tf.zeros((1, 4, 1)), huber=True))
+    np.testing.assert_allclose(tape.gradient(total, q)[0, :, 0, 0], [0.0, 2.0, 2.0, -2.0])
+
+
+def test_nothing_of_the_last_row_and_nothing_of_the_return_has_a_gradient():
+    q, returns = tf.ones((3, 2, 2, 1)), tf.zeros((2, 2, 1))
+    with tf.GradientTape() as tape:
+        tape.watch(q)
+        total = tf.reduce_sum(losses.critic_loss(q, returns))
+    gradient = tape.gradient(total, q)
+    np.testing.assert_array_equal(gradient[:2], tf.fill((2, 2, 2, 1), 2.0))
+    np.testing.assert_array_equal(gradient[2], tf.zeros((2, 2, 1)))
+
+
+@pytest.mark.parametrize("sampled", [True, False])
+def test_returns_have_no_gradient(sampled):
+    inputs = [tf.ones((3, 2, 1)), tf.ones((3, 2)), tf.ones(1), tf.ones((3, 2, 1)), tf.ones((3, 2, 1)), tf.fill((3, 2), 0.5)]
+    no = tf.zeros((3, 2), tf.bool)
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        total = tf.reduce_sum(losses.compare_through_returns(*inputs, no, no, no if sampled else None))
+    assert tape.gradient(total, inputs) == [None] * 6
+
+
+# -- the operator, exactly ---------------------------------------------------------------------------------------------
+
+# States 0 and 1, constant trajectories 0 and 1. A step leads to state 0, to state 1, to the end of the task, or is cut off
+# in state 1. All tables differ from each other, and the behaviour from the policy.
+GAMMA, ALPHA = 0.9, 0.7
+REWARD = np.array([[1.0, -0.5], [0.3, 2.0]])  # by state and trajectory
+NEXT = np.array([[[0.5, 0.3, 0.1, 0.1], [0.2, 0.6, 0.05, 0.15]], [[0.1, 0.5, 0.25, 0.15], [0.4, 0.4, 0.1, 0.1]]])
+PROPOSE = np.array([[[0.8, 0.2], [0.4, 0.6]], [[0.1, 0.9], [0.7, 0.3]]])  # of the policy, by state and trajectory before
+BEHAVIOUR = np.array([[[0.6, 0.1, 0.3], [0.3, 0.5, 0.2]], [[0.7, 0.2, 0.1], [0.5, 0.2, 0.3]]])  # keep, new 0, new 1
+Q = np.array([[1.5, -1.0], [0.5, 2.0]])
+STATES, LASTS, DISCOUNTS = np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1], bool), np.array([1.0, 1.0, 0.0, 1.0])
+
+
+def keep_prob(q, state, before, proposal):
+    """beta0 of keeping the trajectory before."""
+    return sigmoid((q[state, before] - q[state, proposal]) / ALPHA)
+
+
+def own_value(q, state, before, proposal):
+    """V."""
+    keep = keep_prob(q, state, before, proposal)
+    return keep * q[state, before] + (1.0 - keep) * q[state, proposal]
+
+
+def enumerated(steps, state, trajectory, sampled, q=Q):
+    """Sums over all stretches that begin with one step; returns E[G[0]] of `compare_through_returns`."""
+    ways = (4, 3, 2, 2) * (steps - 1)  # of each row after: next state, behaviour, proposal, would-switch
+    columns = np.indices(ways).reshape(steps - 1, 4, -1)
+    count = columns.shape[-1]
+    probability, states, before = np.ones(count), np.full(count, state), np.full(count, trajectory)
+    rows = {name: [] for name in ("reward", "discount", "keep_q", "switch_q", "keep", "last", "switched", "would")}
+
+    def add(**row):
+        for name, value in row.items():
+            rows[name].append(np.broadcast_to(value, count))
+
+    add(keep_q=0.0, switch_q=0.0, keep=0.5, last=False, switched=True, would=True)  # row 0 has but a step
+    for following, behaviour, proposal, would in columns:
+        probability = probability * NEXT[states, before, following]
+        add(reward=REWARD[states, before], discount=DISCOUNTS[following])
+        states, last = STATES[following], LASTS[following]
+        keep = keep_prob(q, states, before, proposal)
+        probability = probability * BEHAVIOUR[states, before, behaviour] * PROPOSE[states, before, proposal]
+        probability = probability * np.where(would, 1.0 - keep, keep)
+        add(keep_q=q[states, before], switch_q=q[states, proposal], keep=keep, last=last, switched=behaviour > 0, would=would > 0)
+        before = np.where(behaviour > 0, behaviour - 1, before)
+    add(reward=0.0, discount=0.0)
+    z = {name: tf.constant(np.stack(value)) for name, value in rows.items()}
+    returns = losses.compare_through_returns(
+        z["reward"][..., None], z["discount"], double([GAMMA]), z["keep_q"][..., None], z["switch_q"][..., None], z["keep"],
+        z["last"], z["switched"], z["would"] if sampled else None,
+    )
+    assert probability.sum() == pytest.approx(1.0, abs=1e-12)
+    return float(probability @ returns[0, :, 0].numpy())
+
+
+def expected(steps, state, trajectory, q=Q, bias=False):
+    """The expectation of G[0] by recursion over its definition, without sampling; with `bias`, what ALF's adds to it.
+
+    After a step that was not cut off the policy of now proposes, and
+        acc = beta1 * Q(tau1) + beta0 * (G where the behaviour keeps, else Q(tau0)).
+    ALF puts V in the place of Q(tau1) where the behaviour kept. So its acc is larger by
+        keeps * E[beta1 * (V - Q(tau1)) + beta0 * (what its G is larger by)],
+    and its G by gamma times that. In the last row nothing is compared, and nothing is wrong.
+    """
+
+    def accumulated(rows_left, state, before):
+        keeps = BEHAVIOUR[state, before, 0] if rows_left > 1 else 0.0
+        later = after_step(rows_left - 1, state, before) if rows_left > 1 else 0.0
+        total = 0.0
+        for proposal, prob in enumerate(PROPOSE[state, before]):
+            keep = keep_prob(q, state, before, proposal)
+            if bias:
+                wrong = own_value(q, state, before, proposal) - q[state, proposal]
+                total += prob * keeps * ((1.0 - keep) * wrong + keep * later)
+            else:
+                total += prob * ((1.0 - keep) * q[state, proposal] + keep * (keeps * later + (1.0 - keeps) * q[state, before]))
+        return total
+
+    def after_step(rows_left, state, trajectory):
+        ways = NEXT[state, trajectory]
+        cut = 0.0 if bias else sum(
+            prob * own_value(q, 1, trajectory, proposal) for proposal, prob in enumerate(PROPOSE[1, trajectory])
+        )
+        later = ways[0] * accumulated(rows_left, 0, trajectory) + ways[1] * accumulated(rows_left, 1, trajectory) + ways[3] * cut
+        return (0.0 if bias else REWARD[state, trajectory]) + GAMMA * later
+
+    return after_step(steps - 1, state, trajectory)
+
+
+PAIRS = [(state, trajectory) for state in (0, 1) for trajectory in (0, 1)]
+
+
+@pytest.mark.parametrize("steps", [2, 3, 4])
+def test_the_unbiased_return_is_exactly_that_of_the_policy_of_now(steps):
+    for pair in PAIRS:
+        assert enumerated(steps, *pair, sampled=False) == pytest.approx(expected(steps, *pair), abs=1e-12)
+
+
+@pytest.mark.parametrize("steps", [2, 3, 4])
+def test_the_sampled_return_is_off_by_the_value_that_stands_for_the_switch(steps):
+    """At every row that the behaviour kept, by beta1 * (V - Q(tau1)) times the discount until there and the chance to get there."""
+    for pair in PAIRS:
+        bias = expected(steps, *pair, bias=True)
+        assert enumerated(steps, *pair, sampled=True) == pytest.approx(expected(steps, *pair) + bias, abs=1e-12)
+        assert (bias == 0.0) if steps == 2 else (abs(bias) > 0.01)
+
+
+@functools.cache
+def true_q():
+    """Q of the policy of now, whose choice is frozen at the values of the table Q: by applying its one-step operator."""
+    q = Q
+    for _ in range(2000):
+        value = np.array([[
+            sum(
+                PROPOSE[s, before, new] * (keep_prob(Q, s, before, new) * q[s, before] + (1 - keep_prob(Q, s, before, new)) * q[s, new])
+                for new in (0, 1)
+            ) for before in (0, 1)] for s in (0, 1)])
+        q = REWARD + GAMMA * np.array([
+            [NEXT[s, tau, 0] * value[0, tau] + (NEXT[s, tau, 1] + NEXT[s, tau, 3]) * value[1, tau] for tau in (0, 1)] for s in (0, 1)
+        ])
+    return q
+
+
+@pytest.mark.parametrize("steps", [2, 3, 4])
+def test_true_values_stay_whatever_the_behaviour_was(steps, monkeypatch):
+    frozen = keep_prob
+    monkeypatch.setitem(globals(), "keep_prob", lambda q, *where: frozen(Q, *where))
+    q = true_q()
+    for behaviour in (BEHAVIOUR, BEHAVIOUR[::-1], np.full((2, 2, 3), 1 / 3)):
+        monkeypatch.setitem(globals(), "BEHAVIOUR", behaviour)
+        for pair in PAIRS:
+            assert enumerated(steps, *pair, sampled=False, q=q) == pytest.approx(q[pair], abs=1e-10)
+            if steps > 2:
+                assert abs(enumerated(steps, *pair, sampled=True, q=q) - q[pair]) > 1e-3
+
+
+# -- the policy --------------------------------------------------------------------------------------------------------
+
+
+def test_the_policy_loss_and_its_gradients():
+    inputs = [double([1.0, -2.0]), double([0.25, 0.75]), double([4.0, -8.0])]
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        loss = losses.policy_loss(*inputs, double(0.5))
+    np.testing.assert_allclose(loss, [0.5 - 1.0, -1.0 + 6.0])
+    log_prob, switch, q = tape.gradient(loss, inputs)
+    np.testing.assert_array_equal(log_prob, [0.5, 0.5])
+    assert switch is None
+    np.testing.assert_array_equal(q, [-0.25, -0.75])
+
+
+@pytest.mark.parametrize(
+    ("kind", "inverse"),
+    [("constant", True), ("linear", True), ("linear", False), ("quadratic", True), ("quadratic", False)],
+)
+def test_the_policy_gradient_through_the_trajectory_equals_finite_differences(kind, inverse):
+    rng, rows, size = np.random.default_rng(1), 12, 2
+    trajectory = make_trajectory(kind, inverse)
+    previous = {name: double(rng.uniform(-1, 1, (rows, size))) for name in trajectory.fields}
+    noise, weight = double(rng.standard_normal((rows, size))), rng.uniform(-1, 1, (len(trajectory.fields), size))
+    loc, log_scale = rng.normal(0, 0.7, (rows, size)), rng.normal(-1, 0.3, (rows, size))
+
+    def q_of(tau):
+        parts = [tf.reduce_sum(w * tf.sin(2.0 * tau[name]), axis=-1) for name, w in zip(trajectory.fields, weight, strict=True)]
+        return tf.add_n(parts) + tf.reduce_prod(tau[trajectory.fields[0]] - tau[trajectory.fields[-1]] / 3.0 - 2.0, axis=-1)
+
+    def loss(loc, log_scale, switch=None):
+        action, log_prob = SquashedGaussian(loc, log_scale).sample_and_log_prob(noise)
+        planned, kept = trajectory.plan(action, previous), trajectory.step(previous)
+        q = q_of(planned)
+        switch = losses.choice(q_of(kept), q, double(0.4)).switch_B if switch is None else switch
+        return losses.policy_loss(log_prob, switch, q, double(0.3)), switch, planned
+
+    inputs = [double(loc), double(log_scale)]
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        rows_loss, switch, planned = loss(*inputs)
+    gradients = tape.gradient(rows_loss, inputs)
+    if not inverse:
+        bounded = np.abs(planned[trajectory.fields[0]]) == 1.0
+        assert bounded.any() and not bounded.all()
+    for place, gradient in enumerate(gradients):
+        for column in range(size):
+            moved = [np.array(x) for x in (loc, log_scale)]
+            moved[place][:, column] += 1e-6
+            above = loss(*map(double, moved), switch)[0]
+            moved[place][:, column] -= 2e-6
+            below = loss(*map(double, moved), switch)[0]  # the probability of switching has no gradient, so it stays
+            np.testing.assert_allclose(gradient[:, column], (above - below) / 2e-6, rtol=1e-5, atol=1e-8)
+    assert np.abs(gradients[0]).min() > 1e-6
+
+
+# -- target entropies --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("min_prob", "choice", "action"), [(0.05, 0.198515, -2.302585), (0.1, 0.325083, -1.609438), (0.2, 0.500402, -0.916291)]
+)
+def test_target_entropies_of_a_least_probability(min_prob, choice, action):
+    assert losses.discrete_target_entropy(min_prob, 2) == pytest.approx(choice, abs=1e-6)
+    assert losses.continuous_target_entropy(min_prob, 1) == pytest.approx(action, abs=1e-6)
+    assert losses.continuous_target_entropy(min_prob, 3) == pytest.approx(3 * action, abs=3e-6)
+
+
+def test_the_target_entropy_of_more_choices_is_that_of_their_distribution():
+    prob = np.array([0.7, 0.1, 0.1, 0.1])
+    assert losses.discrete_target_entropy(0.3, 4) == pytest.approx(-(prob * np.log(prob)).sum())
+
+
+# -- shapes ------------------------------------------------------------------------------------------------------------
+
+B, COLUMN, OTHER, ONE = tf.zeros(4), tf.zeros((4, 1)), tf.zeros(3), tf.constant(0.5)
+TBD, TB, NO, TBND = tf.zeros((3, 4, 2)), tf.zeros((3, 4)), tf.zeros((3, 4), tf.bool), tf.zeros((3, 4, 2, 2))
+
+
+def returns(**changed):
+    """Arguments of `compare_through_returns` with some of them wrong."""
+    right = dict(
+        reward_TBD=TBD, discount_TB=TB, gamma_D=tf.zeros(2), keep_q_TBD=TBD, switch_q_TBD=TBD, keep_TB=TB, last_TB=NO,
+        switched_TB=NO, would_switch_TB=NO,
+    )
+    return tuple({**right, **changed}.values())
+
+
+WRONG = {
+    "choice, column": (losses.choice, (B, COLUMN, ONE), "switch_q has the dimensions [B]. Received: shape (4, 1)"),
+    "choice, unequal": (losses.choice, (B, OTHER, ONE), "switch_q and keep_q differ in B: expected 4"),
+    "choice, alpha by row": (losses.choice, (B, B, B), "alpha has the dimensions []. Received: shape (4,)"),
+    "smallest, no critics": (losses.smallest, (tf.zeros((4, 2)), tf.zeros(2)), "q has the dimensions [B, N, D]"),
+    "smallest, other weights": (losses.smallest, (tf.zeros((4, 2, 1)), tf.zeros(2)), "weight and q differ in D: expected 1"),
+    "returns, no rewards": (
+        losses.compare_through_returns, returns(reward_TBD=TB), "reward has the dimensions [T, B, D]. Received: shape (3, 4)"
+    ),
+    "returns, discount by reward": (losses.compare_through_returns, returns(discount_TB=TBD), "discount has the dimensions [T, B]"),
+    "returns, one gamma": (losses.compare_through_returns, returns(gamma_D=ONE), "gamma has the dimensions [D]"),
+    "returns, gammas": (losses.compare_through_returns, returns(gamma_D=tf.zeros(3)), "gamma and reward differ in D: expected 2"),
+    "returns, keep_q": (losses.compare_through_returns, returns(keep_q_TBD=TB), "keep_q has the dimensions [T, B, D]"),
+    "returns, switch_q": (losses.compare_through_returns, returns(switch_q_TBD=TBD[:2]), "switch_q and reward differ in T: expected 3"),
+    "returns, keep": (losses.compare_through_returns, returns(keep_TB=TBD), "keep has the dimensions [T, B]"),
+    "returns, last": (losses.compare_through_returns, returns(last_TB=NO[:, :3]), "last and reward differ in B: expected 4"),
+    "returns, switched": (losses.compare_through_returns, returns(switched_TB=NO[0]), "switched has the dimensions [T, B]"),
+    "returns, would_switch": (
+        losses.compare_through_returns, returns(would_switch_TB=NO[..., None]), "would_switch has the dimensions [T, B]"
+    ),
+    "returns, would_switch of other rows": (
+        losses.compare_through_returns, returns(would_switch_TB=NO[:, :1]), "would_switch and reward differ in B: expected 4"
+    ),
+    "critic, no critics": (losses.critic_loss, (TBD, TBD[:-1]), "q has the dimensions [T, B, N, D]"),
+    "critic, all rows": (losses.critic_loss, (TBND, TBD), "returns and q differ in T: expected 2. Received: shape (3, 4, 2)"),
+    "critic, other rewards": (losses.critic_loss, (TBND, TBD[:-1, :, :1]), "returns and q differ in D: expected 2"),
+    "policy, column": (losses.policy_loss, (B, B, COLUMN, ONE), "switch_q has the dimensions [B]. Received: shape (4, 1)"),
+    "policy, unequal": (losses.policy_loss, (B, OTHER, B, ONE), "switch and log_prob differ in B: expected 4"),
+    "policy, alpha by row": (losses.policy_loss, (B, B, B, B), "alpha has the dimensions []. Received: shape (4,)"),
+}
+
+
+@pytest.mark.parametrize(("loss", "arguments", "words"), WRONG.values(), ids=WRONG.keys())
+def test_wrong_shapes_are_refused(loss, arguments, words):
+    with pytest.raises(ValueError, match=re.escape(words)) as error:
+        loss(*arguments)
+    assert "Received: shape" in str(error.value)
+
+
+def test_a_stretch_has_at_least_two_rows():
+    one = returns(reward_TBD=TBD[:1], discount_TB=TB[:1], keep_q_TBD=TBD[:1], switch_q_TBD=TBD[:1], keep_TB=TB[:1], last_TB=NO[:1],
+                  switched_TB=NO[:1], would_switch_TB=NO[:1])
+    with pytest.raises(ValueError, match=r"T is at least 2. Received: \(1, 4, 2\)"):
+        losses.compare_through_returns(*one)
