@@ -217,7 +217,7 @@ def measure_tfsac(library: str, mode: str, args: argparse.Namespace) -> dict[str
         memory.add({"observation": observation}, action, reward, never, never, {"observation": following})
 
     def call() -> None:
-        agent.update(filters.transition(memory.sample(together, BATCH, rng)))
+        agent.update(filters.batch(memory.sample(together, BATCH, rng)))
 
     updates_per_second(call, together, 100)
     if mode == "floor":

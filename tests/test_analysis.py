@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from tfsac.analysis import interval, plot_curves, plot_run, read_curve
+from tfsac.analysis import interval, plot_actions, plot_curves, plot_run, read_curve
 
 HEADER = "env_steps,updates,training/return_mean,evaluation/return_mean,evaluation/return_min,evaluation/return_max"
 ROWS = ["1000,0,-5,,,", "2000,1000,-4.5,-4,-6,-2", "3000,2000,,,,", "4000,3000,-3,-2.5,-3,-2"]
@@ -121,6 +121,69 @@ def test_what_is_drawn(run, monkeypatch, tmp_path):
     assert list(evaluation.get_xdata()) == [2000, 4000] and list(evaluation.get_ydata()) == [-4.0, -2.5]
     band = drawn[1].collections[0].get_paths()[0].vertices
     assert {tuple(point) for point in band.tolist()} == {(2000, -6), (2000, -2), (4000, -3), (4000, -2)}
+
+
+@pytest.fixture
+def figures(monkeypatch):
+    """Returns a list that gets every figure instead of its file."""
+    from matplotlib.figure import Figure
+
+    saved = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *args, **kwargs: saved.append(figure))
+    return saved
+
+
+def test_the_actions_of_an_episode_are_drawn_one_below_the_other(figures, tmp_path):
+    actions = np.array([[0.5, -1.0], [0.5, -1.0], [0.1, 2.0], [0.3, 2.0]])
+    switched = np.array([True, False, True, False])
+    assert plot_actions(actions, tmp_path / "new" / "a.png", switched, "Title") == tmp_path / "new" / "a.png"
+    (figure,) = figures
+    assert len(figure.axes) == 2 and figure.axes[0].get_title(loc="left") == "Title"
+    assert [axes.get_xlabel() for axes in figure.axes] == ["", "step of the episode"]
+    for i, axes in enumerate(figure.axes):
+        line, dots = axes.lines
+        assert axes.get_ylabel() == f"action {i}"
+        assert list(line.get_xdata()) == [0, 1, 2, 3] and list(line.get_ydata()) == list(actions[:, i])
+        # An action is held until the next step.
+        assert line.get_drawstyle() == "steps-post"
+        assert list(dots.get_xdata()) == [0, 2] and list(dots.get_ydata()) == list(actions[[0, 2], i])
+    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["action", "new trajectory"]
+    assert figure.get_supxlabel() == "2 new trajectories in 4 steps; shaded: the one before was kept"
+
+
+def shaded(axes):
+    """Returns where a picture is shaded, as intervals of steps."""
+    spans = [path.vertices[:, 0] for collection in axes.collections for path in collection.get_paths() if len(path.vertices)]
+    return sorted((span.min(), span.max()) for span in spans)
+
+
+def test_what_follows_a_kept_step_is_shaded(figures, tmp_path):
+    actions, switched = np.arange(6.0)[:, None], np.array([True, False, True, False, False, True])
+    plot_actions(actions, tmp_path / "a.png", switched)
+    # The actions of steps 1, 3 and 4 are held until 2 and 5.
+    assert shaded(figures[0].axes[0]) == [(1, 2), (3, 5)]
+
+
+def test_choices_teams_and_policies_without_switches_are_drawn_without_dots(figures, tmp_path):
+    for actions, rows in ((np.array([1, 0, 2]), 1), (np.zeros((3, 2), int), 2), (np.zeros((3, 2, 2)), 4)):
+        plot_actions(actions, tmp_path / "a.png")
+        axes = figures[-1].axes
+        assert len(axes) == rows and all(len(axis.lines) == 1 and not axis.collections for axis in axes)
+        assert figures[-1].get_supxlabel() == ""
+    assert list(figures[0].axes[0].lines[0].get_ydata()) == [1, 0, 2]
+
+
+def test_a_picture_of_actions_grows_with_their_number(tmp_path):
+    for size, height in ((1, 440), (3, 700)):
+        out = plot_actions(np.random.default_rng(0).uniform(-1, 1, (50, size)), tmp_path / "a.png", np.arange(50) % 3 == 0)
+        assert out.read_bytes().startswith(PNG) and pixels(out).shape[:2] == (height, 720)
+
+
+@pytest.mark.parametrize(("steps", "switched", "received"), [(0, None, r"\(0, None\)"), (3, [True], r"\(3, 1\)"), (1, [], r"\(1, 0\)")])
+def test_actions_without_steps_or_with_other_switches_are_refused(tmp_path, steps, switched, received):
+    with pytest.raises(ValueError, match=rf"at least one step, and each tells whether it switched\. Received: {received}$"):
+        plot_actions(np.zeros((steps, 1)), tmp_path / "a.png", None if switched is None else np.array(switched, bool))
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_run_is_plotted_beside_its_metrics(run, tmp_path):

@@ -57,6 +57,18 @@ def run_dir(tiny_run):
     return tiny_run[0]
 
 
+@pytest.fixture(scope="module")
+def switching_run(tmp_path_factory):
+    """A finished run of a policy that keeps or switches trajectories."""
+    folder = tmp_path_factory.mktemp("cli") / "taac"
+    changes = {path: value for path, value in {**tiny.CHANGES, **tiny.SHORTER}.items() if ".v." not in path}
+    changes |= {"agent.networks.q.head_parameters.init_w": 0.5, "environment.max_episode_steps": 30}
+    flags = ["--preset=taac_simple_control", f"--run_dir={folder}", "--evaluate=2", *tiny.assignments(changes)]
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        assert cli.run(["train", *flags]) == 0
+    return folder, printed.getvalue()
+
+
 def tree(folder):
     """Returns every path under a folder with the content of its files."""
     return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
@@ -279,6 +291,86 @@ def test_a_film_is_not_written_over_another_file(run_dir, tmp_path, capsys):
     assert ended.value.code == 2
     assert "Received: " in capsys.readouterr().err
     assert film.read_bytes() == b"precious"
+
+
+SWITCH = re.compile(r"^switch  in ([\d.]+) % of the steps; a trajectory lasts ([\d.]+) steps on average$", re.MULTILINE)
+
+
+def test_a_run_with_trajectories_is_trained_and_tells_how_often_it_switched(switching_run, capsys):
+    folder, printed = switching_run
+    names = {"best.npz", "checkpoints", "config.json", "learning_curve.png", "metrics.csv", "policy"}
+    assert {path.name for path in folder.iterdir()} == names
+    assert [(row["env_steps"], row["updates"]) for row in tiny.rows(folder)] == [("50", "10"), ("60", "20")]
+    assert SWITCH.search(printed)
+    for flags, deterministic in (([], True), (["--stochastic"], False)):
+        assert cli.run(["evaluate", f"--run_dir={folder}", "--episodes=3", "--seed=6", *flags]) == 0
+        found, done = capsys.readouterr().out, api.evaluate(folder, 3, deterministic, seed=6)
+        rate, repeats = done.switching()
+        assert list(SWITCH.search(found).groups()) == [f"{100 * rate:.1f}", f"{repeats:.1f}"]
+        assert 0.0 < rate == done.switched.mean() and len(done.switched) == 90
+        assert list(RETURN.search(found).groups()) == [*parts(done.returns), "3", "30"]
+
+
+def test_other_runs_know_no_switches(run_dir, capsys):
+    assert cli.run(["evaluate", f"--run_dir={run_dir}", "--episodes=1"]) == 0
+    assert "switch" not in capsys.readouterr().out
+    assert api.evaluate(run_dir, 1).switched is None
+    assert not [name for name in tiny.rows(run_dir)[0] if "switch" in name or "repeats" in name]
+
+
+def drawn_actions(monkeypatch):
+    """Returns a list that gets what the picture of an episode is made of."""
+    from tfsac import analysis
+
+    drawn, plot = [], analysis.plot_actions
+    monkeypatch.setattr(analysis, "plot_actions", lambda *given: drawn.append(given) or plot(*given))
+    return drawn
+
+
+def test_the_actions_of_the_first_episode_are_drawn_with_its_switches(switching_run, tmp_path, capsys, monkeypatch):
+    folder, drawn = switching_run[0], drawn_actions(monkeypatch)
+    picture = tmp_path / "pictures" / "actions.png"
+    assert cli.run(["evaluate", f"--run_dir={folder}", "--episodes=2", f"--plot_actions={picture}"]) == 0
+    assert f"actions {picture}" in capsys.readouterr().out
+    assert png_size(picture) == (720, 440)
+    actions, _, switched, title = drawn[0]
+    assert actions.shape == (30, 1) and np.abs(actions).max() <= 2.0
+    np.testing.assert_array_equal(switched, api.evaluate(folder, 1).switched)
+    assert (np.diff(actions[:, 0])[~switched[1:]] == 0.0).all()  # what is kept is repeated
+    assert title == "taac, one episode"
+
+
+def test_the_actions_of_a_policy_without_switches_are_drawn_too(run_dir, tmp_path, monkeypatch):
+    drawn = drawn_actions(monkeypatch)
+    assert cli.run(["evaluate", f"--run_dir={run_dir}", "--episodes=1", f"--plot_actions={tmp_path / 'a.png'}"]) == 0
+    assert png_size(tmp_path / "a.png") == (720, 440)
+    assert drawn[0][0].shape == (50, 1) and drawn[0][2] is None
+
+
+def test_a_picture_of_actions_is_not_written_over_another_file(run_dir, tmp_path, capsys):
+    picture = tmp_path / "mine.png"
+    picture.write_bytes(b"precious")
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["evaluate", f"--run_dir={run_dir}", "--episodes=1", f"--plot_actions={picture}"])
+    assert ended.value.code == 2
+    assert "over an existing file. Received: " in capsys.readouterr().err
+    assert picture.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("format", ["saved_model", "tflite"])
+def test_a_policy_with_a_state_is_exported_and_verified(switching_run, tmp_path, capsys, format):
+    if format == "tflite":
+        pytest.importorskip("ai_edge_litert")
+    flags = [f"--out={tmp_path / 'policy'}", f"--format={format}", "--verify", "--values"]
+    assert cli.run(["export", f"--run_dir={switching_run[0]}", *flags]) == 0
+    assert re.search(r"over 30 observations: \S+ \(within 1e-05\)", capsys.readouterr().out)
+
+
+def test_a_recording_of_a_policy_with_a_state_has_its_evaluations_returns(switching_run, tmp_path):
+    out = tmp_path / "expert.npz"
+    assert cli.run(["record", f"--run_dir={switching_run[0]}", f"--out={out}", "--episodes=2"]) == 0
+    with np.load(out) as file:
+        np.testing.assert_allclose(file["returns"], api.evaluate(switching_run[0], 2).returns)
 
 
 def test_record_writes_the_episodes_and_counts_them(run_dir, tmp_path, capsys):
@@ -644,6 +736,11 @@ def sqil(name, **more):
     return setting("agent.memory", kind="sqil", demonstrations=f"{{shown}}/{name}.npz", **more)
 
 
+def taac(*flags):
+    """Returns the command line of a run with trajectories."""
+    return " ".join(["train --preset=taac_simple_control", *flags])
+
+
 def auto(**given):
     """Returns the flags of a discrete preset with an automatic temperature."""
     return f"--preset=cart_pole_discrete_sac {setting('agent.algorithm.temperature', kind='auto', **given)}"
@@ -875,6 +972,48 @@ WRONG = {
     "sweep in the folder of a run": ("sweep --run_dir={run}", "new or empty folder, or its own. Received: .*/pendulum$"),
     "sweep at the place of a file": ("sweep --run_dir={file}", "new or empty folder, or its own. Received: .*/file$"),
     "sweep under a file": ("sweep --run_dir={file}/sweep", "Received: .*"),
+    # trajectories
+    "trajectories of choices": (
+        taac("--level=CartPole-v1"), "a choice among 2 actions: .*'discrete_soft_actor_critic', as in the preset cart_pole.*Received: ",
+    ),
+    "unknown trajectory": (
+        taac("--set=agent.algorithm.trajectory=cubic"), "trajectory: .*'constant', 'linear' or 'quadratic'. Received: 'cubic'$",
+    ),
+    "derivatives of a constant": (
+        taac("--set=agent.algorithm.inverse_mode=false"), "linear and quadratic trajectories.*Received: inverse_mode=False with .*'constant'$",
+    ),
+    "stretches of one row": (
+        taac("--set=agent.memory.sequence_length=1"), "sequence_length is at least 2.* Received: sequence_length=1, max_size=",
+    ),
+    "stretches beyond the memory": (
+        taac("--set=agent.memory.max_size=1000", "--set=agent.memory.sequence_length=1001"),
+        "sequence_length is at least 2, .* at most what the memory holds. Received: sequence_length=1001, max_size=1000$",
+    ),
+    "stretches beyond an environment's part": (
+        taac("--num_envs=100", "--set=agent.memory.max_size=399"),
+        "hold sequence_length steps of every environment. Received: max_size=399, num_envs=100, sequence_length=4$",
+    ),
+    "heat-up below a stretch": (
+        taac("--num_envs=100", "--set=schedule.heatup_steps=399"), "collect sequence_length steps of every environment. Received: heatup_steps=",
+    ),
+    "several steps beside trajectories": (taac("--set=agent.algorithm.n_step=3"), "n_step is 1; .*sequence_length.* Received: n_step=3$"),
+    "no probability": (taac("--set=agent.algorithm.min_prob=0"), "min_prob.*greater than 0.* Received: 0$"),
+    "certain": (taac("--set=agent.algorithm.min_prob=1"), "min_prob.*less than 1.* Received: 1$"),
+    "more than certain": (taac("--set=agent.algorithm.min_prob=1.5"), "min_prob.*less than 1.* Received: 1.5$"),
+    "clipping the wrong way round": (
+        taac("--set=agent.algorithm.b1_advantage_clipping=[1,0]"), "low < high. Received: [(]1.0, 0.0[)]$",
+    ),
+    "weights of other rewards": (
+        taac("--set=agent.algorithm.reward_weights=[1,2]"), "gives 1 reward.*reward_weights.* Received: [(]1.0, 2.0[)]$",
+    ),
+    "discounts of other rewards": (
+        taac("--set=agent.algorithm.reward_discounts=[0.9,0.9]"), "gives 1 reward.*reward_discounts.* Received: [(]0.9, 0.9[)]$",
+    ),
+    "noise on trajectories": (taac(setting("agent.exploration", noise_std=0.1)), "exploration: Input should be null. Received: "),
+    "imitated trajectories": (taac(sqil("whole")), "memory.kind: Input should be 'sequences'. Received: 'sqil'$"),
+    "trajectories from single rows": (
+        taac(setting("agent.memory", kind="uniform")), "memory.kind: Input should be 'sequences'. Received: 'uniform'$",
+    ),
     # evaluate
     "evaluate nothing": ("evaluate", "--run_dir is required. Received: no --run_dir$"),
     "evaluate no run": ("evaluate --run_dir={tmp}", "A run directory has a config.json. Received: "),
@@ -885,6 +1024,11 @@ WRONG = {
         "evaluate --run_dir={run} --episodes=1 --dump_mp4={tmp}/film.xyz",
         "Received: .*film.xyz",
     ),
+    "actions in a picture of another kind": (
+        "evaluate --run_dir={run} --episodes=1 --plot_actions={tmp}/actions.pdf",
+        "name ends in .png. Received: .*actions.pdf$",
+    ),
+    "actions under a file": ("evaluate --run_dir={run} --episodes=1 --plot_actions={file}/a.png", "Received: .*"),
     # export
     "export nothing": ("export --out={tmp}/out", "--run_dir is required. Received: no --run_dir$"),
     "export to nowhere": ("export --run_dir={run}", "--out is required. Received: no --out$"),

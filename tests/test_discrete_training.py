@@ -11,7 +11,7 @@ import tensorflow as tf
 import tiny
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 from test_checkpoint import CHANGES, PRIORITISED, complete_run, crashed, same_run, weights
-from test_cli import RETURN, parts
+from test_cli import RETURN, parts, png_size
 
 from tfsac import api, cli, exporting
 from tfsac.agents import DiscreteSoftActorCriticAgent
@@ -283,6 +283,15 @@ def test_the_exported_policy_acts_as_the_live_one(run_dir, tmp_path, capsys, for
     np.testing.assert_allclose(exported, np.stack(actions), rtol=0, atol=1e-5)
     if preset.environment.level == CORRIDOR:
         assert set(exported.tolist()) <= {START, START + 1, START + 2}
+
+
+@pytest.mark.parametrize(("name", "rows"), [("choice", 1), ("masked", 1), ("team", 3), ("team of numbers", 6)])
+def test_the_actions_of_choices_and_teams_are_drawn(runs, tmp_path, capsys, name, rows):
+    picture = tmp_path / "actions.png"
+    assert cli.run(["evaluate", f"--run_dir={runs(name)}", "--episodes=1", f"--plot_actions={picture}"]) == 0
+    printed = capsys.readouterr().out
+    assert f"actions {picture}" in printed and "switch" not in printed
+    assert png_size(picture) == (720, 310 + 130 * rows)
 
 
 def policy_preset(run_dir):

@@ -34,9 +34,12 @@ from tfsac.parameters import (
     SACPolicyHeadParameters,
     SACQHeadParameters,
     ScheduleParameters,
+    SequenceReplayParameters,
     SoftActorCriticAgentParameters,
     SoftActorCriticAlgorithmParameters,
     SQILExperienceReplayParameters,
+    TemporallyAbstractActorCriticAgentParameters,
+    TemporallyAbstractActorCriticAlgorithmParameters,
     TrainingSteps,
     TwinSoftActorCriticAgentParameters,
     TwinSoftActorCriticAlgorithmParameters,
@@ -47,12 +50,15 @@ from tfsac.parameters import (
     override,
     parse_assignment,
     soft_actor_critic_networks,
+    temporally_abstract_networks,
     to_json,
 )
 
 Algorithm = SoftActorCriticAlgorithmParameters
 Agent = SoftActorCriticAgentParameters
 Discrete = DiscreteSoftActorCriticAgentParameters
+Switching = TemporallyAbstractActorCriticAgentParameters
+Trajectories = TemporallyAbstractActorCriticAlgorithmParameters
 NETWORKS = soft_actor_critic_networks((8, 8))
 
 
@@ -123,6 +129,22 @@ def discrete_preset():
     )
 
 
+def switching_preset(heatup_steps=None, max_size=90_000, num_envs=2, **algorithm):
+    """A preset of trajectories in which what only such presets have differs from the defaults."""
+    given = {
+        "trajectory": "quadratic", "inverse_mode": False, "max_repeat_steps": 7, "randomize_first_state_tau": True,
+        "b1_advantage_clipping": (None, 0.5), "compare_through": "unbiased", "epsilon_greedy": 0.1, "initial_alpha": 0.5,
+        "alpha_learning_rate": 1e-3, "min_prob": (0.05, 0.2), "target_entropy": (0.3, -2.0), "reward_weights": (1.0, -0.5),
+        "reward_discounts": (0.9, 0.5),
+    }
+    networks = temporally_abstract_networks((8,), num_critics=3, init_w=0.1, batch_size=4)
+    return Preset(
+        agent=Switching(Trajectories(**{**given, **algorithm}), memory=SequenceReplayParameters(max_size, 6), networks=networks),
+        environment=EnvironmentParameters(num_envs=num_envs),
+        schedule=ScheduleParameters(heatup_steps=heatup_steps or EnvironmentSteps(12)),
+    )
+
+
 # -- defaults ----------------------------------------------------------------------------------------------------------
 
 
@@ -190,7 +212,7 @@ def test_network_helper_lets_a_caller_turn_the_slow_copy_off():
 # -- JSON --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("preset", [Preset(), rich_preset(), discrete_preset()], ids=["default", "rich", "discrete"])
+@pytest.mark.parametrize("preset", [Preset(), rich_preset(), discrete_preset(), switching_preset()], ids=["default", "rich", "discrete", "switching"])
 def test_json_round_trip_is_exact(preset):
     text = json.dumps(to_json(preset))
     assert from_json(Preset, text) == preset
@@ -476,6 +498,57 @@ MISTAKES = {
     ),
     "noise on choices": (lambda: Discrete(exploration=AdditiveNoiseParameters()), "EpsilonGreedyParameters", "AdditiveNoise"),
     "choices on noise": (lambda: Agent(exploration=EpsilonGreedyParameters()), "AdditiveNoiseParameters", "EpsilonGreedy"),
+    # trajectories
+    "unknown trajectory": (
+        lambda: Trajectories(trajectory="cubic"), "trajectory: Input should be 'constant', 'linear' or 'quadratic'", "'cubic'"
+    ),
+    "unknown operator": (
+        lambda: Trajectories(compare_through="biased"), "compare_through: Input should be 'sampled' or 'unbiased'", "'biased'"
+    ),
+    "derivatives of a constant": (
+        lambda: Trajectories(inverse_mode=False), "belongs to linear and quadratic trajectories", "inverse_mode=False with trajectory='constant'"
+    ),
+    "no repeats": (lambda: Trajectories(max_repeat_steps=0), "max_repeat_steps: Input should be greater than 0", "0"),
+    "several steps": (lambda: Trajectories(n_step=3), "n_step is 1; agent.memory.sequence_length says how many", "n_step=3"),
+    "no probability": (lambda: Trajectories(min_prob=0.0), "min_prob: Input should be greater than 0", "0.0"),
+    "certain": (lambda: Trajectories(min_prob=1.0), "min_prob: Input should be less than 1", "1.0"),
+    "more than certain": (lambda: Trajectories(min_prob=(0.1, 1.5)), "min_prob.1: Input should be less than 1", "1.5"),
+    "negative draws": (lambda: Trajectories(epsilon_greedy=-0.1), "epsilon_greedy: Input should be greater than or equal", "-0.1"),
+    "cold from the beginning": (lambda: Trajectories(initial_alpha=0.0), "initial_alpha: Input should be greater than 0", "0.0"),
+    "clipping the wrong way round": (
+        lambda: Trajectories(b1_advantage_clipping=(1.0, 0.0)), "is (low, high) with low < high", "(1.0, 0.0)"
+    ),
+    "clipping to a point": (lambda: Trajectories(b1_advantage_clipping=(0.5, 0.5)), "with low < high", "(0.5, 0.5)"),
+    "a reward that grows": (
+        lambda: Trajectories(reward_discounts=(0.9, 1.1)), "reward_discounts.1: Input should be less than or equal to 1", "1.1"
+    ),
+    "stretches of one row": (
+        lambda: SequenceReplayParameters(100, 1), "sequence_length is at least 2", "sequence_length=1, max_size=100"
+    ),
+    "stretches beyond the memory": (
+        lambda: SequenceReplayParameters(5, 6), "at most what the memory holds", "sequence_length=6, max_size=5"
+    ),
+    "stretches beyond an environment's part": (
+        lambda: switching_preset(max_size=11), "hold sequence_length steps of every environment", "max_size=11, num_envs=2, sequence_length=6"
+    ),
+    "heat-up below a stretch": (
+        lambda: switching_preset(EnvironmentSteps(11)),
+        "Heat-up must collect sequence_length steps of every environment",
+        "heatup_steps=EnvironmentSteps(num_steps=11), num_envs=2, sequence_length=6",
+    ),
+    "single rows for stretches": (
+        lambda: Switching(memory=ExperienceReplayParameters()), "memory: Input should be an instance of SequenceReplayParameters", "ExperienceReplay"
+    ),
+    "demonstrated stretches": (
+        lambda: Switching(memory=SQILExperienceReplayParameters("x.npz")), "memory: Input should be an instance of SequenceReplayParameters", "SQIL"
+    ),
+    "stretches for single rows": (lambda: Agent(memory=SequenceReplayParameters()), "memory: ", "SequenceReplay"),
+    "noise on trajectories": (lambda: Switching(exploration=AdditiveNoiseParameters()), "exploration: Input should be None", "AdditiveNoise"),
+    "other critics": (
+        lambda: Switching(networks={**temporally_abstract_networks(), "q": NetworkParameters(SACQHeadParameters())}),
+        "The head of network 'q' is of kind 'trajectory_q'",
+        "SACQHeadParameters",
+    ),
     "decay without steps": (
         lambda: network(learning_rate_decay_rate=0.5),
         "needs learning_rate_decay_steps >= 1",
@@ -718,6 +791,29 @@ def test_a_discrete_agent_is_named_by_its_kind_and_its_parts_may_leave_out_their
     assert (fixed.agent.algorithm.temperature, fixed.agent.exploration) == (FixedAlphaParameters(), None)
     with pytest.raises(ParameterError, match=r"temperature: Input should be an object of kind 'auto' or 'fixed'.* Received: 'sqil'$"):
         override(preset, {"agent.algorithm.temperature": {"kind": "sqil"}})
+
+
+def test_an_agent_with_trajectories_is_named_by_its_kind():
+    text = '{"agent": {"kind": "temporally_abstract_actor_critic", "algorithm": {"min_prob": [0.05, 0.1]}, "memory": {"sequence_length": 6}}}'
+    assert from_json(Preset, text).agent == Switching(Trajectories(min_prob=(0.05, 0.1)), memory=SequenceReplayParameters(sequence_length=6))
+
+
+def test_a_preset_holds_exactly_as_many_steps_as_its_stretches_need():
+    assert switching_preset(max_size=12).agent.memory == SequenceReplayParameters(12, 6)
+    assert switching_preset(EnvironmentEpisodes(1)).schedule.heatup_steps == EnvironmentEpisodes(1)  # of any length
+
+
+def test_the_defaults_of_trajectories_are_the_documented_ones():
+    algorithm = Trajectories()
+    assert (algorithm.trajectory, algorithm.inverse_mode, algorithm.max_repeat_steps) == ("constant", True, None)
+    assert (algorithm.b1_advantage_clipping, algorithm.compare_through, algorithm.epsilon_greedy) == (None, "sampled", 0.0)
+    assert (algorithm.initial_alpha, algorithm.min_prob, algorithm.target_entropy) == (1.0, 0.1, None)
+    assert (algorithm.randomize_first_state_tau, algorithm.reward_weights, algorithm.reward_discounts) == (False, None, None)
+    assert SequenceReplayParameters().sequence_length == 4
+    networks = Switching().networks
+    assert networks["q"].create_target_network and not networks["policy"].create_target_network
+    q = networks["q"].head_parameters
+    assert (q.network_layers_sizes, q.num_critics, q.init_w) == ((256, 256), 2, 0.003)
 
 
 def test_epsilon_goes_down_as_described():

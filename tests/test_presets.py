@@ -28,7 +28,6 @@ NETWORKS = {  # of each kind of agent
     "discrete_soft_actor_critic": {"policy", "q", "q_target"},
     "temporally_abstract_actor_critic": {"policy", "q", "q_target"},
 }
-WITHOUT_THRESHOLD = {"taac_manipulation"}  # its sparse rewards were not measured
 
 
 def needs_its_packages(name):
@@ -47,18 +46,17 @@ def heatup_of(preset):
 
 def short(preset):
     """Six stretches of playing and training after the heat-up."""
-    algorithm = preset.agent.algorithm
-    if algorithm.num_consecutive_training_steps > 10:  # as with the many environments of the Fetch tasks
-        fewer = {"environment.num_envs": 2, "agent.algorithm.num_consecutive_training_steps": 10}
-        preset = override(preset, {**fewer, "agent.algorithm.num_consecutive_playing_steps": 20})
-        algorithm = preset.agent.algorithm
-    playing = algorithm.num_consecutive_playing_steps.num_steps
-    rare = algorithm.updates_between_target_copies() > 6  # as of Atari's targets, which are copied every 8000 steps
-    sooner = {"agent.algorithm.num_steps_between_copying_online_weights_to_target": "TrainingSteps(1)"} if rare else {}
+    algorithm, sooner = preset.agent.algorithm, {}
+    if algorithm.updates_between_target_copies() > 6:  # as of Atari's targets, which are copied every 8000 steps
+        sooner = {"agent.algorithm.num_steps_between_copying_online_weights_to_target": "TrainingSteps(1)"}
+    if preset.environment.num_envs > 32:  # of the Fetch tasks, with 40 updates a stretch
+        sooner |= {"environment.num_envs": 2, "agent.algorithm.num_consecutive_training_steps": 10}
+        sooner |= {"agent.algorithm.num_consecutive_playing_steps": "EnvironmentSteps(20)"}
+    preset = override(preset, sooner)
+    playing = preset.agent.algorithm.num_consecutive_playing_steps.num_steps
     return tiny.shrunk(
         preset,
         **{
-            **sooner,
             "schedule.heatup_steps": f"EnvironmentSteps({heatup_of(preset)})",
             "schedule.improve_steps": f"EnvironmentSteps({6 * playing})",
             "schedule.steps_between_evaluation_periods": "EnvironmentSteps(1_000_000)",
@@ -86,7 +84,7 @@ def test_a_preset_has_a_docstring_a_threshold_and_a_line_that_runs_it(name):
     assert isinstance(preset, Preset)
     assert preset.environment.level in ast.get_docstring(ast.parse(source)) or preset.levels
     assert describe_preset(name) == ast.get_docstring(ast.parse(source)).splitlines()[0]
-    assert (preset.validation.min_reward_threshold is None) == (name in WITHOUT_THRESHOLD)
+    assert np.isfinite(preset.validation.min_reward_threshold)
     assert "run_preset(__file__)" in source
 
 
@@ -146,7 +144,7 @@ def test_every_level_has_a_threshold_and_an_agent_that_acts_in_it(name, level):
     needs_its_packages(name)
     preset = for_level(load_preset(name), level)
     assert preset.environment.level == level
-    assert (preset.validation.min_reward_threshold is None) == (name in WITHOUT_THRESHOLD)
+    assert np.isfinite(preset.validation.min_reward_threshold)
     env = make(level)
     spec = spec_of(env)
     agent = build_agent(short(preset), RunParameters(seed=1), spec)

@@ -218,7 +218,7 @@ def test_policy_and_temperatures_wait_for_their_turn_also_with_one_update_per_ca
 
 
 def test_the_slow_critics_wait_for_their_period_and_move_by_their_rate():
-    agent = make_agent(num_steps_between_copying_online_weights_to_target=TrainingSteps(3), eager=False)
+    agent = make_agent(num_steps_between_copying_online_weights_to_target=TrainingSteps(3))
     for i in range(6):
         before = weights(agent)
         agent.update(batches(agent, 1, seed=i))
@@ -374,7 +374,7 @@ def test_each_temperature_has_its_own_entropy_and_target():
         ({}, 0.325083, 2 * -1.609438),
         ({"min_prob": 0.2}, 0.500402, 2 * -0.916291),
         ({"min_prob": (0.05, 0.1)}, 0.198515, 2 * -1.609438),
-        ({"target_entropy": -1.5}, -1.5, -1.5),
+        ({"target_entropy": 0.5}, 0.5, 0.5),
         ({"target_entropy": (0.3, -4.0), "min_prob": 0.2}, 0.3, -4.0),
     ],
 )
@@ -384,7 +384,7 @@ def test_target_entropies_are_given_or_follow_from_a_probability(algorithm, choi
     assert agent.proposal_target_entropy == pytest.approx(proposal, abs=1e-5)
 
 
-@pytest.mark.parametrize(("target", "sign"), [((0.69, 5.0), 1), ((0.0, -30.0), -1)])
+@pytest.mark.parametrize(("target", "sign"), [((0.69, 1.38), 1), ((0.001, -10.0), -1)])
 def test_temperatures_move_against_the_entropies(target, sign):
     agent = make_agent(target_entropy=target)
     agent.update(batches(agent, 5))
@@ -753,6 +753,10 @@ def test_a_seed_repeats_what_it_does():
         (SPEC, {"reward_weights": (1.0, 2.0)}, "gives 1 reward(s) a step, and reward_weights has one number for each. Received: (1.0, 2.0)"),
         (TWO_REWARDS, {"reward_weights": (1.0,)}, "gives 2 reward(s) a step, and reward_weights has one number for each. Received: (1.0,)"),
         (TWO_REWARDS, {"reward_discounts": (0.9,) * 3}, "gives 2 reward(s) a step, and reward_discounts has one number for each"),
+        (SPEC, {"target_entropy": (0.3, 1.4)}, "With 2 action dimensions target_entropy lies between -10 and 1.39 nats"),
+        (SPEC, {"target_entropy": (0.7, -1.0)}, "The entropy of keeping or switching lies between 0 and log(2) = 0.6931 nats"),
+        (SPEC, {"target_entropy": -1.5}, "The entropy of keeping or switching lies between 0 and log(2) = 0.6931 nats"),
+        (SPEC, {"min_prob": (0.5, 0.1)}, "The entropy of keeping or switching lies between 0 and log(2) = 0.6931 nats"),
     ],
 )
 def test_what_the_agent_cannot_do_is_refused(spec, algorithm, words):

@@ -197,7 +197,8 @@ def plot_actions(
         axis.set_ylabel(f"action {i}", fontsize=9.5)
         if switched is not None:
             low, high = axis.get_ylim()
-            axis.fill_between(step, low, high, where=~switched, step="pre", color=GREY, alpha=0.15, linewidth=0)
+            edges = np.repeat(np.arange(len(step) + 1), 2)[1:-1]  # of each step: itself and the next
+            axis.fill_between(edges, low, high, where=np.repeat(~switched, 2), color=GREY, alpha=0.15, linewidth=0)
             axis.plot(step[switched], row[switched], ".", color=PALETTE[1], markersize=5, label="new trajectory")
             axis.set_ylim(low, high)
     note = "" if switched is None else f"{switched.sum()} new trajectories in {len(switched)} steps; shaded: the one before was kept"

@@ -13,6 +13,7 @@ import numpy as np
 
 from tfsac.environments import Filters, action_map, as_arrays, check, episode_seed, maker, spec_of
 from tfsac.environments.film import write_film
+from tfsac.environments.vector_rewards import VectorRewards, has_vector_rewards
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.exporting import export
 from tfsac.files import new_file
@@ -212,6 +213,8 @@ def demonstrate(
     if episodes < 1:
         raise ValueError(f"episodes is at least 1. Received: {episodes}")
     check(env)
+    if has_vector_rewards(env):
+        env = VectorRewards(env)
     spec, level = spec_of(env), env.spec.id if env.spec else type(env.unwrapped).__name__
     inverse, steps = action_map(spec).inverse, list[tuple[Any, ...]]()
     done = run_episodes(act, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, lambda *step: steps.append(step), begin)

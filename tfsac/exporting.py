@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -35,7 +35,7 @@ class PolicyGraph:
         self.agent, self.filters = policy.agent, policy.filters
         self.map = action_map(self.agent.spec.of_one_agent())  # the same for each of a team
         networks = [network.trainable_variables for network in self.agent.networks.values()]
-        others = [variables for name, variables in self.agent.trained.items() if name not in self.agent.networks]
+        others = [self.agent.trained[name] for name in self.agent.acts_with]
         self.weights = [variable.value for variables in (*networks, *others) for variable in variables]
         self.state = {
             name: tf.TensorSpec([None, *value.shape[1:]], value.dtype, name=name)
@@ -206,39 +206,40 @@ class Exported:
         path = pathlib.Path(path)
         if (path / TFLITE_FILE).is_file():
             path = path / TFLITE_FILE
-        if path.suffix == ".tflite" and path.is_file():
-            self.lite = True
-            self.wanted = litert_signature(path, "serving_default").get_input_details().keys()
-            self.signature: Callable[[str], Any] = lambda name: litert_signature(path, name)
+        self.lite = path.suffix == ".tflite" and path.is_file()
+        if self.lite:
+            interpreter = _interpreter(path)
+            signatures = {name: interpreter.get_signature_runner(name) for name in interpreter.get_signature_list()}
+            self.wanted = set(signatures["serving_default"].get_input_details())
         elif (path / "saved_model.pb").is_file():
-            self.lite, self.loaded = False, tf.saved_model.load(str(path))
-            self.wanted = self.loaded.signatures["serving_default"].structured_input_signature[1].keys()
-            self.signature = self.loaded.signatures.__getitem__
+            self.loaded = tf.saved_model.load(str(path))
+            signatures = self.loaded.signatures
+            self.wanted = set(signatures["serving_default"].structured_input_signature[1])
         else:
             raise FileNotFoundError(f"An exported policy is a SavedModel folder or a .tflite file. Received: {path}")
-        self.serve = self.signature("serving_default")
+        self.serve, self.initial = signatures["serving_default"], signatures.get("initial_state")
         self.reset()
 
     def reset(self) -> None:
         """Forgets the state."""
-        self.state: dict[str, np.ndarray] | None = None
+        self.state: dict[str, np.ndarray] = {}
 
     def __call__(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
         """Returns actions `[E, ...]` for observations `[E, ...]` by key; keys that the policy does not read are left out.
 
         Raises:
-            ValueError: another number of environments than in the call before where the policy has a state.
+            ValueError: missing keys; or another number of environments than in the call before where the policy has a state.
         """
         rows = len(next(iter(observation.values())))
-        if self.state and len(next(iter(self.state.values()))) != rows:
-            known = len(next(iter(self.state.values())))
-            raise ValueError(f"The state goes on in {known} environments; call reset to begin with others. Received: {rows}")
-        if self.state is None:
-            stateful = self.wanted - observation.keys()
-            self.state = self._run(self.signature("initial_state"), {"rows": np.int32(rows)}) if stateful else {}
-        done = self._run(self.serve, {name: {**observation, **self.state}[name] for name in self.wanted})
-        action = done.pop("action")
-        self.state = done
+        if self.initial is not None and not self.state:
+            self.state = self._run(self.initial, {"rows": np.int32(rows)})
+        if missing := self.wanted - observation.keys() - self.state.keys():
+            raise ValueError(f"This policy also reads {', '.join(sorted(missing))}. Received: {sorted(observation)}")
+        if (known := {len(value) for value in self.state.values()} - {rows}):
+            raise ValueError(f"The state goes on in {known.pop()} environments; call reset to begin with others. Received: {rows}")
+        after = self._run(self.serve, {name: {**observation, **self.state}[name] for name in self.wanted})
+        action = after.pop("action")
+        self.state = after
         return action
 
     def _run(self, function: Any, given: dict[str, Any]) -> dict[str, np.ndarray]:
@@ -258,11 +259,15 @@ def litert_signature(path: pathlib.Path, name: str) -> Any:
     Raises:
         ImportError: ai-edge-litert is not installed.
     """
+    return _interpreter(path).get_signature_runner(name)
+
+
+def _interpreter(path: pathlib.Path) -> Any:
     try:
         from ai_edge_litert.interpreter import Interpreter
     except ImportError as error:
         raise ImportError("Running a LiteRT file needs: pip install 'tfsac[litert]'. Received: no ai_edge_litert") from error
-    return Interpreter(str(path)).get_signature_runner(name)
+    return Interpreter(str(path))
 
 
 def verify(policy: Policy, path: str | pathlib.Path, observations: list[Any]) -> float:
@@ -274,7 +279,9 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: list[Any]) ->
         observations: raw ones of one episode, in order.
 
     Returns:
-        the largest absolute difference of an action's entry, in the environment's units.
+        the largest absolute difference of an entry of an action, in the environment's units, or of a state. Every step begins
+        with the live policy's state; one in which both make another choice, of two that are worth the same but for rounding, is left
+        out.
 
     Raises:
         ValueError: no observations, or a policy that draws with `epsilon_greedy`, which its export does not.
@@ -289,5 +296,11 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: list[Any]) ->
     largest = 0.0
     for observation in observations:
         arrays = {key: value[None] for key, value in as_arrays(observation, policy.agent.spec).items()}
-        largest = max(largest, float(np.abs(exported(arrays)[0] - policy.act(observation)).max()))
+        before = dict(policy.state)
+        exported.state = before
+        pairs = [(exported(arrays)[0], policy.act(observation))]
+        pairs += [(exported.state[name], value) for name, value in policy.state.items()]
+        difference = max(float(np.abs(theirs - ours).max()) for theirs, ours in pairs)
+        if difference <= TOLERANCE or not policy.agent.undecided(policy.filters.observation(arrays), before):
+            largest = max(largest, difference)
     return largest

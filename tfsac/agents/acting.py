@@ -40,7 +40,7 @@ class ActingAgent(Agent):
                 f"'temporally_abstract_actor_critic'. Received: {spec.num_rewards} rewards"
             )
         super().__init__(parameters, spec, seed, eager, models)
-        self.forward = forward_of(self.networks["policy"])
+        self.forward = forward_of(self.networks["policy"], spec.of_one_agent())
 
     @abstractmethod
     def choose(self, observation: Mapping[str, np.ndarray], mode: Mode, env_steps: int) -> np.ndarray:

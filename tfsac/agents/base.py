@@ -46,6 +46,7 @@ class Agent(tf.Module):
 
     Attributes:
         batch_axis: of the rows in what `update_once` gets, 0; 1 in sequences.
+        acts_with: names of what else in `trained` acting needs, beside the networks.
         spec: as given, with the extras that the memory stores.
         networks: by name.
         trained, optimizers: variables that learn and their optimizer, by name of the network (or "temperature").
@@ -61,6 +62,7 @@ class Agent(tf.Module):
     """
 
     batch_axis = 0
+    acts_with: tuple[str, ...] = ()
 
     def __init__(
         self, parameters: AgentParameters, spec: Spec, seed: int = 0, eager: bool = False, models: ModelMaker | None = None
@@ -152,6 +154,10 @@ class Agent(tf.Module):
     def initial_state(self, rows: int) -> dict[str, np.ndarray]:
         """Returns the policy's state at the begin of an episode, `[rows, ...]` by field; empty for policies without one."""
         return {}
+
+    def undecided(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> bool:
+        """Returns whether rounding decides between two different actions that are both the best here, which may be in choices."""
+        return False
 
     @abstractmethod
     def act_tensors(

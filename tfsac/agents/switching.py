@@ -12,11 +12,12 @@ from tfsac.agents.base import Agent, Mode, ModelMaker
 from tfsac.agents.trajectories import Tau, make_trajectory
 from tfsac.distributions import LOG_SCALE_MAX, LOG_SCALE_MIN, SquashedGaussian
 from tfsac.losses.temporally_abstract_actor_critic import clip_advantage, smallest
-from tfsac.networks import forward_of
+from tfsac.networks import Network, forward_of
 from tfsac.parameters import TemporallyAbstractActorCriticAgentParameters
 from tfsac.types import NEXT_STATE, STATE, SWITCH, ActResult, ArraySpec, DiscreteSpec, Spec
 
 REPEATS = "repeats"
+ROUNDING = 1e-5  # relative error of values in float32, computed in different ways
 
 
 class Proposal(NamedTuple):
@@ -44,10 +45,12 @@ class SwitchingAgent(Agent):
         reward_weights: `[D]`, of each reward in the objective.
 
     Raises:
-        ValueError: actions that are no numbers, several agents, weights or discounts of another number of rewards.
+        ValueError: actions that are no numbers, several agents, weights or discounts of another number of rewards,
+            observations with keys of the state.
     """
 
     algorithm: Any
+    acts_with = ("choice_temperature",)
 
     def __init__(
         self,
@@ -71,13 +74,16 @@ class SwitchingAgent(Agent):
             if given is not None and len(given) != rewards:
                 raise ValueError(f"The environment gives {rewards} reward(s) a step, and {name} has one number for each. Received: {given}")
         self.trajectory = make_trajectory(algorithm.trajectory, algorithm.inverse_mode)
+        if reserved := {*self.trajectory.fields, REPEATS, "action"} & spec.observation.keys():
+            raise ValueError(f"These keys belong to the policy's state and action, not to observations. Received: {sorted(reserved)}")
         self.action_size = spec.action.shape[0]
         field = ArraySpec(spec.action.shape, "float32")
         extras = {f"{prefix}{name}": field for prefix in (STATE, NEXT_STATE) for name in self.trajectory.fields}
         super().__init__(parameters, spec._replace(extras={**extras, SWITCH: ArraySpec((), "float32")}), seed, eager, models)
         self.reward_weights = np.array(algorithm.reward_weights or [1.0] * rewards, np.float32)
         self.reward_discounts = np.array(algorithm.reward_discounts or [algorithm.discount] * rewards, np.float32)
-        self.forward, self.forward_q = forward_of(self.networks["policy"]), forward_of(self.networks["q"])
+        self.forward = forward_of(self.networks["policy"], self.spec_of_network("policy"))
+        self.forward_q = forward_of(self.networks["q"], self.spec_of_network("q"), of_actions=True)
 
     def spec_of_network(self, name: str) -> Spec:
         """Returns a spec with the trajectory: the state that the policy reads, and the action that critics judge."""
@@ -146,6 +152,13 @@ class SwitchingAgent(Agent):
         begins = np.asarray(is_first, bool)
         return {name: np.where(begins.reshape(-1, *[1] * (value.ndim - 1)), initial[name], value) for name, value in state.items()}
 
+    def undecided(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> bool:
+        """Returns whether keeping and switching are worth the same but for rounding, in any of the rows."""
+        before = self._begin(state, None, len(next(iter(observation.values()))), randomize=False)
+        previous = {name: before[name] for name in self.trajectory.fields}
+        keep_q, switch_q = self._values(dict(observation), previous, self._propose(dict(observation), previous, 0.0))
+        return bool((np.abs(switch_q - keep_q) <= ROUNDING * (1.0 + np.abs(keep_q))).any())
+
     def _propose(self, observation: dict[str, np.ndarray], previous: Tau, drawn: float) -> np.ndarray:
         """Returns the policy's mode, or with probability `drawn` a sample."""
         loc, log_scale = self.forward({**observation, **previous})
@@ -156,9 +169,7 @@ class SwitchingAgent(Agent):
 
     def _choose(self, observation: dict[str, np.ndarray], previous: Tau, proposal: np.ndarray, drawn: float) -> np.ndarray:
         """Returns the better choice, or with probability `drawn` a sample; what is equal is kept."""
-        keep_q, switch_q = (
-            self._q(observation, tau) for tau in (self.trajectory.step(previous), self.trajectory.plan(proposal, previous))
-        )
+        keep_q, switch_q = self._values(observation, previous, proposal)
         low, high = self.algorithm.b1_advantage_clipping or (None, None)
         advantage = np.clip(switch_q - keep_q, low, high) if (low, high) != (None, None) else switch_q - keep_q
         best = advantage > 0
@@ -167,6 +178,11 @@ class SwitchingAgent(Agent):
         switch_prob = 0.5 * (1.0 + np.tanh(0.5 * advantage / max(self.choice_alpha, 1e-10)))
         sampled = self.rng.random(len(best)) < switch_prob
         return np.where(self.rng.random(len(best)) < drawn, sampled, best)
+
+    def _values(self, observation: dict[str, np.ndarray], previous: Tau, proposal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the values of keeping and of switching."""
+        kept, planned = self.trajectory.step(previous), self.trajectory.plan(proposal, previous)
+        return self._q(observation, kept), self._q(observation, planned)
 
     def _q(self, observation: dict[str, np.ndarray], tau: Tau) -> np.ndarray:
         (q,) = self.forward_q(observation, np.concatenate([tau[name] for name in self.trajectory.fields], axis=-1))
@@ -194,13 +210,13 @@ class SwitchingAgent(Agent):
         kept, planned = self.trajectory.step(previous), self.trajectory.plan(action_BA, previous)
         return Proposal(policy, action_BA, log_prob_B, kept, planned)
 
-    def q_of(self, name: str, observation: Mapping[str, tf.Tensor], tau: Tau) -> tf.Tensor:
-        """Returns all critics of trajectories, `[B, N, D]`; the name is that of critics or their slow copy."""
-        return self.networks[name](observation, tf.concat([tau[field] for field in self.trajectory.fields], axis=-1))
+    def q_of(self, critics: Network, observation: Mapping[str, tf.Tensor], tau: Tau) -> tf.Tensor:
+        """Returns all critics, or their slow copies, of trajectories, `[B, N, D]`."""
+        return critics(observation, tf.concat([tau[field] for field in self.trajectory.fields], axis=-1))
 
-    def smallest_q(self, name: str, observation: Mapping[str, tf.Tensor], tau: Tau) -> tf.Tensor:
+    def smallest_q(self, critics: Network, observation: Mapping[str, tf.Tensor], tau: Tau) -> tf.Tensor:
         """Returns the pessimistic critic of each reward, `[B, D]`."""
-        return smallest(self.q_of(name, observation, tau), tf.constant(self.reward_weights))
+        return smallest(self.q_of(critics, observation, tau), tf.constant(self.reward_weights))
 
     def objective(self, q_BD: tf.Tensor) -> tf.Tensor:
         """Returns the weighted sum over rewards, `[B]`."""
@@ -214,7 +230,7 @@ class SwitchingAgent(Agent):
         previous = {name: state[name] for name in self.trajectory.fields}
         proposal = self.propose(observation, previous, None if noise is None else noise[:, :-1])
         keep_q_B, switch_q_B = (
-            self.objective(self.smallest_q("q", observation, tau)) for tau in (proposal.kept, proposal.planned)
+            self.objective(self.smallest_q(self.networks["q"], observation, tau)) for tau in (proposal.kept, proposal.planned)
         )
         advantage_B = clip_advantage(switch_q_B - keep_q_B, self.algorithm.b1_advantage_clipping)
         if noise is None:
@@ -241,4 +257,4 @@ class SwitchingAgent(Agent):
         assert state is not None
         previous = {name: state[name] for name in self.trajectory.fields}
         taus = {"keep_q": self.trajectory.step(previous), "switch_q": self.trajectory.plan(action, previous)}
-        return {name: self.objective(self.smallest_q("q", observation, tau)) for name, tau in taus.items()}
+        return {name: self.objective(self.smallest_q(self.networks["q"], observation, tau)) for name, tau in taus.items()}

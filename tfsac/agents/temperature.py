@@ -129,8 +129,8 @@ def check_target_entropy(target: float, action_size: int) -> None:
     low, high = LEAST_PER_DIMENSION * action_size, MOST_PER_DIMENSION * action_size
     if not low <= target < high:
         raise ValueError(
-            f"With {action_size} action dimensions target_entropy lies between {low:g} and {high:.3g} nats; usual is "
-            f"{-action_size}, or None for it. Received: {target}"
+            f"With {action_size} action dimensions target_entropy lies between {low:g} and {high:.3g} nats, or is None for the "
+            f"usual one. Received: {target}"
         )
 
 

@@ -104,12 +104,12 @@ class TemporallyAbstractActorCriticAgent(SwitchingAgent):
         self.proposal_target_entropy = losses.continuous_target_entropy(action, self.action_size)
         if algorithm.target_entropy is not None:
             self.choice_target_entropy, self.proposal_target_entropy = _pair(algorithm.target_entropy)
-        check_target_entropy(self.proposal_target_entropy, self.action_size)
-        if not 0 < self.choice_target_entropy < math.log(2):
-            raise ValueError(
-                f"The entropy of keeping or switching lies between 0 and log(2) = 0.6931 nats, and its target between them. "
-                f"Received: target_entropy={algorithm.target_entropy}"
-            )
+            check_target_entropy(self.proposal_target_entropy, self.action_size)
+            if not 0 < self.choice_target_entropy < math.log(2):
+                raise ValueError(
+                    "The entropy of keeping or switching lies between 0 and log(2) = 0.6931 nats, and its target between them. "
+                    f"Received: target_entropy={algorithm.target_entropy}"
+                )
         self.refresh()
 
     def batch_rows(self) -> Sequence:
@@ -134,8 +134,8 @@ class TemporallyAbstractActorCriticAgent(SwitchingAgent):
         alpha, previous = self.proposal_temperature.value(), update.stored(STATE, self.trajectory.fields)
         with self.watch("policy") as tape:
             proposal = self.propose(update.observation, previous, flat(self.noise("policy", self._rows(self.action_size))))
-            switch_q_R = self.objective(self.smallest_q("q", update.observation, proposal.planned))
-            keep_q_R = self.objective(self.smallest_q("q", update.observation, proposal.kept))
+            switch_q_R = self.objective(self.smallest_q(self.networks["q"], update.observation, proposal.planned))
+            keep_q_R = self.objective(self.smallest_q(self.networks["q"], update.observation, proposal.kept))
             choice = losses.choice(
                 keep_q_R, switch_q_R, self.choice_temperature.value(), self.algorithm.b1_advantage_clipping
             )
@@ -167,9 +167,8 @@ class TemporallyAbstractActorCriticAgent(SwitchingAgent):
         assert proposal is not None and choice is not None
         uniform_TB = self.noise("choice", self._rows(), tf.random.stateless_uniform)
         keep_TB = self._stretches(choice.keep_B)
-        target = "q_target" if "q_target" in self.networks else "q"
         keep_q_TBD, switch_q_TBD = (
-            self._stretches(self.smallest_q(target, update.observation, tau)) for tau in (proposal.kept, proposal.planned)
+            self._stretches(self.smallest_q(self.slow("q"), update.observation, tau)) for tau in (proposal.kept, proposal.planned)
         )
         sampled = self.algorithm.compare_through == "sampled"
         return_TBD = losses.compare_through_returns(
@@ -185,7 +184,7 @@ class TemporallyAbstractActorCriticAgent(SwitchingAgent):
         )
         huber = self.parameters["q"].replace_mse_with_huber_loss
         with self.watch("q") as tape:
-            q_RND = self.q_of("q", update.observation, update.stored(NEXT_STATE, self.trajectory.fields))
+            q_RND = self.q_of(self.networks["q"], update.observation, update.stored(NEXT_STATE, self.trajectory.fields))
             loss_TBN = losses.critic_loss(self._stretches(q_RND), return_TBD, huber)
             loss_RN = update.counts_R[:, None] * flat(loss_TBN)
             loss = self.weighted("q", loss_RN)

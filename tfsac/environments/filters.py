@@ -106,7 +106,7 @@ class Filters:
         self.count = state["count"]
         self.mean = {key: np.array(value) for key, value in state["mean"].items()}
         self.squares = {key: np.array(value) for key, value in state["squares"].items()}
-        if self.parameters.reward_normalization:
+        if self.parameters.reward_normalization and "reward" in state:  # weights may come from a run without
             reward = state["reward"]
             self.reward_count = reward["count"]
             self.reward_mean, self.reward_squares = np.array(reward["mean"]), np.array(reward["squares"])

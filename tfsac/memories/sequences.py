@@ -48,6 +48,11 @@ class SequenceMemory(TransitionMemory):
         super().__init__(spec, capacity, num_envs, ignore_done=ignore_done, reward_filter=reward_filter)
         self.sequence_length = sequence_length
 
+    @property
+    def ready(self) -> bool:
+        """Whether there is a stretch to sample."""
+        return min(self.total_rows, self.rows) >= self.sequence_length
+
     def _fields(self, spec: Spec) -> list[tuple[Any, ...]]:
         return [*super()._fields(spec), ("first", "bool", ())]
 
@@ -76,7 +81,7 @@ class SequenceMemory(TransitionMemory):
             ValueError: fewer than T rows.
         """
         kept = min(self.total_rows, self.rows)
-        if kept < self.sequence_length:
+        if not self.ready:
             raise ValueError(f"Sampling needs at least {self.sequence_length} rows. Received: {kept} in memory")
         begins = (kept - self.sequence_length + 1) * self.num_envs
         first_slot = (self.total_rows - kept) * self.num_envs

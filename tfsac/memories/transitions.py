@@ -69,6 +69,11 @@ class TransitionMemory:
         fields += [(NEXT + key, array.dtype, array.shape) for key, array in spec.observation.items()]
         return fields + [(EXTRA + key, array.dtype, array.shape) for key, array in spec.extras.items()]
 
+    @property
+    def ready(self) -> bool:
+        """Whether there is enough to sample."""
+        return self.total_rows > 0
+
     def __len__(self) -> int:
         return min(self.total_rows, self.rows) * self.num_envs
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfsac.networks.build import Network
 from tfsac.networks.numpy_forward import NumpyForward
+from tfsac.types import Spec
 
 
 class GraphForward:
@@ -15,15 +16,16 @@ class GraphForward:
 
     Args:
         network: to be evaluated.
+        spec: of what it reads.
+        of_actions: whether it judges actions.
     """
 
-    def __init__(self, network: Network):
+    def __init__(self, network: Network, spec: Spec, of_actions: bool):
         self.variables: list[keras.Variable] = []  # none are copied
-        wanted = [tf.TensorSpec([None, *x.shape[1:]], x.dtype, name=x.name) for x in network.model.inputs]
-        names = [*network.embedders, *network.state]
-        inputs = {name: tf.TensorSpec(s.shape, s.dtype) for name in names for s in wanted if s.name == name}
-        actions = [tf.TensorSpec(s.shape, s.dtype) for s in wanted if s.name not in names]
-        self.names = names
+        read = {name: ({**spec.observation, **spec.state})[name] for name in (*network.embedders, *network.state)}
+        inputs = {name: tf.TensorSpec([None, *array.shape], array.dtype) for name, array in read.items()}
+        actions = [tf.TensorSpec([None, *spec.action.shape], spec.action.dtype)] if of_actions else []
+        self.names = list(inputs)
         self.compute = tf.function(
             lambda observation, *action: tf.nest.flatten(network(observation, *action)), input_signature=[inputs, *actions]
         )
@@ -37,6 +39,10 @@ class GraphForward:
         return [output.numpy() for output in self.compute(given, *([] if action is None else [action]))]
 
 
-def forward_of(network: Network) -> NumpyForward | GraphForward:
-    """Returns the faster way to evaluate a network: NumPy where it is dense, a compiled graph otherwise."""
-    return NumpyForward(network) if NumpyForward.supports(network) else GraphForward(network)
+def forward_of(network: Network, spec: Spec, of_actions: bool = False) -> NumpyForward | GraphForward:
+    """Returns the faster way to evaluate a network: NumPy where it is dense, a compiled graph otherwise.
+
+    Args:
+        network, spec, of_actions: see `GraphForward`.
+    """
+    return NumpyForward(network) if NumpyForward.supports(network) else GraphForward(network, spec, of_actions)

@@ -237,8 +237,8 @@ class TemporallyAbstractActorCriticAlgorithmParameters(AlgorithmParameters):
         alpha_learning_rate: of their Adam.
         min_prob: probability of the rarer choice, and in each action dimension the density relative to the range, from
             which the target entropies follow: one number for both or (choice, action). A larger one switches and
-            acts more randomly; for the choice up to 0.5, beyond which 0.9 means what 0.1 does.
-        target_entropy: in nats, instead of `min_prob`: one for both or (choice, action).
+            acts more randomly; for the choice below 0.5, beyond which 0.9 means what 0.1 does.
+        target_entropy: in nats, instead of `min_prob`: one for both or (choice, action); of the choice between 0 and 0.69.
         reward_weights: of each reward in the policy's objective, where the environment gives several; None for ones. One of
             0 leaves its reward to the critics alone.
         reward_discounts: gamma of each reward instead of `discount`, or None.
@@ -268,6 +268,12 @@ class TemporallyAbstractActorCriticAlgorithmParameters(AlgorithmParameters):
         low, high = self.b1_advantage_clipping or (None, None)
         if low is not None and high is not None and low >= high:
             raise ParameterError(f"b1_advantage_clipping is (low, high) with low < high. Received: {self.b1_advantage_clipping}")
+        choice = self.min_prob if isinstance(self.min_prob, float) else self.min_prob[0]
+        if choice == 0.5 and self.target_entropy is None:
+            raise ParameterError(
+                "Two choices of probability 0.5 have the largest entropy there is, which a temperature never reaches, so "
+                f"min_prob of the choice is another number. Received: min_prob={self.min_prob}"
+            )
         if not self.inverse_mode and self.trajectory == "constant":
             raise ParameterError(
                 "inverse_mode=False belongs to linear and quadratic trajectories, for a constant one has no derivatives. "

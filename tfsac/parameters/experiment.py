@@ -21,16 +21,16 @@ class FilterParameters:
         reward_rescale_factor: rewards are multiplied by it; in soft actor-critic with a fixed temperature of 1 this is
             the inverse temperature: a larger one explores less.
         reward_clipping_range: (low, high) after rescaling, or None.
-        reward_normalization: divide by the running standard deviation of the rewards of training, before rescaling.
         observation_normalization: subtract the running mean and divide by the running deviation, per dimension.
         observation_clipping: bound of normalised observations, in deviations.
+        reward_normalization: divide by the running standard deviation of the rewards of training, before rescaling.
     """
 
     reward_rescale_factor: PositiveFloat = 1.0
     reward_clipping_range: tuple[float, float] | None = None
-    reward_normalization: bool = False
     observation_normalization: bool = False
     observation_clipping: PositiveFloat = 10.0
+    reward_normalization: bool = False
 
     def __post_init__(self) -> None:
         if self.reward_clipping_range and self.reward_clipping_range[0] >= self.reward_clipping_range[1]:

@@ -23,6 +23,7 @@ import tensorflow as tf
 
 from tfsac.files import differences, sync, written_aside
 from tfsac.memories import TransitionMemory
+from tfsac.training.identity import with_defaults
 
 FORMAT = 2
 CHUNK_BYTES = 128 * 2**20  # bounds the size of one file, and the memory that saving it takes
@@ -45,7 +46,7 @@ class CheckpointManager:
         directory: of the checkpoints.
         agent: whose variables are saved.
         memory: whose rows are saved.
-        identity: what must be equal to restore (environment, shapes, algorithm), as JSON values.
+        identity: what must be equal to restore, as `identity_of` returns it.
         keep: how many checkpoints to keep.
     """
 
@@ -195,7 +196,7 @@ class CheckpointManager:
         return manifest
 
     def _check_identity(self, place: pathlib.Path, identity: dict[str, Any]) -> None:
-        found = differences(identity, self.identity)
+        found = differences(identity if identity == self.identity else with_defaults(identity), self.identity)
         if found:
             name, theirs, ours = found[0]
             raise CheckpointError(

@@ -15,12 +15,13 @@ import numpy as np
 from tfsac.agents import ModelMaker
 from tfsac.environments import EnvironmentFailure, Environments, Filters, maker
 from tfsac.metrics import CSVSink, TensorBoardSink, TerminalSink
-from tfsac.parameters import ParameterError, Preset, RunParameters, to_json
+from tfsac.parameters import ParameterError, Preset, RunParameters
 from tfsac.training.build import build_agent, build_memory, with_absolute_paths
 from tfsac.training.callbacks import Callback
 from tfsac.training.checkpoint import CheckpointManager
 from tfsac.training.devices import make_strategy
 from tfsac.training.evaluation import SWITCHING, evaluate_policy
+from tfsac.training.identity import identity_of
 from tfsac.training.non_finite import refuse_non_finite
 from tfsac.training.policy import Policy
 from tfsac.training.progress import SUMMARY, Counters, Recorder, Result
@@ -111,8 +112,9 @@ class Trainer:
         self.stop_reason = ""
         one_by_one = level.num_envs * self.algorithm.num_consecutive_training_steps == 1
         self.recorder = Recorder(self.agent.trace(single=one_by_one))
+        identity = identity_of(preset, self.settings.seed, self.agent.spec)
         self.checkpoints = CheckpointManager(
-            self.directory.checkpoints, self.agent, self.memory, self._identity(), self.settings.num_checkpoints_to_keep
+            self.directory.checkpoints, self.agent, self.memory, identity, self.settings.num_checkpoints_to_keep
         )
         improve, heatup = self.schedule.improve_steps, self.schedule.heatup_steps
         total = improve.num_steps + (heatup.num_steps if type(heatup) is type(improve) else 0)
@@ -185,7 +187,7 @@ class Trainer:
     def play(self) -> None:
         """Acts once in every environment and stores the step."""
         observation = self.environments.observation
-        action, self.policy_state, extras = self.agent.act(
+        action, policy_state, extras = self.agent.act(
             self.filters.observation(observation),
             self.policy_state,
             self.environments.is_first,
@@ -196,6 +198,7 @@ class Trainer:
         self.memory.add(
             observation, action, step.reward, step.terminated, step.truncated, step.next_observation, dict(extras)
         )
+        self.policy_state = policy_state
         self.filters.learn(step.observation)
         self.filters.learn_reward(step.reward)
         self.returns += step.reward if step.reward.ndim == 1 else step.reward.sum(axis=1)
@@ -215,7 +218,7 @@ class Trainer:
 
     def learn(self) -> None:
         """Makes the updates that are due: N after every M steps or episodes played since the heat-up."""
-        if self.heating_up:
+        if self.heating_up or not self.memory.ready:
             return
         playing = self.algorithm.num_consecutive_playing_steps
         stretches = (self.counters.of(playing) - self.heatup_end.of(playing)) // playing.num_steps
@@ -348,18 +351,6 @@ class Trainer:
             self.terminal.print("The running episodes cannot be continued exactly; new ones begin.")
         self.terminal.print(f"Continuing {self.directory.path} from step {self.counters.env_steps}.")
         return state["rows"]
-
-    def _identity(self) -> dict[str, Any]:
-        """What a checkpoint must agree on; the schedule may be extended."""
-        arrays = {**self.agent.spec.observation, "action": self.agent.spec.action}
-        agent = to_json(self.preset.agent)
-        agent["memory"].pop("demonstrations", None)  # a file may be moved; the memory knows it by its content
-        return {
-            "environment": to_json(self.preset.environment),
-            "agent": agent,
-            "seed": self.settings.seed,
-            "shapes": {name: list(array.shape) for name, array in arrays.items()},
-        }
 
     def _end(self, signal_number: int | None) -> None:
         if signal_number is None and self.evaluated_at != self.counters.env_steps:

@@ -1,9 +1,10 @@
-"""Weights of an agent's networks, with the filters' statistics, as one small file to serve from."""
+"""Weights of an agent's networks, and of what else acting needs, with the filters' statistics, as one small file to serve from."""
 
 from __future__ import annotations
 
 import json
 import pathlib
+from typing import Any
 
 import numpy as np
 
@@ -18,11 +19,7 @@ def save_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    arrays = {
-        f"{name}/{i}": variable.numpy()
-        for name, network in agent.networks.items()
-        for i, variable in enumerate(network.trainable_variables)
-    }
+    arrays = {name: variable.numpy() for name, variable in _variables(agent).items()}
     with written_aside(path) as file:
         np.savez(file, filters=np.array(json.dumps(filters.state())), **arrays)
 
@@ -37,11 +34,7 @@ def load_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> None:
     if not path.is_file():
         raise FileNotFoundError(f"There are no saved weights yet; they come with the first evaluation. Received: {path}")
     arrays, statistics = read_npz(path, "a file of weights", "filters")
-    variables = {
-        f"{name}/{i}": variable
-        for name, network in agent.networks.items()
-        for i, variable in enumerate(network.trainable_variables)
-    }
+    variables = _variables(agent)
     shapes = {name: tuple(array.shape) for name, array in arrays.items()}
     expected = {name: tuple(variable.shape) for name, variable in variables.items()}
     if shapes != expected:
@@ -51,3 +44,9 @@ def load_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> None:
         variable.assign(arrays[name])
     filters.restore(statistics)
     agent.refresh()
+
+
+def _variables(agent: Agent) -> dict[str, Any]:
+    named = {name: network.trainable_variables for name, network in agent.networks.items()}
+    named |= {name: agent.trained[name] for name in agent.acts_with}
+    return {f"{name}/{i}": variable for name, some in named.items() for i, variable in enumerate(some)}

@@ -1,0 +1,398 @@
+"""A policy with a state as its user has it: acting, evaluated, recorded and exported."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import tensorflow as tf
+import tiny
+
+from tfsac import api, exporting
+from tfsac.environments import Filters, as_arrays, episode_seed, make, spec_of
+from tfsac.environments.vectorize import EVALUATION
+from tfsac.parameters import EnvironmentEpisodes, RunParameters
+from tfsac.training import Policy
+from tfsac.training.build import build_agent
+from tfsac.training.evaluation import evaluate_policy
+
+STEPS = 25
+NORMALISED = {"environment.filters.observation_normalization": True, "environment.filters.observation_clipping": 1.5}
+IMAGE = {"joints": {"scheme": "Empty"}, "camera": {"scheme": [{"num_filters": 4, "kernel_size": 3, "stride": 2}, 8]}}
+CAMERA = {f"agent.networks.{name}.input_embedders_parameters": IMAGE for name in ("policy", "q")}
+CASES = {
+    "constant": ("Pendulum-v1", {"agent.algorithm.max_repeat_steps": 3}),
+    "linear": ("TfsacCameraArm-v0", {"agent.algorithm.trajectory": "linear", **CAMERA, **NORMALISED}),
+    "quadratic": (
+        "Pendulum-v1",
+        {"agent.algorithm.trajectory": "quadratic", "agent.algorithm.b1_advantage_clipping": [-0.2, 0.1], **NORMALISED},
+    ),
+    "linear, forward": ("Pendulum-v1", {"agent.algorithm.trajectory": "linear", "agent.algorithm.inverse_mode": False}),
+}
+
+
+class Case:
+    """A policy that keeps and switches, and what three environments show it, `[STEPS, 3, ...]` by key."""
+
+    def __init__(self, name, **changes):
+        tiny.register()
+        level, own = CASES[name]
+        self.preset = tiny.taac(level, **{**own, **changes})
+        env = make(level)
+        self.spec = spec_of(env)
+        # Where episodes begin, so that all is of a size at which nothing saturates and equal values are rare.
+        rows = [as_arrays(env.reset(seed=seed)[0], self.spec) for seed in range(3 * STEPS)]
+        env.close()
+        self.seen = {
+            key: np.stack([row[key] for row in rows]).reshape(STEPS, 3, *array.shape)
+            for key, array in self.spec.observation.items()
+        }
+        agent = build_agent(self.preset, RunParameters(seed=2), self.spec)
+        rng = np.random.default_rng(5)
+        for network in agent.networks.values():
+            for variable in network.trainable_variables:
+                variable.assign_add(rng.normal(scale=0.1, size=variable.shape))
+        agent.choice_temperature.variable.assign(-1.0)
+        agent.refresh()
+        filters = Filters(self.preset.environment.filters, self.spec)
+        filters.learn({key: array[:, 0] for key, array in self.seen.items()})
+        self.policy = Policy(agent, filters)
+
+    def raw(self, step, rows=slice(None)):
+        """Returns what the environments would give at a step: all three, or one of them."""
+        seen = {key: array[step][rows] for key, array in self.seen.items()}
+        return seen if len(seen) > 1 else seen["observation"]
+
+    def tensors(self, step, rows=slice(None)):
+        return {key: tf.constant(array[step][rows]) for key, array in self.seen.items()}
+
+    def live(self, rows=slice(None)):
+        """Plays the episodes with the policy: actions, states, and where it switched, by step."""
+        self.policy.reset()
+        played = []
+        for step in range(STEPS):
+            action = self.policy.act(self.raw(step, rows))
+            played.append((action, self.policy.state, self.policy.switched))
+        return played
+
+
+@pytest.fixture(scope="module")
+def pendulum():
+    return Case("constant")
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=[pytest.mark.slow] if name == "linear, forward" else []) for name in CASES]
+)
+def case(request):
+    return Case(request.param)
+
+
+# -- acting ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_policy_remembers_its_state_until_it_is_reset(pendulum):
+    policy, agent = pendulum.policy, pendulum.policy.agent
+    policy.reset()
+    assert policy.state == {} and policy.switched is None
+    states = [agent.initial_state(1)]
+    for step in range(4):
+        action = policy.act(pendulum.raw(step, 0))
+        expected = agent.act({"observation": pendulum.raw(step, 0)[None]}, states[-1], mode="greedy")
+        states.append(expected.state)
+        assert action.shape == (1,) and action[0] == pytest.approx(2.0 * expected.action[0, 0], rel=1e-6)
+        assert policy.switched is bool(expected.extras["switch"][0])
+        for name, value in expected.state.items():
+            np.testing.assert_array_equal(policy.state[name], value)
+    assert states[-1]["tau_a"].any()
+    again = policy.act(pendulum.raw(0, 0))
+    policy.reset()
+    assert policy.state == {} and policy.switched is None
+    policy.act(pendulum.raw(0, 0))
+    np.testing.assert_array_equal(policy.state["tau_a"], states[1]["tau_a"])
+    assert again.shape == (1,) and policy.state["repeats"].tolist() == [1]
+
+
+def test_environments_side_by_side_act_as_each_alone(case):
+    together = case.live()
+    for i in range(3):
+        for (actions, state, switched), (action, own, switch) in zip(together, case.live(i), strict=True):
+            np.testing.assert_allclose(actions[i], action, atol=1e-5)
+            assert switched.dtype == bool and switched.shape == (3,) and switched[i] == switch
+            assert state["repeats"][i] == own["repeats"][0]
+    switches = np.stack([switched for _, _, switched in together])
+    assert 0.1 < switches.mean() < 0.95  # of both, or little would be tested
+    most = case.preset.agent.algorithm.max_repeat_steps
+    assert most is None or max(state["repeats"].max() for _, state, _ in together) == most
+
+
+@pytest.mark.parametrize("rows", [0, slice(2)])
+def test_another_number_of_environments_needs_a_reset(pendulum, rows):
+    policy = pendulum.policy
+    policy.reset()
+    policy.act(pendulum.raw(0))
+    before = policy.state
+    with pytest.raises(ValueError, match=r"where the number of environments changes, begin anew\. Received: \{'tau_a': \(3, 1\)"):
+        policy.act(pendulum.raw(1, rows))
+    assert policy.state is before
+    policy.reset()
+    assert policy.act(pendulum.raw(1, rows)).shape == ((1,) if rows == 0 else (2, 1))
+
+
+def test_a_policy_without_a_state_takes_any_number_and_never_switches():
+    preset, spec = tiny.shrunk(tiny.load_preset("pendulum_sac")), spec_of(gym.make("Pendulum-v1"))
+    policy = Policy(build_agent(preset, RunParameters(), spec), Filters(preset.environment.filters, spec))
+    seen = np.random.default_rng(0).standard_normal((3, 3)).astype(np.float32)
+    together = policy.act(seen)
+    np.testing.assert_allclose(policy.act(seen[1]), together[1], atol=1e-6)
+    assert policy.state == {} and policy.switched is None
+
+
+# -- evaluated and recorded --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory):
+    """A run directory whose policy keeps and switches."""
+    preset = tiny.taac(**{"agent.algorithm.trajectory": "linear", "environment.max_episode_steps": 30})
+    return tiny.untrained_run(tmp_path_factory.mktemp("state") / "run", "Pendulum-v1", preset)
+
+
+def alone(run_dir, episode, seed=0, where=1):
+    """Plays one episode with a policy that was never used before."""
+    policy, env = api.load_policy(run_dir), api.environment_of(run_dir)
+    observation, _ = env.reset(seed=episode_seed(seed, EVALUATION, where, episode))
+    actions, switched, total, done = [], [], 0.0, False
+    while not done:
+        actions.append(policy.act(observation))
+        switched.append(policy.switched)
+        observation, reward, terminated, truncated, _ = env.step(actions[-1])
+        total, done = total + float(reward), terminated or truncated
+    env.close()
+    return np.array(actions), np.array(switched), total
+
+
+def test_every_episode_of_an_evaluation_and_a_recording_begins_with_a_new_state(run_dir, tmp_path):
+    one_by_one = [alone(run_dir, episode) for episode in range(3)]
+    switched = np.concatenate([switched for _, switched, _ in one_by_one])
+    assert 0 < switched.sum() < 90
+    done = api.evaluate(run_dir, 3)
+    assert done.returns.tolist() == [total for _, _, total in one_by_one]
+    np.testing.assert_array_equal(done.switched, switched)
+    made = api.record(run_dir, tmp_path / "shown.npz", 3)
+    np.testing.assert_allclose(2.0 * made.records["action"], np.concatenate([a for a, _, _ in one_by_one]), atol=1e-6)
+    np.testing.assert_array_equal(made.returns, done.returns)
+
+
+def test_what_a_policy_did_before_does_not_change_its_evaluation(run_dir):
+    policy, env = api.load_policy(run_dir), api.environment_of(run_dir)
+    first = evaluate_policy(policy, env, EnvironmentEpisodes(1), where=1)
+    assert policy.state["tau_a"].any()  # of the last step
+    again = evaluate_policy(policy, env, EnvironmentEpisodes(1), where=1)
+    env.close()
+    assert first.returns[0] == again.returns[0] == alone(run_dir, 0)[2]
+
+
+# -- exported ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def saved_model(case, tmp_path_factory):
+    return exporting.export(case.policy, tmp_path_factory.mktemp("saved") / "policy", values=True)
+
+
+@pytest.fixture(scope="module")
+def litert(case, tmp_path_factory):
+    pytest.importorskip("ai_edge_litert")
+    return exporting.export(case.policy, tmp_path_factory.mktemp("lite") / "policy", "tflite", values=True)
+
+
+def assert_plays_as(live, first, step_of):
+    """Plays the exported policy from its first state and compares every action and state."""
+    state = first
+    for step, (action, expected, _) in enumerate(live):
+        done = dict(step_of(step, state))
+        np.testing.assert_allclose(np.asarray(done.pop("action")), np.atleast_2d(action), rtol=0, atol=1e-5)
+        assert done.keys() == expected.keys()
+        for name, value in expected.items():
+            np.testing.assert_allclose(np.asarray(done[name]), value, rtol=0, atol=1e-5)
+        state = done
+
+
+def test_the_signatures_take_and_return_the_state(case, saved_model):
+    signatures = tf.saved_model.load(str(saved_model)).signatures
+    assert set(signatures) == {"serving_default", "initial_state", "sample", "values"}
+    size = case.spec.action.shape[0]
+    fields = {"constant": 1, "linear": 2, "quadratic": 3}[case.preset.agent.algorithm.trajectory]
+    state = {name: ([None, size], "float32") for name in ("tau_a", "tau_v", "tau_u")[:fields]} | {"repeats": ([None], "int32")}
+    seen = {key: ([None, *array.shape], array.dtype) for key, array in case.spec.observation.items()}
+    for name, more in (("serving_default", {}), ("sample", {}), ("values", {"action": ([None, size], "float32")})):
+        inputs = signatures[name].structured_input_signature[1]
+        assert {key: (x.shape.as_list(), x.dtype.name) for key, x in inputs.items()} == {**seen, **state, **more}
+    assert signatures["serving_default"].structured_outputs.keys() == {"action", *state}
+    first = signatures["initial_state"](rows=tf.constant(5))
+    assert {name: (x.shape.as_list(), x.dtype.name) for name, x in first.items()} == {
+        name: ([5, *shape[1:]], dtype) for name, (shape, dtype) in state.items()
+    }
+    assert not any(x.numpy().any() for x in first.values())
+
+
+@pytest.mark.parametrize("rows", [slice(1), slice(3)], ids=["one", "three"])
+def test_whole_episodes_of_the_saved_model_are_those_of_the_live_policy(case, saved_model, rows):
+    signatures = tf.saved_model.load(str(saved_model)).signatures
+    first = signatures["initial_state"](rows=tf.constant(rows.stop))
+    assert_plays_as(case.live(rows), first, lambda step, state: signatures["serving_default"](**case.tensors(step, rows), **state))
+
+
+@pytest.mark.parametrize("rows", [slice(1), slice(3)], ids=["one", "three"])
+def test_whole_episodes_of_the_litert_file_are_those_of_the_live_policy(case, litert, rows):
+    first = exporting.litert_signature(litert, "initial_state")(rows=np.int32(rows.stop))
+    assert {name: len(x) for name, x in first.items()} == dict.fromkeys(case.policy.agent.initial_state(1), rows.stop)
+    act = exporting.litert_signature(litert, "serving_default")
+
+    def step_of(step, state):
+        return act(**{key: array[step][rows] for key, array in case.seen.items()}, **state)
+
+    assert_plays_as(case.live(rows), first, step_of)
+
+
+@pytest.mark.parametrize("format", ["saved_model", "litert"])
+def test_an_exported_policy_remembers_its_state_until_it_is_reset(case, format, request):
+    exported, live = exporting.load_exported(request.getfixturevalue(format)), case.live()
+    for _ in range(2):
+        for step in range(6):
+            rows = {key: array[step] for key, array in case.seen.items()}
+            np.testing.assert_allclose(exported(rows), live[step][0], rtol=0, atol=1e-5)
+        assert exported.state.keys() == case.policy.agent.initial_state(1).keys()
+        exported.reset()
+        assert exported.state == {}
+
+
+@pytest.mark.parametrize("format", ["saved_model", "litert"])
+def test_an_exported_policy_refuses_other_environments_and_missing_keys(case, format, request):
+    exported = exporting.load_exported(request.getfixturevalue(format))
+    exported({key: array[0] for key, array in case.seen.items()})
+    with pytest.raises(ValueError, match=r"goes on in 3 environments; call reset to begin with others\. Received: 2$"):
+        exported({key: array[0, :2] for key, array in case.seen.items()})
+    read = sorted(case.seen)
+    with pytest.raises(ValueError, match=rf"This policy also reads {', '.join(read)}\. Received: \['other'\]$"):
+        exported({"other": np.zeros((3, 1), np.float32)})
+
+
+@pytest.mark.parametrize("format", ["saved_model", "litert"])
+def test_verifying_compares_an_episode_and_finds_what_was_changed(case, format, request):
+    path = request.getfixturevalue(format)
+    observations = [case.raw(step, 0) for step in range(STEPS)]
+    for _ in range(2):  # whatever the policy did before
+        assert exporting.verify(case.policy, path, observations) <= exporting.TOLERANCE
+    changed = case.policy.agent.networks["policy"].trainable_variables
+    before = [variable.numpy() for variable in changed]
+    for variable in changed:
+        variable.assign(variable * 1.1)
+    case.policy.agent.refresh()
+    try:
+        assert exporting.verify(case.policy, path, observations) > 1e-3
+    finally:
+        for variable, value in zip(changed, before, strict=True):
+            variable.assign(value)
+        case.policy.agent.refresh()
+
+
+def test_verifying_refuses_a_policy_that_draws(tmp_path):
+    case = Case("constant", **{"agent.algorithm.epsilon_greedy": 0.25})
+    with pytest.raises(ValueError, match=r"deterministic policy can be compared with its export\. Received: epsilon_greedy=0\.25$"):
+        exporting.verify(case.policy, tmp_path, [np.zeros(3)])
+
+
+def middle(case, rows):
+    """Returns the state in the middle of the first episode and what is seen there, in so many equal rows."""
+    state = {name: np.repeat(value, rows, axis=0) for name, value in case.live(slice(1))[10][1].items()}
+    state["repeats"][:] = 1  # so that no switch is forced
+    return state, {key: np.repeat(array[11][:1], rows, axis=0) for key, array in case.seen.items()}
+
+
+def tensors_of(arrays):
+    return {name: tf.constant(value) for name, value in arrays.items()}
+
+
+def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, litert):
+    state, seen = middle(case, 3)
+    size, rng = case.spec.action.shape[0], np.random.default_rng(8)
+    noise = np.concatenate([rng.standard_normal((3, size)), [[0.0], [0.5], [0.999999]]], axis=1).astype(np.float32)
+    done = exporting.litert_signature(litert, "sample")(**seen, **state, noise=noise)
+    filtered = tensors_of(case.policy.filters.observation(seen))
+    action, after = case.policy.agent.act_tensors(filtered, tf.constant(noise), tensors_of(state))
+    np.testing.assert_allclose(done["action"], case.policy.to_environment(action.numpy()), rtol=0, atol=1e-5)
+    for name, value in after.items():
+        np.testing.assert_allclose(done[name], value, rtol=0, atol=1e-5)
+    assert done["repeats"][[0, 2]].tolist() == [1, 2]  # the last column draws the choice
+
+
+def test_samples_of_the_saved_model_switch_as_often_as_the_live_policy(case, saved_model):
+    state, seen = middle(case, 4000)
+    agent, sample = case.policy.agent, tf.saved_model.load(str(saved_model)).signatures["sample"]
+    first, second = (sample(**tensors_of({**seen, **state})) for _ in range(2))
+    field = agent.trajectory.fields[-1]
+    assert (first[field].numpy() != second[field].numpy()).any(axis=1).mean() > 0.1
+    live = agent.act(case.policy.filters.observation(seen), state, mode="sample")
+    switches = [first["repeats"].numpy() == 1, live.state["repeats"] == 1]
+    rates = [switch.mean() for switch in switches]
+    assert 0.02 < rates[1] < 0.98
+    assert abs(rates[0] - rates[1]) < 6 * np.sqrt(0.5 / 4000)
+    for name in agent.trajectory.fields:
+        kept = first[name].numpy()[~switches[0]]
+        np.testing.assert_allclose(kept, live.state[name][~switches[1]][:1].repeat(len(kept), axis=0), atol=1e-6)
+        new, own = first[name].numpy()[switches[0]], live.state[name][switches[1]]
+        assert np.abs(new.mean(axis=0) - own.mean(axis=0)).max() < 6 * np.sqrt(2.0) * own.std(axis=0).max() / np.sqrt(min(len(new), len(own)))
+
+
+@pytest.mark.parametrize("format", ["saved_model", "litert"])
+def test_exported_values_are_those_of_keeping_and_of_switching(case, format, request):
+    live, path, agent = case.live(), request.getfixturevalue(format), case.policy.agent
+    state, seen = live[10][1], {key: array[11] for key, array in case.seen.items()}
+    inner = np.random.default_rng(3).uniform(-1, 1, (3, *case.spec.action.shape)).astype(np.float32)
+    given = {**seen, **state, "action": case.policy.to_environment(inner).astype(np.float32)}
+    if format == "litert":
+        values = exporting.litert_signature(path, "values")(**given)
+    else:
+        values = tf.saved_model.load(str(path)).signatures["values"](**tensors_of(given))
+    assert values.keys() == {"keep_q", "switch_q"}
+    previous = {name: state[name] for name in agent.trajectory.fields}
+    filtered = case.policy.filters.observation(seen)
+    for name, tau in (("keep_q", agent.trajectory.step(previous)), ("switch_q", agent.trajectory.plan(inner, previous))):
+        q = agent.networks["q"](tensors_of(filtered), tf.constant(np.concatenate([*tau.values()], axis=-1))).numpy()
+        np.testing.assert_allclose(np.asarray(values[name]), q.min(axis=1)[:, 0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_the_saved_model_plays_episodes_where_there_is_only_tensorflow(tmp_path, run_python):
+    cases = {name: Case(name) for name in CASES}
+    for name, case in cases.items():
+        exporting.export(case.policy, tmp_path / name, values=True)
+        np.savez(tmp_path / f"{name}.npz", **case.seen)
+    program = """
+import sys
+import numpy as np
+for absent in ("tfsac", "keras", "tf_keras", "tensorflow_probability", "gymnasium", "pydantic"):
+    sys.modules[absent] = None  # importing it raises
+import tensorflow as tf
+for place in sys.argv[1:]:
+    signatures = tf.saved_model.load(place).signatures
+    with np.load(place + ".npz") as file:
+        seen = {key: file[key] for key in file}
+    steps, rows = next(iter(seen.values())).shape[:2]
+    state, actions, repeats = signatures["initial_state"](rows=tf.constant(rows)), [], []
+    for step in range(steps):
+        observation = {key: tf.constant(array[step]) for key, array in seen.items()}
+        value = signatures["values"](**observation, **state, action=signatures["sample"](**observation, **state)["action"])
+        state = signatures["serving_default"](**observation, **state)
+        actions.append(state.pop("action").numpy())
+        repeats.append(state["repeats"].numpy())
+    np.savez(place + "-played.npz", actions=actions, repeats=repeats)
+    print(sorted(value), value["keep_q"].shape)
+"""
+    printed = run_python(program, *(str(tmp_path / name) for name in cases))
+    assert printed.splitlines() == ["['keep_q', 'switch_q'] (3,)"] * len(cases)
+    for name, case in cases.items():
+        live = case.live()
+        with np.load(tmp_path / f"{name}-played.npz") as file:
+            np.testing.assert_allclose(file["actions"], [action for action, _, _ in live], rtol=0, atol=1e-5)
+            np.testing.assert_array_equal(file["repeats"], [state["repeats"] for _, state, _ in live])

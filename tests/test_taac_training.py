@@ -1,0 +1,329 @@
+"""Whole runs of policies that keep or switch trajectories: what they store and report, interrupted, several rewards, refused."""
+
+import dataclasses
+import math
+import shutil
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import tiny
+from test_checkpoint import RUN, complete_run, crashed, same_run, weights
+from test_vector_rewards import TWO
+
+from tfsac import api
+from tfsac.agents.trajectories import make_trajectory
+from tfsac.parameters import (
+    EnvironmentEpisodes,
+    RunParameters,
+    TwinSoftActorCriticAgentParameters,
+    override,
+    twin_soft_actor_critic_networks,
+)
+from tfsac.training import Callback, CheckpointError, Evaluation, Trainer
+from tfsac.training.evaluation import evaluate_policy
+from tfsac.types import LAST
+
+FIELDS = {"constant": ("tau_a",), "linear": ("tau_a", "tau_v"), "quadratic": ("tau_a", "tau_v", "tau_u")}
+SMALL = {"environment.max_episode_steps": 7, "schedule.improve_steps": 24, "schedule.steps_between_evaluation_periods": 1000}
+
+
+class Batches(Callback):
+    """Keeps what the agent learns from, and the weights after each update."""
+
+    def on_training_begin(self, trainer):
+        self.batches, self.weights, update = [], [weights(trainer)], trainer.agent.update
+        trainer.agent.update = lambda batch: self.batches.append(batch) or update(batch)
+
+    def on_updates(self, trainer, metrics):
+        self.weights.append(weights(trainer))
+
+
+def trained(folder, preset, *callbacks, **run):
+    trainer = Trainer(preset, folder / "run", RunParameters(seed=3, **run), callbacks=callbacks, quiet=True)
+    trainer.run()
+    return trainer
+
+
+# -- a run and its metrics ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder of a run in Pendulum with trajectories that change."""
+    changes = {
+        "agent.algorithm.trajectory": "linear",
+        "environment.filters.reward_normalization": True,
+        "environment.filters.reward_clipping_range": [-5.0, 5.0],
+        "schedule.evaluation_steps": "EnvironmentEpisodes(2)",
+    }
+    return trained(tmp_path_factory.mktemp("taac"), tiny.taac(**changes), stochastic_evaluation=True).directory.path
+
+
+def test_the_columns_about_trajectories_and_temperatures_are_plausible(finished):
+    assert [(row["env_steps"], row["updates"]) for row in tiny.rows(finished)] == [("50", "10"), ("100", "60")]
+    for row in tiny.rows(finished):
+        for kind in ("evaluation", "stochastic_evaluation"):
+            rate, repeats = float(row[f"{kind}/switch_rate"]), float(row[f"{kind}/repeats_mean"])
+            # Of 60 steps; both episodes begin a trajectory, whether the first choice was to switch or not.
+            assert 0.0 <= rate <= 1.0 and 60 / (60 * rate + 2) - 1e-9 <= repeats <= 60 / max(60 * rate, 2.0) + 1e-9
+        assert 0.0 < float(row["switch/keep_prob"]) < 1.0
+        assert 0.0 < float(row["switch/entropy"]) <= math.log(2.0)
+        assert 1.0 <= float(row["switch/repeats"]) <= 1000.0
+        assert np.isfinite(float(row["switch/advantage"]))
+        for name in ("proposal", "choice"):
+            assert 0.9 < float(row[f"temperature/{name}_alpha"]) <= 1.0  # both begin with 1 and learn at 3e-4
+            assert float(row[f"learning_rate/{name}_temperature"]) == pytest.approx(3e-4)
+    assert row["temperature/proposal_alpha"] != row["temperature/choice_alpha"]
+    assert row["evaluation/switch_rate"] != row["stochastic_evaluation/switch_rate"]
+
+
+def test_a_trajectory_lasts_as_long_as_the_steps_for_each_that_began():
+    def switching(*switched, lengths):
+        return Evaluation(np.zeros(len(lengths)), np.array(lengths), np.array(switched, bool)).switching()
+
+    # The first step of an episode begins a trajectory although the policy keeps the one of zeros.
+    assert switching(0, 0, 1, 1, 0, lengths=[3, 2]) == pytest.approx((2 / 5, 5 / 3))
+    assert switching(0, 0, 0, 0, lengths=[4]) == (0.0, 4.0)
+    assert switching(0, 0, 0, 0, lengths=[1, 3]) == (0.0, 2.0)
+    assert switching(1, 1, lengths=[2]) == (1.0, 1.0)
+    row = Evaluation(np.array([1.0]), np.array([2]), np.array([False, True])).summary("x")
+    assert (row["x/switch_rate"], row["x/repeats_mean"], row["x/return_mean"]) == (0.5, 1.0, 1.0)
+    assert "x/switch_rate" not in Evaluation(np.array([1.0]), np.array([2])).summary("x")
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_an_evaluation_tells_of_every_step_whether_it_switched(finished, deterministic):
+    policy, env = api.load_policy(finished), api.environment_of(finished)
+    seen = []
+    done = evaluate_policy(policy, env, EnvironmentEpisodes(2), deterministic, each_step=lambda *_: seen.append(policy.switched))
+    env.close()
+    np.testing.assert_array_equal(done.switched, seen)
+    assert len(seen) == done.lengths.sum() == 60
+    assert 0 < done.switched.sum() < 60
+
+
+def test_the_best_policy_samples_with_the_temperature_of_its_evaluation(finished):
+    policy = api.load_policy(finished)
+    best = max(tiny.rows(finished), key=lambda row: float(row["evaluation/return_mean"]))
+    with np.load(finished / "best.npz") as file:
+        saved = float(np.exp(file["choice_temperature/0"]))
+    assert policy.agent.choice_alpha == pytest.approx(saved, rel=1e-6)
+    # The row has the mean of the updates before the evaluation.
+    assert saved < float(best["temperature/choice_alpha"]) < 1.0
+
+
+# -- what is stored ----------------------------------------------------------------------------------------------------
+
+
+STORED = {
+    "constant": {"agent.algorithm.max_repeat_steps": 2},
+    "linear, three environments": {
+        "agent.algorithm.trajectory": "linear", "environment.num_envs": 3, "agent.algorithm.randomize_first_state_tau": True,
+        "schedule.improve_steps": 48,
+    },
+    "quadratic, forward": {"agent.algorithm.trajectory": "quadratic", "agent.algorithm.inverse_mode": False},
+}
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_every_stored_step_goes_on_from_the_one_before(tmp_path, name):
+    changes = {**SMALL, **STORED[name]}
+    trainer = trained(tmp_path, tiny.taac(**changes))
+    algorithm, envs = trainer.algorithm, trainer.environments.num_envs
+    fields, steps = FIELDS[algorithm.trajectory], trainer.memory.total_rows
+    assert trainer.counters.updates == changes["schedule.improve_steps"]
+    rows = trainer.memory.between(0, steps)
+    trajectory = make_trajectory(algorithm.trajectory, algorithm.inverse_mode)
+    np.testing.assert_array_equal(rows["action"], rows["extra/next_state/tau_a"])
+    np.testing.assert_array_equal(rows["first"], np.repeat((np.arange(steps) % 7 == 0)[:, None], envs, axis=1))
+    before, after = ({field: rows[f"extra/{when}/{field}"] for field in fields} for when in ("state", "next_state"))
+    kept, first = rows["extra/switch"] == 0, rows["first"]
+    assert 0.05 < kept.mean() < 0.95 and first.sum() == envs * math.ceil(steps / 7)
+    for field, stepped in trajectory.step(before).items():
+        np.testing.assert_array_equal(after[field][kept], stepped[kept])
+        going_on = ~first[1:]
+        np.testing.assert_array_equal(before[field][1:][going_on], after[field][:-1][going_on])
+        begins = before[field][first]
+        assert np.abs(begins).max() <= 1.0
+        assert len(np.unique(begins)) == (begins.size if algorithm.randomize_first_state_tau else 1)
+        assert algorithm.randomize_first_state_tau or not begins.any()
+    if algorithm.max_repeat_steps:
+        begun, longest = 0, 0
+        for switch, begins in zip(~kept[:, 0], first[:, 0], strict=True):
+            begun = 1 if switch or begins else begun + 1
+            longest = max(longest, begun)
+        assert longest == algorithm.max_repeat_steps
+    np.testing.assert_array_equal(trainer.policy_state["tau_a"], after["tau_a"][-1])
+
+
+def test_an_evaluated_trajectory_lasts_no_longer_than_it_may(tmp_path):
+    changes = {"agent.algorithm.max_repeat_steps": 3, "environment.max_episode_steps": 20}
+    trainer = Trainer(tiny.taac(**changes), tmp_path / "run", quiet=True)
+    trainer.agent.forward_q = lambda observation, tau: [np.zeros((len(tau), 2, 1), np.float32)]  # equal values: keep
+    done = evaluate_policy(trainer.policy, trainer.evaluation_env, EnvironmentEpisodes(2))
+    trainer._close_environments()
+    assert np.flatnonzero(done.switched[:20]).tolist() == [3, 6, 9, 12, 15, 18]
+    np.testing.assert_array_equal(done.switched[20:], done.switched[:20])
+    assert done.switching() == pytest.approx((12 / 40, 40 / 14))
+
+
+def test_policy_and_temperatures_learn_in_every_second_update(tmp_path):
+    seen = Batches()
+    trained(tmp_path, tiny.taac(**SMALL, **{"agent.algorithm.num_updates_between_policy_updates": 2}), seen)
+    assert len(seen.weights) == 25
+    waits = ("policy/", "proposal_temperature/", "choice_temperature/")
+    assert {name.split("/")[0] + "/" for name in seen.weights[0]} == {*waits, "q/", "q_target/"}
+    for update, (before, after) in enumerate(zip(seen.weights[:-1], seen.weights[1:], strict=True), start=1):
+        moved = {name for name in before if not np.array_equal(before[name], after[name])}
+        delayed = {name for name in before if name.startswith(waits)}
+        assert moved == (set(before) if update % 2 == 0 else set(before) - delayed)
+
+
+# -- several rewards ---------------------------------------------------------------------------------------------------
+
+
+def test_several_rewards_are_normalised_and_learned_each_on_its_own(tmp_path):
+    changes = {
+        **SMALL, "environment.max_episode_steps": None, "environment.num_envs": 2, "schedule.improve_steps": 30,
+        "agent.algorithm.reward_weights": [1.0, -0.5], "agent.algorithm.reward_discounts": [0.9, 0.5],
+        "environment.filters.reward_normalization": True, "environment.filters.reward_clipping_range": [-1.2, 1.2],
+    }
+    seen = Batches()
+    trainer = trained(tmp_path, tiny.taac(TWO, **changes), seen)
+    stored = trainer.memory.between(0, 35)
+    np.testing.assert_array_equal(stored["reward"][..., 1], 10.0 * (np.arange(35) % 3 + 1)[:, None] * np.ones(2))
+    np.testing.assert_allclose(stored["reward"][..., 0], -(stored["action"][..., 0] ** 2), atol=1e-6)
+    raw = stored["reward"].reshape(-1, 2).astype(np.float64)
+    np.testing.assert_allclose(trainer.filters.reward_mean, raw.mean(axis=0))
+    np.testing.assert_allclose(trainer.filters.reward_squares / 70, raw.var(axis=0), rtol=1e-6)
+    last = seen.batches[-1]
+    assert last.reward.shape == (2, 4, 16, 2)  # two updates for a step of two environments
+    (q,) = trainer.agent.forward_q({"observation": np.zeros((5, 1), np.float32)}, np.zeros((5, 1), np.float32))
+    assert q.shape == (5, 2, 2)  # two critics of two rewards
+    assert np.abs(last.reward).max() == pytest.approx(1.2)
+    # Where nothing was clipped, the second reward is one of 10, 20 and 30 over their deviation.
+    steps = last.step_type != LAST
+    found = last.reward[..., 1][steps & (last.reward[..., 1] < 1.2)]
+    np.testing.assert_allclose(found, 10.0 / np.sqrt(trainer.filters.reward_squares[1] / 70), rtol=1e-6)
+    row = tiny.rows(tmp_path / "run")[-1]
+    assert 57.0 <= float(row["training/return_mean"]) <= 60.0 and 57.0 <= float(row["evaluation/return_mean"]) <= 60.0
+    assert all(np.isfinite(float(row[name])) for name in ("loss/q1", "loss/q2", "q/target", "switch/advantage"))
+
+
+# -- interrupted runs --------------------------------------------------------------------------------------------------
+
+# Everything that has state, and a memory that is overwritten.
+INTERRUPTED = {
+    "agent.algorithm.trajectory": "quadratic",
+    "agent.algorithm.randomize_first_state_tau": True,
+    "agent.algorithm.max_repeat_steps": 4,
+    "agent.algorithm.num_updates_between_policy_updates": 2,
+    "agent.algorithm.num_consecutive_playing_steps": "EnvironmentSteps(4)",
+    "agent.algorithm.num_consecutive_training_steps": 4,
+    "agent.algorithm.num_steps_between_copying_online_weights_to_target": "TrainingSteps(3)",
+    "agent.networks.*.learning_rate_decay_steps": 10,
+    "agent.networks.*.learning_rate_decay_rate": 0.9,
+    "agent.memory.max_size": 90,
+    "environment.filters.observation_normalization": True,
+    "environment.filters.reward_normalization": True,
+    "schedule.improve_steps": 110,
+    "schedule.steps_between_evaluation_periods": 35,
+}
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    return complete_run(tmp_path_factory.mktemp("uninterrupted") / "run", tiny.taac(**INTERRUPTED))
+
+
+@pytest.mark.parametrize("step", [77, pytest.param(131, marks=pytest.mark.slow)])
+def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninterrupted, step):
+    preset = tiny.taac(**INTERRUPTED)
+    crashed(tmp_path / "run", step, preset)
+    resumed = Trainer(preset, tmp_path / "run", RUN, resume=True, quiet=True)
+    assert (resumed.counters.env_steps, resumed.counters.episodes) == (step // 50 * 50, step // 50 * 50 // 30)
+    if step == 77:  # in the middle of an episode, whose trajectory goes on
+        assert not resumed.environments.is_first[0] and resumed.environments.length[0] == 20
+        last = resumed.memory.newest(1)[0, 0]
+        assert set(resumed.policy_state) == {"tau_a", "tau_v", "tau_u", "repeats"}
+        for field in FIELDS["quadratic"]:
+            np.testing.assert_array_equal(resumed.policy_state[field][0], last[f"extra/next_state/{field}"])
+        assert resumed.policy_state["repeats"].dtype == np.int32 and 1 <= resumed.policy_state["repeats"][0] <= 20
+    resumed.run()
+    same_run(resumed, uninterrupted)
+    for name, value in uninterrupted.policy_state.items():
+        np.testing.assert_array_equal(resumed.policy_state[name], value)
+    assert resumed.filters.state() == uninterrupted.filters.state()
+
+
+def test_several_environments_resume_with_new_episodes_and_new_trajectories(tmp_path, capsys):
+    preset = tiny.taac(**{"environment.num_envs": 3, "schedule.improve_steps": 140, "agent.algorithm.trajectory": "linear"})
+    crashed(tmp_path / "run", 120, preset)
+    resumed = Trainer(preset, tmp_path / "run", RUN, resume=True)
+    assert "new ones begin" in capsys.readouterr().out
+    assert resumed.counters.env_steps == 102 and resumed.environments.is_first.all()
+    saved = {name: value.copy() for name, value in resumed.policy_state.items()}
+    assert saved["tau_a"].any() and (saved["repeats"] > 0).all()
+    resumed.play()
+    row = resumed.memory.newest(2)
+    assert row["truncated"][0].all() and row["first"][1].all()
+    assert not row["extra/state/tau_a"][1].any() and not row["extra/state/tau_v"][1].any()
+    np.testing.assert_array_equal(resumed.policy_state["repeats"], 1)
+    assert resumed.run().counters.env_steps == 182 + 1  # three steps at a time
+
+
+def other_kind(preset):
+    networks = twin_soft_actor_critic_networks((16, 16), learning_rate=1e-3, batch_size=16)
+    return dataclasses.replace(preset, agent=TwinSoftActorCriticAgentParameters(networks=networks))
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (lambda p: override(p, {"agent.algorithm.trajectory": "linear"}), "its agent.algorithm.trajectory is 'quadratic'.*Received: .*'linear'"),
+        (lambda p: other_kind(tiny.taac()), "belongs to another run: its .* more fields differ"),
+    ],
+)
+def test_a_checkpoint_of_another_agent_or_trajectory_is_refused(tmp_path, uninterrupted, other, message):
+    shutil.copytree(uninterrupted.directory.path, tmp_path / "run")
+    before = sorted(path.name for path in (tmp_path / "run").rglob("*"))
+    with pytest.raises(CheckpointError, match=message):
+        Trainer(other(tiny.taac(**INTERRUPTED)), tmp_path / "run", RUN, resume=True, quiet=True)
+    assert sorted(path.name for path in (tmp_path / "run").rglob("*")) == before
+
+
+# -- what does not fit the environment ---------------------------------------------------------------------------------
+
+
+class Unbounded(gym.Env):
+    observation_space = gym.spaces.Box(-1.0, 1.0, (2,))
+    action_space = gym.spaces.Box(-np.inf, np.inf, (1,))
+
+
+WEIGHTS, DISCOUNTS = "agent.algorithm.reward_weights", "agent.algorithm.reward_discounts"
+REFUSED = {
+    "choices": (
+        "CartPole-v1", {},
+        r"made of real numbers, .* a choice among 2 actions: .*'discrete_soft_actor_critic', as in the preset cart_pole.*Received: ",
+    ),
+    "a team": ("tfsac.testing:TeamIdentity-v0", {"environment.kwargs": {"discrete": False}}, r"acts alone\. Received: 3 agents"),
+    "too many weights": ("Pendulum-v1", {WEIGHTS: [1.0, 2.0]}, r"gives 1 reward.*reward_weights has.*Received: \(1.0, 2.0\)$"),
+    "too few weights": (TWO, {WEIGHTS: [1.0]}, r"gives 2 reward.*reward_weights has one number for each\. Received: \(1.0,\)$"),
+    "too many discounts": (TWO, {DISCOUNTS: [0.9] * 3}, r"gives 2 reward.*reward_discounts has.*Received: \(0.9, 0.9, 0.9\)$"),
+    "too few discounts": (TWO, {DISCOUNTS: [0.9]}, r"gives 2 reward.*reward_discounts has.*Received: \(0.9,\)$"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_does_not_fit_the_environment_is_refused_and_leaves_no_folder(tmp_path, name):
+    level, changes, message = REFUSED[name]
+    with pytest.raises(ValueError, match=message):
+        Trainer(tiny.taac(level, **changes), tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_actions_without_bounds_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"actions need finite bounds; .* Received: low=-inf in dimension 0"):
+        Trainer(tiny.taac(), tmp_path / "run", quiet=True, env_fn=Unbounded)
+    assert not (tmp_path / "run").exists()

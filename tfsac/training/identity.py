@@ -1,0 +1,41 @@
+"""What makes two runs the same: a checkpoint belongs to runs that agree with it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tfsac.parameters import AgentParameters, EnvironmentParameters, Preset, from_json, to_json
+from tfsac.types import Spec
+
+DEMONSTRATIONS = "demonstrations"  # their file may be moved; the memory knows them by their content
+
+
+def identity_of(preset: Preset, seed: int, spec: Spec) -> dict[str, Any]:
+    """Returns environment, agent, seed and shapes of a run as JSON values; its schedule may be extended."""
+    arrays = {**spec.observation, "action": spec.action}
+    return {
+        "environment": to_json(preset.environment),
+        "agent": _without_files(to_json(preset.agent)),
+        "seed": seed,
+        "shapes": {name: list(array.shape) for name, array in arrays.items()},
+    }
+
+
+def with_defaults(identity: dict[str, Any]) -> dict[str, Any]:
+    """Returns the identity of a checkpoint with the parameters that came later, as they have been before: their defaults.
+
+    Raises:
+        ParameterError: it has parameters that there are not any more.
+    """
+    agent = json.loads(json.dumps(identity["agent"]))
+    if agent["memory"]["kind"] == "sqil":
+        agent["memory"][DEMONSTRATIONS] = DEMONSTRATIONS
+    agents: Any = AgentParameters  # a union of classes
+    environment = to_json(from_json(EnvironmentParameters, json.dumps(identity["environment"])))
+    return {**identity, "environment": environment, "agent": _without_files(to_json(from_json(agents, json.dumps(agent))))}
+
+
+def _without_files(agent: dict[str, Any]) -> dict[str, Any]:
+    agent["memory"].pop(DEMONSTRATIONS, None)
+    return agent
