@@ -252,6 +252,56 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, uninterrupted, changes
     assert sorted(path.name for path in (tmp_path / "run").rglob("*")) == before
 
 
+def without_reward_normalization(run_dir):
+    """Makes the checkpoints of a run those of a version that did not know this parameter yet."""
+    for path in (run_dir / "checkpoints").glob("0*/manifest.json"):
+        manifest = json.loads(path.read_text())
+        assert manifest["identity"]["environment"]["filters"].pop("reward_normalization") is False
+        path.write_text(json.dumps(manifest))
+
+
+def test_a_run_from_before_a_parameter_came_is_continued(tmp_path, uninterrupted, capsys):
+    crashed(tmp_path / "run", 163)
+    without_reward_normalization(tmp_path / "run")
+    resumed = Trainer(preset(), tmp_path / "run", RUN, resume=True)
+    assert resumed.counters.env_steps == 150 and "damaged" not in capsys.readouterr().out
+    resumed.run()
+    same_run(resumed, uninterrupted)
+
+
+def test_an_imitating_run_from_before_a_parameter_came_is_continued(tmp_path):
+    from test_imitation_training import demonstrate, imitation
+
+    shown = demonstrate(tmp_path / "shown.npz", "Pendulum-v1", episodes=1)
+    imitating = imitation("twin", shown, **{"environment.level": "Pendulum-v1"})
+    crashed(tmp_path / "run", 51, imitating)
+    without_reward_normalization(tmp_path / "run")
+    moved = shown.rename(tmp_path / "moved.npz")
+    imitating = override(imitating, {"agent.memory.demonstrations": str(moved)})
+    resumed = Trainer(imitating, tmp_path / "run", RUN, resume=True, quiet=True)
+    resumed._close_environments()
+    assert resumed.counters.env_steps == 50 and len(resumed.memory) == 50
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"agent.algorithm.discount": 0.5}, r"its agent\.algorithm\.discount is 0\.99.*Received: .*0\.5"),
+        (
+            {"environment.filters.reward_normalization": True},
+            r"its environment\.filters\.reward_normalization is False.*Received: .*True",
+        ),
+    ],
+    ids=["another parameter", "the parameter that came"],
+)
+def test_another_run_from_before_a_parameter_came_is_refused(tmp_path, uninterrupted, changes, words):
+    shutil.copytree(uninterrupted.directory.path, tmp_path / "run")
+    without_reward_normalization(tmp_path / "run")
+    with pytest.raises(CheckpointError, match=words) as error:
+        Trainer(preset(**changes), tmp_path / "run", RUN, resume=True, quiet=True)
+    assert "more field" not in str(error.value)
+
+
 def test_the_schedule_of_a_resumed_run_may_be_extended(tmp_path, uninterrupted):
     shutil.copytree(uninterrupted.directory.path, tmp_path / "run")
     longer = preset(**{"schedule.improve_steps": 240})

@@ -357,6 +357,18 @@ def test_restored_reward_statistics_continue_exactly_also_through_json(num_rewar
     np.testing.assert_array_equal(first.reward(later), second.reward(later))
 
 
+def test_statistics_of_a_run_without_normalised_rewards_begin_with_a_factor_of_one():
+    old, filters, rewards = normalising(), normalising(reward_normalization=True), np.float32([8.0, 12.0])
+    old.learn(observations(50))
+    assert "reward" not in old.state()
+    filters.restore(json.loads(json.dumps(old.state())))
+    data = observations(9, seed=6)
+    np.testing.assert_array_equal(filters.observation(data)["state"], old.observation(data)["state"])
+    np.testing.assert_array_equal(filters.reward(rewards), rewards)
+    filters.learn_reward(rewards)  # deviation 2
+    np.testing.assert_allclose(filters.reward(rewards), [4.0, 6.0], rtol=1e-6)
+
+
 def test_restored_statistics_continue_exactly_also_through_json():
     first, second = normalising(), normalising()
     first.learn(observations(333))

@@ -260,6 +260,16 @@ def test_without_the_package_that_runs_litert_the_error_says_what_to_install(tmp
         exporting.load_exported(tmp_path)
 
 
+@pytest.mark.parametrize("format", ["saved_model", "litert"])
+def test_an_exported_policy_names_the_keys_that_are_missing(case, format, request):
+    act = exporting.load_exported(request.getfixturevalue(format))
+    *others, missing = case.batch
+    given = {**{key: case.batch[key] for key in others}, "other": np.zeros((40, 1), np.float32)}
+    with pytest.raises(ValueError, match=rf"^This policy also reads {missing}\. Received: \[{', '.join(map(repr, sorted(given)))}\]$"):
+        act(given)
+    assert act({**given, missing: case.batch[missing]}).shape == (40, len(case.low))  # what it does not read is left out
+
+
 # -- what is refused ---------------------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.networks import GraphForward, Network, NumpyForward, build_optimizer, clip_gradients, forward_of
 from tfsac.parameters import (
     CategoricalPolicyHeadParameters,
@@ -20,8 +21,11 @@ from tfsac.parameters import (
     SACPolicyHeadParameters,
     SACQHeadParameters,
     TrajectoryQHeadParameters,
+    TwinSoftActorCriticAgentParameters,
     VHeadParameters,
+    twin_soft_actor_critic_networks,
 )
+from tfsac.testing import random_batches, vector_spec
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
 VECTOR = Spec({"observation": ArraySpec((5,), "float32")}, ArraySpec((3,), "float32"))
@@ -453,6 +457,36 @@ def test_a_graph_computes_what_numpy_cannot_and_sees_new_weights_at_once():
         for ours, theirs in zip(forward({**x, **state}), policy({**x, **state}), strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(forward_q(x, tau)[0], q(x, tau), rtol=1e-4, atol=1e-5)
+
+
+def unnamed_models():
+    """A policy and critics of one's own whose inputs have no names, with a layer that is not dense."""
+
+    def body(*inputs):
+        return keras.layers.LayerNormalization()(keras.layers.Concatenate()([*inputs]) if len(inputs) > 1 else inputs[0])
+
+    seen, judged, action = {"observation": keras.Input((3,))}, {"observation": keras.Input((3,))}, keras.Input((2,))
+    x, y = body(seen["observation"]), body(judged["observation"], action)
+    policy = keras.Model(seen, [keras.layers.Dense(2)(x) for _ in range(2)])
+    q = keras.layers.Concatenate()([keras.layers.Dense(1)(y) for _ in range(2)])
+    return {"policy": policy, "q": keras.Model([judged, action], q)}
+
+
+@pytest.mark.filterwarnings("ignore:When providing `inputs` as a dict:UserWarning")  # of Keras, about the names
+def test_a_policy_of_ones_own_with_unnamed_inputs_acts():
+    spec = vector_spec(3, 2)
+    parameters = TwinSoftActorCriticAgentParameters(networks=twin_soft_actor_critic_networks((8, 8), batch_size=8))
+    agent = TwinSoftActorCriticAgent(parameters, spec, eager=True, models=unnamed_models)
+    net, x = agent.networks["policy"], {"observation": normal(16, 3)}
+    assert "observation" not in {given.name for given in net.model.inputs} and isinstance(agent.forward, GraphForward)
+    randomise(net)
+    for updates in (0, 1):  # the graph sees new weights
+        before = net(x)[0].numpy()
+        if updates:
+            agent.update(random_batches(spec, updates, 8))
+            assert np.abs(net(x)[0] - before).max() > 0
+        np.testing.assert_allclose(agent.act(x, mode="greedy").action, np.tanh(net(x)[0]), rtol=1e-5, atol=1e-6)
+    assert agent.act(x, mode="explore").action.shape == (16, 2)
 
 
 def test_numpy_keeps_its_weights_until_it_loads_others():

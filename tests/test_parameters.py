@@ -513,6 +513,10 @@ MISTAKES = {
     "no probability": (lambda: Trajectories(min_prob=0.0), "min_prob: Input should be greater than 0", "0.0"),
     "certain": (lambda: Trajectories(min_prob=1.0), "min_prob: Input should be less than 1", "1.0"),
     "more than certain": (lambda: Trajectories(min_prob=(0.1, 1.5)), "min_prob.1: Input should be less than 1", "1.5"),
+    "choices that are alike": (lambda: Trajectories(min_prob=0.5), "so min_prob of the choice is another number", "min_prob=0.5"),
+    "choices alone that are alike": (
+        lambda: Trajectories(min_prob=(0.5, 0.1)), "so min_prob of the choice is another number", "min_prob=(0.5, 0.1)"
+    ),
     "negative draws": (lambda: Trajectories(epsilon_greedy=-0.1), "epsilon_greedy: Input should be greater than or equal", "-0.1"),
     "cold from the beginning": (lambda: Trajectories(initial_alpha=0.0), "initial_alpha: Input should be greater than 0", "0.0"),
     "clipping the wrong way round": (

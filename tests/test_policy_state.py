@@ -278,6 +278,22 @@ def test_an_exported_policy_refuses_other_environments_and_missing_keys(case, fo
 
 
 @pytest.mark.parametrize("format", ["saved_model", "litert"])
+def test_a_missing_key_is_named_where_an_episode_begins_and_later_and_the_episode_goes_on(case, format, request):
+    exported, live = exporting.load_exported(request.getfixturevalue(format)), case.live()
+    *others, missing = case.seen
+    given = {key: case.seen[key][0] for key in others} | {"other": np.zeros((3, 1), np.float32)}
+    words = rf"^This policy also reads {missing}\. Received: \[{', '.join(map(repr, sorted(given)))}\]$"
+    for step in range(4):
+        with pytest.raises(ValueError, match=words):
+            exported(given)
+        rows = {key: array[step] for key, array in case.seen.items()}
+        if step:
+            with pytest.raises(ValueError, match=r"goes on in 3 environments; call reset to begin with others\. Received: 1$"):
+                exported({key: array[:1] for key, array in rows.items()})
+        np.testing.assert_allclose(exported(rows), live[step][0], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("format", ["saved_model", "litert"])
 def test_verifying_compares_an_episode_and_finds_what_was_changed(case, format, request):
     path = request.getfixturevalue(format)
     observations = [case.raw(step, 0) for step in range(STEPS)]
@@ -294,6 +310,33 @@ def test_verifying_compares_an_episode_and_finds_what_was_changed(case, format, 
         for variable, value in zip(changed, before, strict=True):
             variable.assign(value)
         case.policy.agent.refresh()
+
+
+@pytest.mark.parametrize("undecided", [True, False])
+def test_verifying_leaves_out_what_rounding_decides_and_nothing_else(tmp_path, monkeypatch, undecided):
+    case = Case("quadratic")
+    agent = case.policy.agent
+    if undecided:
+        size = 3 * case.spec.action.shape[0]
+        for critic in agent.networks["q"].head.critics:  # these ignore the trajectory, beside the observation
+            critic[0].kernel.assign(np.concatenate([critic[0].kernel.numpy()[:-size], np.zeros((size, critic[0].units))]))
+        agent.refresh()
+    path = exporting.export(case.policy, tmp_path / "policy")
+    observations = [case.raw(step, 0) for step in range(STEPS)]
+    assert exporting.verify(case.policy, path, observations) <= exporting.TOLERANCE
+    choose, chosen = agent._choose, []
+    monkeypatch.setattr(agent, "_choose", lambda *given: chosen.append(~choose(*given)) or chosen[-1])
+    difference = exporting.verify(case.policy, path, observations)
+    assert len(chosen) == STEPS
+    if undecided:
+        assert all(switch.all() for switch in chosen)  # what is equal would be kept
+        assert difference <= exporting.TOLERANCE
+        case.policy.reset()
+        action = case.policy.act(observations[0])
+        kept = exporting.load_exported(path)({"observation": observations[0][None]})[0]
+        assert np.abs(action - kept).max() > 0.1  # that is what was left out
+    else:
+        assert difference > 0.1
 
 
 def test_verifying_refuses_a_policy_that_draws(tmp_path):

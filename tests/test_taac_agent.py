@@ -5,6 +5,7 @@ import json
 import math
 import re
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -337,14 +338,14 @@ def test_losses_are_means_over_all_rows_and_other_metrics_over_those_that_count(
     agent.critic_step(update)
     agent.temperature_steps(update)
     metrics, proposal = floats(update.metrics), update.proposal
-    q1 = agent.objective(agent.smallest_q("q", update.observation, proposal.planned)).numpy()
+    q1 = agent.objective(agent.smallest_q(agent.networks["q"], update.observation, proposal.planned)).numpy()
     rows = proposal.log_prob_B.numpy() - update.choice.switch_B.numpy() * q1  # alpha is 1
     assert metrics["loss/policy"] == pytest.approx((counts * rows).mean(), rel=1e-5)
     assert metrics["policy/q"] == pytest.approx(q1[counts].mean(), rel=1e-5)
     assert metrics["policy/log_prob"] == pytest.approx(proposal.log_prob_B.numpy()[counts].mean(), rel=1e-5)
     assert metrics["switch/keep_prob"] == pytest.approx(update.choice.keep_B.numpy()[counts].mean(), rel=1e-5)
     assert metrics["switch/repeats"] == pytest.approx(1.0 / stacked.extras["switch"].reshape(-1)[counts].mean(), rel=1e-5)
-    q = agent.q_of("q", update.observation, update.stored("next_state/", agent.trajectory.fields))[..., 0].numpy()
+    q = agent.q_of(agent.networks["q"], update.observation, update.stored("next_state/", agent.trajectory.fields))[..., 0].numpy()
     assert metrics["q/q1"] == pytest.approx(q[counts, 0].mean(), rel=1e-4, abs=1e-5)
     assert metrics["q/q2"] == pytest.approx(q[counts, 1].mean(), rel=1e-4, abs=1e-5)
 
@@ -404,9 +405,9 @@ def test_the_smallest_of_any_number_of_critics_counts(num_critics):
     assert {name for name in metrics if re.fullmatch(r"(loss/q|q/q)\d", name)} == names
     update = prepared(agent, batches(agent, 1))
     tau = update.stored("next_state/", agent.trajectory.fields)
-    q = agent.q_of("q", update.observation, tau).numpy()
+    q = agent.q_of(agent.networks["q"], update.observation, tau).numpy()
     assert q.shape == (STEPS * BATCH, num_critics, 1)
-    np.testing.assert_array_equal(agent.smallest_q("q", update.observation, tau), q.min(axis=1))
+    np.testing.assert_array_equal(agent.smallest_q(agent.networks["q"], update.observation, tau), q.min(axis=1))
 
 
 def critic_errors(agent, stacked, monkeypatch):
@@ -464,7 +465,7 @@ def test_the_pessimistic_critic_of_a_cost_is_the_largest():
     agent.policy_step(update)
 
     def value(tau):
-        q = agent.q_of("q", update.observation, tau).numpy()
+        q = agent.q_of(agent.networks["q"], update.observation, tau).numpy()
         assert q.shape == (STEPS * BATCH, 2, 2)
         return q[..., 0].min(axis=1) - 0.5 * q[..., 1].max(axis=1)
 
@@ -473,7 +474,7 @@ def test_the_pessimistic_critic_of_a_cost_is_the_largest():
     )
     with tf.GradientTape() as tape:
         tape.watch(update.proposal.planned["tau_a"])
-        total = agent.objective(agent.smallest_q("q", update.observation, update.proposal.planned))
+        total = agent.objective(agent.smallest_q(agent.networks["q"], update.observation, update.proposal.planned))
     assert np.abs(tape.gradient(total, update.proposal.planned["tau_a"])).max() > 0
 
 
@@ -574,6 +575,48 @@ def test_acting_in_numpy_equals_the_exported_tensors(spec, fields):
         np.testing.assert_allclose(action, found.action, rtol=1e-4, atol=1e-5)
         for name in agent.trajectory.fields:
             np.testing.assert_allclose(after[name], found.state[name], rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def unnamed_models():
+    """TaacL's networks as models of one's own whose inputs have no names, with a layer that is not dense."""
+
+    def body(inputs):
+        return keras.layers.LayerNormalization()(keras.layers.Concatenate()(inputs))
+
+    seen = {"observation": keras.Input((3,)), "tau_a": keras.Input((2,)), "tau_v": keras.Input((2,))}
+    judged, tau = {"observation": keras.Input((3,))}, keras.Input((4,))
+    x, y = body([*seen.values()]), body([judged["observation"], tau])
+    policy = keras.Model(seen, [keras.layers.Dense(2)(x) for _ in range(2)])
+    q = keras.ops.stack([keras.layers.Dense(1)(y) for _ in range(2)], axis=1)
+    return {"policy": policy, "q": keras.Model([judged, tau], q)}
+
+
+@pytest.mark.filterwarnings("ignore:When providing `inputs` as a dict:UserWarning")  # of Keras, about the names
+def test_models_of_ones_own_with_unnamed_inputs_act():
+    parameters = TemporallyAbstractActorCriticAgentParameters(
+        algorithm=TemporallyAbstractActorCriticAlgorithmParameters(trajectory="linear"),
+        memory=SequenceReplayParameters(sequence_length=STEPS),
+        networks=temporally_abstract_networks((8, 8), 2, batch_size=BATCH),
+    )
+    agent = TemporallyAbstractActorCriticAgent(parameters, SPEC, eager=True, models=unnamed_models)
+    assert isinstance(agent.forward, GraphForward) and isinstance(agent.forward_q, GraphForward)
+    rng = np.random.default_rng(2)
+    for name in ("policy", "q"):
+        assert not {given.name for given in agent.networks[name].model.inputs} & {"observation", "tau_a", "tau_v", "action"}
+        for variable in agent.networks[name].trainable_variables:
+            variable.assign(0.5 * rng.standard_normal(variable.shape))
+    x, state = observations(50), random_state(agent, 50)
+    previous = {name: state[name] for name in ("tau_a", "tau_v")}
+    for _ in range(2):
+        mode = np.tanh(agent.networks["policy"]({**x, **previous})[0])
+        kept, planned = agent.trajectory.step(previous), agent.trajectory.plan(mode, previous)
+        q = [agent.networks["q"](x, np.hstack([tau["tau_a"], tau["tau_v"]])).numpy().min(axis=1)[:, 0] for tau in (kept, planned)]
+        found = agent.act(x, state, mode="greedy")
+        switch = found.extras["switch"] > 0
+        assert 0 < switch.sum() < 50
+        np.testing.assert_array_equal(switch, q[1] > q[0])
+        np.testing.assert_allclose(found.action, np.where(switch[:, None], mode, kept["tau_a"]), rtol=1e-5, atol=1e-6)
+        agent.update(batches(agent, 1))  # the graphs see new weights
 
 
 def test_the_noise_of_exported_samples_is_normal_and_uniform():
@@ -756,13 +799,28 @@ def test_a_seed_repeats_what_it_does():
         (SPEC, {"target_entropy": (0.3, 1.4)}, "With 2 action dimensions target_entropy lies between -10 and 1.39 nats"),
         (SPEC, {"target_entropy": (0.7, -1.0)}, "The entropy of keeping or switching lies between 0 and log(2) = 0.6931 nats"),
         (SPEC, {"target_entropy": -1.5}, "The entropy of keeping or switching lies between 0 and log(2) = 0.6931 nats"),
-        (SPEC, {"min_prob": (0.5, 0.1)}, "The entropy of keeping or switching lies between 0 and log(2) = 0.6931 nats"),
     ],
 )
 def test_what_the_agent_cannot_do_is_refused(spec, algorithm, words):
     with pytest.raises(ValueError, match=re.escape(words)) as error:
         make_agent(spec, **algorithm)
     assert "Received: " in str(error.value)
+
+
+@pytest.mark.parametrize("keys", [["tau_a"], ["repeats"], ["action"], ["action", "repeats", "tau_a", "tau_v"]], ids=str)
+def test_observations_with_keys_of_the_state_or_action_are_refused(keys):
+    spec = SPEC._replace(observation={key: SPEC.observation["observation"] for key in ("observation", *keys)})
+    embedders = {key: InputEmbedderParameters((4,)) for key in spec.observation}
+    words = f"These keys belong to the policy's state and action, not to observations. Received: {keys}"
+    with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
+        make_agent(spec, embedders=embedders)
+
+
+@pytest.mark.parametrize("choice", [0.0, 0.7])
+def test_entropies_that_two_choices_cannot_have_are_refused(choice):
+    words = f"lies between 0 and log(2) = 0.6931 nats, and its target between them. Received: target_entropy=({choice}, -1.0)"
+    with pytest.raises(ValueError, match=f"{re.escape(words)}$"):
+        make_agent(target_entropy=(choice, -1.0))
 
 
 @pytest.mark.parametrize(

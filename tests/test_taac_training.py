@@ -13,6 +13,7 @@ from test_vector_rewards import TWO
 
 from tfsac import api
 from tfsac.agents.trajectories import make_trajectory
+from tfsac.environments import EnvironmentFailure
 from tfsac.parameters import (
     EnvironmentEpisodes,
     RunParameters,
@@ -168,6 +169,27 @@ def test_an_evaluated_trajectory_lasts_no_longer_than_it_may(tmp_path):
     assert done.switching() == pytest.approx((12 / 40, 40 / 14))
 
 
+class Updates(Callback):
+    """Keeps the number of updates after each step."""
+
+    def on_training_begin(self, trainer):
+        self.counted = []
+
+    def on_step(self, trainer):
+        self.counted.append((trainer.counters.env_steps, trainer.counters.updates))
+
+
+def test_training_waits_for_a_stretch_and_then_makes_all_updates_that_are_due(tmp_path):
+    changes = {
+        **SMALL, "environment.max_episode_steps": 2, "schedule.heatup_steps": "EnvironmentEpisodes(1)", "schedule.improve_steps": 4,
+        "agent.algorithm.num_consecutive_training_steps": 3,
+    }
+    seen = Updates()
+    trainer = trained(tmp_path, tiny.taac(**changes), seen)
+    assert trainer.memory.sequence_length == 4
+    assert seen.counted == [(1, 0), (2, 0), (3, 0), (4, 6), (5, 9), (6, 12)]  # the heat-up ends at 2
+
+
 def test_policy_and_temperatures_learn_in_every_second_update(tmp_path):
     seen = Batches()
     trained(tmp_path, tiny.taac(**SMALL, **{"agent.algorithm.num_updates_between_policy_updates": 2}), seen)
@@ -271,6 +293,39 @@ def test_several_environments_resume_with_new_episodes_and_new_trajectories(tmp_
     assert not row["extra/state/tau_a"][1].any() and not row["extra/state/tau_v"][1].any()
     np.testing.assert_array_equal(resumed.policy_state["repeats"], 1)
     assert resumed.run().counters.env_steps == 182 + 1  # three steps at a time
+
+
+class States(Callback):
+    """Keeps the policy's state after each step that was acted, of training alone."""
+
+    def on_training_begin(self, trainer):
+        self.states, act = [], trainer.agent.act
+
+        def watched(observation, state=(), is_first=None, mode="sample", env_steps=0):
+            found = act(observation, state, is_first, mode, env_steps)
+            if mode != "greedy":
+                self.states.append(found.state)
+            return found
+
+        trainer.agent.act = watched
+
+
+def test_a_failed_step_leaves_the_state_of_before(tmp_path):
+    seen = States()
+    preset = tiny.taac("tfsac.testing:Faulty-v0", **{"environment.kwargs": {"fail_at": 57}})
+    trainer = Trainer(preset, tmp_path / "run", RunParameters(seed=3), callbacks=[seen], quiet=True)
+    with pytest.raises(EnvironmentFailure, match="the simulator fell over"):
+        trainer.run()
+    assert [path.name for path in trainer.checkpoints.places()] == ["000000056"] and len(seen.states) == 57
+    resumed = Trainer(preset, tmp_path / "run", RunParameters(seed=3), resume=True, quiet=True)
+    resumed._close_environments()
+    assert not resumed.environments.is_first[0]  # the episode goes on
+    before, failed = seen.states[-2:]
+    assert any((before[name] != failed[name]).any() for name in before)
+    assert resumed.policy_state.keys() == before.keys()
+    for name, value in before.items():
+        np.testing.assert_array_equal(resumed.policy_state[name], value)
+    np.testing.assert_array_equal(resumed.policy_state["tau_a"], resumed.memory.newest(1)["extra/next_state/tau_a"][0])
 
 
 def other_kind(preset):

@@ -210,14 +210,17 @@ class Exported:
         if self.lite:
             interpreter = _interpreter(path)
             signatures = {name: interpreter.get_signature_runner(name) for name in interpreter.get_signature_list()}
-            self.wanted = set(signatures["serving_default"].get_input_details())
+            serve = signatures["serving_default"]
+            self.wanted, outputs = set(serve.get_input_details()), set(serve.get_output_details())
         elif (path / "saved_model.pb").is_file():
             self.loaded = tf.saved_model.load(str(path))
             signatures = self.loaded.signatures
-            self.wanted = set(signatures["serving_default"].structured_input_signature[1])
+            serve = signatures["serving_default"]
+            self.wanted, outputs = set(serve.structured_input_signature[1]), set(serve.structured_outputs)
         else:
             raise FileNotFoundError(f"An exported policy is a SavedModel folder or a .tflite file. Received: {path}")
-        self.serve, self.initial = signatures["serving_default"], signatures.get("initial_state")
+        self.serve, self.initial = serve, signatures.get("initial_state")
+        self.fields = outputs - {"action"}  # of the state
         self.reset()
 
     def reset(self) -> None:
@@ -230,12 +233,12 @@ class Exported:
         Raises:
             ValueError: missing keys; or another number of environments than in the call before where the policy has a state.
         """
-        rows = len(next(iter(observation.values())))
-        if self.initial is not None and not self.state:
-            self.state = self._run(self.initial, {"rows": np.int32(rows)})
-        if missing := self.wanted - observation.keys() - self.state.keys():
+        if missing := self.wanted - self.fields - observation.keys():
             raise ValueError(f"This policy also reads {', '.join(sorted(missing))}. Received: {sorted(observation)}")
-        if (known := {len(value) for value in self.state.values()} - {rows}):
+        rows = len(next(iter(observation.values())))
+        if self.fields and not self.state:
+            self.state = self._run(self.initial, {"rows": np.int32(rows)})
+        if known := {len(value) for value in self.state.values()} - {rows}:
             raise ValueError(f"The state goes on in {known.pop()} environments; call reset to begin with others. Received: {rows}")
         after = self._run(self.serve, {name: {**observation, **self.state}[name] for name in self.wanted})
         action = after.pop("action")
