@@ -428,18 +428,21 @@ def test_numpy_reads_a_state(spec, embed):
     net = network(spec=spec, embed=embed, embedding_merger_type="concat")
     randomise(net)
     x = {key: normal(16, *array.shape, seed=i) for i, (key, array) in enumerate({**spec.observation, **STATE}.items())}
-    assert isinstance(forward_of(net), NumpyForward)
-    for ours, theirs in zip(forward_of(net)(x), net(x), strict=True):
+    forward = forward_of(net, spec)
+    assert isinstance(forward, NumpyForward)
+    for ours, theirs in zip(forward(x), net(x), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(("rewards", "critics"), [(None, 1), (1, 2), (3, 4)])
 def test_numpy_computes_the_critics_of_trajectories(rewards, critics):
-    net = network(TrajectoryQHeadParameters((8, 6), num_critics=critics), VECTOR._replace(num_rewards=rewards))
+    spec = VECTOR._replace(num_rewards=rewards)
+    net = network(TrajectoryQHeadParameters((8, 6), num_critics=critics), spec)
     randomise(net)
     x, tau = {"observation": normal(16, 5)}, normal(16, 3, seed=2)
-    assert isinstance(forward_of(net), NumpyForward)
-    (q,) = forward_of(net)(x, tau)
+    forward = forward_of(net, spec, of_actions=True)
+    assert isinstance(forward, NumpyForward)
+    (q,) = forward(x, tau)
     assert q.shape == (16, critics, rewards or 1) and q.dtype == np.float32
     np.testing.assert_allclose(q, net(x, tau), rtol=1e-4, atol=1e-5)
 
@@ -449,7 +452,7 @@ def test_a_graph_computes_what_numpy_cannot_and_sees_new_weights_at_once():
     q = network(TrajectoryQHeadParameters((8,)), IMAGE, embed=(Conv2d(2, 8, 4), 6))
     x = {"observation": np.random.default_rng(0).integers(0, 256, (4, 44, 40, 3), np.uint8)}
     state, tau = {name: normal(4, 2) for name in STATE}, normal(4, 3)
-    forward, forward_q = forward_of(policy), forward_of(q)
+    forward, forward_q = forward_of(policy, IMAGE._replace(state=STATE)), forward_of(q, IMAGE, of_actions=True)
     assert isinstance(forward, GraphForward) and isinstance(forward_q, GraphForward)
     for seed in (1, 2):
         randomise(policy, seed)
