@@ -223,6 +223,7 @@ def record_with(monkeypatch, folder, level, act):
     policy = SimpleNamespace(
         agent=SimpleNamespace(spec=spec),
         to_environment=to_environment,
+        reset=lambda: None,
         act=lambda observation, deterministic: to_environment(act(observation)),
     )
     monkeypatch.setattr(api, "load_policy", lambda _: policy)

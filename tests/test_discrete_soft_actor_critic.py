@@ -374,7 +374,7 @@ def test_sampling_in_the_graph_keeps_to_probabilities_and_masks():
     noise = agent.acting_noise(many(rows))
     assert noise.shape == (rows, ACTIONS) and noise.numpy().min() >= 0 and noise.numpy().max() < 1
     uniform = tf.random.stateless_uniform(noise.shape, [3, 4])
-    action = agent.action_tensor(many(rows, np.tile([True, True, True, False], (rows, 1))), uniform)
+    action = agent.act_tensors(many(rows, np.tile([True, True, True, False], (rows, 1))), uniform)[0]
     np.testing.assert_allclose(np.bincount(action, minlength=4) / rows, [1 / 6, 1 / 3, 1 / 2, 0], atol=4 * np.sqrt(0.25 / rows))
 
 

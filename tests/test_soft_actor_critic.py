@@ -518,10 +518,10 @@ def test_a_restored_agent_acts_as_the_saved_one_after_a_refresh(tmp_path):
 def test_exported_actions_are_those_of_acting():
     agent = make_agent()
     loc, log_scale = (x.numpy() for x in agent.networks["policy"](see(5)))
-    np.testing.assert_allclose(agent.action_tensor(see(5)), agent.act(see(5), mode="greedy").action, atol=1e-6)
+    np.testing.assert_allclose(agent.act_tensors(see(5))[0], agent.act(see(5), mode="greedy").action, atol=1e-6)
     noise = np.random.default_rng(0).normal(size=(5, 2)).astype(np.float32)
     expected = np.tanh(loc + np.exp(log_scale) * noise)
-    np.testing.assert_allclose(agent.action_tensor(see(5), noise), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(agent.act_tensors(see(5), noise)[0], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_exported_values_are_v_and_the_smaller_q():
