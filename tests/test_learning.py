@@ -133,9 +133,12 @@ def test_a_preset_of_choices_or_imitation_reaches_its_threshold(tmp_path, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["pendulum_sac", "pendulum_twin_sac"])
-def test_a_pendulum_preset_reaches_its_threshold(tmp_path, name):
-    preset = tfsac.load_preset(name)
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("pendulum_sac", {}), ("pendulum_twin_sac", {}), ("taac_simple_control", {"agent.algorithm.trajectory": "linear"})],
+)
+def test_a_pendulum_preset_reaches_its_threshold(tmp_path, name, changes):
+    preset = override(tfsac.load_preset(name), changes)
     result = tfsac.train(preset, tmp_path / "run", RunParameters(seed=1, stop_at_threshold=True), quiet=True)
     assert result.accepted, result
     done = tfsac.evaluate(tmp_path / "run", episodes=20, seed=7)
