@@ -80,7 +80,7 @@ def pendulum():
 
 
 @pytest.fixture(
-    scope="module", params=[pytest.param(name, marks=[pytest.mark.slow] if name == "linear, forward" else []) for name in CASES]
+    scope="module", params=[pytest.param(name, marks=[pytest.mark.slow] if name in ("quadratic", "linear, forward") else []) for name in CASES]
 )
 def case(request):
     return Case(request.param)

@@ -190,6 +190,7 @@ def test_training_waits_for_a_stretch_and_then_makes_all_updates_that_are_due(tm
     assert seen.counted == [(1, 0), (2, 0), (3, 0), (4, 6), (5, 9), (6, 12)]  # the heat-up ends at 2
 
 
+@pytest.mark.slow
 def test_policy_and_temperatures_learn_in_every_second_update(tmp_path):
     seen = Batches()
     trained(tmp_path, tiny.taac(**SMALL, **{"agent.algorithm.num_updates_between_policy_updates": 2}), seen)
@@ -279,6 +280,7 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninte
     assert resumed.filters.state() == uninterrupted.filters.state()
 
 
+@pytest.mark.slow
 def test_several_environments_resume_with_new_episodes_and_new_trajectories(tmp_path, capsys):
     preset = tiny.taac(**{"environment.num_envs": 3, "schedule.improve_steps": 140, "agent.algorithm.trajectory": "linear"})
     crashed(tmp_path / "run", 120, preset)
