@@ -220,7 +220,7 @@ for place in sys.argv[1:]:
 
 @pytest.mark.parametrize("rows", [1, 5])
 def test_the_litert_file_acts_as_the_live_policy(case, litert, rows):
-    runner = exporting.litert_signature(litert, "serving_default")
+    runner = exporting.litert_interpreter(litert).get_signature_runner("serving_default")
     exported = runner(**{key: array[:rows] for key, array in case.batch.items()})["action"]
     live = case.policy.act(case.raw(slice(rows)))
     assert exported.shape == live.shape == (rows, len(case.low))
@@ -239,7 +239,7 @@ def test_the_litert_file_takes_one_row_after_five_and_is_found_by_its_folder(cas
 @pytest.mark.parametrize("rows", [1, 5])
 def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, litert, rows):
     noise = np.random.default_rng(8).standard_normal((rows, len(case.low)), np.float32)
-    runner = exporting.litert_signature(litert, "sample")
+    runner = exporting.litert_interpreter(litert).get_signature_runner("sample")
     exported = runner(**{key: array[:rows] for key, array in case.batch.items()}, noise=noise)["action"]
     loc, scale = case.gaussian(slice(rows))
     np.testing.assert_allclose(exported, case.rescaled(np.tanh(loc + scale * noise)), rtol=0, atol=1e-5)
@@ -248,7 +248,7 @@ def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, litert, 
 
 def test_values_of_the_litert_file_equal_those_of_the_agents_networks(case, litert):
     action = np.random.default_rng(3).uniform(case.low, case.high, (40, len(case.low))).astype(np.float32)
-    exported = exporting.litert_signature(litert, "values")(**case.batch, action=action)
+    exported = exporting.litert_interpreter(litert).get_signature_runner("values")(**case.batch, action=action)
     for name, value in case.live_values(action).items():
         np.testing.assert_allclose(exported[name], value, rtol=1e-4, atol=1e-5)
 

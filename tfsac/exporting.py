@@ -208,7 +208,7 @@ class Exported:
             path = path / TFLITE_FILE
         self.lite = path.suffix == ".tflite" and path.is_file()
         if self.lite:
-            interpreter = _interpreter(path)
+            interpreter = litert_interpreter(path)
             signatures = {name: interpreter.get_signature_runner(name) for name in interpreter.get_signature_list()}
             serve = signatures["serving_default"]
             self.wanted, outputs = set(serve.get_input_details()), set(serve.get_output_details())
@@ -256,16 +256,12 @@ def load_exported(path: str | pathlib.Path) -> Exported:
     return Exported(path)
 
 
-def litert_signature(path: pathlib.Path, name: str) -> Any:
-    """Returns a callable for one signature of a LiteRT file.
+def litert_interpreter(path: pathlib.Path) -> Any:
+    """Returns LiteRT's interpreter of a file; its `get_signature_runner` returns a callable for one signature.
 
     Raises:
         ImportError: ai-edge-litert is not installed.
     """
-    return _interpreter(path).get_signature_runner(name)
-
-
-def _interpreter(path: pathlib.Path) -> Any:
     try:
         from ai_edge_litert.interpreter import Interpreter
     except ImportError as error:

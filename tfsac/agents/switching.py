@@ -113,16 +113,15 @@ class SwitchingAgent(Agent):
         rows, playing = len(next(iter(observation.values()))), mode in ("random", "explore")
         before = self._begin(state, is_first, rows, randomize=playing and self.algorithm.randomize_first_state_tau)
         previous = {name: before[name] for name in self.trajectory.fields}
+        drawn = 1.0 if mode != "greedy" else self.algorithm.epsilon_greedy
         if mode == "random":
             proposal = self.rng.uniform(-1.0, 1.0, (rows, self.action_size)).astype(np.float32)
-            switch: np.ndarray = self.rng.random(rows) < 0.5
         else:
-            drawn = 1.0 if mode != "greedy" else self.algorithm.epsilon_greedy
             proposal = self._propose(dict(observation), previous, drawn)
-            switch = self._choose(dict(observation), previous, proposal, drawn)
+        kept, planned = self.trajectory.step(previous), self.trajectory.plan(proposal, previous)
+        switch: np.ndarray = self.rng.random(rows) < 0.5 if mode == "random" else self._choose(dict(observation), kept, planned, drawn)
         if self.algorithm.max_repeat_steps is not None:
             switch = switch | (before[REPEATS] >= self.algorithm.max_repeat_steps)
-        kept, planned = self.trajectory.step(previous), self.trajectory.plan(proposal, previous)
         after: dict[str, np.ndarray] = {
             name: np.where(switch[:, None], np.asarray(planned[name]), kept[name]) for name in self.trajectory.fields
         }
@@ -137,18 +136,18 @@ class SwitchingAgent(Agent):
     ) -> Mapping[str, np.ndarray]:
         """Returns the state with new trajectories where episodes begin."""
         initial = self.initial_state(rows)
+        wanted, found = ({name: np.shape(value) for name, value in arrays.items()} for arrays in (initial, state or initial))
+        if found != wanted:
+            raise ValueError(
+                f"The state of this policy goes on from {wanted}; where the number of environments changes, begin anew. Received: {found}"
+            )
+        if state and (is_first is None or not np.any(is_first)):
+            return state
         if randomize:
             for name in self.trajectory.fields:
                 initial[name] = self.rng.uniform(-1.0, 1.0, initial[name].shape).astype(np.float32)
         if not state:
             return initial
-        shapes = {name: value.shape for name, value in initial.items()}
-        if (found := {name: np.shape(value) for name, value in state.items()}) != shapes:
-            raise ValueError(
-                f"The state of this policy goes on from {shapes}; where the number of environments changes, begin anew. Received: {found}"
-            )
-        if is_first is None:
-            return state
         begins = np.asarray(is_first, bool)
         return {name: np.where(begins.reshape(-1, *[1] * (value.ndim - 1)), initial[name], value) for name, value in state.items()}
 
@@ -156,7 +155,8 @@ class SwitchingAgent(Agent):
         """Returns whether keeping and switching are worth the same but for rounding, in any of the rows."""
         before = self._begin(state, None, len(next(iter(observation.values()))), randomize=False)
         previous = {name: before[name] for name in self.trajectory.fields}
-        keep_q, switch_q = self._values(dict(observation), previous, self._propose(dict(observation), previous, 0.0))
+        planned = self.trajectory.plan(self._propose(dict(observation), previous, 0.0), previous)
+        keep_q, switch_q = (self._q(dict(observation), tau) for tau in (self.trajectory.step(previous), planned))
         return bool((np.abs(switch_q - keep_q) <= ROUNDING * (1.0 + np.abs(keep_q))).any())
 
     def _propose(self, observation: dict[str, np.ndarray], previous: Tau, drawn: float) -> np.ndarray:
@@ -167,9 +167,9 @@ class SwitchingAgent(Agent):
         sampled = loc + np.exp(np.clip(log_scale, LOG_SCALE_MIN, LOG_SCALE_MAX)) * self.rng.standard_normal(loc.shape, np.float32)
         return np.tanh(np.where(self.rng.random(len(loc))[:, None] < drawn, sampled, loc))
 
-    def _choose(self, observation: dict[str, np.ndarray], previous: Tau, proposal: np.ndarray, drawn: float) -> np.ndarray:
+    def _choose(self, observation: dict[str, np.ndarray], kept: Tau, planned: Tau, drawn: float) -> np.ndarray:
         """Returns the better choice, or with probability `drawn` a sample; what is equal is kept."""
-        keep_q, switch_q = self._values(observation, previous, proposal)
+        keep_q, switch_q = self._q(observation, kept), self._q(observation, planned)
         low, high = self.algorithm.b1_advantage_clipping or (None, None)
         advantage = np.clip(switch_q - keep_q, low, high) if (low, high) != (None, None) else switch_q - keep_q
         best = advantage > 0
@@ -178,11 +178,6 @@ class SwitchingAgent(Agent):
         switch_prob = 0.5 * (1.0 + np.tanh(0.5 * advantage / max(self.choice_alpha, 1e-10)))
         sampled = self.rng.random(len(best)) < switch_prob
         return np.where(self.rng.random(len(best)) < drawn, sampled, best)
-
-    def _values(self, observation: dict[str, np.ndarray], previous: Tau, proposal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the values of keeping and of switching."""
-        kept, planned = self.trajectory.step(previous), self.trajectory.plan(proposal, previous)
-        return self._q(observation, kept), self._q(observation, planned)
 
     def _q(self, observation: dict[str, np.ndarray], tau: Tau) -> np.ndarray:
         (q,) = self.forward_q(observation, np.concatenate([tau[name] for name in self.trajectory.fields], axis=-1))
