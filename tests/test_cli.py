@@ -22,6 +22,8 @@ from tfsac import api, cli
 from tfsac.catalog import load_preset, preset_names, read_config
 from tfsac.cli import learning
 from tfsac.parameters import RunParameters, to_json
+from tfsac.training import CheckpointError
+from tfsac.types import ArraySpec
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RETURN = re.compile(
@@ -219,6 +221,25 @@ def test_a_finished_run_is_extended_with_resume(tmp_path, capsys):
     preset, _ = read_config(folder / "config.json")
     assert preset.schedule.improve_steps.num_steps == 60
     assert [entry["env_steps"] for entry in json.loads((folder / "config.json").read_text())["resumed"]] == [60]
+
+
+@pytest.mark.slow
+def test_a_run_that_sees_a_part_of_its_observations_is_resumed_evaluated_recorded_and_exported(tmp_path, capsys):
+    folder, shown = tmp_path / "run", tmp_path / "shown.npz"
+    assert tiny.train(folder, changes={"environment.visible_entries": [0, 1]}) == 0  # cosine and sine, without the velocity
+    assert api.load_policy(folder).agent.spec.observation == {"observation": ArraySpec((2,), "float32")}
+    with pytest.raises(CheckpointError, match=r"its environment\.visible_entries.*Received: .*0, 2"):
+        cli.run(["train", f"--run_dir={folder}", "--resume", "--set=environment.visible_entries=[0,2]"])
+    assert cli.run(["train", f"--run_dir={folder}", "--resume", "--set=schedule.improve_steps=60"]) == 0
+    assert [row["env_steps"] for row in tiny.rows(folder)] == ["50", "60", "100"]
+    assert cli.run(["evaluate", f"--run_dir={folder}", "--episodes=2", f"--plot_actions={tmp_path / 'actions.png'}"]) == 0
+    assert RETURN.search(capsys.readouterr().out)
+    assert cli.run(["record", f"--run_dir={folder}", f"--out={shown}", "--episodes=2"]) == 0
+    with np.load(shown) as file:
+        seen = file["observation/observation"]
+    assert seen.shape == (20, 2)
+    np.testing.assert_allclose((seen**2).sum(axis=1), 1.0, rtol=1e-5)
+    assert cli.run(["export", f"--run_dir={folder}", f"--out={tmp_path / 'out'}", "--verify"]) == 0
 
 
 @pytest.mark.slow
@@ -837,6 +858,8 @@ WRONG = {
         'train --set=environment.atari={{"frameskip":4}}',
         "no parameter 'frameskip'. Did you mean 'frame_skip'?.* Received: frameskip=4$",
     ),
+    "entry that is not there": ("train --set=environment.visible_entries=[0,3]", "from 0 to 2. Received: [(]0, 3[)]$"),
+    "entry named twice": ("train --set=environment.visible_entries=[1,1]", "each once. Received: [(]1, 1[)]$"),
     "unknown argument of the level": ("train --set=environment.kwargs.gravty=3", "Received: {{'gravty': 3}}$"),
     "embedder for another observation": (
         'train --set=agent.networks.v.input_embedders_parameters={{"camera":{{}}}}',

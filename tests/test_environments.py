@@ -531,6 +531,57 @@ def test_atari_preprocessing_of_other_levels_is_refused():
         maker(parameters)()
 
 
+@pytest.mark.parametrize("env_fn", [None, Counting], ids=["a level", "an environment of one's own"])
+def test_only_the_visible_entries_are_seen_and_in_their_order(env_fn):
+    env = maker(EnvironmentParameters(COUNTING, visible_entries=(2, 1)), env_fn)()
+    assert spec_of(env).observation == {"observation": ArraySpec((2,), "float32")}
+    np.testing.assert_array_equal(env.reset(seed=0)[0], [0.0, 0.0])
+    seen = [env.step(np.float32([0.5]))[0] for _ in range(2)]
+    np.testing.assert_array_equal(seen, [[0.5, 1.0], [1.0, 2.0]])  # sum of actions, steps
+
+
+def test_visible_entries_keep_their_bounds_and_the_task_its_dynamics():
+    whole, part = make("CartPole-v1"), make("CartPole-v1", visible_entries=(2, 0))
+    np.testing.assert_allclose(part.observation_space.high, [np.radians(24), 4.8], rtol=1e-6)  # angle, position
+    np.testing.assert_allclose(part.observation_space.low, [-np.radians(24), -4.8], rtol=1e-6)
+    np.testing.assert_array_equal(part.reset(seed=3)[0], whole.reset(seed=3)[0][[2, 0]])
+    for action in (1, 1, 0):
+        seen, expected = part.step(action), whole.step(action)
+        np.testing.assert_array_equal(seen[0], expected[0][[2, 0]])
+        assert seen[1:4] == expected[1:4] and part.observation_space.contains(seen[0])
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "subprocess"])
+def test_environments_side_by_side_show_the_visible_entries(environments, vectorization):
+    envs = environments(num_envs=2, vectorization=vectorization, visible_entries=(2, 1))
+    result = envs.step(actions(0.25, -0.5))  # 0.5 and -1.0 in the environment's bounds
+    np.testing.assert_array_equal(result.next_observation["observation"], [[0.5, 1.0], [-1.0, 1.0]])
+
+
+@pytest.mark.parametrize(
+    "observation, entries, words",
+    [
+        (Box(-1.0, 1.0, (3,)), (0, 3), "from 0 to 2. Received: (0, 3)"),
+        (Box(0, 255, (8, 8, 3), np.uint8), (0,), "a vector, a Box `(O,)`. Received: Box(0, 255, (8, 8, 3), uint8)"),
+        (Dict(state=Box(-1.0, 1.0, (3,))), (0,), "a vector, a Box `(O,)`. Received: Dict('state': Box(-1.0, 1.0, (3,), float32))"),
+        (Discrete(3), (0,), "a vector, a Box `(O,)`. Received: Discrete(3)"),
+    ],
+    ids=["past the end", "image", "dict", "number"],
+)
+def test_visible_entries_that_are_not_there_are_refused_and_the_environment_is_closed(observation, entries, words):
+    env, closed = spaces_env(observation), []
+    env.close = lambda: closed.append(True)
+    with pytest.raises(ValueError) as error:
+        maker(EnvironmentParameters("mine", visible_entries=entries), lambda: env)()
+    assert str(error.value).endswith(words) and closed == [True]
+
+
+@pytest.mark.parametrize("entries, words", [((-1,), "from 0 to 3. Received: (-1,)"), ((), "has no entries. Received: Box(")])
+def test_visible_entries_are_checked_without_parameters_too(entries, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        make("CartPole-v1", visible_entries=entries)
+
+
 # -- choices and masks -------------------------------------------------------------------------------------------------
 
 

@@ -105,6 +105,7 @@ def rich_preset():
             vectorization="subprocess",
             max_episode_steps=200,
             kwargs={"ctrl_cost_weight": 0.5},
+            visible_entries=(3, 0, 1),
             filters=FilterParameters(5.0, (-1.0, 10.0), observation_normalization=True),
         ),
         schedule=ScheduleParameters(heatup_steps=EnvironmentEpisodes(4), improve_steps=TrainingSteps(77)),
@@ -246,7 +247,7 @@ def test_json_keeps_layers_and_convolutions():
             '{"agent": {"kind": "soft_actor_critic", "algorithm": {"discount": "0.9"}}}',
             "agent.algorithm.discount: Input should be a valid number",
         ),
-        ('{"agent": {"kind": "soft_actor"}}', "Preset.agent: Input should be an object of kind 'soft_actor_critic', 'twin_soft_actor_critic', 'discrete_soft_actor_critic' or 'temporally_abstract_actor_critic'"),
+        ('{"agent": {"kind": "soft_actor"}}', "Preset.agent: Input should be an object of kind 'soft_actor_critic', 'twin_soft_actor_critic', 'discrete_soft_actor_critic', 'temporally_abstract_actor_critic', 'discrete_acer' or 'gaussian_acer'"),
     ],
 )
 def test_bad_json_is_refused_with_the_place_of_the_mistake(text, words):
@@ -321,6 +322,9 @@ MISTAKES = {
     "no updates": (lambda: Algorithm(num_consecutive_training_steps=0), "greater than 0", "0"),
     "no environments": (lambda: EnvironmentParameters(num_envs=0), "num_envs: Input should be greater than 0", "0"),
     "no time": (lambda: EnvironmentParameters(max_episode_steps=0), "max_episode_steps: Input should be greater", "0"),
+    "nothing visible": (lambda: EnvironmentParameters(visible_entries=()), "one entry or more", "()"),
+    "negative entry": (lambda: EnvironmentParameters(visible_entries=(0, -1)), "visible_entries.1: Input should be greater", "-1"),
+    "repeated entry": (lambda: EnvironmentParameters(visible_entries=(2, 0, 2)), "each once", "(2, 0, 2)"),
     "no batch": (lambda: network(batch_size=0), "batch_size: Input should be greater than 0", "0"),
     "learning rate of zero": (
         lambda: network(learning_rate=0.0),
@@ -695,6 +699,7 @@ def test_a_bare_number_keeps_the_unit_and_a_written_unit_replaces_it(text, expec
         ),
         ('environment.atari={"noop_max": 0}', lambda p: p.environment.atari, AtariPreprocessingParameters(noop_max=0)),
         ("environment.max_episode_steps=null", lambda p: p.environment.max_episode_steps, None),
+        ("environment.visible_entries=[2, 0]", lambda p: p.environment.visible_entries, (2, 0)),
         ("environment.kwargs.gravity=9.0", lambda p: p.environment.kwargs, {"gravity": 9.0}),
         ("environment.level=Hopper-v5", lambda p: p.environment.level, "Hopper-v5"),
     ],

@@ -13,6 +13,9 @@ import numpy as np
 # Names with a meaning: observations of valid actions and of each agent, and the mark of demonstrated steps.
 ACTION_MASK, AGENT_STATE, EXPERT = "action_mask", "agent_state", "expert"
 
+# Extras: parameters of the distribution that an action was drawn from, by name.
+BEHAVIOUR = "behaviour/"
+
 # Extras of policies with a state: what it was before and after the step, by field, and whether the step was a new choice.
 STATE, NEXT_STATE, SWITCH = "state/", "next_state/", "switch"
 
@@ -131,6 +134,40 @@ class Sequence(NamedTuple):
     discount: Any
     step_type: Any
     extras: Any = ()
+
+
+class Segments(NamedTuple):
+    """A batch of B columns of up to T consecutive steps, time first: `[T, B]`, or `[U, T, B]` when stacked for U updates.
+
+    A segment is what was played in one episode within a column. A column of a fresh rollout goes on with the next episode
+    where one terminated; a replayed column is one segment. Where there is no step, at the end of a column or in a whole
+    one, everything is zero.
+
+    Attributes:
+        observation: arrays `[T + 1, B, ...]` by key; the last row is the observation after the column's last step, wherever
+            in the column that step is.
+        action: `[T, B, A]`, or `[T, B]` numbers of choices from 0.
+        reward: `[T, B]`, of the action beside it, after the reward filters.
+        discount: `[T, B]`, 1 - terminated.
+        begins: `[T, B]`, 1 for the first step of an episode, else 0.
+        length: `[T, B]`, number of steps of the segment that the step belongs to; zero where there is no step.
+        on_policy: `[T, B]`, 1 for steps of the fresh rollout, 0 for replayed ones.
+        initial_state: arrays `[B, ...]` by field, of recurrent networks before the first step; zero for replayed columns.
+        extras: arrays `[T, B, ...]` by name, with the parameters of the behaviour's distribution.
+    """
+
+    observation: Any
+    action: Any
+    reward: Any
+    discount: Any
+    begins: Any
+    length: Any
+    on_policy: Any
+    initial_state: Any = ()
+    extras: Any = ()
+
+
+Batch = Transition | Sequence | Segments
 
 
 class ActResult(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfsac.parameters import FilterParameters
-from tfsac.types import Sequence, Spec, Transition
+from tfsac.types import Batch, Spec
 
 EPSILON = 1e-8  # added to the variance, so that a constant entry is divided by 1e-4 and not by zero
 
@@ -81,7 +81,7 @@ class Filters:
         low, high = self.parameters.reward_clipping_range
         return np.clip(scaled, np.float32(low), np.float32(high))
 
-    def batch(self, batch: Transition | Sequence) -> Transition | Sequence:
+    def batch(self, batch: Batch) -> Batch:
         """Returns a sampled batch with all its observations filtered.
 
         Its rewards are: the memory filters each with `reward`.

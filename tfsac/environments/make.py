@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 
 from tfsac.environments import atari as games
 from tfsac.environments import teams
@@ -38,21 +39,25 @@ def maker(parameters: EnvironmentParameters, env_fn: Callable[[], gym.Env] | Non
     """Returns a function that makes and checks one environment.
 
     Args:
-        parameters: its level, time limit, arguments and preprocessing.
-        env_fn: makes the environment instead of the level; only the time limit is added to it.
+        parameters: its level, time limit, arguments, preprocessing and visible entries.
+        env_fn: makes the environment instead of the level; only the time limit is added to it, and entries are hidden.
     """
-    limit = parameters.max_episode_steps
+    limit, visible = parameters.max_episode_steps, parameters.visible_entries
     if env_fn is None:
-        return functools.partial(make, parameters.level, limit, parameters.atari, **parameters.kwargs)
+        return functools.partial(make, parameters.level, limit, parameters.atari, visible, **parameters.kwargs)
 
     def one() -> gym.Env:
-        return checked(_limited(env_fn(), limit))
+        return checked(_limited(env_fn(), limit), visible)
 
     return one
 
 
 def make(
-    level: str, max_episode_steps: int | None = None, atari: AtariPreprocessingParameters | None = None, **kwargs: Any
+    level: str,
+    max_episode_steps: int | None = None,
+    atari: AtariPreprocessingParameters | None = None,
+    visible_entries: Sequence[int] | None = None,
+    **kwargs: Any,
 ) -> gym.Env:
     """Makes and checks one environment.
 
@@ -62,11 +67,12 @@ def make(
         max_episode_steps: time limit in steps instead of the level's own; those that Atari games (in frames) and PettingZoo
             environments keep themselves stay as well.
         atari: preprocessing of an Atari game.
+        visible_entries: indices of the entries of a vector observation that are shown, in this order; None shows all.
         **kwargs: passed to `gymnasium.make`, or to the PettingZoo environment.
 
     Raises:
-        ValueError: no such level (naming the nearest), arguments that it does not take, or spaces that the agents
-            cannot use.
+        ValueError: no such level (naming the nearest), arguments that it does not take, spaces that the agents cannot
+            use, or visible entries that the observation does not have.
         ImportError: a package is missing; the message has the command that installs it.
     """
     if atari is not None and not level.startswith(games.PREFIX):
@@ -93,16 +99,22 @@ def make(
         raise _missing_package(level, error) from error
     except TypeError as error:
         raise ValueError(f"{level} does not take these arguments: {error}. Received: {kwargs}") from error
-    return checked(env)
+    return checked(env, visible_entries)
 
 
-def checked(env: gym.Env) -> gym.Env:
+def checked(env: gym.Env, visible_entries: Sequence[int] | None = None) -> gym.Env:
     """Returns an environment whose spaces can be used, which checks its action masks and sums several rewards a step.
+
+    Args:
+        env: as it was made.
+        visible_entries: as in `make`.
 
     Raises:
         ValueError: they cannot; the environment is closed.
     """
     try:
+        if visible_entries is not None:
+            env = _showing(env, visible_entries)
         check(env)
     except ValueError:
         env.close()
@@ -110,6 +122,16 @@ def checked(env: gym.Env) -> gym.Env:
     if has_vector_rewards(env):
         env = VectorRewards(env)
     return CheckedMasks(env) if ACTION_MASK in spaces_by_key(env.observation_space) else env
+
+
+def _showing(env: gym.Env, entries: Sequence[int]) -> gym.Env:
+    space, shown = env.observation_space, list(entries)
+    if not isinstance(space, gym.spaces.Box) or len(space.shape) != 1:
+        raise ValueError(f"visible_entries are of an observation that is a vector, a Box `(O,)`. Received: {space}")
+    if not set(entries) <= set(range(space.shape[0])):
+        raise ValueError(f"visible_entries of {space} are from 0 to {space.shape[0] - 1}. Received: {entries}")
+    visible = gym.spaces.Box(space.low[shown], space.high[shown], dtype=space.dtype)
+    return gym.wrappers.TransformObservation(env, lambda observation: np.asarray(observation)[shown], visible)
 
 
 def _limited(env: gym.Env, max_episode_steps: int | None) -> gym.Env:

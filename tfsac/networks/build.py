@@ -10,24 +10,39 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.networks.embedders import embedder_layers, middleware_layers
-from tfsac.networks.heads import CategoricalHead, DiscreteQHead, PolicyHead, QHead, TrajectoryQHead, VHead
+from tfsac.networks.heads import (
+    CategoricalHead,
+    DiscreteQHead,
+    FeaturesHead,
+    GaussianHead,
+    PolicyHead,
+    QHead,
+    TrajectoryQHead,
+    VHead,
+)
 from tfsac.networks.initializers import Initializers
+from tfsac.networks.lstm import CELL, HIDDEN, LSTM
 from tfsac.parameters import (
     CategoricalPolicyHeadParameters,
     DiscreteQHeadParameters,
+    FeaturesHeadParameters,
+    GaussianPolicyHeadParameters,
+    LSTMMiddlewareParameters,
     NetworkParameters,
     SACPolicyHeadParameters,
     SACQHeadParameters,
     TrajectoryQHeadParameters,
 )
 from tfsac.parameters.base import nearest
-from tfsac.types import DiscreteSpec, Spec
+from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
-Head = PolicyHead | CategoricalHead | QHead | DiscreteQHead | TrajectoryQHead | VHead
+Head = PolicyHead | CategoricalHead | GaussianHead | QHead | DiscreteQHead | TrajectoryQHead | VHead | FeaturesHead
 
 
 class Network(tf.Module):
     """A Keras model of observations, a policy's state and, for Q of numbers, an action; and the layers it was made of.
+
+    A network with an LSTM also reads the LSTM's state, and returns the next one after what its head computes.
 
     Args:
         name: of the model.
@@ -43,11 +58,12 @@ class Network(tf.Module):
         embedders: layers by observation key.
         state: linear layers by field of the state.
         middleware: layers after the merger.
+        lstm: after the middleware; None for networks without memory.
         head: the last layers; None for a given model.
 
     Raises:
-        ValueError: an embedder for a key that the environment does not have, embeddings of unequal widths to sum,
-            convolutions that do not fit.
+        ValueError: an embedder for a key that the environment does not have, or for one of an LSTM's state; embeddings of unequal
+            widths to sum, convolutions that do not fit.
     """
 
     def __init__(
@@ -65,6 +81,7 @@ class Network(tf.Module):
         self.embedders: dict[str, list[keras.Layer]] = {key: [] for key in spec.observation}
         self.state: dict[str, keras.layers.Dense | None] = dict.fromkeys(spec.state)
         self.middleware: list[keras.Layer] = []
+        self.lstm: LSTM | None = None
         if model is not None:
             self.model = model
             return
@@ -84,7 +101,7 @@ class Network(tf.Module):
         }
         self.middleware = middleware_layers(parameters.middleware_parameters, hidden)
         self.head = self._make_head(parameters, spec, hidden, seeds)
-        self.model = self._connect(name, spec, self.head, hidden)
+        self.model = self._connect(name, parameters, spec, self.head, hidden)
 
     def _make_head(
         self, parameters: NetworkParameters, spec: Spec, hidden: Initializers, seeds: np.random.Generator
@@ -101,46 +118,101 @@ class Network(tf.Module):
             return DiscreteQHead(head, size, hidden, seeds)
         if isinstance(head, TrajectoryQHeadParameters):
             return TrajectoryQHead(head, spec.num_rewards or 1, hidden, seeds)
+        if isinstance(head, GaussianPolicyHeadParameters):
+            return GaussianHead(head, size, seeds)
+        if isinstance(head, FeaturesHeadParameters):
+            return FeaturesHead()
         return VHead(head, seeds)
 
-    def _connect(self, name: str, spec: Spec, head: Head, hidden: Initializers) -> keras.Model:
+    def _connect(
+        self, name: str, parameters: NetworkParameters, spec: Spec, head: Head, hidden: Initializers
+    ) -> keras.Model:
         inputs = {
             key: keras.Input(spec.observation[key].shape, dtype=spec.observation[key].dtype, name=key)
             for key in self.embedders
         }
+        x = self._embed(inputs)
+        for key, array in spec.state.items():
+            inputs[key] = keras.Input(array.shape, dtype=array.dtype, name=key)
+            self.state[key] = keras.layers.Dense(x.shape[-1], kernel_initializer=hidden.next(), name=f"{key}_embedding")
+        x = self._before_memory(x, inputs)
+        after: list[keras.KerasTensor] = []
+        if isinstance(parameters.middleware_parameters, LSTMMiddlewareParameters):
+            self.lstm = LSTM(parameters.middleware_parameters, x.shape[-1], hidden)
+            if reserved := sorted(self.lstm.state.keys() & inputs.keys()):
+                raise ValueError(
+                    f"These keys belong to an LSTM's state, not to observations that network {name!r} reads. Received: {reserved}"
+                )
+            inputs |= {key: keras.Input(array.shape, name=key) for key, array in self.lstm.state.items()}
+            x, after = self.lstm.layer(x, [inputs[HIDDEN], inputs[CELL]])
+        action = [keras.Input(spec.action.shape, name="action")] if isinstance(head, QHead | TrajectoryQHead) else []
+        outputs = head(x, *action)
+        if after:
+            outputs = [*(outputs if isinstance(outputs, list) else [outputs]), *after]
+        return keras.Model([inputs, *action] if action else inputs, outputs, name=name)
+
+    def _embed(self, given: Mapping[str, Any]) -> Any:
+        """Returns the merged embeddings."""
         embedded = {}
         for key, layers in self.embedders.items():
-            embedded[key] = inputs[key]
+            embedded[key] = given[key]
             for layer in layers:
                 embedded[key] = layer(embedded[key])
         widths = {key: x.shape[-1] for key, x in embedded.items()}
         if self.merger == "sum" and len(set(widths.values())) > 1:
-            raise ValueError(f"Network {name!r} sums its embeddings, which needs equal widths. Received: {widths}")
+            raise ValueError(f"Network {self.name!r} sums its embeddings, which needs equal widths. Received: {widths}")
         merge = keras.layers.Add() if self.merger == "sum" else keras.layers.Concatenate()
-        x = merge(list(embedded.values())) if len(embedded) > 1 else next(iter(embedded.values()))
-        parts = [x]
-        for key, array in spec.state.items():
-            inputs[key] = keras.Input(array.shape, dtype=array.dtype, name=key)
-            layer = keras.layers.Dense(x.shape[-1], kernel_initializer=hidden.next(), name=f"{key}_embedding")
-            self.state[key] = layer
-            parts.append(layer(inputs[key]))
+        return merge(list(embedded.values())) if len(embedded) > 1 else next(iter(embedded.values()))
+
+    def _before_memory(self, x: Any, given: Mapping[str, Any]) -> Any:
+        """Returns what the middleware makes of embeddings and state."""
+        parts = [x, *(layer(given[key]) for key, layer in self.state.items() if layer is not None)]
         if len(parts) > 1:
             x = keras.layers.Concatenate()(parts)
         for layer in self.middleware:
             x = layer(x)
-        if isinstance(head, QHead | TrajectoryQHead):
-            action = keras.Input(spec.action.shape, name="action")
-            return keras.Model([inputs, action], head(x, action), name=name)
-        return keras.Model(inputs, head(x), name=name)
+        return x
+
+    def advance(self, given: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
+        """Returns what the head reads in one step, `[B, F]`, and the LSTM's next hidden state and cells, where there is one."""
+        x = self._before_memory(self._embed(given), given)
+        if self.lstm is None:
+            return [x]
+        x, (hidden, cell) = self.lstm.layer(x, [given[HIDDEN], given[CELL]])
+        return [x, hidden, cell]
+
+    def features(
+        self,
+        observation: Mapping[str, tf.Tensor],
+        initial_state: Mapping[str, tf.Tensor],
+        begins_TB: tf.Tensor,
+        valid_TB: tf.Tensor,
+    ) -> tf.Tensor:
+        """Returns what the head reads in every row of columns, `[T, B, F]`; a network without an LSTM sees each row alone.
+
+        Args:
+            observation: `[T, B, ...]` by key.
+            initial_state, begins_TB, valid_TB: see `LSTM.unroll`.
+        """
+        leading = begins_TB.shape.as_list()
+        rows = {key: tf.reshape(observation[key], [-1, *observation[key].shape[2:]]) for key in self.embedders}
+        features_RF = self._before_memory(self._embed(rows), rows)
+        features_TBF = tf.reshape(features_RF, [*leading, features_RF.shape[-1]])
+        return features_TBF if self.lstm is None else self.lstm.unroll(features_TBF, dict(initial_state), begins_TB, valid_TB)
 
     def __call__(self, observation: Mapping[str, tf.Tensor], action: tf.Tensor | None = None) -> Any:
         """Returns what the head computes for observations and state `[B, ...]` by key (more keys than it reads are fine)."""
-        read = {key: observation[key] for key in (*self.embedders, *self.state)}
+        read = {key: observation[key] for key in (*self.embedders, *self.state, *self.memory)}
         return self.model(read if action is None else [read, action])
 
     def copy_from(self, other: Network) -> None:
         """Takes the weights of a network of the same layers."""
         self.model.set_weights(other.model.get_weights())
+
+    @property
+    def memory(self) -> Mapping[str, ArraySpec]:
+        """Specs of the LSTM's state by field; empty for networks without one."""
+        return self.lstm.state if self.lstm else {}
 
     @property
     def trainable_variables(self) -> list[keras.Variable]:

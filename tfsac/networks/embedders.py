@@ -10,6 +10,7 @@ from tfsac.parameters import (
     EmbedderScheme,
     FCMiddlewareParameters,
     InputEmbedderParameters,
+    LSTMMiddlewareParameters,
     MiddlewareScheme,
 )
 from tfsac.types import ArraySpec
@@ -75,7 +76,7 @@ def embedder_layers(
     return layers + dense_layers(tuple(dense), parameters.activation_function, initializers)
 
 
-def middleware_layers(parameters: FCMiddlewareParameters, initializers: Initializers) -> list[keras.Layer]:
+def middleware_layers(parameters: FCMiddlewareParameters | LSTMMiddlewareParameters, initializers: Initializers) -> list[keras.Layer]:
     """Returns the dense layers between the merged embeddings and the head."""
     scheme = parameters.scheme
     sizes = MIDDLEWARE_SCHEMES[scheme] if isinstance(scheme, MiddlewareScheme) else scheme

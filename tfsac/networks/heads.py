@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import keras
 import numpy as np
@@ -12,6 +13,7 @@ from tfsac.networks.initializers import Initializers, uniform
 from tfsac.parameters import (
     CategoricalPolicyHeadParameters,
     DiscreteQHeadParameters,
+    GaussianPolicyHeadParameters,
     QHeadParameters,
     SACPolicyHeadParameters,
     SACQHeadParameters,
@@ -52,6 +54,32 @@ class CategoricalHead:
     def __call__(self, features: keras.KerasTensor) -> keras.KerasTensor:
         """Connects the head."""
         return self.logits(features)
+
+
+class GaussianHead:
+    """Mean of a Gaussian `[B, A]`, and its variances before they are made positive: `[B, A]`, or `[B, 1]` for one of all."""
+
+    def __init__(self, parameters: GaussianPolicyHeadParameters, action_size: int, seeds: np.random.Generator):
+        output = Initializers(parameters.initializer, seeds)
+        activation = "tanh" if parameters.bound_mean else "linear"
+        variances = action_size if parameters.covariance == "diagonal" else 1
+        self.mean = keras.layers.Dense(action_size, activation=activation, kernel_initializer=output.next(), name="mean")
+        self.variance = keras.layers.Dense(variances, kernel_initializer=output.next(), name="variance")
+        self.outputs = [self.mean, self.variance]
+
+    def __call__(self, features: keras.KerasTensor) -> list[keras.KerasTensor]:
+        """Connects the head."""
+        return [self.mean(features), self.variance(features)]
+
+
+class FeaturesHead:
+    """Passes the features on, for other networks to read."""
+
+    outputs: ClassVar[list[keras.layers.Dense]] = []
+
+    def __call__(self, features: keras.KerasTensor) -> keras.KerasTensor:
+        """Connects the head."""
+        return features
 
 
 class VHead:

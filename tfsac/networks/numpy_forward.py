@@ -8,9 +8,11 @@ import keras
 import numpy as np
 
 from tfsac.networks.build import Network
-from tfsac.networks.heads import CategoricalHead, PolicyHead, TrajectoryQHead
+from tfsac.networks.heads import CategoricalHead, FeaturesHead, GaussianHead, PolicyHead, TrajectoryQHead
+from tfsac.networks.lstm import CELL, HIDDEN
 
 Array = np.ndarray
+Heads = PolicyHead | CategoricalHead | GaussianHead | TrajectoryQHead | FeaturesHead
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "linear": lambda x: x,
     "relu": lambda x: np.maximum(x, 0.0, out=x),
@@ -24,10 +26,11 @@ class NumpyForward:
     It knows dense networks of vector observations; `supports` says whether a network is one.
 
     Args:
-        network: a network with a policy head, or with critics of trajectories.
+        network: a network with a policy head, with critics of trajectories, or with none.
+        with_head: False for what the head reads instead of what it computes.
     """
 
-    def __init__(self, network: Network):
+    def __init__(self, network: Network, with_head: bool = True):
         self.variables = list(network.trainable_variables)
         place = {id(variable): i for i, variable in enumerate(self.variables)}
 
@@ -40,8 +43,12 @@ class NumpyForward:
         self.embedders = [(key, plan(layers)) for key, layers in network.embedders.items()]
         self.state = [(key, plan([layer])) for key, layer in network.state.items() if layer is not None]
         self.middleware = plan(network.middleware)
-        head = network.head
-        assert isinstance(head, PolicyHead | CategoricalHead | TrajectoryQHead)
+        self.lstm: list[int] = []
+        if network.lstm is not None:
+            cell = network.lstm.layer
+            self.lstm = [place[id(variable)] for variable in (cell.kernel, cell.recurrent_kernel, cell.bias)]
+        head = network.head if with_head else FeaturesHead()
+        assert isinstance(head, Heads)
         self.critics = isinstance(head, TrajectoryQHead)
         branches = head.critics if isinstance(head, TrajectoryQHead) else [[output] for output in head.outputs]
         self.branches = [plan(list(layers)) for layers in branches]
@@ -49,12 +56,13 @@ class NumpyForward:
         self.load([variable.numpy() for variable in self.variables])
 
     @staticmethod
-    def supports(network: Network) -> bool:
-        """Returns whether every layer is dense, with an activation known here, under a head that is known here."""
+    def supports(network: Network, with_head: bool = True) -> bool:
+        """Returns whether every layer is dense (or an LSTM), with an activation known here, under a head that is known here."""
         layers = [layer for part in network.embedders.values() for layer in part] + list(network.middleware)
         if isinstance(network.head, TrajectoryQHead):
             layers += [layer for critic in network.head.critics for layer in critic]
-        return isinstance(network.head, PolicyHead | CategoricalHead | TrajectoryQHead) and all(
+        known = isinstance(network.head, Heads) if with_head else network.head is not None
+        return known and all(
             isinstance(layer, keras.layers.Dense) and layer.activation.__name__ in ACTIVATIONS for layer in layers
         )
 
@@ -69,8 +77,16 @@ class NumpyForward:
             x = activation(x)
         return x
 
+    def _remember(self, x: Array, hidden: Array, cell: Array) -> list[Array]:
+        kernel, recurrent, bias = (self.weights[i] for i in self.lstm)
+        i, f, candidate, o = np.split(x @ kernel + hidden @ recurrent + bias, 4, axis=-1)
+        cell = _sigmoid(f) * cell + _sigmoid(i) * np.tanh(candidate)
+        return [_sigmoid(o) * np.tanh(cell), cell]
+
     def __call__(self, observation: dict[str, Array], action: Array | None = None) -> list[Array]:
-        """Returns what the head computes: loc and log scale, or logits `[B, A]`; of critics, `[B, N, D]`.
+        """Returns what the head computes: two parameters of a Gaussian, or logits `[B, A]`; of critics, `[B, N, D]`.
+
+        After that come hidden state and cells of an LSTM, `[B, H]`.
 
         Args:
             observation: and state, `[B, ...]` by key.
@@ -84,7 +100,13 @@ class NumpyForward:
         if self.state:
             x = np.concatenate([x, *(self._run(observation[key], layer) for key, layer in self.state)], axis=-1)
         x = self._run(x, self.middleware)
+        after = self._remember(x, observation[HIDDEN], observation[CELL]) if self.lstm else []
+        x = after[0] if after else x
         if action is not None:
             x = np.concatenate([x, action], axis=-1)
-        outputs = [self._run(x, branch) for branch in self.branches]
-        return [np.stack(outputs, axis=1)] if self.critics else outputs
+        outputs = [self._run(x, branch) for branch in self.branches] or [x]
+        return [np.stack(outputs, axis=1)] if self.critics else [*outputs, *after]
+
+
+def _sigmoid(x: Array) -> Array:
+    return 0.5 * (1.0 + np.tanh(0.5 * x))  # without overflow

@@ -40,7 +40,9 @@ class FusedAdam(keras.optimizers.Adam):
 def build_optimizer(parameters: NetworkParameters, variables: list[keras.Variable]) -> keras.optimizers.Optimizer:
     """Returns an optimizer with its slots made, so that a checkpoint can be read into them."""
     rate: float | keras.optimizers.schedules.LearningRateSchedule = parameters.learning_rate
-    if parameters.learning_rate_decay_steps:
+    if parameters.learning_rate_decay_type == "linear":
+        rate = keras.optimizers.schedules.PolynomialDecay(rate, parameters.learning_rate_decay_steps, end_learning_rate=0.0)
+    elif parameters.learning_rate_decay_steps:
         rate = keras.optimizers.schedules.ExponentialDecay(
             rate, parameters.learning_rate_decay_steps, parameters.learning_rate_decay_rate, staircase=True
         )

@@ -8,35 +8,31 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, Tag
 
+from tfsac.parameters.agent_networks import (
+    discrete_acer_networks,
+    discrete_soft_actor_critic_networks,
+    gaussian_acer_networks,
+    soft_actor_critic_networks,
+    temporally_abstract_networks,
+    twin_soft_actor_critic_networks,
+)
 from tfsac.parameters.algorithms import (
+    DiscreteACERAlgorithmParameters,
     DiscreteSoftActorCriticAlgorithmParameters,
+    GaussianACERAlgorithmParameters,
     SoftActorCriticAlgorithmParameters,
     TemporallyAbstractActorCriticAlgorithmParameters,
     TwinSoftActorCriticAlgorithmParameters,
 )
 from tfsac.parameters.base import ParameterError, by_kind, nearest, parameters
 from tfsac.parameters.memories import (
+    EpisodicReplayParameters,
     ExperienceReplayParameters,
     MemoryParameters,
     SequenceReplayParameters,
     SQILExperienceReplayParameters,
 )
-from tfsac.parameters.networks import (
-    CategoricalPolicyHeadParameters,
-    Conv2d,
-    DiscreteQHeadParameters,
-    EmbedderScheme,
-    FCMiddlewareParameters,
-    InputEmbedderParameters,
-    MiddlewareScheme,
-    NetworkParameters,
-    NonNegativeFloat,
-    PositiveInt,
-    SACPolicyHeadParameters,
-    SACQHeadParameters,
-    TrajectoryQHeadParameters,
-    VHeadParameters,
-)
+from tfsac.parameters.networks import FEATURES, EmbedderScheme, NetworkParameters, NonNegativeFloat, PositiveInt
 
 
 @parameters
@@ -70,120 +66,10 @@ class EpsilonGreedyParameters:
         return self.final_epsilon + left * (self.initial_epsilon - self.final_epsilon)
 
 
-def soft_actor_critic_networks(
-    layers: tuple[int, ...] = (256, 256), head_initializer: Any = "xavier", **trained: Any
-) -> dict[str, NetworkParameters]:
-    """The policy, v and q networks of soft actor-critic, alike in width and training.
-
-    Args:
-        layers: widths of the hidden layers of each network; the first is the embedder, the others the middleware.
-        head_initializer: of the output layers.
-        **trained: fields of `NetworkParameters` for all three, such as `learning_rate` and `batch_size`.
-
-    Returns:
-        The networks by name, as `SoftActorCriticAgentParameters.networks` wants them.
-    """
-    return {
-        "policy": _network(SACPolicyHeadParameters(initializer=head_initializer), layers, trained),
-        "v": _network(VHeadParameters(initializer=head_initializer), layers, {"create_target_network": True, **trained}),
-        "q": _network(SACQHeadParameters(tuple(layers), initializer=head_initializer), (), trained),
-    }
-
-
-def twin_soft_actor_critic_networks(
-    layers: tuple[int, ...] = (256, 256), twin_critic: bool = True, init_w: float | None = None,
-    critic_loss_weight: float = 1.0, policy_input: str = "observation", critic_input: str = "observation", **trained: Any,
-) -> dict[str, NetworkParameters]:
-    """The policy and q networks of soft actor-critic with target critics, alike in width and training.
-
-    Args:
-        layers: widths of the hidden layers of each network.
-        twin_critic: two Q functions instead of one.
-        init_w: bound of the policy's uniform first output weights, or None.
-        critic_loss_weight: factor of the squared errors (Spinning Up 0.5, DI-engine 1).
-        policy_input, critic_input: keys of the observations that they read, such as "agent_state" and "global_state".
-        **trained: fields of `NetworkParameters` for both, such as `learning_rate` and `batch_size`.
-
-    Returns:
-        The networks by name, as `TwinSoftActorCriticAgentParameters.networks` wants them.
-    """
-    q_head = SACQHeadParameters(tuple(layers), twin_critic=twin_critic, loss_weight=critic_loss_weight)
-    return {
-        "policy": _network(SACPolicyHeadParameters(init_w=init_w), layers, trained, policy_input),
-        "q": _network(q_head, (), {"create_target_network": True, **trained}, critic_input),
-    }
-
-
-def discrete_soft_actor_critic_networks(
-    layers: tuple[int, ...] = (256, 256), twin_critic: bool = True, critic_loss_weight: float = 1.0,
-    embedder: EmbedderScheme | tuple[int | Conv2d, ...] = EmbedderScheme.Empty,
-    policy_input: str = "observation", critic_input: str = "observation", **trained: Any,
-) -> dict[str, NetworkParameters]:
-    """The policy and q networks of discrete soft actor-critic, alike in width and training.
-
-    Args:
-        layers: widths of the hidden layers of the policy and of each Q function, after the embedder.
-        twin_critic: two Q functions instead of one.
-        critic_loss_weight: factor of the squared errors.
-        embedder: of the observations; `EmbedderScheme.Medium` for images. Both Q functions read one embedder.
-        policy_input, critic_input: keys of the observations that they read, such as "agent_state" and "global_state".
-        **trained: fields of `NetworkParameters` for both, such as `learning_rate` and `batch_size`.
-
-    Returns:
-        The networks by name, as `DiscreteSoftActorCriticAgentParameters.networks` wants them.
-    """
-    def embedding(key: str) -> dict[str, Any]:
-        return {"input_embedders_parameters": {key: InputEmbedderParameters(embedder)}}
-
-    policy_layers = FCMiddlewareParameters(tuple(layers) or MiddlewareScheme.Empty)
-    policy = {"middleware_parameters": policy_layers, **embedding(policy_input), **trained}
-    q_head = DiscreteQHeadParameters(tuple(layers), twin_critic=twin_critic, loss_weight=critic_loss_weight)
-    q = {"middleware_parameters": FCMiddlewareParameters(MiddlewareScheme.Empty), **embedding(critic_input), **trained}
-    return {
-        "policy": NetworkParameters(CategoricalPolicyHeadParameters(), **policy),
-        "q": NetworkParameters(q_head, **{"create_target_network": True, **q}),
-    }
-
-
-def temporally_abstract_networks(
-    layers: tuple[int, ...] = (256, 256), num_critics: int = 2, init_w: float = 0.003, **trained: Any
-) -> dict[str, NetworkParameters]:
-    """The policy and q networks of temporally abstract actor-critic, alike in width and training.
-
-    The policy also reads the previous trajectory: one linear layer from each of its fields to the width of the embedding.
-
-    Args:
-        layers: widths of the hidden layers of each network; both read raw observations.
-        num_critics: independent Q functions.
-        init_w: bound of the first output weights of the critics.
-        **trained: fields of `NetworkParameters` for both, such as `learning_rate` and `batch_size`.
-
-    Returns:
-        The networks by name, as `TemporallyAbstractActorCriticAgentParameters.networks` wants them.
-    """
-    raw = {"input_embedders_parameters": {"observation": InputEmbedderParameters(EmbedderScheme.Empty)}}
-    hidden = {"middleware_parameters": FCMiddlewareParameters(tuple(layers) or MiddlewareScheme.Empty)}
-    none = {"middleware_parameters": FCMiddlewareParameters(MiddlewareScheme.Empty)}
-    q_head = TrajectoryQHeadParameters(tuple(layers), num_critics=num_critics, init_w=init_w)
-    return {
-        "policy": NetworkParameters(SACPolicyHeadParameters(), **{**raw, **hidden, **trained}),
-        "q": NetworkParameters(q_head, **{**raw, **none, "create_target_network": True, **trained}),
-    }
-
-
-def _network(head: Any, layers: tuple[int, ...], trained: Mapping[str, Any], key: str = "observation") -> NetworkParameters:
-    # Q reads the raw observation beside the action, so all its layers belong to the head.
-    body: dict[str, Any] = {
-        "input_embedders_parameters": {key: InputEmbedderParameters(tuple(layers[:1]) or EmbedderScheme.Empty)},
-        "middleware_parameters": FCMiddlewareParameters(tuple(layers[1:]) or MiddlewareScheme.Empty),
-    }
-    return NetworkParameters(head, **{**body, **trained})
-
-
 class _OneBatch:
     """What the parameters of all agents share: one batch for all networks, checked together with the memory."""
 
-    memory: MemoryParameters | SequenceReplayParameters
+    memory: MemoryParameters | SequenceReplayParameters | EpisodicReplayParameters
     networks: dict[str, NetworkParameters]
 
     @property
@@ -191,16 +77,17 @@ class _OneBatch:
         """Rows of an update."""
         return self.networks["policy"].batch_size
 
-    def _check(self, heads: Mapping[str, str], with_target: str) -> None:
+    def _check(self, heads: Mapping[str, str], with_target: tuple[str, ...], recurrent: bool = False) -> None:
         """Checks that there is exactly one network for each name, with the right head, and that the memory suits them.
 
         Args:
             heads: kind of the head of each network, by name.
-            with_target: the one network that may have a slow copy.
+            with_target: the networks that may have a slow copy.
+            recurrent: whether networks may have an LSTM.
 
         Raises:
-            ParameterError: a network is missing, unknown, has another head, a slow copy that nobody uses, or a batch of
-                its own; a batch that has no halves.
+            ParameterError: a network is missing, unknown, has another head, a slow copy or an LSTM that nobody uses, or a
+                batch of its own; a batch that has no halves.
         """
         networks = self.networks
         for name in networks.keys() - heads.keys():
@@ -211,8 +98,14 @@ class _OneBatch:
             head = networks[name].head_parameters
             if head.kind != kind:
                 raise ParameterError(f"The head of network {name!r} is of kind {kind!r}. Received: {head}")
-            if name != with_target and networks[name].create_target_network:
-                raise ParameterError(f"Only {with_target} has a target network. Received: create_target_network=True for {name!r}")
+            if name not in with_target and networks[name].create_target_network:
+                only = " and ".join(with_target) + (" has a target network" if len(with_target) == 1 else " have target networks")
+                raise ParameterError(f"Only {only}. Received: create_target_network=True for {name!r}")
+            if networks[name].middleware_parameters.kind == "lstm" and not recurrent:
+                raise ParameterError(
+                    "An LSTM learns from whole episodes: only agents of kinds 'discrete_acer' and 'gaussian_acer' have one. "
+                    f"Received: {networks[name].middleware_parameters} for {name!r}"
+                )
         sizes = {name: network.batch_size for name, network in networks.items()}
         if len(set(sizes.values())) > 1:
             raise ParameterError(f"All networks of an agent train on one batch: equal batch_size. Received: {sizes}")
@@ -238,7 +131,7 @@ class SoftActorCriticAgentParameters(_OneBatch):
     kind: Literal["soft_actor_critic"] = "soft_actor_critic"
 
     def __post_init__(self) -> None:
-        self._check({"policy": "sac_policy", "v": "v", "q": "sac_q"}, with_target="v")
+        self._check({"policy": "sac_policy", "v": "v", "q": "sac_q"}, with_target=("v",))
 
 
 @parameters
@@ -259,7 +152,7 @@ class TwinSoftActorCriticAgentParameters(_OneBatch):
     kind: Literal["twin_soft_actor_critic"] = "twin_soft_actor_critic"
 
     def __post_init__(self) -> None:
-        self._check({"policy": "sac_policy", "q": "sac_q"}, with_target="q")
+        self._check({"policy": "sac_policy", "q": "sac_q"}, with_target=("q",))
 
 
 @parameters
@@ -283,7 +176,7 @@ class DiscreteSoftActorCriticAgentParameters(_OneBatch):
     kind: Literal["discrete_soft_actor_critic"] = "discrete_soft_actor_critic"
 
     def __post_init__(self) -> None:
-        self._check({"policy": "categorical_policy", "q": "discrete_q"}, with_target="q")
+        self._check({"policy": "categorical_policy", "q": "discrete_q"}, with_target=("q",))
         if not self.shared_encoder:
             return
         described = [
@@ -318,15 +211,99 @@ class TemporallyAbstractActorCriticAgentParameters(_OneBatch):
     kind: Literal["temporally_abstract_actor_critic"] = "temporally_abstract_actor_critic"
 
     def __post_init__(self) -> None:
-        self._check({"policy": "sac_policy", "q": "trajectory_q"}, with_target="q")
+        self._check({"policy": "sac_policy", "q": "trajectory_q"}, with_target=("q",))
+
+
+class _ACER(_OneBatch):
+    """What the parameters of discrete and Gaussian actor-critic with experience replay share."""
+
+    algorithm: Any
+    memory: EpisodicReplayParameters
+
+    def _check_acer(self, heads: Mapping[str, str]) -> None:
+        """Checks networks and memory.
+
+        Raises:
+            ParameterError: see `_check`; a trunk that others do not read, no average policy for the trust region, segments longer than
+                the memory.
+        """
+        trunk = "trunk" in self.networks
+        averaged = ("trunk", "policy") if trunk else ("policy",)
+        self._check({**({"trunk": "features"} if trunk else {}), **heads}, averaged, recurrent=True)
+        for name in heads if trunk else ():
+            if [*self.networks[name].input_embedders_parameters] != [FEATURES]:
+                raise ParameterError(
+                    f"With a trunk the other networks read its features alone, the key {FEATURES!r}. "
+                    f"Received: {sorted(self.networks[name].input_embedders_parameters)} for {name!r}"
+                )
+        for name in averaged if self.algorithm.use_trust_region else ():
+            if not self.networks[name].create_target_network:
+                raise ParameterError(
+                    "The trust region lies around the average policy, the slow copies of "
+                    f"{' and '.join(averaged)}. Received: create_target_network=False for {name!r}"
+                )
+        if self.algorithm.t_max > self.memory.max_size:
+            raise ParameterError(
+                "A segment has t_max steps, which the memory must hold. "
+                f"Received: t_max={self.algorithm.t_max}, max_size={self.memory.max_size}"
+            )
+
+
+@parameters
+class DiscreteACERAgentParameters(_ACER):
+    """Actor-critic with experience replay for discrete actions: policy with its average, and Q of every action.
+
+    Attributes:
+        algorithm: what is computed and how often.
+        exploration: none beside the policy's own sampling.
+        memory: the replay; an update has `batch_size` segments, at least as many as environments.
+        networks: "policy" and "q", and perhaps a "trunk" before both.
+    """
+
+    algorithm: DiscreteACERAlgorithmParameters = Field(default_factory=DiscreteACERAlgorithmParameters)
+    exploration: None = None
+    memory: EpisodicReplayParameters = Field(default_factory=EpisodicReplayParameters)
+    networks: dict[str, NetworkParameters] = Field(default_factory=discrete_acer_networks)
+    kind: Literal["discrete_acer"] = "discrete_acer"
+
+    def __post_init__(self) -> None:
+        self._check_acer({"policy": "categorical_policy", "q": "discrete_q"})
+        if "q" in self.networks and self.networks["q"].head_parameters.num_critics != 1:  # type: ignore[union-attr]
+            raise ParameterError("This agent has one Q function: twin_critic is False. Received: twin_critic=True for 'q'")
+
+
+@parameters
+class GaussianACERAgentParameters(_ACER):
+    """Actor-critic with experience replay for actions that are numbers: policy with its average, V and advantage.
+
+    Attributes:
+        algorithm: what is computed and how often.
+        exploration: none beside the policy's own sampling.
+        memory: the replay; an update has `batch_size` segments, at least as many as environments.
+        networks: "policy", "v" and "advantage", and perhaps a "trunk" before all.
+    """
+
+    algorithm: GaussianACERAlgorithmParameters = Field(default_factory=GaussianACERAlgorithmParameters)
+    exploration: None = None
+    memory: EpisodicReplayParameters = Field(default_factory=EpisodicReplayParameters)
+    networks: dict[str, NetworkParameters] = Field(default_factory=gaussian_acer_networks)
+    kind: Literal["gaussian_acer"] = "gaussian_acer"
+
+    def __post_init__(self) -> None:
+        self._check_acer({"policy": "gaussian_policy", "v": "v", "advantage": "sac_q"})
+        if "advantage" in self.networks and self.networks["advantage"].head_parameters.num_critics != 1:  # type: ignore[union-attr]
+            raise ParameterError("This agent has one advantage: twin_critic is False. Received: twin_critic=True for 'advantage'")
 
 
 AgentParameters = Annotated[
     Annotated[SoftActorCriticAgentParameters, Tag("soft_actor_critic")]
     | Annotated[TwinSoftActorCriticAgentParameters, Tag("twin_soft_actor_critic")]
     | Annotated[DiscreteSoftActorCriticAgentParameters, Tag("discrete_soft_actor_critic")]
-    | Annotated[TemporallyAbstractActorCriticAgentParameters, Tag("temporally_abstract_actor_critic")],
+    | Annotated[TemporallyAbstractActorCriticAgentParameters, Tag("temporally_abstract_actor_critic")]
+    | Annotated[DiscreteACERAgentParameters, Tag("discrete_acer")]
+    | Annotated[GaussianACERAgentParameters, Tag("gaussian_acer")],
     by_kind(
-        "soft_actor_critic", "twin_soft_actor_critic", "discrete_soft_actor_critic", "temporally_abstract_actor_critic"
+        "soft_actor_critic", "twin_soft_actor_critic", "discrete_soft_actor_critic", "temporally_abstract_actor_critic",
+        "discrete_acer", "gaussian_acer",
     ),
 ]

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, Tag
 
 from tfsac.parameters.base import ParameterError, by_kind, nearest, parameters
-from tfsac.parameters.networks import PositiveFloat, PositiveInt
+from tfsac.parameters.networks import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, StepMethod, TrainingSteps
 
 
 @parameters
 class AlgorithmParameters:
-    """What all off-policy algorithms here share.
+    """What all algorithms share.
 
     Attributes:
         discount: gamma, per step.
+        use_deterministic_for_evaluation: evaluate the policy's mode (the mean, or the likeliest choice) instead of a sample.
+    """
+
+    discount: Annotated[float, Field(ge=0, le=1)] = 0.99
+    use_deterministic_for_evaluation: bool = True
+
+
+@parameters
+class OffPolicyAlgorithmParameters(AlgorithmParameters):
+    """What all algorithms share that learn from transitions or stretches of any age.
+
+    Attributes:
         n_step: rewards summed before the bootstrap; more spread rewards faster, and are further from the policy of now.
         ignore_done: bootstrap after the end of a task too, for tasks whose end is only a time limit that is not
             declared as one.
@@ -27,11 +39,8 @@ class AlgorithmParameters:
         num_steps_between_copying_online_weights_to_target: period of the target update, in environment steps or
             updates; a larger one keeps the target longer unchanged.
         rate_for_copying_weights_to_target: tau of the soft update; 1 copies.
-        use_deterministic_for_evaluation: evaluate the policy's mode (tanh(mean), or the likeliest choice) instead of a
-            sample.
     """
 
-    discount: Annotated[float, Field(ge=0, le=1)] = 0.99
     n_step: PositiveInt = 1
     ignore_done: bool = False
     num_consecutive_playing_steps: StepMethod = EnvironmentSteps(1)
@@ -39,7 +48,6 @@ class AlgorithmParameters:
     num_updates_between_policy_updates: PositiveInt = 1
     num_steps_between_copying_online_weights_to_target: StepMethod = EnvironmentSteps(1)
     rate_for_copying_weights_to_target: Annotated[float, Field(gt=0, le=1)] = 0.005
-    use_deterministic_for_evaluation: bool = True
 
     def __post_init__(self) -> None:
         if isinstance(self.num_consecutive_playing_steps, TrainingSteps) or not self.num_consecutive_playing_steps.num_steps:
@@ -74,7 +82,7 @@ class AlgorithmParameters:
 
 
 @parameters
-class SoftActorCriticAlgorithmParameters(AlgorithmParameters):
+class SoftActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
     """Soft actor-critic with a value network (Coach; Haarnoja et al. 2018, arXiv 1801.01290); temperature 1."""
 
 
@@ -129,7 +137,7 @@ STEPS = ("critic", "policy", "temperature", "target")
 
 
 @parameters
-class TwinSoftActorCriticAlgorithmParameters(AlgorithmParameters):
+class TwinSoftActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
     """Soft actor-critic with twin target critics (Spinning Up; DI-engine; arXiv 1812.05905).
 
     Attributes:
@@ -202,7 +210,7 @@ DiscreteTemperatureParameters = Annotated[
 
 
 @parameters
-class DiscreteSoftActorCriticAlgorithmParameters(AlgorithmParameters):
+class DiscreteSoftActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
     """Soft actor-critic for discrete actions (DI-engine; Christodoulou 2019, arXiv 1910.07207).
 
     Attributes:
@@ -216,7 +224,7 @@ Probability = Annotated[float, Field(gt=0, lt=1)]
 
 
 @parameters
-class TemporallyAbstractActorCriticAlgorithmParameters(AlgorithmParameters):
+class TemporallyAbstractActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
     """Temporally abstract actor-critic (ALF; Yu, Xu and Zhang 2021, arXiv 2104.06521).
 
     At each step the policy proposes a new trajectory of actions, and a choice between it and the one before follows.
@@ -279,3 +287,87 @@ class TemporallyAbstractActorCriticAlgorithmParameters(AlgorithmParameters):
                 "inverse_mode=False belongs to linear and quadratic trajectories, for a constant one has no derivatives. "
                 f"Received: inverse_mode={self.inverse_mode} with trajectory={self.trajectory!r}"
             )
+
+
+@parameters
+class ACERAlgorithmParameters(AlgorithmParameters):
+    """Actor-critic with experience replay (ChainerRL; Wang et al. 2017, arXiv 1611.01224), for all kinds of actions.
+
+    Attributes:
+        t_max: the most steps of a segment: a rollout of this many steps of every environment is learned from once while
+            it is fresh, and stretches up to this length are replayed. A longer one looks further ahead and learns less often.
+        n_times_replay: updates from the replay after each rollout.
+        replay_times: "fixed" replays exactly so often, "poisson" draws the number with this mean, as in the paper.
+        disable_online_update: learn from the replay alone.
+        beta: weight of the policy's entropy; a larger one keeps the policy more random.
+        normalize_loss_by_steps: divide each segment's loss by its number of steps.
+        truncation_threshold: c, the largest importance weight of the policy gradient; what it cuts off, a correction of the
+            bias brings back. None does not truncate. A smaller one has less variance, and relies more on Q.
+        use_q_opc: advantages from returns without importance weights instead of Retrace's.
+        use_trust_region: keep each step's policy near the average policy.
+        trust_region_delta: how far along the gradient of the divergence a step may go; a smaller one changes the policy more slowly.
+        trust_region_alpha: decay of the average policy's weights, which follow after every update.
+        statistics_decay: decay per update of the running averages of value, entropy and divergence among the metrics.
+        use_deterministic_for_evaluation: evaluate the policy's mode instead of a sample.
+    """
+
+    t_max: PositiveInt = 50
+    n_times_replay: NonNegativeInt = 8
+    replay_times: Literal["fixed", "poisson"] = "fixed"
+    disable_online_update: bool = False
+    beta: NonNegativeFloat = 1e-2
+    normalize_loss_by_steps: bool = True
+    truncation_threshold: NonNegativeFloat | None = 10.0
+    use_q_opc: bool = False
+    use_trust_region: bool = True
+    trust_region_delta: NonNegativeFloat = 1.0
+    trust_region_alpha: Annotated[float, Field(ge=0, lt=1)] = 0.99
+    statistics_decay: Annotated[float, Field(ge=0, lt=1)] = 0.999
+    use_deterministic_for_evaluation: bool = False
+    num_updates_between_policy_updates: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        if self.disable_online_update and not self.n_times_replay:
+            raise ParameterError(
+                "disable_online_update learns from the replay alone, so n_times_replay is at least 1. Received: n_times_replay=0"
+            )
+
+    @property
+    def rate_for_copying_weights_to_target(self) -> float:
+        """The average policy's step towards the policy."""
+        return 1.0 - self.trust_region_alpha
+
+    def updates_between_target_copies(self) -> int:
+        """Returns 1: the average policy follows after every update."""
+        return 1
+
+    def replays(self, rng: Any) -> int:
+        """Returns how many updates from the replay follow a rollout, drawn with a NumPy generator where it is random."""
+        return int(rng.poisson(self.n_times_replay)) if self.replay_times == "poisson" else self.n_times_replay
+
+
+@parameters
+class DiscreteACERAlgorithmParameters(ACERAlgorithmParameters):
+    """Actor-critic with experience replay for discrete actions.
+
+    Attributes:
+        trust_region_statistics: numbers of the policy in which the trust region is measured: its logits, log-probabilities or
+            probabilities.
+    """
+
+    trust_region_statistics: Literal["logits", "log_probs", "probabilities"] = "logits"
+
+
+@parameters
+class GaussianACERAlgorithmParameters(ACERAlgorithmParameters):
+    """Actor-critic with experience replay for actions that are numbers.
+
+    Attributes:
+        trust_region_statistics: numbers of the policy in which the trust region is measured: mean and variance, or mean and
+            standard deviation ("scale").
+        num_advantage_samples: n, actions of the policy whose mean advantage is subtracted from every advantage (section 5 of
+            the paper); more have less noise and cost more.
+    """
+
+    trust_region_statistics: Literal["variance", "scale"] = "variance"
+    num_advantage_samples: PositiveInt = 5

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from tfsac.parameters.agents import AgentParameters, SoftActorCriticAgentParameters
 from tfsac.parameters.base import ParameterError, parameters
-from tfsac.parameters.memories import SequenceReplayParameters
+from tfsac.parameters.memories import EpisodicReplayParameters, SequenceReplayParameters
 from tfsac.parameters.networks import PositiveFloat, PositiveInt
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, StepMethod, TrainingSteps
 
@@ -66,6 +66,8 @@ class EnvironmentParameters:
         max_episode_steps: time limit in steps, or None for the level's own.
         kwargs: passed to `gymnasium.make`, or to the PettingZoo environment.
         atari: preprocessing of an Atari game ("ALE/..."), or None.
+        visible_entries: indices of the entries of a vector observation that the agent sees, in this order; the others are
+            hidden, which makes the task partially observable. None shows all.
         filters: rewards and observations on their way to the agent.
     """
 
@@ -75,7 +77,13 @@ class EnvironmentParameters:
     max_episode_steps: PositiveInt | None = None
     kwargs: dict[str, Any] = Field(default_factory=dict)
     atari: AtariPreprocessingParameters | None = None
+    visible_entries: tuple[Annotated[int, Field(ge=0)], ...] | None = None
     filters: FilterParameters = Field(default_factory=FilterParameters)
+
+    def __post_init__(self) -> None:
+        visible = self.visible_entries
+        if visible is not None and (not visible or len(set(visible)) < len(visible)):
+            raise ParameterError(f"visible_entries names one entry or more, each once. Received: {visible}")
 
 
 @parameters
@@ -171,23 +179,25 @@ class Preset:
     levels: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        heatup = self.schedule.heatup_steps
+        memory, heatup, num_envs = self.agent.memory, self.schedule.heatup_steps, self.environment.num_envs
+        if isinstance(memory, EpisodicReplayParameters):
+            self._check_segments(memory)
+            return
         if isinstance(heatup, EnvironmentSteps) and heatup.num_steps < self.agent.batch_size:
             raise ParameterError(
                 "batch_size must not be larger than what heat-up collects. "
                 f"Received: batch_size={self.agent.batch_size}, heatup_steps={heatup}"
             )
-        if self.agent.memory.max_size < self.agent.batch_size:
+        if memory.max_size < self.agent.batch_size:
             raise ParameterError(
                 "The memory must hold at least one batch. "
-                f"Received: max_size={self.agent.memory.max_size}, batch_size={self.agent.batch_size}"
+                f"Received: max_size={memory.max_size}, batch_size={self.agent.batch_size}"
             )
-        if self.agent.memory.max_size < self.environment.num_envs:
+        if memory.max_size < num_envs:
             raise ParameterError(
                 "The memory must hold a step of every environment. "
-                f"Received: max_size={self.agent.memory.max_size}, num_envs={self.environment.num_envs}"
+                f"Received: max_size={memory.max_size}, num_envs={num_envs}"
             )
-        memory, num_envs = self.agent.memory, self.environment.num_envs
         if not isinstance(memory, SequenceReplayParameters):
             return
         if memory.max_size // num_envs < memory.sequence_length:
@@ -199,4 +209,23 @@ class Preset:
             raise ParameterError(
                 "Heat-up must collect sequence_length steps of every environment. "
                 f"Received: heatup_steps={heatup}, num_envs={num_envs}, sequence_length={memory.sequence_length}"
+            )
+
+    def _check_segments(self, memory: EpisodicReplayParameters) -> None:
+        """Checks what an agent needs that learns from segments of its own policy's episodes."""
+        schedule, num_envs = self.schedule, self.environment.num_envs
+        if schedule.heatup_steps.num_steps or schedule.random_action_steps:
+            raise ParameterError(
+                "This agent learns from actions whose distribution its policy knows, so there is no heat-up and no random action: "
+                "memory.replay_start_size says when the replay begins. "
+                f"Received: heatup_steps={schedule.heatup_steps}, random_action_steps={schedule.random_action_steps}"
+            )
+        if self.agent.batch_size < num_envs:
+            raise ParameterError(
+                "An update has a segment of every environment, so batch_size is at least their number; set agent.networks.*.batch_size. "
+                f"Received: batch_size={self.agent.batch_size}, num_envs={num_envs}"
+            )
+        if memory.max_size < num_envs:
+            raise ParameterError(
+                f"The memory must hold a step of every environment. Received: max_size={memory.max_size}, num_envs={num_envs}"
             )

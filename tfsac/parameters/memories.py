@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, Tag
 
 from tfsac.parameters.base import ParameterError, by_kind, parameters
-from tfsac.parameters.networks import PositiveFloat, PositiveInt
+from tfsac.parameters.networks import NonNegativeInt, PositiveFloat, PositiveInt
 
 
 @parameters
@@ -77,6 +77,27 @@ class SequenceReplayParameters:
             raise ParameterError(
                 "sequence_length is at least 2, for a target needs the row after, and at most what the memory holds. "
                 f"Received: sequence_length={self.sequence_length}, max_size={self.max_size}"
+            )
+
+
+@parameters
+class EpisodicReplayParameters:
+    """Whole episodes, replayed as segments: an episode chosen uniformly, then a uniform stretch of it.
+
+    Attributes:
+        max_size: steps of all finished episodes; the oldest episodes make room.
+        replay_start_size: steps of finished episodes before the first replay.
+    """
+
+    max_size: PositiveInt = 1_000_000
+    replay_start_size: NonNegativeInt = 10_000
+    kind: Literal["episodes"] = "episodes"
+
+    def __post_init__(self) -> None:
+        if self.replay_start_size > self.max_size:
+            raise ParameterError(
+                "The replay begins when it holds replay_start_size steps, which is at most max_size. "
+                f"Received: replay_start_size={self.replay_start_size}, max_size={self.max_size}"
             )
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import enum
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, Tag
 
-from tfsac.parameters.base import ParameterError, parameters
+from tfsac.parameters.base import ParameterError, by_kind, parameters
 
 PositiveInt = Annotated[int, Field(gt=0)]
+NonNegativeInt = Annotated[int, Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 NonNegativeFloat = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Activation = Literal["relu", "tanh", "elu", "selu", "leaky_relu", "sigmoid", "silu"]
+FEATURES = "features"  # the key under which networks read what a common one computes
 Initializer = Literal["xavier", "he", "orthogonal", "normalized_columns"]
 
 
@@ -68,6 +70,28 @@ class FCMiddlewareParameters:
 
     scheme: MiddlewareName | tuple[PositiveInt, ...] = MiddlewareScheme.Medium
     activation_function: Activation = "relu"
+    kind: Literal["fc"] = "fc"
+
+
+@parameters
+class LSTMMiddlewareParameters:
+    """Dense layers as in `FCMiddlewareParameters`, then an LSTM, which remembers what was observed in the episode.
+
+    Attributes:
+        number_of_lstm_cells: width of its hidden state and of its cells.
+        scheme: of the dense layers before it.
+        activation_function: after every dense layer.
+    """
+
+    number_of_lstm_cells: PositiveInt = 256
+    scheme: MiddlewareName | tuple[PositiveInt, ...] = MiddlewareScheme.Empty
+    activation_function: Activation = "relu"
+    kind: Literal["lstm"] = "lstm"
+
+
+MiddlewareParameters = Annotated[
+    Annotated[FCMiddlewareParameters, Tag("fc")] | Annotated[LSTMMiddlewareParameters, Tag("lstm")], by_kind("fc", "lstm")
+]
 
 
 @parameters
@@ -175,9 +199,36 @@ class CategoricalPolicyHeadParameters:
     kind: Literal["categorical_policy"] = "categorical_policy"
 
 
+@parameters
+class GaussianPolicyHeadParameters:
+    """A Gaussian over all real numbers: mean and variance of every action dimension.
+
+    Attributes:
+        bound_mean: the mean is a tanh, inside the bounds [-1, 1] of the actions; the environment clips samples beyond them.
+        covariance: "diagonal" has a variance for each dimension, "spherical" one for all.
+        min_variance: added to the softplus that makes variances positive.
+        loss_weight: factor of the policy loss.
+        initializer: of the output layers.
+    """
+
+    bound_mean: bool = True
+    covariance: Literal["diagonal", "spherical"] = "diagonal"
+    min_variance: NonNegativeFloat = 1e-6
+    loss_weight: NonNegativeFloat = 1.0
+    initializer: Initializer = "xavier"
+    kind: Literal["gaussian_policy"] = "gaussian_policy"
+
+
+@parameters
+class FeaturesHeadParameters:
+    """No layer: what the network computes are the features that other networks read under the key "features"."""
+
+    kind: Literal["features"] = "features"
+
+
 HeadParameters = Annotated[
     SACPolicyHeadParameters | SACQHeadParameters | VHeadParameters | CategoricalPolicyHeadParameters | DiscreteQHeadParameters
-    | TrajectoryQHeadParameters,
+    | TrajectoryQHeadParameters | GaussianPolicyHeadParameters | FeaturesHeadParameters,
     Field(discriminator="kind"),
 ]
 
@@ -195,7 +246,8 @@ class NetworkParameters:
         optimizer_type: "Adam" or "RMSProp".
         learning_rate: step size; multiplied by `learning_rate_decay_rate` every `learning_rate_decay_steps` updates
             (0 steps: constant).
-        optimizer_epsilon: added to the root of the second moment.
+        learning_rate_decay_type: "linear" lets it go evenly down to zero over `learning_rate_decay_steps` updates instead.
+        optimizer_epsilon: added to the root of the second moment; by RMSProp inside the root.
         adam_optimizer_beta1, adam_optimizer_beta2: decay of Adam's two moments.
         rms_prop_optimizer_decay: decay of RMSProp's second moment.
         batch_size: rows of an update; the same for all networks of an agent.
@@ -211,12 +263,13 @@ class NetworkParameters:
         default_factory=lambda: {"observation": InputEmbedderParameters()}
     )
     embedding_merger_type: Literal["concat", "sum"] = "concat"
-    middleware_parameters: FCMiddlewareParameters = Field(default_factory=FCMiddlewareParameters)
+    middleware_parameters: MiddlewareParameters = Field(default_factory=FCMiddlewareParameters)
     initializer: Initializer = "xavier"
     optimizer_type: Literal["Adam", "RMSProp"] = "Adam"
     learning_rate: PositiveFloat = 3e-4
     learning_rate_decay_rate: PositiveFloat = 1.0
-    learning_rate_decay_steps: Annotated[int, Field(ge=0)] = 0
+    learning_rate_decay_steps: NonNegativeInt = 0
+    learning_rate_decay_type: Literal["exponential", "linear"] = "exponential"
     optimizer_epsilon: PositiveFloat = 1e-8
     adam_optimizer_beta1: Fraction = 0.9
     adam_optimizer_beta2: Fraction = 0.999
@@ -228,6 +281,11 @@ class NetworkParameters:
     replace_mse_with_huber_loss: bool = False
     create_target_network: bool = False
 
+    @property
+    def loss_weight(self) -> float:
+        """Factor of the head's loss."""
+        return getattr(self.head_parameters, "loss_weight", 1.0)
+
     def __post_init__(self) -> None:
         if not self.input_embedders_parameters:
             raise ParameterError("A network reads at least one observation key. Received: input_embedders_parameters={}")
@@ -236,7 +294,12 @@ class NetworkParameters:
                 "replace_mse_with_huber_loss belongs to networks that regress (V, Q), not to a policy. "
                 "Received: replace_mse_with_huber_loss=True"
             )
-        if self.learning_rate_decay_rate != 1.0 and self.learning_rate_decay_steps == 0:
+        linear = self.learning_rate_decay_type == "linear"
+        if (self.learning_rate_decay_rate != 1.0 or linear) and self.learning_rate_decay_steps == 0:
+            needs = "learning_rate_decay_type='linear'" if linear else "learning_rate_decay_rate"
+            raise ParameterError(f"{needs} needs learning_rate_decay_steps >= 1. Received: learning_rate_decay_steps=0")
+        if linear and self.learning_rate_decay_rate != 1.0:
             raise ParameterError(
-                "learning_rate_decay_rate needs learning_rate_decay_steps >= 1. Received: learning_rate_decay_steps=0"
+                "A linear decay goes to zero, so learning_rate_decay_rate belongs to the exponential one. "
+                f"Received: learning_rate_decay_rate={self.learning_rate_decay_rate}"
             )

@@ -1,0 +1,67 @@
+"""A long short-term memory that runs over columns of several episodes (Hochreiter and Schmidhuber 1997)."""
+
+from __future__ import annotations
+
+import keras
+import tensorflow as tf
+
+from tfsac.networks.initializers import Initializers
+from tfsac.parameters import LSTMMiddlewareParameters
+from tfsac.types import ArraySpec
+
+HIDDEN, CELL = "hidden", "cell"  # fields of its state
+
+
+class LSTM:
+    """Keras's LSTM cell, one step at a time or over all rows of a column.
+
+    Args:
+        parameters: its width.
+        features: width of what it reads.
+        initializers: of its input kernel, and orthogonal ones of its recurrent kernel.
+
+    Attributes:
+        layer: the cell, with gates in Keras's order: input, forget, candidate, output.
+        state: specs of its state by field.
+    """
+
+    def __init__(self, parameters: LSTMMiddlewareParameters, features: int, initializers: Initializers):
+        orthogonal = Initializers("orthogonal", initializers.seeds)
+        units = parameters.number_of_lstm_cells
+        self.layer = keras.layers.LSTMCell(
+            units, kernel_initializer=initializers.next(), recurrent_initializer=orthogonal.next(), name="lstm"
+        )
+        self.layer.build((None, features))
+        self.state = {name: ArraySpec((units,), "float32") for name in (HIDDEN, CELL)}
+
+    def unroll(
+        self, features_TBF: tf.Tensor, initial_state: dict[str, tf.Tensor], begins_TB: tf.Tensor, valid_TB: tf.Tensor
+    ) -> tf.Tensor:
+        """Runs over columns.
+
+        Args:
+            features_TBF: what it reads.
+            initial_state: before the first row, `[B, H]` by field.
+            begins_TB: 1 where an episode begins, and with it the state anew; else 0.
+            valid_TB: where there is no step the state stays as it is.
+
+        Returns:
+            its hidden state after every row, `[T, B, H]`.
+        """
+        cell = self.layer
+        # The part of the gates that does not wait for the row before is one product for all rows.
+        gates_TBG = tf.tensordot(features_TBF, cell.kernel.value, 1) + cell.bias.value
+        keep_TB1 = 1.0 - begins_TB[..., None]
+
+        hidden_BH, memory_BH = initial_state[HIDDEN], initial_state[CELL]
+        hidden = []
+        rows = (gates_TBG, keep_TB1, valid_TB[..., None])
+        # Unrolled, a row costs a third of what it costs in a loop of the graph.
+        for gates_BG, keep_B1, valid_B1 in zip(*map(tf.unstack, rows), strict=True):
+            hidden_BH, memory_BH = keep_B1 * hidden_BH, keep_B1 * memory_BH
+            i, f, candidate, o = tf.split(gates_BG + hidden_BH @ cell.recurrent_kernel.value, 4, axis=-1)
+            memory_now = tf.sigmoid(f) * memory_BH + tf.sigmoid(i) * tf.tanh(candidate)
+            hidden_now = tf.sigmoid(o) * tf.tanh(memory_now)
+            hidden_BH, memory_BH = tf.where(valid_B1, hidden_now, hidden_BH), tf.where(valid_B1, memory_now, memory_BH)
+            hidden.append(hidden_BH)
+        return tf.stack(hidden)

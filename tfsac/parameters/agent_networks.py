@@ -1,0 +1,219 @@
+"""The networks of each agent, alike in width and training: what presets and defaults are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from tfsac.parameters.networks import (
+    FEATURES,
+    Activation,
+    CategoricalPolicyHeadParameters,
+    Conv2d,
+    DiscreteQHeadParameters,
+    EmbedderScheme,
+    FCMiddlewareParameters,
+    FeaturesHeadParameters,
+    GaussianPolicyHeadParameters,
+    InputEmbedderParameters,
+    LSTMMiddlewareParameters,
+    MiddlewareScheme,
+    NetworkParameters,
+    SACPolicyHeadParameters,
+    SACQHeadParameters,
+    TrajectoryQHeadParameters,
+    VHeadParameters,
+)
+
+
+def soft_actor_critic_networks(
+    layers: tuple[int, ...] = (256, 256), head_initializer: Any = "xavier", **trained: Any
+) -> dict[str, NetworkParameters]:
+    """The policy, v and q networks of soft actor-critic, alike in width and training.
+
+    Args:
+        layers: widths of the hidden layers of each network; the first is the embedder, the others the middleware.
+        head_initializer: of the output layers.
+        **trained: fields of `NetworkParameters` for all three, such as `learning_rate` and `batch_size`.
+
+    Returns:
+        The networks by name, as `SoftActorCriticAgentParameters.networks` wants them.
+    """
+    return {
+        "policy": _network(SACPolicyHeadParameters(initializer=head_initializer), layers, trained),
+        "v": _network(VHeadParameters(initializer=head_initializer), layers, {"create_target_network": True, **trained}),
+        "q": _network(SACQHeadParameters(tuple(layers), initializer=head_initializer), (), trained),
+    }
+
+
+def twin_soft_actor_critic_networks(
+    layers: tuple[int, ...] = (256, 256), twin_critic: bool = True, init_w: float | None = None,
+    critic_loss_weight: float = 1.0, policy_input: str = "observation", critic_input: str = "observation", **trained: Any,
+) -> dict[str, NetworkParameters]:
+    """The policy and q networks of soft actor-critic with target critics, alike in width and training.
+
+    Args:
+        layers: widths of the hidden layers of each network.
+        twin_critic: two Q functions instead of one.
+        init_w: bound of the policy's uniform first output weights, or None.
+        critic_loss_weight: factor of the squared errors (Spinning Up 0.5, DI-engine 1).
+        policy_input, critic_input: keys of the observations that they read, such as "agent_state" and "global_state".
+        **trained: fields of `NetworkParameters` for both, such as `learning_rate` and `batch_size`.
+
+    Returns:
+        The networks by name, as `TwinSoftActorCriticAgentParameters.networks` wants them.
+    """
+    q_head = SACQHeadParameters(tuple(layers), twin_critic=twin_critic, loss_weight=critic_loss_weight)
+    return {
+        "policy": _network(SACPolicyHeadParameters(init_w=init_w), layers, trained, policy_input),
+        "q": _network(q_head, (), {"create_target_network": True, **trained}, critic_input),
+    }
+
+
+def discrete_soft_actor_critic_networks(
+    layers: tuple[int, ...] = (256, 256), twin_critic: bool = True, critic_loss_weight: float = 1.0,
+    embedder: EmbedderScheme | tuple[int | Conv2d, ...] = EmbedderScheme.Empty,
+    policy_input: str = "observation", critic_input: str = "observation", **trained: Any,
+) -> dict[str, NetworkParameters]:
+    """The policy and q networks of discrete soft actor-critic, alike in width and training.
+
+    Args:
+        layers: widths of the hidden layers of the policy and of each Q function, after the embedder.
+        twin_critic: two Q functions instead of one.
+        critic_loss_weight: factor of the squared errors.
+        embedder: of the observations; `EmbedderScheme.Medium` for images. Both Q functions read one embedder.
+        policy_input, critic_input: keys of the observations that they read, such as "agent_state" and "global_state".
+        **trained: fields of `NetworkParameters` for both, such as `learning_rate` and `batch_size`.
+
+    Returns:
+        The networks by name, as `DiscreteSoftActorCriticAgentParameters.networks` wants them.
+    """
+    def embedding(key: str) -> dict[str, Any]:
+        return {"input_embedders_parameters": {key: InputEmbedderParameters(embedder)}}
+
+    policy_layers = FCMiddlewareParameters(tuple(layers) or MiddlewareScheme.Empty)
+    policy = {"middleware_parameters": policy_layers, **embedding(policy_input), **trained}
+    q_head = DiscreteQHeadParameters(tuple(layers), twin_critic=twin_critic, loss_weight=critic_loss_weight)
+    q = {"middleware_parameters": FCMiddlewareParameters(MiddlewareScheme.Empty), **embedding(critic_input), **trained}
+    return {
+        "policy": NetworkParameters(CategoricalPolicyHeadParameters(), **policy),
+        "q": NetworkParameters(q_head, **{"create_target_network": True, **q}),
+    }
+
+
+def temporally_abstract_networks(
+    layers: tuple[int, ...] = (256, 256), num_critics: int = 2, init_w: float = 0.003, **trained: Any
+) -> dict[str, NetworkParameters]:
+    """The policy and q networks of temporally abstract actor-critic, alike in width and training.
+
+    The policy also reads the previous trajectory: one linear layer from each of its fields to the width of the embedding.
+
+    Args:
+        layers: widths of the hidden layers of each network; both read raw observations.
+        num_critics: independent Q functions.
+        init_w: bound of the first output weights of the critics.
+        **trained: fields of `NetworkParameters` for both, such as `learning_rate` and `batch_size`.
+
+    Returns:
+        The networks by name, as `TemporallyAbstractActorCriticAgentParameters.networks` wants them.
+    """
+    raw = {"input_embedders_parameters": {"observation": InputEmbedderParameters(EmbedderScheme.Empty)}}
+    hidden = {"middleware_parameters": FCMiddlewareParameters(tuple(layers) or MiddlewareScheme.Empty)}
+    none = {"middleware_parameters": FCMiddlewareParameters(MiddlewareScheme.Empty)}
+    q_head = TrajectoryQHeadParameters(tuple(layers), num_critics=num_critics, init_w=init_w)
+    return {
+        "policy": NetworkParameters(SACPolicyHeadParameters(), **{**raw, **hidden, **trained}),
+        "q": NetworkParameters(q_head, **{**raw, **none, "create_target_network": True, **trained}),
+    }
+
+
+def discrete_acer_networks(
+    layers: tuple[int | Conv2d, ...] = (100, 100), lstm_cells: int | None = None, shared: bool = False,
+    activation: Activation = "relu", q_loss_weight: float = 0.5, **trained: Any,
+) -> dict[str, NetworkParameters]:
+    """The policy and q networks of discrete actor-critic with experience replay.
+
+    Args:
+        layers: of each network, or of the trunk; convolutions first, for images.
+        lstm_cells: width of an LSTM after the layers, or None for networks without memory.
+        shared: policy and q are one layer each, after a common network "trunk".
+        activation: of the layers.
+        q_loss_weight: factor of the squared errors.
+        **trained: fields of `NetworkParameters` for all networks, such as `learning_rate` and `batch_size`.
+
+    Returns:
+        The networks by name, as `DiscreteACERAgentParameters.networks` wants them; policy and trunk have slow copies, which are
+        the average policy.
+    """
+    policy, q = CategoricalPolicyHeadParameters(), DiscreteQHeadParameters((), twin_critic=False, loss_weight=q_loss_weight)
+    return _acer_networks({"policy": policy, "q": q}, layers, lstm_cells, shared, activation, trained)
+
+
+def gaussian_acer_networks(
+    layers: tuple[int | Conv2d, ...] = (100, 100), advantage_layers: tuple[int, ...] = (25, 25), lstm_cells: int | None = None,
+    shared: bool = False, activation: Activation = "relu", q_loss_weight: float = 0.5, bound_mean: bool = True,
+    covariance: Literal["diagonal", "spherical"] = "diagonal", min_variance: float = 1e-6, **trained: Any,
+) -> dict[str, NetworkParameters]:
+    """The policy, v and advantage networks of actor-critic with experience replay for actions that are numbers.
+
+    Args:
+        layers, lstm_cells, shared, activation: see `discrete_acer_networks`; of policy and v.
+        advantage_layers: of the advantage, which reads the action beside the observation, or beside the features of a trunk or of
+            its own LSTM.
+        q_loss_weight: factor of the squared errors of V and Q.
+        bound_mean, covariance, min_variance: see `GaussianPolicyHeadParameters`.
+        **trained: fields of `NetworkParameters` for all networks, such as `learning_rate` and `batch_size`.
+
+    Returns:
+        The networks by name, as `GaussianACERAgentParameters.networks` wants them; policy and trunk have slow copies.
+    """
+    policy = GaussianPolicyHeadParameters(bound_mean, covariance, min_variance)
+    v = VHeadParameters(loss_weight=q_loss_weight)
+    advantage = SACQHeadParameters(tuple(advantage_layers), activation, q_loss_weight, twin_critic=False)
+    return _acer_networks({"policy": policy, "v": v, "advantage": advantage}, layers, lstm_cells, shared, activation, trained)
+
+
+def _acer_networks(
+    heads: Mapping[str, Any], layers: tuple[int | Conv2d, ...], lstm_cells: int | None, shared: bool, activation: Activation,
+    trained: Mapping[str, Any],
+) -> dict[str, NetworkParameters]:
+    """Returns networks of these heads: each with layers of its own, or one layer after a trunk."""
+    convolutions = tuple(layer for layer in layers if isinstance(layer, Conv2d))
+    dense = tuple(layer for layer in layers if not isinstance(layer, Conv2d))
+    average = {"create_target_network": True}
+
+    def body(dense: tuple[int, ...]) -> dict[str, Any]:
+        embedder = InputEmbedderParameters(convolutions or EmbedderScheme.Empty, activation)
+        scheme = dense or MiddlewareScheme.Empty
+        remembering = lstm_cells and LSTMMiddlewareParameters(lstm_cells, scheme, activation)
+        return {
+            "input_embedders_parameters": {"observation": embedder},
+            "middleware_parameters": remembering or FCMiddlewareParameters(scheme, activation),
+        }
+
+    if not shared:
+        # The advantage reads the action beside what it sees, so its layers belong to the head.
+        bodies = {name: body(() if name == "advantage" else dense) for name in heads}
+        return {
+            name: NetworkParameters(head, **{**bodies[name], **(average if name == "policy" else {}), **trained})
+            for name, head in heads.items()
+        }
+    nothing = {
+        "input_embedders_parameters": {FEATURES: InputEmbedderParameters(EmbedderScheme.Empty)},
+        "middleware_parameters": FCMiddlewareParameters(MiddlewareScheme.Empty),
+    }
+    trunk = NetworkParameters(FeaturesHeadParameters(), **{**body(dense), **average, **trained})
+    made = {
+        name: NetworkParameters(head, **{**nothing, **(average if name == "policy" else {}), **trained})
+        for name, head in heads.items()
+    }
+    return {"trunk": trunk, **made}
+
+
+def _network(head: Any, layers: tuple[int, ...], trained: Mapping[str, Any], key: str = "observation") -> NetworkParameters:
+    # Q reads the raw observation beside the action, so all its layers belong to the head.
+    body: dict[str, Any] = {
+        "input_embedders_parameters": {key: InputEmbedderParameters(tuple(layers[:1]) or EmbedderScheme.Empty)},
+        "middleware_parameters": FCMiddlewareParameters(tuple(layers[1:]) or MiddlewareScheme.Empty),
+    }
+    return NetworkParameters(head, **{**body, **trained})
