@@ -1,8 +1,9 @@
-"""What policies draw from: the squashed Gaussian, on TensorFlow Probability, and the masked categorical."""
+"""What policies draw from: the squashed Gaussian, on TensorFlow Probability, the masked categorical and the plain Gaussian."""
 
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import tensorflow as tf
@@ -98,6 +99,10 @@ class MaskedCategorical:
         """Returns the likeliest actions, `[B]` int32; the first of equally likely ones."""
         return tf.argmax(self.logits, axis=-1, output_type=tf.int32)
 
+    def entropy(self) -> tf.Tensor:
+        """Returns `-sum_a pi(a) log pi(a)` in nats, `[B]`."""
+        return -tf.reduce_sum(tf.math.multiply_no_nan(self.log_prob, self.prob), axis=-1)
+
     def sample(self, uniform: tf.Tensor) -> tf.Tensor:
         """Returns actions `[B]` int32 drawn with uniform numbers `[B, A]` in [0, 1), by Gumbel's argmax.
 
@@ -109,3 +114,58 @@ class MaskedCategorical:
         inside = tf.clip_by_value(uniform, 1e-20, 1.0 - 1e-7)  # -log(-log(x)) is finite there
         perturbed = self.logits - tf.math.log(-tf.math.log(inside))
         return tf.argmax(perturbed, axis=-1, output_type=tf.int32)
+
+
+class DiagonalGaussian:
+    """A Gaussian over all of R^A with independent dimensions.
+
+    Args:
+        mean: `[B, A]`.
+        variance: `[B, A]`, positive.
+
+    Raises:
+        ValueError: shapes that are not `[B, A]` or differ.
+    """
+
+    def __init__(self, mean: tf.Tensor, variance: tf.Tensor):
+        mean, variance = tf.convert_to_tensor(mean), tf.convert_to_tensor(variance)
+        if mean.shape.rank != 2 or not mean.shape.is_compatible_with(variance.shape):
+            raise ValueError(f"mean and variance are both [B, A]. Received: {mean.shape} and {variance.shape}")
+        self.mean, self.variance = mean, variance
+
+    def mode(self) -> tf.Tensor:
+        """Returns the mean, `[B, A]`."""
+        return self.mean
+
+    def log_prob(self, action: tf.Tensor) -> tf.Tensor:
+        """Returns log densities over R^A: of actions `[B, A]`, `[B]`; of `[N, B, A]`, `[N, B]`.
+
+        Raises:
+            ValueError: actions of another shape.
+        """
+        self._check("actions", action.shape[-2:])
+        squared = tf.square(action - self.mean) / self.variance
+        return -0.5 * tf.reduce_sum(squared + tf.math.log(2.0 * math.pi * self.variance), axis=-1)
+
+    def sample(self, noise: tf.Tensor) -> tf.Tensor:
+        """Returns actions made with standard normal noise, `[B, A]` or `[N, B, A]`."""
+        return self.mean + tf.sqrt(self.variance) * noise
+
+    def entropy(self) -> tf.Tensor:
+        """Returns the differential entropy in nats, `[B]`."""
+        return 0.5 * tf.reduce_sum(1.0 + tf.math.log(2.0 * math.pi * self.variance), axis=-1)
+
+    def kl_to(self, other: DiagonalGaussian) -> tf.Tensor:
+        """Returns KL(self || other) in nats, `[B]`.
+
+        Raises:
+            ValueError: a Gaussian of another shape.
+        """
+        self._check("the other Gaussian", other.mean.shape)
+        ratio = self.variance / other.variance
+        distance = tf.square(self.mean - other.mean) / other.variance
+        return 0.5 * tf.reduce_sum(distance + ratio - 1.0 - tf.math.log(self.variance) + tf.math.log(other.variance), axis=-1)
+
+    def _check(self, name: str, shape: tf.TensorShape) -> None:
+        if not self.mean.shape.is_compatible_with(shape):
+            raise ValueError(f"The last axes of {name} are those of the mean, {self.mean.shape}. Received: {shape}")

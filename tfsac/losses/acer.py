@@ -1,0 +1,237 @@
+"""Losses of actor-critic with experience replay (Wang et al. 2017, arXiv 1611.01224).
+
+Returns look along time, `[T, B]`; everything else is per row, `[R]`, of which there are R = T * B. The agent weights and adds the
+rows. Ratios of densities are computed from log-probabilities and are constants: no gradient goes through them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tfsac.losses.checks import assert_shapes
+
+LOG_RATIO_MAX = 40.0  # e^40 is far beyond any threshold, and finite in products
+
+
+class Returns(NamedTuple):
+    """Targets of Q along time, `[T, B]`: Retrace's, and those without importance weights."""
+
+    q_ret: tf.Tensor
+    q_opc: tf.Tensor
+
+
+class Constrained(NamedTuple):
+    """A policy loss inside the trust region.
+
+    Attributes:
+        direction: z, `[R, S]`, the gradient that the statistics get.
+        kl: KL(average || policy), `[R]`.
+        factor: how much of the divergence's gradient was taken out, `[R]`; zero where the region is not touched.
+    """
+
+    direction: tf.Tensor
+    kl: tf.Tensor
+    factor: tf.Tensor
+
+
+def log_ratio(log_prob: tf.Tensor, behaviour_log_prob: tf.Tensor) -> tf.Tensor:
+    """Returns `log pi(a) - log mu(a)`, clipped to where its exponential is finite, without gradient; any shape.
+
+    Raises:
+        ValueError: shapes that differ.
+    """
+    if not log_prob.shape.is_compatible_with(behaviour_log_prob.shape):
+        raise ValueError(f"Both log-probabilities have the same shape. Received: {log_prob.shape} and {behaviour_log_prob.shape}")
+    return tf.stop_gradient(tf.clip_by_value(log_prob - behaviour_log_prob, -LOG_RATIO_MAX, LOG_RATIO_MAX))
+
+
+def trace_coefficient(log_ratio: tf.Tensor, action_size: int = 1) -> tf.Tensor:
+    """Returns Retrace's c = min(1, rho^(1/A)): A is 1 for choices, and the number of dimensions otherwise (section 5.2)."""
+    return tf.exp(tf.minimum(0.0, log_ratio / action_size))
+
+
+def retrace_returns(
+    reward_TB: tf.Tensor,
+    discount_TB: tf.Tensor,
+    gamma: float,
+    q_TB: tf.Tensor,
+    v_TB: tf.Tensor,
+    trace_TB: tf.Tensor,
+    bootstrap_B: tf.Tensor,
+    valid_TB: tf.Tensor,
+) -> Returns:
+    """Equation 5: `Qret = r + gamma * discount * (c' (Qret' - Q') + V')`, from the end; Qopc is the same with c' = 1.
+
+    Args:
+        reward_TB: after the filters.
+        discount_TB: 1 - terminated; behind a terminated step another episode may follow in the column.
+        gamma: discount per step.
+        q_TB: Q of the actions taken.
+        v_TB: V, likewise.
+        trace_TB: c.
+        bootstrap_B: V of the observation after the last step.
+        valid_TB: whether there is a step (T is known when this is traced); where there is none, what comes after it is passed on.
+
+    Returns:
+        targets `[T, B]`, without gradient.
+
+    Raises:
+        ValueError: wrong ranks or sizes.
+    """
+    assert_shapes(
+        reward=(reward_TB, "TB"), discount=(discount_TB, "TB"), q=(q_TB, "TB"), v=(v_TB, "TB"), trace=(trace_TB, "TB"),
+        valid=(valid_TB, "TB"), bootstrap=(bootstrap_B, "B"),
+    )
+
+    def backwards(trace_TB: tf.Tensor) -> tf.Tensor:
+        # What each step hands back is linear in what it gets: c (r + gamma discount x - Q) + V. No step hands on what it gets.
+        slope_TB = tf.where(valid_TB, gamma * discount_TB * trace_TB, 1.0)
+        constant_TB = tf.where(valid_TB, trace_TB * (reward_TB - q_TB) + v_TB, 0.0)
+        after_TB = [bootstrap_B]
+        for slope_B, constant_B in zip(reversed(tf.unstack(slope_TB)), reversed(tf.unstack(constant_TB)), strict=True):
+            after_TB.append(constant_B + slope_B * after_TB[-1])
+        return tf.stop_gradient(reward_TB + gamma * discount_TB * tf.stack(after_TB[-2::-1]))
+
+    return Returns(backwards(trace_TB), backwards(tf.ones_like(trace_TB)))
+
+
+def policy_loss(
+    log_prob_R: tf.Tensor, log_ratio_R: tf.Tensor, advantage_R: tf.Tensor, on_policy_R: tf.Tensor, truncation: float | None
+) -> tf.Tensor:
+    """First term of equation 8: `-min(c, rho) log pi(a) A`; on-policy steps have the weight 1.
+
+    Args:
+        log_prob_R: of the actions taken; it carries the gradient.
+        log_ratio_R: `log_ratio` of the same.
+        advantage_R: return minus V.
+        on_policy_R: 1 for steps of the policy itself, else 0.
+        truncation: c, or None for none.
+
+    Raises:
+        ValueError: wrong ranks or sizes.
+    """
+    assert_shapes(
+        log_prob=(log_prob_R, "R"), log_ratio=(log_ratio_R, "R"), advantage=(advantage_R, "R"), on_policy=(on_policy_R, "R")
+    )
+    ratio_R = tf.exp(log_ratio_R)
+    weight_R = ratio_R if truncation is None else tf.minimum(ratio_R, truncation)
+    weight_R = tf.where(on_policy_R > 0, tf.ones_like(weight_R), weight_R)
+    return -tf.stop_gradient(weight_R * advantage_R) * log_prob_R
+
+
+def correction_weight(log_ratio: tf.Tensor, truncation: float) -> tf.Tensor:
+    """Returns `max(0, 1 - c / rho)`, the part of an action's gradient that truncation cuts off; any shape, at most 1."""
+    return tf.maximum(0.0, 1.0 - truncation * tf.exp(-log_ratio))
+
+
+def full_correction(
+    prob_RA: tf.Tensor, log_prob_RA: tf.Tensor, log_ratio_RA: tf.Tensor, q_RA: tf.Tensor, v_R: tf.Tensor, truncation: float
+) -> tf.Tensor:
+    """Second term of equation 8 for choices: `-sum_a max(0, 1 - c / rho(a)) pi(a) log pi(a) (Q(a) - V)`.
+
+    Args:
+        prob_RA: of the policy, constants.
+        log_prob_RA: the same; it carries the gradient.
+        log_ratio_RA: `log_ratio` of every action.
+        q_RA, v_R: values, constants.
+        truncation: c.
+
+    Raises:
+        ValueError: wrong ranks or sizes.
+    """
+    assert_shapes(
+        prob=(prob_RA, "RA"), log_prob=(log_prob_RA, "RA"), log_ratio=(log_ratio_RA, "RA"), q=(q_RA, "RA"), v=(v_R, "R")
+    )
+    weight_RA = correction_weight(log_ratio_RA, truncation) * prob_RA * (q_RA - v_R[:, None])
+    return -tf.reduce_sum(tf.stop_gradient(weight_RA) * log_prob_RA, axis=-1)
+
+
+def sampled_correction(
+    log_prob_R: tf.Tensor, log_ratio_R: tf.Tensor, advantage_R: tf.Tensor, truncation: float
+) -> tf.Tensor:
+    """Second term of equation 9 for numbers: `-max(0, 1 - c / rho(a')) log pi(a') (Q(a') - V)`, a' a fresh action of the policy.
+
+    Args:
+        log_prob_R: of a', which is a constant; it carries the gradient.
+        log_ratio_R: `log_ratio` of a'.
+        advantage_R: Q(a') - V.
+        truncation: c.
+
+    Raises:
+        ValueError: wrong ranks or sizes.
+    """
+    assert_shapes(log_prob=(log_prob_R, "R"), log_ratio=(log_ratio_R, "R"), advantage=(advantage_R, "R"))
+    return -tf.stop_gradient(correction_weight(log_ratio_R, truncation) * advantage_R) * log_prob_R
+
+
+def trust_region(gradient_RS: tf.Tensor, kl_gradient_RS: tf.Tensor, delta: float) -> tuple[tf.Tensor, tf.Tensor]:
+    """Equation 12: `z = g - max(0, (k.g - delta) / |k|^2) k`, the nearest to g of all z with `k.z <= delta`.
+
+    Args:
+        gradient_RS: g, of the loss by the policy's statistics.
+        kl_gradient_RS: k, of minus the divergence.
+        delta: bound.
+
+    Returns:
+        z `[R, S]` and the factor of k `[R]`; zero where k is.
+
+    Raises:
+        ValueError: wrong ranks or sizes.
+    """
+    assert_shapes(gradient=(gradient_RS, "RS"), kl_gradient=(kl_gradient_RS, "RS"))
+    # The square of a narrow Gaussian's k would be infinite, so k is measured in units of its largest entry.
+    largest_R1 = tf.reduce_max(tf.abs(kl_gradient_RS), axis=-1, keepdims=True)
+    moves_R1 = largest_R1 > 0
+    unit_R1 = tf.where(moves_R1, largest_R1, tf.ones_like(largest_R1))
+    k_RS = kl_gradient_RS / unit_R1
+    dot_R1 = tf.reduce_sum(k_RS * gradient_RS, axis=-1, keepdims=True)
+    square_R1 = tf.where(moves_R1, tf.reduce_sum(tf.square(k_RS), axis=-1, keepdims=True), tf.ones_like(unit_R1))
+    factor_R1 = tf.where(moves_R1, tf.maximum(0.0, (dot_R1 - delta / unit_R1) / square_R1), tf.zeros_like(unit_R1))
+    return gradient_RS - factor_R1 * k_RS, tf.squeeze(factor_R1 / unit_R1, axis=-1)
+
+
+def constrained(
+    loss_of: Callable[[tf.Tensor], tf.Tensor], kl_of: Callable[[tf.Tensor], tf.Tensor], statistics_RS: tf.Tensor, delta: float
+) -> Constrained:
+    """Returns the direction in which the statistics of the policy go, inside the trust region.
+
+    The loss to train with is `sum(statistics * direction)`: its gradient is the direction, carried on into the network.
+
+    Args:
+        loss_of: policy loss `[R]` as a function of the statistics `[R, S]`.
+        kl_of: KL(average || policy), `[R]`, likewise.
+        statistics_RS: of the policy.
+        delta: bound.
+    """
+    statistics_RS = tf.stop_gradient(statistics_RS)
+    with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+        tape.watch(statistics_RS)
+        loss_R, kl_R = loss_of(statistics_RS), kl_of(statistics_RS)
+        minus_kl_R = -kl_R
+    gradient_RS, kl_gradient_RS = tape.gradient(loss_R, statistics_RS), tape.gradient(minus_kl_R, statistics_RS)
+    direction_RS, factor_R = trust_region(gradient_RS, kl_gradient_RS, delta)
+    return Constrained(tf.stop_gradient(direction_RS), tf.stop_gradient(kl_R), tf.stop_gradient(factor_R))
+
+
+def q_loss(q_R: tf.Tensor, q_ret_R: tf.Tensor) -> tf.Tensor:
+    """Section 4: `0.5 (Qret - Q)^2`, `[R]`.
+
+    Raises:
+        ValueError: wrong ranks or sizes.
+    """
+    assert_shapes(q=(q_R, "R"), q_ret=(q_ret_R, "R"))
+    return 0.5 * tf.square(tf.stop_gradient(q_ret_R) - q_R)
+
+
+def v_loss(v_R: tf.Tensor, q_R: tf.Tensor, q_ret_R: tf.Tensor, log_ratio_R: tf.Tensor) -> tf.Tensor:
+    """Equation 14: `0.5 (Vtarget - V)^2` with `Vtarget = min(1, rho) (Qret - Q) + V`, `[R]`.
+
+    Raises:
+        ValueError: wrong ranks or sizes.
+    """
+    assert_shapes(v=(v_R, "R"), q=(q_R, "R"), q_ret=(q_ret_R, "R"), log_ratio=(log_ratio_R, "R"))
+    target_R = tf.exp(tf.minimum(0.0, log_ratio_R)) * (q_ret_R - q_R) + v_R
+    return 0.5 * tf.square(tf.stop_gradient(target_R) - v_R)
