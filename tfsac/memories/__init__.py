@@ -1,6 +1,7 @@
-"""Replay memories: NumPy rings. No TensorFlow."""
+"""Replay memories of NumPy arrays: rings of steps, and whole episodes. No TensorFlow."""
 
 from tfsac.memories.demonstrations import MINARI, Demonstrations, load_demonstrations, save_demonstrations
+from tfsac.memories.episodes import EpisodicMemory
 from tfsac.memories.prioritized import PrioritizedMemory
 from tfsac.memories.sequences import SequenceMemory
 from tfsac.memories.sqil import SQILMemory
@@ -9,6 +10,7 @@ from tfsac.memories.transitions import TransitionMemory
 __all__ = [
     "MINARI",
     "Demonstrations",
+    "EpisodicMemory",
     "PrioritizedMemory",
     "SQILMemory",
     "SequenceMemory",

@@ -74,6 +74,16 @@ class TransitionMemory:
         """Whether there is enough to sample."""
         return self.total_rows > 0
 
+    @property
+    def oldest_row(self) -> int:
+        """Absolute index of the oldest row that is kept."""
+        return max(self.total_rows - self.rows, 0)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return self.ring[0].nbytes
+
     def __len__(self) -> int:
         return min(self.total_rows, self.rows) * self.num_envs
 
@@ -138,7 +148,7 @@ class TransitionMemory:
 
     def _absolute(self, index: np.ndarray) -> np.ndarray:
         """Returns how many transitions had ever been added before those in the given slots of the flat ring."""
-        oldest = max(self.total_rows - self.rows, 0) * self.num_envs
+        oldest = self.oldest_row * self.num_envs
         return oldest + (index - oldest) % self.ring.size
 
     def transitions(self, records: np.ndarray, steps: int | np.ndarray = 1) -> Transition:
@@ -178,9 +188,8 @@ class TransitionMemory:
         Raises:
             ValueError: some of them are not kept any more, or not there yet.
         """
-        oldest = max(self.total_rows - self.rows, 0)
-        if not oldest <= start <= stop <= self.total_rows:
-            raise ValueError(f"Rows {oldest} to {self.total_rows} are kept. Received: {start} to {stop}")
+        if not self.oldest_row <= start <= stop <= self.total_rows:
+            raise ValueError(f"Rows {self.oldest_row} to {self.total_rows} are kept. Received: {start} to {stop}")
         return self.ring.take(np.arange(start, stop) % self.rows, axis=0)
 
     def end_episodes(self) -> None:
@@ -195,11 +204,7 @@ class TransitionMemory:
         Raises:
             ValueError: rows with other fields, which another agent recorded, or of another number of environments.
         """
-        if rows.dtype != self.ring.dtype:
-            raise ValueError(
-                "The replay was recorded by an agent with other fields. "
-                f"This one's has {_only(self.ring.dtype, rows.dtype)}. Received: {_only(rows.dtype, self.ring.dtype)}"
-            )
+        refuse_other_fields(self.ring.dtype, rows.dtype)
         if rows.shape[1:] != self.ring.shape[1:]:
             raise ValueError(f"Rows of this memory are those of {self.num_envs} environments. Received: {rows.shape[1:]}")
         self.ring[np.arange(start, start + len(rows)) % self.rows] = rows
@@ -210,6 +215,15 @@ class TransitionMemory:
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Takes over what `state` returned, after the rows were put back and `total_rows` was set."""
+
+
+def refuse_other_fields(own: np.dtype, other: np.dtype) -> None:
+    """Raises a ValueError where records that are put back do not have a memory's own fields."""
+    if own != other:
+        raise ValueError(
+            "The replay was recorded by an agent with other fields. "
+            f"This one's has {_only(own, other)}. Received: {_only(other, own)}"
+        )
 
 
 def _only(own: np.dtype, other: np.dtype) -> str:

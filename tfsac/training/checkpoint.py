@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.files import differences, sync, written_aside
-from tfsac.memories import TransitionMemory
+from tfsac.memories import EpisodicMemory, TransitionMemory
 from tfsac.training.identity import with_defaults
 
 FORMAT = 2
@@ -51,7 +51,12 @@ class CheckpointManager:
     """
 
     def __init__(
-        self, directory: pathlib.Path, agent: tf.Module, memory: TransitionMemory, identity: dict[str, Any], keep: int = 2
+        self,
+        directory: pathlib.Path,
+        agent: tf.Module,
+        memory: TransitionMemory | EpisodicMemory,
+        identity: dict[str, Any],
+        keep: int = 2,
     ):
         self.directory, self.chunks = directory, directory / "memory"
         self.agent, self.memory, self.identity, self.keep = agent, memory, identity, keep
@@ -110,11 +115,11 @@ class CheckpointManager:
         return place
 
     def _save_chunks(self, written: list[pathlib.Path]) -> list[dict[str, Any]]:
-        oldest = self.memory.total_rows - min(self.memory.total_rows, self.memory.rows)
+        oldest = self.memory.oldest_row
         chunks = [chunk for chunk in self.saved_chunks if chunk["stop"] > oldest]
         start = chunks[-1]["stop"] if chunks else oldest
         while start < self.memory.total_rows:
-            stop = min(start + max(1, CHUNK_BYTES // self.memory.ring[0].nbytes), self.memory.total_rows)
+            stop = min(start + max(1, CHUNK_BYTES // self.memory.row_bytes), self.memory.total_rows)
             rows = self.memory.between(start, stop)
             name = f"rows-{start:010d}-{stop:010d}-{hashlib.sha256(rows.view(np.uint8).data).hexdigest()[:12]}.npy"
             path = self.chunks / name
@@ -207,7 +212,7 @@ class CheckpointManager:
 
     def _read(self, place: pathlib.Path, manifest: dict[str, Any]) -> None:
         for chunk in manifest["memory"]["chunks"]:
-            # The first chunk may begin with rows that the ring has overwritten since; later ones replace them.
+            # The first chunk may begin with rows that are not kept any more: a ring overwrites them, episodes leave them out.
             self.memory.put(chunk["start"], np.load(self.chunks / chunk["file"]))
         self.memory.total_rows = manifest["memory"]["total_rows"]
         with np.load(place / "memory.npz") as arrays:

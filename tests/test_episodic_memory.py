@@ -1,0 +1,694 @@
+"""The memory of whole episodes: rollouts, replayed stretches, eviction, and coming back from a checkpoint."""
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfsac.memories import EpisodicMemory, TransitionMemory
+from tfsac.training import checkpoint as checkpoint_module
+from tfsac.training.checkpoint import CheckpointManager
+from tfsac.types import ArraySpec, DiscreteSpec, Segments, Spec
+
+SPEC = Spec(
+    {"camera": ArraySpec((2, 2, 1), "uint8"), "speed": ArraySpec((2,), "float32")},
+    DiscreteSpec(10_000),
+    {"behaviour/logits": ArraySpec((3,), "float32")},
+)
+LSTM = {"policy": ArraySpec((2,), "float32"), "clock": ArraySpec((), "int32")}
+
+
+def number(step, env=0):
+    """Returns the number from which every field of a step is made: 31 is step 3 of the first environment."""
+    return 10 * step + env + 1
+
+
+def observation_of(n):
+    return {
+        "camera": np.broadcast_to((n % 256).astype(np.uint8)[:, None, None, None], (len(n), 2, 2, 1)),
+        "speed": np.stack([n, -n], axis=1).astype(np.float32),
+    }
+
+
+def add(memory, step, terminated=(), truncated=(), **extras):
+    """Adds step number `step`, and half a number more as the observation after it; episodes end in the given environments."""
+    envs = np.arange(memory.num_envs)
+    n = number(step, envs)
+    extras = {"behaviour/logits": np.stack([n, 2 * n, -n], axis=1).astype(np.float32), **extras}
+    if memory.initial_state:
+        extras |= {"state/policy": np.stack([n, n + 100], axis=1).astype(np.float32), "state/clock": n}
+    ends = [np.isin(envs, some) for some in (terminated, truncated)]
+    memory.add(observation_of(n), n, n / 2, *ends, observation_of(n + 0.5), extras)
+
+
+def play(memory, steps, terminated=(), truncated=()):
+    """Adds steps, those in the sets of `(step, env)` end episodes, and returns the rollouts, each taken when complete."""
+    rollouts = []
+    for step in steps:
+        add(memory, step, *([env for at, env in ends if at == step] for ends in (terminated, truncated)))
+        if memory.rollout_complete:
+            rollouts.append(memory.rollout(memory.num_envs))
+    return rollouts
+
+
+def of_lengths(*lengths, capacity=100, t_max=4, **fields):
+    """Returns the memory of one environment that finished episodes of these lengths, whose steps count on."""
+    memory = EpisodicMemory(SPEC, capacity, t_max, **fields)
+    play(memory, range(sum(lengths)), {(int(stop) - 1, 0) for stop in np.cumsum(lengths)})
+    return memory
+
+
+def kept(memory):
+    """Returns first and last step of each finished episode, after comparing what is stored with them."""
+    stretches = []
+    for episode in memory.episodes:
+        steps, after = episode[:-1], episode[-1]
+        n = steps["action"]
+        np.testing.assert_array_equal(n, np.arange(n[0], n[-1] + 1, 10))
+        np.testing.assert_array_equal(steps["observation/speed"], np.stack([n, -n], axis=1))
+        np.testing.assert_array_equal(steps["extra/behaviour/logits"], np.stack([n, 2 * n, -n], axis=1))
+        np.testing.assert_array_equal(after["observation/speed"], [n[-1] + 0.5, -n[-1] - 0.5])
+        assert not any(after[name].any() for name in after.dtype.names if not name.startswith("observation/"))
+        stretches.append((int(n[0]) // 10, int(n[-1]) // 10))
+    return stretches
+
+
+def batch_of(stacked, update):
+    """Returns one batch `[T, B, ...]` of a stack."""
+    return Segments(*tf.nest.map_structure(lambda array: array[update], tuple(stacked)))
+
+
+def check_column(batch, column, numbers, after):
+    """Compares a column with the numbers of its steps and of the observation after them; other rows are zero."""
+    n = np.zeros(len(batch.reward))
+    n[: len(numbers)] = numbers
+    seen = np.append(n, after)
+    np.testing.assert_array_equal(batch.observation["speed"][:, column], np.stack([seen, -seen], axis=1))
+    np.testing.assert_array_equal(batch.observation["camera"][:, column, 0, 1, 0], seen.astype(int) % 256)
+    np.testing.assert_array_equal(batch.action[:, column], n)
+    np.testing.assert_array_equal(batch.reward[:, column], n / 2)
+    np.testing.assert_array_equal(batch.extras["behaviour/logits"][:, column], np.stack([n, 2 * n, -n], axis=1))
+    for array in (batch.length, batch.begins, batch.discount, batch.on_policy):
+        assert not array[len(numbers) :, column].any()
+    assert batch.length[: len(numbers), column].all()
+
+
+def check_equal(one, other):
+    tf.nest.map_structure(np.testing.assert_array_equal, tuple(one), tuple(other))
+
+
+# -- rollouts ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_rollout_has_the_steps_as_they_were_played_beside_empty_columns():
+    memory = EpisodicMemory(SPEC, 20, 3, num_envs=2)
+    for step in range(3):
+        assert not memory.rollout_complete
+        add(memory, step)
+    assert memory.rollout_complete
+    rollout = memory.rollout(4)
+    check_column(rollout, 0, [1, 11, 21], after=21.5)
+    check_column(rollout, 1, [2, 12, 22], after=22.5)
+    check_column(rollout, 2, [], after=0)
+    check_column(rollout, 3, [], after=0)
+    np.testing.assert_array_equal(rollout.begins[:, :2], [[1, 1], [0, 0], [0, 0]])
+    for array, value in ((rollout.discount, 1), (rollout.length, 3), (rollout.on_policy, 1)):
+        np.testing.assert_array_equal(array[:, :2], value)
+    assert rollout.initial_state == {}
+
+
+def test_a_rollout_goes_on_over_terminations_and_each_step_knows_the_length_of_its_segment():
+    memory = EpisodicMemory(SPEC, 20, 5, num_envs=2)
+    first, second = play(memory, range(10), terminated={(1, 0), (2, 0), (4, 1), (8, 0)})
+    check_column(first, 0, [1, 11, 21, 31, 41], after=41.5)
+    check_column(first, 1, [2, 12, 22, 32, 42], after=42.5)
+    np.testing.assert_array_equal(first.begins, [[1, 1], [0, 0], [1, 0], [1, 0], [0, 0]])
+    np.testing.assert_array_equal(first.length, [[2, 5], [2, 5], [1, 5], [2, 5], [2, 5]])
+    np.testing.assert_array_equal(first.discount, [[1, 1], [0, 1], [0, 1], [1, 1], [1, 0]])
+    check_column(second, 0, [51, 61, 71, 81, 91], after=91.5)
+    np.testing.assert_array_equal(second.begins, [[0, 1], [0, 0], [0, 0], [0, 0], [1, 0]])
+    np.testing.assert_array_equal(second.length, [[4, 5], [4, 5], [4, 5], [4, 5], [1, 5]])
+    np.testing.assert_array_equal(second.discount, [[1, 1], [1, 1], [1, 1], [0, 1], [1, 1]])
+
+
+def test_an_episode_that_is_cut_off_completes_the_rollout_of_all_environments():
+    memory = EpisodicMemory(SPEC, 20, 5, num_envs=2)
+    first, second = play(memory, range(7), terminated={(0, 0)}, truncated={(1, 1)})
+    check_column(first, 0, [1, 11], after=11.5)
+    check_column(first, 1, [2, 12], after=12.5)
+    np.testing.assert_array_equal(first.begins[:2], [[1, 1], [1, 0]])
+    np.testing.assert_array_equal(first.length[:2], [[1, 2], [1, 2]])
+    np.testing.assert_array_equal(first.discount[:2], [[0, 1], [1, 1]])  # time ran out for the second: it bootstraps
+    check_column(second, 1, [22, 32, 42, 52, 62], after=62.5)
+    np.testing.assert_array_equal(second.begins[0], [0, 1])
+
+
+def test_an_episode_that_terminated_when_time_ran_out_does_not_complete_the_rollout():
+    memory = EpisodicMemory(SPEC, 20, 3)
+    add(memory, 0, terminated=[0], truncated=[0])
+    assert not memory.rollout_complete
+    add(memory, 1)
+    np.testing.assert_array_equal(memory.rollout(1).discount[:, 0], [0, 1, 0])
+
+
+@pytest.mark.parametrize("truncated", [(), (1,)], ids=["of t_max steps", "cut off"])
+def test_a_step_after_a_complete_rollout_is_refused_and_not_stored(truncated):
+    memory = EpisodicMemory(SPEC, 20, 2 if not truncated else 5, num_envs=2)
+    add(memory, 0)
+    add(memory, 1, truncated=truncated)
+    with pytest.raises(ValueError, match=r"must be taken before the next step\. Received: a step after 2 of one$"):
+        add(memory, 2)
+    check_column(memory.rollout(2), 1, [2, 12], after=12.5)
+    add(memory, 2)
+
+
+def test_a_rollout_that_is_not_complete_may_be_taken_too():
+    memory = EpisodicMemory(SPEC, 20, 5, num_envs=2)
+    play(memory, range(2))
+    check_column(memory.rollout(2), 0, [1, 11], after=11.5)
+    add(memory, 2)
+    rest = memory.rollout(2)
+    check_column(rest, 0, [21], after=21.5)
+    check_column(rest, 1, [22], after=22.5)
+    assert rest.begins[0].tolist() == [0, 0] and rest.length[0].tolist() == [1, 1]
+
+
+def test_the_initial_state_is_that_before_the_first_step_of_the_rollout():
+    memory = EpisodicMemory(SPEC, 20, 3, num_envs=2, initial_state=LSTM)
+    play(memory, range(3))
+    for step in (3, 4, 5):
+        add(memory, step, terminated=[1] if step == 4 else [])
+    state = memory.batches(2, 3, np.random.default_rng(0)).initial_state
+    np.testing.assert_array_equal(state["policy"][0], [[31, 131], [32, 132], [0, 0]])
+    np.testing.assert_array_equal(state["clock"][0], [31, 32, 0])
+    assert state["policy"].shape == (3, 3, 2) and state["clock"].dtype == np.int32
+    assert not state["policy"][1:].any() and not state["clock"][1:].any()
+
+
+def test_reused_arrays_of_states_do_not_change_the_rollout():
+    memory = EpisodicMemory(SPEC._replace(extras={}), 20, 3, initial_state={"policy": LSTM["policy"]})
+    n, state = np.array([1]), np.ones((1, 2), np.float32)
+    memory.add(observation_of(n), n, n, n < 0, n < 0, observation_of(n), {"state/policy": state})
+    state[:] = 7
+    np.testing.assert_array_equal(memory.rollout(1).initial_state["policy"], [[1, 1]])
+
+
+def test_a_rollout_without_steps_or_with_too_few_columns_is_refused():
+    memory = EpisodicMemory(SPEC, 20, 3, num_envs=2)
+    with pytest.raises(ValueError, match=r"at least one step\. Received: 0$"):
+        memory.rollout(2)
+    add(memory, 0)
+    with pytest.raises(ValueError, match=r"Each of 2 environments needs a column\. Received: 1$"):
+        memory.rollout(1)
+    check_column(memory.rollout(2), 0, [1], after=1.5)
+
+
+# -- finished episodes -------------------------------------------------------------------------------------------------
+
+
+def test_finished_episodes_are_kept_whole_with_the_observation_after_them():
+    memory = EpisodicMemory(SPEC, 20, 3, num_envs=2)
+    play(memory, range(6), terminated={(1, 0), (4, 1)}, truncated={(4, 0)})
+    assert kept(memory) == [(0, 1), (2, 4), (0, 4)]
+    assert [episode["terminated"].tolist() for episode in memory.episodes] == [
+        [False, True, False],
+        [False, False, False, False],
+        [False, False, False, False, True, False],
+    ]
+    assert len(memory) == 2 + 3 + 5 and memory.total_rows == 3 + 4 + 6
+
+
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [
+        ((4, 3, 3), [(0, 3), (4, 6), (7, 9)]),  # exactly the capacity of 10 steps
+        ((4, 3, 3, 1), [(4, 6), (7, 9), (10, 10)]),
+        ((4, 3, 3, 8), [(10, 17)]),
+        ((10, 1), [(10, 10)]),
+    ],
+)
+def test_the_oldest_episodes_make_room_as_a_whole(lengths, expected):
+    memory = of_lengths(*lengths, capacity=10)
+    assert kept(memory) == expected
+    assert len(memory) == sum(last - first + 1 for first, last in expected)
+    assert memory.total_rows == sum(lengths) + len(lengths)
+    assert memory.oldest_row == memory.total_rows - len(memory) - len(expected)
+
+
+def test_an_episode_longer_than_the_capacity_keeps_its_newest_steps_and_has_no_first_one():
+    memory = of_lengths(3, 25, capacity=10)
+    assert kept(memory) == [(18, 27)] and len(memory) == 10 and memory.total_rows == 4 + 11
+    assert not memory.sample(5, 50, np.random.default_rng(0)).begins.any()
+    play(memory, [28], terminated={(28, 0)})
+    assert kept(memory) == [(28, 28)]
+    assert memory.sample(1, 1, np.random.default_rng(0)).begins[0, 0, 0] == 1
+
+
+def test_an_episode_of_exactly_the_capacity_has_its_first_step():
+    assert of_lengths(10, capacity=10, t_max=10).sample(1, 1, np.random.default_rng(0)).begins[0, 0, 0] == 1
+
+
+def test_several_environments_give_the_episodes_that_each_played():
+    memory, rng = EpisodicMemory(SPEC, 60, 4, num_envs=5), np.random.default_rng(0)
+    terminated, truncated = ({*map(tuple, np.argwhere(rng.random((300, 5)) < 0.05).tolist())} for _ in range(2))
+    rollouts = play(memory, range(300), terminated, truncated)
+    expected, begin = [], [0] * 5
+    for step, env in sorted(terminated | truncated):
+        expected.append((begin[env], step, env))
+        begin[env] = step + 1
+    while sum(last - first + 1 for first, last, _ in expected) > 60:
+        expected.pop(0)
+    assert kept(memory) == [(first, last) for first, last, _ in expected]
+    assert [int(episode["action"][0]) % 10 - 1 for episode in memory.episodes] == [env for *_, env in expected]
+    # And every rollout: consecutive steps of each environment, beginning where the tables say.
+    steps, left = [], np.zeros(5)
+    for rollout in rollouts:
+        count = int((rollout.length[:, 0] > 0).sum())
+        steps += (rollout.action[:count, 0] // 10).tolist()
+        for env in range(5):
+            check_column(rollout, env, number(np.array(steps[-count:]), env), after=number(steps[-1], env) + 0.5)
+            for step, begins, discount in zip(steps[-count:], rollout.begins[:, env], rollout.discount[:, env], strict=False):
+                assert begins == (left[env] == step) and discount == ((step, env) not in terminated)
+                left[env] = step + 1 if (step, env) in terminated | truncated else left[env]
+    assert steps == list(range(300))[: len(steps)] and len(steps) > 290
+
+
+def test_rows_of_the_tape_that_nobody_needs_are_dropped():
+    several = EpisodicMemory(SPEC, 30, 4, num_envs=2)
+    play(several, range(2000), terminated={(step, 0) for step in range(9, 2000, 10)} | {(step, 1) for step in range(7, 2000, 8)})
+    assert len(several.tape) <= 2 * 10 + 6
+    endless = EpisodicMemory(SPEC, 30, 4)
+    play(endless, range(2000))
+    assert len(endless.tape) <= 2 * 30 + 6
+    add(endless, 2000, terminated=[0])
+    assert kept(endless) == [(1971, 2000)]
+
+
+# -- replayed stretches ------------------------------------------------------------------------------------------------
+
+
+def test_replayed_columns_are_stretches_of_finished_episodes():
+    memory = EpisodicMemory(SPEC, 30, 4, num_envs=2)
+    play(memory, range(12), terminated={(1, 0), (9, 1)}, truncated={(7, 0)})
+    ends = {0: [(0, 1), (2, 7)], 1: [(0, 9)]}  # by environment; two steps of the first are still running, and none counts
+    stack = memory.sample(3, 40, np.random.default_rng(0))
+    found = set()
+    for update in range(3):
+        batch = batch_of(stack, update)
+        for column in range(40):
+            start, env = int(batch.action[0, column]) // 10, int(batch.action[0, column]) % 10 - 1
+            first, last = next((first, last) for first, last in ends[env] if first <= start <= last)
+            stop = min(start + 4, last + 1)
+            assert stop - start == min(4, last - first + 1)
+            after = number(stop, env) if stop <= last else number(last, env) + 0.5
+            check_column(batch, column, number(np.arange(start, stop), env), after)
+            count = stop - start
+            assert batch.begins[:, column].tolist() == [start == first, 0, 0, 0]
+            assert batch.length[:, column].tolist() == [count] * count + [0] * (4 - count)
+            terminates = (env, stop - 1) in {(0, 1), (1, 9)}
+            assert batch.discount[:, column].tolist() == [1] * (count - 1) + [0 if terminates else 1] + [0] * (4 - count)
+            found.add((env, start))
+    assert not stack.on_policy.any()
+    assert found == {(0, 0), *((0, step) for step in (2, 3, 4)), *((1, step) for step in range(7))}
+
+
+def test_every_episode_is_chosen_equally_often_and_every_stretch_of_it():
+    memory = of_lengths(1, 10, 4, 6)
+    starts = memory.sample(10, 4000, np.random.default_rng(1)).action[:, 0] // 10
+    counts = np.bincount(starts.ravel(), minlength=21)
+    # Episodes begin at steps 0, 1, 11 and 15, and have 1, 7, 1 and 3 stretches of 4 steps, or one of all their steps.
+    expected = np.zeros(21)
+    expected[0], expected[1:8], expected[11], expected[15:18] = 1, 1 / 7, 1, 1 / 3
+    assert (counts[expected == 0] == 0).all()
+    np.testing.assert_allclose(counts, 10_000 * expected, rtol=0.1)  # the standard deviation is at most 2.7 %
+
+
+@pytest.mark.parametrize(("start_size", "ready_after"), [(0, 3), (3, 3), (4, 5), (5, 5)])
+def test_replay_begins_with_so_many_steps_of_finished_episodes(start_size, ready_after):
+    memory = EpisodicMemory(SPEC, 20, 20, replay_start_size=start_size)
+    for step in range(6):
+        assert memory.ready == (step >= ready_after)
+        add(memory, step, terminated=[0] if step in (2, 4) else [])
+
+
+def test_sampling_needs_a_finished_episode():
+    memory = EpisodicMemory(SPEC, 20, 5)
+    play(memory, range(3))
+    with pytest.raises(ValueError, match=r"needs a finished episode\. Received: 0 in memory$"):
+        memory.sample(1, 1, np.random.default_rng(0))
+
+
+def test_shapes_and_dtypes_and_images_stay_bytes():
+    batch = of_lengths(5, 2).sample(3, 6, np.random.default_rng(0))
+    assert batch.observation["camera"].shape == (3, 5, 6, 2, 2, 1) and batch.observation["camera"].dtype == np.uint8
+    assert batch.observation["speed"].shape == (3, 5, 6, 2)
+    assert batch.action.shape == (3, 4, 6) and batch.action.dtype == np.int32
+    assert batch.extras["behaviour/logits"].shape == (3, 4, 6, 3)
+    for array in (batch.reward, batch.discount, batch.begins, batch.length, batch.on_policy):
+        assert array.shape == (3, 4, 6) and array.dtype == np.float32
+
+
+def test_actions_of_several_numbers():
+    memory = EpisodicMemory(SPEC._replace(action=ArraySpec((2,), "float32"), extras={}), 20, 3)
+    n = np.array([1])
+    memory.add(observation_of(n), np.array([[1.5, -2.5]]), n, n > 0, n < 0, observation_of(n))
+    np.testing.assert_array_equal(memory.rollout(1).action[:, 0], [[1.5, -2.5], [0, 0], [0, 0]])
+
+
+def test_rewards_are_filtered_where_there_is_a_step_and_stored_raw():
+    memory = EpisodicMemory(SPEC, 20, 4, reward_filter=lambda reward: 3.0 * reward + 7.0)
+    play(memory, range(2), terminated={(1, 0)})
+    stack = memory.batches(1, 2, np.random.default_rng(0))
+    np.testing.assert_array_equal(stack.reward[0, :, 0], [8.5, 23.5, 0, 0])
+    np.testing.assert_array_equal(stack.reward[0, :, 1], 0)
+    np.testing.assert_array_equal(stack.reward[1], [[8.5, 8.5], [23.5, 23.5], [0, 0], [0, 0]])
+    assert memory.episodes[0]["reward"].tolist() == [0.5, 5.5, 0]
+
+
+def test_sampling_leaves_the_memory_as_it_is():
+    memory = of_lengths(5, 2)
+    before = memory.between(0, 9)
+    batch = memory.sample(2, 8, np.random.default_rng(0))
+    batch.reward[:] = -1
+    batch.observation["speed"][:] = -1
+    np.testing.assert_array_equal(memory.between(0, 9), before)
+
+
+# -- the stack for one call --------------------------------------------------------------------------------------------
+
+
+def test_the_rollout_comes_first_and_replayed_batches_after_it():
+    memory, other = (of_lengths(5, 2, t_max=3) for _ in range(2))
+    for one in (memory, other):
+        add(one, 7)
+    stack = memory.batches(2, 4, np.random.default_rng(5))
+    check_equal(batch_of(stack, 0), other.rollout(4))
+    replays = other.sample(2, 4, np.random.default_rng(5))
+    for update in (0, 1):
+        check_equal(batch_of(stack, update + 1), batch_of(replays, update))
+    assert stack.on_policy.sum(axis=(1, 2)).tolist() == [2, 0, 0]  # the rollout has the steps 6 and 7
+    assert memory.batches(0, 4, np.random.default_rng(5)) is None  # it has been taken
+
+
+@pytest.mark.parametrize("replays", [None, 0, 3])
+def test_without_replays_or_before_the_replay_is_ready_there_is_the_rollout_alone(replays):
+    memory = EpisodicMemory(SPEC, 20, 5, replay_start_size=4 if replays else 0)
+    play(memory, range(2), terminated={(1, 0)})
+    stack = memory.batches(replays, 2, np.random.default_rng(0))
+    assert stack.reward.shape == (1, 5, 2)
+    check_column(batch_of(stack, 0), 0, [1, 11], after=11.5)
+
+
+def test_replays_alone_end_the_rollout_too():
+    memory = EpisodicMemory(SPEC, 20, 2, num_envs=2)
+    play(memory, range(2), terminated={(1, 1)})
+    for replays, size in ((2, 2), (0, None), (None, None)):
+        play(memory, [2])
+        stack = memory.batches(replays, 1, np.random.default_rng(0), online=False)
+        assert stack is None if size is None else len(stack.reward) == size
+        if stack is not None:
+            assert not stack.on_policy.any()
+            np.testing.assert_array_equal(stack.action[:, :, 0], [[2, 12]] * 2)
+    add(memory, 3)
+    check_column(memory.rollout(2), 0, [31], after=31.5)
+
+
+# -- what cannot be stored ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"t_max": 0}, r"t_max must be at least one step\. Received: 0$"),
+        ({"t_max": 11}, r"must hold t_max=11 steps, and one of each of 1 environments\. Received: 10$"),
+        ({"num_envs": 11}, r"must hold t_max=5 steps, and one of each of 11 environments\. Received: 10$"),
+        ({"replay_start_size": -1}, r"replay_start_size must not be negative\. Received: -1$"),
+    ],
+)
+def test_sizes_that_make_no_memory_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        EpisodicMemory(SPEC, **{"capacity": 10, "t_max": 5} | arguments)
+
+
+LOGITS, POLICY, CLOCK = np.zeros((2, 3)), np.zeros((2, 2)), np.zeros(2)
+
+
+@pytest.mark.parametrize(
+    ("extras", "message"),
+    [
+        ({"behaviour/logits": np.zeros((2, 4))}, "The extra behaviour/logits of a step must be (2, 3). Received: (2, 4)"),
+        ({"behaviour/logits": np.zeros(3)}, "The extra behaviour/logits of a step must be (2, 3). Received: (3,)"),
+        ({"state/policy": np.zeros((2, 1))}, "The extra state/policy of a step must be (2, 2). Received: (2, 1)"),
+        ({"behaviour/logits": None}, "The extra behaviour/logits of a step must be (2, 3). Received: nothing"),
+        ({"state/clock": None}, "The extra state/clock of a step must be (2,). Received: nothing"),
+        ({"state/value": POLICY}, "The extra state/value of a step must be absent. Received: (2, 2)"),
+    ],
+)
+def test_extras_of_other_shapes_are_refused_by_name_and_nothing_is_stored(extras, message):
+    memory = EpisodicMemory(SPEC, 20, 3, num_envs=2, initial_state=LSTM)
+    given = {"behaviour/logits": LOGITS, "state/policy": POLICY, "state/clock": CLOCK} | extras
+    given = {name: value for name, value in given.items() if value is not None}
+    n, no = np.array([1, 2]), np.zeros(2, bool)
+    with pytest.raises(ValueError, match=re.escape(message) + "$"):
+        memory.add(observation_of(n), n, n, no, no, observation_of(n), given)
+    assert memory.newest(1) is None and memory.batches(0, 2, np.random.default_rng(0)) is None
+
+
+# -- the running episodes ----------------------------------------------------------------------------------------------
+
+
+def test_newest_gives_the_last_steps_of_the_running_episode_or_nothing():
+    memory = of_lengths(3, t_max=2)
+    assert memory.newest(1) is None and memory.newest(0).shape == (0, 1)
+    play(memory, (3, 4, 5))
+    assert memory.newest(2)["action"].tolist() == [[41], [51]]
+    assert memory.newest(3)["action"].tolist() == [[31], [41], [51]]
+    assert memory.newest(4) is None
+
+
+def test_newest_of_a_running_episode_longer_than_the_capacity():
+    memory = EpisodicMemory(SPEC, 10, 2)
+    play(memory, range(25))
+    assert memory.newest(10)["action"][:, 0].tolist() == [number(step) for step in range(15, 25)]
+    assert memory.newest(11) is None and memory.newest(25) is None
+
+
+def test_newest_of_several_environments_is_nothing():
+    memory = EpisodicMemory(SPEC, 10, 2, num_envs=2)
+    add(memory, 0)
+    assert memory.newest(1) is None
+
+
+def test_running_episodes_are_ended_as_if_they_were_cut_off():
+    memory = EpisodicMemory(SPEC, 20, 5, num_envs=3)
+    play(memory, range(3), terminated={(0, 1), (2, 2)})
+    assert len(memory) == 1 + 3
+    memory.end_episodes()
+    assert kept(memory) == [(0, 0), (0, 2), (0, 2), (1, 2)]  # 1 and 2 on their own, then 0 and 1
+    assert [episode["terminated"].any() for episode in memory.episodes] == [True, True, False, False]
+    assert memory.batches(0, 3, np.random.default_rng(0)) is None and not memory.rollout_complete
+    add(memory, 3)
+    rollout = memory.rollout(3)
+    assert rollout.begins[0].tolist() == [1, 1, 1] and rollout.length[0].tolist() == [1, 1, 1]
+
+
+def test_ending_the_episodes_of_an_empty_memory_or_twice_does_nothing():
+    memory = EpisodicMemory(SPEC, 20, 5)
+    memory.end_episodes()
+    assert len(memory) == memory.total_rows == 0
+    add(memory, 0)
+    memory.end_episodes()
+    memory.end_episodes()
+    assert kept(memory) == [(0, 0)]
+
+
+def test_priorities_are_taken_and_not_used():
+    memory = of_lengths(3)
+    memory.update_priorities(np.zeros((1, 2)))
+    assert kept(memory) == [(0, 2)]
+
+
+# -- checkpoints -------------------------------------------------------------------------------------------------------
+
+ENDS = {"terminated": {(2, 0), (9, 0), (5, 1), (18, 0), (19, 1)}, "truncated": {(13, 0), (13, 1), (24, 1)}}
+
+
+def empty(**fields):
+    return EpisodicMemory(SPEC, **{"capacity": 24, "t_max": 4, "num_envs": 2, "initial_state": LSTM} | fields)
+
+
+def after(steps, **fields):
+    memory = empty(**fields)
+    play(memory, range(steps), **ENDS)
+    return memory
+
+
+def check_same_future(one, other, steps):
+    """Plays the same in two memories and compares all that they return."""
+    for step in steps:
+        assert (len(one), one.total_rows, one.ready, one.rollout_complete) == (
+            len(other), other.total_rows, other.ready, other.rollout_complete,
+        )
+        if one.ready:
+            check_equal(*(memory.sample(2, 5, np.random.default_rng(step)) for memory in (one, other)))
+        rollouts = [play(memory, [step], **ENDS) for memory in (one, other)]
+        assert len(rollouts[0]) == len(rollouts[1])
+        for left, right in zip(*rollouts, strict=True):
+            check_equal(left, right)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3, 4, 7, 14, 19, 22])
+def test_a_memory_that_was_put_back_goes_on_as_the_other(steps):
+    old, new = after(steps), empty()
+    middle = (old.oldest_row + old.total_rows) // 2
+    for start, stop in ((old.oldest_row, middle), (middle, old.total_rows)):
+        new.put(start, old.between(start, stop))
+    new.total_rows = old.total_rows
+    new.restore(old.state())
+    assert kept(new) == kept(old)
+    check_same_future(new, old, range(steps, 30))
+
+
+def put_back(new, old, start=0, stop=None):
+    """Puts a memory's records into a new one, all or those from `start` to `stop` - 1, which then restores the rest."""
+    new.put(start, old.between(start, old.total_rows if stop is None else stop))
+    new.total_rows = old.total_rows
+    new.restore(old.state())
+
+
+def test_memories_that_were_restored_from_another_go_their_own_way():
+    old, one, two, three = after(7), empty(), empty(), empty()
+    state = old.state()
+    for memory in (one, two, three):
+        memory.put(0, old.between(0, old.total_rows))
+        memory.total_rows = old.total_rows
+        memory.restore(state)
+    for memory in (old, one, two):
+        check_same_future(memory, after(7), range(7, 30))
+    three.end_episodes()  # the observations after the newest step are still its own
+    assert kept(three) == [(0, 2), (0, 5), (3, 6), (6, 6)]
+
+
+def test_an_episode_without_its_first_steps_is_still_so_when_restored():
+    old, new = of_lengths(12, capacity=10), EpisodicMemory(SPEC, 10, 4)
+    put_back(new, old)
+    assert kept(new) == [(2, 11)]
+    assert not new.sample(1, 50, np.random.default_rng(0)).begins.any()
+
+
+def test_a_running_episode_longer_than_the_capacity_is_still_without_its_first_step_when_restored():
+    old, new = EpisodicMemory(SPEC, 10, 2), EpisodicMemory(SPEC, 10, 2)
+    play(old, range(25))
+    new.restore(old.state())
+    assert len(new.tape) == 11  # what is needed, and the observation after it
+    assert new.newest(10)["action"][0, 0] == number(15) and new.newest(11) is None
+    add(new, 25, terminated=[0])
+    assert kept(new) == [(16, 25)] and new.cut
+
+
+def test_rows_between_absolute_indices_count_the_row_after_each_episode():
+    memory = of_lengths(2, 3, capacity=5)
+    assert memory.between(0, 7)["action"].tolist() == [1, 11, 0, 21, 31, 41, 0]
+    assert memory.between(1, 5)["action"].tolist() == [11, 0, 21, 31]
+    assert len(memory.between(3, 3)) == 0
+    play(memory, range(5, 8), terminated={(7, 0)})
+    assert (memory.oldest_row, memory.total_rows) == (7, 11) and kept(memory) == [(5, 7)]
+    assert memory.between(7, 11)["action"].tolist() == [51, 61, 71, 0]
+    assert memory.row_bytes * 4 == memory.between(7, 11).nbytes
+
+
+@pytest.mark.parametrize(("start", "stop"), [(2, 5), (3, 12), (6, 5)])
+def test_rows_that_are_not_kept_cannot_be_read(start, stop):
+    memory = of_lengths(2, 3, 3, capacity=6)
+    with pytest.raises(ValueError, match=f"Rows 3 to 11 are kept. Received: {start} to {stop}"):
+        memory.between(start, stop)
+
+
+def test_rows_that_another_agent_recorded_are_refused():
+    ring = TransitionMemory(SPEC._replace(extras={}), 4).ring
+    with pytest.raises(ValueError, match=r"This one's has extra/behaviour/logits \(3,\) float32\. Received: truncated \(\) bool"):
+        empty().put(0, ring)
+    theirs = after(3, num_envs=3)
+    with pytest.raises(ValueError, match=r"is of 2 environments\. Received: \(3,\)$"):
+        empty().restore(theirs.state())
+
+
+@pytest.mark.parametrize(("start", "stop"), [(2, 11), (0, 9)])
+def test_records_that_are_missing_are_noticed(start, stop):
+    old, new = after(7), empty()
+    with pytest.raises(ValueError, match=rf"Rows 0 to 11 must be put back\. Received: {start} to {stop}$"):
+        put_back(new, old, start, stop)
+    assert len(new) == 0
+    put_back(new, old)
+    check_same_future(new, old, range(7, 30))
+
+
+class Agent(tf.Module):
+    """Something with a variable to save."""
+
+    def __init__(self, value=0.0):
+        super().__init__()
+        self.weight = tf.Variable(value)
+
+
+def manager_of(folder, memory):
+    return CheckpointManager(folder, Agent(), memory, {"preset": "episodes"})
+
+
+def resumed(folder):
+    """Returns a new memory, restored from a folder, and its manager."""
+    memory = empty()
+    manager = manager_of(folder, memory)
+    manager.restore()
+    return memory, manager
+
+
+@pytest.mark.parametrize("steps", [0, 3, 7, 22])
+def test_a_memory_restored_from_a_checkpoint_goes_on_as_the_other(tmp_path, steps):
+    old = after(steps)
+    manager_of(tmp_path, old).save(steps, {})
+    new, _ = resumed(tmp_path)
+    check_same_future(new, old, range(steps, 30))
+
+
+@pytest.mark.parametrize("chunk_bytes", [None, 1], ids=["one file a save", "one file a row"])
+def test_rows_are_written_once_and_those_of_evicted_episodes_are_left_out(tmp_path, monkeypatch, chunk_bytes):
+    if chunk_bytes:
+        monkeypatch.setattr(checkpoint_module, "CHUNK_BYTES", chunk_bytes)
+    old = empty()
+    manager, saved, write, written = manager_of(tmp_path, old), {}, np.save, []
+    monkeypatch.setattr(checkpoint_module.np, "save", lambda file, rows: (written.append(len(rows)), write(file, rows)))
+    for start, stop in itertools.pairwise((0, 3, 4, 8, 16, 22)):
+        play(old, range(start, stop), **ENDS)
+        manager.save(stop, {})
+        for path in manager.chunks.iterdir():
+            assert saved.setdefault(path.name, path.stat().st_mtime_ns) == path.stat().st_mtime_ns
+        assert sum(written) == old.total_rows
+        new, again = resumed(tmp_path)
+        assert kept(new) == kept(old)
+        check_equal([new.state()], [old.state()])
+        assert again.saved_chunks == manager.saved_chunks
+    assert old.oldest_row > 0
+    if not chunk_bytes:
+        assert manager.saved_chunks[0]["start"] < old.oldest_row  # a file that begins with rows of evicted episodes
+    check_same_future(new, old, range(22, 30))
+
+
+def test_a_run_that_begins_new_episodes_after_a_restore_saves_what_it_ended(tmp_path):
+    manager_of(tmp_path, after(8)).save(8, {})
+    memory, manager = resumed(tmp_path)
+    memory.end_episodes()
+    manager.rewrite_newest_chunk()
+    manager.save(9, {})
+    again, _ = resumed(tmp_path)
+    assert kept(again) == kept(memory) == [(0, 2), (0, 5), (3, 7), (6, 7)]
+    check_same_future(again, memory, range(9, 30))
+
+
+def test_a_checkpoint_of_an_agent_with_other_extras_is_refused(tmp_path):
+    manager_of(tmp_path, after(8)).save(8, {})
+    other = EpisodicMemory(SPEC._replace(extras={"behaviour/logits": ArraySpec((4,), "float32")}), 24, 4, 2)
+    with pytest.raises(ValueError, match=r"has extra/behaviour/logits \(4,\) float32\. Received: extra/behaviour/logits \(3,\)"):
+        manager_of(tmp_path, other).restore()

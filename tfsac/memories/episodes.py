@@ -1,0 +1,370 @@
+"""Whole episodes, replayed as stretches, and the newest steps of all environments as a rollout."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tfsac.memories.transitions import EXTRA, OBSERVATION, refuse_other_fields
+from tfsac.types import STATE, ArraySpec, Segments, Spec
+
+
+class EpisodicMemory:
+    """The newest finished episodes of E environments, the running ones, and the rollout since the last one was taken.
+
+    A finished episode of L steps is an array `[L + 1]` of records, the last of which has only the observation after the
+    last step. Running episodes and the rollout lie on one tape `[n, E]`, whose row after the newest step has the
+    observations after it. Stored rewards and observations are raw.
+
+    Args:
+        spec: fields and their shapes; one reward a step.
+        capacity: number of steps of all finished episodes. The oldest episodes make room; of one that is longer, the newest
+            steps are kept.
+        t_max: T, the most steps of a rollout and of a replayed stretch.
+        num_envs: E.
+        replay_start_size: number of steps of finished episodes from which on they may be sampled.
+        reward_filter: what the agent sees of raw rewards, any shape.
+        initial_state: state of the recurrent networks of one environment, which `add` gets before each step.
+
+    Attributes:
+        total_rows: records of finished episodes ever stored; the absolute index of the next one.
+
+    Raises:
+        ValueError: `t_max` below 1, a capacity below `t_max` or `num_envs`, or a negative `replay_start_size`.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        capacity: int,
+        t_max: int,
+        num_envs: int = 1,
+        replay_start_size: int = 0,
+        reward_filter: Callable[[np.ndarray], np.ndarray] | None = None,
+        initial_state: Mapping[str, ArraySpec] | None = None,
+    ):
+        if t_max < 1:
+            raise ValueError(f"t_max must be at least one step. Received: {t_max}")
+        if capacity < max(t_max, num_envs):
+            raise ValueError(
+                f"The capacity must hold t_max={t_max} steps, and one of each of {num_envs} environments. Received: {capacity}"
+            )
+        if replay_start_size < 0:
+            raise ValueError(f"replay_start_size must not be negative. Received: {replay_start_size}")
+        self.capacity, self.t_max, self.num_envs, self.replay_start_size = capacity, t_max, num_envs, replay_start_size
+        self.reward_filter, self.extras = reward_filter or np.asarray, list(spec.extras)
+        fields: list[tuple[Any, ...]] = [(OBSERVATION + key, array.dtype, array.shape) for key, array in spec.observation.items()]
+        fields += [("action", spec.action.dtype, spec.action.shape), ("reward", "float32", ()), ("terminated", "bool", ())]
+        self.dtype = np.dtype(fields + [(EXTRA + key, array.dtype, array.shape) for key, array in spec.extras.items()])
+        self.initial_state = {  # of the rollout
+            name: np.zeros((num_envs, *array.shape), array.dtype) for name, array in (initial_state or {}).items()
+        }
+        self.extra_shapes = {name: (num_envs, *array.shape) for name, array in spec.extras.items()}
+        self.extra_shapes |= {STATE + name: value.shape for name, value in self.initial_state.items()}
+
+        self.episodes: deque[np.ndarray] = deque()  # oldest first
+        self.num_steps, self.total_rows = 0, 0  # steps of these episodes, records ever stored
+        self.cut = False  # whether the only episode that is kept lacks its first steps
+        self.size = 0  # steps on the tape, of each environment
+        self.tape = np.zeros((t_max + 2, num_envs), self.dtype)
+        self.begin = np.zeros(num_envs, np.int64)  # where each running episode began; below zero when that was dropped
+        self.rollout_begin, self.rollout_first = 0, np.ones(num_envs, bool)  # where, and whether episodes began there
+        self.returned: list[np.ndarray] = []  # records put back, until `restore` makes episodes of them
+        self.returned_from = 0  # absolute index of the first of them
+
+    def __len__(self) -> int:
+        return self.num_steps
+
+    @property
+    def ready(self) -> bool:
+        """Whether finished episodes may be sampled."""
+        return self.num_steps >= max(self.replay_start_size, 1)
+
+    @property
+    def rollout_complete(self) -> bool:
+        """Whether the rollout must be taken before the next step: it has `t_max` steps, or its newest one was cut off."""
+        steps, newest = self.size - self.rollout_begin, self.tape[self.size - 1]
+        # A column has one place for an observation to bootstrap from.
+        return steps == self.t_max or bool(steps and ((self.begin == self.size) & ~newest["terminated"]).any())
+
+    # -- storing -------------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        observation: dict[str, np.ndarray],
+        action: np.ndarray,
+        reward: np.ndarray,
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+        next_observation: dict[str, np.ndarray],
+        extras: dict[str, np.ndarray] | None = None,
+    ) -> None:
+        """Stores one step of all environments; arrays `[E, ...]`.
+
+        Args:
+            next_observation: at the end of an episode its last observation, not the first of the next.
+            extras: those of the spec, and "state/<field>" for each field of `initial_state`: the state before the step.
+
+        Raises:
+            ValueError: the rollout is complete, or extras are missing, unknown or of other shapes. Nothing is stored then.
+        """
+        if self.rollout_complete:
+            steps = self.size - self.rollout_begin
+            raise ValueError(f"A complete rollout must be taken before the next step. Received: a step after {steps} of one")
+        extras = extras or {}
+        self._check_extras({name: np.shape(value) for name, value in extras.items()})
+        if self.size + 2 > len(self.tape):
+            self._make_room()
+        if self.size == self.rollout_begin:
+            self.rollout_first = self.begin == self.size
+            self.initial_state = {name: np.array(extras[STATE + name], own.dtype) for name, own in self.initial_state.items()}
+        row, after = self.tape[self.size], self.tape[self.size + 1]
+        for key, value in observation.items():
+            row[OBSERVATION + key] = value
+            after[OBSERVATION + key] = next_observation[key]
+        row["action"], row["reward"], row["terminated"] = action, reward, terminated
+        for name in self.extras:
+            row[EXTRA + name] = extras[name]
+        self.size += 1
+        for env in np.flatnonzero(terminated | truncated).tolist():
+            self._finish(env)
+
+    def _check_extras(self, shapes: dict[str, tuple[int, ...]]) -> None:
+        if shapes == self.extra_shapes:
+            return
+        wrong = next(name for name in (*self.extra_shapes, *shapes) if shapes.get(name) != self.extra_shapes.get(name))
+        expected, found = self.extra_shapes.get(wrong, "absent"), shapes.get(wrong, "nothing")
+        raise ValueError(f"The extra {wrong} of a step must be {expected}. Received: {found}")
+
+    def _first_needed(self) -> int:
+        """Returns the first row of the tape that belongs to the rollout, or to what is kept of a running episode."""
+        return min(self.rollout_begin, max(int(self.begin.min()), self.size - self.capacity))
+
+    def _make_room(self) -> None:
+        """Goes on with a new tape twice as long as its needed rows, so that each is copied about once, however many there are."""
+        first = self._first_needed()
+        needed = self.tape[first : self.size]
+        self.tape = np.zeros((2 * len(needed) + self.t_max + 2, self.num_envs), self.dtype)
+        self.tape[: len(needed)] = needed
+        self.size, self.rollout_begin = len(needed), self.rollout_begin - first
+        self.begin -= first
+
+    def _finish(self, env: int) -> None:
+        """Moves the running episode of an environment to the finished ones, where the oldest make room."""
+        start = max(self.begin[env], self.size - self.capacity)
+        episode = self.tape[start : self.size + 1, env].copy()
+        self.cut = bool(start > self.begin[env])
+        self.begin[env] = self.size
+        self.episodes.append(episode)
+        self.total_rows += len(episode)
+        self.num_steps += len(episode) - 1
+        while self.num_steps > self.capacity:
+            self.num_steps -= len(self.episodes.popleft()) - 1
+
+    def end_episodes(self) -> None:
+        """Finishes the running episodes after their newest steps, as if they were cut off there, and drops the rollout."""
+        for env in np.flatnonzero(self.begin < self.size).tolist():
+            self._finish(env)
+        self.rollout_begin = self.size
+
+    def newest(self, num_rows: int) -> np.ndarray | None:
+        """Returns copies of the running episode's last steps `[num_rows, 1]`, oldest first.
+
+        None where they are not all kept, and with several environments, whose running episodes have other lengths.
+        """
+        if self.num_envs > 1 or num_rows > min(self.size - self.begin[0], self.capacity):
+            return None
+        return self.tape[self.size - num_rows : self.size].copy()
+
+    def update_priorities(self, priority: np.ndarray) -> None:
+        """Takes the absolute TD errors of what was sampled last; sampling uniformly makes no use of them."""
+
+    # -- segments ------------------------------------------------------------------------------------------------------
+
+    def rollout(self, columns: int) -> Segments:
+        """Returns the steps since the last rollout, `[T, B, ...]`, and ends it; the next step begins another.
+
+        Args:
+            columns: B, at least E: the first E are the environments, the others are empty.
+
+        Raises:
+            ValueError: fewer columns than environments, or no step. The rollout goes on then.
+        """
+        if self.size == self.rollout_begin:
+            raise ValueError(f"A rollout has at least one step. Received: {self.size - self.rollout_begin}")
+        stacked = self._stack(True, [], columns)
+        self.rollout_begin = self.size
+        return Segments(*map(_first, stacked))
+
+    def sample(self, num_updates: int, batch_size: int, rng: np.random.Generator) -> Segments:
+        """Returns `num_updates` batches `[U, T, B, ...]` of replayed columns, with replacement.
+
+        Each is an episode chosen uniformly among the finished ones, whatever its length, then a uniform stretch of T
+        consecutive steps, or the whole episode where it is shorter.
+
+        Raises:
+            ValueError: no episode has finished.
+        """
+        return self._stack(False, self._draw(num_updates * batch_size, rng), batch_size)
+
+    def batches(self, replays: int | None, columns: int, rng: np.random.Generator, online: bool = True) -> Segments | None:
+        """Returns the batches `[U, T, B, ...]` to learn from after a rollout, and ends it.
+
+        Args:
+            replays: number of replayed batches, made when the memory is ready for it; None for none.
+            columns: B, at least E.
+            online: whether the rollout is the first batch.
+
+        Returns:
+            None where there is nothing to learn from.
+
+        Raises:
+            ValueError: fewer columns than environments. The rollout goes on then.
+        """
+        online = online and self.size > self.rollout_begin
+        drawn = self._draw(replays * columns, rng) if replays and self.ready else []
+        segments = self._stack(online, drawn, columns) if online or drawn else None
+        self.rollout_begin = self.size
+        return segments
+
+    def _draw(self, count: int, rng: np.random.Generator) -> list[tuple[np.ndarray, int]]:
+        """Returns episodes, and the first step of a stretch in each."""
+        if not self.episodes:
+            raise ValueError(f"Sampling needs a finished episode. Received: {len(self.episodes)} in memory")
+        episodes = [self.episodes[i] for i in rng.integers(len(self.episodes), size=count)]
+        lengths = np.array([len(episode) - 1 for episode in episodes], np.int64)
+        return list(zip(episodes, rng.integers(np.maximum(lengths - self.t_max, 0) + 1).tolist(), strict=True))
+
+    def _stack(self, online: bool, drawn: list[tuple[np.ndarray, int]], columns: int) -> Segments:
+        """Returns a batch of the rollout, if it is wanted, and batches of the given stretches."""
+        if online and columns < self.num_envs:
+            raise ValueError(f"Each of {self.num_envs} environments needs a column. Received: {columns}")
+        updates = online + len(drawn) // columns
+        records = np.zeros((updates, self.t_max + 1, columns), self.dtype)
+        begins, length = np.zeros((2, updates, self.t_max, columns), np.float32)
+        state = {name: np.zeros((updates, columns, *own.shape[1:]), own.dtype) for name, own in self.initial_state.items()}
+        if online:
+            played, envs = self.tape[self.rollout_begin : self.size], self.num_envs
+            first = np.concatenate((self.rollout_first[None], played["terminated"][:-1]))
+            records[0, : len(played), :envs], records[0, -1, :envs] = played, self.tape[self.size]
+            begins[0, : len(played), :envs], length[0, : len(played), :envs] = first, _lengths(first)
+            for name, own in self.initial_state.items():
+                state[name][0, :envs] = own
+        for place, (episode, start) in enumerate(drawn):
+            update, column = online + place // columns, place % columns
+            steps = min(self.t_max, len(episode) - 1)
+            records[update, :steps, column] = episode[start : start + steps]
+            records[update, -1, column] = episode[start + steps]
+            begins[update, 0, column] = start == 0 and not self.cut
+            length[update, :steps, column] = steps
+        rows, there = records[:, :-1], length > 0
+        on_policy = there.astype(np.float32)
+        on_policy[online:] = 0
+        names = self.dtype.names or ()
+        return Segments(
+            observation={name.removeprefix(OBSERVATION): records[name] for name in names if name.startswith(OBSERVATION)},
+            action=rows["action"],
+            reward=np.where(there, self.reward_filter(rows["reward"]), 0).astype(np.float32),
+            discount=(there & ~rows["terminated"]).astype(np.float32),
+            begins=begins,
+            length=length,
+            on_policy=on_policy,
+            initial_state=state,
+            extras={name: rows[EXTRA + name] for name in self.extras},
+        )
+
+    # -- records in and out --------------------------------------------------------------------------------------------
+
+    @property
+    def oldest_row(self) -> int:
+        """Absolute index of the oldest record that is kept."""
+        return self.total_rows - self.num_steps - len(self.episodes)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one record."""
+        return self.dtype.itemsize
+
+    def between(self, start: int, stop: int) -> np.ndarray:
+        """Returns copies of the finished episodes' records with absolute indices start to stop - 1.
+
+        Raises:
+            ValueError: some of them are not kept any more, or not there yet.
+        """
+        if not self.oldest_row <= start <= stop <= self.total_rows:
+            raise ValueError(f"Rows {self.oldest_row} to {self.total_rows} are kept. Received: {start} to {stop}")
+        rows, at = [np.empty(0, self.dtype)], self.oldest_row
+        for episode in self.episodes:
+            rows.append(episode[max(start - at, 0) : max(stop - at, 0)])
+            at += len(episode)
+        return np.concatenate(rows)
+
+    def put(self, start: int, rows: np.ndarray) -> None:
+        """Takes records back, as a checkpoint does, for `restore`; each call goes on where the one before stopped.
+
+        Raises:
+            ValueError: records with other fields, which another agent recorded.
+        """
+        refuse_other_fields(self.dtype, rows.dtype)
+        if not self.returned:
+            self.returned_from = start
+        self.returned.append(rows)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Returns what a checkpoint keeps beside the records and `total_rows`; views, to be written before the next step.
+
+        Returns:
+            `lengths` int64, steps of each finished episode, and `cut`; the needed rows of the `tape`, where on it each
+            episode (`begin` `[E]`) and the rollout (`rollout_begin`) began, and whether episodes began with the rollout
+            (`rollout_first` `[E]`); "state/<field>" `[E, ...]` of the rollout's initial state.
+        """
+        first = self._first_needed()
+        return {
+            "lengths": np.array([len(episode) - 1 for episode in self.episodes], np.int64),
+            "cut": np.array(self.cut),
+            "tape": self.tape[first : self.size + 1],
+            "begin": self.begin - first,
+            "rollout_begin": np.array(self.rollout_begin - first),
+            "rollout_first": self.rollout_first,
+            **{STATE + name: value for name, value in self.initial_state.items()},
+        }
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Takes over what `state` returned, after the records were put back and `total_rows` was set.
+
+        Raises:
+            ValueError: other fields or another number of environments, or not all records were put back. Then the memory
+                stays as it was, without what was put back.
+        """
+        refuse_other_fields(self.dtype, arrays["tape"].dtype)
+        if arrays["tape"].shape[1:] != (self.num_envs,):
+            raise ValueError(f"The tape of this memory is of {self.num_envs} environments. Received: {arrays['tape'].shape[1:]}")
+        lengths = arrays["lengths"]
+        oldest = self.total_rows - int((lengths + 1).sum())
+        start, rows = self.returned_from, np.concatenate([np.empty(0, self.dtype), *self.returned])
+        self.returned = []
+        if start > oldest or start + len(rows) != self.total_rows:
+            raise ValueError(f"Rows {oldest} to {self.total_rows} must be put back. Received: {start} to {start + len(rows)}")
+        ends = oldest - start + np.cumsum(lengths + 1)
+        self.episodes = deque(rows[end - length - 1 : end].copy() for end, length in zip(ends, lengths, strict=True))
+        self.num_steps, self.cut = int(lengths.sum()), bool(arrays["cut"])
+        self.tape, self.size = arrays["tape"].copy(), len(arrays["tape"]) - 1
+        self.begin, self.rollout_begin = arrays["begin"].copy(), int(arrays["rollout_begin"])
+        self.rollout_first = arrays["rollout_first"]
+        self.initial_state = {name: arrays[STATE + name] for name in self.initial_state}
+
+
+def _lengths(first: np.ndarray) -> np.ndarray:
+    """Returns how many steps the segment of each step has; columns `[T, B]` in which True begins another segment."""
+    first = first.T.copy()
+    first[:, 0] = True
+    segment = np.cumsum(first)  # one after another, column by column
+    return np.bincount(segment)[segment].reshape(first.shape).T
+
+
+def _first(part: Any) -> Any:
+    """Returns the first entry `[0]` of an array, or of each in a dict."""
+    return {name: value[0] for name, value in part.items()} if isinstance(part, dict) else part[0]
