@@ -93,7 +93,9 @@ def test_agents_import_no_other_agent_but_the_base():
         "gradients": set(),
         "trajectories": set(),
         "team": set(),
-        "base": {"gradients", "packing", "team"},
+        "slow_copies": set(),
+        "steps": {"gradients", "slow_copies"},
+        "base": {"packing", "steps", "team"},
         "temperature": {"base"},
         "imitation": {"base"},
         "critics": {"base", "gradients", "imitation"},
@@ -101,6 +103,8 @@ def test_agents_import_no_other_agent_but_the_base():
         "gaussian": {"acting", "base"},
         "categorical": {"acting", "base"},
         "switching": {"base", "trajectories"},
+        "recurrent": {"base"},
+        "acer": {"base", "gradients", "packing", "recurrent"},
     }
     paths = {path.stem: path for path in (PACKAGE / "agents").glob("*.py") if path.stem != "__init__"}
     algorithms = paths.keys() - shared.keys()

@@ -10,13 +10,22 @@ import numpy as np
 
 from tfsac import cli
 from tfsac.catalog import load_preset
+from tfsac.environments import make
 from tfsac.parameters import (
+    FEATURES,
+    DiscreteACERAgentParameters,
+    EnvironmentSteps,
+    EpisodicReplayParameters,
+    GaussianACERAgentParameters,
     Preset,
     RunParameters,
     SequenceReplayParameters,
     TemporallyAbstractActorCriticAgentParameters,
+    discrete_acer_networks,
+    gaussian_acer_networks,
     override,
     temporally_abstract_networks,
+    to_json,
 )
 from tfsac.testing import tiny_preset
 
@@ -35,6 +44,7 @@ CHANGES = {
     "agent.networks.v.middleware_parameters.scheme": [16],
     "agent.networks.q.head_parameters.network_layers_sizes": [16, 16],
 }
+TINY_IMAGE = [{"num_filters": 4, "kernel_size": 8, "stride": 8}, 16]
 # The same with hardly any learning, where only what happens around it matters.
 SHORTER = {"schedule.heatup_steps": 40, "schedule.improve_steps": 20}
 SHORTER |= {"schedule.steps_between_evaluation_periods": "EnvironmentSteps(50)", "environment.max_episode_steps": 10}
@@ -53,12 +63,32 @@ def train(run_dir, *flags, shorter=True, changes=None):
 
 def shrunk(preset: Preset, **more) -> Preset:
     """Returns a preset with the same algorithm and tiny numbers."""
+    if isinstance(preset.agent.memory, EpisodicReplayParameters):
+        return override(preset, {**shrunk_segments(preset), **more})
     without_v = "v" not in preset.agent.networks
     fitting = {path: value for path, value in CHANGES.items() if not (without_v and path.startswith("agent.networks.v."))}
     if getattr(preset.agent, "shared_encoder", False):  # equal embedders, of images
-        tiny_image = [{"num_filters": 4, "kernel_size": 8, "stride": 8}, 16]
-        fitting |= {f"agent.networks.{name}.input_embedders_parameters.*.scheme": tiny_image for name in ("policy", "q")}
+        fitting |= {f"agent.networks.{name}.input_embedders_parameters.*.scheme": TINY_IMAGE for name in ("policy", "q")}
     return override(preset, {**fitting, **more})
+
+
+def shrunk_segments(preset: Preset) -> dict:
+    """Returns the changes that make a preset tiny whose agent learns from segments: without a heat-up, with a trunk or an LSTM."""
+    changes = {path: value for path, value in CHANGES.items() if "heatup" not in path and "networks" not in path}
+    changes |= {"agent.algorithm.t_max": 8, "agent.memory.replay_start_size": 40}
+    changes["agent.networks.*.batch_size"] = max(4, preset.environment.num_envs)
+    for name, network in preset.agent.networks.items():
+        place = f"agent.networks.{name}"
+        for key, embedder in to_json(network)["input_embedders_parameters"].items():
+            image = isinstance(embedder["scheme"], list) and isinstance(embedder["scheme"][0], dict)
+            changes[f"{place}.input_embedders_parameters.{key}.scheme"] = TINY_IMAGE if image else "Empty"
+        if FEATURES not in network.input_embedders_parameters:
+            changes[f"{place}.middleware_parameters.scheme"] = [16]
+        if network.middleware_parameters.kind == "lstm":
+            changes[f"{place}.middleware_parameters.number_of_lstm_cells"] = 8
+        if name == "advantage":
+            changes[f"{place}.head_parameters.network_layers_sizes"] = [16]
+    return changes
 
 
 def taac(level="Pendulum-v1", **changes) -> Preset:
@@ -69,6 +99,26 @@ def taac(level="Pendulum-v1", **changes) -> Preset:
     )
     shorter = {"schedule.heatup_steps": 40, "schedule.improve_steps": 60, "schedule.steps_between_evaluation_periods": 50}
     return override(dataclasses.replace(tiny_preset(level), agent=agent), {**shorter, **changes})
+
+
+def acer(level="CartPole-v1", lstm=False, shared=False, **changes) -> Preset:
+    """Returns a tiny run of actor-critic with experience replay, discrete or Gaussian as the level's actions are."""
+    env = make(level)
+    discrete = isinstance(env.action_space, gym.spaces.Discrete)
+    env.close()
+    networks = discrete_acer_networks if discrete else gaussian_acer_networks
+    widths = {} if discrete else {"advantage_layers": (8,)}
+    agent = (DiscreteACERAgentParameters if discrete else GaussianACERAgentParameters)(
+        memory=EpisodicReplayParameters(max_size=1000, replay_start_size=40),
+        networks=networks((16,), lstm_cells=8 if lstm else None, shared=shared, learning_rate=1e-3, batch_size=4, **widths),
+    )
+    preset = tiny_preset(level)
+    schedule = dataclasses.replace(preset.schedule, heatup_steps=EnvironmentSteps(0))
+    shorter = {
+        "schedule.improve_steps": 120, "schedule.steps_between_evaluation_periods": 60,
+        "agent.algorithm.t_max": 6, "agent.algorithm.n_times_replay": 2,
+    }
+    return override(dataclasses.replace(preset, agent=agent, schedule=schedule), {**shorter, **changes})
 
 
 def untrained_run(folder, level, preset=None):

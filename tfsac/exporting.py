@@ -107,8 +107,7 @@ class PolicyGraph:
 
     def signatures(self, noise_as_input: bool, values: bool) -> dict[str, Any]:
         """Returns the concrete functions by signature name; inputs are named after the observation's keys."""
-        # The critics of a policy with a state choose what it does next.
-        seen, action = self.inputs("policy", *(["q"] if self.state else [])), self.agent.spec.action
+        seen, action = self.inputs(*self.agent.acts_through), self.agent.spec.action
         made = {"serving_default": tf.function(lambda given: self.act(given)).get_concrete_function(seen)}
         if self.state:
             rows = tf.TensorSpec([], tf.int32, name="rows")
@@ -121,9 +120,8 @@ class PolicyGraph:
         else:
             made["sample"] = tf.function(self.sample).get_concrete_function(seen)
         if values:
-            critics = [name for name in self.agent.networks if name != "policy" and not name.endswith("_target")]
             taken = tf.TensorSpec(self.any_number(action.shape), action.dtype, name="action")
-            made["values"] = tf.function(self.values).get_concrete_function(self.inputs(*critics), taken)
+            made["values"] = tf.function(self.values).get_concrete_function(self.inputs(*self.agent.values_through), taken)
         return made
 
 

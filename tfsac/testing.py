@@ -6,6 +6,7 @@ Importing this module registers the environments; as levels they are written "tf
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import gymnasium as gym
@@ -24,7 +25,19 @@ from tfsac.parameters import (
     override,
     soft_actor_critic_networks,
 )
-from tfsac.types import FIRST, LAST, MID, NEXT_STATE, STATE, ArraySpec, DiscreteSpec, Sequence, Spec, Transition
+from tfsac.types import (
+    FIRST,
+    LAST,
+    MID,
+    NEXT_STATE,
+    STATE,
+    ArraySpec,
+    DiscreteSpec,
+    Segments,
+    Sequence,
+    Spec,
+    Transition,
+)
 
 
 class Identity(gym.Env):
@@ -265,6 +278,67 @@ def random_batches(spec: Spec, updates: int, batch_size: int, seed: int = 0) -> 
         for observation, valid in ((batch.observation, batch.action), (batch.next_observation, act())):
             np.put_along_axis(observation["action_mask"], valid[..., None], True, axis=-1)
     return batch
+
+
+def random_segments(
+    spec: Spec, updates: int, steps: int, columns: int, seed: int = 0, state: Mapping[str, ArraySpec] | None = None
+) -> Segments:
+    """Returns `[U, T, B, ...]` segments of noise that fit the spec of an agent that learns from them, its extras included.
+
+    The first update is a fresh rollout with terminated episodes in its columns, the others are replayed: columns of 1 to T steps.
+
+    Args:
+        spec: of the agent, `agent.spec`.
+        updates, steps, columns: U, T, B.
+        seed: of the noise.
+        state: of the agent's LSTMs by field, `agent.recurrent`.
+    """
+    rng = np.random.default_rng(seed)
+    shape = (updates, steps, columns)
+    played = np.arange(steps)[None, :, None] < rng.integers(1, steps + 1, (updates, 1, columns))
+    played[0] = True
+    terminated = played & (rng.random(shape) < 0.2)
+    terminated[1:, :-1] &= ~played[1:, 1:]  # only the last step of a replayed column can be
+    begins = np.zeros(shape, bool)
+    begins[0, 1:] = terminated[0, :-1]
+    begins[:, 0] = rng.random((updates, columns)) < 0.5
+    length = np.zeros(shape, np.float32)
+    for u, b in np.ndindex(updates, columns):
+        for rows in np.split(np.flatnonzero(played[u, :, b]), np.flatnonzero(begins[u, 1:, b]) + 1):
+            length[u, rows, b] = len(rows)
+
+    def of_steps(values: np.ndarray) -> np.ndarray:
+        values[~played] = 0
+        return values
+
+    def extra(name: str, array: ArraySpec) -> np.ndarray:
+        values = rng.standard_normal((*shape, *array.shape)).astype(array.dtype)
+        return of_steps(np.exp(values) if name.endswith("variance") else values)
+
+    observation = {key: _draw(rng, array, (updates, steps + 1, columns)) for key, array in spec.observation.items()}
+    if isinstance(spec.action, DiscreteSpec):
+        action = rng.integers(0, spec.action.num_actions, shape, np.int32)
+    else:
+        action = rng.standard_normal((*shape, *spec.action.shape)).astype(np.float32)
+    if "action_mask" in observation:
+        np.put_along_axis(observation["action_mask"][:, :-1], action[..., None], True, axis=-1)
+        observation["action_mask"][:, -1, :, 0] = True
+    on_policy = np.zeros(shape, np.float32)
+    on_policy[0] = 1
+    initial = {name: rng.uniform(-1, 1, (updates, columns, *array.shape)).astype(np.float32) for name, array in (state or {}).items()}
+    for values in initial.values():
+        values[1:] = 0
+    return Segments(
+        observation=observation,
+        action=of_steps(action),
+        reward=of_steps(rng.standard_normal(shape).astype(np.float32)),
+        discount=of_steps((~terminated).astype(np.float32)),
+        begins=of_steps(begins.astype(np.float32)),
+        length=length,
+        on_policy=on_policy,
+        initial_state=initial,
+        extras={name: extra(name, array) for name, array in spec.extras.items()},
+    )
 
 
 def random_sequences(spec: Spec, updates: int, steps: int, batch_size: int, seed: int = 0) -> Sequence:

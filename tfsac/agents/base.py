@@ -12,19 +12,19 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfsac.agents.gradients import Gradients
 from tfsac.agents.packing import Packed, Packing, transition_rows
+from tfsac.agents.steps import OptimizerSteps
 from tfsac.agents.team import fold_batch, unfold
-from tfsac.networks import Network, build_optimizer, clip_gradients
+from tfsac.networks import Network, build_optimizer
 from tfsac.parameters import AgentParameters, PrioritizedExperienceReplayParameters, SQILExperienceReplayParameters
-from tfsac.types import EXPERT, ActResult, ArraySpec, Metrics, Sequence, Spec, Transition, UpdateResult
+from tfsac.types import EXPERT, ActResult, ArraySpec, Batch, Metrics, Spec, UpdateResult
 
 Mode = Literal["random", "explore", "sample", "greedy"]
 ModelMaker = Callable[[], Mapping[str, keras.Model]]
 ACTING = 1  # stream of random numbers for acting, beside those of the weights
 
 
-class Agent(tf.Module):
+class Agent(OptimizerSteps):
     """Base class: a subclass has its networks, its `update_once` and the way in which it chooses actions.
 
     Make it inside the scope of a `tf.distribute` strategy to train on several devices: every replica then runs
@@ -46,7 +46,8 @@ class Agent(tf.Module):
 
     Attributes:
         batch_axis: of the rows in what `update_once` gets, 0; 1 in sequences.
-        acts_with: names of what else in `trained` acting needs, beside the networks.
+        acts_through: names of the networks that choose actions.
+        acts_with: names of what else in `trained` acting needs.
         spec: as given, with the extras that the memory stores.
         networks: by name.
         trained, optimizers: variables that learn and their optimizer, by name of the network (or "temperature").
@@ -62,6 +63,7 @@ class Agent(tf.Module):
     """
 
     batch_axis = 0
+    acts_through: tuple[str, ...] = ("policy",)
     acts_with: tuple[str, ...] = ()
 
     def __init__(
@@ -115,10 +117,10 @@ class Agent(tf.Module):
 
     @abstractmethod
     def update_once(self, batch: Any, train_policy: bool = True) -> tuple[Metrics, tf.Tensor]:
-        """Makes one update from a batch, a `Transition` `[B, ...]` or a `Sequence` `[T, B, ...]`.
+        """Makes one update.
 
         Args:
-            batch: this replica's rows.
+            batch: this replica's rows, a `Transition` `[B, ...]`, or a `Sequence` or `Segments` `[T, B, ...]`.
             train_policy: False in the updates that a policy delay leaves out.
 
         Returns:
@@ -155,6 +157,16 @@ class Agent(tf.Module):
         """Returns the policy's state at the begin of an episode, `[rows, ...]` by field; empty for policies without one."""
         return {}
 
+    @property
+    def recurrent(self) -> dict[str, ArraySpec]:
+        """Specs of the states of LSTMs by field, which segments of experience begin with; empty without LSTMs."""
+        return {}
+
+    @property
+    def values_through(self) -> list[str]:
+        """Names of the networks that `value_tensors` needs."""
+        return [name for name in self.parameters if name != "policy"]
+
     def undecided(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> bool:
         """Returns whether rounding decides between two different actions that are both the best here, which may be in choices."""
         return False
@@ -189,7 +201,7 @@ class Agent(tf.Module):
         """Returns what the named network reads: the spec of one agent."""
         return self.spec.of_one_agent()
 
-    def batch_rows(self) -> Transition | Sequence:
+    def batch_rows(self) -> Batch:
         """Returns shapes and dtypes of the batches that the agent learns from, as `tf.TensorSpec`."""
         return transition_rows(self.spec, self.batch_size, self.prioritized)
 
@@ -215,13 +227,12 @@ class Agent(tf.Module):
         """
         name = "single" if single else "several"
         if getattr(self._traces, name) is None:
-            trace = self._compiled.get_concrete_function(self._packing.signature(1 if single else None))
-            setattr(self._traces, name, trace)
+            setattr(self._traces, name, self._compiled.get_concrete_function(self._packing.signature(1 if single else None)))
         return self.metric_names
 
     # -- the compiled loop ---------------------------------------------------------------------------------------------
 
-    def update(self, stacked: Transition | Sequence) -> UpdateResult:
+    def update(self, stacked: Batch) -> UpdateResult:
         """Makes U updates in one call of a compiled graph.
 
         Args:
@@ -266,28 +277,32 @@ class Agent(tf.Module):
             self.updates.assign_add(1)
         return rows.stack(), priorities.stack(), self.acting_weights()
 
-    def _one_update(self, batch: Transition | Sequence) -> tuple[tf.Tensor, tf.Tensor]:
+    def _one_update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         period = self.algorithm.num_updates_between_policy_updates
         if period == 1:
             return self._on_replicas(batch, True)
         due = (self.updates + 1) % period == 0
         return tf.cond(due, lambda: self._on_replicas(batch, True), lambda: self._on_replicas(batch, False))
 
-    def _on_replicas(self, batch: Transition | Sequence, train_policy: bool) -> tuple[tf.Tensor, tf.Tensor]:
+    def _on_replicas(self, batch: Batch, train_policy: bool) -> tuple[tf.Tensor, tf.Tensor]:
         if self.replicas == 1:
             return self._update_and_stack(batch, train_policy)
         metrics, priority = self.strategy.run(self._update_and_stack, args=(batch, train_policy))
         mean = self.strategy.reduce(tf.distribute.ReduceOp.MEAN, metrics, axis=None)
         return mean, tf.concat(self.strategy.experimental_local_results(priority), axis=0)
 
-    def _update_and_stack(self, batch: Transition | Sequence, train_policy: bool) -> tuple[tf.Tensor, tf.Tensor]:
-        share, agents = tf.nest.map_structure(self.share_of_replica, batch), self.spec.num_agents
+    def _update_and_stack(self, batch: Batch, train_policy: bool) -> tuple[tf.Tensor, tf.Tensor]:
+        share, agents = self.share(batch), self.spec.num_agents
         metrics, priority_B = self.update_once(share if agents is None else fold_batch(share, agents), train_policy)
         if agents is not None:
             priority_B = tf.reduce_mean(unfold(priority_B, agents), axis=1)
         self.metric_names = list(metrics)
         stacked = tf.stack([tf.cast(value, tf.float32) for value in metrics.values()])
         return stacked, priority_B if self.prioritized else tf.zeros([0])
+
+    def share(self, batch: Any) -> Any:
+        """Returns this replica's rows of a batch."""
+        return tf.nest.map_structure(self.share_of_replica, batch)
 
     def share_of_replica(self, global_rows: tf.Tensor) -> tf.Tensor:
         """Returns this replica's rows of a tensor `[B, ...]` (or folded, `[B * N, ...]`) that holds the global batch."""
@@ -313,87 +328,3 @@ class Agent(tf.Module):
         """
         seed = tf.stack([self.noise_seed + zlib.crc32(name.encode()), self.updates])
         return self.share_of_replica(draw(shape, seed))
-
-    def watch(self, name: str) -> tf.GradientTape:
-        """Returns a tape that watches the weights of this name and nothing else."""
-        tape = tf.GradientTape(persistent=self.imitates, watch_accessed_variables=False)
-        with tape:
-            tape.watch([variable.value for variable in self.trained[name]])
-        return tape
-
-    def weighted(self, name: str, loss_rows: tf.Tensor) -> tf.Tensor:
-        """Returns the mean over rows times the head's loss weight, plus the network's L2 penalty.
-
-        Args:
-            name: of the network that is trained.
-            loss_rows: `[B]`, or `[B, N]` for N critics whose means are added.
-        """
-        parameters = self.parameters[name]
-        loss = parameters.head_parameters.loss_weight * tf.reduce_sum(tf.reduce_mean(loss_rows, axis=0))
-        if parameters.l2_regularization:
-            kernels = [v for v in self.trained[name] if v.name == "kernel"]
-            loss += parameters.l2_regularization * tf.add_n([tf.nn.l2_loss(kernel.value) for kernel in kernels])
-        return loss
-
-    def gradients(self, name: str, loss: tf.Tensor, tape: tf.GradientTape) -> Gradients:
-        """Returns the gradients of a loss.
-
-        Args:
-            name: of what is trained.
-            loss: scalar mean over this replica's rows.
-            tape: on which the loss was computed.
-
-        Returns:
-            the gradients of the global batch, before clipping.
-        """
-        values = tape.gradient(loss, [variable.value for variable in self.trained[name]])
-        if self.replicas > 1:
-            context = tf.distribute.get_replica_context()
-            values = context.all_reduce(tf.distribute.ReduceOp.MEAN, values)
-        return Gradients(name, values, tf.linalg.global_norm(values))
-
-    def apply(self, gradients: Gradients) -> None:
-        """Takes one optimizer step with gradients, clipped as the network's parameters say."""
-        name, values, norm = gradients
-        if name in self.parameters:
-            values = clip_gradients(self.parameters[name], values, norm)
-        # Keras sums over replicas what is already the same on each.
-        self.optimizers[name].apply([v / self.replicas for v in values] if self.replicas > 1 else values, self.trained[name])
-
-    def minimize(self, name: str, loss: tf.Tensor, tape: tf.GradientTape) -> Gradients:
-        """Takes one optimizer step on a loss: `gradients`, then `apply`."""
-        gradients = self.gradients(name, loss, tape)
-        self.apply(gradients)
-        return gradients
-
-    def learning_rates(self) -> Metrics:
-        """Returns the learning rates as they are, as metrics."""
-        return {f"learning_rate/{name}": optimizer.learning_rate for name, optimizer in self.optimizers.items()}
-
-    def slow(self, name: str) -> Network:
-        """Returns the slow copy of a network, or the network itself where it has none."""
-        return self.networks.get(f"{name}_target", self.networks[name])
-
-    def soft_update(self, name: str) -> None:
-        """Moves a slow copy: `target <- (1 - rate) * target + rate * online`, when its period in updates is over."""
-        if f"{name}_target" not in self.networks:
-            return
-        rate, period = self.algorithm.rate_for_copying_weights_to_target, self.algorithm.updates_between_target_copies()
-        now: float | tf.Tensor = rate
-        if period > 1:
-            now = rate * tf.cast((self.updates + 1) % period == 0, tf.float32)
-        online = [variable.value for variable in self.trained[name]]
-        target = [variable.value for variable in self.networks[f"{name}_target"].trainable_variables]
-
-        def assign(slow: tf.Variable, fast: tf.Variable, now: Any) -> None:
-            slow.assign_sub(now * (slow - fast))
-
-        def assign_everywhere(strategy: tf.distribute.Strategy, now: Any) -> None:
-            for slow, fast in zip(target, online, strict=True):
-                strategy.extended.update(slow, assign, args=(fast, now))
-
-        if self.replicas == 1:
-            for slow, fast in zip(target, online, strict=True):
-                assign(slow, fast, now)
-        else:
-            tf.distribute.get_replica_context().merge_call(assign_everywhere, args=(now,))

@@ -47,15 +47,15 @@ class CategoricalAgent(ActingAgent):
             return self._uniform(shape, mask)
         (logits,) = self.policy_output(observation)
         if mode == "greedy":
-            return _best(logits, mask)
-        action = _best(logits + self.rng.gumbel(size=shape), mask)
+            return best(logits, mask)
+        action = best(logits + self.rng.gumbel(size=shape), mask)
         if mode == "explore" and isinstance(self.exploration, EpsilonGreedyParameters):
             at_random = self.rng.random(shape[0]) < self.exploration.epsilon(env_steps)
             action = np.where(at_random, self._uniform(shape, mask), action)
         return action
 
     def _uniform(self, shape: tuple[int, int], mask: np.ndarray | None) -> np.ndarray:
-        return _best(self.rng.random(shape), mask)
+        return best(self.rng.random(shape), mask)
 
     def policy(self, observation: Mapping[str, tf.Tensor]) -> MaskedCategorical:
         """Returns the policy at folded observations."""
@@ -78,6 +78,11 @@ class CategoricalAgent(ActingAgent):
         return tf.random.uniform([rows, self.num_actions])
 
 
-def _best(score: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
-    """Returns the valid actions of the largest score, `[N]`."""
+def best(score: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
+    """Returns the valid actions of the largest score, `[N]`.
+
+    Args:
+        score: `[N, A]`.
+        mask: `[N, A]`, or None where all actions are valid.
+    """
     return np.argmax(score if mask is None else np.where(mask, score, -np.inf), axis=-1).astype(np.int32)

@@ -54,7 +54,7 @@ def regress(
     error_BN = tf.abs(q_BN - target_B[:, None])
     error_B = tf.reduce_mean(error_BN, axis=-1)
     metrics = {
-        **of_critics("loss/q", parameters.head_parameters.loss_weight * tf.reduce_mean(loss_BN, axis=0)),
+        **of_critics("loss/q", parameters.loss_weight * tf.reduce_mean(loss_BN, axis=0)),
         **of_critics("q/td_error", tf.reduce_mean(error_BN, axis=0)),
         "q/target": tf.reduce_mean(target_B),
         "q/gradient_norm": gradients.norm,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfsac.types import ArraySpec, Sequence, Spec, Transition
+from tfsac.types import ArraySpec, Segments, Sequence, Spec, Transition
 
 Packed = tuple[tf.Tensor, list[tf.Tensor]]  # the float32 fields `[U, F]`, and every other field `[U, B, ...]`
 
@@ -41,6 +41,21 @@ def sequence_rows(spec: Spec, steps: int, batch_size: int) -> Sequence:
     return Sequence(rows_of(spec.observation, leading), action, reward, row, step_type, rows_of(spec.extras, leading))
 
 
+def segment_rows(spec: Spec, steps: int, columns: int, state: dict[str, ArraySpec]) -> Segments:
+    """Returns a batch of segments `[T, B, ...]` as `tf.TensorSpec`, T being `steps` and B `columns`.
+
+    Args:
+        spec: of observations, actions and extras.
+        steps, columns: T and B.
+        state: of recurrent networks, by field.
+    """
+    leading = [steps, columns]
+    row, action = tf.TensorSpec(leading), tf.TensorSpec([*leading, *spec.action.shape], spec.action.dtype)
+    observation = rows_of(spec.observation, [steps + 1, columns])
+    initial_state, extras = rows_of(state, [columns]), rows_of(spec.extras, leading)
+    return Segments(observation, action, row, row, row, row, row, initial_state, extras)
+
+
 class Packing:
     """Packs stacked batches `[U, B, ...]` and takes single ones apart again in the graph.
 
@@ -50,7 +65,7 @@ class Packing:
         batch: shapes and dtypes of one batch, without U, as `tf.TensorSpec`.
     """
 
-    def __init__(self, batch: Transition | Sequence):
+    def __init__(self, batch: Transition | Sequence | Segments):
         self.batch, self.specs = batch, tf.nest.flatten(batch)
         self.places: list[slice | None] = []  # of each field in the packed row; None for those that are not float32
         self.size = 0
@@ -67,7 +82,7 @@ class Packing:
         others = [tf.TensorSpec([updates, *s.shape], s.dtype) for s in self.specs if s.dtype != tf.float32]
         return tf.TensorSpec([updates, self.size]), others
 
-    def pack(self, stacked: Transition | Sequence) -> Packed:
+    def pack(self, stacked: Transition | Sequence | Segments) -> Packed:
         """Returns stacked batches as few tensors.
 
         Raises:

@@ -50,6 +50,7 @@ class SwitchingAgent(Agent):
     """
 
     algorithm: Any
+    acts_through = ("policy", "q")
     acts_with = ("choice_temperature",)
 
     def __init__(

@@ -193,7 +193,7 @@ class TemporallyAbstractActorCriticAgent(SwitchingAgent):
         counts_TB = self._stretches(update.counts_R)[:-1]
         update.metrics |= {
             **of_critics("q/q", tf.stack([update.mean(q_R) for q_R in tf.unstack(q_RN, axis=1)])),
-            **of_critics("loss/q", self.parameters["q"].head_parameters.loss_weight * tf.reduce_mean(loss_RN, axis=0)),
+            **of_critics("loss/q", self.parameters["q"].loss_weight * tf.reduce_mean(loss_RN, axis=0)),
             "q/target": tf.reduce_sum(counts_TB * tf.linalg.matvec(return_TBD, self.reward_weights))
             / tf.maximum(tf.reduce_sum(counts_TB), 1.0),
             "q/gradient_norm": gradients.norm,

@@ -115,9 +115,9 @@ def _experiment(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
         preset, run = read_config(pathlib.Path(f.preset)) if repeats else (load_preset(f.preset), RunParameters())
         if f.level:
             preset = for_level(preset, f.level)
-        if f.num_envs:
-            preset = override(preset, {"environment.num_envs": f.num_envs})
-    preset = override(preset, dict(parse_assignment(text) for text in f.set))
+    # Together, for what fits only together: more environments and a larger batch.
+    environments = {"environment.num_envs": f.num_envs} if f.num_envs else {}
+    preset = override(preset, {**environments, **dict(parse_assignment(text) for text in f.set)})
     given = {name: f[name].value for name in RunParameters.__dataclass_fields__ if name in f and f[name].present}
     return preset, RunParameters(**{**{name: getattr(run, name) for name in RunParameters.__dataclass_fields__}, **given})
 

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 from tfsac.agents import (
     Agent,
+    DiscreteACERAgent,
     DiscreteSoftActorCriticAgent,
+    GaussianACERAgent,
     ModelMaker,
     SoftActorCriticAgent,
     TemporallyAbstractActorCriticAgent,
     TwinSoftActorCriticAgent,
 )
 from tfsac.environments import Filters, action_map
-from tfsac.memories import MINARI, PrioritizedMemory, SequenceMemory, SQILMemory, TransitionMemory, load_demonstrations
+from tfsac.memories import (
+    MINARI,
+    EpisodicMemory,
+    PrioritizedMemory,
+    SequenceMemory,
+    SQILMemory,
+    TransitionMemory,
+    load_demonstrations,
+)
 from tfsac.parameters import (
+    DiscreteACERAgentParameters,
     DiscreteSoftActorCriticAgentParameters,
+    GaussianACERAgentParameters,
     ParameterError,
     Preset,
     PrioritizedExperienceReplayParameters,
@@ -27,7 +40,7 @@ from tfsac.parameters import (
     TwinSoftActorCriticAgentParameters,
     override,
 )
-from tfsac.types import Spec
+from tfsac.types import ArraySpec, Spec
 
 
 def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMaker | None = None) -> Agent:
@@ -48,20 +61,39 @@ def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMak
         return DiscreteSoftActorCriticAgent(preset.agent, spec, run.seed, run.eager, models)
     if isinstance(preset.agent, TemporallyAbstractActorCriticAgentParameters):
         return TemporallyAbstractActorCriticAgent(preset.agent, spec, run.seed, run.eager, models)
+    if isinstance(preset.agent, DiscreteACERAgentParameters):
+        return DiscreteACERAgent(preset.agent, spec, run.seed, run.eager, models)
+    if isinstance(preset.agent, GaussianACERAgentParameters):
+        return GaussianACERAgent(preset.agent, spec, run.seed, run.eager, models)
     if models is not None:
         raise ParameterError(f"Models of one's own need an agent with target critics. Received: {preset.agent.kind!r}")
     return SoftActorCriticAgent(preset.agent, spec, run.seed, run.eager)
 
 
-def build_memory(preset: Preset, spec: Spec, filters: Filters) -> TransitionMemory:
+def build_memory(
+    preset: Preset, spec: Spec, filters: Filters, recurrent: Mapping[str, ArraySpec] | None = None
+) -> TransitionMemory | EpisodicMemory:
     """Returns the memory that a preset describes, with none of the agent's own transitions.
 
     The rewards that it samples have gone through the filters; those of a SQIL memory are its own.
 
+    Args:
+        preset: the experiment.
+        spec: of the agent.
+        filters: of the run.
+        recurrent: specs of the states of the agent's LSTMs by field.
+
     Raises:
         ValueError, OSError, ImportError: demonstrations that cannot be read, or do not fit the environment.
     """
-    memory, algorithm, num_envs = preset.agent.memory, preset.agent.algorithm, preset.environment.num_envs
+    memory, num_envs = preset.agent.memory, preset.environment.num_envs
+    if isinstance(preset.agent, DiscreteACERAgentParameters | GaussianACERAgentParameters):
+        episodes = preset.agent.memory
+        return EpisodicMemory(
+            spec, episodes.max_size, preset.agent.algorithm.t_max, num_envs, episodes.replay_start_size, filters.reward,
+            recurrent,
+        )
+    algorithm = preset.agent.algorithm
     if isinstance(memory, SequenceReplayParameters):
         return SequenceMemory(
             spec, memory.max_size, memory.sequence_length, num_envs, algorithm.ignore_done, filters.reward

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfsac.training.progress import Counters
-from tfsac.types import Sequence, Transition
+from tfsac.types import Batch
 
 
 class NonFiniteError(RuntimeError):
@@ -16,7 +16,7 @@ class NonFiniteError(RuntimeError):
 
 
 def refuse_non_finite(
-    names: list[str], metrics: np.ndarray, batch: Transition | Sequence, counters: Counters, folder: pathlib.Path
+    names: list[str], metrics: np.ndarray, batch: Batch, counters: Counters, folder: pathlib.Path
 ) -> None:
     """Checks the metrics of U updates; saves the batch of the first update in which one is not finite.
 

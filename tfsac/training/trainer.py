@@ -15,11 +15,12 @@ import numpy as np
 from tfsac.agents import ModelMaker
 from tfsac.environments import EnvironmentFailure, Environments, Filters, maker
 from tfsac.metrics import CSVSink, TensorBoardSink, TerminalSink
-from tfsac.parameters import ParameterError, Preset, RunParameters
+from tfsac.parameters import OffPolicyAlgorithmParameters, ParameterError, Preset, RunParameters
 from tfsac.training.build import build_agent, build_memory, with_absolute_paths
 from tfsac.training.callbacks import Callback
 from tfsac.training.checkpoint import CheckpointManager
 from tfsac.training.devices import make_strategy
+from tfsac.training.due import due_batches
 from tfsac.training.evaluation import SWITCHING, evaluate_policy
 from tfsac.training.identity import identity_of
 from tfsac.training.non_finite import refuse_non_finite
@@ -31,7 +32,6 @@ from tfsac.training.weights import load_weights, save_weights
 from tfsac.types import SWITCH
 
 SAMPLING, EVALUATING = 2, 3  # streams of random numbers, beside those of the agent
-MAX_UPDATES_PER_CALL = 64  # bounds the memory that one stack of batches takes
 SECONDS_BETWEEN_BAR_UPDATES = 0.2
 POLICY_STATE = "policy_state/"  # arrays of a checkpoint beside the observation
 
@@ -96,7 +96,7 @@ class Trainer:
     def _build(self, resume: bool, quiet: bool, initial_weights: str | pathlib.Path | None) -> None:
         preset, level = self.preset, self.preset.environment
         self.filters = Filters(level.filters, self.agent.spec)
-        self.memory = build_memory(preset, self.agent.spec, self.filters)
+        self.memory = build_memory(preset, self.agent.spec, self.filters, self.agent.recurrent)
         self.filters.learn(self.environments.observation)
         if initial_weights is not None:
             load_weights(RunDirectory(pathlib.Path(initial_weights)).best, self.agent, self.filters)
@@ -110,7 +110,9 @@ class Trainer:
         self.best_return, self.accepted = -np.inf, False
         self.wall_seconds, self.started, self.bar_moved, self.row_started = 0.0, 0.0, 0.0, (0.0, 0)
         self.stop_reason = ""
-        one_by_one = level.num_envs * self.algorithm.num_consecutive_training_steps == 1
+        one_by_one = isinstance(self.algorithm, OffPolicyAlgorithmParameters) and (
+            level.num_envs * self.algorithm.num_consecutive_training_steps == 1
+        )
         self.recorder = Recorder(self.agent.trace(single=one_by_one))
         identity = identity_of(preset, self.settings.seed, self.agent.spec)
         self.checkpoints = CheckpointManager(
@@ -217,21 +219,16 @@ class Trainer:
         return self.heating_up if steps is None else self.counters.env_steps < steps
 
     def learn(self) -> None:
-        """Makes the updates that are due: N after every M steps or episodes played since the heat-up."""
-        if self.heating_up or not self.memory.ready:
+        """Makes the updates that are due: see `due_batches`."""
+        if self.heating_up:
             return
-        playing = self.algorithm.num_consecutive_playing_steps
-        stretches = (self.counters.of(playing) - self.heatup_end.of(playing)) // playing.num_steps
-        due = stretches * self.algorithm.num_consecutive_training_steps - self.counters.updates
-        while due > 0:
-            count = min(due, MAX_UPDATES_PER_CALL)
-            batch = self.filters.batch(self.memory.sample(count, self.agent.batch_size, self.rng))
+        for stacked in due_batches(self.preset, self.memory, self.counters, self.heatup_end, self.rng):
+            batch = self.filters.batch(stacked)
             result = self.agent.update(batch)
             refuse_non_finite(self.recorder.names, result.metrics, batch, self.counters, self.directory.path)
             self.memory.update_priorities(result.priority)
             self.recorder.add_updates(result.metrics)
-            self.counters.updates += count
-            due -= count
+            self.counters.updates += len(result.metrics)
             for callback in self.callbacks:
                 callback.on_updates(self, result.metrics)
 

@@ -1,0 +1,200 @@
+"""Small agents that learn from segments, batches for them, and what one update computes."""
+
+import dataclasses
+import zlib
+
+import numpy as np
+import tensorflow as tf
+
+from tfsac.agents import DiscreteACERAgent, GaussianACERAgent
+from tfsac.parameters import (
+    DiscreteACERAgentParameters,
+    DiscreteACERAlgorithmParameters,
+    EpisodicReplayParameters,
+    GaussianACERAgentParameters,
+    GaussianACERAlgorithmParameters,
+    discrete_acer_networks,
+    gaussian_acer_networks,
+)
+from tfsac.testing import discrete_spec, random_segments, vector_spec
+
+STEPS, COLUMNS = 4, 4
+SPECS = {"discrete": discrete_spec(3, 3), "gaussian": vector_spec(3, 2)}
+KINDS = [
+    {"kind": kind, "cells": cells, "shared": shared}
+    for kind in ("discrete", "gaussian") for cells in (None, 3) for shared in (False, True)
+]
+RECURRENT = [given for given in KINDS if given["cells"]]
+
+
+def named(given):
+    """Returns the name of one of these kinds of agents, for test reports."""
+    return ", ".join([given["kind"], "lstm" if given["cells"] else "feed-forward", "shared" if given["shared"] else "separate"])
+
+
+def make_parameters(kind="discrete", cells=None, shared=False, steps=STEPS, columns=COLUMNS, weights=None, own=None, networks=None, **algorithm):
+    """Small networks and a trust region that some steps leave.
+
+    Args:
+        kind, cells, shared: discrete or Gaussian, with LSTMs of this width, with a trunk.
+        steps, columns: T and B.
+        weights: of the losses, by network.
+        own: fields of single networks.
+        networks: more arguments of the function that makes all of them.
+        **algorithm: parameters of the algorithm.
+    """
+    discrete = kind == "discrete"
+    sizes = {"layers": (5,), **({} if discrete else {"advantage_layers": (5,)})}
+    given = {**sizes, "activation": "tanh", "learning_rate": 1e-2, "batch_size": columns, **(networks or {})}
+    made = (discrete_acer_networks if discrete else gaussian_acer_networks)(lstm_cells=cells, shared=shared, **given)
+    for name, weight in (weights or {}).items():
+        made[name] = dataclasses.replace(made[name], head_parameters=dataclasses.replace(made[name].head_parameters, loss_weight=weight))
+    made = {name: dataclasses.replace(network, **(own or {}).get(name, {})) for name, network in made.items()}
+    chosen = {"t_max": steps, "trust_region_delta": 0.02, "beta": 0.1, "trust_region_alpha": 0.75, "truncation_threshold": 1.0, **algorithm}
+    agent = DiscreteACERAgentParameters if discrete else GaussianACERAgentParameters
+    of_algorithm = DiscreteACERAlgorithmParameters if discrete else GaussianACERAlgorithmParameters
+    return agent(of_algorithm(**chosen), None, EpisodicReplayParameters(max_size=100, replay_start_size=10), made)
+
+
+def make_agent(kind="discrete", *arguments, spec=None, seed=0, eager=True, stirred=True, **parameters):
+    """Returns an agent; `stirred` gives all weights, averages and biases too, random values."""
+    made = DiscreteACERAgent if kind == "discrete" else GaussianACERAgent
+    agent = made(make_parameters(kind, *arguments, **parameters), spec or SPECS[kind], seed=seed, eager=eager)
+    rng = np.random.default_rng(seed + 1)
+    for network in agent.networks.values() if stirred else ():
+        for variable in network.trainable_variables:
+            variable.assign(0.6 * rng.standard_normal(variable.shape))
+    agent.refresh()
+    return agent
+
+
+# -- batches -----------------------------------------------------------------------------------------------------------
+
+
+def fresh_and_replayed(agent, seed=0, columns=COLUMNS):
+    """Returns a fresh batch and a replayed one, `[T, B, ...]`."""
+    stacked = random_segments(agent.spec, 2, agent.steps, columns, seed, agent.recurrent)
+    return [tf.nest.map_structure(lambda x, u=u: x[u], stacked) for u in range(2)]
+
+
+def side_by_side(*batches):
+    """Returns batches as one, with the columns of all."""
+    states = [batch.initial_state for batch in batches]
+    joined = tf.nest.map_structure(lambda *x: np.concatenate(x, axis=1), *[batch._replace(initial_state=()) for batch in batches])
+    return joined._replace(initial_state=tf.nest.map_structure(lambda *x: np.concatenate(x), *states))
+
+
+def mixed(agent, seed=5):
+    """Returns two fresh columns beside two replayed ones.
+
+    By default the first has three episodes, of which the first goes on from before, the second has one, and the replayed ones are
+    cut off after two and three of four steps.
+    """
+    fresh, replayed = (columns_of(batch, slice(2)) for batch in fresh_and_replayed(agent, seed))
+    return side_by_side(fresh, replayed)
+
+
+def columns_of(batch, which):
+    """Returns some columns of a batch."""
+    state = {field: x[which] for field, x in batch.initial_state.items()}
+    return tf.nest.map_structure(lambda x: x[:, which], batch._replace(initial_state=()))._replace(initial_state=state)
+
+
+def segments_of(batch):
+    """Returns the column and the rows of every segment."""
+    found = []
+    for b in range(batch.length.shape[1]):
+        rows, begins = np.flatnonzero(batch.length[:, b]), np.flatnonzero(batch.begins[1:, b]) + 1
+        found += [(b, part) for part in np.split(rows, begins) if len(part)]
+    return found
+
+
+def alone(batch, b, rows):
+    """Returns one segment as a batch of one column: it begins in the first row, and zeros follow it."""
+    def moved(x):
+        column = np.zeros_like(x[:, :1])
+        column[: len(rows), 0] = x[rows, b]
+        return column
+
+    observation = {key: moved(x) for key, x in batch.observation.items()}
+    for key, x in observation.items():
+        x[-1] = batch.observation[key][-1, b]
+    first = rows[0] == 0
+    state = {field: x[b : b + 1] if first else np.zeros_like(x[b : b + 1]) for field, x in batch.initial_state.items()}
+    rest = tf.nest.map_structure(moved, batch._replace(observation=(), initial_state=()))
+    return rest._replace(observation=observation, initial_state=state)
+
+
+# -- updates -----------------------------------------------------------------------------------------------------------
+
+
+def drawn(name, steps, columns, draws, size):
+    """Returns standard normal numbers `[T, B, N, A]` that follow from the name, column by column."""
+    shape = (16, steps, draws, size)
+    every = np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape, np.float32)
+    return np.swapaxes(every[:columns], 0, 1)
+
+
+def fix_noise(agent, columns=COLUMNS, where=None):
+    """Makes the noise of updates the same for every batch.
+
+    Args:
+        agent: whose noise it is.
+        columns: of the batch.
+        where: column and rows, in another batch, of the segment which is the only one in this batch.
+    """
+    def noise(name, shape):
+        if where is None:
+            return tf.constant(drawn(name, agent.steps, columns, *shape[2:]))
+        b, rows = where
+        whole = drawn(name, agent.steps, b + 1, *shape[2:])
+        segment = np.zeros_like(whole[:, :1])
+        segment[: len(rows), 0] = whole[rows, b]
+        return tf.constant(segment)
+
+    agent.noise = noise
+
+
+def probe(agent, batch):
+    """Returns gradients by network and metrics of an update that moves nothing."""
+    found = {}
+    agent.apply = lambda gradients: found.update({gradients.name: [value.numpy() for value in gradients.values]})
+    agent.soft_update = lambda name: None
+    agent.averages.assign([0.0, 0.0, 0.0])
+    metrics, _ = agent.update_once(tf.nest.map_structure(tf.constant, batch))
+    del agent.apply, agent.soft_update
+    return found, {name: float(value) for name, value in metrics.items()}
+
+
+def assert_gradients(ours, theirs, rtol=1e-3, atol=1e-6):
+    """Compares gradients by network."""
+    assert ours.keys() == theirs.keys()
+    for name, values in ours.items():
+        for a, b in zip(values, theirs[name], strict=True):
+            np.testing.assert_allclose(a, b, rtol=rtol, atol=atol, err_msg=name)
+
+
+def one_update(stacked, i):
+    """Returns the i-th of stacked batches, still stacked."""
+    return tf.nest.map_structure(lambda x: x[i : i + 1], stacked)
+
+
+def stack(*batches):
+    """Returns batches `[T, B, ...]` stacked, `[U, T, B, ...]`."""
+    return tf.nest.map_structure(lambda *x: np.stack(x), *batches)
+
+
+def metrics_of(agent, stacked):
+    """Updates and returns the metrics by name, `[U]` each."""
+    rows = agent.update(stacked).metrics
+    return dict(zip(agent.metric_names, rows.T, strict=True))
+
+
+def weights(agent):
+    """Returns all variables that change, by network."""
+    return {name: [variable.numpy() for variable in network.trainable_variables] for name, network in agent.networks.items()}
+
+
+def changed(before, after):
+    """Returns the names of the networks whose variables differ."""
+    return {name for name in before if any((a != b).any() for a, b in zip(before[name], after[name], strict=True))}

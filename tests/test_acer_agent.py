@@ -1,0 +1,305 @@
+"""Actor-critic with experience replay: what an update computes, which rows count, where gradients go, the average policy."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from acer_tools import (
+    COLUMNS,
+    KINDS,
+    RECURRENT,
+    alone,
+    assert_gradients,
+    changed,
+    columns_of,
+    fix_noise,
+    fresh_and_replayed,
+    make_agent,
+    metrics_of,
+    mixed,
+    named,
+    one_update,
+    probe,
+    segments_of,
+    side_by_side,
+    stack,
+    weights,
+)
+
+from tfsac.testing import discrete_spec
+
+of_kinds = pytest.mark.parametrize("given", KINDS, ids=named)
+of_both = pytest.mark.parametrize("kind", ["discrete", "gaussian"])
+
+
+# -- segments ----------------------------------------------------------------------------------------------------------
+
+
+@of_kinds
+def test_an_update_is_the_mean_over_its_segments_one_at_a_time(given):
+    agent = make_agent(**given)
+    batch, parts = mixed(agent), []
+    segments = segments_of(batch)
+    assert [(b, len(rows)) for b, rows in segments] == [(0, 1), (0, 1), (0, 2), (1, 4), (2, 2), (3, 3)]
+    for b, rows in segments:
+        fix_noise(agent, where=(b, rows))
+        parts.append(probe(agent, alone(batch, b, rows)))
+    fix_noise(agent)
+    gradients, metrics = probe(agent, batch)
+    mean = {name: [np.mean(x, axis=0) for x in zip(*(part[name] for part, _ in parts), strict=True)] for name in gradients}
+    assert_gradients(gradients, mean)
+    lengths = [len(rows) for _, rows in segments]
+    for name, value in metrics.items():
+        of_parts = [found[name] for _, found in parts]
+        if name.startswith("loss/") or name == "segments/length":
+            assert value == pytest.approx(np.mean(of_parts), rel=1e-4, abs=1e-6), name
+        elif name.startswith(("policy/", "q/", "importance/", "trust_region/")):
+            assert value == pytest.approx(np.average(of_parts, weights=lengths), rel=1e-4, abs=1e-6), name
+    assert metrics["segments/length"] == pytest.approx(13 / 6)
+    assert 0 < metrics["trust_region/active"] < 1 and 0 < metrics["importance/truncated"] < 1
+
+
+@of_both
+def test_without_normalisation_a_segments_steps_are_added(kind):
+    agent, plain = (make_agent(kind, normalize_loss_by_steps=normalize) for normalize in (True, False))
+    batch, sums = columns_of(mixed(agent), slice(2, 4)), []
+    for b, rows in segments_of(batch):
+        fix_noise(agent, where=(b, rows))
+        of_mean, _ = probe(agent, alone(batch, b, rows))
+        sums.append({name: [len(rows) * x for x in values] for name, values in of_mean.items()})
+    fix_noise(plain, 2)
+    assert_gradients(probe(plain, batch)[0], {name: [(x + y) / 2 for x, y in zip(sums[0][name], sums[1][name], strict=True)] for name in sums[0]})
+
+
+@of_kinds
+def test_empty_columns_and_rows_without_a_step_change_nothing(given):
+    agent = make_agent(**given, spec=discrete_spec(3, 3, masked=True) if given["kind"] == "discrete" else None)
+    batch = mixed(agent)
+    empty = tf.nest.map_structure(np.zeros_like, columns_of(batch, slice(1)))
+    spoiled, rng = side_by_side(batch, empty), np.random.default_rng(9)
+    without = np.concatenate([spoiled.length == 0, [[False] * COLUMNS + [True]]])
+    for x in spoiled.observation.values():
+        x[without] = rng.uniform(20, 30, x[without].shape) > 25 if x.dtype == bool else rng.uniform(20, 30, x[without].shape)
+    fix_noise(agent)
+    (ours, metrics), averages = probe(agent, batch), agent.averages.numpy()
+    fix_noise(agent, COLUMNS + 1)
+    theirs, others = probe(agent, spoiled)
+    assert_gradients(ours, theirs, rtol=1e-4)
+    assert metrics == pytest.approx(others, rel=1e-4, abs=1e-6)
+    np.testing.assert_allclose(agent.averages, averages, rtol=1e-5)
+    assert all(np.isfinite(x).all() for values in (ours | theirs).values() for x in values)
+    assert np.isfinite([*metrics.values(), *others.values()]).all()
+
+
+# -- the end of a column -----------------------------------------------------------------------------------------------
+
+
+def values_along(agent, observation, initial):
+    """Returns V of single observations `[L, ...]` after one another, computed by Keras step by step."""
+    state = {field: tf.constant(x[None]) for field, x in initial.items()}
+    values = []
+    for row in observation:
+        outputs, given = {}, {"observation": tf.constant(row[None])}
+        for name in agent.parameters:  # a trunk is the first
+            read = {**given, **{field: state[f"{name}_{field}"] for field in agent.networks[name].memory}}
+            found = tf.nest.flatten(agent.networks[name](read, *([tf.zeros([1, 2])] if name == "advantage" else [])))
+            state |= {f"{name}_{field}": found.pop() for field in reversed([*agent.networks[name].memory])}
+            outputs[name], given = found[0], {"features": found[0]} if name == "trunk" else given
+        v = outputs["v"][0] if "v" in outputs else tf.reduce_sum(tf.nn.softmax(outputs["policy"]) * outputs["q"][:, 0])
+        values.append(float(v))
+    return values
+
+
+@of_kinds
+def test_a_column_that_was_cut_off_is_worth_what_comes_after_it(given):
+    agent = make_agent(**given, discount=0.5)
+    fix_noise(agent, 1)
+    fresh, _ = fresh_and_replayed(agent, seed=5)
+    batch = alone(fresh, 1, np.arange(1))  # one of four rows
+    batch.begins[:] = batch.discount[0] = 0
+    batch.discount[0] = 1
+    first, after = batch.observation["observation"][[0, -1], 0]
+    (v, v_after) = values_along(agent, [first, after], {field: x[0] for field, x in batch.initial_state.items()})
+    _, metrics = probe(agent, batch)
+    assert metrics["policy/value"] == pytest.approx(v, rel=1e-4)
+    assert metrics["q/target"] == pytest.approx(batch.reward[0, 0] + 0.5 * v_after, rel=1e-4)
+
+
+@of_kinds
+def test_where_the_task_ended_what_comes_after_has_no_value(given):
+    agent = make_agent(**given)
+    fix_noise(agent)
+    batch = mixed(agent)
+    ends = [(batch.length[:, b] > 0).sum() - 1 for b in range(COLUMNS)]
+    batch.discount[ends, range(COLUMNS)] = 0
+    ours, metrics = probe(agent, batch)
+    batch.observation["observation"][-1] = 7.0
+    theirs, others = probe(agent, batch)
+    assert_gradients(ours, theirs, rtol=0, atol=0)
+    assert metrics == others
+    batch.discount[ends[2], 2] = 1
+    assert probe(agent, batch)[1]["q/target"] != metrics["q/target"]
+
+
+# Which networks' gradients depend on the state with which a network of another name begins.
+REACH = {
+    ("discrete", False): {"policy": {"policy", "q"}, "q": {"policy", "q"}, "policy_target": {"policy"}},
+    ("discrete", True): {"trunk": {"policy", "q", "trunk"}, "trunk_target": {"policy", "trunk"}},
+    ("gaussian", False): {
+        "policy": {"policy", "v", "advantage"}, "v": {"policy", "v", "advantage"}, "advantage": {"policy", "v", "advantage"},
+        "policy_target": {"policy"},
+    },
+    ("gaussian", True): {"trunk": {"policy", "v", "advantage", "trunk"}, "trunk_target": {"policy", "trunk"}},
+}
+
+
+@pytest.mark.parametrize("given", RECURRENT, ids=named)
+def test_columns_begin_with_the_state_that_was_stored_for_each_network(given):
+    agent = make_agent(**given, trust_region_delta=0.0)
+    fix_noise(agent, 2)
+    batch = columns_of(mixed(agent, seed=1), [1, 0])  # the first goes on from before, and has a second episode
+    reach = REACH[given["kind"], given["shared"]]
+    assert agent.recurrent.keys() == {f"{name}_{field}" for name in reach for field in ("hidden", "cell")}
+    ours, metrics = probe(agent, batch)
+    for name, reached in reach.items():
+        field = f"{name}_cell"
+        other = {**batch.initial_state, field: batch.initial_state[field] + np.float32([[0.5], [0.0]])}
+        theirs, others = probe(agent, batch._replace(initial_state=other))
+        assert changed(ours, theirs) == reached
+        assert (metrics["policy/kl"] != others["policy/kl"]) == name.startswith(("policy", "trunk"))
+        # The second column begins with an episode: what came before it does not matter.
+        other[field] = batch.initial_state[field] + np.float32([[0.0], [0.5]])
+        assert changed(ours, probe(agent, batch._replace(initial_state=other))[0]) == set()
+
+
+# -- the average policy ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", KINDS[1::2] + KINDS[4:5], ids=named)
+def test_the_average_policy_follows_after_the_update_and_learns_nothing_itself(given):
+    agent = make_agent(**given)
+    averaged = ["trunk", "policy"] if given["shared"] else ["policy"]
+    assert agent.networks.keys() - agent.trained.keys() == {f"{name}_target" for name in averaged}
+    before = weights(agent)
+    agent.update(stack(mixed(agent)))
+    after = weights(agent)
+    assert changed(before, after) == agent.networks.keys()
+    for name in averaged:
+        for slow, online, moved in zip(before[f"{name}_target"], after[name], after[f"{name}_target"], strict=True):
+            np.testing.assert_allclose(moved, 0.75 * slow + 0.25 * online, rtol=1e-5, atol=1e-7)
+
+
+@of_both
+def test_the_average_policy_begins_as_the_policy(kind):
+    agent = make_agent(kind, stirred=False)
+    for slow, online in zip(weights(agent)["policy_target"], weights(agent)["policy"], strict=True):
+        np.testing.assert_array_equal(slow, online)
+    kl = metrics_of(agent, stack(mixed(agent), mixed(agent, 3)))["policy/kl"]
+    assert kl[0] == pytest.approx(0.0, abs=1e-6) and kl[1] > 1e-6
+
+
+@pytest.mark.parametrize("given", KINDS[1::2], ids=named)
+def test_without_a_trust_region_there_need_not_be_an_average_policy(given):
+    none = {name: {"create_target_network": False} for name in ("policy", "trunk")}
+    agent, other = make_agent(**given, own=none, use_trust_region=False), make_agent(**given, use_trust_region=False)
+    for ours, theirs in zip(agent.networks.values(), (other.networks[name] for name in agent.networks), strict=True):
+        ours.copy_from(theirs)
+    assert [*agent.networks] == [*agent.parameters]
+    for one in (agent, other):
+        fix_noise(one)
+    batch = mixed(other)
+    fitting = {field: x for field, x in batch.initial_state.items() if field in agent.recurrent}
+    (ours, metrics), (theirs, others) = probe(agent, batch._replace(initial_state=fitting)), probe(other, batch)
+    assert_gradients(ours, theirs, rtol=1e-5)
+    assert metrics["policy/kl"] == pytest.approx(0.0, abs=1e-6) and others["policy/kl"] > 0.01
+
+
+# -- the compiled loop -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@of_kinds
+def test_one_trace_serves_any_number_of_updates_and_all_ways_agree(given):
+    together, apart, eager = (make_agent(**given, eager=eager) for eager in (False, False, True))
+    stacked = stack(*[mixed(eager, seed) for seed in range(5)])
+    rows = together.update(stacked).metrics
+    for other, found in ((apart, [apart.update(one_update(stacked, i)).metrics[0] for i in range(5)]), (eager, eager.update(stacked).metrics)):
+        np.testing.assert_allclose(rows, found, rtol=5e-3, atol=1e-4)
+        for name, values in weights(together).items():
+            for ours, theirs in zip(values, weights(other)[name], strict=True):
+                np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-4, err_msg=name)
+    together.update(one_update(stacked, 0))
+    together.update(stack(mixed(eager), mixed(eager, 1)))
+    assert together.traces == 1 and apart.traces == 1 and together.updates == 8
+
+
+def test_a_compiled_update_equals_an_eager_one():
+    compiled, eager = make_agent(eager=False, steps=2), make_agent(steps=2)
+    stacked = stack(mixed(eager))
+    for _ in range(2):
+        np.testing.assert_allclose(compiled.update(stacked).metrics, eager.update(stacked).metrics, rtol=1e-3, atol=1e-5)
+    assert compiled.traces == 1
+
+
+@of_both
+def test_noise_follows_from_the_seed_and_the_number_of_the_update(kind):
+    first, same, other = make_agent(kind), make_agent(kind), make_agent(kind)
+    other.noise_seed.assign(7)
+    stacked = stack(mixed(first), mixed(first))
+    ours, theirs, others = (agent.update(stacked).metrics for agent in (first, same, other))
+    np.testing.assert_array_equal(ours, theirs)
+    assert (np.abs(ours - others).max() > 1e-4) == (kind == "gaussian")  # choices need no noise
+
+
+# -- checkpoints and devices -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", [KINDS[3]], ids=named)
+def test_a_checkpoint_holds_all_that_learns(given, tmp_path):
+    agent, other = make_agent(**given), make_agent(**given, seed=5)
+    agent.update(stack(mixed(agent), mixed(agent, 3)))
+    path = tf.train.Checkpoint(agent=agent).write(str(tmp_path / "agent"))
+    tf.train.Checkpoint(agent=other).read(path).assert_consumed()
+    other.refresh()
+    for one in (agent, other):
+        one.update(stack(mixed(agent, 1)))
+    assert changed(weights(agent), weights(other)) == set()
+    np.testing.assert_array_equal(agent.averages, other.averages)
+
+
+TWO_DEVICES = """
+import json, sys
+import numpy as np, tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+sys.path.insert(0, sys.argv[1])
+import acer_tools as t
+strategy, found = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), []
+rmsprop = dict(optimizer_type="RMSProp", learning_rate=1e-3, optimizer_epsilon=1e-2, clip_gradients=0.5)
+kinds = {"discrete": dict(cells=3, networks=rmsprop), "gaussian": dict(cells=3, shared=True, networks=rmsprop)}
+for kind, given in kinds.items():
+    one = t.make_agent(kind, **given, eager=False)
+    with strategy.scope():
+        two = t.make_agent(kind, **given, eager=False)
+    # One environment: the second device has no column of the fresh rollout. Then unequal numbers of segments and steps.
+    fresh, _ = t.fresh_and_replayed(one)
+    empty = tf.nest.map_structure(np.zeros_like, t.columns_of(fresh, slice(3)))
+    stacked = t.stack(t.side_by_side(t.columns_of(fresh, slice(1)), empty), t.mixed(one, 5), t.mixed(one, 3))
+    first, a, b = t.weights(one), one.update(stacked), two.update(stacked)
+    ours, theirs = t.weights(one), t.weights(two)
+    gap = max(float(np.abs(x - y).max()) for name in ours for x, y in zip(ours[name], theirs[name]))
+    still = sorted(ours.keys() - t.changed(first, theirs))
+    worst = int(np.abs(a.metrics - b.metrics).max(axis=0).argmax())
+    found.append([two.replicas, still, gap, one.metric_names[worst], float(np.abs(a.metrics - b.metrics).max())])
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.slow
+def test_two_devices_give_the_weights_and_metrics_of_one(run_python, request):
+    found = json.loads(run_python(TWO_DEVICES, str(request.path.parent)).splitlines()[-1])
+    assert len(found) == 2
+    for replicas, still, gap, worst, metric_gap in found:
+        assert replicas == 2 and still == []
+        assert gap < 1e-5 and metric_gap < 1e-4, worst

@@ -1,0 +1,485 @@
+"""Whole runs of actor-critic with experience replay: what they learn from and report, interrupted, solved, refused."""
+
+import functools
+import re
+import shutil
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import tiny
+from test_checkpoint import RUN, complete_run, crashed, rows_without_clocks, weights
+from test_taac_training import States
+
+from tfsac import api, cli
+from tfsac.catalog import load_preset
+from tfsac.environments import EnvironmentFailure
+from tfsac.parameters import RunParameters, override
+from tfsac.training import Callback, CheckpointError, Trainer
+
+T = 6  # steps of a rollout
+ENDS = [6, 8, 14, 16, 22, 24]  # when rollouts are complete: after T steps, or with a cut-off episode after its fifth
+
+
+class Cue(gym.Env):
+    """Shows one of four cues in the first observation and nothing in the next three; the last action is to be the cue."""
+
+    metadata = {"render_modes": []}
+    observation_space = gym.spaces.Box(0.0, 1.0, (4,), np.float32)
+    action_space = gym.spaces.Discrete(4)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps, self.cue = 0, int(self.np_random.integers(4))
+        return np.eye(4, dtype=np.float32)[self.cue], {}
+
+    def step(self, action):
+        self.steps += 1
+        last = self.steps == 4
+        return np.zeros(4, np.float32), float(last and action == self.cue), last, False, {}
+
+
+class Choices(gym.ActionWrapper):
+    """The cliff with two actions, whose rewards are 0.1 and 0.3, and perhaps a third."""
+
+    def __init__(self, size=2):
+        super().__init__(tiny.Cliff())
+        self.action_space = gym.spaces.Discrete(size)
+
+    def action(self, action):
+        return np.float32([0.1 + 0.2 * action])
+
+
+gym.register("TfsacCue-v0", Cue)
+gym.register("TfsacChoices-v0", Choices)
+tiny.register()
+CUE, CHOICES, CLIFF = f"{__name__}:TfsacCue-v0", f"{__name__}:TfsacChoices-v0", "TfsacCliff-v0"
+
+
+class Watch(Callback):
+    """Keeps what the agent saw and returned, what was stored and learned from, the number of updates after each step."""
+
+    def on_training_begin(self, trainer):
+        self.acted, self.stored, self.stacks, self.counted, self.first = [], [], [], [], weights(trainer)
+        act, add, update = trainer.agent.act, trainer.memory.add, trainer.agent.update
+
+        def watched(observation, state=None, is_first=None, mode="sample", env_steps=0):
+            found = act(observation, state, is_first, mode, env_steps)
+            if mode == "explore":
+                self.acted.append((observation, found))
+            return found
+
+        trainer.agent.act = watched
+        trainer.memory.add = lambda *step: self.stored.append(step) or add(*step)
+        trainer.agent.update = lambda stack: self.stacks.append(stack) or update(stack)
+
+    def on_step(self, trainer):
+        self.counted.append(trainer.counters.updates)
+
+
+def trained(folder, preset, *callbacks, **run):
+    trainer = Trainer(preset, folder / "run", RunParameters(seed=3, **run), callbacks=callbacks, quiet=True)
+    trainer.run()
+    return trainer
+
+
+def cliff(level=CLIFF, lstm=False, shared=False, **changes):
+    """Returns a run of 24 steps of every environment; finished steps are enough for the replay when there are 10."""
+    envs = changes.get("environment.num_envs", 1)
+    short = {
+        "environment.max_episode_steps": None, "agent.memory.replay_start_size": 10, "agent.algorithm.t_max": T,
+        "schedule.improve_steps": 24 * envs, "schedule.steps_between_evaluation_periods": 16 * envs,
+    }
+    return tiny.acer(level, lstm, shared, **{**short, **changes})
+
+
+# -- a run and its updates ---------------------------------------------------------------------------------------------
+
+
+METRICS = {
+    "env_steps", "updates", "episodes", "wall_seconds", "steps_per_second", "loss/policy", "policy/value", "policy/entropy", "policy/kl", "average/value", "average/entropy", "average/kl", "q/q", "q/target",
+    "importance/ratio", "importance/truncated", "trust_region/active", "segments/length", "gradient_norm", "learning_rate/policy",
+}
+KINDS = [(level, lstm, shared, envs) for level in (CHOICES, CLIFF) for lstm in (False, True) for shared in (False, True) for envs in (1, 3)]
+QUICK = [(CHOICES, False, False, 3), (CLIFF, True, True, 1)]
+
+
+@pytest.mark.parametrize(
+    ("level", "lstm", "shared", "envs"), [pytest.param(*kind, marks=[] if kind in QUICK else [pytest.mark.slow]) for kind in KINDS]
+)
+def test_a_rollout_is_followed_by_its_update_and_those_of_the_replay(tmp_path, level, lstm, shared, envs):
+    seen = Watch()
+    trainer = trained(tmp_path, cliff(level, lstm, shared, **{"environment.num_envs": envs}), seen)
+    # The replay begins after 11 of the first 14 steps, or after 8 of each of three environments.
+    updates = dict(zip(ENDS, [1, 2, 5, 8, 11, 14] if envs == 1 else [1, 4, 7, 10, 13, 16], strict=True))
+    assert seen.counted == [max((n for end, n in updates.items() if end <= step), default=0) for step in range(1, 25)]
+    assert [len(stack.reward) for stack in seen.stacks] == np.diff([0, *updates.values()]).tolist()
+    assert trainer.agent.traces == 1 and int(trainer.agent.updates.numpy()) == trainer.counters.updates
+    assert all(np.isfinite(value).all() for value in weights(trainer).values())
+    assert [name for name, value in weights(trainer).items() if np.array_equal(value, seen.first[name])] == []
+    heads = {"q"} if level == CHOICES else {"v", "advantage"}
+    learned = {"policy", *heads, *(["trunk"] if shared else [])}
+    assert {name.split("/")[0] for name in seen.first} == learned | {f"{name}_target" for name in learned & {"policy", "trunk"}}
+    expected = METRICS | {f"loss/{name}" for name in heads} | {f"learning_rate/{name}" for name in learned}
+    written = tiny.rows(tmp_path / "run")
+    assert [(row["env_steps"], row["updates"]) for row in written] == [(str(16 * envs), str(updates[16])), (str(24 * envs), str(updates[24]))]
+    for row in written:
+        assert {name for name in row if not name.startswith(("training/", "evaluation/"))} == expected
+        assert all(np.isfinite(float(value)) for value in row.values())
+    assert set(trainer.agent.recurrent) == set(trainer.policy_state) and bool(trainer.policy_state) == lstm
+
+
+@pytest.mark.parametrize(("level", "envs"), [(CHOICES, 3), pytest.param(CLIFF, 1, marks=pytest.mark.slow)])
+def test_rollouts_are_what_was_played_and_replayed_stretches_are_of_one_episode(tmp_path, level, envs):
+    seen = Watch()
+    trained(tmp_path, cliff(level, lstm=True, **{"environment.num_envs": envs}), seen)
+    played = 0
+    for end, stack in zip(ENDS, seen.stacks, strict=True):
+        steps, full = end - played, end - played == T
+        fresh = {name: getattr(stack, name)[0] for name in ("reward", "discount", "begins", "length", "on_policy")}
+        # Three steps of an episode that terminates, three of the next; then the two with which that one is cut off.
+        assert fresh["length"][:, 0].tolist() == ([3] * 6 if full else [2, 2, 0, 0, 0, 0])
+        assert fresh["begins"][:, 0].tolist() == ([1, 0, 0, 1, 0, 0] if full else [0] * 6)
+        assert fresh["discount"][:, 0].tolist() == ([1, 1, 0, 1, 1, 1] if full else [1, 1, 0, 0, 0, 0])
+        assert fresh["on_policy"][:, 0].tolist() == [1] * steps + [0] * (T - steps)
+        for value in fresh.values():
+            assert (value[:, :envs] == value[:, :1]).all() or value is fresh["reward"]
+            assert not value[:, envs:].any()  # columns beyond the environments
+        at, action, reward = zip(*(step[:3] for step in seen.stored[played:end]), strict=True)
+        np.testing.assert_array_equal(stack.observation["observation"][0, :steps, :envs], [row["observation"] for row in at])
+        np.testing.assert_array_equal(stack.action[0, :steps, :envs], action)
+        np.testing.assert_array_equal(fresh["reward"][:steps, :envs], reward)
+        # After the third or the fifth step of an episode of even number.
+        np.testing.assert_allclose(stack.observation["observation"][0, T, :envs], [[0.3 if full else 0.5, 1.0]] * envs)
+        for name, value in stack.initial_state.items():
+            np.testing.assert_array_equal(value[0, :envs], seen.stored[played][6]["state/" + name])
+            assert value[0].any() == (played > 0 and not full) and not value[1:].any()
+        # The second number that is seen after a step is -1 in episodes that terminate and 1 in those that are cut off.
+        ends, replayed = np.full((len(stack.reward) - 1, 4), np.nan), range(1, len(stack.reward))
+        for update in replayed:
+            length = stack.length[update]
+            assert (length[0] == length.max(axis=0)).all() and set(length[0].tolist()) <= {3.0, 5.0}
+            assert not stack.on_policy[update].any() and (stack.begins[update] == (np.arange(T) == 0)[:, None]).all()
+            kind = stack.observation["observation"][update, T, :, 1]
+            np.testing.assert_array_equal(length[0], np.where(kind < 0, 3, 5))
+            np.testing.assert_array_equal((stack.discount[update].sum(axis=0)), np.where(kind < 0, 2, 5))
+            ends[update - 1] = kind
+        played = end
+    assert set(ends.ravel().tolist()) == {-1.0, 1.0}
+
+
+def test_learning_from_the_replay_alone_waits_for_it(tmp_path):
+    seen = Watch()
+    trainer = trained(tmp_path, cliff(CHOICES, **{"agent.algorithm.disable_online_update": True}), seen)
+    assert [seen.counted[end - 1] for end in ENDS] == [0, 0, 2, 4, 6, 8]
+    assert all(not stack.on_policy.any() and stack.length.any() for stack in seen.stacks)
+    assert trainer.agent.traces == 1
+
+
+@pytest.mark.slow
+def test_a_random_number_of_replays_has_the_right_mean_and_needs_no_new_trace(tmp_path):
+    seen = Watch()
+    changes = {"agent.algorithm.replay_times": "poisson", "agent.algorithm.n_times_replay": 3, "schedule.improve_steps": 1600}
+    trainer = trained(tmp_path, cliff(CHOICES, **changes), seen)
+    replays = np.array([len(stack.reward) - 1 for stack in seen.stacks])
+    assert len(replays) == 400 and replays[:2].tolist() == [0, 0]
+    # The mean of 398 such numbers has a deviation of 0.09, their variance one of 0.23.
+    assert replays[2:].mean() == pytest.approx(3.0, abs=0.35) and replays[2:].var() == pytest.approx(3.0, abs=0.9)
+    assert trainer.counters.updates == 400 + replays.sum() and trainer.agent.traces == 1
+
+
+# -- filters -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", [CLIFF, pytest.param(CHOICES, marks=pytest.mark.slow)])
+def test_the_agent_sees_filtered_numbers_and_the_memory_keeps_raw_ones(tmp_path, level):
+    seen, changes = Watch(), {"environment.filters.reward_rescale_factor": 10.0, "environment.filters.observation_normalization": True}
+    preset = cliff(level, **{**changes, "agent.networks.*.learning_rate": 1e-9, "agent.algorithm.trust_region_alpha": 0.0})
+    trainer = trained(tmp_path, preset, seen)
+    raw = np.stack([step[0]["observation"][0] for step in seen.stored])
+    np.testing.assert_allclose(raw[:4], [[0.0, 1.0], [0.1, -1.0], [0.2, -1.0], [0.0, 1.0]])  # the first episode has three steps
+    network = trainer.agent.networks["policy"]
+    for t, ((given, found), step) in enumerate(zip(seen.acted, seen.stored, strict=True)):
+        known = raw[: t + 1].astype(np.float64)
+        expected = np.clip((raw[t] - known.mean(axis=0)) / np.sqrt(known.var(axis=0) + 1e-8), -10, 10)
+        np.testing.assert_allclose(given["observation"][0], expected, rtol=1e-4, atol=1e-4)
+        # The weights hardly change, so the distribution can be computed afterwards.
+        outputs = network({"observation": given["observation"]})
+        if level == CLIFF:
+            behaviour = {"mean": outputs[0], "variance": np.logaddexp(0.0, outputs[1]) + 1e-6}
+        else:
+            behaviour = {"logits": outputs}
+        assert {name.removeprefix("behaviour/") for name in found.extras} == behaviour.keys()
+        for name, value in behaviour.items():
+            np.testing.assert_allclose(found.extras[f"behaviour/{name}"], value, rtol=1e-4, atol=1e-5)
+            np.testing.assert_array_equal(step[6][f"behaviour/{name}"], found.extras[f"behaviour/{name}"])
+    stored = trainer.memory.between(0, trainer.memory.total_rows)  # of 3 + 5 steps, each with a row for the observation after
+    steps = np.isin(np.arange(len(stored)) % 10, [3, 9], invert=True)
+    np.testing.assert_array_equal(stored["observation/observation"][steps], raw)
+    np.testing.assert_array_equal(stored["reward"][steps], [step[2][0] for step in seen.stored])
+    first = seen.stacks[0]
+    np.testing.assert_allclose(first.reward[0, :, 0], 10.0 * stored["reward"][steps][:T], rtol=1e-6)
+    known = raw[: T + 1].astype(np.float64)
+    expected = np.clip((raw[:T] - known.mean(axis=0)) / np.sqrt(known.var(axis=0) + 1e-8), -10, 10)
+    np.testing.assert_allclose(first.observation["observation"][0, :T, 0], expected, rtol=1e-4, atol=1e-4)
+    for name in seen.acted[0][1].extras:
+        np.testing.assert_array_equal(first.extras[name][0, :, 0], stored[f"extra/{name}"][steps][:T])
+    if level == CLIFF:  # the density is the one of the sample before the environment clips it
+        action = stored["action"][steps][:, 0]
+        assert np.abs(action).max() > 1.0
+        np.testing.assert_allclose(stored["reward"][steps], -0.3 + 0.5 * (np.clip(action, -1, 1) + 1.0), atol=1e-6)
+
+
+# -- interrupted runs --------------------------------------------------------------------------------------------------
+
+# Everything that has state, and a memory that forgets episodes.
+INTERRUPTED = {
+    "agent.algorithm.replay_times": "poisson",
+    "agent.algorithm.statistics_decay": 0.9,
+    "agent.memory.max_size": 70,
+    "agent.networks.*.optimizer_type": "RMSProp",
+    "agent.networks.*.learning_rate_decay_steps": 120,
+    "agent.networks.*.learning_rate_decay_type": "linear",
+    "environment.filters.observation_normalization": True,
+    "environment.filters.reward_normalization": True,
+    "schedule.improve_steps": 130,
+    "schedule.steps_between_evaluation_periods": 35,
+}
+AGENTS = {
+    "Gaussian, LSTM in a trunk": functools.partial(tiny.acer, "Pendulum-v1", True, True),
+    "discrete, LSTMs": functools.partial(tiny.acer, "CartPole-v1", True),
+    "Gaussian": functools.partial(tiny.acer, "Pendulum-v1"),
+    "discrete": functools.partial(tiny.acer, "CartPole-v1"),
+}
+
+
+@pytest.fixture(scope="module", params=[pytest.param(name, marks=[pytest.mark.slow] if i else []) for i, name in enumerate(AGENTS)])
+def uninterrupted(request, tmp_path_factory):
+    return complete_run(tmp_path_factory.mktemp("uninterrupted") / "run", AGENTS[request.param](**INTERRUPTED))
+
+
+def everything(trainer):
+    """Returns all arrays that a run consists of, by name."""
+    agent, memory = trainer.agent, trainer.memory
+    slots = {f"{name}/{i}": v for name, one in agent.optimizers.items() for i, v in enumerate(one.variables)}
+    others = {"averages": agent.averages, "updates": agent.updates, **{f"slots/{name}": value for name, value in slots.items()}}
+    return {
+        **weights(trainer), **{name: value.numpy() for name, value in others.items()}, **memory.state(), **trainer.policy_state,
+        "rows": memory.between(memory.oldest_row, memory.total_rows), **trainer.environments.observation, "returns": trainer.returns,
+    }
+
+
+def same_run(resumed, uninterrupted):
+    assert rows_without_clocks(resumed.directory.path) == rows_without_clocks(uninterrupted.directory.path)
+    ours, theirs = everything(resumed), everything(uninterrupted)
+    assert ours.keys() == theirs.keys()
+    for name, value in theirs.items():
+        np.testing.assert_array_equal(ours[name], value, err_msg=name)
+    assert resumed.filters.state() == uninterrupted.filters.state() and resumed.counters == uninterrupted.counters
+    assert resumed.rng.bit_generator.state == uninterrupted.rng.bit_generator.state
+    assert resumed.agent.rng.bit_generator.state == uninterrupted.agent.rng.bit_generator.state
+
+
+@pytest.mark.parametrize("step", [77, pytest.param(101, marks=pytest.mark.slow)])
+def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninterrupted, step):
+    preset = uninterrupted.preset
+    assert uninterrupted.memory.total_rows > 100 > len(uninterrupted.memory)  # episodes were forgotten
+    crashed(tmp_path / "run", step, preset)
+    resumed = Trainer(preset, tmp_path / "run", RUN, resume=True, quiet=True)
+    assert resumed.counters.env_steps == step // 50 * 50
+    assert not resumed.environments.is_first[0] and resumed.memory.size > resumed.memory.rollout_begin  # within both
+    rate = resumed.agent.optimizers["policy"].learning_rate.numpy()
+    assert rate == pytest.approx(1e-3 * (1 - resumed.counters.updates / 120), rel=1e-4)
+    if resumed.agent.recurrent:
+        assert all(resumed.policy_state[name].any() for name in resumed.agent.recurrent)
+    resumed.run()
+    same_run(resumed, uninterrupted)
+    slots = [value for name, value in everything(resumed).items() if name.startswith("slots/policy") and value.ndim == 2]
+    assert slots and all(value.any() for value in slots)
+
+
+@pytest.mark.slow
+def test_several_environments_resume_with_new_episodes_and_new_states(tmp_path, capsys):
+    preset = tiny.acer("Pendulum-v1", True, True, **{"environment.num_envs": 3, "schedule.improve_steps": 240})
+    crashed(tmp_path / "run", 204, preset)
+    resumed = Trainer(preset, tmp_path / "run", RUN, resume=True)
+    assert "new ones begin" in capsys.readouterr().out
+    assert resumed.counters.env_steps == 201 and resumed.environments.is_first.all()  # 67 steps of each
+    memory = resumed.memory
+    assert [len(episode) - 1 for episode in memory.episodes] == [30] * 6 + [7] * 3  # the running ones end there, not terminated
+    assert not any(episode["terminated"].any() for episode in memory.episodes)
+    assert memory.size == memory.rollout_begin  # the rollout that was begun is dropped
+    assert all(value.any() for value in resumed.policy_state.values())
+    resumed.play()
+    assert not any(value.any() for value in memory.initial_state.values())
+    assert (memory.rollout(4).begins[0] == [1, 1, 1, 0]).all()
+    assert resumed.run().counters.env_steps == 240
+
+
+@pytest.mark.slow
+def test_a_failed_step_leaves_the_state_of_before(tmp_path):
+    seen = States()
+    preset = tiny.acer("tfsac.testing:Faulty-v0", True, **{
+        "environment.kwargs": {"fail_at": 57}, "agent.algorithm.use_deterministic_for_evaluation": True,
+    })
+    trainer = Trainer(preset, tmp_path / "run", RunParameters(seed=3), callbacks=[seen], quiet=True)
+    with pytest.raises(EnvironmentFailure, match="the simulator fell over"):
+        trainer.run()
+    assert [path.name for path in trainer.checkpoints.places()] == ["000000056"] and len(seen.states) == 57
+    resumed = Trainer(preset, tmp_path / "run", RunParameters(seed=3), resume=True, quiet=True)
+    resumed._close_environments()
+    before, failed = seen.states[-2:]
+    assert resumed.policy_state.keys() == before.keys() == set(resumed.agent.recurrent)
+    for name, value in before.items():
+        np.testing.assert_array_equal(resumed.policy_state[name], value)
+        assert (value != failed[name]).any()
+
+
+def test_a_checkpoint_with_distributions_of_another_shape_is_refused(tmp_path):
+    preset, three = cliff(CHOICES), functools.partial(Choices, 3)
+    crashed(tmp_path / "run", 10, preset, RunParameters(checkpoint_save_steps=10))
+    before = sorted(path.name for path in (tmp_path / "run").rglob("*"))
+    # The level is called the same, so that its arrays alone tell of another number of actions.
+    with pytest.raises((ValueError, CheckpointError), match=r"behaviour/logits.*Received: "):
+        Trainer(preset, tmp_path / "run", RunParameters(), resume=True, quiet=True, env_fn=three)
+    assert sorted(path.name for path in (tmp_path / "run").rglob("*")) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"agent.algorithm.t_max": 7}, r"its agent\.algorithm\.t_max is 6\. Received: agent\.algorithm\.t_max=7$"),
+        ({"agent.networks.trunk.middleware_parameters.number_of_lstm_cells": 9}, r"number_of_lstm_cells is 8\. Received: .*=9$"),
+    ],
+)
+def test_a_checkpoint_of_another_agent_is_refused(tmp_path, uninterrupted, changes, message):
+    if "trunk" not in uninterrupted.agent.networks:
+        changes = {path.replace("trunk", "policy"): value for path, value in changes.items()}
+    if not uninterrupted.agent.recurrent and "lstm" in str(changes):
+        pytest.skip("no LSTM")
+    shutil.copytree(uninterrupted.directory.path, tmp_path / "run")
+    with pytest.raises(CheckpointError, match=message):
+        Trainer(override(uninterrupted.preset, changes), tmp_path / "run", RUN, resume=True, quiet=True)
+
+
+# -- randomness --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("level", "lstm"), [(CHOICES, False), pytest.param(CLIFF, True, marks=pytest.mark.slow)])
+def test_training_does_not_depend_on_how_it_is_evaluated(tmp_path, level, lstm):
+    rarely = trained(tmp_path / "a", cliff(level, lstm))
+    often = cliff(level, lstm, **{"schedule.steps_between_evaluation_periods": 2})
+    often = trained(tmp_path / "b", often, stochastic_evaluation=True)
+    assert (len(tiny.rows(tmp_path / "a" / "run")), len(tiny.rows(tmp_path / "b" / "run"))) == (2, 12)
+    ours, theirs = everything(often), everything(rarely)
+    for name, value in theirs.items():
+        np.testing.assert_array_equal(ours[name], value, err_msg=name)
+
+
+@pytest.mark.slow
+def test_evaluations_sample_unless_the_mode_is_asked_for(tmp_path):
+    changes = {"schedule.evaluation_steps": "EnvironmentEpisodes(4)"}
+    trained(tmp_path / "sampled", cliff(CLIFF, **changes))
+    trained(tmp_path / "mode", cliff(CLIFF, **{**changes, "agent.algorithm.use_deterministic_for_evaluation": True}))
+    sampled, mode = (tiny.rows(tmp_path / name / "run")[-1] for name in ("sampled", "mode"))
+    assert sampled["training/return_mean"] == mode["training/return_mean"]
+    assert sampled["evaluation/return_mean"] != mode["evaluation/return_mean"]
+    # Odd episodes of an environment are alike for the mode, and so are even ones.
+    assert float(mode["evaluation/return_std"]) > 0
+
+
+# -- learning ----------------------------------------------------------------------------------------------------------
+
+LEARNING = {
+    "environment.num_envs": 8,
+    "agent.networks.*.batch_size": 8,
+    "agent.networks.*.learning_rate": 3e-3,
+    "agent.algorithm.n_times_replay": 4,
+    "agent.algorithm.use_deterministic_for_evaluation": True,
+    "agent.memory.max_size": 2000,
+    "agent.memory.replay_start_size": 200,
+    "schedule.improve_steps": 6000,
+    "schedule.steps_between_evaluation_periods": 3000,
+    "schedule.evaluation_steps": "EnvironmentEpisodes(100)",
+}
+EVALUATED = """
+import sys
+import tfsac
+done = tfsac.evaluate(sys.argv[1], episodes=200, seed=7)
+print(done.returns.mean())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("level", "kwargs", "threshold"),
+    [
+        ("DiscreteIdentity", {"size": 5}, 0.95),  # by chance 0.2
+        ("DiscreteIdentity", {"size": 5, "masked": True}, 0.95),  # by chance 0.33
+        ("Identity", {}, -0.15),  # uniform actions get -2.7, zeros -1.1
+    ],
+)
+def test_tasks_of_one_step_are_solved(tmp_path, level, kwargs, threshold):
+    preset = tiny.acer(f"tfsac.testing:{level}-v0", **{**LEARNING, "environment.kwargs": kwargs, "agent.algorithm.t_max": 4})
+    assert trained(tmp_path, preset).best_return > threshold
+    assert api.evaluate(tmp_path / "run", 200, seed=7).returns.mean() > threshold
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("lstm", "shared"), [(True, True), (True, False), (False, False)])
+def test_an_lstm_remembers_a_cue_and_nothing_else_does(tmp_path, run_python, lstm, shared):
+    preset = tiny.acer(CUE, lstm, shared, **{**LEARNING, "agent.algorithm.t_max": 8, "schedule.improve_steps": 10_000})
+    best = trained(tmp_path, preset).best_return
+    again = float(run_python(EVALUATED, str(tmp_path / "run")))
+    if lstm:
+        assert best > 0.95 and again > 0.95
+    else:
+        assert best < 0.45 and again < 0.4  # 0.25 by chance, of which 100 episodes deviate by 0.043
+
+
+# -- what does not fit -------------------------------------------------------------------------------------------------
+
+
+CARTPOLE, PARTIAL = "--preset=acer_cartpole", "--preset=acer_partially_observable"
+LSTM = '{"kind":"lstm"}'
+REFUSED = {
+    "choices of numbers": (f"{CARTPOLE} --level=Pendulum-v1", r"chooses among discrete actions, .*'gaussian_acer', as in the preset acer_pendulum\. Received: "),
+    "numbers of choices": ("--preset=acer_pendulum --level=CartPole-v1", r"acts with real numbers, .*'discrete_acer', as in the preset acer_cartpole\. Received: "),
+    "a team": (f"{CARTPOLE} --level=tfsac.testing:TeamIdentity-v0", r"acts alone\. Received: 3 agents that share a policy$"),
+    "more environments than segments": (f"{CARTPOLE} --num_envs=9", r"An update has a segment of every environment.* Received: batch_size=8, num_envs=9$"),
+    "rollouts without steps": (f"{CARTPOLE} --set=agent.algorithm.t_max=0", r"t_max: .*greater than 0\. Received: 0$"),
+    "segments beyond the memory": (f"{CARTPOLE} --set=agent.algorithm.t_max=50001", r"the memory must hold\. Received: t_max=50001, max_size=50000$"),
+    "negative truncation": (f"{CARTPOLE} --set=agent.algorithm.truncation_threshold=-1", r"truncation_threshold: .*or equal to 0\. Received: -1$"),
+    "a replay that never begins": (f"{CARTPOLE} --set=agent.memory.max_size=500", r"at most max_size\. Received: replay_start_size=1000, max_size=500$"),
+    "a heat-up": (f"{CARTPOLE} --set=schedule.heatup_steps=10", r"there is no heat-up and no random action: .*Received: heatup_steps=EnvironmentSteps\(num_steps=10\)"),
+    "random actions": (f"{CARTPOLE} --set=schedule.random_action_steps=10", r"there is no heat-up and no random action: .*random_action_steps=10$"),
+    "nothing to learn from": (
+        f"{CARTPOLE} --set=agent.algorithm.n_times_replay=0 --set=agent.algorithm.disable_online_update=true", r"from the replay alone, .*Received: n_times_replay=0$",
+    ),
+    "statistics of numbers": (f"{CARTPOLE} --set=agent.algorithm.trust_region_statistics=variance", r"'logits', 'log_probs' or 'probabilities'\. Received: 'variance'$"),
+    "exploration": (f'{CARTPOLE} --set=agent.exploration={{"noise_std":0.1}}', r"exploration: Input should be null\. Received: "),
+    "another memory": (f'{CARTPOLE} --set=agent.memory={{"kind":"uniform"}}', r"memory\.kind: Input should be 'episodes'\. Received: 'uniform'$"),
+    "no average policy": (f"{CARTPOLE} --set=agent.networks.policy.create_target_network=false", r"the average policy, .*Received: create_target_network=False for 'policy'$"),
+    "beside the trunk": (f'{PARTIAL} --set=agent.networks.q.input_embedders_parameters={{"observation":{{}}}}', r"the key 'features'\. Received: \['observation'\] for 'q'$"),
+    "memory of another agent": (f"--preset=pendulum_sac --set=agent.networks.policy.middleware_parameters={LSTM}", r"only agents of kinds 'discrete_acer' and .* for 'policy'$"),
+    "an LSTM without cells": (f"{PARTIAL} --set=agent.networks.trunk.middleware_parameters.number_of_lstm_cells=0", r"number_of_lstm_cells: .*greater than 0\. Received: 0$"),
+    "models of one's own": (f"{CARTPOLE} --models=mine", r"Unknown command line flag 'models'"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_wrong_command_line_is_refused_in_one_line_and_leaves_nothing(tmp_path, monkeypatch, capsys, name):
+    line, message = REFUSED[name]
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["train", "--run_dir=run", *line.split(" ")])
+    printed = capsys.readouterr().err
+    assert ended.value.code == 2 and re.search(message, printed.strip()) and printed.count("\n") == 1, printed
+    assert not list(tmp_path.iterdir())
+
+
+def test_models_of_ones_own_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"need an agent with target critics\. Received: 'discrete_acer'$"):
+        Trainer(load_preset("acer_cartpole"), tmp_path / "run", quiet=True, models=dict)
+    assert not (tmp_path / "run").exists()
