@@ -16,8 +16,8 @@ EXTRAS = {
     "video": ["imageio>=2.30", "imageio-ffmpeg>=0.5"],
     "litert": ["ai-edge-litert>=2.0"],
     "notebooks": ["nbclient>=0.10", "nbformat>=5.9", "ipykernel>=6.29"],
-    # Stable-Baselines3 wants an environment of its own: benchmarks/README.md.
-    "bench": ["stable-baselines3>=2.7", "gymnasium[mujoco]>=1.2"],
+    # Stable-Baselines3 and PFRL want an environment of their own: benchmarks/README.md.
+    "bench": ["stable-baselines3>=2.7", "gymnasium[mujoco]>=1.2", "pfrl>=0.4", "packaging"],
 }
 EXTRAS["test"] = ["ruff>=0.9", "mypy>=1.14", "pytest-xdist>=3.6"] + [
     package for extra in ("mujoco", "box2d", "atari", "multi-objective", "multi-agent", "minari", "video", "litert", "notebooks") for package in EXTRAS[extra]

@@ -44,6 +44,12 @@ LABELS = {
     "taac_simple_control_linear": "tfsac, TaacL",
     "taac_simple_control_quadratic": "tfsac, TaacQ",
     "taac_locomotion": "tfsac, TAAC",
+    "acer_cartpole": "tfsac, ACER, 8 environments",
+    "acer_lunar_lander": "tfsac, ACER, 8 environments",
+    "acer_pendulum": "tfsac, ACER, 8 environments",
+    "acer_mujoco": "tfsac, ACER, 8 environments",
+    "acer_partially_observable": "tfsac, ACER with an LSTM, velocities hidden",
+    "acer_partially_observable_feed_forward": "tfsac, ACER without an LSTM, velocities hidden",
     "sb3": "Stable-Baselines3 SAC",
 }
 
@@ -79,6 +85,7 @@ SHORT_TAAC = (
     "--set=schedule.heatup_steps=10000", "--set=agent.networks.*.learning_rate=1e-3", "--set=agent.algorithm.alpha_learning_rate=1e-3",
 )
 SPREAD = "pettingzoo:mpe2.simple_spread_v3"
+FORGETFUL = ('--set=agent.networks.trunk.middleware_parameters={"scheme": [64, 64]}',)
 OF_100 = ("--set=schedule.evaluation_steps=EnvironmentEpisodes(100)",)
 TASKS = {
     "pendulum": Task("pendulum_sac", "Pendulum-v1", 10_000, -180.0),
@@ -112,6 +119,12 @@ TASKS = {
     "twin_mountain_car": Task("mujoco_twin_sac", "MountainCarContinuous-v0", 100_000, flags=TO_100_000),
     "taac_inverted_double_pendulum": Task("taac_simple_control", "InvertedDoublePendulum-v5", 50_000, 8000.0),
     "taac_half_cheetah": Task("taac_locomotion", "HalfCheetah-v5", 100_000, flags=(*SHORT_TAAC, *TO_100_000)),
+    "acer_cart_pole": Task("acer_cartpole", "CartPole-v1", 100_000, 475.0),
+    "acer_lunar_lander": Task("acer_lunar_lander", "LunarLander-v3", 500_000, 150.0),
+    "acer_pendulum": Task("acer_pendulum", "Pendulum-v1", 300_000, -600.0),
+    "acer_half_cheetah": Task("acer_mujoco", "HalfCheetah-v5", 500_000, flags=("--set=schedule.improve_steps=500000",)),
+    "acer_remembering": Task("acer_partially_observable", "CartPole-v1", 300_000, 400.0),
+    "acer_forgetful": Task("acer_partially_observable", "CartPole-v1", 300_000, None, FORGETFUL, "_feed_forward"),
     "twin_lunar_lander": Task("lunar_lander_continuous_twin_sac", "LunarLanderContinuous-v3", 150_000, 200.0),
 }
 

@@ -1,0 +1,435 @@
+"""Actor-critic with experience replay: the loss of an update by hand, where its gradients go, what options and metrics mean."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from acer_tools import (
+    COLUMNS,
+    KINDS,
+    STEPS,
+    assert_gradients,
+    changed,
+    columns_of,
+    drawn,
+    fix_noise,
+    fresh_and_replayed,
+    make_agent,
+    metrics_of,
+    mixed,
+    named,
+    probe,
+    segments_of,
+    side_by_side,
+    stack,
+    weights,
+)
+
+from tfsac.testing import discrete_spec
+
+of_both = pytest.mark.parametrize("kind", ["discrete", "gaussian"])
+
+
+# -- the loss ----------------------------------------------------------------------------------------------------------
+
+
+def gaussian_log_prob(mean, variance, action):
+    return -0.5 * tf.reduce_sum((action - mean) ** 2 / variance + tf.math.log(2 * math.pi * variance), axis=-1)
+
+
+class ByHand:
+    """A segment of feed-forward networks: policies, values and densities, as the paper writes them."""
+
+    def __init__(self, agent, batch, b, rows, draw):
+        self.agent, self.algorithm, self.action = agent, agent.algorithm, tf.constant(batch.action[rows, b])
+        self.seen = {"observation": tf.constant(batch.observation["observation"][rows, b])}
+        self.end = {"observation": tf.constant(batch.observation["observation"][-1:, b])}
+        self.extras = {name: tf.constant(x[rows, b]) for name, x in batch.extras.items()}
+        self.draw = {name: draw(name)[rows, b] for name in ("correction", "baseline", "correction_baseline")}
+
+
+class Choices(ByHand):
+    root = 1  # of c
+
+    def evaluate(self):
+        nets = self.agent.networks
+        logits, self.q_LA = nets["policy"](self.seen), nets["q"](self.seen)[:, 0]
+        self.pi, self.average, self.mu = (tf.nn.softmax(x) for x in (logits, nets["policy_target"](self.seen), self.extras["behaviour/logits"]))
+        self.v = tf.reduce_sum(self.pi * self.q_LA, axis=1)
+        self.end_v = tf.reduce_sum(tf.nn.softmax(nets["policy"](self.end)) * nets["q"](self.end)[:, 0])
+        self.q = tf.reduce_sum(tf.one_hot(self.action, 3) * self.q_LA, axis=1)
+        self.ratio = tf.gather(self.pi / self.mu, self.action, axis=1, batch_dims=1)
+        self.entropy = -tf.reduce_sum(self.pi * tf.math.log(self.pi), axis=1)
+        kinds = {"logits": logits, "log_probs": tf.math.log(self.pi), "probabilities": self.pi}
+        self.statistics = kinds[self.algorithm.trust_region_statistics]
+
+    def log_pi(self, statistics):
+        kind = self.algorithm.trust_region_statistics
+        return {"logits": tf.nn.log_softmax, "log_probs": tf.identity, "probabilities": tf.math.log}[kind](statistics)
+
+    def log_prob(self, statistics):
+        return tf.reduce_sum(tf.one_hot(self.action, 3) * self.log_pi(statistics), axis=1)
+
+    def correction(self, statistics, c):
+        weight = tf.maximum(0.0, 1 - c * self.mu / self.pi) * self.pi * (self.q_LA - self.v[:, None])
+        return tf.reduce_sum(tf.stop_gradient(weight) * self.log_pi(statistics), axis=1)
+
+    def kl(self, statistics):
+        return tf.reduce_sum(self.average * (tf.math.log(self.average) - self.log_pi(statistics)), axis=1)
+
+    def critic_losses(self, q_ret):
+        return {"q": 0.5 * (q_ret - self.q) ** 2}
+
+
+class Numbers(ByHand):
+    root = 2
+
+    def evaluate(self):
+        mean, variance = self.of("policy")
+        self.mu = [self.extras[f"behaviour/{name}"] for name in ("mean", "variance")]
+        adv, v = self.agent.networks["advantage"], self.agent.networks["v"]
+        actions = {name: tf.stop_gradient(mean[:, None] + tf.sqrt(variance)[:, None] * x) for name, x in self.draw.items()}
+        self.fresh = actions["correction"][:, 0]
+        baseline, second = (
+            tf.add_n([adv(self.seen, u)[:, 0] for u in tf.unstack(actions[name], axis=1)]) / 5 for name in ("baseline", "correction_baseline")
+        )
+        self.v, self.end_v = v(self.seen), v(self.end)[0]
+        self.q = self.v + adv(self.seen, self.action)[:, 0] - baseline
+        self.fresh_advantage = adv(self.seen, self.fresh)[:, 0] - second
+        self.pi = mean, variance
+        self.ratio = tf.exp(gaussian_log_prob(mean, variance, self.action) - gaussian_log_prob(*self.mu, self.action))
+        self.entropy = 0.5 * tf.reduce_sum(1 + tf.math.log(2 * math.pi * variance), axis=1)
+        width = variance if self.algorithm.trust_region_statistics == "variance" else tf.sqrt(variance)
+        self.statistics = tf.concat([mean, width], axis=1)
+
+    def of(self, name):
+        mean, raw = self.agent.networks[name](self.seen)
+        return mean, tf.nn.softplus(raw) + 1e-6
+
+    def policy(self, statistics):
+        mean, width = statistics[:, :2], statistics[:, 2:]
+        return mean, width if self.algorithm.trust_region_statistics == "variance" else width**2
+
+    def log_prob(self, statistics):
+        return gaussian_log_prob(*self.policy(statistics), self.action)
+
+    def correction(self, statistics, c):
+        ratio = tf.exp(gaussian_log_prob(*self.pi, self.fresh) - gaussian_log_prob(*self.mu, self.fresh))
+        weight = tf.maximum(0.0, 1 - c / ratio) * self.fresh_advantage
+        return tf.stop_gradient(weight) * gaussian_log_prob(*self.policy(statistics), self.fresh)
+
+    def kl(self, statistics):
+        (m, s), (mean, variance) = self.of("policy_target"), self.policy(statistics)
+        return 0.5 * tf.reduce_sum(tf.math.log(variance / s) + (s + (m - mean) ** 2) / variance - 1, axis=1)
+
+    def critic_losses(self, q_ret):
+        v_target = np.minimum(1, self.rho) * (q_ret - self.q.numpy()) + self.v.numpy()
+        return {"advantage": 0.5 * (q_ret - self.q) ** 2, "v": 0.5 * (v_target - self.v) ** 2}
+
+
+def losses_of(segment, reward, discount, fresh):
+    """Returns the sums of one segment's losses by network, and what metrics are made of."""
+    algorithm, c = segment.algorithm, segment.algorithm.truncation_threshold
+    segment.evaluate()
+    rho = segment.rho = np.ones(len(reward)) if fresh else segment.ratio.numpy().astype(float)
+    q, v, trace = segment.q.numpy(), segment.v.numpy(), np.minimum(1, rho ** (1 / segment.root))
+    ret = opc = float(segment.end_v) if discount[-1] else 0.0
+    q_ret, q_opc = np.zeros(len(reward)), np.zeros(len(reward))
+    for t in reversed(range(len(reward))):
+        q_ret[t], q_opc[t] = reward[t] + algorithm.discount * ret, reward[t] + algorithm.discount * opc
+        ret, opc = trace[t] * (q_ret[t] - q[t]) + v[t], q_opc[t] - q[t] + v[t]
+    advantage = np.float32((q_opc if algorithm.use_q_opc else q_ret) - v)
+    weight = np.float32(rho if fresh or c is None else np.minimum(c, rho))
+
+    def policy_loss(statistics):
+        loss = -weight * advantage * segment.log_prob(statistics)
+        return loss if fresh or c is None else loss - segment.correction(statistics, c)
+
+    active = np.zeros(len(reward))
+    if algorithm.use_trust_region:
+        statistics = tf.stop_gradient(segment.statistics)
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(statistics)
+            loss, divergence = policy_loss(statistics), -segment.kl(statistics)
+        g, k = tape.gradient(loss, statistics).numpy(), tape.gradient(divergence, statistics).numpy()
+        factor = np.maximum(0, ((k * g).sum(axis=1) - algorithm.trust_region_delta) / (k * k).sum(axis=1))
+        pi_rows, active = tf.reduce_sum(segment.statistics * (g - factor[:, None] * k), axis=1), factor > 0
+    else:
+        pi_rows = policy_loss(segment.statistics)
+    losses = {"policy": pi_rows - algorithm.beta * segment.entropy, **segment.critic_losses(np.float32(q_ret))}
+    return {name: tf.reduce_sum(x) for name, x in losses.items()}, {"q/target": q_ret, "trust_region/active": active, "policy/kl": segment.kl(segment.statistics)}
+
+
+BY_HAND = {
+    "defaults": {},
+    "no truncation": {"truncation_threshold": None},
+    "all is corrected": {"truncation_threshold": 0.0},
+    "no trust region": {"use_trust_region": False, "truncation_threshold": 5.0},
+    "Qopc, sums, discount": {"use_q_opc": True, "normalize_loss_by_steps": False, "discount": 0.7},
+    "weights, beta": {"weights": {"policy": 0.3, "q": 2.0, "v": 2.0, "advantage": 0.7}, "beta": 1.0, "trust_region_delta": 0.3},
+}
+GEOMETRIES = {"discrete": ["logits", "log_probs", "probabilities"], "gaussian": ["variance", "scale"]}
+CASES = [(kind, {**given, "trust_region_statistics": GEOMETRIES[kind][0]}, name) for kind in GEOMETRIES for name, given in BY_HAND.items()]
+CASES += [(kind, {"trust_region_statistics": geometry}, geometry) for kind, rest in GEOMETRIES.items() for geometry in rest[1:]]
+
+
+@pytest.mark.parametrize(("kind", "given"), [case[:2] for case in CASES], ids=[f"{kind}, {name}" for kind, _, name in CASES])
+def test_the_loss_is_the_papers(kind, given):
+    weights = {name: weight for name, weight in given.get("weights", {}).items() if (name == "q") == (kind == "discrete") or name == "policy"}
+    agent = make_agent(kind, **{**given, "weights": weights})
+    fix_noise(agent)
+    fresh, replayed = fresh_and_replayed(agent, seed=3)
+    batch = side_by_side(columns_of(fresh, [1, 2]), columns_of(replayed, [0, 1]))
+    segments = segments_of(batch)
+    draws = {"correction": 1, "baseline": 5, "correction_baseline": 5}
+    total, means = {name: [] for name in agent.parameters}, {}
+    with tf.GradientTape() as tape:
+        for b, rows in segments:
+            one = (Choices if kind == "discrete" else Numbers)(agent, batch, b, rows, lambda name: drawn(name, STEPS, COLUMNS, draws[name], 2))
+            sums, found = losses_of(one, batch.reward[rows, b], batch.discount[rows, b], bool(batch.on_policy[0, b]))
+            for name, x in sums.items():
+                factor = agent.parameters[name].loss_weight / (len(rows) if agent.algorithm.normalize_loss_by_steps else 1)
+                total[name].append(factor * x / len(segments))
+            means = {name: [*means.get(name, []), *np.asarray(x)] for name, x in found.items()}
+        losses = {name: tf.add_n(parts) for name, parts in total.items()}
+        loss = tf.add_n([*losses.values()])
+    expected = tape.gradient(loss, {name: [variable.value for variable in variables] for name, variables in agent.trained.items()})
+    gradients, metrics = probe(agent, batch)
+    assert_gradients(gradients, expected, rtol=2e-3, atol=2e-6)
+    for name, value in losses.items():
+        assert metrics[f"loss/{name}"] == pytest.approx(float(value), rel=1e-3, abs=1e-5)
+    for name, values in means.items():
+        assert metrics[name] == pytest.approx(np.mean(values), rel=1e-3, abs=1e-5), name
+    kinds = {(bool(batch.on_policy[rows[-1], b]), bool(batch.discount[rows[-1], b])) for b, rows in segments}
+    assert kinds == {(True, True), (True, False), (False, True), (False, False)}  # fresh or replayed, cut off or ended
+
+
+# -- where gradients go ------------------------------------------------------------------------------------------------
+
+CRITICS = {"discrete": ("q",), "gaussian": ("v", "advantage")}
+
+
+@of_both
+def test_a_policy_without_weight_stays_as_it_is_and_so_do_critics_without_weight(kind):
+    critics = set(CRITICS[kind])
+    policy_alone = make_agent(kind, weights=dict.fromkeys(critics, 0.0))
+    critics_alone = make_agent(kind, weights={"policy": 0.0})  # entropy is a part of the policy's loss
+    batch = mixed(policy_alone)
+    for agent, moves in ((policy_alone, {"policy"}), (critics_alone, critics)):
+        before = weights(agent)
+        agent.update(stack(batch, batch))
+        assert changed(before, weights(agent)) == moves | {"policy_target"}
+
+
+@of_both
+def test_the_losses_of_separate_networks_do_not_reach_each_other(kind):
+    agent = make_agent(kind)
+    parts = {name: make_agent(kind, weights={other: 0.0 for other in agent.parameters if other != name}) for name in agent.parameters}
+    batch, whole = mixed(agent), {}
+    for one in (agent, *parts.values()):
+        fix_noise(one)
+    (whole, _), alone_ = probe(agent, batch), {name: probe(part, batch)[0] for name, part in parts.items()}
+    trains = {name: {found for found, values in gradients.items() if any(x.any() for x in values)} for name, gradients in alone_.items()}
+    assert trains == {name: {"advantage", "v"} if name == "advantage" else {name} for name in agent.parameters}
+    for name in {"policy", "q", "advantage"} & whole.keys():
+        assert_gradients({name: whole[name]}, {name: alone_[name][name]}, rtol=0, atol=0)
+    if kind == "gaussian":
+        both = [x + y for x, y in zip(alone_["v"]["v"], alone_["advantage"]["v"], strict=True)]
+        assert_gradients({"v": whole["v"]}, {"v": both}, rtol=1e-4)
+
+
+@pytest.mark.parametrize("given", [given for given in KINDS if given["shared"]], ids=named)
+def test_a_trunk_learns_from_all_losses(given):
+    names = ("policy", *CRITICS[given["kind"]])
+    agents = [make_agent(**given)] + [make_agent(**given, weights={other: 0.0 for other in names if other != name}) for name in names]
+    batch, trunks = mixed(agents[0]), []
+    for agent in agents:
+        fix_noise(agent)
+        trunks.append(probe(agent, batch)[0]["trunk"])
+    for whole, *parts in zip(*trunks, strict=True):
+        assert all(np.abs(part).max() > 0 for part in parts)
+        np.testing.assert_allclose(whole, np.sum(parts, axis=0), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("given", [KINDS[3], KINDS[4]], ids=named)
+def test_the_penalty_pulls_the_kernels_of_all_networks(given):
+    plain, pulled = make_agent(**given), make_agent(**given, networks={"l2_regularization": 0.25})
+    batch, found = mixed(plain), []
+    for agent in (plain, pulled):
+        fix_noise(agent)
+        found.append(probe(agent, batch)[0])
+    for name, variables in plain.trained.items():
+        for variable, free, bound in zip(variables, *(gradients[name] for gradients in found), strict=True):
+            pull = 0.25 * variable.numpy() if variable.name == "kernel" else 0.0
+            np.testing.assert_allclose(bound - free, pull * np.ones_like(free), atol=1e-5)
+
+
+@pytest.mark.parametrize("given", [KINDS[1], KINDS[4]], ids=named)
+@pytest.mark.parametrize("bound", [0.1, 1e6])
+def test_gradients_are_clipped_by_the_common_norm_of_all_networks(given, bound, monkeypatch):
+    agent = make_agent(**given, networks={"clip_gradients": bound}, own={"policy": {"clip_gradients": 2 * bound}})
+    fix_noise(agent)
+    batch, received = mixed(agent), {}
+    gradients, _ = probe(agent, batch)
+    norm = np.sqrt(sum(np.square(x).sum() for values in gradients.values() for x in values))
+    for name, optimizer in agent.optimizers.items():
+        monkeypatch.setattr(optimizer, "apply", lambda values, variables, name=name: received.update({name: values}))
+    metrics = metrics_of(agent, stack(batch))
+    assert metrics["gradient_norm"][0] == pytest.approx(norm, rel=1e-5) and 0.2 < norm < 1e6
+    for name, values in gradients.items():
+        factor = min(1.0, (2 if name == "policy" else 1) * bound / norm)
+        assert_gradients({name: received[name]}, {name: [factor * x for x in values]}, rtol=1e-4)
+
+
+# -- options -----------------------------------------------------------------------------------------------------------
+
+ALL = {"discrete": {"policy", "q"}, "gaussian": {"policy", "v", "advantage"}}
+# What another value changes: networks whose gradients are others (None: all), and some of the metrics.
+EFFECTS = [
+    ({"discount": 0.5}, None, {"q/target"}),
+    ({"normalize_loss_by_steps": False}, None, {"loss/policy", "gradient_norm"}),
+    ({"beta": 0.5}, {"policy"}, {"loss/policy"}),
+    ({"truncation_threshold": 2.0}, {"policy"}, {"importance/truncated"}),
+    ({"truncation_threshold": None}, {"policy"}, {"importance/truncated"}),
+    ({"use_q_opc": True}, {"policy"}, {"loss/policy"}),
+    ({"use_trust_region": False}, {"policy"}, {"trust_region/active"}),
+    ({"trust_region_delta": 1e6}, {"policy"}, {"trust_region/active"}),
+    ({"statistics_decay": 0.5}, set(), {"average/value", "average/entropy", "average/kl"}),
+    ({"networks": {"q_loss_weight": 0.25}}, "critics", {"gradient_norm"}),
+    # Those of acting and of the trainer.
+    ({"trust_region_alpha": 0.5}, set(), set()),
+    ({"n_times_replay": 1}, set(), set()),
+    ({"replay_times": "poisson"}, set(), set()),
+    ({"disable_online_update": True}, set(), set()),
+    ({"use_deterministic_for_evaluation": True}, set(), set()),
+]
+CHANGES = [(kind, *effect) for kind in ALL for effect in EFFECTS] + [
+    ("discrete", {"trust_region_statistics": "probabilities"}, {"policy"}, {"loss/policy"}),
+    ("gaussian", {"trust_region_statistics": "scale"}, {"policy"}, {"loss/policy"}),
+    ("gaussian", {"num_advantage_samples": 2}, None, {"q/q"}),
+    ("gaussian", {"networks": {"min_variance": 0.5}}, None, {"policy/entropy"}),
+    ("gaussian", {"networks": {"bound_mean": False}}, None, {"policy/kl"}),
+]
+
+
+@pytest.fixture(scope="module")
+def ordinary():
+    """What an update computes with the options as they are in all tests."""
+    found = {}
+    for kind in ALL:
+        agent = make_agent(kind)
+        fix_noise(agent)
+        found[kind] = probe(agent, mixed(agent, seed=3))
+    return found
+
+
+@pytest.mark.parametrize(("kind", "given", "networks", "metrics"), CHANGES, ids=[f"{kind}, {given}" for kind, given, *_ in CHANGES])
+def test_every_option_changes_what_it_should(kind, given, networks, metrics, ordinary):
+    agent = make_agent(kind, **given)
+    fix_noise(agent)
+    (gradients, before), (others, after) = ordinary[kind], probe(agent, mixed(agent, seed=3))
+    expected = ALL[kind] if networks is None else ALL[kind] - {"policy"} if networks == "critics" else networks
+    assert changed(gradients, others) == expected
+    different = {name for name in before if before[name] != after[name]}
+    assert metrics <= different and (expected or metrics == different)
+
+
+def test_the_decay_of_the_average_policy_is_its_own():
+    slow, fast = make_agent(trust_region_alpha=0.9), make_agent(trust_region_alpha=0.0)
+    for agent in (slow, fast):
+        agent.update(stack(mixed(agent)))
+    assert changed(weights(slow), weights(fast)) == {"policy_target"}
+    for average, policy in zip(weights(fast)["policy_target"], weights(fast)["policy"], strict=True):
+        np.testing.assert_allclose(average, policy, atol=1e-6)
+
+
+@of_both
+def test_batches_have_t_max_rows_and_a_column_for_each_of_the_batch(kind):
+    agent = make_agent(kind, cells=3, steps=6, columns=2, spec=None)
+    rows = agent.batch_rows()
+    assert rows.reward.shape == (6, 2) and rows.observation["observation"].shape == (7, 2, 3)
+    assert {x.shape.as_list()[0] for x in rows.initial_state.values()} == {2} and rows.initial_state.keys() == agent.recurrent.keys()
+    with pytest.raises(ValueError, match=r"Updates need rewards \[U, 6, 2\]. Received: \(1, 4, 4\)"):
+        agent.update(stack(mixed(make_agent(kind, cells=3))))
+    with pytest.raises(ValueError, match=r"Batches of this agent are .*Received: "):
+        agent.update(stack(fresh_and_replayed(make_agent(kind, steps=6, columns=2), columns=2)[0]))
+
+
+# -- metrics -----------------------------------------------------------------------------------------------------------
+
+
+def constant_agent(**algorithm):
+    """Two choices with probabilities 0.8 and 0.2, on average 0.5, of values 1 and -1: V is 0.6."""
+    agent = make_agent(spec=discrete_spec(3, 2), stirred=False, steps=2, columns=3, discount=0.5, **algorithm)
+    for network in agent.networks.values():
+        for variable in network.trainable_variables:
+            variable.assign(0 * variable)
+    nets = agent.networks
+    for head, values in ((nets["policy"].head.logits, np.log([0.8, 0.2])), (nets["q"].head.critics[0][-1], [1.0, -1.0])):
+        head.bias.assign(values)
+    return agent
+
+
+def by_hand():
+    """A fresh column of two steps, with which a task ended, and two replayed ones of one step: an end, and a cut."""
+    batch = fresh_and_replayed(constant_agent(), columns=3)[0]
+    row = np.float32
+    mu = np.log(row([[[0.8, 0.2], [0.1, 0.9], [0.6, 0.4]], [[0.8, 0.2], [1, 1], [1, 1]]]))
+    return batch._replace(
+        action=np.int32([[0, 0, 1], [1, 0, 0]]), reward=row([[1, 0, 1], [2, 0, 0]]), discount=row([[1, 0, 1], [0, 0, 0]]),
+        begins=row([[1, 0, 0], [0, 0, 0]]), length=row([[2, 1, 1], [2, 0, 0]]), on_policy=row([[1, 0, 0], [1, 0, 0]]),
+        extras={"behaviour/logits": mu},
+    )
+
+
+# Ratios 1, 1, 0.8 / 0.1 = 8 and 0.2 / 0.4 = 0.5; Qret 1 + (2 + 1 + 0.6) / 2 = 2.8, 2, 0 and 1 + 0.6 / 2 = 1.3.
+METRICS = {
+    "loss/q": 0.5 * ((1.62 + 4.5) / 2 + 0.5 + 2.645) / 3,
+    "policy/value": 0.6,
+    "policy/entropy": -0.8 * math.log(0.8) - 0.2 * math.log(0.2),
+    "policy/kl": math.log(1.25),
+    "average/value": 0.25 * 0.6,
+    "average/kl": 0.25 * math.log(1.25),
+    "q/q": 0.0,
+    "q/target": (2.8 + 2.0 + 0.0 + 1.3) / 4,
+    "importance/ratio": (1 + 1 + 8 + 0.5) / 4,
+    "segments/length": 4 / 3,
+    "learning_rate/q": 0.01,
+}
+
+
+# The divergence's gradient is (-0.3, 0.3). The first step's is -2.2 (0.2, -0.2): their product is 0.264, others' are negative.
+@pytest.mark.parametrize(
+    ("given", "metrics"),
+    [
+        ({"truncation_threshold": 5.0, "trust_region_delta": 0.25}, {"importance/truncated": 0.25, "trust_region/active": 0.25}),
+        ({"truncation_threshold": 9.0, "trust_region_delta": 0.27}, {"importance/truncated": 0.0, "trust_region/active": 0.0}),
+        ({"truncation_threshold": 0.75, "trust_region_delta": 0.0}, {"importance/truncated": 0.75, "trust_region/active": 0.25}),
+        ({"truncation_threshold": None, "use_trust_region": False}, {"importance/truncated": 0.0, "trust_region/active": 0.0}),
+    ],
+    ids=["some", "none", "most", "without"],
+)
+def test_metrics_by_hand(given, metrics):
+    agent = constant_agent(statistics_decay=0.75, **given)
+    found = {name: values[0] for name, values in metrics_of(agent, stack(by_hand())).items()}
+    for name, value in {**METRICS, **metrics}.items():
+        assert found[name] == pytest.approx(value, rel=1e-5, abs=1e-6), name
+
+
+@of_both
+def test_names_of_metrics_and_their_running_averages(kind):
+    agent = make_agent(kind, statistics_decay=0.75)
+    found = metrics_of(agent, stack(*[mixed(agent, seed) for seed in (5, 3, 1)]))
+    critics = ["q"] if kind == "discrete" else ["advantage", "v"]
+    assert [*found] == [
+        "loss/policy", *(f"loss/{name}" for name in critics), "policy/value", "policy/entropy", "policy/kl", "average/value",
+        "average/entropy", "average/kl", "q/q", "q/target", "importance/ratio", "importance/truncated", "trust_region/active",
+        "segments/length", "gradient_norm", *(f"learning_rate/{name}" for name in agent.parameters),
+    ]
+    for i, name in enumerate(("value", "entropy", "kl")):
+        average = 0.0
+        for value, running in zip(found[f"policy/{name}"], found[f"average/{name}"], strict=True):
+            average = 0.75 * average + 0.25 * value
+            assert running == pytest.approx(average, rel=1e-4)
+        assert float(agent.averages[i]) == pytest.approx(average, rel=1e-4)
