@@ -18,14 +18,16 @@ preset = Preset(
     agent=DiscreteACERAgentParameters(
         algorithm=DiscreteACERAlgorithmParameters(
             t_max=20,
-            n_times_replay=4,
+            n_times_replay=8,
             beta=1e-3,
             truncation_threshold=5.0,
-            trust_region_delta=0.1,
+            trust_region_delta=3e-3,
             use_deterministic_for_evaluation=True,
         ),
-        memory=EpisodicReplayParameters(max_size=100_000, replay_start_size=1_000),
-        networks=discrete_acer_networks(layers=(256, 256), learning_rate=5e-4, clip_gradients=40.0, batch_size=8),
+        memory=EpisodicReplayParameters(max_size=50_000, replay_start_size=1_000),
+        networks=discrete_acer_networks(
+            layers=(256, 256), learning_rate=5e-4, optimizer_epsilon=1e-5, clip_gradients=40.0, batch_size=8
+        ),
     ),
     environment=EnvironmentParameters(
         "LunarLander-v3",

@@ -11,7 +11,7 @@ import tiny
 
 from tfsac.catalog import describe_preset, load_preset, preset_names
 from tfsac.environments import as_arrays, make, spec_of
-from tfsac.parameters import ParameterError, Preset, RunParameters, for_level, override, to_json
+from tfsac.parameters import EpisodicReplayParameters, ParameterError, Preset, RunParameters, for_level, override, to_json
 from tfsac.training import Trainer
 from tfsac.training.build import build_agent
 
@@ -27,6 +27,8 @@ NETWORKS = {  # of each kind of agent
     "twin_soft_actor_critic": {"policy", "q", "q_target"},
     "discrete_soft_actor_critic": {"policy", "q", "q_target"},
     "temporally_abstract_actor_critic": {"policy", "q", "q_target"},
+    "discrete_acer": {"policy", "policy_target", "q"},
+    "gaussian_acer": {"policy", "policy_target", "v", "advantage"},
 }
 
 
@@ -45,7 +47,13 @@ def heatup_of(preset):
 
 
 def short(preset):
-    """Six stretches of playing and training after the heat-up."""
+    """Six stretches of playing and training after the heat-up, or six rollouts, each of which ends with its episodes."""
+    shorter = {"schedule.steps_between_evaluation_periods": "EnvironmentSteps(1_000_000)", "schedule.evaluation_steps": "EnvironmentEpisodes(1)"}
+    if isinstance(preset.agent.memory, EpisodicReplayParameters):
+        preset = tiny.shrunk(preset, **shorter)
+        steps = preset.agent.algorithm.t_max
+        rollouts = {"schedule.improve_steps": f"EnvironmentSteps({6 * steps * preset.environment.num_envs})"}
+        return override(preset, {**rollouts, "environment.max_episode_steps": steps})
     algorithm, sooner = preset.agent.algorithm, {}
     if algorithm.updates_between_target_copies() > 6:  # as of Atari's targets, which are copied every 8000 steps
         sooner = {"agent.algorithm.num_steps_between_copying_online_weights_to_target": "TrainingSteps(1)"}
@@ -57,13 +65,20 @@ def short(preset):
     return tiny.shrunk(
         preset,
         **{
+            **shorter,
             "schedule.heatup_steps": f"EnvironmentSteps({heatup_of(preset)})",
             "schedule.improve_steps": f"EnvironmentSteps({6 * playing})",
-            "schedule.steps_between_evaluation_periods": "EnvironmentSteps(1_000_000)",
-            "schedule.evaluation_steps": "EnvironmentEpisodes(1)",
             "environment.max_episode_steps": 15,
         },
     )
+
+
+def counts(preset):
+    """Environment steps and updates of a short run."""
+    algorithm, steps = preset.agent.algorithm, preset.schedule.improve_steps.num_steps
+    if isinstance(preset.agent.memory, EpisodicReplayParameters):
+        return steps, 6 * (1 + algorithm.n_times_replay)
+    return heatup_of(preset) + steps, 6 * algorithm.num_consecutive_training_steps
 
 
 def weights(trainer):
@@ -125,11 +140,12 @@ def test_a_short_run_makes_updates_that_change_the_weights_of_every_network(name
     learned = {"temperature"} if temperature and temperature.kind == "auto" else set()
     if preset.agent.kind == "temporally_abstract_actor_critic":
         learned = {"proposal_temperature", "choice_temperature"}
+    if "trunk" in preset.agent.networks:
+        learned = {"trunk", "trunk_target"}
     assert {key.split("/")[0] for key in before} == NETWORKS[preset.agent.kind] | learned
     result = trainer.run()
     after = weights(trainer)
-    env_steps = heatup_of(preset) + 6 * algorithm.num_consecutive_playing_steps.num_steps
-    updates = 6 * algorithm.num_consecutive_training_steps
+    env_steps, updates = counts(preset)
     assert (result.counters.env_steps, result.counters.updates) == (env_steps, updates)
     assert [key for key in before if np.array_equal(before[key], after[key])] == []
     assert all(np.isfinite(value).all() for value in after.values())
@@ -152,7 +168,8 @@ def test_every_level_has_a_threshold_and_an_agent_that_acts_in_it(name, level):
     rows = {key: np.repeat(array[None], 20, axis=0) for key, array in as_arrays(observation, spec).items()}
     action = agent.act(rows, mode="sample").action
     assert action.shape == (20, *env.action_space.shape)
-    assert 0.0 < np.abs(action).max() <= 1.0
+    bound = np.inf if preset.agent.kind == "gaussian_acer" else 1.0  # whose samples the environment clips
+    assert 0.0 < np.abs(action).max() <= bound
     env.close()
 
 
