@@ -21,10 +21,10 @@ preset = Preset(
             n_times_replay=8,
             beta=1e-3,
             truncation_threshold=5.0,
-            trust_region_delta=1e-3,
+            trust_region_delta=3e-4,
             use_deterministic_for_evaluation=True,
         ),
-        memory=EpisodicReplayParameters(max_size=10_000, replay_start_size=1_000),
+        memory=EpisodicReplayParameters(max_size=5_000, replay_start_size=1_000),
         networks=discrete_acer_networks(
             layers=(100, 100), learning_rate=1e-3, optimizer_epsilon=1e-5, clip_gradients=40.0, batch_size=8
         ),

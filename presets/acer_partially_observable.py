@@ -17,8 +17,9 @@ from tfsac.parameters import (
 preset = Preset(
     agent=DiscreteACERAgentParameters(
         algorithm=DiscreteACERAlgorithmParameters(
-            t_max=20,
+            t_max=32,
             n_times_replay=4,
+            beta=1e-3,
             truncation_threshold=5.0,
             trust_region_delta=0.1,
             use_deterministic_for_evaluation=True,

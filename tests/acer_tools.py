@@ -32,7 +32,9 @@ def named(given):
     return ", ".join([given["kind"], "lstm" if given["cells"] else "feed-forward", "shared" if given["shared"] else "separate"])
 
 
-def make_parameters(kind="discrete", cells=None, shared=False, steps=STEPS, columns=COLUMNS, weights=None, own=None, networks=None, **algorithm):
+def make_parameters(
+    kind="discrete", cells=None, shared=False, steps=STEPS, columns=COLUMNS, weights=None, own=None, networks=None, order=None, **algorithm
+):
     """Small networks and a trust region that some steps leave.
 
     Args:
@@ -41,6 +43,7 @@ def make_parameters(kind="discrete", cells=None, shared=False, steps=STEPS, colu
         weights: of the losses, by network.
         own: fields of single networks.
         networks: more arguments of the function that makes all of them.
+        order: of their names.
         **algorithm: parameters of the algorithm.
     """
     discrete = kind == "discrete"
@@ -49,7 +52,7 @@ def make_parameters(kind="discrete", cells=None, shared=False, steps=STEPS, colu
     made = (discrete_acer_networks if discrete else gaussian_acer_networks)(lstm_cells=cells, shared=shared, **given)
     for name, weight in (weights or {}).items():
         made[name] = dataclasses.replace(made[name], head_parameters=dataclasses.replace(made[name].head_parameters, loss_weight=weight))
-    made = {name: dataclasses.replace(network, **(own or {}).get(name, {})) for name, network in made.items()}
+    made = {name: dataclasses.replace(made[name], **(own or {}).get(name, {})) for name in order or made}
     chosen = {"t_max": steps, "trust_region_delta": 0.02, "beta": 0.1, "trust_region_alpha": 0.75, "truncation_threshold": 1.0, **algorithm}
     agent = DiscreteACERAgentParameters if discrete else GaussianACERAgentParameters
     of_algorithm = DiscreteACERAlgorithmParameters if discrete else GaussianACERAlgorithmParameters

@@ -290,7 +290,7 @@ EFFECTS = [
     ({"discount": 0.5}, None, {"q/target"}),
     ({"normalize_loss_by_steps": False}, None, {"loss/policy", "gradient_norm"}),
     ({"beta": 0.5}, {"policy"}, {"loss/policy"}),
-    ({"truncation_threshold": 2.0}, {"policy"}, {"importance/truncated"}),
+    ({"truncation_threshold": 2.0}, {"policy"}, {"loss/policy"}),
     ({"truncation_threshold": None}, {"policy"}, {"importance/truncated"}),
     ({"use_q_opc": True}, {"policy"}, {"loss/policy"}),
     ({"use_trust_region": False}, {"policy"}, {"trust_region/active"}),

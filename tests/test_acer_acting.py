@@ -1,0 +1,382 @@
+"""Acting with policies that may remember: draws and what is stored beside them, states, the same as tensors, values."""
+
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from acer_tools import KINDS, RECURRENT, make_agent, mixed, named, stack
+
+from tfsac.networks import GraphForward, NumpyForward
+from tfsac.parameters import Conv2d
+from tfsac.testing import discrete_spec
+from tfsac.types import ArraySpec, DiscreteSpec, Spec
+
+ROWS = 3
+of_kinds = pytest.mark.parametrize("given", KINDS, ids=named)
+of_recurrent = pytest.mark.parametrize("given", RECURRENT, ids=named)
+of_both = pytest.mark.parametrize("kind", ["discrete", "gaussian"])
+
+
+def observations(rows=ROWS, seed=0):
+    return {"observation": np.random.default_rng(seed).standard_normal((rows, 3)).astype(np.float32)}
+
+
+def repeated(rows):
+    """One observation, many times."""
+    return {"observation": np.tile(observations(1)["observation"], (rows, 1))}
+
+
+def a_state(agent, rows=ROWS, names=None, seed=1):
+    """A state in the middle of an episode, of what acts, or of these networks."""
+    rng = np.random.default_rng(seed)
+    every = {field: rng.uniform(-1, 1, (rows, *array.shape)).astype(np.float32) for field, array in agent.recurrent.items()}
+    return {field: x for field, x in every.items() if field.rsplit("_", 1)[0] in (names or agent.acts_through)}
+
+
+def everything(agent, rows=ROWS, seed=1):
+    return a_state(agent, rows, agent.networks, seed)
+
+
+def tensors(arrays):
+    return {name: tf.constant(value) for name, value in arrays.items()}
+
+
+def assert_all_close(ours, theirs, atol=1e-6):
+    assert ours.keys() == theirs.keys()
+    for name, value in ours.items():
+        np.testing.assert_allclose(value, theirs[name], rtol=1e-5, atol=atol, err_msg=name)
+
+
+def softmax(logits):
+    return np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
+
+
+# -- draws -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["explore", "sample"])
+def test_choices_are_drawn_from_the_logits_that_are_stored(mode):
+    agent, rows = make_agent(), 20_000
+    found = agent.act(repeated(rows), mode=mode)
+    logits = found.extras["behaviour/logits"]
+    np.testing.assert_allclose(logits[0], agent.networks["policy"](observations(1))[0], rtol=1e-5)
+    expected = softmax(logits[0])
+    assert expected.min() > 0.05 and logits.shape == (rows, 3) and logits.dtype == np.float32 and found.action.dtype == np.int32
+    np.testing.assert_allclose(np.bincount(found.action, minlength=3) / rows, expected, atol=0.012)
+
+
+@pytest.mark.parametrize("mode", ["explore", "sample"])
+@pytest.mark.parametrize("covariance", ["diagonal", "spherical"])
+def test_numbers_are_drawn_from_the_gaussian_that_is_stored_and_may_lie_outside_the_bounds(mode, covariance):
+    agent, rows = make_agent("gaussian", networks={"covariance": covariance, "min_variance": 0.3}), 20_000
+    found = agent.act(repeated(rows), mode=mode)
+    mean, variance = (found.extras[f"behaviour/{name}"] for name in ("mean", "variance"))
+    for x in (found.action, mean, variance):
+        assert x.shape == (rows, 2) and x.dtype == np.float32
+    expected_mean, raw = agent.networks["policy"](observations(1))
+    assert raw.shape == (1, 2 if covariance == "diagonal" else 1) and (variance.min() > 0.3)
+    np.testing.assert_allclose(mean[0], expected_mean[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(variance[0], np.log1p(np.exp(raw[0])) + 0.3 * np.ones(2), rtol=1e-5)
+    np.testing.assert_allclose(found.action.mean(axis=0), mean[0], atol=0.03)
+    np.testing.assert_allclose(found.action.var(axis=0), variance[0], rtol=0.05)
+    assert abs(np.corrcoef(found.action.T)[0, 1]) < 0.03
+    assert (np.abs(found.action) > 1).mean() > 0.1
+
+
+@of_both
+def test_greedy_is_the_mode_and_random_is_uniform(kind):
+    agent, rows, x = make_agent(kind), 20_000, observations(50)
+    greedy, random = agent.act(x, mode="greedy"), agent.act(repeated(rows), mode="random")
+    if kind == "discrete":
+        np.testing.assert_array_equal(greedy.action, greedy.extras["behaviour/logits"].argmax(axis=1))
+        np.testing.assert_allclose(np.bincount(random.action, minlength=3) / rows, 1 / 3, atol=0.012)
+    else:
+        np.testing.assert_array_equal(greedy.action, greedy.extras["behaviour/mean"])
+        np.testing.assert_allclose(np.quantile(random.action, [0.1, 0.5, 0.9], axis=0), [[-0.8] * 2, [0.0] * 2, [0.8] * 2], atol=0.03)
+    assert random.extras == {} and len(set(map(tuple, np.atleast_2d(greedy.action.T).T))) > 1
+    with pytest.raises(ValueError, match=r"mode is 'random', 'explore', 'sample' or 'greedy'. Received: 'best'"):
+        agent.act(x, mode="best")
+
+
+@pytest.mark.parametrize("mode", ["random", "explore", "sample", "greedy"])
+@pytest.mark.parametrize("cells", [None, 3])
+def test_invalid_choices_are_never_made(mode, cells):
+    agent, rows = make_agent(cells=cells, spec=discrete_spec(3, 3, masked=True)), 10_000
+    mask = np.tile(np.array([[True, False, True], [False, True, True], [False, True, False], [True, True, True]]), (rows // 4, 1))
+    found = agent.act({**observations(rows), "action_mask": mask}, mode=mode)
+    assert mask[np.arange(rows), found.action].all()
+    for i, valid in enumerate(mask[:4] if mode != "greedy" else ()):
+        assert {*found.action[i::4]} == {*np.flatnonzero(valid)}
+    if mode == "greedy":
+        np.testing.assert_array_equal(found.action, np.where(mask, found.extras["behaviour/logits"], -np.inf).argmax(axis=1))
+    if mode in ("explore", "sample"):
+        valid = softmax(np.where(mask, found.extras["behaviour/logits"], -np.inf)).mean(axis=0)
+        np.testing.assert_allclose(np.bincount(found.action) / rows, valid, atol=0.015)
+
+
+@of_both
+def test_a_seed_repeats_its_draws(kind):
+    first, same, other = (make_agent(kind) for _ in range(3))
+    other.rng = np.random.default_rng(5)
+    for mode in ("random", "explore", "sample"):
+        ours, theirs, others = (agent.act(repeated(9), mode=mode).action for agent in (first, same, other))
+        np.testing.assert_array_equal(ours, theirs)
+        assert not np.array_equal(ours, others)
+
+
+@of_kinds
+def test_acting_sees_new_weights_after_an_update(given):
+    agent = make_agent(**given)
+    agent.update(stack(mixed(agent)))
+    assert all(isinstance(forward, NumpyForward) for forward in agent.forwards.values())
+    after = agent.act(observations(), mode="explore")
+    for forward in agent.forwards.values():
+        forward.load([variable.numpy() for variable in forward.variables])
+    assert_all_close(after.state, agent.act(observations(), mode="explore").state, atol=0)
+    _, (first, *_) = feed(agent, observations(), agent.initial_state(ROWS))
+    np.testing.assert_allclose(next(iter(after.extras.values())), first, rtol=1e-5, atol=1e-6)  # logits, or the mean
+
+
+# -- states ------------------------------------------------------------------------------------------------------------
+
+
+def test_policies_without_memory_have_no_state():
+    agent = make_agent(shared=True)
+    found = agent.act(observations(), mode="explore")
+    assert agent.recurrent == agent.initial_state(2) == found.state == {} and [*found.extras] == ["behaviour/logits"]
+
+
+@of_recurrent
+def test_all_states_go_along_while_exploring_and_those_of_acting_otherwise(given):
+    agent, fields = make_agent(**given), ("hidden", "cell")
+    if given["shared"]:
+        names, acting = ["trunk", "trunk_target"], ["trunk"]
+    else:
+        names, acting = ["policy", "policy_target", *(name for name in agent.parameters if name != "policy")], ["policy"]
+    every = {f"{name}_{field}": (3,) for name in names for field in fields}
+    assert {field: array.shape for field, array in agent.recurrent.items()} == every
+    assert {field: x.shape for field, x in agent.initial_state(ROWS).items()} == {f"{name}_{field}": (ROWS, 3) for name in acting for field in fields}
+    assert not any(x.any() for x in agent.initial_state(ROWS).values())
+    explored = agent.act(observations(), mode="explore")
+    assert explored.state.keys() == every.keys()
+    assert {name for name in explored.extras if name.startswith("state/")} == {f"state/{field}" for field in every}
+    for mode in ("random", "sample", "greedy"):
+        found = agent.act(observations(), mode=mode)
+        assert_all_close(found.state, {field: x for field, x in explored.state.items() if field in agent.initial_state(1)})
+        assert not any(name.startswith("state/") for name in found.extras)
+
+
+@of_recurrent
+def test_a_state_goes_on_and_begins_anew_with_an_episode(given):
+    agent, x = make_agent(**given), observations()
+    for mode, state in (("explore", everything(agent)), ("greedy", a_state(agent))):
+        on, anew = agent.act(x, state, mode=mode), agent.act(x, mode=mode)
+        some = agent.act(x, state, np.array([True, False, True]), mode)
+        for field, value in some.state.items():
+            np.testing.assert_array_equal(value[1], on.state[field][1])
+            np.testing.assert_array_equal(value[[0, 2]], anew.state[field][[0, 2]])
+            assert np.abs(on.state[field] - anew.state[field]).max() > 0.01
+            if mode == "explore":
+                np.testing.assert_array_equal(some.extras[f"state/{field}"], state[field] * np.float32([[0], [1], [0]]))
+                assert not anew.extras[f"state/{field}"].any()
+        none = agent.act(x, state, np.zeros(ROWS, bool), mode)
+        assert_all_close(none.state, on.state, atol=0)
+        for empty in ((), {}, None):
+            assert_all_close(agent.act(x, empty, mode=mode).state, anew.state, atol=0)
+
+
+@of_recurrent
+def test_every_network_computes_its_own_next_state(given):
+    agent, x = make_agent(**given), observations()
+    before = everything(agent)
+    after = agent.act(x, before, mode="explore").state
+    for name in {field.rsplit("_", 1)[0] for field in before}:
+        network = agent.networks[name]
+        of_network = {field: tf.constant(before[f"{name}_{field}"]) for field in ("hidden", "cell")}
+        _, hidden, cell = network.advance({**tensors(x), **of_network})
+        assert_all_close({f: after[f"{name}_{f}"] for f in ("hidden", "cell")}, {"hidden": hidden, "cell": cell})
+
+
+def test_what_reads_a_trunk_may_remember_too():
+    memory = {"middleware_parameters": make_agent(cells=2).parameters["policy"].middleware_parameters}
+    with_average = make_agent(cells=3, shared=True, own={"policy": memory})
+    none = {"create_target_network": False, "middleware_parameters": make_agent().parameters["policy"].middleware_parameters}
+    without = make_agent(shared=True, own={"policy": memory, "trunk": none}, use_trust_region=False)
+    assert {field.rsplit("_", 1)[0] for field in with_average.recurrent} == {"trunk", "trunk_target", "policy", "policy_target"}
+    assert {field.rsplit("_", 1)[0] for field in without.recurrent} == {"policy", "policy_target"}
+    for agent in (with_average, without):
+        before, nets, x = everything(agent), agent.networks, tensors(observations())
+        found = agent.act(observations(), before, mode="explore")
+        for ending in ("", "_target"):
+            trunk = nets["trunk" + ending] if "trunk" + ending in nets else nets["trunk"]
+            features = trunk.advance({**x, **{f: tf.constant(before[f"trunk{ending}_{f}"]) for f in trunk.memory}})[0]
+            state = {f: tf.constant(before[f"policy{ending}_{f}"]) for f in ("hidden", "cell")}
+            logits, hidden, _ = nets["policy" + ending]({"features": features, **state})
+            np.testing.assert_allclose(found.state[f"policy{ending}_hidden"], hidden, rtol=1e-5, atol=1e-6)
+            if not ending:
+                np.testing.assert_allclose(found.extras["behaviour/logits"], logits, rtol=1e-5, atol=1e-6)
+        assert np.isfinite(agent.update(stack(mixed(agent))).metrics).all()
+
+
+def test_the_order_in_which_networks_are_given_does_not_matter():
+    parameters = make_agent(cells=3, shared=True).parameters
+    one, other = (make_agent(cells=3, shared=True, stirred=False, order=order) for order in ([*parameters], [*parameters][::-1]))
+    x, mode = observations(), "greedy"
+    assert_all_close(one.act(x, mode=mode).state, other.act(x, mode=mode).state, atol=0)
+    assert next(iter(other.parameters)) == "trunk"
+
+
+def test_images_are_seen_by_a_graph():
+    spec = Spec({"observation": ArraySpec((8, 8, 2), "uint8")}, DiscreteSpec(3))
+    agent = make_agent(cells=3, shared=True, spec=spec, networks={"layers": (Conv2d(2, 4, 2), 5)})
+    assert {type(agent.forwards[name]) for name in ("trunk", "trunk_target")} == {GraphForward}
+    images = {"observation": np.random.default_rng(0).integers(0, 256, (ROWS, 8, 8, 2), np.uint8)}
+    state = a_state(agent)
+    found, (action, after) = agent.act(images, state, mode="greedy"), agent.act_tensors(tensors(images), None, tensors(state))
+    np.testing.assert_array_equal(found.action, action)
+    assert_all_close(found.state, after)
+    assert np.isfinite(agent.update(stack(mixed(agent))).metrics).all()
+
+
+# -- as tensors --------------------------------------------------------------------------------------------------------
+
+
+@of_kinds
+def test_acting_in_tensorflow_is_acting_in_numpy(given):
+    agent, x = make_agent(**given), observations(40)
+    state = a_state(agent, 40)
+    found, (action, after) = agent.act(x, state, mode="greedy"), agent.act_tensors(tensors(x), None, tensors(state))
+    np.testing.assert_allclose(found.action, action, rtol=1e-5, atol=1e-6)
+    assert_all_close(found.state, after)
+
+
+@of_both
+def test_samples_in_tensorflow_are_made_with_the_noise_that_is_given(kind):
+    agent, rows = make_agent(kind, cells=3), 5000
+    x, state = tensors(repeated(rows)), tensors({field: np.repeat(value, rows, axis=0) for field, value in a_state(agent, 1).items()})
+    extras = agent.act(repeated(rows), {field: value.numpy() for field, value in state.items()}).extras
+    tf.random.set_seed(0)
+    noise = agent.acting_noise(x)
+    action, after = agent.act_tensors(x, noise, state)
+    again, _ = agent.act_tensors(x, noise, state)
+    np.testing.assert_array_equal(action, again)
+    assert noise.shape == (rows, 3 if kind == "discrete" else 2) and after.keys() == state.keys()
+    if kind == "discrete":
+        np.testing.assert_allclose(np.bincount(action) / rows, softmax(extras["behaviour/logits"][0]), atol=0.025)
+        assert noise.numpy().min() >= 0 and noise.numpy().max() < 1
+    else:
+        np.testing.assert_allclose(action, extras["behaviour/mean"] + np.sqrt(extras["behaviour/variance"]) * noise, rtol=1e-4, atol=1e-5)
+        assert noise.numpy().std() == pytest.approx(1.0, abs=0.03)
+
+
+def test_invalid_choices_are_never_made_in_tensorflow():
+    agent = make_agent(cells=3, spec=discrete_spec(3, 3, masked=True))
+    x = tensors({**repeated(3000), "action_mask": np.tile([[True, False, True]], (3000, 1))})
+    state = tensors(agent.initial_state(3000))
+    for noise in (None, agent.acting_noise(x)):
+        assert {*agent.act_tensors(x, noise, state)[0].numpy()} <= {0, 2}
+    mask = {**observations(), "action_mask": np.eye(3, dtype=bool)}
+    np.testing.assert_array_equal(agent.act_tensors(tensors(mask), None, tensors(agent.initial_state(3)))[0], [0, 1, 2])
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+
+def feed(agent, x, state):
+    """What critics and policy read, as tensors, and the policy's outputs, computed by Keras."""
+    given = tensors(x)
+    for name in ("trunk", "policy"):
+        if name in agent.parameters:
+            memory = {f: tf.constant(state[f"{name}_{f}"]) for f in agent.networks[name].memory}
+            outputs = tf.nest.flatten(agent.networks[name]({**given, **memory}))
+            given = {**given, "features": outputs[0]} if name == "trunk" else given
+    return given, outputs
+
+
+@pytest.mark.parametrize("given", [KINDS[0], KINDS[1], KINDS[3]], ids=named)
+def test_values_of_choices_by_hand(given):
+    agent, x = make_agent(**given), observations()
+    state, action = a_state(agent), np.array([2, 0, 1])
+    read, (logits, *_) = feed(agent, x, state)
+    q = agent.networks["q"](read).numpy()[:, 0]
+    values = agent.value_tensors(tensors(x), tf.constant(action), tensors(state))
+    assert [*values] == ["q", "v"] and agent.values_through == [*agent.parameters]
+    np.testing.assert_allclose(values["q"], q[np.arange(ROWS), action], rtol=1e-5)
+    np.testing.assert_allclose(values["v"], (softmax(logits.numpy()) * q).sum(axis=1), rtol=1e-4, atol=1e-6)
+
+
+def test_the_value_of_a_state_is_a_mean_over_valid_choices():
+    agent = make_agent(spec=discrete_spec(3, 3, masked=True))
+    x = {**observations(), "action_mask": np.eye(3, dtype=bool)}
+    values = agent.value_tensors(tensors(x), tf.constant([0, 1, 2]))
+    np.testing.assert_allclose(values["v"], values["q"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("given", [KINDS[4], KINDS[5], KINDS[7]], ids=named)
+def test_values_of_numbers_by_hand(given):
+    agent, x = make_agent(**given, networks={"min_variance": 1e-12}), observations()
+    state, action = a_state(agent), observations(seed=3)["observation"][:, :2]
+
+    def values(action):
+        found = agent.value_tensors(tensors(x), tf.constant(action), tensors(state))
+        assert [*found] == ["q", "v"] and agent.values_through == [*agent.parameters]
+        return found["q"].numpy(), found["v"].numpy()
+
+    def advantage(action):
+        return agent.networks["advantage"](read, tf.constant(action)).numpy()[:, 0]
+
+    read, (mean, *_) = feed(agent, x, state)
+    (q, v), (other, _) = values(action), values(0 * action)
+    for ours, again in zip((q, v), values(action), strict=True):
+        np.testing.assert_array_equal(ours, again)
+    np.testing.assert_allclose(v, agent.networks["v"](read), rtol=1e-5)
+    np.testing.assert_allclose(q - other, advantage(action) - advantage(0 * action), rtol=1e-4, atol=1e-5)
+    assert np.abs(q - v - advantage(action) + advantage(mean.numpy())).max() > 1e-2  # a mean over draws
+    # Draws of a narrow policy are its mean, whose Q is V.
+    width = agent.networks["policy"].head.variance
+    width.kernel.assign(0 * width.kernel)
+    width.bias.assign([-40.0, -40.0])
+    np.testing.assert_allclose(values(mean.numpy())[0], v, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(values(action)[0], v + advantage(action) - advantage(mean.numpy()), rtol=1e-4, atol=1e-5)
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+
+@of_recurrent
+def test_a_state_of_another_number_of_environments_is_refused(given):
+    agent = make_agent(**given)
+    for mode, state in (("explore", everything(agent, 4)), ("explore", everything(agent, 2)), ("greedy", a_state(agent, 4))):
+        with pytest.raises(ValueError, match=r"The state of this policy goes on from .*\(3, 3\).*; where the number of environments changes.*Received: "):
+            agent.act(observations(), state, mode=mode)
+    with pytest.raises(ValueError, match=r"The state of this policy goes on from .*Received: .*target"):
+        agent.act(observations(), everything(agent), mode="sample")
+
+
+@of_recurrent
+def test_tensors_need_a_state(given):
+    agent, x = make_agent(**given), tensors(observations())
+    name = "trunk" if given["shared"] else "policy"
+    words = f"A recurrent policy reads its state {name}_hidden, {name}_cell beside the observation; `initial_state` begins an episode. Received: "
+    action = tf.zeros([ROWS], tf.int32) if given["kind"] == "discrete" else tf.zeros([ROWS, 2])
+    part = {f"{name}_cell": tf.zeros([ROWS, 3])}
+    for state, found in ((None, "[]"), ({}, "[]"), (part, f"['{name}_cell']")):
+        with pytest.raises(ValueError, match=f"^{re.escape(words + found)}$"):
+            agent.act_tensors(x, None, state)
+        if given["shared"]:
+            with pytest.raises(ValueError, match=f"^{re.escape(words + found)}$"):
+                agent.value_tensors(x, action, state)
+
+
+@pytest.mark.parametrize("given", [given for given in RECURRENT if not given["shared"]], ids=named)
+def test_critics_that_remember_on_their_own_have_no_values_outside_of_columns(given):
+    agent, x = make_agent(**given), tensors(observations())
+    name = "q" if given["kind"] == "discrete" else "v"
+    words = "so its critics have no LSTM of their own: shared=True makes one trunk. Received: an LSTM in " + repr(name)
+    with pytest.raises(ValueError, match=f"{re.escape(words)}$"):
+        agent.value_tensors(x, tf.zeros([ROWS, 2]), tensors(agent.initial_state(ROWS)))
+    without = {"middleware_parameters": make_agent(given["kind"]).parameters["policy"].middleware_parameters}
+    feedforward = make_agent(given["kind"], cells=3, own=dict.fromkeys(agent.parameters.keys() - {"policy"}, without))
+    action = tf.zeros([ROWS], tf.int32) if given["kind"] == "discrete" else tf.zeros([ROWS, 2])
+    assert feedforward.value_tensors(x, action, tensors(feedforward.initial_state(ROWS)))["v"].shape == (ROWS,)

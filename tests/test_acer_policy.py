@@ -1,0 +1,443 @@
+"""Policies of actor-critic with experience replay as their user has them: acting, evaluated, recorded, exported."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tiny
+
+from tfsac import api, cli, exporting
+from tfsac.environments import Filters, as_arrays, make, spec_of
+from tfsac.environments.vectorize import EVALUATION, episode_seed
+from tfsac.parameters import EnvironmentEpisodes, RunParameters
+from tfsac.training import Policy
+from tfsac.training.build import build_agent
+from tfsac.training.evaluation import evaluate_policy
+
+STEPS = 12
+NORMALISED = {"environment.filters.observation_normalization": True, "environment.filters.observation_clipping": 1.5}
+SPHERICAL = {"agent.networks.policy.head_parameters.covariance": "spherical", "agent.networks.policy.head_parameters.bound_mean": False}
+CAMERA = {
+    "agent.networks.trunk.input_embedders_parameters": {
+        "joints": {"scheme": "Empty"}, "camera": {"scheme": [{"num_filters": 4, "kernel_size": 3, "stride": 2}, 8]},
+    }
+}
+MASKED = {"environment.kwargs": {"masked": True}}
+CASES = {  # level, LSTM, trunk, changes
+    "discrete": ("CartPole-v1", False, False, NORMALISED),
+    "discrete, LSTM in a trunk": ("tfsac.testing:DiscreteIdentity-v0", True, True, MASKED),
+    "Gaussian, LSTM in a trunk": ("TfsacCameraArm-v0", True, True, {**CAMERA, **NORMALISED, **SPHERICAL}),
+    "discrete, LSTMs": ("CartPole-v1", True, False, {}),
+    "Gaussian, spherical": ("Pendulum-v1", False, False, SPHERICAL),
+    "Gaussian, LSTMs": ("Pendulum-v1", True, False, NORMALISED),
+    "Gaussian in a trunk": ("Pendulum-v1", False, True, {}),
+}
+QUICK = [*CASES][:3]
+CELLS = {"hidden", "cell"}
+
+
+class Case:
+    """A policy, and what three environments show it, `[STEPS, 3, ...]` by key."""
+
+    def __init__(self, name):
+        tiny.register()
+        level, self.lstm, self.shared, changes = CASES[name]
+        self.preset = tiny.acer(level, self.lstm, self.shared, **changes)
+        env = make(level, **self.preset.environment.kwargs)
+        self.spec = spec_of(env)
+        rows = [as_arrays(env.reset(seed=seed)[0], self.spec) for seed in range(3 * STEPS)]
+        env.close()
+        self.seen = {
+            key: np.stack([row[key] for row in rows]).reshape(STEPS, 3, *array.shape) for key, array in self.spec.observation.items()
+        }
+        agent = build_agent(self.preset, RunParameters(seed=2), self.spec)
+        rng = np.random.default_rng(5)
+        for network in agent.networks.values():
+            for variable in network.trainable_variables:
+                variable.assign_add(rng.normal(scale=0.5, size=variable.shape))
+        agent.refresh()
+        filters = Filters(self.preset.environment.filters, self.spec)
+        filters.learn({key: array[:, 0] for key, array in self.seen.items()})
+        self.policy, self.discrete = Policy(agent, filters), "q" in agent.networks
+        remembers = "trunk" if self.shared else "policy"
+        self.fields = {f"{remembers}_{name}" for name in CELLS} if self.lstm else set()
+
+    def raw(self, step, rows=slice(None)):
+        """Returns what the environments would give at a step: all three, or one of them."""
+        seen = {key: array[step][rows] for key, array in self.seen.items()}
+        return seen if len(seen) > 1 else seen["observation"]
+
+    def live(self, rows=slice(None)):
+        """Plays the episodes with the policy: actions and states by step."""
+        self.policy.reset()
+        return [(self.policy.act(self.raw(step, rows)), self.policy.state) for step in range(STEPS)]
+
+    def signatures(self, path):
+        """Returns functions of arrays, by signature name, of a SavedModel or a LiteRT file."""
+        if path.suffix == ".tflite":
+            run = exporting.litert_interpreter(path).get_signature_runner
+            return {name: run(name) for name in ("serving_default", "sample", "values", *(["initial_state"] if self.lstm else []))}
+        loaded = tf.saved_model.load(str(path))
+
+        def arrays(function):
+            return lambda **given: {name: x.numpy() for name, x in function(**{n: tf.constant(x) for n, x in given.items()}).items()}
+
+        made = {name: arrays(function) for name, function in loaded.signatures.items()}
+        made["model"] = loaded  # its functions are its own while it lives
+        return made
+
+
+def cases(*quick):
+    return [pytest.param(name, marks=[] if name in quick else [pytest.mark.slow]) for name in CASES]
+
+
+@pytest.fixture(scope="module", params=cases(*QUICK))
+def case(request):
+    return Case(request.param)
+
+
+@pytest.fixture(scope="module")
+def memory():
+    """A policy with an LSTM, which acts with numbers."""
+    return Case("Gaussian, LSTMs")
+
+
+# -- acting ------------------------------------------------------------------------------------------------------------
+
+
+def test_environments_side_by_side_act_as_each_alone(case):
+    together = case.live()
+    for i in range(3):
+        for (actions, state), (action, own) in zip(together, case.live(i), strict=True):
+            np.testing.assert_allclose(actions[i], action, atol=1e-5)
+            assert state.keys() == own.keys() == case.fields
+            for name in case.fields:
+                np.testing.assert_allclose(state[name][i], own[name][0], atol=1e-5)
+    actions = np.stack([action for action, _ in together])
+    assert (actions != actions[0, 0]).any()  # or little would be tested
+    if not case.discrete:
+        low, high = case.spec.action.low, case.spec.action.high
+        assert (actions >= low).all() and (actions <= high).all()
+
+
+def test_a_policy_remembers_until_it_is_reset_and_then_takes_another_number_of_environments(memory):
+    policy = memory.policy
+    first, later = memory.live(slice(1))[0][0], policy.act(memory.raw(0, slice(1)))
+    assert abs(first[0, 0] - later[0, 0]) > 1e-3  # the same observation after an episode of others
+    before = policy.state
+    with pytest.raises(ValueError, match=r"where the number of environments changes, begin anew\. Received: \{'policy_hidden': \(1, 8\)"):
+        policy.act(memory.raw(0))
+    assert policy.state is before
+    policy.reset()
+    assert policy.state == {}
+    np.testing.assert_allclose(policy.act(memory.raw(0))[0], first[0], atol=1e-6)
+
+
+def test_samples_follow_the_policy_and_the_mode_is_likeliest(case):
+    case.policy.reset()
+    given = {key: np.repeat(array[0][:1], 4000, axis=0) for key, array in case.seen.items()}
+    raw = given if len(given) > 1 else given["observation"]
+    found = case.policy.act(raw, deterministic=False)
+    case.policy.reset()
+    mode = case.policy.act(raw)
+    assert (mode == mode[0]).all() and mode[0] == pytest.approx(case.live()[0][0][0], abs=1e-5)
+    # The distribution in TensorFlow, of a state of zeros.
+    filtered = {key: tf.constant(x[:1]) for key, x in case.policy.filters.observation(given).items()}
+    state = {name: tf.constant(x) for name, x in case.policy.agent.initial_state(1).items()}
+    outputs, _, _ = case.policy.agent.chained(filtered, state)
+    distribution = case.policy.agent.policy_of(outputs, filtered)
+    if case.discrete:
+        often = np.bincount(found, minlength=case.spec.action.num_actions) / 4000
+        np.testing.assert_allclose(often, distribution.prob[0], atol=0.035)  # four deviations at most
+        assert (often > 0).sum() > 1 and mode[0] == distribution.prob[0].numpy().argmax()
+        if "action_mask" in given:
+            assert often[~given["action_mask"][0]].sum() == 0.0
+    else:
+        mean, deviation = distribution.mean[0].numpy(), np.sqrt(distribution.variance[0])
+        inner = np.clip(np.random.default_rng(1).normal(mean, deviation, (40_000, len(mean))), -1, 1)  # as the environment clips
+        expected = case.policy.to_environment(inner.astype(np.float32))
+        spread = expected.std(axis=0)
+        assert (np.abs(found.mean(axis=0) - expected.mean(axis=0)) < 5 * spread / np.sqrt(4000)).all()
+        np.testing.assert_allclose(found.std(axis=0), spread, rtol=0.1)
+
+
+# -- evaluated and recorded --------------------------------------------------------------------------------------------
+
+
+def alone(run_dir, episode):
+    """Plays one episode with a policy that was never used before."""
+    policy, env = api.load_policy(run_dir), api.environment_of(run_dir)
+    observation, _ = env.reset(seed=episode_seed(0, EVALUATION, 1, episode))
+    actions, total, done = [], 0.0, False
+    while not done:
+        actions.append(policy.act(observation))
+        observation, reward, terminated, truncated, _ = env.step(actions[-1])
+        total, done = total + float(reward), terminated or truncated
+    env.close()
+    return np.array(actions), total
+
+
+def test_every_episode_of_an_evaluation_and_a_recording_begins_with_a_new_state(tmp_path):
+    folder = tiny.untrained_run(tmp_path / "run", "Pendulum-v1", tiny.acer("Pendulum-v1", lstm=True))
+    one_by_one = [alone(folder, episode) for episode in range(2)]
+    done = api.evaluate(folder, 2)
+    assert done.returns.tolist() == [total for _, total in one_by_one] and done.switched is None
+    made = api.record(folder, tmp_path / "shown.npz", 2)
+    np.testing.assert_allclose(2.0 * made.records["action"], np.concatenate([actions for actions, _ in one_by_one]), atol=1e-6)
+    np.testing.assert_array_equal(made.returns, done.returns)
+    policy, env = api.load_policy(folder), api.environment_of(folder)
+    for _ in range(2):  # whatever the policy did before
+        assert evaluate_policy(policy, env, EnvironmentEpisodes(1), where=1).returns[0] == done.returns[0]
+        assert policy.state["policy_hidden"].any()
+    sampled = [api.evaluate(folder, 2, deterministic=False, seed=seed).returns for seed in (0, 0, 1)]
+    env.close()
+    assert sampled[0].tolist() == sampled[1].tolist() and (sampled[0] != done.returns).all() and (sampled[0] != sampled[2]).all()
+
+
+# -- exported ----------------------------------------------------------------------------------------------------------
+
+
+def values_of(case):
+    """Returns whether the values of this policy can be told."""
+    return case.shared or not case.lstm
+
+
+@pytest.fixture(scope="module")
+def saved_model(case, tmp_path_factory):
+    return exporting.export(case.policy, tmp_path_factory.mktemp("saved") / "policy", values=values_of(case))
+
+
+@pytest.fixture(scope="module")
+def litert(case, tmp_path_factory):
+    pytest.importorskip("ai_edge_litert")
+    return exporting.export(case.policy, tmp_path_factory.mktemp("lite") / "policy", "tflite", values=values_of(case))
+
+
+def test_the_signatures_take_and_return_the_state(case, saved_model):
+    signatures = tf.saved_model.load(str(saved_model)).signatures
+    names = {"serving_default", "sample", *(["initial_state"] if case.lstm else []), *(["values"] if values_of(case) else [])}
+    assert set(signatures) == names
+    state = {name: ([None, 8], "float32") for name in case.fields}
+    seen = {key: ([None, *array.shape], array.dtype) for key, array in case.spec.observation.items()}
+    action = ([None, *case.spec.action.shape], case.spec.action.dtype)
+    for name in names - {"initial_state"}:
+        inputs = signatures[name].structured_input_signature[1]
+        expected = {**seen, **state, **({"action": action} if name == "values" else {})}
+        assert {key: (x.shape.as_list(), x.dtype.name) for key, x in inputs.items()} == expected
+    for name in ("serving_default", "sample"):
+        assert signatures[name].structured_outputs.keys() == {"action", *state}
+    if case.lstm:
+        first = signatures["initial_state"](rows=tf.constant(5))
+        assert {name: (x.shape.as_list(), x.dtype.name) for name, x in first.items()} == {name: ([5, 8], "float32") for name in state}
+        assert not any(x.numpy().any() for x in first.values())
+
+
+@pytest.mark.parametrize("format", ["saved_model", "litert"])
+def test_whole_episodes_of_the_export_are_those_of_the_live_policy(case, format, request):
+    signatures = case.signatures(request.getfixturevalue(format))
+    for rows in (slice(1), slice(3)):
+        state = signatures["initial_state"](rows=np.int32(rows.stop)) if case.lstm else {}
+        for step, (action, expected) in enumerate(case.live(rows)):
+            done = dict(signatures["serving_default"](**{key: x[step][rows] for key, x in case.seen.items()}, **state))
+            np.testing.assert_allclose(done.pop("action"), action, rtol=0, atol=1e-5)
+            assert done.keys() == expected.keys()
+            for name, value in expected.items():
+                np.testing.assert_allclose(done[name], value, rtol=0, atol=1e-5)
+            state = done
+
+
+@pytest.mark.parametrize("format", ["saved_model", "litert"])
+def test_verifying_compares_an_episode_and_finds_what_was_changed(case, format, request):
+    path, agent = request.getfixturevalue(format), case.policy.agent
+    observations = [case.raw(step, 0) for step in range(STEPS)]
+    for _ in range(2):  # whatever the policy did before
+        assert exporting.verify(case.policy, path, observations) <= exporting.TOLERANCE
+    changed = agent.networks["trunk" if case.shared else "policy"].trainable_variables
+    before = [variable.numpy() for variable in changed]
+    for variable in changed:
+        variable.assign(-variable)
+    agent.refresh()
+    try:
+        assert exporting.verify(case.policy, path, observations) > 1e-3
+    finally:
+        for variable, value in zip(changed, before, strict=True):
+            variable.assign(value)
+        agent.refresh()
+
+
+def middle(case, rows):
+    """Returns the state in the middle of the first episode and what is seen there, in so many equal rows."""
+    state = {name: np.repeat(value, rows, axis=0) for name, value in case.live(slice(1))[STEPS // 2][1].items()}
+    return state, {key: np.repeat(array[STEPS // 2 + 1][:1], rows, axis=0) for key, array in case.seen.items()}
+
+
+def tensors_of(arrays):
+    return {name: tf.constant(value) for name, value in arrays.items()}
+
+
+def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, litert):
+    (state, seen), rng = middle(case, 20), np.random.default_rng(8)
+    agent, size = case.policy.agent, case.spec.action.num_actions if case.discrete else case.spec.action.shape[0]
+    noise = (rng.random((20, size)) if case.discrete else rng.standard_normal((20, size))).astype(np.float32)
+    done = dict(case.signatures(litert)["sample"](**seen, **state, noise=noise))
+    action, after = agent.act_tensors(tensors_of(case.policy.filters.observation(seen)), tf.constant(noise), tensors_of(state))
+    action = case.policy.to_environment(action.numpy())
+    np.testing.assert_allclose(done.pop("action"), action, rtol=0, atol=1e-5)
+    assert len(np.unique(action)) > 1 and done.keys() == after.keys() == case.fields
+    for name, value in after.items():
+        np.testing.assert_allclose(done[name], value, rtol=0, atol=1e-5)
+    assert case.discrete or (np.abs(case.policy.to_environment.inverse(action)) <= 1.0 + 1e-6).all()
+
+
+def test_samples_of_the_saved_model_are_distributed_as_those_of_the_live_policy(case, saved_model):
+    (state, seen), agent = middle(case, 4000), case.policy.agent
+    sample = case.signatures(saved_model)["sample"]
+    given, model = {**seen, **state}, tf.saved_model.load(str(saved_model))
+    first, second = (model.signatures["sample"](**tensors_of(given))["action"].numpy() for _ in range(2))
+    assert (first != second).any() and sample is not None
+    live = case.policy.to_environment(agent.act(case.policy.filters.observation(seen), state, mode="sample").action)
+    if case.discrete:
+        often = [np.bincount(actions, minlength=case.spec.action.num_actions) / 4000 for actions in (first, live)]
+        np.testing.assert_allclose(*often, atol=0.05)  # four deviations at most
+    else:
+        spread = live.std(axis=0)
+        assert (np.abs(first.mean(axis=0) - live.mean(axis=0)) < 6 * spread / np.sqrt(2000)).all()
+        np.testing.assert_allclose(first.std(axis=0), spread, rtol=0.1)
+
+
+@pytest.mark.parametrize("format", ["saved_model", "litert"])
+def test_exported_values_are_those_of_the_critics(case, format, request):
+    if not values_of(case):
+        pytest.skip("critics with LSTMs of their own")
+    path, agent, rng = request.getfixturevalue(format), case.policy.agent, np.random.default_rng(3)
+    state, seen = case.live()[5][1], {key: array[6] for key, array in case.seen.items()}
+    filtered = case.policy.filters.observation(seen)
+    if case.discrete:
+        inner = np.array([agent.act(filtered, state, mode="sample").action, ]).reshape(3)
+        given = inner.astype(np.int32)
+    else:
+        inner = rng.uniform(-1, 1, (3, *case.spec.action.shape)).astype(np.float32)
+        given = case.policy.to_environment(inner).astype(np.float32)
+    found = case.signatures(path)["values"](**seen, **state, action=given)
+    assert found.keys() == {"q", "v"}
+    read = tensors_of(filtered)
+    outputs, _, read = agent.chained(read, tensors_of(state))
+    policy = agent.policy_of(outputs, tensors_of(filtered))
+    if case.discrete:
+        q = agent.networks["q"](read).numpy()[:, 0]
+        np.testing.assert_allclose(found["q"], q[np.arange(3), inner], rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(found["v"], (policy.prob.numpy() * q).sum(axis=1), rtol=1e-4, atol=1e-4)
+    else:
+        v = agent.networks["v"](read).numpy()
+        np.testing.assert_allclose(found["v"], v, rtol=1e-4, atol=1e-4)
+        # With the same baseline for all actions, values differ as advantages do.
+        other = case.policy.to_environment(-inner).astype(np.float32)
+        difference = found["q"] - case.signatures(path)["values"](**seen, **state, action=other)["q"]
+        advantages = [agent.networks["advantage"](read, tf.constant(a)).numpy()[:, 0] for a in (inner, -inner)]
+        np.testing.assert_allclose(difference, advantages[0] - advantages[1], rtol=1e-3, atol=1e-3)
+        # And their mean over the policy is V but for the noise of the baseline.
+        assert (np.abs(found["q"] - found["v"]) > 1e-4).any()
+
+
+def test_values_of_critics_with_memories_of_their_own_are_refused(memory, tmp_path):
+    with pytest.raises(ValueError, match=r"so its critics have no LSTM of their own: shared=True makes one trunk\. Received: an LSTM in 'v'$"):
+        exporting.export(memory.policy, tmp_path / "out", values=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_exported_policy_says_what_it_misses(memory, tmp_path):
+    path = exporting.export(memory.policy, tmp_path / "out")
+    loaded = tf.saved_model.load(str(path))
+    with pytest.raises(TypeError, match=r"missing required arguments: policy_cell, policy_hidden"):
+        loaded.signatures["serving_default"](observation=tf.zeros([1, 3]))
+    with pytest.raises(ValueError, match=r"reads its state policy_hidden, policy_cell beside the observation; .* Received: \[\]$"):
+        memory.policy.agent.act_tensors({"observation": tf.zeros([1, 3])})
+    exported, live = exporting.load_exported(path), memory.live()
+    with pytest.raises(ValueError, match=r"also reads observation\. Received: \['other'\]$"):
+        exported({"other": np.zeros((3, 1), np.float32)})
+    for _ in range(2):  # it remembers until it is reset
+        for step in range(4):
+            np.testing.assert_allclose(exported({"observation": memory.raw(step)}), live[step][0], rtol=0, atol=1e-5)
+        with pytest.raises(ValueError, match=r"goes on in 3 environments; call reset to begin with others\. Received: 2$"):
+            exported({"observation": memory.raw(4, slice(2))})
+        exported.reset()
+
+
+PLAYED = """
+import sys
+import numpy as np
+for absent in ("tfsac", "keras", "tf_keras", "tensorflow_probability", "gymnasium", "pydantic"):
+    sys.modules[absent] = None  # importing it raises
+import tensorflow as tf
+for place in sys.argv[1:]:
+    signatures = tf.saved_model.load(place).signatures
+    with np.load(place + ".npz") as file:
+        seen = {key: file[key] for key in file}
+    steps, rows = next(iter(seen.values())).shape[:2]
+    state, actions = signatures["initial_state"](rows=tf.constant(rows)) if "initial_state" in signatures else {}, []
+    for step in range(steps):
+        observation = {key: tf.constant(array[step]) for key, array in seen.items()}
+        sample = signatures["sample"](**observation, **state)["action"]
+        if "values" in signatures:
+            assert signatures["values"](**observation, **state, action=sample)["q"].shape == (rows,)
+        state = signatures["serving_default"](**observation, **state)
+        actions.append(state.pop("action").numpy())
+    np.savez(place + "-played.npz", actions=actions, **{name: x.numpy() for name, x in state.items()})
+"""
+
+
+@pytest.mark.slow
+def test_the_saved_model_plays_episodes_where_there_is_only_tensorflow(tmp_path, run_python):
+    made = {f"{i}": Case(name) for i, name in enumerate(CASES)}
+    for name, case in made.items():
+        exporting.export(case.policy, tmp_path / name, values=values_of(case))
+        np.savez(tmp_path / f"{name}.npz", **case.seen)
+    run_python(PLAYED, *(str(tmp_path / name) for name in made))
+    for name, case in made.items():
+        live = case.live()
+        with np.load(tmp_path / f"{name}-played.npz") as file:
+            np.testing.assert_allclose(file["actions"], [action for action, _ in live], rtol=0, atol=1e-5)
+            assert set(file) == {"actions", *case.fields}
+            for field in case.fields:
+                np.testing.assert_allclose(file[field], live[-1][1][field], rtol=0, atol=1e-5)
+
+
+# -- typed -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("level", "lstm", "shared"), [("CartPole-v1", False, False), ("CartPole-v1", True, True), ("Pendulum-v1", True, False)])
+def test_every_command_takes_a_run(tmp_path, capsys, level, lstm, shared):
+    folder = tmp_path / "run"
+    api.train(tiny.acer(level, lstm, shared), folder, RunParameters(seed=1), quiet=True)
+    assert (folder / "policy" / "saved_model.pb").is_file() and (folder / "learning_curve.png").is_file()
+
+    def typed(*line):
+        assert cli.run([*line]) == 0
+        return capsys.readouterr().out
+
+    best = api.evaluate(folder, 3).returns.mean()
+    assert f"mean {best:.2f}" in typed("evaluate", f"--run_dir={folder}", "--episodes=3", f"--plot_actions={tmp_path / 'a.png'}")
+    sampled = api.evaluate(folder, 3, deterministic=False).returns.mean()
+    assert f"mean {sampled:.2f}" in typed("evaluate", f"--run_dir={folder}", "--episodes=3", "--stochastic") and sampled != best
+    values = ["--values"] if shared or not lstm else []
+    for format in ("saved_model", "tflite"):
+        printed = typed("export", f"--run_dir={folder}", f"--out={tmp_path / format}", f"--format={format}", "--verify", *values)
+        assert "(within 1e-05)" in printed
+    assert "2 episodes" in typed("record", f"--run_dir={folder}", f"--out={tmp_path / 'shown.npz'}", "--episodes=2")
+    assert (tmp_path / "a.png").is_file() and typed("plot", f"--run_dir={folder}", f"--out={tmp_path / 'b.png'}").endswith("b.png\n")
+    assert "Continuing" in typed("train", f"--run_dir={folder}", "--resume", "--set=schedule.improve_steps=132")
+    assert [row["env_steps"] for row in tiny.rows(folder)] == ["60", "120", "132"]
+    more = typed("train", f"--run_dir={tmp_path / 'more'}", f"--preset={folder / 'config.json'}", f"--checkpoint_restore_dir={folder}", "--seed=2")
+    assert "finished at step 132" in more
+    typed("plot", str(folder), str(tmp_path / "more"), f"--out={tmp_path / 'both.png'}")
+    assert (tmp_path / "both.png").is_file()
+
+
+@pytest.mark.slow
+def test_combinations_are_trained_and_compared(tmp_path, capsys):
+    api.train(tiny.acer(lstm=True, **{"schedule.improve_steps": 24}), tmp_path / "run", RunParameters(), quiet=True)
+    grid = ["--grid=agent.algorithm.n_times_replay=1,3", "--num_seeds=2", f"--preset={tmp_path / 'run' / 'config.json'}", "--use_cpu"]
+    assert cli.run(["sweep", f"--run_dir={tmp_path / 'sweep'}", *grid]) == 0
+    printed = capsys.readouterr().out
+    assert "n_times_replay=1" in printed and "n_times_replay=3" in printed
+    assert len(list((tmp_path / "sweep").glob("**/best.npz"))) == 4
