@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 import tensorflow as tf
-from acer_tools import KINDS, RECURRENT, make_agent, mixed, named, stack
+from acer_tools import KINDS, RECURRENT, SOME, kept_agent, make_agent, mixed, named, stack
 
 from tfsac.networks import GraphForward, NumpyForward
 from tfsac.parameters import Conv2d
@@ -86,7 +86,7 @@ def test_numbers_are_drawn_from_the_gaussian_that_is_stored_and_may_lie_outside_
 
 @of_both
 def test_greedy_is_the_mode_and_random_is_uniform(kind):
-    agent, rows, x = make_agent(kind), 20_000, observations(50)
+    agent, rows, x = kept_agent(kind), 20_000, observations(50)
     greedy, random = agent.act(x, mode="greedy"), agent.act(repeated(rows), mode="random")
     if kind == "discrete":
         np.testing.assert_array_equal(greedy.action, greedy.extras["behaviour/logits"].argmax(axis=1))
@@ -125,7 +125,7 @@ def test_a_seed_repeats_its_draws(kind):
         assert not np.array_equal(ours, others)
 
 
-@of_kinds
+@pytest.mark.parametrize("given", SOME, ids=named)
 def test_acting_sees_new_weights_after_an_update(given):
     agent = make_agent(**given)
     agent.update(stack(mixed(agent)))
@@ -149,7 +149,7 @@ def test_policies_without_memory_have_no_state():
 
 @of_recurrent
 def test_all_states_go_along_while_exploring_and_those_of_acting_otherwise(given):
-    agent, fields = make_agent(**given), ("hidden", "cell")
+    agent, fields = kept_agent(**given), ("hidden", "cell")
     if given["shared"]:
         names, acting = ["trunk", "trunk_target"], ["trunk"]
     else:
@@ -169,7 +169,7 @@ def test_all_states_go_along_while_exploring_and_those_of_acting_otherwise(given
 
 @of_recurrent
 def test_a_state_goes_on_and_begins_anew_with_an_episode(given):
-    agent, x = make_agent(**given), observations()
+    agent, x = kept_agent(**given), observations()
     for mode, state in (("explore", everything(agent)), ("greedy", a_state(agent))):
         on, anew = agent.act(x, state, mode=mode), agent.act(x, mode=mode)
         some = agent.act(x, state, np.array([True, False, True]), mode)
@@ -188,7 +188,7 @@ def test_a_state_goes_on_and_begins_anew_with_an_episode(given):
 
 @of_recurrent
 def test_every_network_computes_its_own_next_state(given):
-    agent, x = make_agent(**given), observations()
+    agent, x = kept_agent(**given), observations()
     before = everything(agent)
     after = agent.act(x, before, mode="explore").state
     for name in {field.rsplit("_", 1)[0] for field in before}:
@@ -244,7 +244,7 @@ def test_images_are_seen_by_a_graph():
 
 @of_kinds
 def test_acting_in_tensorflow_is_acting_in_numpy(given):
-    agent, x = make_agent(**given), observations(40)
+    agent, x = kept_agent(**given), observations(40)
     state = a_state(agent, 40)
     found, (action, after) = agent.act(x, state, mode="greedy"), agent.act_tensors(tensors(x), None, tensors(state))
     np.testing.assert_allclose(found.action, action, rtol=1e-5, atol=1e-6)
@@ -253,7 +253,7 @@ def test_acting_in_tensorflow_is_acting_in_numpy(given):
 
 @of_both
 def test_samples_in_tensorflow_are_made_with_the_noise_that_is_given(kind):
-    agent, rows = make_agent(kind, cells=3), 5000
+    agent, rows = kept_agent(kind, cells=3), 5000
     x, state = tensors(repeated(rows)), tensors({field: np.repeat(value, rows, axis=0) for field, value in a_state(agent, 1).items()})
     extras = agent.act(repeated(rows), {field: value.numpy() for field, value in state.items()}).extras
     tf.random.set_seed(0)
@@ -296,7 +296,7 @@ def feed(agent, x, state):
 
 @pytest.mark.parametrize("given", [KINDS[0], KINDS[1], KINDS[3]], ids=named)
 def test_values_of_choices_by_hand(given):
-    agent, x = make_agent(**given), observations()
+    agent, x = kept_agent(**given), observations()
     state, action = a_state(agent), np.array([2, 0, 1])
     read, (logits, *_) = feed(agent, x, state)
     q = agent.networks["q"](read).numpy()[:, 0]
@@ -346,7 +346,7 @@ def test_values_of_numbers_by_hand(given):
 
 @of_recurrent
 def test_a_state_of_another_number_of_environments_is_refused(given):
-    agent = make_agent(**given)
+    agent = kept_agent(**given)
     for mode, state in (("explore", everything(agent, 4)), ("explore", everything(agent, 2)), ("greedy", a_state(agent, 4))):
         with pytest.raises(ValueError, match=r"The state of this policy goes on from .*\(3, 3\).*; where the number of environments changes.*Received: "):
             agent.act(observations(), state, mode=mode)
@@ -356,7 +356,7 @@ def test_a_state_of_another_number_of_environments_is_refused(given):
 
 @of_recurrent
 def test_tensors_need_a_state(given):
-    agent, x = make_agent(**given), tensors(observations())
+    agent, x = kept_agent(**given), tensors(observations())
     name = "trunk" if given["shared"] else "policy"
     words = f"A recurrent policy reads its state {name}_hidden, {name}_cell beside the observation; `initial_state` begins an episode. Received: "
     action = tf.zeros([ROWS], tf.int32) if given["kind"] == "discrete" else tf.zeros([ROWS, 2])
@@ -371,7 +371,7 @@ def test_tensors_need_a_state(given):
 
 @pytest.mark.parametrize("given", [given for given in RECURRENT if not given["shared"]], ids=named)
 def test_critics_that_remember_on_their_own_have_no_values_outside_of_columns(given):
-    agent, x = make_agent(**given), tensors(observations())
+    agent, x = kept_agent(**given), tensors(observations())
     name = "q" if given["kind"] == "discrete" else "v"
     words = "so its critics have no LSTM of their own: shared=True makes one trunk. Received: an LSTM in " + repr(name)
     with pytest.raises(ValueError, match=f"{re.escape(words)}$"):

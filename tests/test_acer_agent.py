@@ -8,13 +8,15 @@ import tensorflow as tf
 from acer_tools import (
     COLUMNS,
     KINDS,
-    RECURRENT,
+    SOME,
+    SOME_RECURRENT,
     alone,
     assert_gradients,
     changed,
     columns_of,
     fix_noise,
     fresh_and_replayed,
+    kept_agent,
     make_agent,
     metrics_of,
     mixed,
@@ -28,8 +30,9 @@ from acer_tools import (
 )
 
 from tfsac.testing import discrete_spec
+from tfsac.types import Segments
 
-of_kinds = pytest.mark.parametrize("given", KINDS, ids=named)
+of_kinds = pytest.mark.parametrize("given", SOME, ids=named)
 of_both = pytest.mark.parametrize("kind", ["discrete", "gaussian"])
 
 
@@ -38,7 +41,7 @@ of_both = pytest.mark.parametrize("kind", ["discrete", "gaussian"])
 
 @of_kinds
 def test_an_update_is_the_mean_over_its_segments_one_at_a_time(given):
-    agent = make_agent(**given)
+    agent = kept_agent(**given)
     batch, parts = mixed(agent), []
     segments = segments_of(batch)
     assert [(b, len(rows)) for b, rows in segments] == [(0, 1), (0, 1), (0, 2), (1, 4), (2, 2), (3, 3)]
@@ -128,7 +131,7 @@ def test_a_column_that_was_cut_off_is_worth_what_comes_after_it(given):
 
 @of_kinds
 def test_where_the_task_ended_what_comes_after_has_no_value(given):
-    agent = make_agent(**given)
+    agent = kept_agent(**given)
     fix_noise(agent)
     batch = mixed(agent)
     ends = [(batch.length[:, b] > 0).sum() - 1 for b in range(COLUMNS)]
@@ -154,7 +157,7 @@ REACH = {
 }
 
 
-@pytest.mark.parametrize("given", RECURRENT, ids=named)
+@pytest.mark.parametrize("given", SOME_RECURRENT, ids=named)
 def test_columns_begin_with_the_state_that_was_stored_for_each_network(given):
     agent = make_agent(**given, trust_region_delta=0.0)
     fix_noise(agent, 2)
@@ -221,7 +224,9 @@ def test_without_a_trust_region_there_need_not_be_an_average_policy(given):
 @pytest.mark.slow
 @of_kinds
 def test_one_trace_serves_any_number_of_updates_and_all_ways_agree(given):
-    together, apart, eager = (make_agent(**given, eager=eager) for eager in (False, False, True))
+    # Adam would make steps of the rounding errors that are the gradient of the advantage's last bias: it cancels out in Q.
+    calm = {"optimizer_epsilon": 1e-3}
+    together, apart, eager = (make_agent(**given, networks=calm, eager=eager) for eager in (False, False, True))
     stacked = stack(*[mixed(eager, seed) for seed in range(5)])
     rows = together.update(stacked).metrics
     for other, found in ((apart, [apart.update(one_update(stacked, i)).metrics[0] for i in range(5)]), (eager, eager.update(stacked).metrics)):
@@ -234,19 +239,11 @@ def test_one_trace_serves_any_number_of_updates_and_all_ways_agree(given):
     assert together.traces == 1 and apart.traces == 1 and together.updates == 8
 
 
-def test_a_compiled_update_equals_an_eager_one():
-    compiled, eager = make_agent(eager=False, steps=2), make_agent(steps=2)
-    stacked = stack(mixed(eager))
-    for _ in range(2):
-        np.testing.assert_allclose(compiled.update(stacked).metrics, eager.update(stacked).metrics, rtol=1e-3, atol=1e-5)
-    assert compiled.traces == 1
-
-
 @of_both
 def test_noise_follows_from_the_seed_and_the_number_of_the_update(kind):
     first, same, other = make_agent(kind), make_agent(kind), make_agent(kind)
     other.noise_seed.assign(7)
-    stacked = stack(mixed(first), mixed(first))
+    stacked = stack(mixed(first))
     ours, theirs, others = (agent.update(stacked).metrics for agent in (first, same, other))
     np.testing.assert_array_equal(ours, theirs)
     assert (np.abs(ours - others).max() > 1e-4) == (kind == "gaussian")  # choices need no noise
@@ -303,3 +300,42 @@ def test_two_devices_give_the_weights_and_metrics_of_one(run_python, request):
     for replicas, still, gap, worst, metric_gap in found:
         assert replicas == 2 and still == []
         assert gap < 1e-5 and metric_gap < 1e-4, worst
+
+
+# -- learning ----------------------------------------------------------------------------------------------------------
+
+
+def one_step_tasks(kind, updates, columns, rng):
+    """Tasks of one step, replayed: the right choice is the largest of three numbers, or the right numbers are the first two."""
+    shape = (updates, 1, columns)
+    seen, ones = rng.uniform(-1, 1, (*shape, 3)).astype(np.float32), np.ones(shape, np.float32)
+    if kind == "discrete":
+        action, extras = rng.integers(0, 3, shape, np.int32), {"behaviour/logits": 0 * seen}
+        reward = (action == seen.argmax(axis=-1)).astype(np.float32)
+    else:
+        action = rng.standard_normal((*shape, 2)).astype(np.float32)
+        extras = {"behaviour/mean": 0 * action, "behaviour/variance": 0 * action + 1}
+        reward = -np.square(action - seen[..., :2]).sum(axis=-1)
+    observation = {"observation": np.repeat(seen, 2, axis=1)}
+    return Segments(observation, action, reward, 0 * ones, ones, ones, 0 * ones, {}, extras)
+
+
+@pytest.mark.slow
+@of_both
+def test_it_learns_to_do_what_it_sees_in_one_step_from_others_actions(kind):
+    agent = make_agent(
+        kind, eager=False, stirred=False, steps=1, columns=64, beta=0.01, trust_region_delta=0.1, truncation_threshold=5.0,
+        trust_region_alpha=0.99, networks={"layers": (32, 32), **({} if kind == "discrete" else {"advantage_layers": (32, 32)})},
+    )
+    rng = np.random.default_rng(0)
+    for _ in range(16):
+        found = metrics_of(agent, one_step_tasks(kind, 50, 64, rng))
+    x = {"observation": rng.uniform(-1, 1, (1000, 3)).astype(np.float32)}
+    action = agent.act(x, mode="greedy").action
+    if kind == "discrete":
+        assert (action == x["observation"].argmax(axis=1)).mean() > 0.9
+        values = {name: value.numpy() for name, value in agent.value_tensors(x, tf.constant(action)).items()}
+        assert np.median(values["q"]) == pytest.approx(1.0, abs=0.15)
+    else:
+        assert np.abs(action - x["observation"][:, :2]).mean() < 0.15  # that of doing nothing is 0.5
+    assert found["loss/policy"].shape == (50,) and agent.traces == 1

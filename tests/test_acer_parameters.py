@@ -197,7 +197,16 @@ MISTAKES = {
         lambda: with_network("policy", "gaussian", True, input_embedders_parameters=dict.fromkeys(("features", "observation"), InputEmbedderParameters())),
         "read its features alone", "['features', 'observation'] for 'policy'",
     ),
-    "networks of the other kind": (lambda: Discrete(networks=gaussian_acer_networks()), "This agent has the networks policy, q", "'v'"),
+    "a Huber loss": (
+        lambda: with_network("q", replace_mse_with_huber_loss=True), "losses are squared errors", "replace_mse_with_huber_loss=True for 'q'"
+    ),
+    "convolutions after dense layers": (
+        lambda: discrete_acer_networks((16, Conv2d(2, 4, 2))), "Convolutions come before dense layers", "stride=2))"
+    ),
+    "an LSTM without cells": (lambda: discrete_acer_networks(lstm_cells=0), "number_of_lstm_cells: Input should be greater than 0", "0"),
+    "a network too many": (
+        lambda: Discrete(networks={**discrete_acer_networks(), "v": gaussian_acer_networks()["v"]}), "This agent has the networks policy, q", "'v'"
+    ),
     "a network too few": (
         lambda: Gaussian(networks={name: x for name, x in gaussian_acer_networks().items() if name != "v"}), "needs a network 'v'", "['advantage', 'policy']"
     ),
@@ -286,3 +295,11 @@ def test_observations_with_keys_of_the_state_are_refused(keys):
     reads = {"input_embedders_parameters": {key: InputEmbedderParameters((4,)) for key in spec.observation}}
     with pytest.raises(ValueError, match=re.escape("belong to an LSTM's state, not to observations that network 'q' reads. Received: ['cell', 'hidden']")):
         make_agent(cells=3, spec=spec, own={"q": reads})
+
+
+def test_networks_may_be_named_in_any_order():
+    networks = discrete_acer_networks((4,), shared=True, batch_size=2)
+    backwards = {name: networks[name] for name in reversed(networks)}
+    agent = DiscreteACERAgent(DiscreteACERAgentParameters(networks=backwards), SPECS["discrete"])
+    assert [*agent.networks][:2] == ["trunk", "trunk_target"]
+    assert [*agent.networks["q"].embedders] == ["features"] and agent.networks["q"].model.input_shape == (None, 4)

@@ -1,5 +1,7 @@
 """Policies of actor-critic with experience replay as their user has them: acting, evaluated, recorded, exported."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -26,7 +28,7 @@ CASES = {  # level, LSTM, trunk, changes
     "discrete": ("CartPole-v1", False, False, NORMALISED),
     "discrete, LSTM in a trunk": ("tfsac.testing:DiscreteIdentity-v0", True, True, MASKED),
     "Gaussian, LSTM in a trunk": ("TfsacCameraArm-v0", True, True, {**CAMERA, **NORMALISED, **SPHERICAL}),
-    "discrete, LSTMs": ("CartPole-v1", True, False, {}),
+    "discrete, LSTMs": ("CartPole-v1", True, False, NORMALISED),
     "Gaussian, spherical": ("Pendulum-v1", False, False, SPHERICAL),
     "Gaussian, LSTMs": ("Pendulum-v1", True, False, NORMALISED),
     "Gaussian in a trunk": ("Pendulum-v1", False, True, {}),
@@ -74,16 +76,18 @@ class Case:
     def signatures(self, path):
         """Returns functions of arrays, by signature name, of a SavedModel or a LiteRT file."""
         if path.suffix == ".tflite":
-            run = exporting.litert_interpreter(path).get_signature_runner
-            return {name: run(name) for name in ("serving_default", "sample", "values", *(["initial_state"] if self.lstm else []))}
+            interpreter = exporting.litert_interpreter(path)
+            return {name: interpreter.get_signature_runner(name) for name in interpreter.get_signature_list()}
         loaded = tf.saved_model.load(str(path))
 
-        def arrays(function):
-            return lambda **given: {name: x.numpy() for name, x in function(**{n: tf.constant(x) for n, x in given.items()}).items()}
+        def call(name, **given):
+            return {field: x.numpy() for field, x in loaded.signatures[name](**tensors_of(given)).items()}
 
-        made = {name: arrays(function) for name, function in loaded.signatures.items()}
-        made["model"] = loaded  # its functions are its own while it lives
-        return made
+        return {name: functools.partial(call, name) for name in loaded.signatures}
+
+
+def tensors_of(arrays):
+    return {name: tf.constant(value) for name, value in arrays.items()}
 
 
 def cases(*quick):
@@ -124,7 +128,7 @@ def test_a_policy_remembers_until_it_is_reset_and_then_takes_another_number_of_e
     first, later = memory.live(slice(1))[0][0], policy.act(memory.raw(0, slice(1)))
     assert abs(first[0, 0] - later[0, 0]) > 1e-3  # the same observation after an episode of others
     before = policy.state
-    with pytest.raises(ValueError, match=r"where the number of environments changes, begin anew\. Received: \{'policy_hidden': \(1, 8\)"):
+    with pytest.raises(ValueError, match=r"where the number of environments changes, begin anew\. Received: .*'policy_hidden': \(1, 8\)"):
         policy.act(memory.raw(0))
     assert policy.state is before
     policy.reset()
@@ -270,10 +274,6 @@ def middle(case, rows):
     return state, {key: np.repeat(array[STEPS // 2 + 1][:1], rows, axis=0) for key, array in case.seen.items()}
 
 
-def tensors_of(arrays):
-    return {name: tf.constant(value) for name, value in arrays.items()}
-
-
 def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, litert):
     (state, seen), rng = middle(case, 20), np.random.default_rng(8)
     agent, size = case.policy.agent, case.spec.action.num_actions if case.discrete else case.spec.action.shape[0]
@@ -291,9 +291,8 @@ def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, litert):
 def test_samples_of_the_saved_model_are_distributed_as_those_of_the_live_policy(case, saved_model):
     (state, seen), agent = middle(case, 4000), case.policy.agent
     sample = case.signatures(saved_model)["sample"]
-    given, model = {**seen, **state}, tf.saved_model.load(str(saved_model))
-    first, second = (model.signatures["sample"](**tensors_of(given))["action"].numpy() for _ in range(2))
-    assert (first != second).any() and sample is not None
+    first, second = (sample(**seen, **state)["action"] for _ in range(2))
+    assert (first != second).any()
     live = case.policy.to_environment(agent.act(case.policy.filters.observation(seen), state, mode="sample").action)
     if case.discrete:
         often = [np.bincount(actions, minlength=case.spec.action.num_actions) / 4000 for actions in (first, live)]
@@ -306,23 +305,22 @@ def test_samples_of_the_saved_model_are_distributed_as_those_of_the_live_policy(
 
 @pytest.mark.parametrize("format", ["saved_model", "litert"])
 def test_exported_values_are_those_of_the_critics(case, format, request):
+    signatures, agent, rng = case.signatures(request.getfixturevalue(format)), case.policy.agent, np.random.default_rng(3)
+    assert ("values" in signatures) == values_of(case)
     if not values_of(case):
-        pytest.skip("critics with LSTMs of their own")
-    path, agent, rng = request.getfixturevalue(format), case.policy.agent, np.random.default_rng(3)
+        return
     state, seen = case.live()[5][1], {key: array[6] for key, array in case.seen.items()}
     filtered = case.policy.filters.observation(seen)
     if case.discrete:
-        inner = np.array([agent.act(filtered, state, mode="sample").action, ]).reshape(3)
-        given = inner.astype(np.int32)
+        inner = given = agent.act(filtered, state, mode="sample").action
     else:
         inner = rng.uniform(-1, 1, (3, *case.spec.action.shape)).astype(np.float32)
         given = case.policy.to_environment(inner).astype(np.float32)
-    found = case.signatures(path)["values"](**seen, **state, action=given)
+    found = signatures["values"](**seen, **state, action=given)
     assert found.keys() == {"q", "v"}
-    read = tensors_of(filtered)
-    outputs, _, read = agent.chained(read, tensors_of(state))
-    policy = agent.policy_of(outputs, tensors_of(filtered))
+    outputs, _, read = agent.chained(tensors_of(filtered), tensors_of(state))
     if case.discrete:
+        policy = agent.policy_of(outputs, tensors_of(filtered))
         q = agent.networks["q"](read).numpy()[:, 0]
         np.testing.assert_allclose(found["q"], q[np.arange(3), inner], rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(found["v"], (policy.prob.numpy() * q).sum(axis=1), rtol=1e-4, atol=1e-4)
@@ -331,11 +329,10 @@ def test_exported_values_are_those_of_the_critics(case, format, request):
         np.testing.assert_allclose(found["v"], v, rtol=1e-4, atol=1e-4)
         # With the same baseline for all actions, values differ as advantages do.
         other = case.policy.to_environment(-inner).astype(np.float32)
-        difference = found["q"] - case.signatures(path)["values"](**seen, **state, action=other)["q"]
+        difference = found["q"] - signatures["values"](**seen, **state, action=other)["q"]
         advantages = [agent.networks["advantage"](read, tf.constant(a)).numpy()[:, 0] for a in (inner, -inner)]
         np.testing.assert_allclose(difference, advantages[0] - advantages[1], rtol=1e-3, atol=1e-3)
-        # And their mean over the policy is V but for the noise of the baseline.
-        assert (np.abs(found["q"] - found["v"]) > 1e-4).any()
+        assert (np.abs(difference) > 1e-3).all()
 
 
 def test_values_of_critics_with_memories_of_their_own_are_refused(memory, tmp_path):
@@ -436,8 +433,8 @@ def test_every_command_takes_a_run(tmp_path, capsys, level, lstm, shared):
 @pytest.mark.slow
 def test_combinations_are_trained_and_compared(tmp_path, capsys):
     api.train(tiny.acer(lstm=True, **{"schedule.improve_steps": 24}), tmp_path / "run", RunParameters(), quiet=True)
-    grid = ["--grid=agent.algorithm.n_times_replay=1,3", "--num_seeds=2", f"--preset={tmp_path / 'run' / 'config.json'}", "--use_cpu"]
+    grid = ["--grid=agent.algorithm.n_times_replay=1,3", f"--preset={tmp_path / 'run' / 'config.json'}", "--use_cpu"]
     assert cli.run(["sweep", f"--run_dir={tmp_path / 'sweep'}", *grid]) == 0
     printed = capsys.readouterr().out
     assert "n_times_replay=1" in printed and "n_times_replay=3" in printed
-    assert len(list((tmp_path / "sweep").glob("**/best.npz"))) == 4
+    assert len(list((tmp_path / "sweep").glob("**/best.npz"))) == 2

@@ -176,6 +176,14 @@ def test_learning_from_the_replay_alone_waits_for_it(tmp_path):
     assert trainer.agent.traces == 1
 
 
+def test_a_replay_that_began_goes_on_whatever_the_memory_forgets(tmp_path):
+    seen, changes = Watch(), {"agent.memory.max_size": 11, "agent.memory.replay_start_size": 11}
+    trainer = trained(tmp_path, cliff(CHOICES, **changes), seen)
+    # Of episodes of 3, 5, 3, 5, ... steps only two fit after the third, fewer than 11 steps.
+    assert [seen.counted[end - 1] for end in ENDS] == [1, 2, 5, 8, 11, 14]
+    assert [len(episode) - 1 for episode in trainer.memory.episodes] == [3, 5]
+
+
 @pytest.mark.slow
 def test_a_random_number_of_replays_has_the_right_mean_and_needs_no_new_trace(tmp_path):
     seen = Watch()
@@ -312,7 +320,7 @@ def test_several_environments_resume_with_new_episodes_and_new_states(tmp_path, 
     assert all(value.any() for value in resumed.policy_state.values())
     resumed.play()
     assert not any(value.any() for value in memory.initial_state.values())
-    assert (memory.rollout(4).begins[0] == [1, 1, 1, 0]).all()
+    assert (memory.batches(0, 4, resumed.rng).begins[0, 0] == [1, 1, 1, 0]).all()
     assert resumed.run().counters.env_steps == 240
 
 
@@ -444,7 +452,7 @@ REFUSED = {
     "a team": (f"{CARTPOLE} --level=tfsac.testing:TeamIdentity-v0", r"acts alone\. Received: 3 agents that share a policy$"),
     "more environments than segments": (f"{CARTPOLE} --num_envs=9", r"An update has a segment of every environment.* Received: batch_size=8, num_envs=9$"),
     "rollouts without steps": (f"{CARTPOLE} --set=agent.algorithm.t_max=0", r"t_max: .*greater than 0\. Received: 0$"),
-    "segments beyond the memory": (f"{CARTPOLE} --set=agent.algorithm.t_max=50001", r"the memory must hold\. Received: t_max=50001, max_size=50000$"),
+    "segments beyond the memory": (f"{CARTPOLE} --set=agent.algorithm.t_max=5001", r"the memory must hold\. Received: t_max=5001, max_size=5000$"),
     "negative truncation": (f"{CARTPOLE} --set=agent.algorithm.truncation_threshold=-1", r"truncation_threshold: .*or equal to 0\. Received: -1$"),
     "a replay that never begins": (f"{CARTPOLE} --set=agent.memory.max_size=500", r"at most max_size\. Received: replay_start_size=1000, max_size=500$"),
     "a heat-up": (f"{CARTPOLE} --set=schedule.heatup_steps=10", r"there is no heat-up and no random action: .*Received: heatup_steps=EnvironmentSteps\(num_steps=10\)"),

@@ -43,13 +43,23 @@ def add(memory, step, terminated=(), truncated=(), **extras):
     memory.add(observation_of(n), n, n / 2, *ends, observation_of(n + 0.5), extras)
 
 
+def rollout_of(memory, columns):
+    """Takes the rollout, one batch `[T, B, ...]`."""
+    return batch_of(memory.batches(0, columns, np.random.default_rng(0)), 0)
+
+
+def replayed(memory, updates, columns, rng):
+    """Returns replayed batches alone, `[U, T, B, ...]`."""
+    return memory.batches(updates, columns, rng, online=False)
+
+
 def play(memory, steps, terminated=(), truncated=()):
     """Adds steps, those in the sets of `(step, env)` end episodes, and returns the rollouts, each taken when complete."""
     rollouts = []
     for step in steps:
         add(memory, step, *([env for at, env in ends if at == step] for ends in (terminated, truncated)))
         if memory.rollout_complete:
-            rollouts.append(memory.rollout(memory.num_envs))
+            rollouts.append(rollout_of(memory, memory.num_envs))
     return rollouts
 
 
@@ -108,7 +118,7 @@ def test_a_rollout_has_the_steps_as_they_were_played_beside_empty_columns():
         assert not memory.rollout_complete
         add(memory, step)
     assert memory.rollout_complete
-    rollout = memory.rollout(4)
+    rollout = rollout_of(memory, 4)
     check_column(rollout, 0, [1, 11, 21], after=21.5)
     check_column(rollout, 1, [2, 12, 22], after=22.5)
     check_column(rollout, 2, [], after=0)
@@ -150,7 +160,7 @@ def test_an_episode_that_terminated_when_time_ran_out_does_not_complete_the_roll
     add(memory, 0, terminated=[0], truncated=[0])
     assert not memory.rollout_complete
     add(memory, 1)
-    np.testing.assert_array_equal(memory.rollout(1).discount[:, 0], [0, 1, 0])
+    np.testing.assert_array_equal(rollout_of(memory, 1).discount[:, 0], [0, 1, 0])
 
 
 @pytest.mark.parametrize("truncated", [(), (1,)], ids=["of t_max steps", "cut off"])
@@ -160,16 +170,16 @@ def test_a_step_after_a_complete_rollout_is_refused_and_not_stored(truncated):
     add(memory, 1, truncated=truncated)
     with pytest.raises(ValueError, match=r"must be taken before the next step\. Received: a step after 2 of one$"):
         add(memory, 2)
-    check_column(memory.rollout(2), 1, [2, 12], after=12.5)
+    check_column(rollout_of(memory, 2), 1, [2, 12], after=12.5)
     add(memory, 2)
 
 
 def test_a_rollout_that_is_not_complete_may_be_taken_too():
     memory = EpisodicMemory(SPEC, 20, 5, num_envs=2)
     play(memory, range(2))
-    check_column(memory.rollout(2), 0, [1, 11], after=11.5)
+    check_column(rollout_of(memory, 2), 0, [1, 11], after=11.5)
     add(memory, 2)
-    rest = memory.rollout(2)
+    rest = rollout_of(memory, 2)
     check_column(rest, 0, [21], after=21.5)
     check_column(rest, 1, [22], after=22.5)
     assert rest.begins[0].tolist() == [0, 0] and rest.length[0].tolist() == [1, 1]
@@ -192,17 +202,16 @@ def test_reused_arrays_of_states_do_not_change_the_rollout():
     n, state = np.array([1]), np.ones((1, 2), np.float32)
     memory.add(observation_of(n), n, n, n < 0, n < 0, observation_of(n), {"state/policy": state})
     state[:] = 7
-    np.testing.assert_array_equal(memory.rollout(1).initial_state["policy"], [[1, 1]])
+    np.testing.assert_array_equal(rollout_of(memory, 1).initial_state["policy"], [[1, 1]])
 
 
-def test_a_rollout_without_steps_or_with_too_few_columns_is_refused():
+def test_a_rollout_with_too_few_columns_is_refused_and_goes_on():
     memory = EpisodicMemory(SPEC, 20, 3, num_envs=2)
-    with pytest.raises(ValueError, match=r"at least one step\. Received: 0$"):
-        memory.rollout(2)
+    assert memory.batches(0, 2, np.random.default_rng(0)) is None  # there are no steps
     add(memory, 0)
     with pytest.raises(ValueError, match=r"Each of 2 environments needs a column\. Received: 1$"):
-        memory.rollout(1)
-    check_column(memory.rollout(2), 0, [1], after=1.5)
+        rollout_of(memory, 1)
+    check_column(rollout_of(memory, 2), 0, [1], after=1.5)
 
 
 # -- finished episodes -------------------------------------------------------------------------------------------------
@@ -240,14 +249,14 @@ def test_the_oldest_episodes_make_room_as_a_whole(lengths, expected):
 def test_an_episode_longer_than_the_capacity_keeps_its_newest_steps_and_has_no_first_one():
     memory = of_lengths(3, 25, capacity=10)
     assert kept(memory) == [(18, 27)] and len(memory) == 10 and memory.total_rows == 4 + 11
-    assert not memory.sample(5, 50, np.random.default_rng(0)).begins.any()
+    assert not replayed(memory, 5, 50, np.random.default_rng(0)).begins.any()
     play(memory, [28], terminated={(28, 0)})
     assert kept(memory) == [(28, 28)]
-    assert memory.sample(1, 1, np.random.default_rng(0)).begins[0, 0, 0] == 1
+    assert replayed(memory, 1, 1, np.random.default_rng(0)).begins[0, 0, 0] == 1
 
 
 def test_an_episode_of_exactly_the_capacity_has_its_first_step():
-    assert of_lengths(10, capacity=10, t_max=10).sample(1, 1, np.random.default_rng(0)).begins[0, 0, 0] == 1
+    assert replayed(of_lengths(10, capacity=10, t_max=10), 1, 1, np.random.default_rng(0)).begins[0, 0, 0] == 1
 
 
 def test_several_environments_give_the_episodes_that_each_played():
@@ -293,7 +302,7 @@ def test_replayed_columns_are_stretches_of_finished_episodes():
     memory = EpisodicMemory(SPEC, 30, 4, num_envs=2)
     play(memory, range(12), terminated={(1, 0), (9, 1)}, truncated={(7, 0)})
     ends = {0: [(0, 1), (2, 7)], 1: [(0, 9)]}  # by environment; two steps of the first are still running, and none counts
-    stack = memory.sample(3, 40, np.random.default_rng(0))
+    stack = replayed(memory, 3, 40, np.random.default_rng(0))
     found = set()
     for update in range(3):
         batch = batch_of(stack, update)
@@ -316,7 +325,7 @@ def test_replayed_columns_are_stretches_of_finished_episodes():
 
 def test_every_episode_is_chosen_equally_often_and_every_stretch_of_it():
     memory = of_lengths(1, 10, 4, 6)
-    starts = memory.sample(10, 4000, np.random.default_rng(1)).action[:, 0] // 10
+    starts = replayed(memory, 10, 4000, np.random.default_rng(1)).action[:, 0] // 10
     counts = np.bincount(starts.ravel(), minlength=21)
     # Episodes begin at steps 0, 1, 11 and 15, and have 1, 7, 1 and 3 stretches of 4 steps, or one of all their steps.
     expected = np.zeros(21)
@@ -333,15 +342,24 @@ def test_replay_begins_with_so_many_steps_of_finished_episodes(start_size, ready
         add(memory, step, terminated=[0] if step in (2, 4) else [])
 
 
-def test_sampling_needs_a_finished_episode():
+def test_the_replay_begins_though_whole_episodes_make_room_before_it_is_full():
+    memory = EpisodicMemory(SPEC, 10, 5, replay_start_size=10)  # of 6 + 6 steps only one episode can stay
+    ready = []
+    for step in range(18):
+        add(memory, step, terminated=[0] if step % 6 == 5 else [])
+        ready.append(memory.ready)
+        memory.batches(0, 1, np.random.default_rng(0))
+    assert ready == [False] * 11 + [True] * 7 and len(memory) == 6
+
+
+def test_replaying_needs_a_finished_episode():
     memory = EpisodicMemory(SPEC, 20, 5)
     play(memory, range(3))
-    with pytest.raises(ValueError, match=r"needs a finished episode\. Received: 0 in memory$"):
-        memory.sample(1, 1, np.random.default_rng(0))
+    assert replayed(memory, 1, 1, np.random.default_rng(0)) is None
 
 
 def test_shapes_and_dtypes_and_images_stay_bytes():
-    batch = of_lengths(5, 2).sample(3, 6, np.random.default_rng(0))
+    batch = replayed(of_lengths(5, 2), 3, 6, np.random.default_rng(0))
     assert batch.observation["camera"].shape == (3, 5, 6, 2, 2, 1) and batch.observation["camera"].dtype == np.uint8
     assert batch.observation["speed"].shape == (3, 5, 6, 2)
     assert batch.action.shape == (3, 4, 6) and batch.action.dtype == np.int32
@@ -354,7 +372,7 @@ def test_actions_of_several_numbers():
     memory = EpisodicMemory(SPEC._replace(action=ArraySpec((2,), "float32"), extras={}), 20, 3)
     n = np.array([1])
     memory.add(observation_of(n), np.array([[1.5, -2.5]]), n, n > 0, n < 0, observation_of(n))
-    np.testing.assert_array_equal(memory.rollout(1).action[:, 0], [[1.5, -2.5], [0, 0], [0, 0]])
+    np.testing.assert_array_equal(rollout_of(memory, 1).action[:, 0], [[1.5, -2.5], [0, 0], [0, 0]])
 
 
 def test_rewards_are_filtered_where_there_is_a_step_and_stored_raw():
@@ -370,7 +388,7 @@ def test_rewards_are_filtered_where_there_is_a_step_and_stored_raw():
 def test_sampling_leaves_the_memory_as_it_is():
     memory = of_lengths(5, 2)
     before = memory.between(0, 9)
-    batch = memory.sample(2, 8, np.random.default_rng(0))
+    batch = replayed(memory, 2, 8, np.random.default_rng(0))
     batch.reward[:] = -1
     batch.observation["speed"][:] = -1
     np.testing.assert_array_equal(memory.between(0, 9), before)
@@ -384,8 +402,8 @@ def test_the_rollout_comes_first_and_replayed_batches_after_it():
     for one in (memory, other):
         add(one, 7)
     stack = memory.batches(2, 4, np.random.default_rng(5))
-    check_equal(batch_of(stack, 0), other.rollout(4))
-    replays = other.sample(2, 4, np.random.default_rng(5))
+    check_equal(batch_of(stack, 0), rollout_of(other, 4))
+    replays = replayed(other, 2, 4, np.random.default_rng(5))
     for update in (0, 1):
         check_equal(batch_of(stack, update + 1), batch_of(replays, update))
     assert stack.on_policy.sum(axis=(1, 2)).tolist() == [2, 0, 0]  # the rollout has the steps 6 and 7
@@ -412,7 +430,7 @@ def test_replays_alone_end_the_rollout_too():
             assert not stack.on_policy.any()
             np.testing.assert_array_equal(stack.action[:, :, 0], [[2, 12]] * 2)
     add(memory, 3)
-    check_column(memory.rollout(2), 0, [31], after=31.5)
+    check_column(rollout_of(memory, 2), 0, [31], after=31.5)
 
 
 # -- what cannot be stored ---------------------------------------------------------------------------------------------
@@ -490,7 +508,7 @@ def test_running_episodes_are_ended_as_if_they_were_cut_off():
     assert [episode["terminated"].any() for episode in memory.episodes] == [True, True, False, False]
     assert memory.batches(0, 3, np.random.default_rng(0)) is None and not memory.rollout_complete
     add(memory, 3)
-    rollout = memory.rollout(3)
+    rollout = rollout_of(memory, 3)
     assert rollout.begins[0].tolist() == [1, 1, 1] and rollout.length[0].tolist() == [1, 1, 1]
 
 
@@ -532,7 +550,7 @@ def check_same_future(one, other, steps):
             len(other), other.total_rows, other.ready, other.rollout_complete,
         )
         if one.ready:
-            check_equal(*(memory.sample(2, 5, np.random.default_rng(step)) for memory in (one, other)))
+            check_equal(*(replayed(memory, 2, 5, np.random.default_rng(step)) for memory in (one, other)))
         rollouts = [play(memory, [step], **ENDS) for memory in (one, other)]
         assert len(rollouts[0]) == len(rollouts[1])
         for left, right in zip(*rollouts, strict=True):
@@ -575,7 +593,7 @@ def test_an_episode_without_its_first_steps_is_still_so_when_restored():
     old, new = of_lengths(12, capacity=10), EpisodicMemory(SPEC, 10, 4)
     put_back(new, old)
     assert kept(new) == [(2, 11)]
-    assert not new.sample(1, 50, np.random.default_rng(0)).begins.any()
+    assert not replayed(new, 1, 50, np.random.default_rng(0)).begins.any()
 
 
 def test_a_running_episode_longer_than_the_capacity_is_still_without_its_first_step_when_restored():

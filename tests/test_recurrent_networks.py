@@ -334,7 +334,7 @@ def test_wrong_decays_are_refused(fields, words):
     ("make", "words"),
     [
         (lambda: LSTMMiddlewareParameters(0), "number_of_lstm_cells: Input should be greater than 0"),
-        (lambda: GaussianPolicyHeadParameters(min_variance=-1.0), "min_variance: Input should be greater than or equal to 0"),
+        (lambda: GaussianPolicyHeadParameters(min_variance=-1.0), "min_variance: Input should be greater than 0"),
         (lambda: GaussianPolicyHeadParameters(covariance="full"), "covariance: Input should be 'diagonal' or 'spherical'"),
     ],
     ids=["no cells", "negative variance", "unknown covariance"],

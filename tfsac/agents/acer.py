@@ -28,7 +28,6 @@ class Evaluation(NamedTuple):
 
     Attributes:
         policy, average: distributions of now and of the average policy.
-        behaviour: the one that the actions were drawn from.
         log_ratio_R: log pi(a) - log mu(a) of the actions taken, 0 on-policy; constants.
         q_R: Q of the actions taken.
         v_R: V.
@@ -38,7 +37,6 @@ class Evaluation(NamedTuple):
 
     policy: Any
     average: Any
-    behaviour: Any
     log_ratio_R: tf.Tensor
     q_R: tf.Tensor
     v_R: tf.Tensor
@@ -126,7 +124,7 @@ class ACERAgent(RecurrentAgent):
         ones_1B = tf.ones_like(batch.begins[:1])
         begins, valid = tf.concat([batch.begins, 0.0 * ones_1B], 0), tf.concat([valid_TB, ones_1B > 0], 0)
         seen: dict[str, tf.Tensor] = {}
-        for name in sorted(self.networks, key=lambda name: not name.startswith(TRUNK)):
+        for name in self.networks:
             given: Mapping[str, tf.Tensor] = batch.observation
             if TRUNK in self.networks and not name.startswith(TRUNK):
                 given = {FEATURES: seen[self.average_of(TRUNK) if name.endswith(AVERAGE) else TRUNK]}
@@ -211,7 +209,9 @@ class ACERAgent(RecurrentAgent):
         means = self.mean_over_replicas(tf.stack([mean(now.v_R), mean(entropy_R), mean(region.kl)]))
         self.averages.assign_add((1.0 - self.algorithm.statistics_decay) * (means - self.averages))
         truncation = self.algorithm.truncation_threshold
-        above_R = tf.zeros_like(counts_R) if truncation is None else tf.cast(tf.exp(now.log_ratio_R) > truncation, tf.float32)
+        above_R = tf.zeros_like(counts_R)
+        if truncation is not None:
+            above_R = (1.0 - flat(batch.on_policy)) * tf.cast(tf.exp(now.log_ratio_R) > truncation, tf.float32)
         metrics = {f"loss/{name}": part for name, part in parts.items()}
         metrics |= {f"policy/{name}": value for name, value in zip(AVERAGED, tf.unstack(means), strict=True)}
         metrics |= {f"average/{name}": value for name, value in zip(AVERAGED, tf.unstack(self.averages), strict=True)}

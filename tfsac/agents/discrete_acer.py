@@ -122,7 +122,6 @@ class DiscreteACERAgent(ACERAgent):
         return Evaluation(
             policy=now,
             average=average,
-            behaviour=behaviour,
             log_ratio_R=off_policy_R * taken(log_ratio_RA, action_R),
             q_R=taken(q_RA, action_R),
             v_R=tf.stop_gradient(expectation(now.prob, q_RA)),

@@ -133,7 +133,6 @@ class GaussianACERAgent(ACERAgent):
         return Evaluation(
             policy=now,
             average=average,
-            behaviour=behaviour,
             log_ratio_R=off_policy_R * losses.log_ratio(now.log_prob(action_RA), behaviour.log_prob(action_RA)),
             q_R=v_R + taken_R[0] - tf.reduce_mean(first_NR, axis=0),
             v_R=v_R,

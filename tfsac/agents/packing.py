@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfsac.types import ArraySpec, Segments, Sequence, Spec, Transition
+from tfsac.types import ArraySpec, Batch, Segments, Sequence, Spec, Transition
 
 Packed = tuple[tf.Tensor, list[tf.Tensor]]  # the float32 fields `[U, F]`, and every other field `[U, B, ...]`
 
@@ -65,7 +65,7 @@ class Packing:
         batch: shapes and dtypes of one batch, without U, as `tf.TensorSpec`.
     """
 
-    def __init__(self, batch: Transition | Sequence | Segments):
+    def __init__(self, batch: Batch):
         self.batch, self.specs = batch, tf.nest.flatten(batch)
         self.places: list[slice | None] = []  # of each field in the packed row; None for those that are not float32
         self.size = 0
@@ -82,7 +82,7 @@ class Packing:
         others = [tf.TensorSpec([updates, *s.shape], s.dtype) for s in self.specs if s.dtype != tf.float32]
         return tf.TensorSpec([updates, self.size]), others
 
-    def pack(self, stacked: Transition | Sequence | Segments) -> Packed:
+    def pack(self, stacked: Batch) -> Packed:
         """Returns stacked batches as few tensors.
 
         Raises:

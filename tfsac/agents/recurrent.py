@@ -54,9 +54,9 @@ class RecurrentAgent(Agent):
         self.acts_through = (TRUNK, POLICY) if TRUNK in self.networks else (POLICY,)
         if reserved := self.recurrent.keys() & spec.observation.keys():
             raise ValueError(f"These keys belong to the policy's state, not to observations. Received: {sorted(reserved)}")
-        remembering = [name for name, network in self.networks.items() if network.memory]
-        behind = {self.average_of(TRUNK) for name in remembering if name.endswith(AVERAGE) and TRUNK in self.networks}
-        self.collecting = sorted({*self.acts_through, *remembering, *behind}, key=lambda name: not name.startswith(TRUNK))
+        remembering = {name for name, network in self.networks.items() if network.memory}
+        behind = {TRUNK + AVERAGE for name in remembering if name.endswith(AVERAGE) and TRUNK in self.networks}
+        self.collecting = [name for name in self.networks if name in {*self.acts_through, *remembering, *behind}]
         self.forwards = {
             name: forward_of(self.networks[name], self.spec_of_network(name), with_head=name == POLICY) for name in self.collecting
         }
@@ -103,8 +103,9 @@ class RecurrentAgent(Agent):
         trunk = self.networks[TRUNK].model.outputs[0]
         return self.spec._replace(observation={FEATURES: ArraySpec((trunk.shape[-1],), "float32")})
 
-    def encoder_of(self, name: str) -> None:
-        """Returns None: networks share a trunk, not embedders."""
+    def made_last(self, name: str) -> bool:
+        """Returns whether the network reads what a trunk computes."""
+        return name != TRUNK
 
     # -- in NumPy ------------------------------------------------------------------------------------------------------
 

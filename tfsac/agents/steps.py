@@ -57,7 +57,7 @@ class OptimizerSteps(tf.Module):
     def penalty(self, name: str) -> tf.Tensor | float:
         """Returns the network's L2 penalty."""
         factor = self.parameters[name].l2_regularization
-        kernels = [v.value for v in self.trained[name] if v.name == "kernel"]
+        kernels = [v.value for v in self.trained[name] if v.name.endswith("kernel")]
         return factor * tf.add_n([tf.nn.l2_loss(kernel) for kernel in kernels]) if factor else 0.0
 
     def gradients(self, name: str, loss: tf.Tensor, tape: tf.GradientTape) -> Gradients:

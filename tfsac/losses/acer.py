@@ -116,7 +116,8 @@ def policy_loss(
     assert_shapes(
         log_prob=(log_prob_R, "R"), log_ratio=(log_ratio_R, "R"), advantage=(advantage_R, "R"), on_policy=(on_policy_R, "R")
     )
-    ratio_R = tf.exp(log_ratio_R)
+    # Without truncation it is bounded where the square of the gradients' norm is still finite.
+    ratio_R = tf.exp(tf.minimum(log_ratio_R, 0.5 * LOG_RATIO_MAX))
     weight_R = ratio_R if truncation is None else tf.minimum(ratio_R, truncation)
     weight_R = tf.where(on_policy_R > 0, tf.ones_like(weight_R), weight_R)
     return -tf.stop_gradient(weight_R * advantage_R) * log_prob_R

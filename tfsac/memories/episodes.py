@@ -80,8 +80,8 @@ class EpisodicMemory:
 
     @property
     def ready(self) -> bool:
-        """Whether finished episodes may be sampled."""
-        return self.num_steps >= max(self.replay_start_size, 1)
+        """Whether finished episodes may be sampled: once there were `replay_start_size` steps of them, forgotten ones included."""
+        return self.num_steps >= max(self.replay_start_size, 1) or self.oldest_row > 0
 
     @property
     def rollout_complete(self) -> bool:
@@ -184,38 +184,15 @@ class EpisodicMemory:
 
     # -- segments ------------------------------------------------------------------------------------------------------
 
-    def rollout(self, columns: int) -> Segments:
-        """Returns the steps since the last rollout, `[T, B, ...]`, and ends it; the next step begins another.
+    def batches(self, replays: int, columns: int, rng: np.random.Generator, online: bool = True) -> Segments | None:
+        """Returns the batches `[U, T, B, ...]` to learn from after a rollout, and ends it; the next step begins another.
+
+        Each replayed column is of an episode chosen uniformly among the finished ones, whatever its length, with replacement: a
+        uniform stretch of T consecutive steps, or the whole episode where it is shorter.
 
         Args:
-            columns: B, at least E: the first E are the environments, the others are empty.
-
-        Raises:
-            ValueError: fewer columns than environments, or no step. The rollout goes on then.
-        """
-        if self.size == self.rollout_begin:
-            raise ValueError(f"A rollout has at least one step. Received: {self.size - self.rollout_begin}")
-        stacked = self._stack(True, [], columns)
-        self.rollout_begin = self.size
-        return Segments(*map(_first, stacked))
-
-    def sample(self, num_updates: int, batch_size: int, rng: np.random.Generator) -> Segments:
-        """Returns `num_updates` batches `[U, T, B, ...]` of replayed columns, with replacement.
-
-        Each is an episode chosen uniformly among the finished ones, whatever its length, then a uniform stretch of T
-        consecutive steps, or the whole episode where it is shorter.
-
-        Raises:
-            ValueError: no episode has finished.
-        """
-        return self._stack(False, self._draw(num_updates * batch_size, rng), batch_size)
-
-    def batches(self, replays: int | None, columns: int, rng: np.random.Generator, online: bool = True) -> Segments | None:
-        """Returns the batches `[U, T, B, ...]` to learn from after a rollout, and ends it.
-
-        Args:
-            replays: number of replayed batches, made when the memory is ready for it; None for none.
-            columns: B, at least E.
+            replays: number of replayed batches, made when the memory is ready for it.
+            columns: B, at least E: the first E of the rollout are the environments, the others are empty.
             online: whether the rollout is the first batch.
 
         Returns:
@@ -232,8 +209,6 @@ class EpisodicMemory:
 
     def _draw(self, count: int, rng: np.random.Generator) -> list[tuple[np.ndarray, int]]:
         """Returns episodes, and the first step of a stretch in each."""
-        if not self.episodes:
-            raise ValueError(f"Sampling needs a finished episode. Received: {len(self.episodes)} in memory")
         episodes = [self.episodes[i] for i in rng.integers(len(self.episodes), size=count)]
         lengths = np.array([len(episode) - 1 for episode in episodes], np.int64)
         return list(zip(episodes, rng.integers(np.maximum(lengths - self.t_max, 0) + 1).tolist(), strict=True))
@@ -339,13 +314,13 @@ class EpisodicMemory:
             ValueError: other fields or another number of environments, or not all records were put back. Then the memory
                 stays as it was, without what was put back.
         """
+        start, rows = self.returned_from, np.concatenate([np.empty(0, self.dtype), *self.returned])
+        self.returned = []
         refuse_other_fields(self.dtype, arrays["tape"].dtype)
         if arrays["tape"].shape[1:] != (self.num_envs,):
             raise ValueError(f"The tape of this memory is of {self.num_envs} environments. Received: {arrays['tape'].shape[1:]}")
         lengths = arrays["lengths"]
         oldest = self.total_rows - int((lengths + 1).sum())
-        start, rows = self.returned_from, np.concatenate([np.empty(0, self.dtype), *self.returned])
-        self.returned = []
         if start > oldest or start + len(rows) != self.total_rows:
             raise ValueError(f"Rows {oldest} to {self.total_rows} must be put back. Received: {start} to {start + len(rows)}")
         ends = oldest - start + np.cumsum(lengths + 1)
@@ -363,8 +338,3 @@ def _lengths(first: np.ndarray) -> np.ndarray:
     first[:, 0] = True
     segment = np.cumsum(first)  # one after another, column by column
     return np.bincount(segment)[segment].reshape(first.shape).T
-
-
-def _first(part: Any) -> Any:
-    """Returns the first entry `[0]` of an array, or of each in a dict."""
-    return {name: value[0] for name, value in part.items()} if isinstance(part, dict) else part[0]

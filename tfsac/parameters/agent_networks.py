@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from tfsac.parameters.base import ParameterError
 from tfsac.parameters.networks import (
     FEATURES,
     Activation,
@@ -17,6 +18,7 @@ from tfsac.parameters.networks import (
     GaussianPolicyHeadParameters,
     InputEmbedderParameters,
     LSTMMiddlewareParameters,
+    MiddlewareParameters,
     MiddlewareScheme,
     NetworkParameters,
     SACPolicyHeadParameters,
@@ -180,16 +182,17 @@ def _acer_networks(
     """Returns networks of these heads: each with layers of its own, or one layer after a trunk."""
     convolutions = tuple(layer for layer in layers if isinstance(layer, Conv2d))
     dense = tuple(layer for layer in layers if not isinstance(layer, Conv2d))
+    if (*convolutions, *dense) != tuple(layers):
+        raise ParameterError(f"Convolutions come before dense layers. Received: layers={layers}")
     average = {"create_target_network": True}
 
     def body(dense: tuple[int, ...]) -> dict[str, Any]:
         embedder = InputEmbedderParameters(convolutions or EmbedderScheme.Empty, activation)
         scheme = dense or MiddlewareScheme.Empty
-        remembering = lstm_cells and LSTMMiddlewareParameters(lstm_cells, scheme, activation)
-        return {
-            "input_embedders_parameters": {"observation": embedder},
-            "middleware_parameters": remembering or FCMiddlewareParameters(scheme, activation),
-        }
+        middleware: MiddlewareParameters = FCMiddlewareParameters(scheme, activation)
+        if lstm_cells is not None:
+            middleware = LSTMMiddlewareParameters(lstm_cells, scheme, activation)
+        return {"input_embedders_parameters": {"observation": embedder}, "middleware_parameters": middleware}
 
     if not shared:
         # The advantage reads the action beside what it sees, so its layers belong to the head.

@@ -224,8 +224,8 @@ class _ACER(_OneBatch):
         """Checks networks and memory.
 
         Raises:
-            ParameterError: see `_check`; a trunk that others do not read, no average policy for the trust region, segments longer than
-                the memory.
+            ParameterError: see `_check`; a trunk that others do not read, no average policy for the trust region, a Huber loss,
+                segments longer than the memory.
         """
         trunk = "trunk" in self.networks
         averaged = ("trunk", "policy") if trunk else ("policy",)
@@ -241,6 +241,11 @@ class _ACER(_OneBatch):
                 raise ParameterError(
                     "The trust region lies around the average policy, the slow copies of "
                     f"{' and '.join(averaged)}. Received: create_target_network=False for {name!r}"
+                )
+        for name, network in self.networks.items():
+            if network.replace_mse_with_huber_loss:
+                raise ParameterError(
+                    f"This agent's losses are squared errors. Received: replace_mse_with_huber_loss=True for {name!r}"
                 )
         if self.algorithm.t_max > self.memory.max_size:
             raise ParameterError(
@@ -268,7 +273,7 @@ class DiscreteACERAgentParameters(_ACER):
 
     def __post_init__(self) -> None:
         self._check_acer({"policy": "categorical_policy", "q": "discrete_q"})
-        if "q" in self.networks and self.networks["q"].head_parameters.num_critics != 1:  # type: ignore[union-attr]
+        if self.networks["q"].head_parameters.num_critics != 1:  # type: ignore[union-attr]
             raise ParameterError("This agent has one Q function: twin_critic is False. Received: twin_critic=True for 'q'")
 
 
@@ -291,7 +296,7 @@ class GaussianACERAgentParameters(_ACER):
 
     def __post_init__(self) -> None:
         self._check_acer({"policy": "gaussian_policy", "v": "v", "advantage": "sac_q"})
-        if "advantage" in self.networks and self.networks["advantage"].head_parameters.num_critics != 1:  # type: ignore[union-attr]
+        if self.networks["advantage"].head_parameters.num_critics != 1:  # type: ignore[union-attr]
             raise ParameterError("This agent has one advantage: twin_critic is False. Received: twin_critic=True for 'advantage'")
 
 

@@ -85,7 +85,8 @@ class EpisodicReplayParameters:
     """Whole episodes, replayed as segments: an episode chosen uniformly, then a uniform stretch of it.
 
     Attributes:
-        max_size: steps of all finished episodes; the oldest episodes make room.
+        max_size: steps of all finished episodes; the oldest episodes make room. Running episodes are kept beside them, for all
+            environments back to the begin of the longest.
         replay_start_size: steps of finished episodes before the first replay.
     """
 

@@ -213,7 +213,7 @@ class GaussianPolicyHeadParameters:
 
     bound_mean: bool = True
     covariance: Literal["diagonal", "spherical"] = "diagonal"
-    min_variance: NonNegativeFloat = 1e-6
+    min_variance: PositiveFloat = 1e-6
     loss_weight: NonNegativeFloat = 1.0
     initializer: Initializer = "xavier"
     kind: Literal["gaussian_policy"] = "gaussian_policy"

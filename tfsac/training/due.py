@@ -11,7 +11,7 @@ from tfsac.parameters import ACERAlgorithmParameters, OffPolicyAlgorithmParamete
 from tfsac.training.progress import Counters
 from tfsac.types import Batch
 
-MAX_UPDATES_PER_CALL = 64  # bounds the memory that one stack of batches takes
+MAX_UPDATES_PER_CALL = 64  # bounds the memory that one stack of batches takes; a rollout and its replays are one stack
 
 
 def due_batches(
