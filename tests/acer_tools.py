@@ -24,7 +24,9 @@ STEPS, COLUMNS = 4, 4
 SPECS = {"discrete": discrete_spec(3, 3), "gaussian": vector_spec(3, 2)}
 KINDS = [
     {"kind": kind, "cells": cells, "shared": shared}
-    for kind in ("discrete", "gaussian") for cells in (None, 3) for shared in (False, True)
+    for kind in ("discrete", "gaussian")
+    for cells in (None, 3)
+    for shared in (False, True)
 ]
 # Every other one in the quick tests, so that each pair of properties is among them.
 SOME = [given if i in (0, 3, 5, 6) else pytest.param(given, marks=pytest.mark.slow) for i, given in enumerate(KINDS)]
@@ -37,7 +39,16 @@ def named(given):
 
 
 def make_parameters(
-    kind="discrete", cells=None, shared=False, steps=STEPS, columns=COLUMNS, weights=None, own=None, networks=None, order=None, **algorithm
+    kind="discrete",
+    cells=None,
+    shared=False,
+    steps=STEPS,
+    columns=COLUMNS,
+    weights=None,
+    own=None,
+    networks=None,
+    order=None,
+    **algorithm,
 ):
     """Small networks and a trust region that some steps leave.
 
@@ -55,9 +66,18 @@ def make_parameters(
     given = {**sizes, "activation": "tanh", "learning_rate": 1e-2, "batch_size": columns, **(networks or {})}
     made = (discrete_acer_networks if discrete else gaussian_acer_networks)(lstm_cells=cells, shared=shared, **given)
     for name, weight in (weights or {}).items():
-        made[name] = dataclasses.replace(made[name], head_parameters=dataclasses.replace(made[name].head_parameters, loss_weight=weight))
+        made[name] = dataclasses.replace(
+            made[name], head_parameters=dataclasses.replace(made[name].head_parameters, loss_weight=weight)
+        )
     made = {name: dataclasses.replace(made[name], **(own or {}).get(name, {})) for name in order or made}
-    chosen = {"t_max": steps, "trust_region_delta": 0.02, "beta": 0.1, "trust_region_alpha": 0.75, "truncation_threshold": 1.0, **algorithm}
+    chosen = {
+        "t_max": steps,
+        "trust_region_delta": 0.02,
+        "beta": 0.1,
+        "trust_region_alpha": 0.75,
+        "truncation_threshold": 1.0,
+        **algorithm,
+    }
     agent = DiscreteACERAgentParameters if discrete else GaussianACERAgentParameters
     of_algorithm = DiscreteACERAlgorithmParameters if discrete else GaussianACERAlgorithmParameters
     return agent(of_algorithm(**chosen), None, EpisodicReplayParameters(max_size=100, replay_start_size=10), made)
@@ -121,6 +141,7 @@ def segments_of(batch):
 
 def alone(batch, b, rows):
     """Returns one segment as a batch of one column: it begins in the first row, and zeros follow it."""
+
     def moved(x):
         column = np.zeros_like(x[:, :1])
         column[: len(rows), 0] = x[rows, b]
@@ -153,6 +174,7 @@ def fix_noise(agent, columns=COLUMNS, where=None):
         columns: of the batch.
         where: column and rows, in another batch, of the segment which is the only one in this batch.
     """
+
     def noise(name, shape):
         if where is None:
             return tf.constant(drawn(name, agent.steps, columns, *shape[2:]))

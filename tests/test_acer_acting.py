@@ -93,7 +93,9 @@ def test_greedy_is_the_mode_and_random_is_uniform(kind):
         np.testing.assert_allclose(np.bincount(random.action, minlength=3) / rows, 1 / 3, atol=0.012)
     else:
         np.testing.assert_array_equal(greedy.action, greedy.extras["behaviour/mean"])
-        np.testing.assert_allclose(np.quantile(random.action, [0.1, 0.5, 0.9], axis=0), [[-0.8] * 2, [0.0] * 2, [0.8] * 2], atol=0.03)
+        np.testing.assert_allclose(
+            np.quantile(random.action, [0.1, 0.5, 0.9], axis=0), [[-0.8] * 2, [0.0] * 2, [0.8] * 2], atol=0.03
+        )
     assert random.extras == {} and len(set(map(tuple, np.atleast_2d(greedy.action.T).T))) > 1
     with pytest.raises(ValueError, match=r"mode is 'random', 'explore', 'sample' or 'greedy'. Received: 'best'"):
         agent.act(x, mode="best")
@@ -156,7 +158,9 @@ def test_all_states_go_along_while_exploring_and_those_of_acting_otherwise(given
         names, acting = ["policy", "policy_target", *(name for name in agent.parameters if name != "policy")], ["policy"]
     every = {f"{name}_{field}": (3,) for name in names for field in fields}
     assert {field: array.shape for field, array in agent.recurrent.items()} == every
-    assert {field: x.shape for field, x in agent.initial_state(ROWS).items()} == {f"{name}_{field}": (ROWS, 3) for name in acting for field in fields}
+    assert {field: x.shape for field, x in agent.initial_state(ROWS).items()} == {
+        f"{name}_{field}": (ROWS, 3) for name in acting for field in fields
+    }
     assert not any(x.any() for x in agent.initial_state(ROWS).values())
     explored = agent.act(observations(), mode="explore")
     assert explored.state.keys() == every.keys()
@@ -254,7 +258,10 @@ def test_acting_in_tensorflow_is_acting_in_numpy(given):
 @of_both
 def test_samples_in_tensorflow_are_made_with_the_noise_that_is_given(kind):
     agent, rows = kept_agent(kind, cells=3), 5000
-    x, state = tensors(repeated(rows)), tensors({field: np.repeat(value, rows, axis=0) for field, value in a_state(agent, 1).items()})
+    x, state = (
+        tensors(repeated(rows)),
+        tensors({field: np.repeat(value, rows, axis=0) for field, value in a_state(agent, 1).items()}),
+    )
     extras = agent.act(repeated(rows), {field: value.numpy() for field, value in state.items()}).extras
     tf.random.set_seed(0)
     noise = agent.acting_noise(x)
@@ -266,7 +273,9 @@ def test_samples_in_tensorflow_are_made_with_the_noise_that_is_given(kind):
         np.testing.assert_allclose(np.bincount(action) / rows, softmax(extras["behaviour/logits"][0]), atol=0.025)
         assert noise.numpy().min() >= 0 and noise.numpy().max() < 1
     else:
-        np.testing.assert_allclose(action, extras["behaviour/mean"] + np.sqrt(extras["behaviour/variance"]) * noise, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            action, extras["behaviour/mean"] + np.sqrt(extras["behaviour/variance"]) * noise, rtol=1e-4, atol=1e-5
+        )
         assert noise.numpy().std() == pytest.approx(1.0, abs=0.03)
 
 
@@ -348,7 +357,10 @@ def test_values_of_numbers_by_hand(given):
 def test_a_state_of_another_number_of_environments_is_refused(given):
     agent = kept_agent(**given)
     for mode, state in (("explore", everything(agent, 4)), ("explore", everything(agent, 2)), ("greedy", a_state(agent, 4))):
-        with pytest.raises(ValueError, match=r"The state of this policy goes on from .*\(3, 3\).*; where the number of environments changes.*Received: "):
+        with pytest.raises(
+            ValueError,
+            match=r"The state of this policy goes on from .*\(3, 3\).*; where the number of environments changes.*Received: ",
+        ):
             agent.act(observations(), state, mode=mode)
     with pytest.raises(ValueError, match=r"The state of this policy goes on from .*Received: .*target"):
         agent.act(observations(), everything(agent), mode="sample")

@@ -72,7 +72,10 @@ def test_without_normalisation_a_segments_steps_are_added(kind):
         of_mean, _ = probe(agent, alone(batch, b, rows))
         sums.append({name: [len(rows) * x for x in values] for name, values in of_mean.items()})
     fix_noise(plain, 2)
-    assert_gradients(probe(plain, batch)[0], {name: [(x + y) / 2 for x, y in zip(sums[0][name], sums[1][name], strict=True)] for name in sums[0]})
+    assert_gradients(
+        probe(plain, batch)[0],
+        {name: [(x + y) / 2 for x, y in zip(sums[0][name], sums[1][name], strict=True)] for name in sums[0]},
+    )
 
 
 @of_kinds
@@ -150,7 +153,9 @@ REACH = {
     ("discrete", False): {"policy": {"policy", "q"}, "q": {"policy", "q"}, "policy_target": {"policy"}},
     ("discrete", True): {"trunk": {"policy", "q", "trunk"}, "trunk_target": {"policy", "trunk"}},
     ("gaussian", False): {
-        "policy": {"policy", "v", "advantage"}, "v": {"policy", "v", "advantage"}, "advantage": {"policy", "v", "advantage"},
+        "policy": {"policy", "v", "advantage"},
+        "v": {"policy", "v", "advantage"},
+        "advantage": {"policy", "v", "advantage"},
         "policy_target": {"policy"},
     },
     ("gaussian", True): {"trunk": {"policy", "v", "advantage", "trunk"}, "trunk_target": {"policy", "trunk"}},
@@ -229,7 +234,10 @@ def test_one_trace_serves_any_number_of_updates_and_all_ways_agree(given):
     together, apart, eager = (make_agent(**given, networks=calm, eager=eager) for eager in (False, False, True))
     stacked = stack(*[mixed(eager, seed) for seed in range(5)])
     rows = together.update(stacked).metrics
-    for other, found in ((apart, [apart.update(one_update(stacked, i)).metrics[0] for i in range(5)]), (eager, eager.update(stacked).metrics)):
+    for other, found in (
+        (apart, [apart.update(one_update(stacked, i)).metrics[0] for i in range(5)]),
+        (eager, eager.update(stacked).metrics),
+    ):
         np.testing.assert_allclose(rows, found, rtol=5e-3, atol=1e-4)
         for name, values in weights(together).items():
             for ours, theirs in zip(values, weights(other)[name], strict=True):
@@ -324,8 +332,16 @@ def one_step_tasks(kind, updates, columns, rng):
 @of_both
 def test_it_learns_to_do_what_it_sees_in_one_step_from_others_actions(kind):
     agent = make_agent(
-        kind, eager=False, stirred=False, steps=1, columns=64, beta=0.01, trust_region_delta=0.1, truncation_threshold=5.0,
-        trust_region_alpha=0.99, networks={"layers": (32, 32), **({} if kind == "discrete" else {"advantage_layers": (32, 32)})},
+        kind,
+        eager=False,
+        stirred=False,
+        steps=1,
+        columns=64,
+        beta=0.01,
+        trust_region_delta=0.1,
+        truncation_threshold=5.0,
+        trust_region_alpha=0.99,
+        networks={"layers": (32, 32), **({} if kind == "discrete" else {"advantage_layers": (32, 32)})},
     )
     rng = np.random.default_rng(0)
     for _ in range(16):

@@ -71,7 +71,9 @@ def test_defaults_are_those_of_the_paper_and_its_implementation(made):
 @pytest.mark.parametrize("cells", [None, 7])
 def test_networks_are_alike_or_after_a_trunk(cells):
     layers = (Conv2d(2, 4, 2), 6, 5)
-    separate, shared = (gaussian_acer_networks(layers, (4, 3), cells, shared, "tanh", learning_rate=0.5) for shared in (False, True))
+    separate, shared = (
+        gaussian_acer_networks(layers, (4, 3), cells, shared, "tanh", learning_rate=0.5) for shared in (False, True)
+    )
     body = LSTMMiddlewareParameters(7, (6, 5), "tanh") if cells else FCMiddlewareParameters((6, 5), "tanh")
     image = {"observation": InputEmbedderParameters((Conv2d(2, 4, 2),), "tanh")}
     assert [*separate] == ["policy", "v", "advantage"] and [*shared] == ["trunk", *separate]
@@ -92,11 +94,19 @@ def test_networks_are_alike_or_after_a_trunk(cells):
 
 RICH = {
     "discrete": dict(
-        cells=3, shared=True, replay_times="poisson", trust_region_statistics="probabilities", truncation_threshold=None,
-        normalize_loss_by_steps=False, use_q_opc=True, networks={"learning_rate_decay_type": "linear", "learning_rate_decay_steps": 9},
+        cells=3,
+        shared=True,
+        replay_times="poisson",
+        trust_region_statistics="probabilities",
+        truncation_threshold=None,
+        normalize_loss_by_steps=False,
+        use_q_opc=True,
+        networks={"learning_rate_decay_type": "linear", "learning_rate_decay_steps": 9},
     ),
     "gaussian": dict(
-        trust_region_statistics="scale", num_advantage_samples=3, networks={"covariance": "spherical", "bound_mean": False, "min_variance": 0.1}
+        trust_region_statistics="scale",
+        num_advantage_samples=3,
+        networks={"covariance": "spherical", "bound_mean": False, "min_variance": 0.1},
     ),
 }
 
@@ -131,114 +141,197 @@ MISTAKES = {
     "no steps": (lambda: Algorithm(t_max=0), "t_max: Input should be greater than 0", "0"),
     "half a step": (lambda: Algorithm(t_max=2.5), "t_max: Input should be a valid integer", "2.5"),
     "negative truncation": (
-        lambda: Algorithm(truncation_threshold=-1.0), "truncation_threshold: Input should be greater than or equal to 0", "-1.0"
+        lambda: Algorithm(truncation_threshold=-1.0),
+        "truncation_threshold: Input should be greater than or equal to 0",
+        "-1.0",
     ),
-    "negative replays": (lambda: Algorithm(n_times_replay=-1), "n_times_replay: Input should be greater than or equal to 0", "-1"),
-    "unknown distribution of replays": (lambda: Algorithm(replay_times="uniform"), "Input should be 'fixed' or 'poisson'", "'uniform'"),
+    "negative replays": (
+        lambda: Algorithm(n_times_replay=-1),
+        "n_times_replay: Input should be greater than or equal to 0",
+        "-1",
+    ),
+    "unknown distribution of replays": (
+        lambda: Algorithm(replay_times="uniform"),
+        "Input should be 'fixed' or 'poisson'",
+        "'uniform'",
+    ),
     "negative entropy": (lambda: Algorithm(beta=-0.1), "beta: Input should be greater than or equal to 0", "-0.1"),
     "negative delta": (lambda: Algorithm(trust_region_delta=-1.0), "trust_region_delta: Input should be greater", "-1.0"),
-    "an average that stands still": (lambda: Algorithm(trust_region_alpha=1.0), "trust_region_alpha: Input should be less than 1", "1.0"),
-    "statistics that stand still": (lambda: Algorithm(statistics_decay=1.0), "statistics_decay: Input should be less than 1", "1.0"),
+    "an average that stands still": (
+        lambda: Algorithm(trust_region_alpha=1.0),
+        "trust_region_alpha: Input should be less than 1",
+        "1.0",
+    ),
+    "statistics that stand still": (
+        lambda: Algorithm(statistics_decay=1.0),
+        "statistics_decay: Input should be less than 1",
+        "1.0",
+    ),
     "discount above one": (lambda: Algorithm(discount=1.5), "discount: Input should be less than or equal to 1", "1.5"),
     "statistics of numbers": (
-        lambda: Algorithm(trust_region_statistics="variance"), "Input should be 'logits', 'log_probs' or 'probabilities'", "'variance'"
+        lambda: Algorithm(trust_region_statistics="variance"),
+        "Input should be 'logits', 'log_probs' or 'probabilities'",
+        "'variance'",
     ),
     "statistics of choices": (
-        lambda: GaussianACERAlgorithmParameters(trust_region_statistics="logits"), "Input should be 'variance' or 'scale'", "'logits'"
+        lambda: GaussianACERAlgorithmParameters(trust_region_statistics="logits"),
+        "Input should be 'variance' or 'scale'",
+        "'logits'",
     ),
-    "no samples": (lambda: GaussianACERAlgorithmParameters(num_advantage_samples=0), "num_advantage_samples: Input should be greater", "0"),
-    "samples of choices": (lambda: Algorithm(num_advantage_samples=5), "has no parameter 'num_advantage_samples'", "num_advantage_samples=5"),
+    "no samples": (
+        lambda: GaussianACERAlgorithmParameters(num_advantage_samples=0),
+        "num_advantage_samples: Input should be greater",
+        "0",
+    ),
+    "samples of choices": (
+        lambda: Algorithm(num_advantage_samples=5),
+        "has no parameter 'num_advantage_samples'",
+        "num_advantage_samples=5",
+    ),
     "what other algorithms have": (lambda: Algorithm(n_step=2), "has no parameter 'n_step'", "n_step=2"),
     "nothing to learn from": (
-        lambda: Algorithm(disable_online_update=True, n_times_replay=0), "so n_times_replay is at least 1", "n_times_replay=0"
+        lambda: Algorithm(disable_online_update=True, n_times_replay=0),
+        "so n_times_replay is at least 1",
+        "n_times_replay=0",
     ),
     "replay that never begins": (
-        lambda: EpisodicReplayParameters(100, 101), "which is at most max_size", "replay_start_size=101, max_size=100"
+        lambda: EpisodicReplayParameters(100, 101),
+        "which is at most max_size",
+        "replay_start_size=101, max_size=100",
     ),
     "negative beginning": (lambda: EpisodicReplayParameters(100, -1), "replay_start_size: Input should be greater", "-1"),
     "empty memory": (lambda: EpisodicReplayParameters(0, 0), "max_size: Input should be greater than 0", "0"),
     # agents
     "segments longer than the memory": (
-        lambda: make_parameters(steps=101), "A segment has t_max steps, which the memory must hold", "t_max=101, max_size=100"
+        lambda: make_parameters(steps=101),
+        "A segment has t_max steps, which the memory must hold",
+        "t_max=101, max_size=100",
     ),
     "memory of transitions": (lambda: Discrete(memory=ExperienceReplayParameters(100)), "memory", "ExperienceReplayParameters"),
-    "exploration": (lambda: Discrete(exploration=AdditiveNoiseParameters()), "exploration: Input should be None", "AdditiveNoise"),
+    "exploration": (
+        lambda: Discrete(exploration=AdditiveNoiseParameters()),
+        "exploration: Input should be None",
+        "AdditiveNoise",
+    ),
     "algorithm of the other kind": (
-        lambda: Discrete(algorithm=GaussianACERAlgorithmParameters()), "instance of DiscreteACERAlgorithmParameters", "GaussianACER"
+        lambda: Discrete(algorithm=GaussianACERAlgorithmParameters()),
+        "instance of DiscreteACERAlgorithmParameters",
+        "GaussianACER",
     ),
     "no average": (
-        lambda: with_network("policy", create_target_network=False), "The trust region lies around the average policy, the slow copies of policy",
+        lambda: with_network("policy", create_target_network=False),
+        "The trust region lies around the average policy, the slow copies of policy",
         "create_target_network=False for 'policy'",
     ),
     "no average of the trunk": (
-        lambda: with_network("trunk", shared=True, create_target_network=False), "the slow copies of trunk and policy",
+        lambda: with_network("trunk", shared=True, create_target_network=False),
+        "the slow copies of trunk and policy",
         "create_target_network=False for 'trunk'",
     ),
     "average of critics": (
-        lambda: with_network("q", create_target_network=True), "Only policy has a target network", "create_target_network=True for 'q'"
+        lambda: with_network("q", create_target_network=True),
+        "Only policy has a target network",
+        "create_target_network=True for 'q'",
     ),
     "average of critics after a trunk": (
-        lambda: with_network("v", "gaussian", True, create_target_network=True), "Only trunk and policy have target networks",
+        lambda: with_network("v", "gaussian", True, create_target_network=True),
+        "Only trunk and policy have target networks",
         "create_target_network=True for 'v'",
     ),
     "twin critics of choices": (
-        lambda: with_network("q", head_parameters=DiscreteQHeadParameters((4,))), "one Q function: twin_critic is False",
+        lambda: with_network("q", head_parameters=DiscreteQHeadParameters((4,))),
+        "one Q function: twin_critic is False",
         "twin_critic=True for 'q'",
     ),
     "twin advantages": (
-        lambda: with_network("advantage", "gaussian", head_parameters=SACQHeadParameters((4,))), "one advantage: twin_critic is False",
+        lambda: with_network("advantage", "gaussian", head_parameters=SACQHeadParameters((4,))),
+        "one advantage: twin_critic is False",
         "twin_critic=True for 'advantage'",
     ),
     "reading past the trunk": (
         lambda: with_network("q", shared=True, input_embedders_parameters={"observation": InputEmbedderParameters()}),
-        "With a trunk the other networks read its features alone, the key 'features'", "['observation'] for 'q'",
+        "With a trunk the other networks read its features alone, the key 'features'",
+        "['observation'] for 'q'",
     ),
     "reading more than the trunk": (
-        lambda: with_network("policy", "gaussian", True, input_embedders_parameters=dict.fromkeys(("features", "observation"), InputEmbedderParameters())),
-        "read its features alone", "['features', 'observation'] for 'policy'",
+        lambda: with_network(
+            "policy",
+            "gaussian",
+            True,
+            input_embedders_parameters=dict.fromkeys(("features", "observation"), InputEmbedderParameters()),
+        ),
+        "read its features alone",
+        "['features', 'observation'] for 'policy'",
     ),
     "a Huber loss": (
-        lambda: with_network("q", replace_mse_with_huber_loss=True), "losses are squared errors", "replace_mse_with_huber_loss=True for 'q'"
+        lambda: with_network("q", replace_mse_with_huber_loss=True),
+        "losses are squared errors",
+        "replace_mse_with_huber_loss=True for 'q'",
     ),
     "convolutions after dense layers": (
-        lambda: discrete_acer_networks((16, Conv2d(2, 4, 2))), "Convolutions come before dense layers", "stride=2))"
+        lambda: discrete_acer_networks((16, Conv2d(2, 4, 2))),
+        "Convolutions come before dense layers",
+        "stride=2))",
     ),
-    "an LSTM without cells": (lambda: discrete_acer_networks(lstm_cells=0), "number_of_lstm_cells: Input should be greater than 0", "0"),
+    "an LSTM without cells": (
+        lambda: discrete_acer_networks(lstm_cells=0),
+        "number_of_lstm_cells: Input should be greater than 0",
+        "0",
+    ),
     "a network too many": (
-        lambda: Discrete(networks={**discrete_acer_networks(), "v": gaussian_acer_networks()["v"]}), "This agent has the networks policy, q", "'v'"
+        lambda: Discrete(networks={**discrete_acer_networks(), "v": gaussian_acer_networks()["v"]}),
+        "This agent has the networks policy, q",
+        "'v'",
     ),
     "a network too few": (
-        lambda: Gaussian(networks={name: x for name, x in gaussian_acer_networks().items() if name != "v"}), "needs a network 'v'", "['advantage', 'policy']"
+        lambda: Gaussian(networks={name: x for name, x in gaussian_acer_networks().items() if name != "v"}),
+        "needs a network 'v'",
+        "['advantage', 'policy']",
     ),
     "another head": (
         lambda: Discrete(networks={**discrete_acer_networks(), "policy": gaussian_acer_networks()["policy"]}),
-        "The head of network 'policy' is of kind 'categorical_policy'", "GaussianPolicyHeadParameters",
+        "The head of network 'policy' is of kind 'categorical_policy'",
+        "GaussianPolicyHeadParameters",
     ),
     "batches of their own": (lambda: with_network("q", batch_size=7), "train on one batch", "'q': 7"),
     "memory of numbers without an agent for it": (
         lambda: TwinSoftActorCriticAgentParameters(
             networks={name: dataclasses.replace(x, **REMEMBERING) for name, x in twin_soft_actor_critic_networks().items()}
         ),
-        "An LSTM learns from whole episodes: only agents of kinds 'discrete_acer' and 'gaussian_acer' have one", "for 'policy'",
+        "An LSTM learns from whole episodes: only agents of kinds 'discrete_acer' and 'gaussian_acer' have one",
+        "for 'policy'",
     ),
     "memory of choices without an agent for it": (
         lambda: DiscreteSoftActorCriticAgentParameters(
-            networks={**discrete_soft_actor_critic_networks(), "q": dataclasses.replace(discrete_soft_actor_critic_networks()["q"], **REMEMBERING)}
+            networks={
+                **discrete_soft_actor_critic_networks(),
+                "q": dataclasses.replace(discrete_soft_actor_critic_networks()["q"], **REMEMBERING),
+            }
         ),
-        "An LSTM learns from whole episodes", "for 'q'",
+        "An LSTM learns from whole episodes",
+        "for 'q'",
     ),
     # experiments
     "heat-up": (
-        lambda: preset(schedule__heatup_steps=5), "so there is no heat-up and no random action", "heatup_steps=EnvironmentSteps(num_steps=5)"
+        lambda: preset(schedule__heatup_steps=5),
+        "so there is no heat-up and no random action",
+        "heatup_steps=EnvironmentSteps(num_steps=5)",
     ),
-    "the default heat-up": (lambda: Preset(agent=make_parameters()), "so there is no heat-up", "heatup_steps=EnvironmentSteps(num_steps=10000)"),
+    "the default heat-up": (
+        lambda: Preset(agent=make_parameters()),
+        "so there is no heat-up",
+        "heatup_steps=EnvironmentSteps(num_steps=10000)",
+    ),
     "random actions": (lambda: preset(schedule__random_action_steps=5), "no random action", "random_action_steps=5"),
     "more environments than columns": (
-        lambda: preset(environment__num_envs=5), "batch_size is at least their number", "batch_size=4, num_envs=5"
+        lambda: preset(environment__num_envs=5),
+        "batch_size is at least their number",
+        "batch_size=4, num_envs=5",
     ),
     "more environments than steps": (
         lambda: preset(make_parameters(columns=101), environment__num_envs=101),
-        "The memory must hold a step of every environment", "max_size=100, num_envs=101",
+        "The memory must hold a step of every environment",
+        "max_size=100, num_envs=101",
     ),
 }
 
@@ -257,18 +350,29 @@ def test_a_mistake_is_refused_with_words_that_help(make, words, received):
 TWO_REWARDS, TEAM = {kind: spec._replace(num_rewards=2) for kind, spec in SPECS.items()}, team_spec(2)
 REFUSED = {
     "choices in a box": (
-        lambda: make_agent(spec=SPECS["gaussian"]), "that needs an agent of kind 'gaussian_acer', as in the preset acer_pendulum. Received: ArraySpec("
+        lambda: make_agent(spec=SPECS["gaussian"]),
+        "that needs an agent of kind 'gaussian_acer', as in the preset acer_pendulum. Received: ArraySpec(",
     ),
     "numbers for a choice": (
         lambda: make_agent("gaussian", spec=SPECS["discrete"]),
         "a choice among 3 actions: that needs an agent of kind 'discrete_acer', as in the preset acer_cartpole. Received: DiscreteSpec(",
     ),
-    "a team of choices": (lambda: make_agent(spec=TEAM), "This agent ('discrete_acer') acts alone. Received: 2 agents that share a policy"),
-    "a team of numbers": (lambda: make_agent("gaussian", spec=team_spec(2, discrete=False)), "('gaussian_acer') acts alone. Received: 2 agents"),
-    "several rewards": (lambda: make_agent(spec=TWO_REWARDS["discrete"]), "learns from one reward a step; several are for agents of kind"),
+    "a team of choices": (
+        lambda: make_agent(spec=TEAM),
+        "This agent ('discrete_acer') acts alone. Received: 2 agents that share a policy",
+    ),
+    "a team of numbers": (
+        lambda: make_agent("gaussian", spec=team_spec(2, discrete=False)),
+        "('gaussian_acer') acts alone. Received: 2 agents",
+    ),
+    "several rewards": (
+        lambda: make_agent(spec=TWO_REWARDS["discrete"]),
+        "learns from one reward a step; several are for agents of kind",
+    ),
     "several rewards of numbers": (lambda: make_agent("gaussian", spec=TWO_REWARDS["gaussian"]), "Received: 2 rewards"),
     "models of one's own": (
-        lambda: DiscreteACERAgent(make_parameters(), SPECS["discrete"], models=dict), "need an agent with target critics. Received: 'discrete_acer'"
+        lambda: DiscreteACERAgent(make_parameters(), SPECS["discrete"], models=dict),
+        "need an agent with target critics. Received: 'discrete_acer'",
     ),
 }
 
@@ -284,7 +388,9 @@ def test_what_the_agent_cannot_do_is_refused(make, words):
 def test_observations_with_keys_of_the_state_are_refused(keys):
     one = ArraySpec((3,), "float32")
     spec = SPECS["discrete"]._replace(observation=dict.fromkeys(["observation", *keys], one))
-    with pytest.raises(ValueError, match=re.escape(f"belong to the policy's state, not to observations. Received: {sorted(keys)}")):
+    with pytest.raises(
+        ValueError, match=re.escape(f"belong to the policy's state, not to observations. Received: {sorted(keys)}")
+    ):
         make_agent(cells=3, spec=spec)
     assert make_agent(spec=spec).recurrent == {}
     # An LSTM's own names are free as long as no network with one reads them.
@@ -293,7 +399,10 @@ def test_observations_with_keys_of_the_state_are_refused(keys):
     x["hidden"][:], other = 5.0, {**x, "hidden": -x["hidden"]}
     np.testing.assert_array_equal(*(agent.act(given, mode="greedy").extras["behaviour/logits"] for given in (x, other)))
     reads = {"input_embedders_parameters": {key: InputEmbedderParameters((4,)) for key in spec.observation}}
-    with pytest.raises(ValueError, match=re.escape("belong to an LSTM's state, not to observations that network 'q' reads. Received: ['cell', 'hidden']")):
+    with pytest.raises(
+        ValueError,
+        match=re.escape("belong to an LSTM's state, not to observations that network 'q' reads. Received: ['cell', 'hidden']"),
+    ):
         make_agent(cells=3, spec=spec, own={"q": reads})
 
 

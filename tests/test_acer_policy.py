@@ -17,7 +17,8 @@ from tfsac.training.evaluation import evaluate_policy
 
 STEPS = 12
 NORMALISED = {"environment.filters.observation_normalization": True, "environment.filters.observation_clipping": 1.5}
-SPHERICAL = {"agent.networks.policy.head_parameters.covariance": "spherical", "agent.networks.policy.head_parameters.bound_mean": False}
+HEAD = "agent.networks.policy.head_parameters"
+SPHERICAL = {f"{HEAD}.covariance": "spherical", f"{HEAD}.bound_mean": False}
 CAMERA = {
     "agent.networks.trunk.input_embedders_parameters": {
         "joints": {"scheme": "Empty"}, "camera": {"scheme": [{"num_filters": 4, "kernel_size": 3, "stride": 2}, 8]},
@@ -48,9 +49,8 @@ class Case:
         self.spec = spec_of(env)
         rows = [as_arrays(env.reset(seed=seed)[0], self.spec) for seed in range(3 * STEPS)]
         env.close()
-        self.seen = {
-            key: np.stack([row[key] for row in rows]).reshape(STEPS, 3, *array.shape) for key, array in self.spec.observation.items()
-        }
+        arrays = self.spec.observation.items()
+        self.seen = {key: np.stack([row[key] for row in rows]).reshape(STEPS, 3, *array.shape) for key, array in arrays}
         agent = build_agent(self.preset, RunParameters(seed=2), self.spec)
         rng = np.random.default_rng(5)
         for network in agent.networks.values():
@@ -128,7 +128,7 @@ def test_a_policy_remembers_until_it_is_reset_and_then_takes_another_number_of_e
     first, later = memory.live(slice(1))[0][0], policy.act(memory.raw(0, slice(1)))
     assert abs(first[0, 0] - later[0, 0]) > 1e-3  # the same observation after an episode of others
     before = policy.state
-    with pytest.raises(ValueError, match=r"where the number of environments changes, begin anew\. Received: .*'policy_hidden': \(1, 8\)"):
+    with pytest.raises(ValueError, match=r"number of environments changes, begin anew\. Received: .*'policy_hidden': \(1, 8\)"):
         policy.act(memory.raw(0))
     assert policy.state is before
     policy.reset()
@@ -231,7 +231,7 @@ def test_the_signatures_take_and_return_the_state(case, saved_model):
         assert signatures[name].structured_outputs.keys() == {"action", *state}
     if case.lstm:
         first = signatures["initial_state"](rows=tf.constant(5))
-        assert {name: (x.shape.as_list(), x.dtype.name) for name, x in first.items()} == {name: ([5, 8], "float32") for name in state}
+        assert {name: x.shape.as_list() for name, x in first.items()} == {name: [5, 8] for name in state}
         assert not any(x.numpy().any() for x in first.values())
 
 
@@ -336,7 +336,7 @@ def test_exported_values_are_those_of_the_critics(case, format, request):
 
 
 def test_values_of_critics_with_memories_of_their_own_are_refused(memory, tmp_path):
-    with pytest.raises(ValueError, match=r"so its critics have no LSTM of their own: shared=True makes one trunk\. Received: an LSTM in 'v'$"):
+    with pytest.raises(ValueError, match=r"no LSTM of their own: shared=True makes one trunk\. Received: an LSTM in 'v'$"):
         exporting.export(memory.policy, tmp_path / "out", values=True)
     assert not list(tmp_path.iterdir())
 
@@ -346,7 +346,7 @@ def test_an_exported_policy_says_what_it_misses(memory, tmp_path):
     loaded = tf.saved_model.load(str(path))
     with pytest.raises(TypeError, match=r"missing required arguments: policy_cell, policy_hidden"):
         loaded.signatures["serving_default"](observation=tf.zeros([1, 3]))
-    with pytest.raises(ValueError, match=r"reads its state policy_hidden, policy_cell beside the observation; .* Received: \[\]$"):
+    with pytest.raises(ValueError, match=r"reads its state policy_hidden, policy_cell beside .* Received: \[\]$"):
         memory.policy.agent.act_tensors({"observation": tf.zeros([1, 3])})
     exported, live = exporting.load_exported(path), memory.live()
     with pytest.raises(ValueError, match=r"also reads observation\. Received: \['other'\]$"):
@@ -402,7 +402,9 @@ def test_the_saved_model_plays_episodes_where_there_is_only_tensorflow(tmp_path,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("level", "lstm", "shared"), [("CartPole-v1", False, False), ("CartPole-v1", True, True), ("Pendulum-v1", True, False)])
+@pytest.mark.parametrize(
+    ("level", "lstm", "shared"), [("CartPole-v1", False, False), ("CartPole-v1", True, True), ("Pendulum-v1", True, False)]
+)
 def test_every_command_takes_a_run(tmp_path, capsys, level, lstm, shared):
     folder = tmp_path / "run"
     api.train(tiny.acer(level, lstm, shared), folder, RunParameters(seed=1), quiet=True)
@@ -421,11 +423,12 @@ def test_every_command_takes_a_run(tmp_path, capsys, level, lstm, shared):
         printed = typed("export", f"--run_dir={folder}", f"--out={tmp_path / format}", f"--format={format}", "--verify", *values)
         assert "(within 1e-05)" in printed
     assert "2 episodes" in typed("record", f"--run_dir={folder}", f"--out={tmp_path / 'shown.npz'}", "--episodes=2")
-    assert (tmp_path / "a.png").is_file() and typed("plot", f"--run_dir={folder}", f"--out={tmp_path / 'b.png'}").endswith("b.png\n")
+    assert (tmp_path / "a.png").is_file()
+    assert typed("plot", f"--run_dir={folder}", f"--out={tmp_path / 'b.png'}").endswith("b.png\n")
     assert "Continuing" in typed("train", f"--run_dir={folder}", "--resume", "--set=schedule.improve_steps=132")
     assert [row["env_steps"] for row in tiny.rows(folder)] == ["60", "120", "132"]
-    more = typed("train", f"--run_dir={tmp_path / 'more'}", f"--preset={folder / 'config.json'}", f"--checkpoint_restore_dir={folder}", "--seed=2")
-    assert "finished at step 132" in more
+    same, begun = f"--preset={folder / 'config.json'}", f"--checkpoint_restore_dir={folder}"
+    assert "finished at step 132" in typed("train", f"--run_dir={tmp_path / 'more'}", same, begun, "--seed=2")
     typed("plot", str(folder), str(tmp_path / "more"), f"--out={tmp_path / 'both.png'}")
     assert (tmp_path / "both.png").is_file()
 

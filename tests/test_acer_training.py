@@ -1,6 +1,7 @@
 """Whole runs of actor-critic with experience replay: what they learn from and report, interrupted, solved, refused."""
 
 import functools
+import itertools
 import re
 import shutil
 
@@ -97,16 +98,18 @@ def cliff(level=CLIFF, lstm=False, shared=False, **changes):
 
 
 METRICS = {
-    "env_steps", "updates", "episodes", "wall_seconds", "steps_per_second", "loss/policy", "policy/value", "policy/entropy", "policy/kl", "average/value", "average/entropy", "average/kl", "q/q", "q/target",
-    "importance/ratio", "importance/truncated", "trust_region/active", "segments/length", "gradient_norm", "learning_rate/policy",
+    "env_steps", "updates", "episodes", "wall_seconds", "steps_per_second", "loss/policy", "learning_rate/policy",
+    "policy/value", "policy/entropy", "policy/kl", "average/value", "average/entropy", "average/kl", "q/q", "q/target",
+    "importance/ratio", "importance/truncated", "trust_region/active", "segments/length", "gradient_norm",
 }
-KINDS = [(level, lstm, shared, envs) for level in (CHOICES, CLIFF) for lstm in (False, True) for shared in (False, True) for envs in (1, 3)]
 QUICK = [(CHOICES, False, False, 3), (CLIFF, True, True, 1)]
+KINDS = [
+    pytest.param(*kind, marks=[] if kind in QUICK else [pytest.mark.slow])
+    for kind in itertools.product((CHOICES, CLIFF), (False, True), (False, True), (1, 3))
+]
 
 
-@pytest.mark.parametrize(
-    ("level", "lstm", "shared", "envs"), [pytest.param(*kind, marks=[] if kind in QUICK else [pytest.mark.slow]) for kind in KINDS]
-)
+@pytest.mark.parametrize(("level", "lstm", "shared", "envs"), KINDS)
 def test_a_rollout_is_followed_by_its_update_and_those_of_the_replay(tmp_path, level, lstm, shared, envs):
     seen = Watch()
     trainer = trained(tmp_path, cliff(level, lstm, shared, **{"environment.num_envs": envs}), seen)
@@ -122,7 +125,7 @@ def test_a_rollout_is_followed_by_its_update_and_those_of_the_replay(tmp_path, l
     assert {name.split("/")[0] for name in seen.first} == learned | {f"{name}_target" for name in learned & {"policy", "trunk"}}
     expected = METRICS | {f"loss/{name}" for name in heads} | {f"learning_rate/{name}" for name in learned}
     written = tiny.rows(tmp_path / "run")
-    assert [(row["env_steps"], row["updates"]) for row in written] == [(str(16 * envs), str(updates[16])), (str(24 * envs), str(updates[24]))]
+    assert [(row["env_steps"], row["updates"]) for row in written] == [(str(end * envs), str(updates[end])) for end in (16, 24)]
     for row in written:
         assert {name for name in row if not name.startswith(("training/", "evaluation/"))} == expected
         assert all(np.isfinite(float(value)) for value in row.values())
@@ -201,8 +204,8 @@ def test_a_random_number_of_replays_has_the_right_mean_and_needs_no_new_trace(tm
 
 @pytest.mark.parametrize("level", [CLIFF, pytest.param(CHOICES, marks=pytest.mark.slow)])
 def test_the_agent_sees_filtered_numbers_and_the_memory_keeps_raw_ones(tmp_path, level):
-    seen, changes = Watch(), {"environment.filters.reward_rescale_factor": 10.0, "environment.filters.observation_normalization": True}
-    preset = cliff(level, **{**changes, "agent.networks.*.learning_rate": 1e-9, "agent.algorithm.trust_region_alpha": 0.0})
+    filters = {"environment.filters.reward_rescale_factor": 10.0, "environment.filters.observation_normalization": True}
+    seen, preset = Watch(), cliff(level, **filters, **{"agent.networks.*.learning_rate": 1e-9})
     trainer = trained(tmp_path, preset, seen)
     raw = np.stack([step[0]["observation"][0] for step in seen.stored])
     np.testing.assert_allclose(raw[:4], [[0.0, 1.0], [0.1, -1.0], [0.2, -1.0], [0.0, 1.0]])  # the first episode has three steps
@@ -261,7 +264,7 @@ AGENTS = {
 }
 
 
-@pytest.fixture(scope="module", params=[pytest.param(name, marks=[pytest.mark.slow] if i else []) for i, name in enumerate(AGENTS)])
+@pytest.fixture(scope="module", params=[pytest.param(name, marks=[pytest.mark.slow] * (i > 0)) for i, name in enumerate(AGENTS)])
 def uninterrupted(request, tmp_path_factory):
     return complete_run(tmp_path_factory.mktemp("uninterrupted") / "run", AGENTS[request.param](**INTERRUPTED))
 
@@ -272,8 +275,9 @@ def everything(trainer):
     slots = {f"{name}/{i}": v for name, one in agent.optimizers.items() for i, v in enumerate(one.variables)}
     others = {"averages": agent.averages, "updates": agent.updates, **{f"slots/{name}": value for name, value in slots.items()}}
     return {
-        **weights(trainer), **{name: value.numpy() for name, value in others.items()}, **memory.state(), **trainer.policy_state,
-        "rows": memory.between(memory.oldest_row, memory.total_rows), **trainer.environments.observation, "returns": trainer.returns,
+        **weights(trainer), **{name: value.numpy() for name, value in others.items()}, "returns": trainer.returns,
+        **memory.state(), "rows": memory.between(memory.oldest_row, memory.total_rows),
+        **trainer.policy_state, **trainer.environments.observation,
     }
 
 
@@ -358,10 +362,12 @@ def test_a_checkpoint_with_distributions_of_another_shape_is_refused(tmp_path):
 def test_a_checkpoint_of_another_agent_is_refused(tmp_path, uninterrupted, what):
     shutil.copytree(uninterrupted.directory.path, tmp_path / "run")
     if what == "t_max":
-        other, message = override(uninterrupted.preset, {"agent.algorithm.t_max": 7}), r"its agent\.algorithm\.t_max is 6\. Received: .*=7$"
+        other = override(uninterrupted.preset, {"agent.algorithm.t_max": 7})
+        message = r"its agent\.algorithm\.t_max is 6\. Received: agent\.algorithm\.t_max=7$"
     else:
-        level, trunk, lstm = uninterrupted.preset.environment.level, "trunk" in uninterrupted.agent.networks, bool(uninterrupted.agent.recurrent)
-        other, message = tiny.acer(level, not lstm, trunk, **INTERRUPTED), r"middleware_parameters\.\w+ is .* Received: agent\.networks"
+        level, agent = uninterrupted.preset.environment.level, uninterrupted.agent
+        other = tiny.acer(level, not agent.recurrent, "trunk" in agent.networks, **INTERRUPTED)
+        message = r"its agent\.networks\.\w+\.middleware_parameters\.\w+ is .* Received: agent\.networks"
     with pytest.raises(CheckpointError, match=message):
         Trainer(other, tmp_path / "run", RUN, resume=True, quiet=True)
 
@@ -444,29 +450,70 @@ def test_an_lstm_remembers_a_cue_and_nothing_else_does(tmp_path, run_python, lst
 # -- what does not fit -------------------------------------------------------------------------------------------------
 
 
-CARTPOLE, PARTIAL = "--preset=acer_cartpole", "--preset=acer_partially_observable"
-LSTM = '{"kind":"lstm"}'
+CARTPOLE, LSTM = "--preset=acer_cartpole", "--preset=acer_partially_observable"
 REFUSED = {
-    "choices of numbers": (f"{CARTPOLE} --level=Pendulum-v1", r"chooses among discrete actions, .*'gaussian_acer', as in the preset acer_pendulum\. Received: "),
-    "numbers of choices": ("--preset=acer_pendulum --level=CartPole-v1", r"acts with real numbers, .*'discrete_acer', as in the preset acer_cartpole\. Received: "),
-    "a team": (f"{CARTPOLE} --level=tfsac.testing:TeamIdentity-v0", r"acts alone\. Received: 3 agents that share a policy$"),
-    "more environments than segments": (f"{CARTPOLE} --num_envs=9", r"An update has a segment of every environment.* Received: batch_size=8, num_envs=9$"),
-    "rollouts without steps": (f"{CARTPOLE} --set=agent.algorithm.t_max=0", r"t_max: .*greater than 0\. Received: 0$"),
-    "segments beyond the memory": (f"{CARTPOLE} --set=agent.algorithm.t_max=5001", r"the memory must hold\. Received: t_max=5001, max_size=5000$"),
-    "negative truncation": (f"{CARTPOLE} --set=agent.algorithm.truncation_threshold=-1", r"truncation_threshold: .*or equal to 0\. Received: -1$"),
-    "a replay that never begins": (f"{CARTPOLE} --set=agent.memory.max_size=500", r"at most max_size\. Received: replay_start_size=1000, max_size=500$"),
-    "a heat-up": (f"{CARTPOLE} --set=schedule.heatup_steps=10", r"there is no heat-up and no random action: .*Received: heatup_steps=EnvironmentSteps\(num_steps=10\)"),
-    "random actions": (f"{CARTPOLE} --set=schedule.random_action_steps=10", r"there is no heat-up and no random action: .*random_action_steps=10$"),
-    "nothing to learn from": (
-        f"{CARTPOLE} --set=agent.algorithm.n_times_replay=0 --set=agent.algorithm.disable_online_update=true", r"from the replay alone, .*Received: n_times_replay=0$",
+    "choices of numbers": (
+        f"{CARTPOLE} --level=Pendulum-v1",
+        r"chooses among discrete actions, .*'gaussian_acer', as in the preset acer_pendulum\. Received: ",
     ),
-    "statistics of numbers": (f"{CARTPOLE} --set=agent.algorithm.trust_region_statistics=variance", r"'logits', 'log_probs' or 'probabilities'\. Received: 'variance'$"),
+    "numbers of choices": (
+        "--preset=acer_pendulum --level=CartPole-v1",
+        r"acts with real numbers, .*'discrete_acer', as in the preset acer_cartpole\. Received: ",
+    ),
+    "a team": (f"{CARTPOLE} --level=tfsac.testing:TeamIdentity-v0", r"acts alone\. Received: 3 agents that share a policy$"),
+    "more environments than segments": (
+        f"{CARTPOLE} --num_envs=9 --set=agent.networks.*.batch_size=8",
+        r"a segment of every environment.*set agent\.networks\.\*\.batch_size\. Received: batch_size=8, num_envs=9$",
+    ),
+    "choices of numbers, as many environments as segments": (
+        f"{CARTPOLE} --num_envs=9 --set=agent.networks.*.batch_size=9 --level=Pendulum-v1", r"chooses among discrete actions",
+    ),
+    "rollouts without steps": (f"{CARTPOLE} --set=agent.algorithm.t_max=0", r"t_max: .*greater than 0\. Received: 0$"),
+    "segments beyond the memory": (
+        f"{CARTPOLE} --set=agent.memory.max_size=1000 --set=agent.algorithm.t_max=1001",
+        r"the memory must hold\. Received: t_max=1001, max_size=1000$",
+    ),
+    "a replay that never begins": (
+        f"{CARTPOLE} --set=agent.memory.max_size=1000 --set=agent.memory.replay_start_size=1001",
+        r"at most max_size\. Received: replay_start_size=1001, max_size=1000$",
+    ),
+    "negative truncation": (
+        f"{CARTPOLE} --set=agent.algorithm.truncation_threshold=-1", r"truncation_threshold: .*or equal to 0\. Received: -1$",
+    ),
+    "a heat-up": (
+        f"{CARTPOLE} --set=schedule.heatup_steps=10", r"there is no heat-up and no random .* Received: heatup_steps=.*=10\)",
+    ),
+    "random actions": (
+        f"{CARTPOLE} --set=schedule.random_action_steps=10", r"there is no heat-up and no random .* random_action_steps=10$",
+    ),
+    "nothing to learn from": (
+        f"{CARTPOLE} --set=agent.algorithm.n_times_replay=0 --set=agent.algorithm.disable_online_update=true",
+        r"from the replay alone, .*Received: n_times_replay=0$",
+    ),
+    "statistics of numbers": (
+        f"{CARTPOLE} --set=agent.algorithm.trust_region_statistics=variance",
+        r"'log_probs' or 'probabilities'\. Received: 'variance'$",
+    ),
     "exploration": (f'{CARTPOLE} --set=agent.exploration={{"noise_std":0.1}}', r"exploration: Input should be null\. Received: "),
-    "another memory": (f'{CARTPOLE} --set=agent.memory={{"kind":"uniform"}}', r"memory\.kind: Input should be 'episodes'\. Received: 'uniform'$"),
-    "no average policy": (f"{CARTPOLE} --set=agent.networks.policy.create_target_network=false", r"the average policy, .*Received: create_target_network=False for 'policy'$"),
-    "beside the trunk": (f'{PARTIAL} --set=agent.networks.q.input_embedders_parameters={{"observation":{{}}}}', r"the key 'features'\. Received: \['observation'\] for 'q'$"),
-    "memory of another agent": (f"--preset=pendulum_sac --set=agent.networks.policy.middleware_parameters={LSTM}", r"only agents of kinds 'discrete_acer' and .* for 'policy'$"),
-    "an LSTM without cells": (f"{PARTIAL} --set=agent.networks.trunk.middleware_parameters.number_of_lstm_cells=0", r"number_of_lstm_cells: .*greater than 0\. Received: 0$"),
+    "another memory": (
+        f'{CARTPOLE} --set=agent.memory={{"kind":"uniform"}}', r"memory\.kind: Input should be 'episodes'\. Received: 'uniform'$",
+    ),
+    "no average policy": (
+        f"{CARTPOLE} --set=agent.networks.policy.create_target_network=false",
+        r"the average policy, .*Received: create_target_network=False for 'policy'$",
+    ),
+    "beside the trunk": (
+        f'{LSTM} --set=agent.networks.q.input_embedders_parameters={{"observation":{{}}}}',
+        r"the key 'features'\. Received: \['observation'\] for 'q'$",
+    ),
+    "memory of another agent": (
+        '--preset=pendulum_sac --set=agent.networks.policy.middleware_parameters={"kind":"lstm"}',
+        r"only agents of kinds 'discrete_acer' and .* for 'policy'$",
+    ),
+    "an LSTM without cells": (
+        f"{LSTM} --set=agent.networks.trunk.middleware_parameters.number_of_lstm_cells=0",
+        r"number_of_lstm_cells: .*greater than 0\. Received: 0$",
+    ),
     "models of one's own": (f"{CARTPOLE} --models=mine", r"Unknown command line flag 'models'"),
 }
 

@@ -29,6 +29,7 @@ from acer_tools import (
 from tfsac.testing import discrete_spec
 
 of_both = pytest.mark.parametrize("kind", ["discrete", "gaussian"])
+CRITICS = {"discrete": ("q",), "gaussian": ("v", "advantage")}
 
 
 # -- the loss ----------------------------------------------------------------------------------------------------------
@@ -55,7 +56,9 @@ class Choices(ByHand):
     def evaluate(self):
         nets = self.agent.networks
         logits, self.q_LA = nets["policy"](self.seen), nets["q"](self.seen)[:, 0]
-        self.pi, self.average, self.mu = (tf.nn.softmax(x) for x in (logits, nets["policy_target"](self.seen), self.extras["behaviour/logits"]))
+        self.pi, self.average, self.mu = (
+            tf.nn.softmax(x) for x in (logits, nets["policy_target"](self.seen), self.extras["behaviour/logits"])
+        )
         self.v = tf.reduce_sum(self.pi * self.q_LA, axis=1)
         self.end_v = tf.reduce_sum(tf.nn.softmax(nets["policy"](self.end)) * nets["q"](self.end)[:, 0])
         self.q = tf.reduce_sum(tf.one_hot(self.action, 3) * self.q_LA, axis=1)
@@ -92,7 +95,8 @@ class Numbers(ByHand):
         actions = {name: tf.stop_gradient(mean[:, None] + tf.sqrt(variance)[:, None] * x) for name, x in self.draw.items()}
         self.fresh = actions["correction"][:, 0]
         baseline, second = (
-            tf.add_n([adv(self.seen, u)[:, 0] for u in tf.unstack(actions[name], axis=1)]) / 5 for name in ("baseline", "correction_baseline")
+            tf.add_n([adv(self.seen, u)[:, 0] for u in tf.unstack(actions[name], axis=1)]) / 5
+            for name in ("baseline", "correction_baseline")
         )
         self.v, self.end_v = v(self.seen), v(self.end)[0]
         self.q = self.v + adv(self.seen, self.action)[:, 0] - baseline
@@ -158,28 +162,43 @@ def losses_of(segment, reward, discount, fresh):
     else:
         pi_rows = policy_loss(segment.statistics)
     losses = {"policy": pi_rows - algorithm.beta * segment.entropy, **segment.critic_losses(np.float32(q_ret))}
-    return {name: tf.reduce_sum(x) for name, x in losses.items()}, {"q/target": q_ret, "trust_region/active": active, "policy/kl": segment.kl(segment.statistics)}
+    return {name: tf.reduce_sum(x) for name, x in losses.items()}, {
+        "q/target": q_ret,
+        "trust_region/active": active,
+        "policy/kl": segment.kl(segment.statistics),
+    }
 
 
 BY_HAND = {
     "defaults": {},
     "no truncation, other weights": {
-        "truncation_threshold": None, "weights": {"policy": 0.3, "q": 2.0, "v": 2.0, "advantage": 0.7}, "beta": 1.0, "trust_region_delta": 0.3,
+        "truncation_threshold": None,
+        "weights": {"policy": 0.3, "q": 2.0, "v": 2.0, "advantage": 0.7},
+        "beta": 1.0,
+        "trust_region_delta": 0.3,
     },
     "all is corrected, Qopc, sums": {
-        "truncation_threshold": 0.0, "use_q_opc": True, "normalize_loss_by_steps": False, "discount": 0.7, "trust_region_delta": 0.0,
+        "truncation_threshold": 0.0,
+        "use_q_opc": True,
+        "normalize_loss_by_steps": False,
+        "discount": 0.7,
+        "trust_region_delta": 0.0,
     },
     "no trust region": {"use_trust_region": False, "truncation_threshold": 5.0},
 }
 GEOMETRIES = {"discrete": ["logits", "log_probs", "probabilities"], "gaussian": ["variance", "scale"]}
-CASES = [(kind, {**given, "trust_region_statistics": GEOMETRIES[kind][0]}, name) for kind in GEOMETRIES for name, given in BY_HAND.items()]
+CASES = [
+    (kind, {**given, "trust_region_statistics": GEOMETRIES[kind][0]}, name)
+    for kind in GEOMETRIES
+    for name, given in BY_HAND.items()
+]
 CASES += [(kind, {"trust_region_statistics": geometry}, geometry) for kind, rest in GEOMETRIES.items() for geometry in rest[1:]]
 
 
 @pytest.mark.parametrize(("kind", "given"), [case[:2] for case in CASES], ids=[f"{kind}, {name}" for kind, _, name in CASES])
 def test_the_loss_is_the_papers(kind, given):
-    weights = {name: weight for name, weight in given.get("weights", {}).items() if (name == "q") == (kind == "discrete") or name == "policy"}
-    agent = make_agent(kind, **{**given, "weights": weights})
+    of_kind = {name: weight for name, weight in given.get("weights", {}).items() if name in ("policy", *CRITICS[kind])}
+    agent = make_agent(kind, **{**given, "weights": of_kind})
     fix_noise(agent)
     fresh, replayed = fresh_and_replayed(agent, seed=3)
     batch = side_by_side(columns_of(fresh, [1, 2]), columns_of(replayed, [0, 1]))
@@ -188,7 +207,9 @@ def test_the_loss_is_the_papers(kind, given):
     total, means = {name: [] for name in agent.parameters}, {}
     with tf.GradientTape() as tape:
         for b, rows in segments:
-            one = (Choices if kind == "discrete" else Numbers)(agent, batch, b, rows, lambda name: drawn(name, STEPS, COLUMNS, draws[name], 2))
+            one = (Choices if kind == "discrete" else Numbers)(
+                agent, batch, b, rows, lambda name: drawn(name, STEPS, COLUMNS, draws[name], 2)
+            )
             sums, found = losses_of(one, batch.reward[rows, b], batch.discount[rows, b], bool(batch.on_policy[0, b]))
             for name, x in sums.items():
                 factor = agent.parameters[name].loss_weight / (len(rows) if agent.algorithm.normalize_loss_by_steps else 1)
@@ -196,7 +217,9 @@ def test_the_loss_is_the_papers(kind, given):
             means = {name: [*means.get(name, []), *np.asarray(x)] for name, x in found.items()}
         losses = {name: tf.add_n(parts) for name, parts in total.items()}
         loss = tf.add_n([*losses.values()])
-    expected = tape.gradient(loss, {name: [variable.value for variable in variables] for name, variables in agent.trained.items()})
+    expected = tape.gradient(
+        loss, {name: [variable.value for variable in variables] for name, variables in agent.trained.items()}
+    )
     gradients, metrics = probe(agent, batch)
     assert_gradients(gradients, expected, rtol=2e-3, atol=2e-6)
     for name, value in losses.items():
@@ -208,8 +231,6 @@ def test_the_loss_is_the_papers(kind, given):
 
 
 # -- where gradients go ------------------------------------------------------------------------------------------------
-
-CRITICS = {"discrete": ("q",), "gaussian": ("v", "advantage")}
 
 
 @of_both
@@ -227,24 +248,30 @@ def test_a_policy_without_weight_stays_as_it_is_and_so_do_critics_without_weight
 @of_both
 def test_the_losses_of_separate_networks_do_not_reach_each_other(kind):
     agent = make_agent(kind)
-    parts = {name: make_agent(kind, weights={other: 0.0 for other in agent.parameters if other != name}) for name in agent.parameters}
-    batch, whole = mixed(agent), {}
+    parts = {
+        name: make_agent(kind, weights={other: 0.0 for other in agent.parameters if other != name}) for name in agent.parameters
+    }
+    batch = mixed(agent)
     for one in (agent, *parts.values()):
         fix_noise(one)
-    (whole, _), alone_ = probe(agent, batch), {name: probe(part, batch)[0] for name, part in parts.items()}
-    trains = {name: {found for found, values in gradients.items() if any(x.any() for x in values)} for name, gradients in alone_.items()}
+    (whole, _), apart = probe(agent, batch), {name: probe(part, batch)[0] for name, part in parts.items()}
+    trains = {
+        name: {found for found, values in gradients.items() if any(x.any() for x in values)} for name, gradients in apart.items()
+    }
     assert trains == {name: {"advantage", "v"} if name == "advantage" else {name} for name in agent.parameters}
     for name in {"policy", "q", "advantage"} & whole.keys():
-        assert_gradients({name: whole[name]}, {name: alone_[name][name]}, rtol=0, atol=0)
+        assert_gradients({name: whole[name]}, {name: apart[name][name]}, rtol=0, atol=0)
     if kind == "gaussian":
-        both = [x + y for x, y in zip(alone_["v"]["v"], alone_["advantage"]["v"], strict=True)]
+        both = [x + y for x, y in zip(apart["v"]["v"], apart["advantage"]["v"], strict=True)]
         assert_gradients({"v": whole["v"]}, {"v": both}, rtol=1e-4)
 
 
 @pytest.mark.parametrize("given", [KINDS[1], KINDS[7]], ids=named)
 def test_a_trunk_learns_from_all_losses(given):
     names = ("policy", *CRITICS[given["kind"]])
-    agents = [make_agent(**given)] + [make_agent(**given, weights={other: 0.0 for other in names if other != name}) for name in names]
+    agents = [make_agent(**given)] + [
+        make_agent(**given, weights={other: 0.0 for other in names if other != name}) for name in names
+    ]
     batch, trunks = mixed(agents[0]), []
     for agent in agents:
         fix_noise(agent)
@@ -302,7 +329,8 @@ EFFECTS = [
     ({"trust_region_alpha": 0.5}, set(), set()),
     (  # the trainer's, and those of acting
         {"n_times_replay": 1, "replay_times": "poisson", "disable_online_update": True, "use_deterministic_for_evaluation": True},
-        set(), set(),
+        set(),
+        set(),
     ),
 ]
 CHANGES = [(kind, *effect) for kind in ALL for effect in EFFECTS] + [
@@ -325,7 +353,9 @@ def ordinary():
     return found
 
 
-@pytest.mark.parametrize(("kind", "given", "networks", "metrics"), CHANGES, ids=[f"{kind}, {given}" for kind, given, *_ in CHANGES])
+@pytest.mark.parametrize(
+    ("kind", "given", "networks", "metrics"), CHANGES, ids=[f"{kind}, {given}" for kind, given, *_ in CHANGES]
+)
 def test_every_option_changes_what_it_should(kind, given, networks, metrics, ordinary):
     agent = make_agent(kind, **given)
     fix_noise(agent)
@@ -350,7 +380,9 @@ def test_batches_have_t_max_rows_and_a_column_for_each_of_the_batch(kind):
     agent = make_agent(kind, cells=3, steps=6, columns=2, spec=None)
     rows = agent.batch_rows()
     assert rows.reward.shape == (6, 2) and rows.observation["observation"].shape == (7, 2, 3)
-    assert {x.shape.as_list()[0] for x in rows.initial_state.values()} == {2} and rows.initial_state.keys() == agent.recurrent.keys()
+    assert {x.shape.as_list()[0] for x in rows.initial_state.values()} == {
+        2
+    } and rows.initial_state.keys() == agent.recurrent.keys()
     with pytest.raises(ValueError, match=r"Updates need rewards \[U, 6, 2\]. Received: \(1, 4, 4\)"):
         agent.update(stack(mixed(make_agent(kind, cells=3))))
     with pytest.raises(ValueError, match=r"Batches of this agent are .*Received: "):
@@ -378,8 +410,12 @@ def by_hand():
     row = np.float32
     mu = np.log(row([[[0.8, 0.2], [0.1, 0.9], [0.6, 0.4]], [[0.8, 0.2], [1, 1], [1, 1]]]))
     return batch._replace(
-        action=np.int32([[0, 0, 1], [1, 0, 0]]), reward=row([[1, 0, 1], [2, 0, 0]]), discount=row([[1, 0, 1], [0, 0, 0]]),
-        begins=row([[1, 0, 0], [0, 0, 0]]), length=row([[2, 1, 1], [2, 0, 0]]), on_policy=row([[1, 0, 0], [1, 0, 0]]),
+        action=np.int32([[0, 0, 1], [1, 0, 0]]),
+        reward=row([[1, 0, 1], [2, 0, 0]]),
+        discount=row([[1, 0, 1], [0, 0, 0]]),
+        begins=row([[1, 0, 0], [0, 0, 0]]),
+        length=row([[2, 1, 1], [2, 0, 0]]),
+        on_policy=row([[1, 0, 0], [1, 0, 0]]),
         extras={"behaviour/logits": mu},
     )
 
@@ -424,9 +460,22 @@ def test_names_of_metrics_and_their_running_averages(kind):
     found = metrics_of(agent, stack(*[mixed(agent, seed) for seed in (5, 3, 1)]))
     critics = ["q"] if kind == "discrete" else ["advantage", "v"]
     assert [*found] == [
-        "loss/policy", *(f"loss/{name}" for name in critics), "policy/value", "policy/entropy", "policy/kl", "average/value",
-        "average/entropy", "average/kl", "q/q", "q/target", "importance/ratio", "importance/truncated", "trust_region/active",
-        "segments/length", "gradient_norm", *(f"learning_rate/{name}" for name in agent.parameters),
+        "loss/policy",
+        *(f"loss/{name}" for name in critics),
+        "policy/value",
+        "policy/entropy",
+        "policy/kl",
+        "average/value",
+        "average/entropy",
+        "average/kl",
+        "q/q",
+        "q/target",
+        "importance/ratio",
+        "importance/truncated",
+        "trust_region/active",
+        "segments/length",
+        "gradient_norm",
+        *(f"learning_rate/{name}" for name in agent.parameters),
     ]
     for i, name in enumerate(("value", "entropy", "kl")):
         average = 0.0

@@ -56,11 +56,15 @@ def heatup_of(preset):
 
 def short(preset):
     """Six stretches of playing and training after the heat-up, or six rollouts, each of which ends with its episodes."""
-    shorter = {"schedule.steps_between_evaluation_periods": "EnvironmentSteps(1_000_000)", "schedule.evaluation_steps": "EnvironmentEpisodes(1)"}
+    shorter = {
+        "schedule.evaluation_steps": "EnvironmentEpisodes(1)",
+        "schedule.steps_between_evaluation_periods": "EnvironmentSteps(1_000_000)",
+    }
     if isinstance(preset.agent.memory, EpisodicReplayParameters):
         preset = tiny.shrunk(preset, **{**shorter, "environment.num_envs": 2})
         steps = preset.agent.algorithm.t_max
-        return override(preset, {"schedule.improve_steps": f"EnvironmentSteps({6 * 2 * steps})", "environment.max_episode_steps": steps})
+        rollouts = {"schedule.improve_steps": f"EnvironmentSteps({6 * 2 * steps})"}
+        return override(preset, {**rollouts, "environment.max_episode_steps": steps})
     algorithm, sooner = preset.agent.algorithm, {}
     if algorithm.updates_between_target_copies() > 6:  # as of Atari's targets, which are copied every 8000 steps
         sooner = {"agent.algorithm.num_steps_between_copying_online_weights_to_target": "TrainingSteps(1)"}

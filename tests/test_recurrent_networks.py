@@ -210,7 +210,8 @@ def test_numpy_computes_what_keras_computes(head, spec, cells):
 
 @pytest.mark.parametrize("cells", [None, CELLS], ids=["feed-forward", "lstm"])
 @pytest.mark.parametrize(
-    ("head", "spec"), [*HEADS.values(), (VHeadParameters(), NUMBERS), (DiscreteQHeadParameters((3,)), CHOICE), (SACQHeadParameters((3,)), NUMBERS)],
+    ("head", "spec"),
+    [*HEADS.values(), (VHeadParameters(), NUMBERS), (DiscreteQHeadParameters((3,)), CHOICE), (SACQHeadParameters((3,)), NUMBERS)],
     ids=[*HEADS, "v", "choices", "q"],
 )
 def test_without_the_head_it_computes_what_the_head_reads(head, spec, cells):
@@ -314,8 +315,14 @@ def test_a_linear_learning_rate_ends_at_zero(kind):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"learning_rate_decay_type": "linear"}, "learning_rate_decay_type='linear' needs learning_rate_decay_steps >= 1. Received: learning_rate_decay_steps=0"),
-        ({"learning_rate_decay_rate": 0.5}, "learning_rate_decay_rate needs learning_rate_decay_steps >= 1. Received: learning_rate_decay_steps=0"),
+        (
+            {"learning_rate_decay_type": "linear"},
+            "learning_rate_decay_type='linear' needs learning_rate_decay_steps >= 1. Received: learning_rate_decay_steps=0",
+        ),
+        (
+            {"learning_rate_decay_rate": 0.5},
+            "learning_rate_decay_rate needs learning_rate_decay_steps >= 1. Received: learning_rate_decay_steps=0",
+        ),
         (
             {"learning_rate_decay_type": "linear", "learning_rate_decay_steps": 9, "learning_rate_decay_rate": 0.5},
             "A linear decay goes to zero, so learning_rate_decay_rate belongs to the exponential one. Received: learning_rate_decay_rate=0.5",

@@ -73,7 +73,7 @@ def shrunk(preset: Preset, **more) -> Preset:
 
 
 def shrunk_segments(preset: Preset) -> dict:
-    """Returns the changes that make a preset tiny whose agent learns from segments: without a heat-up, with a trunk or an LSTM."""
+    """Returns the changes that make a preset tiny whose agent learns from segments, perhaps with a trunk or LSTMs."""
     changes = {path: value for path, value in CHANGES.items() if "heatup" not in path and "networks" not in path}
     changes |= {"agent.algorithm.t_max": 8, "agent.memory.replay_start_size": 10}
     changes["agent.networks.*.batch_size"] = max(4, preset.environment.num_envs)
