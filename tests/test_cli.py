@@ -288,7 +288,7 @@ def test_evaluate_prints_mean_std_min_and_max_of_the_best_policy(run_dir, capsys
 
 # imageio-ffmpeg leaves its pipes to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("ending", ["mp4", "gif"])
+@pytest.mark.parametrize("ending", ["mp4", pytest.param("gif", marks=pytest.mark.slow)])
 def test_a_film_has_a_frame_for_every_step(run_dir, tmp_path, capsys, ending):
     imageio = pytest.importorskip("imageio.v2")
     pytest.importorskip("imageio_ffmpeg")

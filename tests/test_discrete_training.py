@@ -265,7 +265,7 @@ def test_evaluate_prints_the_returns_of_the_best_policy(run_dir, capsys, stochas
     assert (api.evaluate(run_dir, 8, stochastic, seed=6).returns != done.returns).any()
 
 
-@pytest.mark.parametrize("format", ["saved_model", "tflite"])
+@pytest.mark.parametrize("format", ["saved_model", pytest.param("tflite", marks=pytest.mark.slow)])
 def test_the_exported_policy_acts_as_the_live_one(run_dir, tmp_path, capsys, format):
     if format == "tflite":
         pytest.importorskip("ai_edge_litert")

@@ -218,7 +218,7 @@ for place in sys.argv[1:]:
 # -- LiteRT ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize("rows", [1, pytest.param(5, marks=pytest.mark.slow)])
 def test_the_litert_file_acts_as_the_live_policy(case, litert, rows):
     runner = exporting.litert_interpreter(litert).get_signature_runner("serving_default")
     exported = runner(**{key: array[:rows] for key, array in case.batch.items()})["action"]

@@ -140,7 +140,14 @@ def test_a_preset_is_the_same_after_json(name):
     assert from_json(Preset, json.dumps(to_json(preset))) == preset
 
 
-@pytest.mark.parametrize(("name", "level"), [*((name, None) for name in NAMES), ("mujoco_sac", "InvertedPendulum-v5")])
+# One preset of each algorithm at once, the others with the slow tests.
+QUICK = {
+    "pendulum_sac", "pendulum_twin_sac", "cart_pole_discrete_sac", "pendulum_sqil", "taac_simple_control", "acer_cartpole", "acer_pendulum",
+}
+RUNS = [pytest.param(name, None, marks=[] if name in QUICK else [pytest.mark.slow], id=name) for name in NAMES]
+
+
+@pytest.mark.parametrize(("name", "level"), [*RUNS, ("mujoco_sac", "InvertedPendulum-v5")])
 def test_a_short_run_makes_updates_that_change_the_weights_of_every_network(name, level, tmp_path):
     needs_its_packages(name)
     preset = load_preset(name)

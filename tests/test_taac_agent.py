@@ -947,7 +947,7 @@ def one_step_episodes(agent, updates, rng):
     return Sequence({"observation": target}, first[..., None] * action, reward, np.zeros(shape, np.float32), step_type, extras)
 
 
-@pytest.mark.parametrize("trajectory", ["constant", "quadratic"])
+@pytest.mark.parametrize("trajectory", ["constant", pytest.param("quadratic", marks=pytest.mark.slow)])
 def test_it_learns_to_do_what_it_sees_in_one_step(trajectory):
     agent = make_agent(
         vector_spec(2, 2), eager=False, trajectory=trajectory, steps=2, rows=64, layers=(32, 32), learning_rate=3e-3,
