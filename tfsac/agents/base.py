@@ -103,7 +103,8 @@ class Agent(OptimizerSteps):
     def _make_networks(self, seed: int, models: ModelMaker | None) -> None:
         made, slow = (models(), models()) if models else ({}, {})
         seeds = {name: int(np.random.SeedSequence([seed, i]).generate_state(1)[0]) for i, name in enumerate(self.parameters)}
-        for name in sorted(self.parameters, key=self.made_last):
+        # A network that reads another's embedders is made after it.
+        for name in sorted(self.parameters, key=lambda name: self.encoder_of(name) is not None):
             parameters, encoder = self.parameters[name], self.networks.get(self.encoder_of(name) or "")
             one = self.spec_of_network(name)
             self.networks[name] = Network(name, parameters, one, seeds[name], made.get(name), encoder)
@@ -195,10 +196,6 @@ class Agent(OptimizerSteps):
     def encoder_of(self, name: str) -> str | None:
         """Returns the name of the network whose embedders the named one reads, or None where it has its own."""
         return None
-
-    def made_last(self, name: str) -> bool:
-        """Returns whether the network is made after others, which it reads."""
-        return self.encoder_of(name) is not None
 
     def spec_of_network(self, name: str) -> Spec:
         """Returns what the named network reads: the spec of one agent."""

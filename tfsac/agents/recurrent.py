@@ -103,10 +103,6 @@ class RecurrentAgent(Agent):
         trunk = self.networks[TRUNK].model.outputs[0]
         return self.spec._replace(observation={FEATURES: ArraySpec((trunk.shape[-1],), "float32")})
 
-    def made_last(self, name: str) -> bool:
-        """Returns whether the network reads what a trunk computes."""
-        return name != TRUNK
-
     # -- in NumPy ------------------------------------------------------------------------------------------------------
 
     @abstractmethod
