@@ -143,3 +143,11 @@ def test_a_pendulum_preset_reaches_its_threshold(tmp_path, name, changes):
     assert result.accepted, result
     done = tfsac.evaluate(tmp_path / "run", episodes=20, seed=7)
     assert done.returns.mean() > -250 and done.returns.min() > -1000  # swings up from everywhere
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "least"), [("acer_cartpole", 400), ("acer_pendulum", -750)])
+def test_a_preset_that_replays_segments_reaches_its_threshold(tmp_path, name, least):
+    result = tfsac.train(tfsac.load_preset(name), tmp_path / "run", RunParameters(seed=1, stop_at_threshold=True), quiet=True)
+    assert result.accepted, result
+    assert tfsac.evaluate(tmp_path / "run", episodes=20, seed=7).returns.mean() > least
