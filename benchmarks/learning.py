@@ -123,6 +123,8 @@ TASKS = {
     "acer_lunar_lander": Task("acer_lunar_lander", "LunarLander-v3", 500_000, 150.0),
     "acer_pendulum": Task("acer_pendulum", "Pendulum-v1", 300_000, -600.0),
     "acer_half_cheetah": Task("acer_mujoco", "HalfCheetah-v5", 500_000, 1000.0),
+    "acer_hopper": Task("acer_mujoco", "Hopper-v5", 500_000, 1000.0),
+    "acer_walker2d": Task("acer_mujoco", "Walker2d-v5", 500_000, 500.0),
     "acer_inverted_pendulum": Task("acer_mujoco", "InvertedPendulum-v5", 200_000, 900.0),
     "acer_remembering": Task("acer_partially_observable", "CartPole-v1", 300_000, 400.0),
     "acer_forgetful": Task("acer_partially_observable", "CartPole-v1", 300_000, None, FORGETFUL, "_feed_forward"),
