@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tfsac.agents.acting import ActingAgent
 from tfsac.agents.base import Mode, ModelMaker
+from tfsac.agents.noise import fresh_uniform
 from tfsac.distributions import MaskedCategorical
 from tfsac.parameters import AgentParameters, EpsilonGreedyParameters
 from tfsac.types import ACTION_MASK, DiscreteSpec, Spec
@@ -75,7 +76,7 @@ class CategoricalAgent(ActingAgent):
 
     def noise_tensor(self, rows: int | tf.Tensor) -> tf.Tensor:
         """Draws uniform noise `[rows, A]`."""
-        return tf.random.uniform([rows, self.num_actions])
+        return fresh_uniform([rows, self.num_actions])
 
 
 def best(score: np.ndarray, mask: np.ndarray | None) -> np.ndarray:

@@ -11,6 +11,7 @@ import tensorflow as tf
 from tfsac.agents.acer import ACERAgent, Evaluation, flat
 from tfsac.agents.base import Mode, ModelMaker
 from tfsac.agents.categorical import best
+from tfsac.agents.noise import fresh_uniform
 from tfsac.agents.recurrent import POLICY
 from tfsac.distributions import MaskedCategorical
 from tfsac.losses import acer as losses
@@ -87,7 +88,7 @@ class DiscreteACERAgent(ACERAgent):
 
     def acting_noise(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Draws uniform noise `[E, A]` in [0, 1)."""
-        return tf.random.uniform([tf.shape(next(iter(observation.values())))[0], self.num_actions])
+        return fresh_uniform([tf.shape(next(iter(observation.values())))[0], self.num_actions])
 
     def value_tensors(
         self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None

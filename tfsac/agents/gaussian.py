@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tfsac.agents.acting import ActingAgent
 from tfsac.agents.base import Mode, ModelMaker
+from tfsac.agents.noise import fresh_normal
 from tfsac.distributions import LOG_SCALE_MAX, LOG_SCALE_MIN, SquashedGaussian
 from tfsac.parameters import AdditiveNoiseParameters, AgentParameters
 from tfsac.types import DiscreteSpec, Spec
@@ -58,7 +59,7 @@ class GaussianAgent(ActingAgent):
 
     def noise_tensor(self, rows: int | tf.Tensor) -> tf.Tensor:
         """Draws standard normal noise `[rows, A]`."""
-        return tf.random.normal([rows, self.action_size])
+        return fresh_normal([rows, self.action_size])
 
     def update_noise(self, name: str) -> tf.Tensor:
         """Returns standard normal noise for this replica's rows of an update, `[B, A]`; see `noise`."""

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tfsac.agents.acer import ACERAgent, Evaluation, flat
 from tfsac.agents.base import Mode, ModelMaker
+from tfsac.agents.noise import fresh_normal
 from tfsac.agents.recurrent import POLICY
 from tfsac.distributions import DiagonalGaussian
 from tfsac.losses import acer as losses
@@ -93,7 +94,7 @@ class GaussianACERAgent(ACERAgent):
 
     def acting_noise(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Draws standard normal noise `[E, A]`."""
-        return tf.random.normal([tf.shape(next(iter(observation.values())))[0], self.action_size])
+        return fresh_normal([tf.shape(next(iter(observation.values())))[0], self.action_size])
 
     def value_tensors(
         self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.agents.base import Agent, Mode, ModelMaker
+from tfsac.agents.noise import fresh_normal, fresh_uniform
 from tfsac.agents.trajectories import Tau, make_trajectory
 from tfsac.distributions import LOG_SCALE_MAX, LOG_SCALE_MIN, SquashedGaussian
 from tfsac.losses.temporally_abstract_actor_critic import clip_advantage, smallest
@@ -244,7 +245,7 @@ class SwitchingAgent(Agent):
     def acting_noise(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Draws `[E, A + 1]`: standard normal for the proposal, and in the last column uniform in [0, 1) for the choice."""
         rows = tf.shape(next(iter(observation.values())))[0]
-        return tf.concat([tf.random.normal([rows, self.action_size]), tf.random.uniform([rows, 1])], axis=-1)
+        return tf.concat([fresh_normal([rows, self.action_size]), fresh_uniform([rows, 1])], axis=-1)
 
     def value_tensors(
         self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
