@@ -368,6 +368,8 @@ import numpy as np
 for absent in ("tfsac", "keras", "tf_keras", "tensorflow_probability", "gymnasium", "pydantic"):
     sys.modules[absent] = None  # importing it raises
 import tensorflow as tf
+
+pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere
 for place in sys.argv[1:]:
     signatures = tf.saved_model.load(place).signatures
     with np.load(place + ".npz") as file:

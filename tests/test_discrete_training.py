@@ -335,6 +335,8 @@ import numpy as np
 for absent in ("tfsac", "keras", "tf_keras", "tensorflow_probability", "gymnasium", "pydantic"):
     sys.modules[absent] = None  # importing it raises
 import tensorflow as tf
+
+pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere
 folder = sys.argv[1]
 signatures = tf.saved_model.load(folder + "/policy").signatures
 with np.load(folder + "/observations.npz") as file:

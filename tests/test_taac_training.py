@@ -25,6 +25,8 @@ from tfsac.training import Callback, CheckpointError, Evaluation, Trainer
 from tfsac.training.evaluation import evaluate_policy
 from tfsac.types import LAST
 
+pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere
+
 FIELDS = {"constant": ("tau_a",), "linear": ("tau_a", "tau_v"), "quadratic": ("tau_a", "tau_v", "tau_u")}
 SMALL = {"environment.max_episode_steps": 7, "schedule.improve_steps": 24, "schedule.steps_between_evaluation_periods": 1000}
 
