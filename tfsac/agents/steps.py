@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfsac.agents.gradients import Gradients
-from tfsac.agents.slow_copies import follow
 from tfsac.networks import Network, clip_gradients
 from tfsac.parameters import NetworkParameters
 from tfsac.types import Metrics
@@ -112,3 +111,26 @@ class OptimizerSteps(tf.Module):
         if period > 1:
             now = rate * tf.cast((self.updates + 1) % period == 0, tf.float32)
         follow(self.networks[f"{name}_target"].trainable_variables, self.trained[name], now)
+
+
+def follow(slow: Iterable[keras.Variable], online: Iterable[keras.Variable], rate: Any) -> None:
+    """Moves slow variables: `slow <- (1 - rate) * slow + rate * online`.
+
+    Args:
+        slow, online: in the same order.
+        rate: a number or a scalar tensor.
+    """
+    pairs = [(variable.value, fast.value) for variable, fast in zip(slow, online, strict=True)]
+
+    def assign(slow: tf.Variable, fast: tf.Variable, rate: Any) -> None:
+        slow.assign_sub(rate * (slow - fast))
+
+    def assign_everywhere(strategy: tf.distribute.Strategy, rate: Any) -> None:
+        for slow, fast in pairs:
+            strategy.extended.update(slow, assign, args=(fast, rate))
+
+    if tf.distribute.get_strategy().num_replicas_in_sync == 1:
+        for slow_value, fast_value in pairs:
+            assign(slow_value, fast_value, rate)
+    else:
+        tf.distribute.get_replica_context().merge_call(assign_everywhere, args=(rate,))
