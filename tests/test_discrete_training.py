@@ -31,6 +31,8 @@ from tfsac.parameters import (
 from tfsac.testing import discrete_spec, tiny_preset
 from tfsac.training import Policy, Trainer
 
+pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere
+
 CORRIDOR, LENGTH, START = "TfsacCorridor-v0", 6, 5
 CHOICES, NUMBERS = "tfsac.testing:TeamIdentity-v0", {"environment.kwargs": {"discrete": False}}
 RUN = RunParameters(seed=3, checkpoint_save_steps=50)
@@ -335,8 +337,6 @@ import numpy as np
 for absent in ("tfsac", "keras", "tf_keras", "tensorflow_probability", "gymnasium", "pydantic"):
     sys.modules[absent] = None  # importing it raises
 import tensorflow as tf
-
-pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere
 folder = sys.argv[1]
 signatures = tf.saved_model.load(folder + "/policy").signatures
 with np.load(folder + "/observations.npz") as file:

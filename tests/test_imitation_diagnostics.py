@@ -27,6 +27,8 @@ from tfsac.parameters import (
 from tfsac.testing import discrete_spec, random_batches, team_spec, vector_spec
 from tfsac.types import Transition
 
+pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere
+
 BATCH, ALPHA = 8, 0.2
 SQIL = SQILExperienceReplayParameters(demonstrations="not read here")
 KINDS = ["discrete", "twin", "v"]
@@ -228,8 +230,6 @@ tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfigur
 sys.path.insert(0, sys.argv[1])
 import test_imitation_diagnostics as t
 from test_twin_soft_actor_critic import weights
-
-pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere
 strategy, found = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), {}
 for kind in t.KINDS:
     kwargs = dict(eager=False, optimizer_epsilon=1e-3)

@@ -14,6 +14,8 @@ from tfsac.training import Policy
 from tfsac.training.build import build_agent
 from tfsac.training.evaluation import evaluate_policy
 
+pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere
+
 STEPS = 25
 NORMALISED = {"environment.filters.observation_normalization": True, "environment.filters.observation_clipping": 1.5}
 IMAGE = {"joints": {"scheme": "Empty"}, "camera": {"scheme": [{"num_filters": 4, "kernel_size": 3, "stride": 2}, 8]}}
@@ -417,8 +419,6 @@ import numpy as np
 for absent in ("tfsac", "keras", "tf_keras", "tensorflow_probability", "gymnasium", "pydantic"):
     sys.modules[absent] = None  # importing it raises
 import tensorflow as tf
-
-pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere
 for place in sys.argv[1:]:
     signatures = tf.saved_model.load(place).signatures
     with np.load(place + ".npz") as file:
