@@ -21,7 +21,7 @@ train: $(VENV)/installed
 	$(BIN)/tfsac train --preset=pendulum_sac --seed=1
 
 test: $(VENV)/installed-for-tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile
 
 style: $(VENV)/installed-for-tests
 	$(BIN)/ruff check .

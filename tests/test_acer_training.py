@@ -129,7 +129,7 @@ def test_a_rollout_is_followed_by_its_update_and_those_of_the_replay(tmp_path, l
     for row in written:
         assert {name for name in row if not name.startswith(("training/", "evaluation/"))} == expected
         assert all(np.isfinite(float(value)) for value in row.values())
-    assert set(trainer.agent.recurrent) == set(trainer.policy_state) and bool(trainer.policy_state) == lstm
+    assert set(trainer.agent.recurrent) == set(trainer.collector.policy_state) and bool(trainer.collector.policy_state) == lstm
 
 
 @pytest.mark.parametrize(("level", "envs"), [(CHOICES, 3), pytest.param(CLIFF, 1, marks=pytest.mark.slow)])
@@ -277,7 +277,7 @@ def everything(trainer):
     return {
         **weights(trainer), **{name: value.numpy() for name, value in others.items()}, "returns": trainer.returns,
         **memory.state(), "rows": memory.between(memory.oldest_row, memory.total_rows),
-        **trainer.policy_state, **trainer.environments.observation,
+        **trainer.collector.policy_state, **trainer.environments.observation,
     }
 
 

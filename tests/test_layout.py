@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "types": ({"numpy"}, set()),
     "files": ({"numpy"}, set()),
     "parameters": ({"pydantic"}, set()),
+    "cluster": (set(), {"parameters"}),
     "losses": (TENSORFLOW, {"types"}),
     "distributions": (TENSORFLOW, {"types", "losses"}),
     "environments": ({"numpy", "gymnasium", "imageio", "imageio_ffmpeg"}, {"types", "parameters"}),
@@ -34,7 +35,7 @@ MAY_IMPORT = {
     "sweep": (set(), {"parameters", "files", "analysis"}),
     "training": (
         {"numpy", "gymnasium", *TENSORFLOW},
-        {"types", "parameters", "environments", "memories", "agents", "metrics", "catalog", "files"},
+        {"types", "parameters", "environments", "memories", "agents", "metrics", "catalog", "cluster", "files"},
     ),
     "exporting": ({"numpy", "tensorflow", "ai_edge_litert"}, {"types", "environments", "training", "files"}),
 }

@@ -157,7 +157,7 @@ def test_every_stored_step_goes_on_from_the_one_before(tmp_path, name):
             begun = 1 if switch or begins else begun + 1
             longest = max(longest, begun)
         assert longest == algorithm.max_repeat_steps
-    np.testing.assert_array_equal(trainer.policy_state["tau_a"], after["tau_a"][-1])
+    np.testing.assert_array_equal(trainer.collector.policy_state["tau_a"], after["tau_a"][-1])
 
 
 def test_an_evaluated_trajectory_lasts_no_longer_than_it_may(tmp_path):

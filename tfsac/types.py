@@ -191,10 +191,12 @@ class UpdateResult(NamedTuple):
         metrics: `[U, M]` float32, one row an update; `Agent.metric_names` names the columns.
         priority: `[U, B]` float32, the absolute TD error of every row, mean over the critics; empty unless the agent's
             memory is prioritised.
+        acting: arrays with which acting computes in NumPy from now on.
     """
 
     metrics: np.ndarray
     priority: np.ndarray
+    acting: list[np.ndarray]
 
 
 Metrics = dict[str, Any]

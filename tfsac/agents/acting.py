@@ -103,6 +103,11 @@ class ActingAgent(Agent):
         """Returns what the policy's head computes, arrays `[B, A]`."""
         return self.forward(dict(observation))
 
+    @property
+    def acts_in_graph(self) -> bool:
+        """Whether acting reads variables."""
+        return not self.forward.variables
+
     def acting_weights(self) -> list[tf.Tensor]:
         """Returns the policy's weights where acting computes in NumPy."""
         return [tf.identity(v.value) for v in self.forward.variables]

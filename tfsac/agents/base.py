@@ -212,6 +212,11 @@ class Agent(OptimizerSteps):
         variables were changed in another way.
         """
 
+    @property
+    def acts_in_graph(self) -> bool:
+        """Whether acting reads variables, so that what `acting_weights` returns is not all it needs."""
+        return True
+
     def acting_weights(self) -> list[tf.Tensor]:
         """Returns tensors that leave the compiled call together with the metrics."""
         return []
@@ -260,8 +265,9 @@ class Agent(OptimizerSteps):
             self.trace(single)
             # Calling the trace directly, with tensors, saves a millisecond of looking for it.
             metrics, priority, outputs = (self._traces.single if single else self._traces.several)(packed)
-        self.refresh([output.numpy() for output in outputs])
-        return UpdateResult(metrics.numpy(), priority.numpy())
+        acting = [output.numpy() for output in outputs]
+        self.refresh(acting)
+        return UpdateResult(metrics.numpy(), priority.numpy(), acting)
 
     def _update_stack(self, packed: Packed) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
         self.traces += 1  # Python runs while tracing only

@@ -173,6 +173,11 @@ class RecurrentAgent(Agent):
         goes_on = 1.0 - np.zeros(1) if is_first is None else 1.0 - np.asarray(is_first)
         return {name: (value * goes_on[:, None]).astype(value.dtype) for name, value in state.items()}
 
+    @property
+    def acts_in_graph(self) -> bool:
+        """Whether acting reads variables."""
+        return not all(forward.variables for forward in self.forwards.values())
+
     def acting_weights(self) -> list[tf.Tensor]:
         """Returns the weights of all networks that act in NumPy."""
         return [tf.identity(v.value) for forward in self.forwards.values() for v in forward.variables]

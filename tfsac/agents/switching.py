@@ -186,6 +186,11 @@ class SwitchingAgent(Agent):
         sign = np.where(self.reward_weights < 0, np.float32(-1), np.float32(1))
         return (q * sign).min(axis=1) @ np.abs(self.reward_weights)
 
+    @property
+    def acts_in_graph(self) -> bool:
+        """Whether acting reads variables."""
+        return not (self.forward.variables and self.forward_q.variables)
+
     def acting_weights(self) -> list[tf.Tensor]:
         """Returns the temperature of the choice, and the weights of policy and critics where acting computes in NumPy."""
         variables = [*self.forward.variables, *self.forward_q.variables]

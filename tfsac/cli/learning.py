@@ -30,7 +30,9 @@ def _run_flags(f: flags.FlagValues) -> None:
     flags.DEFINE_bool("stochastic_evaluation", False, "evaluate with sampled actions too", flag_values=f)
     flags.DEFINE_bool("tensorboard", False, "write TensorBoard events", flag_values=f)
     flags.DEFINE_bool("histograms", False, "with --tensorboard, also the weights", flag_values=f)
-    flags.DEFINE_enum("strategy", "none", ["none", "mirrored"], "mirrored: all GPUs of this machine", flag_values=f)
+    flags.DEFINE_enum("strategy", "none", ["none", "one_device", "mirrored", "multi_worker"], "mirrored: all GPUs of this machine; multi_worker: the processes of TF_CONFIG", flag_values=f)
+    flags.DEFINE_integer("num_devices", None, "with --strategy=mirrored, how many (default: all GPUs, or two parts of the CPU)", lower_bound=1, flag_values=f)
+    flags.DEFINE_bool("asynchronous_collection", False, "play while updates are computed", flag_values=f)
     flags.DEFINE_bool("use_cpu", False, "hide the GPUs", flag_values=f)
     flags.DEFINE_bool("deterministic", False, "TensorFlow's deterministic kernels", flag_values=f)
     flags.DEFINE_bool("eager", False, "run updates without compiling them, to debug", flag_values=f)
@@ -57,6 +59,7 @@ def _train_flags(f: flags.FlagValues) -> None:
 def train(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains one or several seeds."""
     from tfsac.cli.results import presets, print_evaluation
+    from tfsac.cluster import place_of, share_of
 
     no_more(rest)
     if f.list:
@@ -67,6 +70,9 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
         folder = pathlib.Path(f.run_dir) if f.run_dir else default_run_dir(f, _experiment(f)[0].environment.level, None)
         return _train_all(f, folder, [], 1)
     preset, run = _experiment(f)
+    share_of(preset, place := place_of(run))
+    if place.workers > 1 and not f.run_dir:
+        raise UsageError("All workers name the same folder, which each can read. Received: no --run_dir")
 
     with quiet_start():
         from tfsac.training.devices import configure
@@ -83,6 +89,8 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     result = api.finish(trainer)
     if result.signal is not None:
         return INTERRUPTED + result.signal
+    if not place.chief:
+        return 0
     best = "" if result.best_return is None else f", best evaluation {result.best_return:.1f}"
     print(f"{result.reason} at step {result.counters.env_steps}{best}")
     print(f"  curve   {run_dir / 'learning_curve.png'}\n  policy  {run_dir / 'policy'}")

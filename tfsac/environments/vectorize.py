@@ -49,6 +49,7 @@ class Environments:
         parameters: level, number, vectorisation.
         seed: of the run; the seed of each episode derives from it, the environment's index and the episode's.
         one: makes one environment, instead of the parameters' level.
+        first: index of the first of them in the run, where others step environments too.
 
     Attributes:
         spec: of one environment.
@@ -61,7 +62,9 @@ class Environments:
             valid action; the message says which.
     """
 
-    def __init__(self, parameters: EnvironmentParameters, seed: int, one: Callable[[], gym.Env] | None = None):
+    def __init__(
+        self, parameters: EnvironmentParameters, seed: int, one: Callable[[], gym.Env] | None = None, first: int = 0
+    ):
         one = one or maker(parameters)
         makers = [one] * parameters.num_envs
         if parameters.vectorization == "subprocess":
@@ -70,7 +73,7 @@ class Environments:
             self.vector: Any = AsyncVectorEnv(makers, context="spawn", autoreset_mode=AutoresetMode.DISABLED)
         else:
             self.vector = SyncVectorEnv(makers, copy=False, autoreset_mode=AutoresetMode.DISABLED)
-        self.level, self.seed, self.num_envs = parameters.level, seed, parameters.num_envs
+        self.level, self.seed, self.num_envs, self.first = parameters.level, seed, parameters.num_envs, first
         self.spec = spec_of(self.vector)
         self.action_map = action_map(self.spec)
         self.episode = np.zeros(self.num_envs, np.int64)  # index of the running episode, by environment
@@ -80,7 +83,7 @@ class Environments:
         self.observation = self._reset(np.ones(self.num_envs, bool))
 
     def _reset(self, mask: np.ndarray) -> dict[str, np.ndarray]:
-        seeds = [episode_seed(self.seed, TRAINING, i, int(e)) for i, e in enumerate(self.episode)]
+        seeds = [episode_seed(self.seed, TRAINING, self.first + i, int(e)) for i, e in enumerate(self.episode)]
         self.length[mask] = 0
         options = None if mask.all() else {"reset_mask": mask}
         first, _ = self._call(self.vector.reset, seed=seeds, options=options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -287,6 +287,17 @@ class EpisodicMemory:
         if not self.returned:
             self.returned_from = start
         self.returned.append(rows)
+
+    def keep(self, episodes: Sequence[np.ndarray]) -> None:
+        """Begins anew with finished episodes, `[L + 1]` records each, oldest first, as far as there is room for the newest."""
+        refuse_other_fields(self.dtype, episodes[0].dtype if episodes else self.dtype)
+        self.episodes, self.num_steps, self.total_rows = deque(), 0, 0
+        for episode in reversed(episodes):
+            if self.num_steps + len(episode) - 1 > self.capacity:
+                break
+            self.episodes.appendleft(episode.copy())
+            self.num_steps += len(episode) - 1
+            self.total_rows += len(episode)
 
     def state(self) -> dict[str, np.ndarray]:
         """Returns what a checkpoint keeps beside the records and `total_rows`; views, to be written before the next step.

@@ -132,7 +132,11 @@ class RunParameters:
 
     Attributes:
         seed: of weights, noise, sampling and environments.
-        strategy: "none", or "mirrored" for all GPUs of this machine (two logical devices on a machine without).
+        strategy: "none" leaves devices to TensorFlow; "one_device" holds everything on the first GPU, or the CPU; "mirrored"
+            divides each batch among the GPUs of this machine, or logical devices of a CPU; "multi_worker" among the processes that
+            TF_CONFIG lists, each with its share of the environments and of the memory.
+        num_devices: of "mirrored"; None for all GPUs, or two logical devices of a machine without.
+        asynchronous_collection: play while updates are computed, with a policy that is one call of updates old.
         checkpoint_save_steps: environment steps between checkpoints.
         num_checkpoints_to_keep: older ones are deleted.
         stop_at_threshold: end when an evaluation reaches the preset's `min_reward_threshold`.
@@ -144,7 +148,9 @@ class RunParameters:
     """
 
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    strategy: Literal["none", "mirrored"] = "none"
+    strategy: Literal["none", "one_device", "mirrored", "multi_worker"] = "none"
+    num_devices: PositiveInt | None = None
+    asynchronous_collection: bool = False
     checkpoint_save_steps: PositiveInt = 10_000
     num_checkpoints_to_keep: PositiveInt = 2
     stop_at_threshold: bool = False
@@ -155,6 +161,8 @@ class RunParameters:
     eager: bool = False
 
     def __post_init__(self) -> None:
+        if self.num_devices is not None and self.strategy != "mirrored":
+            raise ParameterError(f"num_devices is of the strategy 'mirrored'. Received: num_devices={self.num_devices}, {self.strategy!r}")
         if self.histograms and not self.tensorboard:
             raise ParameterError("histograms are written to TensorBoard: add tensorboard=True. Received: histograms=True")
 

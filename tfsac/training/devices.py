@@ -7,6 +7,8 @@ import os
 
 import tensorflow as tf
 
+from tfsac.parameters import RunParameters
+
 
 def configure(use_cpu: bool = False, deterministic: bool = False) -> None:
     """Sets TensorFlow up for this process; call it before anything else touches TensorFlow.
@@ -35,26 +37,38 @@ def configure(use_cpu: bool = False, deterministic: bool = False) -> None:
         tf.config.experimental.enable_op_determinism()
 
 
-def make_strategy(name: str) -> tf.distribute.Strategy:
-    """Returns a distribution strategy.
+def make_strategy(run: RunParameters) -> tf.distribute.Strategy:
+    """Returns the distribution strategy of a run.
 
     Args:
-        name: "none" is TensorFlow's default; "mirrored" uses all GPUs, or two logical devices of the CPU where there is
-            none (to try it out).
+        run: with `strategy` and `num_devices`.
 
     Raises:
-        ValueError: an unknown name, or TensorFlow was used before its CPU could be divided.
+        ValueError: more devices than there are, or TensorFlow was used before its CPU could be divided.
     """
-    if name == "none":
-        return tf.distribute.get_strategy()
-    if name != "mirrored":
-        raise ValueError(f"strategy is 'none' or 'mirrored'. Received: {name!r}")
-    if tf.config.list_logical_devices("GPU") if tf.config.list_physical_devices("GPU") else []:
-        return tf.distribute.MirroredStrategy()
+    if run.strategy == "multi_worker":
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    if run.strategy == "mirrored":
+        return tf.distribute.MirroredStrategy(_devices(run.num_devices))
+    if run.strategy == "one_device":
+        return tf.distribute.OneDeviceStrategy("/gpu:0" if tf.config.get_visible_devices("GPU") else "/cpu:0")
+    return tf.distribute.get_strategy()
+
+
+def _devices(count: int | None) -> list[str]:
+    """Returns the names of the GPUs, or of parts of the CPU where there is none."""
+    if tf.config.get_visible_devices("GPU"):
+        gpus = [gpu.name for gpu in tf.config.list_logical_devices("GPU")]
+        if count and count > len(gpus):
+            raise ValueError(f"This machine has {len(gpus)} GPUs that TensorFlow sees. Received: num_devices={count}")
+        return gpus[:count]
     cpu = tf.config.list_physical_devices("CPU")[0]
     if tf.config.get_logical_device_configuration(cpu) is None:
         try:
-            tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+            tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * (count or 2))
         except RuntimeError as error:
             raise ValueError(f"The CPU can be divided only before TensorFlow is used. Received: {error}") from error
-    return tf.distribute.MirroredStrategy([device.name for device in tf.config.list_logical_devices("CPU")])
+    parts = [part.name for part in tf.config.list_logical_devices("CPU")]
+    if count and count > len(parts):
+        raise ValueError(f"The CPU was divided into {len(parts)} devices before. Received: num_devices={count}")
+    return parts[:count]

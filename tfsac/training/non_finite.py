@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tfsac.training.progress import Counters
 from tfsac.types import Batch
 
 
@@ -16,7 +15,7 @@ class NonFiniteError(RuntimeError):
 
 
 def refuse_non_finite(
-    names: list[str], metrics: np.ndarray, batch: Batch, counters: Counters, folder: pathlib.Path
+    names: list[str], metrics: np.ndarray, batch: Batch, before: int, env_steps: int, folder: pathlib.Path
 ) -> None:
     """Checks the metrics of U updates; saves the batch of the first update in which one is not finite.
 
@@ -24,7 +23,8 @@ def refuse_non_finite(
         names: of the metrics, in the order of the update, so that the first bad one is where it went wrong.
         metrics: `[U, M]`.
         batch: what the updates learned from, `[U, B, ...]` or `[U, T, B, ...]`.
-        counters: before these updates.
+        before: number of updates before these.
+        env_steps: of the run so far.
         folder: where the batch is written, as an npz file.
 
     Raises:
@@ -33,11 +33,11 @@ def refuse_non_finite(
     if np.isfinite(metrics).all():
         return
     update, column = (int(i) for i in np.argwhere(~np.isfinite(metrics))[0])
-    number, name = counters.updates + update + 1, names[column]
+    number, name = before + update + 1, names[column]
     path = folder / f"non_finite_update_{number}.npz"
     np.savez(path, **{"/".join(keys): value[update] for keys, value in _leaves(batch._asdict())})
     raise NonFiniteError(
-        f"{name} is not finite at update {number} (environment step {counters.env_steps}); the batch of this update is in "
+        f"{name} is not finite at update {number} (environment step {env_steps}); the batch of this update is in "
         f"{path}, the last checkpoint is from before. Received: {name}={metrics[update, column]}"
     )
 

@@ -6,21 +6,25 @@ import dataclasses
 import pathlib
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import tensorflow as tf
 
-from tfsac.agents import ModelMaker
+from tfsac.agents import Agent, ModelMaker
+from tfsac.cluster import place_of, share_of
 from tfsac.environments import EnvironmentFailure, Environments, Filters, maker
+from tfsac.memories import EpisodicMemory
 from tfsac.metrics import CSVSink, TensorBoardSink, TerminalSink
 from tfsac.parameters import OffPolicyAlgorithmParameters, ParameterError, Preset, RunParameters
 from tfsac.training.build import build_agent, build_memory, with_absolute_paths
 from tfsac.training.callbacks import Callback
 from tfsac.training.checkpoint import CheckpointManager
+from tfsac.training.collection import Collector, Step
 from tfsac.training.devices import make_strategy
-from tfsac.training.due import due_batches
+from tfsac.training.due import due_samples
 from tfsac.training.evaluation import SWITCHING, evaluate_policy
 from tfsac.training.identity import identity_of
 from tfsac.training.non_finite import refuse_non_finite
@@ -28,12 +32,15 @@ from tfsac.training.policy import Policy
 from tfsac.training.progress import SUMMARY, Counters, Recorder, Result
 from tfsac.training.run_directory import RunDirectory
 from tfsac.training.signals import StopSignals
-from tfsac.training.weights import load_weights, save_weights
-from tfsac.types import SWITCH
+from tfsac.training.state import restore, state_of
+from tfsac.training.updates import Updates
+from tfsac.training.weights import hand_over, load_weights, save_weights
+from tfsac.training.workers import Workers, lost
+from tfsac.types import SWITCH, Batch, UpdateResult
 
-SAMPLING, EVALUATING = 2, 3  # streams of random numbers, beside those of the agent
+ACTING, SAMPLING, EVALUATING = 1, 2, 3  # streams of random numbers; the first one is the agent's
 SECONDS_BETWEEN_BAR_UPDATES = 0.2
-POLICY_STATE = "policy_state/"  # arrays of a checkpoint beside the observation
+OBSERVED = "observation/"
 
 
 class Trainer:
@@ -75,57 +82,69 @@ class Trainer:
     ):
         preset = with_absolute_paths(preset)
         self.preset, self.settings, self.callbacks = preset, run or RunParameters(), list(callbacks)
+        place = place_of(self.settings)
+        self.share = share_of(preset, place)
         self.schedule, self.algorithm, level = preset.schedule, preset.agent.algorithm, preset.environment
         self.directory = RunDirectory(pathlib.Path(run_dir))
         if self.settings.stop_at_threshold and preset.validation.min_reward_threshold is None:
             raise ParameterError(f"stop_at_threshold needs validation.min_reward_threshold. Received: None for {level.level}")
-        if not resume:
+        if not resume and place.chief:
             self.directory.refuse_existing()
-        strategy = make_strategy(self.settings.strategy)
-        one = maker(level, env_fn)
-        self.environments = Environments(level, self.settings.seed, one)
+        self.workers = Workers(make_strategy(self.settings), place)
+        one, first = maker(level, env_fn), place.worker * self.share.environment.num_envs
+        self.environments = Environments(self.share.environment, self.settings.seed, one, first)
         self.evaluation_env = one()
         try:
-            with strategy.scope():
+            with self.workers.strategy.scope():
                 self.agent = build_agent(preset, self.settings, self.environments.spec, models)
-            self._build(resume, quiet, initial_weights)
+            actor = self.agent
+            if self.settings.asynchronous_collection:
+                actor = build_agent(preset, self.settings, self.environments.spec, models)
+            self._build(actor, resume, quiet, initial_weights)
         except BaseException:
             self._close_environments()
             raise
 
-    def _build(self, resume: bool, quiet: bool, initial_weights: str | pathlib.Path | None) -> None:
-        preset, level = self.preset, self.preset.environment
+    def _build(self, actor: Agent, resume: bool, quiet: bool, initial_weights: str | pathlib.Path | None) -> None:
+        preset, level, place = self.preset, self.preset.environment, self.workers.place
         self.filters = Filters(level.filters, self.agent.spec)
-        self.memory = build_memory(preset, self.agent.spec, self.filters, self.agent.recurrent)
-        self.filters.learn(self.environments.observation)
+        self.memory = build_memory(self.share, self.agent.spec, self.filters, self.agent.recurrent)
+        self.collector = Collector(actor, self.filters, self.environments)
+        self.updates = Updates(self.agent, self._updated, self.settings.asynchronous_collection)
+        self.filters.learn(self.workers.gather(self.environments.observation))
         if initial_weights is not None:
             load_weights(RunDirectory(pathlib.Path(initial_weights)).best, self.agent, self.filters)
         self.policy = Policy(self.agent, self.filters)
-        self.rng = np.random.default_rng([self.settings.seed, SAMPLING])
         self.counters, self.heatup_end = Counters(), Counters()
+        self.rng = np.random.default_rng([self.settings.seed, SAMPLING])
+        if place.workers > 1:
+            self.seed_anew()
         self.heating_up = self.schedule.heatup_steps.num_steps > 0
-        self.policy_state: Mapping[str, np.ndarray] = {}
-        self.returns = np.zeros(level.num_envs)  # of the running episodes
+        self.returns = np.zeros(self.environments.num_envs)  # of the running episodes
+        self.ready, self.rollout_complete = False, False  # of all workers' memories
         self.evaluated_periods, self.evaluated_at = 0, 0  # periods, and environment steps at the last evaluation
         self.best_return, self.accepted = -np.inf, False
         self.wall_seconds, self.started, self.bar_moved, self.row_started = 0.0, 0.0, 0.0, (0.0, 0)
-        self.stop_reason = ""
+        self.signals, self.stop_reason, self.stopped = StopSignals(), "", False
         one_by_one = isinstance(self.algorithm, OffPolicyAlgorithmParameters) and (
             level.num_envs * self.algorithm.num_consecutive_training_steps == 1
         )
         self.recorder = Recorder(self.agent.trace(single=one_by_one))
         identity = identity_of(preset, self.settings.seed, self.agent.spec)
         self.checkpoints = CheckpointManager(
-            self.directory.checkpoints, self.agent, self.memory, identity, self.settings.num_checkpoints_to_keep
+            self.directory.checkpoints, self.agent, self.memory, identity, self.settings.num_checkpoints_to_keep, self.workers
         )
         improve, heatup = self.schedule.improve_steps, self.schedule.heatup_steps
         total = improve.num_steps + (heatup.num_steps if type(heatup) is type(improve) else 0)
-        self.terminal = TerminalSink(total, type(improve).__name__, quiet)
-        rows = self._restore() if resume else self.directory.create(preset, self.settings)
-        self.csv = CSVSink(self.directory.metrics, self._columns(), rows)
-        if resume:
-            self.directory.note_resume(preset, self.settings, self.counters.env_steps)
-        self.tensorboard = TensorBoardSink(self.directory.events) if self.settings.tensorboard else None
+        self.terminal = TerminalSink(total, type(improve).__name__, quiet or not place.chief)
+        rows = restore(self) if resume else self.directory.create(preset, self.settings) if place.chief else 0
+        self.hand_over()
+        self.csv, self.tensorboard = None, None
+        if place.chief:
+            self.csv = CSVSink(self.directory.metrics, self._columns(), rows)
+            if resume:
+                self.directory.note_resume(preset, self.settings, self.counters.env_steps)
+            self.tensorboard = TensorBoardSink(self.directory.events) if self.settings.tensorboard else None
         self.saved_periods = self.counters.env_steps // self.settings.checkpoint_save_steps
 
     def _close_environments(self) -> None:
@@ -153,28 +172,34 @@ class Trainer:
             CheckpointError: a checkpoint could not be written.
         """
         self._start_clock()
-        with StopSignals() as signals, self.terminal:
+        with self.signals, self.terminal:
             try:
                 for callback in self.callbacks:
                     callback.on_training_begin(self)
-                while not (self.finished() or self.stop_reason or signals.received):
+                while not (self.finished() or self._stopping()):
                     self.play()
                     self.learn()
                     self.evaluate_and_save_if_due()
                     for callback in self.callbacks:
                         callback.on_step(self)
-                if signals.received:
-                    self.stop(signal.Signals(signals.received).name)
-                self._end(signals.received)
+                if self.signals.received:
+                    self.stop(signal.Signals(self.signals.received).name)
+                self._end(self.signals.received)
             except EnvironmentFailure:
-                self.terminal.print(f"An environment failed; the state before is saved in {self.save()}.")
+                if self.workers.place.workers == 1:
+                    self.terminal.print(f"An environment failed; the state before is saved in {self.save()}.")
                 raise
+            except tf.errors.OpError as error:
+                if self.workers.place.workers == 1:
+                    raise
+                raise lost(error, f"The run goes on from its last checkpoint when all workers are started with {self._resume()}.") from error
             finally:
+                self.updates.close()
                 self._close_environments()
         best = None if np.isinf(self.best_return) else self.best_return
         reason = self.stop_reason or "finished"
         accepted = None if self.preset.validation.min_reward_threshold is None else self.accepted
-        return Result(reason, self.directory.path, self.counters, best, signals.received, accepted)
+        return Result(reason, self.directory.path, self.counters, best, self.signals.received, accepted)
 
     def stop(self, reason: str) -> None:
         """Ends the run after the current step."""
@@ -186,32 +211,41 @@ class Trainer:
         improved = self.counters.of(improve) - self.heatup_end.of(improve)
         return not self.heating_up and improved >= improve.num_steps
 
+    def _stopping(self) -> bool:
+        # Several workers stop at the same step, which they learn from each other while they play.
+        return self.stopped if self.workers.place.workers > 1 else bool(self.stop_reason or self.signals.received)
+
     def play(self) -> None:
-        """Acts once in every environment and stores the step."""
-        observation = self.environments.observation
-        action, policy_state, extras = self.agent.act(
-            self.filters.observation(observation),
-            self.policy_state,
-            self.environments.is_first,
-            "random" if self.acts_at_random() else "explore",
-            self.counters.env_steps,
-        )
-        step = self.environments.step(action)
-        self.memory.add(
-            observation, action, step.reward, step.terminated, step.truncated, step.next_observation, dict(extras)
-        )
-        self.policy_state = policy_state
-        self.filters.learn(step.observation)
-        self.filters.learn_reward(step.reward)
-        self.returns += step.reward if step.reward.ndim == 1 else step.reward.sum(axis=1)
-        self.counters.env_steps += self.environments.num_envs
-        for i in np.flatnonzero(step.terminated | step.truncated):
-            self.recorder.add_episode(float(self.returns[i]), int(step.length[i]))
-            self.counters.episodes += 1
-            self.returns[i] = 0.0
+        """Acts in every environment and stores what was played."""
+        for step in self.collector.play(self.acts_at_random(), self.counters.env_steps):
+            step.store(self.memory)
+            self.returns += step.reward if step.reward.ndim == 1 else step.reward.sum(axis=1)
+            self._count(step)
+            self.returns[step.ended] = 0.0
         heatup = self.schedule.heatup_steps
         if self.heating_up and self.counters.of(heatup) >= heatup.num_steps:
             self.heating_up, self.heatup_end = False, dataclasses.replace(self.counters)
+
+    def _count(self, step: Step) -> None:
+        """Brings counters, statistics and agreements up to date with a step of every worker."""
+        code = self.signals.received or (-1 if self.stop_reason else 0)
+        complete = isinstance(self.memory, EpisodicMemory) and self.memory.rollout_complete
+        own = {"ended": step.ended, "return": self.returns, "length": step.length, "reward": step.reward}
+        own["flags"] = np.array([[code, self.memory.ready, complete]])
+        normalised = self.filters.mean.keys()
+        seen = self.workers.gather({**own, **{OBSERVED + key: step.following[key] for key in normalised}})
+        self.filters.learn({key: seen[OBSERVED + key] for key in normalised})
+        self.filters.learn_reward(seen["reward"])
+        self.counters.env_steps += len(seen["ended"])
+        for i in np.flatnonzero(seen["ended"]):
+            self.recorder.add_episode(float(seen["return"][i]), int(seen["length"][i]))
+            self.counters.episodes += 1
+        codes, ready, complete = seen["flags"].T
+        self.ready, self.rollout_complete = bool(ready.all()), bool(complete.any())
+        if codes.any():
+            self.stopped, received = True, int(codes.max())
+            self.stop_reason = self.stop_reason or "another worker stopped"
+            self.signals.received = received if received > 0 else None
 
     def acts_at_random(self) -> bool:
         """Returns whether the next action is random: during the heat-up, or for as long as the schedule says."""
@@ -219,18 +253,34 @@ class Trainer:
         return self.heating_up if steps is None else self.counters.env_steps < steps
 
     def learn(self) -> None:
-        """Makes the updates that are due: see `due_batches`."""
+        """Makes the updates that are due: see `due_samples`."""
         if self.heating_up:
             return
-        for stacked in due_batches(self.preset, self.memory, self.counters, self.heatup_end, self.rng):
-            batch = self.filters.batch(stacked)
-            result = self.agent.update(batch)
-            refuse_non_finite(self.recorder.names, result.metrics, batch, self.counters, self.directory.path)
-            self.memory.update_priorities(result.priority)
-            self.recorder.add_updates(result.metrics)
-            self.counters.updates += len(result.metrics)
-            for callback in self.callbacks:
-                callback.on_updates(self, result.metrics)
+        for sample in due_samples(
+            self.share, self.memory, self.counters, self.heatup_end, self.rng, self.ready, self.rollout_complete
+        ):
+            self.updates.finish()
+            if (stacked := sample()) is not None:
+                self.counters.updates += len(stacked.reward)
+                self.updates.start(self.filters.batch(stacked))
+
+    def _updated(self, batch: Batch, result: UpdateResult) -> None:
+        before = self.counters.updates - len(result.metrics)
+        refuse_non_finite(self.recorder.names, result.metrics, batch, before, self.counters.env_steps, self.directory.path)
+        self.memory.update_priorities(result.priority)
+        self.recorder.add_updates(result.metrics)
+        self.hand_over(result.acting)
+        for callback in self.callbacks:
+            callback.on_updates(self, result.metrics)
+
+    def hand_over(self, acting: list[np.ndarray] | None = None) -> None:
+        """Lets those who act go on with the agent's weights as they are now.
+
+        Args:
+            acting: what the agent's last update returned.
+        """
+        if self.collector.agent is not self.agent:
+            hand_over(self.agent, self.collector.agent, acting)
 
     def evaluate_and_save_if_due(self) -> None:
         """Evaluates, saves and moves the progress bar when it is time."""
@@ -253,9 +303,12 @@ class Trainer:
 
     def evaluate(self) -> dict[str, Any]:
         """Evaluates the policy, writes a row of metrics and keeps the weights if they are the best so far."""
-        self.evaluated_at = self.counters.env_steps
-        row: dict[str, Any] = {**dataclasses.asdict(self.counters), "wall_seconds": round(self._clock(), 3)}
-        row |= {"steps_per_second": round(self._steps_per_second(), 1), **self.recorder.take()}
+        self.updates.finish()
+        self.evaluated_at, training = self.counters.env_steps, self.recorder.take()
+        if self.csv is None:  # the chief evaluates for all
+            return {}
+        row: dict[str, Any] = {**dataclasses.asdict(self.counters), "wall_seconds": round(self.clock(), 3)}
+        row |= {"steps_per_second": round(self._steps_per_second(), 1), **training}
         row |= self._evaluation("evaluation", self.algorithm.use_deterministic_for_evaluation)
         if self.settings.stochastic_evaluation:
             row |= self._evaluation("stochastic_evaluation", deterministic=False)
@@ -295,59 +348,21 @@ class Trainer:
             for variable in network.trainable_variables
         }
 
-    # -- saving and restoring ------------------------------------------------------------------------------------------
+    # -- saving ------------------------------------------------------------------------------------------
 
     def save(self) -> pathlib.Path:
         """Writes a checkpoint and returns its folder."""
-        state = {
-            "counters": dataclasses.asdict(self.counters),
-            "heatup_end": dataclasses.asdict(self.heatup_end),
-            "heating_up": self.heating_up,
-            "returns": self.returns.tolist(),
-            "evaluated_at": self.evaluated_at,
-            "best_return": None if np.isinf(self.best_return) else self.best_return,
-            "accepted": self.accepted,
-            "wall_seconds": self._clock(),
-            "rows": self.csv.rows,
-            "recorder": self.recorder.state(),
-            "filters": self.filters.state(),
-            "environments": self.environments.state(),
-            "sampling": self.rng.bit_generator.state,
-            "acting": self.agent.rng.bit_generator.state,
-        }
-        arrays = {POLICY_STATE + name: value for name, value in self.policy_state.items()}
-        return self.checkpoints.save(self.counters.env_steps, state, {**self.environments.observation, **arrays})
+        self.updates.finish()
+        return self.checkpoints.save(self.counters.env_steps, *state_of(self))
 
-    def _restore(self) -> int:
-        state, arrays, refused = self.checkpoints.restore()
-        for line in refused:
-            self.terminal.print(line)
-        self.agent.refresh()
-        self.counters, self.heatup_end = Counters(**state["counters"]), Counters(**state["heatup_end"])
-        self.heating_up = state["heating_up"]
-        self.evaluated_at = state["evaluated_at"]
-        period = self.schedule.steps_between_evaluation_periods
-        self.evaluated_periods = self.counters.of(period) // period.num_steps
-        self.returns = np.array(state["returns"])
-        self.best_return = -np.inf if state["best_return"] is None else state["best_return"]
-        self.accepted, self.wall_seconds = state["accepted"], state["wall_seconds"]
-        self.recorder.restore(state["recorder"])
-        self.filters.restore(state["filters"])
-        self.rng.bit_generator.state = state["sampling"]
-        self.agent.rng.bit_generator.state = state["acting"]
-        observation = {name: value for name, value in arrays.items() if not name.startswith(POLICY_STATE)}
-        self.policy_state = {
-            name.removeprefix(POLICY_STATE): value for name, value in arrays.items() if name.startswith(POLICY_STATE)
-        }
-        played = self.memory.newest(state["environments"]["length"][0])
-        actions = None if played is None else played["action"][:, 0]
-        if not self.environments.restore(state["environments"], actions, observation):
-            self.memory.end_episodes()
-            self.checkpoints.rewrite_newest_chunk()
-            self.returns[:] = 0.0
-            self.terminal.print("The running episodes cannot be continued exactly; new ones begin.")
-        self.terminal.print(f"Continuing {self.directory.path} from step {self.counters.env_steps}.")
-        return state["rows"]
+    def seed_anew(self) -> None:
+        """Gives this worker streams of random numbers that no other one has, and that it did not have before this step."""
+        where = [self.workers.place.worker, self.workers.place.workers, self.counters.env_steps]
+        self.rng = np.random.default_rng([self.settings.seed, SAMPLING, *where])
+        self.collector.agent.rng = np.random.default_rng([self.settings.seed, ACTING, *where])
+
+    def _resume(self) -> str:
+        return f"tfsac train --run_dir={self.directory.path} --resume"
 
     def _end(self, signal_number: int | None) -> None:
         if signal_number is None and self.evaluated_at != self.counters.env_steps:
@@ -356,7 +371,7 @@ class Trainer:
         if signal_number is not None:
             self.terminal.print(
                 f"Stopped by {self.stop_reason} at step {self.counters.env_steps}; saved in {place}. "
-                f"Continue with: tfsac train --run_dir={self.directory.path} --resume"
+                f"Continue with: {self._resume()}"
             )
         for callback in self.callbacks:
             callback.on_training_end(self)
@@ -368,7 +383,8 @@ class Trainer:
         self.bar_moved = 0.0
         self.row_started = (time.perf_counter(), self.counters.env_steps)
 
-    def _clock(self) -> float:
+    def clock(self) -> float:
+        """Returns the seconds that the run has taken, also before it was resumed."""
         return time.perf_counter() - self.started
 
     def _steps_per_second(self) -> float:

@@ -46,6 +46,21 @@ def load_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> None:
     agent.refresh()
 
 
+def hand_over(learner: Agent, actor: Agent, acting: list[np.ndarray] | None = None) -> None:
+    """Lets one agent act as another does now.
+
+    Args:
+        learner: that was trained.
+        actor: of the same kind and parameters.
+        acting: what the learner's last update returned, which is enough where acting computes in NumPy.
+    """
+    if acting is None or actor.acts_in_graph:
+        for own, others in zip(_variables(actor).values(), _variables(learner).values(), strict=True):
+            own.assign(others.numpy())
+        acting = None
+    actor.refresh(acting)
+
+
 def _variables(agent: Agent) -> dict[str, Any]:
     named = {name: network.trainable_variables for name, network in agent.networks.items()}
     named |= {name: agent.trained[name] for name in agent.acts_with}

@@ -1,0 +1,67 @@
+"""Dealing what the workers of a run remember anew, where another number of them goes on."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from tfsac.memories.episodes import EpisodicMemory
+from tfsac.memories.transitions import TransitionMemory
+
+Rows = Iterable[tuple[int, np.ndarray]]  # absolute index of the first row, and rows, one after the other
+
+
+def deal(
+    memory: TransitionMemory | EpisodicMemory,
+    index: int,
+    rows: Sequence[Rows],
+    states: Sequence[dict[str, np.ndarray]],
+    total_rows: Sequence[int],
+    count: int,
+) -> None:
+    """Fills an empty memory with one share of what several others kept.
+
+    Transitions go by environment: the first share are the first environments. Finished episodes are dealt one by one, and those
+    that were running are kept as if they were cut off.
+
+    Args:
+        memory: of one of `count` workers.
+        index: of that worker.
+        rows, states, total_rows: of each memory before, as its `between`, `state` and `total_rows` gave them.
+        count: into how many shares.
+
+    Raises:
+        ValueError: the memories were of other fields.
+    """
+    if isinstance(memory, EpisodicMemory):
+        each = [_episodes(chunks, state, total) for chunks, state, total in zip(rows, states, total_rows, strict=True)]
+        # In turns, so that the oldest stay in front.
+        everything = [episode for turn in itertools.zip_longest(*each) for episode in turn if episode is not None]
+        memory.keep(everything[index::count])
+        return
+    own = slice(index * memory.num_envs, (index + 1) * memory.num_envs)
+    for chunks in zip(*rows, strict=True):  # workers step together, so their rows begin and end together
+        memory.put(chunks[0][0], np.concatenate([part for _, part in chunks], axis=1)[:, own])
+    memory.total_rows = total_rows[0]
+    state = dict(states[0])
+    if "leaves" in state:
+        kept = min(memory.total_rows, memory.rows)
+        leaves = np.concatenate([other["leaves"].reshape(kept, -1) for other in states], axis=1)
+        state |= {"leaves": leaves[:, own].ravel(), "largest": np.max([other["largest"] for other in states])}
+    memory.restore(state)
+
+
+def _episodes(chunks: Rows, state: dict[str, np.ndarray], total_rows: int) -> list[np.ndarray]:
+    """Returns the episodes of one memory, oldest first, each with the observation after it as its last record."""
+    tape, lengths = state["tape"], state["lengths"]
+    parts = list(chunks)
+    records = np.concatenate([tape[:0, 0], *(part for _, part in parts)])
+    oldest = total_rows - int((lengths + 1).sum())
+    ends = np.cumsum(lengths + 1) + oldest - (parts[0][0] if parts else total_rows)
+    finished = [records[end - length - 1 : end] for end, length in zip(ends, lengths, strict=True)]
+    if state["cut"]:
+        finished = []  # it lacks its first steps, which only a memory that it fills may keep
+    running = [tape[max(begin, 0) :, env] for env, begin in enumerate(state["begin"].tolist()) if begin >= 0]
+    return finished + [episode for episode in running if len(episode) > 1]

@@ -1,0 +1,106 @@
+"""Acting in environments: what a run plays, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tfsac.agents import Agent, Mode
+from tfsac.environments import Environments, Filters
+from tfsac.memories import EpisodicMemory, TransitionMemory
+
+POLICY_STATE = "policy_state/"  # arrays of a checkpoint beside the observation
+
+
+class Step(NamedTuple):
+    """One step of E environments.
+
+    Attributes:
+        observation: `[E, ...]` by key, raw, that was acted on.
+        action: `[E, ...]`, as the agent chose it.
+        reward, terminated, truncated: `[E]`; rewards `[E, D]` of environments with D of them a step.
+        next_observation: `[E, ...]` by key; where an episode ended, its last observation.
+        extras: `[E, ...]` by name, what the agent stores beside the step.
+        length: `[E]`, steps of the episode so far, this one included.
+        following: `[E, ...]` by key, to act on next.
+    """
+
+    observation: dict[str, np.ndarray]
+    action: np.ndarray
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    next_observation: dict[str, np.ndarray]
+    extras: dict[str, np.ndarray]
+    length: np.ndarray
+    following: dict[str, np.ndarray]
+
+    @property
+    def ended(self) -> np.ndarray:
+        """Booleans `[E]`, where an episode ended."""
+        return self.terminated | self.truncated
+
+    def store(self, memory: TransitionMemory | EpisodicMemory) -> None:
+        """Adds the step to a memory."""
+        ends = self.terminated, self.truncated
+        memory.add(self.observation, self.action, self.reward, *ends, self.next_observation, self.extras)
+
+
+class Collector:
+    """An agent in its environments.
+
+    Args:
+        agent: that acts.
+        filters: through which it sees.
+        environments: in which it acts.
+
+    Attributes:
+        policy_state: `[E, ...]` by field, of policies that have one.
+    """
+
+    def __init__(self, agent: Agent, filters: Filters, environments: Environments):
+        self.agent, self.filters, self.environments = agent, filters, environments
+        self.policy_state: Mapping[str, np.ndarray] = {}
+
+    def play(self, at_random: bool, env_steps: int) -> list[Step]:
+        """Acts once in every environment, which is one step.
+
+        Args:
+            at_random: uniformly instead of as the policy explores.
+            env_steps: of the run so far.
+
+        Raises:
+            EnvironmentFailure: an environment raised; everything but the agent's random numbers is as it was.
+        """
+        environments = self.environments
+        observation = environments.observation
+        mode: Mode = "random" if at_random else "explore"
+        seen = self.filters.observation(observation)
+        action, policy_state, extras = self.agent.act(seen, self.policy_state, environments.is_first, mode, env_steps)
+        result = environments.step(action)
+        self.policy_state = policy_state
+        following, length = result.observation, result.length
+        return [Step(observation, action, *result[1:4], result.next_observation, dict(extras), length, following)]
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Returns what a checkpoint keeps to continue the running episodes: observations, and the policy's state."""
+        return {**self.environments.observation, **{POLICY_STATE + name: x for name, x in self.policy_state.items()}}
+
+    def restore(self, state: dict[str, Any], arrays: dict[str, np.ndarray], actions: np.ndarray | None) -> bool:
+        """Goes on where a checkpoint was taken.
+
+        Args:
+            state: of the environments.
+            arrays: what `arrays` returned.
+            actions: of the running episode; see `Environments.restore`.
+
+        Returns:
+            whether the running episodes go on; else new ones begin.
+        """
+        observation = {name: value for name, value in arrays.items() if not name.startswith(POLICY_STATE)}
+        self.policy_state = {
+            name.removeprefix(POLICY_STATE): value for name, value in arrays.items() if name.startswith(POLICY_STATE)
+        }
+        return self.environments.restore(state, actions, observation)

@@ -1,0 +1,84 @@
+"""What a checkpoint holds of a run beside the agent and the memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tfsac.training.progress import Counters
+
+if TYPE_CHECKING:
+    from tfsac.training.trainer import Trainer
+
+OF_ENVIRONMENTS = ("episode", "length", "returns")  # `[E]` each
+
+
+def state_of(trainer: Trainer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Returns the state of a run as JSON values and as arrays. All workers call it together; each gets the whole run's."""
+    place, environments = trainer.workers.place, trainer.environments.state()
+    of_environments = {"episode": environments["episode"], "length": environments["length"], "returns": trainer.returns}
+    everywhere = trainer.workers.gather({name: np.array(value) for name, value in of_environments.items()})
+    returns = everywhere.pop("returns").tolist()
+    environments |= {name: value.tolist() for name, value in everywhere.items()}
+    state = {
+        "counters": dataclasses.asdict(trainer.counters),
+        "heatup_end": dataclasses.asdict(trainer.heatup_end),
+        "heating_up": trainer.heating_up,
+        "returns": returns,
+        "evaluated_at": trainer.evaluated_at,
+        "best_return": None if np.isinf(trainer.best_return) else trainer.best_return,
+        "accepted": trainer.accepted,
+        "wall_seconds": trainer.clock(),
+        "rows": trainer.csv.rows if trainer.csv else 0,
+        "recorder": trainer.recorder.state(),
+        "filters": trainer.filters.state(),
+        "environments": environments,
+        "sampling": trainer.rng.bit_generator.state,
+        "acting": trainer.collector.agent.rng.bit_generator.state,
+    }
+    # The episodes of several workers begin anew where the run goes on.
+    return state, trainer.collector.arrays() if place.workers == 1 else {}
+
+
+def restore(trainer: Trainer) -> int:
+    """Brings a new run to where its newest whole checkpoint was taken, also by another number of workers.
+
+    Returns:
+        the number of rows of metrics at that time.
+
+    Raises:
+        CheckpointError: there is nothing to go on from.
+    """
+    state, arrays, refused = trainer.checkpoints.restore()
+    for line in refused:
+        trainer.terminal.print(line)
+    place = trainer.workers.place
+    trainer.agent.refresh()
+    trainer.counters, trainer.heatup_end = Counters(**state["counters"]), Counters(**state["heatup_end"])
+    trainer.heating_up, trainer.evaluated_at = state["heating_up"], state["evaluated_at"]
+    period = trainer.schedule.steps_between_evaluation_periods
+    trainer.evaluated_periods = trainer.counters.of(period) // period.num_steps
+    trainer.best_return = -np.inf if state["best_return"] is None else state["best_return"]
+    trainer.accepted, trainer.wall_seconds = state["accepted"], state["wall_seconds"]
+    trainer.recorder.restore(state["recorder"])
+    trainer.filters.restore(state["filters"])
+    envs, environments = trainer.environments.num_envs, state["environments"]
+    own = slice(place.worker * envs, (place.worker + 1) * envs)
+    trainer.returns = np.array(state["returns"])[own]
+    environments = {**environments, **{name: environments[name][own] for name in ("episode", "length")}}
+    if place.workers == trainer.checkpoints.workers_before == 1:
+        trainer.rng.bit_generator.state = state["sampling"]
+        trainer.collector.agent.rng.bit_generator.state = state["acting"]
+    else:
+        trainer.seed_anew()
+    played = trainer.memory.newest(environments["length"][0])
+    actions = None if played is None else played["action"][:, 0]
+    if not trainer.collector.restore(environments, arrays, actions):
+        trainer.memory.end_episodes()
+        trainer.checkpoints.rewrite_newest_chunk()
+        trainer.returns[:] = 0.0
+        trainer.terminal.print("The running episodes cannot be continued exactly; new ones begin.")
+    trainer.terminal.print(f"Continuing {trainer.directory.path} from step {trainer.counters.env_steps}.")
+    return state["rows"]

@@ -1,0 +1,87 @@
+"""What the workers of a run tell each other, all of them at the same point of the loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfsac.cluster import Place
+
+PIECE = 16 * 2**20  # bytes of one message
+
+
+class WorkerLost(RuntimeError):
+    """Another worker of the run ended, or cannot be reached."""
+
+
+class Workers:
+    """The workers that share a run. Alone, a worker hears only itself and nothing is sent.
+
+    Args:
+        strategy: connects the workers, with one collective operation for each message.
+        place: of this one.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy, place: Place):
+        self.strategy, self.place = strategy, place
+        self.replicas = strategy.num_replicas_in_sync // place.workers  # of each worker
+        self._sum = tf.function(self._add, reduce_retracing=True)
+
+    def _add(self, values: tf.Tensor) -> tf.Tensor:
+        # Only what an operation returns has a device to be reduced on.
+        each = self.strategy.run(tf.identity, args=(values,))
+        return self.strategy.reduce(tf.distribute.ReduceOp.SUM, each, axis=None) // self.replicas
+
+    def gather(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Returns arrays `[E, ...]` of every worker one after the other, `[workers * E, ...]`.
+
+        Args:
+            arrays: of the same shapes at every worker; real numbers, which travel as float64.
+        """
+        if self.place.workers == 1:
+            return arrays
+        own = np.concatenate([np.asarray(value, np.float64).ravel() for value in arrays.values()])
+        everything = np.zeros((self.place.workers, own.size))
+        everything[self.place.worker] = own
+        # As bits, which a sum with zeros does not change.
+        rows = self._sum(tf.constant(everything.view(np.int64))).numpy().view(np.float64)
+        gathered, start = {}, 0
+        for name, value in arrays.items():
+            value, stop = np.asarray(value), start + np.size(value)
+            part = rows[:, start:stop].reshape(-1, *value.shape[1:])
+            gathered[name], start = part.astype(value.dtype), stop
+        return gathered
+
+    def receive(self, source: int, content: bytes) -> bytes:
+        """Returns the content that one worker gave, at every worker.
+
+        Args:
+            source: index of that worker.
+            content: what it gives; what the others give is not looked at.
+        """
+        if self.place.workers == 1:
+            return content
+        mine = source == self.place.worker
+        size = int(self.gather({"size": np.array([len(content)])})["size"][source])
+        pieces = []
+        for start in range(0, size, PIECE):
+            words = np.zeros(-(-min(size - start, PIECE) // 8), np.int64)
+            if mine:
+                part = content[start : start + PIECE]
+                words.view(np.uint8)[: len(part)] = np.frombuffer(part, np.uint8)
+            pieces.append(self._sum(tf.constant(words)).numpy().tobytes())
+        return b"".join(pieces)[:size]
+
+
+def lost(error: tf.errors.OpError, advice: str) -> WorkerLost:
+    """Returns what to raise where a collective operation failed.
+
+    Args:
+        error: of the operation.
+        advice: how to go on.
+    """
+    reason: Any = next((line for line in str(error.message).splitlines() if "Collective" in line or "RPC" in line), None)
+    first = reason or str(error.message).splitlines()[0]
+    return WorkerLost(f"Another worker of this run ended or cannot be reached, which ends the run. {advice} Received: {first}")
