@@ -14,13 +14,14 @@ EXTRAS = {
     "multi-agent": ["pettingzoo>=1.25", "mpe2>=1.0"],
     "minari": ["minari[hdf5]>=0.5"],
     "video": ["imageio>=2.30", "imageio-ffmpeg>=0.5"],
+    "ray": ["ray>=2.40"],
     "litert": ["ai-edge-litert>=2.0"],
     "notebooks": ["nbclient>=0.10", "nbformat>=5.9", "ipykernel>=6.29"],
     # Stable-Baselines3 and PFRL want an environment of their own: benchmarks/README.md.
     "bench": ["stable-baselines3>=2.7", "gymnasium[mujoco]>=1.2", "pfrl>=0.4", "packaging"],
 }
 EXTRAS["test"] = ["ruff>=0.9", "mypy>=1.14", "pytest-xdist>=3.6"] + [
-    package for extra in ("mujoco", "box2d", "atari", "multi-objective", "multi-agent", "minari", "video", "litert", "notebooks") for package in EXTRAS[extra]
+    package for extra in ("mujoco", "box2d", "atari", "multi-objective", "multi-agent", "minari", "video", "litert", "ray", "notebooks") for package in EXTRAS[extra]
 ]
 
 setup(

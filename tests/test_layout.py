@@ -32,6 +32,7 @@ MAY_IMPORT = {
         {"numpy", "gymnasium", "keras", "tensorflow", "pydantic"},
         {"types", "parameters", "environments", "agents", "training", "metrics", "exporting", "files", "api"},
     ),
+    "ray_cluster": ({"ray"}, set()),
     "sweep": (set(), {"parameters", "files", "analysis"}),
     "training": (
         {"numpy", "gymnasium", *TENSORFLOW},
