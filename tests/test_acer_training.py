@@ -303,7 +303,7 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninte
     rate = resumed.agent.optimizers["policy"].learning_rate.numpy()
     assert rate == pytest.approx(1e-3 * (1 - resumed.counters.updates / 120), rel=1e-4)
     if resumed.agent.recurrent:
-        assert all(resumed.policy_state[name].any() for name in resumed.agent.recurrent)
+        assert all(resumed.collector.policy_state[name].any() for name in resumed.agent.recurrent)
     resumed.run()
     same_run(resumed, uninterrupted)
     slots = [value for name, value in everything(resumed).items() if name.startswith("slots/policy") and value.ndim == 2]
@@ -321,7 +321,7 @@ def test_several_environments_resume_with_new_episodes_and_new_states(tmp_path, 
     assert [len(episode) - 1 for episode in memory.episodes] == [30] * 6 + [7] * 3  # the running ones end there, not terminated
     assert not any(episode["terminated"].any() for episode in memory.episodes)
     assert memory.size == memory.rollout_begin  # the rollout that was begun is dropped
-    assert all(value.any() for value in resumed.policy_state.values())
+    assert all(value.any() for value in resumed.collector.policy_state.values())
     resumed.play()
     assert not any(value.any() for value in memory.initial_state.values())
     assert (memory.batches(0, 4, resumed.rng).begins[0, 0] == [1, 1, 1, 0]).all()
@@ -341,9 +341,9 @@ def test_a_failed_step_leaves_the_state_of_before(tmp_path):
     resumed = Trainer(preset, tmp_path / "run", RunParameters(seed=3), resume=True, quiet=True)
     resumed._close_environments()
     before, failed = seen.states[-2:]
-    assert resumed.policy_state.keys() == before.keys() == set(resumed.agent.recurrent)
+    assert resumed.collector.policy_state.keys() == before.keys() == set(resumed.agent.recurrent)
     for name, value in before.items():
-        np.testing.assert_array_equal(resumed.policy_state[name], value)
+        np.testing.assert_array_equal(resumed.collector.policy_state[name], value)
         assert (value != failed[name]).any()
 
 

@@ -271,14 +271,14 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninte
     if step == 77:  # in the middle of an episode, whose trajectory goes on
         assert not resumed.environments.is_first[0] and resumed.environments.length[0] == 20
         last = resumed.memory.newest(1)[0, 0]
-        assert set(resumed.policy_state) == {"tau_a", "tau_v", "tau_u", "repeats"}
+        assert set(resumed.collector.policy_state) == {"tau_a", "tau_v", "tau_u", "repeats"}
         for field in FIELDS["quadratic"]:
-            np.testing.assert_array_equal(resumed.policy_state[field][0], last[f"extra/next_state/{field}"])
-        assert resumed.policy_state["repeats"].dtype == np.int32 and 1 <= resumed.policy_state["repeats"][0] <= 20
+            np.testing.assert_array_equal(resumed.collector.policy_state[field][0], last[f"extra/next_state/{field}"])
+        assert resumed.collector.policy_state["repeats"].dtype == np.int32 and 1 <= resumed.collector.policy_state["repeats"][0] <= 20
     resumed.run()
     same_run(resumed, uninterrupted)
     for name, value in uninterrupted.policy_state.items():
-        np.testing.assert_array_equal(resumed.policy_state[name], value)
+        np.testing.assert_array_equal(resumed.collector.policy_state[name], value)
     assert resumed.filters.state() == uninterrupted.filters.state()
 
 
@@ -289,13 +289,13 @@ def test_several_environments_resume_with_new_episodes_and_new_trajectories(tmp_
     resumed = Trainer(preset, tmp_path / "run", RUN, resume=True)
     assert "new ones begin" in capsys.readouterr().out
     assert resumed.counters.env_steps == 102 and resumed.environments.is_first.all()
-    saved = {name: value.copy() for name, value in resumed.policy_state.items()}
+    saved = {name: value.copy() for name, value in resumed.collector.policy_state.items()}
     assert saved["tau_a"].any() and (saved["repeats"] > 0).all()
     resumed.play()
     row = resumed.memory.newest(2)
     assert row["truncated"][0].all() and row["first"][1].all()
     assert not row["extra/state/tau_a"][1].any() and not row["extra/state/tau_v"][1].any()
-    np.testing.assert_array_equal(resumed.policy_state["repeats"], 1)
+    np.testing.assert_array_equal(resumed.collector.policy_state["repeats"], 1)
     assert resumed.run().counters.env_steps == 182 + 1  # three steps at a time
 
 
@@ -326,10 +326,10 @@ def test_a_failed_step_leaves_the_state_of_before(tmp_path):
     assert not resumed.environments.is_first[0]  # the episode goes on
     before, failed = seen.states[-2:]
     assert any((before[name] != failed[name]).any() for name in before)
-    assert resumed.policy_state.keys() == before.keys()
+    assert resumed.collector.policy_state.keys() == before.keys()
     for name, value in before.items():
-        np.testing.assert_array_equal(resumed.policy_state[name], value)
-    np.testing.assert_array_equal(resumed.policy_state["tau_a"], resumed.memory.newest(1)["extra/next_state/tau_a"][0])
+        np.testing.assert_array_equal(resumed.collector.policy_state[name], value)
+    np.testing.assert_array_equal(resumed.collector.policy_state["tau_a"], resumed.memory.newest(1)["extra/next_state/tau_a"][0])
 
 
 def other_kind(preset):

@@ -35,6 +35,7 @@ def _run_flags(f: flags.FlagValues) -> None:
     flags.DEFINE_bool("asynchronous_collection", False, "play while updates are computed", flag_values=f)
     flags.DEFINE_bool("use_cpu", False, "hide the GPUs", flag_values=f)
     flags.DEFINE_bool("deterministic", False, "TensorFlow's deterministic kernels", flag_values=f)
+    flags.DEFINE_enum("mixed_precision", "none", ["none", "bfloat16"], "bfloat16: matrix products of CPUs that can", flag_values=f)
     flags.DEFINE_bool("eager", False, "run updates without compiling them, to debug", flag_values=f)
 
 
@@ -77,7 +78,7 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     with quiet_start():
         from tfsac.training.devices import configure
 
-        configure(f.use_cpu, run.deterministic)
+        configure(f.use_cpu)
     from tfsac import api
     from tfsac.training import Trainer
 

@@ -144,6 +144,7 @@ class RunParameters:
         tensorboard: write TensorBoard events.
         histograms: with `tensorboard`, also the weights of every network.
         deterministic: use TensorFlow's deterministic kernels.
+        mixed_precision: "bfloat16" multiplies matrices in it, on CPUs that can; see docs/scaling.md for what is gained and lost.
         eager: run updates without compiling them, to debug.
     """
 
@@ -158,6 +159,7 @@ class RunParameters:
     tensorboard: bool = False
     histograms: bool = False
     deterministic: bool = False
+    mixed_precision: Literal["none", "bfloat16"] = "none"
     eager: bool = False
 
     def __post_init__(self) -> None:

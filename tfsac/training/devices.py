@@ -10,7 +10,7 @@ import tensorflow as tf
 from tfsac.parameters import RunParameters
 
 
-def configure(use_cpu: bool = False, deterministic: bool = False) -> None:
+def configure(use_cpu: bool = False) -> None:
     """Sets TensorFlow up for this process; call it before anything else touches TensorFlow.
 
     GPUs are used when there are any, with memory growth so that others can share them. On the CPU the operations of a small
@@ -19,7 +19,6 @@ def configure(use_cpu: bool = False, deterministic: bool = False) -> None:
 
     Args:
         use_cpu: hide the GPUs.
-        deterministic: deterministic kernels everywhere.
     """
     gpus = tf.config.list_physical_devices("GPU")
     if use_cpu:
@@ -33,8 +32,21 @@ def configure(use_cpu: bool = False, deterministic: bool = False) -> None:
         with contextlib.suppress(RuntimeError):  # TensorFlow is in use already: its threads stay as they are
             tf.config.threading.set_inter_op_parallelism_threads(os.cpu_count() or 1)
             tf.config.threading.set_intra_op_parallelism_threads(1)
-    if deterministic:
+
+
+def set_numerics(run: RunParameters) -> None:
+    """Sets how this process computes from now on: deterministic kernels, and matrix products in bfloat16.
+
+    Raises:
+        ValueError: bfloat16 on a GPU, whose own way is TF32.
+    """
+    if run.deterministic:
         tf.config.experimental.enable_op_determinism()
+    narrow = run.mixed_precision == "bfloat16"
+    if narrow and tf.config.get_visible_devices("GPU"):
+        raise ValueError("bfloat16 is for CPUs that multiply it (AVX512_BF16, AMX); GPUs use TF32 anyway. Received: a GPU")
+    # Weights, optimizers and sums stay float32; graphs that are exported have no trace of it.
+    tf.config.optimizer.set_experimental_options({"auto_mixed_precision_onednn_bfloat16": narrow})
 
 
 def make_strategy(run: RunParameters) -> tf.distribute.Strategy:

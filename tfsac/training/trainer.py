@@ -23,7 +23,7 @@ from tfsac.training.build import build_agent, build_memory, with_absolute_paths
 from tfsac.training.callbacks import Callback
 from tfsac.training.checkpoint import CheckpointManager
 from tfsac.training.collection import Collector, Step
-from tfsac.training.devices import make_strategy
+from tfsac.training.devices import make_strategy, set_numerics
 from tfsac.training.due import due_samples
 from tfsac.training.evaluation import SWITCHING, evaluate_policy
 from tfsac.training.identity import identity_of
@@ -90,6 +90,7 @@ class Trainer:
             raise ParameterError(f"stop_at_threshold needs validation.min_reward_threshold. Received: None for {level.level}")
         if not resume and place.chief:
             self.directory.refuse_existing()
+        set_numerics(self.settings)
         self.workers = Workers(make_strategy(self.settings), place)
         one, first = maker(level, env_fn), place.worker * self.share.environment.num_envs
         self.environments = Environments(self.share.environment, self.settings.seed, one, first)
