@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 
 import tensorflow as tf
@@ -50,7 +51,7 @@ def set_numerics(run: RunParameters) -> None:
 
 
 def make_strategy(run: RunParameters) -> tf.distribute.Strategy:
-    """Returns the distribution strategy of a run.
+    """Returns the distribution strategy of a run; the same one for all runs of a process that ask for the same.
 
     Args:
         run: with `strategy` and `num_devices`.
@@ -58,11 +59,16 @@ def make_strategy(run: RunParameters) -> tf.distribute.Strategy:
     Raises:
         ValueError: more devices than there are, or TensorFlow was used before its CPU could be divided.
     """
-    if run.strategy == "multi_worker":
+    return _strategy(run.strategy, run.num_devices)
+
+
+@functools.cache  # a second one of the same devices would use the numbers of the first one's collective operations again
+def _strategy(name: str, num_devices: int | None) -> tf.distribute.Strategy:
+    if name == "multi_worker":
         return tf.distribute.MultiWorkerMirroredStrategy()
-    if run.strategy == "mirrored":
-        return tf.distribute.MirroredStrategy(_devices(run.num_devices))
-    if run.strategy == "one_device":
+    if name == "mirrored":
+        return tf.distribute.MirroredStrategy(_devices(num_devices))
+    if name == "one_device":
         return tf.distribute.OneDeviceStrategy("/gpu:0" if tf.config.get_visible_devices("GPU") else "/cpu:0")
     return tf.distribute.get_strategy()
 

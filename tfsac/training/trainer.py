@@ -193,7 +193,7 @@ class Trainer:
             except tf.errors.OpError as error:
                 if self.workers.place.workers == 1:
                     raise
-                raise lost(error, f"The run goes on from its last checkpoint when all workers are started with {self._resume()}.") from error
+                raise lost(error, f"Start all workers with {self._resume()} to go on from the last checkpoint.") from error
             finally:
                 self.updates.close()
                 self._close_environments()

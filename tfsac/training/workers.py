@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 
@@ -82,6 +80,6 @@ def lost(error: tf.errors.OpError, advice: str) -> WorkerLost:
         error: of the operation.
         advice: how to go on.
     """
-    reason: Any = next((line for line in str(error.message).splitlines() if "Collective" in line or "RPC" in line), None)
-    first = reason or str(error.message).splitlines()[0]
-    return WorkerLost(f"Another worker of this run ended or cannot be reached, which ends the run. {advice} Received: {first}")
+    lines = str(error.message).splitlines()
+    reason = next((line for line in lines if "aborted by" in line), lines[0])
+    return WorkerLost(f"Another worker of this run ended or cannot be reached, which ends the run. {advice} Received: {reason}")

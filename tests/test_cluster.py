@@ -1,0 +1,79 @@
+"""Where a process stands among the workers of a run, and what its share is."""
+
+import json
+
+import pytest
+
+from tfsac.catalog import load_preset
+from tfsac.cluster import Place, place_of, share_of
+from tfsac.parameters import ParameterError, RunParameters, override
+
+RUN = RunParameters(strategy="multi_worker")
+TWO = ["10.0.0.1:2222", "10.0.0.2:2222"]
+
+
+def config(cluster=None, kind="worker", index=0):
+    return {"TF_CONFIG": json.dumps({"cluster": cluster or {"worker": TWO}, "task": {"type": kind, "index": index}})}
+
+
+def test_a_process_alone_is_the_chief_of_one_worker_whatever_the_environment_says():
+    assert place_of(RunParameters(), {"TF_CONFIG": "nonsense"}) == Place(0, 1) and Place(0, 1).chief
+
+
+def test_workers_are_counted_from_the_chief():
+    assert [place_of(RUN, config(index=i)) for i in range(2)] == [Place(0, 2), Place(1, 2)]
+    named = {"chief": ["a:1"], "worker": ["b:1", "c:1"]}
+    assert place_of(RUN, config(named, "chief")) == Place(0, 3)
+    assert place_of(RUN, config(named, "worker", 1)) == Place(2, 3)
+    assert [Place(i, 3).chief for i in range(3)] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        ({}, r"Every worker needs TF_CONFIG.*Received: no TF_CONFIG"),
+        ({"TF_CONFIG": "{"}, r"TF_CONFIG is JSON like .*JSONDecodeError.*Received: '\{'"),
+        ({"TF_CONFIG": "[]"}, r"TF_CONFIG is JSON like .*TypeError.*Received: '\[\]'"),
+        ({"TF_CONFIG": '{"cluster": {"worker": ["a:1"]}}'}, r"TF_CONFIG is JSON like .*KeyError: 'task'"),
+        (config({"worker": "a:1"}), r"Each worker of TF_CONFIG has an address HOST:PORT of its own. Received: \['a', ':', '1'\]"),
+        (config({"worker": ["a", "b:1"]}), r"has an address HOST:PORT of its own. Received: \['a', 'b:1'\]"),
+        (config({"worker": ["a:99999"]}), r"has an address HOST:PORT of its own"),
+        (config({"worker": ["a:1", "a:1"]}), r"has an address HOST:PORT of its own"),
+        (config({"worker": TWO, "ps": ["c:1"]}), r"has workers, and a chief if one is named. Received: 'ps'"),
+        (config(index=2), r"one of its cluster's 2 workers. Received: \{'type': 'worker', 'index': 2\}"),
+        (config(kind="chief"), r"one of its cluster's 2 workers. Received: \{'type': 'chief', 'index': 0\}"),
+        (config(index="first"), r"TF_CONFIG is JSON like .*ValueError"),
+    ],
+)
+def test_a_wrong_tf_config_is_a_clear_error(environ, message):
+    with pytest.raises(ParameterError, match=message):
+        place_of(RUN, environ)
+
+
+def test_a_share_is_a_part_of_environments_batch_and_memory():
+    whole = override(load_preset("pendulum_twin_sac"), {"environment.num_envs": 6, "agent.networks.*.batch_size": 128})
+    share = share_of(whole, Place(1, 2))
+    assert (share.environment.num_envs, share.agent.batch_size) == (3, 64)
+    assert share.agent.memory.max_size == whole.agent.memory.max_size // 2
+    assert share.schedule == whole.schedule and share.agent.algorithm == whole.agent.algorithm
+    assert share_of(whole, Place()) is whole
+
+
+def test_the_replay_of_episodes_begins_with_the_same_number_of_steps_of_all_workers():
+    whole = override(load_preset("acer_cartpole"), {"environment.num_envs": 4, "agent.memory.replay_start_size": 1000})
+    assert share_of(whole, Place(0, 4)).agent.memory.replay_start_size == 250
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"environment.num_envs": 3}, r"environment.num_envs must divide by the number of workers, 2, .*--num_envs. Received: 3"),
+        (
+            {"environment.num_envs": 2, "agent.networks.*.batch_size": 33},
+            r"batch_size must divide by the number of workers, 2, .*batch_size. Received: 33",
+        ),
+    ],
+)
+def test_what_cannot_be_shared_is_a_clear_error(changes, message):
+    with pytest.raises(ParameterError, match=message):
+        share_of(override(load_preset("pendulum_twin_sac"), changes), Place(0, 2))

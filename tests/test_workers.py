@@ -1,0 +1,320 @@
+"""Runs that two processes share, each with environments and a memory of its own; and runs that another number goes on with."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tiny
+
+from tfsac.cluster import Place
+from tfsac.environments import Environments
+from tfsac.parameters import (
+    PrioritizedExperienceReplayParameters,
+    RunParameters,
+    TwinSoftActorCriticAgentParameters,
+    override,
+    twin_soft_actor_critic_networks,
+)
+from tfsac.testing import tiny_preset
+from tfsac.training import Trainer
+from tfsac.training.workers import Workers
+
+SAVED = {"seed": 3, "checkpoint_save_steps": 100}
+ENVS = {"environment.num_envs": 4, "schedule.improve_steps": 100}
+
+
+def prioritized():
+    """Returns a run with priorities and statistics of observations and rewards."""
+    networks = twin_soft_actor_critic_networks((16, 16), learning_rate=1e-3, batch_size=32)
+    memory = PrioritizedExperienceReplayParameters(max_size=1_000)
+    agent = TwinSoftActorCriticAgentParameters(memory=memory, networks=networks)
+    normalised = {f"environment.filters.{name}_normalization": True for name in ("observation", "reward")}
+    return override(dataclasses.replace(tiny_preset(), agent=agent), {**ENVS, **normalised})
+
+
+PRESETS = {
+    "prioritized": prioritized,
+    "taac": lambda: tiny.taac(**ENVS),
+    "acer": lambda: tiny.acer(lstm=True, **{**ENVS, "schedule.improve_steps": 200, "agent.memory.replay_start_size": 20}),
+}
+
+# Each process trains all presets one after the other, and notes everything it writes in their folders.
+WORKER = """
+import json, os, sys
+folder, tests, index = sys.argv[1:4]
+sys.path.insert(0, tests)
+wrote = []
+def watch(event, arguments):
+    if event == "open" and str(arguments[0]).startswith(folder) and (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR):
+        wrote.append(str(arguments[0]))
+    elif event in ("os.mkdir", "os.rename") and str(arguments[0]).startswith(folder):
+        wrote.append(str(arguments[0]))
+sys.addaudithook(watch)
+import numpy as np
+import test_workers as t
+from tfsac.parameters import RunParameters
+from tfsac.training import Trainer
+for name, preset in t.PRESETS.items():
+    trainer = Trainer(preset(), f"{folder}/{name}", RunParameters(strategy="multi_worker", **t.SAVED), quiet=True)
+    trainer.run()
+    np.savez(f"{folder}-{name}-{index}.npz", **t.known(trainer))
+print(json.dumps(wrote))
+"""
+
+
+def known(trainer):
+    """Returns what a worker has when its run is over."""
+    memory = trainer.memory
+    variables = {f"weights/{i}": variable.numpy() for i, variable in enumerate(trainer.agent.variables)}
+    counters = trainer.counters
+    return {
+        **variables,
+        "counters": np.array([counters.env_steps, counters.episodes, counters.updates]),
+        "filters": np.array(json.dumps(trainer.filters.state())),
+        "rows": memory.between(memory.oldest_row, memory.total_rows),
+    }
+
+
+def addresses(count):
+    """Returns addresses on this machine that nobody uses."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+
+
+def start(commands):
+    """Starts one process for each command, which find each other by TF_CONFIG."""
+    cluster = {"worker": addresses(len(commands))}
+    processes = []
+    for index, command in enumerate(commands):
+        config = {"cluster": cluster, "task": {"type": "worker", "index": index}}
+        path = os.pathsep.join(path for path in sys.path if path)
+        environment = {**os.environ, "TF_CONFIG": json.dumps(config), "PYTHONPATH": path}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        processes.append(subprocess.Popen([sys.executable, *command], env=environment, **pipes))
+    return processes
+
+
+def end(processes):
+    """Waits for processes and returns what each wrote to stdout and stderr."""
+    try:
+        return [process.communicate(timeout=280) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+
+
+# -- two processes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory, request):
+    """Runs of two workers, and what each of them had and wrote."""
+    folder = tmp_path_factory.mktemp("together") / "runs"
+    folder.mkdir()
+    tests = str(request.path.parent)
+    processes = start([["-c", WORKER, str(folder), tests, str(index)] for index in range(2)])
+    said = end(processes)
+    assert [process.returncode for process in processes] == [0, 0], said[0][1][-2000:] + said[1][1][-2000:]
+    wrote = [json.loads(out.splitlines()[-1]) for out, _ in said]
+    return folder, wrote
+
+
+def had(folder, name):
+    loaded = []
+    for index in range(2):
+        with np.load(f"{folder}-{name}-{index}.npz") as arrays:
+            loaded.append(dict(arrays))
+    return loaded
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PRESETS)
+def test_all_workers_end_with_the_same_agent_counters_and_statistics(together, name):
+    one, other = had(together[0], name)
+    for key in one.keys() - {"rows"}:
+        np.testing.assert_array_equal(one[key], other[key], err_msg=key)
+    steps, episodes, updates = one["counters"]
+    assert steps == (200 if name != "taac" else PRESETS[name]().schedule.heatup_steps.num_steps + 100)
+    assert updates > 0 and episodes > 0
+
+
+@pytest.mark.slow
+def test_updates_follow_the_steps_of_all_workers(together):
+    assert had(together[0], "prioritized")[0]["counters"].tolist()[::2] == [200, 100]  # one for each step after the heat-up
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["prioritized", "taac"])
+def test_each_worker_plays_its_own_environments_of_the_run(together, name):
+    one, other = (arrays["rows"] for arrays in had(together[0], name))
+    assert one.shape == other.shape and one.shape[1] == 2
+    alone = Environments(PRESETS[name]().environment, SAVED["seed"])
+    first = alone.observation["observation"]
+    alone.close()
+    np.testing.assert_array_equal(one["observation/observation"][0], first[:2])
+    np.testing.assert_array_equal(other["observation/observation"][0], first[2:])
+    assert (one["action"] != other["action"]).all(axis=tuple(range(2, one["action"].ndim))).mean() > 0.99  # own random numbers
+
+
+@pytest.mark.slow
+def test_statistics_are_of_what_all_workers_saw(together):
+    arrays = had(together[0], "prioritized")
+    state = json.loads(str(arrays[0]["filters"]))
+    alone = Environments(PRESETS["prioritized"]().environment, SAVED["seed"])
+    first = alone.observation["observation"]
+    alone.close()
+    rows = np.concatenate([each["rows"] for each in arrays], axis=1)
+    assert state["count"] == 4 + rows.size and state["reward"]["count"] == rows.size
+    reward = rows["reward"].astype(np.float64)
+    assert state["reward"]["mean"] == pytest.approx(reward.mean(), rel=1e-6)
+    # Where no episode ended, what follows is the next observation.
+    going = ~(rows["terminated"] | rows["truncated"])[:-1]
+    np.testing.assert_array_equal(rows["observation/observation"][1:][going], rows["next_observation/observation"][:-1][going])
+    seen = np.concatenate([first, rows["observation/observation"][1:].reshape(-1, 3)]).astype(np.float64)
+    assert np.allclose(state["mean"]["observation"], seen.mean(axis=0), atol=0.05)  # but for the newest observations
+
+
+@pytest.mark.slow
+def test_the_chief_alone_writes(together):
+    folder, (chief, other) = together
+    assert other == []
+    assert any(path.endswith("prioritized") or "prioritized/" in path for path in chief)
+    for name in PRESETS:
+        assert len(tiny.rows(folder / name)) == len({row["env_steps"] for row in tiny.rows(folder / name)}) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["prioritized", "taac"])
+def test_one_process_goes_on_with_the_memories_of_two(together, name):
+    folder, rows = together[0], [arrays["rows"] for arrays in had(together[0], name)]
+    longer = override(PRESETS[name](), {"schedule.improve_steps": 120})
+    trainer = Trainer(longer, folder / name, RunParameters(**SAVED), resume=True, quiet=True)
+    np.testing.assert_array_equal(
+        trainer.memory.between(0, trainer.memory.total_rows - 1), np.concatenate(rows, axis=1)[:-1]
+    )
+    newest = trainer.memory.newest(1)
+    assert (newest["truncated"] | newest["terminated"]).all()  # the running episodes do not go on
+    for own, saved in zip(trainer.agent.variables, (had(folder, name)[0][f"weights/{i}"] for i in range(10**6)), strict=False):
+        np.testing.assert_array_equal(own.numpy(), saved)
+    if name == "prioritized":
+        leaves = [np.load(path)["leaves"].reshape(50, 2) for path in newest_states(folder / name)]
+        np.testing.assert_array_equal(trainer.memory.state()["leaves"].reshape(50, 4), np.concatenate(leaves, axis=1))
+    before = trainer.counters.env_steps
+    assert trainer.run().counters.env_steps == before + 20
+
+
+def newest_states(run_dir):
+    place = max(path for path in (run_dir / "checkpoints").iterdir() if path.name.isdigit())
+    return [place / "memory.npz", place / "memory-1.npz"]
+
+
+@pytest.mark.slow
+def test_one_process_goes_on_with_the_episodes_of_two(together):
+    folder = together[0]
+    preset = override(PRESETS["acer"](), {"schedule.improve_steps": 240})
+    trainer = Trainer(preset, folder / "acer", RunParameters(**SAVED), resume=True, quiet=True)
+    lengths = []
+    for path in newest_states(folder / "acer"):
+        with np.load(path) as state:
+            running = len(state["tape"]) - 1 - np.maximum(state["begin"], 0)
+            lengths += [*state["lengths"], *running[running > 0]]
+    kept = [len(episode) - 1 for episode in trainer.memory.episodes]
+    assert sorted(kept) == sorted(lengths) and sum(kept) == len(trainer.memory)
+    assert trainer.run().counters.env_steps == 240
+
+
+# -- ends --------------------------------------------------------------------------------------------------------------
+
+
+def typed(run_dir, *flags):
+    changes = {**tiny.CHANGES, **tiny.SHORTER, "environment.num_envs": 2, "schedule.improve_steps": 100_000}
+    return ["-m", "tfsac", "train", f"--run_dir={run_dir}", "--strategy=multi_worker", *tiny.assignments(changes), *flags]
+
+
+def wait_for(path, processes):
+    deadline = time.monotonic() + 200
+    while not path.exists():
+        assert time.monotonic() < deadline and all(process.poll() is None for process in processes)
+        time.sleep(0.1)
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_ends_the_run_which_goes_on_from_its_checkpoint(tmp_path):
+    run_dir = tmp_path / "run"
+    processes = start([typed(run_dir, "--checkpoint_save_steps=100")] * 2)
+    wait_for(run_dir / "checkpoints" / "000000200", processes)
+    processes[1].kill()
+    (_, error), _ = end(processes)
+    assert [process.returncode for process in processes] == [2, -signal.SIGKILL]
+    assert "tfsac: Another worker of this run ended or cannot be reached, which ends the run. Start all workers with" in error
+    assert f"tfsac train --run_dir={run_dir} --resume" in error and "Received: " in error.splitlines()[-1]
+
+    # Two go on, and end together when one of them is asked to.
+    processes = start([["-m", "tfsac", "train", f"--run_dir={run_dir}", "--resume"]] * 2)
+    wait_for(run_dir / "checkpoints" / "000000500", processes)
+    processes[1].send_signal(signal.SIGTERM)
+    (said, _), (other, _) = end(processes)
+    assert [process.returncode for process in processes] == [128 + signal.SIGTERM] * 2
+    assert "Continuing" in said and "Stopped by SIGTERM at step" in said and other == ""
+    trainer = Trainer(*saved_run(run_dir), resume=True, quiet=True)
+    steps = trainer.counters.env_steps
+    assert f"at step {steps};" in said and len(trainer.memory) == min(steps, 1000)
+    trainer.environments.close()
+
+
+def saved_run(run_dir):
+    from tfsac.catalog import read_config
+
+    return read_config(run_dir / "config.json")[0], run_dir, RunParameters()
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ", "message"),
+    [
+        (["--strategy=multi_worker"], {}, "Every worker needs TF_CONFIG"),
+        (
+            ["--strategy=multi_worker", "--run_dir=there"],
+            {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}},
+            "environment.num_envs must divide by the number of workers, 2,",
+        ),
+        (
+            ["--strategy=multi_worker", "--num_envs=2"],
+            {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}},
+            "All workers name the same folder",
+        ),
+        (["--num_devices=2"], {}, "num_devices is of the strategy 'mirrored'"),
+    ],
+)
+def test_what_cannot_be_shared_is_refused_before_tensorflow_loads(tmp_path, monkeypatch, capsys, flags, environ, message):
+    from tfsac import cli
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TF_CONFIG", json.dumps(environ) if environ else "")
+    monkeypatch.setitem(sys.modules, "tfsac.training", None)  # importing it raises
+    monkeypatch.setitem(sys.modules, "tfsac.api", None)
+    with pytest.raises(SystemExit) as status:
+        cli.main(["train", "--preset=pendulum_twin_sac", *flags])
+    assert status.value.code == 2 and not any(tmp_path.iterdir())
+    error = capsys.readouterr().err
+    assert message in error and "Received: " in error
+
+
+# -- one process -------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_alone_hears_itself():
+    alone = Workers(tf.distribute.get_strategy(), Place())
+    arrays = {"ended": np.array([True, False])}
+    assert alone.gather(arrays) is arrays and alone.receive(0, b"content") == b"content"
