@@ -277,7 +277,7 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninte
         assert resumed.collector.policy_state["repeats"].dtype == np.int32 and 1 <= resumed.collector.policy_state["repeats"][0] <= 20
     resumed.run()
     same_run(resumed, uninterrupted)
-    for name, value in uninterrupted.policy_state.items():
+    for name, value in uninterrupted.collector.policy_state.items():
         np.testing.assert_array_equal(resumed.collector.policy_state[name], value)
     assert resumed.filters.state() == uninterrupted.filters.state()
 

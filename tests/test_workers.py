@@ -54,9 +54,9 @@ folder, tests, index = sys.argv[1:4]
 sys.path.insert(0, tests)
 wrote = []
 def watch(event, arguments):
-    if event == "open" and str(arguments[0]).startswith(folder) and (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR):
+    if event == "open" and str(arguments[0]).startswith(folder + "/") and (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR):
         wrote.append(str(arguments[0]))
-    elif event in ("os.mkdir", "os.rename") and str(arguments[0]).startswith(folder):
+    elif event in ("os.mkdir", "os.rename") and str(arguments[0]).startswith(folder + "/"):
         wrote.append(str(arguments[0]))
 sys.addaudithook(watch)
 import numpy as np

@@ -165,6 +165,10 @@ class RunParameters:
     def __post_init__(self) -> None:
         if self.num_devices is not None and self.strategy != "mirrored":
             raise ParameterError(f"num_devices is of the strategy 'mirrored'. Received: num_devices={self.num_devices}, {self.strategy!r}")
+        if self.asynchronous_collection and self.strategy == "multi_worker":
+            raise ParameterError(
+                "Workers make their updates together, in the loop: without asynchronous_collection. Received: strategy='multi_worker'"
+            )
         if self.histograms and not self.tensorboard:
             raise ParameterError("histograms are written to TensorBoard: add tensorboard=True. Received: histograms=True")
 

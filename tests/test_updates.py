@@ -1,0 +1,138 @@
+"""Updates beside the playing: with which weights each step is played, and what happens to errors."""
+
+import dataclasses
+import threading
+
+import numpy as np
+import pytest
+import tiny
+
+from tfsac.environments import EnvironmentFailure
+from tfsac.parameters import RunParameters
+from tfsac.testing import tiny_preset
+from tfsac.training import Callback, NonFiniteError, Trainer
+
+RUN = RunParameters(seed=1, checkpoint_save_steps=50)
+BESIDE = dataclasses.replace(RUN, asynchronous_collection=True)
+GROUPED = {
+    "agent__algorithm__num_consecutive_playing_steps": 10, "agent__algorithm__num_consecutive_training_steps": 10,
+    "schedule__improve_steps": 60, "schedule__steps_between_evaluation_periods": 1000,
+}
+
+
+class Spy(Callback):
+    """Remembers the first kernel with which each step was played, and the one that each call of updates left."""
+
+    def on_training_begin(self, trainer):
+        self.played, self.made = [], [kernel(trainer.agent)]
+        actor, learner = trainer.collector.agent, trainer.agent
+        act, update = actor.act, learner.update
+
+        def watched_act(*arguments):
+            self.played.append(actor.forward.weights[0] if actor.forward.variables else kernel(actor))
+            return act(*arguments)
+
+        def watched_update(batch):
+            result = update(batch)
+            self.made.append(kernel(learner))
+            return result
+
+        actor.act, learner.update = watched_act, watched_update
+
+
+def kernel(agent):
+    return agent.networks["policy"].trainable_variables[0].numpy()
+
+
+def trained(run_dir, preset, run=BESIDE, **kwargs):
+    spy = Spy()
+    trainer = Trainer(preset, run_dir, run, callbacks=[spy], quiet=True, **kwargs)
+    trainer.run()
+    return trainer, spy
+
+
+def threads():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("updates")]
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_the_policy_that_plays_is_one_call_old(tmp_path, graph):
+    changes = dict(GROUPED)
+    if graph:  # an activation that acting does not know in NumPy
+        changes["agent__networks__policy__middleware_parameters__activation_function"] = "elu"
+    without_checkpoints = dataclasses.replace(BESIDE, checkpoint_save_steps=1000)  # each waits for what is underway
+    trainer, spy = trained(tmp_path / "run", tiny_preset(**changes), without_checkpoints)
+    assert bool(trainer.collector.agent.forward.variables) != graph
+    assert trainer.counters.updates == 60 and len(spy.made) == 7 and len(spy.played) == 160
+    # Steps 101 to 110 and 111 to 120 are played with the first weights: the first call begins after step 110.
+    for step in range(100, 160):
+        call = max((step - 100) // 10 - 1, 0)
+        np.testing.assert_array_equal(spy.played[step], spy.made[call], err_msg=str(step))
+    assert not np.array_equal(spy.made[0], spy.made[-1]) and not threads()
+
+
+def test_a_run_does_not_depend_on_how_fast_the_thread_is(tmp_path):
+    runs = [trained(tmp_path / name, tiny_preset(**GROUPED))[0] for name in "ab"]
+    for one, other in zip(*(run.agent.variables for run in runs), strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    rows = [run.memory.between(0, 160) for run in runs]
+    np.testing.assert_array_equal(*rows)
+
+
+def test_nothing_underway_is_lost_where_a_run_ends_and_goes_on(tmp_path):
+    preset = tiny_preset(**GROUPED)
+    trained(tmp_path / "run", preset)
+    longer = dataclasses.replace(preset, schedule=dataclasses.replace(preset.schedule, improve_steps=preset.schedule.heatup_steps))
+    trainer, spy = trained(tmp_path / "run", longer, resume=True)
+    assert trainer.counters.updates == 100 and len(spy.made) == 5
+    np.testing.assert_array_equal(spy.played[0], spy.made[0])  # acting goes on with the weights of the checkpoint
+
+
+def test_priorities_are_set_before_the_next_sample(tmp_path):
+    from tfsac.parameters import PrioritizedExperienceReplayParameters
+
+    preset = tiny_preset(**GROUPED)
+    agent = dataclasses.replace(preset.agent, memory=PrioritizedExperienceReplayParameters(max_size=1000))
+    order = []
+    trainer = Trainer(dataclasses.replace(preset, agent=agent), tmp_path / "run", BESIDE, quiet=True)
+    sample, update = trainer.memory.sample, trainer.memory.update_priorities
+    trainer.memory.sample = lambda *arguments: order.append("sample") or sample(*arguments)
+    trainer.memory.update_priorities = lambda priority: order.append("set") or update(priority)
+    trainer.run()
+    assert order == ["sample", "set"] * 6
+
+
+def test_an_update_that_fails_ends_the_run(tmp_path):
+    preset = tiny_preset(**GROUPED, agent__networks__q__learning_rate=1e30)
+    with pytest.raises(NonFiniteError, match=r"is not finite at update \d+ .*Received: "):
+        trained(tmp_path / "run", preset)
+    assert not threads()
+
+
+def test_an_environment_that_fails_leaves_what_was_underway_in_the_checkpoint(tmp_path, capsys):
+    preset = tiny_preset(**GROUPED)
+    trainer = Trainer(preset, tmp_path / "run", BESIDE)
+    step = trainer.environments.step
+
+    def failing(action):
+        if trainer.counters.env_steps == 125:
+            raise EnvironmentFailure("broken. Received: nothing")
+        return step(action)
+
+    trainer.environments.step = failing
+    with pytest.raises(EnvironmentFailure):
+        trainer.run()
+    assert "the state before is saved" in capsys.readouterr().out and not threads()
+    resumed = Trainer(preset, tmp_path / "run", BESIDE, resume=True, quiet=True)
+    assert (resumed.counters.env_steps, resumed.counters.updates, int(resumed.agent.updates)) == (125, 20, 20)
+    resumed.environments.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", [tiny.taac, lambda: tiny.acer(lstm=True)], ids=["TAAC", "ACER with LSTM"])
+def test_policies_with_a_state_play_beside_their_updates(tmp_path, preset):
+    trainer = Trainer(preset(), tmp_path / "run", BESIDE, quiet=True)
+    before = kernel(trainer.agent) if "policy" in trainer.agent.networks else None
+    result = trainer.run()
+    assert result.counters.updates > 0 and not np.array_equal(before, kernel(trainer.agent))
+    np.testing.assert_array_equal(kernel(trainer.collector.agent), before)  # it acts in NumPy, with weights that it was handed
