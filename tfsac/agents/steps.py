@@ -85,8 +85,7 @@ class OptimizerSteps(tf.Module):
         name, values, norm = gradients
         if name in self.parameters:
             values = clip_gradients(self.parameters[name], values, norm)
-        # Keras sums over replicas what is already the same on each.
-        self.optimizers[name].apply([v / self.replicas for v in values] if self.replicas > 1 else values, self.trained[name])
+        self.optimizers[name].apply(values, self.trained[name])
 
     def minimize(self, name: str, loss: tf.Tensor, tape: tf.GradientTape) -> Gradients:
         """Takes one optimizer step on a loss: `gradients`, then `apply`."""

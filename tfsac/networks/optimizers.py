@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 
 from tfsac.parameters import NetworkParameters
 
 
-class FusedAdam(keras.optimizers.Adam):
+class OfMeanGradients:
+    """What makes a Keras optimizer take gradients that are the same on all replicas, as agents average them before clipping."""
+
+    def _all_reduce_sum_gradients(self, grads_and_vars: Any) -> Any:
+        return grads_and_vars
+
+
+class RMSprop(OfMeanGradients, keras.optimizers.RMSprop):
+    """Keras's RMSProp."""
+
+
+class FusedAdam(OfMeanGradients, keras.optimizers.Adam):
     """Keras's Adam with each variable's step in one kernel instead of a dozen passes over its memory.
 
     The formula is the same: lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon).
@@ -49,7 +62,7 @@ def build_optimizer(parameters: NetworkParameters, variables: list[keras.Variabl
     if parameters.optimizer_type == "Adam":
         betas = parameters.adam_optimizer_beta1, parameters.adam_optimizer_beta2
         return adam(rate, variables, *betas, epsilon=parameters.optimizer_epsilon)
-    optimizer = keras.optimizers.RMSprop(
+    optimizer = RMSprop(
         rate, rho=parameters.rms_prop_optimizer_decay, epsilon=parameters.optimizer_epsilon
     )
     optimizer.build(variables)
