@@ -66,11 +66,7 @@ def batches(agent, updates, seed=0):
 
 def prepared(agent, stacked, train_policy=True):
     """What the steps of the first of these updates begin with."""
-    batch = tf.nest.map_structure(lambda x: tf.constant(x[0]), stacked)
-    if agent.spec.num_rewards is None:
-        batch = batch._replace(reward=batch.reward[..., None])
-    observation = {key: flat(x) for key, x in batch.observation.items()}
-    return Update(batch, observation, train_policy, flat(tf.cast(batch.step_type != LAST, tf.float32)))
+    return agent.begin(tf.nest.map_structure(lambda x: tf.constant(x[0]), stacked), train_policy)
 
 
 def floats(metrics):

@@ -32,6 +32,8 @@ class Update:
         observation: of all rows, `[R, ...]` by key.
         train_policy: whether policy and temperatures learn in this update.
         counts_R: 1 for rows with a step, 0 for those after an episode's last action.
+        count, returns, switches: how many rows have a step, have a return too (the last of a stretch has none), and were
+            switched; means over the replicas, which have unequal numbers of them.
         proposal: the first stage of all rows.
         choice: the second stage.
         metrics: of the steps so far.
@@ -41,6 +43,9 @@ class Update:
     observation: dict[str, tf.Tensor]
     train_policy: bool
     counts_R: tf.Tensor
+    count: tf.Tensor
+    returns: tf.Tensor
+    switches: tf.Tensor
     proposal: Proposal | None = None
     choice: losses.Choice | None = None
     metrics: Metrics = dataclasses.field(default_factory=dict)
@@ -50,8 +55,8 @@ class Update:
         return {name: flat(self.batch.extras[prefix + name]) for name in trajectory}
 
     def mean(self, values_R: tf.Tensor) -> tf.Tensor:
-        """Returns the mean over the rows that count."""
-        return tf.reduce_sum(self.counts_R * values_R) / tf.maximum(tf.reduce_sum(self.counts_R), 1.0)
+        """Returns what has the mean over the rows that count as its mean over the replicas."""
+        return tf.math.divide_no_nan(tf.reduce_sum(self.counts_R * values_R), self.count)
 
 
 class TemporallyAbstractActorCriticAgent(SwitchingAgent):
@@ -118,16 +123,23 @@ class TemporallyAbstractActorCriticAgent(SwitchingAgent):
 
     def update_once(self, batch: Sequence, train_policy: bool = True) -> tuple[Metrics, tf.Tensor]:
         """One update: all gradients are taken before anything moves, then the target follows."""
-        counts_R = flat(tf.cast(batch.step_type != LAST, tf.float32))
-        if self.spec.num_rewards is None:
-            batch = batch._replace(reward=batch.reward[..., None])
-        update = Update(batch, {key: flat(x) for key, x in batch.observation.items()}, train_policy, counts_R)
+        update = self.begin(batch, train_policy)
         steps = [self.policy_step(update), self.critic_step(update), *self.temperature_steps(update)]
         for gradients in steps:
             if gradients.values:
                 self.apply(gradients)
         self.soft_update("q")
         return {**update.metrics, **self.learning_rates()}, tf.zeros([0])
+
+    def begin(self, batch: Sequence, train_policy: bool = True) -> Update:
+        """Returns what the steps of an update begin with."""
+        counts_TB = tf.cast(batch.step_type != LAST, tf.float32)
+        numbers = [tf.reduce_sum(x_TB) for x_TB in (counts_TB, counts_TB[:-1], counts_TB * batch.extras[SWITCH])]
+        if self.spec.num_rewards is None:
+            batch = batch._replace(reward=batch.reward[..., None])
+        observation = {key: flat(x) for key, x in batch.observation.items()}
+        means = tf.unstack(self.mean_over_replicas(tf.stack(numbers)))
+        return Update(batch, observation, train_policy, flat(counts_TB), *means)
 
     def policy_step(self, update: Update) -> Gradients:
         """Moves the policy towards proposals of high Q, as far as they would be chosen, and of high entropy (equation 8)."""
@@ -144,7 +156,6 @@ class TemporallyAbstractActorCriticAgent(SwitchingAgent):
             )
         gradients = self.gradients("policy", loss, tape) if update.train_policy else no_gradients("policy")
         update.proposal, update.choice = proposal, choice
-        switched_R = flat(update.batch.extras[SWITCH])
         update.metrics |= {
             "loss/policy": loss,
             "policy/mean": update.mean(tf.reduce_mean(proposal.policy.loc, axis=-1)),
@@ -155,7 +166,7 @@ class TemporallyAbstractActorCriticAgent(SwitchingAgent):
             "switch/keep_prob": update.mean(choice.keep_B),
             "switch/entropy": update.mean(choice.entropy_B),
             "switch/advantage": update.mean(choice.advantage_B),
-            "switch/repeats": 1.0 / tf.maximum(update.mean(switched_R), 1e-3),
+            "switch/repeats": 1.0 / tf.maximum(tf.math.divide_no_nan(update.switches, update.count), 1e-3),
             "temperature/proposal_alpha": alpha,
             "temperature/choice_alpha": self.choice_temperature.value(),
         }
@@ -194,8 +205,9 @@ class TemporallyAbstractActorCriticAgent(SwitchingAgent):
         update.metrics |= {
             **of_critics("q/q", tf.stack([update.mean(q_R) for q_R in tf.unstack(q_RN, axis=1)])),
             **of_critics("loss/q", self.parameters["q"].loss_weight * tf.reduce_mean(loss_RN, axis=0)),
-            "q/target": tf.reduce_sum(counts_TB * tf.linalg.matvec(return_TBD, self.reward_weights))
-            / tf.maximum(tf.reduce_sum(counts_TB), 1.0),
+            "q/target": tf.math.divide_no_nan(
+                tf.reduce_sum(counts_TB * tf.linalg.matvec(return_TBD, self.reward_weights)), update.returns
+            ),
             "q/gradient_norm": gradients.norm,
         }
         return gradients
