@@ -70,7 +70,7 @@ def put(agent, golden, monkeypatch):
     noise = {key: tf.constant(golden[f"noise/{key}"], tf.float32) for key in ("policy", "next") if f"noise/{key}" in golden}
     if agent.spec.num_agents:  # one update, `[B, N, A]`
         noise = {key: tf.reshape(value, [1, -1, value.shape[-1]]) for key, value in noise.items()}
-    monkeypatch.setattr(agent, "noise", lambda name, shape: agent.share_of_replica(noise[name][agent.updates]))
+    monkeypatch.setattr(agent, "noise", lambda name, shape: agent.share_of_replica(noise[name][agent.updates], agent.replicas))
 
 
 def batches(golden, meta):
@@ -163,4 +163,4 @@ def put_into_switching(agent, golden, monkeypatch):
     for temperature, log_alpha in zip((agent.choice_temperature, agent.proposal_temperature), golden["init/log_alpha"], strict=True):
         temperature.variable.assign(log_alpha)
     draws = {name: tf.constant(golden[key], tf.float32) for name, key in (("policy", "batch/eps"), ("choice", "batch/u"))}
-    monkeypatch.setattr(agent, "noise", lambda name, shape, draw=None: tf.reshape(draws[name], shape))
+    monkeypatch.setattr(agent, "noise", lambda name, shape, draw=None: agent.share_of_replica(tf.reshape(draws[name], shape), agent.replicas))

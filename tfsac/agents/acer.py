@@ -77,12 +77,13 @@ class ACERAgent(RecurrentAgent):
 
     def batch_rows(self) -> Segments:
         """Returns shapes and dtypes of a batch, `[T, B]`."""
-        return segment_rows(self.spec, self.steps, self.batch_size, self.recurrent)
+        return segment_rows(self.spec, self.steps, self.local_batch_size, self.recurrent)
 
     def share(self, batch: Segments) -> Segments:
         """Returns this replica's columns."""
-        state = {field: tf.squeeze(self.share_of_replica(x[None]), 0) for field, x in batch.initial_state.items()}
-        return tf.nest.map_structure(self.share_of_replica, batch._replace(initial_state=()))._replace(initial_state=state)
+        state = {field: x[None] for field, x in batch.initial_state.items()}
+        mine = super().share(batch._replace(initial_state=state))
+        return mine._replace(initial_state={field: x[0] for field, x in mine.initial_state.items()})
 
     def update_once(self, batch: Segments, train_policy: bool = True) -> tuple[Metrics, tf.Tensor]:
         """One update: returns, the loss of policy and critics, one step of all networks, then the average policy."""

@@ -28,8 +28,9 @@ class Agent(OptimizerSteps):
     """Base class: a subclass has its networks, its `update_once` and the way in which it chooses actions.
 
     Make it inside the scope of a `tf.distribute` strategy to train on several devices: every replica then runs
-    `update_once` on its share of the batch. One `tf.train.Checkpoint(agent=agent)` holds networks, slow copies,
-    optimizers, counters and the seed of the noise.
+    `update_once` on its share of the batch. Where the strategy has several workers, each process has an agent of its own,
+    which is given that worker's rows alone; all of them make the same agents and the same updates in the same order. One
+    `tf.train.Checkpoint(agent=agent)` holds networks, slow copies, optimizers, counters and the seed of the noise.
 
     Several agents share all networks: where the spec has N of them, batches come as `[B, N, ...]` and are folded to
     `[B * N, ...]` before `update_once`, and observations before actions are chosen. Rewards, discounts and weights count
@@ -53,7 +54,10 @@ class Agent(OptimizerSteps):
         trained, optimizers: variables that learn and their optimizer, by name of the network (or "temperature").
         prioritized: whether batches have importance weights and updates return priorities.
         imitates: whether half of each batch is demonstrated, which `extras["expert"]` says of each row.
-        rows: of a batch after folding, of all replicas.
+        replicas: how many devices share a batch, of all workers.
+        batch_size: of the global batch, that of all workers.
+        local_batch_size: of this worker's share of it, which `update` takes; the same where there are no workers.
+        rows: of the global batch after folding.
         updates: how many updates were made, a variable.
         metric_names: names of the columns that `update` returns, known after `trace` or the first call.
         traces: how often the update was traced.
@@ -72,9 +76,11 @@ class Agent(OptimizerSteps):
         super().__init__(name=None)
         self.strategy = tf.distribute.get_strategy()
         self.replicas = self.strategy.num_replicas_in_sync
+        self.local_replicas = len(self.strategy.extended.worker_devices) if self.replicas > 1 else 1
         self.batch_size = parameters.batch_size
         if self.batch_size % self.replicas:
             raise ValueError(f"The batch must divide by the number of replicas, {self.replicas}. Received: {self.batch_size}")
+        self.local_batch_size = self.batch_size // self.replicas * self.local_replicas
         self.algorithm, self.parameters = parameters.algorithm, dict(parameters.networks)
         self.prioritized = isinstance(parameters.memory, PrioritizedExperienceReplayParameters)
         self.imitates = isinstance(parameters.memory, SQILExperienceReplayParameters)
@@ -86,7 +92,9 @@ class Agent(OptimizerSteps):
             )
         self.rows = self.batch_size * (spec.num_agents or 1)
         self.exploration, self.eager = parameters.exploration, eager
-        self.rng = np.random.default_rng([seed, ACTING])
+        workers = self.replicas // self.local_replicas
+        worker = self.strategy.cluster_resolver.task_id if workers > 1 else 0
+        self.rng = np.random.default_rng([seed, ACTING, worker])
         self.networks: dict[str, Network] = {}
         self.trained: dict[str, list[keras.Variable]] = {}
         self.optimizers: dict[str, keras.optimizers.Optimizer] = {}
@@ -203,7 +211,7 @@ class Agent(OptimizerSteps):
 
     def batch_rows(self) -> Batch:
         """Returns shapes and dtypes of the batches that the agent learns from, as `tf.TensorSpec`."""
-        return transition_rows(self.spec, self.batch_size, self.prioritized)
+        return transition_rows(self.spec, self.local_batch_size, self.prioritized)
 
     def refresh(self, outputs: list[np.ndarray] | None = None) -> None:
         """Brings what acting keeps outside TensorFlow up to date.
@@ -241,10 +249,11 @@ class Agent(OptimizerSteps):
         """Makes U updates in one call of a compiled graph.
 
         Args:
-            stacked: U batches, `[U, B, ...]` or `[U, T, B, ...]`; with importance weights where the memory is prioritised.
+            stacked: U batches, `[U, B, ...]` or `[U, T, B, ...]`, B being `local_batch_size`; with importance weights where
+                the memory is prioritised.
 
         Returns:
-            metrics `[U, M]`, whose columns `metric_names` names, and priorities.
+            metrics `[U, M]` of the global batch, whose columns `metric_names` names, and priorities of the given rows.
 
         Raises:
             ValueError: a batch of another size than the agent was made for.
@@ -307,17 +316,24 @@ class Agent(OptimizerSteps):
         return stacked, priority_B if self.prioritized else tf.zeros([0])
 
     def share(self, batch: Any) -> Any:
-        """Returns this replica's rows of a batch."""
-        return tf.nest.map_structure(self.share_of_replica, batch)
+        """Returns this replica's rows of its worker's batch."""
+        return tf.nest.map_structure(lambda rows: self.share_of_replica(rows, self.local_replicas), batch)
 
-    def share_of_replica(self, global_rows: tf.Tensor) -> tf.Tensor:
-        """Returns this replica's rows of a tensor `[B, ...]` (or folded, `[B * N, ...]`) that holds the global batch."""
-        if self.replicas == 1:
-            return global_rows
-        begin, size = [0] * global_rows.shape.rank, global_rows.shape.as_list()
-        size[self.batch_axis] //= self.replicas
-        begin[self.batch_axis] = tf.distribute.get_replica_context().replica_id_in_sync_group * size[self.batch_axis]
-        return tf.slice(global_rows, begin, size)
+    def share_of_replica(self, rows: tf.Tensor, replicas: int) -> tf.Tensor:
+        """Returns this replica's rows of a tensor `[B, ...]` (or folded, `[B * N, ...]`).
+
+        Args:
+            rows: of the worker's batch or of the global one.
+            replicas: how many share them: `local_replicas` or `replicas`.
+        """
+        if replicas == 1:
+            return rows
+        begin, size = [0] * rows.shape.rank, rows.shape.as_list()
+        size[self.batch_axis] //= replicas
+        # The replicas of a worker follow one another.
+        place = tf.distribute.get_replica_context().replica_id_in_sync_group % replicas
+        begin[self.batch_axis] = place * size[self.batch_axis]
+        return tf.slice(rows, begin, size)
 
     # -- what updates are made of --------------------------------------------------------------------------------------
 
@@ -325,7 +341,7 @@ class Agent(OptimizerSteps):
         """Returns noise for this replica's rows.
 
         The draw is a function of the agent's seed, the update's number and `name`; it is made for the global batch, so
-        a run continued on another number of replicas sees the same noise.
+        a run continued on another number of replicas or workers sees the same noise.
 
         Args:
             name: distinguishes the draws of one update.
@@ -333,4 +349,4 @@ class Agent(OptimizerSteps):
             draw: from which distribution, usually standard normal.
         """
         seed = tf.stack([self.noise_seed + zlib.crc32(name.encode()), self.updates])
-        return self.share_of_replica(draw(shape, seed))
+        return self.share_of_replica(draw(shape, seed), self.replicas)

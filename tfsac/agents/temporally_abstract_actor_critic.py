@@ -119,7 +119,7 @@ class TemporallyAbstractActorCriticAgent(SwitchingAgent):
 
     def batch_rows(self) -> Sequence:
         """Returns shapes and dtypes of a batch, `[T, B]`."""
-        return sequence_rows(self.spec, self.steps, self.batch_size)
+        return sequence_rows(self.spec, self.steps, self.local_batch_size)
 
     def update_once(self, batch: Sequence, train_policy: bool = True) -> tuple[Metrics, tf.Tensor]:
         """One update: all gradients are taken before anything moves, then the target follows."""
