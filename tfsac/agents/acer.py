@@ -50,7 +50,7 @@ class ACERAgent(RecurrentAgent):
     Args:
         parameters: algorithm, networks, memory.
         spec: what the agent sees and does, with the extras that the policy's distribution is stored as.
-        seed, eager, models: see `Agent`.
+        seed, eager, models, jit_compile: see `Agent`.
 
     Attributes:
         averages: running averages of `AVERAGED`.
@@ -69,9 +69,10 @@ class ACERAgent(RecurrentAgent):
         seed: int = 0,
         eager: bool = False,
         models: ModelMaker | None = None,
+        jit_compile: bool = False,
     ):
         self.steps = parameters.algorithm.t_max
-        super().__init__(parameters, spec, seed, eager, models)
+        super().__init__(parameters, spec, seed, eager, models, jit_compile)
         once = tf.VariableAggregation.ONLY_FIRST_REPLICA
         self.averages = tf.Variable([0.0] * len(AVERAGED), trainable=False, aggregation=once, name="averages")
 

@@ -25,21 +25,27 @@ class ActingAgent(Agent):
     and unfolded after.
 
     Args:
-        parameters, spec, seed, eager, models: see `Agent`.
+        parameters, spec, seed, eager, models, jit_compile: see `Agent`.
 
     Raises:
         ValueError: several rewards a step.
     """
 
     def __init__(
-        self, parameters: AgentParameters, spec: Spec, seed: int = 0, eager: bool = False, models: ModelMaker | None = None
+        self,
+        parameters: AgentParameters,
+        spec: Spec,
+        seed: int = 0,
+        eager: bool = False,
+        models: ModelMaker | None = None,
+        jit_compile: bool = False,
     ):
         if spec.num_rewards is not None:
             raise ValueError(
                 f"This agent ({parameters.kind!r}) learns from one reward a step; several are for agents of kind "
                 f"'temporally_abstract_actor_critic'. Received: {spec.num_rewards} rewards"
             )
-        super().__init__(parameters, spec, seed, eager, models)
+        super().__init__(parameters, spec, seed, eager, models, jit_compile)
         self.forward = forward_of(self.networks["policy"], spec.of_one_agent())
 
     @abstractmethod

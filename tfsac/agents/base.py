@@ -44,6 +44,8 @@ class Agent(OptimizerSteps):
         eager: run updates without compiling them, to debug.
         models: makes the Keras models of some networks, by name, instead of their parameters; called once more for
             slow copies.
+        jit_compile: compile updates with XLA, on one device. They compute the same but for rounding, from other draws of
+            noise: XLA makes its numbers of the same random bits in its own way.
 
     Attributes:
         batch_axis: of the rows in what `update_once` gets, 0; 1 in sequences.
@@ -63,7 +65,8 @@ class Agent(OptimizerSteps):
         traces: how often the update was traced.
 
     Raises:
-        ValueError: networks that do not fit the spec, or a batch that the replicas cannot share equally.
+        ValueError: networks that do not fit the spec, a batch that the replicas cannot share equally, or XLA for updates that
+            run eagerly or on several replicas.
     """
 
     batch_axis = 0
@@ -71,7 +74,13 @@ class Agent(OptimizerSteps):
     acts_with: tuple[str, ...] = ()
 
     def __init__(
-        self, parameters: AgentParameters, spec: Spec, seed: int = 0, eager: bool = False, models: ModelMaker | None = None
+        self,
+        parameters: AgentParameters,
+        spec: Spec,
+        seed: int = 0,
+        eager: bool = False,
+        models: ModelMaker | None = None,
+        jit_compile: bool = False,
     ):
         super().__init__(name=None)
         self.strategy = tf.distribute.get_strategy()
@@ -80,6 +89,11 @@ class Agent(OptimizerSteps):
         self.batch_size = parameters.batch_size
         if self.batch_size % self.replicas:
             raise ValueError(f"The batch must divide by the number of replicas, {self.replicas}. Received: {self.batch_size}")
+        if jit_compile and (eager or self.replicas > 1):
+            raise ValueError(
+                f"XLA compiles the updates of one device: jit_compile goes without eager and without a strategy of several "
+                f"replicas. Received: eager={eager}, {self.replicas} replica(s)"
+            )
         self.local_batch_size = self.batch_size // self.replicas * self.local_replicas
         self.algorithm, self.parameters = parameters.algorithm, dict(parameters.networks)
         self.prioritized = isinstance(parameters.memory, PrioritizedExperienceReplayParameters)
@@ -106,6 +120,8 @@ class Agent(OptimizerSteps):
         self.traces = 0
         self._packing = Packing(self.batch_rows())
         self._compiled = tf.function(self._update_stack)
+        # The loop over U has no fixed number of passes, so what XLA compiles is inside of it.
+        self._each_update = tf.function(self._one_update, jit_compile=True) if jit_compile else self._one_update
         self._traces = types.SimpleNamespace(single=None, several=None)  # a dict would become part of checkpoints
 
     def _make_networks(self, seed: int, models: ModelMaker | None) -> None:
@@ -281,13 +297,13 @@ class Agent(OptimizerSteps):
     def _update_stack(self, packed: Packed) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
         self.traces += 1  # Python runs while tracing only
         if packed[0].shape[0] == 1:
-            metrics, priority = self._one_update(self._packing.unpack(packed, 0))
+            metrics, priority = self._each_update(self._packing.unpack(packed, 0))
             self.updates.assign_add(1)
             return metrics[None], priority[None], self.acting_weights()
         count = tf.shape(packed[0])[0]
         rows, priorities = tf.TensorArray(tf.float32, size=count), tf.TensorArray(tf.float32, size=count)
         for i in tf.range(count):
-            metrics, priority = self._one_update(self._packing.unpack(packed, i))
+            metrics, priority = self._each_update(self._packing.unpack(packed, i))
             rows, priorities = rows.write(i, metrics), priorities.write(i, priority)
             self.updates.assign_add(1)
         return rows.stack(), priorities.stack(), self.acting_weights()

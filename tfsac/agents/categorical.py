@@ -19,7 +19,7 @@ class CategoricalAgent(ActingAgent):
     """Acts with a network `policy` that returns a logit of each action.
 
     Args:
-        parameters, spec, seed, eager, models: see `Agent`.
+        parameters, spec, seed, eager, models, jit_compile: see `Agent`.
 
     Attributes:
         num_actions: how many there are.
@@ -29,7 +29,13 @@ class CategoricalAgent(ActingAgent):
     """
 
     def __init__(
-        self, parameters: AgentParameters, spec: Spec, seed: int = 0, eager: bool = False, models: ModelMaker | None = None
+        self,
+        parameters: AgentParameters,
+        spec: Spec,
+        seed: int = 0,
+        eager: bool = False,
+        models: ModelMaker | None = None,
+        jit_compile: bool = False,
     ):
         if not isinstance(spec.action, DiscreteSpec):
             raise ValueError(
@@ -37,7 +43,7 @@ class CategoricalAgent(ActingAgent):
                 f"real numbers: that needs an agent of kind 'twin_soft_actor_critic', as in the preset pendulum_twin_sac. "
                 f"Received: {spec.action}"
             )
-        super().__init__(parameters, spec, seed, eager, models)
+        super().__init__(parameters, spec, seed, eager, models, jit_compile)
         self.num_actions = spec.action.num_actions
 
     def choose(self, observation: Mapping[str, np.ndarray], mode: Mode, env_steps: int) -> np.ndarray:

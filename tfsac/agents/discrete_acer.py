@@ -39,6 +39,7 @@ class DiscreteACERAgent(ACERAgent):
         seed: of weights, noise and acting.
         eager: run updates without compiling them.
         models: none.
+        jit_compile: compile updates with XLA.
 
     Raises:
         ValueError: actions that are no choice; see `RecurrentAgent`.
@@ -57,6 +58,7 @@ class DiscreteACERAgent(ACERAgent):
         seed: int = 0,
         eager: bool = False,
         models: ModelMaker | None = None,
+        jit_compile: bool = False,
     ):
         if not isinstance(spec.action, DiscreteSpec):
             raise ValueError(
@@ -65,7 +67,7 @@ class DiscreteACERAgent(ACERAgent):
             )
         self.num_actions = spec.action.num_actions
         extras = {LOGITS: ArraySpec((self.num_actions,), "float32")}
-        super().__init__(parameters, spec._replace(extras=extras), seed, eager, models)
+        super().__init__(parameters, spec._replace(extras=extras), seed, eager, models, jit_compile)
 
     # -- acting --------------------------------------------------------------------------------------------------------
 

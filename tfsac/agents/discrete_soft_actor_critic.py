@@ -32,6 +32,7 @@ class DiscreteSoftActorCriticAgent(CategoricalAgent):
         seed: of weights and acting.
         eager: run updates without compiling them.
         models: makes "policy" and "q" as Keras models instead.
+        jit_compile: compile updates with XLA.
 
     Attributes:
         temperature: `FixedAlpha` or `DiscreteAutoAlpha`.
@@ -53,9 +54,10 @@ class DiscreteSoftActorCriticAgent(CategoricalAgent):
         seed: int = 0,
         eager: bool = False,
         models: ModelMaker | None = None,
+        jit_compile: bool = False,
     ):
         self.shared_encoder = parameters.shared_encoder
-        super().__init__(parameters, spec, seed, eager, models)
+        super().__init__(parameters, spec, seed, eager, models, jit_compile)
         self.temperature = make_discrete_temperature(parameters.algorithm.temperature, self.num_actions)
         self.temperature.join(self)
 

@@ -19,14 +19,20 @@ class GaussianAgent(ActingAgent):
     """Acts with a network `policy` that returns location and log scale of each action dimension.
 
     Args:
-        parameters, spec, seed, eager, models: see `Agent`.
+        parameters, spec, seed, eager, models, jit_compile: see `Agent`.
 
     Raises:
         ValueError: discrete actions.
     """
 
     def __init__(
-        self, parameters: AgentParameters, spec: Spec, seed: int = 0, eager: bool = False, models: ModelMaker | None = None
+        self,
+        parameters: AgentParameters,
+        spec: Spec,
+        seed: int = 0,
+        eager: bool = False,
+        models: ModelMaker | None = None,
+        jit_compile: bool = False,
     ):
         if isinstance(spec.action, DiscreteSpec):
             raise ValueError(
@@ -34,7 +40,7 @@ class GaussianAgent(ActingAgent):
                 f"{spec.action.num_actions} actions: that needs an agent of kind 'discrete_soft_actor_critic', as in the "
                 f"preset cart_pole_discrete_sac. Received: {spec.action}"
             )
-        super().__init__(parameters, spec, seed, eager, models)
+        super().__init__(parameters, spec, seed, eager, models, jit_compile)
         self.action_size = spec.of_one_agent().action.shape[0]
 
     def choose(self, observation: Mapping[str, np.ndarray], mode: Mode, env_steps: int) -> np.ndarray:

@@ -39,6 +39,7 @@ class GaussianACERAgent(ACERAgent):
         seed: of weights, noise and acting.
         eager: run updates without compiling them.
         models: none.
+        jit_compile: compile updates with XLA.
 
     Raises:
         ValueError: actions that are no numbers; see `RecurrentAgent`.
@@ -57,6 +58,7 @@ class GaussianACERAgent(ACERAgent):
         seed: int = 0,
         eager: bool = False,
         models: ModelMaker | None = None,
+        jit_compile: bool = False,
     ):
         if isinstance(spec.action, DiscreteSpec):
             raise ValueError(
@@ -69,7 +71,7 @@ class GaussianACERAgent(ACERAgent):
         assert isinstance(head, GaussianPolicyHeadParameters)
         self.min_variance = head.min_variance
         extras = {name: ArraySpec((self.action_size,), "float32") for name in (MEAN, VARIANCE)}
-        super().__init__(parameters, spec._replace(extras=extras), seed, eager, models)
+        super().__init__(parameters, spec._replace(extras=extras), seed, eager, models, jit_compile)
 
     # -- acting --------------------------------------------------------------------------------------------------------
 

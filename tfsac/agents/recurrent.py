@@ -25,7 +25,7 @@ class RecurrentAgent(Agent):
     begin in the middle of an episode.
 
     Args:
-        parameters, spec, seed, eager, models: see `Agent`; the spec with the extras that the policy's distribution is stored as.
+        parameters, spec, seed, eager, models, jit_compile: see `Agent`; the spec with the extras that the policy's distribution is stored as.
 
     Attributes:
         recurrent: specs of the states of all LSTMs by field, "<network>_<field>".
@@ -37,7 +37,13 @@ class RecurrentAgent(Agent):
     algorithm: Any
 
     def __init__(
-        self, parameters: AgentParameters, spec: Spec, seed: int = 0, eager: bool = False, models: ModelMaker | None = None
+        self,
+        parameters: AgentParameters,
+        spec: Spec,
+        seed: int = 0,
+        eager: bool = False,
+        models: ModelMaker | None = None,
+        jit_compile: bool = False,
     ):
         if models is not None:
             raise ValueError(f"Models of one's own need an agent with target critics. Received: {parameters.kind!r}")
@@ -50,7 +56,7 @@ class RecurrentAgent(Agent):
             )
         # What reads the trunk's features is made after it.
         networks = dict(sorted(parameters.networks.items(), key=lambda item: item[0] != TRUNK))
-        super().__init__(dataclasses.replace(parameters, networks=networks), spec, seed, eager, models)
+        super().__init__(dataclasses.replace(parameters, networks=networks), spec, seed, eager, models, jit_compile)
         self.acts_through = (TRUNK, POLICY) if TRUNK in self.networks else (POLICY,)
         if reserved := self.recurrent.keys() & spec.observation.keys():
             raise ValueError(f"These keys belong to the policy's state, not to observations. Received: {sorted(reserved)}")

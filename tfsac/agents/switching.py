@@ -38,7 +38,7 @@ class SwitchingAgent(Agent):
     where an episode begins.
 
     Args:
-        parameters, spec, seed, eager, models: see `Agent`; models read the trajectory's fields beside the observation, or
+        parameters, spec, seed, eager, models, jit_compile: see `Agent`; models read the trajectory's fields beside the observation, or
             concatenated as the action of "q".
 
     Attributes:
@@ -61,6 +61,7 @@ class SwitchingAgent(Agent):
         seed: int = 0,
         eager: bool = False,
         models: ModelMaker | None = None,
+        jit_compile: bool = False,
     ):
         if isinstance(spec.action, DiscreteSpec):
             raise ValueError(
@@ -81,7 +82,8 @@ class SwitchingAgent(Agent):
         self.action_size = spec.action.shape[0]
         field = ArraySpec(spec.action.shape, "float32")
         extras = {f"{prefix}{name}": field for prefix in (STATE, NEXT_STATE) for name in self.trajectory.fields}
-        super().__init__(parameters, spec._replace(extras={**extras, SWITCH: ArraySpec((), "float32")}), seed, eager, models)
+        extras[SWITCH] = ArraySpec((), "float32")
+        super().__init__(parameters, spec._replace(extras=extras), seed, eager, models, jit_compile)
         self.reward_weights = np.array(algorithm.reward_weights or [1.0] * rewards, np.float32)
         self.reward_discounts = np.array(algorithm.reward_discounts or [algorithm.discount] * rewards, np.float32)
         self.forward = forward_of(self.networks["policy"], self.spec_of_network("policy"))

@@ -68,6 +68,7 @@ class TemporallyAbstractActorCriticAgent(SwitchingAgent):
         seed: of weights, noise and acting.
         eager: run updates without compiling them.
         models: makes "policy" and "q" as Keras models instead.
+        jit_compile: compile updates with XLA.
 
     Attributes:
         proposal_temperature, choice_temperature: learned.
@@ -95,9 +96,10 @@ class TemporallyAbstractActorCriticAgent(SwitchingAgent):
         seed: int = 0,
         eager: bool = False,
         models: ModelMaker | None = None,
+        jit_compile: bool = False,
     ):
         self.steps = parameters.memory.sequence_length
-        super().__init__(parameters, spec, seed, eager, models)
+        super().__init__(parameters, spec, seed, eager, models, jit_compile)
         algorithm = parameters.algorithm
         alpha = LearnedAlphaParameters(algorithm.initial_alpha, algorithm.alpha_learning_rate)
         self.proposal_temperature = LearnedAlpha(alpha, "proposal_temperature")

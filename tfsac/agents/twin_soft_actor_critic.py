@@ -49,6 +49,7 @@ class TwinSoftActorCriticAgent(GaussianAgent):
         seed: of weights, noise and acting.
         eager: run updates without compiling them.
         models: makes "policy" and "q" as Keras models instead.
+        jit_compile: compile updates with XLA.
 
     Attributes:
         temperature: `FixedAlpha` or `AutoAlpha`.
@@ -70,8 +71,9 @@ class TwinSoftActorCriticAgent(GaussianAgent):
         seed: int = 0,
         eager: bool = False,
         models: ModelMaker | None = None,
+        jit_compile: bool = False,
     ):
-        super().__init__(parameters, spec, seed, eager, models)
+        super().__init__(parameters, spec, seed, eager, models, jit_compile)
         self.order = parameters.algorithm.groups()
         self.temperature = make_temperature(parameters.algorithm.temperature, self.action_size)
         self.temperature.join(self)

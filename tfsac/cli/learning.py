@@ -37,6 +37,7 @@ def _run_flags(f: flags.FlagValues) -> None:
     flags.DEFINE_bool("deterministic", False, "TensorFlow's deterministic kernels", flag_values=f)
     flags.DEFINE_enum("mixed_precision", "none", ["none", "bfloat16"], "bfloat16: matrix products of CPUs that can", flag_values=f)
     flags.DEFINE_bool("eager", False, "run updates without compiling them, to debug", flag_values=f)
+    flags.DEFINE_bool("jit_compile", False, "compile updates with XLA, on one device", flag_values=f)
 
 
 def _set_and_seed_flags(f: flags.FlagValues) -> None:

@@ -146,6 +146,7 @@ class RunParameters:
         deterministic: use TensorFlow's deterministic kernels.
         mixed_precision: "bfloat16" multiplies matrices in it, on CPUs that can; see docs/scaling.md for what is gained and lost.
         eager: run updates without compiling them, to debug.
+        jit_compile: compile updates with XLA, on one device.
     """
 
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
@@ -161,6 +162,7 @@ class RunParameters:
     deterministic: bool = False
     mixed_precision: Literal["none", "bfloat16"] = "none"
     eager: bool = False
+    jit_compile: bool = False
 
     def __post_init__(self) -> None:
         if self.num_devices is not None and self.strategy != "mirrored":
@@ -168,6 +170,11 @@ class RunParameters:
         if self.asynchronous_collection and self.strategy == "multi_worker":
             raise ParameterError(
                 "Workers make their updates together, in the loop: without asynchronous_collection. Received: strategy='multi_worker'"
+            )
+        if self.jit_compile and (self.eager or self.strategy in ("mirrored", "multi_worker") or self.mixed_precision != "none"):
+            raise ParameterError(
+                "jit_compile compiles the updates of one device, in float32 and not with eager. Received: "
+                f"jit_compile=True, eager={self.eager}, strategy={self.strategy!r}, mixed_precision={self.mixed_precision!r}"
             )
         if self.histograms and not self.tensorboard:
             raise ParameterError("histograms are written to TensorBoard: add tensorboard=True. Received: histograms=True")

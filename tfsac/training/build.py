@@ -48,7 +48,7 @@ def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMak
 
     Args:
         preset: the experiment.
-        run: its seed, and whether to compile.
+        run: its seed, and whether and how to compile.
         spec: what the agent sees and does.
         models: makes Keras models that take the place of the preset's layers; not for the agent with V.
 
@@ -56,18 +56,18 @@ def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMak
         ValueError: parameters that do not fit the spec.
     """
     if isinstance(preset.agent, TwinSoftActorCriticAgentParameters):
-        return TwinSoftActorCriticAgent(preset.agent, spec, run.seed, run.eager, models)
+        return TwinSoftActorCriticAgent(preset.agent, spec, run.seed, run.eager, models, run.jit_compile)
     if isinstance(preset.agent, DiscreteSoftActorCriticAgentParameters):
-        return DiscreteSoftActorCriticAgent(preset.agent, spec, run.seed, run.eager, models)
+        return DiscreteSoftActorCriticAgent(preset.agent, spec, run.seed, run.eager, models, run.jit_compile)
     if isinstance(preset.agent, TemporallyAbstractActorCriticAgentParameters):
-        return TemporallyAbstractActorCriticAgent(preset.agent, spec, run.seed, run.eager, models)
+        return TemporallyAbstractActorCriticAgent(preset.agent, spec, run.seed, run.eager, models, run.jit_compile)
     if isinstance(preset.agent, DiscreteACERAgentParameters):
-        return DiscreteACERAgent(preset.agent, spec, run.seed, run.eager, models)
+        return DiscreteACERAgent(preset.agent, spec, run.seed, run.eager, models, run.jit_compile)
     if isinstance(preset.agent, GaussianACERAgentParameters):
-        return GaussianACERAgent(preset.agent, spec, run.seed, run.eager, models)
+        return GaussianACERAgent(preset.agent, spec, run.seed, run.eager, models, run.jit_compile)
     if models is not None:
         raise ParameterError(f"Models of one's own need an agent with target critics. Received: {preset.agent.kind!r}")
-    return SoftActorCriticAgent(preset.agent, spec, run.seed, run.eager)
+    return SoftActorCriticAgent(preset.agent, spec, run.seed, run.eager, jit_compile=run.jit_compile)
 
 
 def build_memory(
