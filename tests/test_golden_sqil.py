@@ -2,7 +2,6 @@
 
 import golden_tools
 import numpy as np
-import pytest
 
 from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.parameters import (
@@ -14,10 +13,13 @@ from tfsac.parameters import (
 )
 
 
-@pytest.fixture
-def case(monkeypatch):
-    """The agent and its batch, once as the file has it and once with the halves interleaved."""
+def golden_agent(monkeypatch, eager=False, alternating=False):
+    """Returns the agent, the file and its batch: as the file has it, or with rows of both halves by turns."""
     golden, meta = golden_tools.read("sqil.npz")
+    golden, half = dict(golden), meta["batch"] // 2
+    if alternating:
+        order = np.arange(2 * half).reshape(2, half).T.ravel()
+        golden |= {name: golden[name][:, order] for name in golden if name.startswith(("batch/", "noise/"))}
     temperature = AutoAlphaParameters(
         initial_alpha=meta["alpha"], learning_rate=meta["lr_alpha"], target_entropy=float(meta["target_entropy"])
     )
@@ -29,17 +31,25 @@ def case(monkeypatch):
             memory=SQILExperienceReplayParameters(demonstrations="not read here"),
             networks=twin_soft_actor_critic_networks((meta["hidden"],) * 2, learning_rate=meta["lr"], batch_size=meta["batch"]),
         ),
-        golden_tools.spec_of(meta),
+        golden_tools.spec_of(meta), eager=eager,
     )
     golden_tools.put(agent, golden, monkeypatch)
     stacked = golden_tools.batches(golden, meta)
-    expert = (np.arange(meta["batch"]) >= meta["batch"] // 2).astype("float32")[None]
+    expert = (np.arange(2 * half) % 2 if alternating else np.arange(2 * half) >= half).astype("float32")[None]
     np.testing.assert_array_equal(stacked.reward, expert)
     return agent, golden, stacked._replace(extras={"expert": expert})
 
 
-def test_losses_weights_and_diagnostics_match(case):
-    agent, golden, stacked = case
+def test_losses_weights_and_diagnostics_match(monkeypatch):
+    check(*golden_agent(monkeypatch))
+
+
+def test_updates_of_alternating_halves_match(monkeypatch, eager=True):
+    check(*golden_agent(monkeypatch, eager, alternating=True))
+
+
+def check(agent, golden, stacked):
+    """Makes the file's update and compares."""
     metrics = agent.update(stacked).metrics
     column = dict(zip(agent.metric_names, metrics[0], strict=True))
     expected = {f"loss/{name}": golden[f"loss_stable/{name}"] for name in ("q1", "q2", "policy")}
@@ -59,9 +69,8 @@ def test_losses_weights_and_diagnostics_match(case):
     np.testing.assert_allclose(both, 0.5 * (column["q/td_error1"] + column["q/td_error2"]), rtol=1e-5)
 
 
-def test_the_policy_gradient_is_the_mean_of_the_halves(case, monkeypatch):
-    agent, golden, stacked = case
-    agent.eager = True
+def test_the_policy_gradient_is_the_mean_of_the_halves(monkeypatch):
+    agent, golden, stacked = golden_agent(monkeypatch, eager=True)
     received = golden_tools.first_gradients(agent, stacked, monkeypatch)
     for variable, name in golden_tools.names(agent):
         if name.startswith("policy"):
