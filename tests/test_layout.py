@@ -33,6 +33,7 @@ MAY_IMPORT = {
         {"types", "parameters", "environments", "agents", "training", "metrics", "exporting", "files", "api"},
     ),
     "ray_cluster": ({"ray"}, set()),
+    "comparison": ({"numpy", "matplotlib", "scipy"}, {"files", "analysis"}),
     "sweep": (set(), {"parameters", "files", "analysis"}),
     "training": (
         {"numpy", "gymnasium", *TENSORFLOW},

@@ -120,7 +120,7 @@ def plot_curves(
     figure, (axes,) = _axes(title, Y_LABELS.get(column, column))
     several = False
     for i, (label, paths) in enumerate(groups.items()):
-        color, style = PALETTE[i % len(PALETTE)], STYLES[i // len(PALETTE) % len(STYLES)]
+        color, style = color_and_style(i)
         read = [read_curve(path, column) for path in paths]
         curves = [(steps, _trailing_mean(values, smooth)) for steps, values in read]
         steps, mean, low, high = interval(curves)
@@ -250,29 +250,54 @@ def _trailing_mean(values: np.ndarray, window: int) -> np.ndarray:
 
 def _axes(title: str, y_label: str, x_label: str = "environment steps", rows: int = 1) -> tuple[Figure, list[Axes]]:
     """Returns a figure with so many rows."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter
 
-    figure = Figure(figsize=(7.2, 3.1 + 1.3 * rows), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(7.2, 3.1 + 1.3 * rows)
     axes = [figure.add_subplot(rows, 1, i + 1) for i in range(rows)]
     axes[0].set_title(title, loc="left", fontsize=12)
     for axis in axes:
-        axis.set_xlabel(x_label if axis is axes[-1] else "")
-        axis.set_ylabel(y_label, fontsize=9.5)
+        dress(axis, x_label if axis is axes[-1] else "", y_label)
         axis.xaxis.set_major_formatter(EngFormatter(sep=""))
-        axis.grid(color="#dddddd", linewidth=0.6)
-        axis.set_axisbelow(True)
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.margins(x=0.02)
     return figure, axes
 
 
 def _save(figure: Figure, axes: Axes, out: Path, note: str) -> pathlib.Path:
+    axes.legend(framealpha=0.8, edgecolor="none", labelcolor="linecolor", fontsize=9.5).set_zorder(5)
+    return save_figure(figure, out, note)
+
+
+# -- what all pictures share -------------------------------------------------------------------------------------------
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Returns an empty figure, in inches, that belongs to no window."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def dress(axes: Axes, x_label: str, y_label: str) -> None:
+    """Gives axes their labels and a light grid."""
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label, fontsize=9.5)
+    axes.grid(color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.margins(x=0.02)
+
+
+def color_and_style(i: int) -> tuple[str, str]:
+    """Returns how the line of the label with this number is drawn."""
+    return PALETTE[i % len(PALETTE)], STYLES[i // len(PALETTE) % len(STYLES)]
+
+
+def save_figure(figure: Figure, out: Path, note: str) -> pathlib.Path:
+    """Writes a PNG with a note below it, over one that is there already, and returns its path."""
     if note:
         figure.supxlabel(note, fontsize=7.5, color=GREY, x=0.99, ha="right")
-    axes.legend(framealpha=0.8, edgecolor="none", labelcolor="linecolor", fontsize=9.5).set_zorder(5)
     out = new_file(out, ".png", replace=True)
     figure.savefig(out, dpi=100, format="png")
     return out

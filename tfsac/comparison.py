@@ -1,0 +1,375 @@
+"""Groups of runs against each other: statistics that hold with few seeds, their intervals, a table and a picture.
+
+The statistics are those of Agarwal et al. (2021), "Deep Reinforcement Learning at the Edge of the Statistical
+Precipice". The strata of a group are its scores by level: a list of arrays `[n]`, one for each level. No TensorFlow.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import math
+import operator
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tfsac.analysis import Path, color_and_style, dress, new_figure, read_curve, save_figure
+from tfsac.files import new_file, written_aside
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Strata = Sequence[np.ndarray]
+CONFIDENCE, RESAMPLES = 0.95, 2000
+GRID = 100  # places at which the curves of several runs are combined
+
+# -- statistics --------------------------------------------------------------------------------------------------------
+
+
+class Estimate(NamedTuple):
+    """A statistic and its bootstrap interval; low and high are NaN where there is none.
+
+    The arrays of a curve have an entry for each of its places.
+    """
+
+    value: Any
+    low: Any
+    high: Any
+
+    def __str__(self) -> str:
+        interval = "" if math.isnan(self.low) else f" [{self.low:.2f}, {self.high:.2f}]"
+        return f"{self.value:.2f}{interval}"
+
+
+def mean(*strata: np.ndarray, axis: int = -1) -> np.ndarray:
+    """Returns the mean of all runs; every run counts the same."""
+    return np.concatenate(strata, axis).mean(axis)
+
+
+def iqm(*strata: np.ndarray, axis: int = -1) -> np.ndarray:
+    """Returns the interquartile mean: of all runs without the lowest and the highest fourth, rounded down."""
+    from scipy.stats import trim_mean
+
+    return trim_mean(np.concatenate(strata, axis), 0.25, axis=axis)
+
+
+def improvement(*strata: np.ndarray, axis: int = -1) -> np.ndarray:
+    """Returns the probability that a run of one group has a higher score than one of another, ties counting one half.
+
+    It is Mann and Whitney's U over the number of pairs, and the mean of it over levels.
+
+    Args:
+        *strata: of the one group, then of the other.
+        axis: of the runs.
+    """
+    half = len(strata) // 2
+    of_levels = []
+    for x, y in zip(strata[:half], strata[half:], strict=True):
+        x, y = np.moveaxis(x, axis, -1)[..., :, None], np.moveaxis(y, axis, -1)[..., None, :]
+        of_levels.append(((x > y) + 0.5 * (x == y)).mean((-1, -2)))
+    return np.mean(of_levels, axis=0)
+
+
+def profile(strata: Strata, taus: np.ndarray) -> np.ndarray:
+    """Returns the share of runs whose score is above each tau, `[T]`."""
+    return (np.concatenate(strata)[:, None] > taus).mean(0)
+
+
+def estimate(statistic: Callable[..., np.ndarray], strata: Strata) -> Estimate:
+    """Returns a statistic with its stratified percentile bootstrap interval of 95 %, drawn with a fixed seed.
+
+    Runs are drawn with replacement within their level. Where a level has one run there is no interval.
+
+    Args:
+        statistic: `mean`, `iqm` or `improvement`.
+        strata: of one group, or for `improvement` of two; `[n]`, or `[T, n]` for T places of a curve.
+    """
+    value = statistic(*strata)
+    if min(scores.shape[-1] for scores in strata) < 2:
+        return Estimate(value, np.full_like(value, np.nan), np.full_like(value, np.nan))
+    from scipy.stats import bootstrap
+
+    found = bootstrap(
+        strata, statistic, axis=-1, vectorized=True, confidence_level=CONFIDENCE, n_resamples=RESAMPLES, method="percentile",
+        rng=np.random.default_rng(0),
+    ).confidence_interval
+    return Estimate(value, found.low, found.high)
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------
+
+
+class Run(NamedTuple):
+    """The evaluations of a run: environment steps, wall-clock seconds and mean returns, each `[T]`."""
+
+    level: str
+    steps: np.ndarray
+    seconds: np.ndarray
+    returns: np.ndarray
+
+    @property
+    def last(self) -> float:
+        """The last evaluation."""
+        return float(self.returns[-1])
+
+    @property
+    def area(self) -> float:
+        """The mean over environment steps, from the first evaluation to the last: the area below the curve by its width."""
+        if len(self.steps) == 1:
+            return self.last
+        return float(np.trapezoid(self.returns, self.steps) / (self.steps[-1] - self.steps[0]))
+
+
+LAST: Callable[[Run], float] = operator.attrgetter("last")
+AREA: Callable[[Run], float] = operator.attrgetter("area")
+AGAINST: dict[str, Callable[[Run], np.ndarray]] = {name: operator.attrgetter(name) for name in ("steps", "seconds")}
+
+
+def read_run(path: Path) -> Run:
+    """Reads the evaluations of a run directory.
+
+    Raises:
+        FileNotFoundError: it has no config.
+        ValueError: its config is damaged, or it has no evaluations yet.
+    """
+    config = pathlib.Path(path) / "config.json"
+    if not config.is_file():
+        raise FileNotFoundError(f"A run directory has a config.json. Received: {path}")
+    try:
+        level = str(json.loads(config.read_bytes())["preset"]["environment"]["level"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{config} is not the config of a run ({error!r}). Received: {config.stat().st_size} bytes") from error
+    steps, returns = read_curve(path)
+    timed, seconds = read_curve(path, "wall_seconds")
+    return Run(level, steps, np.interp(steps, timed, seconds), returns)
+
+
+def read_groups(groups: Mapping[str, Sequence[Path]]) -> dict[str, list[Run]]:
+    """Reads the runs of every group. Where they cover several levels, returns are normalised.
+
+    On each level, 0 is the lowest and 1 the highest evaluation of all runs of all groups.
+
+    Raises:
+        FileNotFoundError, ValueError: from `read_run`; no groups or an empty one, a run twice in a group, or groups that
+            cover different levels.
+    """
+    if not groups or not all(groups.values()):
+        raise ValueError(f"A comparison needs at least one group, and each group at least one run. Received: {dict(groups)}")
+    for label, paths in groups.items():
+        places = [pathlib.Path(path).resolve() for path in paths]
+        if len(set(places)) < len(places):
+            raise ValueError(f"A group has each run once. Received: {label!r} with {[str(path) for path in paths]}")
+    read = {label: [read_run(path) for path in paths] for label, paths in groups.items()}
+    levels = {label: sorted({run.level for run in runs}) for label, runs in read.items()}
+    everywhere = sorted({level for of_group in levels.values() for level in of_group})
+    if any(of_group != everywhere for of_group in levels.values()):
+        raise ValueError(f"The groups of a comparison cover the same levels. Received: {levels}")
+    if len(everywhere) == 1:
+        return read
+    ranges = {}
+    for level in everywhere:
+        returns = np.concatenate([run.returns for runs in read.values() for run in runs if run.level == level])
+        ranges[level] = returns.min(), np.ptp(returns) or 1.0
+    return {
+        label: [run._replace(returns=(run.returns - ranges[run.level][0]) / ranges[run.level][1]) for run in runs]
+        for label, runs in read.items()
+    }
+
+
+def strata_of(runs: Sequence[Run], score: Callable[[Run], float]) -> list[np.ndarray]:
+    """Returns the scores of a group's runs by level."""
+    by_level: dict[str, list[float]] = {}
+    for run in sorted(runs, key=lambda run: run.level):
+        by_level.setdefault(run.level, []).append(score(run))
+    return [np.array(scores) for scores in by_level.values()]
+
+
+def curve(runs: Sequence[Run], against: Callable[[Run], np.ndarray]) -> tuple[np.ndarray, Estimate]:
+    """Returns the interquartile mean of a group's runs as a curve.
+
+    Each run is interpolated to the same places, evenly from where all runs have begun to where the first one ends.
+
+    Args:
+        runs: of the group.
+        against: a run's steps or seconds.
+
+    Returns:
+        the places `[T]`, none where the runs do not overlap, and the estimate of `[T]` each.
+    """
+    start, end = max(against(run)[0] for run in runs), min(against(run)[-1] for run in runs)
+    places = np.unique(np.linspace(start, end, GRID)) if start <= end else np.zeros(0)
+    if not len(places):
+        return places, Estimate(places, places, places)
+    by_level: dict[str, list[np.ndarray]] = {}
+    for run in runs:
+        by_level.setdefault(run.level, []).append(np.interp(places, against(run), run.returns))
+    return places, estimate(iqm, [np.stack(values, axis=-1) for values in by_level.values()])
+
+
+# -- the comparison ----------------------------------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """A row of comparison.csv: a statistic of a group; `improvement` is over another group."""
+
+    statistic: str
+    group: str
+    other: str
+    runs: int
+    estimate: Estimate
+
+
+def compare(groups: Mapping[str, Sequence[Path]], folder: Path, title: str = "") -> str:
+    """Compares groups of runs, and writes `comparison.csv` and `comparison.png` into a folder.
+
+    Args:
+        groups: run directories by label.
+        folder: made if it is not there; an earlier comparison in it is replaced.
+        title: of the picture; by default the levels.
+
+    Returns:
+        what there is to print: a table of the groups, the probabilities of improvement, remarks and the files.
+
+    Raises:
+        FileNotFoundError, ValueError: from `read_groups`.
+        OSError: the folder cannot be written.
+    """
+    read = read_groups(groups)
+    rows, notes = statistics(read), remarks(read)
+    table = new_file(pathlib.Path(folder) / "comparison.csv", replace=True)
+    with written_aside(table) as stream:
+        csv.writer(text := io.StringIO()).writerows(
+            [("statistic", "group", "other", "runs", "value", "low", "high")]
+            + [(*row[:4], *("" if np.isnan(x) else f"{x:.6g}" for x in row.estimate)) for row in rows]
+        )
+        stream.write(text.getvalue().encode())
+    levels = dict.fromkeys(run.level for runs in read.values() for run in runs)
+    picture = draw(read, rows, table.with_suffix(".png"), title or ", ".join(levels), notes)
+    return "\n".join([*printed(read, rows), *notes, f"table   {table}", f"picture {picture}"])
+
+
+def statistics(groups: Mapping[str, Sequence[Run]]) -> list[Row]:
+    """Returns the statistics of each group, and its probability of improvement over every other."""
+    last = {label: strata_of(runs, LAST) for label, runs in groups.items()}
+    area = {label: strata_of(runs, AREA) for label, runs in groups.items()}
+    rows = []
+    for name, statistic, strata in (("last_mean", mean, last), ("last_iqm", iqm, last), ("area_iqm", iqm, area)):
+        rows += [Row(name, label, "", len(runs), estimate(statistic, strata[label])) for label, runs in groups.items()]
+    for label, other in itertools.permutations(groups, 2):
+        over = estimate(improvement, [*last[label], *last[other]])
+        rows.append(Row("improvement", label, other, len(groups[label]), over))
+    return rows
+
+
+def remarks(groups: Mapping[str, Sequence[Run]]) -> list[str]:
+    """Returns what a reader of the numbers must know."""
+    everything = [run for runs in groups.values() for run in runs]
+    notes, ends = [], {(run.level, int(run.steps[-1])) for run in everything}
+    levels = {run.level for run in everything}
+    if len(levels) > 1:
+        notes.append("Returns are normalised: on each level, 0 is the lowest and 1 the highest evaluation of all these runs.")
+    single = [label for label, runs in groups.items() if min(map(len, strata_of(runs, LAST))) < 2]
+    if single:
+        notes.append(f"No interval for a single run of a level: {', '.join(single)}.")
+    if len(ends) > len(levels):
+        steps = [step for _, step in ends]
+        notes.append(f"Last evaluations on the same level are at different steps; all are from {min(steps)} to {max(steps)}.")
+    return notes
+
+
+def printed(groups: Mapping[str, Sequence[Run]], rows: Sequence[Row]) -> list[str]:
+    """Returns the lines of two tables: each group's statistics, and probabilities of the row's group over the column's."""
+    of = {(row.statistic, row.group, row.other): str(row.estimate) for row in rows}
+    names = ("last_mean", "last_iqm", "area_iqm")
+    first = [["", "runs", "mean of last", "IQM of last", "IQM over steps"]]
+    first += [[label, str(len(runs)), *(of[name, label, ""] for name in names)] for label, runs in groups.items()]
+    second = [["better than", *(f"({i + 1})" for i in range(len(groups)))]]
+    second += [
+        [f"({i + 1}) {label}", *(of.get(("improvement", label, other), "-") for other in groups)] for i, label in enumerate(groups)
+    ]
+    lines = []
+    for table in (first, second)[: len(groups)]:  # one group is better than no other
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        for head, *cells in table:
+            padded = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
+            lines.append("  ".join([head.ljust(widths[0]), *padded]))
+    return lines
+
+
+# -- the picture -------------------------------------------------------------------------------------------------------
+
+
+def draw(groups: Mapping[str, Sequence[Run]], rows: Sequence[Row], out: Path, title: str, notes: Sequence[str]) -> pathlib.Path:
+    """Draws curves against steps and wall clock, performance profiles, intervals, and what is better than the best.
+
+    Args:
+        groups: runs by label.
+        rows: from `statistics`.
+        out: the PNG to write.
+        title: above the picture.
+        notes: below it.
+
+    Returns:
+        The path of the picture.
+    """
+    from matplotlib.ticker import EngFormatter
+
+    panels: list[Any] = [["steps", "seconds"], ["profile", "scores"], ["improvement", "improvement"]][: 1 + min(len(groups), 2)]
+    bars = 0.9 + 0.24 * len(groups)
+    heights = [3.0, max(2.6, bars), bars][: len(panels)]
+    figure = new_figure(11.0, sum(heights) + 0.6)
+    axes = figure.subplot_mosaic(panels, height_ratios=heights)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12)
+    levels = {run.level for runs in groups.values() for run in runs}
+    score = "return" if len(levels) == 1 else "normalised return"
+    dress(axes["steps"], "environment steps", f"IQM of {score}")
+    axes["steps"].xaxis.set_major_formatter(EngFormatter(sep=""))
+    dress(axes["seconds"], "wall clock, seconds", f"IQM of {score}")
+    dress(axes["profile"], f"tau, last {score}", "share of runs above tau")
+    lasts = np.array([run.last for runs in groups.values() for run in runs])
+    margin = 0.05 * (np.ptp(lasts) or 1.0)
+    taus = np.linspace(lasts.min() - margin, lasts.max() + margin, 500)
+    for i, (label, runs) in enumerate(groups.items()):
+        color, style = color_and_style(i)
+        for name, against in AGAINST.items():
+            places, of_places = curve(runs, against)
+            marker = "o" if len(places) == 1 else None
+            axes[name].plot(places, of_places.value, style, color=color, linewidth=2, marker=marker, label=f"{label} ({len(runs)})")
+            axes[name].fill_between(places, of_places.low, of_places.high, color=color, alpha=0.18, linewidth=0)
+        axes["profile"].plot(taus, profile(strata_of(runs, LAST), taus), style, color=color, linewidth=1.6)
+    colors = {label: color_and_style(i)[0] for i, label in enumerate(groups)}
+    last_iqm = {row.group: row.estimate for row in rows if row.statistic == "last_iqm"}
+    last_mean = {row.group: row.estimate for row in rows if row.statistic == "last_mean"}
+    _bars(axes["scores"], colors, {"IQM": last_iqm, "mean": last_mean}, f"last {score}")
+    if "improvement" in axes:
+        best = max(last_iqm, key=lambda label: last_iqm[label].value)
+        over = {row.group: row.estimate for row in rows if row.statistic == "improvement" and row.other == best}
+        _bars(axes["improvement"], colors, {"probability": over}, f"probability of being better than {best}")
+        axes["improvement"].axvline(0.5, color="black", linewidth=0.8, linestyle=":")
+        axes["improvement"].set_xlim(-0.02, 1.02)
+    figure.legend(*axes["steps"].get_legend_handles_labels(), loc="outside upper right", ncols=3, fontsize=8, frameon=False)
+    about = "IQM: interquartile mean; bands and bars: 95 % stratified bootstrap intervals; in brackets: number of runs"
+    return save_figure(figure, out, "\n".join([about, *notes]))
+
+
+def _bars(axes: Axes, colors: Mapping[str, str], series: Mapping[str, Mapping[str, Estimate]], x_label: str) -> None:
+    """Draws a row for each label: a dot with a bar for its estimate in the first series, a hollow square in the second."""
+    dress(axes, x_label, "")
+    labels = list(next(iter(series.values())))
+    for j, (name, estimates) in enumerate(series.items()):
+        marker: dict[str, Any] = {"marker": "os"[j], "markersize": 5, "linestyle": ""}
+        for i, label in enumerate(labels):
+            (value, low, high), color, y = estimates[label], colors[label], i + (j - (len(series) - 1) / 2) * 0.3
+            axes.plot([low, high], [y, y], color=color, linewidth=2, alpha=0.6)
+            axes.plot(value, y, color=color, markerfacecolor=color if j == 0 else "white", **marker)
+        axes.plot([], [], color="black", markerfacecolor="black" if j == 0 else "white", label=name, **marker)
+    if len(series) > 1:
+        axes.legend(frameon=False, fontsize=8)
+    axes.set_yticks(range(len(labels)), labels, fontsize=8)
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    axes.margins(x=0.05)
