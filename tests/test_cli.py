@@ -250,7 +250,7 @@ def test_two_seeds_are_trained_one_after_the_other_and_drawn_together(tmp_path):
         [sys.executable, "-m", "tfsac", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
-    names = ["seed5", "seed5.log", "seed6", "seed6.log", "sweep.csv", "sweep.json", "sweep.png"]
+    names = ["comparison.csv", "comparison.png", "seed5", "seed5.log", "seed6", "seed6.log", "sweep.json"]
     assert sorted(path.name for path in (tmp_path / "both").iterdir()) == names
     assert done.stdout.index("finished  seed5") < done.stdout.index("started   seed6")
     for seed in (5, 6):
@@ -258,7 +258,7 @@ def test_two_seeds_are_trained_one_after_the_other_and_drawn_together(tmp_path):
         assert (run.seed, preset.agent.batch_size, preset.schedule.improve_steps.num_steps) == (seed, 32, 20)
     first, second = (tiny.rows(tmp_path / "both" / f"seed{seed}") for seed in (5, 6))
     assert len(first) == len(second) == 2 and first[0]["loss/v"] != second[0]["loss/v"]
-    assert "curves  both/sweep.png" in done.stdout and min(png_size(tmp_path / "both" / "sweep.png")) > 300
+    assert "picture both/comparison.png" in done.stdout and min(png_size(tmp_path / "both" / "comparison.png")) > 300
 
 
 def test_list_and_presets_print_a_line_for_every_preset(capsys):
@@ -490,7 +490,7 @@ def test_a_sweep_makes_every_level_once_before_it_begins(package, arguments, tmp
     pytest.importorskip(package)
     made, one = [], environments.maker
     monkeypatch.setattr(environments, "maker", lambda parameters: made.append(parameters) or one(parameters))
-    monkeypatch.setattr(sweep.Sweep, "train", lambda series, jobs: int(signal.SIGTERM))
+    monkeypatch.setattr(sweep.Sweep, "train", lambda series, **how: int(signal.SIGTERM))
     assert cli.run(["sweep", f"--run_dir={tmp_path / 'sweep'}", *arguments]) == 128 + signal.SIGTERM
     assert "goes on" in capsys.readouterr().out
     if package == "ale_py":
@@ -567,12 +567,12 @@ def test_a_team_is_trained_in_a_folder_named_after_its_level(tmp_path, monkeypat
 def test_the_overview_names_every_command(arguments, capsys):
     assert cli.run(arguments) == 0
     printed = capsys.readouterr().out
-    commands = ["train", "sweep", "evaluate", "export", "record", "plot", "presets", "spinup"]
+    commands = ["train", "sweep", "evaluate", "export", "record", "plot", "compare", "presets", "spinup"]
     assert [line.split()[0] for line in printed.splitlines() if line.startswith("  ") and "=" not in line] == commands
     assert cli.COMMANDS.keys() == set(commands)
 
 
-@pytest.mark.parametrize("name", ["train", "sweep", "evaluate", "export", "record", "plot", "presets", "spinup"])
+@pytest.mark.parametrize("name", ["train", "sweep", "evaluate", "export", "record", "plot", "compare", "presets", "spinup"])
 def test_the_help_of_a_command_explains_every_flag_and_does_nothing(name, capsys, tmp_path, monkeypatch):
     from absl import flags
 
@@ -774,7 +774,7 @@ WRONG = {
     "unknown command": (
         "trian",
         "There is no such command. Did you mean 'train'? Commands: train, sweep, evaluate, export, record, "
-        "plot, presets, spinup. Received: 'trian'",
+        "plot, compare, presets, spinup. Received: 'trian'",
     ),
     "flag before the command": ("--seed=1 train", "There is no such command.* Received: '--seed=1'"),
     "unknown flag": ("train --sed=1", "Unknown command line flag 'sed'"),
@@ -962,9 +962,13 @@ WRONG = {
     ),
     "resume seeds": ("train --resume --num_seeds=2 --run_dir={run}", "Received: --num_seeds with --resume$"),
     # sweep
-    "sweep to nowhere": ("sweep --grid=agent.algorithm.discount=0.9,1", "--run_dir is required. Received: no --run_dir$"),
     "word after sweep": ("sweep pendulum_sac", "Flags are written --name=value. Received: 'pendulum_sac'$"),
     "no jobs": ("sweep --run_dir=new --jobs=0", "flag --jobs=0"),
+    "more jobs than cores": ("sweep --run_dir=new --jobs=100000", "number of cores of this machine, [0-9]+. Received: 100000$"),
+    "jobs on a cluster": ("sweep --run_dir=new --jobs=2 --ray_address=local", "its cores allow. Received: --jobs with --ray_address$"),
+    "cores on no cluster": ("sweep --run_dir=new --cpus_per_run=2", "a Ray cluster. Received: --cpus_per_run without --ray_address$"),
+    "sweep on no cluster": ("sweep --run_dir=new --ray_address=here", "is local, auto or HOST:PORT. Received: 'here'$"),
+    "sweep where no cluster is": ("sweep --run_dir=new --ray_address=127.0.0.1:1", "No Ray answers at this address .* Received: '127.0.0.1:1'$"),
     "sweep an unknown parameter": (
         "sweep --run_dir=new --grid=agent.algorithm.discont=0.9,0.98",
         "no parameter 'agent.algorithm.discont'. Did you mean 'discount'?.* Received: 'discont'$",
@@ -1079,6 +1083,13 @@ WRONG = {
     "plot no run": ("plot {tmp}", "run directory with metrics.csv.* Received: "),
     "plot two runs to nowhere": ("plot {run} {run}", "--out is required. Received: no --out$"),
     "plot two of which one is no run": ("plot {run} {tmp} --out={tmp}/a.png", "has a config.json. Received: "),
+    # compare
+    "compare nothing": ("compare", "A comparison needs runs, as in: .* Received: none$"),
+    "compare no run": ("compare {tmp}", "A run directory has a config.json. Received: "),
+    "compare no folder": ("compare a={run},{tmp}/none", "A run directory has a config.json. Received: .*/none$"),
+    "compare a run with itself": ("compare {run} {run}", "A group has each run once. Received: 'soft_actor_critic' with "),
+    "compare no runs": ("compare a={run} b=", "A run directory has a config.json. Received: .$"),
+    "compare under a file": ("compare {run} --out={file}/a", "The folder cannot be made .* Received: .*"),
     "plot under a file": ("plot {run} --out={file}/a.png", "Received: .*"),
 }
 

@@ -33,8 +33,9 @@ MAY_IMPORT = {
         {"types", "parameters", "environments", "agents", "training", "metrics", "exporting", "files", "api"},
     ),
     "ray_cluster": ({"ray"}, set()),
+    "ray_runs": (set(), {"sweep"}),
     "comparison": ({"numpy", "matplotlib", "scipy"}, {"files", "analysis"}),
-    "sweep": (set(), {"parameters", "files", "analysis"}),
+    "sweep": (set(), {"parameters", "files", "analysis", "comparison"}),
     "training": (
         {"numpy", "gymnasium", *TENSORFLOW},
         {"types", "parameters", "environments", "memories", "agents", "metrics", "catalog", "cluster", "files"},

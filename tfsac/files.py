@@ -21,17 +21,18 @@ def new_run_dir(name: str, seed: int | None) -> pathlib.Path:
     return pathlib.Path("runs") / name / (time if seed is None else f"{time}-seed{seed}")
 
 
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields dotted path and value of everything in nested dicts."""
+    if not isinstance(value, dict):
+        yield path, value
+        return
+    for key, entry in value.items():
+        yield from leaves(entry, f"{path}.{key}" if path else key)
+
+
 def differences(theirs: dict[str, Any], ours: dict[str, Any]) -> list[tuple[str, Any, Any]]:
     """Returns what differs between nested dicts: dotted path, their value, our value (None where there is none)."""
-
-    def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-        if not isinstance(value, dict):
-            yield path, value
-            return
-        for key, entry in value.items():
-            yield from flat(entry, f"{path}.{key}" if path else key)
-
-    left, right = dict(flat(theirs)), dict(flat(ours))
+    left, right = dict(leaves(theirs)), dict(leaves(ours))
     return [(name, left.get(name), right.get(name)) for name in left | right if left.get(name) != right.get(name)]
 
 

@@ -3,16 +3,14 @@
     sweep.json                                       what is swept, to go on with it and nothing else
     discount=0.98,learning_rate=0.001/seed1          a run directory
     discount=0.98,learning_rate=0.001/seed1.log      what the run printed
-    sweep.csv, sweep.png                             the comparison
+    comparison.csv, comparison.png                   the combinations against each other
 """
 
 from __future__ import annotations
 
 import contextlib
-import csv
 import datetime
 import fcntl
-import io
 import itertools
 import json
 import os
@@ -20,21 +18,22 @@ import pathlib
 import shlex
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import time
 import urllib.parse
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
-from tfsac.analysis import plot_curves, read_curve
+from tfsac.analysis import read_curve
+from tfsac.comparison import compare
 from tfsac.files import differences, new_file, written_aside
 from tfsac.parameters import ParameterError, parse_assignment
 from tfsac.parameters.base import nearest
 
 TRAIN = [sys.executable, "-m", "tfsac", "train"]
 KEPT = ("preset", "level", "num_envs", "seed", "checkpoint_restore_dir")  # flags that a resumed run has from its config
+LEVELS = ("level", "environment.level")  # what a grid calls the level
 LONGEST_VALUE = 40  # in the name of a folder
 SECONDS_BETWEEN_LOOKS = 0.1
 
@@ -72,20 +71,28 @@ def plan(
     axes = dict(_axis(text, flags) for text in grid)
     if len(axes) < len(grid):
         raise ParameterError(f"A parameter has one grid with all its values. Received: {list(grid)}")
-    names, combinations = short_names(list(axes)), []
-    for chosen in itertools.product(*(enumerate(texts) for texts in axes.values())):
-        words, values, arguments = [], {}, []
-        for path, (place, text) in zip(axes, chosen, strict=True):
-            values[path] = parse_assignment(f"{path}={text}")[1]
-            # TensorFlow takes brackets in the path of a checkpoint for a pattern.
-            shown = urllib.parse.quote(_text(values[path]).translate(str.maketrans("[]", "()")), safe="(),:+")
-            words.append(f"{names[path]}={shown if len(shown) <= LONGEST_VALUE else f'value{place + 1}'}")
-            arguments.append(f"--set={path}={text}" if "." in path else f"--{path}={text}")
-        combinations.append(Combination(",".join(words), values, arguments, describe(arguments)))
+    combinations = []
+    for (name, values), texts in zip(_named(axes), itertools.product(*axes.values()), strict=True):
+        arguments = [f"--set={path}={text}" if "." in path else f"--{path}={text}" for path, text in zip(axes, texts, strict=True)]
+        combinations.append(Combination(name, values, arguments, describe(arguments)))
     for one, other in itertools.combinations(combinations, 2):
         if one.experiment == other.experiment or one.name == other.name:
             raise ParameterError(f"The combinations of a grid must differ. Received: {one.name} and {other.name}")
     return combinations
+
+
+def _named(axes: Mapping[str, Sequence[str]], without: Collection[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields the name of every combination of values by path, some paths left out of it, and its values."""
+    names = short_names(list(axes))
+    for chosen in itertools.product(*(enumerate(texts) for texts in axes.values())):
+        words, values = [], {}
+        for path, (place, text) in zip(axes, chosen, strict=True):
+            values[path] = parse_assignment(f"{path}={text}")[1]
+            # TensorFlow takes brackets in the path of a checkpoint for a pattern.
+            shown = urllib.parse.quote(_text(values[path]).translate(str.maketrans("[]", "()")), safe="(),:+")
+            if path not in without:
+                words.append(f"{names[path]}={shown if len(shown) <= LONGEST_VALUE else f'value{place + 1}'}")
+        yield ",".join(words), values
 
 
 def _axis(text: str, flags: Collection[str]) -> tuple[str, list[str]]:
@@ -162,13 +169,20 @@ class Run(NamedTuple):
         """Whether it has a checkpoint to go on from."""
         return not self.finished and any(place.name.isdigit() for place in (self.path / "checkpoints").glob("*"))
 
-    def start(self, environment: dict[str, str]) -> subprocess.Popen[bytes] | None:
+    def start(self, cores: int | None, train: Sequence[str] = (), prepare: Callable[[], None] | None = None) -> subprocess.Popen[bytes] | None:
         """Starts its process, or returns None if another process has finished it meanwhile.
 
+        Args:
+            cores: how many of them TensorFlow's threads may use, unless its variables say so; None for all.
+            train: the program and its first arguments; `TRAIN` by default.
+            prepare: what the process does before it becomes this program.
+
         Raises:
-            OSError: another process is training it, or its log cannot be written.
+            BlockingIOError: another process is training it.
+            OSError: its log cannot be written.
         """
         flags = self.flags
+        threads = {} if cores is None else {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": str(cores)}
         with self.log.open("ab") as log:
             _lock(log)  # and with it the run, for as long as its process keeps the log open
             if self.finished:
@@ -178,12 +192,33 @@ class Run(NamedTuple):
                 flags.append("--resume")
             elif (self.path / "config.json").is_file():  # killed before its first checkpoint
                 shutil.rmtree(self.path)
-            command = [*TRAIN, *flags, f"--run_dir={self.path}"]
+            command = [*(train or TRAIN), *flags, f"--run_dir={self.path}"]
             log.write(f"$ {shlex.join(command)}\n".encode())
             log.flush()
             return subprocess.Popen(
-                command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                command,
+                env={**threads, **os.environ},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=prepare,
             )
+
+
+class Process(Protocol):
+    """A run that is being trained: what a sweep uses of `subprocess.Popen`."""
+
+    returncode: Any
+
+    def poll(self) -> int | None:
+        """Returns the exit status, or None while it runs."""
+
+    def send_signal(self, number: int, /) -> None:
+        """Passes a signal on."""
+
+    def wait(self) -> int:
+        """Waits for the exit status."""
 
 
 class Sweep:
@@ -223,10 +258,7 @@ class Sweep:
         grid = {path: list(dict.fromkeys(_text(c.values[path]) for c in self.combinations)) for path in first.values}
         content = {"format": 1, "grid": list(grid.items()), "first": first.experiment}
         if file.is_file():
-            try:
-                found = differences(json.loads(file.read_bytes()), json.loads(json.dumps(content)))
-            except ValueError as error:
-                raise ValueError(f"{file} is damaged ({error}). Received: {file.stat().st_size} bytes") from error
+            found = differences(_content(file), json.loads(json.dumps(content)))
             for name, theirs, ours in found:
                 raise ValueError(f"{file} is of another sweep, whose {name} is {theirs!r}. Received: {name}={ours!r}")
         elif self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
@@ -236,11 +268,15 @@ class Sweep:
         with written_aside(file) as stream:
             stream.write(json.dumps(content, indent=2).encode())
 
-    def train(self, jobs: int = 1) -> int | None:
+    def train(
+        self, jobs: int = 1, cores: int | None = None, launch: Callable[[Run, int | None], Process | None] | None = None
+    ) -> int | None:
         """Trains the runs that are not finished; one that fails does not stop the others.
 
         Args:
-            jobs: processes at the same time.
+            jobs: runs at the same time.
+            cores: of each run; by default they share those of this machine.
+            launch: starts a run that may use so many cores; by default as a process of this machine.
 
         Returns:
             the number of the signal that stopped it, or None. The signal was passed on to the runs, which saved.
@@ -251,24 +287,25 @@ class Sweep:
         everything = [run for runs in self.runs.values() for run in runs]
         waiting = [run for run in everything if not run.finished]
         jobs = min(jobs, len(waiting))
-        environment = {**os.environ}
-        if jobs > 1:
-            environment.setdefault("TF_NUM_INTRAOP_THREADS", "1")
-            environment.setdefault("TF_NUM_INTEROP_THREADS", str(max((os.cpu_count() or 1) // jobs, 1)))
+        if cores is None and jobs > 1:
+            cores = max((os.cpu_count() or 1) // jobs, 1)
         _say(f"{self.folder}: {len(everything) - len(waiting)} of {len(everything)} runs are finished")
-        processes: dict[subprocess.Popen[bytes], tuple[Run, float]] = {}
-        with _passed_on(processes) as received:
+        processes: dict[Process, tuple[Run, float]] = {}
+        with _ended_together(processes), _remembered() as received:
+            passed_on = 0
             while processes or (waiting and not received):
                 while waiting and len(processes) < jobs and not received:
                     run = waiting.pop(0)
                     word = "resumed" if run.interrupted else "started"
-                    process = run.start(environment)
+                    process = launch(run, cores) if launch else run.start(cores)
                     if process is None:
                         continue
                     _say(f"{word:<9} {self._name(run)}")
                     processes[process] = run, time.monotonic()
-                    if received:  # while it was started
-                        process.send_signal(received[-1])
+                for number in received[passed_on:]:
+                    passed_on += 1
+                    for process in processes:
+                        process.send_signal(number)
                 for process in [process for process in processes if process.poll() is not None]:
                     run, since = processes.pop(process)
                     self._ended(run, process.returncode, time.monotonic() - since, bool(received))
@@ -290,55 +327,62 @@ class Sweep:
             _say(f"failed    {self._name(run)}  status {status}, see {run.log}\n          {last}")
 
     def report(self) -> None:
-        """Prints and writes the comparison of the combinations over their finished runs, and draws their curves."""
-        title = ", ".join(dict.fromkeys(c.experiment["preset"]["environment"]["level"] for c in self.combinations))
-        paths = list(self.combinations[0].values)
-        table = [[*paths, "seeds", "last_mean", "last_std", "best_mean", "best_std"]]
-        shown = [[*short_names(paths).values(), "seeds", "last evaluation", "best evaluation"]]
-        curves = {}
-        for combination in self.combinations:
-            finished = [run.path for run in self.runs[combination.name] if run.finished]
-            if finished:
-                curves[combination.name or title] = finished
-            cells = [*map(_text, combination.values.values()), str(len(finished))]
-            values = [read_curve(path)[1] for path in finished]
-            ends = [[float(of_seed[-1]) for of_seed in values], [float(of_seed.max()) for of_seed in values]]
-            means = [statistics.fmean(of_seeds) if of_seeds else None for of_seeds in ends]
-            deviations = [statistics.stdev(of_seeds) if len(of_seeds) > 1 else None for of_seeds in ends]
-            pairs = list(zip(means, deviations, strict=True))
-            table.append([*cells, *("" if x is None else f"{x:.6g}" for pair in pairs for x in pair)])
-            shown.append([*cells, *(" ± ".join(f"{x:.2f}" for x in pair if x is not None) for pair in pairs)])
-        with written_aside(self.folder / "sweep.csv") as stream:
-            csv.writer(text := io.StringIO()).writerows(table)
-            stream.write(text.getvalue().encode())
-        widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-        for row in shown:
-            _say("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
-        _say(f"table   {self.folder / 'sweep.csv'}")
+        """Compares the combinations over their finished runs: prints tables, writes comparison.csv and comparison.png."""
+        kind = self.combinations[0].experiment["preset"]["agent"]["kind"]
         try:
-            _say(f"curves  {plot_curves(curves, self.folder / 'sweep.png', title)}")
-        except ValueError as error:  # nothing finished, or seeds that were evaluated at different steps
-            _say(f"curves  not drawn: {error}")
+            _say(compare({label or kind: runs for label, runs in finished_runs(self.folder).items()}, self.folder))
+        except ValueError as error:
+            _say(f"not compared: {error}")
+
+
+def finished_runs(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
+    """Returns the folders of a sweep's finished runs by combination; what differs only in the level is together.
+
+    The name of the only combination of an empty grid, or of one over levels alone, is empty.
+
+    Raises:
+        ValueError: `sweep.json` is damaged, or no run has finished.
+    """
+    axes = dict(_content(folder / "sweep.json")["grid"])
+    groups: dict[str, list[pathlib.Path]] = {}
+    for (name, _), (label, _) in zip(_named(axes), _named(axes, LEVELS), strict=True):
+        runs = [path for path in sorted((folder / name).glob("seed*")) if Run(path, []).finished]
+        if runs:
+            groups.setdefault(label, []).extend(runs)
+    if not groups:
+        raise ValueError(f"No run of this sweep has finished. Received: {folder}")
+    return groups
+
+
+def _content(file: pathlib.Path) -> dict[str, Any]:
+    try:
+        content = json.loads(file.read_bytes())
+        return {name: content[name] for name in ("format", "grid", "first")}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{file} is damaged ({error}). Received: {file.stat().st_size} bytes") from error
 
 
 @contextlib.contextmanager
-def _passed_on(processes: Collection[subprocess.Popen[bytes]]) -> Iterator[list[int]]:
-    """Passes SIGTERM and Ctrl-C on to processes, and gives the signals received; an error ends the processes."""
-    received: list[int] = []
-
-    def pass_on(number: int, frame: object) -> None:
-        received.append(number)
+def _ended_together(processes: Collection[Process]) -> Iterator[None]:
+    """Ends processes that are left, as after an error."""
+    try:
+        yield
+    finally:
         for process in processes:
-            process.send_signal(number)
+            process.send_signal(signal.SIGTERM)
+        for process in processes:
+            process.wait()
 
-    previous = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGINT)}
+
+@contextlib.contextmanager
+def _remembered() -> Iterator[list[int]]:
+    """Gives the SIGTERM and Ctrl-C received instead of acting on them."""
+    received: list[int] = []
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    previous = {number: signal.signal(number, lambda number, frame: received.append(number)) for number in numbers}
     try:
         yield received
     finally:
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.wait()
         for number, handler in previous.items():
             signal.signal(number, handler)
 
@@ -347,7 +391,7 @@ def _lock(file: BinaryIO) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise OSError(f"Another process is training this run. Received: {file.name}") from None
+        raise BlockingIOError(f"Another process is training this run. Received: {file.name}") from None
     except OSError:  # a file system without locks
         return
 

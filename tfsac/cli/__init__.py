@@ -1,4 +1,4 @@
-"""The command line: tfsac train | sweep | spinup | evaluate | export | record | plot | presets."""
+"""The command line: tfsac train | sweep | evaluate | export | record | plot | compare | presets | spinup."""
 
 from __future__ import annotations
 

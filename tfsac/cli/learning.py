@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
+import os
 import pathlib
 import signal
 from collections.abc import Sequence
@@ -10,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfsac.cli.command import UsageError, command, no_more, quiet_start, required
+from tfsac.cli.command import UsageError, command, no_more, quiet_start
 
 if TYPE_CHECKING:
     from tfsac.parameters import Preset, RunParameters
 
 INTERRUPTED = 128  # plus the signal's number: the exit status of what was stopped and can be resumed
-OF_A_SWEEP = ("run_dir", "experiment_name", "seed", "num_seeds", "grid", "jobs")  # all others are of each of its runs
+OF_A_SWEEP = ("run_dir", "experiment_name", "seed", "num_seeds", "grid", "jobs", "ray_address", "cpus_per_run")  # all others are of each of its runs
 
 
 def _run_flags(f: flags.FlagValues) -> None:
@@ -69,8 +72,7 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     if f.num_seeds > 1:
         if f.resume:
             raise UsageError("Several seeds go on with the same command, without --resume. Received: --num_seeds with --resume")
-        folder = pathlib.Path(f.run_dir) if f.run_dir else default_run_dir(f, _experiment(f)[0].environment.level, None)
-        return _train_all(f, folder, [], 1)
+        return _train_all(f, [], 1)
     preset, run = _experiment(f)
     share_of(preset, place := place_of(run))
     if place.workers > 1 and not f.run_dir:
@@ -148,18 +150,30 @@ def _sweep_flags(f: flags.FlagValues) -> None:
     _set_and_seed_flags(f)
     flags.DEFINE_multi_string("grid", [], "path=value,value,...: values of a parameter or a flag to combine; may be repeated", flag_values=f)
     flags.DEFINE_integer("num_seeds", 1, "seeds of every combination, from --seed on", lower_bound=1, flag_values=f)
-    flags.DEFINE_string("run_dir", None, "the sweep's folder: a new one, or the one of a sweep to go on with", flag_values=f)
-    flags.DEFINE_integer("jobs", 1, "runs at the same time", lower_bound=1, flag_values=f)
+    flags.DEFINE_string("run_dir", None, "the sweep's folder, a new one or that of a sweep to go on with (default: runs/<experiment_name>/<time>)", flag_values=f)
+    flags.DEFINE_string("experiment_name", None, "folder under runs/ (default: preset and level)", flag_values=f)
+    flags.DEFINE_integer("jobs", None, "runs at the same time, at most and by default as many as cores", lower_bound=1, flag_values=f)
+    flags.DEFINE_string("ray_address", None, "train on a Ray cluster: its HOST:PORT, auto for the one of this machine, local to start one here", flag_values=f)
+    flags.DEFINE_integer("cpus_per_run", 1, "with --ray_address, cores of each run", lower_bound=1, flag_values=f)
 
 
 @command("train every combination of a grid, with several seeds", _sweep_flags)
 def sweep(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains, or goes on training, and compares the combinations."""
     no_more(rest)
-    return _train_all(f, pathlib.Path(required(f, "run_dir")), f.grid, f.jobs)
+    if f.ray_address is None:
+        cores = os.cpu_count() or 1
+        if f["cpus_per_run"].present:
+            raise UsageError("--cpus_per_run is of runs on a Ray cluster. Received: --cpus_per_run without --ray_address")
+        if f.jobs is not None and f.jobs > cores:
+            raise UsageError(f"--jobs is at most the number of cores of this machine, {cores}. Received: {f.jobs}")
+        return _train_all(f, f.grid, f.jobs or cores)
+    if f.jobs is not None:
+        raise UsageError("A Ray cluster runs as many as its cores allow. Received: --jobs with --ray_address")
+    return _train_all(f, f.grid, 1, f.ray_address)
 
 
-def _train_all(f: flags.FlagValues, folder: pathlib.Path, grid: Sequence[str], jobs: int) -> int:
+def _train_all(f: flags.FlagValues, grid: Sequence[str], jobs: int, ray_address: str | None = None) -> int:
     from tfsac.environments import maker
     from tfsac.parameters import EnvironmentParameters, from_json
     from tfsac.sweep import Sweep, plan
@@ -175,8 +189,17 @@ def _train_all(f: flags.FlagValues, folder: pathlib.Path, grid: Sequence[str], j
         if level not in levels:
             levels.append(level)
             maker(from_json(EnvironmentParameters, json.dumps(level)))().close()
-    series = Sweep(folder, combinations, seeds, shared)
-    stopped_by = series.train(jobs)
+    folder = pathlib.Path(f.run_dir) if f.run_dir else default_run_dir(f, levels[0]["level"], None)
+    with contextlib.ExitStack() as connected:
+        how: dict[str, Any] = {"jobs": jobs}
+        if ray_address is not None:
+            from tfsac.ray_cluster import connect
+            from tfsac.ray_runs import RayProcess, jobs_of
+
+            ray = connected.enter_context(connect(ray_address))
+            how = {"jobs": jobs_of(ray, f.cpus_per_run), "cores": f.cpus_per_run, "launch": functools.partial(RayProcess, ray)}
+        series = Sweep(folder, combinations, seeds, shared)
+        stopped_by = series.train(**how)
     if stopped_by is not None:
         print(f"stopped by {signal.Signals(stopped_by).name}; the same command with --run_dir={folder} goes on")
         return INTERRUPTED + stopped_by

@@ -1,4 +1,4 @@
-"""The commands for what a run left: evaluate, export, record, plot; and the list of presets."""
+"""The commands for what a run left: evaluate, export, record, plot, compare; and the list of presets."""
 
 from __future__ import annotations
 
@@ -128,6 +128,26 @@ def plot(f: flags.FlagValues, rest: list[str]) -> int:
     for run in runs:
         groups.setdefault(read_config(run / "config.json")[0].environment.level, []).append(run)
     print(plot_curves(groups, required(f, "out"), f.title))
+    return 0
+
+
+def _compare_flags(f: flags.FlagValues) -> None:
+    flags.DEFINE_string("out", None, "folder of comparison.csv and comparison.png (default: the sweep's, or runs/comparison/<time>)", flag_values=f)
+    flags.DEFINE_string("title", "", "above the picture (default: the levels)", flag_values=f)
+
+
+@command("compare groups of runs, or the combinations of a sweep", _compare_flags)
+def compare(f: flags.FlagValues, rest: list[str]) -> int:
+    """Prints the statistics of every group of runs, and writes them and their picture."""
+    from tfsac import comparison
+    from tfsac.cli.grouping import groups_of
+    from tfsac.files import new_run_dir
+
+    if not rest:
+        raise UsageError("A comparison needs runs, as in: tfsac compare RUN RUN, or LABEL=RUN,RUN. Received: none")
+    only = pathlib.Path(rest[0])
+    ours = only if len(rest) == 1 and (only / "sweep.json").is_file() else new_run_dir("comparison", None)
+    print(comparison.compare(groups_of(rest), f.out or ours, f.title))
     return 0
 
 

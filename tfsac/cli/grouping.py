@@ -1,0 +1,84 @@
+"""Which of the runs on a command line belong together."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+OF_THE_TASK = ("environment.level", "validation.")  # parameters that differ with the level
+
+
+def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
+    """Returns run directories by label.
+
+    Args:
+        words: run directories, which are grouped by what differs in them; folders of sweeps, which stand for their
+            finished runs by combination; and LABEL=RUN,RUN.
+    """
+    from tfsac.sweep import finished_runs
+
+    groups: dict[str, list[pathlib.Path]] = {}
+    unnamed: list[pathlib.Path] = []
+    for word in words:
+        path = pathlib.Path(word)
+        if "=" in word and not path.exists():
+            label, _, listed = word.partition("=")
+            paths = [listed] if pathlib.Path(listed).exists() else listed.split(",")
+            groups.setdefault(label, []).extend(run for one in paths for run in _runs_in(pathlib.Path(one)))
+        elif (path / "sweep.json").is_file():
+            for label, runs in finished_runs(path).items():
+                named = f"{path.name} {label}" if len(words) > 1 else label
+                (groups.setdefault(named, []) if label else unnamed).extend(runs)
+        else:
+            unnamed.append(path)
+    for label, runs in by_difference(unnamed).items():
+        groups.setdefault(label, []).extend(runs)
+    return groups
+
+
+def _runs_in(path: pathlib.Path) -> list[pathlib.Path]:
+    """Returns the finished runs of a sweep's folder, or the run itself."""
+    from tfsac.sweep import finished_runs
+
+    return [run for runs in finished_runs(path).values() for run in runs] if (path / "sweep.json").is_file() else [path]
+
+
+def by_difference(runs: Sequence[pathlib.Path]) -> dict[str, list[pathlib.Path]]:
+    """Groups runs by their presets, whatever their levels and seeds, in the order in which they come.
+
+    A label names the agent where the agents differ, and of the other parameters the first that tell the groups apart.
+
+    Raises:
+        FileNotFoundError, ParameterError: a folder that is no run.
+    """
+    from tfsac.catalog import read_config
+    from tfsac.files import leaves
+    from tfsac.parameters import to_json
+    from tfsac.sweep import short_names
+
+    groups: dict[str, tuple[dict[str, Any], list[pathlib.Path]]] = {}
+    for run in runs:
+        preset = to_json(read_config(run / "config.json")[0])
+        parameters = {path: value for path, value in leaves(preset) if not path.startswith(OF_THE_TASK)}
+        parameters = {"agent": preset["agent"]["kind"], **parameters}
+        groups.setdefault(json.dumps(parameters, sort_keys=True), (parameters, []))[1].append(run)
+    told: list[str] = ["agent"]
+
+    def apart(paths: Sequence[str]) -> int:
+        return len({json.dumps([parameters.get(path) for path in paths]) for parameters, _ in groups.values()})
+
+    for path in dict.fromkeys(path for parameters, _ in groups.values() for path in parameters):
+        if apart([*told, path]) > apart(told):
+            told.append(path)
+    if len(told) > 1 and apart(told[:1]) == 1:
+        told = told[1:]
+    names = short_names(told)
+
+    def label(parameters: dict[str, Any]) -> str:
+        values = {path: parameters.get(path) for path in told}
+        texts = {path: value if isinstance(value, str) else json.dumps(value, separators=(",", ":")) for path, value in values.items()}
+        return ",".join(text if path == "agent" else f"{names[path]}={text}" for path, text in texts.items())
+
+    return {label(parameters): paths for parameters, paths in groups.values()}
