@@ -11,7 +11,6 @@ import pytest
 import tensorflow as tf
 
 from tfsac.agents import TemporallyAbstractActorCriticAgent
-from tfsac.agents.temporally_abstract_actor_critic import Update, flat
 from tfsac.agents.trajectories import make_trajectory
 from tfsac.losses import temporally_abstract_actor_critic as losses
 from tfsac.networks import GraphForward, NumpyForward
