@@ -184,7 +184,7 @@ def test_a_replay_that_began_goes_on_whatever_the_memory_forgets(tmp_path):
     trainer = trained(tmp_path, cliff(CHOICES, **changes), seen)
     # Of episodes of 3, 5, 3, 5, ... steps only two fit after the third, fewer than 11 steps.
     assert [seen.counted[end - 1] for end in ENDS] == [1, 2, 5, 8, 11, 14]
-    assert [len(episode) - 1 for episode in trainer.memory.episodes] == [3, 5]
+    assert [steps for _, steps in trainer.memory.episodes] == [3, 5]
 
 
 @pytest.mark.slow
@@ -318,8 +318,8 @@ def test_several_environments_resume_with_new_episodes_and_new_states(tmp_path, 
     assert "new ones begin" in capsys.readouterr().out
     assert resumed.counters.env_steps == 201 and resumed.environments.is_first.all()  # 67 steps of each
     memory = resumed.memory
-    assert [len(episode) - 1 for episode in memory.episodes] == [30] * 6 + [7] * 3  # the running ones end there, not terminated
-    assert not any(episode["terminated"].any() for episode in memory.episodes)
+    assert [steps for _, steps in memory.episodes] == [30] * 6 + [7] * 3  # the running ones end there, not terminated
+    assert not memory.between(memory.oldest_row, memory.total_rows)["terminated"].any()
     assert memory.size == memory.rollout_begin  # the rollout that was begun is dropped
     assert all(value.any() for value in resumed.collector.policy_state.values())
     resumed.play()

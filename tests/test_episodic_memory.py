@@ -72,10 +72,15 @@ def of_lengths(*lengths, capacity=100, t_max=4, **fields):
     return memory
 
 
+def episodes_of(memory):
+    """Returns the records of each finished episode, with the one after its last step."""
+    return [memory.between(start, start + steps + 1) for start, steps in memory.episodes]
+
+
 def kept(memory):
     """Returns first and last step of each finished episode, after comparing what is stored with them."""
     stretches = []
-    for episode in memory.episodes:
+    for episode in episodes_of(memory):
         steps, after = episode[:-1], episode[-1]
         n = steps["action"]
         np.testing.assert_array_equal(n, np.arange(n[0], n[-1] + 1, 10))
@@ -223,7 +228,7 @@ def test_finished_episodes_are_kept_whole_with_the_observation_after_them():
     memory = EpisodicMemory(SPEC, 20, 3, num_envs=2)
     play(memory, range(6), terminated={(1, 0), (4, 1)}, truncated={(4, 0)})
     assert kept(memory) == [(0, 1), (2, 4), (0, 4)]
-    assert [episode["terminated"].tolist() for episode in memory.episodes] == [
+    assert [episode["terminated"].tolist() for episode in episodes_of(memory)] == [
         [False, True, False],
         [False, False, False, False],
         [False, False, False, False, True, False],
@@ -272,7 +277,7 @@ def test_several_environments_give_the_episodes_that_each_played():
     while sum(last - first + 1 for first, last, _ in expected) > 60:
         expected.pop(0)
     assert kept(memory) == [(first, last) for first, last, _ in expected]
-    assert [int(episode["action"][0]) % 10 - 1 for episode in memory.episodes] == [env for *_, env in expected]
+    assert [int(episode["action"][0]) % 10 - 1 for episode in episodes_of(memory)] == [env for *_, env in expected]
     # And every rollout: consecutive steps of each environment, beginning where the tables say.
     steps, left = [], np.zeros(5)
     for rollout in rollouts:
@@ -384,7 +389,7 @@ def test_rewards_are_filtered_where_there_is_a_step_and_stored_raw():
     np.testing.assert_array_equal(stack.reward[0, :, 0], [8.5, 23.5, 0, 0])
     np.testing.assert_array_equal(stack.reward[0, :, 1], 0)
     np.testing.assert_array_equal(stack.reward[1], [[8.5, 8.5], [23.5, 23.5], [0, 0], [0, 0]])
-    assert memory.episodes[0]["reward"].tolist() == [0.5, 5.5, 0]
+    assert episodes_of(memory)[0]["reward"].tolist() == [0.5, 5.5, 0]
 
 
 def test_sampling_leaves_the_memory_as_it_is():
@@ -507,7 +512,7 @@ def test_running_episodes_are_ended_as_if_they_were_cut_off():
     assert len(memory) == 1 + 3
     memory.end_episodes()
     assert kept(memory) == [(0, 0), (0, 2), (0, 2), (1, 2)]  # 1 and 2 on their own, then 0 and 1
-    assert [episode["terminated"].any() for episode in memory.episodes] == [True, True, False, False]
+    assert [episode["terminated"].any() for episode in episodes_of(memory)] == [True, True, False, False]
     assert memory.batches(0, 3, np.random.default_rng(0)) is None and not memory.rollout_complete
     add(memory, 3)
     rollout = rollout_of(memory, 3)

@@ -37,6 +37,7 @@ def _run_flags(f: flags.FlagValues) -> None:
     flags.DEFINE_integer("num_devices", None, "with --strategy=mirrored, how many (default: all GPUs, or two parts of the CPU)", lower_bound=1, flag_values=f)
     flags.DEFINE_bool("asynchronous_collection", False, "play while updates are computed", flag_values=f)
     flags.DEFINE_bool("use_cpu", False, "hide the GPUs", flag_values=f)
+    flags.DEFINE_bool("memory_on_disk", False, "keep the replay memory in a file on the disk, for memories larger than RAM", flag_values=f)
     flags.DEFINE_bool("deterministic", False, "TensorFlow's deterministic kernels", flag_values=f)
     flags.DEFINE_enum("mixed_precision", "none", ["none", "bfloat16"], "bfloat16: matrix products of CPUs that can", flag_values=f)
     flags.DEFINE_bool("eager", False, "run updates without compiling them, to debug", flag_values=f)

@@ -5,10 +5,12 @@ from tfsac.memories.episodes import EpisodicMemory
 from tfsac.memories.prioritized import PrioritizedMemory
 from tfsac.memories.sequences import SequenceMemory
 from tfsac.memories.sqil import SQILMemory
+from tfsac.memories.storage import Allocate, on_disk
 from tfsac.memories.transitions import TransitionMemory
 
 __all__ = [
     "MINARI",
+    "Allocate",
     "Demonstrations",
     "EpisodicMemory",
     "PrioritizedMemory",
@@ -16,5 +18,6 @@ __all__ = [
     "SequenceMemory",
     "TransitionMemory",
     "load_demonstrations",
+    "on_disk",
     "save_demonstrations",
 ]

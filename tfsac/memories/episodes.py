@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tfsac.memories.storage import Allocate
 from tfsac.memories.transitions import EXTRA, OBSERVATION, refuse_other_fields
 from tfsac.types import STATE, ArraySpec, Segments, Spec
 
@@ -15,19 +16,21 @@ from tfsac.types import STATE, ArraySpec, Segments, Spec
 class EpisodicMemory:
     """The newest finished episodes of E environments, the running ones, and the rollout since the last one was taken.
 
-    A finished episode of L steps is an array `[L + 1]` of records, the last of which has only the observation after the
-    last step. Running episodes and the rollout lie on one tape `[n, E]`, whose row after the newest step has the
+    A finished episode of L steps is L + 1 records of a ring, the last of which has only the observation after the last
+    step. Running episodes and the rollout lie on one tape `[n, E]`, whose row after the newest step has the
     observations after it. Stored rewards and observations are raw.
 
     Args:
         spec: fields and their shapes; one reward a step.
         capacity: number of steps of all finished episodes. The oldest episodes make room; of one that is longer, the newest
-            steps are kept.
+            steps are kept. The ring has room for the observations after 1000 episodes besides, or for one every 8 steps;
+            where episodes are shorter than that, it holds fewer steps.
         t_max: T, the most steps of a rollout and of a replayed stretch.
         num_envs: E.
         replay_start_size: number of steps of finished episodes from which on they may be sampled.
         reward_filter: what the agent sees of raw rewards, any shape.
         initial_state: state of the recurrent networks of one environment, which `add` gets before each step.
+        allocate: makes the ring, in RAM or with `on_disk`; the tape is always in RAM.
 
     Attributes:
         total_rows: records of finished episodes ever stored; the absolute index of the next one.
@@ -45,6 +48,7 @@ class EpisodicMemory:
         replay_start_size: int = 0,
         reward_filter: Callable[[np.ndarray], np.ndarray] | None = None,
         initial_state: Mapping[str, ArraySpec] | None = None,
+        allocate: Allocate = np.zeros,
     ):
         if t_max < 1:
             raise ValueError(f"t_max must be at least one step. Received: {t_max}")
@@ -65,15 +69,15 @@ class EpisodicMemory:
         self.extra_shapes = {name: (num_envs, *array.shape) for name, array in spec.extras.items()}
         self.extra_shapes |= {STATE + name: value.shape for name, value in self.initial_state.items()}
 
-        self.episodes: deque[np.ndarray] = deque()  # oldest first
+        self.ring = allocate((capacity + min(capacity, max(capacity // 8, 1000)),), self.dtype)  # by absolute index
+        self.episodes: deque[tuple[int, int]] = deque()  # absolute index of the first record, and L; oldest first
         self.num_steps, self.total_rows = 0, 0  # steps of these episodes, records ever stored
         self.cut = False  # whether the only episode that is kept lacks its first steps
         self.size = 0  # steps on the tape, of each environment
         self.tape = np.zeros((t_max + 2, num_envs), self.dtype)
         self.begin = np.zeros(num_envs, np.int64)  # where each running episode began; below zero when that was dropped
         self.rollout_begin, self.rollout_first = 0, np.ones(num_envs, bool)  # where, and whether episodes began there
-        self.returned: list[np.ndarray] = []  # records put back, until `restore` makes episodes of them
-        self.returned_from = 0  # absolute index of the first of them
+        self.returned: tuple[int, int] | None = None  # absolute indices of what was put back, until `restore`
 
     def __len__(self) -> int:
         return self.num_steps
@@ -155,14 +159,23 @@ class EpisodicMemory:
     def _finish(self, env: int) -> None:
         """Moves the running episode of an environment to the finished ones, where the oldest make room."""
         start = max(self.begin[env], self.size - self.capacity)
-        episode = self.tape[start : self.size + 1, env].copy()
+        episode = self.tape[start : self.size + 1, env]
         self.cut = bool(start > self.begin[env])
         self.begin[env] = self.size
-        self.episodes.append(episode)
+        self.ring[self._slots(self.total_rows, self.total_rows + len(episode))] = episode
+        self.episodes.append((self.total_rows, len(episode) - 1))
         self.total_rows += len(episode)
         self.num_steps += len(episode) - 1
-        while self.num_steps > self.capacity:
-            self.num_steps -= len(self.episodes.popleft()) - 1
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drops the oldest episodes that are too much, or partly overwritten."""
+        while self.num_steps > self.capacity or self.total_rows - self.oldest_row > len(self.ring):
+            self.num_steps -= self.episodes.popleft()[1]
+
+    def _slots(self, start: int, stop: int) -> np.ndarray:
+        """Returns where in the ring the records with absolute indices start to stop - 1 lie."""
+        return np.arange(start, stop) % len(self.ring)
 
     def end_episodes(self) -> None:
         """Finishes the running episodes after their newest steps, as if they were cut off there, and drops the rollout."""
@@ -207,13 +220,16 @@ class EpisodicMemory:
         self.rollout_begin = self.size
         return segments
 
-    def _draw(self, count: int, rng: np.random.Generator) -> list[tuple[np.ndarray, int]]:
-        """Returns episodes, and the first step of a stretch in each."""
+    def _draw(self, count: int, rng: np.random.Generator) -> list[tuple[int, int, bool]]:
+        """Returns stretches of episodes: absolute index of the first record, number of steps, whether the episode begins there."""
         episodes = [self.episodes[i] for i in rng.integers(len(self.episodes), size=count)]
-        lengths = np.array([len(episode) - 1 for episode in episodes], np.int64)
-        return list(zip(episodes, rng.integers(np.maximum(lengths - self.t_max, 0) + 1).tolist(), strict=True))
+        skipped = rng.integers(np.maximum(np.array([steps for _, steps in episodes], np.int64) - self.t_max, 0) + 1).tolist()
+        return [
+            (start + skip, min(self.t_max, steps), skip == 0 and not self.cut)
+            for (start, steps), skip in zip(episodes, skipped, strict=True)
+        ]
 
-    def _stack(self, online: bool, drawn: list[tuple[np.ndarray, int]], columns: int) -> Segments:
+    def _stack(self, online: bool, drawn: list[tuple[int, int, bool]], columns: int) -> Segments:
         """Returns a batch of the rollout, if it is wanted, and batches of the given stretches."""
         if online and columns < self.num_envs:
             raise ValueError(f"Each of {self.num_envs} environments needs a column. Received: {columns}")
@@ -228,12 +244,11 @@ class EpisodicMemory:
             begins[0, : len(played), :envs], length[0, : len(played), :envs] = first, _lengths(first)
             for name, own in self.initial_state.items():
                 state[name][0, :envs] = own
-        for place, (episode, start) in enumerate(drawn):
+        for place, (start, steps, whole) in enumerate(drawn):
             update, column = online + place // columns, place % columns
-            steps = min(self.t_max, len(episode) - 1)
-            records[update, :steps, column] = episode[start : start + steps]
-            records[update, -1, column] = episode[start + steps]
-            begins[update, 0, column] = start == 0 and not self.cut
+            found = self.ring.take(self._slots(start, start + steps + 1))
+            records[update, :steps, column], records[update, -1, column] = found[:-1], found[-1]
+            begins[update, 0, column] = whole
             length[update, :steps, column] = steps
         rows, there = records[:, :-1], length > 0
         on_policy = there.astype(np.float32)
@@ -271,22 +286,18 @@ class EpisodicMemory:
         """
         if not self.oldest_row <= start <= stop <= self.total_rows:
             raise ValueError(f"Rows {self.oldest_row} to {self.total_rows} are kept. Received: {start} to {stop}")
-        rows, at = [np.empty(0, self.dtype)], self.oldest_row
-        for episode in self.episodes:
-            rows.append(episode[max(start - at, 0) : max(stop - at, 0)])
-            at += len(episode)
-        return np.concatenate(rows)
+        return self.ring.take(self._slots(start, stop))
 
     def put(self, start: int, rows: np.ndarray) -> None:
-        """Takes records back, as a checkpoint does, for `restore`; each call goes on where the one before stopped.
+        """Writes records back at their absolute indices, as a checkpoint does, before `restore`; each call goes on where the
+        one before stopped.
 
         Raises:
             ValueError: records with other fields, which another agent recorded.
         """
         refuse_other_fields(self.dtype, rows.dtype)
-        if not self.returned:
-            self.returned_from = start
-        self.returned.append(rows)
+        self.ring[self._slots(start, start + len(rows))] = rows
+        self.returned = (start if self.returned is None else self.returned[0], start + len(rows))
 
     def keep(self, episodes: Sequence[np.ndarray]) -> None:
         """Begins anew with finished episodes, `[L + 1]` records each, oldest first, as far as there is room for the newest."""
@@ -309,7 +320,7 @@ class EpisodicMemory:
         """
         first = self._first_needed()
         return {
-            "lengths": np.array([len(episode) - 1 for episode in self.episodes], np.int64),
+            "lengths": np.array([steps for _, steps in self.episodes], np.int64),
             "cut": np.array(self.cut),
             "tape": self.tape[first : self.size + 1],
             "begin": self.begin - first,
@@ -322,21 +333,21 @@ class EpisodicMemory:
         """Takes over what `state` returned, after the records were put back and `total_rows` was set.
 
         Raises:
-            ValueError: other fields or another number of environments, or not all records were put back. Then the memory
-                stays as it was, without what was put back.
+            ValueError: other fields or another number of environments, or not all records were put back. Then episodes
+                that were there are overwritten by what was.
         """
-        start, rows = self.returned_from, np.concatenate([np.empty(0, self.dtype), *self.returned])
-        self.returned = []
+        (start, stop), self.returned = self.returned or (0, 0), None
         refuse_other_fields(self.dtype, arrays["tape"].dtype)
         if arrays["tape"].shape[1:] != (self.num_envs,):
             raise ValueError(f"The tape of this memory is of {self.num_envs} environments. Received: {arrays['tape'].shape[1:]}")
         lengths = arrays["lengths"]
         oldest = self.total_rows - int((lengths + 1).sum())
-        if start > oldest or start + len(rows) != self.total_rows:
-            raise ValueError(f"Rows {oldest} to {self.total_rows} must be put back. Received: {start} to {start + len(rows)}")
-        ends = oldest - start + np.cumsum(lengths + 1)
-        self.episodes = deque(rows[end - length - 1 : end].copy() for end, length in zip(ends, lengths, strict=True))
+        if start > oldest or stop != self.total_rows:
+            raise ValueError(f"Rows {oldest} to {self.total_rows} must be put back. Received: {start} to {stop}")
+        starts = oldest + np.cumsum(lengths + 1) - (lengths + 1)
+        self.episodes = deque(zip(starts.tolist(), lengths.tolist(), strict=True))
         self.num_steps, self.cut = int(lengths.sum()), bool(arrays["cut"])
+        self._forget()
         self.tape, self.size = arrays["tape"].copy(), len(arrays["tape"]) - 1
         self.begin, self.rollout_begin = arrays["begin"].copy(), int(arrays["rollout_begin"])
         self.rollout_first = arrays["rollout_first"]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tfsac.memories.storage import Allocate
 from tfsac.memories.sum_tree import SumTree
 from tfsac.memories.transitions import TransitionMemory
 from tfsac.types import Spec
@@ -24,6 +25,7 @@ class PrioritizedMemory(TransitionMemory):
         beta: strength of the weights at first, from 0, none, to 1, the whole bias.
         beta_anneal_updates: number of sampled batches over which beta goes linearly to 1.
         epsilon: added to priorities, so that each transition can be sampled.
+        allocate: as in TransitionMemory; the priorities are always in RAM.
 
     Raises:
         ValueError: as TransitionMemory, or an argument outside its range.
@@ -42,8 +44,9 @@ class PrioritizedMemory(TransitionMemory):
         beta: float = 0.4,
         beta_anneal_updates: int = 100_000,
         epsilon: float = 1e-5,
+        allocate: Allocate = np.zeros,
     ):
-        super().__init__(spec, capacity, num_envs, discount, n_step, ignore_done, reward_filter)
+        super().__init__(spec, capacity, num_envs, discount, n_step, ignore_done, reward_filter, allocate)
         for name, value in {"alpha": alpha, "beta": beta}.items():
             if not 0 <= value <= 1:
                 raise ValueError(f"{name} must be in [0, 1]. Received: {value}")

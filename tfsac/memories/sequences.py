@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tfsac.memories.storage import Allocate
 from tfsac.memories.transitions import EXTRA, NEXT, OBSERVATION, TransitionMemory
 from tfsac.types import FIRST, LAST, MID, NEXT_STATE, STATE, Sequence, Spec
 
@@ -25,6 +26,7 @@ class SequenceMemory(TransitionMemory):
         num_envs: number of environments that fill it.
         ignore_done: whether the discount is 1 after a terminated step too. An episode's end makes a LAST row anyway.
         reward_filter: what the agent sees of raw rewards, any shape.
+        allocate: as in TransitionMemory.
 
     Raises:
         ValueError: a capacity below T steps of every environment, or T below 2.
@@ -38,6 +40,7 @@ class SequenceMemory(TransitionMemory):
         num_envs: int = 1,
         ignore_done: bool = False,
         reward_filter: Callable[[np.ndarray], np.ndarray] | None = None,
+        allocate: Allocate = np.zeros,
     ):
         if sequence_length < 2:
             raise ValueError(f"A stretch has at least 2 rows. Received: sequence_length={sequence_length}")
@@ -45,7 +48,7 @@ class SequenceMemory(TransitionMemory):
             raise ValueError(
                 f"The capacity must hold {sequence_length} steps of every environment. Received: {capacity} for {num_envs}"
             )
-        super().__init__(spec, capacity, num_envs, ignore_done=ignore_done, reward_filter=reward_filter)
+        super().__init__(spec, capacity, num_envs, ignore_done=ignore_done, reward_filter=reward_filter, allocate=allocate)
         self.sequence_length = sequence_length
 
     @property

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfsac.memories.demonstrations import Demonstrations
+from tfsac.memories.storage import Allocate
 from tfsac.memories.transitions import EXTRA, TransitionMemory
 from tfsac.types import EXPERT, Spec, Transition
 
@@ -24,6 +25,7 @@ class SQILMemory(TransitionMemory):
         capacity: number of own transitions, over all environments.
         demonstrations: at least one transition.
         num_envs, discount, n_step, ignore_done: as in TransitionMemory.
+        allocate: makes the ring of the own transitions; the demonstrations are always in RAM.
 
     Attributes:
         demonstrations: the memory of the demonstrated transitions.
@@ -41,8 +43,9 @@ class SQILMemory(TransitionMemory):
         discount: float = 0.99,
         n_step: int = 1,
         ignore_done: bool = False,
+        allocate: Allocate = np.zeros,
     ):
-        super().__init__(spec, capacity, num_envs, discount, n_step, ignore_done, reward_filter=np.zeros_like)
+        super().__init__(spec, capacity, num_envs, discount, n_step, ignore_done, np.zeros_like, allocate)
         count = len(demonstrations.records)
         self.demonstrations = TransitionMemory(spec, count, 1, discount, n_step, ignore_done, reward_filter=np.ones_like)
         self.demonstrations.total_rows = count

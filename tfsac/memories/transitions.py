@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tfsac.memories.storage import Allocate
 from tfsac.types import Sequence, Spec, Transition
 
 OBSERVATION, NEXT, EXTRA = "observation/", "next_observation/", "extra/"
@@ -30,6 +31,7 @@ class TransitionMemory:
         n_step: the most rewards that a sampled transition sums.
         ignore_done: whether the discount is gamma^k after a terminated step too. An episode's end stops the sum anyway.
         reward_filter: what the agent sees of raw rewards, any shape; each is filtered before they are summed.
+        allocate: makes the ring, in RAM or with `on_disk`.
 
     Attributes:
         total_rows: rows (one step of all environments) ever added.
@@ -47,6 +49,7 @@ class TransitionMemory:
         n_step: int = 1,
         ignore_done: bool = False,
         reward_filter: Callable[[np.ndarray], np.ndarray] | None = None,
+        allocate: Allocate = np.zeros,
     ):
         self.rows = capacity // num_envs
         if self.rows < 1:
@@ -58,7 +61,7 @@ class TransitionMemory:
         self.reward_filter = reward_filter or np.asarray
         self.powers = (discount ** np.arange(self.n_step + 1)).astype(np.float32)
         # Zeroed memory is taken from the operating system page by page as it fills.
-        self.ring = np.zeros((self.rows, num_envs), np.dtype(self._fields(spec)))
+        self.ring = allocate((self.rows, num_envs), np.dtype(self._fields(spec)))
 
     def _fields(self, spec: Spec) -> list[tuple[Any, ...]]:
         """Returns name, dtype and shape of the fields of a record."""

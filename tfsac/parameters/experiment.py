@@ -143,6 +143,7 @@ class RunParameters:
         stochastic_evaluation: evaluate a second time with sampled actions.
         tensorboard: write TensorBoard events.
         histograms: with `tensorboard`, also the weights of every network.
+        memory_on_disk: keep the replay memory in a memory-mapped file in the run's folder, for memories larger than RAM.
         deterministic: use TensorFlow's deterministic kernels.
         mixed_precision: "bfloat16" multiplies matrices in it, on CPUs that can; see docs/scaling.md for what is gained and lost.
         eager: run updates without compiling them, to debug.
@@ -159,6 +160,7 @@ class RunParameters:
     stochastic_evaluation: bool = False
     tensorboard: bool = False
     histograms: bool = False
+    memory_on_disk: bool = False
     deterministic: bool = False
     mixed_precision: Literal["none", "bfloat16"] = "none"
     eager: bool = False

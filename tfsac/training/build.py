@@ -6,6 +6,8 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from tfsac.agents import (
     Agent,
     DiscreteACERAgent,
@@ -19,6 +21,7 @@ from tfsac.agents import (
 from tfsac.environments import Filters, action_map
 from tfsac.memories import (
     MINARI,
+    Allocate,
     EpisodicMemory,
     PrioritizedMemory,
     SequenceMemory,
@@ -71,7 +74,11 @@ def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMak
 
 
 def build_memory(
-    preset: Preset, spec: Spec, filters: Filters, recurrent: Mapping[str, ArraySpec] | None = None
+    preset: Preset,
+    spec: Spec,
+    filters: Filters,
+    recurrent: Mapping[str, ArraySpec] | None = None,
+    allocate: Allocate = np.zeros,
 ) -> TransitionMemory | EpisodicMemory:
     """Returns the memory that a preset describes, with none of the agent's own transitions.
 
@@ -82,21 +89,23 @@ def build_memory(
         spec: of the agent.
         filters: of the run.
         recurrent: specs of the states of the agent's LSTMs by field.
+        allocate: makes the arrays of its records.
 
     Raises:
         ValueError, OSError, ImportError: demonstrations that cannot be read, or do not fit the environment.
+        OSError: there is no room for the records.
     """
     memory, num_envs = preset.agent.memory, preset.environment.num_envs
     if isinstance(preset.agent, DiscreteACERAgentParameters | GaussianACERAgentParameters):
         episodes = preset.agent.memory
         return EpisodicMemory(
             spec, episodes.max_size, preset.agent.algorithm.t_max, num_envs, episodes.replay_start_size, filters.reward,
-            recurrent,
+            recurrent, allocate,
         )
     algorithm = preset.agent.algorithm
     if isinstance(memory, SequenceReplayParameters):
         return SequenceMemory(
-            spec, memory.max_size, memory.sequence_length, num_envs, algorithm.ignore_done, filters.reward
+            spec, memory.max_size, memory.sequence_length, num_envs, algorithm.ignore_done, filters.reward, allocate
         )
     shared: dict[str, Any] = {
         "spec": spec,
@@ -105,6 +114,7 @@ def build_memory(
         "discount": algorithm.discount,
         "n_step": algorithm.n_step,
         "ignore_done": algorithm.ignore_done,
+        "allocate": allocate,
     }
     if isinstance(memory, SQILExperienceReplayParameters):
         demonstrations = load_demonstrations(

@@ -54,6 +54,11 @@ class RunDirectory(NamedTuple):
         """The exported best policy."""
         return self.path / "policy"
 
+    @property
+    def disk(self) -> pathlib.Path:
+        """This folder, or the nearest one above it that is there: where files without a name lie on the same disk."""
+        return next(path for path in (self.path, *self.path.absolute().parents) if path.is_dir())
+
     def refuse_existing(self) -> None:
         """Raises FileExistsError if there is anything at this place, ValueError if no run can be kept under its name."""
         if set("[]*?") & set(str(self.path)):

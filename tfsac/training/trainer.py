@@ -16,7 +16,7 @@ import tensorflow as tf
 from tfsac.agents import Agent, ModelMaker
 from tfsac.cluster import place_of, share_of
 from tfsac.environments import EnvironmentFailure, Environments, Filters, maker
-from tfsac.memories import EpisodicMemory
+from tfsac.memories import EpisodicMemory, on_disk
 from tfsac.metrics import CSVSink, TensorBoardSink, TerminalSink
 from tfsac.parameters import OffPolicyAlgorithmParameters, ParameterError, Preset, RunParameters
 from tfsac.training.build import build_agent, build_memory, with_absolute_paths
@@ -109,7 +109,8 @@ class Trainer:
     def _build(self, actor: Agent, resume: bool, quiet: bool, initial_weights: str | pathlib.Path | None) -> None:
         preset, level, place = self.preset, self.preset.environment, self.workers.place
         self.filters = Filters(level.filters, self.agent.spec)
-        self.memory = build_memory(self.share, self.agent.spec, self.filters, self.agent.recurrent)
+        allocate = on_disk(self.directory.disk) if self.settings.memory_on_disk else np.zeros
+        self.memory = build_memory(self.share, self.agent.spec, self.filters, self.agent.recurrent, allocate)
         self.collector = Collector(actor, self.filters, self.environments)
         self.updates = Updates(self.agent, self._updated, self.settings.asynchronous_collection)
         self.filters.learn(self.workers.gather(self.environments.observation))

@@ -1,0 +1,46 @@
+"""Where the records of a memory lie: in RAM, or in a file on disk."""
+
+from __future__ import annotations
+
+import errno
+import math
+import mmap
+import os
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Callable
+
+import numpy as np
+
+Allocate = Callable[[tuple[int, ...], np.dtype], np.ndarray]  # shape and dtype -> zeros
+
+
+def on_disk(folder: pathlib.Path) -> Allocate:
+    """Returns what takes the place of `np.zeros` for arrays that lie in files of a folder, mapped into memory.
+
+    The files have no name and are gone with their arrays, however the process ends. Their space is reserved at once, because a
+    mapped file that finds the disk full kills the process.
+
+    Args:
+        folder: an existing one.
+
+    Returns:
+        A function of shape and dtype, which raises an OSError where the array does not fit or no file can be made.
+    """
+
+    def allocate(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        size = math.prod(shape) * dtype.itemsize
+        try:
+            # Asked first: a reservation that fails has taken all space from others for a moment.
+            free = shutil.disk_usage(folder).free
+            if size > free:
+                raise OSError(errno.ENOSPC, f"only {free} are free")
+            with tempfile.TemporaryFile(dir=folder) as file:
+                os.posix_fallocate(file.fileno(), 0, size)
+                content = mmap.mmap(file.fileno(), size)
+        except OSError as error:
+            raise OSError(f"The memory needs {size} bytes of the disk ({error}). Received: {folder}") from error
+        return np.ndarray(shape, dtype, content)  # a plain array: what is taken from a np.memmap is one too, which is slower
+
+    return allocate
