@@ -33,7 +33,7 @@ preset = Preset(
             trust_region_delta=1.0,
             trust_region_alpha=0.99,
         ),
-        memory=EpisodicReplayParameters(max_size=100_000, replay_start_size=10_000),  # 2.8 GB when it is full, and the running games
+        memory=EpisodicReplayParameters(max_size=100_000, replay_start_size=10_000),  # 3.2 GB when it is full, and the running games
         networks=discrete_acer_networks(
             layers=(Conv2d(16, 8, 4), Conv2d(32, 4, 2), 256),
             shared=True,

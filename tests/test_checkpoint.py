@@ -5,6 +5,7 @@ import dataclasses
 import errno
 import itertools
 import json
+import mmap
 import pathlib
 import shutil
 import subprocess
@@ -121,6 +122,16 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninte
     crashed(tmp_path / "run", step)
     resumed = Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
     assert resumed.counters.env_steps == step // 50 * 50
+    resumed.run()
+    same_run(resumed, uninterrupted)
+
+
+def test_a_run_with_its_memory_on_disk_resumes_as_one_in_ram(tmp_path, uninterrupted):
+    run = dataclasses.replace(RUN, memory_on_disk=True)
+    crashed(tmp_path / "run", 163, run=run)
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"best.npz", "checkpoints", "config.json", "metrics.csv"}
+    resumed = Trainer(preset(), tmp_path / "run", run, resume=True, quiet=True)
+    assert isinstance(resumed.memory.ring.base, mmap.mmap)
     resumed.run()
     same_run(resumed, uninterrupted)
 

@@ -44,6 +44,7 @@ def tiny_run(tmp_path_factory):
             "--tensorboard",
             "--histograms",
             "--stochastic_evaluation",
+            "--memory_on_disk",
             "--print_networks_summary",
             "--evaluate=2",
             "--seed=4",
@@ -108,7 +109,7 @@ def test_the_config_tells_what_was_run_and_how(tiny_run):
     assert {network["batch_size"] for network in config["preset"]["agent"]["networks"].values()} == {32}
     run = config["run"]
     assert (run["seed"], run["checkpoint_save_steps"]) == (4, 200)
-    assert all(run[name] for name in ("tensorboard", "histograms", "stochastic_evaluation"))
+    assert all(run[name] for name in ("tensorboard", "histograms", "stochastic_evaluation", "memory_on_disk"))
     assert config["versions"]["tensorflow"] == tf.__version__
     assert config["resumed"] == []
 

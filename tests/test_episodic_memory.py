@@ -266,6 +266,24 @@ def test_an_episode_of_exactly_the_capacity_has_its_first_step():
     assert replayed(of_lengths(10, capacity=10, t_max=10), 1, 1, np.random.default_rng(0)).begins[0, 0, 0] == 1
 
 
+def test_where_episodes_are_short_the_oldest_make_room_for_observations_too():
+    memory = EpisodicMemory(SPEC._replace(extras={}), 2000, 1, 100)  # 3000 records, two for each of these episodes
+    envs = np.arange(100)
+    seen, ends = observation_of(envs), np.ones(100, bool)
+    for step in range(16):
+        memory.add(seen, 100 * step + envs, envs, ends, ~ends, seen, {})
+        memory.batches(0, 100, np.random.default_rng(0))
+    assert (len(memory), memory.oldest_row, memory.total_rows) == (1500, 200, 3200)
+    smaller = EpisodicMemory(SPEC._replace(extras={}), 1200, 1, 100)  # what was saved may be more than there is room for
+    smaller.put(200, memory.between(200, 3200))
+    smaller.total_rows = 3200
+    smaller.restore(memory.state())
+    assert (len(smaller), smaller.oldest_row) == (1100, 1000)
+    for whole in (memory, smaller):
+        actions = [int(episode["action"][0]) for episode in episodes_of(whole)]
+        assert actions == list(range(1600 - len(whole), 1600))
+
+
 def test_several_environments_give_the_episodes_that_each_played():
     memory, rng = EpisodicMemory(SPEC, 60, 4, num_envs=5), np.random.default_rng(0)
     terminated, truncated = ({*map(tuple, np.argwhere(rng.random((300, 5)) < 0.05).tolist())} for _ in range(2))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import math
 import mmap
 import os
@@ -35,10 +34,11 @@ def on_disk(folder: pathlib.Path) -> Allocate:
             # Asked first: a reservation that fails has taken all space from others for a moment.
             free = shutil.disk_usage(folder).free
             if size > free:
-                raise OSError(errno.ENOSPC, f"only {free} are free")
+                raise OSError(f"only {free} are free")
             with tempfile.TemporaryFile(dir=folder) as file:
                 os.posix_fallocate(file.fileno(), 0, size)
                 content = mmap.mmap(file.fileno(), size)
+            content.madvise(mmap.MADV_RANDOM)  # samples lie anywhere: what is read ahead is hardly ever wanted
         except OSError as error:
             raise OSError(f"The memory needs {size} bytes of the disk ({error}). Received: {folder}") from error
         return np.ndarray(shape, dtype, content)  # a plain array: what is taken from a np.memmap is one too, which is slower

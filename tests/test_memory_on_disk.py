@@ -1,0 +1,151 @@
+"""Memories whose records lie in a mapped file: the same to the bit as those in RAM, reserved at once, nothing left behind."""
+
+import errno
+import mmap
+import os
+import shutil
+import tracemalloc
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfsac.memories import (
+    Demonstrations,
+    EpisodicMemory,
+    PrioritizedMemory,
+    SequenceMemory,
+    SQILMemory,
+    TransitionMemory,
+    on_disk,
+)
+from tfsac.parameters import RunParameters
+from tfsac.testing import tiny_preset
+from tfsac.training import RunDirectory, Trainer
+from tfsac.training import checkpoint as checkpoint_module
+from tfsac.training.checkpoint import CheckpointManager
+from tfsac.types import ArraySpec, Spec
+
+SPEC = Spec({"observation": ArraySpec((2,), "float32")}, ArraySpec((1,), "float32"))
+IMITATING = SPEC._replace(extras={"expert": ArraySpec((), "float32")})
+SHOWN = Demonstrations(TransitionMemory(SPEC, 5).ring[:, 0], "Pendulum-v1", np.zeros(1))
+MEMORIES = {
+    "transitions": lambda allocate: TransitionMemory(SPEC, 20, 2, n_step=3, allocate=allocate),
+    "prioritised": lambda allocate: PrioritizedMemory(SPEC, 20, 2, allocate=allocate),
+    "sequences": lambda allocate: SequenceMemory(SPEC, 20, 3, 2, allocate=allocate),
+    "episodes": lambda allocate: EpisodicMemory(SPEC, 20, 4, 2, allocate=allocate),
+    "imitation": lambda allocate: SQILMemory(IMITATING, 20, SHOWN, 2, allocate=allocate),
+}
+
+
+def play(memory, first, steps):
+    """Adds steps of random numbers that follow from their index; an episode ends every fifth step. Rollouts are taken and dropped."""
+    for step in range(first, first + steps):
+        rng = np.random.default_rng(step)
+        seen, following = ({"observation": rng.random((2, 2), np.float32)} for _ in range(2))
+        end = np.full(2, step % 5 == 4)
+        memory.add(seen, rng.random((2, 1)), rng.random(2), end, np.zeros(2, bool), following)
+        if isinstance(memory, EpisodicMemory) and memory.rollout_complete:
+            memory.batches(0, 2, rng)
+
+
+def sampled(memory, seed):
+    rng = np.random.default_rng(seed)
+    if isinstance(memory, EpisodicMemory):
+        return memory.batches(3, 4, rng)
+    sample = memory.sample(3, 4, rng)
+    memory.update_priorities(rng.random((3, 4)))
+    return sample
+
+
+@pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES)
+def test_a_memory_on_disk_is_that_in_ram_to_the_bit(tmp_path, make):
+    ram, disk = make(np.zeros), make(on_disk(tmp_path))
+    assert isinstance(disk.ring.base, mmap.mmap) and type(disk.ring) is np.ndarray
+    assert list(tmp_path.iterdir()) == []
+    for first in (0, 7, 14):  # twice around the ring
+        for memory in (ram, disk):
+            play(memory, first, 7)
+        tf.nest.map_structure(np.testing.assert_array_equal, sampled(disk, first), sampled(ram, first))
+    np.testing.assert_array_equal(disk.ring, ram.ring)
+
+
+@pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES)
+def test_what_a_memory_in_ram_saved_a_memory_on_disk_goes_on_with(tmp_path, make):
+    ram, disk = make(np.zeros), make(on_disk(tmp_path))
+    play(ram, 0, 17)
+    middle = (ram.oldest_row + ram.total_rows) // 2
+    for start, stop in ((ram.oldest_row, middle), (middle, ram.total_rows)):
+        disk.put(start, ram.between(start, stop))
+    disk.total_rows = ram.total_rows
+    disk.restore({name: np.array(value) for name, value in ram.state().items()})
+    for memory in (ram, disk):
+        play(memory, 17, 6)
+    tf.nest.map_structure(np.testing.assert_array_equal, sampled(disk, 0), sampled(ram, 0))
+
+
+@pytest.mark.parametrize("kind", [TransitionMemory, EpisodicMemory])
+def test_saving_and_restoring_take_a_small_part_of_what_is_saved(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(checkpoint_module, "CHUNK_BYTES", 50_000)
+    spec = Spec({"observation": ArraySpec((128,), "float32")}, ArraySpec((1,), "float32"))
+    sizes = {"capacity": 2000, "num_envs": 100, **({"t_max": 20} if kind is EpisodicMemory else {})}
+    old, new = (kind(spec, **sizes, allocate=on_disk(tmp_path)) for _ in range(2))
+    seen, ends = {"observation": np.ones((100, 128))}, np.ones(100, bool)
+    for step in range(20):
+        old.add(seen, np.ones((100, 1)), np.full(100, step), ends & (step == 19), ~ends, seen)
+    if kind is EpisodicMemory:
+        old.batches(0, 100, np.random.default_rng(0))  # a rollout is saved whole
+    managers = [CheckpointManager(tmp_path / "checkpoints", tf.Module(), memory, {}) for memory in (old, new)]
+    for work in (lambda: managers[0].save(0, {}), managers[1].restore):
+        tracemalloc.start()
+        work()
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert 50_000 <= most < 500_000
+    saved = old.between(old.oldest_row, old.total_rows)
+    assert saved.nbytes > 1_000_000
+    np.testing.assert_array_equal(new.between(new.oldest_row, new.total_rows), saved)
+
+
+def test_all_space_is_reserved_at_once(tmp_path, monkeypatch):
+    reserve, blocks = os.posix_fallocate, []
+
+    def watched(file, offset, size):
+        reserve(file, offset, size)
+        blocks.append((size, 512 * os.fstat(file).st_blocks))
+
+    monkeypatch.setattr(os, "posix_fallocate", watched)
+    array = on_disk(tmp_path)((1000, 3), np.dtype([("a", "float32"), ("b", "bool")]))
+    assert array.shape == (1000, 3) and not array["a"].any() and not array["b"].any()
+    assert len(blocks) == 1 and blocks[0][0] == 15_000 <= blocks[0][1]
+
+
+def test_an_array_that_does_not_fit_the_disk_is_refused(tmp_path):
+    free = shutil.disk_usage(tmp_path).free
+    with pytest.raises(OSError, match=rf"needs {2**60} bytes of the disk \(only \d+ are free\)\. Received: {tmp_path}$"):
+        on_disk(tmp_path)((2**57,), np.dtype("float64"))
+    assert shutil.disk_usage(tmp_path).free > free / 2
+
+
+def test_a_disk_that_fills_up_meanwhile_is_refused_too(tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match=r"needs 80 bytes of the disk \(.*No space left on device\)\. Received: "):
+        on_disk(tmp_path)((10,), np.dtype("float64"))
+
+
+def test_a_run_whose_memory_does_not_fit_leaves_no_folder_behind(tmp_path):
+    run = RunParameters(memory_on_disk=True)
+    with pytest.raises(OSError, match=rf"are free\)\. Received: {tmp_path}$"):
+        Trainer(tiny_preset(agent__memory__max_size=10**15), tmp_path / "runs" / "one", run, quiet=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_disk_of_a_run_is_its_folder_or_the_nearest_above_it(tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "file").touch()
+    names = ("runs", "runs/one", "runs/one/two", "file/one")
+    found = [RunDirectory(tmp_path / name).disk.relative_to(tmp_path) for name in names]
+    assert [str(path) for path in found] == ["runs", "runs", "runs", "."]
