@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfsac.cluster import Place
 from tfsac.memories import EpisodicMemory, TransitionMemory
 from tfsac.training import checkpoint as checkpoint_module
 from tfsac.training.checkpoint import CheckpointManager
-from tfsac.training.workers import Workers
 from tfsac.types import ArraySpec, DiscreteSpec, Segments, Spec
 
 SPEC = Spec(
@@ -677,7 +675,7 @@ class Agent(tf.Module):
 
 
 def manager_of(folder, memory):
-    return CheckpointManager(folder, Agent(), memory, {"preset": "episodes"}, 2, Workers(tf.distribute.get_strategy(), Place()))
+    return CheckpointManager(folder, Agent(), memory, {"preset": "episodes"})
 
 
 def resumed(folder):

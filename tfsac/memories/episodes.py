@@ -162,6 +162,10 @@ class EpisodicMemory:
         episode = self.tape[start : self.size + 1, env]
         self.cut = bool(start > self.begin[env])
         self.begin[env] = self.size
+        self._append(episode)
+
+    def _append(self, episode: np.ndarray) -> None:
+        """Stores the records of a finished episode."""
         self.ring[self._slots(self.total_rows, self.total_rows + len(episode))] = episode
         self.episodes.append((self.total_rows, len(episode) - 1))
         self.total_rows += len(episode)
@@ -300,15 +304,16 @@ class EpisodicMemory:
         self.returned = (start if self.returned is None else self.returned[0], start + len(rows))
 
     def keep(self, episodes: Sequence[np.ndarray]) -> None:
-        """Begins anew with finished episodes, `[L + 1]` records each, oldest first, as far as there is room for the newest."""
-        refuse_other_fields(self.dtype, episodes[0].dtype if episodes else self.dtype)
-        self.episodes, self.num_steps, self.total_rows = deque(), 0, 0
-        for episode in reversed(episodes):
-            if self.num_steps + len(episode) - 1 > self.capacity:
-                break
-            self.episodes.appendleft(episode.copy())
-            self.num_steps += len(episode) - 1
-            self.total_rows += len(episode)
+        """Begins anew with finished episodes, `[L + 1]` records each, oldest first; those longer than the capacity are left out.
+
+        Raises:
+            ValueError: records with other fields, which another agent recorded.
+        """
+        self.episodes, self.num_steps, self.total_rows, self.cut = deque(), 0, 0, False
+        for episode in episodes:
+            refuse_other_fields(self.dtype, episode.dtype)
+            if len(episode) <= self.capacity + 1:
+                self._append(episode)
 
     def state(self) -> dict[str, np.ndarray]:
         """Returns what a checkpoint keeps beside the records and `total_rows`; views, to be written before the next step.

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfsac.cluster import Place
 from tfsac.files import differences, sync, written_aside
 from tfsac.memories import EpisodicMemory, TransitionMemory
 from tfsac.memories.deal import deal
@@ -53,7 +54,7 @@ class CheckpointManager:
         memory: whose rows are saved.
         identity: what must be equal to restore, as `identity_of` returns it.
         keep: how many checkpoints to keep.
-        workers: that share the run; all of them call `save` and `restore` together.
+        workers: that share the run, all of which call `save` and `restore` together; None where there is one.
 
     Attributes:
         workers_before: number of workers of the run that was restored.
@@ -65,13 +66,14 @@ class CheckpointManager:
         agent: tf.Module,
         memory: TransitionMemory | EpisodicMemory,
         identity: dict[str, Any],
-        keep: int,
-        workers: Workers,
+        keep: int = 2,
+        workers: Workers | None = None,
     ):
         self.directory, self.chunks = directory, directory / "memory"
         self.agent, self.memory, self.identity, self.keep = agent, memory, identity, keep
         self.checkpoint = tf.train.Checkpoint(agent=agent)
-        self.workers, self.workers_before = workers, workers.place.workers
+        self.workers = workers or Workers(tf.distribute.get_strategy(), Place())
+        self.workers_before = self.workers.place.workers
         self.saved_chunks = self._nothing_saved()  # of every worker, in the newest checkpoint
 
     # -- saving --------------------------------------------------------------------------------------------------------
