@@ -2,7 +2,9 @@
 
 import itertools
 import json
+import os
 import re
+import signal
 
 import gymnasium as gym
 import numpy as np
@@ -700,7 +702,6 @@ def test_a_mask_that_does_not_fit_its_space_is_refused(environments, mask, space
     assert str(error.value).startswith(f"{MOVES} raised at step 0")
 
 
-@pytest.mark.filterwarnings("ignore:.*:UserWarning")  # gymnasium warns beside raising
 def test_a_mask_that_does_not_fit_is_refused_in_a_subprocess_too(environments):
     envs = environments(level=MOVES, vectorization="subprocess", kwargs={"mask": [1]})
     with pytest.raises(EnvironmentFailure, match=re.escape("'action_mask' must have the shape (3,). Received: (1,)")):
@@ -859,6 +860,23 @@ def test_subprocesses_give_the_same_numbers(environments):
     assert sync.episode.tolist() == [1, 2]
 
 
+@pytest.mark.slow
+def test_processes_are_as_many_as_cores_and_one_that_ends_is_a_failure(environments, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    sync, processes = environments(3), environments(3, vectorization="subprocess")
+    assert processes.shares == [slice(0, 2), slice(2, 3)]
+    given = actions(0.25, -0.5, 0.125)
+    for _ in range(3):
+        one, two = sync.step(given), processes.step(given)
+        np.testing.assert_array_equal(one.next_observation["observation"], two.next_observation["observation"])
+        np.testing.assert_array_equal(one.reward, two.reward)
+    os.kill(processes.groups[1].process.pid, signal.SIGINT)  # as Ctrl-C reaches every process of a terminal
+    processes.step(given)
+    os.kill(processes.groups[1].process.pid, signal.SIGKILL)
+    with pytest.raises(EnvironmentFailure, match=r"Received: the process of these environments ended with exit code -9$"):
+        processes.step(given)
+
+
 # -- failures ----------------------------------------------------------------------------------------------------------
 
 
@@ -886,7 +904,6 @@ def test_an_observation_that_is_not_finite_at_reset_is_refused(environments):
         environments(kwargs={"trouble": "nan at reset"})
 
 
-@pytest.mark.filterwarnings("ignore:.*:UserWarning")  # gymnasium warns beside raising
 def test_a_failure_in_a_subprocess_is_reported_too(environments):
     envs = environments(vectorization="subprocess", kwargs={"trouble": "raise"})
     with pytest.raises(EnvironmentFailure, match="Received: ZeroDivisionError: the gears stick"):

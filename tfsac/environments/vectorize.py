@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from tfsac.environments.check import EnvironmentFailure, check_finite, check_masks
+from tfsac.environments.groups import Group, GroupProcess, Played, described
 from tfsac.environments.make import maker
-from tfsac.environments.spaces import action_map, as_arrays, spec_of
-from tfsac.environments.vector_rewards import VECTOR_REWARD
+from tfsac.environments.spaces import action_map, spec_of
 from tfsac.parameters import EnvironmentParameters
 
 TRAINING, EVALUATION = 0, 1
@@ -66,50 +66,78 @@ class Environments:
         self, parameters: EnvironmentParameters, seed: int, one: Callable[[], gym.Env] | None = None, first: int = 0
     ):
         one = one or maker(parameters)
-        makers = [one] * parameters.num_envs
+        self.groups: list[Group | GroupProcess]
         if parameters.vectorization == "subprocess":
-            one().close()  # errors of a wrong level are clearer from this process
-            # Forking a process in which TensorFlow runs threads can hang.
-            self.vector: Any = AsyncVectorEnv(makers, context="spawn", autoreset_mode=AutoresetMode.DISABLED)
+            env = one()  # errors of a wrong level are clearer from this process
+            self.spec = spec_of(env)
+            env.close()
+            shares = np.array_split(np.arange(parameters.num_envs), min(parameters.num_envs, os.cpu_count() or 1))
+            self.groups = [GroupProcess([one] * len(share)) for share in shares]
         else:
-            self.vector = SyncVectorEnv(makers, copy=False, autoreset_mode=AutoresetMode.DISABLED)
+            group, shares = Group([one] * parameters.num_envs), [np.arange(parameters.num_envs)]
+            self.spec, self.groups = group.spec, [group]
+        self.shares = [slice(share[0], share[-1] + 1) for share in shares]  # the environments of each group
         self.level, self.seed, self.num_envs, self.first = parameters.level, seed, parameters.num_envs, first
-        self.spec = spec_of(self.vector)
         self.action_map = action_map(self.spec)
         self.episode = np.zeros(self.num_envs, np.int64)  # index of the running episode, by environment
         self.length = np.zeros(self.num_envs, np.int64)  # steps of the running episode, by environment
         self.steps = 0
         self.is_first = np.ones(self.num_envs, bool)
-        self.observation = self._reset(np.ones(self.num_envs, bool))
+        try:
+            self.observation = self._reset(np.ones(self.num_envs, bool))
+        except EnvironmentFailure:
+            self.close()
+            raise
 
-    def _reset(self, mask: np.ndarray) -> dict[str, np.ndarray]:
-        seeds = [episode_seed(self.seed, TRAINING, self.first + i, int(e)) for i, e in enumerate(self.episode)]
+    def _reset(self, mask: np.ndarray, before: dict[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
+        """Begins episodes where the mask says; elsewhere the observations before stay."""
+        seeds = [
+            episode_seed(self.seed, TRAINING, self.first + i, int(self.episode[i])) if mask[i] else None
+            for i in range(self.num_envs)
+        ]
         self.length[mask] = 0
-        options = None if mask.all() else {"reset_mask": mask}
-        first, _ = self._call(self.vector.reset, seed=seeds, options=options)
-        observation = self._arrays(first)
+        first = self._call("reset", [seeds[share] for share in self.shares])
+        began = {key: np.concatenate([each[key] for each in first if each]) for key in self.spec.observation}
+        observation = began if before is None else {key: value.copy() for key, value in before.items()}
+        if before is not None:
+            for key, value in began.items():
+                observation[key][mask] = value
         check_finite(observation, np.zeros(self.num_envs), self.level, self.steps)
         check_masks(observation, self.level, self.steps)
         return observation
 
-    def _arrays(self, observation: Any) -> dict[str, np.ndarray]:
-        # The vector environment reuses its buffers, so what is kept is copied.
-        return {key: np.array(value) for key, value in as_arrays(observation, self.spec).items()}
-
-    def _call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, name: str, arguments: Sequence[Any]) -> list[Any]:
+        """Calls a method of every group, side by side, each with its argument; a failure is raised when all have answered."""
+        answers, failure = [], None
         try:
-            return function(*args, **kwargs)
+            for group, argument in zip(self.groups, arguments, strict=True):
+                group.order(name, argument)
         except Exception as error:
-            raise EnvironmentFailure(
-                f"{self.level} raised at step {self.steps} (steps of the running episodes: {self.length.tolist()}). "
-                f"Received: {type(error).__name__}: {error}"
-            ) from error
+            failure = error
+        for group in self.groups if failure is None else ():
+            try:
+                answers.append(group.answer())
+            except Exception as error:
+                failure = failure or error
+        if failure is None:
+            return answers
+        raise EnvironmentFailure(
+            f"{self.level} raised at step {self.steps} (steps of the running episodes: {self.length.tolist()}). "
+            f"Received: {described(failure)}"
+        ) from failure
+
+    def _step(self, action: np.ndarray) -> Played:
+        """Steps all environments, and begins nothing anew."""
+        actions = self.action_map(action)
+        played = self._call("step", [actions[share] for share in self.shares])
+        if len(played) == 1:
+            return played[0]
+        observation = {key: np.concatenate([each.observation[key] for each in played]) for key in self.spec.observation}
+        return Played(observation, *(np.concatenate([each[i] for each in played]) for i in range(1, 4)))
 
     def step(self, action: np.ndarray) -> StepResult:
         """Steps all environments with actions `[E, ...]` and begins new episodes where one ended."""
-        observation, reward, terminated, truncated, info = self._call(self.vector.step, self.action_map(action))
-        next_observation = self._arrays(observation)
-        reward = np.asarray(reward if self.spec.num_rewards is None else info[VECTOR_REWARD], np.float32)
+        next_observation, reward, terminated, truncated = self._step(action)
         check_finite(next_observation, reward, self.level, self.steps + self.num_envs)
         check_masks(next_observation, self.level, self.steps + self.num_envs, ended=terminated)
         before = self.steps, self.length.copy(), self.episode.copy()
@@ -119,7 +147,7 @@ class Environments:
         if done.any():
             self.episode[done] += 1
             try:
-                following = self._reset(done)
+                following = self._reset(done, next_observation)
             except EnvironmentFailure:  # a step that nobody stores was not made
                 self.steps, self.length, self.episode = before
                 raise
@@ -139,7 +167,7 @@ class Environments:
         Args:
             state: what `state` returned.
             actions: `[length, ...]` of the running episode, as given to `step`, or None where they are not known any more.
-            observation: `[E, ...]` by key, the observation at the checkpoint.
+            observation: `[E, ...]` by key, the observation at the checkpoint, or nothing where it is not known.
 
         Returns:
             Whether the environments are exactly where they were.
@@ -149,12 +177,12 @@ class Environments:
         everywhere = np.ones(self.num_envs, bool)
         self.observation, self.is_first = self._reset(everywhere), everywhere
         for action in actions if actions is not None and self.num_envs == 1 else ():
-            result = self._call(self.vector.step, self.action_map(action[None]))
-            self.observation, self.is_first = self._arrays(result[0]), ~everywhere
+            played = self._step(action[None])
+            self.observation, self.is_first = played.observation, ~everywhere
             self.length += 1
-            if result[2][0] or result[3][0]:
+            if played.terminated[0] or played.truncated[0]:
                 break
-        same = all(np.array_equal(self.observation[key], observation[key]) for key in observation)
+        same = bool(observation) and all(np.array_equal(self.observation[key], observation[key]) for key in observation)
         if same and np.array_equal(self.length, length):
             return True
         self.episode += length > 0  # an episode that had not begun keeps its seed
@@ -163,4 +191,5 @@ class Environments:
 
     def close(self) -> None:
         """Ends the environments and their processes."""
-        self.vector.close()
+        for group in self.groups:
+            group.close()
