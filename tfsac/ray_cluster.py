@@ -58,12 +58,12 @@ def connect(address: str) -> Iterator[Any]:
         )
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ConnectionError(f"Ray cannot be joined ({error}). Received: {address!r}") from error
+    if in_main_thread:
+        signal.signal(signal.SIGTERM, handler)  # Ray has set its own
     try:
         yield ray
     finally:
         ray.shutdown()
-        if in_main_thread:
-            signal.signal(signal.SIGTERM, handler)  # Ray has set its own
 
 
 def checked(address: str) -> str:
