@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "sweep": (set(), {"parameters", "files", "analysis", "comparison"}),
     "training": (
         {"numpy", "gymnasium", *TENSORFLOW},
-        {"types", "parameters", "environments", "memories", "agents", "metrics", "catalog", "cluster", "files"},
+        {"types", "parameters", "environments", "memories", "agents", "metrics", "catalog", "cluster", "files", "ray_cluster"},
     ),
     "exporting": ({"numpy", "tensorflow", "ai_edge_litert"}, {"types", "environments", "training", "files"}),
 }

@@ -1,16 +1,24 @@
-"""The workers of a run, as TF_CONFIG lists them. No TensorFlow, so that mistakes are found before it loads.
+"""The workers of a run, as TF_CONFIG lists them, and its actors. No TensorFlow, so that mistakes are found before it loads.
 
     TF_CONFIG='{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tfsac.parameters import EpisodicReplayParameters, ParameterError, Preset, RunParameters, override
+from tfsac.parameters import (
+    EnvironmentParameters,
+    EpisodicReplayParameters,
+    ParameterError,
+    Preset,
+    RunParameters,
+    override,
+)
 
 EXAMPLE = '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
 
@@ -89,3 +97,17 @@ def share_of(preset: Preset, place: Place) -> Preset:
     if isinstance(preset.agent.memory, EpisodicReplayParameters):
         shares["agent.memory.replay_start_size"] = preset.agent.memory.replay_start_size // place.workers
     return override(preset, shares)
+
+
+def share_of_actor(preset: Preset, run: RunParameters) -> EnvironmentParameters:
+    """Returns the part of a run's environments that each of its actors has.
+
+    Raises:
+        ParameterError: they cannot be divided among the actors.
+    """
+    num_envs = preset.environment.num_envs
+    if num_envs % run.num_actors:
+        raise ParameterError(
+            f"environment.num_envs must divide by the number of actors, {run.num_actors}; see --num_envs. Received: {num_envs}"
+        )
+    return dataclasses.replace(preset.environment, num_envs=num_envs // run.num_actors)

@@ -36,6 +36,9 @@ def _run_flags(f: flags.FlagValues) -> None:
     flags.DEFINE_enum("strategy", "none", ["none", "one_device", "mirrored", "multi_worker"], "mirrored: all GPUs of this machine; multi_worker: the processes of TF_CONFIG", flag_values=f)
     flags.DEFINE_integer("num_devices", None, "with --strategy=mirrored, how many (default: all GPUs, or two parts of the CPU)", lower_bound=1, flag_values=f)
     flags.DEFINE_bool("asynchronous_collection", False, "play while updates are computed", flag_values=f)
+    flags.DEFINE_string("ray_address", None, "local, auto or HOST:PORT: environments are stepped by actors on this Ray cluster", flag_values=f)
+    flags.DEFINE_integer("num_actors", 1, "with --ray_address, how many", lower_bound=1, flag_values=f)
+    flags.DEFINE_integer("actor_steps", 32, "with --ray_address, steps of its environments that an actor plays for one message", lower_bound=1, flag_values=f)
     flags.DEFINE_bool("use_cpu", False, "hide the GPUs", flag_values=f)
     flags.DEFINE_bool("memory_on_disk", False, "keep the replay memory in a file on the disk, for memories larger than RAM", flag_values=f)
     flags.DEFINE_bool("deterministic", False, "TensorFlow's deterministic kernels", flag_values=f)
@@ -65,7 +68,7 @@ def _train_flags(f: flags.FlagValues) -> None:
 def train(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains one or several seeds."""
     from tfsac.cli.results import presets, print_evaluation
-    from tfsac.cluster import place_of, share_of
+    from tfsac.cluster import place_of, share_of, share_of_actor
 
     no_more(rest)
     if f.list:
@@ -76,6 +79,7 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
         return _train_all(f, [], 1)
     preset, run = _experiment(f)
     share_of(preset, place := place_of(run))
+    share_of_actor(preset, run)
     if place.workers > 1 and not f.run_dir:
         raise UsageError("All workers name the same folder, which each can read. Received: no --run_dir")
 

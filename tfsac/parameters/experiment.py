@@ -62,7 +62,7 @@ class EnvironmentParameters:
         level: a Gymnasium environment id, or "pettingzoo:" and the module of a PettingZoo environment, such as
             "pettingzoo:mpe2.simple_spread_v3", whose agents then share one policy.
         num_envs: environments that run side by side.
-        vectorization: "sync" steps them in this process, "subprocess" in one process each.
+        vectorization: "sync" steps them in this process, "subprocess" in others, as many as there are cores.
         max_episode_steps: time limit in steps, or None for the level's own.
         kwargs: passed to `gymnasium.make`, or to the PettingZoo environment.
         atari: preprocessing of an Atari game ("ALE/..."), or None.
@@ -137,6 +137,11 @@ class RunParameters:
             TF_CONFIG lists, each with its share of the environments and of the memory.
         num_devices: of "mirrored"; None for all GPUs, or two logical devices of a machine without.
         asynchronous_collection: play while updates are computed, with a policy that is one call of updates old.
+        ray_address: environments are stepped by actors on this Ray cluster, while updates are computed: "local" starts one on
+            this machine, "auto" joins the one that runs here, "HOST:PORT" another one. None steps them here.
+        num_actors: with `ray_address`, processes of one CPU core among which the environments are divided.
+        actor_steps: with `ray_address`, steps of its environments that an actor plays for one message. The policy that plays is
+            up to two messages old.
         checkpoint_save_steps: environment steps between checkpoints.
         num_checkpoints_to_keep: older ones are deleted.
         stop_at_threshold: end when an evaluation reaches the preset's `min_reward_threshold`.
@@ -154,6 +159,9 @@ class RunParameters:
     strategy: Literal["none", "one_device", "mirrored", "multi_worker"] = "none"
     num_devices: PositiveInt | None = None
     asynchronous_collection: bool = False
+    ray_address: str | None = None
+    num_actors: PositiveInt = 1
+    actor_steps: PositiveInt = 32
     checkpoint_save_steps: PositiveInt = 10_000
     num_checkpoints_to_keep: PositiveInt = 2
     stop_at_threshold: bool = False
@@ -180,6 +188,16 @@ class RunParameters:
             )
         if self.histograms and not self.tensorboard:
             raise ParameterError("histograms are written to TensorBoard: add tensorboard=True. Received: histograms=True")
+        if self.ray_address is None:
+            for name, default in (("num_actors", 1), ("actor_steps", 32)):
+                if getattr(self, name) != default:
+                    raise ParameterError(f"{name} is of actors on Ray: give a ray_address. Received: {name}={getattr(self, name)}")
+        elif self.strategy == "multi_worker" or self.asynchronous_collection:
+            other = "asynchronous_collection=True" if self.asynchronous_collection else "strategy='multi_worker'"
+            raise ParameterError(
+                "Actors on Ray play while the one process that learns goes on, so ray_address needs neither several workers nor "
+                f"asynchronous_collection. Received: ray_address={self.ray_address!r} with {other}"
+            )
 
 
 @parameters

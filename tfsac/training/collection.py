@@ -10,6 +10,7 @@ import numpy as np
 from tfsac.agents import Agent, Mode
 from tfsac.environments import Environments, Filters
 from tfsac.memories import EpisodicMemory, TransitionMemory
+from tfsac.training.weights import acting_weights, take_over
 
 POLICY_STATE = "policy_state/"  # arrays of a checkpoint beside the observation
 
@@ -64,11 +65,11 @@ class Collector:
         self.agent, self.filters, self.environments = agent, filters, environments
         self.policy_state: Mapping[str, np.ndarray] = {}
 
-    def play(self, at_random: bool, env_steps: int) -> list[Step]:
-        """Acts once in every environment, which is one step.
+    def play(self, random_until: float, env_steps: int) -> Step:
+        """Acts once in every environment.
 
         Args:
-            at_random: uniformly instead of as the policy explores.
+            random_until: environment steps before which actions are uniform instead of as the policy explores.
             env_steps: of the run so far.
 
         Raises:
@@ -76,13 +77,23 @@ class Collector:
         """
         environments = self.environments
         observation = environments.observation
-        mode: Mode = "random" if at_random else "explore"
+        mode: Mode = "random" if env_steps < random_until else "explore"
         seen = self.filters.observation(observation)
         action, policy_state, extras = self.agent.act(seen, self.policy_state, environments.is_first, mode, env_steps)
         result = environments.step(action)
         self.policy_state = policy_state
         following, length = result.observation, result.length
-        return [Step(observation, action, *result[1:4], result.next_observation, dict(extras), length, following)]
+        return Step(observation, action, *result[1:4], result.next_observation, dict(extras), length, following)
+
+    def hand_over(self, learner: Agent, acting: list[np.ndarray] | None = None) -> None:
+        """Goes on acting as an agent does now.
+
+        Args:
+            learner: that was trained.
+            acting: what its last update returned.
+        """
+        if learner is not self.agent:
+            take_over(self.agent, acting_weights(learner, acting))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Returns what a checkpoint keeps to continue the running episodes: observations, and the policy's state."""

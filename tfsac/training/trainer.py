@@ -18,7 +18,7 @@ from tfsac.cluster import place_of, share_of
 from tfsac.environments import EnvironmentFailure, Environments, Filters, maker
 from tfsac.memories import EpisodicMemory, on_disk
 from tfsac.metrics import CSVSink, TensorBoardSink, TerminalSink
-from tfsac.parameters import OffPolicyAlgorithmParameters, ParameterError, Preset, RunParameters
+from tfsac.parameters import EnvironmentEpisodes, OffPolicyAlgorithmParameters, ParameterError, Preset, RunParameters
 from tfsac.training.build import build_agent, build_memory, with_absolute_paths
 from tfsac.training.callbacks import Callback
 from tfsac.training.checkpoint import CheckpointManager
@@ -30,11 +30,12 @@ from tfsac.training.identity import identity_of
 from tfsac.training.non_finite import refuse_non_finite
 from tfsac.training.policy import Policy
 from tfsac.training.progress import SUMMARY, Counters, Recorder, Result
+from tfsac.training.remote import RemoteCollector, RemoteEnvironments
 from tfsac.training.run_directory import RunDirectory
 from tfsac.training.signals import StopSignals
 from tfsac.training.state import restore, state_of
 from tfsac.training.updates import Updates
-from tfsac.training.weights import hand_over, load_weights, save_weights
+from tfsac.training.weights import load_weights, save_weights
 from tfsac.training.workers import Workers, lost
 from tfsac.types import SWITCH, Batch, UpdateResult
 
@@ -93,7 +94,11 @@ class Trainer:
         set_numerics(self.settings)
         self.workers = Workers(make_strategy(self.settings), place)
         one, first = maker(level, env_fn), place.worker * self.share.environment.num_envs
-        self.environments = Environments(self.share.environment, self.settings.seed, one, first)
+        self.environments: Environments | RemoteEnvironments
+        if self.settings.ray_address is None:
+            self.environments = Environments(self.share.environment, self.settings.seed, one, first)
+        else:
+            self.environments = RemoteEnvironments(preset, self.settings, env_fn, models, lambda line: self.terminal.print(line))
         self.evaluation_env = one()
         try:
             with self.workers.strategy.scope():
@@ -111,7 +116,11 @@ class Trainer:
         self.filters = Filters(level.filters, self.agent.spec)
         allocate = on_disk(self.directory.disk) if self.settings.memory_on_disk else np.zeros
         self.memory = build_memory(self.share, self.agent.spec, self.filters, self.agent.recurrent, allocate)
-        self.collector = Collector(actor, self.filters, self.environments)
+        self.collector: Collector | RemoteCollector = (
+            RemoteCollector(actor, self.filters, self.environments, self.settings.actor_steps)
+            if isinstance(self.environments, RemoteEnvironments)
+            else Collector(actor, self.filters, self.environments)
+        )
         self.updates = Updates(self.agent, self._updated, self.settings.asynchronous_collection)
         self.filters.learn(self.workers.gather(self.environments.observation))
         if initial_weights is not None:
@@ -140,7 +149,7 @@ class Trainer:
         total = improve.num_steps + (heatup.num_steps if type(heatup) is type(improve) else 0)
         self.terminal = TerminalSink(total, type(improve).__name__, quiet or not place.chief)
         rows = restore(self) if resume else self.directory.create(preset, self.settings) if place.chief else 0
-        self.hand_over()
+        self.collector.hand_over(self.agent)
         self.csv, self.tensorboard = None, None
         if place.chief:
             self.csv = CSVSink(self.directory.metrics, self._columns(), rows)
@@ -219,11 +228,11 @@ class Trainer:
 
     def play(self) -> None:
         """Acts in every environment and stores what was played."""
-        for step in self.collector.play(self.acts_at_random(), self.counters.env_steps):
-            step.store(self.memory)
-            self.returns += step.reward if step.reward.ndim == 1 else step.reward.sum(axis=1)
-            self._count(step)
-            self.returns[step.ended] = 0.0
+        step = self.collector.play(self.random_until(), self.counters.env_steps)
+        step.store(self.memory)
+        self.returns += step.reward if step.reward.ndim == 1 else step.reward.sum(axis=1)
+        self._count(step)
+        self.returns[step.ended] = 0.0
         heatup = self.schedule.heatup_steps
         if self.heating_up and self.counters.of(heatup) >= heatup.num_steps:
             self.heating_up, self.heatup_end = False, dataclasses.replace(self.counters)
@@ -249,10 +258,12 @@ class Trainer:
             self.stop_reason = self.stop_reason or "another worker stopped"
             self.signals.received = received if received > 0 else None
 
-    def acts_at_random(self) -> bool:
-        """Returns whether the next action is random: during the heat-up, or for as long as the schedule says."""
-        steps = self.schedule.random_action_steps
-        return self.heating_up if steps is None else self.counters.env_steps < steps
+    def random_until(self) -> float:
+        """Returns environment steps before which actions are random: the heat-up's, or as many as the schedule says."""
+        steps, heatup = self.schedule.random_action_steps, self.schedule.heatup_steps
+        if steps is None and isinstance(heatup, EnvironmentEpisodes):
+            return np.inf if self.heating_up else 0
+        return heatup.num_steps if steps is None else steps
 
     def learn(self) -> None:
         """Makes the updates that are due: see `due_samples`."""
@@ -271,18 +282,9 @@ class Trainer:
         refuse_non_finite(self.recorder.names, result.metrics, batch, before, self.counters.env_steps, self.directory.path)
         self.memory.update_priorities(result.priority)
         self.recorder.add_updates(result.metrics)
-        self.hand_over(result.acting)
+        self.collector.hand_over(self.agent, result.acting)
         for callback in self.callbacks:
             callback.on_updates(self, result.metrics)
-
-    def hand_over(self, acting: list[np.ndarray] | None = None) -> None:
-        """Lets those who act go on with the agent's weights as they are now.
-
-        Args:
-            acting: what the agent's last update returned.
-        """
-        if self.collector.agent is not self.agent:
-            hand_over(self.agent, self.collector.agent, acting)
 
     def evaluate_and_save_if_due(self) -> None:
         """Evaluates, saves and moves the progress bar when it is time."""

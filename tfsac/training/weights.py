@@ -46,19 +46,26 @@ def load_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> None:
     agent.refresh()
 
 
-def hand_over(learner: Agent, actor: Agent, acting: list[np.ndarray] | None = None) -> None:
-    """Lets one agent act as another does now.
+def acting_weights(agent: Agent, acting: list[np.ndarray] | None = None) -> list[np.ndarray]:
+    """Returns what an agent of the same kind needs to act as this one does.
 
     Args:
-        learner: that was trained.
-        actor: of the same kind and parameters.
-        acting: what the learner's last update returned, which is enough where acting computes in NumPy.
+        agent: that was trained.
+        acting: what its last update returned, which is enough where acting computes in NumPy.
     """
-    if acting is None or actor.acts_in_graph:
-        for own, others in zip(_variables(actor).values(), _variables(learner).values(), strict=True):
-            own.assign(others.numpy())
-        acting = None
-    actor.refresh(acting)
+    if agent.acts_in_graph:
+        return [variable.numpy() for variable in _variables(agent).values()]
+    return [weights.numpy() for weights in agent.acting_weights()] if acting is None else acting
+
+
+def take_over(agent: Agent, weights: list[np.ndarray]) -> None:
+    """Lets an agent act as the one does that `acting_weights` was called with."""
+    if agent.acts_in_graph:
+        for variable, value in zip(_variables(agent).values(), weights, strict=True):
+            variable.assign(value)
+        agent.refresh()
+    else:
+        agent.refresh(weights)
 
 
 def _variables(agent: Agent) -> dict[str, Any]:

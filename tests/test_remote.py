@@ -1,0 +1,440 @@
+"""Environments on a Ray cluster: what is ordered when, columns, lost actors, and whole runs."""
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+from test_learning import one_step_task
+from tiny import acer, taac
+
+from tfsac import ray_cluster
+from tfsac.environments import EnvironmentFailure, Environments
+from tfsac.parameters import ParameterError, RunParameters
+from tfsac.testing import tiny_preset
+from tfsac.training import Callback, Trainer, remote
+from tfsac.training.collection import Step
+from tfsac.training.remote import ActorsLost, Order, Player, RemoteCollector, RemoteEnvironments
+from tfsac.types import ArraySpec, Spec
+
+SPEC = Spec({"observation": ArraySpec((3,), "float32")}, ArraySpec((1,), "float32", -np.ones(1), np.ones(1)))
+LENGTH = 5  # steps of an episode of the counting environments
+
+
+# -- without Ray: counting environments, whose observation is (column, episode, steps of the episode) ------------------
+
+
+class CountingPlayer:
+    """Plays episodes of five steps; the action is the newest weight."""
+
+    def __init__(self, preset, settings, index, env_fn, models):
+        self.share = preset.environment.num_envs // settings.num_actors
+        self.columns, self.begun, self.orders = index * self.share + np.arange(self.share), [], []
+        self.weight = None
+
+    def _observe(self):
+        return {"observation": np.stack([self.columns, self.episode, self.length], axis=1).astype(np.float32)}
+
+    def begin(self, state, env_steps):
+        self.begun.append((state["episode"], env_steps))
+        self.episode, self.length = np.array(state["episode"]), np.zeros(self.share, int)
+        return SPEC, self._observe()
+
+    def play(self, order, weights):
+        self.orders.append(order)
+        self.weight = self.weight if weights is None else weights[0]
+        steps = []
+        for _ in range(order.steps):
+            observation, self.length = self._observe(), self.length + 1
+            after, length, ended = self._observe(), self.length.copy(), self.length == LENGTH
+            self.episode, self.length = self.episode + ended, np.where(ended, 0, self.length)
+            action = np.full((self.share, 1), self.weight)
+            steps.append(Step(observation, action, length / 10, ended, ended & False, after, {}, length, self._observe()))
+        return remote._stacked(steps, np.stack)
+
+
+class FakeRay:
+    """Actors in this process, which work when their answer is taken, and are lost when their name is in `losing`."""
+
+    class exceptions:
+        class RayError(Exception):
+            pass
+
+        class RayTaskError(RayError):
+            def __init__(self, cause):
+                self.cause = cause
+
+    def __init__(self, cores=4):
+        self.cores, self.actors, self.losing, self.killed = cores, [], set(), []
+
+    def cluster_resources(self):
+        return {"CPU": float(self.cores)}
+
+    def remote(self, num_cpus):
+        assert num_cpus == 1
+        return lambda kind: types.SimpleNamespace(remote=functools.partial(self._make, kind))
+
+    def _make(self, kind, *arguments):
+        self.actors.append(kind(*arguments))
+        return types.SimpleNamespace(
+            number=len(self.actors) - 1,
+            **{
+                name: types.SimpleNamespace(remote=functools.partial(self._call, len(self.actors) - 1, name))
+                for name in ("begin", "play")
+            },
+        )
+
+    def _call(self, number, name, *arguments):
+        return lambda: self._answer(number, name, *arguments)
+
+    def _answer(self, number, name, *arguments):
+        if {number, "all"} & self.losing and name == "play":
+            raise self.exceptions.RayError(f"{number} was killed")
+        try:
+            return getattr(self.actors[number], name)(*arguments)
+        except EnvironmentFailure as error:
+            raise self.exceptions.RayTaskError(error) from error
+
+    def put(self, value):
+        return value
+
+    def get(self, answer):
+        return answer()
+
+    def kill(self, actor):
+        self.killed.append(actor.number)
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    """Four counting environments of two actors, three steps a message: a function that makes Ray, environments, a collector and lines."""
+
+    def make(cores=4, steps=3):
+        ray, lines = FakeRay(cores), []
+        monkeypatch.setattr(remote, "connect", lambda address: contextlib.nullcontext(ray))
+        monkeypatch.setattr(remote, "Player", CountingPlayer)
+        run = RunParameters(ray_address="local", num_actors=2, actor_steps=steps)
+        environments = RemoteEnvironments(tiny_preset(environment__num_envs=4), run, None, None, lines.append)
+        first = types.SimpleNamespace(numpy=lambda: np.array(0.0))
+        agent = types.SimpleNamespace(acts_in_graph=False, acting_weights=lambda: [first])
+        filters = types.SimpleNamespace(state=lambda: {"count": 0})
+        return ray, environments, RemoteCollector(agent, filters, environments, steps), lines
+
+    return make
+
+
+def played(collector, count, num_envs=4, begin=0):
+    return [collector.play(0, (begin + i) * num_envs) for i in range(count)]
+
+
+def assert_episodes_are_whole(steps):
+    for step, after in itertools.pairwise(steps):
+        going = ~step.ended
+        np.testing.assert_array_equal(step.next_observation["observation"][going], after.observation["observation"][going])
+        assert (after.observation["observation"][step.ended, 2] == 0).all()
+
+
+def test_columns_stand_in_the_order_of_the_actors_and_rows_follow_each_other(fake):
+    _, environments, collector, _ = fake()
+    np.testing.assert_array_equal(environments.observation["observation"], [[0, 0, 0], [1, 0, 0], [2, 0, 0], [3, 0, 0]])
+    steps = played(collector, 7)
+    for i, step in enumerate(steps):
+        np.testing.assert_array_equal(step.observation["observation"][:, 0], [0, 1, 2, 3])
+        np.testing.assert_array_equal(step.observation["observation"][:, 1:], [[i // 5, i % 5]] * 4)
+    assert_episodes_are_whole(steps)
+    assert environments.state() == {"episode": [1] * 4, "length": [2] * 4, "steps": 28}
+
+
+@pytest.mark.parametrize(("length", "ahead"), [(3, [2, 2, 3, 3, 3, 4, 4]), (1, [3, 4, 5, 6, 7, 8, 9])])
+def test_the_next_message_is_ordered_when_one_came_and_never_another_one(fake, length, ahead):
+    ray, _, collector, _ = fake(steps=length)
+    counts = []
+    for i in range(7):
+        collector.play(10, 4 * i)
+        counts.append(collector.ordered // (4 * length))
+    assert counts == ahead
+    # Those that were answered; the newest is underway.
+    assert [order.env_steps for order in ray.actors[1].orders] == [4 * length * i for i in range(ahead[-1] - 1)]
+    assert {(order.steps, order.random_until, order.num_envs) for order in ray.actors[1].orders} == {(length, 10, 4)}
+
+
+def test_weights_travel_when_they_have_changed_and_act_from_the_next_order_on(fake):
+    _, _, collector, _ = fake()
+    sent = []
+    send = collector.environments.send
+    collector.environments.send = lambda order, weights: (sent.append(weights), send(order, weights))
+    actions = []
+    for i in range(10):
+        actions.append(float(collector.play(0, 4 * i).action[0, 0]))
+        if i in (1, 5):
+            collector.hand_over(collector.agent, [np.array(i + 1.0)])
+    # Messages go out before steps 0 and 0, and before steps 2, 5 and 8, the last ones of a message.
+    assert [None if weights is None else float(weights[0]) for weights in sent] == [0.0, None, 2.0, None, 6.0]
+    assert actions == [0.0] * 6 + [2.0] * 4
+
+
+def test_a_lost_actor_is_replaced_and_only_its_own_episodes_are_cut_off(fake):
+    ray, environments, collector, lines = fake()
+    steps = played(collector, 2)
+    collector.hand_over(collector.agent, [np.array(7.0)])
+    ray.losing = {1}
+    steps += played(collector, 5, begin=2)
+    assert lines == ["Actor 1 was lost; another one goes on with new episodes."] and environments.replaced == 1
+    assert ray.killed == [1] and len(ray.actors) == 3
+    assert [step.truncated.tolist() for step in steps] == [[False] * 4] * 2 + [[False, False, True, True]] + [[False] * 4] * 4
+    assert_episodes_are_whole(steps)
+    np.testing.assert_array_equal(steps[3].observation["observation"], [[0, 0, 3], [1, 0, 3], [2, 1, 0], [3, 1, 0]])
+    assert ray.actors[2].begun == [([1, 1], 12)] and ray.actors[2].orders[0] == ray.actors[0].orders[1]
+    assert environments.state() == {"episode": [1, 1, 1, 1], "length": [2, 2, 4, 4], "steps": 28}
+    assert [step.action[2, 0] for step in steps] == [0] * 6 + [7]
+
+
+def test_an_actor_that_is_lost_at_once_has_no_episodes_to_cut_off(fake):
+    ray, _, collector, lines = fake()
+    ray.losing = {0}
+    steps = played(collector, 4)
+    assert len(lines) == 1 and not any(step.truncated.any() for step in steps)
+    assert ray.actors[2].begun == [([0, 0], 0)]
+
+
+def test_actors_that_are_lost_again_and_again_end_the_run(fake):
+    ray, _, collector, _ = fake()
+    played(collector, 2)
+    ray.losing = {"all"}
+    with pytest.raises(ActorsLost, match=r"^Actor 0 was lost 3 times before it had played anything\. Received: 3 was killed$"):
+        collector.play(0, 8)
+
+
+def test_what_an_environment_raises_is_not_a_lost_actor(fake, monkeypatch):
+    ray, environments, collector, _ = fake()
+    monkeypatch.setattr(ray.actors[1], "play", lambda *_: (_ for _ in ()).throw(EnvironmentFailure("the simulator fell over")))
+    with pytest.raises(EnvironmentFailure, match=r"^the simulator fell over$"):
+        collector.play(0, 0)
+    assert environments.replaced == 0
+
+
+def test_a_checkpoint_continues_with_the_episodes_after_those_that_had_begun(fake):
+    ray, environments, collector, _ = fake()
+    played(collector, 6)
+    state = environments.state()
+    assert state == {"episode": [1] * 4, "length": [1] * 4, "steps": 24}
+    ray, environments, collector, _ = fake()
+    assert collector.restore({**state, "length": [1, 0, 1, 1]}, {}, None) is False
+    assert ray.actors[0].begun[1:] == [([2, 1], 24)] and ray.actors[1].begun[1:] == [([2, 2], 24)]
+    [step] = played(collector, 1, begin=6)
+    np.testing.assert_array_equal(step.observation["observation"][:, 1], [2, 1, 2, 2])
+    assert ray.actors[0].orders[0].env_steps == 24
+
+
+def test_every_actor_needs_a_core_and_as_many_environments_as_the_others(fake):
+    with pytest.raises(ValueError, match=r"Ray cluster, which has 1\. Received: 2 actors$"):
+        fake(cores=1)
+    with pytest.raises(ParameterError, match=r"must divide by the number of actors, 3; see --num_envs\. Received: 4$"):
+        RemoteEnvironments(tiny_preset(environment__num_envs=4), RunParameters(ray_address="local", num_actors=3), None, None, print)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"num_actors": 2}, "num_actors is of actors on Ray: give a ray_address. Received: num_actors=2"),
+        ({"actor_steps": 8}, "actor_steps is of actors on Ray: give a ray_address. Received: actor_steps=8"),
+        ({"ray_address": "auto", "strategy": "multi_worker"}, "Received: ray_address='auto' with strategy='multi_worker'"),
+        ({"ray_address": "auto", "asynchronous_collection": True}, "Received: ray_address='auto' with asynchronous_collection=True"),
+    ],
+)
+def test_parameters_that_would_have_no_effect_are_refused(fields, message):
+    with pytest.raises(ParameterError) as error:
+        RunParameters(**fields)
+    assert str(error.value).endswith(message)
+
+
+def test_the_steps_of_a_message_count_as_those_of_the_run():
+    # Of 4 environments, 5 steps: which are random, and how far exploration has come, is known for each.
+    seen = []
+
+    class Collected:
+        filters = types.SimpleNamespace(restore=seen.append)
+
+        def play(self, random_until, env_steps):
+            seen.append((random_until, env_steps))
+            return Step({"x": np.zeros(2)}, *[np.zeros(2)] * 4, {"x": np.zeros(2)}, {}, np.zeros(2), {"x": np.zeros(2)})
+
+    player = Player(tiny_preset(), RunParameters(), 0, None, None)
+    player.collector = Collected()
+    stretch = player.play(Order(5, 30, 20, 4, {"count": 3}), None)
+    assert seen == [{"count": 3}, (30, 20), (30, 24), (30, 28), (30, 32), (30, 36)]
+    assert stretch.reward.shape == (5, 2) and stretch.following["x"].shape == (5, 2)
+
+
+def test_an_address_where_no_ray_answers_is_refused_before_anything_is_written(tmp_path):
+    pytest.importorskip("ray")
+    run = RunParameters(ray_address="127.0.0.1:1")
+    with pytest.raises(ConnectionError, match=r"No Ray answers at this address .*Received: '127.0.0.1:1'$"):
+        Trainer(tiny_preset(), tmp_path / "run", run, quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+# -- whole runs --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A Ray of this process with four cores, which runs on actors join."""
+    pytest.importorskip("ray")
+    for name, value in ray_cluster.QUIET.items():
+        os.environ.setdefault(name, value)
+    import ray
+
+    handler = signal.getsignal(signal.SIGTERM)
+    ray.init(
+        num_cpus=4, object_store_memory=100_000_000, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
+        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}},
+    )
+    signal.signal(signal.SIGTERM, handler)
+    yield ray
+    ray.shutdown()
+
+
+def on_actors(preset, run_dir, resume=False, callbacks=(), **settings):
+    run = RunParameters(seed=3, ray_address="auto", **{"num_actors": 2, "actor_steps": 8, **settings})
+    return Trainer(preset, run_dir, run, resume, callbacks, quiet=True)
+
+
+class KillActor(Callback):
+    """Kills the process of the first actor at a step of the run."""
+
+    def __init__(self, ray, step):
+        self.ray, self.step, self.line = ray, step, None
+
+    def on_step(self, trainer):
+        if trainer.counters.env_steps == self.step:
+            process = self.ray.get(trainer.environments.actors[0].__ray_call__.remote(lambda player: os.getpid()))
+            os.kill(process, signal.SIGKILL)
+
+
+class StopAt(Callback):
+    def __init__(self, step):
+        self.step = step
+
+    def on_step(self, trainer):
+        if trainer.counters.env_steps == self.step:
+            trainer.stop("test")
+
+
+@pytest.mark.slow
+def test_a_run_on_two_actors_learns_with_exact_counters_and_whole_rows(cluster, tmp_path):
+    class Check(Callback):
+        def on_step(self, trainer):
+            due = max(trainer.counters.env_steps - 200, 0)
+            assert trainer.counters.updates == due  # one for each step after the heat-up, also within a message
+            assert trainer.collector.ordered - trainer.counters.env_steps <= 2 * 8 * 4
+
+    preset = one_step_task(
+        environment__num_envs=4, environment__filters__observation_normalization=True, agent__memory__max_size=2000
+    )
+    trainer = on_actors(preset, tmp_path / "run", callbacks=[Check()])
+    result = trainer.run()
+    assert (result.counters.env_steps, result.counters.updates, result.counters.episodes) == (1700, 1500, 1700)
+    assert result.best_return > -0.15  # as in this process: a uniform policy gets -2.7
+    local = Environments(preset.environment, 3)
+    np.testing.assert_array_equal(trainer.memory.ring["observation/observation"][0], local.observation["observation"])
+    assert trainer.filters.count == 1704
+
+
+@pytest.mark.slow
+def test_a_killed_actor_is_replaced_and_nothing_received_is_lost(cluster, tmp_path):
+    # Segments with the state of an LSTM, of columns that one kill cuts off in the middle of a rollout.
+    preset = acer(lstm=True, **{"environment.num_envs": 4, "environment.max_episode_steps": 500, "schedule.improve_steps": 400})
+    trainer = on_actors(preset, tmp_path / "run", callbacks=[KillActor(cluster, 100)])
+    stored = []
+    collected = trainer.collector.play
+    trainer.collector.play = lambda *arguments: stored.append(collected(*arguments)) or stored[-1]
+    result = trainer.run()
+    assert result.counters.env_steps == 400 and trainer.environments.replaced == 1
+    [cut] = [i for i, step in enumerate(stored) if step.truncated.any()]
+    assert cut >= 25 and stored[cut].ended[:2].all() and not stored[cut].truncated[2:].any()
+    for step, after in itertools.pairwise(stored):
+        np.testing.assert_array_equal(step.following["observation"][2:], after.observation["observation"][2:])
+        going = ~step.ended
+        np.testing.assert_array_equal(step.next_observation["observation"][going], after.observation["observation"][going])
+        np.testing.assert_array_equal(after.length, np.where(going, step.length + 1, 1))
+    assert result.counters.episodes == sum(step.ended.sum() for step in stored)
+    # Each column's episodes have been begun once, in their order: CartPole's first observations are the seeds'.
+    for column in range(4):
+        local = Environments(dataclasses.replace(preset.environment, num_envs=1), 3, first=column)
+        for step in stored:
+            if step.length[column] == 1:
+                np.testing.assert_array_equal(step.observation["observation"][column], local.observation["observation"][0])
+                local.episode += 1
+                local.observation = local._reset(np.ones(1, bool))
+
+
+@pytest.mark.slow
+def test_a_run_is_continued_with_new_episodes(cluster, tmp_path):
+    preset = taac(**{"environment.num_envs": 2})
+    trainer = on_actors(preset, tmp_path / "run", num_actors=1, callbacks=[StopAt(70)])
+    assert trainer.run().counters.env_steps == 70
+    resumed = on_actors(preset, tmp_path / "run", num_actors=1, resume=True)
+    assert resumed.counters.env_steps == 70 and resumed.environments.episode.tolist() == [2, 2]  # of 30 steps; 5 were played
+    newest = resumed.memory.newest(1)
+    assert newest["truncated"].all()
+    result = resumed.run()
+    rows = resumed.memory.newest(15)  # what was played since
+    assert (result.counters.env_steps, result.counters.updates) == (100, 60) and rows["first"][0].all()
+    np.testing.assert_array_equal(rows["observation/observation"][1:], rows["next_observation/observation"][:-1])
+
+
+@pytest.mark.slow
+def test_an_environment_that_raises_in_an_actor_ends_the_run_after_a_checkpoint(cluster, tmp_path):
+    preset = tiny_preset("tfsac.testing:Faulty-v0", environment__kwargs={"fail_at": 50}, environment__num_envs=2)
+    trainer = on_actors(preset, tmp_path / "run", num_actors=1)
+    with pytest.raises(EnvironmentFailure, match=r"Faulty-v0 raised at step 98 .*Received: RuntimeError: the simulator fell over$"):
+        trainer.run()
+    # Steps 49 and 50 are of the seventh message of eight; of the sixth, the last step waited for it.
+    assert [path.name for path in trainer.checkpoints.places()] == ["000000094"]
+
+
+@pytest.mark.slow
+def test_more_actors_than_cores_are_refused(cluster, tmp_path):
+    with pytest.raises(ValueError, match=r"which has 4\. Received: 5 actors$"):
+        on_actors(tiny_preset(environment__num_envs=5), tmp_path / "run", num_actors=5)
+    assert list(tmp_path.iterdir()) == [] and cluster.is_initialized()
+
+
+@pytest.mark.slow
+def test_a_signal_saves_and_leaves_no_process_behind(tmp_path):
+    pytest.importorskip("ray")
+    command = [
+        sys.executable, "-m", "tfsac", "train", f"--run_dir={tmp_path / 'run'}", "--ray_address=local", "--num_envs=2",
+        "--set=environment.max_episode_steps=20", "--checkpoint_save_steps=1000000", "--set=schedule.evaluation_steps=EnvironmentEpisodes(1)",
+        "--set=schedule.steps_between_evaluation_periods=EnvironmentSteps(1000)",
+    ]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    # A session of its own, as that of a terminal, so that its processes can be told from others.
+    run = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    for line in run.stdout:
+        if line.split()[:1] == ["1000"]:
+            break
+    run.send_signal(signal.SIGTERM)
+    rest = run.communicate()[0]
+    assert run.returncode == 128 + signal.SIGTERM and "Stopped by SIGTERM" in rest
+    assert len(list((tmp_path / "run" / "checkpoints").glob("0*"))) == 1
+    assert sessions_of(run.pid) == []
+
+
+def sessions_of(leader):
+    """Returns the numbers of the processes of a session."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(path.read_text().rpartition(")")[2].split()[3]) == leader:
+                found.append(int(path.parent.name))
+    return found
