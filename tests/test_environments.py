@@ -25,6 +25,7 @@ from tfsac.environments import (
     spec_of,
 )
 from tfsac.environments.check import check_masks
+from tfsac.environments.groups import processes_for
 from tfsac.parameters import AtariPreprocessingParameters, EnvironmentParameters, FilterParameters
 from tfsac.testing import DiscreteIdentity, discrete_spec, random_batches, team_spec, vector_spec
 from tfsac.types import ArraySpec, DiscreteSpec, Sequence, Spec, Transition
@@ -702,6 +703,7 @@ def test_a_mask_that_does_not_fit_its_space_is_refused(environments, mask, space
     assert str(error.value).startswith(f"{MOVES} raised at step 0")
 
 
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")  # gymnasium warns beside raising
 def test_a_mask_that_does_not_fit_is_refused_in_a_subprocess_too(environments):
     envs = environments(level=MOVES, vectorization="subprocess", kwargs={"mask": [1]})
     with pytest.raises(EnvironmentFailure, match=re.escape("'action_mask' must have the shape (3,). Received: (1,)")):
@@ -861,20 +863,26 @@ def test_subprocesses_give_the_same_numbers(environments):
 
 
 @pytest.mark.slow
-def test_processes_are_as_many_as_cores_and_one_that_ends_is_a_failure(environments, monkeypatch):
+def test_processes_are_as_many_as_cores_and_ctrl_c_does_not_reach_them(environments, monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    sync, processes = environments(3), environments(3, vectorization="subprocess")
-    assert processes.shares == [slice(0, 2), slice(2, 3)]
-    given = actions(0.25, -0.5, 0.125)
-    for _ in range(3):
-        one, two = sync.step(given), processes.step(given)
+    fields = dict(num_envs=4, max_episode_steps=3)
+    sync, processes = environments(**fields), environments(**fields, vectorization="subprocess")
+    assert processes.processes == len(processes.vector.processes) == 2
+    given, ends = actions(0.25, -0.5, 0.125, 0.5), actions(0.25, -1.0, 0.125, 0.5)
+    for step in range(5):
+        action = ends if step == 1 else given  # ends an episode in one group and not in the other
+        one, two = sync.step(action), processes.step(action)
         np.testing.assert_array_equal(one.next_observation["observation"], two.next_observation["observation"])
+        np.testing.assert_array_equal(one.observation["observation"], two.observation["observation"])
         np.testing.assert_array_equal(one.reward, two.reward)
-    os.kill(processes.groups[1].process.pid, signal.SIGINT)  # as Ctrl-C reaches every process of a terminal
+    assert sync.state() == processes.state() and max(sync.episode) > 0
+    os.kill(processes.vector.processes[1].pid, signal.SIGINT)
     processes.step(given)
-    os.kill(processes.groups[1].process.pid, signal.SIGKILL)
-    with pytest.raises(EnvironmentFailure, match=r"Received: the process of these environments ended with exit code -9$"):
-        processes.step(given)
+
+
+@pytest.mark.parametrize("environments, cores, processes", [(8, 2, 2), (1, 4, 1), (3, 2, 3), (6, 4, 6), (12, 5, 6), (5, 8, 5)])
+def test_processes_share_environments_equally(environments, cores, processes):
+    assert processes_for(environments, cores) == processes
 
 
 # -- failures ----------------------------------------------------------------------------------------------------------
@@ -904,6 +912,7 @@ def test_an_observation_that_is_not_finite_at_reset_is_refused(environments):
         environments(kwargs={"trouble": "nan at reset"})
 
 
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")  # gymnasium warns beside raising
 def test_a_failure_in_a_subprocess_is_reported_too(environments):
     envs = environments(vectorization="subprocess", kwargs={"trouble": "raise"})
     with pytest.raises(EnvironmentFailure, match="Received: ZeroDivisionError: the gears stick"):

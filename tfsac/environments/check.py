@@ -129,7 +129,7 @@ def _check_observations(name: str, spaces: Mapping[str, gym.Space], team: tuple[
 class CheckedMasks(gym.ObservationWrapper):
     """Refuses masks of a wrong shape and entries other than 0 and 1.
 
-    This happens beside the environment, because numbers become booleans where observations are put side by side.
+    This happens beside the environment, because the buffers of vector environments broadcast and convert numbers.
     """
 
     def observation(self, observation: Any) -> Any:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from tfsac.environments.check import EnvironmentFailure, check_finite, check_masks
-from tfsac.environments.groups import Group, GroupProcess, Played, described
+from tfsac.environments.groups import group_of, processes_for
 from tfsac.environments.make import maker
-from tfsac.environments.spaces import action_map, spec_of
+from tfsac.environments.spaces import action_map, as_arrays, spec_of
+from tfsac.environments.vector_rewards import VECTOR_REWARD
 from tfsac.parameters import EnvironmentParameters
 
 TRAINING, EVALUATION = 0, 1
@@ -66,74 +69,66 @@ class Environments:
         self, parameters: EnvironmentParameters, seed: int, one: Callable[[], gym.Env] | None = None, first: int = 0
     ):
         one = one or maker(parameters)
-        self.groups: list[Group | GroupProcess]
+        self.level, self.seed, self.num_envs, self.first = parameters.level, seed, parameters.num_envs, first
+        self.processes = 0
         if parameters.vectorization == "subprocess":
             env = one()  # errors of a wrong level are clearer from this process
             self.spec = spec_of(env)
             env.close()
-            shares = np.array_split(np.arange(parameters.num_envs), min(parameters.num_envs, os.cpu_count() or 1))
-            self.groups = [GroupProcess([one] * len(share)) for share in shares]
+            self.processes = processes_for(self.num_envs, os.cpu_count() or 1)
+            share = functools.partial(group_of, [one] * (self.num_envs // self.processes))
+            # Forking a process in which TensorFlow runs threads can hang.
+            self.vector: Any = AsyncVectorEnv([share] * self.processes, context="spawn", autoreset_mode=AutoresetMode.DISABLED)
         else:
-            group, shares = Group([one] * parameters.num_envs), [np.arange(parameters.num_envs)]
-            self.spec, self.groups = group.spec, [group]
-        self.shares = [slice(share[0], share[-1] + 1) for share in shares]  # the environments of each group
-        self.level, self.seed, self.num_envs, self.first = parameters.level, seed, parameters.num_envs, first
+            self.vector = SyncVectorEnv([one] * self.num_envs, copy=False, autoreset_mode=AutoresetMode.DISABLED)
+            self.spec = spec_of(self.vector)
         self.action_map = action_map(self.spec)
         self.episode = np.zeros(self.num_envs, np.int64)  # index of the running episode, by environment
         self.length = np.zeros(self.num_envs, np.int64)  # steps of the running episode, by environment
         self.steps = 0
         self.is_first = np.ones(self.num_envs, bool)
-        try:
-            self.observation = self._reset(np.ones(self.num_envs, bool))
-        except EnvironmentFailure:
-            self.close()
-            raise
+        self.observation = self._reset(np.ones(self.num_envs, bool))
 
-    def _reset(self, mask: np.ndarray, before: dict[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
-        """Begins episodes where the mask says; elsewhere the observations before stay."""
-        seeds = [
-            episode_seed(self.seed, TRAINING, self.first + i, int(self.episode[i])) if mask[i] else None
-            for i in range(self.num_envs)
-        ]
+    def _reset(self, mask: np.ndarray) -> dict[str, np.ndarray]:
+        seeds: list[Any] = [episode_seed(self.seed, TRAINING, self.first + i, int(e)) for i, e in enumerate(self.episode)]
         self.length[mask] = 0
-        first = self._call("reset", [seeds[share] for share in self.shares])
-        began = {key: np.concatenate([each[key] for each in first if each]) for key in self.spec.observation}
-        observation = began if before is None else {key: value.copy() for key, value in before.items()}
-        if before is not None:
-            for key, value in began.items():
-                observation[key][mask] = value
+        begin = mask
+        if self.processes:
+            each = [seed if begins else None for seed, begins in zip(seeds, mask, strict=True)]
+            seeds = np.array(each, object).reshape(self.processes, -1).tolist()
+            begin = np.array([any(one is not None for one in group) for group in seeds])
+        options = None if mask.all() else {"reset_mask": begin}
+        first, _ = self._call(self.vector.reset, seed=seeds, options=options)
+        observation = self._arrays(first)
         check_finite(observation, np.zeros(self.num_envs), self.level, self.steps)
         check_masks(observation, self.level, self.steps)
         return observation
 
-    def _call(self, name: str, arguments: Sequence[Any]) -> list[Any]:
-        """Calls a method of every group, side by side, each with its argument; a failure is raised when all have answered."""
-        answers, failure = [], None
-        try:
-            for group, argument in zip(self.groups, arguments, strict=True):
-                group.order(name, argument)
-        except Exception as error:
-            failure = error
-        for group in self.groups if failure is None else ():
-            try:
-                answers.append(group.answer())
-            except Exception as error:
-                failure = failure or error
-        if failure is None:
-            return answers
-        raise EnvironmentFailure(
-            f"{self.level} raised at step {self.steps} (steps of the running episodes: {self.length.tolist()}). "
-            f"Received: {described(failure)}"
-        ) from failure
+    def _arrays(self, observation: Any) -> dict[str, np.ndarray]:
+        # The vector environment reuses its buffers, so what is kept is copied.
+        return {key: self._flat(np.array(value)) for key, value in as_arrays(observation, self.spec).items()}
 
-    def _step(self, action: np.ndarray) -> Played:
-        """Steps all environments, and begins nothing anew."""
-        actions = self.action_map(action)
-        played = self._call("step", [actions[share] for share in self.shares])
-        if len(played) == 1:
-            return played[0]
-        observation = {key: np.concatenate([each.observation[key] for each in played]) for key in self.spec.observation}
-        return Played(observation, *(np.concatenate([each[i] for each in played]) for i in range(1, 4)))
+    def _flat(self, values: np.ndarray) -> np.ndarray:
+        """Returns arrays `[E, ...]` of what processes give, `[P, E / P, ...]`."""
+        return values.reshape(self.num_envs, *values.shape[2:]) if self.processes else values
+
+    def _step(self, action: np.ndarray) -> Any:
+        """Steps all environments and begins nothing anew; returns what the vector environment does, arrays `[E, ...]`."""
+        given = self.action_map(action)
+        if self.processes:
+            given = given.reshape(self.processes, -1, *given.shape[1:])
+        observation, *values, info = self._call(self.vector.step, given)
+        values[0] = np.asarray(values[0] if self.spec.num_rewards is None else info[VECTOR_REWARD], np.float32)
+        return self._arrays(observation), *map(self._flat, values)
+
+    def _call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            raise EnvironmentFailure(
+                f"{self.level} raised at step {self.steps} (steps of the running episodes: {self.length.tolist()}). "
+                f"Received: {type(error).__name__}: {error}"
+            ) from error
 
     def step(self, action: np.ndarray) -> StepResult:
         """Steps all environments with actions `[E, ...]` and begins new episodes where one ended."""
@@ -147,7 +142,7 @@ class Environments:
         if done.any():
             self.episode[done] += 1
             try:
-                following = self._reset(done, next_observation)
+                following = self._reset(done)
             except EnvironmentFailure:  # a step that nobody stores was not made
                 self.steps, self.length, self.episode = before
                 raise
@@ -177,10 +172,10 @@ class Environments:
         everywhere = np.ones(self.num_envs, bool)
         self.observation, self.is_first = self._reset(everywhere), everywhere
         for action in actions if actions is not None and self.num_envs == 1 else ():
-            played = self._step(action[None])
-            self.observation, self.is_first = played.observation, ~everywhere
+            self.observation, _, terminated, truncated = self._step(action[None])
+            self.is_first = ~everywhere
             self.length += 1
-            if played.terminated[0] or played.truncated[0]:
+            if terminated[0] or truncated[0]:
                 break
         same = bool(observation) and all(np.array_equal(self.observation[key], observation[key]) for key in observation)
         if same and np.array_equal(self.length, length):
@@ -191,5 +186,4 @@ class Environments:
 
     def close(self) -> None:
         """Ends the environments and their processes."""
-        for group in self.groups:
-            group.close()
+        self.vector.close()
