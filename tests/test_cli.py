@@ -961,6 +961,9 @@ WRONG = {
         "train --resume --run_dir={run} --set=agent.algorithm.discount=0.5",
         "belongs to another run: its agent.algorithm.discount is 0.99. Received: agent.algorithm.discount=0.5$",
     ),
+    "seeds of actors": ("train --num_seeds=2 --ray_address=local", "Received: --num_seeds with --ray_address$"),
+    "actors of unequal shares": ("train --num_envs=3 --ray_address=local --num_actors=2", "the number of actors, 2; see --num_envs. Received: 3$"),
+    "actors on no cluster": ("train --num_actors=2", "give a ray_address. Received: num_actors=2$"),
     "resume seeds": ("train --resume --num_seeds=2 --run_dir={run}", "Received: --num_seeds with --resume$"),
     # sweep
     "word after sweep": ("sweep pendulum_sac", "Flags are written --name=value. Received: 'pendulum_sac'$"),

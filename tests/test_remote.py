@@ -9,6 +9,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import time
 import types
 
 import numpy as np
@@ -375,6 +376,18 @@ def test_a_killed_actor_is_replaced_and_nothing_received_is_lost(cluster, tmp_pa
                 np.testing.assert_array_equal(step.observation["observation"][column], local.observation["observation"][0])
                 local.episode += 1
                 local.observation = local._reset(np.ones(1, bool))
+
+
+@pytest.mark.slow
+def test_a_run_does_not_depend_on_how_fast_its_actors_are(cluster, tmp_path):
+    preset = tiny_preset(environment__num_envs=2)
+    one, two = (on_actors(preset, tmp_path / name, num_actors=actors) for name, actors in (("one", 1), ("two", 1)))
+    played = two.collector.play
+    two.collector.play = lambda *arguments: time.sleep(0.01) or played(*arguments)  # they are always done before they are asked
+    one.run()
+    two.run()
+    assert one.memory.total_rows == 100
+    np.testing.assert_array_equal(one.memory.ring, two.memory.ring)
 
 
 @pytest.mark.slow

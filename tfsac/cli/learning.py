@@ -36,9 +36,6 @@ def _run_flags(f: flags.FlagValues) -> None:
     flags.DEFINE_enum("strategy", "none", ["none", "one_device", "mirrored", "multi_worker"], "mirrored: all GPUs of this machine; multi_worker: the processes of TF_CONFIG", flag_values=f)
     flags.DEFINE_integer("num_devices", None, "with --strategy=mirrored, how many (default: all GPUs, or two parts of the CPU)", lower_bound=1, flag_values=f)
     flags.DEFINE_bool("asynchronous_collection", False, "play while updates are computed", flag_values=f)
-    flags.DEFINE_string("ray_address", None, "local, auto or HOST:PORT: environments are stepped by actors on this Ray cluster", flag_values=f)
-    flags.DEFINE_integer("num_actors", 1, "with --ray_address, how many", lower_bound=1, flag_values=f)
-    flags.DEFINE_integer("actor_steps", 32, "with --ray_address, steps of its environments that an actor plays for one message", lower_bound=1, flag_values=f)
     flags.DEFINE_bool("use_cpu", False, "hide the GPUs", flag_values=f)
     flags.DEFINE_bool("memory_on_disk", False, "keep the replay memory in a file on the disk, for memories larger than RAM", flag_values=f)
     flags.DEFINE_bool("deterministic", False, "TensorFlow's deterministic kernels", flag_values=f)
@@ -58,6 +55,9 @@ def _train_flags(f: flags.FlagValues) -> None:
     flags.DEFINE_string("run_dir", None, "the run's folder (default: runs/<experiment_name>/<time>-seed<seed>)", flag_values=f)
     flags.DEFINE_string("experiment_name", None, "folder under runs/ (default: preset and level)", flag_values=f)
     flags.DEFINE_integer("num_seeds", 1, "train this many seeds, from --seed on, as a sweep without a grid", lower_bound=1, flag_values=f)
+    flags.DEFINE_string("ray_address", None, "local, auto or HOST:PORT: environments are stepped by actors on this Ray cluster", flag_values=f)
+    flags.DEFINE_integer("num_actors", 1, "with --ray_address, how many", lower_bound=1, flag_values=f)
+    flags.DEFINE_integer("actor_steps", 32, "with --ray_address, steps of its environments that an actor plays for one message", lower_bound=1, flag_values=f)
     flags.DEFINE_bool("resume", False, "continue the run in --run_dir", flag_values=f)
     flags.DEFINE_bool("print_networks_summary", False, "print the layers of every network", flag_values=f)
     flags.DEFINE_bool("list", False, "list the presets and do nothing else", flag_values=f)
@@ -76,6 +76,8 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     if f.num_seeds > 1:
         if f.resume:
             raise UsageError("Several seeds go on with the same command, without --resume. Received: --num_seeds with --resume")
+        if f.ray_address:
+            raise UsageError("Several seeds on a cluster are a sweep: tfsac sweep --ray_address. Received: --num_seeds with --ray_address")
         return _train_all(f, [], 1)
     preset, run = _experiment(f)
     share_of(preset, place := place_of(run))
