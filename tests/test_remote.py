@@ -391,9 +391,9 @@ def test_a_run_does_not_depend_on_how_fast_its_actors_are(cluster, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_is_continued_with_new_episodes(cluster, tmp_path):
+def test_a_run_is_continued_with_new_episodes_and_another_number_of_actors(cluster, tmp_path):
     preset = taac(**{"environment.num_envs": 2})
-    trainer = on_actors(preset, tmp_path / "run", num_actors=1, callbacks=[StopAt(70)])
+    trainer = on_actors(preset, tmp_path / "run", callbacks=[StopAt(70)])
     assert trainer.run().counters.env_steps == 70
     resumed = on_actors(preset, tmp_path / "run", num_actors=1, resume=True)
     assert resumed.counters.env_steps == 70 and resumed.environments.episode.tolist() == [2, 2]  # of 30 steps; 5 were played

@@ -231,7 +231,8 @@ class RemoteEnvironments:
                 raise error.cause from error
             except ray.exceptions.RayError as error:  # its process, its machine, or what it had answered
                 lost = error
-        raise ActorsLost(f"Actor {k} was lost {ATTEMPTS} times before it had played anything. Received: {lost}") from lost
+        reason = str(lost).splitlines()[0]
+        raise ActorsLost(f"Actor {k} was lost {ATTEMPTS} times before it had played anything. Received: {reason}") from lost
 
     def _replace(self, k: int, newest: Step | None) -> None:
         self.ray.kill(self.actors[k])
@@ -260,8 +261,8 @@ class RemoteEnvironments:
     def close(self) -> None:
         """Ends the actors and leaves the cluster."""
         with self.connected:
-            for actor in self.actors:
-                self.ray.kill(actor)
+            while self.actors:
+                self.ray.kill(self.actors.pop())
 
 
 class RemoteCollector:
