@@ -25,7 +25,6 @@ from tfsac.environments import (
     spec_of,
 )
 from tfsac.environments.check import check_masks
-from tfsac.environments.groups import processes_for
 from tfsac.parameters import AtariPreprocessingParameters, EnvironmentParameters, FilterParameters
 from tfsac.testing import DiscreteIdentity, discrete_spec, random_batches, team_spec, vector_spec
 from tfsac.types import ArraySpec, DiscreteSpec, Sequence, Spec, Transition
@@ -865,9 +864,9 @@ def test_subprocesses_give_the_same_numbers(environments):
 @pytest.mark.slow
 def test_processes_are_as_many_as_cores_and_ctrl_c_does_not_reach_them(environments, monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    fields = dict(num_envs=4, max_episode_steps=3)
+    fields = dict(num_envs=4, max_episode_steps=4)
     sync, processes = environments(**fields), environments(**fields, vectorization="subprocess")
-    assert processes.processes == len(processes.vector.processes) == 2
+    assert processes.groups.others == len(processes.groups.processes.processes) == 1
     given, ends = actions(0.25, -0.5, 0.125, 0.5), actions(0.25, -1.0, 0.125, 0.5)
     for step in range(5):
         action = ends if step == 1 else given  # ends an episode in one group and not in the other
@@ -876,13 +875,8 @@ def test_processes_are_as_many_as_cores_and_ctrl_c_does_not_reach_them(environme
         np.testing.assert_array_equal(one.observation["observation"], two.observation["observation"])
         np.testing.assert_array_equal(one.reward, two.reward)
     assert sync.state() == processes.state() and max(sync.episode) > 0
-    os.kill(processes.vector.processes[1].pid, signal.SIGINT)
+    os.kill(processes.groups.processes.processes[0].pid, signal.SIGINT)
     processes.step(given)
-
-
-@pytest.mark.parametrize("environments, cores, processes", [(8, 2, 2), (1, 4, 1), (3, 2, 3), (6, 4, 6), (12, 5, 6), (5, 8, 5)])
-def test_processes_share_environments_equally(environments, cores, processes):
-    assert processes_for(environments, cores) == processes
 
 
 # -- failures ----------------------------------------------------------------------------------------------------------

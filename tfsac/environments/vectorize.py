@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from tfsac.environments.check import EnvironmentFailure, check_finite, check_masks
-from tfsac.environments.groups import group_of, processes_for
+from tfsac.environments.groups import Groups, with_few_infos
 from tfsac.environments.make import maker
 from tfsac.environments.spaces import action_map, as_arrays, spec_of
 from tfsac.environments.vector_rewards import VECTOR_REWARD
@@ -68,20 +67,12 @@ class Environments:
     def __init__(
         self, parameters: EnvironmentParameters, seed: int, one: Callable[[], gym.Env] | None = None, first: int = 0
     ):
-        one = one or maker(parameters)
+        one = functools.partial(with_few_infos, one or maker(parameters))
         self.level, self.seed, self.num_envs, self.first = parameters.level, seed, parameters.num_envs, first
-        self.processes = 0
         if parameters.vectorization == "subprocess":
-            env = one()  # errors of a wrong level are clearer from this process
-            self.spec = spec_of(env)
-            env.close()
-            self.processes = processes_for(self.num_envs, os.cpu_count() or 1)
-            share = functools.partial(group_of, [one] * (self.num_envs // self.processes))
-            # Forking a process in which TensorFlow runs threads can hang.
-            self.vector: Any = AsyncVectorEnv([share] * self.processes, context="spawn", autoreset_mode=AutoresetMode.DISABLED)
-        else:
-            self.vector = SyncVectorEnv([one] * self.num_envs, copy=False, autoreset_mode=AutoresetMode.DISABLED)
-            self.spec = spec_of(self.vector)
+            one().close()  # errors of a wrong level are clearer from this process
+        self.groups = Groups(one, self.num_envs, (os.cpu_count() or 1) if parameters.vectorization == "subprocess" else 1)
+        self.spec = spec_of(self.groups.here.vector)
         self.action_map = action_map(self.spec)
         self.episode = np.zeros(self.num_envs, np.int64)  # index of the running episode, by environment
         self.length = np.zeros(self.num_envs, np.int64)  # steps of the running episode, by environment
@@ -90,36 +81,25 @@ class Environments:
         self.observation = self._reset(np.ones(self.num_envs, bool))
 
     def _reset(self, mask: np.ndarray) -> dict[str, np.ndarray]:
-        seeds: list[Any] = [episode_seed(self.seed, TRAINING, self.first + i, int(e)) for i, e in enumerate(self.episode)]
+        seeds = [
+            episode_seed(self.seed, TRAINING, self.first + i, int(self.episode[i])) if mask[i] else None for i in range(self.num_envs)
+        ]
         self.length[mask] = 0
-        begin = mask
-        if self.processes:
-            each = [seed if begins else None for seed, begins in zip(seeds, mask, strict=True)]
-            seeds = np.array(each, object).reshape(self.processes, -1).tolist()
-            begin = np.array([any(one is not None for one in group) for group in seeds])
-        options = None if mask.all() else {"reset_mask": begin}
-        first, _ = self._call(self.vector.reset, seed=seeds, options=options)
+        first = self._call(self.groups.reset, seeds)
         observation = self._arrays(first)
         check_finite(observation, np.zeros(self.num_envs), self.level, self.steps)
         check_masks(observation, self.level, self.steps)
         return observation
 
     def _arrays(self, observation: Any) -> dict[str, np.ndarray]:
-        # The vector environment reuses its buffers, so what is kept is copied.
-        return {key: self._flat(np.array(value)) for key, value in as_arrays(observation, self.spec).items()}
+        # Vector environments reuse their buffers, so what is kept is copied.
+        return {key: np.array(value) for key, value in as_arrays(observation, self.spec).items()}
 
-    def _flat(self, values: np.ndarray) -> np.ndarray:
-        """Returns arrays `[E, ...]` of what processes give, `[P, E / P, ...]`."""
-        return values.reshape(self.num_envs, *values.shape[2:]) if self.processes else values
-
-    def _step(self, action: np.ndarray) -> Any:
-        """Steps all environments and begins nothing anew; returns what the vector environment does, arrays `[E, ...]`."""
-        given = self.action_map(action)
-        if self.processes:
-            given = given.reshape(self.processes, -1, *given.shape[1:])
-        observation, *values, info = self._call(self.vector.step, given)
-        values[0] = np.asarray(values[0] if self.spec.num_rewards is None else info[VECTOR_REWARD], np.float32)
-        return self._arrays(observation), *map(self._flat, values)
+    def _step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
+        """Steps all environments and begins nothing anew; returns observations, rewards, and which episodes ended and how."""
+        observation, reward, terminated, truncated, info = self._call(self.groups.step, self.action_map(action))
+        reward = np.asarray(reward if self.spec.num_rewards is None else info[VECTOR_REWARD], np.float32)
+        return self._arrays(observation), reward, terminated, truncated
 
     def _call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -186,4 +166,4 @@ class Environments:
 
     def close(self) -> None:
         """Ends the environments and their processes."""
-        self.vector.close()
+        self.groups.close()

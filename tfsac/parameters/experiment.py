@@ -62,7 +62,7 @@ class EnvironmentParameters:
         level: a Gymnasium environment id, or "pettingzoo:" and the module of a PettingZoo environment, such as
             "pettingzoo:mpe2.simple_spread_v3", whose agents then share one policy.
         num_envs: environments that run side by side.
-        vectorization: "sync" steps them in this process, "subprocess" in others: one for each core where their number divides.
+        vectorization: "sync" steps them in this process, "subprocess" in equal groups on all cores, one of them here.
         max_episode_steps: time limit in steps, or None for the level's own.
         kwargs: passed to `gymnasium.make`, or to the PettingZoo environment.
         atari: preprocessing of an Atari game ("ALE/..."), or None.
