@@ -1,6 +1,5 @@
 """Actor-critic with experience replay: what an update computes, which rows count, where gradients go, the average policy."""
 
-import json
 
 import numpy as np
 import pytest
@@ -271,43 +270,6 @@ def test_a_checkpoint_holds_all_that_learns(given, tmp_path):
         one.update(stack(mixed(agent, 1)))
     assert changed(weights(agent), weights(other)) == set()
     np.testing.assert_array_equal(agent.averages, other.averages)
-
-
-TWO_DEVICES = """
-import json, sys
-import numpy as np, tensorflow as tf
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-sys.path.insert(0, sys.argv[1])
-import acer_tools as t
-strategy, found = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), []
-rmsprop = dict(optimizer_type="RMSProp", learning_rate=1e-3, optimizer_epsilon=1e-2, clip_gradients=0.5)
-kinds = {"discrete": dict(cells=3, networks=rmsprop), "gaussian": dict(cells=3, shared=True, networks=rmsprop)}
-for kind, given in kinds.items():
-    one = t.make_agent(kind, **given, eager=False)
-    with strategy.scope():
-        two = t.make_agent(kind, **given, eager=False)
-    # One environment: the second device has no column of the fresh rollout. Then unequal numbers of segments and steps.
-    fresh, _ = t.fresh_and_replayed(one)
-    empty = tf.nest.map_structure(np.zeros_like, t.columns_of(fresh, slice(3)))
-    stacked = t.stack(t.side_by_side(t.columns_of(fresh, slice(1)), empty), t.mixed(one, 5), t.mixed(one, 3))
-    first, a, b = t.weights(one), one.update(stacked), two.update(stacked)
-    ours, theirs = t.weights(one), t.weights(two)
-    gap = max(float(np.abs(x - y).max()) for name in ours for x, y in zip(ours[name], theirs[name]))
-    still = sorted(ours.keys() - t.changed(first, theirs))
-    worst = int(np.abs(a.metrics - b.metrics).max(axis=0).argmax())
-    found.append([two.replicas, still, gap, one.metric_names[worst], float(np.abs(a.metrics - b.metrics).max())])
-print(json.dumps(found))
-"""
-
-
-@pytest.mark.slow
-def test_two_devices_give_the_weights_and_metrics_of_one(run_python, request):
-    found = json.loads(run_python(TWO_DEVICES, str(request.path.parent)).splitlines()[-1])
-    assert len(found) == 2
-    for replicas, still, gap, worst, metric_gap in found:
-        assert replicas == 2 and still == []
-        assert gap < 1e-5 and metric_gap < 1e-4, worst
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------

@@ -821,6 +821,8 @@ WRONG = {
     "unknown strategy": ("train --strategy=both", "should be one of <none[|]mirrored>"),
     "unsuitable boolean": ("train --tensorboard=maybe", "flag --tensorboard=maybe"),
     "no evaluation episodes": ("train --evaluate=0", "flag --evaluate=0"),
+    "XLA and eager": ("train --jit_compile --eager", "without eager .*Received: jit_compile=True, eager=True, strategy='none'$"),
+    "XLA and a strategy": ("train --jit_compile --strategy=mirrored", "Received: jit_compile=True, eager=False, strategy='mirrored'$"),
     "histograms alone": ("train --histograms", "add tensorboard=True. Received: histograms=True$"),
     "no threshold to stop at": (
         "train --stop_at_threshold --level=MountainCarContinuous-v0",

@@ -1,6 +1,5 @@
 """Diagnostics of soft Q imitation learning: errors and losses of both halves of a batch, and the cosine of their gradients."""
 
-import json
 
 import numpy as np
 import pytest
@@ -211,7 +210,7 @@ def test_a_half_without_gradient_has_a_cosine_of_zero():
     assert metrics["imitation/td_error_agent"] > 0.0
 
 
-# -- compiled, and on several devices ----------------------------------------------------------------------------------
+# -- compiled ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -220,36 +219,3 @@ def test_compiled_updates_report_what_eager_ones_do(kind):
     stacked = batches(eager, 3)
     np.testing.assert_allclose(compiled.update(stacked).metrics, eager.update(stacked).metrics, rtol=2e-4, atol=1e-5)
     assert compiled.metric_names == eager.metric_names and set(NAMES) <= set(compiled.metric_names)
-
-
-TWO_DEVICES = """
-import json, sys
-import numpy as np, tensorflow as tf
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-sys.path.insert(0, sys.argv[1])
-import test_imitation_diagnostics as t
-from test_twin_soft_actor_critic import weights
-strategy, found = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), {}
-for kind in t.KINDS:
-    kwargs = dict(eager=False, optimizer_epsilon=1e-3)
-    one = t.make_agent(kind, **kwargs)
-    with strategy.scope():
-        two = t.make_agent(kind, **kwargs)
-    stacked = t.batches(one, 3)
-    a, b = one.update(stacked).metrics, two.update(stacked).metrics
-    ours, theirs = weights(one), weights(two)
-    gap = max(float(np.abs(x - y).max()) for name in ours for x, y in zip(ours[name], theirs[name]))
-    found[kind] = [two.replicas, gap, {name: [a[:, i].tolist(), b[:, i].tolist()] for i, name in enumerate(one.metric_names)}]
-print(json.dumps(found))
-"""
-
-
-@pytest.mark.slow
-def test_two_devices_with_alternating_rows_report_what_one_does(run_python, request):
-    found = json.loads(run_python(TWO_DEVICES, str(request.path.parent)).splitlines()[-1])
-    assert list(found) == KINDS
-    for replicas, weight_gap, metrics in found.values():
-        assert replicas == 2 and weight_gap < 1e-5
-        for name in NAMES:
-            np.testing.assert_allclose(*metrics[name], atol=1e-5, err_msg=name)

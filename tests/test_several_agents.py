@@ -1,7 +1,6 @@
-"""Several agents that share their networks: folding, acting, updates, what each network reads, devices; tasks of one step are learned."""
+"""Several agents that share their networks: folding, acting, updates, what each network reads; tasks of one step are learned."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -207,48 +206,6 @@ def test_the_order_of_the_agents_does_not_matter(kind, monkeypatch):
     assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-6)
     mixed = permuted._replace(action=stacked.action)  # an action belongs to its agent
     assert abs(named(make_agent(kind), mixed)["loss/q1"] - ours["loss/q1"]) > 1e-4
-
-
-# -- several devices ---------------------------------------------------------------------------------------------------
-
-TWO_DEVICES = """
-import json, sys
-import numpy as np, tensorflow as tf
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-sys.path.insert(0, sys.argv[1])
-import test_discrete_soft_actor_critic as alone
-import test_several_agents as team
-strategy, found = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), []
-trained = dict(optimizer_epsilon=1e-3, clip_gradients=0.5)  # a gradient of the wrong scale then changes Adam's step
-image = dict(spec=alone.IMAGES, shared_encoder=True, embedder=alone.CONVOLUTIONS)
-for make in (
-    lambda: alone.make_agent(memory=alone.PRIORITIZED, eager=False, trained=trained, num_updates_between_policy_updates=2),
-    lambda: alone.make_agent(memory=alone.PRIORITIZED, eager=False, trained=trained, **image),
-    lambda: team.make_agent("discrete", prioritized=True, eager=False, **trained),
-    lambda: team.make_agent("twin", prioritized=True, eager=False, **trained),
-):
-    one = make()
-    with strategy.scope():
-        two = make()
-    stacked = alone.random_batches(one.spec, 5, one.batch_size)
-    stacked = stacked._replace(weight=np.tile(np.linspace(0.1, 2, one.batch_size, dtype=np.float32), (5, 1)))
-    first, a, b = alone.weights(one), one.update(stacked), two.update(stacked)
-    ours, theirs = alone.weights(one), alone.weights(two)
-    gap = max(float(np.abs(x - y).max()) for name in ours for x, y in zip(ours[name], theirs[name]))
-    found.append([two.replicas, sorted(alone.changed(first, theirs)), list(b.priority.shape), gap,
-                  float(np.abs(a.priority - b.priority).max()), float(np.abs(a.metrics - b.metrics).max())])
-print(json.dumps(found))
-"""
-
-
-@pytest.mark.slow
-def test_two_devices_give_the_weights_temperature_and_priorities_of_one(run_python, request):
-    found = json.loads(run_python(TWO_DEVICES, str(request.path.parent)).splitlines()[-1])
-    assert [case[2] for case in found] == [[5, 8], [5, 8], [5, TEAMS], [5, TEAMS]]
-    for replicas, moved, _, weight_gap, priority_gap, metric_gap in found:
-        assert replicas == 2 and moved == ["policy", "q", "q_target", "temperature"]
-        assert weight_gap < 1e-5 and priority_gap < 1e-5 and metric_gap < 1e-4
 
 
 # -- tasks of one step -------------------------------------------------------------------------------------------------

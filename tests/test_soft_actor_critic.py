@@ -1,7 +1,6 @@
-"""The agent: what each step trains, the order, periods, options, acting, compilation, seeds and several devices."""
+"""The agent: what each step trains, the order, periods, options, acting, compilation and seeds."""
 
 import dataclasses
-import json
 import re
 
 import numpy as np
@@ -670,83 +669,3 @@ def test_the_noise_of_an_update_changes_its_result():
     for agent in (one_run, later):
         agent.update(stacked)
     assert changed_networks(weights(one_run), weights(later)) == {"policy", "v", "v_target"}
-
-
-# -- several devices ---------------------------------------------------------------------------------------------------
-
-ON_TWO_DEVICES = """
-import json, sys
-import numpy as np
-import tensorflow as tf
-
-halves = [tf.config.LogicalDeviceConfiguration()] * 2
-tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], halves)
-sys.path.insert(0, sys.argv[1])
-import test_soft_actor_critic as t
-
-# A large epsilon: a gradient of the wrong scale then changes Adam's step.
-options = dict(period=2, delay=2, prioritised=True, clip_gradients=0.5, l2_regularization=0.01, optimizer_epsilon=1e-3)
-strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-alone = t.make_agent(**options)
-with strategy.scope():
-    spread = t.make_agent(eager=False, **options)
-    try:
-        t.make_agent(batch_size=7)
-    except ValueError as raised:
-        error = str(raised)
-weight = np.random.default_rng(1).uniform(0.1, 1, (5, t.BATCH)).astype("float32")
-stacked, first, rows, priorities = t.batches(5)._replace(weight=weight), t.weights(alone), [], []
-for agent in (alone, spread):
-    results = [agent.update(t.cut(stacked, *some)) for some in ((0, 1), (1, 5))]
-    rows.append(np.concatenate([result.metrics for result in results]))
-    priorities.append(np.concatenate([result.priority for result in results]).tolist())
-
-def apart(one, other):
-    return {name: max(float(abs(a - b).max()) for a, b in zip(one[name], other[name])) for name in one}
-
-print(json.dumps({
-    "replicas": spread.replicas, "moved": apart(first, t.weights(alone)),
-    "apart": apart(t.weights(alone), t.weights(spread)),
-    "metrics": [row.tolist() for row in rows], "names": alone.metric_names, "updates": int(spread.updates.numpy()),
-    "traces": spread.traces, "error": error, "priorities": priorities,
-    "greedy": [agent.act(t.see(4), mode="greedy").action.tolist() for agent in (alone, spread)],
-}))
-"""
-
-
-@pytest.fixture(scope="module")
-def two_devices(run_python, request):
-    return json.loads(run_python(ON_TWO_DEVICES, str(request.path.parent)).splitlines()[-1])
-
-
-@pytest.mark.slow
-def test_two_devices_give_the_weights_of_one(two_devices):
-    assert two_devices["replicas"] == 2 and two_devices["updates"] == 5
-    assert min(two_devices["moved"].values()) > 1e-3
-    for name, difference in two_devices["apart"].items():
-        assert difference < 1e-5, name
-
-
-@pytest.mark.slow
-def test_two_devices_act_and_report_as_one(two_devices):
-    np.testing.assert_allclose(*two_devices["greedy"], atol=1e-5)
-    alone, spread = (np.array(rows) for rows in two_devices["metrics"])
-    for i, name in enumerate(two_devices["names"]):
-        np.testing.assert_allclose(spread[:, i], alone[:, i], rtol=1e-3, atol=1e-4, err_msg=name)
-
-
-@pytest.mark.slow
-def test_two_devices_return_the_priorities_of_all_rows_in_their_order(two_devices):
-    alone, spread = (np.array(priority) for priority in two_devices["priorities"])
-    assert alone.shape == spread.shape == (5, BATCH)
-    np.testing.assert_allclose(spread, alone, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.slow
-def test_two_devices_are_traced_once_for_single_updates_and_once_for_several(two_devices):
-    assert two_devices["traces"] == 2
-
-
-@pytest.mark.slow
-def test_a_batch_that_two_devices_cannot_share_is_refused(two_devices):
-    assert two_devices["error"] == "The batch must divide by the number of replicas, 2. Received: 7"

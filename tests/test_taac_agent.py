@@ -1,7 +1,6 @@
-"""The temporally abstract agent: trajectories, acting in two stages, updates of stretches, several rewards and devices."""
+"""The temporally abstract agent: trajectories, acting in two stages, updates of stretches, several rewards."""
 
 import dataclasses
-import json
 import math
 import re
 
@@ -869,7 +868,7 @@ def test_a_memory_of_single_rows_is_refused():
         SequenceReplayParameters(sequence_length=1)
 
 
-# -- checkpoints and devices -------------------------------------------------------------------------------------------
+# -- checkpoints -------------------------------------------------------------------------------------------------------
 
 
 def test_a_checkpoint_holds_all_that_learns(tmp_path):
@@ -886,41 +885,6 @@ def test_a_checkpoint_holds_all_that_learns(tmp_path):
     for one in (agent, other):
         one.update(batches(agent, 2, seed=3))
     assert_same(agent, other)
-
-
-TWO_DEVICES = """
-import json, sys
-import numpy as np, tensorflow as tf
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-sys.path.insert(0, sys.argv[1])
-import test_taac_agent as t
-strategy, found = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), []
-trained = {name: dict(optimizer_epsilon=1e-3, clip_gradients=0.5) for name in ("policy", "q")}
-for kwargs in (
-    dict(eager=False, own=trained, num_updates_between_policy_updates=2),
-    dict(eager=False, own=trained, spec=t.TWO_REWARDS, reward_weights=(1.0, -0.5), trajectory="quadratic", compare_through="unbiased"),
-):
-    one = t.make_agent(**kwargs)
-    with strategy.scope():
-        two = t.make_agent(**kwargs)
-    stacked = t.batches(one, 3)
-    first, a, b = t.weights(one), one.update(stacked), two.update(stacked)
-    ours, theirs = t.weights(one), t.weights(two)
-    gap = max(float(np.abs(x - y).max()) for name in ours for x, y in zip(ours[name], theirs[name]))
-    losses = [i for i, name in enumerate(one.metric_names) if name.startswith("loss/") or name.endswith("gradient_norm")]
-    found.append([two.replicas, sorted(t.changed(first, theirs)), gap, float(np.abs(a.metrics - b.metrics)[:, losses].max())])
-print(json.dumps(found))
-"""
-
-
-@pytest.mark.slow
-def test_two_devices_give_the_weights_and_losses_of_one(run_python, request):
-    found = json.loads(run_python(TWO_DEVICES, str(request.path.parent)).splitlines()[-1])
-    assert len(found) == 2
-    for replicas, moved, weight_gap, loss_gap in found:
-        assert replicas == 2 and moved == ["choice_temperature", "policy", "proposal_temperature", "q", "q_target"]
-        assert weight_gap < 1e-5 and loss_gap < 1e-4
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------

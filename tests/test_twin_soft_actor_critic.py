@@ -1,7 +1,6 @@
-"""The twin-target agent: update orders, temperatures, periods and delays, weights and priorities, devices."""
+"""The twin-target agent: update orders, temperatures, periods and delays, weights and priorities."""
 
 import dataclasses
-import json
 import math
 
 import numpy as np
@@ -423,39 +422,6 @@ def test_the_policy_gradient_with_the_temperature_agrees_with_finite_differences
             below = loss()
             layer.bias.assign(value)
             np.testing.assert_allclose((above - below) / 2e-2, gradients.values[index][entry], rtol=2e-2, atol=2e-3)
-
-
-# -- several devices ---------------------------------------------------------------------------------------------------
-
-TWO_DEVICES = """
-import json, sys
-import numpy as np, tensorflow as tf
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-sys.path.insert(0, sys.argv[1])
-import test_twin_soft_actor_critic as t
-from tfsac.parameters import AutoAlphaParameters
-found = []
-for log_space, delay in ((True, 1), (False, 2)):
-    kwargs = dict(temperature=AutoAlphaParameters(0.05, 0.3, log_space=log_space), prioritized=True, eager=False,
-                  num_updates_between_policy_updates=delay)
-    one = t.make_agent(**kwargs)
-    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
-        two = t.make_agent(**kwargs)
-    stacked = t.batches(5, weight=np.linspace(0.1, 2, t.BATCH))
-    a, b = one.update(stacked), two.update(stacked)
-    gap = max(np.abs(x - y).max() for name, values in t.weights(one).items() for x, y in zip(values, t.weights(two)[name]))
-    found.append([float(gap), float(np.abs(a.priority - b.priority).max()), float(np.abs(a.metrics - b.metrics).max())])
-print(json.dumps(found))
-"""
-
-
-@pytest.mark.slow
-def test_two_devices_give_the_weights_temperature_and_priorities_of_one(run_python, request):
-    found = json.loads(run_python(TWO_DEVICES, str(request.path.parent)).splitlines()[-1])
-    assert len(found) == 2
-    for weight_gap, priority_gap, metric_gap in found:
-        assert weight_gap < 1e-5 and priority_gap < 1e-5 and metric_gap < 1e-3
 
 
 # -- batches -----------------------------------------------------------------------------------------------------------

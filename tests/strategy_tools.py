@@ -1,0 +1,272 @@
+"""Small agents of every algorithm, and what five updates make of them on one device or on several."""
+
+import dataclasses
+import json
+import socket
+import zlib
+
+import acer_tools
+import numpy as np
+import tensorflow as tf
+
+from tfsac.agents import (
+    DiscreteACERAgent,
+    DiscreteSoftActorCriticAgent,
+    GaussianACERAgent,
+    SoftActorCriticAgent,
+    TemporallyAbstractActorCriticAgent,
+    TwinSoftActorCriticAgent,
+)
+from tfsac.parameters import (
+    AutoAlphaParameters,
+    Conv2d,
+    DiscreteSoftActorCriticAgentParameters,
+    DiscreteSoftActorCriticAlgorithmParameters,
+    FixedAlphaParameters,
+    PrioritizedExperienceReplayParameters,
+    SequenceReplayParameters,
+    SoftActorCriticAgentParameters,
+    SoftActorCriticAlgorithmParameters,
+    SQILExperienceReplayParameters,
+    TemporallyAbstractActorCriticAgentParameters,
+    TemporallyAbstractActorCriticAlgorithmParameters,
+    TrainingSteps,
+    TwinSoftActorCriticAgentParameters,
+    TwinSoftActorCriticAlgorithmParameters,
+    discrete_soft_actor_critic_networks,
+    soft_actor_critic_networks,
+    temporally_abstract_networks,
+    twin_soft_actor_critic_networks,
+)
+from tfsac.testing import discrete_spec, random_batches, random_segments, random_sequences, team_spec, vector_spec
+from tfsac.types import ArraySpec, DiscreteSpec, Spec
+
+UPDATES, BATCH, STEPS = 5, 8, 4
+SPEC, CHOICE = vector_spec(3, 2), discrete_spec(3, 4, masked=True)
+IMAGES = Spec({"observation": ArraySpec((8, 8, 2), "uint8")}, DiscreteSpec(4))
+# A gradient of the wrong scale then changes Adam's step, and clipping what it is clipped to.
+TRAINED = {"learning_rate": 1e-2, "batch_size": BATCH, "optimizer_epsilon": 1e-3, "clip_gradients": 0.5}
+TEAM = {"policy_input": "agent_state", "critic_input": "global_state"}
+PRIORITIZED, SQIL = PrioritizedExperienceReplayParameters(), SQILExperienceReplayParameters(demonstrations="not read here")
+FIXED = FixedAlphaParameters(0.2)
+
+
+def with_v(memory=None, delay=1, **trained):
+    algorithm = SoftActorCriticAlgorithmParameters(
+        num_steps_between_copying_online_weights_to_target=TrainingSteps(2), num_updates_between_policy_updates=delay
+    )
+    networks = soft_actor_critic_networks((8, 8), **TRAINED, **trained)
+    return SoftActorCriticAgent, SoftActorCriticAgentParameters(algorithm=algorithm, networks=networks, **memory or {}), SPEC
+
+
+def twin(temperature, memory=None, spec=SPEC, networks=None, **algorithm):
+    parameters = TwinSoftActorCriticAgentParameters(
+        algorithm=TwinSoftActorCriticAlgorithmParameters(temperature=temperature, **algorithm),
+        networks=twin_soft_actor_critic_networks((8, 8), **TRAINED, **networks or {}),
+        **memory or {},
+    )
+    return TwinSoftActorCriticAgent, parameters, spec
+
+
+def discrete(memory=None, spec=CHOICE, networks=None, shared_encoder=False, **algorithm):
+    parameters = DiscreteSoftActorCriticAgentParameters(
+        algorithm=DiscreteSoftActorCriticAlgorithmParameters(**algorithm),
+        networks=discrete_soft_actor_critic_networks((16,), **TRAINED, **networks or {}),
+        shared_encoder=shared_encoder,
+        **memory or {},
+    )
+    return DiscreteSoftActorCriticAgent, parameters, spec
+
+
+def abstract(spec=SPEC, **algorithm):
+    given = {"alpha_learning_rate": 1e-2, **algorithm}
+    parameters = TemporallyAbstractActorCriticAgentParameters(
+        algorithm=TemporallyAbstractActorCriticAlgorithmParameters(**given),
+        memory=SequenceReplayParameters(sequence_length=STEPS),
+        networks=temporally_abstract_networks((8, 8), init_w=0.5, **TRAINED),
+    )
+    return TemporallyAbstractActorCriticAgent, parameters, spec
+
+
+def acer(kind, cells=None, shared=False):
+    rmsprop = {"optimizer_type": "RMSProp", "learning_rate": 1e-3, "optimizer_epsilon": 1e-2, "clip_gradients": 0.5}
+    parameters = acer_tools.make_parameters(kind, cells, shared, STEPS, networks=rmsprop)
+    return DiscreteACERAgent if kind == "discrete" else GaussianACERAgent, parameters, acer_tools.SPECS[kind]
+
+
+# Name -> class, parameters, spec. The first makes one update and then four in one call, the others make five in one.
+CASES = {
+    "twin, automatic temperature": twin(AutoAlphaParameters(0.05, 0.03), {"memory": PRIORITIZED}),
+    "twin, temperature outside log space, policy delay": twin(
+        AutoAlphaParameters(0.05, 0.3, log_space=False), {"memory": PRIORITIZED}, num_updates_between_policy_updates=2
+    ),
+    "twin, fixed temperature, spinning up's order": twin(FIXED, update_order="spinning_up"),
+    "twin, team": twin(AutoAlphaParameters(), {"memory": PRIORITIZED}, team_spec(3, discrete=False), TEAM),
+    "twin, imitation": twin(FIXED, {"memory": SQIL}),
+    "v": with_v(l2_regularization=0.01),
+    "v, prioritized, policy delay": with_v({"memory": PRIORITIZED}, delay=2),
+    "v, imitation": with_v({"memory": SQIL}),
+    "discrete": discrete({"memory": PRIORITIZED}),
+    "discrete, shared encoder, policy delay": discrete(
+        {"memory": PRIORITIZED}, IMAGES, {"embedder": (Conv2d(3, 4, 2), 8)}, shared_encoder=True, num_updates_between_policy_updates=2
+    ),
+    "discrete, team": discrete({"memory": PRIORITIZED}, team_spec(3, masked=True), TEAM),
+    "discrete, imitation": discrete({"memory": SQIL}, temperature=FIXED),
+    "taac": abstract(num_updates_between_policy_updates=2),
+    "taacl": abstract(trajectory="linear", inverse_mode=False),
+    "taacq, two rewards": abstract(
+        SPEC._replace(num_rewards=2), trajectory="quadratic", reward_weights=(1.0, -0.5), compare_through="unbiased"
+    ),
+    "acer, discrete": acer("discrete"),
+    "acer, discrete, lstm": acer("discrete", cells=3),
+    "acer, gaussian": acer("gaussian"),
+    "acer, gaussian, lstm, trunk": acer("gaussian", cells=3, shared=True),
+}
+
+
+def make_agent(name, **more):
+    """Returns the agent of a case, with random values for all its weights."""
+    agent_class, parameters, spec = CASES[name]
+    agent, rng = agent_class(parameters, spec, **more), np.random.default_rng(1)
+    for network in agent.networks.values():
+        for variable in network.trainable_variables:
+            variable.assign(0.5 * rng.standard_normal(variable.shape))
+    agent.refresh()
+    return agent
+
+
+def global_batches(agent):
+    """Returns the global batches of five updates."""
+    if hasattr(agent, "trajectory"):
+        return random_sequences(agent.spec, UPDATES, STEPS, BATCH)
+    if hasattr(agent, "averages"):
+        # First a rollout of one environment, whose other columns are empty: most replicas have no step of it.
+        stacked = random_segments(agent.spec, UPDATES, STEPS, agent.batch_size, state=agent.recurrent)
+        for x in tf.nest.flatten(stacked._replace(initial_state=())):
+            x[0, :, 1:] = 0
+        for x in stacked.initial_state.values():
+            x[0, 1:] = 0
+        return stacked
+    stacked = random_batches(agent.spec._replace(extras={}), UPDATES, BATCH)
+    if agent.prioritized:
+        stacked = stacked._replace(weight=np.tile(np.linspace(0.1, 2.0, BATCH, dtype=np.float32), (UPDATES, 1)))
+    if agent.imitates:
+        stacked = stacked._replace(extras={"expert": np.tile(np.float32([0, 1]), (UPDATES, BATCH // 2))})
+    return stacked
+
+
+def rows_of(agent, stacked, worker):
+    """Returns a worker's share of global batches."""
+    rows = slice(worker * agent.local_batch_size, (worker + 1) * agent.local_batch_size)
+    if not hasattr(stacked, "initial_state"):
+        return tf.nest.map_structure(lambda x: x[:, :, rows] if agent.batch_axis else x[:, rows], stacked)
+    state = {field: x[:, rows] for field, x in stacked.initial_state.items()}
+    return tf.nest.map_structure(lambda x: x[:, :, rows], stacked._replace(initial_state=()))._replace(initial_state=state)
+
+
+def variables(agent):
+    """Returns everything that an update may change, by name."""
+    found = {f"network {name}": network.trainable_variables for name, network in agent.networks.items()} | agent.trained
+    found |= {f"optimizer {name}": optimizer.variables for name, optimizer in agent.optimizers.items()}
+    found["counters"] = [agent.updates, *([agent.averages] if hasattr(agent, "averages") else [])]
+    return {f"{name} {i}": variable.numpy() for name, many in found.items() for i, variable in enumerate(many)}
+
+
+def fix_noise(agent):
+    """Makes the draws of every update the same, whatever makes them."""
+
+    def noise(name, shape, draw=tf.random.stateless_normal):
+        rng = np.random.default_rng(zlib.crc32(name.encode()))
+        drawn = rng.standard_normal(shape) if draw is tf.random.stateless_normal else rng.random(shape)
+        return agent.share_of_replica(tf.constant(drawn, tf.float32), agent.replicas)
+
+    agent.noise = noise
+
+
+def updated(name, worker=0, noise=True, **more):
+    """Makes an agent and five updates, and returns all that came of it.
+
+    Args:
+        name: of the case.
+        worker: whose rows the agent is given.
+        noise: False for draws that are the same in every update, whatever makes them.
+        **more: arguments of the agent.
+
+    Returns:
+        variables as they are then, metrics, priorities, greedy actions, and some numbers about the agent.
+    """
+    agent = make_agent(name, **more)
+    if not noise:
+        fix_noise(agent)
+    everything = global_batches(agent)
+    stacked = rows_of(agent, everything, worker)
+    parts = (slice(1), slice(1, None)) if name == next(iter(CASES)) else (slice(None),)
+    results = [agent.update(tf.nest.map_structure(lambda x, part=part: x[part], stacked)) for part in parts]
+    observation = {key: x[0, 0] if agent.batch_axis else x[0] for key, x in everything.observation.items()}
+    return {
+        "variables": variables(agent),
+        "metrics": dict(zip(agent.metric_names, np.concatenate([result.metrics for result in results]).T, strict=True)),
+        "priority": np.concatenate([result.priority for result in results]),
+        "greedy": agent.act(observation, mode="greedy").action,
+        "traces": agent.traces,
+        "replicas": agent.replicas,
+        "local_batch_size": agent.local_batch_size,
+    }
+
+
+def write_updated(strategy, path, names, worker=0):
+    """Writes what `updated` returns for agents of a strategy into a file that `read_updated` reads."""
+    arrays = {}
+    for name in names:
+        with strategy.scope():
+            found = updated(name, worker)
+        for field, value in found.items():
+            parts = value if isinstance(value, dict) else {"": value}
+            arrays |= {f"{name}|{field}|{part}": x for part, x in parts.items()}
+    np.savez(path, **arrays)
+
+
+def read_updated(path):
+    """Returns what was written, by name of the case."""
+    found = {}
+    with np.load(path) as arrays:
+        for key in arrays:
+            name, field, part = key.split("|")
+            of_case = found.setdefault(name, {})
+            if part:
+                of_case.setdefault(field, {})[part] = arrays[key]
+            else:
+                of_case[field] = arrays[key]
+    return found
+
+
+def refusals(strategy):
+    """Returns what agents say that cannot be made on two devices."""
+
+    def refusal(name, batch_size=BATCH, **more):
+        agent_class, parameters, spec = CASES[name]
+        networks = {key: dataclasses.replace(network, batch_size=batch_size) for key, network in parameters.networks.items()}
+        try:
+            agent_class(dataclasses.replace(parameters, networks=networks), spec, **more)
+        except ValueError as error:
+            return str(error)
+
+    with strategy.scope():
+        return [refusal("v", 7), refusal("v, imitation", 6), refusal("v", jit_compile=True)]
+
+
+def free_ports(count):
+    """Returns ports of this machine that nobody listens on."""
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def cluster(ports, worker):
+    """Returns the TF_CONFIG of a worker on this machine."""
+    addresses = [f"127.0.0.1:{port}" for port in ports]
+    return json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": worker}})

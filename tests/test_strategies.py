@@ -1,0 +1,161 @@
+"""Agents of every algorithm on two and four devices, on two workers and compiled with XLA: all learn what one device learns."""
+
+import functools
+import json
+import types
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import strategy_tools as tools
+
+from tfsac.training.build import build_agent
+
+QUICK, *SLOW = tools.CASES
+ON_DEVICES = {2: SLOW, 4: [name for name in SLOW if "policy delay" not in name]}  # what is traced twice takes long on four
+WORKERS = 2
+
+MIRRORED = """
+import json, sys
+import tensorflow as tf
+folder, path, devices, *names = sys.argv[1:]
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * int(devices))
+sys.path.insert(0, folder)
+import strategy_tools
+strategy = tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(int(devices))])
+strategy_tools.write_updated(strategy, path, names)
+print(json.dumps(strategy_tools.refusals(strategy)))
+"""
+
+WORKER = """
+import os, sys
+folder, path, config, worker, *names = sys.argv[1:]
+os.environ["TF_CONFIG"] = config
+import tensorflow as tf
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+sys.path.insert(0, folder)
+import strategy_tools
+strategy_tools.write_updated(strategy, path, names, int(worker))
+"""
+
+GOLDEN = """
+import sys
+import pytest, tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+sys.path.insert(0, sys.argv[1])
+import test_golden_discrete_sac, test_golden_sac_v, test_golden_sqil, test_golden_taac, test_golden_twin_sac
+checks = [(test_golden_sac_v.test_three_updates_match, {})]
+checks += [(test_golden_twin_sac.test_three_updates_match, {"case": case}) for case in test_golden_twin_sac.CASES]
+checks += [(test_golden_discrete_sac.test_updates_match, {"case": case}) for case in test_golden_discrete_sac.CASES]
+checks += [
+    (test_golden_taac.test_losses_and_gradient_norms_of_an_update_match, {"kind": kind, "variant": variant})
+    for kind, variant in (("taac", "plain"), ("taacl", "direct"), ("taacq", "inverse_clipped"))
+]
+checks += [(test_golden_sqil.test_updates_of_alternating_halves_match, {})]
+with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+    for check, case in checks:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            check(**case, monkeypatch=monkeypatch, eager=False)
+        print(check.__module__, *case.values())
+"""
+
+
+@functools.cache
+def on_one_device(name):
+    """What comes of a case without a strategy."""
+    return tools.updated(name)
+
+
+def assert_equal(found, expected, rows=slice(None)):
+    """Compares what came of a case; `rows` are those whose priorities were found."""
+    assert found["traces"] == expected["traces"]
+    for field, tolerance in (("variables", {"atol": 1e-5, "rtol": 0}), ("metrics", {"atol": 1e-5, "rtol": 1e-4})):
+        assert list(found[field]) == list(expected[field])
+        for name, value in expected[field].items():
+            np.testing.assert_allclose(found[field][name], value, **tolerance, err_msg=name)
+    np.testing.assert_allclose(found["priority"], expected["priority"][:, rows], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found["greedy"], expected["greedy"], atol=1e-4)
+
+
+# -- devices of one process --------------------------------------------------------------------------------------------
+
+
+def on_devices(run_python, request, path, devices, names):
+    """Returns what came of cases, one after another in one process, and what that process says to agents that do not fit."""
+    printed = run_python(MIRRORED, str(request.path.parent), str(path), str(devices), *names)
+    return tools.read_updated(path), json.loads(printed.splitlines()[-1])
+
+
+def test_two_devices_learn_what_one_does_and_refuse_what_they_cannot_share(run_python, request, tmp_path):
+    found, refusals = on_devices(run_python, request, tmp_path / "found.npz", 2, [QUICK])
+    assert found[QUICK]["replicas"] == 2 and found[QUICK]["local_batch_size"] == tools.BATCH and found[QUICK]["traces"] == 2
+    assert_equal(found[QUICK], on_one_device(QUICK))
+    assert refusals[0] == "The batch must divide by the number of replicas, 2. Received: 7"
+    assert refusals[1].endswith("so the batch divides by twice the number of replicas, 2. Received: 6")
+    assert refusals[2].endswith("without a strategy of several replicas. Received: eager=False, 2 replica(s)")
+
+
+@pytest.fixture(scope="module")
+def devices(request, run_python, tmp_path_factory):
+    """What came of the other cases on so many devices."""
+    path = tmp_path_factory.mktemp("strategies") / "found.npz"
+    return on_devices(run_python, request, path, request.param, ON_DEVICES[request.param])[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("devices", "name"), [(count, name) for count, names in ON_DEVICES.items() for name in names], indirect=["devices"]
+)
+def test_several_devices_learn_what_one_does(devices, name, request):
+    assert devices[name]["replicas"] == request.node.callspec.params["devices"]
+    assert_equal(devices[name], on_one_device(name))
+
+
+@pytest.mark.slow
+def test_two_devices_match_the_golden_vectors(run_python, request):
+    assert len(run_python(GOLDEN, str(request.path.parent)).splitlines()) == 13
+
+
+# -- several workers ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def workers(request, run_python, tmp_path_factory):
+    """What came of all cases in two processes, each with its own rows; both go through them in the same order."""
+    folder, ports = tmp_path_factory.mktemp("workers"), tools.free_ports(WORKERS)
+
+    def run(worker):
+        path = folder / f"{worker}.npz"
+        run_python(WORKER, str(request.path.parent), str(path), tools.cluster(ports, worker), str(worker), *tools.CASES)
+        return tools.read_updated(path)
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        return list(pool.map(run, range(WORKERS)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", tools.CASES)
+def test_two_workers_learn_what_one_device_does_and_each_has_the_priorities_of_its_rows(name, workers):
+    expected = on_one_device(name)
+    for worker, found in enumerate(workers):
+        size = int(found[name]["local_batch_size"])
+        assert found[name]["replicas"] == WORKERS and WORKERS * size == expected["local_batch_size"]
+        assert_equal(found[name], expected, slice(worker * size, (worker + 1) * size))
+
+
+# -- XLA ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+def test_xla_learns_the_same_from_the_same_noise(name):
+    assert_equal(tools.updated(name, noise=False, jit_compile=True), tools.updated(name, noise=False))
+
+
+@pytest.mark.parametrize("name", {case[0]: name for name, case in tools.CASES.items()}.values())
+def test_a_run_asks_for_xla_and_eager_updates_refuse_it(name):
+    _, parameters, spec = tools.CASES[name]
+    preset, run = types.SimpleNamespace(agent=parameters), types.SimpleNamespace(seed=0, eager=True, jit_compile=True)
+    with pytest.raises(ValueError, match=r"jit_compile goes without eager .*Received: eager=True, 1 replica\(s\)$"):
+        build_agent(preset, run, spec)
