@@ -29,7 +29,7 @@ import time
 from collections.abc import Callable
 
 OUT = pathlib.Path(__file__).resolve().parent / "results" / "collection.csv"
-HEATUP, TURNS, NEVER = 1_000, 4, 10**9
+HEATUP, TURNS, NEVER = 1_000, 3, 10**9
 STEPPED = ("HalfCheetah-v5", "Ant-v5", "Humanoid-v5")
 LEARNED = {"Pendulum-v1": "pendulum_twin_sac", "HalfCheetah-v5": "mujoco_twin_sac", "Humanoid-v5": "mujoco_twin_sac"}
 # Updates are as many as steps: (environments, how many consecutive ones).
@@ -41,14 +41,21 @@ FIELDS = ["part", "level", "case", "round", "others", "method", "value"]
 Turn = Callable[[], int]  # goes on for a moment and returns how many environment steps that were
 
 
-def taking_turns(turns: dict[str, Turn], seconds: float) -> dict[str, float]:
-    """Returns steps a second by name; every one is timed in `TURNS` parts, one after the other."""
+def taking_turns(turns: dict[str, Turn], seconds: float, finish: Callable[[], None] = lambda: None) -> dict[str, float]:
+    """Returns steps a second by name; every one is timed in `TURNS` parts, one after the other.
+
+    Args:
+        turns: by name.
+        seconds: for which each is timed.
+        finish: ends what a turn has left running, so that it is timed and is not in the way of the next one.
+    """
     steps, took = dict.fromkeys(turns, 0), dict.fromkeys(turns, 0.0)
     for _ in range(TURNS):
         for name, turn in turns.items():
             began = time.perf_counter()
             while time.perf_counter() - began < seconds / TURNS:
                 steps[name] += turn()
+            finish()
             took[name] += time.perf_counter() - began
     return {name: steps[name] / took[name] for name in turns}
 
@@ -130,7 +137,8 @@ def overlap(level: str, case: str, seconds: float) -> dict[str, float]:
 
         sequential.environments.step = timed
         before = sequential.counters.env_steps
-        speeds = taking_turns({name: turn_of(trainer, max(together, 20)) for name, trainer in trainers.items()}, seconds)
+        turns = {name: turn_of(trainer, max(together, 20)) for name, trainer in trainers.items()}
+        speeds = taking_turns(turns, seconds, trainers["overlapped"].updates.finish)
         return {**speeds, "stepping's share": stepped * speeds["sequential"] / (sequential.counters.env_steps - before)}
 
 
