@@ -1,7 +1,10 @@
 """Updates beside the playing: with which weights each step is played, and what happens to errors."""
 
 import dataclasses
+import functools
 import threading
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from tfsac.environments import EnvironmentFailure
 from tfsac.parameters import RunParameters
 from tfsac.testing import tiny_preset
 from tfsac.training import Callback, NonFiniteError, Trainer
+from tfsac.training.updates import Updates
 
 RUN = RunParameters(seed=1, checkpoint_save_steps=50)
 BESIDE = dataclasses.replace(RUN, asynchronous_collection=True)
@@ -126,6 +130,20 @@ def test_an_environment_that_fails_leaves_what_was_underway_in_the_checkpoint(tm
     resumed = Trainer(preset, tmp_path / "run", BESIDE, resume=True, quiet=True)
     assert (resumed.counters.env_steps, resumed.counters.updates, int(resumed.agent.updates)) == (125, 20, 20)
     resumed.environments.close()
+
+
+@pytest.mark.parametrize("seconds, in_thread", [(0.004, True), (0.0, False)])
+def test_a_thread_computes_where_it_gains_time(seconds, in_thread):
+    taken, batch = [], SimpleNamespace(reward=np.zeros((1, 2)))
+    wait = functools.partial(time.sleep, seconds) if seconds else lambda: None
+    agent = SimpleNamespace(update=lambda batch: wait())
+    updates = Updates(agent, lambda batch, result: taken.append(result), beside=True)
+    for _ in range(40):
+        updates.start(batch)
+        wait()  # what is played meanwhile
+    updates.close()
+    assert updates.in_thread == in_thread
+    assert len(taken) == 39 and updates.running is not None  # each result is taken when the next call begins, either way
 
 
 @pytest.mark.slow

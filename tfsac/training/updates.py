@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from tfsac.agents import Agent
 from tfsac.types import Batch, UpdateResult
+
+WARM_UP, TRIALS, PERIOD = 2, 24, 2000  # calls: not timed at first, to compare both ways, until they are compared again
 
 
 class Updates:
@@ -16,26 +20,45 @@ class Updates:
         agent: that learns.
         finished: called in the thread of the caller with each batch and its result.
         beside: compute in a thread of its own, so that the caller can play meanwhile. The result of a call is taken when
-            the next one begins, never earlier, so that a run does not depend on how fast the thread is.
+            the next one begins, never earlier, so that a run does not depend on how fast the thread is. Where waking a
+            thread costs more than there is to play, calls are computed at once; their results are taken as late.
     """
 
     def __init__(self, agent: Agent, finished: Callable[[Batch, UpdateResult], None], beside: bool = False):
         self.agent, self.finished = agent, finished
         self.thread = ThreadPoolExecutor(1, "updates") if beside else None
         self.running: tuple[Batch, Future[UpdateResult]] | None = None
-
-    @property
-    def underway(self) -> int:
-        """Number of updates whose result was not taken yet."""
-        return len(self.running[0].reward) if self.running else 0
+        self.calls, self.began, self.in_thread = 0, 0.0, True
+        self.seconds: dict[bool, list[float]] = {True: [], False: []}  # from one call to the next, in a thread or at once
 
     def start(self, batch: Batch) -> None:
         """Learns from stacked batches `[U, B, ...]`; what was begun before is over."""
         self.finish()
         if self.thread is None:
             self.finished(batch, self.agent.update(batch))
-        else:
+            return
+        self._choose()
+        if self.in_thread:
             self.running = batch, self.thread.submit(self.agent.update, batch)
+            return
+        done: Future[UpdateResult] = Future()
+        try:
+            done.set_result(self.agent.update(batch))
+        except Exception as error:
+            done.set_exception(error)
+        self.running = batch, done
+
+    def _choose(self) -> None:
+        """Tries both ways in turn for some calls, and then goes on in the faster one."""
+        now, turn = time.perf_counter(), self.calls % PERIOD - WARM_UP
+        if 0 < turn <= TRIALS:
+            self.seconds[self.in_thread].append(now - self.began)
+        if turn < TRIALS:
+            self.in_thread = turn % 2 == 0
+        elif turn == TRIALS:
+            self.in_thread = statistics.median(self.seconds[True]) < statistics.median(self.seconds[False])
+            self.seconds = {True: [], False: []}
+        self.calls, self.began = self.calls + 1, now
 
     def finish(self) -> None:
         """Waits for what is underway and takes its result.
