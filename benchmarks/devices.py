@@ -3,8 +3,8 @@
     python benchmarks/devices.py --rounds=5
 
 All share the same global batch: HalfCheetah's sizes, a batch of 256, two hidden layers of 256; a call makes 1 or 50 updates. The logical
-devices of one process take turns; the two workers are processes of their own on loopback, started anew in every round. "First" sums
-gradients on the first device, "ring" as TensorFlow does unless told. The processor's time beside the clock's tells more where other
+devices of one process take turns; the two workers are processes of their own on loopback, started anew in every round. "First" adds
+gradients up on the first device, "ring" is what TensorFlow does unless told. The processor's time beside the clock's tells more where other
 programs run. Writes results/devices.csv: a row for each measurement.
 """
 
@@ -106,10 +106,10 @@ def main() -> None:
         for (name, updates), times in measured.items():
             rows.append([turn + 1, updates, name, *(round(ms, 3) for ms in times)])
             print(*rows[-1], flush=True)
-    with OUT.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["round", "updates_a_call", "devices", "ms_an_update", "processor_ms_an_update"])
-        writer.writerows(rows)
+        with OUT.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["round", "updates_a_call", "devices", "ms_an_update", "processor_ms_an_update"])
+            writer.writerows(rows)
     for updates in CALLS:
         for name in dict.fromkeys(row[2] for row in rows):
             ours, one = ([row[3:] for row in rows if row[1:3] == [updates, kind]] for kind in (name, ONE))

@@ -98,19 +98,20 @@ def test_two_devices_learn_what_one_does_and_refuse_what_they_cannot_share(run_p
 
 
 @pytest.fixture(scope="module")
-def devices(request, run_python, tmp_path_factory):
-    """What came of the other cases on so many devices."""
-    path = tmp_path_factory.mktemp("strategies") / "found.npz"
-    return on_devices(run_python, request, path, request.param, ON_DEVICES[request.param])[0]
+def others(request, run_python, tmp_path_factory):
+    """Returns what came of the other cases on so many devices."""
+    folder = tmp_path_factory.mktemp("strategies")
+    return functools.cache(
+        lambda devices: on_devices(run_python, request, folder / f"{devices}.npz", devices, ON_DEVICES[devices])[0]
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("devices", "name"), [(count, name) for count, names in ON_DEVICES.items() for name in names], indirect=["devices"]
-)
-def test_several_devices_learn_what_one_does(devices, name, request):
-    assert devices[name]["replicas"] == request.node.callspec.params["devices"]
-    assert_equal(devices[name], on_one_device(name))
+@pytest.mark.parametrize(("devices", "name"), [(devices, name) for devices, names in ON_DEVICES.items() for name in names])
+def test_several_devices_learn_what_one_does(devices, name, others):
+    found = others(devices)[name]
+    assert found["replicas"] == devices
+    assert_equal(found, on_one_device(name))
 
 
 @pytest.mark.slow
