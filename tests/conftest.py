@@ -14,7 +14,7 @@ def run_python():
     def run(program, *arguments):
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         done = subprocess.run(
-            [sys.executable, "-c", program, *arguments], env=environment, capture_output=True, text=True, timeout=300
+            [sys.executable, "-c", program, *arguments], env=environment, capture_output=True, text=True, timeout=900
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

@@ -109,7 +109,7 @@ def start(commands):
 def end(processes):
     """Waits for processes and returns what each wrote to stdout and stderr."""
     try:
-        return [process.communicate(timeout=280) for process in processes]
+        return [process.communicate(timeout=600) for process in processes]
     finally:
         for process in processes:
             process.kill()
@@ -244,7 +244,7 @@ def typed(run_dir, *flags):
 
 
 def wait_for(path, processes):
-    deadline = time.monotonic() + 200
+    deadline = time.monotonic() + 500
     while not path.exists():
         assert time.monotonic() < deadline and all(process.poll() is None for process in processes)
         time.sleep(0.1)
