@@ -51,7 +51,7 @@ def set_numerics(run: RunParameters) -> None:
 
 
 def make_strategy(run: RunParameters) -> tf.distribute.Strategy:
-    """Returns the distribution strategy of a run; the same one for all runs of a process that ask for the same.
+    """Returns the distribution strategy of a run: for "none" the one in scope, else the same for all runs of a process.
 
     Args:
         run: with `strategy` and `num_devices`.
@@ -59,7 +59,7 @@ def make_strategy(run: RunParameters) -> tf.distribute.Strategy:
     Raises:
         ValueError: more devices than there are, or TensorFlow was used before its CPU could be divided.
     """
-    return _strategy(run.strategy, run.num_devices)
+    return tf.distribute.get_strategy() if run.strategy == "none" else _strategy(run.strategy, run.num_devices)
 
 
 @functools.cache  # a second one of the same devices would use the numbers of the first one's collective operations again
@@ -72,9 +72,7 @@ def _strategy(name: str, num_devices: int | None) -> tf.distribute.Strategy:
             return tf.distribute.MirroredStrategy(devices)
         # Parts of a CPU share its memory: summing on the first is faster than a ring (benchmarks/devices.py).
         return tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
-    if name == "one_device":
-        return tf.distribute.OneDeviceStrategy("/gpu:0" if tf.config.get_visible_devices("GPU") else "/cpu:0")
-    return tf.distribute.get_strategy()
+    return tf.distribute.OneDeviceStrategy("/gpu:0" if tf.config.get_visible_devices("GPU") else "/cpu:0")
 
 
 def _devices(count: int | None) -> list[str]:

@@ -1,0 +1,45 @@
+"""Runs on the devices that their flags ask for."""
+
+import json
+
+import pytest
+
+RUNS = """
+import json, sys
+import numpy as np
+import tensorflow as tf
+from tfsac.parameters import RunParameters
+from tfsac.testing import tiny_preset
+from tfsac.training import Trainer
+from tfsac.training.devices import make_strategy
+
+def weights(name, **run):
+    elu = {"agent__networks__policy__middleware_parameters__activation_function": "elu"}  # acts in a graph
+    trainer = Trainer(tiny_preset(schedule__improve_steps=10, **elu), f"{sys.argv[1]}/{name}", RunParameters(seed=1, **run), quiet=True)
+    trainer.run()
+    values = [np.asarray(v).ravel() for network in trainer.agent.networks.values() for v in network.trainable_variables]
+    return trainer.agent.replicas, np.concatenate(values)
+
+found = {}
+found["mirrored"], two = weights("mirrored", strategy="mirrored", num_devices=2)
+found["one_device"], one = weights("one_device", strategy="one_device")
+found["none"], none = weights("none")
+found["beside"], _ = weights("beside", strategy="mirrored", asynchronous_collection=True)
+found["gaps"] = [float(np.abs(two - none).max()), float(np.abs(one - none).max())]
+with tf.distribute.OneDeviceStrategy("/cpu:1").scope():
+    found["in scope"] = make_strategy(RunParameters()) is tf.distribute.get_strategy()
+try:
+    make_strategy(RunParameters(strategy="mirrored", num_devices=3))
+except ValueError as error:
+    found["error"] = str(error)
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.slow
+def test_every_strategy_of_one_process_trains_the_same_run(run_python, tmp_path):
+    found = json.loads(run_python(RUNS, str(tmp_path)).splitlines()[-1])
+    assert (found["mirrored"], found["one_device"], found["none"], found["beside"]) == (2, 1, 1, 2)
+    assert found["gaps"][0] < 1e-4 and found["gaps"][1] == 0
+    assert found["in scope"]
+    assert found["error"] == "The CPU was divided into 2 devices before. Received: num_devices=3"
