@@ -70,9 +70,9 @@ def _is_address(address: object) -> bool:
 
 
 def share_of(preset: Preset, place: Place) -> Preset:
-    """Returns a worker's share of an experiment: its part of the environments and of the memory.
+    """Returns a worker's share of an experiment: its part of the environments, of the memory and of each batch.
 
-    The batch stays the whole one, of which the agent takes its part.
+    The agent is made from the whole experiment, and divides the batch itself.
 
     Raises:
         ParameterError: the environments, or the batch, cannot be divided among the workers.

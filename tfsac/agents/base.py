@@ -106,9 +106,7 @@ class Agent(OptimizerSteps):
             )
         self.rows = self.batch_size * (spec.num_agents or 1)
         self.exploration, self.eager = parameters.exploration, eager
-        workers = self.replicas // self.local_replicas
-        worker = self.strategy.cluster_resolver.task_id if workers > 1 else 0
-        self.rng = np.random.default_rng([seed, ACTING, worker])
+        self.rng = np.random.default_rng([seed, ACTING])
         self.networks: dict[str, Network] = {}
         self.trained: dict[str, list[keras.Variable]] = {}
         self.optimizers: dict[str, keras.optimizers.Optimizer] = {}
