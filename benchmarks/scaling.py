@@ -1,6 +1,7 @@
 """What an update and an action cost, against batch size, width of the networks and number of environments.
 
     python benchmarks/scaling.py --rounds=3
+    python benchmarks/scaling.py --rounds=3 --mixed_precision=bfloat16
 
 The agent is soft actor-critic with twin critics and automatic temperature, 17 observations and 6 actions as in HalfCheetah-v5.
 Rounds are interleaved; the table in `results/scaling.csv` has medians. A GFLOP count of matrix products stands beside each.
@@ -25,7 +26,7 @@ from tfsac.parameters import (
 )
 from tfsac.testing import tiny_preset, vector_spec
 from tfsac.training.build import build_agent
-from tfsac.training.devices import configure
+from tfsac.training.devices import configure, set_numerics
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "scaling.csv"
 OBSERVATION, ACTION, UPDATES = 17, 6, 20
@@ -63,8 +64,11 @@ def gflop(width, batch):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--mixed_precision", choices=["none", "bfloat16"], default="none")
+    args = parser.parse_args()
+    rounds, out = args.rounds, RESULTS if args.mixed_precision == "none" else RESULTS.with_stem("scaling_bfloat16")
     configure()
+    set_numerics(RunParameters(mixed_precision=args.mixed_precision))
     spec = vector_spec(OBSERVATION, ACTION)
     cases = {(width, batch): agent_and_batches(width, batch, spec) for width, batch in dict.fromkeys(BATCHES + WIDTHS)}
     seconds = {case: [] for case in cases}
@@ -83,7 +87,7 @@ def main():
             for _ in range(300):
                 actor.act(observation, mode="explore")
             acting[envs].append((time.perf_counter() - start) / 300)
-    with RESULTS.open("w", newline="") as file:
+    with out.open("w", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(["what", "width", "batch_or_environments", "milliseconds", "least", "most", "gflop", "gflop_per_second"])
         for (width, batch), times in seconds.items():
@@ -93,7 +97,7 @@ def main():
         for envs, times in acting.items():
             numbers = [1e3 * statistics.median(times), 1e3 * min(times), 1e3 * max(times)]
             table.writerow(["act", 256, envs, *(f"{number:.4g}" for number in numbers), "", ""])
-    print(RESULTS.read_text())
+    print(out.read_text())
 
 
 if __name__ == "__main__":
