@@ -32,8 +32,14 @@ OUT = pathlib.Path(__file__).resolve().parent / "results" / "collection.csv"
 HEATUP, TURNS, NEVER = 1_000, 3, 10**9
 STEPPED = ("HalfCheetah-v5", "Ant-v5", "Humanoid-v5")
 LEARNED = {"Pendulum-v1": "pendulum_twin_sac", "HalfCheetah-v5": "mujoco_twin_sac", "Humanoid-v5": "mujoco_twin_sac"}
-# Updates are as many as steps: (environments, how many consecutive ones).
-CASES = {"1 update a step": (1, 1), "50 updates after 50 steps": (1, 50), "8 environments": (8, 1)}
+# Environments; steps, and the updates that follow them.
+CASES = {
+    "1 update a step": (1, 1, 1),
+    "50 updates after 50 steps": (1, 50, 50),
+    "10 updates after 50 steps": (1, 50, 10),
+    "8 environments, 8 updates after 8 steps": (8, 8, 8),
+    "8 environments, 1 update after 8 steps": (8, 8, 1),
+}
 ACTED = ("HalfCheetah-v5", "Humanoid-v5")
 ACTORS = 2
 FIELDS = ["part", "level", "case", "round", "others", "method", "value"]
@@ -117,9 +123,10 @@ def turn_of(trainer, together: int) -> Turn:
 
 def overlap(level: str, case: str, seconds: float) -> dict[str, float]:
     """Measures training with and without `asynchronous_collection`."""
-    num_envs, together = CASES[case]
-    changes = {"environment.num_envs": num_envs}
-    changes |= {f"agent.algorithm.num_consecutive_{what}_steps": together for what in ("playing", "training")}
+    num_envs, playing, training = CASES[case]
+    changes = {"environment.num_envs": num_envs, "agent.algorithm.num_consecutive_playing_steps": playing}
+    changes["agent.algorithm.num_consecutive_training_steps"] = training
+    changes["agent.algorithm.num_steps_between_copying_online_weights_to_target"] = "TrainingSteps(1)"
     with tempfile.TemporaryDirectory() as folder:
         trainers = {
             name: trainer_of(level, pathlib.Path(folder, name), changes, asynchronous_collection=name == "overlapped")
@@ -137,7 +144,7 @@ def overlap(level: str, case: str, seconds: float) -> dict[str, float]:
 
         sequential.environments.step = timed
         before = sequential.counters.env_steps
-        turns = {name: turn_of(trainer, max(together, 20)) for name, trainer in trainers.items()}
+        turns = {name: turn_of(trainer, max(playing, 20)) for name, trainer in trainers.items()}
         speeds = taking_turns(turns, seconds, trainers["overlapped"].updates.finish)
         return {**speeds, "stepping's share": stepped * speeds["sequential"] / (sequential.counters.env_steps - before)}
 

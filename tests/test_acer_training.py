@@ -132,7 +132,8 @@ def test_a_rollout_is_followed_by_its_update_and_those_of_the_replay(tmp_path, l
     assert set(trainer.agent.recurrent) == set(trainer.collector.policy_state) and bool(trainer.collector.policy_state) == lstm
 
 
-@pytest.mark.parametrize(("level", "envs"), [(CHOICES, 3), pytest.param(CLIFF, 1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("level", "envs"), [(CHOICES, 3), (CLIFF, 1)])
 def test_rollouts_are_what_was_played_and_replayed_stretches_are_of_one_episode(tmp_path, level, envs):
     seen = Watch()
     trained(tmp_path, cliff(level, lstm=True, **{"environment.num_envs": envs}), seen)
@@ -292,7 +293,8 @@ def same_run(resumed, uninterrupted):
     assert resumed.agent.rng.bit_generator.state == uninterrupted.agent.rng.bit_generator.state
 
 
-@pytest.mark.parametrize("step", [77, pytest.param(101, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [77, 101])
 def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninterrupted, step):
     preset = uninterrupted.preset
     assert uninterrupted.memory.total_rows > 100 > len(uninterrupted.memory)  # episodes were forgotten
@@ -347,6 +349,7 @@ def test_a_failed_step_leaves_the_state_of_before(tmp_path):
         assert (value != failed[name]).any()
 
 
+@pytest.mark.slow
 def test_a_checkpoint_with_distributions_of_another_shape_is_refused(tmp_path):
     preset, three = cliff(CHOICES), functools.partial(Choices, 3)
     crashed(tmp_path / "run", 10, preset, RunParameters(checkpoint_save_steps=10))
@@ -375,7 +378,8 @@ def test_a_checkpoint_of_another_agent_is_refused(tmp_path, uninterrupted, what)
 # -- randomness --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("level", "lstm"), [(CHOICES, False), pytest.param(CLIFF, True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("level", "lstm"), [(CHOICES, False), (CLIFF, True)])
 def test_training_does_not_depend_on_how_it_is_evaluated(tmp_path, level, lstm):
     rarely = trained(tmp_path / "a", cliff(level, lstm))
     often = cliff(level, lstm, **{"schedule.steps_between_evaluation_periods": 2})

@@ -117,7 +117,7 @@ def same_run(resumed, uninterrupted):
         np.testing.assert_array_equal(ours[name], value, err_msg=name)
 
 
-@pytest.mark.parametrize("step", [77, 163, *(pytest.param(step, marks=pytest.mark.slow) for step in (50, 149, 288, 300))])
+@pytest.mark.parametrize("step", [163, *(pytest.param(step, marks=pytest.mark.slow) for step in (50, 77, 149, 288, 300))])
 def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninterrupted, step):
     crashed(tmp_path / "run", step)
     resumed = Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
@@ -126,6 +126,7 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninte
     same_run(resumed, uninterrupted)
 
 
+@pytest.mark.slow
 def test_a_run_with_its_memory_on_disk_resumes_as_one_in_ram(tmp_path, uninterrupted):
     run = dataclasses.replace(RUN, memory_on_disk=True)
     crashed(tmp_path / "run", 163, run=run)
@@ -136,7 +137,8 @@ def test_a_run_with_its_memory_on_disk_resumes_as_one_in_ram(tmp_path, uninterru
     same_run(resumed, uninterrupted)
 
 
-@pytest.mark.parametrize("step", [*(pytest.param(step, marks=pytest.mark.slow) for step in (77, 163)), 288])
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [77, 163, 288])
 def test_priorities_temperature_and_twin_targets_resume_exactly(tmp_path, uninterrupted_twin, step):
     assert {"q_target/0", "temperature/0"} <= weights(uninterrupted_twin).keys()
     priorities = uninterrupted_twin.memory.state()
@@ -235,8 +237,9 @@ def test_a_damaged_checkpoint_is_refused_by_name_and_the_one_before_is_used(tmp_
     resumed = Trainer(preset(), tmp_path / "run", RUN, resume=True)
     assert resumed.counters.env_steps == 250
     assert "000000300 is damaged and was not used" in capsys.readouterr().out.replace("\n", "")
-    resumed.run()
-    same_run(resumed, uninterrupted)
+    if (damage, name) == (damage_truncate, "state.json"):  # what follows does not depend on which file it was, and how
+        resumed.run()
+        same_run(resumed, uninterrupted)
 
 
 def test_a_damaged_chunk_of_the_memory_is_noticed(tmp_path, uninterrupted):
@@ -271,6 +274,7 @@ def without_reward_normalization(run_dir):
         path.write_text(json.dumps(manifest))
 
 
+@pytest.mark.slow
 def test_a_run_from_before_a_parameter_came_is_continued(tmp_path, uninterrupted, capsys):
     crashed(tmp_path / "run", 163)
     without_reward_normalization(tmp_path / "run")
@@ -280,6 +284,7 @@ def test_a_run_from_before_a_parameter_came_is_continued(tmp_path, uninterrupted
     same_run(resumed, uninterrupted)
 
 
+@pytest.mark.slow
 def test_an_imitating_run_from_before_a_parameter_came_is_continued(tmp_path):
     from test_imitation_training import demonstrate, imitation
 
@@ -322,6 +327,7 @@ def test_the_schedule_of_a_resumed_run_may_be_extended(tmp_path, uninterrupted):
     assert [entry["env_steps"] for entry in config["resumed"]] == [300]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_may_be_evaluated_more_or_less_often(tmp_path, uninterrupted):
     shutil.copytree(uninterrupted.directory.path, tmp_path / "run")
     rarer = preset(**{"schedule.improve_steps": 500, "schedule.steps_between_evaluation_periods": 100})
@@ -338,6 +344,7 @@ def test_a_checkpoint_of_another_version_is_not_called_damaged(tmp_path, uninter
         Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["chunk", "agent", "manifest"])
 def test_a_full_disk_is_a_clear_error_and_keeps_what_was_there(tmp_path, monkeypatch, where):
     trainer = crashed(tmp_path / "run", 120)
@@ -372,6 +379,7 @@ def test_resuming_where_there_is_nothing_says_so(tmp_path):
         Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
 
 
+@pytest.mark.slow
 def test_several_environments_resume_with_new_episodes(tmp_path, capsys):
     several = preset(**{"environment.num_envs": 2, "agent.memory.max_size": 400})
     crashed(tmp_path / "run", 170, several)
@@ -385,6 +393,7 @@ def test_several_environments_resume_with_new_episodes(tmp_path, capsys):
     np.testing.assert_array_equal(np.concatenate(saved), resumed.memory.between(0, 150))
 
 
+@pytest.mark.slow
 def test_a_file_of_the_memory_is_bounded_in_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint_module, "CHUNK_BYTES", 1000)
     whole = complete_run(tmp_path / "run", preset())

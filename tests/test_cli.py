@@ -208,6 +208,7 @@ def test_a_run_begins_with_the_best_weights_of_another(run_dir, tmp_path):
     assert kernels and all(not np.array_equal(fresh[name], theirs[name]) for name in kernels)
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_extended_with_resume(tmp_path, capsys):
     folder = tmp_path / "run"
     assert tiny.train(folder) == 0
@@ -288,8 +289,9 @@ def test_evaluate_prints_mean_std_min_and_max_of_the_best_policy(run_dir, capsys
 
 
 # imageio-ffmpeg leaves its pipes to the garbage collector.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("ending", ["mp4", pytest.param("gif", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("ending", ["mp4", "gif"])
 def test_a_film_has_a_frame_for_every_step(run_dir, tmp_path, capsys, ending):
     imageio = pytest.importorskip("imageio.v2")
     pytest.importorskip("imageio_ffmpeg")
@@ -318,6 +320,7 @@ def test_a_film_is_not_written_over_another_file(run_dir, tmp_path, capsys):
 SWITCH = re.compile(r"^switch  in ([\d.]+) % of the steps; a trajectory lasts ([\d.]+) steps on average$", re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_a_run_with_trajectories_is_trained_and_tells_how_often_it_switched(switching_run, capsys):
     folder, printed = switching_run
     names = {"best.npz", "checkpoints", "config.json", "learning_curve.png", "metrics.csv", "policy"}
@@ -349,6 +352,7 @@ def drawn_actions(monkeypatch):
     return drawn
 
 
+@pytest.mark.slow
 def test_the_actions_of_the_first_episode_are_drawn_with_its_switches(switching_run, tmp_path, capsys, monkeypatch):
     folder, drawn = switching_run[0], drawn_actions(monkeypatch)
     picture = tmp_path / "pictures" / "actions.png"
@@ -379,6 +383,7 @@ def test_a_picture_of_actions_is_not_written_over_another_file(run_dir, tmp_path
     assert picture.read_bytes() == b"precious"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["saved_model", "tflite"])
 def test_a_policy_with_a_state_is_exported_and_verified(switching_run, tmp_path, capsys, format):
     if format == "tflite":
@@ -388,6 +393,7 @@ def test_a_policy_with_a_state_is_exported_and_verified(switching_run, tmp_path,
     assert re.search(r"over 30 observations: \S+ \(within 1e-05\)", capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_a_recording_of_a_policy_with_a_state_has_its_evaluations_returns(switching_run, tmp_path):
     out = tmp_path / "expert.npz"
     assert cli.run(["record", f"--run_dir={switching_run[0]}", f"--out={out}", "--episodes=2"]) == 0
@@ -549,6 +555,7 @@ def test_a_wrong_game_or_team_is_refused_and_leaves_nothing(command, package, ar
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_team_is_trained_in_a_folder_named_after_its_level(tmp_path, monkeypatch):
     pytest.importorskip("mpe2")
     monkeypatch.chdir(tmp_path)

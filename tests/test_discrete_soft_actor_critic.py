@@ -190,6 +190,7 @@ def test_importance_weights_scale_the_critic_loss_and_priorities_are_unweighted_
     np.testing.assert_allclose(result.priority[0], np.abs(error).mean(axis=1), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("spec", "delay"), [(PLAIN, 1), (MASKED, 3)], ids=["plain", "masked and delayed"])
 def test_several_updates_in_a_call_and_single_ones_and_eager_ones_agree(spec, delay):
     together, apart, eager = (make_agent(spec=spec, eager=eager, num_updates_between_policy_updates=delay) for eager in (False, False, True))

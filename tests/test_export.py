@@ -218,7 +218,8 @@ for place in sys.argv[1:]:
 # -- LiteRT ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rows", [1, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [1, 5])
 def test_the_litert_file_acts_as_the_live_policy(case, litert, rows):
     runner = exporting.litert_interpreter(litert).get_signature_runner("serving_default")
     exported = runner(**{key: array[:rows] for key, array in case.batch.items()})["action"]
@@ -227,6 +228,7 @@ def test_the_litert_file_acts_as_the_live_policy(case, litert, rows):
     np.testing.assert_allclose(exported, live, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_litert_file_takes_one_row_after_five_and_is_found_by_its_folder(case, litert):
     act = exporting.load_exported(litert.parent)
     live = case.policy.act(case.raw())
@@ -236,6 +238,7 @@ def test_the_litert_file_takes_one_row_after_five_and_is_found_by_its_folder(cas
     assert exporting.verify(case.policy, litert, case.observations[:5]) <= 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 5])
 def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, litert, rows):
     noise = np.random.default_rng(8).standard_normal((rows, len(case.low)), np.float32)
@@ -246,6 +249,7 @@ def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, litert, 
     assert np.abs(exported - case.policy.act(case.raw(slice(rows)))).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_values_of_the_litert_file_equal_those_of_the_agents_networks(case, litert):
     action = np.random.default_rng(3).uniform(case.low, case.high, (40, len(case.low))).astype(np.float32)
     exported = exporting.litert_interpreter(litert).get_signature_runner("values")(**case.batch, action=action)

@@ -49,7 +49,7 @@ def golden_agent(case, monkeypatch, eager):
     return agent, golden, golden_tools.batches(golden, meta)
 
 
-@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("eager", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", CASES)
 def test_updates_match(case, monkeypatch, eager):
     agent, golden, stacked = golden_agent(case, monkeypatch, eager)

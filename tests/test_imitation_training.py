@@ -126,7 +126,8 @@ def learned(run_dir):
     return [{name: x for name, x in row.items() if not name.startswith(("training/", "evaluation/"))} for row in rows_without_clocks(run_dir)]
 
 
-@pytest.mark.parametrize("kind", ["discrete", pytest.param("twin", marks=pytest.mark.slow), pytest.param("v", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["discrete", "twin", "v"])
 def test_the_environments_rewards_have_no_effect_on_what_is_learned(tmp_path, shown, kind):
     one = complete_run(tmp_path / "one", imitation(kind, shown[kind]))
     two = complete_run(tmp_path / "two", imitation(kind, shown[kind], **OTHER_REWARDS | FILTERED))
@@ -142,6 +143,7 @@ def test_the_environments_rewards_have_no_effect_on_what_is_learned(tmp_path, sh
     assert np.abs(one.memory.ring["reward"]).max() > 1e6  # the memory keeps them, as every other does
 
 
+@pytest.mark.slow
 def test_with_an_ordinary_memory_they_have(tmp_path, shown):
     one = complete_run(tmp_path / "one", imitation("discrete", shown["discrete"], **ORDINARY))
     two = complete_run(tmp_path / "two", imitation("discrete", shown["discrete"], **ORDINARY | OTHER_REWARDS))
@@ -152,7 +154,8 @@ def test_with_an_ordinary_memory_they_have(tmp_path, shown):
 # -- interrupted runs --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["discrete", pytest.param("twin", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["discrete", "twin"])
 def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, shown, kind):
     preset = imitation(kind, shown[kind])
     uninterrupted = complete_run(tmp_path / "uninterrupted", preset)
@@ -182,6 +185,7 @@ def refused(run_dir, capsys):
     return printed.err.strip()
 
 
+@pytest.mark.slow
 def test_a_run_whose_demonstrations_changed_is_refused_and_stays_as_it_is(interrupted, capsys):
     run_dir, path = interrupted
     before = path.read_bytes()
@@ -196,6 +200,7 @@ def test_a_run_whose_demonstrations_changed_is_refused_and_stays_as_it_is(interr
     assert json.loads((run_dir / "config.json").read_text())["resumed"][0]["env_steps"] == 50
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_demonstrations_that_were_moved(interrupted):
     run_dir, path = interrupted
     moved = path.rename(path.with_name("moved.npz"))
@@ -232,6 +237,7 @@ def test_fewer_demonstrations_than_before_belong_to_another_run(interrupted):
 # -- what a run leaves -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_policy_that_imitated_needs_its_demonstrations_no_more(tmp_path):
     path = demonstrate(tmp_path / "expert.npz", POLE)
     api.train(imitation("discrete", path), tmp_path / "run", RUN, quiet=True)

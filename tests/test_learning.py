@@ -40,8 +40,8 @@ def one_step_task(**changes):
     "changes",
     [
         {},
-        {"environment__num_envs": 5},
-        {"environment__filters__observation_normalization": True},
+        pytest.param({"environment__num_envs": 5}, marks=pytest.mark.slow),
+        pytest.param({"environment__filters__observation_normalization": True}, marks=pytest.mark.slow),
         {
             "agent__algorithm__num_consecutive_playing_steps": 10,
             "agent__algorithm__num_consecutive_training_steps": 10,
@@ -54,6 +54,7 @@ def test_the_policy_learns_to_repeat_what_it_sees(tmp_path, changes):
     assert result.best_return > -0.15  # a uniform policy gets -2.7, one that stays in the middle -1.1
 
 
+@pytest.mark.slow
 def test_a_policy_without_reward_stays_as_random_as_it_can(tmp_path):
     # With nothing to gain, entropy is all there is: the uniform density on [-1, 1]^2 has log density -2 log 2.
     preset = one_step_task(environment__filters__reward_rescale_factor=1e-6)
@@ -65,7 +66,8 @@ def test_a_policy_without_reward_stays_as_random_as_it_can(tmp_path):
     np.testing.assert_allclose(action.std(axis=0), 1 / np.sqrt(3), atol=0.08)
 
 
-@pytest.mark.parametrize("memory", [pytest.param("uniform", marks=pytest.mark.slow), "prioritized"])
+@pytest.mark.slow
+@pytest.mark.parametrize("memory", ["uniform", "prioritized"])
 @pytest.mark.parametrize("temperature", [FixedAlphaParameters(0.02), AutoAlphaParameters(target_entropy=-4.0, learning_rate=1e-2)], ids=["fixed", "automatic"])
 def test_the_twin_target_agent_learns_it_too(tmp_path, temperature, memory):
     agent = TwinSoftActorCriticAgentParameters(
@@ -99,6 +101,7 @@ def one_step_choice(agent, level, kwargs):
     return override(preset, {**GROUPED, "environment.level": f"tfsac.testing:{level}-v0", "environment.kwargs": kwargs})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHOICES)
 def test_choices_are_learned_by_one_agent_and_by_each_of_a_team(tmp_path, name):
     level, kwargs, by_chance = CHOICES[name]
@@ -113,6 +116,7 @@ def test_choices_are_learned_by_one_agent_and_by_each_of_a_team(tmp_path, name):
     assert result.best_return > 0.95
 
 
+@pytest.mark.slow
 def test_each_agent_of_a_team_learns_its_numbers_from_one_reward(tmp_path):
     networks = twin_soft_actor_critic_networks((64, 64), **TEAM, **TRAINED)
     algorithm = TwinSoftActorCriticAlgorithmParameters(temperature=FixedAlphaParameters(0.01))

@@ -147,6 +147,7 @@ QUICK = {
 RUNS = [pytest.param(name, None, marks=[] if name in QUICK else [pytest.mark.slow], id=name) for name in NAMES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "level"), [*RUNS, ("mujoco_sac", "InvertedPendulum-v5")])
 def test_a_short_run_makes_updates_that_change_the_weights_of_every_network(name, level, tmp_path):
     needs_its_packages(name)

@@ -164,6 +164,7 @@ def test_the_policy_reads_the_agents_state_and_the_critics_the_global_one(kind):
 # -- updates -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("eager", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_update_of_a_team_is_that_of_one_agent_on_the_folded_batch(kind, eager):
@@ -251,6 +252,7 @@ def train(agent, draw, calls, updates=50):
     return agent.act(observation, mode="greedy").action, target
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("masked", [False, True], ids=["plain", "masked"])
 @pytest.mark.parametrize("temperature", [FixedAlphaParameters(0.05), DiscreteAutoAlphaParameters(target_entropy_ratio=0.3, learning_rate=1e-2)], ids=["fixed", "automatic"])
 def test_one_agent_learns_to_choose_what_it_sees(masked, temperature):
@@ -264,6 +266,7 @@ def test_one_agent_learns_to_choose_what_it_sees(masked, temperature):
     assert (action == target).mean() > 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["discrete", "twin"])
 def test_a_team_learns_from_one_reward_what_each_agent_is_to_do(kind):
     discrete = kind == "discrete"

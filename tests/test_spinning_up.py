@@ -425,6 +425,7 @@ def test_resuming_from_the_command_line_keeps_what_was_added_to_the_config(tmp_p
 # -- time limits and environments of one's own -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_max_ep_len_truncates_and_the_target_still_looks_beyond(custom):
     result, spy, _ = custom
     rows = spy.trainer.memory.newest(120)[:, 0]

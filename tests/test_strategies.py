@@ -90,6 +90,7 @@ def on_devices(run_python, request, path, devices, names):
     return tools.read_updated(path), json.loads(printed.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_two_devices_learn_what_one_does_and_refuse_what_they_cannot_share(run_python, request, tmp_path):
     found, refusals = on_devices(run_python, request, tmp_path / "found.npz", 2, [QUICK])
     assert found[QUICK]["replicas"] == 2 and found[QUICK]["local_batch_size"] == tools.BATCH and found[QUICK]["traces"] == 2
@@ -151,7 +152,8 @@ def test_two_workers_learn_what_one_device_does_and_each_has_the_priorities_of_i
 # -- XLA ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in FEW)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [QUICK, *FEW])
 def test_xla_learns_the_same_from_the_same_noise(name):
     assert_equal(tools.updated(name, noise=False, jit_compile=True), tools.updated(name, noise=False))
 

@@ -223,7 +223,8 @@ def test_the_slow_critics_wait_for_their_period_and_move_by_their_rate():
             np.testing.assert_allclose(moved, slow + rate * (online - slow), rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("delay", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("delay", [1, 2])
 def test_several_updates_in_one_call_equal_one_update_per_call_and_are_traced_once(delay):
     together, apart = (make_agent(eager=False, num_updates_between_policy_updates=delay) for _ in range(2))
     stacked = batches(together, 5)
@@ -235,6 +236,7 @@ def test_several_updates_in_one_call_equal_one_update_per_call_and_are_traced_on
     assert together.traces == 1 and apart.traces == 1
 
 
+@pytest.mark.slow
 def test_compiled_updates_equal_eager_ones():
     compiled, eager = make_agent(eager=False), make_agent()
     stacked = batches(eager, 3)
@@ -871,6 +873,7 @@ def test_a_memory_of_single_rows_is_refused():
 # -- checkpoints -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_checkpoint_holds_all_that_learns(tmp_path):
     agent, other = make_agent(eager=False), make_agent(seed=5, eager=False)
     agent.update(batches(agent, 3))
@@ -906,7 +909,8 @@ def one_step_episodes(agent, updates, rng):
     return Sequence({"observation": target}, first[..., None] * action, reward, np.zeros(shape, np.float32), step_type, extras)
 
 
-@pytest.mark.parametrize("trajectory", ["constant", pytest.param("quadratic", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("trajectory", ["constant", "quadratic"])
 def test_it_learns_to_do_what_it_sees_in_one_step(trajectory):
     agent = make_agent(
         vector_spec(2, 2), eager=False, trajectory=trajectory, steps=2, rows=64, layers=(32, 32), learning_rate=3e-3,

@@ -44,6 +44,7 @@ def test_a_run_heats_up_improves_evaluates_and_leaves_everything_behind(tmp_path
     assert trainer.agent.traces == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "env_steps", "updates"),
     [
@@ -90,6 +91,7 @@ def test_random_actions_fill_the_heat_up_and_the_policy_acts_after_it(tmp_path):
     assert modes.count("greedy") == 60  # two evaluations of one episode
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [0, 60, 130])
 def test_random_actions_may_be_fewer_or_more_than_the_heat_up(tmp_path, steps):
     modes = []
@@ -104,6 +106,7 @@ def test_random_actions_may_be_fewer_or_more_than_the_heat_up(tmp_path, steps):
     assert result.counters.updates == 100
 
 
+@pytest.mark.slow
 def test_training_does_not_depend_on_how_it_is_evaluated(tmp_path):
     plain, _ = trained(tmp_path / "a", schedule__steps_between_evaluation_periods=200)
     often, _ = trained(
@@ -124,6 +127,7 @@ def test_a_reached_threshold_ends_the_run(tmp_path):
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("threshold", "episodes", "accepted"), [(None, None, None), (0.0, None, False), (-1e6, 3, True), (-1e6, 2, False)])
 def test_a_preset_is_accepted_when_its_threshold_is_reached_in_time(tmp_path, threshold, episodes, accepted):
     changes = {"validation__min_reward_threshold": threshold, "validation__max_episodes_to_achieve_reward": episodes}
@@ -192,7 +196,7 @@ def test_a_non_finite_loss_stops_with_its_name_and_the_batch(tmp_path):
     assert trainer.checkpoints.places() == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_saves_and_the_run_can_be_resumed(tmp_path, number):
     class Send(Callback):
         def on_step(self, trainer):
@@ -232,6 +236,7 @@ def test_models_of_ones_own_need_an_agent_with_target_critics(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_several_environments_in_processes_train_like_in_one(tmp_path):
     sync, _ = trained(tmp_path / "a", environment__num_envs=2)
     processes, _ = trained(tmp_path / "b", environment__num_envs=2, environment__vectorization="subprocess")

@@ -222,6 +222,7 @@ def test_the_temperature_step_uses_the_draw_of_the_policy_step_and_the_policy_th
     assert metrics["loss/temperature"] == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_alpha_outside_log_space_is_never_negative_and_learns_again():
     agent = make_agent(AutoAlphaParameters(0.01, 0.5, target_entropy=-9.9, log_space=False))
     for value in agent.update(batches(1)), agent.update(batches(4)):
@@ -269,6 +270,7 @@ def test_the_temperature_and_its_optimizer_are_in_the_checkpoint(tmp_path, log_s
 # -- periods and delays ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_policy_and_the_temperature_wait_for_their_turn_also_with_one_update_per_call():
     agent, moved = make_agent(num_updates_between_policy_updates=3, eager=False), []
     for i in range(6):
@@ -289,6 +291,7 @@ def test_the_slow_critics_wait_for_their_period_also_with_one_update_per_call():
     assert moved == [False, False, True] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay", [1, 2])
 def test_several_updates_in_one_call_equal_one_update_per_call(delay):
     together, apart = (make_agent(eager=False, num_updates_between_policy_updates=delay) for _ in range(2))

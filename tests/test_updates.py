@@ -75,6 +75,7 @@ def test_the_policy_that_plays_is_one_call_old(tmp_path, graph):
     assert not np.array_equal(spy.made[0], spy.made[-1]) and not threads()
 
 
+@pytest.mark.slow
 def test_a_run_does_not_depend_on_how_fast_the_thread_is(tmp_path):
     runs = [trained(tmp_path / name, tiny_preset(**GROUPED))[0] for name in "ab"]
     for one, other in zip(*(run.agent.variables for run in runs), strict=True):
@@ -83,6 +84,7 @@ def test_a_run_does_not_depend_on_how_fast_the_thread_is(tmp_path):
     np.testing.assert_array_equal(*rows)
 
 
+@pytest.mark.slow
 def test_nothing_underway_is_lost_where_a_run_ends_and_goes_on(tmp_path):
     preset = tiny_preset(**GROUPED)
     trained(tmp_path / "run", preset)
@@ -113,6 +115,7 @@ def test_an_update_that_fails_ends_the_run(tmp_path):
     assert not threads()
 
 
+@pytest.mark.slow
 def test_an_environment_that_fails_leaves_what_was_underway_in_the_checkpoint(tmp_path, capsys):
     preset = tiny_preset(**GROUPED)
     trainer = Trainer(preset, tmp_path / "run", BESIDE)
