@@ -2,9 +2,12 @@
 
 import itertools
 import json
+import multiprocessing
 import os
 import re
 import signal
+import threading
+import time
 
 import gymnasium as gym
 import numpy as np
@@ -25,6 +28,7 @@ from tfsac.environments import (
     spec_of,
 )
 from tfsac.environments.check import check_masks
+from tfsac.environments.groups import WakefulPipe
 from tfsac.parameters import AtariPreprocessingParameters, EnvironmentParameters, FilterParameters
 from tfsac.testing import DiscreteIdentity, discrete_spec, random_batches, team_spec, vector_spec
 from tfsac.types import ArraySpec, DiscreteSpec, Sequence, Spec, Transition
@@ -992,3 +996,22 @@ def test_parts_of_an_observation_that_do_not_belong_together_are_refused():
     assert as_arrays(good, spec)["action_mask"].dtype == bool
     with pytest.raises(ValueError, match=r"same leading dimensions\. Received: \{'observation': \(2,\), 'action_mask': \(\)\}"):
         as_arrays({**good, "action_mask": np.ones(4)}, spec)
+
+
+def test_a_pipe_stays_awake_where_messages_are_close_and_sleeps_where_they_are_not():
+    here, there = multiprocessing.Pipe()
+    pipe = WakefulPipe(there)
+    for message in (1, 2):
+        here.send(message)
+        assert pipe.recv() == message and pipe.close_by
+    began = time.thread_time()
+    timer = threading.Timer(0.5, here.send, [3])
+    timer.start()
+    assert pipe.recv() == 3 and not pipe.close_by
+    assert time.thread_time() - began < 0.25
+    timer.join()
+    pipe.send(4)
+    assert here.recv() == 4
+    here.close()
+    with pytest.raises(EOFError):
+        pipe.recv()

@@ -9,14 +9,19 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import signal
+import time
 from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.vector.async_vector_env import _async_worker
 
 from tfsac.environments.vector_rewards import VECTOR_REWARD
+
+AWAKE = 0.001  # seconds
 
 
 class FewInfos(gym.Wrapper):
@@ -74,6 +79,35 @@ def group_of(makers: Sequence[Callable[[], gym.Env]]) -> Group:
     return Group(makers)
 
 
+class WakefulPipe:
+    """A pipe whose reader stays awake for a moment where messages follow each other closely: waking a core takes as long as a step.
+
+    Args:
+        pipe: to read from and to write to.
+    """
+
+    def __init__(self, pipe: Connection):
+        self.pipe, self.close_by = pipe, False
+
+    def recv(self) -> Any:
+        """Returns the next message."""
+        began = time.perf_counter()
+        while self.close_by and not self.pipe.poll() and time.perf_counter() - began < AWAKE:
+            pass
+        message = self.pipe.recv()
+        self.close_by = time.perf_counter() - began < AWAKE
+        return message
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.pipe, name)
+
+
+def work(index: int, make: Callable[[], gym.Env], pipe: Connection, *others: Any) -> None:
+    """Does what `AsyncVectorEnv` asks its process for."""
+    wakeful: Any = WakefulPipe(pipe)
+    _async_worker(index, make, wakeful, *others)
+
+
 class Groups:
     """E environments in groups of equal size, one of them (the last, which may be smaller) in this process.
 
@@ -92,7 +126,8 @@ class Groups:
         if self.others:
             make = functools.partial(group_of, [one] * size)
             # Forking a process in which TensorFlow runs threads can hang.
-            self.processes = AsyncVectorEnv([make] * self.others, context="spawn", autoreset_mode=AutoresetMode.DISABLED)
+            mode = AutoresetMode.DISABLED
+            self.processes = AsyncVectorEnv([make] * self.others, copy=False, context="spawn", worker=work, autoreset_mode=mode)
 
     def reset(self, seeds: list[int | None]) -> Any:
         """Begins an episode in each environment that has a seed, and returns the observations of all."""
@@ -101,8 +136,12 @@ class Groups:
         groups = [seeds[i : i + self.beside // self.others] for i in range(0, self.beside, self.beside // self.others)]
         begin = np.array([any(seed is not None for seed in group) for group in groups])
         if begin.any():
-            self.processes.reset(seed=groups, options=None if begin.all() else {"reset_mask": begin})  # type: ignore[arg-type]
-        own, _ = self.here.reset(seed=seeds[self.beside :])
+            self.processes.reset_async(seed=groups, options=None if begin.all() else {"reset_mask": begin})  # type: ignore[arg-type]
+        try:
+            own, _ = self.here.reset(seed=seeds[self.beside :])
+        finally:
+            if begin.any():
+                self.processes.reset_wait()
         return _joined(self.processes.observations, own)
 
     def step(self, action: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
