@@ -14,7 +14,7 @@ from tfsac.environments import EnvironmentFailure
 from tfsac.parameters import RunParameters
 from tfsac.testing import tiny_preset
 from tfsac.training import Callback, NonFiniteError, Trainer
-from tfsac.training.updates import Updates
+from tfsac.training.updates import TRIALS, WARM_UP, Updates
 
 RUN = RunParameters(seed=1, checkpoint_save_steps=50)
 BESIDE = dataclasses.replace(RUN, asynchronous_collection=True)
@@ -135,18 +135,21 @@ def test_an_environment_that_fails_leaves_what_was_underway_in_the_checkpoint(tm
     resumed.environments.close()
 
 
+CALLS = WARM_UP + TRIALS + 2
+
+
 @pytest.mark.parametrize("seconds, in_thread", [(0.004, True), (0.0, False)])
 def test_a_thread_computes_where_it_gains_time(seconds, in_thread):
     taken, batch = [], SimpleNamespace(reward=np.zeros((1, 2)))
     wait = functools.partial(time.sleep, seconds) if seconds else lambda: None
     agent = SimpleNamespace(update=lambda batch: wait())
     updates = Updates(agent, lambda batch, result: taken.append(result), beside=True)
-    for _ in range(40):
+    for _ in range(CALLS):
         updates.start(batch)
         wait()  # what is played meanwhile
     updates.close()
     assert updates.in_thread == in_thread
-    assert len(taken) == 39 and updates.running is not None  # each result is taken when the next call begins, either way
+    assert len(taken) == CALLS - 1 and updates.running is not None  # each result is taken when the next call begins, either way
 
 
 @pytest.mark.slow
