@@ -128,6 +128,8 @@ class Groups:
             # Forking a process in which TensorFlow runs threads can hang.
             mode = AutoresetMode.DISABLED
             self.processes = AsyncVectorEnv([make] * self.others, copy=False, context="spawn", worker=work, autoreset_mode=mode)
+            pipes: Any = [WakefulPipe(pipe) for pipe in self.processes.parent_pipes]
+            self.processes.parent_pipes = pipes
 
     def reset(self, seeds: list[int | None]) -> Any:
         """Begins an episode in each environment that has a seed, and returns the observations of all."""
