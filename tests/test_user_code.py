@@ -1,0 +1,39 @@
+"""Errors of the user's own code say where."""
+
+import json
+import pathlib
+
+import pytest
+
+from tfsac.user_code import UserCodeError, calling, described
+
+
+def test_the_place_is_the_innermost_one_of_the_users_code():
+    def parse():
+        return json.loads("{")
+
+    with pytest.raises(UserCodeError, match=r"^env_fn raised\. Received: JSONDecodeError: .*test_user_code\.py, line \d+, in parse\)$"):
+        with calling("env_fn"):
+            parse()
+
+
+def test_an_error_without_a_message_has_its_type():
+    with pytest.raises(UserCodeError, match=r"Received: AssertionError \("), calling("it"):
+        assert False  # noqa: B011
+
+
+def test_errors_that_say_what_was_received_pass():
+    with pytest.raises(ValueError, match=r"^x is 1\. Received: 2$"), calling("it"):
+        raise ValueError("x is 1. Received: 2")
+
+
+def test_a_file_with_a_syntax_error_is_named(tmp_path):
+    file = tmp_path / "broken.py"
+    file.write_text("a = 1\nb = (\n")
+    with pytest.raises(SyntaxError) as caught:
+        compile(pathlib.Path(file).read_text(), str(file), "exec")
+    assert f"({file}, line 2)" in described(caught.value)
+
+
+def test_messages_of_several_lines_become_one():
+    assert described(ValueError("a\n  b")) == "ValueError: a b"

@@ -1,0 +1,66 @@
+"""Errors of the user's own code (environments, preset files, models, callbacks) in one line that says where."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import sysconfig
+import traceback
+from collections.abc import Iterator
+
+LIBRARIES = (
+    pathlib.Path(__file__).parent,
+    *(pathlib.Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")),
+)
+
+
+class UserCodeError(RuntimeError):
+    """A function that the user gave raised; the message has its error with file and line."""
+
+
+def described(error: BaseException) -> str:
+    """Returns an error as "Type: message (file, line, function)", in one line.
+
+    The place is the innermost one outside tfsac, the standard library and installed packages; without one, the innermost.
+
+    Args:
+        error: as it was caught.
+    """
+    message = " ".join(str(error).split())
+    text = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    if isinstance(error, SyntaxError) and error.filename:  # the file that cannot be read is in no frame
+        return f"{type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not is_library(frame.filename)]
+    if not frames:
+        return text
+    frame = (own or frames)[-1]
+    return f"{text} ({frame.filename}, line {frame.lineno}, in {frame.name})"
+
+
+def is_library(filename: str) -> bool:
+    """Returns whether a source file belongs to tfsac, the standard library or an installed package."""
+    path = pathlib.Path(filename)
+    return filename.startswith("<frozen ") or any(folder in path.parents for folder in LIBRARIES)
+
+
+@contextlib.contextmanager
+def calling(what: str) -> Iterator[None]:
+    """Turns what the user's code raises inside into a `UserCodeError`; errors that already say what was received pass.
+
+    Args:
+        what: begins the message, such as "env_fn" or "The callback EarlyStop in on_step".
+
+    Raises:
+        UserCodeError: the code inside raised an exception.
+
+    Example:
+        >>> with calling("env_fn"):
+        ...     env = env_fn()
+    """
+    try:
+        yield
+    except Exception as error:
+        if "Received: " in str(error):
+            raise
+        raise UserCodeError(f"{what} raised. Received: {described(error)}") from error
