@@ -12,9 +12,9 @@ def test_the_place_is_the_innermost_one_of_the_users_code():
     def parse():
         return json.loads("{")
 
-    with pytest.raises(UserCodeError, match=r"^env_fn raised\. Received: JSONDecodeError: .*test_user_code\.py, line \d+, in parse\)$"):
-        with calling("env_fn"):
-            parse()
+    place = r"^env_fn raised\. Received: JSONDecodeError: .*test_user_code\.py, line \d+, in parse\)$"
+    with pytest.raises(UserCodeError, match=place), calling("env_fn"):
+        parse()
 
 
 def test_an_error_without_a_message_has_its_type():
