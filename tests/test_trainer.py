@@ -31,7 +31,7 @@ def test_a_run_heats_up_improves_evaluates_and_leaves_everything_behind(tmp_path
     assert result.counters.episodes == 200 // 30
     written = rows(tmp_path / "run")
     assert [row["env_steps"] for row in written] == ["100", "200"]
-    assert list(written[0]) == trainer._columns()
+    assert list(written[0]) == trainer.reporter.csv.columns
     for prefix in ("training", "evaluation"):
         names = ("return_min", "return_mean", "return_max", "return_std", "length_mean")
         for row in written:
@@ -169,7 +169,7 @@ def test_callbacks_see_the_metrics_of_every_update(tmp_path):
     changes = {"agent__algorithm__num_consecutive_playing_steps": 80, "agent__algorithm__num_consecutive_training_steps": 80}
     trainer, result = trained(tmp_path, callbacks=[Watch()], **changes)
     assert [len(metrics) for metrics in seen] == [64, 16] and updates == [64, 80] == [64, result.counters.updates]
-    mean = dict(zip(trainer.recorder.names, np.concatenate(seen).mean(axis=0), strict=True))
+    mean = dict(zip(trainer.reporter.recorder.names, np.concatenate(seen).mean(axis=0), strict=True))
     assert float(rows(tmp_path / "run")[1]["loss/q1"]) == pytest.approx(mean["loss/q1"], rel=1e-5)
 
 

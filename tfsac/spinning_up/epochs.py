@@ -48,7 +48,7 @@ class EpochLog(Callback):
         with written_aside(config) as file:
             file.write(json.dumps(json.loads(config.read_text()) | self.config, indent=2).encode())
         self.path = trainer.directory.path / "progress.txt"
-        self.columns = [trainer.recorder.names.index(name) for name in OF_UPDATES.values()]
+        self.columns = [trainer.reporter.recorder.names.index(name) for name in OF_UPDATES.values()]
         if self.path.is_file():
             header, *rows = self.path.read_text().splitlines()
             place = header.split("\t").index(STEPS)
@@ -66,12 +66,12 @@ class EpochLog(Callback):
         self.lines.append("\t".join(str(value) for value in values.values()))
         with written_aside(self.path) as file:
             file.write("".join(f"{line}\n" for line in self.lines).encode())
-        trainer.terminal.print(table(values))
+        trainer.reporter.terminal.print(table(values))
 
     def on_training_end(self, trainer: Trainer) -> None:
         """Says how an interrupted run goes on."""
         if not trainer.finished():
-            trainer.terminal.print(
+            trainer.reporter.terminal.print(
                 f"To go on with progress.txt: sac or tfsac spinup with the same arguments and resume, in {self.path.parent}."
             )
 

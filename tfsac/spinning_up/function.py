@@ -158,7 +158,7 @@ def sac(
         env_fn=env_fn,
         models=models,
     )
-    trainer.terminal = BarOnly(steps_per_epoch * epochs, "steps")
+    trainer.reporter.terminal = BarOnly(steps_per_epoch * epochs, "steps")
     return finish(trainer)
 
 

@@ -26,7 +26,7 @@ class Callback:
         """Called after every step of all environments and the updates that were due."""
 
     def on_updates(self, trainer: Trainer, metrics: np.ndarray) -> None:
-        """Called after the updates of one compiled call with their metrics `[U, M]`; `trainer.recorder.names` names them."""
+        """Called after the updates of one compiled call with their metrics `[U, M]`; `trainer.reporter.recorder.names` names them."""
 
     def on_evaluation(self, trainer: Trainer, row: dict[str, Any]) -> None:
         """Called with every row of metrics."""

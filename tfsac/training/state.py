@@ -27,12 +27,8 @@ def state_of(trainer: Trainer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "heatup_end": dataclasses.asdict(trainer.heatup_end),
         "heating_up": trainer.heating_up,
         "returns": returns,
-        "evaluated_at": trainer.evaluated_at,
-        "best_return": None if np.isinf(trainer.best_return) else trainer.best_return,
-        "accepted": trainer.accepted,
-        "wall_seconds": trainer.clock(),
-        "rows": trainer.csv.rows if trainer.csv else 0,
-        "recorder": trainer.recorder.state(),
+        **trainer.evaluator.state(),
+        **trainer.reporter.state(),
         "filters": trainer.filters.state(),
         "environments": environments,
         "sampling": trainer.rng.bit_generator.state,
@@ -53,16 +49,13 @@ def restore(trainer: Trainer) -> int:
     """
     state, arrays, refused = trainer.checkpoints.restore()
     for line in refused:
-        trainer.terminal.print(line)
+        trainer.reporter.terminal.print(line)
     place = trainer.workers.place
     trainer.agent.refresh()
     trainer.counters, trainer.heatup_end = Counters(**state["counters"]), Counters(**state["heatup_end"])
-    trainer.heating_up, trainer.evaluated_at = state["heating_up"], state["evaluated_at"]
-    period = trainer.schedule.steps_between_evaluation_periods
-    trainer.evaluated_periods = trainer.counters.of(period) // period.num_steps
-    trainer.best_return = -np.inf if state["best_return"] is None else state["best_return"]
-    trainer.accepted, trainer.wall_seconds = state["accepted"], state["wall_seconds"]
-    trainer.recorder.restore(state["recorder"])
+    trainer.heating_up = state["heating_up"]
+    trainer.evaluator.restore(state, trainer.counters)
+    trainer.reporter.restore(state)
     trainer.filters.restore(state["filters"])
     envs, environments = trainer.environments.num_envs, state["environments"]
     own = slice(place.worker * envs, (place.worker + 1) * envs)
@@ -79,6 +72,6 @@ def restore(trainer: Trainer) -> int:
         trainer.memory.end_episodes()
         trainer.checkpoints.rewrite_newest_chunk()
         trainer.returns[:] = 0.0
-        trainer.terminal.print("The running episodes cannot be continued exactly; new ones begin.")
-    trainer.terminal.print(f"Continuing {trainer.directory.path} from step {trainer.counters.env_steps}.")
+        trainer.reporter.terminal.print("The running episodes cannot be continued exactly; new ones begin.")
+    trainer.reporter.terminal.print(f"Continuing {trainer.directory.path} from step {trainer.counters.env_steps}.")
     return state["rows"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import signal
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +16,6 @@ from tfsac.agents import Agent, ModelMaker
 from tfsac.cluster import place_of, share_of
 from tfsac.environments import EnvironmentFailure, Environments, Filters, maker
 from tfsac.memories import EpisodicMemory, on_disk
-from tfsac.metrics import CSVSink, TensorBoardSink, TerminalSink
 from tfsac.parameters import EnvironmentEpisodes, OffPolicyAlgorithmParameters, ParameterError, Preset, RunParameters
 from tfsac.training.build import build_agent, build_memory, with_absolute_paths
 from tfsac.training.callbacks import Callback
@@ -25,22 +23,22 @@ from tfsac.training.checkpoint import CheckpointManager
 from tfsac.training.collection import Collector, Step
 from tfsac.training.devices import make_strategy, set_numerics
 from tfsac.training.due import due_samples
-from tfsac.training.evaluation import SWITCHING, evaluate_policy
+from tfsac.training.evaluator import Evaluator
 from tfsac.training.identity import identity_of
 from tfsac.training.non_finite import refuse_non_finite
 from tfsac.training.policy import Policy
-from tfsac.training.progress import SUMMARY, Counters, Recorder, Result
+from tfsac.training.progress import Counters, Result
 from tfsac.training.remote import RemoteCollector, RemoteEnvironments
+from tfsac.training.reporting import Reporter
 from tfsac.training.run_directory import RunDirectory
 from tfsac.training.signals import StopSignals
 from tfsac.training.state import restore, state_of
 from tfsac.training.updates import Updates
-from tfsac.training.weights import load_weights, save_weights
+from tfsac.training.weights import load_weights
 from tfsac.training.workers import Workers, lost
-from tfsac.types import SWITCH, Batch, UpdateResult
+from tfsac.types import Batch, UpdateResult
 
-ACTING, SAMPLING, EVALUATING = 1, 2, 3  # streams of random numbers; the first one is the agent's
-SECONDS_BETWEEN_BAR_UPDATES = 0.2
+ACTING, SAMPLING = 1, 2  # streams of random numbers; the first one is the agent's
 OBSERVED = "observation/"
 
 
@@ -62,6 +60,7 @@ class Trainer:
 
     Attributes:
         agent, memory, environments, filters, policy, counters: the parts, for callbacks.
+        evaluator, reporter: what is evaluated, and where its rows of metrics go.
 
     Raises:
         ValueError, ImportError: parameters that do not fit the environment, or missing packages.
@@ -98,7 +97,7 @@ class Trainer:
         if self.settings.ray_address is None:
             self.environments = Environments(self.share.environment, self.settings.seed, one, first)
         else:
-            self.environments = RemoteEnvironments(preset, self.settings, env_fn, models, lambda line: self.terminal.print(line))
+            self.environments = RemoteEnvironments(preset, self.settings, env_fn, models, lambda line: self.reporter.terminal.print(line))
         self.evaluation_env = one()
         try:
             with self.workers.strategy.scope():
@@ -133,41 +132,27 @@ class Trainer:
         self.heating_up = self.schedule.heatup_steps.num_steps > 0
         self.returns = np.zeros(self.environments.num_envs)  # of the running episodes
         self.ready, self.rollout_complete = False, False  # of all workers' memories
-        self.evaluated_periods, self.evaluated_at = 0, 0  # periods, and environment steps at the last evaluation
-        self.best_return, self.accepted = -np.inf, False
-        self.wall_seconds, self.started, self.bar_moved, self.row_started = 0.0, 0.0, 0.0, (0.0, 0)
         self.signals, self.stop_reason, self.stopped = StopSignals(), "", False
         one_by_one = isinstance(self.algorithm, OffPolicyAlgorithmParameters) and (
             level.num_envs * self.algorithm.num_consecutive_training_steps == 1
         )
-        self.recorder = Recorder(self.agent.trace(single=one_by_one))
+        self.evaluator = Evaluator(preset, self.settings, self.policy, self.evaluation_env, self.directory.best)
+        self.reporter = Reporter(preset, self.settings, self.agent.trace(single=one_by_one), quiet or not place.chief)
         identity = identity_of(preset, self.settings.seed, self.agent.spec)
         self.checkpoints = CheckpointManager(
             self.directory.checkpoints, self.agent, self.memory, identity, self.settings.num_checkpoints_to_keep, self.workers
         )
-        improve, heatup = self.schedule.improve_steps, self.schedule.heatup_steps
-        total = improve.num_steps + (heatup.num_steps if type(heatup) is type(improve) else 0)
-        self.terminal = TerminalSink(total, type(improve).__name__, quiet or not place.chief)
         rows = restore(self) if resume else self.directory.create(preset, self.settings) if place.chief else 0
         self.collector.hand_over(self.agent)
-        self.csv, self.tensorboard = None, None
         if place.chief:
-            self.csv = CSVSink(self.directory.metrics, self._columns(), rows)
+            self.reporter.open(self.directory, self.evaluator.columns(), rows)
             if resume:
                 self.directory.note_resume(preset, self.settings, self.counters.env_steps)
-            self.tensorboard = TensorBoardSink(self.directory.events) if self.settings.tensorboard else None
         self.saved_periods = self.counters.env_steps // self.settings.checkpoint_save_steps
 
     def _close_environments(self) -> None:
         self.environments.close()
         self.evaluation_env.close()
-
-    def _columns(self) -> list[str]:
-        names = ["env_steps", "updates", "episodes", "wall_seconds", "steps_per_second"]
-        names += [*(f"training/{name}" for name in SUMMARY), *self.recorder.names]
-        evaluated = (*SUMMARY, *SWITCHING) if SWITCH in self.agent.spec.extras else SUMMARY
-        names += [f"evaluation/{name}" for name in evaluated]
-        return names + [f"stochastic_evaluation/{name}" for name in evaluated if self.settings.stochastic_evaluation]
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -182,8 +167,8 @@ class Trainer:
             NonFiniteError: a metric is not finite; the batch was saved, the last checkpoint is from before.
             CheckpointError: a checkpoint could not be written.
         """
-        self._start_clock()
-        with self.signals, self.terminal:
+        self.reporter.start(self.counters)
+        with self.signals, self.reporter.terminal:
             try:
                 for callback in self.callbacks:
                     callback.on_training_begin(self)
@@ -198,7 +183,7 @@ class Trainer:
                 self._end(self.signals.received)
             except EnvironmentFailure:
                 if self.workers.place.workers == 1:
-                    self.terminal.print(f"An environment failed; the state before is saved in {self.save()}.")
+                    self.reporter.terminal.print(f"An environment failed; the state before is saved in {self.save()}.")
                 raise
             except tf.errors.OpError as error:
                 if self.workers.place.workers == 1:
@@ -207,9 +192,9 @@ class Trainer:
             finally:
                 self.updates.close()
                 self._close_environments()
-        best = None if np.isinf(self.best_return) else self.best_return
+        best = None if np.isinf(self.evaluator.best_return) else self.evaluator.best_return
         reason = self.stop_reason or "finished"
-        accepted = None if self.preset.validation.min_reward_threshold is None else self.accepted
+        accepted = None if self.preset.validation.min_reward_threshold is None else self.evaluator.accepted
         return Result(reason, self.directory.path, self.counters, best, self.signals.received, accepted)
 
     def stop(self, reason: str) -> None:
@@ -249,7 +234,7 @@ class Trainer:
         self.filters.learn_reward(seen["reward"])
         self.counters.env_steps += len(seen["ended"])
         for i in np.flatnonzero(seen["ended"]):
-            self.recorder.add_episode(float(seen["return"][i]), int(seen["length"][i]))
+            self.reporter.recorder.add_episode(float(seen["return"][i]), int(seen["length"][i]))
             self.counters.episodes += 1
         codes, ready, complete = seen["flags"].T
         self.ready, self.rollout_complete = bool(ready.all()), bool(complete.any())
@@ -279,78 +264,40 @@ class Trainer:
 
     def _updated(self, batch: Batch, result: UpdateResult) -> None:
         before = self.counters.updates - len(result.metrics)
-        refuse_non_finite(self.recorder.names, result.metrics, batch, before, self.counters.env_steps, self.directory.path)
+        refuse_non_finite(self.reporter.recorder.names, result.metrics, batch, before, self.counters.env_steps, self.directory.path)
         self.memory.update_priorities(result.priority)
-        self.recorder.add_updates(result.metrics)
+        self.reporter.recorder.add_updates(result.metrics)
         self.collector.hand_over(self.agent, result.acting)
         for callback in self.callbacks:
             callback.on_updates(self, result.metrics)
 
     def evaluate_and_save_if_due(self) -> None:
         """Evaluates, saves and moves the progress bar when it is time."""
-        period = self.schedule.steps_between_evaluation_periods
-        periods = self.counters.of(period) // period.num_steps
-        if periods > self.evaluated_periods:
-            self.evaluated_periods = periods
+        if self.evaluator.due(self.counters):
             self.evaluate()
         saves = self.counters.env_steps // self.settings.checkpoint_save_steps
         if saves > self.saved_periods:
             self.saved_periods = saves
             self.save()
-        now = time.perf_counter()
-        if now - self.bar_moved > SECONDS_BETWEEN_BAR_UPDATES:
-            self.bar_moved = now
-            done = self.counters.of(self.schedule.improve_steps)
-            self.terminal.advance(done, self._steps_per_second(), self.recorder.recent_return())
+        self.reporter.advance(self.counters)
 
     # -- evaluation ----------------------------------------------------------------------------------------------------
 
     def evaluate(self) -> dict[str, Any]:
         """Evaluates the policy, writes a row of metrics and keeps the weights if they are the best so far."""
         self.updates.finish()
-        self.evaluated_at, training = self.counters.env_steps, self.recorder.take()
-        if self.csv is None:  # the chief evaluates for all
+        self.evaluator.evaluated_at = self.counters.env_steps
+        row = self.reporter.row(self.counters)
+        if self.reporter.csv is None:  # the chief evaluates for all
             return {}
-        row: dict[str, Any] = {**dataclasses.asdict(self.counters), "wall_seconds": round(self.clock(), 3)}
-        row |= {"steps_per_second": round(self._steps_per_second(), 1), **training}
-        row |= self._evaluation("evaluation", self.algorithm.use_deterministic_for_evaluation)
-        if self.settings.stochastic_evaluation:
-            row |= self._evaluation("stochastic_evaluation", deterministic=False)
-        self.csv.write(row)
-        self.terminal.write(row)
-        if self.tensorboard:
-            self.tensorboard.write(row, self._histograms() if self.settings.histograms else None)
-        value = row["evaluation/return_mean"]
-        if value > self.best_return:
-            self.best_return = value
-            save_weights(self.directory.best, self.agent, self.filters)
-        threshold, within = dataclasses.astuple(self.preset.validation)
-        if threshold is not None and value >= threshold:
-            self.accepted = self.accepted or within is None or self.counters.episodes <= within
-            if self.settings.stop_at_threshold:
-                self.stop("threshold reached")
+        row |= self.evaluator.evaluate(self.counters.env_steps)
+        self.reporter.write(row, self.agent)
+        if self.evaluator.judge(row["evaluation/return_mean"], self.counters) and self.settings.stop_at_threshold:
+            self.stop("threshold reached")
         for callback in self.callbacks:
             callback.on_evaluation(self, row)
-        self.row_started = (time.perf_counter(), self.counters.env_steps)
+        self.reporter.begin_row(self.counters)
         return row
-
-    def _evaluation(self, prefix: str, deterministic: bool) -> dict[str, float]:
-        # Samples drawn here must not shift the stream of training.
-        training, step = self.agent.rng, self.counters.env_steps
-        self.agent.rng = np.random.default_rng([self.settings.seed, EVALUATING, step])
-        try:
-            amount, seed = self.schedule.evaluation_steps, self.settings.seed
-            done = evaluate_policy(self.policy, self.evaluation_env, amount, deterministic, seed, step)
-        finally:
-            self.agent.rng = training
-        return done.summary(prefix)
-
-    def _histograms(self) -> dict[str, Any]:
-        return {
-            f"{name}/{variable.path}": variable.numpy()
-            for name, network in self.agent.networks.items()
-            for variable in network.trainable_variables
-        }
 
     # -- saving ------------------------------------------------------------------------------------------
 
@@ -369,28 +316,13 @@ class Trainer:
         return f"tfsac train --run_dir={self.directory.path} --resume"
 
     def _end(self, signal_number: int | None) -> None:
-        if signal_number is None and self.evaluated_at != self.counters.env_steps:
+        if signal_number is None and self.evaluator.evaluated_at != self.counters.env_steps:
             self.evaluate()
         place = self.save()
         if signal_number is not None:
-            self.terminal.print(
+            self.reporter.terminal.print(
                 f"Stopped by {self.stop_reason} at step {self.counters.env_steps}; saved in {place}. "
                 f"Continue with: {self._resume()}"
             )
         for callback in self.callbacks:
             callback.on_training_end(self)
-
-    # -- clocks --------------------------------------------------------------------------------------------------------
-
-    def _start_clock(self) -> None:
-        self.started = time.perf_counter() - self.wall_seconds
-        self.bar_moved = 0.0
-        self.row_started = (time.perf_counter(), self.counters.env_steps)
-
-    def clock(self) -> float:
-        """Returns the seconds that the run has taken, also before it was resumed."""
-        return time.perf_counter() - self.started
-
-    def _steps_per_second(self) -> float:
-        since, steps = self.row_started
-        return (self.counters.env_steps - steps) / max(time.perf_counter() - since, 1e-9)

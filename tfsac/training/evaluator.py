@@ -1,0 +1,113 @@
+"""The evaluations of a run: when they are due, the best weights, the preset's threshold."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from tfsac.parameters import Preset, RunParameters
+from tfsac.training.evaluation import SWITCHING, evaluate_policy
+from tfsac.training.policy import Policy
+from tfsac.training.progress import SUMMARY, Counters
+from tfsac.training.weights import save_weights
+from tfsac.types import SWITCH
+
+EVALUATING = 3  # stream of random numbers beside those of a run
+
+
+class Evaluator:
+    """Evaluates the policy of a run and keeps its weights when they are the best so far.
+
+    Args:
+        preset: the experiment, with its schedule and threshold.
+        settings: with the seed and `stochastic_evaluation`.
+        policy: to evaluate.
+        env: in which; not the one that is trained in.
+        best: file of the best weights.
+
+    Attributes:
+        best_return: mean return of the best evaluation; minus infinity before the first.
+        accepted: whether an evaluation reached the threshold within the preset's number of training episodes.
+        periods, evaluated_at: evaluation periods, and environment steps, at the last evaluation.
+    """
+
+    def __init__(self, preset: Preset, settings: RunParameters, policy: Policy, env: gym.Env, best: pathlib.Path):
+        self.preset, self.settings, self.policy, self.env, self.best = preset, settings, policy, env, best
+        self.best_return, self.accepted = -np.inf, False
+        self.periods, self.evaluated_at = 0, 0
+
+    def columns(self) -> list[str]:
+        """Returns the names of what `evaluate` returns."""
+        names = (*SUMMARY, *SWITCHING) if SWITCH in self.policy.agent.spec.extras else SUMMARY
+        kinds = ["evaluation", "stochastic_evaluation"] if self.settings.stochastic_evaluation else ["evaluation"]
+        return [f"{kind}/{name}" for kind in kinds for name in names]
+
+    def due(self, counters: Counters) -> bool:
+        """Returns whether a period between evaluations has passed since the last call that returned True."""
+        before, self.periods = self.periods, self._periods(counters)
+        return self.periods > before
+
+    def _periods(self, counters: Counters) -> int:
+        period = self.preset.schedule.steps_between_evaluation_periods
+        return counters.of(period) // period.num_steps
+
+    def evaluate(self, env_steps: int) -> dict[str, float]:
+        """Returns the summary of an evaluation, and of one with sampled actions where the run asks for it.
+
+        Args:
+            env_steps: of the run so far, from which the episodes' seeds follow.
+
+        Raises:
+            EnvironmentFailure: the environment raised.
+        """
+        row = self._evaluate("evaluation", self.preset.agent.algorithm.use_deterministic_for_evaluation, env_steps)
+        if self.settings.stochastic_evaluation:
+            row |= self._evaluate("stochastic_evaluation", False, env_steps)
+        return row
+
+    def _evaluate(self, prefix: str, deterministic: bool, env_steps: int) -> dict[str, float]:
+        # Samples drawn here must not shift the stream of training.
+        agent, seed = self.policy.agent, self.settings.seed
+        training, agent.rng = agent.rng, np.random.default_rng([seed, EVALUATING, env_steps])
+        try:
+            amount = self.preset.schedule.evaluation_steps
+            return evaluate_policy(self.policy, self.env, amount, deterministic, seed, env_steps).summary(prefix)
+        finally:
+            agent.rng = training
+
+    def judge(self, value: float, counters: Counters) -> bool:
+        """Saves the weights if they are the best so far.
+
+        Args:
+            value: mean return of the evaluation.
+            counters: of the run when it was made.
+
+        Returns:
+            whether the return is at least the preset's threshold.
+
+        Raises:
+            OSError: the weights cannot be written.
+        """
+        if value > self.best_return:
+            self.best_return = value
+            save_weights(self.best, self.policy.agent, self.policy.filters)
+        threshold, within = dataclasses.astuple(self.preset.validation)
+        if threshold is None or value < threshold:
+            return False
+        self.accepted = self.accepted or within is None or counters.episodes <= within
+        return True
+
+    def state(self) -> dict[str, Any]:
+        """Returns what a checkpoint keeps, as JSON values."""
+        best = None if np.isinf(self.best_return) else self.best_return
+        return {"evaluated_at": self.evaluated_at, "best_return": best, "accepted": self.accepted}
+
+    def restore(self, state: dict[str, Any], counters: Counters) -> None:
+        """Takes over what `state` returned when the run was at `counters`."""
+        self.periods, self.evaluated_at = self._periods(counters), state["evaluated_at"]
+        self.best_return = -np.inf if state["best_return"] is None else state["best_return"]
+        self.accepted = state["accepted"]
