@@ -111,10 +111,11 @@ def plot_curves(
         The path of the picture.
 
     Raises:
-        ValueError: no runs for a label, `smooth` below 1, or from `read_curve` and `interval`.
+        ValueError: no runs for a label or one twice, `smooth` below 1, or from `read_curve` and `interval`.
     """
     if not groups or not all(groups.values()):
         raise ValueError(f"A plot needs at least one label, and each label at least one run. Received: {dict(groups)}")
+    refuse_repeated(groups)
     if smooth < 1:
         raise ValueError(f"smooth is at least 1. Received: {smooth}")
     figure, (axes,) = _axes(title, Y_LABELS.get(column, column))
@@ -136,6 +137,14 @@ def plot_curves(
     notes = ["band: 95 % bootstrap interval of the mean; thin: single seeds"] if several else []
     notes += [f"each value: mean of the last {smooth}"] if smooth > 1 else []
     return _save(figure, axes, out, "; ".join(notes))
+
+
+def refuse_repeated(groups: Mapping[str, Sequence[Path]]) -> None:
+    """Raises ValueError where a group has a run twice, which would narrow its interval."""
+    for label, paths in groups.items():
+        places = [pathlib.Path(path).resolve() for path in paths]
+        if len(set(places)) < len(places):
+            raise ValueError(f"A group has each run once. Received: {label!r} with {[str(path) for path in paths]}")
 
 
 def plot_run(run_dir: Path, out: Path | None = None) -> pathlib.Path:
@@ -214,11 +223,15 @@ def _table(path: Path) -> tuple[pathlib.Path, dict[str, list[str]]]:
             "A learning curve is a run directory with metrics.csv, or a CSV file. "
             f"Received: {str(path)!r}, and there is no {str(file)!r}"
         )
-    with file.open(newline="", encoding="utf-8") as stream:
-        rows = csv.DictReader(stream)
-        # A run that was killed may end in half a row.
-        full = [row for row in rows if all(value is not None for value in row.values())]
-    return file, {name: [row[name] for row in full] for name in rows.fieldnames or ()}
+    try:
+        with file.open(newline="", encoding="utf-8") as stream:
+            rows = csv.DictReader(stream)
+            names = rows.fieldnames or ()
+            # A run that was killed may end in half a row.
+            full = [row for row in rows if all(value is not None for value in row.values())]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{file} is no CSV file ({error}). Received: {file.stat().st_size} bytes") from error
+    return file, {name: [row[name] for row in full] for name in names}
 
 
 def _numbers(file: pathlib.Path, table: dict[str, list[str]], columns: list[str]) -> tuple[np.ndarray, np.ndarray]:

@@ -8,7 +8,11 @@ import importlib.util
 import json
 import pathlib
 import pkgutil
+import runpy
+import traceback
 from typing import TYPE_CHECKING
+
+from tfsac.user_code import calling
 
 if TYPE_CHECKING:
     from tfsac.parameters import Preset, RunParameters
@@ -36,31 +40,57 @@ def load_preset(name_or_path: str | pathlib.Path) -> Preset:
 
     Raises:
         ParameterError: no such preset (naming the nearest), or the file defines none.
+        UserCodeError: the file raises.
     """
-    from tfsac.parameters import ParameterError, Preset
+    from tfsac.parameters import ParameterError, for_level
     from tfsac.parameters.base import nearest
 
+    if not isinstance(name_or_path, str | pathlib.Path):
+        raise ParameterError(f"A preset is loaded by its name or path. Received: {name_or_path!r}")
     path = pathlib.Path(name_or_path)
+    if path.suffix in (".py", ".json") and not path.is_file():
+        raise ParameterError(f"There is no preset file of this path. Received: {path}")
     if path.suffix == ".json":
         return read_config(path)[0]
     if path.suffix == ".py":
-        if not path.is_file():
-            raise ParameterError(f"There is no preset file of this path. Received: {path}")
-        module_spec = importlib.util.spec_from_file_location(path.stem, path)
-        assert module_spec is not None and module_spec.loader is not None
-        module = importlib.util.module_from_spec(module_spec)
-        module_spec.loader.exec_module(module)
+        preset = _defined_in(path)
+    elif str(name_or_path) in (names := preset_names()):
+        preset = importlib.import_module(f"tfsac.presets.{name_or_path}").preset
+    elif path.suffix or path.is_dir() or len(path.parts) > 1:
+        config = f" Did you mean {str(path / 'config.json')!r}?" if (path / "config.json").is_file() else ""
+        raise ParameterError(
+            f"A preset is a name that `tfsac presets` lists, a .py file, or a run's config.json.{config} Received: {str(name_or_path)!r}"
+        )
     else:
-        names = preset_names()
-        if str(name_or_path) not in names:
-            raise ParameterError(
-                f"There is no preset of this name.{nearest(str(name_or_path), names)} Presets: {', '.join(names)}. "
-                f"Received: {str(name_or_path)!r}"
-            )
-        module = importlib.import_module(f"tfsac.presets.{name_or_path}")
-    preset = getattr(module, "preset", None)
+        raise ParameterError(
+            f"There is no preset of this name.{nearest(str(name_or_path), names)} Presets: {', '.join(names)}. "
+            f"Received: {str(name_or_path)!r}"
+        )
+    for level in preset.levels:
+        try:
+            for_level(preset, level)
+        except ParameterError as error:
+            raise ParameterError(f"{name_or_path}: levels[{level!r}]: {error}") from error
+    return preset
+
+
+def _defined_in(path: pathlib.Path) -> Preset:
+    """Runs a preset file, without leaving its bytecode beside it, and returns what it defines."""
+    from tfsac.parameters import ParameterError, Preset
+    from tfsac.parameters.base import nearest
+
+    try:
+        with calling(f"The preset file {path}"):
+            defined = runpy.run_path(str(path), run_name=path.stem)
+    except ParameterError as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        raise ParameterError(f"{path}, line {lines[-1] if lines else 1}: {error}") from error
+    if "preset" not in defined:
+        names = [name for name in defined if not name.startswith("__")]
+        raise ParameterError(f"A preset file defines preset = Preset(...).{nearest('preset', names)} Received: {path}, which defines none")
+    preset = defined["preset"]
     if not isinstance(preset, Preset):
-        raise ParameterError(f"A preset file defines preset = Preset(...). Received: {preset!r} in {name_or_path}")
+        raise ParameterError(f"{path}: a preset file defines preset = Preset(...). Received: {preset!r}")
     return preset
 
 
@@ -69,15 +99,22 @@ def read_config(path: pathlib.Path) -> tuple[Preset, RunParameters]:
 
     Raises:
         FileNotFoundError: there is none.
-        ParameterError: it cannot be understood.
+        ParameterError: it cannot be understood, or has parameters that this version does not know.
     """
     from tfsac.parameters import ParameterError, Preset, RunParameters, from_json
 
+    if (path.parent / "sweep.json").is_file():
+        raise FileNotFoundError(f"This is the folder of a sweep; name one of the runs in it. Received: {path.parent}")
     if not path.is_file():
         raise FileNotFoundError(f"A run directory has a config.json. Received: {path.parent}")
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_bytes())
         preset, run = content["preset"], content["run"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ParameterError(f"{path} is not the config of a run ({error!r}). Received: {path.stat().st_size} bytes") from error
-    return from_json(Preset, json.dumps(preset)), from_json(RunParameters, json.dumps(run))
+    try:
+        return from_json(Preset, json.dumps(preset)), from_json(RunParameters, json.dumps(run))
+    except ParameterError as error:
+        version = content.get("versions", {}).get("tfsac") if isinstance(content.get("versions"), dict) else None
+        written = f", which tfsac {version} wrote," if version else ""
+        raise ParameterError(f"{path}{written} does not fit this version of tfsac: {error}") from error

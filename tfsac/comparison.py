@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tfsac.analysis import Path, color_and_style, dress, new_figure, read_curve, save_figure
+from tfsac.analysis import Path, color_and_style, dress, new_figure, read_curve, refuse_repeated, save_figure
 from tfsac.files import new_file, written_aside
 
 if TYPE_CHECKING:
@@ -160,10 +160,7 @@ def read_groups(groups: Mapping[str, Sequence[Path]]) -> dict[str, list[Run]]:
     """
     if not groups or not all(groups.values()):
         raise ValueError(f"A comparison needs at least one group, and each group at least one run. Received: {dict(groups)}")
-    for label, paths in groups.items():
-        places = [pathlib.Path(path).resolve() for path in paths]
-        if len(set(places)) < len(places):
-            raise ValueError(f"A group has each run once. Received: {label!r} with {[str(path) for path in paths]}")
+    refuse_repeated(groups)
     read = {label: [read_run(path) for path in paths] for label, paths in groups.items()}
     levels = {label: sorted({run.level for run in runs}) for label, runs in read.items()}
     everywhere = sorted({level for of_group in levels.values() for level in of_group})

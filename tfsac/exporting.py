@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.environments import ActionNumbering, action_map, as_arrays
-from tfsac.files import new_file
+from tfsac.files import check_new_folder, new_file
 from tfsac.training.policy import Policy
 from tfsac.types import ACTION_MASK
 
@@ -155,8 +155,7 @@ def export(policy: Policy, out: str | pathlib.Path, format: Format = "saved_mode
     out = pathlib.Path(out)
     if format not in ("saved_model", "tflite"):
         raise ValueError(f"format is 'saved_model' or 'tflite'. Received: {format!r}")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise FileExistsError(f"Exports go to a new or empty folder. Received: {out}")
+    check_new_folder(out)
     new_file(out, replace=True)
     aside = pathlib.Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:

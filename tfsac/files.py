@@ -36,8 +36,8 @@ def differences(theirs: dict[str, Any], ours: dict[str, Any]) -> list[tuple[str,
     return [(name, left.get(name), right.get(name)) for name in left | right if left.get(name) != right.get(name)]
 
 
-def new_file(path: str | pathlib.Path, *suffixes: str, replace: bool = False) -> pathlib.Path:
-    """Makes room for a file: its folder exists afterwards, the file does not.
+def check_new_file(path: str | pathlib.Path, *suffixes: str, replace: bool = False) -> pathlib.Path:
+    """Returns the path of a file that can be written, and writes nothing.
 
     Args:
         path: of the file.
@@ -47,13 +47,73 @@ def new_file(path: str | pathlib.Path, *suffixes: str, replace: bool = False) ->
     Raises:
         ValueError: another ending.
         FileExistsError: there is something already.
-        OSError: its folder cannot be made.
+        OSError: its folder cannot be made or written.
     """
     path = pathlib.Path(path)
     if suffixes and path.suffix not in suffixes:
         raise ValueError(f"The file's name ends in {' or '.join(suffixes)}. Received: {path}")
+    if suffixes and path.is_dir():
+        raise FileExistsError(f"A file is written here, and there is a folder. Received: {path}")
     if path.exists() and not replace:
         raise FileExistsError(f"Nothing is written over an existing file. Received: {path}")
+    check_folder(path.parent, path)
+    return path
+
+
+def check_folder(folder: pathlib.Path, named: pathlib.Path) -> None:
+    """Raises OSError where a folder cannot be made or written.
+
+    Args:
+        folder: there or not.
+        named: what the error says was received.
+    """
+    nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists() or place.is_symlink())
+    if not nearest.is_dir():
+        raise NotADirectoryError(f"The folder cannot be made, because {nearest} is no folder. Received: {named}")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise PermissionError(f"The folder {nearest} cannot be written; choose another place. Received: {named}")
+
+
+def check_new_folder(path: pathlib.Path) -> None:
+    """Refuses a folder that has something in it, or cannot be made.
+
+    Raises:
+        FileExistsError: there is something at this place.
+        OSError: it cannot be made or written.
+    """
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise FileExistsError(f"Exports go to a new or empty folder. Received: {path}")
+    check_folder(path.parent, path)
+
+
+def check_run_dir(path: pathlib.Path) -> None:
+    """Refuses a folder in which no new run can be kept, and writes nothing.
+
+    Raises:
+        FileExistsError: there is anything at this place.
+        ValueError: no run can be kept under its name.
+        OSError: it cannot be made or written.
+    """
+    if set("[]*?") & set(str(path)):
+        # TensorFlow reads a checkpoint's path as a pattern.
+        raise ValueError(f"The path of a run directory has no [ ] * ? in it. Received: {path}")
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise FileExistsError(
+            f"The run directory exists already; choose another, or continue it with resume (--resume). Received: {path}"
+        )
+    check_folder(path, path)
+
+
+def new_file(path: str | pathlib.Path, *suffixes: str, replace: bool = False) -> pathlib.Path:
+    """Makes room for a file: its folder exists afterwards.
+
+    Args:
+        path, *suffixes, replace: as in `check_new_file`.
+
+    Raises:
+        as `check_new_file`.
+    """
+    path = check_new_file(path, *suffixes, replace=replace)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -200,3 +200,25 @@ class UpdateResult(NamedTuple):
 
 
 Metrics = dict[str, Any]
+
+
+def check_actions(kind: str, action: ArraySpec | DiscreteSpec) -> None:
+    """Refuses an environment whose actions an agent cannot choose.
+
+    Args:
+        kind: of the agent.
+        action: of the environment.
+
+    Raises:
+        ValueError: continuous actions for an agent with discrete ones, or the other way round; the message names the other agent.
+    """
+    discrete, acer = kind.startswith("discrete_"), kind.endswith("acer")
+    if discrete == isinstance(action, DiscreteSpec):
+        return
+    if isinstance(action, DiscreteSpec):
+        does = f"acts with real numbers, and the environment wants a choice among {action.num_actions} actions"
+        other, preset = ("discrete_acer", "acer_cartpole") if acer else ("discrete_soft_actor_critic", "cart_pole_discrete_sac")
+    else:
+        does = "chooses among discrete actions, and the environment's actions are a box of real numbers"
+        other, preset = ("gaussian_acer", "acer_pendulum") if acer else ("twin_soft_actor_critic", "pendulum_twin_sac")
+    raise ValueError(f"This agent ({kind!r}) {does}: that needs an agent of kind {other!r}, as in the preset {preset}. Received: {action}")

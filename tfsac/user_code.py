@@ -60,7 +60,7 @@ def calling(what: str) -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # sys.exit() in it would end the program with the user's status
         if "Received: " in str(error):
             raise
         raise UserCodeError(f"{what} raised. Received: {described(error)}") from error

@@ -12,7 +12,7 @@ from tfsac.agents.base import Mode, ModelMaker
 from tfsac.agents.noise import fresh_uniform
 from tfsac.distributions import MaskedCategorical
 from tfsac.parameters import AgentParameters, EpsilonGreedyParameters
-from tfsac.types import ACTION_MASK, DiscreteSpec, Spec
+from tfsac.types import ACTION_MASK, DiscreteSpec, Spec, check_actions
 
 
 class CategoricalAgent(ActingAgent):
@@ -37,13 +37,9 @@ class CategoricalAgent(ActingAgent):
         models: ModelMaker | None = None,
         jit_compile: bool = False,
     ):
-        if not isinstance(spec.action, DiscreteSpec):
-            raise ValueError(
-                f"This agent ({parameters.kind!r}) chooses among discrete actions, and the environment's actions are a box of "
-                f"real numbers: that needs an agent of kind 'twin_soft_actor_critic', as in the preset pendulum_twin_sac. "
-                f"Received: {spec.action}"
-            )
+        check_actions(parameters.kind, spec.action)
         super().__init__(parameters, spec, seed, eager, models, jit_compile)
+        assert isinstance(spec.action, DiscreteSpec)
         self.num_actions = spec.action.num_actions
 
     def choose(self, observation: Mapping[str, np.ndarray], mode: Mode, env_steps: int) -> np.ndarray:

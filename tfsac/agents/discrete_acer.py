@@ -17,7 +17,7 @@ from tfsac.distributions import MaskedCategorical
 from tfsac.losses import acer as losses
 from tfsac.losses.discrete_soft_actor_critic import expectation
 from tfsac.parameters import DiscreteACERAgentParameters
-from tfsac.types import ACTION_MASK, BEHAVIOUR, ArraySpec, DiscreteSpec, Segments, Spec
+from tfsac.types import ACTION_MASK, BEHAVIOUR, ArraySpec, DiscreteSpec, Segments, Spec, check_actions
 
 LOGITS = BEHAVIOUR + "logits"
 SMALLEST = 1e-30  # probability whose log is finite
@@ -60,11 +60,8 @@ class DiscreteACERAgent(ACERAgent):
         models: ModelMaker | None = None,
         jit_compile: bool = False,
     ):
-        if not isinstance(spec.action, DiscreteSpec):
-            raise ValueError(
-                f"This agent ({parameters.kind!r}) chooses among discrete actions, and the environment's actions are a box of real "
-                f"numbers: that needs an agent of kind 'gaussian_acer', as in the preset acer_pendulum. Received: {spec.action}"
-            )
+        check_actions(parameters.kind, spec.action)
+        assert isinstance(spec.action, DiscreteSpec)
         self.num_actions = spec.action.num_actions
         extras = {LOGITS: ArraySpec((self.num_actions,), "float32")}
         super().__init__(parameters, spec._replace(extras=extras), seed, eager, models, jit_compile)

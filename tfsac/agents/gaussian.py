@@ -12,7 +12,7 @@ from tfsac.agents.base import Mode, ModelMaker
 from tfsac.agents.noise import fresh_normal
 from tfsac.distributions import LOG_SCALE_MAX, LOG_SCALE_MIN, SquashedGaussian
 from tfsac.parameters import AdditiveNoiseParameters, AgentParameters
-from tfsac.types import DiscreteSpec, Spec
+from tfsac.types import Spec, check_actions
 
 
 class GaussianAgent(ActingAgent):
@@ -34,12 +34,7 @@ class GaussianAgent(ActingAgent):
         models: ModelMaker | None = None,
         jit_compile: bool = False,
     ):
-        if isinstance(spec.action, DiscreteSpec):
-            raise ValueError(
-                f"This agent ({parameters.kind!r}) acts with real numbers, and the environment wants a choice among "
-                f"{spec.action.num_actions} actions: that needs an agent of kind 'discrete_soft_actor_critic', as in the "
-                f"preset cart_pole_discrete_sac. Received: {spec.action}"
-            )
+        check_actions(parameters.kind, spec.action)
         super().__init__(parameters, spec, seed, eager, models, jit_compile)
         self.action_size = spec.of_one_agent().action.shape[0]
 

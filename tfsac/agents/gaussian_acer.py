@@ -15,7 +15,7 @@ from tfsac.agents.recurrent import POLICY
 from tfsac.distributions import DiagonalGaussian
 from tfsac.losses import acer as losses
 from tfsac.parameters import GaussianACERAgentParameters, GaussianPolicyHeadParameters
-from tfsac.types import BEHAVIOUR, ArraySpec, DiscreteSpec, Segments, Spec
+from tfsac.types import BEHAVIOUR, ArraySpec, Segments, Spec, check_actions
 
 MEAN, VARIANCE = BEHAVIOUR + "mean", BEHAVIOUR + "variance"
 
@@ -60,12 +60,7 @@ class GaussianACERAgent(ACERAgent):
         models: ModelMaker | None = None,
         jit_compile: bool = False,
     ):
-        if isinstance(spec.action, DiscreteSpec):
-            raise ValueError(
-                f"This agent ({parameters.kind!r}) acts with real numbers, and the environment wants a choice among "
-                f"{spec.action.num_actions} actions: that needs an agent of kind 'discrete_acer', as in the preset acer_cartpole. "
-                f"Received: {spec.action}"
-            )
+        check_actions(parameters.kind, spec.action)
         self.trace_size = self.action_size = spec.action.shape[0]
         head = parameters.networks[POLICY].head_parameters
         assert isinstance(head, GaussianPolicyHeadParameters)

@@ -2,68 +2,84 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 from absl import flags
 
+import tfsac
 from tfsac.cli import learning, results, spinning_up  # noqa: F401  (each enters its commands in COMMANDS)
 from tfsac.cli.command import COMMANDS, UsageError
+from tfsac.cli.failure import status_of
+from tfsac.cli.parsing import parse
+
+NOT_SHOWN = (None, "", "''", "'false'", "false", "'[]'")  # defaults
+HELP = ("--help", "-h", "help", "--helpfull", "--helpshort", "-help", "-?")
+
+
+def help_of(flag: flags.Flag) -> str:
+    """Returns what a flag is for, in one line."""
+    return flag.help.partition(";\n")[0].removesuffix("; may be repeated") + ("; may be repeated" if isinstance(flag, flags.MultiFlag) else "")
 
 
 def usage() -> str:
     """Returns the overview of all commands."""
+    width = max(map(len, COMMANDS))
     lines = ["tfsac: the soft actor-critic family in TensorFlow 2 and Keras 3", "", "Commands (tfsac COMMAND --help lists its flags):"]
-    lines += [f"  {name:<9} {help}" for name, (help, _, _) in COMMANDS.items()]
+    lines += [f"  {name:<{width}} {command.help}" for name, command in COMMANDS.items()]
     lines += ["", "Example:", "  tfsac train --preset=mujoco_sac --level=HalfCheetah-v5 --seed=1"]
     return "\n".join(lines)
 
 
-def command_usage(name: str, f: flags.FlagValues) -> str:
-    """Returns the flags of one command."""
-    lines = [f"tfsac {name}: {COMMANDS[name][0]}", ""]
+def command_usage(name: str) -> str:
+    """Returns the usage and the flags of one command."""
+    command = COMMANDS[name]
+    command.define(f := flags.FlagValues())
+    f.mark_as_parsed()
+    words = ["tfsac", name, command.words, "[--flag=value ...]" if list(f) else ""]
+    lines = [f"tfsac {name}: {command.help}", "", f"usage: {' '.join(word for word in words if word)}"]
+    lines += ["", "Flags:"] if list(f) else []
     for flag in f:
         default = f[flag].default_as_str
-        shown = f"  (default: {default})" if default not in (None, "", "''", "'false'", "false") else ""
-        lines.append(f"  --{flag:<24} {f[flag].help}{shown}")
+        shown = f"  (default: {default})" if default not in NOT_SHOWN else ""
+        lines.append(f"  --{flag:<24} {help_of(f[flag])}{shown}")
     return "\n".join(lines)
 
 
 def run(arguments: list[str]) -> int:
     """Carries out a command line (without the program's name) and returns the exit status."""
-    if not arguments or arguments[0] in ("--help", "-h", "help", "--helpfull"):
+    if arguments == ["--version"]:
+        print(f"tfsac {tfsac.__version__}")
+        return 0
+    asked = bool(arguments) and arguments[0] in HELP
+    if asked:
+        arguments = arguments[1:]
+    if not arguments:
         print(usage())
         return 0
-    name, values = arguments[0], flags.FlagValues()
+    name, *others = arguments
     if name not in COMMANDS:
         from tfsac.parameters.base import nearest
 
         raise UsageError(f"There is no such command.{nearest(name, COMMANDS)} Commands: {', '.join(COMMANDS)}. Received: {name!r}")
-    _, define, function = COMMANDS[name]
-    define(values)
-    if any(argument in ("--help", "-h") for argument in arguments[1:]):
-        values.mark_as_parsed()
-        print(command_usage(name, values))
+    before_words = others[: others.index("--")] if "--" in others else others
+    if asked or others == ["help"] or any(argument in HELP and argument != "help" for argument in before_words):
+        print(command_usage(name))
         return 0
-    rest = values(arguments)[1:]
-    return function(values, rest)
+    values, rest = parse(name, others)
+    return COMMANDS[name].function(values, rest)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The program; errors that a user can mend are printed without a traceback and end it with status 2."""
+    """The program: carries out a command line and ends with its status, see docs/command_line.md.
+
+    What the user can mend is printed as one line without a traceback and ends with status 2.
+    """
     try:
         status = run(sys.argv[1:] if arguments is None else arguments)
-    except (flags.Error, ValueError, OSError, ImportError, RuntimeError) as error:
-        # TensorFlow's own errors and bugs keep their traceback.
-        if os.environ.get("TFSAC_TRACEBACK") or not _expected(error):
-            raise
-        print(f"tfsac: {error}", file=sys.stderr)
-        status = 2
+        sys.stdout.flush()
+    except (Exception, KeyboardInterrupt) as error:
+        status = status_of(error)
     sys.exit(status)
-
-
-def _expected(error: Exception) -> bool:
-    return isinstance(error, flags.Error) or "Received: " in str(error)
 
 
 def run_preset(path: str) -> None:

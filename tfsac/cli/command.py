@@ -6,23 +6,42 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from absl import flags
 
-COMMANDS: dict[str, tuple[str, Callable[[flags.FlagValues], None], Callable[[flags.FlagValues, list[str]], int]]] = {}
+Define = Callable[[flags.FlagValues], None]
+Function = Callable[[flags.FlagValues, list[str]], int]
+
+
+class Command(NamedTuple):
+    """One of tfsac's commands.
+
+    Attributes:
+        help: what it does, in one line.
+        define: defines its flags.
+        function: carries it out, given flags and words, and returns the exit status.
+        words: its words in the line of usage, such as "RUN..."; empty for a command without words.
+    """
+
+    help: str
+    define: Define
+    function: Function
+    words: str = ""
+
+
+COMMANDS: dict[str, Command] = {}
 
 
 class UsageError(ValueError):
     """A command line that cannot be carried out."""
 
 
-def command(
-    help: str, define: Callable[[flags.FlagValues], None]
-) -> Callable[[Callable[[flags.FlagValues, list[str]], int]], Callable[[flags.FlagValues, list[str]], int]]:
-    """Registers a function as the command of its name, with its flags."""
+def command(help: str, define: Define, words: str = "") -> Callable[[Function], Function]:
+    """Registers a function as the command of its name; see `Command`."""
 
-    def register(function: Callable[[flags.FlagValues, list[str]], int]) -> Callable[[flags.FlagValues, list[str]], int]:
-        COMMANDS[function.__name__] = (help, define, function)
+    def register(function: Function) -> Function:
+        COMMANDS[function.__name__] = Command(help, define, function, words)
         return function
 
     return register
@@ -56,9 +75,3 @@ def required(f: flags.FlagValues, name: str) -> str:
     if not f[name].value:
         raise UsageError(f"--{name} is required. Received: no --{name}")
     return str(f[name].value)
-
-
-def no_more(rest: list[str]) -> None:
-    """Refuses words that belong to no flag."""
-    if rest:
-        raise UsageError(f"Flags are written --name=value. Received: {rest[0]!r}")

@@ -10,6 +10,12 @@ from typing import Any
 OF_THE_TASK = ("environment.level", "validation.")  # parameters that differ with the level
 
 
+def is_group(word: str) -> bool:
+    """Returns whether a word of the command line stands for several runs: a sweep, or LABEL=RUN,RUN."""
+    path = pathlib.Path(word)
+    return (path / "sweep.json").is_file() or ("=" in word and not path.exists())
+
+
 def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
     """Returns run directories by label.
 

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfsac.cli.command import UsageError, command, no_more, quiet_start
+from tfsac.cli.checks import alone, check_level, check_resumable, check_weights, one_name
+from tfsac.cli.command import UsageError, command, quiet_start
+from tfsac.cli.failure import STOPPED
+from tfsac.cli.parsing import parse
 
 if TYPE_CHECKING:
     from tfsac.parameters import Preset, RunParameters
 
-INTERRUPTED = 128  # plus the signal's number: the exit status of what was stopped and can be resumed
 OF_A_SWEEP = ("run_dir", "experiment_name", "seed", "num_seeds", "grid", "jobs", "ray_address", "cpus_per_run")  # all others are of each of its runs
 
 
@@ -69,9 +71,10 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains one or several seeds."""
     from tfsac.cli.results import presets, print_evaluation
     from tfsac.cluster import place_of, share_of, share_of_actor
+    from tfsac.files import check_run_dir
 
-    no_more(rest)
     if f.list:
+        alone(f, "list", "it lists the presets and does nothing else")
         return presets(f, [])
     if f.num_seeds > 1:
         if f.resume:
@@ -79,11 +82,24 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
         if f.ray_address:
             raise UsageError("Several seeds on a cluster are a sweep: tfsac sweep --ray_address. Received: --num_seeds with --ray_address")
         return _train_all(f, [], 1)
+    one_name(f)
     preset, run = _experiment(f)
     share_of(preset, place := place_of(run))
     share_of_actor(preset, run)
     if place.workers > 1 and not f.run_dir:
         raise UsageError("All workers name the same folder, which each can read. Received: no --run_dir")
+    if run.stop_at_threshold and preset.validation.min_reward_threshold is None:
+        raise UsageError(f"--stop_at_threshold needs validation.min_reward_threshold. Received: None for {preset.environment.level}")
+    run_dir = pathlib.Path(f.run_dir) if f.run_dir else default_run_dir(f, preset.environment.level, run.seed)
+    if f.resume:
+        check_resumable(run_dir)
+    elif place.chief:
+        check_run_dir(run_dir)
+    if f.checkpoint_restore_dir:
+        check_weights(pathlib.Path(f.checkpoint_restore_dir))
+    what = f"resuming {run_dir}" if f.resume else pathlib.Path(f.preset).stem
+    print(f"tfsac train: {what}, {preset.environment.level}, seed {run.seed}" + ("" if f.resume else f", in {run_dir}"), flush=True)
+    check_level(preset)
 
     with quiet_start():
         from tfsac.training.devices import configure
@@ -92,14 +108,13 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     from tfsac import api
     from tfsac.training import Trainer
 
-    run_dir = pathlib.Path(f.run_dir) if f.run_dir else default_run_dir(f, preset.environment.level, run.seed)
     trainer = Trainer(preset, run_dir, run, f.resume, initial_weights=f.checkpoint_restore_dir)
     if f.print_networks_summary:
         for network in trainer.agent.networks.values():
             network.model.summary(line_length=100)
     result = api.finish(trainer)
     if result.signal is not None:
-        return INTERRUPTED + result.signal
+        return STOPPED + result.signal
     if not place.chief:
         return 0
     best = "" if result.best_return is None else f", best evaluation {result.best_return:.1f}"
@@ -132,11 +147,15 @@ def _experiment(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
     else:
         repeats = f.preset.endswith(".json")
         preset, run = read_config(pathlib.Path(f.preset)) if repeats else (load_preset(f.preset), RunParameters())
-        if f.level:
+        if f.level is not None:
             preset = for_level(preset, f.level)
     # Together, for what fits only together: more environments and a larger batch.
-    environments = {"environment.num_envs": f.num_envs} if f.num_envs else {}
-    preset = override(preset, {**environments, **dict(parse_assignment(text) for text in f.set)})
+    changes = {"environment.num_envs": f.num_envs} if f.num_envs else {}
+    for path, value in (parse_assignment(text) for text in f.set):
+        if path in changes:
+            raise UsageError(f"A parameter is set once. Received: --set={path}={value} after {changes[path]}")
+        changes[path] = value
+    preset = override(preset, changes)
     given = {name: f[name].value for name in RunParameters.__dataclass_fields__ if name in f and f[name].present}
     return preset, RunParameters(**{**{name: getattr(run, name) for name in RunParameters.__dataclass_fields__}, **given})
 
@@ -167,7 +186,7 @@ def _sweep_flags(f: flags.FlagValues) -> None:
 @command("train every combination of a grid, with several seeds", _sweep_flags)
 def sweep(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains, or goes on training, and compares the combinations."""
-    no_more(rest)
+    one_name(f)
     if f.ray_address is None:
         cores = os.cpu_count() or 1
         if f["cpus_per_run"].present:
@@ -209,7 +228,7 @@ def _train_all(f: flags.FlagValues, grid: Sequence[str], jobs: int, ray_address:
         stopped_by = series.train(**how)
     if stopped_by is not None:
         print(f"stopped by {signal.Signals(stopped_by).name}; the same command with --run_dir={folder} goes on")
-        return INTERRUPTED + stopped_by
+        return STOPPED + stopped_by
     series.report()
     return 1 if series.failed else 0
 
@@ -218,8 +237,7 @@ def _described(arguments: list[str]) -> dict[str, Any]:
     """Returns what `train` does with these arguments, as JSON values; the seed is left out."""
     from tfsac.parameters import to_json
 
-    _train_flags(values := flags.FlagValues())
-    values(["train", *arguments])
+    values, _ = parse("train", arguments)
     preset, run = _experiment(values)
     others = {name: values[name].value for name in ("checkpoint_restore_dir", "use_cpu")}
     return {"preset": to_json(preset), "run": {**to_json(run), "seed": None}, **others}

@@ -6,7 +6,9 @@ import pathlib
 
 from absl import flags
 
-from tfsac.cli.command import UsageError, command, no_more, quiet_start, required
+from tfsac.cli.checks import check_run
+from tfsac.cli.command import UsageError, command, quiet_start, required
+from tfsac.cli.grouping import groups_of, is_group
 
 
 def _run_flags(f: flags.FlagValues) -> None:
@@ -30,8 +32,14 @@ def _evaluate_flags(f: flags.FlagValues) -> None:
 @command("evaluate the best policy of a run", _evaluate_flags)
 def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints mean, std, min and max of the episodes' returns."""
-    no_more(rest)
+    from tfsac.files import check_new_file
+
     run_dir, film, picture = required(f, "run_dir"), f.dump_mp4, f.plot_actions
+    check_run(pathlib.Path(run_dir))
+    if film:
+        check_new_file(film, ".mp4", ".gif")
+    if picture:
+        check_new_file(picture, ".png")
     with quiet_start():
         from tfsac import api
 
@@ -67,8 +75,11 @@ def _export_flags(f: flags.FlagValues) -> None:
 @command("export the best policy of a run", _export_flags)
 def export(f: flags.FlagValues, rest: list[str]) -> int:
     """Writes a SavedModel or a LiteRT file."""
-    no_more(rest)
+    from tfsac.files import check_new_folder
+
     run_dir, out = required(f, "run_dir"), required(f, "out")
+    check_run(pathlib.Path(run_dir))
+    check_new_folder(pathlib.Path(out))
     with quiet_start():
         from tfsac import api, exporting
 
@@ -95,8 +106,11 @@ def _record_flags(f: flags.FlagValues) -> None:
 @command("record episodes of the best policy as demonstrations", _record_flags)
 def record(f: flags.FlagValues, rest: list[str]) -> int:
     """Writes a demonstration file."""
-    no_more(rest)
+    from tfsac.files import check_new_file
+
     run_dir, out = required(f, "run_dir"), required(f, "out")
+    check_run(pathlib.Path(run_dir))
+    check_new_file(out, ".npz")
     with quiet_start():
         from tfsac import api
 
@@ -106,28 +120,29 @@ def record(f: flags.FlagValues, rest: list[str]) -> int:
 
 
 def _plot_flags(f: flags.FlagValues) -> None:
-    flags.DEFINE_multi_string("run_dir", [], "a run's folder; several are drawn together", flag_values=f)
+    flags.DEFINE_multi_string("run_dir", [], "a run's folder, like a word: plot RUN RUN; several are drawn together", flag_values=f)
     flags.DEFINE_string("out", None, "the picture (default: learning_curve.png in the run's folder)", flag_values=f)
     flags.DEFINE_string("title", "", "above the curves of several runs", flag_values=f)
 
 
-@command("draw learning curves", _plot_flags)
+@command("draw learning curves", _plot_flags, "RUN... | SWEEP... | LABEL=RUN,RUN...")
 def plot(f: flags.FlagValues, rest: list[str]) -> int:
-    """Draws one run, or several together, grouped by preset level."""
+    """Draws one run, or several together, grouped as `compare` groups them."""
     from tfsac.analysis import plot_curves, plot_run
+    from tfsac.files import check_new_file
 
-    runs = [pathlib.Path(run) for run in [*f.run_dir, *rest]]
-    if not runs:
+    words = [*f.run_dir, *rest]
+    if not words:
         raise UsageError("Plotting needs a run. Received: no --run_dir")
-    if len(runs) == 1:
-        print(plot_run(runs[0], f.out))
+    if f.out is not None:
+        check_new_file(f.out, ".png")
+    only = pathlib.Path(words[0])
+    if len(words) == 1 and not is_group(words[0]):
+        if f.title:
+            raise UsageError("--title stands above the curves of several runs; the picture of one has its name. Received: --title with one run")
+        print(plot_run(only, f.out))
         return 0
-    from tfsac.catalog import read_config
-
-    groups: dict[str, list[pathlib.Path]] = {}
-    for run in runs:
-        groups.setdefault(read_config(run / "config.json")[0].environment.level, []).append(run)
-    print(plot_curves(groups, required(f, "out"), f.title))
+    print(plot_curves(groups_of(words), required(f, "out"), f.title))
     return 0
 
 
@@ -136,11 +151,10 @@ def _compare_flags(f: flags.FlagValues) -> None:
     flags.DEFINE_string("title", "", "above the picture (default: the levels)", flag_values=f)
 
 
-@command("compare groups of runs, or the combinations of a sweep", _compare_flags)
+@command("compare groups of runs, or the combinations of a sweep", _compare_flags, "RUN... | SWEEP... | LABEL=RUN,RUN...")
 def compare(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints the statistics of every group of runs, and writes them and their picture."""
     from tfsac import comparison
-    from tfsac.cli.grouping import groups_of
     from tfsac.files import new_run_dir
 
     if not rest:
@@ -154,7 +168,6 @@ def compare(f: flags.FlagValues, rest: list[str]) -> int:
 @command("list the presets", lambda f: None)
 def presets(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints name and description of every preset."""
-    no_more(rest)
     from tfsac.catalog import describe_preset, preset_names
 
     names = preset_names()

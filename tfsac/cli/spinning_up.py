@@ -8,8 +8,8 @@ from typing import Any
 
 from absl import flags
 
-from tfsac.cli.command import command, no_more, quiet_start
-from tfsac.cli.learning import INTERRUPTED
+from tfsac.cli.command import command, quiet_start
+from tfsac.cli.failure import STOPPED
 
 HELP = {
     "seed": "of weights, noise, sampling and environments",
@@ -53,7 +53,6 @@ def spinup(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains soft actor-critic as Spinning Up does."""
     from tfsac.spinning_up.arguments import SpinningUpArguments
 
-    no_more(rest)
     arguments: dict[str, Any] = {name: f[name].value for name in _defaults()}
     SpinningUpArguments(**arguments)  # wrong values are refused before TensorFlow loads
     with quiet_start():
@@ -70,6 +69,6 @@ def spinup(f: flags.FlagValues, rest: list[str]) -> int:
         **arguments,
     )
     if result.signal is not None:
-        return INTERRUPTED + result.signal
+        return STOPPED + result.signal
     print(f"{result.reason} at step {result.counters.env_steps}, best test {result.best_return:.1f}: {result.run_dir}")
     return 0

@@ -10,7 +10,7 @@ import sys
 from typing import Any, NamedTuple
 
 from tfsac.catalog import read_config
-from tfsac.files import written_aside
+from tfsac.files import check_run_dir, written_aside
 from tfsac.parameters import Preset, RunParameters, to_json
 
 PACKAGES = (
@@ -60,15 +60,8 @@ class RunDirectory(NamedTuple):
         return next(path for path in (self.path, *self.path.absolute().parents) if path.is_dir())
 
     def refuse_existing(self) -> None:
-        """Raises FileExistsError if there is anything at this place, ValueError if no run can be kept under its name."""
-        if set("[]*?") & set(str(self.path)):
-            # TensorFlow reads a checkpoint's path as a pattern.
-            raise ValueError(f"The path of a run directory has no [ ] * ? in it. Received: {self.path}")
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-            raise FileExistsError(
-                "The run directory exists already; choose another, or continue it with resume (--resume). "
-                f"Received: {self.path}"
-            )
+        """Refuses a folder in which no new run can be kept; see `tfsac.files.check_run_dir`."""
+        check_run_dir(self.path)
 
     def create(self, preset: Preset, run: RunParameters) -> int:
         """Makes the folder, writes its config and returns the number of rows of metrics in it: none.

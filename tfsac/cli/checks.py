@@ -1,0 +1,71 @@
+"""What is checked before TensorFlow loads, so that a mistake is told at once and nothing has been written."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import warnings
+from typing import TYPE_CHECKING
+
+from absl import flags
+
+from tfsac.cli.command import UsageError
+
+if TYPE_CHECKING:
+    from tfsac.parameters import Preset
+
+
+def alone(f: flags.FlagValues, name: str, why: str) -> None:
+    """Refuses other flags beside one that makes them useless."""
+    for other in f:
+        if other != name and f[other].present:
+            raise UsageError(f"--{name} stands alone: {why}. Received: --{name} with --{other}")
+
+
+def one_name(f: flags.FlagValues) -> None:
+    """Refuses an experiment's name beside the run's whole folder, which would have no effect."""
+    if f.run_dir and f.experiment_name:
+        raise UsageError("--experiment_name is a folder under runs/, and --run_dir the whole folder; give one. Received: both")
+
+
+def check_level(preset: Preset) -> None:
+    """Makes a preset's environment once, checks it and closes it.
+
+    Raises:
+        ValueError, ImportError: as `tfsac.environments.make`; actions that the agent cannot choose.
+    """
+    from tfsac import environments
+    from tfsac.types import check_actions
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an old version that is used warns when the run makes it
+        env = environments.maker(preset.environment)()
+    env.close()
+    check_actions(preset.agent.kind, environments.spec_of(env).action)
+
+
+def check_run(run_dir: pathlib.Path) -> None:
+    """Refuses a folder that is no run with weights to load.
+
+    Raises:
+        FileNotFoundError, ParameterError: as `tfsac.catalog.read_config`; there are no weights.
+    """
+    from tfsac.catalog import read_config
+
+    read_config(run_dir / "config.json")
+    check_weights(run_dir)
+
+
+def check_weights(run_dir: pathlib.Path) -> None:
+    """Refuses a folder without saved weights."""
+    if not (run_dir / "best.npz").is_file():
+        raise FileNotFoundError(f"There are no saved weights yet; they come with the first evaluation. Received: {run_dir / 'best.npz'}")
+
+
+def check_resumable(run_dir: pathlib.Path) -> None:
+    """Refuses a folder without a checkpoint, or one that cannot be written."""
+    checkpoints = run_dir / "checkpoints"
+    if not any(place.name.isdigit() for place in checkpoints.glob("*")):
+        raise FileNotFoundError(f"There is no checkpoint to continue from. Received: {checkpoints}")
+    if not os.access(run_dir, os.W_OK | os.X_OK):
+        raise PermissionError(f"The run directory cannot be written. Received: {run_dir}")

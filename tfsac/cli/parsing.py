@@ -1,0 +1,113 @@
+"""Reads a command line into flags; every error names what was typed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from absl import flags
+
+from tfsac.cli.command import COMMANDS, UsageError
+
+DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"  # what word processors and web pages make of hyphens
+BOOLEANS = ("true", "t", "1", "yes", "y", "false", "f", "0", "no", "n")
+
+
+def parse(name: str, arguments: Sequence[str]) -> tuple[flags.FlagValues, list[str]]:
+    """Reads the arguments of a command.
+
+    Args:
+        name: of the command.
+        arguments: what stands after it: `--flag=value`, `--flag value`, `--switch`, `--noswitch` and words.
+            What follows `--` is words.
+
+    Returns:
+        the flags, and the words that belong to no flag.
+
+    Raises:
+        UsageError: an unknown flag (naming the nearest), one that is given twice, a wrong or missing value.
+    """
+    COMMANDS[name].define(values := flags.FlagValues())
+    rest: list[str] = []
+    words = list(arguments)
+    while words:
+        word = words.pop(0)
+        if word == "--":
+            rest += words
+            break
+        if (word[:1] and word[0] in DASHES) or (word[:1] == "-" and word[1:2] and word[1] in DASHES):
+            raise UsageError(f"A flag begins with two plain hyphens, as in --seed=1; this dash is another character. Received: {word!r}")
+        if not word.strip("-") or not word.startswith("-"):
+            rest.append(word)
+            continue
+        flag, value = _flag_and_value(name, values, word, words)
+        if flag.present and not isinstance(flag, flags.MultiFlag):
+            raise UsageError(f"--{flag.name} is given once. Received: {word!r} after {flag.value!r}")
+        if value == "":
+            raise UsageError(f"--{flag.name} needs a value, {_kind(flag)}; leave the flag out for its default. Received: {word!r}")
+        try:
+            flag.parse(value)
+        except flags.IllegalFlagValueError:
+            hint = ""
+            if isinstance(flag, flags.EnumFlag):
+                from tfsac.parameters.base import nearest
+
+                hint = nearest(value, flag.parser.enum_values)
+            raise UsageError(f"--{flag.name} is {_kind(flag)}.{hint} Received: --{flag.name}={value}") from None
+        flag.using_default_value = False
+    values.mark_as_parsed()
+    if rest and not COMMANDS[name].words:
+        raise UsageError(f"{_about_word(rest[0], values)} Received: {rest[0]!r}")
+    return values, rest
+
+
+def _flag_and_value(command: str, values: flags.FlagValues, word: str, words: list[str]) -> tuple[flags.Flag, str]:
+    """Returns the flag that a word names and the value after its equals sign, or the next word, which is taken."""
+    name, equals, value = word.removeprefix("-").removeprefix("-").partition("=")
+    if name in values:
+        flag = values[name]
+        if equals:
+            return flag, value
+        if flag.boolean:
+            if words and words[0].lower() in BOOLEANS:
+                raise UsageError(f"--{name} takes its value after an equals sign, as in --{name}={words[0]}. Received: '{word} {words[0]}'")
+            return flag, "true"
+        if not words or words[0].startswith("--"):
+            raise UsageError(f"--{name} needs a value, {_kind(flag)}. Received: {word!r}")
+        return flag, words.pop(0)
+    opposite = name.removeprefix("no")
+    if opposite != name and opposite in values and values[opposite].boolean:
+        if equals:
+            raise UsageError(f"--{name} stands without a value, or write --{opposite}={value}. Received: {word!r}")
+        return values[opposite], "false"
+    raise UsageError(f"tfsac {command} has no flag --{name}.{_about_flag(name, values)} Received: {word!r}")
+
+
+def _about_flag(name: str, values: flags.FlagValues) -> str:
+    """Returns what may have been meant by an unknown flag."""
+    from tfsac.parameters.base import nearest
+
+    found = nearest(name, values)
+    owners = [other for other, command in COMMANDS.items() if name in _names(command.define)]
+    if owners:
+        return f" It is a flag of tfsac {', '.join(owners)}."
+    return found.replace("'", "'--", 1) or " tfsac COMMAND --help lists the flags."
+
+
+def _about_word(word: str, values: flags.FlagValues) -> str:
+    """Returns what may have been meant by a word that belongs to no flag."""
+    hint = f" Did you mean --{word}?" if word.partition("=")[0] in values else ""
+    return f"Flags are written --name=value.{hint}"
+
+
+def _names(define: object) -> list[str]:
+    define(values := flags.FlagValues())  # type: ignore[operator]
+    return list(values)
+
+
+def _kind(flag: flags.Flag) -> str:
+    """Returns what the values of a flag are."""
+    if flag.boolean:
+        return "true or false"
+    if isinstance(flag, flags.EnumFlag):
+        return " or ".join(flag.parser.enum_values)
+    return flag.parser.syntactic_help or "a text"
