@@ -6,7 +6,8 @@ import contextlib
 import pathlib
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 LIBRARIES = (
     pathlib.Path(__file__).parent,
@@ -42,6 +43,12 @@ def is_library(filename: str) -> bool:
     """Returns whether a source file belongs to tfsac, the standard library or an installed package."""
     path = pathlib.Path(filename)
     return filename.startswith("<frozen ") or any(folder in path.parents for folder in LIBRARIES)
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Returns module and name of a function, such as "experiments.make_arm"; of a functools.partial, of what it calls."""
+    function = getattr(function, "func", function)
+    return f"{function.__module__}.{function.__qualname__}" if hasattr(function, "__qualname__") else repr(function)
 
 
 @contextlib.contextmanager

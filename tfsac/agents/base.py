@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 import zlib
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import keras
@@ -15,9 +15,10 @@ import tensorflow as tf
 from tfsac.agents.packing import Packed, Packing, transition_rows
 from tfsac.agents.steps import OptimizerSteps
 from tfsac.agents.team import fold_batch, unfold
-from tfsac.networks import Network, build_optimizer
+from tfsac.networks import Network, build_optimizer, check_models
 from tfsac.parameters import AgentParameters, PrioritizedExperienceReplayParameters, SQILExperienceReplayParameters
 from tfsac.types import EXPERT, ActResult, ArraySpec, Batch, Metrics, Spec, UpdateResult
+from tfsac.user_code import calling
 
 Mode = Literal["random", "explore", "sample", "greedy"]
 ModelMaker = Callable[[], Mapping[str, keras.Model]]
@@ -42,8 +43,8 @@ class Agent(OptimizerSteps):
         spec: what the agent sees and does, or N agents together.
         seed: of weights, noise and acting.
         eager: run updates without compiling them, to debug.
-        models: makes the Keras models of some networks, by name, instead of their parameters; called once more for
-            slow copies.
+        models: makes a Keras model for each network, by name, instead of its parameters' layers; called once more for
+            slow copies, each time after `keras.utils.set_random_seed(seed)`. See `tfsac.networks.custom`.
         jit_compile: compile updates with XLA, on one device. They compute the same but for rounding, from other draws of
             noise: XLA makes its numbers of the same random bits in its own way.
 
@@ -123,7 +124,8 @@ class Agent(OptimizerSteps):
         self._traces = types.SimpleNamespace(single=None, several=None)  # a dict would become part of checkpoints
 
     def _make_networks(self, seed: int, models: ModelMaker | None) -> None:
-        made, slow = (models(), models()) if models else ({}, {})
+        made = self._models(models, seed) if models else {}
+        slow = self._models(models, seed, [v for model in made.values() for v in model.variables]) if models else {}
         seeds = {name: int(np.random.SeedSequence([seed, i]).generate_state(1)[0]) for i, name in enumerate(self.parameters)}
         # A network that reads another's embedders is made after it.
         for name in sorted(self.parameters, key=lambda name: self.encoder_of(name) is not None):
@@ -136,6 +138,16 @@ class Agent(OptimizerSteps):
                 copy = Network(f"{name}_target", parameters, one, seeds[name], slow.get(name))
                 copy.copy_from(self.networks[name])
                 self.networks[f"{name}_target"] = copy
+
+    def _models(
+        self, models: ModelMaker, seed: int, earlier: Sequence[keras.Variable] = ()
+    ) -> dict[str, keras.Model]:
+        """Calls the user's function; the run's seed decides the first weights."""
+        keras.utils.set_random_seed(seed)
+        with calling("models"):
+            made = models()
+        heads = {name: network.head_parameters for name, network in self.parameters.items()}
+        return check_models(made, heads, {name: self.spec_of_network(name) for name in heads}, earlier)
 
     @abstractmethod
     def update_once(self, batch: Any, train_policy: bool = True) -> tuple[Metrics, tf.Tensor]:

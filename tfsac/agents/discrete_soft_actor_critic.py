@@ -56,6 +56,8 @@ class DiscreteSoftActorCriticAgent(CategoricalAgent):
         models: ModelMaker | None = None,
         jit_compile: bool = False,
     ):
+        if models is not None and parameters.shared_encoder:
+            raise ValueError("Custom Keras models have encoders of their own: set agent.shared_encoder to false. Received: shared_encoder=True")
         self.shared_encoder = parameters.shared_encoder
         super().__init__(parameters, spec, seed, eager, models, jit_compile)
         self.temperature = make_discrete_temperature(parameters.algorithm.temperature, self.num_actions)

@@ -31,7 +31,7 @@ class RecurrentAgent(Agent):
         recurrent: specs of the states of all LSTMs by field, "<network>_<field>".
 
     Raises:
-        ValueError: several agents, several rewards a step, models of one's own, observations with keys of the state.
+        ValueError: several agents, several rewards a step, custom Keras models, observations with keys of the state.
     """
 
     algorithm: Any
@@ -46,7 +46,11 @@ class RecurrentAgent(Agent):
         jit_compile: bool = False,
     ):
         if models is not None:
-            raise ValueError(f"Models of one's own need an agent with target critics. Received: {parameters.kind!r}")
+            raise ValueError(
+                "Custom Keras models (models) are for agents of the kinds 'soft_actor_critic', 'twin_soft_actor_critic', "
+                "'discrete_soft_actor_critic' and 'temporally_abstract_actor_critic'. "
+                f"Received: models with an agent of kind {parameters.kind!r}"
+            )
         if spec.num_agents is not None:
             raise ValueError(f"This agent ({parameters.kind!r}) acts alone. Received: {spec.num_agents} agents that share a policy")
         if spec.num_rewards is not None:

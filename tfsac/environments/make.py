@@ -14,9 +14,10 @@ import numpy as np
 from tfsac.environments import atari as games
 from tfsac.environments import teams
 from tfsac.environments.check import CheckedMasks, check
+from tfsac.environments.own import making
 from tfsac.environments.spaces import spaces_by_key
 from tfsac.environments.vector_rewards import VectorRewards, has_vector_rewards
-from tfsac.parameters import AtariPreprocessingParameters, EnvironmentParameters
+from tfsac.parameters import BY_ENV_FN, AtariPreprocessingParameters, EnvironmentParameters
 from tfsac.parameters.base import nearest
 from tfsac.types import ACTION_MASK
 
@@ -46,8 +47,10 @@ def maker(parameters: EnvironmentParameters, env_fn: Callable[[], gym.Env] | Non
     if env_fn is None:
         return functools.partial(make, parameters.level, limit, parameters.atari, visible, **parameters.kwargs)
 
+    new = making(env_fn)
+
     def one() -> gym.Env:
-        return checked(_limited(env_fn(), limit), visible)
+        return checked(_limited(new(), limit), visible)
 
     return one
 
@@ -75,6 +78,12 @@ def make(
             use, or visible entries that the observation does not have.
         ImportError: a package is missing; the message has the command that installs it.
     """
+    if level.startswith(BY_ENV_FN):
+        raise ValueError(
+            f"The environment {level.removeprefix(BY_ENV_FN)} was made by a Python function, which no file holds. In Python, pass the "
+            "function again as env_fn=... For the command line, register the environment with Gymnasium and train with "
+            f"--level=module:Id. Received: {level!r}"
+        )
     if atari is not None and not level.startswith(games.PREFIX):
         raise ValueError(f"`atari` preprocesses Atari games, levels that begin with {games.PREFIX!r}. Received: {level!r}")
     try:

@@ -68,7 +68,7 @@ class Environments:
         self, parameters: EnvironmentParameters, seed: int, one: Callable[[], gym.Env] | None = None, first: int = 0
     ):
         one = functools.partial(with_few_infos, one or maker(parameters))
-        self.level, self.seed, self.num_envs, self.first = parameters.level, seed, parameters.num_envs, first
+        self.level, self.seed, self.num_envs, self.first = parameters.name, seed, parameters.num_envs, first
         if parameters.vectorization == "subprocess":
             one().close()  # errors of a wrong level are clearer from this process
         self.groups = Groups(one, self.num_envs, (os.cpu_count() or 1) if parameters.vectorization == "subprocess" else 1)

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfsac.networks.custom import observations_of
 from tfsac.networks.embedders import embedder_layers, middleware_layers
 from tfsac.networks.heads import (
     CategoricalHead,
@@ -84,6 +85,10 @@ class Network(tf.Module):
         self.lstm: LSTM | None = None
         if model is not None:
             self.model = model
+            read = observations_of(model)
+            if read is not None:  # a subclassed model is given everything
+                self.embedders = {key: [] for key in spec.observation if key in read}
+                self.state = {key: None for key in spec.state if key in read}
             return
         for key in parameters.input_embedders_parameters:
             if key not in spec.observation:

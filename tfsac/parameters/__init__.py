@@ -4,6 +4,7 @@ from tfsac.parameters.agent_networks import (
     discrete_acer_networks,
     discrete_soft_actor_critic_networks,
     gaussian_acer_networks,
+    networks_made_by,
     soft_actor_critic_networks,
     temporally_abstract_networks,
     twin_soft_actor_critic_networks,
@@ -38,6 +39,7 @@ from tfsac.parameters.algorithms import (
 )
 from tfsac.parameters.base import ParameterError, from_json, to_json
 from tfsac.parameters.experiment import (
+    BY_ENV_FN,
     AtariPreprocessingParameters,
     EnvironmentParameters,
     FilterParameters,
@@ -56,6 +58,7 @@ from tfsac.parameters.memories import (
 )
 from tfsac.parameters.networks import (
     FEATURES,
+    MADE_BY,
     CategoricalPolicyHeadParameters,
     Conv2d,
     DiscreteQHeadParameters,
@@ -79,7 +82,9 @@ from tfsac.parameters.overrides import for_level, override, parse_assignment
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, StepMethod, TrainingSteps
 
 __all__ = [
+    "BY_ENV_FN",
     "FEATURES",
+    "MADE_BY",
     "ACERAlgorithmParameters",
     "AdditiveNoiseParameters",
     "AgentParameters",
@@ -145,6 +150,7 @@ __all__ = [
     "for_level",
     "from_json",
     "gaussian_acer_networks",
+    "networks_made_by",
     "override",
     "parse_assignment",
     "soft_actor_critic_networks",

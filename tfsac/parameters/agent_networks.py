@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from tfsac.parameters.base import ParameterError
 from tfsac.parameters.networks import (
     FEATURES,
+    MADE_BY,
     Activation,
     CategoricalPolicyHeadParameters,
     Conv2d,
@@ -220,3 +222,16 @@ def _network(head: Any, layers: tuple[int, ...], trained: Mapping[str, Any], key
         "middleware_parameters": FCMiddlewareParameters(tuple(layers[1:]) or MiddlewareScheme.Empty),
     }
     return NetworkParameters(head, **{**body, **trained})
+
+
+def networks_made_by(function: str, networks: Mapping[str, NetworkParameters]) -> dict[str, NetworkParameters]:
+    """Returns how networks that a Python function makes are trained.
+
+    They read an observation that no environment gives, so layers are never built in place of the function's.
+
+    Args:
+        function: its name, perhaps with arguments; a run is resumed with the same.
+        networks: by name; their layers are not used.
+    """
+    reads = {f"{MADE_BY}{function}": InputEmbedderParameters()}
+    return {name: dataclasses.replace(network, input_embedders_parameters=reads) for name, network in networks.items()}

@@ -12,6 +12,8 @@ from tfsac.parameters.memories import EpisodicReplayParameters, SequenceReplayPa
 from tfsac.parameters.networks import PositiveFloat, PositiveInt
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, StepMethod, TrainingSteps
 
+BY_ENV_FN = "env_fn:"  # begins the level of an environment that a Python function made, before the environment's own name
+
 
 @parameters
 class FilterParameters:
@@ -60,7 +62,8 @@ class EnvironmentParameters:
 
     Attributes:
         level: a Gymnasium environment id, or "pettingzoo:" and the module of a PettingZoo environment, such as
-            "pettingzoo:mpe2.simple_spread_v3", whose agents then share one policy.
+            "pettingzoo:mpe2.simple_spread_v3", whose agents then share one policy. A run whose environment a Python function
+            made has "env_fn:" and the environment's name here; only that function can make it again.
         num_envs: environments that run side by side.
         vectorization: "sync" steps them in this process, "subprocess" in equal groups on all cores, one of them here.
         max_episode_steps: time limit in steps, or None for the level's own.
@@ -84,6 +87,16 @@ class EnvironmentParameters:
         visible = self.visible_entries
         if visible is not None and (not visible or len(set(visible)) < len(visible)):
             raise ParameterError(f"visible_entries names one entry or more, each once. Received: {visible}")
+
+    @property
+    def name(self) -> str:
+        """The environment's own name, for messages."""
+        return self.level.removeprefix(BY_ENV_FN)
+
+    @property
+    def by_env_fn(self) -> bool:
+        """Whether a Python function made the environment, so that the level cannot."""
+        return self.level.startswith(BY_ENV_FN)
 
 
 @parameters

@@ -233,6 +233,9 @@ HeadParameters = Annotated[
 ]
 
 
+MADE_BY = "made by "  # begins the one observation key of a network that a Python function makes
+
+
 @parameters
 class NetworkParameters:
     """One network and how it is trained.
@@ -280,6 +283,12 @@ class NetworkParameters:
     l2_regularization: NonNegativeFloat = 0.0
     replace_mse_with_huber_loss: bool = False
     create_target_network: bool = False
+
+    @property
+    def made_by(self) -> str | None:
+        """The Python function that makes the network; None for layers that these parameters describe."""
+        key = next(iter(self.input_embedders_parameters))
+        return key.removeprefix(MADE_BY) if key.startswith(MADE_BY) else None
 
     @property
     def loss_weight(self) -> float:

@@ -1,4 +1,4 @@
-"""Networks of one's own: what an `actor_critic` function returns, checked and joined as the agent wants them."""
+"""Custom Keras models: what an `actor_critic` function returns, checked and joined as the agent wants them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import gymnasium as gym
 import keras
 
 from tfsac.agents import ModelMaker
+from tfsac.networks import check_weights
 from tfsac.types import Spec
+from tfsac.user_code import calling
 
 ActorCritic = Callable[..., Sequence[keras.Model]]
 NAMES = ("policy", "q1", "q2")
@@ -76,11 +78,12 @@ def model_maker(
 
     def make() -> dict[str, keras.Model]:
         keras.utils.set_random_seed(seed)
-        models = actor_critic(observation_space, action_space, **ac_kwargs)
+        with calling("actor_critic"):
+            models = actor_critic(observation_space, action_space, **ac_kwargs)
         if not (isinstance(models, tuple | list) and len(models) == 3 and all(isinstance(m, keras.Model) for m in models)):
             raise ValueError(f"actor_critic returns three Keras models: policy, q1, q2. Received: {models!r}")
         joined = _joined(models, spec)
-        _check_weights(models, earlier)
+        check_weights("actor_critic", dict(zip(NAMES, models, strict=True)), earlier)
         earlier.extend(variable for model in models for variable in model.variables)
         return joined
 
@@ -118,25 +121,3 @@ def _called(name: str, model: keras.Model, inputs: Any, what: str) -> Any:
             f"actor_critic's {name} cannot be called with {what} of shape {shapes}. "
             f"Received: {type(error).__name__}: {error}"
         ) from error
-
-
-def _check_weights(models: Sequence[keras.Model], earlier: Sequence[keras.Variable]) -> None:
-    """Refuses models that the agent could not train one by one, copy and export."""
-    owner = {id(variable): "an earlier call" for variable in earlier}
-    for name, model in zip(NAMES, models, strict=True):
-        if not model.trainable_variables:
-            raise ValueError(f"actor_critic's {name} has no weights to train. Received: {model!r}")
-        if model.losses:
-            raise ValueError(f"actor_critic's {name} has regularizers, whose losses are not added. Received: {model.losses!r}")
-        if model.non_trainable_variables:
-            raise ValueError(
-                f"actor_critic's {name} has variables that gradients do not train (frozen layers, BatchNormalization, "
-                f"Dropout); these are neither saved nor exported. Received: {model.non_trainable_variables[0].path!r}"
-            )
-        for variable in model.variables:
-            if id(variable) in owner:
-                raise ValueError(
-                    "actor_critic makes new models at each call, and policy, q1 and q2 share no weights. "
-                    f"Received: {variable.path!r} of both {owner[id(variable)]} and {name}"
-                )
-        owner |= {id(variable): name for variable in model.variables}

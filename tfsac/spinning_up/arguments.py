@@ -14,7 +14,6 @@ from tfsac.parameters import (
     EnvironmentSteps,
     ExperienceReplayParameters,
     FixedAlphaParameters,
-    InputEmbedderParameters,
     NetworkParameters,
     ParameterError,
     Preset,
@@ -22,6 +21,7 @@ from tfsac.parameters import (
     ScheduleParameters,
     TwinSoftActorCriticAgentParameters,
     TwinSoftActorCriticAlgorithmParameters,
+    networks_made_by,
     twin_soft_actor_critic_networks,
 )
 from tfsac.parameters.base import nearest, parameters
@@ -136,15 +136,12 @@ class SpinningUpArguments:
         }
 
     def networks_made_by(self, call: str) -> dict[str, NetworkParameters]:
-        """Returns how networks that a function makes are trained.
-
-        They read an observation that no environment gives, so that building layers in place of the function's fails.
+        """Returns how networks that a function makes are trained; see `networks_made_by` of the parameters.
 
         Args:
             call: name and arguments of the function; a run can only be continued with the same.
         """
-        reads = {f"made by {call}": InputEmbedderParameters()}
-        return twin_soft_actor_critic_networks(
-            critic_loss_weight=CRITIC_LOSS_WEIGHT, learning_rate=self.lr, batch_size=self.batch_size,
-            input_embedders_parameters=reads,
+        networks = twin_soft_actor_critic_networks(
+            critic_loss_weight=CRITIC_LOSS_WEIGHT, learning_rate=self.lr, batch_size=self.batch_size
         )
+        return networks_made_by(call, networks)

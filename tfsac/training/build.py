@@ -53,11 +53,19 @@ def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMak
         preset: the experiment.
         run: its seed, and whether and how to compile.
         spec: what the agent sees and does.
-        models: makes Keras models that take the place of the preset's layers; not for the agent with V.
+        models: makes Keras models that take the place of the preset's layers; not for actor-critic with experience replay.
 
     Raises:
-        ValueError: parameters that do not fit the spec.
+        ValueError: parameters that do not fit the spec, or networks that only a function can make.
+        TypeError: models that are no Keras models.
     """
+    made_by = next((network.made_by for network in preset.agent.networks.values() if network.made_by), None)
+    if models is None and made_by:
+        raise ParameterError(
+            "The networks of this run are custom Keras models, made by a Python function, which no file holds. In Python, pass the "
+            "function again as models=...; tfsac.test_policy(run_dir) runs the policy that a finished run exported, without it. "
+            f"Received: networks made by {made_by}, and no models"
+        )
     if isinstance(preset.agent, TwinSoftActorCriticAgentParameters):
         return TwinSoftActorCriticAgent(preset.agent, spec, run.seed, run.eager, models, run.jit_compile)
     if isinstance(preset.agent, DiscreteSoftActorCriticAgentParameters):
@@ -68,9 +76,7 @@ def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMak
         return DiscreteACERAgent(preset.agent, spec, run.seed, run.eager, models, run.jit_compile)
     if isinstance(preset.agent, GaussianACERAgentParameters):
         return GaussianACERAgent(preset.agent, spec, run.seed, run.eager, models, run.jit_compile)
-    if models is not None:
-        raise ParameterError(f"Models of one's own need an agent with target critics. Received: {preset.agent.kind!r}")
-    return SoftActorCriticAgent(preset.agent, spec, run.seed, run.eager, jit_compile=run.jit_compile)
+    return SoftActorCriticAgent(preset.agent, spec, run.seed, run.eager, models, run.jit_compile)
 
 
 def build_memory(

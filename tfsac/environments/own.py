@@ -1,0 +1,58 @@
+"""Environments that a function of the user makes, which is called again for each one."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+
+import gymnasium as gym
+
+from tfsac.user_code import calling
+
+HOW = "env_fn is a function that returns a new Gymnasium environment at each call, such as lambda: gymnasium.make('Pendulum-v1')"
+
+
+def name_of_environment(env: gym.Env) -> str:
+    """Returns an environment's own name: its id in Gymnasium, or else the name of its class."""
+    return env.spec.id if env.spec else type(env.unwrapped).__name__
+
+
+def check_env_fn(env_fn: object) -> None:
+    """Refuses what cannot be called to make environments.
+
+    Raises:
+        TypeError: no function; the message says so where it is an environment.
+    """
+    if isinstance(env_fn, gym.Env):
+        raise TypeError(f"{HOW}, not an environment: training and evaluation each need their own. Received: {env_fn}")
+    if not callable(env_fn):
+        raise TypeError(f"{HOW}. Received: {env_fn!r}")
+
+
+def making(env_fn: Callable[[], gym.Env]) -> Callable[[], gym.Env]:
+    """Returns a function that makes one environment with the user's function and checks that it is one, and new.
+
+    Args:
+        env_fn: returns a new environment at each call.
+
+    Raises:
+        TypeError: no function. The returned function raises TypeError for what is no environment, ValueError for the same
+            environment a second time, and UserCodeError for what the user's function raises.
+    """
+    check_env_fn(env_fn)
+    made: weakref.WeakSet[gym.Env] = weakref.WeakSet()
+
+    def one() -> gym.Env:
+        with calling("env_fn"):
+            env = env_fn()
+        if not isinstance(env, gym.Env):
+            raise TypeError(f"{HOW}. Received: {env!r} from env_fn")
+        if env.unwrapped in made:
+            raise ValueError(
+                "env_fn makes a new environment at each call: training and evaluation must not step the same one. "
+                f"Received: {env} twice"
+            )
+        made.add(env.unwrapped)
+        return env
+
+    return one

@@ -1,0 +1,167 @@
+"""Custom Keras models: checks of what the user's function returns, before anything is trained or written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+
+from tfsac.parameters import (
+    CategoricalPolicyHeadParameters,
+    DiscreteQHeadParameters,
+    HeadParameters,
+    SACQHeadParameters,
+    TrajectoryQHeadParameters,
+    VHeadParameters,
+)
+from tfsac.types import DiscreteSpec, Spec
+
+CRITICS = "N"  # in a shape: any number of critics
+Shape = tuple[int | str | None, ...]
+
+
+def check_models(
+    made: Any, heads: Mapping[str, HeadParameters], specs: Mapping[str, Spec], earlier: Sequence[keras.Variable] = ()
+) -> dict[str, keras.Model]:
+    """Returns what a `models` function returned, if the agent can train it.
+
+    Args:
+        made: what it returned.
+        heads: what each network computes, by name.
+        specs: what each network reads, by name.
+        earlier: variables of the models of earlier calls.
+
+    Raises:
+        TypeError, ValueError: no Keras models of these names, inputs or outputs of other shapes, or what `check_weights` says.
+    """
+    names = ", ".join(heads)
+    if not isinstance(made, Mapping) or not all(isinstance(model, keras.Model) for model in made.values()):
+        raise TypeError(f"models returns a dict with a new Keras model for each of {names}. Received: {made!r}")
+    if made.keys() != heads.keys():
+        raise ValueError(f"models returns a Keras model for each of {names}. Received: {', '.join(map(str, made)) or 'none'}")
+    for name, model in made.items():
+        check_shapes(name, model, heads[name], specs[name])
+    check_weights("models", made, earlier)
+    return dict(made)
+
+
+def check_shapes(name: str, model: keras.Model, head: HeadParameters, spec: Spec) -> None:
+    """Refuses a model whose inputs or outputs are not those of the network whose place it takes.
+
+    Args:
+        name: of the network.
+        model: of observations (and a policy's state) by key, and of an action where the head judges actions.
+        head: what the network computes.
+        spec: what it reads.
+
+    Raises:
+        ValueError: the message has the expected and the received shapes.
+    """
+    judges = isinstance(head, SACQHeadParameters | TrajectoryQHeadParameters)
+    given = {key: keras.Input(array.shape, dtype=array.dtype, name=key) for key, array in (*spec.observation.items(), *spec.state.items())}
+    action = [keras.Input(spec.action.shape, name="action")] if judges else []
+    takes = getattr(model, "input", None)
+    if takes is not None:
+        read = observations_of(model)
+        if not isinstance(read, dict) or not read.keys() <= given.keys() or judges == (read is takes):
+            what = "[observations by key, actions]" if judges else "observations by key"
+            raise ValueError(
+                f"models: {name!r} takes {what}, such as {_example(spec, judges)}. Received: inputs {_shapes(takes)}"
+            )
+        given = {key: given[key] for key in read}
+    inputs: Any = [given, *action] if judges else given
+    if takes is not None and _shapes(takes) != _shapes(inputs):
+        raise ValueError(f"models: {name!r} takes inputs of the shapes {_shapes(inputs)}. Received: {_shapes(takes)}")
+    try:
+        outputs = model(inputs)
+    except Exception as error:
+        message = " ".join(str(error).split())
+        raise ValueError(
+            f"models: {name!r} cannot be called with inputs of the shapes {_shapes(inputs)}. Received: {type(error).__name__}: {message}"
+        ) from error
+    expected, found = outputs_of(head, spec), _shapes(outputs)
+    if not _fit(found, expected):
+        raise ValueError(f"models: {name!r} returns outputs of the shapes {_text(expected)}. Received: {found}")
+
+
+def observations_of(model: keras.Model) -> Any:
+    """Returns the inputs of a functional model that are no action, by key where it has keys; None for a subclassed model."""
+    takes = getattr(model, "input", None)
+    return takes[0] if isinstance(takes, list | tuple) and len(takes) == 2 else takes
+
+
+def outputs_of(head: HeadParameters, spec: Spec) -> Shape | list[Shape]:
+    """Returns the shapes that a network with this head returns; "N" stands for any number of critics."""
+    action = spec.action
+    size = action.num_actions if isinstance(action, DiscreteSpec) else action.shape[0]
+    if isinstance(head, VHeadParameters):
+        return (None,)
+    if isinstance(head, CategoricalPolicyHeadParameters):
+        return (None, size)
+    if isinstance(head, SACQHeadParameters):
+        return (None, CRITICS)
+    if isinstance(head, DiscreteQHeadParameters):
+        return (None, CRITICS, size)
+    if isinstance(head, TrajectoryQHeadParameters):
+        return (None, CRITICS, spec.num_rewards or 1)
+    return [(None, size), (None, size)]  # mean and log standard deviation
+
+
+def _fit(found: Any, expected: Shape | list[Shape]) -> bool:
+    if isinstance(expected, list):
+        return isinstance(found, list) and len(found) == len(expected) and all(map(_fit, found, expected))
+    return isinstance(found, tuple) and len(found) == len(expected) and all(
+        (b != 0 and b is not None) if a == CRITICS else a == b for a, b in zip(expected, found, strict=True)
+    )
+
+
+def _shapes(value: Any) -> Any:
+    """Returns the shapes of tensors in dicts and lists."""
+    if isinstance(value, dict):
+        return {key: _shapes(x) for key, x in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shapes(x) for x in value]
+    return tuple(value.shape) if hasattr(value, "shape") else value
+
+
+def _text(expected: Shape | list[Shape]) -> str:
+    return str(expected).replace(f"'{CRITICS}'", CRITICS) + (f" with {CRITICS} critics" if CRITICS in expected else "")
+
+
+def _example(spec: Spec, judges: bool) -> str:
+    key, array = next(iter(spec.observation.items()))
+    seen = f'{{"{key}": keras.Input({array.shape})}}'
+    return f"[{seen}, keras.Input({spec.action.shape})]" if judges else seen
+
+
+def check_weights(what: str, models: Mapping[str, keras.Model], earlier: Sequence[keras.Variable]) -> None:
+    """Refuses models that an agent could not train one by one, copy and export.
+
+    Args:
+        what: the function that made them, which begins the messages.
+        models: by name, built.
+        earlier: variables of the models of earlier calls.
+
+    Raises:
+        ValueError: no weights, regularizers, variables that gradients do not train, or weights that two models share.
+    """
+    owner = {id(variable): "an earlier call" for variable in earlier}
+    names = " and ".join([", ".join([*models][:-1]), [*models][-1]])
+    for name, model in models.items():
+        if not model.trainable_variables:
+            raise ValueError(f"{what}: {name} has no weights to train. Received: {model!r}")
+        if model.losses:
+            raise ValueError(f"{what}: {name} has regularizers, whose losses are not added. Received: {model.losses!r}")
+        if model.non_trainable_variables:
+            raise ValueError(
+                f"{what}: {name} has variables that gradients do not train (frozen layers, BatchNormalization, "
+                f"Dropout); these are neither saved nor exported. Received: {model.non_trainable_variables[0].path!r}"
+            )
+        for variable in model.variables:
+            if id(variable) in owner:
+                raise ValueError(
+                    f"{what} makes new models at each call, and {names} share no weights. "
+                    f"Received: {variable.path!r} of both {owner[id(variable)]} and {name}"
+                )
+        owner |= {id(variable): name for variable in model.variables}
