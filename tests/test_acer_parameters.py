@@ -370,9 +370,9 @@ REFUSED = {
         "learns from one reward a step; several are for agents of kind",
     ),
     "several rewards of numbers": (lambda: make_agent("gaussian", spec=TWO_REWARDS["gaussian"]), "Received: 2 rewards"),
-    "models of one's own": (
+    "custom Keras models": (
         lambda: DiscreteACERAgent(make_parameters(), SPECS["discrete"], models=dict),
-        "need an agent with target critics. Received: 'discrete_acer'",
+        "Received: models with an agent of kind 'discrete_acer'",
     ),
 }
 

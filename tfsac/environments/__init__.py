@@ -3,6 +3,7 @@
 from tfsac.environments.check import EnvironmentFailure, check
 from tfsac.environments.filters import Filters
 from tfsac.environments.make import make, maker
+from tfsac.environments.own import check_env_fn, name_of_environment
 from tfsac.environments.spaces import ActionNumbering, ActionRescaling, action_map, as_arrays, spec_of
 from tfsac.environments.teams import Team
 from tfsac.environments.vector_rewards import VectorRewards
@@ -20,8 +21,10 @@ __all__ = [
     "action_map",
     "as_arrays",
     "check",
+    "check_env_fn",
     "episode_seed",
     "make",
     "maker",
+    "name_of_environment",
     "spec_of",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 
@@ -10,8 +9,10 @@ import tensorflow as tf
 
 from tfsac.parameters import RunParameters
 
+_configured: list[bool] = []  # in this process
 
-def configure(use_cpu: bool = False) -> None:
+
+def configure(use_cpu: bool = False) -> str | None:
     """Sets TensorFlow up for this process; call it before anything else touches TensorFlow.
 
     GPUs are used when there are any, with memory growth so that others can share them. On the CPU the operations of a small
@@ -20,19 +21,34 @@ def configure(use_cpu: bool = False) -> None:
 
     Args:
         use_cpu: hide the GPUs.
+
+    Returns:
+        a line about what could not be set any more, because TensorFlow was used before; else None.
     """
+    _configured.append(True)
     gpus = tf.config.list_physical_devices("GPU")
-    if use_cpu:
-        tf.config.set_visible_devices([], "GPU")
-    else:
-        for gpu in gpus:
-            tf.config.experimental.set_memory_growth(gpu, True)
-    threads_chosen = {"TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS"} & os.environ.keys()
-    if (use_cpu or not gpus) and not threads_chosen:
-        # Measured on two cores at 2 x 256, batch 256: a quarter faster than TensorFlow's defaults.
-        with contextlib.suppress(RuntimeError):  # TensorFlow is in use already: its threads stay as they are
+    try:
+        if use_cpu:
+            tf.config.set_visible_devices([], "GPU")
+        else:
+            for gpu in gpus:
+                tf.config.experimental.set_memory_growth(gpu, True)
+        threads_chosen = {"TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS"} & os.environ.keys()
+        if (use_cpu or not gpus) and not threads_chosen:
+            # Measured on two cores at 2 x 256, batch 256: a quarter faster than TensorFlow's defaults.
             tf.config.threading.set_inter_op_parallelism_threads(os.cpu_count() or 1)
             tf.config.threading.set_intra_op_parallelism_threads(1)
+    except (RuntimeError, ValueError):
+        return (
+            "TensorFlow was used before tfsac could set its threads and devices, so training may be slower: "
+            "call tfsac before other TensorFlow code, or set TF_NUM_INTEROP_THREADS and TF_NUM_INTRAOP_THREADS=1."
+        )
+    return None
+
+
+def configure_once() -> str | None:
+    """Sets TensorFlow up as the command line does, if nobody has in this process; see `configure`."""
+    return None if _configured else configure()
 
 
 def set_numerics(run: RunParameters) -> None:

@@ -63,8 +63,12 @@ class RunDirectory(NamedTuple):
         """Refuses a folder in which no new run can be kept; see `tfsac.files.check_run_dir`."""
         check_run_dir(self.path)
 
-    def create(self, preset: Preset, run: RunParameters) -> int:
+    def create(self, preset: Preset, run: RunParameters, others: dict[str, Any] | None = None) -> int:
         """Makes the folder, writes its config and returns the number of rows of metrics in it: none.
+
+        Args:
+            preset, run: what is run, and how.
+            others: what the config says beside them, such as the names of the user's functions.
 
         Raises:
             FileExistsError: there is something in it.
@@ -73,7 +77,7 @@ class RunDirectory(NamedTuple):
         self.refuse_existing()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._write(preset, run, [], {})
+            self._write(preset, run, [], others or {})
         except OSError as error:
             raise OSError(f"The run directory cannot be written ({error}). Received: {self.path}") from error
         return 0

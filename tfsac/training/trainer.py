@@ -17,13 +17,15 @@ from tfsac.cluster import place_of, share_of
 from tfsac.environments import EnvironmentFailure, Environments, Filters, maker
 from tfsac.memories import EpisodicMemory, on_disk
 from tfsac.parameters import EnvironmentEpisodes, OffPolicyAlgorithmParameters, ParameterError, Preset, RunParameters
+from tfsac.training.arguments import check_trainer, preset_of
 from tfsac.training.build import build_agent, build_memory, with_absolute_paths
 from tfsac.training.callbacks import Callback
 from tfsac.training.checkpoint import CheckpointManager
 from tfsac.training.collection import Collector, Step
-from tfsac.training.devices import make_strategy, set_numerics
+from tfsac.training.devices import configure_once, make_strategy, set_numerics
 from tfsac.training.due import due_samples
 from tfsac.training.evaluator import Evaluator
+from tfsac.training.functions import described, recorded, refuse_other_spaces, refuse_others
 from tfsac.training.identity import identity_of
 from tfsac.training.non_finite import refuse_non_finite
 from tfsac.training.policy import Policy
@@ -48,29 +50,31 @@ class Trainer:
     Nothing is written before everything is built, so bad parameters leave no folder behind.
 
     Args:
-        preset: the experiment.
+        preset: the experiment, the name of one, or the path of a .py file or of a run's config.json.
         run_dir: its folder: new or empty, or with a checkpoint to resume.
         run: seed, strategy, checkpoints and so on.
         resume: continue from the newest whole checkpoint in `run_dir`.
         callbacks: hooks.
         quiet: print nothing.
         initial_weights: run directory whose best weights to begin with.
-        env_fn: makes one environment, instead of the preset's level.
-        models: makes Keras models, instead of the preset's networks.
+        env_fn: makes one environment, instead of the preset's level and its arguments. A function is not saved: give it again to resume.
+        models: makes a Keras model for each network, instead of the preset's layers; see docs/own_networks.md. It is not saved either.
 
     Attributes:
         agent, memory, environments, filters, policy, counters: the parts, for callbacks.
         evaluator, reporter: what is evaluated, and where its rows of metrics go.
 
     Raises:
+        TypeError: arguments of other types.
         ValueError, ImportError: parameters that do not fit the environment, or missing packages.
+        UserCodeError: env_fn or models raised.
         FileExistsError, OSError: the run directory.
         CheckpointError: nothing to resume from.
     """
 
     def __init__(
         self,
-        preset: Preset,
+        preset: Preset | str | pathlib.Path,
         run_dir: str | pathlib.Path,
         run: RunParameters | None = None,
         resume: bool = False,
@@ -80,32 +84,44 @@ class Trainer:
         env_fn: Callable[[], gym.Env] | None = None,
         models: ModelMaker | None = None,
     ):
-        preset = with_absolute_paths(preset)
-        self.preset, self.settings, self.callbacks = preset, run or RunParameters(), list(callbacks)
+        preset = with_absolute_paths(preset_of(preset))
+        self.callbacks = check_trainer(run_dir, run, resume, callbacks, quiet, initial_weights, env_fn, models)
+        self.settings, self.directory = run or RunParameters(), RunDirectory(pathlib.Path(run_dir))
         place = place_of(self.settings)
-        self.share = share_of(preset, place)
-        self.schedule, self.algorithm, level = preset.schedule, preset.agent.algorithm, preset.environment
-        self.directory = RunDirectory(pathlib.Path(run_dir))
+        share_of(preset, place)
         if self.settings.stop_at_threshold and preset.validation.min_reward_threshold is None:
-            raise ParameterError(f"stop_at_threshold needs validation.min_reward_threshold. Received: None for {level.level}")
+            raise ParameterError(
+                f"stop_at_threshold needs validation.min_reward_threshold. Received: None for {preset.environment.level}"
+            )
         if not resume and place.chief:
             self.directory.refuse_existing()
+        if resume and self.directory.config.is_file():
+            refuse_others(self.directory, env_fn, models)
+        late = configure_once()
         set_numerics(self.settings)
         self.workers = Workers(make_strategy(self.settings), place)
-        one, first = maker(level, env_fn), place.worker * self.share.environment.num_envs
+        one = maker(preset.environment, env_fn)
+        self.evaluation_env = one()
+        self.preset = preset = described(preset, self.evaluation_env, env_fn, models)
+        self.share = share_of(preset, place)
+        self.schedule, self.algorithm, first = preset.schedule, preset.agent.algorithm, place.worker * self.share.environment.num_envs
         self.environments: Environments | RemoteEnvironments
         if self.settings.ray_address is None:
             self.environments = Environments(self.share.environment, self.settings.seed, one, first)
         else:
             self.environments = RemoteEnvironments(preset, self.settings, env_fn, models, lambda line: self.reporter.terminal.print(line))
-        self.evaluation_env = one()
         try:
+            if resume and env_fn is not None:
+                refuse_other_spaces(self.directory, self.environments.spec)
+            self.functions = recorded(env_fn, models, self.environments.spec)
             with self.workers.strategy.scope():
                 self.agent = build_agent(preset, self.settings, self.environments.spec, models)
             actor = self.agent
             if self.settings.asynchronous_collection:
                 actor = build_agent(preset, self.settings, self.environments.spec, models)
             self._build(actor, resume, quiet, initial_weights)
+            if late:
+                self.reporter.terminal.print(late)
         except BaseException:
             self._close_environments()
             raise
@@ -142,7 +158,7 @@ class Trainer:
         self.checkpoints = CheckpointManager(
             self.directory.checkpoints, self.agent, self.memory, identity, self.settings.num_checkpoints_to_keep, self.workers
         )
-        rows = restore(self) if resume else self.directory.create(preset, self.settings) if place.chief else 0
+        rows = restore(self) if resume else self.directory.create(preset, self.settings, self.functions) if place.chief else 0
         self.collector.hand_over(self.agent)
         if place.chief:
             self.reporter.open(self.directory, self.evaluator.columns(), rows)

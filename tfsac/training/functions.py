@@ -1,0 +1,103 @@
+"""What of a run Python functions of the user make, and how its config names it: the environment, and the networks."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+
+from tfsac.agents import ModelMaker
+from tfsac.environments import name_of_environment
+from tfsac.files import differences
+from tfsac.parameters import BY_ENV_FN, ParameterError, Preset, networks_made_by
+from tfsac.training.run_directory import RunDirectory
+from tfsac.types import DiscreteSpec, Spec
+from tfsac.user_code import name_of
+
+MODELS = "models"  # what the networks of such a preset are made by
+
+
+def described(preset: Preset, env: gym.Env, env_fn: Callable[[], gym.Env] | None, models: ModelMaker | None) -> Preset:
+    """Returns the preset as a run's config records it: with what functions made, which nobody then takes for something else.
+
+    Args:
+        preset: as it was given.
+        env: one environment of the run.
+        env_fn: made it, or None for the preset's level. The level's own arguments and preprocessing are left out.
+        models: makes the networks, or None for the preset's layers.
+    """
+    environment, agent = preset.environment, preset.agent
+    if env_fn is not None:
+        environment = dataclasses.replace(environment, level=BY_ENV_FN + name_of_environment(env), kwargs={}, atari=None)
+    if models is not None and not any(network.made_by for network in agent.networks.values()):
+        agent = dataclasses.replace(agent, networks=networks_made_by(MODELS, agent.networks))
+    return dataclasses.replace(preset, environment=environment, agent=agent)
+
+
+def recorded(env_fn: Callable[[], gym.Env] | None, models: ModelMaker | None, spec: Spec) -> dict[str, Any]:
+    """Returns what config.json says beside the preset: the functions' names, and the spaces that the policy belongs to."""
+    return {"env_fn": env_fn and name_of(env_fn), "models": models and name_of(models), "spaces": spaces_of(spec)}
+
+
+def spaces_of(spec: Spec) -> dict[str, Any]:
+    """Returns shapes and dtypes of observations, and shape and bounds (or number) of actions, as JSON values."""
+    action = spec.action
+    if isinstance(action, DiscreteSpec):
+        acts: dict[str, Any] = {"shape": list(action.shape), "num_actions": action.num_actions, "start": action.start}
+    else:
+        low, high = (None if bound is None else bound.tolist() for bound in (action.low, action.high))
+        acts = {"shape": list(action.shape), "low": low, "high": high}
+    seen = {key: {"shape": list(array.shape), "dtype": array.dtype} for key, array in spec.observation.items()}
+    return {"observation": seen, "action": acts, "num_rewards": spec.num_rewards}
+
+
+def refuse_others(directory: RunDirectory, env_fn: Callable[[], gym.Env] | None, models: ModelMaker | None) -> None:
+    """Refuses to go on with a run without the functions that made its environment and networks, or with others' places taken.
+
+    Raises:
+        FileNotFoundError, ParameterError: no run there, or another config.
+        ParameterError: a function is missing, or there is one for what the run's parameters describe.
+    """
+    preset, _ = directory.read()
+    config = json.loads(directory.config.read_text())
+    by_models = any(network.made_by for network in preset.agent.networks.values())
+    if preset.environment.by_env_fn and env_fn is None:
+        raise ParameterError(
+            f"The environment of this run ({preset.environment.name}) was made by the Python function {config.get('env_fn')}, which no "
+            "file holds. In Python, pass it again as env_fn=... For the command line, register the environment with Gymnasium and train "
+            f"with --level=module:Id. Received: no env_fn for {directory.path}"
+        )
+    if env_fn is not None and not preset.environment.by_env_fn:
+        raise ParameterError(
+            f"The environment of this run is the level {preset.environment.level}, which is made without env_fn. "
+            f"Received: env_fn={name_of(env_fn)} for {directory.path}"
+        )
+    if by_models and models is None:
+        raise ParameterError(
+            f"The networks of this run are custom Keras models, made by the Python function {config.get('models')}, which no file holds. "
+            "In Python, pass it again as models=...; tfsac.test_policy(run_dir) runs the policy that a finished run exported, without it. "
+            f"Received: no models for {directory.path}"
+        )
+    if models is not None and not by_models:
+        raise ParameterError(
+            f"The networks of this run are those of its parameters, which are made without models. "
+            f"Received: models={name_of(models)} for {directory.path}"
+        )
+
+
+def refuse_other_spaces(directory: RunDirectory, spec: Spec) -> None:
+    """Refuses an environment whose spaces are not those in which a run's policy was trained.
+
+    Raises:
+        ValueError: names the first difference.
+    """
+    trained = json.loads(directory.config.read_text()).get("spaces")
+    if trained is None:  # of a run from before they were recorded
+        return
+    for name, theirs, ours in differences(trained, spaces_of(spec)):
+        raise ValueError(
+            f"The policy of {directory.path} belongs to another environment: its {name} is {theirs}. Received: {name}={ours}"
+        )
