@@ -18,6 +18,8 @@ MAY_IMPORT = {
     "files": ({"numpy"}, set()),
     "parameters": ({"pydantic"}, set()),
     "user_code": (set(), set()),
+    "arguments": (set(), set()),
+    "quiet": (TENSORFLOW, set()),
     "cluster": (set(), {"parameters"}),
     "losses": (TENSORFLOW, {"types"}),
     "distributions": (TENSORFLOW, {"types", "losses"}),
@@ -39,9 +41,9 @@ MAY_IMPORT = {
     "sweep": (set(), {"parameters", "files", "analysis", "comparison"}),
     "training": (
         {"numpy", "gymnasium", *TENSORFLOW},
-        {"types", "parameters", "environments", "memories", "agents", "metrics", "catalog", "cluster", "files", "ray_cluster", "user_code"},
+        {"types", "parameters", "environments", "memories", "agents", "metrics", "catalog", "cluster", "files", "ray_cluster", "user_code", "arguments"},
     ),
-    "exporting": ({"numpy", "tensorflow", "ai_edge_litert"}, {"types", "environments", "training", "files"}),
+    "exporting": ({"numpy", "tensorflow", "ai_edge_litert"}, {"types", "environments", "training", "files", "arguments"}),
 }
 SEE_EVERYTHING = {"api", "cli", "__init__", "__main__"}
 

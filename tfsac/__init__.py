@@ -11,9 +11,13 @@ Names are imported when they are first used, so that parameters and the command 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
+import sys
 from typing import TYPE_CHECKING, Any
+
+from tfsac.quiet import quiet_start
 
 # TensorFlow's C++ start-up messages hide the program's own output; set the variable yourself to see them.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -42,6 +46,8 @@ _HOMES = {
     "verify": "tfsac.exporting",
 }
 
+_WITHOUT_TENSORFLOW = ("tfsac.catalog", "tfsac.parameters", "tfsac.memories")
+
 __all__ = [*_HOMES, "__version__"]
 
 if TYPE_CHECKING:
@@ -59,7 +65,8 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'tfsac' has no attribute {name!r}")
-    module = importlib.import_module(_HOMES[name])
+    with contextlib.nullcontext() if _HOMES[name] in _WITHOUT_TENSORFLOW or "tensorflow" in sys.modules else quiet_start():
+        module = importlib.import_module(_HOMES[name])
     value = getattr(module, name)
     globals()[name] = value
     return value

@@ -11,49 +11,68 @@ from typing import Any, Literal
 import gymnasium as gym
 import numpy as np
 
-from tfsac.environments import Filters, action_map, as_arrays, check, episode_seed, maker, spec_of
+from tfsac import arguments
+from tfsac.agents import ModelMaker
+from tfsac.environments import Filters, action_map, as_arrays, check, episode_seed, maker, name_of_environment, spec_of
 from tfsac.environments.film import write_film
 from tfsac.environments.vector_rewards import VectorRewards, has_vector_rewards
 from tfsac.environments.vectorize import EVALUATION
-from tfsac.exporting import export
+from tfsac.exporting import A_POLICY, export
 from tfsac.files import new_file
 from tfsac.memories import Demonstrations, TransitionMemory, save_demonstrations
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters
 from tfsac.training import Callback, Evaluation, Policy, Result, RunDirectory, Trainer
+from tfsac.training.arguments import check_functions
 from tfsac.training.build import build_agent
+from tfsac.training.devices import configure_once
 from tfsac.training.evaluation import evaluate as run_episodes
 from tfsac.training.evaluation import evaluate_policy
+from tfsac.training.functions import refuse_other_spaces, refuse_others
 from tfsac.training.weights import load_weights
 from tfsac.types import Spec
+from tfsac.user_code import described
 
+EnvFn = Callable[[], gym.Env]
+A_FILE = "the path of a new file, a str or a pathlib.Path"
 AFTER_TRAINING = 1  # where evaluations after training take their seeds from; a run's own count environment steps
 
 
 def train(
-    preset: Preset,
+    preset: Preset | str | pathlib.Path,
     run_dir: str | pathlib.Path,
     run: RunParameters | None = None,
     resume: bool = False,
     callbacks: Sequence[Callback] = (),
     quiet: bool = False,
+    initial_weights: str | pathlib.Path | None = None,
+    env_fn: EnvFn | None = None,
+    models: ModelMaker | None = None,
 ) -> Result:
     """Trains a preset; afterwards the run's folder has its learning curve and its best policy as a SavedModel.
 
     Args:
-        preset: the experiment; see `tfsac.load_preset`.
-        run_dir: a new folder, or one to continue.
+        preset: the experiment: what `tfsac.load_preset` returns, or the name or path that it takes.
+        run_dir: a new folder, or one to resume.
         run: seed, checkpoints, strategy and so on.
         resume: continue from the newest checkpoint in `run_dir`.
         callbacks: hooks into the loop.
         quiet: print nothing.
+        initial_weights: run directory whose best weights to begin with; see docs/fine_tuning.md.
+        env_fn: makes a new environment at each call, instead of the preset's level. Its name is recorded, the function is not: give it
+            again to resume the run, and to `load_policy` and `evaluate`.
+        models: makes custom Keras models, instead of the preset's layers; see docs/own_networks.md. The same holds for it.
 
     Returns:
         how it ended and how well.
 
     Raises:
         as `Trainer` and `Trainer.run`.
+
+    Example:
+        >>> result = tfsac.train("pendulum_sac", "runs/arm", env_fn=lambda: gymnasium.make("Pendulum-v1", g=3.7))
+        >>> policy = tfsac.load_policy("runs/arm", env_fn=lambda: gymnasium.make("Pendulum-v1", g=3.7))
     """
-    return finish(Trainer(preset, run_dir, run, resume, callbacks, quiet))
+    return finish(Trainer(preset, run_dir, run, resume, callbacks, quiet, initial_weights, env_fn, models))
 
 
 def finish(trainer: Trainer) -> Result:
@@ -70,28 +89,63 @@ def finish(trainer: Trainer) -> Result:
     return result
 
 
-def load_policy(run_dir: str | pathlib.Path) -> Policy:
+def load_policy(
+    run_dir: str | pathlib.Path, env_fn: EnvFn | None = None, models: ModelMaker | None = None
+) -> Policy:
     """Loads the best policy of a run.
+
+    Args:
+        run_dir: of the run.
+        env_fn, models: the functions that it was trained with, if it was.
 
     Raises:
         FileNotFoundError: no run there, or one without an evaluation yet.
-        ValueError, ImportError: the run's files are damaged, or its environment cannot be made.
+        TypeError: arguments of other types.
+        ValueError, ImportError: the run's files are damaged, its environment or networks cannot be made, or are not those of the run.
     """
-    directory = RunDirectory(pathlib.Path(run_dir))
-    preset, run = directory.read()
-    env = environment_of(run_dir)
-    spec = spec_of(env)
+    env = environment_of(run_dir, env_fn, models)
     env.close()
+    return _policy_in(env, run_dir, models)
+
+
+def _policy_in(env: gym.Env, run_dir: str | pathlib.Path, models: ModelMaker | None) -> Policy:
+    configure_once()
+    directory, spec = RunDirectory(pathlib.Path(run_dir)), spec_of(env)
+    preset, run = directory.read()
+    refuse_other_spaces(directory, spec)
     filters = Filters(preset.environment.filters, spec)
-    agent = build_agent(preset, run, spec)
+    agent = build_agent(preset, run, spec, models)
     load_weights(directory.best, agent, filters)
     return Policy(agent, filters)
 
 
-def environment_of(run_dir: str | pathlib.Path, **kwargs: Any) -> gym.Env:
-    """Makes the environment of a run; `kwargs` go to `gymnasium.make`, or to the PettingZoo environment."""
-    parameters = RunDirectory(pathlib.Path(run_dir)).read()[0].environment
-    return maker(dataclasses.replace(parameters, kwargs={**parameters.kwargs, **kwargs}))()
+def environment_of(
+    run_dir: str | pathlib.Path, env_fn: EnvFn | None = None, models: ModelMaker | None = None, **kwargs: Any
+) -> gym.Env:
+    """Makes the environment of a run.
+
+    Args:
+        run_dir: of the run.
+        env_fn, models: see `load_policy`.
+        **kwargs: for `gymnasium.make`, or the PettingZoo environment; not for what env_fn makes.
+    """
+    check_functions(env_fn, models)
+    directory = RunDirectory(arguments.path("run_dir", run_dir))
+    refuse_others(directory, env_fn, models)
+    parameters = directory.read()[0].environment
+    return maker(dataclasses.replace(parameters, kwargs={**parameters.kwargs, **kwargs}), env_fn)()
+
+
+class DrawingError(RuntimeError):
+    """The episodes of an evaluation were played, but not drawn.
+
+    Attributes:
+        evaluation: returns and lengths of the episodes.
+    """
+
+    def __init__(self, message: str, evaluation: Evaluation):
+        super().__init__(message)
+        self.evaluation = evaluation
 
 
 def evaluate(
@@ -102,6 +156,8 @@ def evaluate(
     render: Literal["", "human"] = "",
     dump_mp4: str | pathlib.Path | None = None,
     plot_actions: str | pathlib.Path | None = None,
+    env_fn: EnvFn | None = None,
+    models: ModelMaker | None = None,
 ) -> Evaluation:
     """Evaluates the best policy of a run.
 
@@ -110,26 +166,34 @@ def evaluate(
         episodes: how many.
         deterministic: the policy's mode instead of samples.
         seed: of the episodes.
-        render: "human" to open a window.
-        dump_mp4: a new .mp4 or .gif file for a film of the episodes.
+        render: "human" to open a window; an `env_fn` must then make its environment with `render_mode="human"`.
+        dump_mp4: a new .mp4 or .gif file for a film of the episodes; an `env_fn` must then make its environment with
+            `render_mode="rgb_array"`.
         plot_actions: a new .png file for a picture of the first episode's actions, and of where it switched.
+        env_fn, models: the functions that the run was trained with, if it was.
 
     Returns:
         returns and lengths of the episodes.
 
     Raises:
-        as `load_policy` and `write_film`; ValueError: fewer than one episode.
+        as `load_policy`; TypeError, ValueError: arguments that cannot be used.
+        DrawingError: film or picture failed; it has the evaluation.
     """
-    if episodes < 1:
-        raise ValueError(f"episodes is at least 1. Received: {episodes}")
-    if dump_mp4:
-        new_file(dump_mp4, ".mp4", ".gif")
-    if plot_actions:
-        new_file(plot_actions, ".png")
-    policy = load_policy(run_dir)
-    env = environment_of(run_dir, **({"render_mode": render} if render else {}))
+    _check_episodes(episodes, seed)
+    arguments.flag("deterministic", deterministic)
+    if render not in ("", "human"):
+        raise ValueError(f"render is '' or 'human'. Received: {render!r}")
+    film = None if dump_mp4 is None else arguments.path("dump_mp4", dump_mp4, A_FILE)
+    picture = None if plot_actions is None else arguments.path("plot_actions", plot_actions, A_FILE)
+    env = environment_of(run_dir, env_fn, models, **({"render_mode": render} if render and env_fn is None else {}))
     actions: list[np.ndarray] = []
     try:
+        if env_fn is not None:
+            _check_render_mode(env, render or ("rgb_array" if film else ""))
+        policy = _policy_in(env, run_dir, models)
+        for path, endings in ((film, (".mp4", ".gif")), (picture, (".png",))):
+            if path is not None:
+                new_file(path, *endings)
         done = evaluate_policy(
             policy,
             env,
@@ -141,29 +205,46 @@ def evaluate(
         )
     finally:
         env.close()
-    if plot_actions:
-        from tfsac import analysis
+    by_episode = np.split(np.array(actions), np.cumsum(done.lengths)[:-1])
+    try:
+        if picture:
+            from tfsac import analysis
 
-        first = int(done.lengths[0])
-        switched = None if done.switched is None else done.switched[:first]
-        analysis.plot_actions(np.array(actions[:first]), plot_actions, switched, f"{pathlib.Path(run_dir).name}, one episode")
-    if dump_mp4:
-        parameters = RunDirectory(pathlib.Path(run_dir)).read()[0].environment
-        seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(episodes)]
-        by_episode = np.split(np.array(actions), np.cumsum(done.lengths)[:-1])
-        write_film(parameters, seeds, by_episode, pathlib.Path(dump_mp4))
+            switched = None if done.switched is None else done.switched[: len(by_episode[0])]
+            analysis.plot_actions(by_episode[0], picture, switched, f"{pathlib.Path(run_dir).name}, one episode")
+        if film:
+            parameters = RunDirectory(pathlib.Path(run_dir)).read()[0].environment
+            seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(episodes)]
+            write_film(parameters, seeds, by_episode, film, env_fn)
+    except (OSError, ImportError, ValueError, RuntimeError) as error:
+        said = str(error) if "Received: " in str(error) else f"Received: {described(error)}"
+        raise DrawingError(f"The episodes were played (mean return {done.returns.mean():.2f}) but not drawn: {said}", done) from error
     return done
 
 
+def _check_render_mode(env: gym.Env, needed: str) -> None:
+    if needed and env.render_mode != needed:
+        raise ValueError(
+            f"To draw, env_fn makes its environment with render_mode={needed!r}; another env_fn than that of training may do so. "
+            f"Received: render_mode={env.render_mode!r}"
+        )
+
+
 def record(
-    run_dir: str | pathlib.Path, out: str | pathlib.Path, episodes: int = 10, deterministic: bool = True, seed: int = 0
+    run_dir: str | pathlib.Path,
+    out: str | pathlib.Path,
+    episodes: int = 10,
+    deterministic: bool = True,
+    seed: int = 0,
+    env_fn: EnvFn | None = None,
+    models: ModelMaker | None = None,
 ) -> Demonstrations:
     """Records whole episodes of a run's best policy as a demonstration file.
 
     Args:
         run_dir: of the run.
         out: a new .npz file.
-        episodes, deterministic, seed: as in `evaluate`.
+        episodes, deterministic, seed, env_fn, models: as in `evaluate`.
 
     Returns:
         what was written: raw observations and rewards, actions in [-1, 1] or numbers from 0.
@@ -171,15 +252,24 @@ def record(
     Raises:
         as `tfsac.files.new_file`, and as `evaluate`.
     """
-    out = new_file(out, ".npz")
-    policy, env = load_policy(run_dir), environment_of(run_dir)
+    arguments.flag("deterministic", deterministic)
+    _check_episodes(episodes, seed)
+    out = arguments.path("out", out, A_FILE)
+    env = environment_of(run_dir, env_fn, models)
     try:
+        policy = _policy_in(env, run_dir, models)
+        new_file(out, ".npz")
         played = demonstrate(lambda observation: policy.act(observation, deterministic), env, episodes, seed, policy.reset)
     finally:
         env.close()
-    demonstrations = played._replace(level=RunDirectory(pathlib.Path(run_dir)).read()[0].environment.level)
+    demonstrations = played._replace(level=RunDirectory(pathlib.Path(run_dir)).read()[0].environment.name)
     save_demonstrations(out, demonstrations)
     return demonstrations
+
+
+def _check_episodes(episodes: Any, seed: Any) -> None:
+    arguments.whole("episodes", episodes, 1)
+    arguments.whole("seed", seed, 0)
 
 
 def demonstrate(
@@ -210,12 +300,15 @@ def demonstrate(
         >>> expert = tfsac.demonstrate(lambda observation: int(observation[2] + observation[3] > 0), env, episodes=10)
         >>> tfsac.save_demonstrations("expert.npz", expert)
     """
-    if episodes < 1:
-        raise ValueError(f"episodes is at least 1. Received: {episodes}")
+    _check_episodes(episodes, seed)
+    arguments.function("act", act, "a function of an observation that returns an action")
+    arguments.instance("env", env, gym.Env, "a Gymnasium environment, such as gymnasium.make('CartPole-v1')")
+    if begin is not None:
+        arguments.function("begin", begin, "a function without arguments")
     check(env)
     if has_vector_rewards(env):
         env = VectorRewards(env)
-    spec, level = spec_of(env), env.spec.id if env.spec else type(env.unwrapped).__name__
+    spec, level = spec_of(env), name_of_environment(env)
     inverse, steps = action_map(spec).inverse, list[tuple[Any, ...]]()
     done = run_episodes(act, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, lambda *step: steps.append(step), begin)
     memory = TransitionMemory(spec._replace(num_rewards=None), len(steps))
@@ -231,9 +324,17 @@ def demonstrate(
     return Demonstrations(memory.ring[:, 0], level, done.returns)
 
 
-def observations_of(run_dir: str | pathlib.Path, policy: Policy, episodes: int = 1) -> list[Any]:
-    """Returns the raw observations of some episodes of a run's environment."""
-    env, observations = environment_of(run_dir), []
+def observations_of(
+    run_dir: str | pathlib.Path,
+    policy: Policy,
+    episodes: int = 1,
+    env_fn: EnvFn | None = None,
+    models: ModelMaker | None = None,
+) -> list[Any]:
+    """Returns the raw observations of some episodes of a run's environment, to verify an export with."""
+    _check_episodes(episodes, 0)
+    arguments.instance("policy", policy, Policy, A_POLICY)
+    env, observations = environment_of(run_dir, env_fn, models), []
     try:
         amount = EnvironmentEpisodes(episodes)
         evaluate_policy(policy, env, amount, each_step=lambda observation, *_: observations.append(observation))

@@ -11,12 +11,14 @@ from typing import Any, Literal
 import numpy as np
 import tensorflow as tf
 
+from tfsac import arguments
 from tfsac.environments import ActionNumbering, action_map, as_arrays
 from tfsac.files import check_new_folder, new_file
 from tfsac.training.policy import Policy
 from tfsac.types import ACTION_MASK
 
 Format = Literal["saved_model", "tflite"]
+A_POLICY = "a Policy, as tfsac.load_policy(run_dir) returns it"
 TOLERANCE = 1e-5
 TFLITE_FILE = "policy.tflite"
 
@@ -152,7 +154,9 @@ def export(policy: Policy, out: str | pathlib.Path, format: Format = "saved_mode
         FileExistsError: there is something at `out`.
         ValueError: an unknown format.
     """
-    out = pathlib.Path(out)
+    arguments.instance("policy", policy, Policy, A_POLICY)
+    arguments.flag("values", values)
+    out = arguments.path("out", out)
     if format not in ("saved_model", "tflite"):
         raise ValueError(f"format is 'saved_model' or 'tflite'. Received: {format!r}")
     check_new_folder(out)
@@ -282,7 +286,9 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: list[Any]) ->
     Raises:
         ValueError: no observations, or a policy that draws with `epsilon_greedy`, which its export does not.
     """
-    if not observations:
+    arguments.instance("policy", policy, Policy, A_POLICY)
+    arguments.path("path", path)
+    if not isinstance(observations, list) or not observations:
         raise ValueError(f"Verifying needs observations. Received: {observations}")
     epsilon = getattr(policy.agent.algorithm, "epsilon_greedy", 0.0)
     if epsilon:

@@ -1,11 +1,8 @@
-"""What the commands share: the register they stand in, their errors, and a quiet start of TensorFlow."""
+"""What the commands share: the register they stand in, and their errors."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 from absl import flags
@@ -45,29 +42,6 @@ def command(help: str, define: Define, words: str = "") -> Callable[[Function], 
         return function
 
     return register
-
-
-@contextlib.contextmanager
-def quiet_start() -> Iterator[None]:
-    """Hides what TensorFlow's libraries print while they load; TF_CPP_MIN_LOG_LEVEL=0 shows it."""
-    import tfsac  # noqa: F401  (sets the default of the variable)
-
-    if os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0":
-        yield
-        return
-    sys.stderr.flush()
-    kept = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        import tensorflow as tf
-
-        tf.config.list_physical_devices()
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
 
 
 def required(f: flags.FlagValues, name: str) -> str:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from tfsac.cli.checks import alone, check_level, check_resumable, check_weights, one_name
-from tfsac.cli.command import UsageError, command, quiet_start
+from tfsac.cli.command import UsageError, command
 from tfsac.cli.failure import STOPPED
 from tfsac.cli.parsing import parse
+from tfsac.quiet import quiet_start
 
 if TYPE_CHECKING:
     from tfsac.parameters import Preset, RunParameters

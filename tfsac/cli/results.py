@@ -7,8 +7,9 @@ import pathlib
 from absl import flags
 
 from tfsac.cli.checks import check_run
-from tfsac.cli.command import UsageError, command, quiet_start, required
+from tfsac.cli.command import UsageError, command, required
 from tfsac.cli.grouping import groups_of, is_group
+from tfsac.quiet import quiet_start
 
 
 def _run_flags(f: flags.FlagValues) -> None:
@@ -43,7 +44,11 @@ def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
     with quiet_start():
         from tfsac import api
 
-    done = api.evaluate(run_dir, f.episodes, not f.stochastic, f.seed, "human" if f.render else "", film, picture)
+    try:
+        done = api.evaluate(run_dir, f.episodes, not f.stochastic, f.seed, "human" if f.render else "", film, picture)
+    except api.DrawingError as error:
+        print_evaluation(error.evaluation, f.episodes)
+        raise
     print_evaluation(done, f.episodes)
     if film:
         print(f"film    {film}")

@@ -8,8 +8,9 @@ from typing import Any
 
 from absl import flags
 
-from tfsac.cli.command import command, quiet_start
+from tfsac.cli.command import command
 from tfsac.cli.failure import STOPPED
+from tfsac.quiet import quiet_start
 
 HELP = {
     "seed": "of weights, noise, sampling and environments",

@@ -7,12 +7,16 @@ loaded. So the actions are played again from the episodes' seeds where TensorFlo
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
+import multiprocessing
+import operator
+import os
 import pathlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import gymnasium as gym
 import numpy as np
@@ -20,6 +24,7 @@ import numpy as np
 from tfsac.environments.check import EnvironmentFailure
 from tfsac.environments.make import maker
 from tfsac.parameters import EnvironmentParameters, from_json, to_json
+from tfsac.user_code import described, name_of
 
 HINT = (
     "MuJoCo draws off-screen with a GL library: install it (libegl1 in Debian) and set MUJOCO_GL=egl"
@@ -27,7 +32,11 @@ HINT = (
 
 
 def write_film(
-    parameters: EnvironmentParameters, seeds: Sequence[int], actions: Sequence[np.ndarray], path: pathlib.Path
+    parameters: EnvironmentParameters,
+    seeds: Sequence[int],
+    actions: Sequence[np.ndarray],
+    path: pathlib.Path,
+    env_fn: Callable[[], gym.Env] | None = None,
 ) -> None:
     """Films episodes: a frame after every step.
 
@@ -36,22 +45,61 @@ def write_film(
         seeds: of the episodes.
         actions: of each episode, `[T, ...]` in the environment's own numbers.
         path: a .mp4 or .gif file.
+        env_fn: made the environment instead of a level; it draws with `render_mode="rgb_array"`. Where another process can import it,
+            that process draws; else a copy of this one, which ends if it crashes and leaves this one alone.
 
     Raises:
         ImportError: packages for films are missing.
         EnvironmentFailure: the environment cannot be drawn here.
     """
-    job = {"parameters": to_json(parameters), "seeds": list(seeds), "path": str(path)}
+    place = None if env_fn is None else _place_of(env_fn)
+    job = {"parameters": to_json(parameters), "seeds": list(seeds), "path": str(path), "env_fn": place}
     with tempfile.TemporaryDirectory() as folder:
-        file = pathlib.Path(folder) / "actions.npz"
+        file, errors = pathlib.Path(folder) / "actions.npz", pathlib.Path(folder) / "errors.txt"
         np.savez(file, job=np.array(json.dumps(job)), **{str(i): taken for i, taken in enumerate(actions)})  # type: ignore[arg-type]
-        done = subprocess.run([sys.executable, "-m", __name__, str(file)], capture_output=True, text=True, check=False)
-    if done.returncode:
-        said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-        if "ModuleNotFoundError" in said:
-            raise ImportError(f"Films need: pip install 'tfsac[video]'. Received: {said}")
-        hint = f" {HINT}." if "mujoco" in done.stderr.lower() else ""
-        raise EnvironmentFailure(f"{parameters.level} cannot be drawn here.{hint} Received: {said}")
+        if env_fn is None or place is not None:
+            found = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+            done = subprocess.run([sys.executable, "-m", __name__, str(file)], env=found, capture_output=True, text=True, check=False)
+            status, said = done.returncode, done.stderr
+        elif "fork" not in multiprocessing.get_all_start_methods():
+            raise EnvironmentFailure(
+                "A film is drawn by a process of its own, which imports env_fn: define it in a module, not in a script, a notebook or a "
+                f"lambda. Received: env_fn={name_of(env_fn)}"
+            )
+        else:
+            errors.touch()
+            process = multiprocessing.get_context("fork").Process(target=_draw_in_copy, args=(file, env_fn, errors))
+            process.start()
+            process.join()
+            status, said = process.exitcode or 0, errors.read_text()
+    if status:
+        path.unlink(missing_ok=True)
+        last = (said.strip().splitlines() or [f"exit status {status}"])[-1]
+        if "ModuleNotFoundError" in last and "imageio" in last:
+            raise ImportError(f"Films need: pip install 'tfsac[video]'. Received: {last}")
+        hint = f" {HINT}." if "mujoco" in said.lower() else ""
+        raise EnvironmentFailure(f"{parameters.name} cannot be drawn here.{hint} Received: {last}")
+
+
+def _place_of(env_fn: Callable[[], gym.Env]) -> list[str] | None:
+    """Returns module and name under which another process finds a function; None for lambdas, notebooks and the running script."""
+    module, name = getattr(env_fn, "__module__", "__main__"), getattr(env_fn, "__qualname__", "<")
+    if module == "__main__" or "<" in name:
+        return None
+    try:
+        return [module, name] if operator.attrgetter(name)(sys.modules[module]) is env_fn else None
+    except (AttributeError, KeyError):
+        return None
+
+
+def _draw_in_copy(file: pathlib.Path, env_fn: Callable[[], gym.Env], errors: pathlib.Path) -> None:
+    """Draws in a forked process, and leaves what it raises in a file."""
+    try:
+        draw(file, env_fn)
+    except Exception as error:
+        errors.write_text(described(error))
+        os._exit(1)  # this copy ends nothing of the process that it was made of
+    os._exit(0)
 
 
 def has_tracking_camera(env: gym.Env) -> bool:
@@ -60,18 +108,26 @@ def has_tracking_camera(env: gym.Env) -> bool:
     return model is not None and "track" in [model.cam(i).name for i in range(getattr(model, "ncam", 0))]
 
 
-def draw(file: pathlib.Path) -> None:
-    """Plays the episodes of a job and writes the film."""
+def draw(file: pathlib.Path, env_fn: Callable[[], gym.Env] | None = None) -> None:
+    """Plays the episodes of a job and writes the film.
+
+    Args:
+        file: of the job.
+        env_fn: makes the environment, where the job does not say how.
+    """
     import imageio.v2 as imageio
     import imageio_ffmpeg  # noqa: F401  (says early when it is missing)
 
     with np.load(file) as arrays:
         job = json.loads(str(arrays["job"]))
         episodes = [arrays[str(i)] for i in range(len(job["seeds"]))]
+    if job["env_fn"] is not None:
+        module, name = job["env_fn"]
+        env_fn = operator.attrgetter(name)(importlib.import_module(module))
     parameters = from_json(EnvironmentParameters, json.dumps(job["parameters"]))
-    kwargs = {**parameters.kwargs, "render_mode": "rgb_array"}
-    env = maker(dataclasses.replace(parameters, kwargs=kwargs))()
-    if has_tracking_camera(env) and not {"camera_id", "camera_name"} & kwargs.keys():
+    kwargs = {} if env_fn is not None else {**parameters.kwargs, "render_mode": "rgb_array"}
+    env = maker(dataclasses.replace(parameters, kwargs=kwargs), env_fn)()
+    if env_fn is None and has_tracking_camera(env) and not {"camera_id", "camera_name"} & kwargs.keys():
         env.close()
         env = maker(dataclasses.replace(parameters, kwargs={**kwargs, "camera_name": "track"}))()
     frames = []

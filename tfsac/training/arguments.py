@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import pathlib
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +22,7 @@ def preset_of(preset: Any) -> Preset:
     Raises:
         ParameterError: something else, or no such preset.
     """
-    if isinstance(preset, str | os.PathLike):
+    if isinstance(preset, str | pathlib.Path):
         return load_preset(preset)
     if not isinstance(preset, Preset):
         raise ParameterError(
