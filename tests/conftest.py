@@ -7,6 +7,14 @@ import sys
 import pytest
 
 
+@pytest.fixture(autouse=True)
+def used_tensorflow():
+    """Keeps runs from setting threads, and from saying that it is too late: tests use TensorFlow before them."""
+    devices = sys.modules.get("tfsac.training.devices")
+    if devices is not None and not devices.CONFIGURED:
+        devices.CONFIGURED.append(True)
+
+
 @pytest.fixture(scope="session")
 def run_python():
     """Runs a program in a fresh interpreter that sees the same packages and returns what it printed."""

@@ -230,8 +230,8 @@ def test_bad_parameters_leave_no_folder(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_models_of_ones_own_need_an_agent_with_target_critics(tmp_path):
-    with pytest.raises(ParameterError, match=r"Models of one's own need an agent with target critics\. Received: 'soft_actor_critic'$"):
+def test_models_without_the_networks_that_the_agent_has_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"^models returns a Keras model for each of policy, v, q\. Received: none$"):
         Trainer(tiny_preset(), tmp_path / "run", quiet=True, models=dict)
     assert list(tmp_path.iterdir()) == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -76,6 +77,7 @@ def model_maker(
     """
     earlier: list[keras.Variable] = []
 
+    @functools.wraps(actor_critic)  # a run's config names the user's function
     def make() -> dict[str, keras.Model]:
         keras.utils.set_random_seed(seed)
         with calling("actor_critic"):

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 
 from tfsac.api import finish
-from tfsac.environments import maker, spec_of
+from tfsac.environments import maker, name_of_environment, spec_of
 from tfsac.files import differences, new_run_dir
-from tfsac.parameters import EnvironmentParameters, ParameterError, to_json
+from tfsac.parameters import BY_ENV_FN, EnvironmentParameters, ParameterError, to_json
 from tfsac.parameters.base import nearest
 from tfsac.spinning_up.actor_critic import ActorCritic, mlp_actor_critic, model_maker
 from tfsac.spinning_up.arguments import SpinningUpArguments
 from tfsac.spinning_up.epochs import BarOnly, EpochLog
 from tfsac.training import Result, Trainer
 from tfsac.types import DiscreteSpec
+from tfsac.user_code import name_of
 
 MAY_CHANGE = ("epochs", "num_test_episodes", "save_freq")  # when a run is resumed
 LOGGER: dict[str, Any] = {"output_dir": None, "exp_name": "sac", "resume": False}
@@ -146,16 +149,17 @@ def sac(
     if actor_critic is mlp_actor_critic:
         networks = arguments.mlp_networks(ac_kwargs)
     else:
-        networks = arguments.networks_made_by(f"{_name(actor_critic)}({json.dumps(_plain(ac_kwargs), sort_keys=True)})")
+        networks = arguments.networks_made_by(f"{name_of(actor_critic)}({json.dumps(_plain(ac_kwargs), sort_keys=True)})")
         models = model_maker(actor_critic, env.observation_space, env.action_space, ac_kwargs, spec, seed)
-    functions = {"env_fn": _name(env_fn), "actor_critic": _name(actor_critic), "ac_kwargs": _plain(ac_kwargs)}
+    functions = {"env_fn": name_of(env_fn), "actor_critic": name_of(actor_critic), "ac_kwargs": _plain(ac_kwargs)}
+    environment = _environment(env, env_fn, max_ep_len)
     trainer = Trainer(
-        arguments.preset(_environment(env, max_ep_len), networks),
+        arguments.preset(environment, networks),
         logger["output_dir"] or new_run_dir(logger["exp_name"], seed),
         arguments.run_parameters(),
         logger["resume"],
         [EpochLog({"exp_name": logger["exp_name"], **functions, **to_json(arguments)})],
-        env_fn=env_fn,
+        env_fn=env_fn if environment.by_env_fn else None,
         models=models,
     )
     trainer.reporter.terminal = BarOnly(steps_per_epoch * epochs, "steps")
@@ -173,13 +177,33 @@ def _refuse_changes(config: pathlib.Path, arguments: dict[str, Any]) -> None:
             )
 
 
-def _environment(env: gym.Env, max_ep_len: int) -> EnvironmentParameters:
-    """Returns a description with which the environment can be made again, or one with a name that is refused then."""
+def _environment(env: gym.Env, env_fn: Callable[[], gym.Env], max_ep_len: int) -> EnvironmentParameters:
+    """Returns the level and the arguments that make the same environment, or a description of one that only env_fn makes."""
     spec = env.spec
     limit = min(max_ep_len, (spec and spec.max_episode_steps) or max_ep_len)
+    own = EnvironmentParameters(BY_ENV_FN + name_of_environment(env), max_episode_steps=limit)
     if spec is None or spec.additional_wrappers or spec.id not in gym.registry or not _is_plain(spec.kwargs):
-        return EnvironmentParameters(str(env), max_episode_steps=limit)
-    return EnvironmentParameters(spec.id, max_episode_steps=limit, kwargs=spec.kwargs)
+        return own
+    level = EnvironmentParameters(spec.id, max_episode_steps=limit, kwargs=spec.kwargs)
+    with contextlib.suppress(Exception):  # an environment that fails says so when it is trained in
+        if _first_steps(maker(own, env_fn)) == _first_steps(maker(level)):
+            return level
+    return own
+
+
+def _first_steps(one: Callable[[], gym.Env], steps: int = 3) -> list[list[float]]:
+    """Returns what the first steps of an episode give: a function may change an environment after Gymnasium made it."""
+    env, rng = one(), np.random.default_rng(0)
+    try:
+        seen = [np.ravel(env.reset(seed=0)[0]).tolist()]
+        for _ in range(steps):
+            observation, reward, terminated, truncated, _ = env.step(rng.uniform(env.action_space.low, env.action_space.high))
+            seen.append([*np.ravel(observation).tolist(), float(reward), terminated, truncated])
+            if terminated or truncated:
+                break
+    finally:
+        env.close()
+    return seen
 
 
 def _is_plain(kwargs: dict[str, Any]) -> bool:
@@ -192,8 +216,3 @@ def _is_plain(kwargs: dict[str, Any]) -> bool:
 def _plain(kwargs: dict[str, Any]) -> dict[str, Any]:
     """Returns arguments as JSON values."""
     return json.loads(json.dumps(kwargs, default=repr))
-
-
-def _name(function: Any) -> str:
-    function = getattr(function, "func", function)  # of functools.partial
-    return f"{function.__module__}.{function.__qualname__}" if hasattr(function, "__qualname__") else repr(function)

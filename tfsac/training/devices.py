@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfsac.parameters import RunParameters
 
-_configured: list[bool] = []  # in this process
+CONFIGURED: list[bool] = []  # in this process
 
 
 def configure(use_cpu: bool = False) -> str | None:
@@ -25,7 +25,7 @@ def configure(use_cpu: bool = False) -> str | None:
     Returns:
         a line about what could not be set any more, because TensorFlow was used before; else None.
     """
-    _configured.append(True)
+    CONFIGURED.append(True)
     gpus = tf.config.list_physical_devices("GPU")
     try:
         if use_cpu:
@@ -48,7 +48,7 @@ def configure(use_cpu: bool = False) -> str | None:
 
 def configure_once() -> str | None:
     """Sets TensorFlow up as the command line does, if nobody has in this process; see `configure`."""
-    return None if _configured else configure()
+    return None if CONFIGURED else configure()
 
 
 def set_numerics(run: RunParameters) -> None:
