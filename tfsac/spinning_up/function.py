@@ -193,11 +193,12 @@ def _environment(env: gym.Env, env_fn: Callable[[], gym.Env], max_ep_len: int) -
 
 def _first_steps(one: Callable[[], gym.Env], steps: int = 3) -> list[list[float]]:
     """Returns what the first steps of an episode give: a function may change an environment after Gymnasium made it."""
-    env, rng = one(), np.random.default_rng(0)
+    env = one()
+    env.action_space.seed(0)
     try:
         seen = [np.ravel(env.reset(seed=0)[0]).tolist()]
         for _ in range(steps):
-            observation, reward, terminated, truncated, _ = env.step(rng.uniform(env.action_space.low, env.action_space.high))
+            observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
             seen.append([*np.ravel(observation).tolist(), float(reward), terminated, truncated])
             if terminated or truncated:
                 break
