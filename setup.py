@@ -14,7 +14,7 @@ EXTRAS = {
     "multi-agent": ["pettingzoo>=1.25", "mpe2>=1.0"],
     "minari": ["minari[hdf5]>=0.5"],
     "video": ["imageio>=2.30", "imageio-ffmpeg>=0.5"],
-    "ray": ["ray>=2.40"],
+    "ray": ["ray>=2.52"],
     "litert": ["ai-edge-litert>=2.0"],
     "notebooks": ["nbclient>=0.10", "nbformat>=5.9", "ipykernel>=6.29"],
     # Stable-Baselines3 and PFRL want an environment of their own: benchmarks/README.md.

@@ -36,7 +36,7 @@ MAY_IMPORT = {
         {"types", "parameters", "environments", "networks", "agents", "training", "metrics", "exporting", "files", "api", "user_code"},
     ),
     "ray_cluster": ({"ray"}, set()),
-    "ray_runs": (set(), {"sweep"}),
+    "ray_runs": (set(), {"sweep", "ray_cluster"}),
     "comparison": ({"numpy", "matplotlib", "scipy"}, {"files", "analysis"}),
     "sweep": (set(), {"parameters", "files", "analysis", "comparison"}),
     "training": (

@@ -5,6 +5,7 @@ import signal
 import socket
 import sys
 import threading
+import types
 
 import pytest
 
@@ -59,6 +60,53 @@ def test_an_address_where_no_ray_answers_is_refused_at_once(monkeypatch):
         if address == nobody:
             with pytest.raises(ConnectionError, match=rf"{message}\. Received: '{address}'$"), connect("auto"):
                 pass
+
+
+def watched(monkeypatch, head, store="store"):
+    """Returns the watch of a cluster whose head is at an address."""
+    here = types.SimpleNamespace(gcs_address=head, get_node_id=lambda: "n2")
+    nodes = [{"NodeID": "n1", "ObjectStoreSocketName": "other"}, {"NodeID": "n2", "ObjectStoreSocketName": store}]
+    monkeypatch.setattr(ray_cluster, "SECONDS_BETWEEN_CHECKS", 0.0)
+    monkeypatch.setattr(ray_cluster, "LOST_SECONDS", 0.3)
+    return ray_cluster.ClusterWatch(types.SimpleNamespace(get_runtime_context=lambda: here, nodes=lambda: nodes))
+
+
+def test_a_head_that_answers_is_there_and_one_that_does_not_is_lost_for_good(monkeypatch, tmp_path):
+    monkeypatch.setattr(ray_cluster, "SOCKETS", tmp_path / "none")
+    head = listening(bytes([0, 0, 0, 4, 0]))  # answers once
+    watch = watched(monkeypatch, head)
+    watch.check()
+    message = rf"^The Ray cluster is lost: its head has not answered for 0.3 seconds \(.*refused\)\. Received: '{head}'$"
+    for _ in range(2):
+        with pytest.raises(ConnectionError, match=message):
+            watch.check()
+        monkeypatch.setattr(ray_cluster, "_greet", None)
+
+
+def test_a_process_of_this_machine_that_ended_is_noticed_before_ray_ends_this_one(monkeypatch, tmp_path):
+    sockets = tmp_path / "unix"
+    monkeypatch.setattr(ray_cluster, "SOCKETS", sockets)
+    monkeypatch.setattr(ray_cluster, "_greet", lambda address: None)
+    sockets.write_text("Num Path\n1: /tmp/ray/other\n2: /tmp/ray/store\n")
+    watch = watched(monkeypatch, "127.0.0.1:1", "/tmp/ray/store")
+    watch.check()
+    sockets.write_text("Num Path\n1: /tmp/ray/other\n")
+    with pytest.raises(ConnectionError, match=r"^The Ray cluster is lost: its process on this machine ended\. Received: '127.0.0.1:1'$"):
+        watch.check()
+
+
+@pytest.mark.parametrize(("address", "token", "mode"), [("local", False, "token"), ("h:1", True, "token"), ("h:1", False, None)])
+def test_clusters_ask_for_a_token_where_there_is_one(monkeypatch, tmp_path, address, token, mode):
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "ray", types.ModuleType("ray"))
+    if token:
+        (tmp_path / ".ray").mkdir()
+        (tmp_path / ".ray" / "auth_token").write_text("secret")
+    ray_cluster._package(address)
+    assert os.environ.get("RAY_AUTH_MODE") == mode
 
 
 def seen(module):

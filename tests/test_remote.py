@@ -6,6 +6,7 @@ import functools
 import itertools
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -107,6 +108,9 @@ class FakeRay:
     def put(self, value):
         return value
 
+    def wait(self, answers, timeout):
+        return answers, []
+
     def get(self, answer):
         return answer()
 
@@ -120,6 +124,7 @@ def fake(monkeypatch):
 
     def make(cores=4, steps=3):
         ray, lines = FakeRay(cores), []
+        monkeypatch.setattr(remote, "ClusterWatch", lambda ray: types.SimpleNamespace(check=lambda: None))
         monkeypatch.setattr(remote, "connect", lambda address: contextlib.nullcontext(ray))
         monkeypatch.setattr(remote, "Player", CountingPlayer)
         run = RunParameters(ray_address="local", num_actors=2, actor_steps=steps)
@@ -214,6 +219,22 @@ def test_actors_that_are_lost_again_and_again_end_the_run(fake):
         collector.play(0, 8)
 
 
+def test_a_lost_cluster_ends_the_run_instead_of_waiting_for_its_actors(fake):
+    ray, environments, collector, _ = fake()
+    played(collector, 2)
+    asked = []
+
+    def lost():
+        asked.append(1)
+        if len(asked) > 1:
+            raise ConnectionError("The Ray cluster is lost: its head is gone. Received: 'there'")
+
+    environments.watch.check, ray.wait = lost, lambda answers, timeout: ([], answers)
+    with pytest.raises(ActorsLost, match=r"^The Ray cluster is lost: its head is gone\. Received: 'there'$"):
+        collector.play(0, 8)
+    assert environments.replaced == 0 and len(asked) == 2
+
+
 def test_what_an_environment_raises_is_not_a_lost_actor(fake, monkeypatch):
     ray, environments, collector, _ = fake()
     monkeypatch.setattr(ray.actors[1], "play", lambda *_: (_ for _ in ()).throw(EnvironmentFailure("the simulator fell over")))
@@ -290,7 +311,7 @@ def test_an_address_where_no_ray_answers_is_refused_before_anything_is_written(t
 def cluster():
     """A Ray of this process with four cores, which runs on actors join."""
     pytest.importorskip("ray")
-    for name, value in ray_cluster.QUIET.items():
+    for name, value in ray_cluster.SETTINGS_OF_RAY.items():
         os.environ.setdefault(name, value)
     import ray
 
@@ -391,6 +412,23 @@ def test_a_run_does_not_depend_on_how_fast_its_actors_are(cluster, tmp_path):
 
 
 @pytest.mark.slow
+def test_evaluating_and_saving_more_often_does_not_change_a_run(cluster, tmp_path):
+    rings, weights = [], []
+    for name, period, save in (("seldom", 100, 1000), ("often", 10, 6)):
+        preset = tiny_preset(
+            environment__num_envs=2, schedule__steps_between_evaluation_periods=period,
+            environment__filters__observation_normalization=True,
+        )
+        trainer = on_actors(preset, tmp_path / name, checkpoint_save_steps=save)
+        trainer.run()
+        rings.append(trainer.memory.ring)
+        weights.append(trainer.agent.networks["policy"].model.get_weights())
+    np.testing.assert_array_equal(*rings)
+    for one, other in zip(*weights, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.slow
 def test_a_run_is_continued_with_new_episodes_and_another_number_of_actors(cluster, tmp_path):
     preset = taac(**{"environment.num_envs": 2})
     trainer = on_actors(preset, tmp_path / "run", callbacks=[StopAt(70)])
@@ -441,6 +479,29 @@ def test_a_signal_saves_and_leaves_no_process_behind(tmp_path):
     assert run.returncode == 128 + signal.SIGTERM and "Stopped by SIGTERM" in rest
     assert len(list((tmp_path / "run" / "checkpoints").glob("0*"))) == 1
     assert sessions_of(run.pid) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("process", "reason"), [("gcs_server", "its head has not answered for 5 seconds"), ("raylet", "its process on this machine ended")])
+def test_a_run_whose_cluster_is_lost_saves_and_says_so_within_seconds(tmp_path, process, reason):
+    pytest.importorskip("ray")
+    folder, schedule = tmp_path / "run", "schedule.steps_between_evaluation_periods=EnvironmentSteps(1000)"
+    command = [
+        sys.executable, "-m", "tfsac", "train", f"--run_dir={folder}", "--ray_address=local", "--num_envs=2",
+        "--set=environment.max_episode_steps=20", "--set=schedule.evaluation_steps=EnvironmentEpisodes(1)", f"--set={schedule}",
+    ]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    run = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    for line in run.stdout:
+        if line.split()[:1] == ["1000"]:
+            break
+    [ended] = [one for one in sessions_of(run.pid) if pathlib.Path(f"/proc/{one}/exe").resolve().name == process]
+    os.kill(ended, signal.SIGKILL)
+    began = time.monotonic()
+    _, error = run.communicate(timeout=60)
+    assert time.monotonic() - began < 20 and run.returncode == 2
+    assert re.fullmatch(rf"tfsac: The Ray cluster is lost: {reason}.* Received: '.*'", error.splitlines()[-1]), error
+    assert len(list((folder / "checkpoints").glob("0*"))) == 1
 
 
 def sessions_of(leader):

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pathlib
 import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 CONNECT_SECONDS = 5.0
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+LOST_SECONDS = 5.0  # without an answer, until the head counts as lost
+SECONDS_BETWEEN_CHECKS = 2.0
+# The last one is how long Ray waits for a lost head before it ends the process, with a status and words of its own: `ClusterWatch` is faster.
+SETTINGS_OF_RAY = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "3600",
+}
+TOKEN_FILE = pathlib.Path(".ray", "auth_token")  # in the home folder
+SOCKETS = pathlib.Path("/proc/net/unix")  # those of running processes, on Linux
 # What a client of HTTP/2 says first, with empty settings; Ray's head answers with settings, the frame of type 4.
 GREETING, SETTINGS = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]), 4
 
@@ -34,7 +45,7 @@ def connect(address: str) -> Iterator[Any]:
         ConnectionError: no Ray answers there.
     """
     checked(address)
-    ray = _package()
+    ray = _package(address)
     if ray.is_initialized():
         here = ray.get_runtime_context().gcs_address
         if ":" in address and _resolved(address) != _resolved(here):
@@ -56,8 +67,8 @@ def connect(address: str) -> Iterator[Any]:
             logging_level="ERROR",
             **started,
         )
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise ConnectionError(f"Ray cannot be joined ({error}). Received: {address!r}") from error
+    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        raise ConnectionError(f"Ray cannot be joined ({_reason(error)}). Received: {address!r}") from error
     if in_main_thread:
         signal.signal(signal.SIGTERM, handler)  # Ray has set its own
     try:
@@ -78,15 +89,71 @@ def checked(address: str) -> str:
     return address
 
 
-def _package() -> Any:
-    """Returns the package, which reads the variables in `QUIET` when it starts processes."""
-    for name, value in QUIET.items():
+class ClusterWatch:
+    """Tells whether the cluster that this process is connected to is lost: many calls of Ray then end the process or never return.
+
+    Args:
+        ray: the package, connected.
+
+    Attributes:
+        lost: what was found, once the cluster is lost.
+    """
+
+    def __init__(self, ray: Any):
+        here = ray.get_runtime_context()
+        self.head, self.checked, self.lost = here.gcs_address, time.monotonic(), ""
+        self.store = next(node["ObjectStoreSocketName"] for node in ray.nodes() if node["NodeID"] == here.get_node_id())
+
+    def check(self) -> None:
+        """Asks Ray's process of this machine whether it is there, and the head at most once in two seconds.
+
+        Raises:
+            ConnectionError: the one is not, or the other has not answered for `LOST_SECONDS`.
+        """
+        self.lost = self.lost or self._found()
+        if self.lost:
+            raise ConnectionError(f"The Ray cluster is lost: {self.lost}. Received: {self.head!r}")
+
+    def _found(self) -> str:
+        # Ray ends this process, without a word, as soon as it uses the object store of a process that is not there.
+        if SOCKETS.exists() and self.store not in SOCKETS.read_text(errors="replace"):
+            return "its process on this machine ended"
+        began = time.monotonic()
+        if began - self.checked < SECONDS_BETWEEN_CHECKS:
+            return ""
+        while True:
+            try:
+                _greet(self.head)
+                self.checked = time.monotonic()
+                return ""
+            except ConnectionError as error:
+                if time.monotonic() - began > LOST_SECONDS:
+                    return f"its head has not answered for {LOST_SECONDS:g} seconds ({_reason(error)})"
+                time.sleep(0.5)
+
+
+def _package(address: str) -> Any:
+    """Returns the package, which reads the variables in `SETTINGS_OF_RAY` when it is imported and when it starts processes."""
+    for name, value in SETTINGS_OF_RAY.items():
         os.environ.setdefault(name, value)
+    # Ray's ports listen on all interfaces. It makes a token for a cluster that it starts; one that runs may ask for it.
+    variables = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+    if address == "local" or any(map(os.environ.get, variables)) or (pathlib.Path.home() / TOKEN_FILE).exists():
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
     try:
         import ray
     except ImportError as error:
         raise ImportError(f"Ray is needed: pip install 'tfsac[ray]'. Received: {error}") from error
     return ray
+
+
+def _reason(error: BaseException) -> str:
+    """Returns the innermost reason of an error in one sentence."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = lines[-1].partition("Received: ")[0].partition(". ")[0].rstrip(". ") if lines else type(error).__name__
+    return f"{text}; RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH gives the cluster's" if "InvalidAuthToken" in text else text
 
 
 def _resolved(address: str) -> tuple[str, int]:

@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfsac import sweep
+from tfsac.ray_cluster import ClusterWatch
 from tfsac.sweep import SECONDS_BETWEEN_LOOKS, Run
 
 PATIENCE = 120.0  # seconds until what a lost machine locked is free
 PR_SET_PDEATHSIG = 1
+SECONDS_OF_A_WAIT = 2.0  # for the end of a run, until the cluster is asked whether it is there
 PRCTL = getattr(ctypes.CDLL(None), "prctl", None)  # Linux
 
 
@@ -36,12 +38,13 @@ class RayProcess:
 
     Args:
         ray: the package, connected.
+        watch: of the same connection.
         run: of a sweep in a folder that all machines have at the same place.
         cores: that Ray counts for it.
     """
 
-    def __init__(self, ray: Any, run: Run, cores: int):
-        self.ray = ray
+    def __init__(self, ray: Any, watch: ClusterWatch, run: Run, cores: int):
+        self.ray, self.watch = ray, watch
         self.returncode: int | None = None
         task = ray.remote(_train).options(num_cpus=cores, max_retries=-1, name=f"train {run.path}")
         self.reference = task.remote(run._replace(path=run.path.absolute()), sweep.TRAIN[1:], cores, os.getcwd(), PATIENCE)
@@ -50,8 +53,10 @@ class RayProcess:
         """Returns the exit status, or None while it runs.
 
         Raises:
+            ConnectionError: the cluster is lost. Its machines have asked the run to save and end.
             OSError: another process is training it, or its log cannot be written.
         """
+        self.watch.check()
         if self.returncode is None and self.ray.wait([self.reference], timeout=0)[0]:
             self.returncode = self._status()
         return self.returncode
@@ -67,12 +72,14 @@ class RayProcess:
 
     def send_signal(self, number: int) -> None:
         """Asks the run to save and end; it gets SIGTERM, whichever signal it was."""
-        self.ray.cancel(self.reference)
+        if not self.watch.lost:
+            self.ray.cancel(self.reference)
 
     def wait(self) -> Any:
         """Waits for the exit status."""
-        self.ray.wait([self.reference])
-        return self.poll()
+        while self.poll() is None:
+            self.ray.wait([self.reference], timeout=SECONDS_OF_A_WAIT)
+        return self.returncode
 
 
 def _train(run: Run, train: Sequence[str], cores: int, folder: str, patience: float) -> int:

@@ -220,11 +220,11 @@ def _train_all(f: flags.FlagValues, grid: Sequence[str], jobs: int, ray_address:
     with contextlib.ExitStack() as connected:
         how: dict[str, Any] = {"jobs": jobs}
         if ray_address is not None:
-            from tfsac.ray_cluster import connect
+            from tfsac.ray_cluster import ClusterWatch, connect
             from tfsac.ray_runs import RayProcess, jobs_of
 
             ray = connected.enter_context(connect(ray_address))
-            how = {"jobs": jobs_of(ray, f.cpus_per_run), "cores": f.cpus_per_run, "launch": functools.partial(RayProcess, ray)}
+            how = {"jobs": jobs_of(ray, f.cpus_per_run), "cores": f.cpus_per_run, "launch": functools.partial(RayProcess, ray, ClusterWatch(ray))}
         series = Sweep(folder, combinations, seeds, shared)
         stopped_by = series.train(**how)
     if stopped_by is not None:

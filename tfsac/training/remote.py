@@ -20,19 +20,21 @@ from tfsac.agents import Agent, ModelMaker
 from tfsac.cluster import share_of_actor
 from tfsac.environments import EnvironmentFailure, Environments, Filters, maker
 from tfsac.parameters import Preset, RunParameters
-from tfsac.ray_cluster import connect
+from tfsac.ray_cluster import ClusterWatch, connect
 from tfsac.training.collection import Collector, Step
 from tfsac.training.weights import acting_weights, take_over
 from tfsac.types import Spec
+from tfsac.user_code import calling
 
 ACTORS = 5  # stream of random numbers beside those of a run
 ATTEMPTS = 3  # to have the same steps played, each by another actor
+SECONDS_OF_A_WAIT = 2.0  # for an answer, until the head of the cluster is asked whether it is there
 
 Weights = list[np.ndarray]
 
 
 class ActorsLost(EnvironmentFailure):
-    """An actor, and those in its place, ended before they had played anything."""
+    """An actor, and those in its place, ended before they had played anything; or the cluster is lost."""
 
 
 class Order(NamedTuple):
@@ -79,8 +81,9 @@ class Player:
             spec and observations of the environments.
         """
         # What an actor's constructor raises would look as if its process had ended.
-        self.collector = self.collector or self._collector()
-        self.collector.restore(state, {}, None)
+        with calling(f"Actor {self.index}"):
+            self.collector = self.collector or self._collector()
+            self.collector.restore(state, {}, None)
         self.collector.agent.rng = np.random.default_rng([self.settings.seed, ACTORS, self.index, env_steps])
         return self.collector.environments.spec, self.collector.environments.observation
 
@@ -111,9 +114,9 @@ class Player:
         if weights is not None:
             take_over(collector.agent, weights)
         collector.filters.restore(order.filters)
-        return _stacked(
-            [collector.play(order.random_until, order.env_steps + i * order.num_envs) for i in range(order.steps)], np.stack
-        )
+        with calling(f"Actor {self.index}"):
+            steps = [collector.play(order.random_until, order.env_steps + i * order.num_envs) for i in range(order.steps)]
+        return _stacked(steps, np.stack)
 
 
 class RemoteEnvironments:
@@ -158,6 +161,7 @@ class RemoteEnvironments:
         self.ray = self.connected.enter_context(connect(settings.ray_address))
         self.actors: list[Any] = []
         try:
+            self.watch = ClusterWatch(self.ray)
             cores = int(self.ray.cluster_resources().get("CPU", 0))
             if cores < settings.num_actors:
                 raise ValueError(f"Each actor takes a CPU core of the Ray cluster, which has {cores}. Received: {settings.num_actors} actors")
@@ -198,6 +202,7 @@ class RemoteEnvironments:
             order: how far.
             weights: to act with from now on; None for those before.
         """
+        self._check()
         self.order, fresh = order, None
         if weights is not None:
             self.weights = fresh = self.ray.put(weights)
@@ -214,7 +219,7 @@ class RemoteEnvironments:
 
         Raises:
             EnvironmentFailure: an environment raised.
-            ActorsLost: an actor and those in its place were lost.
+            ActorsLost: an actor and those in its place were lost, or the cluster.
         """
         parts = [self._answer(k, newest) for k in range(len(self.actors))]
         return [_stacked(parts, functools.partial(_side_by_side, t=t)) for t in range(len(parts[0].reward))]
@@ -226,7 +231,7 @@ class RemoteEnvironments:
             try:
                 if attempt:
                     self._replace(k, newest)
-                return ray.get(self.underway[k])
+                return self._wait(self.underway[k])
             except ray.exceptions.RayTaskError as error:
                 raise error.cause from error
             except ray.exceptions.RayError as error:  # its process, its machine, or what it had answered
@@ -234,13 +239,29 @@ class RemoteEnvironments:
         reason = str(lost).splitlines()[0]
         raise ActorsLost(f"Actor {k} was lost {ATTEMPTS} times before it had played anything. Received: {reason}") from lost
 
+    def _wait(self, reference: Any) -> Any:
+        """Returns an answer when it is there."""
+        ready: list[Any] = []
+        while not ready:
+            ready, _ = self.ray.wait([reference], timeout=SECONDS_OF_A_WAIT)
+            self._check()
+        answer = self.ray.get(reference)
+        # A copy, for what Ray gives lies in its object store, and could not be given back to one that is lost.
+        return _stacked([answer], lambda arrays: arrays[0].copy()) if isinstance(answer, Step) else answer
+
+    def _check(self) -> None:
+        try:
+            self.watch.check()
+        except ConnectionError as error:
+            raise ActorsLost(str(error)) from error
+
     def _replace(self, k: int, newest: Step | None) -> None:
         self.ray.kill(self.actors[k])
         self.actors[k] = self.make(self.preset, self.settings, k, self.env_fn, self.models)
         if self.order is None:
             self.underway[k] = self._begin(k, self.episode)
             return
-        self.ray.get(self._begin(k, self.episode + (newest is not None)))
+        self._wait(self._begin(k, self.episode + (newest is not None)))
         self.underway[k] = self.actors[k].play.remote(self.order, self.weights)
         if newest is not None:
             columns = self._columns(k)

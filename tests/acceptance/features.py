@@ -1,0 +1,347 @@
+"""Every agent with every feature, through train, resume, evaluate and export: works, or is refused before anything is written.
+
+    python tests/acceptance/features.py --table=docs/features.md                     # the whole table
+    python tests/acceptance/features.py --agents=twin_sac,taac --features=n_step     # these cells alone
+
+Each agent is a process of its own, and so is each of two workers.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import traceback
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+TESTS = FOLDER.parent
+SECONDS = 900  # of a pair of workers
+STOP_AT = 50  # environment steps, after which the run is stopped and resumed
+TINY = {
+    "schedule.improve_steps": "EnvironmentSteps(60)",
+    "schedule.steps_between_evaluation_periods": "EnvironmentSteps(40)",
+    "environment.max_episode_steps": 12,
+}
+HEATUP = {"schedule.heatup_steps": "EnvironmentSteps(30)"}
+SEVERAL = {"environment.num_envs": 2}
+FEATURES = {
+    "plain": ("one environment, nothing else", {}, {}),
+    "several": ("several environments (`--num_envs`)", SEVERAL, {}),
+    "subprocess": ("environments in processes (`vectorization=subprocess`)", {**SEVERAL, "environment.vectorization": "subprocess"}, {}),
+    "asynchronous": ("`--asynchronous_collection`", {}, {"asynchronous_collection": True}),
+    "ray": ("actors on Ray (`--ray_address`)", SEVERAL, {"ray_address": "local", "num_actors": 2, "actor_steps": 4}),
+    "workers": ("two workers (`--strategy=multi_worker`)", SEVERAL, {"strategy": "multi_worker"}),
+    "mirrored": ("two devices (`--strategy=mirrored`)", {}, {"strategy": "mirrored", "num_devices": 2}),
+    "one_device": ("`--strategy=one_device`", {}, {"strategy": "one_device"}),
+    "prioritized": ("prioritised replay (`agent.memory`)", {"agent.memory": {"kind": "prioritized", "max_size": 1000}}, {}),
+    "n_step": ("n-step targets (`agent.algorithm.n_step=3`)", {"agent.algorithm.n_step": 3}, {}),
+    "observations": ("observation normalisation", {"environment.filters.observation_normalization": True}, {}),
+    "rewards": ("reward normalisation", {"environment.filters.reward_normalization": True}, {}),
+    "on_disk": ("`--memory_on_disk`", {}, {"memory_on_disk": True}),
+    "jit_compile": ("XLA (`--jit_compile`)", {}, {"jit_compile": True}),
+    "bfloat16": ("`--mixed_precision=bfloat16`", {}, {"mixed_precision": "bfloat16"}),
+    "eager": ("`--eager`", {}, {"eager": True}),
+    "stochastic": ("`--stochastic_evaluation`", {}, {"stochastic_evaluation": True}),
+    "level": ("an environment of your own as a level (`module:Id`)", {}, {}),
+    "env_fn": ("an environment of your own as a function (`env_fn`)", {}, {}),
+    "models": ("custom Keras models (`models`)", {}, {}),
+    "deterministic": ("`--deterministic`", {}, {"deterministic": True}),  # last: a process cannot take it back
+}
+AGENTS = {
+    "sac_v": "SAC with V",
+    "twin_sac": "twin SAC",
+    "discrete_sac": "discrete SAC",
+    "twin_team": "several agents, twin SAC",
+    "discrete_team": "several agents, discrete SAC",
+    "twin_sqil": "SQIL, twin SAC",
+    "discrete_sqil": "SQIL, discrete SAC",
+    "taac": "TAAC",
+    "discrete_acer": "ACER, discrete",
+    "gaussian_acer": "ACER, Gaussian",
+    "lstm_acer": "ACER with an LSTM",
+}
+DISCRETE, TEAMS = ("discrete_sac", "discrete_team", "discrete_sqil", "discrete_acer", "lstm_acer"), ("twin_team", "discrete_team")
+
+
+def level_of(agent, own=False):
+    """Returns the level of an agent's runs, and arguments of it."""
+    if agent in TEAMS:
+        return "tfsac.testing:TeamIdentity-v0", {"discrete": agent in DISCRETE}
+    if own:
+        return f"tfsac.testing:{'DiscreteIdentity' if agent in DISCRETE else 'Identity'}-v0", {}
+    return "CartPole-v1" if agent in DISCRETE else "Pendulum-v1", {}
+
+
+def environment(agent):
+    """Returns an environment as a user's function would make it."""
+    import gymnasium as gym
+
+    level, arguments = level_of(agent)
+    return gym.make(level, **arguments)
+
+
+def preset_of(agent, changes, folder):
+    """Returns a tiny run of an agent."""
+    import tiny
+
+    from tfsac import parameters as p
+    from tfsac.testing import tiny_preset
+
+    level, arguments = level_of(agent)
+    if agent.endswith("acer"):
+        preset = tiny.acer(level, lstm=agent == "lstm_acer")
+        more = {"agent.memory.replay_start_size": 20}
+    elif agent == "taac":
+        preset, more = tiny.taac(level), HEATUP
+    else:
+        trained = {"learning_rate": 1e-3, "batch_size": 8}
+        reads = {"policy_input": "agent_state", "critic_input": "global_state"} if agent in TEAMS else {}
+        if agent == "sac_v":
+            made = p.SoftActorCriticAgentParameters(networks=p.soft_actor_critic_networks((8,), **trained))
+        elif agent in DISCRETE:
+            networks = p.discrete_soft_actor_critic_networks((8,), **reads, **trained)
+            made = p.DiscreteSoftActorCriticAgentParameters(networks=networks)
+        else:
+            networks = p.twin_soft_actor_critic_networks((8,), **reads, **trained)
+            made = p.TwinSoftActorCriticAgentParameters(networks=networks)
+        memory = p.ExperienceReplayParameters(max_size=1000)
+        if agent.endswith("sqil"):
+            memory = p.SQILExperienceReplayParameters(demonstrations=str(demonstrations(agent, folder)), max_size=1000)
+        base = tiny_preset("Pendulum-v1")
+        settings = dataclasses.replace(base.environment, level=level, kwargs=arguments)
+        preset, more = dataclasses.replace(base, agent=dataclasses.replace(made, memory=memory), environment=settings), HEATUP
+    return p.override(preset, {**TINY, **more, **changes})
+
+
+def demonstrations(agent, folder):
+    """Writes demonstrations for an agent's level, if they are not there, and returns their file."""
+    import tfsac
+
+    path = folder / f"{agent}.npz"
+    if not path.exists():
+        env = environment(agent)
+        env.action_space.seed(0)
+        tfsac.save_demonstrations(path, tfsac.demonstrate(lambda observation: env.action_space.sample(), env, 2))
+    return path
+
+
+def cloned_models(preset, run):
+    """Returns a function that makes Keras models of the shapes that an agent has by default."""
+    import keras
+
+    from tfsac.environments import maker, spec_of
+    from tfsac.training.build import build_agent
+
+    env = maker(preset.environment)()
+    template = build_agent(preset, run, spec_of(env))
+    env.close()
+    return lambda: {name: keras.models.clone_model(template.networks[name].model) for name in preset.agent.networks}
+
+
+def cell(agent, feature, folder):
+    """Returns how it goes: "works", "refused: REASON" or "fails: REASON"."""
+    from tfsac.parameters import RunParameters
+
+    run_dir = folder / agent / feature
+    _, changes, settings = FEATURES[feature]
+    if agent.endswith("sqil") and feature == "prioritized":
+        return "refused: the memory of SQIL is one of its own, with uniform sampling"
+    if agent.endswith("sqil") and feature == "level":
+        changes = {"agent.memory.demonstrations": str(run_dir.with_suffix(".npz"))}
+    user = {}
+    try:
+        run = RunParameters(seed=1, checkpoint_save_steps=1000, **settings)
+        preset = preset_of(agent, changes, folder)
+        if feature == "level":
+            preset = of_level(preset, agent, run_dir)
+        if feature == "env_fn":
+            user["env_fn"] = lambda: environment(agent)
+        if feature == "models":
+            user["models"] = cloned_models(preset, run)
+        whole(preset, run_dir, run, user)
+    except Exception as error:
+        text = " ".join(str(error).split())
+        written = run_dir.exists()
+        if "Received: " in text and not written:
+            return f"refused: {text}"
+        traceback.print_exc()
+        return f"fails{' after the run was begun' if written else ''}: {type(error).__name__}: {text[:300]}"
+    return "works"
+
+
+def of_level(preset, agent, run_dir):
+    """Returns a run of a level that a module registers; demonstrations are of this level."""
+    import gymnasium as gym
+
+    import tfsac
+
+    level, arguments = level_of(agent, own=True)
+    if agent.endswith("sqil"):
+        env = gym.make(level, **arguments)
+        run_dir.parent.mkdir(parents=True, exist_ok=True)
+        shown = tfsac.demonstrate(lambda observation: env.action_space.sample(), env, 30)
+        tfsac.save_demonstrations(run_dir.with_suffix(".npz"), shown._replace(level=level))
+    settings = dataclasses.replace(preset.environment, level=level, kwargs=arguments)
+    return dataclasses.replace(preset, environment=settings)
+
+
+def whole(preset, run_dir, run, user):
+    """Trains, resumes, evaluates, exports and compares the export."""
+    import tfsac
+    from tfsac import api, exporting
+
+    class Stop(tfsac.Callback):
+        def on_step(self, trainer):
+            if trainer.counters.env_steps >= STOP_AT:
+                trainer.stop("half of it")
+
+    first = tfsac.train(preset, run_dir, run, callbacks=[Stop()], quiet=True, **user)
+    assert STOP_AT <= first.counters.env_steps < STOP_AT + 8 and first.counters.updates > 0, first
+    done = tfsac.train(preset, run_dir, run, resume=True, quiet=True, **user)
+    assert done.counters.env_steps > first.counters.env_steps and done.counters.updates > first.counters.updates, done
+    assert done.reason == "finished", done
+    if json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {}).get("index", 0):
+        return
+    assert len(api.evaluate(run_dir, 1, **user).returns) == 1
+    policy = api.load_policy(run_dir, **user)
+    path = exporting.export(policy, run_dir / "exported")
+    observations = api.observations_of(run_dir, policy, **{key: value for key, value in user.items() if key == "env_fn"})
+    difference = exporting.verify(policy, path, observations)
+    assert difference <= exporting.TOLERANCE, f"exported actions differ by {difference}"
+
+
+# -- processes ---------------------------------------------------------------------------------------------------------
+
+
+def cells(agent, features, folder, out):
+    """Tries cells of one agent in this process, and adds each to a file as soon as it is known."""
+    with contextlib.ExitStack() as stack:
+        if "mirrored" in features:
+            divide_cpu()
+        for feature in features:
+            if feature == "workers" and "TF_CONFIG" not in os.environ:
+                found = pair(agent, folder)
+            elif feature == "ray":
+                from tfsac.ray_cluster import connect
+
+                stack.enter_context(connect("local"))
+                found = cell(agent, feature, folder)
+            else:
+                found = cell(agent, feature, folder)
+            print(f"{agent:<14} {feature:<14} {found}", flush=True)
+            with out.open("a") as file:
+                file.write(json.dumps([agent, feature, found]) + "\n")
+
+
+def divide_cpu():
+    """Makes two logical devices, before TensorFlow is used."""
+    import tensorflow as tf
+
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+
+
+def pair(agent, folder):
+    """Tries a run of two workers, each a process."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(2)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+    outs, processes = [folder / f"{agent}-worker{index}.jsonl" for index in range(2)], []
+    for index, out in enumerate(outs):
+        config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+        processes.append(started(agent, ["workers"], folder, out, TF_CONFIG=json.dumps(config)))
+    try:
+        for process in processes:
+            process.wait(SECONDS)
+    except subprocess.TimeoutExpired:
+        return f"fails: the workers were not done after {SECONDS} seconds"
+    finally:
+        for process in processes:
+            process.kill()
+    found = [json.loads(out.read_text().splitlines()[-1])[2] if out.exists() else "fails: it ended" for out in outs]
+    return next((one for one in found if one.startswith("fails")), found[0])
+
+
+def started(agent, features, folder, out, **variables):
+    """Starts a process that tries cells of one agent."""
+    command = [sys.executable, __file__, f"--agents={agent}", f"--features={','.join(features)}", f"--folder={folder}", f"--out={out}"]
+    return subprocess.Popen(command, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **variables})
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+def reason_of(found):
+    """Returns why something is refused, without what a run happened to receive."""
+    return re.split(r"\s*(?<!\w)Received: ", found.partition(": ")[2])[0].strip()
+
+
+def table_of(found):
+    """Returns the table in Markdown.
+
+    Args:
+        found: results by (agent, feature).
+    """
+    notes: list[str] = []
+    agents = [agent for agent in AGENTS if any(one == agent for one, _ in found)]
+    lines = ["| | " + " | ".join(AGENTS[agent] for agent in agents) + " |", "|---" * (len(agents) + 1) + "|"]
+    for feature, (words, _, _) in FEATURES.items():
+        row = []
+        for agent in agents:
+            result = found.get((agent, feature), "fails: not tried")
+            if result.startswith("refused"):
+                reason = reason_of(result)
+                if reason not in notes:
+                    notes.append(reason)
+                result = f"refused ({notes.index(reason) + 1})"
+            row.append(result if result == "works" or result.startswith("refused") else "**fails**")
+        lines.append(f"| {words} | " + " | ".join(row) + " |")
+    return "\n".join([*lines, "", *(f"{i + 1}. {note}" for i, note in enumerate(notes)), ""])
+
+
+HEADER = """# Features together
+
+Every agent with every feature. "Works" means that a tiny run was trained, stopped, resumed, evaluated from its folder and exported, and that
+the exported policy acted as the trained one. "Refused" means that one line said so before anything was written; the numbers name the
+reasons below. `python tests/acceptance/features.py --table=docs/features.md` makes this table again, and `make acceptance` compares it.
+
+"""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--agents", default=",".join(AGENTS), help="names, with commas")
+    parser.add_argument("--features", default=",".join(FEATURES), help="names, with commas")
+    parser.add_argument("--folder", type=pathlib.Path, help="for the runs; a temporary one by default")
+    parser.add_argument("--out", type=pathlib.Path, help="file of results, a line of JSON each; later lines count")
+    parser.add_argument("--table", type=pathlib.Path, help="Markdown file to write")
+    given = parser.parse_args()
+    agents, features = given.agents.split(","), given.features.split(",")
+    for name in {*agents} - AGENTS.keys() | {*features} - FEATURES.keys():
+        parser.error(f"There is no agent or feature of this name: {', '.join([*AGENTS, *FEATURES])}. Received: {name!r}")
+    with contextlib.ExitStack() as stack:
+        folder = given.folder or pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        out = given.out or folder / "results.jsonl"
+        if len(agents) == 1 and not given.table:
+            sys.path[:0] = [str(TESTS)]
+            cells(agents[0], features, folder, out)
+            return
+        for agent in agents:
+            if features != [""]:
+                started(agent, features, folder, out).wait()
+        found = {(agent, feature): result for agent, feature, result in map(json.loads, out.read_text().splitlines())}
+    print(table := table_of(found))
+    if given.table:
+        given.table.write_text(HEADER + table)
+
+
+if __name__ == "__main__":
+    main()
