@@ -101,7 +101,9 @@ def test_clusters_ask_for_a_token_where_there_is_one(monkeypatch, tmp_path, addr
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setitem(sys.modules, "ray", types.ModuleType("ray"))
+    monkeypatch.delitem(sys.modules, "ray", raising=False)
+    (tmp_path / "ray.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
     if token:
         (tmp_path / ".ray").mkdir()
         (tmp_path / ".ray" / "auth_token").write_text("secret")

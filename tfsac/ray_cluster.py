@@ -138,7 +138,8 @@ def _package(address: str) -> Any:
         os.environ.setdefault(name, value)
     # Ray's ports listen on all interfaces. It makes a token for a cluster that it starts; one that runs may ask for it.
     variables = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
-    if address == "local" or any(map(os.environ.get, variables)) or (pathlib.Path.home() / TOKEN_FILE).exists():
+    known = any(map(os.environ.get, variables)) or (pathlib.Path.home() / TOKEN_FILE).exists()
+    if (address == "local" or known) and "ray" not in sys.modules:  # what it reads when it is imported holds from then on
         os.environ.setdefault("RAY_AUTH_MODE", "token")
     try:
         import ray
