@@ -340,7 +340,7 @@ MISTAKES = {
     "reversed clipping": (lambda: FilterParameters(reward_clipping_range=(1, -1)), "(low, high)", "(1.0, -1.0)"),
     "empty clipping": (lambda: FilterParameters(reward_clipping_range=(0.0, 0.0)), "(low, high)", "(0.0, 0.0)"),
     # not one of the choices
-    "optimizer": (lambda: network(optimizer_type="adam"), "Input should be 'Adam' or 'RMSProp'", "'adam'"),
+    "optimizer": (lambda: network(optimizer_type="adam"), "optimizer_type: there is none of this name. Did you mean 'Adam'?", "'adam'"),
     "merger": (lambda: network(embedding_merger_type="add"), "Input should be 'concat' or 'sum'", "'add'"),
     "initializer": (
         lambda: network(initializer="glorot"),
@@ -350,7 +350,7 @@ MISTAKES = {
     "clipping method": (lambda: network(gradients_clipping_method="all"), "'global_norm', 'norm' or 'value'", "'all'"),
     "activation": (
         lambda: InputEmbedderParameters(activation_function="rely"),
-        "Input should be 'relu', 'tanh'",
+        "activation_function: there is none of this name. Did you mean 'relu'?",
         "'rely'",
     ),
     "vectorization": (lambda: EnvironmentParameters(vectorization="async"), "'sync' or 'subprocess'", "'async'"),

@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from tfsac.agents.gradients import Gradients
-from tfsac.networks import Network, clip_gradients
+from tfsac.networks import Network, clip_gradients, take_step
 from tfsac.parameters import NetworkParameters
 from tfsac.types import Metrics
 
@@ -85,7 +85,7 @@ class OptimizerSteps(tf.Module):
         name, values, norm = gradients
         if name in self.parameters:
             values = clip_gradients(self.parameters[name], values, norm)
-        self.optimizers[name].apply(values, self.trained[name])
+        take_step(self.optimizers[name], values, self.trained[name])
 
     def minimize(self, name: str, loss: tf.Tensor, tape: tf.GradientTape) -> Gradients:
         """Takes one optimizer step on a loss: `gradients`, then `apply`."""

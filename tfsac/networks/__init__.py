@@ -4,6 +4,17 @@ from tfsac.networks.build import Network
 from tfsac.networks.custom import check_models, check_weights
 from tfsac.networks.forward import GraphForward, forward_of
 from tfsac.networks.numpy_forward import NumpyForward
-from tfsac.networks.optimizers import adam, build_optimizer, clip_gradients
+from tfsac.networks.optimizers import adam, build_optimizer, clip_gradients, take_step
 
-__all__ = ["GraphForward", "Network", "NumpyForward", "adam", "build_optimizer", "check_models", "check_weights", "clip_gradients", "forward_of"]
+__all__ = [
+    "GraphForward",
+    "Network",
+    "NumpyForward",
+    "adam",
+    "build_optimizer",
+    "check_models",
+    "check_weights",
+    "clip_gradients",
+    "forward_of",
+    "take_step",
+]

@@ -79,13 +79,16 @@ from tfsac.parameters.networks import (
     TwinQHeadParameters,
     VHeadParameters,
 )
+from tfsac.parameters.optimizers import ACTIVATIONS, OPTIMIZERS
 from tfsac.parameters.overrides import for_level, override, parse_assignment
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, StepMethod, TrainingSteps
 
 __all__ = [
+    "ACTIVATIONS",
     "BY_ENV_FN",
     "FEATURES",
     "MADE_BY",
+    "OPTIMIZERS",
     "ACERAlgorithmParameters",
     "AdditiveNoiseParameters",
     "AgentParameters",

@@ -19,8 +19,9 @@ class ParameterError(ValueError):
 
 def nearest(name: str, candidates: Iterable[str]) -> str:
     """Returns " Did you mean 'x'?" for the candidate closest to `name`, or an empty string."""
-    close = difflib.get_close_matches(name, [str(c) for c in candidates], n=1, cutoff=0.5)
-    return f" Did you mean {close[0]!r}?" if close else ""
+    by_lower_case = {str(c).lower(): str(c) for c in candidates}
+    close = difflib.get_close_matches(name.lower(), by_lower_case, n=1, cutoff=0.5)
+    return f" Did you mean {by_lower_case[close[0]]!r}?" if close else ""
 
 
 def explain(error: ValidationError, cls: type) -> ParameterError:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, Tag
 
 from tfsac.parameters.base import ParameterError, by_kind, parameters
+from tfsac.parameters.optimizers import Activation, OptimizerName, check_arguments
 
 PositiveInt = Annotated[int, Field(gt=0)]
 NonNegativeInt = Annotated[int, Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 NonNegativeFloat = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
-Activation = Literal["relu", "tanh", "elu", "selu", "leaky_relu", "sigmoid", "silu"]
 FEATURES = "features"  # the key under which networks read what a common one computes
+OF_OPTIMIZERS = ("optimizer_epsilon", "adam_optimizer_beta1", "adam_optimizer_beta2", "rms_prop_optimizer_decay")
 Initializer = Literal["xavier", "he", "orthogonal", "normalized_columns"]
 
 
@@ -246,13 +248,16 @@ class NetworkParameters:
         embedding_merger_type: how several embeddings become one; "sum" wants equal widths.
         middleware_parameters: layers after the merger.
         initializer: of all layers but the head's output.
-        optimizer_type: "Adam" or "RMSProp".
+        optimizer_type: "Adam", "AdamW", "RMSProp" or another one of Keras, by the name of its class.
         learning_rate: step size; multiplied by `learning_rate_decay_rate` every `learning_rate_decay_steps` updates
             (0 steps: constant).
         learning_rate_decay_type: "linear" lets it go evenly down to zero over `learning_rate_decay_steps` updates instead.
+        weight_decay: every step takes this part of the weights, times the learning rate, beside what the gradients change (decoupled,
+            arXiv 1711.05101); None for Keras's usual one, 0.004 of AdamW and Muon and nothing of the others.
         optimizer_epsilon: added to the root of the second moment; by RMSProp inside the root.
-        adam_optimizer_beta1, adam_optimizer_beta2: decay of Adam's two moments.
+        adam_optimizer_beta1, adam_optimizer_beta2: decay of the two moments of Adam, AdamW, Adamax, Lamb and Nadam.
         rms_prop_optimizer_decay: decay of RMSProp's second moment.
+        optimizer_kwargs: other arguments of Keras's class by name, such as {"momentum": 0.9} of SGD.
         batch_size: rows of an update; the same for all networks of an agent.
         clip_gradients: bound for `gradients_clipping_method`, or None.
         l2_regularization: factor of half the squared kernels, added to the loss.
@@ -268,15 +273,17 @@ class NetworkParameters:
     embedding_merger_type: Literal["concat", "sum"] = "concat"
     middleware_parameters: MiddlewareParameters = Field(default_factory=FCMiddlewareParameters)
     initializer: Initializer = "xavier"
-    optimizer_type: Literal["Adam", "RMSProp"] = "Adam"
+    optimizer_type: OptimizerName = "Adam"
     learning_rate: PositiveFloat = 3e-4
     learning_rate_decay_rate: PositiveFloat = 1.0
     learning_rate_decay_steps: NonNegativeInt = 0
     learning_rate_decay_type: Literal["exponential", "linear"] = "exponential"
+    weight_decay: NonNegativeFloat | None = None
     optimizer_epsilon: PositiveFloat = 1e-8
     adam_optimizer_beta1: Fraction = 0.9
     adam_optimizer_beta2: Fraction = 0.999
     rms_prop_optimizer_decay: Fraction = 0.9
+    optimizer_kwargs: dict[str, Any] = Field(default_factory=dict)
     batch_size: PositiveInt = 256
     clip_gradients: PositiveFloat | None = None
     gradients_clipping_method: Literal["global_norm", "norm", "value"] = "global_norm"
@@ -303,6 +310,9 @@ class NetworkParameters:
                 "replace_mse_with_huber_loss belongs to networks that regress (V, Q), not to a policy. "
                 "Received: replace_mse_with_huber_loss=True"
             )
+        usual = {field.name: field.default for field in dataclasses.fields(self) if field.name in OF_OPTIMIZERS}
+        changed = {name: getattr(self, name) for name in OF_OPTIMIZERS if getattr(self, name) != usual[name]}
+        check_arguments(self.optimizer_type, self.optimizer_kwargs, changed)
         linear = self.learning_rate_decay_type == "linear"
         if (self.learning_rate_decay_rate != 1.0 or linear) and self.learning_rate_decay_steps == 0:
             needs = "learning_rate_decay_type='linear'" if linear else "learning_rate_decay_rate"

@@ -1,0 +1,254 @@
+"""Keras's optimizers and activations by name: formulas, slots, several devices, checkpoints, and what is refused."""
+
+import inspect
+import json
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfsac.agents import TwinSoftActorCriticAgent
+from tfsac.networks import build_optimizer
+from tfsac.parameters import (
+    ACTIVATIONS,
+    OPTIMIZERS,
+    InputEmbedderParameters,
+    NetworkParameters,
+    ParameterError,
+    TwinSoftActorCriticAgentParameters,
+    VHeadParameters,
+    from_json,
+    to_json,
+    twin_soft_actor_critic_networks,
+)
+from tfsac.testing import random_batches, vector_spec
+
+SPEC, UPDATES, BATCH = vector_spec(3, 2), 3, 8
+OTHERS = {"amsgrad": {"optimizer_type": "Adam", "optimizer_kwargs": {"amsgrad": True}}}
+CASES = {name: {"optimizer_type": name} for name in OPTIMIZERS} | OTHERS
+
+
+def training(**fields):
+    return NetworkParameters(VHeadParameters(), **fields)
+
+
+def variable(*values):
+    return keras.Variable(np.float32(values))
+
+
+def stepped(made, variables, gradients):
+    """Takes a step of the variables for each list of gradients and returns the optimizer."""
+    optimizer = build_optimizer(made, variables)
+    for step in gradients:
+        optimizer.apply([tf.constant(gradient, tf.float32) for gradient in step], variables)
+    return optimizer
+
+
+def make_agent(case, seed=0):
+    networks = twin_soft_actor_critic_networks((8,), batch_size=BATCH, learning_rate=1e-3, weight_decay=0.1, **CASES[case])
+    agent = TwinSoftActorCriticAgent(TwinSoftActorCriticAgentParameters(networks=networks), SPEC, seed)
+    return agent
+
+
+def numbers(agent):
+    """Returns the weights and slots of both networks."""
+    kept = [*agent.networks["policy"].trainable_variables, *agent.networks["q"].trainable_variables]
+    return [v.numpy() for v in [*kept, *(v for o in agent.optimizers.values() for v in o.variables)]]
+
+
+# -- formulas ----------------------------------------------------------------------------------------------------------
+
+
+def test_adamw_takes_its_part_of_the_weights_before_adams_step_by_hand():
+    weight = variable(2.0, -1.0)
+    made = training(optimizer_type="AdamW", learning_rate=0.1, weight_decay=0.5, optimizer_epsilon=1e-8)
+    gradients = np.array([[3.0, 0.0], [1.0, 4.0]])
+    stepped(made, [weight], [[g] for g in gradients])
+    # First: 2 - 0.1 * 0.5 * 2 = 1.9 and -0.95, then each entry with a gradient moves by the learning rate: 1.8 and -0.95.
+    # Second: 1.8 * 0.95 = 1.71 and -0.9025; m = (0.9 * 0.3 + 0.1, 0.4), v = (0.999 * 0.009 + 0.001, 0.016), corrected by
+    # 1 - 0.9^2 = 0.19 and 1 - 0.999^2 = 0.001999.
+    m, v = np.array([0.37, 0.4]) / 0.19, np.array([0.009991, 0.016]) / 0.001999
+    np.testing.assert_allclose(weight.numpy(), np.array([1.71, -0.9025]) - 0.1 * m / np.sqrt(v), rtol=1e-5)
+
+
+@pytest.mark.parametrize("fields", [{"optimizer_type": "AdamW"}, {"optimizer_type": "Adam", "weight_decay": 0.03}, {}], ids=str)
+def test_the_fused_step_is_kerass(fields):
+    made, rng = training(learning_rate=0.05, adam_optimizer_beta1=0.8, **fields), np.random.default_rng(0)
+    ours, theirs = ([variable(1.0, -2.0, 3.0), variable(0.5)] for _ in range(2))
+    keras_class = keras.optimizers.AdamW if fields.get("optimizer_type") == "AdamW" else keras.optimizers.Adam
+    decay = {"weight_decay": fields["weight_decay"]} if "weight_decay" in fields else {}
+    reference = keras_class(0.05, beta_1=0.8, epsilon=1e-8, **decay)
+    gradients = [[rng.normal(size=3), rng.normal(size=1)] for _ in range(6)]
+    stepped(made, ours, gradients)
+    for step in gradients:
+        reference.apply([tf.constant(g, tf.float32) for g in step], theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5)
+
+
+def test_a_weight_decay_of_none_is_kerass_usual_one():
+    for name, usual in (("AdamW", 0.004), ("Adam", 0.0), ("SGD", 0.0), ("Lion", 0.0)):
+        weight = variable(2.0)
+        optimizer = stepped(training(optimizer_type=name, learning_rate=0.5), [weight], [[[0.0]]])
+        assert weight.numpy()[0] == pytest.approx(2.0 * (1 - 0.5 * usual), rel=1e-6), name
+        assert (optimizer.weight_decay or 0.0) == usual
+    assert inspect.signature(keras.optimizers.AdamW).parameters["weight_decay"].default == 0.004
+
+
+def test_the_decay_of_the_weights_follows_the_learning_rates():
+    weight = variable(1.0)
+    made = training(
+        optimizer_type="AdamW", learning_rate=0.5, weight_decay=0.5, learning_rate_decay_type="linear", learning_rate_decay_steps=2
+    )
+    stepped(made, [weight], [[[0.0]]] * 3)
+    assert weight.numpy()[0] == pytest.approx(0.75 * 0.875, rel=1e-6)
+
+
+def test_other_arguments_reach_kerass_class():
+    sgd = build_optimizer(training(optimizer_type="SGD", optimizer_kwargs={"momentum": 0.5, "nesterov": True}), [variable(1.0)])
+    assert (type(sgd), sgd.momentum, sgd.nesterov) == (keras.optimizers.SGD, 0.5, True)
+    nadam = build_optimizer(training(optimizer_type="Nadam", adam_optimizer_beta1=0.7, optimizer_epsilon=1e-5), [variable(1.0)])
+    assert (type(nadam), nadam.beta_1, nadam.epsilon) == (keras.optimizers.Nadam, 0.7, 1e-5)
+    assert build_optimizer(training(**OTHERS["amsgrad"]), [variable(1.0)]).amsgrad
+
+
+def test_the_table_of_optimizers_is_kerass():
+    unused = {"self", "learning_rate", "weight_decay", "name", "kwargs", "clipnorm", "clipvalue", "global_clipnorm", "use_ema"}
+    unused |= {"ema_momentum", "ema_overwrite_frequency", "loss_scale_factor", "gradient_accumulation_steps"}
+    unused |= {"exclude_layers", "exclude_embeddings"}  # Muon finds layers by names, which networks here do not promise
+    unused |= {"adam_weight_decay"}  # and has the weight decay of the others for all weights
+    for name, takes in OPTIMIZERS.items():
+        keras_class = getattr(keras.optimizers, "RMSprop" if name == "RMSProp" else name)
+        assert {*takes.fields.values(), *takes.kwargs} == inspect.signature(keras_class.__init__).parameters.keys() - unused, name
+    classes = {name for name, found in vars(keras.optimizers).items() if inspect.isclass(found)}
+    wrappers = {"Optimizer", "LossScaleOptimizer", "MultiOptimizer", "OptimizerMap"}
+    assert classes - wrappers - {"RMSprop", "Ftrl", "ScheduleFreeAdamW"} == OPTIMIZERS.keys() - {"RMSProp"}
+
+
+# -- in agents ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", [case if case == "AdamW" else pytest.param(case, marks=pytest.mark.slow) for case in CASES])
+def test_slots_are_there_before_a_checkpoint_and_go_on_exactly(case, tmp_path):
+    agent, batches = make_agent(case), random_batches(SPEC, UPDATES, BATCH)
+    first = numbers(agent)
+    agent.update(batches)
+    assert all(np.isfinite(x).all() for x in numbers(agent))
+    moved = [not np.array_equal(a, b) for a, b in zip(first, numbers(agent), strict=True)]
+    assert sum(moved[: len(agent.networks["policy"].trainable_variables)]) > 2
+    tf.train.Checkpoint(agent=agent).write(str(tmp_path / "agent"))
+    agent.update(batches)
+    other = make_agent(case, seed=1)
+    tf.train.Checkpoint(agent=other).read(str(tmp_path / "agent")).assert_consumed()
+    other.update(batches)
+    for a, b in zip(numbers(agent), numbers(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+MIRRORED = """
+import sys
+import numpy as np, tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+sys.path.insert(0, sys.argv[1])
+import test_optimizers as t
+for case in t.CASES.keys() - {"Nadam"}:
+    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+        agent = t.make_agent(case)
+    agent.noise = lambda name, shape, agent=agent: agent.share_of_replica(tf.constant(np.ones(shape), tf.float32), agent.replicas)
+    agent.update(t.random_batches(t.SPEC, t.UPDATES, t.BATCH))
+    np.savez(sys.argv[2] + "/" + case, *t.numbers(agent))
+try:
+    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+        t.make_agent("Nadam")
+except ValueError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+def test_two_devices_take_the_steps_of_one(run_python, tmp_path):
+    printed = run_python(MIRRORED, str(pathlib.Path(__file__).parent), str(tmp_path))
+    assert printed.endswith("choose another optimizer_type, such as Adam, or one replica. Received: optimizer_type='Nadam' on 2 replicas\n")
+    for case in CASES.keys() - {"Nadam"}:
+        agent = make_agent(case)
+        agent.noise = lambda name, shape: tf.ones(shape)
+        agent.update(random_batches(SPEC, UPDATES, BATCH))
+        found = np.load(tmp_path / f"{case}.npz")
+        for i, value in enumerate(numbers(agent)):
+            np.testing.assert_allclose(found[f"arr_{i}"], value, rtol=1e-4, atol=2e-6, err_msg=f"{case} {i}")
+
+
+# -- activations -------------------------------------------------------------------------------------------------------
+
+
+def test_the_table_of_activations_is_kerass():
+    functions = {name for name, found in vars(keras.activations).items() if inspect.isfunction(found)}
+    # A gate halves the width of its layer, and a threshold wants numbers.
+    assert functions - {"get", "serialize", "deserialize", "glu", "threshold", "hard_swish"} == set(ACTIVATIONS)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_every_activation_acts_and_learns(name):
+    networks = twin_soft_actor_critic_networks((8,), batch_size=BATCH)
+    tree = to_json(networks["policy"])
+    tree["input_embedders_parameters"]["observation"]["activation_function"] = name
+    networks["policy"] = from_json(NetworkParameters, json.dumps(tree))
+    agent = TwinSoftActorCriticAgent(TwinSoftActorCriticAgentParameters(networks=networks), SPEC)
+    agent.update(random_batches(SPEC, 1, BATCH))
+    x = {"observation": np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)}
+    loc, _ = agent.networks["policy"](x)
+    np.testing.assert_allclose(agent.act(x, mode="greedy").action, np.tanh(loc), rtol=1e-5, atol=1e-6)
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+REFUSED = {
+    "case": ({"optimizer_type": "adam"}, "optimizer_type: there is none of this name. Did you mean 'Adam'?", "'adam'"),
+    "misspelt": ({"optimizer_type": "AdmaW"}, "Did you mean 'AdamW'?", "'AdmaW'"),
+    "keeps first weights": ({"optimizer_type": "ScheduleFreeAdamW"}, "Known are Adam, AdamW,", "'ScheduleFreeAdamW'"),
+    "not a name": ({"optimizer_type": 3}, "optimizer_type", "3"),
+    "field": ({"optimizer_type": "SGD", "adam_optimizer_beta1": 0.5}, "SGD takes no adam_optimizer_beta1", "adam_optimizer_beta1=0.5"),
+    "decay of RMSProp": ({"rms_prop_optimizer_decay": 0.5}, "choose RMSProp.", "rms_prop_optimizer_decay=0.5"),
+    "epsilon": ({"optimizer_type": "Lion", "optimizer_epsilon": 1e-3}, "Lion takes no optimizer_epsilon", "optimizer_epsilon=0.001"),
+    "unknown argument": (
+        {"optimizer_type": "SGD", "optimizer_kwargs": {"momentun": 0.9}}, "has momentum, nesterov. Did you mean 'momentum'?", "'momentun'"
+    ),
+    "no arguments": ({"optimizer_type": "Lamb", "optimizer_kwargs": {"rho": 0.9}}, "optimizer_kwargs of Lamb is empty.", "'rho'"),
+    "argument with a field": ({"optimizer_kwargs": {"beta_1": 0.5}}, "The field adam_optimizer_beta1 gives", "{'beta_1': 0.5}"),
+    "learning rate": ({"optimizer_kwargs": {"learning_rate": 0.5}}, "The field learning_rate gives", "{'learning_rate': 0.5}"),
+    "clipping": ({"optimizer_kwargs": {"clipnorm": 1.0}}, "optimizer_kwargs of Adam has amsgrad.", "'clipnorm'"),
+    "type": (
+        {"optimizer_type": "SGD", "optimizer_kwargs": {"momentum": "0.9"}}, "momentum of SGD should be a valid number", "{'momentum': '0.9'}"
+    ),
+    "range": (
+        {"optimizer_type": "SGD", "optimizer_kwargs": {"momentum": 1.5}}, "momentum of SGD should be less than 1", "{'momentum': 1.5}"
+    ),
+    "nan": ({"learning_rate": float("nan")}, "learning_rate", "nan"),
+    "infinity": ({"optimizer_type": "Adagrad", "optimizer_kwargs": {"initial_accumulator_value": float("inf")}}, "finite", "inf"),
+    "negative decay": ({"weight_decay": -0.1}, "weight_decay", "-0.1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_an_optimizer_does_not_take_is_refused(case):
+    fields, words, received = REFUSED[case]
+    with pytest.raises(ParameterError) as error:
+        training(**fields)
+    assert words in str(error.value)
+    assert "Received: " in str(error.value) and str(error.value).rstrip("}").endswith(received.rstrip("}"))
+
+
+@pytest.mark.parametrize(("name", "suggested"), [("Relu", "relu"), ("gelo", "gelu"), ("leakyrelu", "leaky_relu"), ("glu", "elu")])
+def test_an_unknown_activation_is_refused_with_the_nearest(name, suggested):
+    with pytest.raises(ParameterError) as error:
+        InputEmbedderParameters((8,), name)
+    assert "activation_function: there is none of this name. Did you mean" in str(error.value)
+    assert str(error.value).endswith(f"Received: {name!r}")
+    assert suggested in str(error.value)
+
+
+def test_kerass_spelling_of_rmsprop_is_coachs():
+    assert training(optimizer_type="RMSprop").optimizer_type == "RMSProp"
