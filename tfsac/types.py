@@ -151,7 +151,7 @@ class Segments(NamedTuple):
         discount: `[T, B]`, 1 - terminated.
         begins: `[T, B]`, 1 for the first step of an episode, else 0.
         length: `[T, B]`, number of steps of the segment that the step belongs to; zero where there is no step.
-        on_policy: `[T, B]`, 1 for steps of the fresh rollout, 0 for replayed ones.
+        on_policy: `[T, B]`, 1 for steps of a fresh rollout that the policy played as it is now, 0 for others.
         initial_state: arrays `[B, ...]` by field, of recurrent networks before the first step; zero for replayed columns.
         extras: arrays `[T, B, ...]` by name, with the parameters of the behaviour's distribution.
     """

@@ -31,6 +31,8 @@ class EpisodicMemory:
         reward_filter: what the agent sees of raw rewards, any shape.
         initial_state: state of the recurrent networks of one environment, which `add` gets before each step.
         allocate: makes the ring, in RAM or with `on_disk`; the tape is always in RAM.
+        stale_rollouts: the policy that learns from a rollout may differ from the one that played it: rollouts are not marked as
+            on-policy, so that importance weights come from the stored distributions.
 
     Attributes:
         total_rows: records of finished episodes ever stored; the absolute index of the next one.
@@ -49,6 +51,7 @@ class EpisodicMemory:
         reward_filter: Callable[[np.ndarray], np.ndarray] | None = None,
         initial_state: Mapping[str, ArraySpec] | None = None,
         allocate: Allocate = np.zeros,
+        stale_rollouts: bool = False,
     ):
         if t_max < 1:
             raise ValueError(f"t_max must be at least one step. Received: {t_max}")
@@ -59,7 +62,7 @@ class EpisodicMemory:
         if replay_start_size < 0:
             raise ValueError(f"replay_start_size must not be negative. Received: {replay_start_size}")
         self.capacity, self.t_max, self.num_envs, self.replay_start_size = capacity, t_max, num_envs, replay_start_size
-        self.reward_filter, self.extras = reward_filter or np.asarray, list(spec.extras)
+        self.reward_filter, self.extras, self.stale_rollouts = reward_filter or np.asarray, list(spec.extras), stale_rollouts
         fields: list[tuple[Any, ...]] = [(OBSERVATION + key, array.dtype, array.shape) for key, array in spec.observation.items()]
         fields += [("action", spec.action.dtype, spec.action.shape), ("reward", "float32", ()), ("terminated", "bool", ())]
         self.dtype = np.dtype(fields + [(EXTRA + key, array.dtype, array.shape) for key, array in spec.extras.items()])
@@ -256,7 +259,7 @@ class EpisodicMemory:
             length[update, :steps, column] = steps
         rows, there = records[:, :-1], length > 0
         on_policy = there.astype(np.float32)
-        on_policy[online:] = 0
+        on_policy[online and not self.stale_rollouts :] = 0
         names = self.dtype.names or ()
         return Segments(
             observation={name.removeprefix(OBSERVATION): records[name] for name in names if name.startswith(OBSERVATION)},

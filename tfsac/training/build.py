@@ -85,6 +85,7 @@ def build_memory(
     filters: Filters,
     recurrent: Mapping[str, ArraySpec] | None = None,
     allocate: Allocate = np.zeros,
+    older_policies: bool = False,
 ) -> TransitionMemory | EpisodicMemory:
     """Returns the memory that a preset describes, with none of the agent's own transitions.
 
@@ -96,6 +97,7 @@ def build_memory(
         filters: of the run.
         recurrent: specs of the states of the agent's LSTMs by field.
         allocate: makes the arrays of its records.
+        older_policies: whether what is collected may come from a policy before the last updates.
 
     Raises:
         ValueError, OSError, ImportError: demonstrations that cannot be read, or do not fit the environment.
@@ -104,9 +106,11 @@ def build_memory(
     memory, num_envs = preset.agent.memory, preset.environment.num_envs
     if isinstance(preset.agent, DiscreteACERAgentParameters | GaussianACERAgentParameters):
         episodes = preset.agent.memory
+        # Statistics that move between an action and the update change the policy too.
+        stale = older_policies or preset.environment.filters.observation_normalization
         return EpisodicMemory(
             spec, episodes.max_size, preset.agent.algorithm.t_max, num_envs, episodes.replay_start_size, filters.reward,
-            recurrent, allocate,
+            recurrent, allocate, stale,
         )
     algorithm = preset.agent.algorithm
     if isinstance(memory, SequenceReplayParameters):

@@ -130,7 +130,8 @@ class Trainer:
         preset, level, place = self.preset, self.preset.environment, self.workers.place
         self.filters = Filters(level.filters, self.agent.spec)
         allocate = on_disk(self.directory.disk) if self.settings.memory_on_disk else np.zeros
-        self.memory = build_memory(self.share, self.agent.spec, self.filters, self.agent.recurrent, allocate)
+        beside = self.settings.asynchronous_collection or self.settings.ray_address is not None
+        self.memory = build_memory(self.share, self.agent.spec, self.filters, self.agent.recurrent, allocate, older_policies=beside)
         self.collector: Collector | RemoteCollector = (
             RemoteCollector(actor, self.filters, self.environments, self.settings.actor_steps)
             if isinstance(self.environments, RemoteEnvironments)
