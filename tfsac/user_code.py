@@ -39,10 +39,25 @@ def described(error: BaseException) -> str:
     return f"{text} ({frame.filename}, line {frame.lineno}, in {frame.name})"
 
 
+def has_users(error: BaseException) -> bool:
+    """Returns whether an error came through the user's code, perhaps from a library that this called."""
+    return any(not is_library(frame.filename) for frame in traceback.extract_tb(error.__traceback__)) or (
+        isinstance(error, SyntaxError) and error.filename is not None and not is_library(error.filename)
+    )
+
+
+def is_users(error: BaseException) -> bool:
+    """Returns whether a line of the user's code raised an error, not a library that it called or that called it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and not is_library(frames[-1].filename)
+
+
 def is_library(filename: str) -> bool:
     """Returns whether a source file belongs to tfsac, the standard library or an installed package."""
     path = pathlib.Path(filename)
-    return filename.startswith("<frozen ") or any(folder in path.parents for folder in LIBRARIES)
+    # By name too: the folder of a virtual environment may be a link.
+    named = "site-packages" in path.parts or "dist-packages" in path.parts
+    return named or filename.startswith("<frozen ") or any(folder in path.parents for folder in LIBRARIES)
 
 
 def name_of(function: Callable[..., Any]) -> str:

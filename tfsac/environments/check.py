@@ -18,7 +18,29 @@ ACTIONS = (
 
 
 class EnvironmentFailure(RuntimeError):
-    """An environment raised, or returned something that cannot be learned from."""
+    """An environment raised, or returned something that cannot be learned from.
+
+    Args:
+        message: what is wrong, and what was received.
+        environment: number of the one among several, where it is known.
+    """
+
+    def __init__(self, message: str, environment: int | None = None):
+        super().__init__(message)
+        self.environment = environment
+
+
+def refuse_no_space(env: gym.Env, name: str) -> None:
+    """Refuses environments without a space of a name, "observation_space" or "action_space".
+
+    Raises:
+        ValueError: there is none, or it is none of gymnasium's.
+    """
+    space = getattr(env, name, None)
+    if not isinstance(space, gym.Space):
+        level = env.spec.id if env.spec else type(env.unwrapped).__name__
+        kind = "none" if space is None else f"{type(space).__module__}.{type(space).__name__}"
+        raise ValueError(f"{level}: an environment has an attribute {name}, one of gymnasium.spaces. Received: {kind}")
 
 
 def check(env: gym.Env) -> None:
@@ -74,8 +96,9 @@ def _check_box(name: str, action: gym.spaces.Box, team: tuple[int, ...]) -> None
         bad = np.argwhere(~np.isfinite(bounds))
         if bad.size:
             raise ValueError(
-                f"{name}: actions need finite bounds; wrap it in gymnasium.wrappers.RescaleAction or give the space "
-                f"bounds. Received: {side}={bounds[tuple(bad[0])]} in dimension {_place(bad[0])}"
+                f"{name}: actions need finite bounds: give them to the action space, or wrap the environment in "
+                "gymnasium.wrappers.TransformAction(env, lambda action: action, gymnasium.spaces.Box(low, high)). "
+                f"Received: {side}={bounds[tuple(bad[0])]} in dimension {_place(bad[0])}"
             )
     if team and not ((action.low == action.low[0]).all() and (action.high == action.high[0]).all()):
         raise ValueError(f"{name}: agents that share a policy have the same bounds. Received: {action}")

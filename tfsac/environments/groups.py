@@ -1,4 +1,4 @@
-"""Stepping environments on several cores, with the processes of gymnasium's `AsyncVectorEnv`.
+"""Stepping environments on several cores, in processes that each have a group of environments.
 
 Each process steps a group of environments as if they were one, and so does this process meanwhile: with a process for each environment
 the messages cost more than the stepping gains where there are fewer cores than environments.
@@ -6,40 +6,69 @@ the messages cost more than the stepping gains where there are fewer cores than 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import multiprocessing
+import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
-from gymnasium.vector.async_vector_env import _async_worker
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector.utils import (
+    CloudpickleWrapper,
+    create_shared_memory,
+    read_from_shared_memory,
+    write_to_shared_memory,
+)
 
+from tfsac.environments.check import EnvironmentFailure
 from tfsac.environments.vector_rewards import VECTOR_REWARD
+from tfsac.user_code import described
 
 AWAKE = 0.001  # seconds
+GOODBYE = 5.0  # seconds that processes get to close their environments
+MAIN = '; a script that trains with processes does so below `if __name__ == "__main__":`'
 
 
 class FewInfos(gym.Wrapper):
-    """Drops the infos that nobody reads: merging those of MuJoCo's levels took as long as stepping them."""
+    """Drops the infos that nobody reads: merging those of MuJoCo's levels took as long as stepping them.
+
+    Args:
+        env: one of several.
+        index: its number among them, which a failure gets.
+    """
+
+    def __init__(self, env: gym.Env, index: int = 0):
+        super().__init__(env)
+        self.index = index
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begins an episode."""
-        return self.env.reset(seed=seed, options=options)[0], {}
+        try:
+            return self.env.reset(seed=seed, options=options)[0], {}
+        except EnvironmentFailure as error:
+            error.environment = self.index
+            raise
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Makes a step; its info has the rewards where they are several."""
-        observation, reward, terminated, truncated, info = self.env.step(action)
+        try:
+            observation, reward, terminated, truncated, info = self.env.step(action)
+        except EnvironmentFailure as error:
+            error.environment = self.index
+            raise
         return observation, reward, terminated, truncated, {key: info[key] for key in (VECTOR_REWARD,) if key in info}
 
 
-def with_few_infos(one: Callable[[], gym.Env]) -> gym.Env:
-    """Makes an environment."""
-    return FewInfos(one())
+def with_few_infos(one: Callable[[], gym.Env], index: int) -> gym.Env:
+    """Makes the environment of a number."""
+    return FewInfos(one(), index)
 
 
 class Group(gym.Env):
@@ -72,13 +101,6 @@ class Group(gym.Env):
         self.vector.close()
 
 
-def group_of(makers: Sequence[Callable[[], gym.Env]]) -> Group:
-    """Makes a group; Ctrl-C does not reach a process that is its own, because the run ends as it sees fit."""
-    if multiprocessing.parent_process() is not None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return Group(makers)
-
-
 class WakefulPipe:
     """A pipe whose reader stays awake for a moment where messages follow each other closely: waking a core takes as long as a step.
 
@@ -102,71 +124,233 @@ class WakefulPipe:
         return getattr(self.pipe, name)
 
 
-def work(index: int, make: Callable[[], gym.Env], pipe: Connection, *others: Any) -> None:
-    """Does what `AsyncVectorEnv` asks its process for."""
-    wakeful: Any = WakefulPipe(pipe)
-    _async_worker(index, make, wakeful, *others)
+class Done(NamedTuple):
+    """What a process answers: results beside the observations, or a failure's environment and message."""
+
+    result: Any = None
+    failure: tuple[int | None, str] | None = None
+
+
+def work(makers: Any, pipe: Connection, memory: Any, index: int) -> None:
+    """Steps a group of environments in a process of its own, as messages ask, until the pipe is closed.
+
+    Ctrl-C does not reach it, because the run ends as it sees fit; it does not outlive the run, however that ends.
+
+    Args:
+        makers: of each environment, in gymnasium's `CloudpickleWrapper`.
+        pipe: of messages ("reset", seeds) and ("step", actions), each answered by `Done`.
+        memory: for the observations of all processes.
+        index: of this process among them.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_the_run, daemon=True).start()
+    wakeful, group, space = WakefulPipe(pipe), None, None
+    try:
+        while True:
+            name, content = wakeful.recv()
+            try:
+                if group is None or space is None:
+                    group = Group(makers.fn)
+                    space = group.observation_space
+                if name == "reset":
+                    seen, result = group.reset(seed=content)[0], None
+                else:
+                    seen, *result = group.step(content)
+                write_to_shared_memory(space, index, seen, memory)
+                answer = Done(result)
+            except (Exception, SystemExit) as error:
+                message = str(error) if "Received: " in str(error) else f"it raised. Received: {described(error)}"
+                answer = Done(failure=(getattr(error, "environment", None), message))
+            wakeful.send(answer)
+    except (EOFError, OSError):  # nobody asks any more
+        pass
+    if group is not None:
+        group.close()
+
+
+def _end_with_the_run() -> None:
+    run = multiprocessing.parent_process()
+    if run is not None:
+        run.join()
+        os._exit(1)
+
+
+class Processes:
+    """P groups of G environments, each in a process of its own.
+
+    Args:
+        makers: of every environment, P * G of them.
+        size: G.
+        single: the observation space of one environment.
+        timeout: seconds within which a process must answer, or None.
+
+    Raises:
+        EnvironmentFailure: from `wait_for_all`: an environment failed, or its process ended or did not answer.
+    """
+
+    def __init__(self, makers: Sequence[Callable[[], gym.Env]], size: int, single: gym.Space, timeout: float | None):
+        # Forking a process in which TensorFlow runs threads can hang.
+        context: Any = multiprocessing.get_context("spawn")
+        self.size, self.timeout, self.pipes, self.processes = size, timeout, list[Any](), list[Any]()
+        space, number = gym.vector.utils.batch_space(single, size), len(makers) // size
+        self.memory = memory = create_shared_memory(space, number, context)  # kept: a process may not have opened it yet
+        self.observations: Any = read_from_shared_memory(space, memory, number)  # `[P, G, ...]`, rewritten in every step
+        try:
+            for i in range(number):
+                ours, theirs = context.Pipe()
+                group = CloudpickleWrapper(list(makers[i * size : (i + 1) * size]))  # type: ignore[arg-type]
+                process = context.Process(target=work, args=(group, theirs, memory, i), daemon=True)
+                self.pipes.append(WakefulPipe(ours))
+                process.start()
+                self.processes.append(process)
+                theirs.close()
+        except BaseException:
+            self.close()
+            raise
+        self.asked, self.answered = list[int](), False
+
+    def ask(self, i: int, name: str, content: Any) -> None:
+        """Sends a message to a process."""
+        self.asked.append(i)
+        with contextlib.suppress(OSError):  # it has ended, as its missing answer will say
+            self.pipes[i].send((name, content))
+
+    def wait_for_all(self) -> list[Any]:
+        """Returns what the processes answer that were asked."""
+        asked, self.asked = self.asked, []
+        failure, results = None, []
+        until = None if self.timeout is None else time.monotonic() + self.timeout
+        for i in asked:
+            try:
+                results.append(self._answer(i, until))
+            except EnvironmentFailure as error:  # the others answer too: the next message must not get their answer
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        return results
+
+    def _answer(self, i: int, until: float | None) -> Any:
+        pipe, ended = self.pipes[i], ""
+        try:
+            if until is not None and not pipe.poll(max(until - time.monotonic(), 0.0)):
+                self.processes[i].kill()
+                ended = f"did not answer within step_timeout_seconds and was ended. Received: {self.timeout:g} seconds without an answer"
+            else:
+                answer = pipe.recv()
+        except (EOFError, OSError):
+            self.processes[i].join(GOODBYE)
+            code = self.processes[i].exitcode
+            reason = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit status {code}"
+            hint = "" if self.answered else MAIN
+            ended = f"ended by itself or was killed, perhaps for its memory{hint}. Received: {reason}"
+        if ended:
+            which = range(i * self.size, (i + 1) * self.size)
+            raise EnvironmentFailure(f"the process of {_named(which)} {ended}", which[0])
+        if answer.failure is not None:
+            environment, message = answer.failure
+            raise EnvironmentFailure(message, environment)
+        self.answered = True
+        return answer.result
+
+    def close(self) -> None:
+        """Ends the processes; those that do not end within seconds are killed."""
+        for pipe in self.pipes:
+            pipe.close()
+        until = time.monotonic() + GOODBYE
+        for process in self.processes:
+            process.join(max(until - time.monotonic(), 0.0))
+            if process.is_alive():
+                process.kill()
+                process.join()
+
+
+def _named(environments: range) -> str:
+    first, last = environments[0], environments[-1]
+    return f"environment {first}" if first == last else f"environments {first} to {last}"
 
 
 class Groups:
     """E environments in groups of equal size, one of them (the last, which may be smaller) in this process.
 
     Args:
-        one: makes one environment.
+        one: makes the environment of an index.
         num_envs: E.
         cores: most groups.
+        single: the observation space of one environment, where there are several groups.
+        timeout: seconds within which a process must answer. With a timeout all groups are in processes of their own.
     """
 
-    def __init__(self, one: Callable[[], gym.Env], num_envs: int, cores: int):
+    def __init__(
+        self,
+        one: Callable[[int], gym.Env],
+        num_envs: int,
+        cores: int,
+        single: gym.Space | None = None,
+        timeout: float | None = None,
+    ):
+        makers = [functools.partial(one, index) for index in range(num_envs)]
         size = -(-num_envs // cores)
-        self.others = (num_envs - 1) // size  # groups in processes of their own
+        if timeout is not None:
+            while num_envs % size:  # groups of equal size, as this process has none that may be smaller
+                size -= 1
+        self.others = (num_envs if timeout is not None else num_envs - 1) // size  # groups in processes of their own
         self.beside = self.others * size  # environments in these
-        self.here = Group([one] * (num_envs - self.beside))
-        self.processes: AsyncVectorEnv | None = None
+        self.here = Group(makers[self.beside :]) if self.beside < num_envs else None
+        self.processes: Processes | None = None
         if self.others:
-            make = functools.partial(group_of, [one] * size)
-            # Forking a process in which TensorFlow runs threads can hang.
-            mode = AutoresetMode.DISABLED
-            self.processes = AsyncVectorEnv([make] * self.others, copy=False, context="spawn", worker=work, autoreset_mode=mode)
-            pipes: Any = [WakefulPipe(pipe) for pipe in self.processes.parent_pipes]
-            self.processes.parent_pipes = pipes
+            assert single is not None
+            try:
+                self.processes = Processes(makers[: self.beside], size, single, timeout)
+            except BaseException:
+                self.close()
+                raise
 
     def reset(self, seeds: list[int | None]) -> Any:
         """Begins an episode in each environment that has a seed, and returns the observations of all."""
-        if self.processes is None:
-            return self.here.reset(seed=seeds)[0]
-        groups = [seeds[i : i + self.beside // self.others] for i in range(0, self.beside, self.beside // self.others)]
-        begin = np.array([any(seed is not None for seed in group) for group in groups])
-        if begin.any():
-            self.processes.reset_async(seed=groups, options=None if begin.all() else {"reset_mask": begin})  # type: ignore[arg-type]
+        if self.processes is not None:
+            size = self.processes.size
+            for i in range(self.others):
+                group = seeds[i * size : (i + 1) * size]
+                if any(seed is not None for seed in group):
+                    self.processes.ask(i, "reset", group)
         try:
-            own, _ = self.here.reset(seed=seeds[self.beside :])
+            own = self.here.reset(seed=seeds[self.beside :])[0] if self.here else None
         finally:
-            if begin.any():
-                self.processes.reset_wait()
-        return _joined(self.processes.observations, own)
+            if self.processes is not None:
+                self.processes.wait_for_all()
+        return _joined(self.processes.observations if self.processes else None, own)
 
     def step(self, action: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Steps all environments with actions `[E, ...]`; returns what a vector environment does."""
         if self.processes is None:
+            assert self.here is not None
             return self.here.step(action)
-        self.processes.step_async(action[: self.beside].reshape(self.others, -1, *action.shape[1:]))
+        size = self.processes.size
+        for i in range(self.others):
+            self.processes.ask(i, "step", action[i * size : (i + 1) * size])
         try:
-            own = self.here.step(action[self.beside :])
+            own = self.here.step(action[self.beside :]) if self.here else None
         finally:
-            theirs = self.processes.step_wait()
-        info = {key: _joined(theirs[4][key], value) for key, value in own[4].items()}
-        return *(_joined(their, ours) for their, ours in zip(theirs[:4], own[:4], strict=True)), info
+            answers = self.processes.wait_for_all()
+        theirs = [np.array(each) for each in zip(*(answer[:3] for answer in answers), strict=True)]
+        seen = _joined(self.processes.observations, own and own[0])
+        ends = [_joined(each, own and own[1 + i]) for i, each in enumerate(theirs)]
+        infos = {key: np.array([answer[3][key] for answer in answers]) for key in answers[0][3]}
+        return seen, *ends, {key: _joined(each, own and own[4][key]) for key, each in infos.items()}
 
     def close(self) -> None:
         """Ends the environments and the processes."""
-        self.here.close()
+        if self.here:
+            self.here.close()
         if self.processes:
             self.processes.close()
 
 
 def _joined(theirs: Any, own: Any) -> Any:
-    """Returns arrays `[P, G, ...]` of processes and `[H, ...]` of this one as `[P * G + H, ...]`, also in dicts."""
-    if isinstance(own, dict):
-        return {key: _joined(theirs[key], value) for key, value in own.items()}
-    return np.concatenate([np.asarray(theirs).reshape(-1, *np.shape(own)[1:]), own])
+    """Returns arrays `[P, G, ...]` of processes and `[H, ...]` of this one as `[P * G + H, ...]`, also in dicts; either may be None."""
+    if isinstance(own if theirs is None else theirs, dict):
+        return {key: _joined(theirs and theirs[key], own and own[key]) for key in (theirs or own)}
+    if theirs is None:
+        return own
+    joined = theirs.reshape(-1, *theirs.shape[2:])
+    return joined if own is None else np.concatenate([joined, own])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,27 +11,14 @@ import numpy as np
 
 from tfsac.environments import atari as games
 from tfsac.environments import teams
-from tfsac.environments.check import CheckedMasks, check
+from tfsac.environments.check import CheckedMasks, check, refuse_no_space
+from tfsac.environments.levels import import_module_of, why_not_made
 from tfsac.environments.own import making
+from tfsac.environments.returns import CheckedReturns
 from tfsac.environments.spaces import spaces_by_key
 from tfsac.environments.vector_rewards import VectorRewards, has_vector_rewards
 from tfsac.parameters import BY_ENV_FN, AtariPreprocessingParameters, EnvironmentParameters
-from tfsac.parameters.base import nearest
 from tfsac.types import ACTION_MASK
-
-# Which of tfsac's extras brings a missing package.
-EXTRA_OF_PACKAGE = {
-    "mujoco": "mujoco",
-    "imageio": "mujoco",
-    "Box2D": "box2d",
-    "box2d": "box2d",
-    "ale_py": "atari",
-    "cv2": "atari",
-    "mpe2": "multi-agent",
-    "pettingzoo": "multi-agent",
-    "gymnasium_robotics": "robotics",
-    "mo_gymnasium": "multi-objective",
-}
 
 
 def maker(parameters: EnvironmentParameters, env_fn: Callable[[], gym.Env] | None = None) -> Callable[[], gym.Env]:
@@ -65,8 +50,8 @@ def make(
     """Makes and checks one environment.
 
     Args:
-        level: a Gymnasium environment id, such as "Pendulum-v1", "ALE/Pong-v5" or "mo_gymnasium:mo-hopper-v5", or
-            "pettingzoo:" and a module, such as "pettingzoo:mpe2.simple_spread_v3".
+        level: a Gymnasium environment id, such as "Pendulum-v1" or "ALE/Pong-v5", MODULE:ID such as "my_env:MyEnv-v0", whose
+            module is imported and registers the id, or "pettingzoo:" and a module, such as "pettingzoo:mpe2.simple_spread_v3".
         max_episode_steps: time limit in steps instead of the level's own; those that Atari games (in frames) and PettingZoo
             environments keep themselves stay as well.
         atari: preprocessing of an Atari game.
@@ -76,7 +61,8 @@ def make(
     Raises:
         ValueError: no such level (naming the nearest), arguments that it does not take, spaces that the agents cannot
             use, or visible entries that the observation does not have.
-        ImportError: a package is missing; the message has the command that installs it.
+        ImportError: a module or a package is missing; the message has where it was searched for, or what installs it.
+        UserCodeError: the environment's module or its constructor raised; the message has file and line.
     """
     if level.startswith(BY_ENV_FN):
         raise ValueError(
@@ -92,22 +78,14 @@ def make(
         elif level.startswith(games.PREFIX):
             env = _limited(games.make_atari(level, atari, **kwargs), max_episode_steps)
         else:
+            if ":" in level:
+                import_module_of(level)
             # The bounds are checked once, in `check`; gymnasium's checker would warn about every unbounded observation.
             env = gym.make(level, max_episode_steps=max_episode_steps, disable_env_checker=True, **kwargs)
-    except gym.error.DependencyNotInstalled as error:
-        raise _missing_package(level, error) from error
-    except gym.error.Error as error:  # unknown, malformed or withdrawn ids
-        if level in gym.registry:
-            raise ValueError(f"{level} cannot be made: {error}. Received: {kwargs}") from error
-        close = difflib.get_close_matches(level, list(gym.registry), n=1, cutoff=0.4)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        if re.fullmatch(r"[a-z]\w*(\.\w+)+", level):
-            hint = f" Did you mean {teams.PREFIX + level!r}?"
-        raise ValueError(f"Gymnasium has no environment of this id.{hint} Received: {level!r}") from error
-    except ImportError as error:
-        raise _missing_package(level, error) from error
-    except TypeError as error:
-        raise ValueError(f"{level} does not take these arguments: {error}. Received: {kwargs}") from error
+    except (Exception, SystemExit) as error:
+        if "Received: " in str(error):
+            raise
+        raise why_not_made(level, kwargs, error) from error
     return checked(env, visible_entries)
 
 
@@ -122,13 +100,17 @@ def checked(env: gym.Env, visible_entries: Sequence[int] | None = None) -> gym.E
         ValueError: they cannot; the environment is closed.
     """
     try:
+        for name in ("observation_space", "action_space"):
+            refuse_no_space(env, name)
+        several_rewards = has_vector_rewards(env)
+        env = CheckedReturns(env, several_rewards)
         if visible_entries is not None:
             env = _showing(env, visible_entries)
         check(env)
     except ValueError:
         env.close()
         raise
-    if has_vector_rewards(env):
+    if several_rewards:
         env = VectorRewards(env)
     return CheckedMasks(env) if ACTION_MASK in spaces_by_key(env.observation_space) else env
 
@@ -145,12 +127,3 @@ def _showing(env: gym.Env, entries: Sequence[int]) -> gym.Env:
 
 def _limited(env: gym.Env, max_episode_steps: int | None) -> gym.Env:
     return env if max_episode_steps is None else gym.wrappers.TimeLimit(env, max_episode_steps)
-
-
-def _missing_package(level: str, error: Exception) -> ImportError:
-    cause = error.__cause__ if isinstance(error.__cause__, ImportError) else error
-    package = getattr(cause, "name", None) or str(error).split()[0].strip("`'\"")
-    known = next((p for p in EXTRA_OF_PACKAGE if p in f"{package} {error}"), None)
-    command = f"pip install 'tfsac[{EXTRA_OF_PACKAGE[known]}]'" if known else f"pip install {package}"
-    hint = "" if known else nearest(package, EXTRA_OF_PACKAGE)
-    return ImportError(f"{level} needs a package that is not installed ({error}); type: {command}.{hint} Received: {level!r}")

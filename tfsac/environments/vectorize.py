@@ -13,6 +13,7 @@ import numpy as np
 from tfsac.environments.check import EnvironmentFailure, check_finite, check_masks
 from tfsac.environments.groups import Groups, with_few_infos
 from tfsac.environments.make import maker
+from tfsac.environments.returns import placed
 from tfsac.environments.spaces import action_map, as_arrays, spec_of
 from tfsac.environments.vector_rewards import VECTOR_REWARD
 from tfsac.parameters import EnvironmentParameters
@@ -67,18 +68,28 @@ class Environments:
     def __init__(
         self, parameters: EnvironmentParameters, seed: int, one: Callable[[], gym.Env] | None = None, first: int = 0
     ):
-        one = functools.partial(with_few_infos, one or maker(parameters))
+        one = one or maker(parameters)
         self.level, self.seed, self.num_envs, self.first = parameters.name, seed, parameters.num_envs, first
+        indexed = functools.partial(with_few_infos, one)
         if parameters.vectorization == "subprocess":
-            one().close()  # errors of a wrong level are clearer from this process
-        self.groups = Groups(one, self.num_envs, (os.cpu_count() or 1) if parameters.vectorization == "subprocess" else 1)
-        self.spec = spec_of(self.groups.here.vector)
+            env = one()  # errors of a wrong level are clearer from this process
+            self.spec, single = spec_of(env), env.observation_space
+            env.close()
+            self.groups = Groups(indexed, self.num_envs, os.cpu_count() or 1, single, parameters.step_timeout_seconds)
+        else:
+            self.groups = Groups(indexed, self.num_envs, 1)
+            assert self.groups.here is not None
+            self.spec = spec_of(self.groups.here.vector)
         self.action_map = action_map(self.spec)
         self.episode = np.zeros(self.num_envs, np.int64)  # index of the running episode, by environment
         self.length = np.zeros(self.num_envs, np.int64)  # steps of the running episode, by environment
         self.steps = 0
         self.is_first = np.ones(self.num_envs, bool)
-        self.observation = self._reset(np.ones(self.num_envs, bool))
+        try:
+            self.observation = self._reset(np.ones(self.num_envs, bool))
+        except BaseException:
+            self.close()
+            raise
 
     def _reset(self, mask: np.ndarray) -> dict[str, np.ndarray]:
         seeds = [
@@ -101,14 +112,13 @@ class Environments:
         reward = np.asarray(reward if self.spec.num_rewards is None else info[VECTOR_REWARD], np.float32)
         return self._arrays(observation), reward, terminated, truncated
 
-    def _call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, function: Callable[..., Any], *args: Any) -> Any:
         try:
-            return function(*args, **kwargs)
+            return function(*args)
         except Exception as error:
-            raise EnvironmentFailure(
-                f"{self.level} raised at step {self.steps} (steps of the running episodes: {self.length.tolist()}). "
-                f"Received: {type(error).__name__}: {error}"
-            ) from error
+            environment = getattr(error, "environment", None)
+            number = "" if environment is None else f"environment {environment}, "
+            raise placed(error, self.level, f"{number}step {self.steps}") from error
 
     def step(self, action: np.ndarray) -> StepResult:
         """Steps all environments with actions `[E, ...]` and begins new episodes where one ended."""

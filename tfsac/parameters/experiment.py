@@ -71,6 +71,8 @@ class EnvironmentParameters:
         atari: preprocessing of an Atari game ("ALE/..."), or None.
         visible_entries: indices of the entries of a vector observation that the agent sees, in this order; the others are
             hidden, which makes the task partially observable. None shows all.
+        step_timeout_seconds: environments in other processes fail when they take longer for a step or a reset, or None to wait for
+            as long as it takes. An environment that hangs in this process cannot be stopped, so "sync" refuses it.
         filters: rewards and observations on their way to the agent.
     """
 
@@ -81,6 +83,7 @@ class EnvironmentParameters:
     kwargs: dict[str, Any] = Field(default_factory=dict)
     atari: AtariPreprocessingParameters | None = None
     visible_entries: tuple[Annotated[int, Field(ge=0)], ...] | None = None
+    step_timeout_seconds: PositiveFloat | None = None
     filters: FilterParameters = Field(default_factory=FilterParameters)
 
     def __post_init__(self) -> None:

@@ -1,0 +1,146 @@
+"""Why an environment cannot be made: a level that there is not, a module or a package that is missing, code that raised."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import pathlib
+import pkgutil
+import re
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import gymnasium as gym
+
+from tfsac.environments.teams import PREFIX
+from tfsac.parameters.base import nearest
+from tfsac.user_code import UserCodeError, described, has_users, is_library
+
+# Which of tfsac's extras brings a missing package.
+EXTRA_OF_PACKAGE = {
+    "mujoco": "mujoco",
+    "imageio": "mujoco",
+    "Box2D": "box2d",
+    "box2d": "box2d",
+    "ale_py": "atari",
+    "cv2": "atari",
+    "mpe2": "multi-agent",
+    "pettingzoo": "multi-agent",
+    "gymnasium_robotics": "robotics",
+    "mo_gymnasium": "multi-objective",
+}
+
+
+def import_module_of(level: str) -> None:
+    """Imports the module of a level MODULE:ID, which registers the id.
+
+    Raises:
+        ValueError: a level that is not written so.
+        Exception: what the module raises, or that there is none.
+    """
+    module, _, name = level.partition(":")
+    if not name or ":" in name or not all(part.isidentifier() for part in module.split(".")):
+        raise ValueError(
+            "A level is the id of a registered environment, such as Pendulum-v1, or MODULE:ID, such as my_env:MyEnv-v0, whose module "
+            f"registers it. Received: {level!r}"
+        )
+    importlib.import_module(module)
+
+
+def why_not_made(level: str, kwargs: dict[str, Any], error: BaseException) -> Exception:
+    """Returns an error that says why an environment could not be made, and how to mend it.
+
+    Args:
+        level: as it was asked for.
+        kwargs: given to its constructor.
+        error: what importing its module, or making it, raised.
+    """
+    if isinstance(error, gym.error.DependencyNotInstalled):
+        return _missing_package(level, error)
+    if isinstance(error, TypeError) and isinstance(error.__cause__, TypeError):
+        error = error.__cause__  # gymnasium says again, with all of kwargs, what the constructor raised
+    if isinstance(error, ImportError):
+        return _not_imported(level, error)
+    if has_users(error):
+        return UserCodeError(f"{level} cannot be made. Received: {described(error)}")
+    if isinstance(error, gym.error.Error):  # unknown, malformed or withdrawn ids
+        return _unknown(level, kwargs, error)
+    if isinstance(error, TypeError) and "argument" in str(error):
+        return ValueError(f"{level} does not take these arguments: {error}. Received: {kwargs}")
+    return UserCodeError(f"{level} cannot be made. Received: {described(error)}")
+
+
+def _unknown(level: str, kwargs: dict[str, Any], error: Exception) -> ValueError:
+    if level in gym.registry:
+        return ValueError(f"{level} cannot be made: {error}. Received: {kwargs}")
+    module, _, name = level.rpartition(":")
+    if module:
+        return _not_registered(level, module, name)
+    close = difflib.get_close_matches(level, list(gym.registry), n=1, cutoff=0.4)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    if re.fullmatch(r"[a-z]\w*(\.\w+)+", level):
+        hint = f" Did you mean {PREFIX + level!r}?"
+    return ValueError(
+        f"Gymnasium has no environment of this id.{hint} Your own is named with the module that registers it: MODULE:ID. "
+        f"Received: {level!r}"
+    )
+
+
+def _not_registered(level: str, module: str, name: str) -> ValueError:
+    found = sys.modules[module]
+    package = module.partition(".")[0]
+    ids = sorted(spec.id for spec in gym.registry.values() if _module_of(spec.entry_point).partition(".")[0] == package)
+    if inspect.isclass(made := getattr(found, name, None)) or callable(made):
+        what = f"{module} has a {name}, which is not the id of an environment"
+        advice = f'add gymnasium.register("{name}-v0", entry_point="{module}:{name}") to it, and set the level to "{module}:{name}-v0"'
+        return ValueError(f"{what}; {advice}. Received: {level!r}")
+    these = f"It registers {', '.join(ids)}" if ids else "It registers none: gymnasium.register(ID, entry_point=...) does"
+    file = getattr(found, "__file__", None)
+    return ValueError(f"{module} ({file}) does not register {name!r}. {these}.{nearest(name, ids)} Received: {level!r}")
+
+
+def _module_of(entry_point: Any) -> str:
+    return entry_point.partition(":")[0] if isinstance(entry_point, str) else getattr(entry_point, "__module__", None) or ""
+
+
+def _not_imported(level: str, error: ImportError) -> Exception:
+    while isinstance(error.__cause__, ImportError):  # gymnasium raises another one
+        error = error.__cause__
+    name, module = error.name or "", level.removeprefix(PREFIX).partition(":")[0]
+    if _extra_of(f"{name} {error}") is not None:
+        return _missing_package(level, error)
+    if has_users(error):
+        return ImportError(f"{level} cannot be made: something that its code imports is missing. Received: {described(error)}")
+    if isinstance(error, ModuleNotFoundError) and ":" in level and f"{module}.".startswith(f"{name}."):
+        folders = list(dict.fromkeys(str(pathlib.Path(path).absolute()) for path in sys.path if is_own_folder(path)))
+        package = name.rpartition(".")[0]
+        there = pkgutil.iter_modules(sys.modules[package].__path__ if package in sys.modules else folders)
+        return ImportError(
+            f"There is no module {name!r}.{nearest(name, _with_package(package, there))} It was searched for in {', '.join(folders)} and "
+            f"among the installed packages. Received: {level!r}"
+        )
+    return ImportError(f"{level} needs {name or 'something'} that cannot be imported ({described(error)}). Received: {level!r}")
+
+
+def _with_package(package: str, modules: Iterable[pkgutil.ModuleInfo]) -> list[str]:
+    return [f"{package}.{module.name}".removeprefix(".") for module in modules]
+
+
+def is_own_folder(path: str) -> bool:
+    """Returns whether an entry of `sys.path` is a folder of somebody's own code."""
+    folder = pathlib.Path(path).absolute()
+    return folder.is_dir() and folder != pathlib.Path(sys.executable).parent and not is_library(str(folder / "module.py"))
+
+
+def _extra_of(text: str) -> str | None:
+    return next((extra for package, extra in EXTRA_OF_PACKAGE.items() if package in text), None)
+
+
+def _missing_package(level: str, error: Exception) -> ImportError:
+    cause = error.__cause__ if isinstance(error.__cause__, ImportError) else error
+    package = getattr(cause, "name", None) or str(error).split()[0].strip("`'\"")
+    extra = _extra_of(f"{package} {error}")
+    command = f"pip install 'tfsac[{extra}]'" if extra else f"pip install {package}"
+    return ImportError(f"{level} needs a package that is not installed ({error}); type: {command}. Received: {level!r}")

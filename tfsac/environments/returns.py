@@ -1,0 +1,182 @@
+"""Checks of what `reset` and `step` of an environment return, and errors that say where its code raised."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Any, NoReturn
+
+import gymnasium as gym
+import numpy as np
+
+from tfsac.environments.check import EnvironmentFailure
+from tfsac.environments.spaces import spaces_by_key
+from tfsac.types import ACTION_MASK
+from tfsac.user_code import described, is_users
+
+RESET, STEP = "reset must return (observation, info)", "step must return (observation, reward, terminated, truncated, info)"
+NUMBERS = "biuf"  # kinds of dtypes
+UNPACKED = re.compile(r"values to unpack \(expected 5(?:, got (\d+))?\)|cannot unpack non-iterable (\w+)")
+
+
+class CheckedReturns(gym.Wrapper):
+    """Refuses what an environment must not return, by name, and says in which file and line its code raised.
+
+    A reward is one number (a NumPy scalar or an array `()` as well); terminated and truncated are bool, NumPy's bool, 0 or 1;
+    observations have the keys, shapes and kind of dtype of the space. They are passed on as they are.
+
+    Args:
+        env: whose spaces `check` accepts.
+        several_rewards: `VectorRewards` checks the reward's shape.
+    """
+
+    def __init__(self, env: gym.Env, several_rewards: bool = False):
+        super().__init__(env)
+        spaces = spaces_by_key(env.observation_space)
+        self.several_rewards, self.keys = several_rewards, spaces.keys()
+        self.single = not isinstance(env.observation_space, gym.spaces.Dict)
+        # `CheckedMasks` knows which masks there are.
+        self.parts = [(key, space.shape, space.dtype) for key, space in spaces.items() if key != ACTION_MASK]
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begins an episode.
+
+        Raises:
+            EnvironmentFailure: it raised, or returned something else than an observation of its space and a dict.
+        """
+        try:
+            result: Any = self.env.reset(seed=seed, options=options)
+        except (Exception, SystemExit) as error:
+            raise failure("reset", error) from error
+        if type(result) is not tuple or len(result) != 2:
+            refuse(RESET, kind_of(result))
+        self._check("reset", result[0], result[1])
+        return result
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Makes a step.
+
+        Raises:
+            EnvironmentFailure: it raised, or returned something else than an observation of its space, a number, two bools and
+                a dict.
+        """
+        try:
+            result: Any = self.env.step(action)
+        except (Exception, SystemExit) as error:
+            raise failure("step", error) from error
+        if type(result) is not tuple or len(result) != 5:
+            refuse(STEP, kind_of(result))
+        observation, reward, terminated, truncated, info = result
+        if not isinstance(reward, float | int | np.floating):
+            self._check_reward(reward)
+        if (terminated is not True and terminated is not False) or (truncated is not True and truncated is not False):
+            _check_end("terminated", terminated)
+            _check_end("truncated", truncated)
+        self._check("step", observation, info)
+        return result
+
+    def render(self) -> Any:
+        """Draws the environment.
+
+        Raises:
+            EnvironmentFailure: it raised.
+        """
+        try:
+            return self.env.render()
+        except (Exception, SystemExit) as error:
+            raise failure("render", error) from error
+
+    def close(self) -> None:
+        """Ends the environment; an error is a warning, because whoever closes it has what was needed."""
+        try:
+            self.env.close()
+        except (Exception, SystemExit) as error:
+            warnings.warn(f"{failure('close', error)}", RuntimeWarning, stacklevel=2)
+
+    def _check_reward(self, reward: Any) -> None:
+        array = as_array(reward)
+        if array.dtype.kind not in NUMBERS or (array.shape != () and not self.several_rewards):
+            advice = "; reward.item() makes a number of an array with one entry" if array.shape and array.size == 1 else ""
+            refuse(f"{STEP}, where reward is one number{advice}", kind_of(reward))
+
+    def _check(self, method: str, observation: Any, info: Any) -> None:
+        if type(info) is not dict and not isinstance(info, dict):
+            refuse(f"{RESET if method == 'reset' else STEP}, where info is a dict", kind_of(info))
+        if self.single:
+            _, shape, dtype = self.parts[0]
+            if type(observation) is not np.ndarray or observation.dtype != dtype or observation.shape != shape:
+                _check_part(method, "an observation", observation, shape, dtype)
+            return
+        if not isinstance(observation, dict) or observation.keys() != self.keys:
+            received = f"keys {sorted(map(str, observation))}" if isinstance(observation, dict) else kind_of(observation)
+            refuse(f"{method} must return an observation that is a dict with the keys {sorted(self.keys)}", received)
+        for key, shape, dtype in self.parts:
+            part = observation[key]
+            if type(part) is not np.ndarray or part.dtype != dtype or part.shape != shape:
+                _check_part(method, f"an observation {key!r}", part, shape, dtype)
+
+
+def _check_part(method: str, name: str, value: Any, shape: Any, dtype: Any) -> None:
+    array = as_array(value)
+    if array.dtype.kind not in NUMBERS or array.shape != shape or not np.can_cast(array.dtype, dtype, "same_kind"):
+        refuse(f"{method} must return {name} of the shape {shape} and dtype {dtype}, as its space says", kind_of(value))
+
+
+def _check_end(name: str, value: Any) -> None:
+    array = as_array(value)
+    if array.shape == () and (array.dtype.kind == "b" or (array.dtype.kind in "iu" and array in (0, 1))):
+        return
+    refuse(f"{STEP}, where {name} is a bool", kind_of(value))
+
+
+def as_array(value: Any) -> np.ndarray:
+    """Returns a value as an array; of what is none, an array of objects."""
+    try:
+        return np.asarray(value)
+    except Exception:  # lists of different lengths, objects whose conversion raises
+        return np.array(None, object)
+
+
+def kind_of(value: Any) -> str:
+    """Returns what somebody needs to know of a wrong value, in a few words."""
+    if isinstance(value, np.ndarray):
+        return f"an array of the shape {value.shape} and dtype {value.dtype}"
+    if isinstance(value, tuple):
+        return f"{len(value)} values, {', '.join(type(each).__name__ for each in value)}"
+    text = repr(value)
+    return f"{text if len(text) < 80 else text[:77] + '...'} ({type(value).__name__})"
+
+
+def refuse(what: str, received: str) -> NoReturn:
+    """Raises an `EnvironmentFailure`."""
+    raise EnvironmentFailure(f"{what}. Received: {received}")
+
+
+def failure(method: str, error: BaseException) -> EnvironmentFailure:
+    """Returns an `EnvironmentFailure` for what a method of an environment raised.
+
+    Args:
+        method: its name.
+        error: as it was caught; a failure stays what it is.
+    """
+    if isinstance(error, EnvironmentFailure):
+        return error
+    unpacked = UNPACKED.search(str(error))
+    if method == "step" and unpacked and not is_users(error):  # a wrapper of gymnasium's unpacked it
+        number, name = unpacked.groups()
+        received = f"{number} values" if number else "more than 5 values" if name is None else name.removesuffix("Type")
+        return EnvironmentFailure(f"{STEP}. Received: {received}")
+    return EnvironmentFailure(f"{method} raised. Received: {described(error)}")
+
+
+def placed(error: BaseException, level: str, place: str) -> EnvironmentFailure:
+    """Returns a failure that also names the level and the place, such as "environment 1, step 640".
+
+    Args:
+        error: a failure "what is wrong. Received: value", or another error.
+        level: of the environment.
+        place: where it happened.
+    """
+    message = str(error) if "Received: " in str(error) else f"it raised. Received: {described(error)}"
+    what, _, received = message.partition(". Received: ")
+    return EnvironmentFailure(f"{level}: {what} ({place}). Received: {received}")
