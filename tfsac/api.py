@@ -13,9 +13,8 @@ import numpy as np
 
 from tfsac import arguments
 from tfsac.agents import ModelMaker
-from tfsac.environments import Filters, action_map, as_arrays, check, episode_seed, maker, name_of_environment, spec_of
+from tfsac.environments import Filters, action_map, as_arrays, checked, episode_seed, maker, name_of_environment, spec_of
 from tfsac.environments.film import write_film
-from tfsac.environments.vector_rewards import VectorRewards, has_vector_rewards
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.exporting import A_POLICY, export
 from tfsac.files import new_file
@@ -30,7 +29,7 @@ from tfsac.training.evaluation import evaluate_policy
 from tfsac.training.functions import refuse_other_spaces, refuse_others
 from tfsac.training.weights import load_weights
 from tfsac.types import Spec
-from tfsac.user_code import described
+from tfsac.user_code import calling, described
 
 EnvFn = Callable[[], gym.Env]
 A_FILE = "the path of a new file, a str or a pathlib.Path"
@@ -305,12 +304,15 @@ def demonstrate(
     arguments.instance("env", env, gym.Env, "a Gymnasium environment, such as gymnasium.make('CartPole-v1')")
     if begin is not None:
         arguments.function("begin", begin, "a function without arguments")
-    check(env)
-    if has_vector_rewards(env):
-        env = VectorRewards(env)
+    env = checked(env)
     spec, level = spec_of(env), name_of_environment(env)
     inverse, steps = action_map(spec).inverse, list[tuple[Any, ...]]()
-    done = run_episodes(act, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, lambda *step: steps.append(step), begin)
+
+    def acting(observation: Any) -> Any:
+        with calling("act"):
+            return act(observation)
+
+    done = run_episodes(acting, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, lambda *step: steps.append(step), begin)
     memory = TransitionMemory(spec._replace(num_rewards=None), len(steps))
     for observation, action, reward, terminated, truncated, next_observation in steps:
         memory.add(

@@ -12,7 +12,7 @@ import runpy
 import traceback
 from typing import TYPE_CHECKING
 
-from tfsac.user_code import calling
+from tfsac.user_code import calling, make_importable
 
 if TYPE_CHECKING:
     from tfsac.parameters import Preset, RunParameters
@@ -79,6 +79,7 @@ def _defined_in(path: pathlib.Path) -> Preset:
     from tfsac.parameters import ParameterError, Preset
     from tfsac.parameters.base import nearest
 
+    make_importable(path.parent)
     try:
         with calling(f"The preset file {path}"):
             defined = runpy.run_path(str(path), run_name=path.stem)
@@ -95,7 +96,7 @@ def _defined_in(path: pathlib.Path) -> Preset:
 
 
 def read_config(path: pathlib.Path) -> tuple[Preset, RunParameters]:
-    """Returns the preset and the run parameters of a config.json.
+    """Returns the preset and the run parameters of a config.json; the folders with the user's code can be imported from then on.
 
     Raises:
         FileNotFoundError: there is none.
@@ -112,6 +113,8 @@ def read_config(path: pathlib.Path) -> tuple[Preset, RunParameters]:
         preset, run = content["preset"], content["run"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ParameterError(f"{path} is not the config of a run ({error!r}). Received: {path.stat().st_size} bytes") from error
+    for folder in folders if isinstance(folders := content.get("import_folders"), list) else ():
+        make_importable(str(folder), first=False)
     try:
         return from_json(Preset, json.dumps(preset)), from_json(RunParameters, json.dumps(run))
     except ParameterError as error:

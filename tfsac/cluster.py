@@ -69,6 +69,20 @@ def _is_address(address: object) -> bool:
     return isinstance(address, str) and bool(host) and port.isdigit() and 0 < int(port) < 2**16
 
 
+def refuse_timeout_in_this_process(preset: Preset, run: RunParameters) -> None:
+    """Refuses a timeout of environments that this process steps itself.
+
+    Raises:
+        ParameterError: nothing could end a step that takes too long.
+    """
+    environment = preset.environment
+    if environment.step_timeout_seconds is not None and environment.vectorization == "sync" and run.ray_address is None:
+        raise ParameterError(
+            "environment.step_timeout_seconds needs environments in other processes, which can be ended: set environment.vectorization "
+            f'to "subprocess". Received: {environment.step_timeout_seconds:g} with vectorization "sync"'
+        )
+
+
 def share_of(preset: Preset, place: Place) -> Preset:
     """Returns a worker's share of an experiment: its part of the environments, of the memory and of each batch.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
+import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
@@ -13,6 +14,25 @@ LIBRARIES = (
     pathlib.Path(__file__).parent,
     *(pathlib.Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")),
 )
+
+
+FOLDERS: list[str] = []  # that `make_importable` added: a run's config keeps them, for the commands that come after training
+
+
+def make_importable(folder: str | pathlib.Path, first: bool = True) -> None:
+    """Lets Python import the modules in a folder, as those beside a script.
+
+    Args:
+        folder: is left alone where it is not there.
+        first: they come before installed packages of the same name; else after them.
+    """
+    path = str(pathlib.Path(folder).absolute())
+    if not pathlib.Path(path).is_dir():
+        return
+    if path not in FOLDERS:
+        FOLDERS.append(path)
+    if path not in sys.path:
+        sys.path.insert(0 if first else len(sys.path), path)
 
 
 class UserCodeError(RuntimeError):

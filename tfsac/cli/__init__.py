@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 
 from absl import flags
@@ -11,6 +13,7 @@ from tfsac.cli import learning, results, spinning_up  # noqa: F401  (each enters
 from tfsac.cli.command import COMMANDS, UsageError
 from tfsac.cli.failure import status_of
 from tfsac.cli.parsing import parse
+from tfsac.user_code import make_importable
 
 NOT_SHOWN = (None, "", "''", "'false'", "false", "'[]'")  # defaults
 HELP = ("--help", "-h", "help", "--helpfull", "--helpshort", "-help", "-?")
@@ -66,6 +69,8 @@ def run(arguments: list[str]) -> int:
         print(command_usage(name))
         return 0
     values, rest = parse(name, others)
+    with contextlib.suppress(OSError):  # a current folder that was removed
+        make_importable(os.getcwd())
     return COMMANDS[name].function(values, rest)
 
 

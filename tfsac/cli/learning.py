@@ -134,6 +134,7 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
 def _experiment(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
     """Returns what the flags of `train` ask for."""
     from tfsac.catalog import load_preset, read_config
+    from tfsac.cluster import refuse_timeout_in_this_process
     from tfsac.parameters import RunParameters, for_level, override, parse_assignment
 
     if f.resume:
@@ -158,7 +159,9 @@ def _experiment(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
         changes[path] = value
     preset = override(preset, changes)
     given = {name: f[name].value for name in RunParameters.__dataclass_fields__ if name in f and f[name].present}
-    return preset, RunParameters(**{**{name: getattr(run, name) for name in RunParameters.__dataclass_fields__}, **given})
+    run = RunParameters(**{**{name: getattr(run, name) for name in RunParameters.__dataclass_fields__}, **given})
+    refuse_timeout_in_this_process(preset, run)
+    return preset, run
 
 
 def default_run_dir(f: flags.FlagValues, level: str, seed: int | None) -> pathlib.Path:

@@ -2,7 +2,7 @@
 
 from tfsac.environments.check import EnvironmentFailure, check
 from tfsac.environments.filters import Filters
-from tfsac.environments.make import make, maker
+from tfsac.environments.make import checked, make, maker
 from tfsac.environments.own import check_env_fn, name_of_environment
 from tfsac.environments.spaces import ActionNumbering, ActionRescaling, action_map, as_arrays, spec_of
 from tfsac.environments.teams import Team
@@ -22,6 +22,7 @@ __all__ = [
     "as_arrays",
     "check",
     "check_env_fn",
+    "checked",
     "episode_seed",
     "make",
     "maker",

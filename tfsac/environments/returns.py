@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from typing import Any, NoReturn
@@ -127,6 +128,20 @@ def _check_end(name: str, value: Any) -> None:
     if array.shape == () and (array.dtype.kind == "b" or (array.dtype.kind in "iu" and array in (0, 1))):
         return
     refuse(f"{STEP}, where {name} is a bool", kind_of(value))
+
+
+def refuse_non_finite(observation: Any, reward: float) -> None:
+    """Refuses an observation or a sum of rewards of one environment that is not finite.
+
+    Raises:
+        EnvironmentFailure: one is not.
+    """
+    if not math.isfinite(reward):
+        refuse("the reward must be finite", f"{reward}")
+    for key, part in (observation if isinstance(observation, dict) else {"observation": observation}).items():
+        array = np.asarray(part)
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            refuse(f"observation {key!r} must be finite", f"{array[~np.isfinite(array)][0]}")
 
 
 def as_array(value: Any) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfsac.agents import Agent, Mode
-from tfsac.environments import Environments, Filters
+from tfsac.environments import EnvironmentFailure, Environments, Filters
 from tfsac.memories import EpisodicMemory, TransitionMemory
 from tfsac.training.weights import acting_weights, take_over
 
@@ -73,14 +73,19 @@ class Collector:
             env_steps: of the run so far.
 
         Raises:
-            EnvironmentFailure: an environment raised; everything but the agent's random numbers is as it was.
+            EnvironmentFailure: an environment raised; everything is as it was.
         """
         environments = self.environments
         observation = environments.observation
         mode: Mode = "random" if env_steps < random_until else "explore"
         seen = self.filters.observation(observation)
+        drawn = self.agent.rng.bit_generator.state
         action, policy_state, extras = self.agent.act(seen, self.policy_state, environments.is_first, mode, env_steps)
-        result = environments.step(action)
+        try:
+            result = environments.step(action)
+        except EnvironmentFailure:  # a step that was not made drew no random numbers
+            self.agent.rng.bit_generator.state = drawn
+            raise
         self.policy_state = policy_state
         following, length = result.observation, result.length
         return Step(observation, action, *result[1:4], result.next_observation, dict(extras), length, following)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
-from tfsac.environments import EnvironmentFailure, episode_seed
+from tfsac.environments import episode_seed
+from tfsac.environments.returns import placed, refuse_non_finite
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.parameters import EnvironmentEpisodes, StepMethod
 from tfsac.training.policy import Policy
 from tfsac.training.progress import summary
 
+LONGEST_EPISODE = 100_000  # steps of an evaluation episode whose environment has no time limit
+NEVER_ENDS = (
+    "An evaluation episode did not end within {} steps and was cut off, because its environment has no time limit; set "
+    "environment.max_episode_steps, or register the environment with max_episode_steps."
+)
 SWITCHING = ("switch_rate", "repeats_mean")
 
 
@@ -87,7 +95,7 @@ def evaluate(
     each_step: Callable[..., None] | None = None,
     begin: Callable[[], None] | None = None,
 ) -> Evaluation:
-    """Runs whole episodes and adds up their rewards.
+    """Runs whole episodes and adds up their rewards. Without a time limit an episode is cut off after `LONGEST_EPISODE` steps.
 
     Args:
         act: raw observation of one environment to an action in the environment's bounds.
@@ -99,29 +107,54 @@ def evaluate(
         begin: called at the begin of every episode.
 
     Raises:
-        EnvironmentFailure: the environment raised.
+        EnvironmentFailure: the environment raised, or returned what it must not.
     """
     returns: list[float] = []
     lengths: list[int] = []
+    longest = None if has_time_limit(env) else LONGEST_EPISODE
+    name = env.spec.id if env.spec else type(env.unwrapped).__name__
     while (len(returns) if isinstance(amount, EnvironmentEpisodes) else sum(lengths)) < amount.num_steps:
-        try:
+        with _failing_in(name, len(returns), 0):
             observation, _ = env.reset(seed=episode_seed(seed, EVALUATION, where, len(returns)))
-            total, length, done = 0.0, 0, False
-            if begin is not None:
-                begin()
-            while not done:
+            refuse_non_finite(observation, 0.0)
+        total, length, done = 0.0, 0, False
+        if begin is not None:
+            begin()
+        while not done:
+            with _failing_in(name, len(returns), length, ValueError):  # an observation that the policy refuses
                 action = act(observation)
-                if each_step is not None:
-                    observation = copy.deepcopy(observation)  # environments may write the next one into the same array
+            if each_step is not None:
+                observation = copy.deepcopy(observation)  # environments may write the next one into the same array
+            with _failing_in(name, len(returns), length):
                 next_observation, reward, terminated, truncated, _ = env.step(action)
-                total, length, done = total + float(reward), length + 1, bool(terminated or truncated)
-                if each_step is not None:
-                    each_step(observation, action, reward, terminated, truncated, copy.deepcopy(next_observation))
-                observation = next_observation
-        except Exception as error:
-            raise EnvironmentFailure(
-                f"The evaluation environment raised in episode {len(returns)}. Received: {type(error).__name__}: {error}"
-            ) from error
+                total, length = total + float(reward), length + 1
+                refuse_non_finite(next_observation, total)
+            if length == longest and not terminated and not truncated:
+                truncated = True
+                warnings.warn(NEVER_ENDS.format(length), RuntimeWarning, stacklevel=2)
+            done = bool(terminated or truncated)
+            if each_step is not None:
+                each_step(observation, action, reward, terminated, truncated, copy.deepcopy(next_observation))
+            observation = next_observation
         returns.append(total)
         lengths.append(length)
     return Evaluation(np.array(returns), np.array(lengths))
+
+
+def has_time_limit(env: gym.Env) -> bool:
+    """Returns whether an environment's registration or one of its wrappers ends its episodes after some steps."""
+    if env.spec is not None and env.spec.max_episode_steps is not None:
+        return True
+    while isinstance(env, gym.Wrapper):
+        if isinstance(env, gym.wrappers.TimeLimit):
+            return True
+        env = env.env
+    return False
+
+
+@contextlib.contextmanager
+def _failing_in(name: str, episode: int, step: int, kind: type[Exception] = Exception) -> Iterator[None]:
+    try:
+        yield
+    except kind as error:
+        raise placed(error, name, f"evaluation episode {episode}, step {step}") from error

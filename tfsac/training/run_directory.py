@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from tfsac.catalog import read_config
 from tfsac.files import check_run_dir, written_aside
 from tfsac.parameters import Preset, RunParameters, to_json
+from tfsac.user_code import FOLDERS
 
 PACKAGES = (
     "tfsac", "tensorflow", "keras", "tensorflow-probability", "gymnasium", "numpy",
@@ -91,6 +92,7 @@ class RunDirectory(NamedTuple):
     def _write(self, preset: Preset, run: RunParameters, resumed: list[dict[str, Any]], others: dict[str, Any]) -> None:
         # What callbacks have added to the config stays.
         content = {**others, "preset": to_json(preset), "run": to_json(run), **provenance(), "resumed": resumed}
+        content["import_folders"] = FOLDERS
         with written_aside(self.config) as file:
             file.write(json.dumps(content, indent=2).encode())
 

@@ -1,14 +1,26 @@
-"""SIGTERM and Ctrl-C end a run after the current step instead of in the middle of one."""
+"""SIGTERM and Ctrl-C end a run after the current step instead of in the middle of one; the second one ends it at once."""
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
+import os
 import signal
+import socket
 import threading
 from typing import Any
 
+STOPPED = 128  # plus the signal's number: the exit status
+SHOW_CURSOR = b"\x1b[?25h"  # which the progress bar hides
+HANDLED = (signal.SIGTERM, signal.SIGINT)
+
 
 class StopSignals:
-    """While entered, remembers the first SIGTERM or SIGINT in `received`; a second one acts as usual."""
+    """While entered, remembers the first SIGTERM or SIGINT in `received`; the second one ends the process and its children at once.
+
+    A thread waits for the second one, because Python's handlers run in the main thread, which may hang in TensorFlow's code or in
+    an environment's.
+    """
 
     def __init__(self) -> None:
         self.received: int | None = None
@@ -16,17 +28,36 @@ class StopSignals:
 
     def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():  # Python handles signals nowhere else
-            self.previous = {number: signal.signal(number, self._remember) for number in (signal.SIGTERM, signal.SIGINT)}
+            self.previous = {number: signal.signal(number, self._remember) for number in HANDLED}
+            self.heard, self.told = socket.socketpair()
+            self.told.setblocking(False)
+            self.earlier = signal.set_wakeup_fd(self.told.fileno(), warn_on_full_buffer=False)
+            threading.Thread(target=self._end_at_the_second, args=(self.heard,), name="signals", daemon=True).start()
         return self
 
     def _remember(self, number: int, frame: object) -> None:
-        self.received = number
-        self._give_back()
+        self.received = self.received or number
 
-    def _give_back(self) -> None:
+    @staticmethod
+    def _end_at_the_second(heard: socket.socket) -> None:
+        numbers: list[int] = []
+        with heard:
+            while len(numbers) < 2:
+                if not (arrived := heard.recv(16)):
+                    return
+                numbers += [number for number in arrived if number in HANDLED]
+        for child in multiprocessing.active_children():
+            with contextlib.suppress(OSError):
+                child.kill()
+        if os.isatty(1):
+            os.write(1, SHOW_CURSOR)
+        os._exit(STOPPED + numbers[1])
+
+    def __exit__(self, *error: object) -> None:
+        if not self.previous:
+            return
         for number, handler in self.previous.items():
             signal.signal(number, handler)
         self.previous = {}
-
-    def __exit__(self, *error: object) -> None:
-        self._give_back()
+        signal.set_wakeup_fd(self.earlier)
+        self.told.close()  # ends the thread
