@@ -13,7 +13,16 @@ import numpy as np
 
 from tfsac import arguments
 from tfsac.agents import ModelMaker
-from tfsac.environments import Filters, action_map, as_arrays, checked, episode_seed, maker, name_of_environment, spec_of
+from tfsac.environments import (
+    Filters,
+    action_map,
+    as_arrays,
+    checked,
+    episode_seed,
+    maker,
+    name_of_environment,
+    spec_of,
+)
 from tfsac.environments.film import write_film
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.exporting import A_POLICY, export

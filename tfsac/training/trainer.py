@@ -88,14 +88,8 @@ class Trainer:
         self.callbacks = check_trainer(run_dir, run, resume, callbacks, quiet, initial_weights, env_fn, models)
         self.settings, self.directory = run or RunParameters(), RunDirectory(pathlib.Path(run_dir))
         place = place_of(self.settings)
-<<<<<<< HEAD
         share_of(preset, place)
-=======
         refuse_timeout_in_this_process(preset, self.settings)
-        self.share = share_of(preset, place)
-        self.schedule, self.algorithm, level = preset.schedule, preset.agent.algorithm, preset.environment
-        self.directory = RunDirectory(pathlib.Path(run_dir))
->>>>>>> 12f0394 (A second signal ends a run at once; evaluation episodes end; own code is importable; a failed step draws nothing)
         if self.settings.stop_at_threshold and preset.validation.min_reward_threshold is None:
             raise ParameterError(
                 f"stop_at_threshold needs validation.min_reward_threshold. Received: None for {preset.environment.level}"
