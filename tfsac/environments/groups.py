@@ -138,34 +138,40 @@ def work(makers: Any, pipe: Connection, memory: Any, index: int) -> None:
 
     Args:
         makers: of each environment, in gymnasium's `CloudpickleWrapper`.
-        pipe: of messages ("reset", seeds) and ("step", actions), each answered by `Done`.
+        pipe: for messages ("make", None), then ("reset", seeds) and ("step", actions), each answered by `Done`.
         memory: for the observations of all processes.
         index: of this process among them.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_the_run, daemon=True).start()
-    wakeful, group, space = WakefulPipe(pipe), None, None
-    try:
+    wakeful = WakefulPipe(pipe)
+    group: Group | None = None
+
+    def answered(name: str, content: Any) -> Done:
+        nonlocal group
+        try:
+            if group is None:
+                group = Group(makers.fn)
+                return Done()
+            if name == "reset":
+                seen, result = group.reset(seed=content)[0], None
+                write_to_shared_memory(group.observation_space, index, seen, memory)
+            else:
+                seen, *result = group.step(content)
+                write_to_shared_memory(group.observation_space, index, seen, memory)
+            return Done(result)
+        except (Exception, SystemExit) as error:
+            return Done(failure=(getattr(error, "environment", None), _in_one_line(error)))
+
+    with contextlib.suppress(EOFError, OSError):  # nobody asks any more
         while True:
-            name, content = wakeful.recv()
-            try:
-                if group is None or space is None:
-                    group = Group(makers.fn)
-                    space = group.observation_space
-                if name == "reset":
-                    seen, result = group.reset(seed=content)[0], None
-                else:
-                    seen, *result = group.step(content)
-                write_to_shared_memory(space, index, seen, memory)
-                answer = Done(result)
-            except (Exception, SystemExit) as error:
-                message = str(error) if "Received: " in str(error) else f"it raised. Received: {described(error)}"
-                answer = Done(failure=(getattr(error, "environment", None), message))
-            wakeful.send(answer)
-    except (EOFError, OSError):  # nobody asks any more
-        pass
+            wakeful.send(answered(*wakeful.recv()))
     if group is not None:
         group.close()
+
+
+def _in_one_line(error: BaseException) -> str:
+    return str(error) if "Received: " in str(error) else f"it raised. Received: {described(error)}"
 
 
 def _end_with_the_run() -> None:
@@ -191,7 +197,8 @@ class Processes:
     def __init__(self, makers: Sequence[Callable[[], gym.Env]], size: int, single: gym.Space, timeout: float | None):
         # Forking a process in which TensorFlow runs threads can hang.
         context: Any = multiprocessing.get_context("spawn")
-        self.size, self.timeout, self.pipes, self.processes = size, timeout, list[Any](), list[Any]()
+        self.size, self.pipes, self.processes = size, list[Any](), list[Any]()
+        self.asked, self.timeout, self.begun = list[int](), None, False  # starting may take as long as it takes
         space, number = gym.vector.utils.batch_space(single, size), len(makers) // size
         self.memory = memory = create_shared_memory(space, number, context)  # kept: a process may not have opened it yet
         self.observations: Any = read_from_shared_memory(space, memory, number)  # `[P, G, ...]`, rewritten in every step
@@ -204,10 +211,13 @@ class Processes:
                 process.start()
                 self.processes.append(process)
                 theirs.close()
+            for i in range(number):
+                self.ask(i, "make", None)
+            self.wait_for_all()
         except BaseException:
             self.close()
             raise
-        self.asked, self.answered = list[int](), False
+        self.timeout, self.begun = timeout, True
 
     def ask(self, i: int, name: str, content: Any) -> None:
         """Sends a message to a process."""
@@ -241,7 +251,7 @@ class Processes:
             self.processes[i].join(GOODBYE)
             code = self.processes[i].exitcode
             reason = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit status {code}"
-            hint = "" if self.answered else MAIN
+            hint = "" if self.begun else MAIN
             ended = f"ended by itself or was killed, perhaps for its memory{hint}. Received: {reason}"
         if ended:
             which = range(i * self.size, (i + 1) * self.size)
@@ -249,7 +259,6 @@ class Processes:
         if answer.failure is not None:
             environment, message = answer.failure
             raise EnvironmentFailure(message, environment)
-        self.answered = True
         return answer.result
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -108,7 +109,8 @@ def checked(env: gym.Env, visible_entries: Sequence[int] | None = None) -> gym.E
             env = _showing(env, visible_entries)
         check(env)
     except ValueError:
-        env.close()
+        with contextlib.suppress(Exception):  # it may not be whole
+            env.close()
         raise
     if several_rewards:
         env = VectorRewards(env)

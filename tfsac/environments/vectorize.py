@@ -70,12 +70,14 @@ class Environments:
     ):
         one = one or maker(parameters)
         self.level, self.seed, self.num_envs, self.first = parameters.name, seed, parameters.num_envs, first
+        self.steps = 0
         indexed = functools.partial(with_few_infos, one)
         if parameters.vectorization == "subprocess":
             env = one()  # errors of a wrong level are clearer from this process
             self.spec, single = spec_of(env), env.observation_space
             env.close()
-            self.groups = Groups(indexed, self.num_envs, os.cpu_count() or 1, single, parameters.step_timeout_seconds)
+            cores, timeout = os.cpu_count() or 1, parameters.step_timeout_seconds
+            self.groups = self._call(Groups, indexed, self.num_envs, cores, single, timeout)
         else:
             self.groups = Groups(indexed, self.num_envs, 1)
             assert self.groups.here is not None
@@ -83,7 +85,6 @@ class Environments:
         self.action_map = action_map(self.spec)
         self.episode = np.zeros(self.num_envs, np.int64)  # index of the running episode, by environment
         self.length = np.zeros(self.num_envs, np.int64)  # steps of the running episode, by environment
-        self.steps = 0
         self.is_first = np.ones(self.num_envs, bool)
         try:
             self.observation = self._reset(np.ones(self.num_envs, bool))

@@ -1,0 +1,378 @@
+"""What an environment returns is checked by name, and what it raises is told with file and line, in every process."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import tfsac
+from tfsac.environments import EnvironmentFailure, Environments, make
+from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, ParameterError, RunParameters, override
+from tfsac.testing import tiny_preset
+from tfsac.training import evaluation, signals
+from tfsac.training.evaluation import evaluate
+from tfsac.user_code import UserCodeError
+
+Box, Dict = gym.spaces.Box, gym.spaces.Dict
+ZEROS = np.zeros(2, np.float32)
+GOOD = {"observation": ZEROS, "reward": 1.0, "terminated": False, "truncated": False, "info": {}}
+
+
+class Odd(gym.Env):
+    """Returns what it is told from the second step on, or does something else then.
+
+    Args:
+        wrong: parts of what a step returns, by name, or the whole as "step".
+        reset: what reset returns.
+        action: "raise", "exit", "kill", "hang", "close" or "render".
+        space: of observations.
+    """
+
+    action_space = Box(-1.0, 1.0, (1,), np.float32)
+    metadata = {"render_modes": ["rgb_array"]}
+
+    def __init__(self, wrong=None, reset=None, action="", space=None, render_mode=None):
+        self.wrong, self.returned, self.action, self.render_mode = wrong or {}, reset, action, render_mode
+        self.observation_space = space or Box(-1.0, 1.0, (2,), np.float32)
+        if action == "constructor":
+            self.model = {}["model"]
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        if self.action == "reset":
+            raise ValueError("no\nscene")
+        return (self.observation_space.sample() * 0, {}) if self.returned is None else self.returned
+
+    def step(self, action):
+        self.steps += 1
+        parts = {**GOOD, "observation": self.observation_space.sample() * 0}
+        if self.steps == 2:
+            parts |= self.wrong
+            if self.action == "raise":
+                raise KeyError("gear")
+            if self.action == "exit":
+                raise SystemExit(0)
+            if self.action == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if self.action == "leave":
+                os._exit(3)
+            if self.action == "hang":
+                time.sleep(600)
+        return parts["step"] if "step" in parts else tuple(parts.values())
+
+    def render(self):
+        raise OSError("no screen")
+
+    def close(self):
+        if self.action == "close":
+            raise OSError("no port")
+
+
+gym.register("Odd-v0", entry_point=Odd)
+ODD = f"{__name__}:Odd-v0"
+STEP = "step must return (observation, reward, terminated, truncated, info)"
+HERE = re.escape(__file__)
+
+WRONG = {
+    "reward of text": ({"reward": "1"}, f"{STEP}, where reward is one number", "'1' (str)"),
+    "no reward": ({"reward": None}, f"{STEP}, where reward is one number", "None (NoneType)"),
+    "complex reward": ({"reward": 1j}, f"{STEP}, where reward is one number", "1j (complex)"),
+    "array of rewards": (
+        {"reward": np.ones(1)},
+        f"{STEP}, where reward is one number; reward.item() makes a number of an array with one entry",
+        "an array of the shape (1,) and dtype float64",
+    ),
+    "terminated is None": ({"terminated": None}, f"{STEP}, where terminated is a bool", "None (NoneType)"),
+    "terminated is a float": ({"terminated": 0.5}, f"{STEP}, where terminated is a bool", "0.5 (float)"),
+    "truncated is 2": ({"truncated": 2}, f"{STEP}, where truncated is a bool", "2 (int)"),
+    "truncated is a dict": ({"truncated": {}}, f"{STEP}, where truncated is a bool", "{} (dict)"),
+    "no info": ({"info": None}, f"{STEP}, where info is a dict", "None (NoneType)"),
+    "four values": ({"step": (ZEROS, 1.0, False, {})}, STEP, "4 values, ndarray, float, bool, dict"),
+    "six values": ({"step": (ZEROS, 1.0, False, False, {}, 1)}, STEP, "6 values, ndarray, float, bool, bool, dict, int"),
+    "nothing": ({"step": None}, STEP, "None (NoneType)"),
+    "long observation": (
+        {"observation": np.zeros(3, np.float32)},
+        "step must return an observation of the shape (2,) and dtype float32, as its space says",
+        "an array of the shape (3,) and dtype float32",
+    ),
+    "observation of text": (
+        {"observation": ["a", "b"]},
+        "step must return an observation of the shape (2,) and dtype float32, as its space says",
+        "['a', 'b'] (list)",
+    ),
+    "observation of a dict": (
+        {"observation": {"x": ZEROS}},
+        "step must return an observation of the shape (2,) and dtype float32, as its space says",
+        None,
+    ),
+    "ragged observation": ({"observation": [[1.0], [1.0, 2.0]]}, "step must return an observation of the shape (2,)", None),
+    "NaN": ({"observation": np.float32([0, np.nan])}, "observation 'observation' must be finite", "nan"),
+    "infinite reward": ({"reward": float("inf")}, "the reward must be finite", "inf"),
+}
+
+
+def made(vectorization="sync", num_envs=2, **kwargs):
+    fields = {name: kwargs.pop(name) for name in ("step_timeout_seconds",) if name in kwargs}
+    return Environments(EnvironmentParameters(ODD, num_envs, vectorization, kwargs=kwargs, **fields), seed=1)
+
+
+def step_twice(environments):
+    try:
+        for _ in range(2):
+            environments.step(np.zeros((environments.num_envs, 1), np.float32))
+    finally:
+        environments.close()
+
+
+@pytest.mark.parametrize("wrong, what, received", WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_return_is_refused_by_name_in_training(wrong, what, received):
+    with pytest.raises(EnvironmentFailure, match=re.escape(what)) as error:
+        step_twice(made(wrong=wrong))
+    message = str(error.value)
+    assert message.startswith(f"{ODD}: ") and "(environment 0, step " in message and "\n" not in message
+    assert received is None or message.endswith(f"Received: {received}")
+
+
+@pytest.mark.parametrize("wrong, what, received", WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_return_is_refused_by_name_in_evaluation(wrong, what, received):
+    env = make(ODD, max_episode_steps=5, wrong=wrong)  # the time limit unpacks what a step returns
+    with pytest.raises(EnvironmentFailure, match=r"\(evaluation episode 0, step 1\)\. Received: ") as error:
+        evaluate(lambda observation: ZEROS[:1], env, EnvironmentEpisodes(1))
+    assert str(error.value).startswith(f"Odd-v0: {what.partition(';')[0].partition(', where')[0]}")
+
+
+@pytest.mark.slow
+def test_a_wrong_return_is_refused_in_other_processes_and_in_demonstrations():
+    with pytest.raises(EnvironmentFailure, match=re.escape(f"{STEP}, where reward is one number (environment 0, step 2).")):
+        step_twice(made("subprocess", wrong={"reward": "1"}))
+    with pytest.raises(EnvironmentFailure, match=r"Odd: step must return .* \(evaluation episode 0, step 1\)\. Received: '1'"):
+        tfsac.demonstrate(lambda observation: ZEROS[:1], Odd(wrong={"reward": "1"}), 1)
+
+
+@pytest.mark.parametrize(
+    "returned, received",
+    [(ZEROS, "an array of the shape (2,) and dtype float32"), ((ZEROS, {}, 1), "3 values, ndarray, dict, int"), (None, None)],
+)
+def test_a_reset_of_the_old_interface_is_refused(returned, received):
+    if returned is None:  # what is accepted
+        return step_twice(made(reset=([0.0, 0.5], {})))
+    with pytest.raises(EnvironmentFailure, match=re.escape("reset must return (observation, info) (environment 0, step 0)")) as error:
+        made(reset=returned)
+    assert str(error.value).endswith(f"Received: {received}")
+    return None
+
+
+def test_the_keys_and_images_of_a_dict_are_checked():
+    space = Dict(a=Box(-1.0, 1.0, (2,)), image=Box(0, 255, (4, 4, 1), np.uint8))
+    image = np.zeros((4, 4, 1), np.uint8)
+    with pytest.raises(EnvironmentFailure, match=re.escape("a dict with the keys ['a', 'image'] (environment 0, step 0). Received: keys ['a']")):
+        made(space=space, reset=({"a": ZEROS}, {}))
+    # Bytes made of numbers between 0 and 1 would all be 0.
+    with pytest.raises(EnvironmentFailure, match=re.escape("an observation 'image' of the shape (4, 4, 1) and dtype uint8")):
+        made(space=space, reset=({"a": ZEROS, "image": image / 2.0}, {}))
+    made(space=space, reset=({"a": [0, 1], "image": image}, {})).close()
+
+
+@pytest.mark.parametrize(
+    "good",
+    [
+        {"reward": np.float32(1.0)}, {"reward": np.ones(())}, {"reward": 1}, {"reward": True}, {"terminated": np.bool_(False)},
+        {"terminated": 0, "truncated": np.int64(0)}, {"observation": np.zeros(2)}, {"observation": [0, 1]},
+    ],
+    ids=str,
+)
+def test_numbers_and_bools_of_other_types_are_accepted(good):
+    step_twice(made(wrong=good))
+
+
+@pytest.mark.parametrize("vectorization", ["sync", pytest.param("subprocess", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "action, words", [("raise", r"step raised .*KeyError: 'gear' \("), ("exit", r"step raised .*SystemExit: 0 \("), ("reset", r"reset raised .*ValueError: no scene \(")]
+)
+def test_an_error_of_the_environment_has_its_file_and_line(vectorization, action, words):
+    with pytest.raises(EnvironmentFailure, match=rf"^{ODD}: {words}{HERE}, line \d+, in (step|reset)\)$") as error:
+        step_twice(made(vectorization, action=action))
+    assert "(environment 0, step " in str(error.value)
+
+
+def test_errors_of_render_and_close_have_file_and_line():
+    env = make(ODD, action="close", render_mode="rgb_array")
+    env.reset()
+    with pytest.raises(EnvironmentFailure, match=rf"^render raised\. Received: OSError: no screen \({HERE}"):
+        env.render()
+    with pytest.warns(RuntimeWarning, match=rf"close raised\. Received: OSError: no port \({HERE}"):
+        env.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("action, words", [("kill", "signal SIGKILL"), ("leave", "exit status 3")])
+def test_a_process_that_ends_is_a_failure_like_any_other(monkeypatch, action, words):
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    environments = made("subprocess", 1, step_timeout_seconds=60.0, action=action)
+    began = time.monotonic()
+    with pytest.raises(EnvironmentFailure, match=rf"the process of environment 0 ended .*\(environment 0, step 1\)\. Received: {words}$"):
+        step_twice(environments)
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.slow
+def test_an_environment_that_hangs_is_ended(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    environments = made("subprocess", 3, action="hang", step_timeout_seconds=5.0)
+    assert environments.groups.here is None and environments.groups.others == 3  # nothing in this process could be ended
+    began = time.monotonic()
+    words = "the process of environment 0 did not answer within step_timeout_seconds and was ended (environment 0, step 3). Received: 5 seconds"
+    with pytest.raises(EnvironmentFailure, match=re.escape(words)):
+        step_twice(environments)
+    assert time.monotonic() - began < 20
+
+
+def test_a_timeout_is_refused_where_nothing_can_be_ended(tmp_path):
+    preset = override(tiny_preset("Pendulum-v1"), {"environment.step_timeout_seconds": 5.0})
+    with pytest.raises(ParameterError, match=r'set environment.vectorization to "subprocess". Received: 5 with vectorization "sync"'):
+        tfsac.train(preset, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+# -- making ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_error_of_a_constructor_has_its_file_and_line():
+    with pytest.raises(UserCodeError, match=rf"cannot be made\. Received: KeyError: 'model' \({HERE}, line \d+, in __init__\)"):
+        make(ODD, action="constructor")
+    with pytest.raises(ValueError, match=r"does not take these arguments: .*'colour'.*Received: {'colour': 1}"):
+        make(ODD, colour=1)
+
+
+def test_a_type_error_inside_a_constructor_is_not_about_the_arguments(monkeypatch):
+    monkeypatch.setattr(Odd, "load", lambda self: None, raising=False)
+    monkeypatch.setattr(Odd, "__init__", lambda self, **kwargs: self.load(3))
+    with pytest.raises(UserCodeError, match=rf"Received: TypeError: .*2 were given \({HERE}, line \d+, in <lambda>\)$"):
+        make(ODD)
+
+
+@pytest.mark.parametrize("name", ["observation_space", "action_space"])
+def test_an_environment_without_a_space_is_refused(monkeypatch, name):
+    monkeypatch.setattr(Odd, "__init__", lambda self: None)
+    monkeypatch.setattr(Odd, "observation_space", Box(-1.0, 1.0, (2,)), raising=False)
+    monkeypatch.setattr(Odd, name, None)
+    with pytest.raises(ValueError, match=rf"Odd-v0: an environment has an attribute {name}, one of gymnasium.spaces. Received: none"):
+        make(ODD)
+
+
+def test_what_helps_against_infinite_bounds_does_help():
+    env = gym.make("Pendulum-v1")
+    env = gym.wrappers.TransformAction(env, lambda action: action, Box(-np.inf, np.inf, (1,)))
+    with pytest.raises(ValueError, match=r"actions need finite bounds: .*gymnasium.wrappers.TransformAction"):
+        tfsac.demonstrate(lambda observation: ZEROS[:1], env, 1)
+    env = gym.wrappers.TransformAction(env, lambda action: action, Box(-2.0, 2.0, (1,)))
+    assert len(tfsac.demonstrate(lambda observation: ZEROS[:1], env, 1).returns) == 1
+
+
+# -- episodes that do not end ------------------------------------------------------------------------------------------
+
+
+def test_an_evaluation_episode_without_end_is_cut_off_with_a_warning(monkeypatch):
+    monkeypatch.setattr(evaluation, "LONGEST_EPISODE", 30)
+    with pytest.warns(RuntimeWarning, match="did not end within 30 steps and was cut off.*environment.max_episode_steps"):
+        done = evaluate(lambda observation: ZEROS[:1], make(ODD), EnvironmentEpisodes(2))
+    assert done.lengths.tolist() == [30, 30]
+    done = evaluate(lambda observation: ZEROS[:1], make(ODD, max_episode_steps=40), EnvironmentEpisodes(1))
+    assert done.lengths.tolist() == [40]  # a time limit of the environment's own holds
+
+
+# -- signals -----------------------------------------------------------------------------------------------------------
+
+HANGING = """
+import multiprocessing, os, signal, time
+from tfsac.training.signals import StopSignals
+
+if __name__ == "__main__":
+    child = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,), daemon=True)
+    child.start()
+    with StopSignals() as signals:
+        print(child.pid, flush=True)
+        while True:  # an environment that hangs
+            time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_second_signal_ends_a_run_that_hangs_at_once_and_its_children(tmp_path, number):
+    file = tmp_path / "hanging.py"
+    file.write_text(HANGING)
+    process = subprocess.Popen([sys.executable, str(file)], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    child = int(process.stdout.readline())
+    process.send_signal(number)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1)
+    process.send_signal(number)
+    assert process.wait(30) == signals.STOPPED + number
+    process.stdout.close()
+    for _ in range(100):
+        try:
+            os.kill(child, 0)
+        except ProcessLookupError:
+            return
+        if "Z" in pathlib.Path(f"/proc/{child}/stat").read_text().rpartition(")")[2][:3]:
+            return
+        time.sleep(0.1)
+    raise AssertionError("the child survived")
+
+
+# -- coming back -------------------------------------------------------------------------------------------------------
+
+
+class OnceFaulty(gym.Env):
+    """Rewards the action; raises in one step of all the process, where that is asked for."""
+
+    observation_space, action_space = Box(-9.0, 9.0, (2,), np.float32), Box(-1.0, 1.0, (1,), np.float32)
+    fails_at = -1
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.seen = self.np_random.normal(size=2).astype(np.float32)
+        return self.seen.clip(-9, 9), {}
+
+    def step(self, action):
+        if OnceFaulty.fails_at == 0:
+            OnceFaulty.fails_at = -1
+            raise OSError("the cable came off")
+        OnceFaulty.fails_at -= 1
+        self.seen = (self.seen + np.float32([action[0], 0.1])).clip(-9, 9)
+        return self.seen, float(action[0]), False, False, {}
+
+
+gym.register("OnceFaulty-v0", entry_point=OnceFaulty, max_episode_steps=20)
+
+
+@pytest.mark.slow
+def test_a_resume_after_an_error_of_the_environment_is_exact(tmp_path):
+    changes = {
+        "schedule.heatup_steps": 40, "schedule.improve_steps": 60, "schedule.steps_between_evaluation_periods": 1000,
+        "environment.filters.observation_normalization": True,
+    }
+    preset = override(tiny_preset(f"{__name__}:OnceFaulty-v0"), changes)
+    run = RunParameters(seed=3)
+    OnceFaulty.fails_at = -1
+    whole = tfsac.Trainer(preset, tmp_path / "whole", run, quiet=True)
+    whole.run()
+    OnceFaulty.fails_at = 73
+    broken = tfsac.Trainer(preset, tmp_path / "broken", run, quiet=True)
+    with pytest.raises(EnvironmentFailure, match="OSError: the cable came off"):
+        broken.run()
+    resumed = tfsac.Trainer(preset, tmp_path / "broken", run, resume=True, quiet=True)
+    assert resumed.counters.env_steps == 73
+    resumed.run()
+    np.testing.assert_array_equal(whole.memory.ring, resumed.memory.ring)
+    for one, other in zip(whole.agent.networks["policy"].model.weights, resumed.agent.networks["policy"].model.weights, strict=True):
+        np.testing.assert_array_equal(one, other)
