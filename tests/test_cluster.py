@@ -21,10 +21,10 @@ def test_a_process_alone_is_the_chief_of_one_worker_whatever_the_environment_say
 
 
 def test_workers_are_counted_from_the_chief():
-    assert [place_of(RUN, config(index=i)) for i in range(2)] == [Place(0, 2), Place(1, 2)]
+    assert [place_of(RUN, config(index=i)) for i in range(2)] == [Place(0, 2, tuple(TWO)), Place(1, 2, tuple(TWO))]
     named = {"chief": ["a:1"], "worker": ["b:1", "c:1"]}
-    assert place_of(RUN, config(named, "chief")) == Place(0, 3)
-    assert place_of(RUN, config(named, "worker", 1)) == Place(2, 3)
+    assert place_of(RUN, config(named, "chief")) == Place(0, 3, ("a:1", "b:1", "c:1"))
+    assert place_of(RUN, config(named, "worker", 1)) == Place(2, 3, ("a:1", "b:1", "c:1"))
     assert [Place(i, 3).chief for i in range(3)] == [True, False, False]
 
 

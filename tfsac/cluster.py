@@ -24,10 +24,11 @@ EXAMPLE = '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type"
 
 
 class Place(NamedTuple):
-    """Which of how many workers this process is; the first one, the chief, alone writes."""
+    """Which of how many workers this process is, and where all of them listen; the first one, the chief, alone writes."""
 
     worker: int = 0
     workers: int = 1
+    addresses: tuple[str, ...] = ()
 
     @property
     def chief(self) -> bool:
@@ -61,7 +62,7 @@ def place_of(run: RunParameters, environ: Mapping[str, str] = os.environ) -> Pla
         raise ParameterError(f"Each worker of TF_CONFIG has an address HOST:PORT of its own. Received: {addresses}")
     if place not in names:
         raise ParameterError(f"The task of TF_CONFIG is one of its cluster's {len(names)} workers. Received: {task}")
-    return Place(names.index(place), len(names))
+    return Place(names.index(place), len(names), tuple(addresses))
 
 
 def _is_address(address: object) -> bool:

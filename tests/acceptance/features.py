@@ -24,7 +24,7 @@ TESTS = FOLDER.parent
 SECONDS = 900  # of a pair of workers
 STOP_AT = 50  # environment steps, after which the run is stopped and resumed
 TINY = {
-    "schedule.improve_steps": "EnvironmentSteps(60)",
+    "schedule.improve_steps": "EnvironmentSteps(100)",
     "schedule.steps_between_evaluation_periods": "EnvironmentSteps(40)",
     "environment.max_episode_steps": 12,
 }
@@ -280,8 +280,8 @@ def started(agent, features, folder, out, **variables):
 
 
 def reason_of(found):
-    """Returns why something is refused, without what a run happened to receive."""
-    return re.split(r"\s*(?<!\w)Received: ", found.partition(": ")[2])[0].strip()
+    """Returns why something is refused, without what a run happened to receive: the first sentence."""
+    return re.split(r"[.:]? Received: |(?<=[a-z)'])\. ", found.partition(": ")[2])[0].strip()
 
 
 def table_of(found):

@@ -94,12 +94,13 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     run_dir = pathlib.Path(f.run_dir) if f.run_dir else default_run_dir(f, preset.environment.level, run.seed)
     if f.resume:
         check_resumable(run_dir)
-    elif place.chief:
+    else:
         check_run_dir(run_dir)
     if f.checkpoint_restore_dir:
         check_weights(pathlib.Path(f.checkpoint_restore_dir))
     what = f"resuming {run_dir}" if f.resume else pathlib.Path(f.preset).stem
-    print(f"tfsac train: {what}, {preset.environment.level}, seed {run.seed}" + ("" if f.resume else f", in {run_dir}"), flush=True)
+    if place.chief:
+        print(f"tfsac train: {what}, {preset.environment.level}, seed {run.seed}" + ("" if f.resume else f", in {run_dir}"), flush=True)
     check_level(preset)
 
     with quiet_start():

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 
 import tensorflow as tf
 
+from tfsac.cluster import Place
 from tfsac.parameters import RunParameters
+from tfsac.training.meeting import meet
 
 CONFIGURED: list[bool] = []  # in this process
 
@@ -66,22 +69,29 @@ def set_numerics(run: RunParameters) -> None:
     tf.config.optimizer.set_experimental_options({"auto_mixed_precision_onednn_bfloat16": narrow})
 
 
-def make_strategy(run: RunParameters) -> tf.distribute.Strategy:
+def make_strategy(run: RunParameters, place: Place) -> tf.distribute.Strategy:
     """Returns the distribution strategy of a run: for "none" the one in scope, else the same for all runs of a process.
 
     Args:
         run: with `strategy` and `num_devices`.
+        place: of this process among the workers, which connect the first time that this is called.
 
     Raises:
-        ValueError: more devices than there are, or TensorFlow was used before its CPU could be divided.
+        ValueError: more devices than there are, or TensorFlow was used before its CPU could be divided or workers connected.
+        MissingWorkers, OSError: from `meet`.
     """
-    return tf.distribute.get_strategy() if run.strategy == "none" else _strategy(run.strategy, run.num_devices)
+    return tf.distribute.get_strategy() if run.strategy == "none" else _strategy(run.strategy, run.num_devices, place)
 
 
 @functools.cache  # a second one of the same devices would use the numbers of the first one's collective operations again
-def _strategy(name: str, num_devices: int | None) -> tf.distribute.Strategy:
+def _strategy(name: str, num_devices: int | None, place: Place) -> tf.distribute.Strategy:
     if name == "multi_worker":
-        return tf.distribute.MultiWorkerMirroredStrategy()
+        meet(place, lambda line: print(f"tfsac: {line}", file=sys.stderr, flush=True))
+        try:
+            return tf.distribute.MultiWorkerMirroredStrategy()
+        except (tf.errors.OpError, RuntimeError) as error:
+            message = "TensorFlow connects the workers of TF_CONFIG before anything else uses it, and could not"
+            raise ValueError(f"{message} ({str(error).splitlines()[0]}). Received: {list(place.addresses)}") from error
     if name == "mirrored":
         devices = _devices(num_devices)
         if tf.config.get_visible_devices("GPU"):

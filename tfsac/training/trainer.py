@@ -16,7 +16,14 @@ from tfsac.agents import Agent, ModelMaker
 from tfsac.cluster import place_of, refuse_timeout_in_this_process, share_of
 from tfsac.environments import EnvironmentFailure, Environments, Filters, maker
 from tfsac.memories import EpisodicMemory, on_disk
-from tfsac.parameters import EnvironmentEpisodes, OffPolicyAlgorithmParameters, ParameterError, Preset, RunParameters
+from tfsac.parameters import (
+    EnvironmentEpisodes,
+    OffPolicyAlgorithmParameters,
+    ParameterError,
+    Preset,
+    RunParameters,
+    to_json,
+)
 from tfsac.training.arguments import check_trainer, preset_of
 from tfsac.training.build import build_agent, build_memory, with_absolute_paths
 from tfsac.training.callbacks import Callback
@@ -94,13 +101,15 @@ class Trainer:
             raise ParameterError(
                 f"stop_at_threshold needs validation.min_reward_threshold. Received: None for {preset.environment.level}"
             )
-        if not resume and place.chief:
+        if not resume:
             self.directory.refuse_existing()
         if resume and self.directory.config.is_file():
             refuse_others(self.directory, env_fn, models)
         late = configure_once()
         set_numerics(self.settings)
-        self.workers = Workers(make_strategy(self.settings), place)
+        self.workers = Workers(make_strategy(self.settings, place), place)
+        given = {"env_fn": env_fn is not None, "models": models is not None, "initial_weights": initial_weights is not None}
+        self.workers.agree({"preset": to_json(preset), "run": to_json(self.settings), "resume": resume, **given})
         one = maker(preset.environment, env_fn)
         self.evaluation_env = one()
         self.preset = preset = described(preset, self.evaluation_env, env_fn, models)
@@ -210,6 +219,7 @@ class Trainer:
             finally:
                 self.updates.close()
                 self._close_environments()
+                set_numerics(RunParameters())  # what comes after the run in this process computes in float32
         best = None if np.isinf(self.evaluator.best_return) else self.evaluator.best_return
         reason = self.stop_reason or "finished"
         accepted = None if self.preset.validation.min_reward_threshold is None else self.evaluator.accepted

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
 from tfsac.cluster import Place
+from tfsac.files import differences
+from tfsac.parameters import ParameterError
 
 PIECE = 16 * 2**20  # bytes of one message
 
@@ -51,6 +56,26 @@ class Workers:
             part = rows[:, start:stop].reshape(-1, *value.shape[1:])
             gathered[name], start = part.astype(value.dtype), stop
         return gathered
+
+    def agree(self, asked: dict[str, Any]) -> None:
+        """Compares what every worker was asked for with what the first one was.
+
+        Args:
+            asked: JSON values by name.
+
+        Raises:
+            ParameterError: something differs, the same at all workers.
+        """
+        if self.place.workers == 1:
+            return
+        own = json.dumps(asked)
+        found = differences(json.loads(self.receive(0, own.encode())), json.loads(own))
+        differ = np.flatnonzero(self.gather({"differ": np.array([bool(found)])})["differ"])
+        if len(differ):
+            name, chief, other = found[0] if found else ("", None, None)
+            said = f"{name}={other!r} at worker {differ[0]}, {chief!r} at worker 0"
+            text = self.receive(int(differ[0]), said.encode()).decode()
+            raise ParameterError(f"All workers of a run have the same preset and flags. Received: {text}")
 
     def receive(self, source: int, content: bytes) -> bytes:
         """Returns the content that one worker gave, at every worker.
