@@ -122,13 +122,13 @@ class FakeRay:
 def fake(monkeypatch):
     """Four counting environments of two actors, three steps a message: a function that makes Ray, environments, a collector and lines."""
 
-    def make(cores=4, steps=3):
+    def make(cores=4, steps=3, **changes):
         ray, lines = FakeRay(cores), []
         monkeypatch.setattr(remote, "ClusterWatch", lambda ray: types.SimpleNamespace(check=lambda: None))
         monkeypatch.setattr(remote, "connect", lambda address: contextlib.nullcontext(ray))
         monkeypatch.setattr(remote, "Player", CountingPlayer)
         run = RunParameters(ray_address="local", num_actors=2, actor_steps=steps)
-        environments = RemoteEnvironments(tiny_preset(environment__num_envs=4), run, None, None, lines.append)
+        environments = RemoteEnvironments(tiny_preset(environment__num_envs=4, **changes), run, None, None, lines.append)
         first = types.SimpleNamespace(numpy=lambda: np.array(0.0))
         agent = types.SimpleNamespace(acts_in_graph=False, acting_weights=lambda: [first])
         filters = types.SimpleNamespace(state=lambda: {"count": 0})
@@ -233,6 +233,17 @@ def test_a_lost_cluster_ends_the_run_instead_of_waiting_for_its_actors(fake):
     with pytest.raises(ActorsLost, match=r"^The Ray cluster is lost: its head is gone\. Received: 'there'$"):
         collector.play(0, 8)
     assert environments.replaced == 0 and len(asked) == 2
+
+
+def test_environments_that_hang_in_an_actor_end_the_run_where_a_timeout_is_set(fake):
+    ray, environments, collector, _ = fake(environment__step_timeout_seconds=0.1)
+    played(collector, 2)
+    ray.wait = lambda answers, timeout: time.sleep(0.05) or ([], answers)
+    message = "The environments of actor 0 did not answer within step_timeout_seconds for each of a message's steps"
+    began = time.monotonic()
+    with pytest.raises(EnvironmentFailure, match=rf"^{message}\. Received: 0.3 seconds without an answer$"):
+        collector.play(0, 8)
+    assert time.monotonic() - began >= 0.3 and environments.replaced == 0
 
 
 def test_what_an_environment_raises_is_not_a_lost_actor(fake, monkeypatch):

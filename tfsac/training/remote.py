@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ from tfsac.user_code import calling
 
 ACTORS = 5  # stream of random numbers beside those of a run
 ATTEMPTS = 3  # to have the same steps played, each by another actor
+BEGINNING_SECONDS = 300.0  # for an actor to load TensorFlow, make its environments and begin their episodes
 SECONDS_OF_A_WAIT = 2.0  # for an answer, until the head of the cluster is asked whether it is there
 
 Weights = list[np.ndarray]
@@ -180,7 +182,7 @@ class RemoteEnvironments:
             state: of all environments, as `state` returned it.
         """
         self.episode = np.array(state["episode"], np.int64) + (np.array(state["length"]) > 0)
-        self.length[:], self.steps = 0, state["steps"]
+        self.length[:], self.steps, self.limit = 0, state["steps"], BEGINNING_SECONDS
         self.underway = [self._begin(k, self.episode) for k in range(len(self.actors))]
         specs, observations = zip(*(self._answer(k, None) for k in range(len(self.actors))), strict=True)
         self.spec: Spec = specs[0]
@@ -204,6 +206,7 @@ class RemoteEnvironments:
         """
         self._check()
         self.order, fresh = order, None
+        self.limit = order.steps * (self.preset.environment.step_timeout_seconds or 0.0)
         if weights is not None:
             self.weights = fresh = self.ray.put(weights)
         self.underway = [actor.play.remote(order, fresh) for actor in self.actors]
@@ -231,7 +234,7 @@ class RemoteEnvironments:
             try:
                 if attempt:
                     self._replace(k, newest)
-                return self._wait(self.underway[k])
+                return self._wait(self.underway[k], k, self.limit)
             except ray.exceptions.RayTaskError as error:
                 raise error.cause from error
             except ray.exceptions.RayError as error:  # its process, its machine, or what it had answered
@@ -239,12 +242,18 @@ class RemoteEnvironments:
         reason = str(lost).splitlines()[0]
         raise ActorsLost(f"Actor {k} was lost {ATTEMPTS} times before it had played anything. Received: {reason}") from lost
 
-    def _wait(self, reference: Any) -> Any:
-        """Returns an answer when it is there."""
+    def _wait(self, reference: Any, k: int, limit: float) -> Any:
+        """Returns the answer of actor k when it is there; without `step_timeout_seconds` there is no limit."""
         ready: list[Any] = []
+        began, step = time.monotonic(), self.preset.environment.step_timeout_seconds
         while not ready:
             ready, _ = self.ray.wait([reference], timeout=SECONDS_OF_A_WAIT)
             self._check()
+            if not ready and step is not None and time.monotonic() - began > limit:
+                raise EnvironmentFailure(
+                    f"The environments of actor {k} did not answer within step_timeout_seconds for each of a message's steps. "
+                    f"Received: {limit:g} seconds without an answer"
+                )
         answer = self.ray.get(reference)
         # A copy, for what Ray gives lies in its object store, and could not be given back to one that is lost.
         return _stacked([answer], lambda arrays: arrays[0].copy()) if isinstance(answer, Step) else answer
@@ -261,7 +270,7 @@ class RemoteEnvironments:
         if self.order is None:
             self.underway[k] = self._begin(k, self.episode)
             return
-        self._wait(self._begin(k, self.episode + (newest is not None)))
+        self._wait(self._begin(k, self.episode + (newest is not None)), k, BEGINNING_SECONDS)
         self.underway[k] = self.actors[k].play.remote(self.order, self.weights)
         if newest is not None:
             columns = self._columns(k)
