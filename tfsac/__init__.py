@@ -35,6 +35,7 @@ _HOMES = {
     "evaluate": "tfsac.api",
     "record": "tfsac.api",
     "demonstrate": "tfsac.api",
+    "check_environment": "tfsac.environments",
     "save_demonstrations": "tfsac.memories",
     "sac": "tfsac.spinning_up.function",
     "mlp_actor_critic": "tfsac.spinning_up.actor_critic",
@@ -53,6 +54,7 @@ __all__ = [*_HOMES, "__version__"]
 if TYPE_CHECKING:
     from tfsac.api import demonstrate, evaluate, load_policy, record, train
     from tfsac.catalog import load_preset, preset_names
+    from tfsac.environments import check_environment
     from tfsac.exporting import export, verify
     from tfsac.memories import save_demonstrations
     from tfsac.parameters import Preset, RunParameters, override

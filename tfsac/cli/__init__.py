@@ -1,4 +1,4 @@
-"""The command line: tfsac train | sweep | evaluate | export | record | plot | compare | presets | spinup."""
+"""The command line: tfsac train | sweep | check | evaluate | export | record | plot | compare | presets | spinup."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from absl import flags
 
 import tfsac
-from tfsac.cli import learning, results, spinning_up  # noqa: F401  (each enters its commands in COMMANDS)
+from tfsac.cli import checking, learning, results, spinning_up  # noqa: F401  (each enters its commands in COMMANDS)
 from tfsac.cli.command import COMMANDS, UsageError
 from tfsac.cli.failure import status_of
 from tfsac.cli.parsing import parse

@@ -2,8 +2,9 @@
 
 from tfsac.environments.check import EnvironmentFailure, check
 from tfsac.environments.filters import Filters
-from tfsac.environments.make import checked, make, maker
+from tfsac.environments.make import checked, make, make_unchecked, maker
 from tfsac.environments.own import check_env_fn, name_of_environment
+from tfsac.environments.report import EnvironmentReport, check_environment
 from tfsac.environments.spaces import ActionNumbering, ActionRescaling, action_map, as_arrays, spec_of
 from tfsac.environments.teams import Team
 from tfsac.environments.vector_rewards import VectorRewards
@@ -13,6 +14,7 @@ __all__ = [
     "ActionNumbering",
     "ActionRescaling",
     "EnvironmentFailure",
+    "EnvironmentReport",
     "Environments",
     "Filters",
     "StepResult",
@@ -22,9 +24,11 @@ __all__ = [
     "as_arrays",
     "check",
     "check_env_fn",
+    "check_environment",
     "checked",
     "episode_seed",
     "make",
+    "make_unchecked",
     "maker",
     "name_of_environment",
     "spec_of",

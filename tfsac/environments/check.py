@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium as gym
@@ -15,6 +16,9 @@ ACTIONS = (
     "actions are a Box of real numbers `(A,)` or a Discrete choice; of a team of N agents, whose observations have the "
     "key 'agent_state', a Box `(N, A)` or a MultiDiscrete of N equal choices"
 )
+
+
+SPACES = ("observation_space", "action_space")
 
 
 class EnvironmentFailure(RuntimeError):
@@ -30,12 +34,17 @@ class EnvironmentFailure(RuntimeError):
         self.environment = environment
 
 
-def refuse_no_space(env: gym.Env, name: str) -> None:
-    """Refuses environments without a space of a name, "observation_space" or "action_space".
+def check_has_spaces(env: gym.Env) -> None:
+    """Refuses environments without an observation space or an action space.
 
     Raises:
         ValueError: there is none, or it is none of gymnasium's.
     """
+    for name in SPACES:
+        _check_has_space(env, name)
+
+
+def _check_has_space(env: gym.Env, name: str) -> None:
     space = getattr(env, name, None)
     if not isinstance(space, gym.Space):
         level = env.spec.id if env.spec else type(env.unwrapped).__name__
@@ -50,22 +59,50 @@ def check(env: gym.Env) -> None:
         ValueError: actions other than a bounded box of real numbers or a choice (one of each agent of a team),
             observations that are not boxes or dicts of boxes, an action mask or a team whose shapes do not fit.
     """
+    for check_one in _checks(env):
+        check_one()
+
+
+def problems_of_spaces(env: gym.Env) -> list[str]:
+    """Returns everything for which `check` refuses an environment, not only the first."""
+    problems = []
+    for check_one in _checks(env):
+        try:
+            check_one()
+        except ValueError as error:
+            problems.append(str(error))
+    return problems
+
+
+def _checks(env: gym.Env) -> Iterator[Callable[[], None]]:
+    """Yields functions that each raise ValueError for one kind of problem; what others depend on comes first."""
+    yield from (functools.partial(_check_has_space, env, name) for name in SPACES)
+    if not all(isinstance(getattr(env, name, None), gym.Space) for name in SPACES):
+        return
     name = env.spec.id if env.spec else type(env.unwrapped).__name__
     spaces = dict(spaces_by_key(env.observation_space))
     team: tuple[int, ...] = ()  # how every shape begins
     if AGENT_STATE in spaces:
         state = spaces[AGENT_STATE]
-        if not isinstance(state, gym.spaces.Box) or len(state.shape) < 2:
-            raise ValueError(f"{name}: 'agent_state' is a Box `(N, ...)` of N agents' observations. Received: {state}")
-        team = state.shape[:1]
-    _check_action(name, env.action_space, team)
+        yield functools.partial(_check_agent_state, name, state)
+        team = (state.shape or ())[:1]
+    yield functools.partial(_check_action, name, env.action_space, team)
     if ACTION_MASK in spaces:
-        _check_mask_space(name, spaces.pop(ACTION_MASK), env.action_space, team)
-        if not spaces:
-            raise ValueError(f"{name}: an agent must see more than its action mask. Received: {env.observation_space}")
+        yield functools.partial(_check_mask_space, name, spaces.pop(ACTION_MASK), env.action_space, team)
     if not spaces:
-        raise ValueError(f"{name}: the observation is empty. Received: {env.observation_space}")
-    _check_observations(name, spaces, team)
+        yield functools.partial(_refuse_empty, name, env.observation_space)
+    yield from (functools.partial(_check_observation, name, key, space, team) for key, space in spaces.items())
+
+
+def _check_agent_state(name: str, state: gym.Space) -> None:
+    if not isinstance(state, gym.spaces.Box) or len(state.shape) < 2:
+        raise ValueError(f"{name}: 'agent_state' is a Box `(N, ...)` of N agents' observations. Received: {state}")
+
+
+def _refuse_empty(name: str, observation: Any) -> None:
+    if ACTION_MASK in spaces_by_key(observation):
+        raise ValueError(f"{name}: an agent must see more than its action mask. Received: {observation}")
+    raise ValueError(f"{name}: the observation is empty. Received: {observation}")
 
 
 def _check_action(name: str, action: gym.Space, team: tuple[int, ...]) -> None:
@@ -118,6 +155,8 @@ def _place(index: np.ndarray) -> str:
 def _check_mask_space(name: str, mask: Any, action: Any, team: tuple[int, ...]) -> None:
     if isinstance(action, gym.spaces.Box):
         raise ValueError(f"{name}: 'action_mask' would have no effect on real actions. Received: {action}")
+    if not isinstance(action, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
+        return  # which is refused itself
     num_actions = action.n if isinstance(action, gym.spaces.Discrete) else action.nvec[0]
     expected = (*team, int(num_actions))
     if mask.shape != expected:
@@ -131,22 +170,32 @@ def _check_mask_space(name: str, mask: Any, action: Any, team: tuple[int, ...]) 
         raise ValueError(f"{name}: 'action_mask' holds 0 and 1, such as MultiBinary({expected}). Received: {mask}")
 
 
-def _check_observations(name: str, spaces: Mapping[str, gym.Space], team: tuple[int, ...]) -> None:
-    for key, space in spaces.items():
-        if not isinstance(space, gym.spaces.Box):
-            raise ValueError(
-                f"{name}: observations must be a Box or a Dict of boxes; gymnasium.wrappers.FlattenObservation turns "
-                f"others into a vector. Received: {space} for {key!r}"
-            )
-        if 0 in space.shape:
-            raise ValueError(f"{name}: observation {key!r} has no entries. Received: {space}")
-        if np.isnan(space.low).any() or np.isnan(space.high).any():
-            raise ValueError(f"{name}: observation {key!r} has NaN bounds. Received: {space}")
-        if team and (len(space.shape) < 2 or space.shape[:1] != team):
-            raise ValueError(
-                f"{name}: observation {key!r} has a row for each of the {team[0]} agents of 'agent_state', "
-                f"shape ({team[0]}, ...). Received: {space}"
-            )
+def _check_observation(name: str, key: str, space: gym.Space, team: tuple[int, ...]) -> None:
+    if not isinstance(space, gym.spaces.Box):
+        raise ValueError(
+            f"{name}: observations must be a Box or a Dict of boxes; gymnasium.wrappers.FlattenObservation turns "
+            f"others into a vector. Received: {space} for {key!r}"
+        )
+    if 0 in space.shape:
+        raise ValueError(f"{name}: observation {key!r} has no entries. Received: {space}")
+    if np.isnan(space.low).any() or np.isnan(space.high).any():
+        raise ValueError(f"{name}: observation {key!r} has NaN bounds. Received: {space}")
+    if team and (len(space.shape) < 2 or space.shape[:1] != team):
+        raise ValueError(
+            f"{name}: observation {key!r} has a row for each of the {team[0]} agents of 'agent_state', "
+            f"shape ({team[0]}, ...). Received: {space}"
+        )
+
+
+def has_time_limit(env: gym.Env) -> bool:
+    """Returns whether an environment's registration or one of its wrappers ends its episodes after some steps."""
+    if env.spec is not None and env.spec.max_episode_steps is not None:
+        return True
+    while isinstance(env, gym.Wrapper):
+        if isinstance(env, gym.wrappers.TimeLimit):
+            return True
+        env = env.env
+    return False
 
 
 class CheckedMasks(gym.ObservationWrapper):

@@ -12,7 +12,7 @@ import numpy as np
 
 from tfsac.environments import atari as games
 from tfsac.environments import teams
-from tfsac.environments.check import CheckedMasks, check, refuse_no_space
+from tfsac.environments.check import CheckedMasks, check, check_has_spaces
 from tfsac.environments.levels import import_module_of, why_not_made
 from tfsac.environments.own import making
 from tfsac.environments.returns import CheckedReturns
@@ -65,6 +65,20 @@ def make(
         ImportError: a module or a package is missing; the message has where it was searched for, or what installs it.
         UserCodeError: the environment's module or its constructor raised; the message has file and line.
     """
+    return checked(make_unchecked(level, max_episode_steps, atari, **kwargs), visible_entries)
+
+
+def make_unchecked(
+    level: str, max_episode_steps: int | None = None, atari: AtariPreprocessingParameters | None = None, **kwargs: Any
+) -> gym.Env:
+    """Makes one environment, whether its spaces can be used or not.
+
+    Args:
+        level, max_episode_steps, atari, **kwargs: as in `make`.
+
+    Raises:
+        ValueError, ImportError, UserCodeError: as `make`, but for its spaces.
+    """
     if level.startswith(BY_ENV_FN):
         raise ValueError(
             f"The environment {level.removeprefix(BY_ENV_FN)} was made by a Python function, which no file holds. In Python, pass the "
@@ -87,7 +101,7 @@ def make(
         if "Received: " in str(error):
             raise
         raise why_not_made(level, kwargs, error) from error
-    return checked(env, visible_entries)
+    return env
 
 
 def checked(env: gym.Env, visible_entries: Sequence[int] | None = None) -> gym.Env:
@@ -101,8 +115,7 @@ def checked(env: gym.Env, visible_entries: Sequence[int] | None = None) -> gym.E
         ValueError: they cannot; the environment is closed.
     """
     try:
-        for name in ("observation_space", "action_space"):
-            refuse_no_space(env, name)
+        check_has_spaces(env)
         several_rewards = has_vector_rewards(env)
         env = CheckedReturns(env, several_rewards)
         if visible_entries is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import gymnasium as gym
@@ -37,7 +38,7 @@ class CheckedReturns(gym.Wrapper):
         self.several_rewards, self.keys = several_rewards, spaces.keys()
         self.single = not isinstance(env.observation_space, gym.spaces.Dict)
         # `CheckedMasks` knows which masks there are.
-        self.parts = [(key, space.shape, space.dtype) for key, space in spaces.items() if key != ACTION_MASK]
+        self.parts = [(key, space.shape, space.dtype) for key, space in spaces.items() if key != ACTION_MASK and space.shape is not None]
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begins an episode.
@@ -51,7 +52,8 @@ class CheckedReturns(gym.Wrapper):
             raise failure("reset", error) from error
         if type(result) is not tuple or len(result) != 2:
             refuse(RESET, kind_of(result))
-        self._check("reset", result[0], result[1])
+        _check_info(RESET, result[1])
+        self._check("reset", result[0])
         return result
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -73,8 +75,25 @@ class CheckedReturns(gym.Wrapper):
         if (terminated is not True and terminated is not False) or (truncated is not True and truncated is not False):
             _check_end("terminated", terminated)
             _check_end("truncated", truncated)
-        self._check("step", observation, info)
+        _check_info(STEP, info)
+        self._check("step", observation)
         return result
+
+    def problems(self, method: str, result: Any) -> Iterator[str]:
+        """Yields everything that is wrong with what a method returned, not only the first."""
+        what, length = (RESET, 2) if method == "reset" else (STEP, 5)
+        if type(result) is not tuple or len(result) != length:
+            yield f"{what}. Received: {kind_of(result)}"
+            return
+        checks: list[Callable[[], None]] = [lambda: self._check(method, result[0]), lambda: _check_info(what, result[-1])]
+        if method == "step":
+            checks += [lambda: self._check_reward(result[1]), lambda: _check_end("terminated", result[2])]
+            checks += [lambda: _check_end("truncated", result[3])]
+        for check in checks:
+            try:
+                check()
+            except EnvironmentFailure as error:
+                yield str(error)
 
     def render(self) -> Any:
         """Draws the environment.
@@ -100,10 +119,10 @@ class CheckedReturns(gym.Wrapper):
             advice = "; reward.item() makes a number of an array with one entry" if array.shape and array.size == 1 else ""
             refuse(f"{STEP}, where reward is one number{advice}", kind_of(reward))
 
-    def _check(self, method: str, observation: Any, info: Any) -> None:
-        if type(info) is not dict and not isinstance(info, dict):
-            refuse(f"{RESET if method == 'reset' else STEP}, where info is a dict", kind_of(info))
+    def _check(self, method: str, observation: Any) -> None:
         if self.single:
+            if not self.parts:  # a space that `check` refuses
+                return
             _, shape, dtype = self.parts[0]
             if type(observation) is not np.ndarray or observation.dtype != dtype or observation.shape != shape:
                 _check_part(method, "an observation", observation, shape, dtype)
@@ -121,6 +140,11 @@ def _check_part(method: str, name: str, value: Any, shape: Any, dtype: Any) -> N
     array = as_array(value)
     if array.dtype.kind not in NUMBERS or array.shape != shape or not np.can_cast(array.dtype, dtype, "same_kind"):
         refuse(f"{method} must return {name} of the shape {shape} and dtype {dtype}, as its space says", kind_of(value))
+
+
+def _check_info(what: str, info: Any) -> None:
+    if not isinstance(info, dict):
+        refuse(f"{what}, where info is a dict", kind_of(info))
 
 
 def _check_end(name: str, value: Any) -> None:

@@ -12,6 +12,7 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac.environments import episode_seed
+from tfsac.environments.check import has_time_limit
 from tfsac.environments.returns import placed, refuse_non_finite
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.parameters import EnvironmentEpisodes, StepMethod
@@ -139,17 +140,6 @@ def evaluate(
         returns.append(total)
         lengths.append(length)
     return Evaluation(np.array(returns), np.array(lengths))
-
-
-def has_time_limit(env: gym.Env) -> bool:
-    """Returns whether an environment's registration or one of its wrappers ends its episodes after some steps."""
-    if env.spec is not None and env.spec.max_episode_steps is not None:
-        return True
-    while isinstance(env, gym.Wrapper):
-        if isinstance(env, gym.wrappers.TimeLimit):
-            return True
-        env = env.env
-    return False
 
 
 @contextlib.contextmanager

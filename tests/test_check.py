@@ -1,0 +1,155 @@
+"""`tfsac check` and `check_environment` report everything about an environment at once."""
+
+import random
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import tfsac
+from tfsac import cli
+
+Box = gym.spaces.Box
+ZEROS = np.zeros(2, np.float32)
+
+
+class Plain(gym.Env):
+    """Is fine, but for what a test changes."""
+
+    def __init__(self, action=None, space=None, **changes):
+        self.action_space = action or Box(-1.0, 1.0, (1,), np.float32)
+        self.observation_space = space or Box(-10.0, 10.0, (2,), np.float32)
+        self.changes = changes
+
+    def drawn(self):
+        return np.resize(self.np_random.normal(size=2).astype(np.float32), self.observation_space.shape)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.drawn(), {}
+
+    def step(self, action):
+        self.steps += 1
+        parts = {"observation": self.drawn(), "reward": 1.0, "terminated": self.steps == 7, "truncated": False, "info": {}}
+        return tuple({**parts, **self.changes}.values())
+
+
+class Reusing(Plain):
+    array = np.zeros(2, np.float32)
+
+    def drawn(self):
+        self.array[:] = self.np_random.normal(size=2)
+        return self.array
+
+
+class Unseeded(Plain):
+    def drawn(self):
+        return np.float32([np.random.normal(), random.random()])
+
+
+class Outliving(Plain):
+    count = 0
+
+    def drawn(self):
+        self.count += 1
+        return np.float32([self.count / 1000, 0])
+
+
+gym.register("Plain-v0", entry_point=Plain)
+PLAIN = f"{__name__}:Plain-v0"
+
+
+def test_a_good_environment_has_neither_problems_nor_warnings():
+    report = tfsac.check_environment(Plain, num_steps=50)
+    assert report.usable and report.problems == report.warnings == []
+    assert "ok       ended episodes: 7, after 7 steps on average, with a mean return of 7" in str(report)
+    assert str(report).startswith("Plain:\n") and str(report).endswith("\nusable")
+
+
+def test_all_problems_are_told_at_once():
+    wrong = {"observation": np.zeros(3), "reward": "1", "terminated": None, "truncated": 0.5, "info": []}
+    report = tfsac.check_environment(Plain(Box(-1.0, np.inf, (1,)), **wrong))
+    assert not report.usable
+    text = "\n".join(report.problems)
+    for words in ("finite bounds", "TransformAction", "of the shape (2,)", "is one number", "terminated is", "truncated is", "info is a dict"):
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"observation": np.float32([0, np.nan])}, "observation 'observation' must be finite. Received: nan"),
+        ({"reward": np.inf}, "the reward must be finite. Received: inf"),
+    ],
+)
+def test_what_is_not_finite_is_a_problem(changes, words):
+    assert words in tfsac.check_environment(Plain(**changes)).problems
+
+
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        (Reusing, "a step writes into the array of the observation before"),
+        (Unseeded, "it draws from NumPy's or Python's global random numbers: use self.np_random"),
+        (Outliving, "something outlives reset"),
+        (lambda: Plain(terminated=False), "there is no time limit known"),
+        (lambda: Plain(observation=np.float32([0, 9e5])), "leaves the bounds of its space"),
+        (lambda: Plain(observation=np.float32([0, 9e5])), "see environment.filters.observation_normalization"),
+        (lambda: Plain(reward=-2e4), "see environment.filters.reward_rescale_factor"),
+        (lambda: Plain(Box(-1e6, 1e6, (1,))), "the bounds of the actions are as large as 1e+06"),
+        (lambda: Plain(space=Box(0.0, 1.0, (8, 8, 3))), "has the shape of an image but dtype float32"),
+    ],
+)
+def test_what_may_be_meant_so_is_a_warning(make, words):
+    report = tfsac.check_environment(make, num_steps=20)
+    assert any(words in text for text in report.warnings), report
+
+
+def test_what_raises_is_a_problem_with_its_line():
+    def broken():
+        return Plain(**{"observation": ZEROS, "reward": 1}[0])
+
+    assert f"({__file__}, line " in tfsac.check_environment(broken).problems[0]
+    env = Plain()
+    env.step = lambda action: {}["gear"]
+    assert tfsac.check_environment(env).problems[0].startswith("step raised. Received: KeyError: 'gear' (")
+
+
+def test_masked_actions_are_valid_ones():
+    report = tfsac.check_environment(lambda: gym.make("tfsac.testing:DiscreteIdentity-v0", masked=True, disable_env_checker=True), 50)
+    assert report.usable, report
+
+
+def test_wrong_arguments_are_refused():
+    with pytest.raises(ValueError, match=r"num_steps is at least 1. Received: 0"):
+        tfsac.check_environment(Plain, num_steps=0)
+    with pytest.raises(TypeError, match=r"env_fn is a function"):
+        tfsac.check_environment("Pendulum-v1")
+
+
+def test_the_command_prints_the_report_and_its_status_says_whether_it_is_usable(capsys):
+    assert cli.run(["check", f"--level={PLAIN}", "--num_steps=20"]) == 0
+    assert "\nusable\n" in capsys.readouterr().out
+    assert cli.run(["check", f"--level={PLAIN}", "--set=environment.kwargs.reward=one"]) == 1
+    assert "  problem  step must return" in (printed := capsys.readouterr().out) and "not usable: 1 problem" in printed
+    assert cli.run(["check", "--preset=pendulum_sac", "--level=CartPole-v1", "--num_steps=20"]) == 1  # the agent does not fit
+    assert cli.run(["check", "--preset=pendulum_sac", "--num_steps=20"]) == 0
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        ([], "An environment is checked: --level, or --preset. Received: neither"),
+        (["--level=Pendulun-v1"], "Did you mean 'Pendulum-v1'"),
+        (["--level=Pendulum-v1", "--set=agent.algorithm.discount=0.9"], "Received: agent.algorithm.discount"),
+    ],
+)
+def test_a_command_that_checks_nothing_is_refused(flags, words):
+    with pytest.raises(ValueError, match=words):
+        cli.run(["check", *flags])
+
+
+def test_the_command_needs_no_tensorflow(run_python):
+    program = "import sys; from tfsac import cli; print(cli.run(['check', '--level=Pendulum-v1']), 'tensorflow' in sys.modules)"
+    assert run_python(program).splitlines()[-1] == "0 False"

@@ -1,0 +1,56 @@
+"""The command that looks at an environment before it is trained in: check."""
+
+from __future__ import annotations
+
+import functools
+
+from absl import flags
+
+from tfsac.cli.command import UsageError, command
+
+
+def _check_flags(f: flags.FlagValues) -> None:
+    flags.DEFINE_string("level", None, "environment id, or MODULE:ID of your own", flag_values=f)
+    flags.DEFINE_string("preset", None, "take the environment's parameters of this preset, whose agent must fit", flag_values=f)
+    flags.DEFINE_multi_string("set", [], "environment.PATH=value, such as environment.kwargs.size=3; may be repeated", flag_values=f)
+    flags.DEFINE_integer("num_steps", 1000, "random steps", lower_bound=1, flag_values=f)
+    flags.DEFINE_integer("seed", 0, "of the episodes and the actions", lower_bound=0, flag_values=f)
+
+
+@command("check an environment with random steps", _check_flags)
+def check(f: flags.FlagValues, rest: list[str]) -> int:
+    """Prints everything that hinders training or may surprise; the exit status is 1 where something hinders."""
+    from tfsac.catalog import load_preset
+    from tfsac.environments import check_environment, make_unchecked, spec_of
+    from tfsac.environments.report import PROBLEM, EnvironmentReport, Finding
+    from tfsac.parameters import Preset, for_level, override, parse_assignment
+    from tfsac.types import check_actions
+    from tfsac.user_code import UserCodeError
+
+    if not (f.level or f.preset):
+        raise UsageError("An environment is checked: --level, or --preset. Received: neither")
+    preset = load_preset(f.preset) if f.preset else Preset()
+    if f.level:
+        preset = for_level(preset, f.level)
+    changes = dict(parse_assignment(text) for text in f.set)
+    if others := [path for path in changes if not path.startswith("environment.")]:
+        raise UsageError(f"Only parameters of the environment are set here, environment.PATH=value. Received: {others[0]}")
+    environment = override(preset, changes).environment
+    new = functools.partial(
+        make_unchecked, environment.level, environment.max_episode_steps, environment.atari, **environment.kwargs
+    )
+    print(f"tfsac check: {environment.level}, {f.num_steps} random steps, seed {f.seed}", flush=True)
+    try:
+        env = new()
+    except UserCodeError as error:
+        print(EnvironmentReport(environment.level, (Finding(PROBLEM, str(error)),)))
+        return 1
+    report = check_environment(env, f.num_steps, f.seed)
+    if f.preset and report.usable:
+        try:
+            check_actions(preset.agent.kind, spec_of(env).action)
+        except ValueError as error:
+            report = report._replace(findings=(*report.findings, Finding(PROBLEM, str(error))))
+    env.close()
+    print(report)
+    return 0 if report.usable else 1

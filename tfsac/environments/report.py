@@ -1,0 +1,313 @@
+"""A report on an environment: everything that hinders training or will surprise, from random steps. No TensorFlow."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+
+from tfsac.environments.check import has_time_limit, problems_of_spaces
+from tfsac.environments.own import making, name_of_environment
+from tfsac.environments.returns import CheckedReturns, failure, refuse_non_finite
+from tfsac.environments.spaces import spaces_by_key
+from tfsac.environments.vector_rewards import has_vector_rewards
+from tfsac.types import ACTION_MASK, AGENT_STATE
+from tfsac.user_code import UserCodeError
+
+OK, WARNING, PROBLEM = "ok", "warning", "problem"
+REPEATED = 100  # steps that are played twice from the same seed
+LARGE_BOUND, LARGE_OBSERVATION, LARGE_REWARD = 1e3, 1e2, 1e3
+
+
+class Finding(NamedTuple):
+    """One line of a report: "ok", "warning" or "problem", and what it is about."""
+
+    kind: str
+    text: str
+
+
+class EnvironmentReport(NamedTuple):
+    """What `check_environment` found; printed, a line for each finding.
+
+    Attributes:
+        name: of the environment.
+        findings: in the order in which they were looked for.
+    """
+
+    name: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def problems(self) -> list[str]:
+        """What hinders training."""
+        return [text for kind, text in self.findings if kind == PROBLEM]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What may be meant so."""
+        return [text for kind, text in self.findings if kind == WARNING]
+
+    @property
+    def usable(self) -> bool:
+        """Whether there is no problem."""
+        return not self.problems
+
+    def __str__(self) -> str:
+        lines = [f"  {kind:<8} {text}" for kind, text in self.findings]
+        counts = [f"{len(x)} {word}{'s' * (len(x) != 1)}" for x, word in ((self.problems, PROBLEM), (self.warnings, WARNING)) if x]
+        verdict = "usable" if self.usable else "not usable"
+        return "\n".join([f"{self.name}:", *lines, f"{verdict}{': ' if counts else ''}{', '.join(counts)}"])
+
+
+def check_environment(env: gym.Env | Callable[[], gym.Env], num_steps: int = 1000, seed: int = 0) -> EnvironmentReport:
+    """Plays random steps in an environment and reports everything at once that hinders training or may surprise.
+
+    Args:
+        env: an environment, which is closed at the end only if a function made it; or a function that makes one.
+        num_steps: how many, at least one.
+        seed: of the episodes and the actions.
+
+    Raises:
+        TypeError: neither an environment nor a function that makes one.
+        ValueError: fewer than one step.
+
+    Example:
+        >>> report = tfsac.check_environment(MyEnv)
+        >>> print(report)
+        >>> assert report.usable
+    """
+    if num_steps < 1:
+        raise ValueError(f"num_steps is at least 1. Received: {num_steps}")
+    if isinstance(env, gym.Env):
+        return _Inspection(env).report(num_steps, seed)
+    new = making(env)
+    try:
+        made = new()
+    except UserCodeError as error:
+        return EnvironmentReport(getattr(env, "__name__", "env_fn"), (Finding(PROBLEM, str(error)),))
+    try:
+        return _Inspection(made).report(num_steps, seed)
+    finally:
+        with contextlib.suppress(Exception):
+            made.close()
+
+
+class _Inspection:
+    """Looks at one environment and collects what it finds; each finding is told once."""
+
+    def __init__(self, env: gym.Env):
+        self.env, self.name, self.findings = env, name_of_environment(env), dict[Finding, None]()
+        self.checked: CheckedReturns | None = None
+        self.largest: dict[str, float] = {}
+        self.returns: list[float] = []
+        self.lengths: list[int] = []
+        self.largest_reward, self.steps, self.failed = 0.0, 0, False
+
+    def find(self, kind: str, text: str) -> None:
+        self.findings[Finding(kind, text.removeprefix(f"{self.name}: "))] = None
+
+    def report(self, num_steps: int, seed: int) -> EnvironmentReport:
+        missing = [name for name in ("action_space", "observation_space") if not isinstance(getattr(self.env, name, None), gym.Space)]
+        for text in problems_of_spaces(self.env):
+            self.find(PROBLEM, text)
+        if not missing:
+            self._look_at_spaces()
+            self.checked = CheckedReturns(self.env, has_vector_rewards(self.env))
+            self.env.action_space.seed(seed)
+            self._play(num_steps, seed)
+            if not self.failed:
+                self._look_at_play(num_steps)
+                self._repeat(min(num_steps, REPEATED), seed)
+        return EnvironmentReport(self.name, tuple(self.findings))
+
+    # -- spaces --------------------------------------------------------------------------------------------------------
+
+    def _look_at_spaces(self) -> None:
+        action, observation = self.env.action_space, self.env.observation_space
+        if not self.findings:
+            self.find(OK, f"actions: {action}")
+            self.find(OK, f"observations: {observation}")
+        if isinstance(action, gym.spaces.Box):
+            bound = np.abs([action.low, action.high]).max(initial=0.0)
+            if np.isfinite(bound) and bound > LARGE_BOUND:
+                self.find(
+                    WARNING,
+                    f"the bounds of the actions are as large as {bound:g}, and policies first try all of them; if useful actions are "
+                    "smaller, narrow the space: gymnasium.wrappers.TransformAction(env, lambda action: action, gymnasium.spaces.Box(low, high))",
+                )
+        spaces = spaces_by_key(observation)
+        for key, space in spaces.items():
+            if not isinstance(space, gym.spaces.Box) or key == ACTION_MASK:
+                continue
+            if len(space.shape) == 3 and space.dtype == np.uint8:
+                self.find(OK, f"observation {key!r} is an image, [height, width, channels] in bytes: give it a scheme of convolutions")
+            elif len(space.shape) == 3 and space.shape[-1] in (1, 3, 4):
+                self.find(WARNING, f"observation {key!r} has the shape of an image but dtype {space.dtype}; only uint8 is kept as an image")
+            elif space.dtype == np.float64:
+                self.find(OK, f"observation {key!r} is float64; agents see float32")
+        if AGENT_STATE not in spaces and len(spaces.keys() - {ACTION_MASK}) > 1:
+            self.find(OK, f"observations are a dict: set an embedder for each of {', '.join(sorted(spaces.keys() - {ACTION_MASK}))}")
+
+    # -- random steps --------------------------------------------------------------------------------------------------
+
+    def _action(self, observation: Any) -> Any:
+        space = self.env.action_space
+        mask = observation.get(ACTION_MASK) if isinstance(observation, dict) else None
+        if mask is not None and isinstance(space, gym.spaces.Discrete):
+            return space.sample(mask=np.asarray(mask, np.int8))
+        if mask is not None and isinstance(space, gym.spaces.MultiDiscrete):
+            return space.sample(mask=tuple(np.asarray(row, np.int8) for row in mask))
+        return space.sample()
+
+    def _returned(self, method: str, call: Callable[[], Any]) -> Any:
+        """Returns what a call of `reset` or `step` returned; notes what is wrong with it, and whether nothing more can be played."""
+        assert self.checked is not None
+        try:
+            result = call()
+        except (Exception, SystemExit) as error:
+            self.find(PROBLEM, str(failure(method, error)))
+            self.failed = True
+            return None
+        found = list(self.checked.problems(method, result))
+        for text in found:
+            self.find(PROBLEM, text)
+        self.failed = bool(found)
+        return result
+
+    def _play(self, num_steps: int, seed: int) -> None:
+        result = self._returned("reset", functools.partial(self.env.reset, seed=seed))
+        began, total, length, reused = time.perf_counter(), 0.0, 0, False
+        while not self.failed and self.steps < num_steps:
+            observation = result[0]
+            self._look_at(observation)
+            kept, action = copy.deepcopy(observation), self._action(observation)
+            result = self._returned("step", functools.partial(self.env.step, action))
+            if self.failed:
+                break
+            self.steps += 1
+            reused = reused or not _same(kept, observation)
+            reward = float(np.sum(result[1]))
+            total, length = total + reward, length + 1
+            with self._finding():
+                refuse_non_finite(result[0], reward)
+            self.largest_reward = max(self.largest_reward, abs(reward))
+            if result[2] or result[3]:
+                self.returns.append(total)
+                self.lengths.append(length)
+                total, length = 0.0, 0
+                result = self._returned("reset", self.env.reset)
+        self.seconds = time.perf_counter() - began
+        if reused:
+            self.find(
+                WARNING,
+                "a step writes into the array of the observation before; tfsac copies observations, but other code that keeps them "
+                "will see them change: return a copy",
+            )
+
+    @contextlib.contextmanager
+    def _finding(self) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as error:
+            self.find(PROBLEM, str(error))
+
+    def _look_at(self, observation: Any) -> None:
+        for key, space in spaces_by_key(self.env.observation_space).items():
+            if key == ACTION_MASK or not isinstance(space, gym.spaces.Box) or space.dtype == np.uint8:
+                continue
+            part = np.asarray(observation[key] if isinstance(observation, dict) else observation)
+            finite = part[np.isfinite(part)]
+            self.largest[key] = max(self.largest.get(key, 0.0), float(np.abs(finite).max(initial=0.0)))
+            if ((finite < space.low[np.isfinite(part)]) | (finite > space.high[np.isfinite(part)])).any():
+                self.find(WARNING, f"observation {key!r} leaves the bounds of its space; training does not mind, other libraries may")
+
+    def _look_at_play(self, num_steps: int) -> None:
+        self.find(OK, f"{num_steps} random steps, {num_steps / max(self.seconds, 1e-9):.0f} a second with these checks")
+        if self.returns:
+            self.find(
+                OK,
+                f"ended episodes: {len(self.returns)}, after {np.mean(self.lengths):.0f} steps on average, with a mean return of "
+                f"{np.mean(self.returns):.4g}",
+            )
+        elif has_time_limit(self.env):
+            self.find(OK, "no episode ended yet, but there is a time limit")
+        else:
+            self.find(
+                WARNING,
+                f"no episode ended within {num_steps} steps, and there is no time limit known; without ends there are no training returns, "
+                "and an evaluation episode is cut off after 100000 steps: set environment.max_episode_steps if episodes may never end",
+            )
+        for key, largest in self.largest.items():
+            if largest > LARGE_OBSERVATION:
+                self.find(WARNING, f"observation {key!r} is as large as {largest:.4g}; see environment.filters.observation_normalization")
+        if self.largest_reward > LARGE_REWARD:
+            self.find(WARNING, f"rewards are as large as {self.largest_reward:.4g}; see environment.filters.reward_rescale_factor")
+
+    # -- seeds ---------------------------------------------------------------------------------------------------------
+
+    def _trajectory(self, actions: list[Any], seed: int) -> list[Any]:
+        observation = copy.deepcopy(self.env.reset(seed=seed)[0])
+        seen = [observation]
+        for action in actions:
+            observation, reward, terminated, truncated, _ = self.env.step(action)
+            seen.append((copy.deepcopy(observation), reward, bool(terminated), bool(truncated)))
+            if terminated or truncated:
+                break
+        return seen
+
+    def _repeat(self, num_steps: int, seed: int) -> None:
+        """Plays the same actions from the same seed twice; and, where that differs, with the global random numbers seeded too."""
+        actions: list[Any] = []
+        try:
+            observation = self.env.reset(seed=seed)[0]
+            for _ in range(num_steps):
+                actions.append(self._action(observation))
+                observation, _, terminated, truncated, _ = self.env.step(actions[-1])
+                if terminated or truncated:
+                    break
+            if _same(self._trajectory(actions, seed), self._trajectory(actions, seed)):
+                self.find(OK, "the same seed and actions give the same trajectory")
+                return
+            both = []
+            for _ in range(2):
+                with _global_random_numbers(seed):
+                    both.append(self._trajectory(actions, seed))
+        except (Exception, SystemExit) as error:
+            self.find(PROBLEM, str(failure("step", error)))
+            return
+        cause = (
+            "it draws from NumPy's or Python's global random numbers: use self.np_random, which super().reset(seed=seed) seeds"
+            if _same(*both)
+            else "something outlives reset, or random numbers are not seeded in reset(seed=...)"
+        )
+        self.find(
+            WARNING,
+            f"the same seed and actions give different trajectories, so runs cannot be repeated and a resume is not exact; {cause}",
+        )
+
+
+@contextlib.contextmanager
+def _global_random_numbers(seed: int) -> Iterator[None]:
+    numbers, others = np.random.get_state(), random.getstate()
+    np.random.seed(seed)
+    random.seed(seed)
+    try:
+        yield
+    finally:
+        np.random.set_state(numbers)
+        random.setstate(others)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(np.array_equal(one, other, equal_nan=np.asarray(one).dtype.kind == "f"))
