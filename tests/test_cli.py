@@ -21,7 +21,7 @@ import tiny
 from tfsac import api, cli
 from tfsac.catalog import load_preset, preset_names, read_config
 from tfsac.cli import learning
-from tfsac.cli.command import Command
+from tfsac.cli.command import Command, help_of
 from tfsac.parameters import RunParameters, to_json
 from tfsac.training import CheckpointError
 from tfsac.types import ArraySpec
@@ -590,7 +590,7 @@ def test_the_help_of_a_command_explains_every_flag_and_does_nothing(name, capsys
     values = flags.FlagValues()
     cli.COMMANDS[name][1](values)
     for flag in values:
-        assert re.search(rf"^  --{flag} +{re.escape(cli.help_of(values[flag]))}", printed, re.MULTILINE)
+        assert re.search(rf"^  --{flag} +{re.escape(help_of(values[flag]))}", printed, re.MULTILINE)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -793,7 +793,7 @@ WRONG = {
     "flag before the command": ("--seed=1 train", "There is no such command.* Received: '--seed=1'"),
     "unknown flag": ("train --sed=1", "tfsac train has no flag --sed. Did you mean '--seed'? Received: '--sed=1'$"),
     "flag of another command": ("evaluate --run_dir={run} --num_envs=2", "has no flag --num_envs. It is a flag of tfsac train, sweep.* Received: '--num_envs=2'$"),
-    "word after train": ("train pendulum_sac", "Flags are written --name=value. Received: 'pendulum_sac'"),
+    "word after train": ("train pendulum_sac", "Flags are written --name=value. Did you mean --preset=pendulum_sac? Received: 'pendulum_sac'$"),
     "word after presets": ("presets mine", "Flags are written --name=value. Received: 'mine'"),
     # presets
     "misspelt preset": (
@@ -982,7 +982,7 @@ WRONG = {
     "actors on no cluster": ("train --num_actors=2", "give a ray_address. Received: num_actors=2$"),
     "resume seeds": ("train --resume --num_seeds=2 --run_dir={run}", "Received: --num_seeds with --resume$"),
     # sweep
-    "word after sweep": ("sweep pendulum_sac", "Flags are written --name=value. Received: 'pendulum_sac'$"),
+    "word after sweep": ("sweep pendulum_sac", "Flags are written --name=value. Did you mean --preset=pendulum_sac? Received: 'pendulum_sac'$"),
     "no jobs": ("sweep --run_dir=new --jobs=0", "--jobs is a positive integer. Received: --jobs=0$"),
     "more jobs than cores": ("sweep --run_dir=new --jobs=100000", "number of cores of this machine, [0-9]+. Received: 100000$"),
     "jobs on a cluster": ("sweep --run_dir=new --jobs=2 --ray_address=local", "its cores allow. Received: --jobs with --ray_address$"),
@@ -1108,7 +1108,7 @@ WRONG = {
     "compare no run": ("compare {tmp}", "A run directory has a config.json. Received: "),
     "compare no folder": ("compare a={run},{tmp}/none", "A run directory has a config.json. Received: .*/none$"),
     "compare a run with itself": ("compare {run} {run}", "A group has each run once. Received: 'soft_actor_critic' with "),
-    "compare no runs": ("compare a={run} b=", "A run directory has a config.json. Received: .$"),
+    "compare no runs": ("compare a={run} b=", "a run or a sweep, or LABEL=RUN,RUN. Received: 'b='$"),
     "compare under a file": ("compare {run} --out={file}/a", "The folder cannot be made, .* Received: .*"),
     "plot under a file": ("plot {run} --out={file}/a.png", "Received: .*"),
 }

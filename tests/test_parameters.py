@@ -266,7 +266,7 @@ def test_unknown_field_of_a_network_in_json_names_the_nearest():
 # -- mistakes ----------------------------------------------------------------------------------------------------------
 
 PERIOD = "num_steps_between_copying_online_weights_to_target"
-UNITS = "expected EnvironmentSteps(n), EnvironmentEpisodes(n), TrainingSteps(n), or a number of environment steps"
+UNITS = "expected EnvironmentSteps(n), EnvironmentEpisodes(n), TrainingSteps(n), or a whole number of environment steps"
 MISTAKES = {
     # unknown names
     "unknown name": (lambda: Algorithm(discont=0.9), "Did you mean 'discount'?", "discont=0.9"),

@@ -225,8 +225,8 @@ def test_a_level_that_the_preset_does_not_know_has_no_threshold(name):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("presets = 1", "Received: None in"),
-        ("preset = {'level': 'Pendulum-v1'}", "A preset file defines preset = Preset(...). Received: {'level'"),
+        ("presets = 1", "which defines none"),
+        ("preset = {'level': 'Pendulum-v1'}", "a preset file defines preset = Preset(...). Received: {'level'"),
         ("from tfsac.parameters import ScheduleParameters\nScheduleParameters(heatup=3)", "Received: heatup=3"),
     ],
 )

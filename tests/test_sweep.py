@@ -386,11 +386,14 @@ def test_as_many_jobs_as_cores_run_at_the_same_time(stand_in, monkeypatch):
         (["--level=MountainCarContinuous-v0"], "0.2,0.9", "environment.level is 'Pendulum-v1'. Received: .*'Mountain"),
         (["--set=agent.memory.max_size=5000"], "0.2,0.9", "max_size is 100000. Received: .*max_size=5000$"),
         (["--stochastic_evaluation"], "0.2,0.9", "stochastic_evaluation is False. Received: .*=True$"),
-        (["--checkpoint_restore_dir=x"], "0.2,0.9", "checkpoint_restore_dir is None. Received: .*='x'$"),
+        (["--checkpoint_restore_dir=saved"], "0.2,0.9", "checkpoint_restore_dir is None. Received: .*='saved'$"),
     ],
 )
-def test_a_folder_of_another_sweep_is_refused_and_stays_as_it_is(stand_in, more, grid, message):
+def test_a_folder_of_another_sweep_is_refused_and_stays_as_it_is(stand_in, more, grid, message, tmp_path, monkeypatch):
     run(stand_in, seeds=1)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "best.npz").touch()
     before = content(stand_in)
     with pytest.raises(ValueError, match=r"sweep.json is of another sweep, .*" + message):
         run(stand_in, *more, grid=grid)

@@ -86,6 +86,13 @@ def check_new_folder(path: pathlib.Path) -> None:
     check_folder(path.parent, path)
 
 
+def check_run_name(path: pathlib.Path) -> None:
+    """Raises ValueError for a folder under whose name no run can be kept."""
+    if set("[]*?") & set(str(path)):
+        # TensorFlow reads a checkpoint's path as a pattern.
+        raise ValueError(f"The path of a run directory has no [ ] * ? in it. Received: {path}")
+
+
 def check_run_dir(path: pathlib.Path) -> None:
     """Refuses a folder in which no new run can be kept, and writes nothing.
 
@@ -94,9 +101,7 @@ def check_run_dir(path: pathlib.Path) -> None:
         ValueError: no run can be kept under its name.
         OSError: it cannot be made or written.
     """
-    if set("[]*?") & set(str(path)):
-        # TensorFlow reads a checkpoint's path as a pattern.
-        raise ValueError(f"The path of a run directory has no [ ] * ? in it. Received: {path}")
+    check_run_name(path)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise FileExistsError(
             f"The run directory exists already; choose another, or continue it with resume (--resume). Received: {path}"

@@ -1,4 +1,4 @@
-"""The command line: tfsac train | sweep | check | evaluate | export | record | plot | compare | presets | spinup."""
+"""The command line, see docs/command_line.md; every module of this package has some of its commands."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ import sys
 from absl import flags
 
 import tfsac
-from tfsac.cli import checking, learning, results, spinning_up  # noqa: F401  (each enters its commands in COMMANDS)
-from tfsac.cli.command import COMMANDS, UsageError
+from tfsac.cli.command import COMMANDS, UsageError, help_of
 from tfsac.cli.failure import status_of
 from tfsac.cli.parsing import parse
 from tfsac.user_code import make_importable
 
+# Each enters its commands in COMMANDS, which lists them in this order.
+# isort: off
+from tfsac.cli import learning  # noqa: F401
+from tfsac.cli import results  # noqa: F401
+from tfsac.cli import checking  # noqa: F401
+from tfsac.cli import describing  # noqa: F401
+from tfsac.cli import spinning_up  # noqa: F401
+from tfsac.cli import completing  # noqa: F401
+# isort: on
+
 NOT_SHOWN = (None, "", "''", "'false'", "false", "'[]'")  # defaults
 HELP = ("--help", "-h", "help", "--helpfull", "--helpshort", "-help", "-?")
-
-
-def help_of(flag: flags.Flag) -> str:
-    """Returns what a flag is for, in one line."""
-    return flag.help.partition(";\n")[0].removesuffix("; may be repeated") + ("; may be repeated" if isinstance(flag, flags.MultiFlag) else "")
 
 
 def usage() -> str:

@@ -22,8 +22,16 @@ def alone(f: flags.FlagValues, name: str, why: str) -> None:
             raise UsageError(f"--{name} stands alone: {why}. Received: --{name} with --{other}")
 
 
+def under_runs(f: flags.FlagValues, name: str) -> None:
+    """Refuses the name of a folder under runs/ that leads out of it."""
+    parts = pathlib.PurePath(f[name].value or "").parts
+    if parts and (parts[0] == "/" or ".." in parts):
+        raise UsageError(f"--{name} is a folder under runs/; --run_dir names any other. Received: {f[name].value!r}")
+
+
 def one_name(f: flags.FlagValues) -> None:
-    """Refuses an experiment's name beside the run's whole folder, which would have no effect."""
+    """Refuses an experiment's name that leads out of runs/, or stands beside the run's whole folder and has no effect."""
+    under_runs(f, "experiment_name")
     if f.run_dir and f.experiment_name:
         raise UsageError("--experiment_name is a folder under runs/, and --run_dir the whole folder; give one. Received: both")
 

@@ -44,8 +44,13 @@ def command(help: str, define: Define, words: str = "") -> Callable[[Function], 
     return register
 
 
-def required(f: flags.FlagValues, name: str) -> str:
-    """Returns the value of a flag that must be given."""
+def help_of(flag: flags.Flag) -> str:
+    """Returns what a flag is for, in one line."""
+    return flag.help.partition(";\n")[0].removesuffix("; may be repeated") + ("; may be repeated" if isinstance(flag, flags.MultiFlag) else "")
+
+
+def required(f: flags.FlagValues, name: str, why: str = "") -> str:
+    """Returns the value of a flag that must be given; `why` takes the place of the usual reason."""
     if not f[name].value:
-        raise UsageError(f"--{name} is required. Received: no --{name}")
+        raise UsageError(f"{why or f'--{name} is required'}. Received: no --{name}")
     return str(f[name].value)

@@ -7,6 +7,8 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
+from tfsac.cli.command import UsageError
+
 OF_THE_TASK = ("environment.level", "validation.")  # parameters that differ with the level
 
 
@@ -16,15 +18,28 @@ def is_group(word: str) -> bool:
     return (path / "sweep.json").is_file() or ("=" in word and not path.exists())
 
 
+def check_words(words: Sequence[str]) -> None:
+    """Refuses words that name no run: empty ones, and groups without a label or a run."""
+    for word in words:
+        label, _, listed = word.partition("=")
+        if not word or ("=" in word and not pathlib.Path(word).exists() and not (label and all(listed.split(",")))):
+            raise UsageError(f"A word is the folder of a run or a sweep, or LABEL=RUN,RUN. Received: {word!r}")
+
+
 def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
     """Returns run directories by label.
 
     Args:
         words: run directories, which are grouped by what differs in them; folders of sweeps, which stand for their
             finished runs by combination; and LABEL=RUN,RUN.
+
+    Raises:
+        UsageError: a word that names no run.
+        FileNotFoundError, ValueError: a folder that is no run, or a sweep without finished ones.
     """
     from tfsac.sweep import finished_runs
 
+    check_words(words)
     groups: dict[str, list[pathlib.Path]] = {}
     unnamed: list[pathlib.Path] = []
     for word in words:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from tfsac.cli.checks import alone, check_level, check_resumable, check_weights, one_name
-from tfsac.cli.command import UsageError, command
+from tfsac.cli.command import UsageError, command, required
 from tfsac.cli.failure import STOPPED
 from tfsac.cli.parsing import parse
 from tfsac.quiet import quiet_start
@@ -25,11 +25,25 @@ if TYPE_CHECKING:
 OF_A_SWEEP = ("run_dir", "experiment_name", "seed", "num_seeds", "grid", "jobs", "ray_address", "cpus_per_run")  # all others are of each of its runs
 
 
-def _run_flags(f: flags.FlagValues) -> None:
-    """Defines what a grid may vary beside parameters."""
+def preset_flags(f: flags.FlagValues) -> None:
+    """Defines what chooses a preset and changes it."""
+    _level_flags(f)
+    _set_flag(f)
+
+
+def _level_flags(f: flags.FlagValues) -> None:
     flags.DEFINE_string("preset", "pendulum_sac", "name of a preset, a .py file that defines one, or a run's config.json", flag_values=f)
     flags.DEFINE_string("level", None, "environment id, instead of the preset's", flag_values=f)
     flags.DEFINE_integer("num_envs", None, "environments side by side", lower_bound=1, flag_values=f)
+
+
+def _set_flag(f: flags.FlagValues) -> None:
+    flags.DEFINE_multi_string("set", [], "path=value: changes one parameter, e.g. agent.algorithm.discount=0.98; may be repeated", flag_values=f)
+
+
+def _run_flags(f: flags.FlagValues) -> None:
+    """Defines what a grid may vary beside parameters."""
+    _level_flags(f)
     flags.DEFINE_string("checkpoint_restore_dir", None, "begin with the best weights of the run in this folder", flag_values=f)
     flags.DEFINE_integer("checkpoint_save_steps", 10_000, "environment steps between checkpoints", lower_bound=1, flag_values=f)
     flags.DEFINE_bool("stop_at_threshold", False, "end when an evaluation reaches the preset's threshold", flag_values=f)
@@ -48,7 +62,7 @@ def _run_flags(f: flags.FlagValues) -> None:
 
 
 def _set_and_seed_flags(f: flags.FlagValues) -> None:
-    flags.DEFINE_multi_string("set", [], "path=value: changes one parameter, e.g. agent.algorithm.discount=0.98; may be repeated", flag_values=f)
+    _set_flag(f)
     flags.DEFINE_integer("seed", 0, "of weights, noise, sampling and environments", lower_bound=0, flag_values=f)
 
 
@@ -70,27 +84,27 @@ def _train_flags(f: flags.FlagValues) -> None:
 @command("train a preset", _train_flags)
 def train(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains one or several seeds."""
-    from tfsac.cli.results import presets, print_evaluation
+    from tfsac.cli.describing import print_presets
+    from tfsac.cli.results import print_evaluation
     from tfsac.cluster import place_of, share_of, share_of_actor
     from tfsac.files import check_run_dir
 
     if f.list:
         alone(f, "list", "it lists the presets and does nothing else")
-        return presets(f, [])
+        print_presets()
+        return 0
+    one_name(f)
     if f.num_seeds > 1:
         if f.resume:
             raise UsageError("Several seeds go on with the same command, without --resume. Received: --num_seeds with --resume")
         if f.ray_address:
             raise UsageError("Several seeds on a cluster are a sweep: tfsac sweep --ray_address. Received: --num_seeds with --ray_address")
         return _train_all(f, [], 1)
-    one_name(f)
     preset, run = _experiment(f)
     share_of(preset, place := place_of(run))
     share_of_actor(preset, run)
     if place.workers > 1 and not f.run_dir:
         raise UsageError("All workers name the same folder, which each can read. Received: no --run_dir")
-    if run.stop_at_threshold and preset.validation.min_reward_threshold is None:
-        raise UsageError(f"--stop_at_threshold needs validation.min_reward_threshold. Received: None for {preset.environment.level}")
     run_dir = pathlib.Path(f.run_dir) if f.run_dir else default_run_dir(f, preset.environment.level, run.seed)
     if f.resume:
         check_resumable(run_dir)
@@ -134,35 +148,53 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
 
 def _experiment(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
     """Returns what the flags of `train` ask for."""
-    from tfsac.catalog import load_preset, read_config
+    from tfsac.catalog import read_config
     from tfsac.cluster import refuse_timeout_in_this_process
-    from tfsac.parameters import RunParameters, for_level, override, parse_assignment
+    from tfsac.parameters import RunParameters
 
     if f.resume:
         from tfsac.sweep import KEPT
 
-        if f.run_dir is None:
-            raise UsageError("--resume needs --run_dir. Received: no --run_dir")
-        preset, run = read_config(pathlib.Path(f.run_dir) / "config.json")
+        required(f, "run_dir", "--resume needs --run_dir")
         fixed = sorted(name for name in KEPT if f[name].present)
         if fixed:
             raise UsageError(f"A resumed run keeps its preset, level, seed and environments. Received: --{fixed[0]}")
+        preset, run = read_config(pathlib.Path(f.run_dir) / "config.json")
+        preset = _changed(preset, f)
     else:
-        repeats = f.preset.endswith(".json")
-        preset, run = read_config(pathlib.Path(f.preset)) if repeats else (load_preset(f.preset), RunParameters())
-        if f.level is not None:
-            preset = for_level(preset, f.level)
-    # Together, for what fits only together: more environments and a larger batch.
-    changes = {"environment.num_envs": f.num_envs} if f.num_envs else {}
-    for path, value in (parse_assignment(text) for text in f.set):
-        if path in changes:
-            raise UsageError(f"A parameter is set once. Received: --set={path}={value} after {changes[path]}")
-        changes[path] = value
-    preset = override(preset, changes)
+        preset, run = preset_of(f)
     given = {name: f[name].value for name in RunParameters.__dataclass_fields__ if name in f and f[name].present}
     run = RunParameters(**{**{name: getattr(run, name) for name in RunParameters.__dataclass_fields__}, **given})
     refuse_timeout_in_this_process(preset, run)
+    if run.stop_at_threshold and preset.validation.min_reward_threshold is None:
+        raise UsageError(f"--stop_at_threshold needs validation.min_reward_threshold. Received: None for {preset.environment.level}")
     return preset, run
+
+
+def preset_of(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
+    """Returns the preset that `preset_flags` ask for, and the run parameters of a config.json or the defaults."""
+    from tfsac.catalog import load_preset, read_config
+    from tfsac.parameters import RunParameters, for_level
+
+    preset, path = load_preset(f.preset), pathlib.Path(f.preset)
+    run = read_config(path)[1] if path.suffix == ".json" else RunParameters()
+    if f.level is not None:
+        preset = for_level(preset, f.level)
+    return _changed(preset, f), run
+
+
+def _changed(preset: Preset, f: flags.FlagValues) -> Preset:
+    """Returns a preset with what --num_envs and --set change, together, for what fits only together."""
+    from tfsac.parameters import override, parse_assignment
+
+    changes = {"environment.num_envs": f.num_envs} if f.num_envs else {}
+    for path, value in (parse_assignment(text) for text in f.set):
+        if path in f:
+            raise UsageError(f"{path} is a flag and no parameter: --{path}={value}. Received: --set={path}={value}")
+        if path in changes:
+            raise UsageError(f"A parameter is set once. Received: --set={path}={value} after {changes[path]}")
+        changes[path] = value
+    return override(preset, changes)
 
 
 def default_run_dir(f: flags.FlagValues, level: str, seed: int | None) -> pathlib.Path:
@@ -205,8 +237,8 @@ def sweep(f: flags.FlagValues, rest: list[str]) -> int:
 
 
 def _train_all(f: flags.FlagValues, grid: Sequence[str], jobs: int, ray_address: str | None = None) -> int:
-    from tfsac.environments import maker
-    from tfsac.parameters import EnvironmentParameters, from_json
+    from tfsac.files import check_run_name
+    from tfsac.parameters import Preset, from_json
     from tfsac.sweep import Sweep, plan
 
     _run_flags(varied := flags.FlagValues())
@@ -214,13 +246,18 @@ def _train_all(f: flags.FlagValues, grid: Sequence[str], jobs: int, ray_address:
     shared = [argument for flag in of_runs for argument in flag.serialize().split("\n") if argument]
     seeds = range(f.seed, f.seed + f.num_seeds)
     combinations = plan(grid, list(varied), lambda more: _described([*shared, *more, f"--seed={seeds[-1]}"]))
-    levels: list[dict[str, Any]] = []
+    checked: list[Any] = []
     for combination in combinations:
-        level = combination.experiment["preset"]["environment"]
-        if level not in levels:
-            levels.append(level)
-            maker(from_json(EnvironmentParameters, json.dumps(level)))().close()
-    folder = pathlib.Path(f.run_dir) if f.run_dir else default_run_dir(f, levels[0]["level"], None)
+        preset = from_json(Preset, json.dumps(combination.experiment["preset"]))
+        if combination.experiment["run"]["strategy"] == "multi_worker":
+            raise UsageError("A run of several workers is started on each of them; a sweep trains on one. Received: --strategy=multi_worker")
+        if weights := combination.experiment["checkpoint_restore_dir"]:
+            check_weights(pathlib.Path(weights))
+        if (made := (preset.environment, preset.agent.kind)) not in checked:
+            checked.append(made)
+            check_level(preset)
+    folder = pathlib.Path(f.run_dir) if f.run_dir else default_run_dir(f, checked[0][0].level, None)
+    check_run_name(folder)
     with contextlib.ExitStack() as connected:
         how: dict[str, Any] = {"jobs": jobs}
         if ray_address is not None:

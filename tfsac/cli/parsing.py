@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Sequence
 
 from absl import flags
@@ -79,24 +80,32 @@ def _flag_and_value(command: str, values: flags.FlagValues, word: str, words: li
         if equals:
             raise UsageError(f"--{name} stands without a value, or write --{opposite}={value}. Received: {word!r}")
         return values[opposite], "false"
-    raise UsageError(f"tfsac {command} has no flag --{name}.{_about_flag(name, values)} Received: {word!r}")
+    raise UsageError(f"tfsac {command} has no flag --{name}.{_about_flag(command, name, values)} Received: {word!r}")
 
 
-def _about_flag(name: str, values: flags.FlagValues) -> str:
+def _about_flag(command: str, name: str, values: flags.FlagValues) -> str:
     """Returns what may have been meant by an unknown flag."""
     from tfsac.parameters.base import nearest
 
     found = nearest(name, values)
-    owners = [other for other, command in COMMANDS.items() if name in _names(command.define)]
+    owners = [other for other, entry in COMMANDS.items() if name in _names(entry.define)]
     if owners:
         return f" It is a flag of tfsac {', '.join(owners)}."
-    return found.replace("'", "'--", 1) or " tfsac COMMAND --help lists the flags."
+    return found.replace("'", "'--", 1) or f" tfsac {command} --help lists its flags."
 
 
 def _about_word(word: str, values: flags.FlagValues) -> str:
     """Returns what may have been meant by a word that belongs to no flag."""
-    hint = f" Did you mean --{word}?" if word.partition("=")[0] in values else ""
-    return f"Flags are written --name=value.{hint}"
+    meant = ""
+    if word.partition("=")[0] in values:
+        meant = word
+    elif "run_dir" in values and pathlib.Path(word).is_dir():
+        meant = f"run_dir={word}"
+    elif "preset" in values:
+        from tfsac.catalog import preset_names
+
+        meant = f"preset={word}" if word in preset_names() else ""
+    return "Flags are written --name=value." + (f" Did you mean --{meant}?" if meant else "")
 
 
 def _names(define: object) -> list[str]:

@@ -1,4 +1,4 @@
-"""The commands for what a run left: evaluate, export, record, plot, compare; and the list of presets."""
+"""The commands for what a run left: evaluate, export, record, plot, compare."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from absl import flags
 
 from tfsac.cli.checks import check_run
 from tfsac.cli.command import UsageError, command, required
-from tfsac.cli.grouping import groups_of, is_group
+from tfsac.cli.grouping import check_words, groups_of, is_group
 from tfsac.quiet import quiet_start
 
 
@@ -139,6 +139,7 @@ def plot(f: flags.FlagValues, rest: list[str]) -> int:
     words = [*f.run_dir, *rest]
     if not words:
         raise UsageError("Plotting needs a run. Received: no --run_dir")
+    check_words(words)
     if f.out is not None:
         check_new_file(f.out, ".png")
     only = pathlib.Path(words[0])
@@ -167,15 +168,4 @@ def compare(f: flags.FlagValues, rest: list[str]) -> int:
     only = pathlib.Path(rest[0])
     ours = only if len(rest) == 1 and (only / "sweep.json").is_file() else new_run_dir("comparison", None)
     print(comparison.compare(groups_of(rest), f.out or ours, f.title))
-    return 0
-
-
-@command("list the presets", lambda f: None)
-def presets(f: flags.FlagValues, rest: list[str]) -> int:
-    """Prints name and description of every preset."""
-    from tfsac.catalog import describe_preset, preset_names
-
-    names = preset_names()
-    for name in names:
-        print(f"{name:<{max(map(len, names))}}  {describe_preset(name)}")
     return 0

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import pathlib
 from typing import Any
 
 from absl import flags
 
-from tfsac.cli.command import command
+from tfsac.cli.checks import check_level, check_resumable, under_runs
+from tfsac.cli.command import command, required
 from tfsac.cli.failure import STOPPED
 from tfsac.quiet import quiet_start
 
@@ -52,10 +54,23 @@ def _spinup_flags(f: flags.FlagValues) -> None:
 @command("train with Spinning Up's flags, table and files", _spinup_flags)
 def spinup(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains soft actor-critic as Spinning Up does."""
+    from tfsac.catalog import read_config
+    from tfsac.files import check_run_dir, new_run_dir
+    from tfsac.parameters import EnvironmentParameters, Preset, TwinSoftActorCriticAgentParameters
     from tfsac.spinning_up.arguments import SpinningUpArguments
 
     arguments: dict[str, Any] = {name: f[name].value for name in _defaults()}
     SpinningUpArguments(**arguments)  # wrong values are refused before TensorFlow loads
+    under_runs(f, "exp_name")
+    if f.resume:
+        run_dir = pathlib.Path(required(f, "run_dir", "--resume needs --run_dir"))
+        read_config(run_dir / "config.json")
+        check_resumable(run_dir)
+    else:
+        run_dir = pathlib.Path(f.run_dir) if f.run_dir else new_run_dir(f.exp_name, f.seed)
+        check_run_dir(run_dir)
+    print(f"tfsac spinup: {'resuming' if f.resume else f.env}, seed {f.seed}, in {run_dir}", flush=True)
+    check_level(Preset(TwinSoftActorCriticAgentParameters(), EnvironmentParameters(level=f.env)))
     with quiet_start():
         from tfsac.training.devices import configure
 
@@ -66,7 +81,7 @@ def spinup(f: flags.FlagValues, rest: list[str]) -> int:
     result = sac(
         functools.partial(make, f.env),
         ac_kwargs={"hidden_sizes": (f.hid,) * f.l},
-        logger_kwargs={"output_dir": f.run_dir, "exp_name": f.exp_name, "resume": f.resume},
+        logger_kwargs={"output_dir": run_dir, "exp_name": f.exp_name, "resume": f.resume},
         **arguments,
     )
     if result.signal is not None:

@@ -40,6 +40,11 @@ def explain(error: ValidationError, cls: type) -> ParameterError:
             f"{owner.__name__} has no parameter {unknown!r}.{nearest(unknown, fields)} "
             f"Its parameters are {', '.join(fields)}. Received: {unknown}={received!r}"
         )
+    if kind == "json_invalid":
+        return ParameterError(f"{cls.__name__}: Invalid JSON: {first['ctx']['error']}. Received: {_shortened(received)}")
+    if kind == "missing" and isinstance(place[-1], int):  # of a tuple
+        path = ".".join(map(str, [cls.__name__, *_follow(cls, place[:-1])[1]]))
+        return ParameterError(f"{path}: a list with more entries is needed. Received: {received!r}")
     if kind in ("missing", "missing_argument"):
         owner, _ = _follow(cls, place[:-1])
         return ParameterError(f"{owner.__name__} needs the parameter {place[-1]!r}. Received: nothing for it")
@@ -51,7 +56,12 @@ def explain(error: ValidationError, cls: type) -> ParameterError:
     _, parts = _follow(cls, place)
     path = ".".join([cls.__name__, *(str(part) for part in parts if isinstance(part, int) or str(part).isidentifier())])
     message = first["msg"].removeprefix("Value error, ").removesuffix(".")
-    return ParameterError(message if "Received: " in message else f"{path}: {message}. Received: {received!r}")
+    return ParameterError(message if "Received: " in message else f"{path}: {message}. Received: {_shortened(received)}")
+
+
+def _shortened(value: Any, longest: int = 300) -> str:
+    text = repr(value)
+    return text if len(text) <= longest else f"{text[:longest]}... ({len(text)} characters)"
 
 
 def _follow(cls: type, place: list[int | str]) -> tuple[type, list[int | str]]:

@@ -255,6 +255,12 @@ class Preset:
                 "The memory must hold a step of every environment. "
                 f"Received: max_size={memory.max_size}, num_envs={num_envs}"
             )
+        n_step = getattr(self.agent.algorithm, "n_step", 1)
+        if n_step > memory.max_size // num_envs:
+            raise ParameterError(
+                "n_step must not be larger than what the memory holds of every environment. "
+                f"Received: n_step={n_step}, max_size={memory.max_size}, num_envs={num_envs}"
+            )
         if not isinstance(memory, SequenceReplayParameters):
             return
         if memory.max_size // num_envs < memory.sequence_length:

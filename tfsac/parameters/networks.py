@@ -11,7 +11,7 @@ from pydantic import Field, Tag
 from tfsac.parameters.base import ParameterError, by_kind, parameters
 from tfsac.parameters.optimizers import Activation, OptimizerName, check_arguments
 
-PositiveInt = Annotated[int, Field(gt=0)]
+PositiveInt = Annotated[int, Field(gt=0, lt=2**40)]  # an array of so many of the largest images can still be counted
 NonNegativeInt = Annotated[int, Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 NonNegativeFloat = Annotated[float, Field(ge=0)]

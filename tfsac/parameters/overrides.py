@@ -16,7 +16,7 @@ def parse_assignment(text: str) -> tuple[str, Any]:
     """Splits ``path=value``; the value is JSON where it parses as such (1e-3, true, null, [64, 64]), else a string.
 
     Raises:
-        ParameterError: no equals sign.
+        ParameterError: no equals sign, or a value with brackets that is no JSON.
     """
     path, equals, value = text.partition("=")
     if not equals or not path:
@@ -25,7 +25,11 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         value = value.replace("_", "")
     try:
         return path.strip(), json.loads(value)
-    except json.JSONDecodeError:
+    except RecursionError as error:
+        raise ParameterError(f"The value of {path.strip()} is nested too deeply. Received: {value[:20]}... of {len(value)} characters") from error
+    except ValueError as error:  # no JSON, or a number with thousands of digits
+        if value.startswith(("[", "{")):
+            raise ParameterError(f"The value of {path.strip()} is no JSON, as [64, 64] or {{\"kind\": \"fixed\"}} are ({error}). Received: {value!r}") from error
         return path.strip(), value
 
 

@@ -1,0 +1,98 @@
+"""The commands that describe: the presets, one of them resolved, and this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import platform
+
+from absl import flags
+
+from tfsac.cli.command import command
+from tfsac.quiet import quiet_start
+
+CPU_FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8")
+VARIABLES = (
+    "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "TF_CONFIG",
+    "TF_FORCE_GPU_ALLOW_GROWTH", "TF_ENABLE_ONEDNN_OPTS", "XLA_FLAGS", "MUJOCO_GL",
+)
+
+
+@command("list the presets", lambda f: None)
+def presets(f: flags.FlagValues, rest: list[str]) -> int:
+    """Prints name and description of every preset."""
+    print_presets()
+    return 0
+
+
+def print_presets() -> None:
+    """Prints a line for every preset."""
+    from tfsac.catalog import describe_preset, preset_names
+
+    names = preset_names()
+    for name in names:
+        print(f"{name:<{max(map(len, names))}}  {describe_preset(name)}")
+
+
+def _show_flags(f: flags.FlagValues) -> None:
+    from tfsac.cli.learning import preset_flags
+
+    preset_flags(f)
+    flags.DEFINE_bool("json", False, "as JSON, which --preset=FILE.json takes", flag_values=f)
+
+
+@command("print every parameter of a preset, as flags change it", _show_flags)
+def show(f: flags.FlagValues, rest: list[str]) -> int:
+    """Prints a preset as lines `path=value`, as --set takes them, or as JSON."""
+    from tfsac.cli.learning import preset_of
+    from tfsac.files import leaves
+    from tfsac.parameters import to_json
+
+    preset, run = preset_of(f)
+    if f.json:
+        print(json.dumps({"preset": to_json(preset), "run": to_json(run)}, indent=2))
+        return 0
+    for path, value in leaves({name: part for name, part in to_json(preset).items() if name != "levels"}):
+        print(f"{path}={value if isinstance(value, str) else json.dumps(value)}")
+    return 0
+
+
+@command("print versions, devices and threads, for reports of errors", lambda f: None)
+def info(f: flags.FlagValues, rest: list[str]) -> int:
+    """Prints what a report of an error needs to know about this machine."""
+    with quiet_start():
+        import tensorflow as tf
+
+        from tfsac.training.run_directory import provenance
+
+        devices = [
+            f"{device.name} ({details['device_name']})" if (details := tf.config.experimental.get_device_details(device)) else device.name
+            for device in tf.config.list_physical_devices()
+        ]
+    described = provenance()
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    model, present = _cpu()
+    lines = {
+        "platform": platform.platform(),
+        "cpu": f"{model}, {os.cpu_count()} cores, {usable} usable",
+        "cpu flags": " ".join(name for name in CPU_FLAGS if name in present) or f"none of {' '.join(CPU_FLAGS)}",
+        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB",
+        "devices": ", ".join(devices),
+        "threads": f"intra-op {tf.config.threading.get_intra_op_parallelism_threads()}, "
+        f"inter-op {tf.config.threading.get_inter_op_parallelism_threads()} (0: TensorFlow chooses)",
+        **{name: os.environ[name] for name in VARIABLES if name in os.environ},
+    }
+    for name, text in {**described["versions"], **lines}.items():
+        print(f"{name:<24}{text}")
+    return 0
+
+
+def _cpu() -> tuple[str, set[str]]:
+    """Returns the name of the processor and the flags that Linux knows of it."""
+    known: dict[str, str] = {}
+    path = pathlib.Path("/proc/cpuinfo")
+    for line in path.read_text().splitlines() if path.is_file() else ():
+        name, _, value = line.partition(":")
+        known.setdefault(name.strip(), value.strip())
+    return known.get("model name", platform.machine()), set(known.get("flags", "").split())
