@@ -6,6 +6,7 @@ import functools
 
 from absl import flags
 
+from tfsac.cli.checks import assignments
 from tfsac.cli.command import UsageError, command
 
 
@@ -23,7 +24,7 @@ def check(f: flags.FlagValues, rest: list[str]) -> int:
     from tfsac.catalog import load_preset
     from tfsac.environments import check_environment, make_unchecked, spec_of
     from tfsac.environments.report import PROBLEM, EnvironmentReport, Finding
-    from tfsac.parameters import Preset, for_level, override, parse_assignment
+    from tfsac.parameters import Preset, for_level, override
     from tfsac.types import check_actions
     from tfsac.user_code import UserCodeError
 
@@ -32,7 +33,7 @@ def check(f: flags.FlagValues, rest: list[str]) -> int:
     preset = load_preset(f.preset) if f.preset else Preset()
     if f.level:
         preset = for_level(preset, f.level)
-    changes = dict(parse_assignment(text) for text in f.set)
+    changes = assignments(f)
     if others := [path for path in changes if not path.startswith("environment.")]:
         raise UsageError(f"Only parameters of the environment are set here, environment.PATH=value. Received: {others[0]}")
     environment = override(preset, changes).environment

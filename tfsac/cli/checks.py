@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import pathlib
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
@@ -34,6 +35,28 @@ def one_name(f: flags.FlagValues) -> None:
     under_runs(f, "experiment_name")
     if f.run_dir and f.experiment_name:
         raise UsageError("--experiment_name is a folder under runs/, and --run_dir the whole folder; give one. Received: both")
+
+
+def assignments(f: flags.FlagValues, others: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Returns what --set changes, by path.
+
+    Args:
+        f: flags with --set.
+        others: changes by flags of their own, which --set may not repeat.
+
+    Raises:
+        UsageError, ParameterError: a parameter that is set twice, or one that is a flag; no path=value.
+    """
+    from tfsac.parameters import parse_assignment
+
+    changes = dict(others or {})
+    for path, value in (parse_assignment(text) for text in f.set):
+        if path in f:
+            raise UsageError(f"{path} is a flag and no parameter: --{path}={value}. Received: --set={path}={value}")
+        if path in changes:
+            raise UsageError(f"A parameter is set once. Received: --set={path}={value} after {changes[path]}")
+        changes[path] = value
+    return changes
 
 
 def check_level(preset: Preset) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfsac.cli.checks import alone, check_level, check_resumable, check_weights, one_name
+from tfsac.cli.checks import alone, assignments, check_level, check_resumable, check_weights, one_name
 from tfsac.cli.command import UsageError, command, required
 from tfsac.cli.failure import STOPPED
 from tfsac.cli.parsing import parse
@@ -185,16 +185,9 @@ def preset_of(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
 
 def _changed(preset: Preset, f: flags.FlagValues) -> Preset:
     """Returns a preset with what --num_envs and --set change, together, for what fits only together."""
-    from tfsac.parameters import override, parse_assignment
+    from tfsac.parameters import override
 
-    changes = {"environment.num_envs": f.num_envs} if f.num_envs else {}
-    for path, value in (parse_assignment(text) for text in f.set):
-        if path in f:
-            raise UsageError(f"{path} is a flag and no parameter: --{path}={value}. Received: --set={path}={value}")
-        if path in changes:
-            raise UsageError(f"A parameter is set once. Received: --set={path}={value} after {changes[path]}")
-        changes[path] = value
-    return override(preset, changes)
+    return override(preset, assignments(f, {"environment.num_envs": f.num_envs} if f.num_envs else {}))
 
 
 def default_run_dir(f: flags.FlagValues, level: str, seed: int | None) -> pathlib.Path:
