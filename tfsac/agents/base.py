@@ -139,6 +139,11 @@ class Agent(OptimizerSteps):
                 copy.copy_from(self.networks[name])
                 self.networks[f"{name}_target"] = copy
 
+    @property
+    def notes(self) -> list[str]:
+        """What the networks' parameters did not say and was chosen for them, a line each."""
+        return list(dict.fromkeys(network.note for network in self.networks.values() if network.note))
+
     def _models(
         self, models: ModelMaker, seed: int, earlier: Sequence[keras.Variable] = ()
     ) -> dict[str, keras.Model]:

@@ -23,6 +23,7 @@ from tfsac.networks.heads import (
 )
 from tfsac.networks.initializers import Initializers
 from tfsac.networks.lstm import CELL, HIDDEN, LSTM
+from tfsac.networks.observations import with_embedders
 from tfsac.parameters import (
     CategoricalPolicyHeadParameters,
     DiscreteQHeadParameters,
@@ -34,7 +35,6 @@ from tfsac.parameters import (
     SACQHeadParameters,
     TrajectoryQHeadParameters,
 )
-from tfsac.parameters.base import nearest
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
 Head = PolicyHead | CategoricalHead | GaussianHead | QHead | DiscreteQHead | TrajectoryQHead | VHead | FeaturesHead
@@ -61,6 +61,7 @@ class Network(tf.Module):
         middleware: layers after the merger.
         lstm: after the middleware; None for networks without memory.
         head: the last layers; None for a given model.
+        note: a line of what the parameters did not say, or nothing; see `with_embedders`.
 
     Raises:
         ValueError: an embedder for a key that the environment does not have, or for one of an LSTM's state; embeddings of unequal
@@ -78,6 +79,7 @@ class Network(tf.Module):
     ):
         super().__init__(name=name)
         self.head: Head | None = None
+        self.note = ""
         self.encoder = encoder
         self.embedders: dict[str, list[keras.Layer]] = {key: [] for key in spec.observation}
         self.state: dict[str, keras.layers.Dense | None] = dict.fromkeys(spec.state)
@@ -90,18 +92,12 @@ class Network(tf.Module):
                 self.embedders = {key: [] for key in spec.observation if key in read}
                 self.state = {key: None for key in spec.state if key in read}
             return
-        for key in parameters.input_embedders_parameters:
-            if key not in spec.observation:
-                raise ValueError(
-                    f"Network {name!r} has an embedder for an observation that the environment does not give; it gives "
-                    f"{', '.join(spec.observation)}.{nearest(key, spec.observation)} Set "
-                    f"agent.networks.{name}.input_embedders_parameters. Received: {key!r}"
-                )
+        parameters, self.note = with_embedders(name, parameters, spec.observation)
         seeds = np.random.default_rng(seed)
         hidden = Initializers(parameters.initializer, seeds)
         self.merger = parameters.embedding_merger_type
         self.embedders = encoder.embedders if encoder else {
-            key: embedder_layers(key, embedder, spec.observation[key], hidden)
+            key: embedder_layers(embedder, spec.observation[key], hidden)
             for key, embedder in parameters.input_embedders_parameters.items()
         }
         self.middleware = middleware_layers(parameters.middleware_parameters, hidden)
@@ -165,7 +161,10 @@ class Network(tf.Module):
                 embedded[key] = layer(embedded[key])
         widths = {key: x.shape[-1] for key, x in embedded.items()}
         if self.merger == "sum" and len(set(widths.values())) > 1:
-            raise ValueError(f"Network {self.name!r} sums its embeddings, which needs equal widths. Received: {widths}")
+            raise ValueError(
+                f"Network {self.name!r} sums its embeddings, which needs equal widths: set agent.networks.*.embedding_merger_type=concat, "
+                f"or embedders of one width. Received: {widths}"
+            )
         merge = keras.layers.Add() if self.merger == "sum" else keras.layers.Concatenate()
         return merge(list(embedded.values())) if len(embedded) > 1 else next(iter(embedded.values()))
 

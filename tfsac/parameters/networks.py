@@ -60,10 +60,20 @@ class InputEmbedderParameters:
     Attributes:
         scheme: a named scheme, or the layers themselves: widths of dense layers and, for images, `Conv2d` before them.
         activation_function: after every layer.
+        flatten: dense layers, without convolutions, over the entries of an image or of any other array.
     """
 
     scheme: EmbedderName | tuple[PositiveInt | Conv2d, ...] = EmbedderScheme.Medium
     activation_function: Activation = "relu"
+    flatten: bool = False
+
+    def __post_init__(self) -> None:
+        scheme = () if isinstance(self.scheme, EmbedderScheme) else self.scheme
+        convolutions = [isinstance(layer, Conv2d) for layer in scheme]
+        if convolutions != sorted(convolutions, reverse=True):
+            raise ParameterError(f"Convolutions come before dense layers. Received: scheme={scheme}")
+        if self.flatten and any(convolutions):
+            raise ParameterError(f"What is flattened goes through dense layers alone. Received: flatten=True with scheme={scheme}")
 
 
 @parameters

@@ -130,8 +130,8 @@ class Trainer:
             if self.settings.asynchronous_collection:
                 actor = build_agent(preset, self.settings, self.environments.spec, models)
             self._build(actor, resume, quiet, initial_weights)
-            if late:
-                self.reporter.terminal.print(late)
+            for line in (*self.agent.notes, *([late] if late else [])):
+                self.reporter.terminal.print(line)
         except BaseException:
             self._close_environments()
             raise

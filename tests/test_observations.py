@@ -1,0 +1,307 @@
+"""What networks read: embedders for images and Dicts that a preset does not describe, and the command that an error shows."""
+
+import dataclasses
+import json
+import re
+import shlex
+
+import gymnasium as gym
+import keras
+import numpy as np
+import pytest
+import tiny
+
+from tfsac import api
+from tfsac.agents import TwinSoftActorCriticAgent
+from tfsac.catalog import load_preset
+from tfsac.networks import Network
+from tfsac.networks.observations import usual_scheme, with_embedders
+from tfsac.parameters import (
+    Conv2d,
+    EmbedderScheme,
+    FCMiddlewareParameters,
+    InputEmbedderParameters,
+    NetworkParameters,
+    RunParameters,
+    VHeadParameters,
+    discrete_acer_networks,
+    override,
+    parse_assignment,
+    twin_soft_actor_critic_networks,
+)
+from tfsac.testing import random_batches
+from tfsac.training.build import build_agent
+from tfsac.types import ArraySpec, DiscreteSpec, Spec
+
+CAMERA, SMALL, VECTOR = ArraySpec((40, 44, 3), "uint8"), ArraySpec((10, 8, 2), "float32"), ArraySpec((4,), "float32")
+GOAL = {key: ArraySpec((size,), "float32") for key, size in (("achieved_goal", 2), ("desired_goal", 2), ("observation", 4))}
+NUMBERS = ArraySpec((2,), "float32", np.float32([-1, -1]), np.float32([1, 1]))
+MEDIUM, SHALLOW = (Conv2d(32, 8, 4), Conv2d(64, 4, 2), Conv2d(64, 3, 1)), (Conv2d(32, 3, 1),)
+
+
+def reading(scheme=(6,), **keys):
+    """Returns a network of one middle layer that reads "observation", or other keys."""
+    embedders = keys or {"observation": InputEmbedderParameters(scheme)}
+    return NetworkParameters(VHeadParameters(), embedders, middleware_parameters=FCMiddlewareParameters((5,)))
+
+
+def fitted(scheme, observation, name="v"):
+    made, note = with_embedders(name, reading(scheme), observation)
+    return {key: embedder.scheme for key, embedder in made.input_embedders_parameters.items()}, note
+
+
+# -- images ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scheme", "array", "expected"),
+    [
+        (EmbedderScheme.Empty, CAMERA, MEDIUM),
+        ((), CAMERA, MEDIUM),
+        ((256, 7), CAMERA, (*MEDIUM, 256, 7)),
+        (EmbedderScheme.Deep, CAMERA, (*MEDIUM, 128, 128, 128)),
+        ((6,), SMALL, (*SHALLOW, 6)),
+        ((), ArraySpec((36, 36, 1), "float32"), MEDIUM),
+        ((), ArraySpec((36, 35, 1), "float32"), SHALLOW),
+        ((), ArraySpec((3, 3, 1), "uint8"), SHALLOW),
+    ],
+)
+def test_dense_layers_over_an_image_get_the_usual_convolutions_before_them(scheme, array, expected):
+    schemes, note = fitted(scheme, {"observation": array})
+    assert schemes == {"observation": expected}
+    assert note.startswith(f"The preset does not say how to embed the image 'observation' of shape {array.shape}")
+    assert note.count("--set=") == 1
+
+
+@pytest.mark.parametrize(
+    ("scheme", "array"),
+    [
+        ((Conv2d(2, 3, 2), 4), CAMERA),
+        (EmbedderScheme.Medium, CAMERA),
+        (EmbedderScheme.Shallow, CAMERA),
+        (EmbedderScheme.Empty, VECTOR),
+        ((3,), VECTOR),
+    ],
+)
+def test_what_a_preset_says_stays(scheme, array):
+    assert fitted(scheme, {"observation": array}) == ({"observation": scheme}, "")
+
+
+def test_an_image_is_flattened_where_the_parameters_say_so():
+    made = reading(observation=InputEmbedderParameters((6,), flatten=True))
+    found, note = with_embedders("v", made, {"observation": CAMERA})
+    assert (found, note) == (made, "")
+    net = Network("v", made, Spec({"observation": CAMERA}, NUMBERS), 0)
+    assert [type(layer) for layer in net.embedders["observation"]] == [keras.layers.Rescaling, keras.layers.Flatten, keras.layers.Dense]
+    assert net.embedders["observation"][-1].kernel.shape == (40 * 44 * 3, 6)
+    named = reading(observation=InputEmbedderParameters(EmbedderScheme.Shallow, flatten=True))
+    assert Network("v", named, Spec({"observation": CAMERA}, NUMBERS), 0).embedders["observation"][-1].units == 128
+
+
+def test_bytes_that_are_flattened_are_at_most_one():
+    net = Network("v", reading(observation=InputEmbedderParameters((), flatten=True)), Spec({"observation": CAMERA}, NUMBERS), 0)
+    x = np.full((1, *CAMERA.shape), 255, np.uint8)
+    for layer in net.embedders["observation"]:
+        x = layer(x)
+    np.testing.assert_allclose(x, 1.0, rtol=1e-6)
+
+
+# -- a Dict ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_preset_that_knows_one_observation_reads_every_key_alike():
+    schemes, note = fitted((6,), GOAL)
+    assert schemes == {"achieved_goal": (6,), "desired_goal": (6,), "observation": (6,)}
+    assert note.startswith("The environment gives achieved_goal, desired_goal, observation, and the preset reads 'observation' alone")
+
+
+def test_the_images_of_a_dict_get_convolutions_and_its_mask_is_not_read():
+    schemes, note = fitted((6,), {"camera": CAMERA, "joints": VECTOR, "action_mask": ArraySpec((3,), "bool")})
+    assert schemes == {"camera": (*MEDIUM, 6), "joints": (6,)}
+    assert "the networks read all of them" in note and "the image 'camera'" in note
+    assert """{"camera": {"scheme": "Medium"}, "joints": {"scheme": [256]}}""" in note
+
+
+def test_a_mask_beside_the_one_observation_changes_nothing():
+    assert fitted((6,), {"observation": VECTOR, "action_mask": ArraySpec((3,), "bool")}) == ({"observation": (6,)}, "")
+
+
+def test_keys_that_a_preset_names_are_all_that_it_reads():
+    made = reading(observation=InputEmbedderParameters((6,)), desired_goal=InputEmbedderParameters((5,)))
+    assert with_embedders("v", made, GOAL) == (made, "")
+    one = reading(desired_goal=InputEmbedderParameters((5,)))
+    assert with_embedders("v", one, GOAL) == (one, "")
+
+
+def test_a_team_keeps_its_own_rule():
+    spec = {"agent_state": VECTOR, "global_state": ArraySpec((9,), "float32")}
+    for name, key in (("policy", "agent_state"), ("q_target", "global_state")):
+        with pytest.raises(ValueError) as error:
+            fitted((6,), spec, name)
+        network = name.removesuffix("_target")
+        assert f"""add --set='agent.networks.{network}.input_embedders_parameters={{"{key}": {{"scheme": [256]}}}}'""" in str(error.value)
+        assert str(error.value).endswith("Received: 'observation'")
+
+
+# -- agents ------------------------------------------------------------------------------------------------------------
+
+
+def agent_of(preset, observation, action=NUMBERS):
+    return build_agent(preset, RunParameters(), Spec(observation, action))
+
+
+def small(name, **changes):
+    return override(tiny.shrunk(load_preset(name)), {"environment.num_envs": 1, **changes})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pendulum_twin_sac",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("pendulum_sac", "taac_simple_control", "acer_pendulum")),
+    ],
+)
+def test_every_agent_acts_and_learns_from_an_image_and_a_vector_that_its_preset_does_not_name(name):
+    agent = agent_of(small(name), {"camera": SMALL, "joints": VECTOR})
+    (note,) = agent.notes
+    assert "the networks read all of them" in note and "the image 'camera'" in note
+    for network in agent.networks.values():
+        assert sum(isinstance(layer, keras.layers.Conv2D) for layer in network.embedders["camera"]) == 1
+    rng = np.random.default_rng(0)
+    seen = {key: rng.normal(size=(2, *array.shape)).astype(np.float32) for key, array in agent.spec.observation.items()}
+    other = {**seen, "camera": seen["camera"] + 1.0}
+    assert np.abs(agent.act(seen, mode="greedy").action - agent.act(other, mode="greedy").action).max() > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["cart_pole_discrete_sac", "acer_cartpole"])
+def test_agents_of_discrete_actions_learn_from_images(name):
+    agent = agent_of(small(name), {"observation": SMALL}, DiscreteSpec(3))
+    assert len(agent.notes) == 1
+    assert agent.act({"observation": np.zeros((2, *SMALL.shape), np.float32)}).action.shape == (2,)
+
+
+@pytest.mark.slow
+def test_a_trunk_reads_the_image_and_the_others_its_features():
+    preset = tiny.acer(shared=True)
+    agent = agent_of(preset, {"observation": SMALL}, DiscreteSpec(2))
+    assert [*agent.networks["q"].embedders] == ["features"] and len(agent.notes) == 1
+    assert "agent.networks.trunk.input_embedders_parameters" in agent.notes[0]
+    assert [*discrete_acer_networks(shared=True)] == ["trunk", "policy", "q"]
+
+
+def test_a_shared_encoder_is_the_convolutions_of_the_critics():
+    shared = {
+        "agent.shared_encoder": True,
+        **{f"agent.networks.{name}.input_embedders_parameters": {"observation": {"scheme": [4]}} for name in ("policy", "q")},
+    }
+    agent = agent_of(small("cart_pole_discrete_sac", **shared), {"observation": SMALL}, DiscreteSpec(3))
+    assert agent.networks["policy"].embedders is agent.networks["q"].embedders
+    assert isinstance(agent.networks["q"].embedders["observation"][0], keras.layers.Conv2D)
+
+
+def test_an_update_trains_the_convolutions():
+    preset = small("pendulum_twin_sac")
+    agent = agent_of(preset, {"observation": SMALL})
+    assert isinstance(agent, TwinSoftActorCriticAgent)
+    kernels = [v for v in agent.networks["policy"].trainable_variables if len(v.shape) == 4]
+    before = [kernel.numpy() for kernel in kernels]
+    agent.update(random_batches(agent.spec, 2, preset.agent.batch_size))
+    assert len(kernels) == 1 and not np.array_equal(before[0], kernels[0].numpy())
+
+
+# -- what is impossible ------------------------------------------------------------------------------------------------
+
+IMPOSSIBLE = {
+    "too small": (ArraySpec((2, 9, 3), "uint8"), (6,), "is too small for convolutions. To flatten it, add"),
+    "matrix": (ArraySpec((5, 2), "float32"), (6,), "is neither a vector nor an image"),
+    "number": (ArraySpec((), "float32"), (6,), "is neither a vector nor an image"),
+    "video": (ArraySpec((4, 8, 8, 3), "float32"), (), "is neither a vector nor an image"),
+    "channels first": (ArraySpec((3, 64, 64), "uint8"), (6,), "has its channels first; gymnasium.wrappers.TransformObservation"),
+    "scheme": (SMALL, EmbedderScheme.Medium, "is too small for Conv2d(num_filters=64"),
+    "convolutions": (SMALL, (Conv2d(2, 9, 1),), "is too small for Conv2d(num_filters=2, kernel_size=9"),
+    "convolutions of a vector": (VECTOR, (Conv2d(2, 3, 1),), "Convolutions need an image"),
+}
+
+
+@pytest.mark.parametrize("case", IMPOSSIBLE)
+def test_where_it_is_impossible_the_error_shows_the_command_that_works(case):
+    array, scheme, words = IMPOSSIBLE[case]
+    scheme = scheme if isinstance(scheme, EmbedderScheme) else json.loads(json.dumps([dataclasses.asdict(x) if isinstance(x, Conv2d) else x for x in scheme]))
+    preset = small("pendulum_twin_sac", **{"agent.networks.*.input_embedders_parameters": {"observation": {"scheme": scheme}}})
+    with pytest.raises(ValueError) as error:
+        agent_of(preset, {"observation": array})
+    assert words in str(error.value) and re.search(r"Received: .*shape \(", str(error.value))
+    (flag,) = (word for word in shlex.split(str(error.value).split("Received")[0]) if word.startswith("--set="))
+    path, value = parse_assignment(flag.removeprefix("--set=").removesuffix("."))
+    agent = agent_of(override(preset, {path: value}), {"observation": array})
+    assert agent.notes == []
+    assert agent.act({"observation": np.zeros((2, *array.shape), array.dtype)}).action.shape == (2, 2)
+
+
+def test_unequal_widths_of_a_dict_cannot_be_summed():
+    networks = {"agent.networks.*.embedding_merger_type": "sum", "agent.networks.policy.input_embedders_parameters.*.scheme": []}
+    with pytest.raises(ValueError, match=re.escape("agent.networks.*.embedding_merger_type=concat")) as error:
+        agent_of(small("pendulum_twin_sac", **networks), GOAL)
+    assert str(error.value).endswith("Received: {'achieved_goal': 2, 'desired_goal': 2, 'observation': 4}")
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"scheme": (8, Conv2d(2, 3, 1))}, "Convolutions come before dense layers. Received: scheme=(8, Conv2d("),
+        ({"scheme": (Conv2d(2, 3, 1),), "flatten": True}, "What is flattened goes through dense layers alone. Received: flatten=True"),
+    ],
+)
+def test_embedders_that_contradict_themselves_are_refused(fields, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        InputEmbedderParameters(**fields)
+
+
+def test_only_images_with_room_have_a_usual_scheme():
+    shapes = {(5,): None, (2, 9, 3): None, (3, 3, 1): "Shallow", (35, 99, 3): "Shallow", (36, 36, 4): "Medium", (3, 84, 84): None}
+    assert {shape: usual_scheme(shape) for shape in shapes} == shapes
+
+
+# -- a whole run -------------------------------------------------------------------------------------------------------
+
+
+class Screen(gym.Env):
+    """Shows a small image and a goal; rewards the action that is the goal."""
+
+    observation_space = gym.spaces.Dict(
+        {"observation": gym.spaces.Box(0, 255, (6, 6, 1), np.uint8), "desired_goal": gym.spaces.Box(-1.0, 1.0, (2,), np.float32)}
+    )
+    action_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+    def see(self):
+        image = self.np_random.integers(0, 256, (6, 6, 1), np.uint8)
+        return {"observation": image, "desired_goal": self.np_random.uniform(-1, 1, 2).astype(np.float32)}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.left = 5
+        return self.see(), {}
+
+    def step(self, action):
+        self.left -= 1
+        return self.see(), -float(np.abs(action).sum()), False, self.left == 0, {}
+
+
+gym.register("TfsacScreen-v0", Screen)
+LEVEL = f"{__name__}:TfsacScreen-v0"
+
+
+def test_a_run_says_once_what_it_chose_and_what_it_wrote_acts_alike(tmp_path, capsys):
+    assert tiny.train(tmp_path / "run", "--preset=pendulum_sac", f"--level={LEVEL}") == 0
+    printed = capsys.readouterr().out
+    assert printed.replace("\n", " ").count("the networks read all of them") == 1
+    policy = api.load_policy(tmp_path / "run")
+    seen = {"observation": np.full((6, 6, 1), 7, np.uint8), "desired_goal": np.float32([0.5, -0.5])}
+    other = {**seen, "desired_goal": np.float32([-0.5, 0.5])}
+    assert policy.act(seen).shape == (2,) and not np.array_equal(policy.act(seen), policy.act(other))
+
+
+def test_presets_as_they_are_have_nothing_to_say():
+    agent = agent_of(small("pendulum_twin_sac"), {"observation": VECTOR})
+    assert agent.notes == [] and [*twin_soft_actor_critic_networks()] == ["policy", "q"]
