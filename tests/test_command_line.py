@@ -1,0 +1,322 @@
+"""The command line around its commands: help, version, completion, what it describes, and how it fails."""
+
+import errno
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from absl import flags
+
+from tfsac import cli
+from tfsac.catalog import load_preset, preset_names, read_config
+from tfsac.cli import completing
+from tfsac.cli.command import Command, UsageError
+from tfsac.cli.failure import reason, status_of
+from tfsac.parameters import override
+from tfsac.user_code import UserCodeError, calling
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "docs" / "command_line.md").read_text(encoding="utf-8")
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+TFSAC = [sys.executable, "-m", "tfsac"]
+
+
+def flags_of(name):
+    cli.COMMANDS[name].define(values := flags.FlagValues())
+    return list(values)
+
+
+# -- help, version, the page -------------------------------------------------------------------------------------------
+
+
+def test_the_version_is_printed(capsys):
+    assert cli.run(["--version"]) == 0
+    assert re.fullmatch(r"tfsac \d+\.\d+\.\d+\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("arguments", [["--helpfull"], ["--helpshort"], ["-?"], ["--help"], ["-h"], ["help"], ["--seed=1", "--help"]])
+def test_every_way_to_ask_for_help_is_understood(arguments, capsys):
+    assert cli.run(["train", *arguments]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("tfsac train: train a preset\n\nusage: tfsac train [--flag=value ...]\n")
+    assert cli.run(["help", "train"]) == 0
+    assert capsys.readouterr().out == printed
+
+
+def test_the_usage_of_a_command_with_words_names_them_and_nothing_of_absl_is_left(capsys):
+    for name in cli.COMMANDS:
+        assert cli.run([name, "--help"]) == 0
+        printed = capsys.readouterr().out
+        words = cli.COMMANDS[name].words
+        assert f"usage: tfsac {name} {words}".rstrip() in printed
+        assert "repeat this option" not in printed and "default: '[]'" not in printed
+    assert cli.COMMANDS["compare"].words.startswith("RUN...")
+
+
+def test_help_after_two_hyphens_is_a_word():
+    with pytest.raises(UsageError, match=r"Flags are written --name=value\. Received: '--help'"):
+        cli.run(["train", "--", "--help"])
+
+
+def test_the_page_names_every_command_flag_and_status():
+    for name in cli.COMMANDS:
+        assert f"| `{name}` |" in PAGE
+        missing = [flag for flag in flags_of(name) if f"`--{flag}" not in PAGE]
+        assert not missing, (name, missing)
+    assert all(f"| {status} |" in PAGE or f"{status}, " in PAGE for status in ("0", "1", "2", "130", "141"))
+    known = {flag for name in cli.COMMANDS for flag in flags_of(name)} | {"help", "version", "noresume", "flag"}
+    assert set(re.findall(r"`--(\w+)", PAGE)) <= known
+
+
+# -- show, info --------------------------------------------------------------------------------------------------------
+
+
+def test_what_show_prints_is_what_set_takes(capsys):
+    assert cli.run(["show", "--preset=mujoco_twin_sac", "--level=Hopper-v5", "--set=agent.algorithm.discount=0.9", "--num_envs=2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "agent.algorithm.discount=0.9" in lines and "environment.level=Hopper-v5" in lines and "environment.num_envs=2" in lines
+    assert cli.run(["show", "--preset=mujoco_twin_sac", "--level=Hopper-v5", *(f"--set={line}" for line in lines)]) == 0
+    assert capsys.readouterr().out.splitlines() == lines
+
+
+@pytest.mark.parametrize("name", ["pendulum_sac", "cart_pole_sqil", "taac_locomotion", "acer_partially_observable", "atari_discrete_sac"])
+def test_the_json_of_show_is_a_preset_file(name, tmp_path, capsys):
+    assert cli.run(["show", f"--preset={name}", "--set=environment.max_episode_steps=7", "--json"]) == 0
+    path = tmp_path / "mine.json"
+    path.write_text(capsys.readouterr().out)
+    assert load_preset(path) == override(load_preset(name), {"environment.max_episode_steps": 7}) == read_config(path)[0]
+    assert cli.run(["show", f"--preset={path}", "--json"]) == 0
+    assert capsys.readouterr().out == path.read_text()
+
+
+@pytest.mark.slow
+def test_info_tells_versions_devices_and_threads(capsys):
+    assert cli.run(["info"]) == 0
+    printed = capsys.readouterr().out
+    for name in ("tfsac", "tensorflow", "keras", "gymnasium", "platform", "cpu", "cpu flags", "memory", "devices", "threads"):
+        assert re.search(rf"^{name} +\S", printed, re.MULTILINE), name
+    assert "CPU:0" in printed
+
+
+# -- completion --------------------------------------------------------------------------------------------------------
+
+COMPLETED = [
+    ("tfsac tr", {"train"}),
+    ("tfsac help ex", {"export"}),
+    ("tfsac completion z", {"zsh"}),
+    ("tfsac train --preset=pendulum", {name for name in preset_names() if name.startswith("pendulum")}),
+    ("tfsac sweep --preset=acer_c", {"acer_cartpole"}),
+    ("tfsac train --strategy=m", {"mirrored", "multi_worker"}),
+    ("tfsac export --format=t", {"tflite"}),
+    ("tfsac train --checkpoint_s", {"--checkpoint_save_steps="}),
+    ("tfsac evaluate --st", {"--stochastic"}),
+    ("tfsac evaluate --run_dir=runs/pe", {"runs/pendulum"}),
+    ("tfsac compare runs/pe", {"runs/pendulum"}),
+]
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch, capsys):
+    (tmp_path / "runs" / "pendulum").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+
+    def write(shell):
+        if shutil.which(shell) is None:
+            pytest.skip(f"needs {shell}")
+        assert cli.run(["completion", shell]) == 0
+        (tmp_path / "script").write_text(capsys.readouterr().out)
+        subprocess.run([shell, "-n", "script"], check=True, timeout=30)
+        return "script"
+
+    return write
+
+
+def shell(*arguments):
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("breaks", ["=: ", ": "])
+def test_bash_completes_commands_flags_and_values(script, breaks):
+    script("bash")
+    for line, expected in COMPLETED:
+        program = 'source ./script; COMP_LINE=$1 COMP_POINT=${#1} COMP_WORDBREAKS=$2; _tfsac; printf "%s\\n" "${COMPREPLY[@]}"'
+        found = set(shell("bash", "-c", program, "bash", line, breaks))
+        prefix = "" if "=" in breaks or "=" not in line else line.split()[-1].partition("=")[0] + "="
+        assert found == {prefix + word for word in expected}, line
+    assert shell("bash", "-c", "source ./script; complete -p tfsac") == ["complete -F _tfsac tfsac"]
+
+
+def test_bash_completes_every_command_and_flag(script):
+    script("bash")
+    program = 'source ./script; COMP_LINE=$1 COMP_POINT=${#1} COMP_WORDBREAKS==; _tfsac; printf "%s\\n" "${COMPREPLY[@]}"'
+    assert set(shell("bash", "-c", program, "bash", "tfsac ")) == {*cli.COMMANDS, "help", "--help", "--version"}
+    for name in cli.COMMANDS:
+        found = {word.removesuffix("=") for word in shell("bash", "-c", program, "bash", f"tfsac {name} --")}
+        assert found == {f"--{flag}" for flag in [*flags_of(name), "help"]}, name
+
+
+def test_fish_completes_commands_flags_and_values(script):
+    script("fish")
+    for line, expected in COMPLETED[2:4] + COMPLETED[5:7]:
+        lines = shell("fish", "-c", "source script; complete -C $argv[1]", line)
+        assert {word.partition("\t")[0].partition("=")[2] or word.partition("\t")[0] for word in lines} == expected
+    listed = {word.partition("\t")[0] for word in shell("fish", "-c", "source script; complete -C 'tfsac '")}
+    assert listed == set(cli.COMMANDS)
+
+
+def test_zsh_is_told_every_command_and_flag(script):
+    script("zsh")
+    program = """
+compdef() { :; }
+_describe() { print -rl -- "${(@)${(P)2}}" }
+_arguments() { print -rl -- "$@" }
+source ./script
+words=("${@}") CURRENT=$#
+_tfsac
+"""
+    listed = shell("zsh", "-f", "-c", program, "zsh", "tfsac", "")
+    assert [line.partition(":")[0] for line in listed] == list(cli.COMMANDS)
+    for name in cli.COMMANDS:
+        told = "\n".join(shell("zsh", "-f", "-c", program, "zsh", "tfsac", name, "--"))
+        for flag in completing.completed(name):
+            assert re.search(rf"^\*?--{flag.name}[=\[]", told, re.MULTILINE), (name, flag.name)
+            assert not flag.values or flag.kind or f"({' '.join(flag.values)})" in told
+
+
+# -- how it fails ------------------------------------------------------------------------------------------------------
+
+
+class ResourceExhaustedError(Exception):
+    """Named as TensorFlow's."""
+
+
+FAILURES = [
+    (OSError(errno.ENOSPC, "No space left on device", "/data/run"), "No space left on device. Free some space.* Received: /data/run$"),
+    (PermissionError(errno.EACCES, "Permission denied", "config.json"), "Permission denied. .*may read and write. Received: config.json$"),
+    (IsADirectoryError(errno.EISDIR, "Is a directory", "folder"), "Is a directory. Name a file. Received: folder$"),
+    (OSError(errno.EROFS, "Read-only file system", "run"), "Read-only file system. .*can be written. Received: run$"),
+    (OSError("something"), "something. .* Received: something$"),
+    (MemoryError("Unable to allocate 2.7 TiB"), "not enough memory. .*max_size.* Received: Unable to allocate 2.7 TiB$"),
+    (MemoryError(), "not enough memory. .* Received: MemoryError$"),
+    (ResourceExhaustedError("OOM when allocating tensor " + "x" * 999), "not enough memory. .* Received: OOM when .*\\.\\.\\.$"),
+    (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), "UTF-8. Received: UnicodeDecodeError"),
+    (RecursionError("maximum recursion depth exceeded"), "nested too deeply. Received: RecursionError"),
+    (ModuleNotFoundError("No module named 'rich'", name="rich"), "install tfsac again.* Received: No module named 'rich'$"),
+    (UserCodeError("env_fn raised. Received: ValueError: no\nway"), "^env_fn raised. Received: ValueError: no way$"),
+    (ValueError("What is wrong.\n  Received: 5"), "^What is wrong. Received: 5$"),
+]
+
+
+@pytest.mark.parametrize(("error", "text"), FAILURES, ids=[type(error).__name__ for error, _ in FAILURES])
+def test_what_the_user_can_mend_is_one_line_with_what_was_received(error, text):
+    line = reason(error)
+    assert re.search(text, line) and "\n" not in line and len(line) < 600
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("shapes do not fit"), KeyError("x"), AssertionError(), ModuleNotFoundError("x", name="tfsac.nothing")]
+)
+def test_a_bug_is_no_line_of_the_users(error, capsys):
+    assert reason(error) is None
+    assert status_of(error) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1].endswith("what `tfsac info` prints.") and type(error).__name__ in lines[-2]
+
+
+def raising(error):
+    def command(values, rest):
+        raise error
+
+    return Command("", lambda values: None, command)
+
+
+def test_an_interruption_is_no_error_even_behind_another_one(monkeypatch, capsys):
+    hidden = ImportError("numpy failed to import")
+    hidden.__context__ = KeyboardInterrupt()
+    for error in (KeyboardInterrupt(), hidden):
+        monkeypatch.setitem(cli.COMMANDS, "presets", raising(error))
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["presets"])
+        assert ended.value.code == 130
+        assert capsys.readouterr().err == "tfsac: interrupted\n"
+
+
+def test_the_end_of_the_reader_of_the_output_is_no_error():
+    program = f"{sys.executable} -m tfsac presets | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", program], env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) in ((141, ""), (0, ""))  # 0 where head was slow to end
+    assert done.stdout.startswith(preset_names()[0])
+    closed = "import os, sys; r, w = os.pipe(); os.close(r); os.dup2(w, 1); from tfsac import cli; cli.main(['presets'])"
+    done = subprocess.run([sys.executable, "-c", closed], env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.skipif(not pathlib.Path("/dev/full").exists(), reason="needs /dev/full")
+def test_output_that_cannot_be_written_is_an_error_in_one_line():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*TFSAC, "presets"], env=ENVIRONMENT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.startswith("tfsac: No space left on device. Free some space") and done.stderr.count("\n") == 1
+
+
+def test_train_says_at_once_what_it_does_and_ctrl_c_before_the_run_ends_it_quietly(tmp_path):
+    process = subprocess.Popen(
+        [*TFSAC, "train", "--seed=3", "--run_dir=run"], cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "tfsac train: pendulum_sac, Pendulum-v1, seed 3, in run\n"
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (130, "tfsac: interrupted\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_train_says_what_it_does_before_tensorflow_loads(run_python, tmp_path):
+    program = """
+import sys, time
+from tfsac import cli
+began = time.process_time()
+try:
+    cli.run(["train", "--preset=mujoco_sac", "--level=HalfCheta-v5", "--seed=1", "--run_dir=" + sys.argv[1]])
+except ValueError as error:
+    print(error, "tensorflow" in sys.modules, time.process_time() - began < 2)
+"""
+    said, error = run_python(program, str(tmp_path / "run")).splitlines()
+    assert said == f"tfsac train: mujoco_sac, HalfCheta-v5, seed 1, in {tmp_path / 'run'}"
+    assert "Did you mean 'HalfCheetah-v5'?" in error and error.endswith("Received: 'HalfCheta-v5' False True")
+
+
+def test_a_program_that_the_users_code_ends_is_told():
+    with pytest.raises(UserCodeError, match=r"The preset raised\. Received: SystemExit: 0 \("), calling("The preset"):
+        sys.exit(0)
+
+
+def test_a_preset_file_leaves_no_bytecode_beside_it(tmp_path):
+    (tmp_path / "mine.py").write_text("from tfsac.parameters import Preset\n\npreset = Preset()\n")
+    load_preset(tmp_path / "mine.py")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
+
+
+def test_the_program_of_a_preset_refuses_another_preset(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "presets/pendulum_sac.py", "--preset=mujoco_sac"], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("tfsac: --preset is given once. Received: '--preset=mujoco_sac'")
+
+
+def test_levels_and_json_that_are_no_presets_are_refused_in_python_too():
+    for wrong in (5, None, ["pendulum_sac"]):
+        with pytest.raises(ValueError, match=r"loaded by its name or path\. Received: "):
+            load_preset(wrong)
+    with pytest.raises(ValueError, match="Received: ''"):
+        load_preset("")
+
