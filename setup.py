@@ -16,12 +16,15 @@ EXTRAS = {
     "video": ["imageio>=2.30", "imageio-ffmpeg>=0.5"],
     "ray": ["ray>=2.52"],
     "litert": ["ai-edge-litert>=2.0"],
+    "wandb": ["wandb>=0.19"],
+    # mlflow-skinny is MLflow's client; the other two let it write to sqlite.
+    "mlflow": ["mlflow-skinny>=3.0", "sqlalchemy>=2.0", "alembic>=1.13"],
     "notebooks": ["nbclient>=0.10", "nbformat>=5.9", "ipykernel>=6.29"],
     # Stable-Baselines3 and PFRL want an environment of their own: benchmarks/README.md.
     "bench": ["stable-baselines3>=2.7", "gymnasium[mujoco]>=1.2", "pfrl>=0.4", "packaging"],
 }
 EXTRAS["test"] = ["ruff>=0.9", "mypy>=1.14", "pytest-xdist>=3.6"] + [
-    package for extra in ("mujoco", "box2d", "atari", "multi-objective", "multi-agent", "minari", "video", "litert", "ray", "notebooks") for package in EXTRAS[extra]
+    package for extra in ("mujoco", "box2d", "atari", "multi-objective", "multi-agent", "minari", "video", "litert", "ray", "notebooks", "wandb", "mlflow") for package in EXTRAS[extra]
 ]
 
 setup(
@@ -55,7 +58,7 @@ setup(
         "absl-py>=2.1",
         "pydantic>=2.10",
         "tensorboard>=2.20",
-        "rich>=13.7",
+        "rich>=13.8",
         "matplotlib>=3.9",
         "scipy>=1.15",
         "pytest>=8.0",

@@ -19,7 +19,7 @@ import re
 import runpy
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import gymnasium as gym
@@ -158,6 +158,7 @@ def _as_in(folder):
         for level in gym.registry.keys() - levels:
             del gym.registry[level]
         for name, module in list(sys.modules.items()):
-            files = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+            paths = getattr(module, "__path__", ())  # what stands in for a module may have anything there
+            files = [getattr(module, "__file__", None), *(paths if isinstance(paths, Iterable) else ())]
             if any(file and folder in pathlib.Path(file).parents for file in files):
                 del sys.modules[name]

@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "memories": ({"numpy", "gymnasium", "minari"}, {"types", "parameters", "files"}),
     "networks": ({"numpy", "keras", *TENSORFLOW}, {"types", "parameters"}),
     "agents": ({"numpy", "keras", *TENSORFLOW}, {"types", "parameters", "networks", "losses", "distributions", "user_code"}),
-    "metrics": ({"rich", "tensorflow"}, {"types"}),
+    "metrics": ({"rich", "tensorboard", "IPython"}, {"types"}),
     "testing": ({"numpy", "gymnasium", *TENSORFLOW}, {"types", "parameters", "environments", "agents"}),
     "analysis": ({"numpy", "matplotlib", "scipy"}, {"files"}),
     "catalog": (set(), {"parameters", "presets", "user_code"}),

@@ -11,10 +11,11 @@ import pytest
 import tiny
 
 from tfsac.environments import EnvironmentFailure
-from tfsac.parameters import RunParameters
+from tfsac.parameters import PrioritizedExperienceReplayParameters, RunParameters
 from tfsac.testing import tiny_preset
 from tfsac.training import Callback, NonFiniteError, Trainer
 from tfsac.training.updates import TRIALS, WARM_UP, Updates
+from tfsac.user_code import UserCodeError
 
 RUN = RunParameters(seed=1, checkpoint_save_steps=50)
 BESIDE = dataclasses.replace(RUN, asynchronous_collection=True)
@@ -64,8 +65,8 @@ def test_the_policy_that_plays_is_one_call_old(tmp_path, graph):
     changes = dict(GROUPED)
     if graph:  # an activation that acting does not know in NumPy
         changes["agent__networks__policy__middleware_parameters__activation_function"] = "elu"
-    without_checkpoints = dataclasses.replace(BESIDE, checkpoint_save_steps=1000)  # each waits for what is underway
-    trainer, spy = trained(tmp_path / "run", tiny_preset(**changes), without_checkpoints)
+    often = dataclasses.replace(BESIDE, checkpoint_save_steps=7)  # neither saving nor evaluating hands weights over
+    trainer, spy = trained(tmp_path / "run", tiny_preset(**{**changes, "schedule__steps_between_evaluation_periods": 30}), often)
     assert bool(trainer.collector.agent.forward.variables) != graph
     assert trainer.counters.updates == 60 and len(spy.made) == 7 and len(spy.played) == 160
     # Steps 101 to 110 and 111 to 120 are played with the first weights: the first call begins after step 110.
@@ -84,19 +85,59 @@ def test_a_run_does_not_depend_on_how_fast_the_thread_is(tmp_path):
     np.testing.assert_array_equal(*rows)
 
 
+def all_of(trainer):
+    """Returns what a run has learned and played."""
+    arrays = {f"variable {i}": variable.numpy() for i, variable in enumerate(trainer.agent.variables)}
+    arrays |= {f"acting {i}": array for i, array in enumerate(trainer.collector.handed)}
+    return {**arrays, **trainer.memory.state(), "rows": trainer.memory.between(0, trainer.memory.total_rows)}
+
+
+def assert_equal(one, other):
+    one, other = all_of(one), all_of(other)
+    assert one.keys() == other.keys()
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, other[name], err_msg=name)
+
+
 @pytest.mark.slow
-def test_nothing_underway_is_lost_where_a_run_ends_and_goes_on(tmp_path):
-    preset = tiny_preset(**GROUPED)
-    trained(tmp_path / "run", preset)
-    longer = dataclasses.replace(preset, schedule=dataclasses.replace(preset.schedule, improve_steps=preset.schedule.heatup_steps))
-    trainer, spy = trained(tmp_path / "run", longer, resume=True)
-    assert trainer.counters.updates == 100 and len(spy.made) == 5
-    np.testing.assert_array_equal(spy.played[0], spy.made[0])  # acting goes on with the weights of the checkpoint
+@pytest.mark.parametrize("graph", [False, True])
+def test_a_run_depends_neither_on_when_it_is_evaluated_and_saved_nor_on_where_it_is_resumed(tmp_path, graph):
+    changes = {**GROUPED, "schedule__improve_steps": 100}
+    if graph:
+        changes["agent__networks__policy__middleware_parameters__activation_function"] = "elu"
+
+    def preset(**more):
+        made = tiny_preset(**{**changes, **more})
+        return dataclasses.replace(made, agent=dataclasses.replace(made.agent, memory=PrioritizedExperienceReplayParameters(max_size=1000)))
+
+    rarely = dataclasses.replace(BESIDE, checkpoint_save_steps=500)
+    plain, _ = trained(tmp_path / "plain", preset(), rarely)
+    assert plain.updates.pending is not None and plain.collector.handed
+    evaluated, _ = trained(tmp_path / "evaluated", preset(schedule__steps_between_evaluation_periods=33), rarely)
+    assert_equal(plain, evaluated)
+    saved, _ = trained(tmp_path / "saved", preset(), dataclasses.replace(BESIDE, checkpoint_save_steps=25))
+    assert_equal(plain, saved)
+    for step in (125, 150):  # in the middle of a call, and when it was just begun
+        folder, spy = tmp_path / f"resumed{step}", Spy()
+        with pytest.raises(UserCodeError):
+            Trainer(preset(), folder, rarely, callbacks=[FailAt(step)], quiet=True).run()
+        resumed, spy = trained(folder, preset(), rarely, resume=True)
+        assert len(spy.played) == 200 - step
+        assert_equal(plain, resumed)
+
+
+class FailAt(Callback):
+    """Raises after a step."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def on_step(self, trainer):
+        if trainer.counters.env_steps == self.step:
+            raise RuntimeError("stop here")
 
 
 def test_priorities_are_set_before_the_next_sample(tmp_path):
-    from tfsac.parameters import PrioritizedExperienceReplayParameters
-
     preset = tiny_preset(**GROUPED)
     agent = dataclasses.replace(preset.agent, memory=PrioritizedExperienceReplayParameters(max_size=1000))
     order = []
@@ -142,8 +183,8 @@ CALLS = WARM_UP + TRIALS + 2
 def test_a_thread_computes_where_it_gains_time(seconds, in_thread):
     taken, batch = [], SimpleNamespace(reward=np.zeros((1, 2)))
     wait = functools.partial(time.sleep, seconds) if seconds else lambda: None
-    agent = SimpleNamespace(update=lambda batch: wait())
-    updates = Updates(agent, lambda batch, result: taken.append(result), beside=True)
+    agent = SimpleNamespace(update=lambda batch: wait() or batch)
+    updates = Updates(agent, lambda batch, result: None, taken.append, beside=True)
     for _ in range(CALLS):
         updates.start(batch)
         wait()  # what is played meanwhile

@@ -33,6 +33,7 @@ _HOMES = {
     "train": "tfsac.api",
     "load_policy": "tfsac.api",
     "evaluate": "tfsac.api",
+    "plot": "tfsac.api",
     "record": "tfsac.api",
     "demonstrate": "tfsac.api",
     "check_environment": "tfsac.environments",
@@ -52,7 +53,7 @@ _WITHOUT_TENSORFLOW = ("tfsac.catalog", "tfsac.parameters", "tfsac.memories")
 __all__ = [*_HOMES, "__version__"]
 
 if TYPE_CHECKING:
-    from tfsac.api import demonstrate, evaluate, load_policy, record, train
+    from tfsac.api import demonstrate, evaluate, load_policy, plot, record, train
     from tfsac.catalog import load_preset, preset_names
     from tfsac.environments import check_environment
     from tfsac.exporting import export, verify

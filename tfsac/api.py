@@ -6,7 +6,7 @@ import dataclasses
 import pathlib
 import shutil
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -333,6 +333,36 @@ def demonstrate(
             _row(next_observation, spec),
         )
     return Demonstrations(memory.ring[:, 0], level, done.returns)
+
+
+class Picture(NamedTuple):
+    """A PNG file, which a notebook shows where it is the value of a cell.
+
+    Attributes:
+        path: of the file.
+    """
+
+    path: pathlib.Path
+
+    def _repr_png_(self) -> bytes:
+        return self.path.read_bytes()
+
+
+def plot(run_dir: str | pathlib.Path) -> Picture:
+    """Draws the learning curve of a run, also while it trains, to `learning_curve.png` in its folder.
+
+    Args:
+        run_dir: of the run.
+
+    Raises:
+        as `tfsac.analysis.plot_run`.
+
+    Example:
+        >>> tfsac.plot("runs/pendulum")
+    """
+    from tfsac.analysis import plot_run
+
+    return Picture(plot_run(run_dir))
 
 
 def observations_of(

@@ -5,7 +5,7 @@ from tfsac.memories.episodes import EpisodicMemory
 from tfsac.memories.prioritized import PrioritizedMemory
 from tfsac.memories.sequences import SequenceMemory
 from tfsac.memories.sqil import SQILMemory
-from tfsac.memories.storage import Allocate, on_disk
+from tfsac.memories.storage import Allocate, in_ram, on_disk
 from tfsac.memories.transitions import TransitionMemory
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "SequenceMemory",
     "TransitionMemory",
     "load_demonstrations",
+    "in_ram",
     "on_disk",
     "save_demonstrations",
 ]

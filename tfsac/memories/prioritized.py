@@ -116,11 +116,13 @@ class PrioritizedMemory(TransitionMemory):
         """Returns what a checkpoint keeps beside the rows and `total_rows`, exactly.
 
         Returns:
-            `leaves` float64 `[len]`, p^alpha by slot; `largest` float64 `[]`; `batches` int64 `[]`.
+            `leaves` float64 `[len]`, p^alpha by slot; `largest` float64 `[]`; `batches` int64 `[]`; `sampled` int64 `[U, B]`, of
+            the last sample, where there was one.
         """
         self._admit()
         leaves = self.tree.values(np.arange(len(self)))
-        return {"leaves": leaves, "largest": np.array(self.largest), "batches": np.array(self.batches)}
+        sampled = {} if self.sampled is None else {"sampled": self.sampled}
+        return {"leaves": leaves, "largest": np.array(self.largest), "batches": np.array(self.batches), **sampled}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Takes over what `state` returned, after the rows were put back and `total_rows` was set.
@@ -128,11 +130,11 @@ class PrioritizedMemory(TransitionMemory):
         Raises:
             ValueError: other arrays, or not as many leaves as there are transitions. Nothing is changed then.
         """
-        shapes = {name: np.shape(array) for name, array in arrays.items()}
+        shapes = {name: np.shape(array) for name, array in arrays.items() if name != "sampled"}
         expected = {"leaves": (len(self),), "largest": (), "batches": ()}
         if shapes != expected:
             raise ValueError(f"Priorities of this memory are {expected}. Received: {shapes}")
         self.tree = SumTree(self.ring.size)
         self.tree.set(np.arange(len(self)), arrays["leaves"])
         self.largest, self.batches = float(arrays["largest"]), int(arrays["batches"])
-        self.admitted, self.sampled = self.total_rows, None
+        self.admitted, self.sampled = self.total_rows, arrays.get("sampled")

@@ -15,6 +15,23 @@ import numpy as np
 Allocate = Callable[[tuple[int, ...], np.dtype], np.ndarray]  # shape and dtype -> zeros
 
 
+def in_ram(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Returns zeros, which the operating system hands out page by page as they are written.
+
+    Args:
+        shape: of the array.
+        dtype: of its elements.
+
+    Raises:
+        MemoryError: there are more bytes than RAM in the machine, or the operating system refuses them.
+    """
+    size = math.prod(shape) * dtype.itemsize
+    ram = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if size > ram:
+        raise MemoryError(f"{size} bytes of RAM are needed, and this machine has {ram}")
+    return np.zeros(shape, dtype)
+
+
 def on_disk(folder: pathlib.Path) -> Allocate:
     """Returns what takes the place of `np.zeros` for arrays that lie in files of a folder, mapped into memory.
 

@@ -162,7 +162,7 @@ class RunParameters:
         num_checkpoints_to_keep: older ones are deleted.
         stop_at_threshold: end when an evaluation reaches the preset's `min_reward_threshold`.
         stochastic_evaluation: evaluate a second time with sampled actions.
-        tensorboard: write TensorBoard events.
+        tensorboard: write TensorBoard events while the run trains, into its folder.
         histograms: with `tensorboard`, also the weights of every network.
         memory_on_disk: keep the replay memory in a memory-mapped file in the run's folder, for memories larger than RAM.
         deterministic: use TensorFlow's deterministic kernels.
@@ -182,7 +182,7 @@ class RunParameters:
     num_checkpoints_to_keep: PositiveInt = 2
     stop_at_threshold: bool = False
     stochastic_evaluation: bool = False
-    tensorboard: bool = False
+    tensorboard: bool = True
     histograms: bool = False
     memory_on_disk: bool = False
     deterministic: bool = False

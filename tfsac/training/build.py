@@ -100,9 +100,27 @@ def build_memory(
         older_policies: whether what is collected may come from a policy before the last updates.
 
     Raises:
+        ParameterError: the records do not fit into RAM.
         ValueError, OSError, ImportError: demonstrations that cannot be read, or do not fit the environment.
         OSError: there is no room for the records.
     """
+    try:
+        return _build_memory(preset, spec, filters, recurrent, allocate, older_policies)
+    except MemoryError as error:
+        raise ParameterError(
+            f"The replay memory does not fit into RAM: {error}. Set a smaller agent.memory.max_size, or keep it on the disk with "
+            f"memory_on_disk=True (--memory_on_disk). Received: agent.memory.max_size={preset.agent.memory.max_size}"
+        ) from error
+
+
+def _build_memory(
+    preset: Preset,
+    spec: Spec,
+    filters: Filters,
+    recurrent: Mapping[str, ArraySpec] | None,
+    allocate: Allocate,
+    older_policies: bool,
+) -> TransitionMemory | EpisodicMemory:
     memory, num_envs = preset.agent.memory, preset.environment.num_envs
     if isinstance(preset.agent, DiscreteACERAgentParameters | GaussianACERAgentParameters):
         episodes = preset.agent.memory

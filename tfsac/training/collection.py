@@ -59,11 +59,13 @@ class Collector:
 
     Attributes:
         policy_state: `[E, ...]` by field, of policies that have one.
+        handed: the weights that another agent, which learns, handed over last; part of a checkpoint.
     """
 
     def __init__(self, agent: Agent, filters: Filters, environments: Environments):
         self.agent, self.filters, self.environments = agent, filters, environments
         self.policy_state: Mapping[str, np.ndarray] = {}
+        self.handed: list[np.ndarray] = []
 
     def play(self, random_until: float, env_steps: int) -> Step:
         """Acts once in every environment.
@@ -98,7 +100,12 @@ class Collector:
             acting: what its last update returned.
         """
         if learner is not self.agent:
-            take_over(self.agent, acting_weights(learner, acting))
+            self.act_with(acting_weights(learner, acting))
+
+    def act_with(self, weights: list[np.ndarray]) -> None:
+        """Acts with the weights of another agent from now on."""
+        self.handed = weights
+        take_over(self.agent, weights)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Returns what a checkpoint keeps to continue the running episodes: observations, and the policy's state."""

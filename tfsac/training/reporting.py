@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tfsac.agents import Agent
-from tfsac.metrics import CSVSink, TensorBoardSink, TerminalSink
-from tfsac.parameters import Preset, RunParameters
+from tfsac.metrics import CSVSink, TensorBoardSink, what_is_shown
+from tfsac.parameters import ParameterError, Preset, RunParameters
 from tfsac.training.progress import SUMMARY, Counters, Recorder
 from tfsac.training.run_directory import RunDirectory
 
 SECONDS_BETWEEN_BAR_UPDATES = 0.2
+STEPS_BETWEEN_CURVES = 1000  # environment steps over which TensorBoard gets the means of an update's metrics
 
 
 class Reporter:
@@ -23,6 +27,7 @@ class Reporter:
         settings: with `tensorboard` and `histograms`.
         names: of the metrics that an update returns.
         quiet: print nothing.
+        extra: columns that callbacks add to the rows.
 
     Attributes:
         recorder: collects episodes and update metrics for the next row.
@@ -30,36 +35,85 @@ class Reporter:
         csv: metrics.csv, after `open`.
     """
 
-    def __init__(self, preset: Preset, settings: RunParameters, names: list[str], quiet: bool):
-        self.schedule, self.settings, self.recorder = preset.schedule, settings, Recorder(names)
+    def __init__(self, preset: Preset, settings: RunParameters, names: list[str], quiet: bool, extra: Sequence[str] = ()):
+        self.schedule, self.settings, self.extra = preset.schedule, settings, list(extra)
+        self.recorder, self.curves = Recorder(names), Recorder(names)  # of the next row, and of TensorBoard's next point
         improve, heatup = self.schedule.improve_steps, self.schedule.heatup_steps
         total = improve.num_steps + (heatup.num_steps if type(heatup) is type(improve) else 0)
-        self.terminal = TerminalSink(total, type(improve).__name__, quiet)
+        self.terminal = what_is_shown(total, type(improve).__name__, quiet, self.extra)
         self.csv: CSVSink | None = None
         self.tensorboard: TensorBoardSink | None = None
+        self.curves_drawn = 0  # periods of them
         self.wall_seconds, self.started, self.bar_moved, self.row_started = 0.0, 0.0, 0.0, (0.0, 0)
 
-    def open(self, directory: RunDirectory, evaluation: list[str], rows: int) -> None:
-        """Opens the files; only the process that evaluates does.
+    def open(self, directory: RunDirectory, columns: list[str], rows: int) -> None:
+        """Opens metrics.csv; only the process that evaluates does.
 
         Args:
             directory: of the run.
-            evaluation: columns of an evaluation.
+            columns: of a row.
             rows: of metrics.csv to keep.
 
         Raises:
             ValueError, OSError: see `CSVSink`.
         """
+        self.csv = CSVSink(directory.metrics, columns, rows)
+
+    def columns(self, evaluation: list[str]) -> list[str]:
+        """Returns the columns of a row.
+
+        Args:
+            evaluation: those of an evaluation.
+
+        Raises:
+            ParameterError: a callback adds one that every run has.
+        """
         columns = ["env_steps", "updates", "episodes", "wall_seconds", "steps_per_second"]
         columns += [*(f"training/{name}" for name in SUMMARY), *self.recorder.names, *evaluation]
-        self.csv = CSVSink(directory.metrics, columns, rows)
-        self.tensorboard = TensorBoardSink(directory.events) if self.settings.tensorboard else None
+        taken = sorted(set(columns) & set(self.extra))
+        if taken:
+            raise ParameterError(f"Each metric of a callback has a name of its own. Received: {taken[0]!r}, which every run has")
+        return columns + self.extra
 
-    def start(self, counters: Counters) -> None:
-        """Starts the clock."""
+    def start(self, directory: RunDirectory, counters: Counters) -> None:
+        """Starts the clock, and the events for TensorBoard.
+
+        Args:
+            directory: of the run.
+            counters: of the run.
+
+        Raises:
+            OSError: the events cannot be written.
+        """
         self.started = time.perf_counter() - self.wall_seconds
         self.bar_moved = 0.0
+        self.curves_drawn = counters.env_steps // STEPS_BETWEEN_CURVES
+        if self.csv and self.settings.tensorboard:
+            self.tensorboard = TensorBoardSink(directory.events, counters.env_steps and counters.env_steps + 1)
         self.begin_row(counters)
+
+    def close(self) -> None:
+        """Closes the events."""
+        if self.tensorboard:
+            self.tensorboard.close()
+
+    def add_episode(self, counters: Counters, episode_return: float, length: int) -> None:
+        """Adds a finished training episode.
+
+        Args:
+            counters: of the run, with its last step.
+            episode_return: undiscounted.
+            length: in steps.
+        """
+        self.recorder.add_episode(episode_return, length)
+        if self.tensorboard:
+            values = {"training/episode_return": episode_return, "training/episode_length": length}
+            self.tensorboard.write(values, counters.env_steps)
+
+    def add_updates(self, metrics: np.ndarray) -> None:
+        """Adds the metrics `[U, M]` of U updates."""
+        self.recorder.add_updates(metrics)
+        self.curves.add_updates(metrics)
 
     def begin_row(self, counters: Counters) -> None:
         """Measures the speed from here on."""
@@ -85,15 +139,39 @@ class Reporter:
         Args:
             row: of metrics.
             agent: whose weights go into the histograms.
+
+        Raises:
+            OSError: a file cannot be written.
         """
         assert self.csv is not None
         self.csv.write(row)
         self.terminal.write(row)
         if self.tensorboard:
-            self.tensorboard.write(row, _weights(agent) if self.settings.histograms else None)
+            of_updates = set(self.recorder.names)  # they have points of their own
+            step = row["env_steps"]
+            self.tensorboard.write({name: value for name, value in row.items() if name not in of_updates}, step)
+            if self.settings.histograms:
+                self.tensorboard.write_histograms(_weights(agent), step)
+            self._draw_curves(step)
+
+    def _draw_curves(self, step: int) -> None:
+        assert self.tensorboard
+        self.tensorboard.write(self.curves.take(), step)
+        self.tensorboard.flush()
 
     def advance(self, counters: Counters) -> None:
-        """Moves the progress bar, from time to time."""
+        """Moves the progress bar, and TensorBoard's curves, from time to time.
+
+        Args:
+            counters: of the run.
+
+        Raises:
+            OSError: the events cannot be written.
+        """
+        periods = counters.env_steps // STEPS_BETWEEN_CURVES
+        if self.tensorboard and periods > self.curves_drawn:
+            self.curves_drawn = periods
+            self._draw_curves(counters.env_steps)
         now = time.perf_counter()
         if now - self.bar_moved > SECONDS_BETWEEN_BAR_UPDATES:
             self.bar_moved = now

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfsac.training.progress import Counters
+from tfsac.training.remote import RemoteCollector
+from tfsac.training.weights import acting_weights
+from tfsac.types import UpdateResult
 
 if TYPE_CHECKING:
     from tfsac.training.trainer import Trainer
 
+PRIORITY, HANDED = "updates/priority", "updates/handed/"  # arrays of a checkpoint beside the collector's
 OF_ENVIRONMENTS = ("episode", "length", "returns")  # `[E]` each
 
 
@@ -35,7 +39,28 @@ def state_of(trainer: Trainer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "acting": trainer.collector.agent.rng.bit_generator.state,
     }
     # The episodes of several workers begin anew where the run goes on.
-    return state, trainer.collector.arrays() if place.workers == 1 else {}
+    return state, {**trainer.collector.arrays(), **_pending(trainer)} if place.workers == 1 else {}
+
+
+def _pending(trainer: Trainer) -> dict[str, np.ndarray]:
+    """Returns what the next call of updates begins with: priorities that are not set yet, and the weights that act until then."""
+    result, collector = trainer.updates.pending, trainer.collector
+    if result is None or isinstance(collector, RemoteCollector):
+        return {}
+    return {PRIORITY: result.priority, **{f"{HANDED}{i}": weights for i, weights in enumerate(collector.handed)}}
+
+
+def _restore_pending(trainer: Trainer, arrays: dict[str, np.ndarray]) -> None:
+    """Takes what `_pending` returned out of the arrays of a checkpoint."""
+    handed = [arrays.pop(f"{HANDED}{i}") for i in range(sum(name.startswith(HANDED) for name in arrays))]
+    priority, collector = arrays.pop(PRIORITY, None), trainer.collector
+    if priority is None or trainer.workers.place.workers > 1 or isinstance(collector, RemoteCollector):
+        collector.hand_over(trainer.agent)
+        return
+    metrics = np.zeros((0, len(trainer.reporter.recorder.names)))  # these were reported
+    trainer.updates.pending = UpdateResult(metrics, priority, acting_weights(trainer.agent))
+    if collector.agent is not trainer.agent:
+        collector.act_with(handed)
 
 
 def restore(trainer: Trainer) -> int:
@@ -66,6 +91,7 @@ def restore(trainer: Trainer) -> int:
         trainer.collector.agent.rng.bit_generator.state = state["acting"]
     else:
         trainer.seed_anew()
+    _restore_pending(trainer, arrays)
     played = trainer.memory.newest(environments["length"][0])
     actions = None if played is None else played["action"][:, 0]
     if not trainer.collector.restore(environments, arrays, actions):

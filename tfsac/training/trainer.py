@@ -10,12 +10,11 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import tensorflow as tf
 
 from tfsac.agents import Agent, ModelMaker
 from tfsac.cluster import place_of, refuse_timeout_in_this_process, share_of
-from tfsac.environments import EnvironmentFailure, Environments, Filters, maker
-from tfsac.memories import EpisodicMemory, on_disk
+from tfsac.environments import Environments, Filters, maker
+from tfsac.memories import EpisodicMemory, in_ram, on_disk
 from tfsac.parameters import (
     EnvironmentEpisodes,
     OffPolicyAlgorithmParameters,
@@ -32,9 +31,12 @@ from tfsac.training.collection import Collector, Step
 from tfsac.training.devices import configure_once, make_strategy, set_numerics
 from tfsac.training.due import due_samples
 from tfsac.training.evaluator import Evaluator
+from tfsac.training.failures import saving, writing
 from tfsac.training.functions import described, recorded, refuse_other_spaces, refuse_others
+from tfsac.training.hooks import Hooks
 from tfsac.training.identity import identity_of
 from tfsac.training.non_finite import refuse_non_finite
+from tfsac.training.opening import opening
 from tfsac.training.policy import Policy
 from tfsac.training.progress import Counters, Result
 from tfsac.training.remote import RemoteCollector, RemoteEnvironments
@@ -44,7 +46,7 @@ from tfsac.training.signals import StopSignals
 from tfsac.training.state import restore, state_of
 from tfsac.training.updates import Updates
 from tfsac.training.weights import load_weights
-from tfsac.training.workers import Workers, lost
+from tfsac.training.workers import Workers
 from tfsac.types import Batch, UpdateResult
 
 ACTING, SAMPLING = 1, 2  # streams of random numbers; the first one is the agent's
@@ -92,7 +94,7 @@ class Trainer:
         models: ModelMaker | None = None,
     ):
         preset = with_absolute_paths(preset_of(preset))
-        self.callbacks = check_trainer(run_dir, run, resume, callbacks, quiet, initial_weights, env_fn, models)
+        self.hooks = Hooks(check_trainer(run_dir, run, resume, callbacks, quiet, initial_weights, env_fn, models))
         self.settings, self.directory = run or RunParameters(), RunDirectory(pathlib.Path(run_dir))
         place = place_of(self.settings)
         share_of(preset, place)
@@ -139,7 +141,7 @@ class Trainer:
     def _build(self, actor: Agent, resume: bool, quiet: bool, initial_weights: str | pathlib.Path | None) -> None:
         preset, level, place = self.preset, self.preset.environment, self.workers.place
         self.filters = Filters(level.filters, self.agent.spec)
-        allocate = on_disk(self.directory.disk) if self.settings.memory_on_disk else np.zeros
+        allocate = on_disk(self.directory.disk) if self.settings.memory_on_disk else in_ram
         beside = self.settings.asynchronous_collection or self.settings.ray_address is not None
         self.memory = build_memory(self.share, self.agent.spec, self.filters, self.agent.recurrent, allocate, older_policies=beside)
         self.collector: Collector | RemoteCollector = (
@@ -147,7 +149,7 @@ class Trainer:
             if isinstance(self.environments, RemoteEnvironments)
             else Collector(actor, self.filters, self.environments)
         )
-        self.updates = Updates(self.agent, self._updated, self.settings.asynchronous_collection)
+        self.updates = Updates(self.agent, self._computed, self._apply, self.settings.asynchronous_collection)
         self.filters.learn(self.workers.gather(self.environments.observation))
         if initial_weights is not None:
             load_weights(RunDirectory(pathlib.Path(initial_weights)).best, self.agent, self.filters)
@@ -163,16 +165,19 @@ class Trainer:
         one_by_one = isinstance(self.algorithm, OffPolicyAlgorithmParameters) and (
             level.num_envs * self.algorithm.num_consecutive_training_steps == 1
         )
+        names = self.agent.trace(single=one_by_one)
         self.evaluator = Evaluator(preset, self.settings, self.policy, self.evaluation_env, self.directory.best)
-        self.reporter = Reporter(preset, self.settings, self.agent.trace(single=one_by_one), quiet or not place.chief)
+        self.reporter = Reporter(preset, self.settings, names, quiet or not place.chief, self.hooks.metric_names())
         identity = identity_of(preset, self.settings.seed, self.agent.spec)
         self.checkpoints = CheckpointManager(
             self.directory.checkpoints, self.agent, self.memory, identity, self.settings.num_checkpoints_to_keep, self.workers
         )
-        rows = restore(self) if resume else self.directory.create(preset, self.settings, self.functions) if place.chief else 0
+        columns = self.reporter.columns(self.evaluator.columns())
         self.collector.hand_over(self.agent)
+        rows = restore(self) if resume else self.directory.create(preset, self.settings, self.functions) if place.chief else 0
         if place.chief:
-            self.reporter.open(self.directory, self.evaluator.columns(), rows)
+            with writing(self):
+                self.reporter.open(self.directory, columns, rows)
             if resume:
                 self.directory.note_resume(preset, self.settings, self.counters.env_steps)
         self.saved_periods = self.counters.env_steps // self.settings.checkpoint_save_steps
@@ -194,36 +199,38 @@ class Trainer:
             NonFiniteError: a metric is not finite; the batch was saved, the last checkpoint is from before.
             CheckpointError: a checkpoint could not be written.
         """
-        self.reporter.start(self.counters)
-        with self.signals, self.reporter.terminal:
-            try:
-                for callback in self.callbacks:
-                    callback.on_training_begin(self)
-                while not (self.finished() or self._stopping()):
-                    self.play()
-                    self.learn()
-                    self.evaluate_and_save_if_due()
-                    for callback in self.callbacks:
-                        callback.on_step(self)
-                if self.signals.received:
-                    self.stop(signal.Signals(self.signals.received).name)
-                self._end(self.signals.received)
-            except EnvironmentFailure:
-                if self.workers.place.workers == 1:
-                    self.reporter.terminal.print(f"An environment failed; the state before is saved in {self.save()}.")
-                raise
-            except tf.errors.OpError as error:
-                if self.workers.place.workers == 1:
-                    raise
-                raise lost(error, f"Start all workers with {self._resume()} to go on from the last checkpoint.") from error
-            finally:
-                self.updates.close()
-                self._close_environments()
-                set_numerics(RunParameters())  # what comes after the run in this process computes in float32
+        terminal = self.reporter.terminal
+        terminal.print(opening(self.directory, self.agent, self.settings.tensorboard))
+        try:
+            with self.signals, terminal, saving(self):
+                with writing(self):
+                    self.reporter.start(self.directory, self.counters)
+                self._train()
+        finally:
+            self.updates.close()
+            self.reporter.close()
+            self._close_environments()
+            set_numerics(RunParameters())  # what comes after the run in this process computes in float32
         best = None if np.isinf(self.evaluator.best_return) else self.evaluator.best_return
         reason = self.stop_reason or "finished"
         accepted = None if self.preset.validation.min_reward_threshold is None else self.evaluator.accepted
         return Result(reason, self.directory.path, self.counters, best, self.signals.received, accepted)
+
+    def _train(self) -> None:
+        self.hooks.call("on_training_begin", self)
+        self.hooks.raise_error()
+        while not (self.finished() or self._stopping()):
+            self.play()
+            self.learn()
+            self.evaluate_and_save_if_due()
+            self.hooks.call("on_step", self)
+            self.hooks.raise_error()
+            if self.reporter.terminal.nobody_reads:
+                self.signals.received = self.signals.received or signal.SIGPIPE
+        if self.signals.received:
+            self.stop(signal.Signals(self.signals.received).name)
+        self._end(self.signals.received)
+        self.hooks.raise_error()
 
     def stop(self, reason: str) -> None:
         """Ends the run after the current step."""
@@ -262,7 +269,8 @@ class Trainer:
         self.filters.learn_reward(seen["reward"])
         self.counters.env_steps += len(seen["ended"])
         for i in np.flatnonzero(seen["ended"]):
-            self.reporter.recorder.add_episode(float(seen["return"][i]), int(seen["length"][i]))
+            with writing(self):
+                self.reporter.add_episode(self.counters, float(seen["return"][i]), int(seen["length"][i]))
             self.counters.episodes += 1
         codes, ready, complete = seen["flags"].T
         self.ready, self.rollout_complete = bool(ready.all()), bool(complete.any())
@@ -290,14 +298,15 @@ class Trainer:
                 self.counters.updates += len(stacked.reward)
                 self.updates.start(self.filters.batch(stacked))
 
-    def _updated(self, batch: Batch, result: UpdateResult) -> None:
+    def _computed(self, batch: Batch, result: UpdateResult) -> None:
         before = self.counters.updates - len(result.metrics)
         refuse_non_finite(self.reporter.recorder.names, result.metrics, batch, before, self.counters.env_steps, self.directory.path)
+        self.reporter.add_updates(result.metrics)
+        self.hooks.call("on_updates", self, result.metrics)
+
+    def _apply(self, result: UpdateResult) -> None:
         self.memory.update_priorities(result.priority)
-        self.reporter.recorder.add_updates(result.metrics)
         self.collector.hand_over(self.agent, result.acting)
-        for callback in self.callbacks:
-            callback.on_updates(self, result.metrics)
 
     def evaluate_and_save_if_due(self) -> None:
         """Evaluates, saves and moves the progress bar when it is time."""
@@ -307,23 +316,26 @@ class Trainer:
         if saves > self.saved_periods:
             self.saved_periods = saves
             self.save()
-        self.reporter.advance(self.counters)
+        with writing(self):
+            self.reporter.advance(self.counters)
 
     # -- evaluation ----------------------------------------------------------------------------------------------------
 
     def evaluate(self) -> dict[str, Any]:
         """Evaluates the policy, writes a row of metrics and keeps the weights if they are the best so far."""
-        self.updates.finish()
+        self.updates.wait()
+        evaluated = {} if self.reporter.csv is None else self.evaluator.evaluate(self.counters.env_steps)
         self.evaluator.evaluated_at = self.counters.env_steps
-        row = self.reporter.row(self.counters)
+        row = self.reporter.row(self.counters) | evaluated
         if self.reporter.csv is None:  # the chief evaluates for all
             return {}
-        row |= self.evaluator.evaluate(self.counters.env_steps)
-        self.reporter.write(row, self.agent)
-        if self.evaluator.judge(row["evaluation/return_mean"], self.counters) and self.settings.stop_at_threshold:
+        row |= self.hooks.metrics(self)
+        with writing(self):
+            self.reporter.write(row, self.agent)
+            reached = self.evaluator.judge(row["evaluation/return_mean"], self.counters)
+        if reached and self.settings.stop_at_threshold:
             self.stop("threshold reached")
-        for callback in self.callbacks:
-            callback.on_evaluation(self, row)
+        self.hooks.call("on_evaluation", self, row)
         self.reporter.begin_row(self.counters)
         return row
 
@@ -331,7 +343,7 @@ class Trainer:
 
     def save(self) -> pathlib.Path:
         """Writes a checkpoint and returns its folder."""
-        self.updates.finish()
+        self.updates.wait()
         return self.checkpoints.save(self.counters.env_steps, *state_of(self))
 
     def seed_anew(self) -> None:
@@ -340,7 +352,8 @@ class Trainer:
         self.rng = np.random.default_rng([self.settings.seed, SAMPLING, *where])
         self.collector.agent.rng = np.random.default_rng([self.settings.seed, ACTING, *where])
 
-    def _resume(self) -> str:
+    def resume_command(self) -> str:
+        """Returns the command that continues the run."""
         return f"tfsac train --run_dir={self.directory.path} --resume"
 
     def _end(self, signal_number: int | None) -> None:
@@ -350,7 +363,6 @@ class Trainer:
         if signal_number is not None:
             self.reporter.terminal.print(
                 f"Stopped by {self.stop_reason} at step {self.counters.env_steps}; saved in {place}. "
-                f"Continue with: {self._resume()}"
+                f"Continue with: {self.resume_command()}"
             )
-        for callback in self.callbacks:
-            callback.on_training_end(self)
+        self.hooks.call("on_training_end", self)

@@ -1,0 +1,242 @@
+"""Callbacks: what happens when one raises, and the metrics that they add."""
+
+import csv
+import signal
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfsac.environments import EnvironmentFailure
+from tfsac.parameters import ParameterError, RunParameters, override
+from tfsac.testing import tiny_preset
+from tfsac.training import Callback, Trainer
+from tfsac.user_code import UserCodeError
+
+HOOKS = ("on_training_begin", "on_step", "on_updates", "on_evaluation", "metrics", "on_training_end")
+SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 30, "schedule__steps_between_evaluation_periods": 50}
+
+
+def preset(**changes):
+    return tiny_preset(**{**SHORT, **changes})
+
+
+def rows(run_dir):
+    with (run_dir / "metrics.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+class Failing(Callback):
+    """Does something in one hook when the run is far enough."""
+
+    metric_names = ("mine",)
+
+    def __init__(self, hook, act):
+        self.calls = dict.fromkeys(HOOKS, 0)
+        for name in HOOKS:
+            setattr(self, name, self.watched(name, act if name == hook else None))
+
+    def watched(self, name, act):
+        def hook(trainer, *arguments):
+            self.calls[name] += 1
+            if act and (trainer.counters.env_steps >= 50 or name == "on_training_begin"):
+                act(trainer)
+            return {}
+
+        return hook
+
+
+def fail(trainer):
+    raise ZeroDivisionError("no such number")
+
+
+def weights(trainer):
+    return {f"{name}{i}": v.numpy() for name, n in trainer.agent.networks.items() for i, v in enumerate(n.trainable_variables)}
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    trainer = Trainer(preset(), tmp_path_factory.mktemp("whole") / "run", callbacks=[Failing("", None)], quiet=True)
+    trainer.run()
+    return trainer
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_hook_that_raises_ends_the_run_which_resumes_exactly(tmp_path, capsys, uninterrupted, hook):
+    trainer = Trainer(preset(), tmp_path / "run", callbacks=[Failing(hook, fail)])
+    text = rf"^The callback Failing in {hook} raised\. Received: ZeroDivisionError: no such number \(.*test_callbacks\.py, line \d+, in fail\)$"
+    with pytest.raises(UserCodeError, match=text):
+        trainer.run()
+    steps = {"on_training_begin": 0, "on_training_end": 70}.get(hook, 50)
+    saved = trainer.checkpoints.places()[-1]
+    assert int(saved.name) == steps and f"A callback failed; the state before is saved in {saved}" in capsys.readouterr().out
+    resumed = Trainer(preset(), tmp_path / "run", resume=True, callbacks=[Failing("", None)], quiet=True)
+    assert resumed.counters.env_steps == steps
+    resumed.run()
+    for name, value in weights(uninterrupted).items():
+        np.testing.assert_array_equal(value, weights(resumed)[name], err_msg=name)
+    assert [row["env_steps"] for row in rows(tmp_path / "run")] == ["50", "70"]
+    for name in ("loss/q1", "training/return_mean", "evaluation/return_mean"):
+        assert [row[name] for row in rows(tmp_path / "run")] == [row[name] for row in rows(uninterrupted.directory.path)]
+
+
+def test_the_final_evaluation_is_kept_when_on_training_end_raises_and_others_are_still_called(tmp_path):
+    other = Failing("", None)
+    other.metric_names = ()
+    trainer = Trainer(preset(), tmp_path / "run", callbacks=[Failing("on_training_end", fail), other], quiet=True)
+    with pytest.raises(UserCodeError):
+        trainer.run()
+    assert [row["env_steps"] for row in rows(tmp_path / "run")] == ["50", "70"] and other.calls["on_training_end"] == 1
+    assert trainer.reporter.tensorboard.writer._writer.closed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_run_can_be_stopped_in_every_hook(tmp_path, hook):
+    trainer = Trainer(preset(), tmp_path / "run", callbacks=[Failing(hook, lambda trainer: trainer.stop("enough"))], quiet=True)
+    result = trainer.run()
+    assert result.reason == "enough" and result.signal is None
+    assert result.counters.env_steps == {"on_training_begin": 0, "on_training_end": 70}.get(hook, 50)
+    assert int(trainer.checkpoints.places()[-1].name) == result.counters.env_steps
+
+
+def interrupt(trainer):
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_inside_a_callback_saves_and_stops(tmp_path):
+    trainer = Trainer(preset(), tmp_path / "run", callbacks=[Failing("on_step", interrupt)], quiet=True)
+    result = trainer.run()
+    assert (result.signal, result.reason, result.counters.env_steps) == (signal.SIGINT, "SIGINT", 50)
+    assert [path.name for path in trainer.checkpoints.places()] == ["000000050"]
+
+
+def test_a_callback_that_ends_the_program_is_an_error(tmp_path):
+    trainer = Trainer(preset(), tmp_path / "run", callbacks=[Failing("on_step", lambda trainer: exit())], quiet=True)
+    with pytest.raises(UserCodeError, match=r"Failing in on_step raised\. Received: SystemExit: "):
+        trainer.run()
+    assert [path.name for path in trainer.checkpoints.places()] == ["000000050"]
+
+
+class Length(Callback):
+    metric_names = ("mine/steps", "mine/rest")
+
+    def metrics(self, trainer):
+        return {"mine/steps": np.float32(trainer.counters.env_steps)}
+
+
+def test_a_callback_adds_metrics_to_every_row(tmp_path, capsys):
+    Trainer(preset(), tmp_path / "run", callbacks=[Length()]).run()
+    assert [(row["mine/steps"], row["mine/rest"]) for row in rows(tmp_path / "run")] == [("50.0", ""), ("70.0", "")]
+    printed = [line.split() for line in capsys.readouterr().out.splitlines()]
+    header = next(line for line in printed if line[:1] == ["steps"])
+    assert header[-2:] == ["mine/steps", "mine/rest"]
+    assert [line[-2:] for line in printed if line[:1] in (["50"], ["70"])] == [["50", "-"], ["70", "-"]]
+    events = [
+        (value.tag, event.step, float(tf.make_ndarray(value.tensor)))
+        for path in (tmp_path / "run" / "events").iterdir()
+        for event in map(tf.compat.v1.Event.FromString, tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
+        for value in event.summary.value
+    ]
+    assert [event for event in events if event[0].startswith("mine")] == [("mine/steps", 50, 50.0), ("mine/steps", 70, 70.0)]
+    with pytest.raises(ValueError, match=r"a resumed run keeps .* the metrics of its callbacks.*differing columns \['mine/rest', 'mine/steps'\]$"):
+        Trainer(preset(), tmp_path / "run", resume=True, quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("names", "returned", "text"),
+    [
+        (("a",), {"b": 1.0}, r"in metrics returns a dict with its metric_names a\. Received: \{'b': 1\.0\}$"),
+        (("a",), None, r"in metrics returns a dict with its metric_names a\. Received: None$"),
+        (("a",), {"a": "high"}, r"in metrics returns a number for each name\. Received: \{'a': 'high'\}$"),
+        (("a", "a"), {}, r"Each metric of a callback has a name of its own\. Received: 'a' twice$"),
+        (("loss/q1",), {}, r"Each metric of a callback has a name of its own\. Received: 'loss/q1', which every run has$"),
+        ("loss", {}, r"metric_names is a list or tuple of names\. Received: 'loss'$"),
+        ((1,), {}, r"metric_names is a list or tuple of names\. Received: \(1,\)$"),
+    ],
+)
+def test_metrics_that_cannot_be_written_are_refused(tmp_path, names, returned, text):
+    callback = Callback()
+    callback.metric_names, callback.metrics = names, lambda trainer: returned
+    with pytest.raises((ParameterError, UserCodeError), match=text):
+        Trainer(preset(), tmp_path / "run", callbacks=[callback], quiet=True).run()
+    assert (tmp_path / "run").exists() == (names == ("a",))
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError("Unable to allocate 9 GiB"), tf.errors.ResourceExhaustedError(None, None, "OOM when allocating\nmore lines")]
+)
+def test_memory_that_runs_out_names_the_checkpoint_to_resume_from(tmp_path, error):
+    trainer = Trainer(preset(), tmp_path / "run", RunParameters(checkpoint_save_steps=20), quiet=True)
+    update = trainer.agent.update
+
+    def exhausted(batch):
+        if trainer.counters.env_steps == 45:
+            raise error
+        return update(batch)
+
+    trainer.agent.update = exhausted
+    text = r"^Memory ran out at environment step 45\. .*--resume continues from the last checkpoint, 000000040\. Received: \w+Error: [^\n]*$"
+    with pytest.raises(RuntimeError, match=text):
+        trainer.run()
+
+
+@pytest.mark.parametrize("memory", ["transitions", "prioritized"])
+def test_a_memory_larger_than_ram_is_refused_before_anything_is_written(tmp_path, memory):
+    small = {"kind": "prioritized"} if memory == "prioritized" else {}
+    large = override(preset(), {"agent.memory": {**small, "max_size": 10**12}})
+    text = r"does not fit into RAM: \d{14} bytes of RAM are needed.*smaller agent\.memory\.max_size.*--memory_on_disk.*Received: agent\.memory\.max_size=1000000000000$"
+    with pytest.raises(ParameterError, match=text):
+        Trainer(large, tmp_path / "run", quiet=True)
+    with pytest.raises(OSError, match=r"needs \d{14} bytes of the disk.*Received: "):
+        Trainer(large, tmp_path / "run", RunParameters(memory_on_disk=True), quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("part", ["csv", "tensorboard"])
+def test_a_full_disk_names_the_folder_and_the_checkpoint(tmp_path, part):
+    trainer = Trainer(preset(), tmp_path / "run", RunParameters(checkpoint_save_steps=20), quiet=True)
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    class Fill(Callback):
+        def on_training_begin(self, trainer):
+            getattr(trainer.reporter, part).write = full
+
+    trainer.hooks.callbacks.append(Fill())
+    step = {"csv": 50, "tensorboard": 30}[part]
+    text = rf"run cannot be written at environment step {step}\. .*--resume continues from the last checkpoint.*Received: OSError: \[Errno 28\] No space left on device$"
+    with pytest.raises(OSError, match=text):
+        trainer.run()
+
+
+def test_a_full_disk_does_not_hide_why_the_run_failed(tmp_path, capsys, monkeypatch):
+    faulty = preset(environment__level="tfsac.testing:Faulty-v0", environment__kwargs={"fail_at": 45, "how": "raise"})
+    trainer = Trainer(faulty, tmp_path / "run")
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(trainer.checkpoints, "checkpoint", type("Full", (), {"write": full}))
+    with pytest.raises(EnvironmentFailure, match="simulator fell over"):
+        trainer.run()
+    assert "An environment failed, and its state could not be saved: CheckpointError" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_page_about_callbacks_runs(tmp_path):
+    from pages import ROOT, run_page
+
+    shorter = {
+        'tfsac.load_preset("pendulum_sac")': (
+            'tfsac.override(tfsac.load_preset("pendulum_sac"), {"schedule.heatup_steps": 130, "schedule.improve_steps": 120, '
+            '"schedule.steps_between_evaluation_periods": 60, "schedule.evaluation_steps": 1, "environment.max_episode_steps": 20})'
+        ),
+        "patience=5": "patience=1",
+    }
+    page = run_page(ROOT / "docs" / "callbacks.md", tmp_path, shorter)
+    assert page["result"].reason in ("no improvement in 1 evaluations", "finished")
+    assert [float(row["memory/fill"]) for row in rows(tmp_path / "runs" / "fill")] == pytest.approx([n / 1e5 for n in (60, 120, 180, 240, 250)])
+    assert len((tmp_path / "runs" / "json" / "metrics.jsonl").read_text().splitlines()) == 5

@@ -1,0 +1,75 @@
+"""Loggers of other services, offline."""
+
+import json
+import sys
+
+import pytest
+
+from tfsac.testing import tiny_preset
+from tfsac.training import Callback, Trainer
+from tfsac.training.loggers import MLflowLogger, WandbLogger
+
+SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 30, "schedule__steps_between_evaluation_periods": 50}
+
+
+class StopAt(Callback):
+    def __init__(self, step):
+        self.step = step
+
+    def on_step(self, trainer):
+        if trainer.counters.env_steps == self.step:
+            trainer.stop("test")
+
+
+def train_twice(run_dir, logger):
+    """Trains with a logger, and goes on with a second one after an interruption; returns both trainers."""
+    first = Trainer(tiny_preset(**SHORT), run_dir, callbacks=[logger(), StopAt(55)], quiet=True)
+    first.run()
+    second = Trainer(tiny_preset(**SHORT), run_dir, resume=True, callbacks=[logger()], quiet=True)
+    second.run()
+    return first, second
+
+
+@pytest.mark.parametrize(("logger", "name"), [(WandbLogger, "wandb"), (MLflowLogger, "mlflow")])
+def test_a_missing_package_is_named_with_the_extra_that_has_it(monkeypatch, logger, name):
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=rf"^This logger needs the package {name}: pip install 'tfsac\[{name}\]'\. Received: "):
+        logger("project")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow's store uses what SQLAlchemy 2.1 deprecates
+def test_every_row_reaches_mlflow_and_a_resumed_run_goes_on_there(tmp_path, monkeypatch):
+    mlflow = pytest.importorskip("mlflow", reason="this logger needs: pip install 'tfsac[mlflow]'")
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    monkeypatch.chdir(tmp_path)
+    train_twice(tmp_path / "run", lambda: MLflowLogger("pendulum", uri))
+    client = mlflow.MlflowClient(uri)
+    (run,) = client.search_runs([client.get_experiment_by_name("pendulum").experiment_id])
+    assert (run.info.run_name, run.info.status) == ("run", "FINISHED")
+    assert run.data.params["preset.environment.level"] == "Pendulum-v1" and run.data.params["run.seed"] == "0"
+    table = [line.split(",") for line in (tmp_path / "run" / "metrics.csv").read_text().splitlines()]
+    for name in ("evaluation/return_mean", "loss/q1"):
+        rows = [(int(row[0]), float(row[table[0].index(name)])) for row in table[1:]]
+        assert [(metric.step, metric.value) for metric in client.get_metric_history(run.info.run_id, name)] == rows
+        assert [step for step, _ in rows] == [50, 55, 70]
+
+
+@pytest.mark.slow
+def test_every_row_reaches_wandb_and_a_resumed_run_goes_on_there(tmp_path, monkeypatch):
+    pytest.importorskip("wandb", reason="this logger needs: pip install 'tfsac[wandb]'")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    logged = []
+
+    class Watched(WandbLogger):
+        def on_training_begin(self, trainer):
+            super().on_training_begin(trainer)
+            log = self.run.log
+            self.run.log = lambda row, step: logged.append((self.run.id, step, row["evaluation/return_mean"])) or log(row, step=step)
+
+    train_twice(tmp_path / "run", lambda: Watched("pendulum", mode="offline"))
+    assert [step for _, step, _ in logged] == [50, 55, 70]
+    (name,) = {name for name, _, _ in logged}
+    assert json.loads((tmp_path / "run" / "wandb_run.json").read_text()) == {"id": name}
+    files = list((tmp_path / "run" / "wandb").glob(f"offline-run-*-{name}/run-{name}.wandb"))
+    assert files and all(file.stat().st_size > 0 for file in files)

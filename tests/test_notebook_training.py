@@ -1,0 +1,100 @@
+"""Training in the cells of a notebook: what is shown, an interrupted cell, and the next one that continues."""
+
+import asyncio
+import re
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+import rich.console
+
+from tfsac.metrics import NotebookSink, TerminalSink, what_is_shown
+
+MISSING = "notebooks need: pip install 'tfsac[notebooks]'"
+CELLS = (
+    """
+import tfsac
+from tfsac.testing import tiny_preset
+
+preset = tfsac.override(tiny_preset(), {"schedule.improve_steps": 1_000_000, "schedule.steps_between_evaluation_periods": 50})
+result = tfsac.train(preset, "run")
+print("reason", result.reason)
+""",
+    """
+preset = tfsac.override(preset, {"schedule.improve_steps": max(50, result.counters.env_steps)})
+result = tfsac.train(preset, "run", resume=True)
+print("reason", result.reason)
+""",
+    """
+tfsac.plot("run")
+""",
+)
+
+
+def text_of(outputs):
+    return "".join(output.get("text", "") for output in outputs)
+
+
+@pytest.mark.slow
+def test_a_cell_is_interrupted_and_the_next_one_continues_the_run(tmp_path):
+    pytest.importorskip("ipykernel", reason=MISSING)
+    nbclient = pytest.importorskip("nbclient", reason=MISSING)
+    from nbformat import v4
+
+    notebook = v4.new_notebook(cells=[v4.new_code_cell(cell) for cell in CELLS])
+    client = nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}})
+
+    def interrupt():
+        metrics = tmp_path / "run" / "metrics.csv"
+        while not metrics.is_file() or len(metrics.read_text().splitlines()) < 4:
+            time.sleep(0.1)
+        asyncio.run(client.km.interrupt_kernel())
+
+    with client.setup_kernel():
+        thread = threading.Thread(target=interrupt, daemon=True)
+        thread.start()
+        first = client.execute_cell(notebook.cells[0], 0).outputs
+        thread.join()
+        second = client.execute_cell(notebook.cells[1], 1).outputs
+        (picture,) = client.execute_cell(notebook.cells[2], 2).outputs
+    assert "reason SIGINT" in text_of(first) and "Continue with: " in text_of(first)
+    assert "reason finished" in text_of(second) and "Continuing run from step " in text_of(second)
+    for outputs in (first, second):
+        shown = [output["data"]["text/html"] for output in outputs if output.output_type == "display_data"]
+        assert len(shown) == 1  # updated in place
+        assert len(re.findall("<tr><td>", shown[0])) >= 1 and "<progress value='" in shown[0]
+    assert picture["data"]["image/png"]
+
+
+def test_the_table_of_a_notebook_is_updated_in_place(monkeypatch, capsys):
+    shown = []
+
+    class Handle:
+        def update(self, content):
+            shown[-1].append(content.data)
+
+    def display(content, display_id):
+        shown.append([content.data])
+        return Handle()
+
+    monkeypatch.setattr("IPython.display.display", display)
+    row = {"env_steps": 50, "evaluation/return_mean": -5.04, "evaluation/return_std": 1.0, "steps_per_second": 30.0, "a<b": 2}
+    with NotebookSink(100, "steps", extra=["a<b"]) as sink:
+        sink.advance(10, 25.0, None)
+        sink.write(row)
+        sink.print("a line")
+    assert len(shown) == 1 and "<progress value='10' max='100'></progress> 10/100 steps, 25 steps/s, return -" in shown[0][1]
+    assert "<tr><td>50</td><td>-5.0 ± 1.0</td><td>-</td><td>30</td><td>2</td></tr>" in shown[0][-1] and "a&lt;b" in shown[0][-1]
+    assert capsys.readouterr().out == "a line\n"
+    with NotebookSink(100, "steps", quiet=True) as sink:
+        sink.advance(10, 25.0, None)
+        sink.write(row)
+        sink.print("a line")
+    assert len(shown) == 1 and capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("notebook", [True, False])
+def test_a_notebook_is_recognised(monkeypatch, notebook):
+    monkeypatch.setattr(rich.console, "Console", lambda: SimpleNamespace(is_jupyter=notebook))
+    assert type(what_is_shown(10, "steps", quiet=True)) is (NotebookSink if notebook else TerminalSink)

@@ -1,0 +1,101 @@
+"""What TensorBoard gets while a run trains."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfsac.metrics import TensorBoardSink
+from tfsac.parameters import RunParameters
+from tfsac.testing import tiny_preset
+from tfsac.training import Callback, Trainer, reporting
+
+SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 60, "schedule__steps_between_evaluation_periods": 100}
+
+
+def events(folder):
+    """Returns the events of a folder in the order in which TensorBoard reads its files."""
+    paths = sorted((folder / "events").iterdir())
+    return [
+        tf.compat.v1.Event.FromString(record)
+        for path in paths
+        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
+    ]
+
+
+def scalars(found, tag):
+    return [
+        (event.step, float(tf.make_ndarray(value.tensor))) for event in found for value in event.summary.value if value.tag == tag
+    ]
+
+
+def test_episodes_and_losses_are_written_between_evaluations(tmp_path, monkeypatch):
+    monkeypatch.setattr(reporting, "STEPS_BETWEEN_CURVES", 20)
+    seen = []
+
+    class Watch(Callback):
+        def on_updates(self, trainer, metrics):
+            seen.append(metrics[:, trainer.reporter.recorder.names.index("loss/q1")])
+
+    Trainer(tiny_preset(**SHORT), tmp_path / "run", callbacks=[Watch()], quiet=True).run()
+    found = events(tmp_path / "run")
+    assert [step for step, _ in scalars(found, "training/episode_return")] == [30, 60, 90]
+    assert [value for _, value in scalars(found, "training/episode_length")] == [30, 30, 30]
+    losses = np.concatenate(seen)
+    steps, values = zip(*scalars(found, "loss/q1"), strict=True)
+    assert steps == (60, 80, 100)
+    np.testing.assert_allclose(values, losses.reshape(3, 20).mean(axis=1), rtol=1e-5)
+    assert [step for step, _ in scalars(found, "evaluation/return_mean")] == [100]
+
+
+def test_a_run_without_tensorboard_writes_no_events(tmp_path):
+    Trainer(tiny_preset(**SHORT), tmp_path / "run", RunParameters(tensorboard=False), quiet=True).run()
+    assert not (tmp_path / "run" / "events").exists()
+
+
+def test_a_resumed_run_drops_what_was_written_after_its_checkpoint(tmp_path):
+    from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
+
+    first = TensorBoardSink(tmp_path / "events")
+    for step in (10, 20, 30, 40):
+        first.write({"training/episode_return": 1.0}, step)
+    first.close()
+    second = TensorBoardSink(tmp_path / "events", first=21)
+    second.write({"training/episode_return": 2.0}, 25)
+    second.close()
+    shown = EventAccumulator(str(tmp_path / "events")).Reload()
+    points = [(point.step, float(tf.make_ndarray(point.tensor_proto))) for point in shown.Tensors("training/episode_return")]
+    assert points == [(10, 1.0), (20, 1.0), (25, 2.0)]
+
+
+@pytest.mark.slow
+def test_a_run_that_is_resumed_begins_a_new_file(tmp_path):
+    class Stop(Callback):
+        def on_step(self, trainer):
+            if trainer.counters.env_steps == 55:
+                trainer.stop("test")
+
+    Trainer(tiny_preset(**SHORT), tmp_path / "run", callbacks=[Stop()], quiet=True).run()
+    Trainer(tiny_preset(**SHORT), tmp_path / "run", resume=True, quiet=True).run()
+    found = events(tmp_path / "run")
+    assert len(list((tmp_path / "run" / "events").iterdir())) == 2
+    assert [event.step for event in found if event.session_log.status == 1] == [0, 56]
+    assert [step for step, _ in scalars(found, "training/episode_return")] == [30, 60, 90]
+
+
+def test_the_opening_names_folder_device_parameters_and_tensorboard(tmp_path, capsys):
+    trainer = Trainer(tiny_preset(**SHORT), tmp_path / "run")
+
+    class Stop(Callback):
+        def on_training_begin(self, trainer):
+            self.before = capsys.readouterr().out
+            trainer.stop("test")
+
+    stop = Stop()
+    trainer.hooks.callbacks.append(stop)
+    trainer.run()
+    lines = dict(line.split(maxsplit=1) for line in stop.before.splitlines())
+    assert list(lines) == ["run", "device", "parameters", "curves"]
+    assert lines["run"] == str(tmp_path / "run") and lines["curves"] == f"tensorboard --logdir={tmp_path / 'run'}"
+    assert "threads" in lines["device"] or tf.config.get_visible_devices("GPU")
+    sizes = {name: network.model.count_params() for name, network in trainer.agent.networks.items()}
+    assert lines["parameters"] == f"{sum(sizes.values()):,} ({', '.join(f'{name} {size:,}' for name, size in sizes.items())})"

@@ -1,0 +1,67 @@
+"""What is printed where there is no terminal, a narrow one, or nobody who reads it."""
+
+import io
+import os
+import subprocess
+import sys
+
+import pytest
+import rich.console
+
+from tfsac.metrics import TerminalSink
+
+ROW = {"env_steps": 1000, "evaluation/return_mean": -1234.5, "evaluation/return_std": 10.0, "steps_per_second": 321.0}
+TINY = (
+    "--set=schedule.heatup_steps=130", "--set=schedule.improve_steps=100000", "--set=schedule.steps_between_evaluation_periods=20",
+    "--set=schedule.evaluation_steps=1", "--set=environment.max_episode_steps=10",
+)  # fmt: skip
+
+
+def test_a_reader_that_ends_is_noticed(monkeypatch):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        sink = TerminalSink(10, "steps")
+        sink.print("a line")
+        assert sink.nobody_reads
+        sink.print("another one")
+    assert not TerminalSink(10, "steps").nobody_reads
+
+
+@pytest.mark.parametrize("width", [20, 300])
+def test_lines_are_whole_in_narrow_terminals_and_files(monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    with TerminalSink(10, "steps", extra=["mine"]) as sink:
+        sink.advance(5, 100.0, None)
+        sink.write({**ROW, "mine": 0.25})
+    header, line = out.getvalue().splitlines()
+    assert header.split()[-2:] == ["steps/s", "mine"] and line.split() == ["1000", "-1234.5", "±", "10.0", "-", "321", "0.25"]
+    assert len(header) == len(line)
+
+
+def test_the_bar_fits_into_a_narrow_terminal(monkeypatch):
+    out = io.StringIO()
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(sys, "stdout", out)
+    with TerminalSink(10, "steps") as sink:
+        assert not sink.bar.disable
+        sink.advance(5, 100.0, -3.25)
+        sink.bar.refresh()
+    plain = rich.text.Text.from_ansi(out.getvalue()).plain
+    assert "5/10" in plain and max(len(line) for line in plain.splitlines()) <= 40
+
+
+@pytest.mark.slow
+def test_a_run_whose_output_is_cut_off_is_saved_and_ends(tmp_path):
+    command = [sys.executable, "-m", "tfsac", "train", "--preset=pendulum_sac", f"--run_dir={tmp_path / 'run'}", *TINY]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "300"})
+    assert process.stdout.readline().split() == ["run", str(tmp_path / "run")]
+    process.stdout.close()
+    assert process.wait(300) == 128 + 13
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir() if path.name.isdigit()] != []
