@@ -146,7 +146,7 @@ def test_priorities_are_set_before_the_next_sample(tmp_path):
     trainer.memory.sample = lambda *arguments: order.append("sample") or sample(*arguments)
     trainer.memory.update_priorities = lambda priority: order.append("set") or update(priority)
     trainer.run()
-    assert order == ["sample", "set"] * 6
+    assert order == [*["sample", "set"] * 5, "sample"]  # the last ones are part of the checkpoint
 
 
 def test_an_update_that_fails_ends_the_run(tmp_path):

@@ -116,13 +116,11 @@ class PrioritizedMemory(TransitionMemory):
         """Returns what a checkpoint keeps beside the rows and `total_rows`, exactly.
 
         Returns:
-            `leaves` float64 `[len]`, p^alpha by slot; `largest` float64 `[]`; `batches` int64 `[]`; `sampled` int64 `[U, B]`, of
-            the last sample, where there was one.
+            `leaves` float64 `[len]`, p^alpha by slot; `largest` float64 `[]`; `batches` int64 `[]`.
         """
         self._admit()
         leaves = self.tree.values(np.arange(len(self)))
-        sampled = {} if self.sampled is None else {"sampled": self.sampled}
-        return {"leaves": leaves, "largest": np.array(self.largest), "batches": np.array(self.batches), **sampled}
+        return {"leaves": leaves, "largest": np.array(self.largest), "batches": np.array(self.batches)}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Takes over what `state` returned, after the rows were put back and `total_rows` was set.
@@ -130,11 +128,11 @@ class PrioritizedMemory(TransitionMemory):
         Raises:
             ValueError: other arrays, or not as many leaves as there are transitions. Nothing is changed then.
         """
-        shapes = {name: np.shape(array) for name, array in arrays.items() if name != "sampled"}
+        shapes = {name: np.shape(array) for name, array in arrays.items()}
         expected = {"leaves": (len(self),), "largest": (), "batches": ()}
         if shapes != expected:
             raise ValueError(f"Priorities of this memory are {expected}. Received: {shapes}")
         self.tree = SumTree(self.ring.size)
         self.tree.set(np.arange(len(self)), arrays["leaves"])
         self.largest, self.batches = float(arrays["largest"]), int(arrays["batches"])
-        self.admitted, self.sampled = self.total_rows, arrays.get("sampled")
+        self.admitted, self.sampled = self.total_rows, None

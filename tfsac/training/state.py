@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tfsac.memories import PrioritizedMemory
 from tfsac.training.progress import Counters
 from tfsac.training.remote import RemoteCollector
 from tfsac.training.weights import acting_weights
@@ -15,7 +16,7 @@ from tfsac.types import UpdateResult
 if TYPE_CHECKING:
     from tfsac.training.trainer import Trainer
 
-PRIORITY, HANDED = "updates/priority", "updates/handed/"  # arrays of a checkpoint beside the collector's
+PRIORITY, SAMPLED, HANDED = "updates/priority", "updates/sampled", "updates/handed/"  # arrays of a checkpoint beside the collector's
 OF_ENVIRONMENTS = ("episode", "length", "returns")  # `[E]` each
 
 
@@ -47,16 +48,21 @@ def _pending(trainer: Trainer) -> dict[str, np.ndarray]:
     result, collector = trainer.updates.pending, trainer.collector
     if result is None or isinstance(collector, RemoteCollector):
         return {}
-    return {PRIORITY: result.priority, **{f"{HANDED}{i}": weights for i, weights in enumerate(collector.handed)}}
+    arrays = {PRIORITY: result.priority, **{f"{HANDED}{i}": weights for i, weights in enumerate(collector.handed)}}
+    if isinstance(trainer.memory, PrioritizedMemory) and trainer.memory.sampled is not None:
+        arrays[SAMPLED] = trainer.memory.sampled
+    return arrays
 
 
 def _restore_pending(trainer: Trainer, arrays: dict[str, np.ndarray]) -> None:
     """Takes what `_pending` returned out of the arrays of a checkpoint."""
     handed = [arrays.pop(f"{HANDED}{i}") for i in range(sum(name.startswith(HANDED) for name in arrays))]
-    priority, collector = arrays.pop(PRIORITY, None), trainer.collector
+    priority, sampled, collector = arrays.pop(PRIORITY, None), arrays.pop(SAMPLED, None), trainer.collector
     if priority is None or trainer.workers.place.workers > 1 or isinstance(collector, RemoteCollector):
         collector.hand_over(trainer.agent)
         return
+    if isinstance(trainer.memory, PrioritizedMemory):
+        trainer.memory.sampled = sampled
     metrics = np.zeros((0, len(trainer.reporter.recorder.names)))  # these were reported
     trainer.updates.pending = UpdateResult(metrics, priority, acting_weights(trainer.agent))
     if collector.agent is not trainer.agent:
