@@ -59,7 +59,7 @@ def test_the_bar_fits_into_a_narrow_terminal(monkeypatch):
 def test_a_run_whose_output_is_cut_off_is_saved_and_ends(tmp_path):
     command = [sys.executable, "-m", "tfsac", "train", "--preset=pendulum_sac", f"--run_dir={tmp_path / 'run'}", *TINY]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "300"})
-    assert process.stdout.readline().split() == ["run", str(tmp_path / "run")]
+    assert str(tmp_path / "run") in process.stdout.readline()
     process.stdout.close()
     assert process.wait(300) == 128 + 13
     assert process.stderr.read() == ""
