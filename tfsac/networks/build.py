@@ -24,6 +24,7 @@ from tfsac.networks.heads import (
 from tfsac.networks.initializers import Initializers
 from tfsac.networks.lstm import CELL, HIDDEN, LSTM
 from tfsac.networks.observations import with_embedders
+from tfsac.networks.sizes import check_size
 from tfsac.parameters import (
     CategoricalPolicyHeadParameters,
     DiscreteQHeadParameters,
@@ -65,7 +66,7 @@ class Network(tf.Module):
 
     Raises:
         ValueError: an embedder for a key that the environment does not have, or for one of an LSTM's state; embeddings of unequal
-            widths to sum, convolutions that do not fit.
+            widths to sum, convolutions that do not fit, more weights than this machine has memory for.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Network(tf.Module):
                 self.state = {key: None for key in spec.state if key in read}
             return
         parameters, self.note = with_embedders(name, parameters, spec.observation)
+        check_size(name, parameters, spec)
         seeds = np.random.default_rng(seed)
         hidden = Initializers(parameters.initializer, seeds)
         self.merger = parameters.embedding_merger_type

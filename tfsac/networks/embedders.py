@@ -57,9 +57,13 @@ def embedder_layers(
 
 def middleware_layers(parameters: FCMiddlewareParameters | LSTMMiddlewareParameters, initializers: Initializers) -> list[keras.Layer]:
     """Returns the dense layers between the merged embeddings and the head."""
+    return dense_layers(middleware_widths(parameters), parameters.activation_function, initializers)
+
+
+def middleware_widths(parameters: FCMiddlewareParameters | LSTMMiddlewareParameters) -> tuple[int, ...]:
+    """Returns the widths of these layers."""
     scheme = parameters.scheme
-    sizes = MIDDLEWARE_SCHEMES[scheme] if isinstance(scheme, MiddlewareScheme) else scheme
-    return dense_layers(sizes, parameters.activation_function, initializers)
+    return MIDDLEWARE_SCHEMES[scheme] if isinstance(scheme, MiddlewareScheme) else scheme
 
 
 def dense_layers(sizes: tuple[int, ...], activation: str, initializers: Initializers) -> list[keras.Layer]:

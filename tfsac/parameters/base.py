@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar, dataclass_transform, get_args, get_type_hints
 
@@ -27,7 +28,8 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
 def explain(error: ValidationError, cls: type) -> ParameterError:
     """Turns pydantic's error into one line: which field, what was expected, what was received."""
     # Where a union was tried, the branch that got furthest says most.
-    first = max(error.errors(include_url=False), key=lambda entry: len(entry["loc"]))
+    tried = error.errors(include_url=False)
+    first = max(tried, key=lambda entry: len(entry["loc"]))
     kind, place, received = first["type"], list(first["loc"]), first["input"]
     names = list(getattr(cls, "__dataclass_fields__", {}))
     if kind == "unexpected_positional_argument":
@@ -56,6 +58,9 @@ def explain(error: ValidationError, cls: type) -> ParameterError:
     _, parts = _follow(cls, place)
     path = ".".join([cls.__name__, *(str(part) for part in parts if isinstance(part, int) or str(part).isidentifier())])
     message = first["msg"].removeprefix("Value error, ").removesuffix(".")
+    if kind == "enum" and any(entry["type"] == "tuple_type" for entry in tried):
+        close = nearest(str(received), re.findall(r"'(\w+)'", message))
+        return ParameterError(f"{path}: {message}, or a list of layers such as [256, 256].{close} Received: {received!r}")
     return ParameterError(message if "Received: " in message else f"{path}: {message}. Received: {_shortened(received)}")
 
 

@@ -54,7 +54,7 @@ def override(preset: Preset, changes: Mapping[str, Any]) -> Preset:
 
 def _assign(node: Any, parts: list[str], value: Any, path: str) -> None:
     # Entries of these dicts are named by the user, so a new key is not a mistake.
-    free = path.startswith(("environment.kwargs.", "levels.")) and len(parts) == 1
+    free = (path.startswith(("environment.kwargs.", "levels.")) or ".optimizer_kwargs." in path) and len(parts) == 1
     keys = list(node) if parts[0] == "*" and isinstance(node, dict) else parts[:1]
     for key in keys:
         if not isinstance(node, dict) or (key not in node and not free):
