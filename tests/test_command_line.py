@@ -1,6 +1,8 @@
 """The command line around its commands: help, version, completion, what it describes, and how it fails."""
 
 import errno
+import importlib.util
+import json
 import os
 import pathlib
 import re
@@ -18,7 +20,7 @@ from tfsac.catalog import load_preset, preset_names, read_config
 from tfsac.cli import completing
 from tfsac.cli.command import Command, UsageError
 from tfsac.cli.failure import reason, status_of
-from tfsac.parameters import override
+from tfsac.parameters import RunParameters, override, to_json
 from tfsac.user_code import UserCodeError, calling
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -320,3 +322,24 @@ def test_levels_and_json_that_are_no_presets_are_refused_in_python_too():
     with pytest.raises(ValueError, match="Received: ''"):
         load_preset("")
 
+
+
+@pytest.mark.parametrize(
+    ("line", "package", "extra"),
+    [
+        ("evaluate --run_dir=run --dump_mp4=film.mp4", "imageio_ffmpeg", "video"),
+        ("evaluate --run_dir=run --dump_mp4=film.gif", "imageio", "video"),
+        ("export --run_dir=run --out=new --format=tflite --verify", "ai_edge_litert", "litert"),
+    ],
+)
+def test_a_package_that_is_missing_is_told_before_anything_is_done(line, package, extra, tmp_path, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else find(name))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "best.npz").touch()
+    config = {"preset": to_json(load_preset("pendulum_sac")), "run": to_json(RunParameters())}
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UsageError, match=rf"needs: pip install 'tfsac\[{extra}\]'\. Received: .*no {package}"):
+        cli.run(line.split())
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import pathlib
 
 from absl import flags
@@ -39,6 +40,8 @@ def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
     check_run(pathlib.Path(run_dir))
     if film:
         check_new_file(film, ".mp4", ".gif")
+        if missing := [name for name in ("imageio", "imageio_ffmpeg") if importlib.util.find_spec(name) is None]:
+            raise UsageError(f"A film needs: pip install 'tfsac[video]'. Received: --dump_mp4, and no {missing[0]}")
     if picture:
         check_new_file(picture, ".png")
     with quiet_start():
@@ -85,6 +88,8 @@ def export(f: flags.FlagValues, rest: list[str]) -> int:
     run_dir, out = required(f, "run_dir"), required(f, "out")
     check_run(pathlib.Path(run_dir))
     check_new_folder(pathlib.Path(out))
+    if f.verify and f.format == "tflite" and importlib.util.find_spec("ai_edge_litert") is None:
+        raise UsageError("Verifying a LiteRT file needs: pip install 'tfsac[litert]'. Received: --verify, and no ai_edge_litert")
     with quiet_start():
         from tfsac import api, exporting
 
