@@ -72,7 +72,7 @@ def test_the_page_names_every_command_flag_and_status():
         missing = [flag for flag in flags_of(name) if f"`--{flag}" not in PAGE]
         assert not missing, (name, missing)
     assert all(f"| {status} |" in PAGE or f"{status}, " in PAGE for status in ("0", "1", "2", "130", "141"))
-    known = {flag for name in cli.COMMANDS for flag in flags_of(name)} | {"help", "version", "noresume", "flag"}
+    known = {flag for name in cli.COMMANDS for flag in flags_of(name)} | {"help", "version", "noresume", "notensorboard", "flag"}
     assert set(re.findall(r"`--(\w+)", PAGE)) <= known
 
 
