@@ -109,6 +109,8 @@ def test_an_interrupt_inside_a_callback_saves_and_stops(tmp_path):
     trainer = Trainer(preset(), tmp_path / "run", callbacks=[Failing("on_step", interrupt)], quiet=True)
     result = trainer.run()
     assert (result.signal, result.reason, result.counters.env_steps) == (signal.SIGINT, "SIGINT", 50)
+    with pytest.raises(RuntimeError, match=r"A trainer runs once .* resume=True\. Received: a second run in "):
+        trainer.run()
     assert [path.name for path in trainer.checkpoints.places()] == ["000000050"]
 
 
@@ -154,6 +156,7 @@ def test_a_callback_adds_metrics_to_every_row(tmp_path, capsys):
         (("loss/q1",), {}, r"Each metric of a callback has a name of its own\. Received: 'loss/q1', which every run has$"),
         ("loss", {}, r"metric_names is a list or tuple of names\. Received: 'loss'$"),
         ((1,), {}, r"metric_names is a list or tuple of names\. Received: \(1,\)$"),
+        (None, {}, r"metric_names is a list or tuple of names\. Received: None$"),
     ],
 )
 def test_metrics_that_cannot_be_written_are_refused(tmp_path, names, returned, text):
@@ -162,6 +165,51 @@ def test_metrics_that_cannot_be_written_are_refused(tmp_path, names, returned, t
     with pytest.raises((ParameterError, UserCodeError), match=text):
         Trainer(preset(), tmp_path / "run", callbacks=[callback], quiet=True).run()
     assert (tmp_path / "run").exists() == (names == ("a",))
+
+
+def hook_of(name, function):
+    return type("Own", (Callback,), {name: function})()
+
+
+async def later(self, trainer):
+    pass
+
+
+def yielding(self, trainer):
+    yield
+
+
+@pytest.mark.parametrize(
+    ("callback", "text"),
+    [
+        (hook_of("on_train_begin", lambda self, trainer: None), r"no such hook\. Did you mean 'on_training_begin'\?.*Received: Own\.on_train_begin$"),
+        (hook_of("on_epoch_end", lambda self, trainer: None), r"no such hook\..*A callback has on_training_begin, .*Received: Own\.on_epoch_end$"),
+        (hook_of("on_step", lambda self: None), r"on_step is a method with the arguments trainer after self\. Received: Own\.on_step\(\)$"),
+        (hook_of("on_evaluation", lambda self, trainer: None), r"with the arguments trainer, row after self\. Received: Own\.on_evaluation\(trainer\)$"),
+        (hook_of("on_step", None), r"Received: Own\.on_step = None$"),
+        (hook_of("on_step", later), r"without async and yield\. Received: Own\.on_step$"),
+        (hook_of("on_step", yielding), r"without async and yield\. Received: Own\.on_step$"),
+        (hook_of("metric_names", ["a"]), r"metrics returns the values of metric_names\. Received: Own with metric_names \['a'\] and no metrics$"),
+    ],
+)
+def test_hooks_that_would_never_work_are_refused_at_once(tmp_path, callback, text):
+    with pytest.raises(ParameterError, match=text):
+        Trainer(preset(), tmp_path / "run", callbacks=[callback], quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_callback_may_have_attributes_of_any_other_name(tmp_path):
+    callback = Callback()
+    callback.metrics, callback.columns = [], 3
+    Trainer(preset(), tmp_path / "run", callbacks=[callback], quiet=True)
+
+
+@pytest.mark.parametrize("reason", ["", None, 3])
+def test_a_run_is_stopped_with_a_reason(tmp_path, reason):
+    trainer = Trainer(preset(), tmp_path / "run", callbacks=[Failing("on_step", lambda trainer: trainer.stop(reason))], quiet=True)
+    with pytest.raises(ParameterError, match="stop is told why the run ends"):
+        trainer.run()
+    assert [path.name for path in trainer.checkpoints.places()] == ["000000050"]
 
 
 @pytest.mark.parametrize(

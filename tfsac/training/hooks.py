@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfsac.parameters import ParameterError
+from tfsac.parameters.base import nearest
 from tfsac.training.callbacks import Callback
 from tfsac.user_code import UserCodeError, calling
 
 if TYPE_CHECKING:
     from tfsac.training.trainer import Trainer
+
+# Each hook with what it is called with.
+HOOKS = {
+    "on_training_begin": ("trainer",),
+    "on_step": ("trainer",),
+    "on_updates": ("trainer", "metrics"),
+    "metrics": ("trainer",),
+    "on_evaluation": ("trainer", "row"),
+    "on_training_end": ("trainer",),
+}
 
 
 class Hooks:
@@ -27,16 +39,15 @@ class Hooks:
         error: the first error of a hook.
 
     Raises:
-        ParameterError: names of metrics that are no names, or two metrics of one name.
+        ParameterError: a hook that does not exist or takes other arguments, names of metrics that are no names, or two metrics
+            of one name.
     """
 
     def __init__(self, callbacks: Sequence[Callback]):
         self.callbacks = list(callbacks)
         self.error: Exception | None = None
         for callback in self.callbacks:
-            names = callback.metric_names
-            if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-                raise ParameterError(f"metric_names is a list or tuple of names. Received: {names!r}")
+            _check(callback)
         twice = [name for name, count in Counter(self.metric_names()).items() if count > 1]
         if twice:
             raise ParameterError(f"Each metric of a callback has a name of its own. Received: {twice[0]!r} twice")
@@ -86,6 +97,37 @@ class Hooks:
         """Raises the first error of a hook, if there was one."""
         if self.error is not None:
             raise self.error
+
+
+def _check(callback: Callback) -> None:
+    """Refuses a callback of which a hook could not be called, or never would be."""
+    kind, names = type(callback).__name__, callback.metric_names
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name for name in names):
+        raise ParameterError(f"metric_names is a list or tuple of names. Received: {names!r}")
+    for name in dir(callback):
+        if name.startswith("on_") and name not in HOOKS and callable(getattr(callback, name)):
+            raise ParameterError(
+                f"There is no such hook.{nearest(name, HOOKS)} A callback has {', '.join(HOOKS)}; other methods begin with something else "
+                f"than on_. Received: {kind}.{name}"
+            )
+    if names and type(callback).metrics is Callback.metrics and "metrics" not in vars(callback):
+        raise ParameterError(f"metrics returns the values of metric_names. Received: {kind} with metric_names {names!r} and no metrics")
+    for name, arguments in HOOKS.items():
+        hook = getattr(callback, name)
+        if name == "metrics" and not names:
+            continue  # whatever it is, it is never called
+        takes = f"{name} is a method with the arguments {', '.join(arguments)} after self."
+        if not callable(hook):
+            raise ParameterError(f"{takes} Received: {kind}.{name} = {hook!r}")
+        if inspect.iscoroutinefunction(hook) or inspect.isgeneratorfunction(hook) or inspect.isasyncgenfunction(hook):
+            raise ParameterError(f"{takes} It runs at once: without async and yield. Received: {kind}.{name}")
+        try:
+            signature = inspect.signature(hook)
+            signature.bind(*arguments)
+        except ValueError:  # a function of C has none
+            continue
+        except TypeError as error:
+            raise ParameterError(f"{takes} Received: {kind}.{name}{signature}") from error
 
 
 def _checked(returned: Any, names: Sequence[str], what: str) -> dict[str, float]:

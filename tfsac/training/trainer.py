@@ -161,7 +161,7 @@ class Trainer:
         self.heating_up = self.schedule.heatup_steps.num_steps > 0
         self.returns = np.zeros(self.environments.num_envs)  # of the running episodes
         self.ready, self.rollout_complete = False, False  # of all workers' memories
-        self.signals, self.stop_reason, self.stopped = StopSignals(), "", False
+        self.signals, self.stop_reason, self.stopped, self.ran = StopSignals(), "", False, False
         one_by_one = isinstance(self.algorithm, OffPolicyAlgorithmParameters) and (
             level.num_envs * self.algorithm.num_consecutive_training_steps == 1
         )
@@ -198,7 +198,14 @@ class Trainer:
             EnvironmentFailure: an environment raised; the state before that step was saved.
             NonFiniteError: a metric is not finite; the batch was saved, the last checkpoint is from before.
             CheckpointError: a checkpoint could not be written.
+            RuntimeError: it ran already.
         """
+        if self.ran:
+            raise RuntimeError(
+                "A trainer runs once and closes its environments. To continue, make a new one with resume=True. "
+                f"Received: a second run in {self.directory.path}"
+            )
+        self.ran = True
         terminal = self.reporter.terminal
         terminal.print(opening(self.directory, self.agent, self.settings.tensorboard))
         try:
@@ -233,7 +240,16 @@ class Trainer:
         self.hooks.raise_error()
 
     def stop(self, reason: str) -> None:
-        """Ends the run after the current step."""
+        """Ends the run after the current step.
+
+        Args:
+            reason: why; the result has it.
+
+        Raises:
+            ParameterError: no text.
+        """
+        if not isinstance(reason, str) or not reason.strip():
+            raise ParameterError(f'stop is told why the run ends, such as "no improvement". Received: {reason!r}')
         self.stop_reason = reason
 
     def finished(self) -> bool:
