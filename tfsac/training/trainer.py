@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 import signal
 from collections.abc import Callable, Sequence
@@ -14,9 +13,8 @@ import numpy as np
 from tfsac.agents import Agent, ModelMaker
 from tfsac.cluster import place_of, refuse_timeout_in_this_process, share_of
 from tfsac.environments import Environments, Filters, maker
-from tfsac.memories import EpisodicMemory, in_ram, on_disk
+from tfsac.memories import in_ram, on_disk
 from tfsac.parameters import (
-    EnvironmentEpisodes,
     OffPolicyAlgorithmParameters,
     ParameterError,
     Preset,
@@ -27,7 +25,7 @@ from tfsac.training.arguments import check_trainer, preset_of
 from tfsac.training.build import build_agent, build_memory, with_absolute_paths
 from tfsac.training.callbacks import Callback
 from tfsac.training.checkpoint import CheckpointManager
-from tfsac.training.collection import Collector, Step
+from tfsac.training.collection import Collector
 from tfsac.training.devices import configure_once, make_strategy, set_numerics
 from tfsac.training.due import due_samples
 from tfsac.training.evaluator import Evaluator
@@ -44,13 +42,13 @@ from tfsac.training.reporting import Reporter
 from tfsac.training.run_directory import RunDirectory
 from tfsac.training.signals import StopSignals
 from tfsac.training.state import restore, state_of
+from tfsac.training.stepping import play
 from tfsac.training.updates import Updates
 from tfsac.training.weights import load_weights
 from tfsac.training.workers import Workers
 from tfsac.types import Batch, UpdateResult
 
 ACTING, SAMPLING = 1, 2  # streams of random numbers; the first one is the agent's
-OBSERVED = "observation/"
 
 
 class Trainer:
@@ -264,43 +262,7 @@ class Trainer:
 
     def play(self) -> None:
         """Acts in every environment and stores what was played."""
-        step = self.collector.play(self.random_until(), self.counters.env_steps)
-        step.store(self.memory)
-        self.returns += step.reward if step.reward.ndim == 1 else step.reward.sum(axis=1)
-        self._count(step)
-        self.returns[step.ended] = 0.0
-        heatup = self.schedule.heatup_steps
-        if self.heating_up and self.counters.of(heatup) >= heatup.num_steps:
-            self.heating_up, self.heatup_end = False, dataclasses.replace(self.counters)
-
-    def _count(self, step: Step) -> None:
-        """Brings counters, statistics and agreements up to date with a step of every worker."""
-        code = self.signals.received or (-1 if self.stop_reason else 0)
-        complete = isinstance(self.memory, EpisodicMemory) and self.memory.rollout_complete
-        own = {"ended": step.ended, "return": self.returns, "length": step.length, "reward": step.reward}
-        own["flags"] = np.array([[code, self.memory.ready, complete]])
-        normalised = self.filters.mean.keys()
-        seen = self.workers.gather({**own, **{OBSERVED + key: step.following[key] for key in normalised}})
-        self.filters.learn({key: seen[OBSERVED + key] for key in normalised})
-        self.filters.learn_reward(seen["reward"])
-        self.counters.env_steps += len(seen["ended"])
-        for i in np.flatnonzero(seen["ended"]):
-            with writing(self):
-                self.reporter.add_episode(self.counters, float(seen["return"][i]), int(seen["length"][i]))
-            self.counters.episodes += 1
-        codes, ready, complete = seen["flags"].T
-        self.ready, self.rollout_complete = bool(ready.all()), bool(complete.any())
-        if codes.any():
-            self.stopped, received = True, int(codes.max())
-            self.stop_reason = self.stop_reason or "another worker stopped"
-            self.signals.received = received if received > 0 else None
-
-    def random_until(self) -> float:
-        """Returns environment steps before which actions are random: the heat-up's, or as many as the schedule says."""
-        steps, heatup = self.schedule.random_action_steps, self.schedule.heatup_steps
-        if steps is None and isinstance(heatup, EnvironmentEpisodes):
-            return np.inf if self.heating_up else 0
-        return heatup.num_steps if steps is None else steps
+        play(self)
 
     def learn(self) -> None:
         """Makes the updates that are due: see `due_samples`."""
