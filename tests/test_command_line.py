@@ -261,6 +261,12 @@ def test_the_end_of_the_reader_of_the_output_is_no_error():
     assert (done.returncode, done.stderr) == (141, "")
 
 
+def test_a_shell_that_closes_the_output_changes_nothing():
+    for line, status in (("presets >&-", 0), ("trian >&- 2>&-", 2), ("trian 2>&-", 2)):
+        done = subprocess.run(["bash", "-c", f"{sys.executable} -m tfsac {line}"], env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout, done.stderr) == (status, "", ""), line
+
+
 @pytest.mark.skipif(not pathlib.Path("/dev/full").exists(), reason="needs /dev/full")
 def test_output_that_cannot_be_written_is_an_error_in_one_line():
     with open("/dev/full", "w") as full:

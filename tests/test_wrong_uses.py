@@ -32,6 +32,8 @@ WRONG = [
     ("--seed=1 train", "no such command"),
     ("--version train", "no such command"),
     ("''", "no such command"),
+    ("train --level=\udcff", "written in UTF-8"),
+    ("\udcff", "written in UTF-8"),
     # how flags are written
     ("train --sed=1", "has no flag --sed. Did you mean '--seed'"),
     ("train --Seed=1", "Did you mean '--seed'"),
@@ -366,6 +368,20 @@ WRONG = [
     ("spinup --resume --run_dir=missing", NO_RUN),
 ]
 
+# What only TensorFlow, or the memory that is made after it, can tell.
+LATER = [
+    ("train --set=agent.memory.max_size=1000000000000", "There is not enough memory. .*max_size.* Received: Unable to allocate"),
+    ("train --memory_on_disk --set=agent.memory.max_size=1000000000000", "bytes of the disk"),
+    (f"train --set={POLICY}.middleware_parameters.scheme=[1000000000000]", "There is not enough memory. .* Received: .*OOM"),
+    ("""train --set='agent.memory={"kind":"sqil","demonstrations":"none.npz"}'""", "no demonstration file"),
+    ("""train --set='agent.memory={"kind":"sqil","demonstrations":"file.npz"}'""", "not a demonstration file"),
+    ("train --checkpoint_restore_dir=run --run_dir=new", "best.npz is damaged"),
+    ("evaluate --run_dir=run", "best.npz is damaged"),
+    ("export --run_dir=run --out=new", "best.npz is damaged"),
+    ("record --run_dir=run --out=new.npz", "best.npz is damaged"),
+    ("evaluate --run_dir=run --plot_actions=new.png --dump_mp4=new.gif", "best.npz is damaged"),
+]
+
 FILES = {
     "file": b"mine", "file.png": b"mine", "file.npz": b"mine", "file.mp4": b"mine", "binary": b"\xff\xfe\x00", "full/x": b"mine",
     "sweep/sweep.json": b'{"format": 1, "grid": [], "first": {}}', "badsweep/sweep.json": b"{",
@@ -408,11 +424,7 @@ def test_the_table_is_long_enough_and_names_every_command():
     assert cli.COMMANDS.keys() <= {shlex.split(line)[0] for line in lines}
 
 
-@pytest.mark.parametrize(("line", "reason"), WRONG, ids=[line[:80] for line, _ in WRONG])
-def test_a_wrong_command_line_says_why_in_one_line_and_writes_nothing(line, reason, place, monkeypatch, capfd):
-    monkeypatch.chdir(place)
-    monkeypatch.delenv("TF_CONFIG", raising=False)
-    monkeypatch.setitem(sys.modules, "tensorflow", None)  # what is not refused ends at its import
+def refused(line, reason, place, capfd):
     before = tree(place)
     with pytest.raises(SystemExit) as ended:
         cli.main(shlex.split(line))
@@ -421,6 +433,21 @@ def test_a_wrong_command_line_says_why_in_one_line_and_writes_nothing(line, reas
     assert printed.startswith("tfsac: ") and printed.count("\n") == 1
     assert printed.split("Received: ", 1)[1].strip() and re.search(reason, printed), printed
     assert tree(place) == before
+
+
+@pytest.mark.parametrize(("line", "reason"), WRONG, ids=[ascii(line[:80]) for line, _ in WRONG])
+def test_a_wrong_command_line_says_why_in_one_line_and_writes_nothing(line, reason, place, monkeypatch, capfd):
+    monkeypatch.chdir(place)
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    monkeypatch.setitem(sys.modules, "tensorflow", None)  # what is not refused ends at its import
+    refused(line, reason, place, capfd)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("line", "reason"), LATER, ids=[line[:80] for line, _ in LATER])
+def test_what_is_noticed_after_tensorflow_has_loaded_writes_nothing_either(line, reason, place, monkeypatch, capfd):
+    monkeypatch.chdir(place)
+    refused(line, reason, place, capfd)
 
 
 def test_none_of_them_loads_tensorflow(place, run_python):

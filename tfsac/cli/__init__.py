@@ -11,7 +11,7 @@ from absl import flags
 import tfsac
 from tfsac.cli.command import COMMANDS, UsageError, help_of
 from tfsac.cli.failure import status_of
-from tfsac.cli.parsing import parse
+from tfsac.cli.parsing import parse, refuse_other_encodings
 from tfsac.user_code import make_importable
 
 # Each enters its commands in COMMANDS, which lists them in this order.
@@ -63,6 +63,7 @@ def run(arguments: list[str]) -> int:
     if not arguments:
         print(usage())
         return 0
+    refuse_other_encodings(arguments)
     name, *others = arguments
     if name not in COMMANDS:
         from tfsac.parameters.base import nearest
@@ -83,6 +84,8 @@ def main(arguments: list[str] | None = None) -> None:
 
     What the user can mend is printed as one line without a traceback and ends with status 2.
     """
+    # Python has none where the shell closed it, as >&- does.
+    sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: SIM115
     try:
         status = run(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()

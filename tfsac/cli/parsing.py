@@ -13,6 +13,13 @@ DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"  # what 
 BOOLEANS = ("true", "t", "1", "yes", "y", "false", "f", "0", "no", "n")
 
 
+def refuse_other_encodings(arguments: Sequence[str]) -> None:
+    """Refuses arguments that are not UTF-8, which Python reads as surrogates and no file can hold."""
+    for argument in arguments:
+        if any("\ud800" <= character <= "\udfff" for character in argument):
+            raise UsageError(f"Arguments are written in UTF-8; see the shell's LANG. Received: {argument!r}")
+
+
 def parse(name: str, arguments: Sequence[str]) -> tuple[flags.FlagValues, list[str]]:
     """Reads the arguments of a command.
 
