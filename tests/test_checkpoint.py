@@ -59,7 +59,7 @@ def twin_preset():
     return override(twin, CHANGES | PRIORITISED)
 
 
-class Crash(Exception):
+class Crash(BaseException):  # an Exception of a callback would be saved
     pass
 
 

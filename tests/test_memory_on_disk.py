@@ -139,7 +139,7 @@ def test_a_disk_that_fills_up_meanwhile_is_refused_too(tmp_path, monkeypatch):
 def test_a_run_whose_memory_does_not_fit_leaves_no_folder_behind(tmp_path):
     run = RunParameters(memory_on_disk=True)
     with pytest.raises(OSError, match=rf"are free\)\. Received: {tmp_path}$"):
-        Trainer(tiny_preset(agent__memory__max_size=10**15), tmp_path / "runs" / "one", run, quiet=True)
+        Trainer(tiny_preset(agent__memory__max_size=10**12), tmp_path / "runs" / "one", run, quiet=True)
     assert list(tmp_path.iterdir()) == []
 
 
