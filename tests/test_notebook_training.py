@@ -29,6 +29,19 @@ print("reason", result.reason)
     """
 tfsac.plot("run")
 """,
+    """
+import os, signal
+
+class Impatient(tfsac.Callback):
+    def on_step(self, trainer):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+try:
+    tfsac.train(tiny_preset(), "other", callbacks=[Impatient()])
+except KeyboardInterrupt:
+    print("the kernel goes on")
+""",
 )
 
 
@@ -58,6 +71,7 @@ def test_a_cell_is_interrupted_and_the_next_one_continues_the_run(tmp_path):
         thread.join()
         second = client.execute_cell(notebook.cells[1], 1).outputs
         (picture,) = client.execute_cell(notebook.cells[2], 2).outputs
+        last = client.execute_cell(notebook.cells[3], 3).outputs
     assert "reason SIGINT" in text_of(first) and "Continue with: " in text_of(first)
     assert "reason finished" in text_of(second) and "Continuing run from step " in text_of(second)
     for outputs in (first, second):
@@ -65,6 +79,7 @@ def test_a_cell_is_interrupted_and_the_next_one_continues_the_run(tmp_path):
         assert len(shown) == 1  # updated in place
         assert len(re.findall("<tr><td>", shown[0])) >= 1 and "<progress value='" in shown[0]
     assert picture["data"]["image/png"]
+    assert "the kernel goes on" in text_of(last)
 
 
 def test_the_table_of_a_notebook_is_updated_in_place(monkeypatch, capsys):

@@ -195,6 +195,19 @@ def test_a_thread_computes_where_it_gains_time(seconds, in_thread):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", [tiny.taac, lambda: tiny.acer(lstm=True)], ids=["TAAC", "ACER with LSTM"])
+def test_policies_with_a_state_resume_exactly_beside_their_updates(tmp_path, preset):
+    plain = Trainer(preset(), tmp_path / "plain", BESIDE, quiet=True)
+    plain.run()
+    with pytest.raises(UserCodeError):
+        Trainer(preset(), tmp_path / "resumed", BESIDE, callbacks=[FailAt(77)], quiet=True).run()
+    resumed = Trainer(preset(), tmp_path / "resumed", BESIDE, resume=True, quiet=True)
+    resumed.run()
+    assert plain.counters == resumed.counters
+    assert_equal(plain, resumed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", [tiny.taac, lambda: tiny.acer(lstm=True)], ids=["TAAC", "ACER with LSTM"])
 def test_policies_with_a_state_play_beside_their_updates(tmp_path, preset):
     trainer = Trainer(preset(), tmp_path / "run", BESIDE, quiet=True)
     before = kernel(trainer.agent) if "policy" in trainer.agent.networks else None

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import sys
 import threading
 from typing import Any
 
@@ -19,23 +20,28 @@ class StopSignals:
     """While entered, remembers the first SIGTERM or SIGINT in `received`; the second one ends the process and its children at once.
 
     A thread waits for the second one, because Python's handlers run in the main thread, which may hang in TensorFlow's code or in
-    an environment's.
+    an environment's. In a notebook, whose process has more than this run, the second one raises KeyboardInterrupt.
     """
 
     def __init__(self) -> None:
         self.received: int | None = None
         self.previous: dict[int, Any] = {}
+        self.in_notebook = "ipykernel" in sys.modules
+        self.told: socket.socket | None = None
 
     def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():  # Python handles signals nowhere else
             self.previous = {number: signal.signal(number, self._remember) for number in HANDLED}
-            self.heard, self.told = socket.socketpair()
-            self.told.setblocking(False)
-            self.earlier = signal.set_wakeup_fd(self.told.fileno(), warn_on_full_buffer=False)
-            threading.Thread(target=self._end_at_the_second, args=(self.heard,), name="signals", daemon=True).start()
+            if not self.in_notebook:
+                heard, self.told = socket.socketpair()
+                self.told.setblocking(False)
+                self.earlier = signal.set_wakeup_fd(self.told.fileno(), warn_on_full_buffer=False)
+                threading.Thread(target=self._end_at_the_second, args=(heard,), name="signals", daemon=True).start()
         return self
 
     def _remember(self, number: int, frame: object) -> None:
+        if self.received and self.in_notebook:
+            raise KeyboardInterrupt
         self.received = self.received or number
 
     @staticmethod
@@ -59,5 +65,6 @@ class StopSignals:
         for number, handler in self.previous.items():
             signal.signal(number, handler)
         self.previous = {}
-        signal.set_wakeup_fd(self.earlier)
-        self.told.close()  # ends the thread
+        if self.told:
+            signal.set_wakeup_fd(self.earlier)
+            self.told.close()  # ends the thread
