@@ -57,7 +57,7 @@ def test_every_row_reaches_mlflow_and_a_resumed_run_goes_on_there(tmp_path, monk
 
 @pytest.mark.slow
 def test_every_row_reaches_wandb_and_a_resumed_run_goes_on_there(tmp_path, monkeypatch):
-    pytest.importorskip("wandb", reason="this logger needs: pip install 'tfsac[wandb]'")
+    wandb = pytest.importorskip("wandb", reason="this logger needs: pip install 'tfsac[wandb]'")
     monkeypatch.setenv("WANDB_SILENT", "true")
     logged = []
 
@@ -68,6 +68,7 @@ def test_every_row_reaches_wandb_and_a_resumed_run_goes_on_there(tmp_path, monke
             self.run.log = lambda row, step: logged.append((self.run.id, step, row["evaluation/return_mean"])) or log(row, step=step)
 
     train_twice(tmp_path / "run", lambda: Watched("pendulum", mode="offline"))
+    wandb.teardown()
     assert [step for _, step, _ in logged] == [50, 55, 70]
     (name,) = {name for name, _, _ in logged}
     assert json.loads((tmp_path / "run" / "wandb_run.json").read_text()) == {"id": name}

@@ -47,9 +47,9 @@ def test_episodes_and_losses_are_written_between_evaluations(tmp_path, monkeypat
     assert [step for step, _ in scalars(found, "evaluation/return_mean")] == [100]
 
 
-def test_a_run_without_tensorboard_writes_no_events(tmp_path):
+def test_a_quiet_run_without_tensorboard_prints_nothing_and_writes_no_events(tmp_path, capsys):
     Trainer(tiny_preset(**SHORT), tmp_path / "run", RunParameters(tensorboard=False), quiet=True).run()
-    assert not (tmp_path / "run" / "events").exists()
+    assert not (tmp_path / "run" / "events").exists() and capsys.readouterr().out == ""
 
 
 def test_a_resumed_run_drops_what_was_written_after_its_checkpoint(tmp_path):
