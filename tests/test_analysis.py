@@ -211,7 +211,11 @@ def test_a_run_with_only_training_or_only_evaluations_is_plotted(run, rows):
         ("steps", "updates", r"has no column of this name. Received: column='env_steps'$"),
         ("header", "updates", r"has no values yet in this column. Received: column='updates'$"),
         ("blank", "updates", r"has no column of this name. Received: column='env_steps'$"),
-        ("words", "updates", r"must hold numbers in env_steps and \['updates'\]. Received: \['1000', 'many'\]$"),
+        ("words", "updates", r"must hold finite numbers in \['updates'\], and numbers from 0 in env_steps. Received: \['1000', 'many'\]$"),
+        ("nan", "updates", r"must hold finite numbers in .* Received: \['1000', 'nan'\]$"),
+        ("inf", "updates", r"must hold finite numbers in .* Received: \['inf', '1'\]$"),
+        ("negative", "updates", r"and numbers from 0 in env_steps. Received: \['-5', '1'\]$"),
+        ("wide", "updates", r"has 6 columns, and a row of more. Received: 8 cells$"),
     ],
 )
 def test_what_cannot_be_read_is_named(run, tmp_path, path, column, message):
@@ -221,6 +225,10 @@ def test_what_cannot_be_read_is_named(run, tmp_path, path, column, message):
     run("header", [])
     run("blank", [], "")
     run("words", ["1000,many,,,,"])
+    run("nan", ["1000,nan,,,,"])
+    run("inf", ["inf,1,,,,"])
+    run("negative", ["-5,1,,,,"])
+    run("wide", ["1000,1,,,,,2,3"])
     with pytest.raises(ValueError, match=message):
         read_curve(tmp_path / path, column)
 

@@ -38,7 +38,8 @@ MAY_IMPORT = {
     "ray_cluster": ({"ray"}, set()),
     "ray_runs": (set(), {"sweep", "ray_cluster"}),
     "comparison": ({"numpy", "matplotlib", "scipy"}, {"files", "analysis"}),
-    "sweep": (set(), {"parameters", "files", "analysis", "comparison"}),
+    "grid": (set(), {"parameters"}),
+    "sweep": (set(), {"grid", "files", "analysis", "comparison"}),
     "training": (
         {"numpy", "gymnasium", *TENSORFLOW},
         {"types", "parameters", "environments", "memories", "agents", "metrics", "catalog", "cluster", "files", "ray_cluster", "user_code", "arguments"},

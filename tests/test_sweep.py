@@ -16,6 +16,7 @@ import pytest
 import tiny
 
 from tfsac import cli, comparison, ray_runs, sweep
+from tfsac import grid as grid_of_sweep
 from tfsac.catalog import read_config
 from tfsac.parameters import ParameterError
 from tfsac.ray_cluster import connect
@@ -43,13 +44,13 @@ DISCOUNT, RATE = "agent.algorithm.discount", "agent.networks.*.learning_rate"
     ],
 )
 def test_values_are_split_at_the_outer_commas(text, values):
-    assert sweep.split_values(text) == values
+    assert grid_of_sweep.split_values(text) == values
 
 
 @pytest.mark.parametrize("text", ["[1,2", "1],2", "][", '"a,b', "(1,{2)"])
 def test_brackets_and_quotes_must_close(text):
     with pytest.raises(ParameterError, match=re.escape(f"Received: {text!r}")):
-        sweep.split_values(text)
+        grid_of_sweep.split_values(text)
 
 
 @pytest.mark.parametrize(
@@ -66,11 +67,11 @@ def test_brackets_and_quotes_must_close(text):
     ],
 )
 def test_names_are_as_short_as_they_can_be(paths, names):
-    assert list(sweep.short_names(paths).values()) == names
+    assert list(grid_of_sweep.short_names(paths).values()) == names
 
 
 def plan(*grid, describe=lambda flags: {"flags": flags}):
-    return sweep.plan(grid, ["level", "num_envs"], describe)
+    return grid_of_sweep.plan(grid, ["level", "num_envs"], describe)
 
 
 def test_a_grid_is_every_combination_in_order():
@@ -400,11 +401,51 @@ def test_a_folder_of_another_sweep_is_refused_and_stays_as_it_is(stand_in, more,
     assert content(stand_in) == before
 
 
-def test_a_damaged_sweep_is_refused(stand_in):
-    run(stand_in, seeds=1)
-    (stand_in / "sweep.json").write_text("{")
-    with pytest.raises(ValueError, match=r"sweep.json is damaged .* Received: 1 bytes$"):
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "Expecting property name"),
+        ("[]", "it has no format, grid, first"),
+        ('{"format": 1, "first": {}}', "it has no format, grid, first"),
+        ('{"format": 1, "grid": "x", "first": {}}', "grid lists paths with their values"),
+        ('{"format": 1, "grid": [["a.b", [1]]], "first": {}}', "grid lists paths with their values"),
+        ('{"format": 1, "grid": 3, "first": {}}', "'int' object is not iterable"),
+    ],
+)
+def test_a_damaged_sweep_is_refused(stand_in, text, reason):
+    stand_in.mkdir()
+    (stand_in / "sweep.json").write_text(text)
+    message = rf"sweep.json is damaged \({reason}.*\)\. Received: {len(text)} bytes$"
+    with pytest.raises(ValueError, match=message):
         run(stand_in)
+    with pytest.raises(ValueError, match=message):
+        cli.run(["compare", str(stand_in)])
+    assert [path.name for path in stand_in.iterdir()] == ["sweep.json"]
+
+
+def test_finished_runs_that_an_edited_sweep_does_not_name_are_not_left_out_silently(stand_in):
+    run(stand_in, seeds=1)
+    (stand_in / "sweep.json").write_text((stand_in / "sweep.json").read_text().replace('"0.9"', '"0.95"'))
+    with pytest.raises(ValueError, match=r"does not name this combination, so it is damaged. Received: 'discount=0.9'$"):
+        cli.run(["compare", str(stand_in)])
+
+
+def test_a_sweep_that_cannot_be_compared_has_failed(stand_in, capsys):
+    assert run(stand_in, seeds=1) == 0
+    (stand_in / ALL[0] / "metrics.csv").write_text("")
+    assert run(stand_in, seeds=1) == 1
+    assert "not compared: " in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_a_second_sweep_in_the_same_folder_is_refused(stand_in):
+    run(stand_in, seeds=1)
+    before, folder = content(stand_in), os.open(stand_in, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    with pytest.raises(BlockingIOError, match=r"Another sweep is training in this folder\. Received: .*sweep$"):
+        run(stand_in)
+    assert content(stand_in) == before
+    os.close(folder)
+    assert run(stand_in) == 0
 
 
 def test_a_folder_with_something_else_in_it_is_refused(stand_in):

@@ -227,8 +227,12 @@ def _table(path: Path) -> tuple[pathlib.Path, dict[str, list[str]]]:
         with file.open(newline="", encoding="utf-8") as stream:
             rows = csv.DictReader(stream)
             names = rows.fieldnames or ()
+            found = list(rows)
+            if wide := next((row for row in found if None in row), None):
+                cells = len(wide) - 1 + len(wide[None])
+                raise ValueError(f"{file} has {len(names)} columns, and a row of more. Received: {cells} cells")
             # A run that was killed may end in half a row.
-            full = [row for row in rows if all(value is not None for value in row.values())]
+            full = [row for row in found if all(value is not None for value in row.values())]
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{file} is no CSV file ({error}). Received: {file.stat().st_size} bytes") from error
     return file, {name: [row[name] for row in full] for name in names}
@@ -245,11 +249,13 @@ def _numbers(file: pathlib.Path, table: dict[str, list[str]], columns: list[str]
     for step, *cells in zip(table[STEPS], *(table[column] for column in columns), strict=True):
         if all(cells):
             try:
-                by_step[int(float(step))] = [float(cell) for cell in cells]
-            except ValueError:
-                raise ValueError(
-                    f"{file} must hold numbers in {STEPS} and {columns}. Received: {[step, *cells]}"
-                ) from None
+                count, values = int(float(step)), [float(cell) for cell in cells]
+                if count < 0 or not np.isfinite(values).all():
+                    raise ValueError(values)
+            except (ValueError, OverflowError):
+                message = f"{file} must hold finite numbers in {columns}, and numbers from 0 in {STEPS}"
+                raise ValueError(f"{message}. Received: {[step, *cells]}") from None
+            by_step[count] = values
     if not by_step:
         raise ValueError(f"{file} has no values yet in this column. Received: column={columns[0]!r}")
     steps = np.array(sorted(by_step), np.int64)

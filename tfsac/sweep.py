@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import fcntl
-import itertools
 import json
 import os
 import pathlib
@@ -21,131 +20,17 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.parse
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from tfsac.analysis import read_curve
 from tfsac.comparison import compare
 from tfsac.files import differences, new_file, written_aside
-from tfsac.parameters import ParameterError, parse_assignment
-from tfsac.parameters.base import nearest
+from tfsac.grid import LEVELS, Combination, named, text_of
 
 TRAIN = [sys.executable, "-m", "tfsac", "train"]
 KEPT = ("preset", "level", "num_envs", "seed", "checkpoint_restore_dir")  # flags that a resumed run has from its config
-LEVELS = ("level", "environment.level")  # what a grid calls the level
-LONGEST_VALUE = 40  # in the name of a folder
 SECONDS_BETWEEN_LOOKS = 0.1
-
-
-class Combination(NamedTuple):
-    """One choice of all values of a grid.
-
-    Attributes:
-        name: of its folder; empty for an empty grid.
-        values: the choice by path or flag.
-        flags: of `train`.
-        experiment: what these ask for, as JSON values.
-    """
-
-    name: str
-    values: dict[str, Any]
-    flags: list[str]
-    experiment: dict[str, Any]
-
-
-def plan(
-    grid: Sequence[str], flags: Collection[str], describe: Callable[[list[str]], dict[str, Any]]
-) -> list[Combination]:
-    """Returns every combination of a grid, checked.
-
-    Args:
-        grid: ``path=value,value,...`` for each parameter, or ``flag=value,value,...``.
-        flags: the flags of `train` that may be varied.
-        describe: returns what flags of `train` ask for, or raises.
-
-    Raises:
-        ParameterError: a grid that is not written so, an unknown or repeated parameter, two combinations that are the
-            same; and what `describe` raises.
-    """
-    axes = dict(_axis(text, flags) for text in grid)
-    if len(axes) < len(grid):
-        raise ParameterError(f"A parameter has one grid with all its values. Received: {list(grid)}")
-    combinations = []
-    for (name, values), texts in zip(_named(axes), itertools.product(*axes.values()), strict=True):
-        arguments = [f"--set={path}={text}" if "." in path else f"--{path}={text}" for path, text in zip(axes, texts, strict=True)]
-        combinations.append(Combination(name, values, arguments, describe(arguments)))
-    for one, other in itertools.combinations(combinations, 2):
-        if one.experiment == other.experiment or one.name == other.name:
-            raise ParameterError(f"The combinations of a grid must differ. Received: {one.name} and {other.name}")
-    return combinations
-
-
-def _named(axes: Mapping[str, Sequence[str]], without: Collection[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields the name of every combination of values by path, some paths left out of it, and its values."""
-    names = short_names(list(axes))
-    for chosen in itertools.product(*(enumerate(texts) for texts in axes.values())):
-        words, values = [], {}
-        for path, (place, text) in zip(axes, chosen, strict=True):
-            values[path] = parse_assignment(f"{path}={text}")[1]
-            # TensorFlow takes brackets in the path of a checkpoint for a pattern.
-            shown = urllib.parse.quote(_text(values[path]).translate(str.maketrans("[]", "()")), safe="(),:+")
-            if path not in without:
-                words.append(f"{names[path]}={shown if len(shown) <= LONGEST_VALUE else f'value{place + 1}'}")
-        yield ",".join(words), values
-
-
-def _axis(text: str, flags: Collection[str]) -> tuple[str, list[str]]:
-    path, equals, values = text.partition("=")
-    split = split_values(values)
-    if not (path and equals and all(split)):
-        raise ParameterError(f"A grid is written path=value,value,... Received: {text!r}")
-    if "." not in path and path not in flags:
-        raise ParameterError(
-            "A grid varies a parameter by its whole path, as in agent.algorithm.discount=0.98,0.99, or a flag of "
-            f"{', '.join(flags)}.{nearest(path, flags)} Received: {path!r}"
-        )
-    return path, split
-
-
-def split_values(text: str) -> list[str]:
-    """Splits at the commas that are outside of brackets and quotes.
-
-    Raises:
-        ParameterError: a bracket or a quote that is not closed, or not opened.
-    """
-    parts, depth, quoted, escaped = [""], 0, False, False
-    for character in text:
-        if character == "," and not quoted and depth == 0:
-            parts.append("")
-            continue
-        parts[-1] += character
-        quoted ^= character == '"' and not escaped
-        escaped = character == "\\" and not escaped
-        depth += 0 if quoted else (character in "[{(") - (character in ")}]")
-        if depth < 0:
-            break
-    if quoted or depth:
-        raise ParameterError(f"Brackets and quotes of a value are opened and closed. Received: {text!r}")
-    return [part.strip() for part in parts]
-
-
-def short_names(paths: Sequence[str]) -> dict[str, str]:
-    """Returns the last part of each path, or as many parts as tell it from the others; ``*`` is called all."""
-    parts = {path: path.replace("*", "all").split(".") for path in paths}
-
-    def short(path: str) -> str:
-        mine, others = parts[path], [parts[other] for other in paths if other != path]
-        endings = (mine[-n:] for n in range(1, len(mine)))
-        return ".".join(next((ending for ending in endings if all(o[-len(ending) :] != ending for o in others)), mine))
-
-    return {path: short(path) for path in paths}
-
-
-def _text(value: Any) -> str:
-    """Returns a value as one types it."""
-    plain = isinstance(value, str) and parse_assignment(f"x={value}")[1] == value
-    return value if plain else json.dumps(value, separators=(",", ":"))
 
 
 class Run(NamedTuple):
@@ -184,7 +69,8 @@ class Run(NamedTuple):
         flags = self.flags
         threads = {} if cores is None else {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": str(cores)}
         with self.log.open("ab") as log:
-            _lock(log)  # and with it the run, for as long as its process keeps the log open
+            # And with it the run, for as long as its process keeps the log open.
+            _lock(log, f"Another process is training this run. Received: {self.log}")
             if self.finished:
                 return None
             if self.interrupted:
@@ -255,7 +141,7 @@ class Sweep:
     def _claim(self) -> None:
         file, first = self.folder / "sweep.json", self.combinations[0]
         # With the same grid and the same first combination all others are the same too.
-        grid = {path: list(dict.fromkeys(_text(c.values[path]) for c in self.combinations)) for path in first.values}
+        grid = {path: list(dict.fromkeys(text_of(c.values[path]) for c in self.combinations)) for path in first.values}
         content = {"format": 1, "grid": list(grid.items()), "first": first.experiment}
         if file.is_file():
             found = differences(_content(file), json.loads(json.dumps(content)))
@@ -282,7 +168,7 @@ class Sweep:
             the number of the signal that stopped it, or None. The signal was passed on to the runs, which saved.
 
         Raises:
-            OSError: a run is being trained by another process.
+            BlockingIOError: another sweep is training in this folder, or another process one of its runs.
         """
         everything = [run for runs in self.runs.values() for run in runs]
         waiting = [run for run in everything if not run.finished]
@@ -291,7 +177,7 @@ class Sweep:
             cores = max((os.cpu_count() or 1) // jobs, 1)
         _say(f"{self.folder}: {len(everything) - len(waiting)} of {len(everything)} runs are finished")
         processes: dict[Process, tuple[Run, float]] = {}
-        with _ended_together(processes), _remembered() as received:
+        with _alone_in(self.folder), _ended_together(processes), _remembered() as received:
             passed_on = 0
             while processes or (waiting and not received):
                 while waiting and len(processes) < jobs and not received:
@@ -326,13 +212,19 @@ class Sweep:
             last = run.log.read_text(errors="replace").splitlines()[-1]
             _say(f"failed    {self._name(run)}  status {status}, see {run.log}\n          {last}")
 
-    def report(self) -> None:
-        """Compares the combinations over their finished runs: prints tables, writes comparison.csv and comparison.png."""
+    def report(self) -> bool:
+        """Compares the combinations over their finished runs: prints tables, writes comparison.csv and comparison.png.
+
+        Returns:
+            whether they could be compared.
+        """
         kind = self.combinations[0].experiment["preset"]["agent"]["kind"]
         try:
             _say(compare({label or kind: runs for label, runs in finished_runs(self.folder).items()}, self.folder))
-        except ValueError as error:
+        except (ValueError, OSError) as error:
             _say(f"not compared: {error}")
+            return False
+        return True
 
 
 def finished_runs(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
@@ -344,8 +236,13 @@ def finished_runs(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
         ValueError: `sweep.json` is damaged, or no run has finished.
     """
     axes = dict(_content(folder / "sweep.json")["grid"])
+    known = {name or "." for name, _ in named(axes)}
+    for path in (*folder.glob("seed*/policy"), *folder.glob("*/seed*/policy")):
+        name = str(path.parent.parent.relative_to(folder))
+        if name not in known:
+            raise ValueError(f"The sweep.json in {folder} does not name this combination, so it is damaged. Received: {name!r}")
     groups: dict[str, list[pathlib.Path]] = {}
-    for (name, _), (label, _) in zip(_named(axes), _named(axes, LEVELS), strict=True):
+    for (name, _), (label, _) in zip(named(axes), named(axes, LEVELS), strict=True):
         runs = [path for path in sorted((folder / name).glob("seed*")) if Run(path, []).finished]
         if runs:
             groups.setdefault(label, []).extend(runs)
@@ -355,11 +252,27 @@ def finished_runs(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
 
 
 def _content(file: pathlib.Path) -> dict[str, Any]:
+    wanted = ("format", "grid", "first")
     try:
         content = json.loads(file.read_bytes())
-        return {name: content[name] for name in ("format", "grid", "first")}
-    except (ValueError, KeyError, TypeError) as error:
+        if not isinstance(content, dict) or content.keys() < set(wanted):
+            raise ValueError(f"it has no {', '.join(wanted)}")
+        if not all(len(axis) == 2 and isinstance(axis[0], str) and all(isinstance(text, str) for text in axis[1]) for axis in content["grid"]):
+            raise ValueError("grid lists paths with their values")
+    except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{file} is damaged ({error}). Received: {file.stat().st_size} bytes") from error
+    return {name: content[name] for name in wanted}
+
+
+@contextlib.contextmanager
+def _alone_in(folder: pathlib.Path) -> Iterator[None]:
+    """Keeps other sweeps out of a folder."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        _lock(descriptor, f"Another sweep is training in this folder. Received: {folder}")
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -387,11 +300,11 @@ def _remembered() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _lock(file: BinaryIO) -> None:
+def _lock(file: BinaryIO | int, taken: str) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise BlockingIOError(f"Another process is training this run. Received: {file.name}") from None
+        raise BlockingIOError(taken) from None
     except OSError:  # a file system without locks
         return
 

@@ -35,7 +35,7 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
 
     Raises:
         UsageError: a word that names no run.
-        FileNotFoundError, ValueError: a folder that is no run, or a sweep without finished ones.
+        FileNotFoundError, ValueError: a folder that is no run, a run that has not ended, or a sweep without finished ones.
     """
     from tfsac.sweep import finished_runs
 
@@ -56,6 +56,9 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
             unnamed.append(path)
     for label, runs in by_difference(unnamed).items():
         groups.setdefault(label, []).extend(runs)
+    for run in (run for runs in groups.values() for run in runs):
+        if (run / "config.json").is_file() and not (run / "policy").is_dir():
+            raise ValueError(f"A comparison is of runs that have ended; first type tfsac train --run_dir={run} --resume. Received: {run}")
     return groups
 
 
@@ -76,8 +79,8 @@ def by_difference(runs: Sequence[pathlib.Path]) -> dict[str, list[pathlib.Path]]
     """
     from tfsac.catalog import read_config
     from tfsac.files import leaves
+    from tfsac.grid import short_names
     from tfsac.parameters import to_json
-    from tfsac.sweep import short_names
 
     groups: dict[str, tuple[dict[str, Any], list[pathlib.Path]]] = {}
     for run in runs:

@@ -231,8 +231,9 @@ def sweep(f: flags.FlagValues, rest: list[str]) -> int:
 
 def _train_all(f: flags.FlagValues, grid: Sequence[str], jobs: int, ray_address: str | None = None) -> int:
     from tfsac.files import check_run_name
+    from tfsac.grid import plan
     from tfsac.parameters import Preset, from_json
-    from tfsac.sweep import Sweep, plan
+    from tfsac.sweep import Sweep
 
     _run_flags(varied := flags.FlagValues())
     of_runs = [f[name] for name in f if f[name].present and name not in OF_A_SWEEP]
@@ -264,8 +265,7 @@ def _train_all(f: flags.FlagValues, grid: Sequence[str], jobs: int, ray_address:
     if stopped_by is not None:
         print(f"stopped by {signal.Signals(stopped_by).name}; the same command with --run_dir={folder} goes on")
         return STOPPED + stopped_by
-    series.report()
-    return 1 if series.failed else 0
+    return 0 if series.report() and not series.failed else 1
 
 
 def _described(arguments: list[str]) -> dict[str, Any]:

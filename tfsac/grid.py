@@ -1,0 +1,125 @@
+"""The grid of a sweep: every combination of values, and the name of each. No TensorFlow."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import urllib.parse
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tfsac.parameters import ParameterError, parse_assignment
+from tfsac.parameters.base import nearest
+
+LEVELS = ("level", "environment.level")  # what a grid calls the level
+LONGEST_VALUE = 40  # in the name of a folder
+
+
+class Combination(NamedTuple):
+    """One choice of all values of a grid.
+
+    Attributes:
+        name: of its folder; empty for an empty grid.
+        values: the choice by path or flag.
+        flags: of `train`.
+        experiment: what these ask for, as JSON values.
+    """
+
+    name: str
+    values: dict[str, Any]
+    flags: list[str]
+    experiment: dict[str, Any]
+
+
+def plan(
+    grid: Sequence[str], flags: Collection[str], describe: Callable[[list[str]], dict[str, Any]]
+) -> list[Combination]:
+    """Returns every combination of a grid, checked.
+
+    Args:
+        grid: ``path=value,value,...`` for each parameter, or ``flag=value,value,...``.
+        flags: the flags of `train` that may be varied.
+        describe: returns what flags of `train` ask for, or raises.
+
+    Raises:
+        ParameterError: a grid that is not written so, an unknown or repeated parameter, two combinations that are the
+            same; and what `describe` raises.
+    """
+    axes = dict(_axis(text, flags) for text in grid)
+    if len(axes) < len(grid):
+        raise ParameterError(f"A parameter has one grid with all its values. Received: {list(grid)}")
+    combinations = []
+    for (name, values), texts in zip(named(axes), itertools.product(*axes.values()), strict=True):
+        arguments = [f"--set={path}={text}" if "." in path else f"--{path}={text}" for path, text in zip(axes, texts, strict=True)]
+        combinations.append(Combination(name, values, arguments, describe(arguments)))
+    for one, other in itertools.combinations(combinations, 2):
+        if one.experiment == other.experiment or one.name == other.name:
+            raise ParameterError(f"The combinations of a grid must differ. Received: {one.name} and {other.name}")
+    return combinations
+
+
+def named(axes: Mapping[str, Sequence[str]], without: Collection[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields the name of every combination of values by path, some paths left out of it, and its values."""
+    names = short_names(list(axes))
+    for chosen in itertools.product(*(enumerate(texts) for texts in axes.values())):
+        words, values = [], {}
+        for path, (place, text) in zip(axes, chosen, strict=True):
+            values[path] = parse_assignment(f"{path}={text}")[1]
+            # TensorFlow takes brackets in the path of a checkpoint for a pattern.
+            shown = urllib.parse.quote(text_of(values[path]).translate(str.maketrans("[]", "()")), safe="(),:+")
+            if path not in without:
+                words.append(f"{names[path]}={shown if len(shown) <= LONGEST_VALUE else f'value{place + 1}'}")
+        yield ",".join(words), values
+
+
+def _axis(text: str, flags: Collection[str]) -> tuple[str, list[str]]:
+    path, equals, values = text.partition("=")
+    split = split_values(values)
+    if not (path and equals and all(split)):
+        raise ParameterError(f"A grid is written path=value,value,... Received: {text!r}")
+    if "." not in path and path not in flags:
+        raise ParameterError(
+            "A grid varies a parameter by its whole path, as in agent.algorithm.discount=0.98,0.99, or a flag of "
+            f"{', '.join(flags)}.{nearest(path, flags)} Received: {path!r}"
+        )
+    return path, split
+
+
+def split_values(text: str) -> list[str]:
+    """Splits at the commas that are outside of brackets and quotes.
+
+    Raises:
+        ParameterError: a bracket or a quote that is not closed, or not opened.
+    """
+    parts, depth, quoted, escaped = [""], 0, False, False
+    for character in text:
+        if character == "," and not quoted and depth == 0:
+            parts.append("")
+            continue
+        parts[-1] += character
+        quoted ^= character == '"' and not escaped
+        escaped = character == "\\" and not escaped
+        depth += 0 if quoted else (character in "[{(") - (character in ")}]")
+        if depth < 0:
+            break
+    if quoted or depth:
+        raise ParameterError(f"Brackets and quotes of a value are opened and closed. Received: {text!r}")
+    return [part.strip() for part in parts]
+
+
+def short_names(paths: Sequence[str]) -> dict[str, str]:
+    """Returns the last part of each path, or as many parts as tell it from the others; ``*`` is called all."""
+    parts = {path: path.replace("*", "all").split(".") for path in paths}
+
+    def short(path: str) -> str:
+        mine, others = parts[path], [parts[other] for other in paths if other != path]
+        endings = (mine[-n:] for n in range(1, len(mine)))
+        return ".".join(next((ending for ending in endings if all(o[-len(ending) :] != ending for o in others)), mine))
+
+    return {path: short(path) for path in paths}
+
+
+def text_of(value: Any) -> str:
+    """Returns a value as one types it."""
+    plain = isinstance(value, str) and parse_assignment(f"x={value}")[1] == value
+    return value if plain else json.dumps(value, separators=(",", ":"))
