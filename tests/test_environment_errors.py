@@ -1,5 +1,6 @@
 """What an environment returns is checked by name, and what it raises is told with file and line, in every process."""
 
+import functools
 import os
 import pathlib
 import re
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import tfsac
-from tfsac.environments import EnvironmentFailure, Environments, make
+from tfsac.environments import Apart, EnvironmentFailure, Environments, make
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, ParameterError, RunParameters, override
 from tfsac.testing import tiny_preset
 from tfsac.training import evaluation, signals
@@ -23,6 +24,12 @@ from tfsac.user_code import UserCodeError
 Box, Dict = gym.spaces.Box, gym.spaces.Dict
 ZEROS = np.zeros(2, np.float32)
 GOOD = {"observation": ZEROS, "reward": 1.0, "terminated": False, "truncated": False, "info": {}}
+
+
+def nothing(space):
+    if isinstance(space, Dict):
+        return {key: nothing(part) for key, part in space.items()}
+    return np.zeros(space.shape, space.dtype)
 
 
 class Odd(gym.Env):
@@ -49,11 +56,11 @@ class Odd(gym.Env):
         self.steps = 0
         if self.action == "reset":
             raise ValueError("no\nscene")
-        return (self.observation_space.sample() * 0, {}) if self.returned is None else self.returned
+        return (nothing(self.observation_space), {}) if self.returned is None else self.returned
 
     def step(self, action):
         self.steps += 1
-        parts = {**GOOD, "observation": self.observation_space.sample() * 0}
+        parts = {**GOOD, "observation": nothing(self.observation_space)}
         if self.steps == 2:
             parts |= self.wrong
             if self.action == "raise":
@@ -233,6 +240,24 @@ def test_an_environment_that_hangs_is_ended(monkeypatch):
     with pytest.raises(EnvironmentFailure, match=re.escape(words)):
         step_twice(environments)
     assert time.monotonic() - began < 20
+
+
+@pytest.mark.slow
+def test_an_environment_apart_does_what_it_does_here_and_can_be_ended(monkeypatch):
+    space = Dict(a=Box(-1.0, 1.0, (2,)), b=Box(0, 9, (1,), np.int64))
+    one = functools.partial(make, ODD, max_episode_steps=4, space=space)
+    here, apart = one(), Apart(one(), one, 60.0)
+    assert apart.spec.max_episode_steps == 4 and apart.observation_space == space
+    results = [evaluate(lambda observation: ZEROS[:1], env, EnvironmentEpisodes(2)) for env in (here, apart)]
+    np.testing.assert_array_equal(results[0].returns, results[1].returns)
+    seen = [env.step(env.reset(seed=1)[0]["a"][:1])[0] for env in (here, apart)]
+    assert all(np.array_equal(seen[0][key], seen[1][key]) and seen[0][key].dtype == seen[1][key].dtype for key in space)
+    apart.close()
+    one = functools.partial(make, ODD, action="hang")
+    apart = Apart(one(), one, 4.0)
+    with pytest.raises(EnvironmentFailure, match=r"did not answer within step_timeout_seconds .*\(evaluation episode 0, step 1\)"):
+        evaluate(lambda observation: ZEROS[:1], apart, EnvironmentEpisodes(1))
+    apart.close()
 
 
 def test_a_timeout_is_refused_where_nothing_can_be_ended(tmp_path):

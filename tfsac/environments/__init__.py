@@ -1,5 +1,6 @@
 """Gymnasium and PettingZoo environments: making, checking, filtering and stepping several side by side. No TensorFlow."""
 
+from tfsac.environments.apart import Apart
 from tfsac.environments.check import EnvironmentFailure, check
 from tfsac.environments.filters import Filters
 from tfsac.environments.make import checked, make, make_unchecked, maker
@@ -13,6 +14,7 @@ from tfsac.environments.vectorize import Environments, StepResult, episode_seed
 __all__ = [
     "ActionNumbering",
     "ActionRescaling",
+    "Apart",
     "EnvironmentFailure",
     "EnvironmentReport",
     "Environments",

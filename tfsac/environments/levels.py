@@ -9,15 +9,16 @@ import pathlib
 import pkgutil
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import gymnasium as gym
 
 from tfsac.environments.teams import PREFIX
 from tfsac.parameters.base import nearest
-from tfsac.user_code import UserCodeError, described, has_users, is_library
+from tfsac.user_code import FOLDERS, UserCodeError, described, has_users, is_library
 
+MOST_IDS = 10  # in a message
 # Which of tfsac's extras brings a missing package.
 EXTRA_OF_PACKAGE = {
     "mujoco": "mujoco",
@@ -46,6 +47,8 @@ def import_module_of(level: str) -> None:
             "A level is the id of a registered environment, such as Pendulum-v1, or MODULE:ID, such as my_env:MyEnv-v0, whose module "
             f"registers it. Received: {level!r}"
         )
+    if module.endswith(".py"):
+        raise ValueError(f"A module is named without .py. Did you mean '{module.removesuffix('.py')}:{name}'? Received: {level!r}")
     importlib.import_module(module)
 
 
@@ -78,7 +81,7 @@ def _unknown(level: str, kwargs: dict[str, Any], error: Exception) -> ValueError
     module, _, name = level.rpartition(":")
     if module:
         return _not_registered(level, module, name)
-    close = difflib.get_close_matches(level, list(gym.registry), n=1, cutoff=0.4)
+    close = [*_registering(level), *difflib.get_close_matches(level, list(gym.registry), n=1, cutoff=0.4)]
     hint = f" Did you mean {close[0]!r}?" if close else ""
     if re.fullmatch(r"[a-z]\w*(\.\w+)+", level):
         hint = f" Did you mean {PREFIX + level!r}?"
@@ -86,6 +89,14 @@ def _unknown(level: str, kwargs: dict[str, Any], error: Exception) -> ValueError
         f"Gymnasium has no environment of this id.{hint} Your own is named with the module that registers it: MODULE:ID. "
         f"Received: {level!r}"
     )
+
+
+def _registering(name: str) -> Iterator[str]:
+    """Yields levels MODULE:ID of modules in the user's folders whose text has an id."""
+    for folder in FOLDERS:
+        for path in sorted(pathlib.Path(folder).glob("*.py")):
+            if path.stem.isidentifier() and re.search(rf"register\(.*[\"']{re.escape(name)}[\"']", path.read_text(errors="ignore")):
+                yield f"{path.stem}:{name}"
 
 
 def _not_registered(level: str, module: str, name: str) -> ValueError:
@@ -96,7 +107,8 @@ def _not_registered(level: str, module: str, name: str) -> ValueError:
         what = f"{module} has a {name}, which is not the id of an environment"
         advice = f'add gymnasium.register("{name}-v0", entry_point="{module}:{name}") to it, and set the level to "{module}:{name}-v0"'
         return ValueError(f"{what}; {advice}. Received: {level!r}")
-    these = f"It registers {', '.join(ids)}" if ids else "It registers none: gymnasium.register(ID, entry_point=...) does"
+    more = f" and {len(ids) - MOST_IDS} more" if len(ids) > MOST_IDS else ""
+    these = f"It registers {', '.join(ids[:MOST_IDS])}{more}" if ids else "It registers none: gymnasium.register(ID, entry_point=...) does"
     file = getattr(found, "__file__", None)
     return ValueError(f"{module} ({file}) does not register {name!r}. {these}.{nearest(name, ids)} Received: {level!r}")
 
@@ -109,14 +121,14 @@ def _not_imported(level: str, error: ImportError) -> Exception:
     while isinstance(error.__cause__, ImportError):  # gymnasium raises another one
         error = error.__cause__
     name, module = error.name or "", level.removeprefix(PREFIX).partition(":")[0]
-    if _extra_of(f"{name} {error}") is not None:
+    if name.partition(".")[0] in EXTRA_OF_PACKAGE:
         return _missing_package(level, error)
     if has_users(error):
         return ImportError(f"{level} cannot be made: something that its code imports is missing. Received: {described(error)}")
     if isinstance(error, ModuleNotFoundError) and ":" in level and f"{module}.".startswith(f"{name}."):
         folders = list(dict.fromkeys(str(pathlib.Path(path).absolute()) for path in sys.path if is_own_folder(path)))
         package = name.rpartition(".")[0]
-        there = pkgutil.iter_modules(sys.modules[package].__path__ if package in sys.modules else folders)
+        there = pkgutil.iter_modules(getattr(sys.modules[package], "__path__", ()) if package in sys.modules else folders)
         return ImportError(
             f"There is no module {name!r}.{nearest(name, _with_package(package, there))} It was searched for in {', '.join(folders)} and "
             f"among the installed packages. Received: {level!r}"
@@ -134,13 +146,9 @@ def is_own_folder(path: str) -> bool:
     return folder.is_dir() and folder != pathlib.Path(sys.executable).parent and not is_library(str(folder / "module.py"))
 
 
-def _extra_of(text: str) -> str | None:
-    return next((extra for package, extra in EXTRA_OF_PACKAGE.items() if package in text), None)
-
-
 def _missing_package(level: str, error: Exception) -> ImportError:
     cause = error.__cause__ if isinstance(error.__cause__, ImportError) else error
     package = getattr(cause, "name", None) or str(error).split()[0].strip("`'\"")
-    extra = _extra_of(f"{package} {error}")
+    extra = next((extra for name, extra in EXTRA_OF_PACKAGE.items() if name in f"{package} {error}"), None)
     command = f"pip install 'tfsac[{extra}]'" if extra else f"pip install {package}"
     return ImportError(f"{level} needs a package that is not installed ({error}); type: {command}. Received: {level!r}")

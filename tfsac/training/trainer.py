@@ -12,8 +12,13 @@ import numpy as np
 
 from tfsac.agents import Agent, ModelMaker
 from tfsac.cluster import place_of, refuse_timeout_in_this_process, share_of
+<<<<<<< HEAD
 from tfsac.environments import Environments, Filters, maker
 from tfsac.memories import in_ram, on_disk
+=======
+from tfsac.environments import Apart, EnvironmentFailure, Environments, Filters, maker
+from tfsac.memories import EpisodicMemory, on_disk
+>>>>>>> de38343 (A page about own environments that a test runs; levels of own modules are explained; evaluation can be ended too where a timeout is set)
 from tfsac.parameters import (
     OffPolicyAlgorithmParameters,
     ParameterError,
@@ -113,6 +118,8 @@ class Trainer:
         one = maker(preset.environment, env_fn)
         self.evaluation_env = one()
         self.preset = preset = described(preset, self.evaluation_env, env_fn, models)
+        if (timeout := preset.environment.step_timeout_seconds) is not None:
+            self.evaluation_env = Apart(self.evaluation_env, one, timeout)
         self.share = share_of(preset, place)
         self.schedule, self.algorithm, first = preset.schedule, preset.agent.algorithm, place.worker * self.share.environment.num_envs
         self.environments: Environments | RemoteEnvironments
