@@ -12,13 +12,8 @@ import numpy as np
 
 from tfsac.agents import Agent, ModelMaker
 from tfsac.cluster import place_of, refuse_timeout_in_this_process, share_of
-<<<<<<< HEAD
-from tfsac.environments import Environments, Filters, maker
+from tfsac.environments import Apart, Environments, Filters, maker
 from tfsac.memories import in_ram, on_disk
-=======
-from tfsac.environments import Apart, EnvironmentFailure, Environments, Filters, maker
-from tfsac.memories import EpisodicMemory, on_disk
->>>>>>> de38343 (A page about own environments that a test runs; levels of own modules are explained; evaluation can be ended too where a timeout is set)
 from tfsac.parameters import (
     OffPolicyAlgorithmParameters,
     ParameterError,
