@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: train test check style clean
+.PHONY: train test check style acceptance clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -22,6 +22,10 @@ train: $(VENV)/installed
 
 test: $(VENV)/installed-for-tests
 	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile
+
+# What takes hours: the table of docs/features.md, tried again.
+acceptance: $(VENV)/installed-for-tests
+	$(BIN)/python -m pytest tests/acceptance
 
 style: $(VENV)/installed-for-tests
 	$(BIN)/ruff check .

@@ -1,6 +1,6 @@
 """Every agent with every feature, through train, resume, evaluate and export: works, or is refused before anything is written.
 
-    python tests/acceptance/features.py --table=docs/features.md                     # the whole table
+    python tests/acceptance/features.py --table=docs/features.md                     # the whole table, about an hour
     python tests/acceptance/features.py --agents=twin_sac,taac --features=n_step     # these cells alone
 
 Each agent is a process of its own, and so is each of two workers.
@@ -211,7 +211,7 @@ def whole(preset, run_dir, run, user):
     assert len(api.evaluate(run_dir, 1, **user).returns) == 1
     policy = api.load_policy(run_dir, **user)
     path = exporting.export(policy, run_dir / "exported")
-    observations = api.observations_of(run_dir, policy, **{key: value for key, value in user.items() if key == "env_fn"})
+    observations = api.observations_of(run_dir, policy, **user)
     difference = exporting.verify(policy, path, observations)
     assert difference <= exporting.TOLERANCE, f"exported actions differ by {difference}"
 
