@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "catalog": (set(), {"parameters", "presets", "user_code"}),
     "spinning_up": (
         {"numpy", "gymnasium", "keras", "tensorflow", "pydantic"},
-        {"types", "parameters", "environments", "networks", "agents", "training", "metrics", "exporting", "files", "api", "user_code"},
+        {"types", "parameters", "environments", "networks", "agents", "training", "metrics", "exporting", "files", "api", "user_code", "arguments"},
     ),
     "ray_cluster": ({"ray"}, set()),
     "ray_runs": (set(), {"sweep", "ray_cluster"}),

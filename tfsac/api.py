@@ -187,7 +187,7 @@ def evaluate(
         as `load_policy`; TypeError, ValueError: arguments that cannot be used.
         DrawingError: film or picture failed; it has the evaluation.
     """
-    _check_episodes(episodes, seed)
+    episodes, seed = _checked(episodes, seed)
     arguments.flag("deterministic", deterministic)
     if render not in ("", "human"):
         raise ValueError(f"render is '' or 'human'. Received: {render!r}")
@@ -261,7 +261,7 @@ def record(
         as `tfsac.files.new_file`, and as `evaluate`.
     """
     arguments.flag("deterministic", deterministic)
-    _check_episodes(episodes, seed)
+    episodes, seed = _checked(episodes, seed)
     out = arguments.path("out", out, A_FILE)
     env = environment_of(run_dir, env_fn, models)
     try:
@@ -275,9 +275,8 @@ def record(
     return demonstrations
 
 
-def _check_episodes(episodes: Any, seed: Any) -> None:
-    arguments.whole("episodes", episodes, 1)
-    arguments.whole("seed", seed, 0)
+def _checked(episodes: Any, seed: Any) -> tuple[int, int]:
+    return arguments.whole("episodes", episodes, 1), arguments.whole("seed", seed, 0)
 
 
 def demonstrate(
@@ -308,7 +307,7 @@ def demonstrate(
         >>> expert = tfsac.demonstrate(lambda observation: int(observation[2] + observation[3] > 0), env, episodes=10)
         >>> tfsac.save_demonstrations("expert.npz", expert)
     """
-    _check_episodes(episodes, seed)
+    episodes, seed = _checked(episodes, seed)
     arguments.function("act", act, "a function of an observation that returns an action")
     arguments.instance("env", env, gym.Env, "a Gymnasium environment, such as gymnasium.make('CartPole-v1')")
     if begin is not None:
@@ -373,7 +372,7 @@ def observations_of(
     models: ModelMaker | None = None,
 ) -> list[Any]:
     """Returns the raw observations of some episodes of a run's environment, to verify an export with."""
-    _check_episodes(episodes, 0)
+    episodes, _ = _checked(episodes, 0)
     arguments.instance("policy", policy, Policy, A_POLICY)
     env, observations = environment_of(run_dir, env_fn, models), []
     try:

@@ -131,7 +131,7 @@ def _text(expected: Shape | list[Shape]) -> str:
 
 def _example(spec: Spec, judges: bool) -> str:
     key, array = next(iter(spec.observation.items()))
-    seen = f'{{"{key}": keras.Input({array.shape})}}'
+    seen = f'{{"{key}": keras.Input({array.shape}, name="{key}")}}'
     return f"[{seen}, keras.Input({spec.action.shape})]" if judges else seen
 
 

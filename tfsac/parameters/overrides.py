@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import re
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from typing import Any
 
 from tfsac.parameters.base import ParameterError, from_json, nearest, to_json
 from tfsac.parameters.experiment import Preset
+from tfsac.parameters.steps import UNITS
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
@@ -44,12 +46,34 @@ def override(preset: Preset, changes: Mapping[str, Any]) -> Preset:
     Raises:
         ParameterError: a path that does not exist (naming the nearest field), a wrong type or value.
     """
+    if not isinstance(preset, Preset):
+        raise ParameterError(f"preset is a Preset, as tfsac.load_preset('pendulum_sac') returns it. Received: {preset!r}")
+    if not isinstance(changes, Mapping):
+        raise ParameterError(f"changes are a dict of values by path, such as {{'agent.algorithm.discount': 0.98}}. Received: {changes!r}")
     tree = to_json(preset)
     for path, value in changes.items():
-        _assign(tree, path.split("."), value, path)
+        if not isinstance(path, str):
+            raise ParameterError(f"A path is a string, such as 'agent.algorithm.discount'. Received: {path!r}")
+        _assign(tree, path.split("."), _plain(path, value), path)
         with contextlib.suppress(ParameterError):  # the next change may set what this one left to its default
             tree = to_json(from_json(Preset, json.dumps(tree)))
     return from_json(Preset, json.dumps(tree))
+
+
+def _described(value: Any) -> Any:
+    if isinstance(value, tuple(UNITS.values())):
+        return f"{type(value).__name__}({value.num_steps})"
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        raise TypeError(type(value).__name__)
+    return to_json(value)
+
+
+def _plain(path: str, value: Any) -> Any:
+    """Returns a value as JSON has it; parameter objects, such as `EnvironmentSteps(1000)`, become what a config says."""
+    try:
+        return json.loads(json.dumps(value, default=_described))
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"{path} is set to numbers, strings, lists, dicts or parameter objects. Received: {value!r}") from error
 
 
 def _assign(node: Any, parts: list[str], value: Any, path: str) -> None:

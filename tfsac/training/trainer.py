@@ -44,7 +44,7 @@ from tfsac.training.signals import StopSignals
 from tfsac.training.state import restore, state_of
 from tfsac.training.stepping import play
 from tfsac.training.updates import Updates
-from tfsac.training.weights import load_weights
+from tfsac.training.weights import load_initial_weights
 from tfsac.training.workers import Workers
 from tfsac.types import Batch, UpdateResult
 
@@ -134,6 +134,11 @@ class Trainer:
             self._build(actor, resume, quiet, initial_weights)
             for line in (*self.agent.notes, *([late] if late else [])):
                 self.reporter.terminal.print(line)
+            if resume and self.finished():
+                self.reporter.terminal.print(
+                    f"The schedule ends before step {self.counters.env_steps}, which this run has reached, so there is nothing to train. "
+                    "For more steps, lengthen schedule.improve_steps (--set=schedule.improve_steps=...)."
+                )
         except BaseException:
             self._close_environments()
             raise
@@ -152,7 +157,7 @@ class Trainer:
         self.updates = Updates(self.agent, self._computed, self._apply, self.settings.asynchronous_collection)
         self.filters.learn(self.workers.gather(self.environments.observation))
         if initial_weights is not None:
-            load_weights(RunDirectory(pathlib.Path(initial_weights)).best, self.agent, self.filters)
+            load_initial_weights(RunDirectory(pathlib.Path(initial_weights)), self.agent, self.filters)
         self.policy = Policy(self.agent, self.filters)
         self.counters, self.heatup_end = Counters(), Counters()
         self.rng = np.random.default_rng([self.settings.seed, SAMPLING])
@@ -333,7 +338,10 @@ class Trainer:
         self.collector.agent.rng = np.random.default_rng([self.settings.seed, ACTING, *where])
 
     def resume_command(self) -> str:
-        """Returns the command that continues the run."""
+        """Returns the command that continues the run, or the call in Python where it needs functions."""
+        given = [f"{name}={function.rpartition('.')[2]}" for name in ("env_fn", "models") if (function := self.functions[name])]
+        if given:  # which no command line has
+            return f"tfsac.train({str(self.directory.config)!r}, {str(self.directory.path)!r}, resume=True, {', '.join(given)})"
         return f"tfsac train --run_dir={self.directory.path} --resume"
 
     def _end(self, signal_number: int | None) -> None:

@@ -1,0 +1,156 @@
+"""More steps for a run, and new runs that begin with another one's weights."""
+
+import json
+
+import numpy as np
+import pytest
+import tiny
+from pages import ROOT, run_page
+
+import tfsac
+from tfsac.catalog import load_preset
+from tfsac.parameters import AutoAlphaParameters, FixedAlphaParameters, ParameterError, override
+from tfsac.testing import tiny_preset
+from tfsac.training import RunDirectory, Trainer
+from tfsac.training.weights import save_weights
+
+SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 20, "schedule__steps_between_evaluation_periods": 50}
+PRESETS = {
+    "v": lambda: tiny_preset(**SHORT, environment__filters__observation_normalization=True),
+    "twin": lambda: tiny.shrunk(load_preset("pendulum_twin_sac"), **tiny.SHORTER),
+    "discrete": lambda: tiny.shrunk(load_preset("cart_pole_discrete_sac"), **tiny.SHORTER),
+    "taac": lambda: tiny.taac(),
+    "acer": lambda: tiny.acer(lstm=True),
+    "gaussian acer": lambda: tiny.acer("Pendulum-v1", lstm=True, shared=True),
+}
+
+
+def disturbed(trainer, folder):
+    """Saves a run whose weights, targets, temperatures and statistics are none that a run begins with."""
+    rng = np.random.default_rng(7)
+    variables = [variable for network in trainer.agent.networks.values() for variable in network.trainable_variables]
+    variables += [variable for some in trainer.agent.trained.values() for variable in some]
+    for variable in variables:
+        variable.assign(0.1 * rng.standard_normal(variable.shape))
+    trainer.agent.refresh()
+    if trainer.filters.mean:
+        trainer.filters.learn({"observation": rng.standard_normal((9, 3)) + 5.0})
+    directory = RunDirectory(folder)
+    directory.create(trainer.preset, trainer.settings)
+    save_weights(directory.best, trainer.agent, trainer.filters)
+    return folder
+
+
+def values_of(trainer):
+    values = {f"{name}/{i}": v.numpy() for name, network in trainer.agent.networks.items() for i, v in enumerate(network.trainable_variables)}
+    return values | {f"{name}/{i}": v.numpy() for name, some in trainer.agent.trained.items() for i, v in enumerate(some)}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_run_with_another_learning_rate_begins_with_all_weights_of_the_other(name, tmp_path):
+    preset = PRESETS[name]()
+    source = Trainer(preset, tmp_path / "unused", quiet=True)
+    disturbed(source, tmp_path / "source")
+    slower = override(preset, {"agent.networks.*.learning_rate": 1e-5})
+    trainer = Trainer(slower, tmp_path / "run", quiet=True, initial_weights=tmp_path / "source")
+    theirs, ours = values_of(source), values_of(trainer)
+    assert theirs.keys() == ours.keys() and any("target" in key for key in ours)
+    for key, value in theirs.items():
+        np.testing.assert_array_equal(value, ours[key], err_msg=key)
+    assert trainer.filters.state() == source.filters.state()
+    rates = {float(optimizer.learning_rate) for key, optimizer in trainer.agent.optimizers.items() if "temperature" not in key}
+    assert rates == {np.float32(1e-5)}
+    seen = trainer.environments.observation
+    np.testing.assert_array_equal(source.agent.act(seen, mode="greedy").action, trainer.agent.act(seen, mode="greedy").action)
+
+
+def test_a_fixed_temperature_stays_what_the_preset_says(tmp_path):
+    learned = tiny.shrunk(load_preset("pendulum_twin_sac"), **tiny.SHORTER, **{"agent.algorithm.temperature": AutoAlphaParameters(0.7)})
+    fixed = override(learned, {"agent.algorithm.temperature": FixedAlphaParameters(0.3)})
+    disturbed(Trainer(learned, tmp_path / "a", quiet=True), tmp_path / "learned")
+    for i, (preset, alpha) in enumerate([(fixed, 0.3), (learned, None)]):
+        trainer = Trainer(preset, tmp_path / f"run{i}", quiet=True, initial_weights=tmp_path / "learned")
+        found = float(trainer.agent.temperature.value())
+        assert found == pytest.approx(alpha) if alpha else abs(found - 0.7) > 0.01
+
+
+def other_level(folder):
+    return tiny.untrained_run(folder, "MountainCarContinuous-v0", tiny_preset(**SHORT))
+
+
+def other_agent(folder):
+    return tiny.untrained_run(folder, "Pendulum-v1", PRESETS["twin"]())
+
+
+def other_statistics(folder):
+    return disturbed(Trainer(PRESETS["v"](), folder.with_name("unused"), quiet=True), folder)
+
+
+def no_evaluation(folder):
+    RunDirectory(folder).create(tiny_preset(**SHORT), tfsac.RunParameters())
+    return folder
+
+
+def empty(folder):
+    folder.mkdir()
+    return folder
+
+
+def damaged(folder):
+    no_evaluation(folder)
+    (folder / "best.npz").write_bytes(b"weights")
+    return folder
+
+
+WRONG = {
+    "another level": (other_level, ValueError, r"belongs to other networks: the shape of policy/0 .* is \(3, 16\) here. Received: \(2, 16\)$"),
+    "another agent": (other_agent, ValueError, "another agent: the networks here are policy, v, v_target, q. Received: weights of policy, q, q_target$"),
+    "normalised": (other_statistics, ValueError, "observation_normalization to true. Received: false$"),
+    "no evaluation": (no_evaluation, FileNotFoundError, "no saved weights yet; they come with the first evaluation. Received: .*best.npz$"),
+    "no run": (empty, FileNotFoundError, "A run directory has a config.json. Received: "),
+    "no folder": (lambda folder: folder, FileNotFoundError, "A run directory has a config.json. Received: "),
+    "damaged": (damaged, ValueError, "damaged or not a file of weights .* Received: 7 bytes$"),
+    "a number": (lambda folder: 3, TypeError, "initial_weights is the run directory .* Received: 3$"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_weights_that_do_not_fit_are_refused_before_anything_is_written(name, tmp_path):
+    make, error, message = WRONG[name]
+    source = make(tmp_path / "source")
+    with pytest.raises(error, match=message):
+        tfsac.train(tiny_preset(**SHORT), tmp_path / "run", quiet=True, initial_weights=source)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_resumed_run_takes_no_other_weights(tmp_path):
+    with pytest.raises(ParameterError, match=r"has its weights from its checkpoint: leave initial_weights .* Received: 'x' with resume"):
+        tfsac.train(tiny_preset(**SHORT), tmp_path / "run", quiet=True, resume=True, initial_weights="x")
+
+
+def test_a_finished_run_gets_more_steps_and_says_when_there_are_none(tmp_path, capsys):
+    preset = tiny_preset(**SHORT)
+    tfsac.train(preset, tmp_path / "run", quiet=True)
+    capsys.readouterr()
+    same = tfsac.train(preset, tmp_path / "run", resume=True)
+    assert same.counters.env_steps == 60 and "which this run has reached, so there is nothing to train. For more steps" in capsys.readouterr().out
+    shorter = tfsac.train(override(preset, {"schedule.improve_steps": 10}), tmp_path / "run", resume=True, quiet=True)
+    assert (shorter.counters.env_steps, shorter.reason) == (60, "finished")
+    longer = tfsac.train(override(preset, {"schedule.improve_steps": 35}), tmp_path / "run", resume=True)
+    printed = capsys.readouterr().out
+    assert longer.counters.env_steps == 75 and "nothing to train" not in printed
+    assert [int(row["env_steps"]) for row in tiny.rows(tmp_path / "run")] == [50, 60, 75]
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["preset"]["schedule"]["improve_steps"] == "EnvironmentSteps(35)" and len(config["resumed"]) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("page", "shorter"),
+    [("own_networks", {"9000": "240"}), ("fine_tuning", {"20000": "220", "25000": "240"})],
+)
+def test_the_page_says_what_happens(page, shorter, tmp_path):
+    preset = "import tiny\nfrom tfsac.catalog import load_preset\n"
+    preset += "preset = tiny.shrunk(load_preset('pendulum_twin_sac'), **{'schedule.heatup_steps': 40})\n"
+    (tmp_path / "short_preset.py").write_text(preset)
+    run_page(ROOT / "docs" / f"{page}.md", tmp_path, {"pendulum_twin_sac": "short_preset.py", **shorter})

@@ -1,0 +1,209 @@
+"""Wrong uses of the Python interface, each with the words that it must give."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import tiny
+
+import tfsac
+from tfsac.parameters import EnvironmentSteps, ParameterError
+from tfsac.testing import tiny_preset
+from tfsac.training import Callback
+
+SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 20, "schedule__steps_between_evaluation_periods": 50}
+PRESET = tiny_preset(**SHORT)
+
+
+class Own(Callback):
+    pass
+
+
+class NoCallback:
+    def on_step(self, trainer):
+        pass
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory):
+    return tiny.untrained_run(tmp_path_factory.mktemp("interface") / "run", "Pendulum-v1", PRESET)
+
+
+@pytest.fixture(scope="module")
+def policy(run_dir):
+    return tfsac.load_policy(run_dir)
+
+
+TRAIN = {
+    "preset a number": ({"preset": 42}, ParameterError, "preset is a Preset .* Received: 42$"),
+    "preset a dict": ({"preset": {"agent": "sac"}}, ParameterError, "preset is a Preset .* Received: {'agent': 'sac'}$"),
+    "preset nothing": ({"preset": None}, ParameterError, "preset is a Preset .* Received: None$"),
+    "preset of another name": ({"preset": "pendulum_sax"}, ParameterError, "Did you mean 'pendulum_sac'.* Received: 'pendulum_sax'$"),
+    "preset of no file": ({"preset": "nowhere.py"}, ParameterError, "no preset file of this path. Received: nowhere.py$"),
+    "no folder": ({"run_dir": None}, TypeError, "run_dir is the path of a folder.* Received: None$"),
+    "a folder without a name": ({"run_dir": ""}, ValueError, "run_dir is the path of a folder.* Received: ''$"),
+    "a number for a folder": ({"run_dir": 3}, TypeError, "run_dir is the path of a folder.* Received: 3$"),
+    "run a dict": ({"run": {"seed": 1}}, TypeError, r"run is RunParameters, such as tfsac.RunParameters\(seed=1\). Received: {'seed': 1}$"),
+    "run a seed": ({"run": 7}, TypeError, "run is RunParameters.* Received: 7$"),
+    "resume a word": ({"resume": "yes"}, TypeError, "resume is True or False. Received: 'yes'$"),
+    "quiet a number": ({"quiet": 1}, TypeError, "quiet is True or False. Received: 1$"),
+    "a class of callbacks": (
+        {"callbacks": [Own]}, TypeError, r"list of Callback objects, not of classes: write Own\(...\). Received: the class Own$",
+    ),
+    "one callback": ({"callbacks": Own()}, TypeError, "callbacks is a list of Callback objects. Received: <"),
+    "no callback": ({"callbacks": [NoCallback()]}, TypeError, "callbacks is a list of Callback objects. Received: <"),
+    "a function as callback": ({"callbacks": [print]}, TypeError, "list of Callback objects. Received: <built-in function print>$"),
+    "callbacks none": ({"callbacks": None}, TypeError, "callbacks is a list of Callback objects. Received: None$"),
+    "models a dict": ({"models": {}}, TypeError, "models is a function without arguments .* Received: {}$"),
+    "env_fn a level": ({"env_fn": "Pendulum-v1"}, TypeError, "env_fn is a function .* Received: 'Pendulum-v1'$"),
+    "weights a number": ({"initial_weights": 1}, TypeError, "initial_weights is the run directory .* Received: 1$"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("entry", [tfsac.train, tfsac.Trainer])
+@pytest.mark.parametrize("name", TRAIN)
+def test_training_refuses_what_it_cannot_use(name, entry, tmp_path, monkeypatch):
+    given, error, message = TRAIN[name]
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error, match=message):
+        entry(**{"preset": PRESET, "run_dir": tmp_path / "run", "quiet": True, **given})
+    assert not list(tmp_path.iterdir())
+
+
+EPISODES = {
+    "text": ({"episodes": "3"}, TypeError, "episodes is a whole number of at least 1. Received: '3'$"),
+    "none": ({"episodes": 0}, ValueError, "episodes is at least 1. Received: 0$"),
+    "negative": ({"episodes": -1}, ValueError, "episodes is at least 1. Received: -1$"),
+    "a fraction": ({"episodes": 2.5}, TypeError, "episodes is a whole number .* Received: 2.5$"),
+    "a flag": ({"episodes": True}, TypeError, "episodes is a whole number .* Received: True$"),
+    "a negative seed": ({"seed": -1}, ValueError, "seed is at least 0. Received: -1$"),
+    "no seed": ({"seed": None}, TypeError, "seed is a whole number of at least 0. Received: None$"),
+}
+
+
+@pytest.mark.parametrize("name", EPISODES)
+def test_episodes_and_seeds_are_whole_numbers(name, run_dir, tmp_path):
+    given, error, message = EPISODES[name]
+    env = gym.make("Pendulum-v1")
+    for use in (
+        lambda: tfsac.evaluate(run_dir, **given),
+        lambda: tfsac.record(run_dir, tmp_path / "new" / "a.npz", **given),
+        lambda: tfsac.demonstrate(lambda observation: np.zeros(1), env, **given),
+        *([lambda: tfsac.test_policy(run_dir, **given)] if "episodes" in given else []),
+    ):
+        with pytest.raises(error, match=message):
+            use()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("episodes", [np.int64(1), 1])
+def test_whole_numbers_of_numpy_are_numbers(run_dir, episodes):
+    assert len(tfsac.evaluate(run_dir, episodes).returns) == 1
+
+
+OTHERS = {
+    "evaluate deterministic": (lambda r, p: tfsac.evaluate(r, deterministic="no"), TypeError, "deterministic is True or False. Received: 'no'$"),
+    "evaluate render": (lambda r, p: tfsac.evaluate(r, render="rgb_array"), ValueError, "render is '' or 'human'. Received: 'rgb_array'$"),
+    "evaluate a flag for a film": (lambda r, p: tfsac.evaluate(r, 1, dump_mp4=True), TypeError, "dump_mp4 is the path of a new file.* Received: True$"),
+    "evaluate a film of another kind": (lambda r, p: tfsac.evaluate(r, 1, dump_mp4="new/a.avi"), ValueError, "ends in .mp4 or .gif. Received: new/a.avi$"),
+    "evaluate a picture": (lambda r, p: tfsac.evaluate(r, 1, plot_actions="new/a.jpg"), ValueError, "ends in .png. Received: new/a.jpg$"),
+    "evaluate no run": (lambda r, p: tfsac.evaluate("nowhere"), FileNotFoundError, "A run directory has a config.json. Received: nowhere$"),
+    "evaluate a policy": (lambda r, p: tfsac.evaluate(p), TypeError, "run_dir is the path of a folder.* Received: <tfsac"),
+    "load nothing": (lambda r, p: tfsac.load_policy(None), TypeError, "run_dir is the path of a folder.* Received: None$"),
+    "load with an environment": (lambda r, p: tfsac.load_policy(r, gym.make("Pendulum-v1")), TypeError, "not an environment: .* Received: <"),
+    "record to a number": (lambda r, p: tfsac.record(r, 3), TypeError, "out is the path of a new file.* Received: 3$"),
+    "record to another kind": (lambda r, p: tfsac.record(r, "new/a.csv"), ValueError, "ends in .npz. Received: new/a.csv$"),
+    "demonstrate with an action": (lambda r, p: tfsac.demonstrate(0.5, gym.make("Pendulum-v1")), TypeError, "act is a function .* Received: 0.5$"),
+    "demonstrate in a level": (lambda r, p: tfsac.demonstrate(p.act, "Pendulum-v1"), TypeError, "env is a Gymnasium environment.* Received: 'Pendulum-v1'$"),
+    "export a run": (lambda r, p: tfsac.export(r, "new"), TypeError, r"policy is a Policy, as tfsac.load_policy\(run_dir\) returns it. Received: "),
+    "export an agent": (lambda r, p: tfsac.export(p.agent, "new"), TypeError, "policy is a Policy.* Received: <"),
+    "export to nothing": (lambda r, p: tfsac.export(p, None), TypeError, "out is the path of a folder.* Received: None$"),
+    "export another format": (lambda r, p: tfsac.export(p, "new", "onnx"), ValueError, "format is 'saved_model' or 'tflite'. Received: 'onnx'$"),
+    "export values": (lambda r, p: tfsac.export(p, "new", values="q"), TypeError, "values is True or False. Received: 'q'$"),
+    "verify a number": (lambda r, p: tfsac.verify(p, "new", 3), ValueError, "observations. Received: 3$"),
+    "verify without a policy": (lambda r, p: tfsac.verify(r, "new", []), TypeError, "policy is a Policy.* Received: "),
+    "override a name": (lambda r, p: tfsac.override("pendulum_sac", {}), ParameterError, "preset is a Preset.* Received: 'pendulum_sac'$"),
+    "override with a list": (lambda r, p: tfsac.override(PRESET, ["a=1"]), ParameterError, r"changes are a dict .* Received: \['a=1'\]$"),
+    "override a number": (lambda r, p: tfsac.override(PRESET, {1: 2}), ParameterError, "A path is a string.* Received: 1$"),
+    "override with a function": (lambda r, p: tfsac.override(PRESET, {"environment.level": print}), ParameterError, "environment.level is set to .* Received: <built-in"),
+    "override another field": (lambda r, p: tfsac.override(PRESET, {"agent.algorithm.discont": 1}), ParameterError, "Did you mean 'discount'"),
+    "load_preset a number": (lambda r, p: tfsac.load_preset(42), ParameterError, "Received: 42$"),
+    "load_preset nothing": (lambda r, p: tfsac.load_preset(None), ParameterError, "Received: None$"),
+    "load_preset a run": (lambda r, p: tfsac.load_preset(str(r)), ParameterError, "Did you mean '.*config.json'.* Received: "),
+    "act on nothing": (lambda r, p: p.act(None), ValueError, "Received: "),
+    "act on other numbers": (lambda r, p: p.act(np.zeros(5)), ValueError, r"ends in the shape \(3,\). Received: \(5,\)$"),
+    "act on a dict": (lambda r, p: p.act({"camera": np.zeros(3)}), ValueError, r"keys \['observation'\]. Received: \['camera'\]$"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_cannot_be_used_is_refused_in_words(name, run_dir, policy, tmp_path, monkeypatch):
+    use, error, message = OTHERS[name]
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error, match=message) as caught:
+        use(run_dir, policy)
+    assert "Received: " in str(caught.value) and "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_preset_is_given_by_name_path_or_config(tmp_path, monkeypatch):
+    """The name is looked up before anything is built, so a wrong level of it would be refused here."""
+    monkeypatch.chdir(tmp_path)
+    pathlib.Path("mine.py").write_text("from tfsac.testing import tiny_preset\npreset = tiny_preset(schedule__improve_steps=50)\n")
+    trained = tfsac.train("mine.py", "runs/a", quiet=True)
+    again = tfsac.train(pathlib.Path("runs/a/config.json"), "runs/b", quiet=True)
+    assert trained.counters.env_steps == again.counters.env_steps == 150
+    assert tfsac.Trainer("pendulum_sac", "runs/c", quiet=True).preset.environment.level == "Pendulum-v1"
+
+
+def test_override_takes_parameter_objects():
+    changed = tfsac.override(PRESET, {"schedule.improve_steps": EnvironmentSteps(7), "agent.algorithm.discount": np.float64(0.5).item()})
+    assert (changed.schedule.improve_steps, changed.agent.algorithm.discount) == (EnvironmentSteps(7), 0.5)
+
+
+THREADS = """
+import sys
+import tensorflow as tf
+import tfsac
+from tfsac.testing import tiny_preset
+LATE = "late" in sys.argv
+if LATE:
+    tf.zeros([2]) + 1
+preset = tiny_preset(schedule__improve_steps=10)
+for i in range(2):
+    tfsac.train(preset, f"{sys.argv[1]}/{i}", quiet="quiet" in sys.argv)
+print("threads", tf.config.threading.get_inter_op_parallelism_threads(), tf.config.threading.get_intra_op_parallelism_threads())
+"""
+COMMAND = """
+import sys
+import tensorflow as tf
+from tfsac.testing import tiny_preset
+from tfsac import cli
+cli.run(["train", f"--run_dir={sys.argv[1]}", "--set=schedule.heatup_steps=256", "--set=schedule.improve_steps=1", "--set=schedule.evaluation_steps=1"])
+print("threads", tf.config.threading.get_inter_op_parallelism_threads(), tf.config.threading.get_intra_op_parallelism_threads())
+"""
+
+
+@pytest.mark.slow
+def test_python_has_the_threads_of_the_command_line(run_python, tmp_path, monkeypatch):
+    for name in ("TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    command = run_python(COMMAND, str(tmp_path / "command")).splitlines()[-1]
+    own = run_python(THREADS, str(tmp_path / "own"))
+    assert own.splitlines()[-1] == command and command.endswith(" 1") and "TensorFlow was used before" not in own
+    late = run_python(THREADS, str(tmp_path / "late"), "late")
+    assert late.count("TensorFlow was used before tfsac could set its threads") == 1 and late.splitlines()[-1] == "threads 0 0"
+    assert "TensorFlow was used before" not in run_python(THREADS, str(tmp_path / "quiet"), "late", "quiet")
+
+
+@pytest.mark.slow
+def test_a_script_sees_nothing_of_tensorflows_start():
+
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
+    done = subprocess.run([sys.executable, "-c", "import tfsac; tfsac.train"], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == done.stderr == ""

@@ -1,0 +1,315 @@
+"""Environments and networks that functions of the user make, in the whole life of a run."""
+
+import json
+import re
+
+import gymnasium as gym
+import keras
+import numpy as np
+import own_code
+import pytest
+import tiny
+from own_code import Arm, arm, drawn_arm
+
+import tfsac
+from tfsac import api, cli
+from tfsac.environments import film, spec_of
+from tfsac.networks import Network
+from tfsac.parameters import NetworkParameters, ParameterError, SACPolicyHeadParameters
+from tfsac.testing import tiny_preset
+from tfsac.training import Trainer
+
+SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 20, "schedule__steps_between_evaluation_periods": 50}
+
+
+def short(**changes):
+    return tiny_preset(**{**SHORT, **changes})
+
+
+def shortened(name, **changes):
+    """Returns one of the presets, tiny, for the arm."""
+    return tiny.shrunk(tfsac.load_preset(name), **{**tiny.SHORTER, **changes})
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """A run whose environment and networks functions made."""
+    folder = tmp_path_factory.mktemp("own") / "run"
+    result = tfsac.train(short(environment__num_envs=2), folder, quiet=True, env_fn=arm, models=own_code.with_v)
+    assert result.counters.env_steps == 60 and result.counters.updates > 0
+    return folder
+
+
+GIVEN = {"env_fn": arm, "models": own_code.with_v}
+MISSING = [
+    ({}, r"environment of this run \(Arm\) was made by the Python function own_code.arm, .* env_fn=.* --level=module:Id.* Received: no env_fn"),
+    ({"env_fn": arm}, "networks of this run are custom Keras models, made by the Python function own_code.with_v, .* Received: no models for"),
+    ({"env_fn": lambda: Arm(low=-3.0), "models": own_code.with_v}, r"its action.low is \[-5.0\]. Received: action.low=\[-3.0\]$"),
+    ({"env_fn": lambda: gym.make("CartPole-v1"), "models": own_code.with_v}, "belongs to another environment: its .* Received: "),
+]
+
+
+def test_the_config_names_the_functions_and_the_spaces(own):
+    config = json.loads((own / "config.json").read_text())
+    assert (config["env_fn"], config["models"]) == ("own_code.arm", "own_code.with_v")
+    assert config["preset"]["environment"]["level"] == "env_fn:Arm"
+    assert config["spaces"]["action"] == {"shape": [1], "low": [-5.0], "high": [-1.0]}
+    assert config["spaces"]["observation"] == {"observation": {"shape": [3], "dtype": "float32"}}
+
+
+@pytest.mark.parametrize(("given", "message"), MISSING)
+def test_whoever_cannot_make_a_run_again_says_what_to_pass(own, given, message, tmp_path):
+    for use in (
+        lambda: tfsac.load_policy(own, **given),
+        lambda: tfsac.evaluate(own, 1, **given),
+        lambda: tfsac.record(own, tmp_path / "new" / "played.npz", 1, **given),
+    ):
+        with pytest.raises(ValueError, match=message):
+            use()
+    preset = short(environment__num_envs=2)
+    with pytest.raises((ValueError, RuntimeError), match=message if len(given) < 2 else "Received: "):
+        tfsac.train(preset, own, resume=True, quiet=True, **given)
+    assert not list(tmp_path.iterdir())
+
+
+def test_with_its_functions_a_run_is_loaded_evaluated_exported_recorded_and_resumed(own, tmp_path):
+    policy = tfsac.load_policy(own, **GIVEN)
+    actions = [policy.act(np.float32([x, -x, 0.3])) for x in np.linspace(-1, 1, 9)]
+    assert own_code.LOW <= min(actions) < max(actions) <= own_code.HIGH
+    observations = api.observations_of(own, policy, **GIVEN)
+    for format in ("saved_model", "tflite"):
+        out = tfsac.export(policy, tmp_path / format, format, values=True)
+        assert tfsac.verify(policy, out, observations) < 1e-5
+    assert tfsac.verify(policy, own / "policy", observations) < 1e-5  # exported when training ended
+    first = tfsac.evaluate(own, 2, **GIVEN, plot_actions=tmp_path / "actions.png")
+    np.testing.assert_array_equal(first.returns, tfsac.evaluate(own, 2, **GIVEN).returns)
+    assert (tmp_path / "actions.png").stat().st_size > 1000
+    played = tfsac.record(own, tmp_path / "played.npz", 2, **GIVEN)
+    assert played.level == "Arm" and played.returns.tolist() == pytest.approx(first.returns.tolist(), rel=1e-5)
+    assert tfsac.test_policy(own, arm, episodes=2).returns.tolist() == pytest.approx(first.returns.tolist(), rel=1e-4)
+    longer = short(environment__num_envs=2, schedule__improve_steps=30)
+    result = tfsac.train(longer, own, resume=True, quiet=True, **GIVEN)
+    assert result.counters.env_steps == 70
+    assert json.loads((own / "config.json").read_text())["env_fn"] == "own_code.arm"
+
+
+COMMANDS = [
+    "evaluate --run_dir={run}", "export --run_dir={run} --out={new}/e", "record --run_dir={run} --out={new}/r.npz",
+    "train --run_dir={run} --resume", "train --preset={run}/config.json --run_dir={new}/t",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_commands_say_both_ways_in_one_line(own, line, tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(line.format(run=own, new=tmp_path / "new").split())
+    printed = capsys.readouterr().err
+    assert ended.value.code == 2 and printed.count("\n") == 1 and "Received: " in printed, printed
+    assert "env_fn=" in printed and "--level=module:Id" in printed and not list(tmp_path.iterdir())
+
+
+def test_a_run_of_custom_networks_in_a_level_is_not_rebuilt_with_layers(tmp_path, capsys):
+    tfsac.train(short(), tmp_path / "run", quiet=True, models=own_code.with_v)
+    for line in (f"evaluate --run_dir={tmp_path / 'run'}", f"train --preset={tmp_path / 'run'}/config.json --run_dir={tmp_path / 'new'}"):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(line.split())
+        printed = capsys.readouterr().err
+        assert ended.value.code == 2 and "models=..." in printed and "tfsac.test_policy" in printed and printed.count("\n") == 1
+    with pytest.raises(ParameterError, match=r"made without env_fn. Received: env_fn=own_code.arm for"):
+        tfsac.load_policy(tmp_path / "run", env_fn=arm, models=own_code.with_v)
+    with pytest.raises(ValueError, match=r"belongs to other networks: the shape of policy/0 .* \(3, 6\) here. Received: \(3, 8\)$"):
+        tfsac.load_policy(tmp_path / "run", models=lambda: own_code.gaussian(True, width=6))
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_run_of_a_level_is_resumed_without_functions(tmp_path):
+    tfsac.train(short(), tmp_path / "run", quiet=True)
+    with pytest.raises(ParameterError, match=r"is the level Pendulum-v1, which is made without env_fn. Received: env_fn=own_code.arm for"):
+        tfsac.train(short(), tmp_path / "run", resume=True, quiet=True, env_fn=arm)
+    with pytest.raises(ParameterError, match=r"made without models. Received: models=own_code.with_v for"):
+        tfsac.train(short(), tmp_path / "run", resume=True, quiet=True, models=own_code.with_v)
+
+
+def test_errors_name_the_environment_and_how_its_run_is_resumed(tmp_path):
+    with pytest.raises(RuntimeError, match=r"^Arm raised at step 3 .*the arm broke") as caught:
+        tfsac.train(short(), tmp_path / "run", quiet=True, env_fn=lambda: Arm(fails_at=4))
+    assert "Pendulum" not in str(caught.value)
+
+
+def test_an_interrupted_run_says_how_python_resumes_it(tmp_path):
+    trainer = Trainer(short(), tmp_path / "run", quiet=True, env_fn=arm)
+    assert trainer._resume() == f"tfsac.train('{tmp_path}/run/config.json', '{tmp_path}/run', resume=True, env_fn=arm)"
+
+
+# -- env_fn ------------------------------------------------------------------------------------------------------------
+
+ONE = Arm()
+BAD_ENVIRONMENTS = {
+    "an environment": (ONE, TypeError, "not an environment: .* Received: <Arm instance>"),
+    "a level": ("Pendulum-v1", TypeError, "env_fn is a function .* Received: 'Pendulum-v1'$"),
+    "nothing": (lambda: None, TypeError, "env_fn is a function .* Received: None from env_fn$"),
+    "text": (lambda: "Pendulum-v1", TypeError, "Received: 'Pendulum-v1' from env_fn$"),
+    "the same twice": (lambda: ONE, ValueError, "makes a new environment at each call: .* Received: <Arm instance> twice$"),
+    "the same wrapped": (lambda: gym.wrappers.TimeLimit(ONE, 5), ValueError, "Received: <TimeLimit<Arm instance>> twice$"),
+    "arguments": (lambda level: gym.make(level), RuntimeError, r"env_fn raised. Received: TypeError: .*missing 1 required"),
+    "an error": (lambda: 1 / 0, RuntimeError, r"env_fn raised. Received: ZeroDivisionError: .*test_user_functions.py, line \d+"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ENVIRONMENTS)
+def test_what_makes_no_new_environment_is_refused(name, tmp_path):
+    env_fn, error, message = BAD_ENVIRONMENTS[name]
+    with pytest.raises(error, match=message):
+        tfsac.train(short(), tmp_path / "run", quiet=True, env_fn=env_fn)
+    assert not list(tmp_path.iterdir())
+
+
+# -- models ------------------------------------------------------------------------------------------------------------
+
+
+def changed(**others):
+    return lambda: {**own_code.with_v(), **others}
+
+
+def with_layer(layer):
+    def made():
+        seen = {"observation": keras.Input((3,), name="observation")}
+        x = layer(seen["observation"])
+        return {**own_code.with_v(), "policy": keras.Model(seen, [keras.layers.Dense(1)(x) for _ in range(2)])}
+
+    return made
+
+
+def tensor_input():
+    seen = keras.Input((3,))
+    return {**own_code.with_v(), "policy": keras.Model(seen, [keras.layers.Dense(1)(seen) for _ in range(2)])}
+
+
+def v_of_two_ranks():
+    seen = {"observation": keras.Input((3,), name="observation")}
+    return {**own_code.with_v(), "v": keras.Model(seen, keras.layers.Dense(1)(seen["observation"]))}
+
+
+def one_model_twice():
+    made = own_code.with_v()
+    return {**made, "v": keras.Model(made["policy"].input, keras.layers.Reshape(())(made["policy"].output[0]))}
+
+
+KEPT = own_code.with_v()
+BAD_MODELS = {
+    "not a function": (KEPT, TypeError, "models is a function without arguments .* Received: {"),
+    "nothing": (lambda: None, TypeError, "models returns a dict with a new Keras model for each of policy, v, q. Received: None$"),
+    "a list": (lambda: list(KEPT.values()), TypeError, "models returns a dict .* Received: "),
+    "no Keras models": (lambda: dict.fromkeys(KEPT, print), TypeError, "models returns a dict with a new Keras model .* Received: "),
+    "a missing name": (own_code.gaussian, ValueError, "a Keras model for each of policy, v, q. Received: policy, q$"),
+    "an unknown name": (changed(critic=KEPT["q"]), ValueError, "for each of policy, v, q. Received: policy, v, q, critic$"),
+    "other actions": (
+        lambda: {**own_code.gaussian(True, actions=2)}, ValueError, r"'policy' returns outputs of the shapes \[\(None, 1\), \(None, 1\)\]. Received: \[\(None, 2\),",
+    ),
+    "other observations": (
+        lambda: own_code.gaussian(True, observations=5), ValueError, r"'policy' takes inputs of the shapes {'observation': \(None, 3\)}. Received: {'observation': \(None, 5\)}$",
+    ),
+    "no dict": (tensor_input, ValueError, r"'policy' takes observations by key, such as {\"observation\": keras.Input\(\(3,\), name=\"observation\"\)}. Received: inputs \(None, 3\)$"),
+    "two ranks": (v_of_two_ranks, ValueError, r"'v' returns outputs of the shapes \(None,\). Received: \(None, 1\)$"),
+    "batch normalisation": (with_layer(keras.layers.BatchNormalization()), ValueError, "policy has variables that gradients do not train .* Received: "),
+    "shared weights": (one_model_twice, ValueError, "share no weights. Received: .* of both policy and v$"),
+    "the same models again": (lambda: KEPT, ValueError, "makes new models at each call.* of both an earlier call and policy$"),
+    "an error": (lambda: 1 / 0, RuntimeError, r"models raised. Received: ZeroDivisionError: .*test_user_functions.py, line \d+"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD_MODELS)
+def test_models_that_cannot_be_trained_are_refused_with_their_shapes(name, tmp_path):
+    models, error, message = BAD_MODELS[name]
+    with pytest.raises(error, match=f"(?s){message}"):
+        tfsac.train(short(), tmp_path / "run", quiet=True, env_fn=arm, models=models)
+    assert not list(tmp_path.iterdir())
+
+
+AGENTS = {
+    "twin": ("pendulum_twin_sac", arm, own_code.gaussian),
+    "discrete": ("cart_pole_discrete_sac", lambda: Arm(discrete=True), own_code.categorical),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("name", AGENTS)
+def test_custom_networks_of_other_agents_are_trained_loaded_and_exported(name, asynchronous, tmp_path):
+    preset, env_fn, models = AGENTS[name]
+    run = tfsac.RunParameters(asynchronous_collection=asynchronous)
+    tfsac.train(shortened(preset), tmp_path / "run", run, quiet=True, env_fn=env_fn, models=models)
+    given = {"env_fn": env_fn, "models": models}
+    policy = tfsac.load_policy(tmp_path / "run", **given)
+    for format in ("saved_model", "tflite"):
+        out = tfsac.export(policy, tmp_path / format, format, values=True)
+        assert tfsac.verify(policy, out, api.observations_of(tmp_path / "run", policy, **given)) < 1e-5
+
+
+def test_the_seed_decides_the_first_weights_of_custom_networks(tmp_path):
+    def first_weights(seed):
+        folder = tmp_path / f"{len(list(tmp_path.iterdir()))}"
+        trainer = Trainer(short(), folder, tfsac.RunParameters(seed=seed), quiet=True, models=own_code.with_v)
+        return trainer.agent.networks["policy"].model.get_weights()[0]
+
+    again = [first_weights(seed) for seed in (1, 1, 2)]
+    np.testing.assert_array_equal(again[0], again[1])
+    assert not np.array_equal(again[0], again[2])
+
+
+def test_a_model_need_not_read_everything_that_is_seen():
+    seen = {"joints": keras.Input((3,), name="joints")}
+    model = keras.Model(seen, [keras.layers.Dense(2)(seen["joints"]) for _ in range(2)])
+    network = Network("policy", NetworkParameters(SACPolicyHeadParameters()), spec_of(tiny.CameraArm()), 0, model)
+    observation = {"joints": np.ones((4, 3), np.float32), "camera": np.ones((4, 8, 8, 3), np.uint8)}
+    assert network(observation)[0].shape == (4, 2) and [*network.embedders] == ["joints"]
+
+
+# -- films -------------------------------------------------------------------------------------------------------------
+
+
+def film_of(run, path, env_fn):
+    return tfsac.evaluate(run, 2, dump_mp4=path, env_fn=env_fn, models=own_code.with_v)
+
+
+@pytest.mark.parametrize("env_fn", [drawn_arm, lambda: Arm("rgb_array")], ids=["of a module", "lambda"])
+def test_a_film_is_drawn_of_what_a_function_makes(own, env_fn, tmp_path):
+    imageio = pytest.importorskip("imageio.v2")
+    film_of(own, tmp_path / "film.gif", env_fn)
+    frames = imageio.mimread(tmp_path / "film.gif")
+    assert len(frames) == 20 and frames[0].shape[:2] == (16, 16)
+
+
+def test_only_functions_of_modules_are_imported_by_another_process(monkeypatch):
+    assert film._place_of(drawn_arm) == ["own_code", "drawn_arm"]
+    assert film._place_of(lambda: None) is None
+    monkeypatch.setattr(own_code, "arm", drawn_arm)
+    assert film._place_of(arm) is None
+
+
+def test_what_cannot_be_drawn_is_refused_before_an_episode(own, tmp_path):
+    with pytest.raises(ValueError, match=r"env_fn makes its environment with render_mode='rgb_array'; .* Received: render_mode=None$"):
+        film_of(own, tmp_path / "film.gif", arm)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_film_that_fails_leaves_the_numbers(own, tmp_path):
+    with pytest.raises(api.DrawingError, match=r"^The episodes were played \(mean return -.*Arm cannot be drawn here.*no camera") as caught:
+        film_of(own, tmp_path / "film.gif", lambda: Arm("rgb_array", undrawable=True))
+    np.testing.assert_array_equal(caught.value.evaluation.returns, tfsac.evaluate(own, 2, **GIVEN).returns)
+    assert not list(tmp_path.iterdir())
+
+
+def test_evaluate_prints_its_numbers_before_a_film_fails(tmp_path, capsys, monkeypatch):
+    run_dir = tiny.untrained_run(tmp_path / "run", "Pendulum-v1")
+
+    def fail(*_):
+        raise RuntimeError("no camera")
+
+    monkeypatch.setattr(api, "write_film", fail)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["evaluate", f"--run_dir={run_dir}", "--episodes=1", f"--dump_mp4={tmp_path / 'film.gif'}"])
+    printed = capsys.readouterr()
+    assert ended.value.code == 2 and printed.out.startswith("return  mean ")
+    assert re.fullmatch(r"tfsac: The episodes were played .* Received: RuntimeError: no camera .*\n", printed.err)
+
