@@ -11,7 +11,7 @@ from typing import Any
 
 from tfsac.parameters.base import ParameterError, from_json, nearest, to_json
 from tfsac.parameters.experiment import Preset
-from tfsac.parameters.steps import UNITS
+from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, TrainingSteps
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
@@ -61,7 +61,7 @@ def override(preset: Preset, changes: Mapping[str, Any]) -> Preset:
 
 
 def _described(value: Any) -> Any:
-    if isinstance(value, tuple(UNITS.values())):
+    if isinstance(value, EnvironmentSteps | EnvironmentEpisodes | TrainingSteps):
         return f"{type(value).__name__}({value.num_steps})"
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         raise TypeError(type(value).__name__)
