@@ -144,6 +144,13 @@ def test_a_finished_run_gets_more_steps_and_says_when_there_are_none(tmp_path, c
     assert config["preset"]["schedule"]["improve_steps"] == "EnvironmentSteps(35)" and len(config["resumed"]) == 3
 
 
+def test_python_resumes_with_the_parameters_of_the_run(tmp_path):
+    preset, run = tiny_preset(**SHORT), tfsac.RunParameters(seed=3, checkpoint_save_steps=7)
+    tfsac.train(preset, tmp_path / "run", run, quiet=True)
+    trainer = Trainer(override(preset, {"schedule.improve_steps": 25}), tmp_path / "run", resume=True, quiet=True)
+    assert trainer.settings == run
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "shorter"),

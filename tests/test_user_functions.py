@@ -131,14 +131,14 @@ def test_a_run_of_a_level_is_resumed_without_functions(tmp_path):
 
 
 def test_errors_name_the_environment_and_how_its_run_is_resumed(tmp_path):
-    with pytest.raises(RuntimeError, match=r"^Arm raised at step 3 .*the arm broke") as caught:
+    with pytest.raises(RuntimeError, match=r"^Arm: .*step 3.*RuntimeError: the arm broke") as caught:
         tfsac.train(short(), tmp_path / "run", quiet=True, env_fn=lambda: Arm(fails_at=4))
     assert "Pendulum" not in str(caught.value)
 
 
 def test_an_interrupted_run_says_how_python_resumes_it(tmp_path):
     trainer = Trainer(short(), tmp_path / "run", quiet=True, env_fn=arm)
-    assert trainer._resume() == f"tfsac.train('{tmp_path}/run/config.json', '{tmp_path}/run', resume=True, env_fn=arm)"
+    assert trainer.resume_command() == f"tfsac.train('{tmp_path}/run/config.json', '{tmp_path}/run', resume=True, env_fn=arm)"
 
 
 # -- env_fn ------------------------------------------------------------------------------------------------------------

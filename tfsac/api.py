@@ -61,7 +61,7 @@ def train(
     Args:
         preset: the experiment: what `tfsac.load_preset` returns, or the name or path that it takes.
         run_dir: a new folder, or one to resume.
-        run: seed, checkpoints, strategy and so on.
+        run: seed, checkpoints, strategy and so on; None for the defaults, or those of the run that is resumed.
         resume: continue from the newest checkpoint in `run_dir`.
         callbacks: hooks into the loop.
         quiet: print nothing.

@@ -89,7 +89,7 @@ def sac(
         q1, q2: [observations `[B, ...]`, actions `[B, A]` in [-1, 1]] to `[B]` or `[B, 1]`.
 
     Observations are float32, images (three dimensions of uint8) uint8. The function is called once for the networks and
-    once for their slow copies, each time after `keras.utils.set_random_seed(seed)`. Variables that gradients do not
+    once for the target networks, each time after `keras.utils.set_random_seed(seed)`. Variables that gradients do not
     train, such as those of BatchNormalization, are refused.
 
     Returns:

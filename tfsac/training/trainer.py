@@ -59,7 +59,7 @@ class Trainer:
     Args:
         preset: the experiment, the name of one, or the path of a .py file or of a run's config.json.
         run_dir: its folder: new or empty, or with a checkpoint to resume.
-        run: seed, strategy, checkpoints and so on.
+        run: seed, strategy, checkpoints and so on; None for the defaults, or those of the run that is resumed.
         resume: continue from the newest whole checkpoint in `run_dir`.
         callbacks: hooks.
         quiet: print nothing.
@@ -93,7 +93,8 @@ class Trainer:
     ):
         preset = with_absolute_paths(preset_of(preset))
         self.hooks = Hooks(check_trainer(run_dir, run, resume, callbacks, quiet, initial_weights, env_fn, models))
-        self.settings, self.directory = run or RunParameters(), RunDirectory(pathlib.Path(run_dir))
+        self.directory = RunDirectory(pathlib.Path(run_dir))
+        self.settings = run or (self.directory.read()[1] if resume and self.directory.config.is_file() else RunParameters())
         place = place_of(self.settings)
         share_of(preset, place)
         refuse_timeout_in_this_process(preset, self.settings)
