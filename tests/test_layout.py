@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "losses": (TENSORFLOW, {"types"}),
     "distributions": (TENSORFLOW, {"types", "losses"}),
     "environments": ({"numpy", "gymnasium", "imageio", "imageio_ffmpeg"}, {"types", "parameters", "user_code"}),
-    "memories": ({"numpy", "gymnasium", "minari"}, {"types", "parameters", "files"}),
+    "memories": ({"numpy", "gymnasium", "minari"}, {"types", "parameters", "files", "arguments"}),
     "networks": ({"numpy", "keras", *TENSORFLOW}, {"types", "parameters"}),
     "agents": ({"numpy", "keras", *TENSORFLOW}, {"types", "parameters", "networks", "losses", "distributions", "user_code"}),
     "metrics": ({"rich", "tensorboard", "IPython"}, {"types"}),

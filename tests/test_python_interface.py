@@ -105,6 +105,10 @@ def test_whole_numbers_of_numpy_are_numbers(run_dir, episodes):
     assert len(tfsac.evaluate(run_dir, episodes).returns) == 1
 
 
+def in_pendulum(action):
+    return tfsac.demonstrate(lambda observation: action, gym.make("Pendulum-v1"), 1)
+
+
 OTHERS = {
     "evaluate deterministic": (lambda r, p: tfsac.evaluate(r, deterministic="no"), TypeError, "deterministic is True or False. Received: 'no'$"),
     "evaluate render": (lambda r, p: tfsac.evaluate(r, render="rgb_array"), ValueError, "render is '' or 'human'. Received: 'rgb_array'$"),
@@ -134,6 +138,18 @@ OTHERS = {
     "load_preset a number": (lambda r, p: tfsac.load_preset(42), ParameterError, "Received: 42$"),
     "load_preset nothing": (lambda r, p: tfsac.load_preset(None), ParameterError, "Received: None$"),
     "load_preset a run": (lambda r, p: tfsac.load_preset(str(r)), ParameterError, "Did you mean '.*config.json'.* Received: "),
+    "act on text": (lambda r, p: p.act("left"), ValueError, "holds numbers, .* Received: 'left'$"),
+    "act on NaN": (lambda r, p: p.act(np.full(3, np.nan)), ValueError, r"'observation' must be finite. Received: \[nan nan nan\]$"),
+    "act deterministic": (lambda r, p: p.act(np.zeros(3), "no"), TypeError, "deterministic is True or False. Received: 'no'$"),
+    "a policy of numbers": (lambda r, p: tfsac.Policy(1, 2), TypeError, "agent is an agent; .* Received: 1$"),
+    "save no demonstrations": (lambda r, p: tfsac.save_demonstrations("a.npz", [1]), TypeError, r"demonstrations is Demonstrations, .* Received: \[1\]$"),
+    "demonstrate four actions": (lambda r, p: in_pendulum(np.zeros(4)), ValueError, r"finite numbers of the shape \(1,\). Received: .* of the shape \(4,\)$"),
+    "demonstrate text": (lambda r, p: in_pendulum("left"), ValueError, "finite numbers of the shape .* Received: 'left'"),
+    "demonstrate nothing": (lambda r, p: in_pendulum(None), ValueError, "finite numbers of the shape .* Received: None"),
+    "demonstrate beyond the bounds": (lambda r, p: in_pendulum(np.float32([5.0])), ValueError, r"from \[-2.\] to \[2.\]. Received: "),
+    "demonstrate another choice": (
+        lambda r, p: tfsac.demonstrate(lambda observation: 2, gym.make("CartPole-v1"), 1), ValueError, "an action from 0 to 1. Received: 2$",
+    ),
     "act on nothing": (lambda r, p: p.act(None), ValueError, "Received: "),
     "act on other numbers": (lambda r, p: p.act(np.zeros(5)), ValueError, r"ends in the shape \(3,\). Received: \(5,\)$"),
     "act on a dict": (lambda r, p: p.act({"camera": np.zeros(3)}), ValueError, r"keys \['observation'\]. Received: \['camera'\]$"),

@@ -246,6 +246,20 @@ def test_custom_networks_of_other_agents_are_trained_loaded_and_exported(name, a
         assert tfsac.verify(policy, out, api.observations_of(tmp_path / "run", policy, **given)) < 1e-5
 
 
+class Subclassed(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.mean, self.log_std = keras.layers.Dense(1), keras.layers.Dense(1)
+
+    def call(self, seen):
+        return self.mean(seen["observation"]), self.log_std(seen["observation"])
+
+
+def test_models_need_not_be_functional(tmp_path):
+    result = tfsac.train(short(), tmp_path / "run", quiet=True, models=lambda: {**own_code.with_v(), "policy": Subclassed()})
+    assert result.counters.updates > 0
+
+
 def test_the_seed_decides_the_first_weights_of_custom_networks(tmp_path):
     def first_weights(seed):
         folder = tmp_path / f"{len(list(tmp_path.iterdir()))}"

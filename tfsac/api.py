@@ -37,7 +37,7 @@ from tfsac.training.evaluation import evaluate as run_episodes
 from tfsac.training.evaluation import evaluate_policy
 from tfsac.training.functions import refuse_other_spaces, refuse_others
 from tfsac.training.weights import load_weights
-from tfsac.types import Spec
+from tfsac.types import DiscreteSpec, Spec
 from tfsac.user_code import calling, described
 
 EnvFn = Callable[[], gym.Env]
@@ -318,7 +318,7 @@ def demonstrate(
 
     def acting(observation: Any) -> Any:
         with calling("act"):
-            return act(observation)
+            return _acceptable(act(observation), spec)
 
     done = run_episodes(acting, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, lambda *step: steps.append(step), begin)
     memory = TransitionMemory(spec._replace(num_rewards=None), len(steps))
@@ -362,6 +362,19 @@ def plot(run_dir: str | pathlib.Path) -> Picture:
     from tfsac.analysis import plot_run
 
     return Picture(plot_run(run_dir))
+
+
+def _acceptable(action: Any, spec: Spec) -> np.ndarray:
+    """Returns an action, if the environment's space has it."""
+    given, of = np.asarray(action), spec.action
+    kind = "iub" if isinstance(of, DiscreteSpec) else "iuf"
+    if given.shape != of.shape or given.dtype.kind not in kind or not np.isfinite(given).all():
+        what = "whole numbers" if isinstance(of, DiscreteSpec) else "finite numbers"
+        raise ValueError(f"act returns {what} of the shape {of.shape}. Received: {action!r} of the shape {given.shape}")
+    low, high = (of.start, of.start + of.num_actions - 1) if isinstance(of, DiscreteSpec) else (of.low, of.high)
+    if ((given < low) | (given > high)).any():
+        raise ValueError(f"act returns an action from {low} to {high}. Received: {action!r}")
+    return given
 
 
 def observations_of(

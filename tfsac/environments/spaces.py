@@ -63,7 +63,10 @@ def as_arrays(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
     given = observation if isinstance(observation, dict) else {"observation": observation}
     if given.keys() != spec.observation.keys():
         raise ValueError(f"Observations have the keys {sorted(spec.observation)}. Received: {sorted(given)}")
-    arrays = {key: np.asarray(given[key], array.dtype) for key, array in spec.observation.items()}
+    try:
+        arrays = {key: np.asarray(given[key], array.dtype) for key, array in spec.observation.items()}
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"An observation holds numbers, {list(spec.observation)} ({error}). Received: {observation!r}") from error
     leading = {}
     for key, array in spec.observation.items():
         rank = arrays[key].ndim - len(array.shape)

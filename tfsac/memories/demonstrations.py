@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfsac import arguments
 from tfsac.files import new_file, read_npz, written_aside
 from tfsac.memories.minari_datasets import read_minari
 from tfsac.memories.transitions import OBSERVATION, TransitionMemory
@@ -33,16 +34,18 @@ class Demonstrations(NamedTuple):
     returns: np.ndarray
 
 
-def save_demonstrations(path: pathlib.Path, demonstrations: Demonstrations) -> None:
+def save_demonstrations(path: str | pathlib.Path, demonstrations: Demonstrations) -> None:
     """Writes demonstrations; actions are in [-1, 1], or numbers from 0, rewards and observations raw.
 
     Raises:
+        TypeError: arguments of other types.
         FileExistsError, ValueError, OSError: as `tfsac.files.new_file`.
     """
-    new_file(path, SUFFIX)
+    arguments.instance("demonstrations", demonstrations, Demonstrations, "Demonstrations, as tfsac.demonstrate returns them")
+    new_file(arguments.path("path", path, "the path of a new file"), SUFFIX)
     meta = json.dumps({"format": FORMAT, "level": demonstrations.level})
     fields: dict[str, Any] = {name: demonstrations.records[name] for name in demonstrations.records.dtype.names or ()}
-    with written_aside(path) as file:
+    with written_aside(pathlib.Path(path)) as file:
         np.savez_compressed(file, meta=np.array(meta), returns=demonstrations.returns, **fields)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from tfsac.parameters import (
 )
 from tfsac.types import DiscreteSpec, Spec
 
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in Keras's messages
 CRITICS = "N"  # in a shape: any number of critics
 Shape = tuple[int | str | None, ...]
 
@@ -64,7 +66,7 @@ def check_shapes(name: str, model: keras.Model, head: HeadParameters, spec: Spec
     takes = getattr(model, "input", None)
     if takes is not None:
         read = observations_of(model)
-        if not isinstance(read, dict) or not read.keys() <= given.keys() or judges == (read is takes):
+        if read is None or not read.keys() <= given.keys() or judges == (read is takes):
             what = "[observations by key, actions]" if judges else "observations by key"
             raise ValueError(
                 f"models: {name!r} takes {what}, such as {_example(spec, judges)}. Received: inputs {_shapes(takes)}"
@@ -76,7 +78,7 @@ def check_shapes(name: str, model: keras.Model, head: HeadParameters, spec: Spec
     try:
         outputs = model(inputs)
     except Exception as error:
-        message = " ".join(str(error).split())
+        message = " ".join(COLOURS.sub("", str(error)).split())
         raise ValueError(
             f"models: {name!r} cannot be called with inputs of the shapes {_shapes(inputs)}. Received: {type(error).__name__}: {message}"
         ) from error
@@ -86,9 +88,10 @@ def check_shapes(name: str, model: keras.Model, head: HeadParameters, spec: Spec
 
 
 def observations_of(model: keras.Model) -> Any:
-    """Returns the inputs of a functional model that are no action, by key where it has keys; None for a subclassed model."""
+    """Returns the inputs of a functional model that are no action, by key; None for a model that does not say what it reads."""
     takes = getattr(model, "input", None)
-    return takes[0] if isinstance(takes, list | tuple) and len(takes) == 2 else takes
+    read = takes[0] if isinstance(takes, list | tuple) and len(takes) == 2 else takes
+    return read if isinstance(read, dict) else None
 
 
 def outputs_of(head: HeadParameters, spec: Spec) -> Shape | list[Shape]:

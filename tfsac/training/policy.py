@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tfsac import arguments
 from tfsac.agents import Agent, Mode
 from tfsac.environments import Filters, action_map, as_arrays
 from tfsac.types import ACTION_MASK, SWITCH
@@ -33,7 +34,8 @@ class Policy:
     """
 
     def __init__(self, agent: Agent, filters: Filters):
-        self.agent, self.filters = agent, filters
+        arguments.instance("agent", agent, Agent, "an agent; tfsac.load_policy(run_dir) returns the policy of a run")
+        self.agent, self.filters = agent, arguments.instance("filters", filters, Filters, "the Filters of the agent's run")
         self.to_environment = action_map(agent.spec)
         self.reset()
 
@@ -54,10 +56,15 @@ class Policy:
             there is an action of each: `[N, A]` or `[N]`.
 
         Raises:
-            ValueError: an observation of other keys or another shape, a mask without any valid action, or another number
+            TypeError: deterministic is no flag.
+            ValueError: an observation of other keys or another shape, or that is not finite, a mask without any valid action, or another number
                 of environments than in the call before where the policy has a state.
         """
+        arguments.flag("deterministic", deterministic)
         arrays = as_arrays(observation, self.agent.spec)
+        for key, array in arrays.items():
+            if array.dtype == np.float32 and not np.isfinite(array).all():
+                raise ValueError(f"Observation {key!r} must be finite. Received: {array}")
         if ACTION_MASK in arrays and not np.array_equal(arrays[ACTION_MASK], observation[ACTION_MASK]):
             raise ValueError(f"{ACTION_MASK!r} holds 0 and 1. Received: {observation[ACTION_MASK]}")
         key, array = next(iter(arrays.items()))
