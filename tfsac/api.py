@@ -364,7 +364,7 @@ def plot(run_dir: str | pathlib.Path) -> Picture:
     return Picture(plot_run(run_dir))
 
 
-def _acceptable(action: Any, spec: Spec) -> np.ndarray:
+def _acceptable(action: Any, spec: Spec) -> Any:
     """Returns an action, if the environment's space has it."""
     given, of = np.asarray(action), spec.action
     kind = "iub" if isinstance(of, DiscreteSpec) else "iuf"
@@ -374,7 +374,7 @@ def _acceptable(action: Any, spec: Spec) -> np.ndarray:
     low, high = (of.start, of.start + of.num_actions - 1) if isinstance(of, DiscreteSpec) else (of.low, of.high)
     if ((given < low) | (given > high)).any():
         raise ValueError(f"act returns an action from {low} to {high}. Received: {action!r}")
-    return given
+    return action
 
 
 def observations_of(
