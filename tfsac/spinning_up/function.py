@@ -182,7 +182,9 @@ def _environment(env: gym.Env, env_fn: Callable[[], gym.Env], max_ep_len: int) -
     spec = env.spec
     limit = min(max_ep_len, (spec and spec.max_episode_steps) or max_ep_len)
     own = EnvironmentParameters(BY_ENV_FN + name_of_environment(env), max_episode_steps=limit)
-    if spec is None or spec.additional_wrappers or spec.id not in gym.registry or not _is_plain(spec.kwargs):
+    if spec is None or spec.id not in gym.registry or not _is_plain(spec.kwargs):
+        return own
+    if not all(wrapper.entry_point.startswith("tfsac.") for wrapper in spec.additional_wrappers):  # those of checks are made again
         return own
     level = EnvironmentParameters(spec.id, max_episode_steps=limit, kwargs=spec.kwargs)
     with contextlib.suppress(Exception):  # an environment that fails says so when it is trained in
