@@ -146,7 +146,7 @@ OTHERS = {
     "demonstrate four actions": (lambda r, p: in_pendulum(np.zeros(4)), RuntimeError, r"Pendulum-v1: act returns finite numbers of the shape .*Received: .* of the shape \(4,\)$"),
     "demonstrate text": (lambda r, p: in_pendulum("left"), RuntimeError, r"Pendulum-v1: act returns finite numbers of the shape .* Received: 'left'"),
     "demonstrate nothing": (lambda r, p: in_pendulum(None), RuntimeError, r"Pendulum-v1: act returns finite numbers of the shape .* Received: None"),
-    "demonstrate beyond the bounds": (lambda r, p: in_pendulum(np.float32([5.0])), RuntimeError, r"Pendulum-v1: act returns an action from \[-2.\] to \[2.\]. Received: "),
+    "demonstrate beyond the bounds": (lambda r, p: in_pendulum(np.float32([5.0])), RuntimeError, r"Pendulum-v1: act returns an action from \[-2.\] to \[2.\] .*Received: "),
     "demonstrate another choice": (
         lambda r, p: tfsac.demonstrate(lambda observation: 2, gym.make("CartPole-v1"), 1), RuntimeError, "CartPole-v1: act returns an action from 0 to 1 .*Received: 2$",
     ),
