@@ -847,3 +847,17 @@ def test_a_change_may_set_what_an_earlier_one_left_to_its_default():
     changes = {"agent.memory": {"kind": "sqil", "demonstrations": "x.npz"}, "agent.memory.num_episodes": 2}
     memory = override(load_preset("cart_pole_discrete_sac"), changes).agent.memory
     assert (memory.demonstrations, memory.num_episodes) == ("x.npz", 2)
+
+
+def test_parameters_say_how_they_are_changed():
+    preset = load_preset("pendulum_sac")
+    with pytest.raises(dataclasses.FrozenInstanceError, match=r"tfsac\.override\(preset, .* Received: discount=0\.9$"):
+        preset.agent.algorithm.discount = 0.9
+    with pytest.raises(dataclasses.FrozenInstanceError, match=r"Did you mean 'agent'\? Received: agnt=5$"):
+        preset.agnt = 5
+
+
+@pytest.mark.parametrize("value", [len, object()], ids=["function", "object"])
+def test_arguments_of_a_level_are_what_a_config_can_keep(value):
+    with pytest.raises(ParameterError, match=r"their values are JSON: .*env_fn is for all others\. Received: x="):
+        EnvironmentParameters(kwargs={"x": value})

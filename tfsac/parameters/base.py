@@ -110,6 +110,13 @@ def parameters(cls: type[T]) -> type[T]:
         except ValidationError as error:
             raise explain(error, made) from None
 
+    def __setattr__(self: Any, name: str, value: Any) -> None:
+        raise dataclasses.FrozenInstanceError(
+            "Parameters stay as they are: tfsac.override(preset, {path: value}) returns a changed preset, and dataclasses.replace a changed "
+            f"object.{'' if name in made.__dataclass_fields__ else nearest(name, made.__dataclass_fields__)} Received: {name}={value!r}"
+        )
+
+    made.__setattr__ = __setattr__
     __init__.__doc__ = f"Raises: ParameterError: unknown parameter, wrong type or range of {cls.__name__}."
     made.__init__ = __init__
     return made

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tfsac.parameters.agents import AgentParameters, SoftActorCriticAgentParameters
-from tfsac.parameters.base import ParameterError, parameters
+from tfsac.parameters.base import ParameterError, parameters, to_json
 from tfsac.parameters.memories import EpisodicReplayParameters, SequenceReplayParameters
 from tfsac.parameters.networks import PositiveFloat, PositiveInt
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, StepMethod, TrainingSteps
@@ -87,6 +87,14 @@ class EnvironmentParameters:
     filters: FilterParameters = Field(default_factory=FilterParameters)
 
     def __post_init__(self) -> None:
+        for name, value in self.kwargs.items():
+            try:
+                to_json([value])
+            except ValueError as error:
+                raise ParameterError(
+                    f"kwargs are kept in the run's config, so their values are JSON: numbers, texts, lists, dicts; env_fn is for all others. "
+                    f"Received: {name}={value!r}"
+                ) from error
         visible = self.visible_entries
         if visible is not None and (not visible or len(set(visible)) < len(visible)):
             raise ParameterError(f"visible_entries names one entry or more, each once. Received: {visible}")
