@@ -22,6 +22,15 @@ CASES = {
     "pendulum, normalised": ("pendulum_sac", "Pendulum-v1", NORMALISED),
     "pendulum, twin target": ("pendulum_twin_sac", "Pendulum-v1", NORMALISED),
     "camera": ("pendulum_sac", "TfsacCameraArm-v0", tiny.camera_networks()),
+    "camera that the preset does not name": ("pendulum_sac", "TfsacCameraArm-v0", {}),
+    "gelu and silu": (
+        "pendulum_twin_sac",
+        "Pendulum-v1",
+        {
+            "agent.networks.policy.input_embedders_parameters.*.activation_function": "gelu",
+            "agent.networks.policy.middleware_parameters.activation_function": "silu",
+        },
+    ),
     "camera, normalised": ("pendulum_sac", "TfsacCameraArm-v0", {**tiny.camera_networks(), **NORMALISED}),
 }
 

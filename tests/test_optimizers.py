@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from test_checkpoint import RUN, complete_run, crashed, preset, same_run
 
 from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.networks import build_optimizer
@@ -24,6 +25,7 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.testing import random_batches, vector_spec
+from tfsac.training import Trainer
 
 SPEC, UPDATES, BATCH = vector_spec(3, 2), 3, 8
 OTHERS = {"amsgrad": {"optimizer_type": "Adam", "optimizer_kwargs": {"amsgrad": True}}}
@@ -145,6 +147,30 @@ def test_slots_are_there_before_a_checkpoint_and_go_on_exactly(case, tmp_path):
     other.update(batches)
     for a, b in zip(numbers(agent), numbers(other), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("name", ["AdamW", pytest.param("Muon", marks=pytest.mark.slow), pytest.param("Nadam", marks=pytest.mark.slow)])
+def test_an_interrupted_run_takes_the_steps_of_the_whole_one(tmp_path, name):
+    given = {"optimizer_type": name, "weight_decay": 0.1, "optimizer_epsilon": 1e-5}
+    made = preset(**{f"agent.networks.*.{field}": value for field, value in given.items()}, **{"schedule.improve_steps": 80})
+    whole = complete_run(tmp_path / "whole", made)
+    crashed(tmp_path / "run", 170, made)
+    resumed = Trainer(made, tmp_path / "run", RUN, resume=True, quiet=True)
+    assert resumed.counters.env_steps == 150
+    resumed.run()
+    same_run(resumed, whole)
+
+
+def test_a_run_begins_with_the_weights_of_another_whatever_its_optimizer(tmp_path):
+    made = preset(**{"agent.networks.*.optimizer_type": "AdamW", "schedule.improve_steps": 40})
+    first = complete_run(tmp_path / "first", made)
+    muon = preset(**{"agent.networks.*.optimizer_type": "Muon", "schedule.improve_steps": 40})
+    begun = Trainer(muon, tmp_path / "begun", RUN, quiet=True, initial_weights=first.directory.path)
+    best = np.load(first.directory.best)
+    for i, weight in enumerate(begun.agent.networks["policy"].trainable_variables):
+        np.testing.assert_array_equal(weight.numpy(), best[f"policy/{i}"])
+    begun.run()
+    assert begun.counters.updates > 0
 
 
 MIRRORED = """
