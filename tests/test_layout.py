@@ -27,10 +27,10 @@ MAY_IMPORT = {
     "memories": ({"numpy", "gymnasium", "minari"}, {"types", "parameters", "files", "arguments"}),
     "networks": ({"numpy", "keras", *TENSORFLOW}, {"types", "parameters"}),
     "agents": ({"numpy", "keras", *TENSORFLOW}, {"types", "parameters", "networks", "losses", "distributions", "user_code"}),
-    "metrics": ({"rich", "tensorboard", "IPython"}, {"types"}),
+    "metrics": ({"rich", "tensorboard", "IPython"}, {"types", "files"}),
     "testing": ({"numpy", "gymnasium", *TENSORFLOW}, {"types", "parameters", "environments", "agents"}),
     "analysis": ({"numpy", "matplotlib", "scipy"}, {"files"}),
-    "catalog": (set(), {"parameters", "presets", "user_code"}),
+    "catalog": (set(), {"parameters", "presets", "user_code", "files"}),
     "spinning_up": (
         {"numpy", "gymnasium", "keras", "tensorflow", "pydantic"},
         {"types", "parameters", "environments", "networks", "agents", "training", "metrics", "exporting", "files", "api", "user_code", "arguments"},

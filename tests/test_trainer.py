@@ -276,10 +276,3 @@ def test_an_environment_of_ones_own_is_trained_in(tmp_path):
     result = trainer.run()
     assert result.counters.env_steps == 13 * result.counters.episodes + trainer.environments.length[0]
     assert {env.unwrapped.g for env in made} == {1.0} and len(made) == 2  # one to train in, one to evaluate in
-
-
-@pytest.mark.parametrize("name", ["a[1]", "b*", "c?"])
-def test_a_folder_that_tensorflow_would_take_for_a_pattern_is_refused(tmp_path, name):
-    with pytest.raises(ValueError, match=r"no \[ \] \* \? in it\. Received: "):
-        Trainer(tiny_preset(), tmp_path / name, quiet=True)
-    assert not list(tmp_path.iterdir())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfsac.files import new_file
+from tfsac.files import new_file, written_aside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -318,5 +318,6 @@ def save_figure(figure: Figure, out: Path, note: str) -> pathlib.Path:
     if note:
         figure.supxlabel(note, fontsize=7.5, color=GREY, x=0.99, ha="right")
     out = new_file(out, ".png", replace=True)
-    figure.savefig(out, dpi=100, format="png")
+    with written_aside(out) as file:
+        figure.savefig(file, dpi=100, format="png")
     return out

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-import shutil
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -35,6 +34,7 @@ from tfsac.training.build import build_agent
 from tfsac.training.devices import configure_once
 from tfsac.training.evaluation import evaluate as run_episodes
 from tfsac.training.evaluation import evaluate_policy
+from tfsac.training.failures import writing_results
 from tfsac.training.functions import refuse_other_spaces, refuse_others
 from tfsac.training.weights import load_weights
 from tfsac.types import DiscreteSpec, Spec
@@ -85,15 +85,15 @@ def train(
 
 def finish(trainer: Trainer) -> Result:
     """Runs a trainer to its end, then draws the curve and exports the best policy."""
-    result = trainer.run()
-    if result.signal is None and result.best_return is not None:
-        from tfsac.analysis import plot_run
+    with trainer.lock.kept():
+        result, directory = trainer.run(), trainer.directory
+        if result.signal is None and result.best_return is not None:
+            from tfsac.analysis import plot_run
 
-        directory = trainer.directory
-        plot_run(directory.path)
-        load_weights(directory.best, trainer.agent, trainer.filters)
-        shutil.rmtree(directory.policy, ignore_errors=True)  # of a run that was resumed after it had ended
-        export(trainer.policy, directory.policy)
+            with writing_results(trainer):
+                load_weights(directory.best, trainer.agent, trainer.filters)
+                plot_run(directory.path)
+                export(trainer.policy, directory.policy, replace=True)
     return result
 
 

@@ -102,6 +102,7 @@ def read_config(path: pathlib.Path) -> tuple[Preset, RunParameters]:
         FileNotFoundError: there is none.
         ParameterError: it cannot be understood, or has parameters that this version does not know.
     """
+    from tfsac.files import read_object
     from tfsac.parameters import ParameterError, Preset, RunParameters, from_json
 
     if (path.parent / "sweep.json").is_file():
@@ -109,10 +110,13 @@ def read_config(path: pathlib.Path) -> tuple[Preset, RunParameters]:
     if not path.is_file():
         raise FileNotFoundError(f"A run directory has a config.json. Received: {path.parent}")
     try:
-        content = json.loads(path.read_bytes())
+        content = read_object(path)
         preset, run = content["preset"], content["run"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ParameterError(f"{path} is not the config of a run ({error!r}). Received: {path.stat().st_size} bytes") from error
+    except (OSError, ValueError, LookupError) as error:
+        copies = sorted(path.parent.glob(f"checkpoints/[0-9]*/{path.name}"))
+        advice = f" The newest checkpoint has a copy, {copies[-1]}: put it in its place." if copies else ""
+        said = f"no {error}" if isinstance(error, LookupError) else str(error)
+        raise ParameterError(f"{path} is not the config of a run ({said}).{advice} Received: {path.stat().st_size} bytes") from error
     for folder in folders if isinstance(folders := content.get("import_folders"), list) else ():
         make_importable(str(folder), first=False)
     try:

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tfsac import arguments
 from tfsac.environments import ActionNumbering, action_map, as_arrays
-from tfsac.files import check_new_folder, new_file
+from tfsac.files import check_new_folder, neutral, new_file, sync, writing
 from tfsac.training.policy import Policy
 from tfsac.types import ACTION_MASK
 
@@ -127,7 +127,9 @@ class PolicyGraph:
         return made
 
 
-def export(policy: Policy, out: str | pathlib.Path, format: Format = "saved_model", values: bool = False) -> pathlib.Path:
+def export(
+    policy: Policy, out: str | pathlib.Path, format: Format = "saved_model", values: bool = False, replace: bool = False
+) -> pathlib.Path:
     """Writes a policy that raw observations go into and the environment's own actions come out of.
 
     Signatures, whose inputs are named after the observation's keys, as far as the networks read them ("observation" for a
@@ -146,12 +148,14 @@ def export(policy: Policy, out: str | pathlib.Path, format: Format = "saved_mode
         out: a folder that does not exist or is empty; a LiteRT file is `out/policy.tflite`.
         format: "saved_model" or "tflite".
         values: also export the values.
+        replace: an earlier export at `out` makes room once the new one is complete.
 
     Returns:
         the folder, or the LiteRT file.
 
     Raises:
         FileExistsError: there is something at `out`.
+        OSError: it cannot be written; there is nothing at `out` then, or what was there before.
         ValueError: an unknown format.
     """
     arguments.instance("policy", policy, Policy, A_POLICY)
@@ -159,23 +163,30 @@ def export(policy: Policy, out: str | pathlib.Path, format: Format = "saved_mode
     out = arguments.path("out", out)
     if format not in ("saved_model", "tflite"):
         raise ValueError(f"format is 'saved_model' or 'tflite'. Received: {format!r}")
-    check_new_folder(out)
+    if not replace:
+        check_new_folder(out)
     new_file(out, replace=True)
-    aside = pathlib.Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    with writing(out):
+        aside = pathlib.Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
         graph, module = PolicyGraph(policy), tf.Module()
         module.weights = graph.weights
         signatures = graph.signatures(noise_as_input=format == "tflite", values=values)
-        _save_quietly(module, aside / "model", signatures)
-        if format == "saved_model":
-            shutil.rmtree(out, ignore_errors=True)
-            (aside / "model").rename(out)
-            return out
-        converter = tf.lite.TFLiteConverter.from_saved_model(str(aside / "model"), signature_keys=list(signatures))
-        content = converter.convert()
-        out.mkdir(exist_ok=True)
-        (out / TFLITE_FILE).write_bytes(content)
-        return out / TFLITE_FILE
+        with writing(out), neutral(aside) as folder:
+            _save_quietly(module, folder / "model", signatures)
+            if format == "tflite":
+                converter = tf.lite.TFLiteConverter.from_saved_model(str(folder / "model"), signature_keys=list(signatures))
+                (aside / "lite").mkdir()
+                (aside / "lite" / TFLITE_FILE).write_bytes(converter.convert())
+            made = aside / ("lite" if format == "tflite" else "model")
+            for path in [*made.rglob("*"), made]:
+                sync(path)
+            if out.exists():
+                out.rename(aside / "before")
+            made.rename(out)
+        return out / TFLITE_FILE if format == "tflite" else out
+    except tf.errors.OpError as error:
+        raise OSError(f"The export cannot be written ({error.message.splitlines()[0]}). Received: {out}") from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
@@ -214,7 +225,8 @@ class Exported:
             serve = signatures["serving_default"]
             self.wanted, outputs = set(serve.get_input_details()), set(serve.get_output_details())
         elif (path / "saved_model.pb").is_file():
-            self.loaded = tf.saved_model.load(str(path))
+            with neutral(path) as folder:
+                self.loaded = tf.saved_model.load(str(folder))
             signatures = self.loaded.signatures
             serve = signatures["serving_default"]
             self.wanted, outputs = set(serve.structured_input_signature[1]), set(serve.structured_outputs)

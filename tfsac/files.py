@@ -1,18 +1,32 @@
-"""Files that are there whole or not at all, and never written over something else."""
+"""Files that are there whole or not at all, never written over something else, and read with bounds."""
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import datetime
+import hashlib
 import json
+import math
 import os
 import pathlib
+import struct
+import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, Any, NamedTuple
 
 import numpy as np
+
+LARGEST_TEXT = 256 * 2**20  # bytes of a JSON file
+DEEPEST = 50  # levels of a JSON file
+SEAL = "sha256"
+LOCK = ".lock"  # file in a run's folder
+UNREADABLE = (  # what readers of damaged content raise
+    ValueError, LookupError, TypeError, AttributeError, EOFError, OSError, ArithmeticError, MemoryError, RecursionError, SyntaxError,
+    NotImplementedError, struct.error, zipfile.BadZipFile, zlib.error,
+)
 
 
 def new_run_dir(name: str, seed: int | None) -> pathlib.Path:
@@ -86,23 +100,14 @@ def check_new_folder(path: pathlib.Path) -> None:
     check_folder(path.parent, path)
 
 
-def check_run_name(path: pathlib.Path) -> None:
-    """Raises ValueError for a folder under whose name no run can be kept."""
-    if set("[]*?") & set(str(path)):
-        # TensorFlow reads a checkpoint's path as a pattern.
-        raise ValueError(f"The path of a run directory has no [ ] * ? in it. Received: {path}")
-
-
 def check_run_dir(path: pathlib.Path) -> None:
     """Refuses a folder in which no new run can be kept, and writes nothing.
 
     Raises:
-        FileExistsError: there is anything at this place.
-        ValueError: no run can be kept under its name.
+        FileExistsError: there is anything at this place but the file of a lock.
         OSError: it cannot be made or written.
     """
-    check_run_name(path)
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+    if path.exists() and (not path.is_dir() or any(entry.name != LOCK for entry in path.iterdir())):
         raise FileExistsError(
             f"The run directory exists already; choose another, or continue it with resume (--resume). Received: {path}"
         )
@@ -136,39 +141,164 @@ def sync(path: pathlib.Path) -> None:
 
 
 @contextlib.contextmanager
-def written_aside(path: pathlib.Path) -> Any:
-    """Gives a file beside `path` to write to; it is synced and renamed to `path` when all went well, else removed."""
+def writing(path: pathlib.Path) -> Iterator[None]:
+    """Gives the OSErrors of what is written inside words and a path.
+
+    Args:
+        path: of the file or folder.
+
+    Raises:
+        OSError: as the code inside.
+    """
+    try:
+        yield
+    except OSError as error:
+        if "Received: " in str(error):
+            raise
+        reason = error.strerror or str(error)
+        raise OSError(f"It cannot be written ({reason}); make room, or choose a folder that can be written. Received: {path}") from error
+
+
+@contextlib.contextmanager
+def written_aside(path: pathlib.Path) -> Iterator[IO[bytes]]:
+    """Gives a file beside `path` to write to; it is synced and renamed to `path` when all went well, else removed.
+
+    Raises:
+        OSError: it cannot be written; `path` is as it was.
+    """
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with aside.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
+        with writing(path):
+            with aside.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            aside.replace(path)
     finally:
-        aside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
 
 
-def read_npz(path: pathlib.Path, kind: str, meta: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Reads an npz file whose entry `meta` is a JSON object.
+@contextlib.contextmanager
+def neutral(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Gives a path to a folder that has no characters of a pattern, for TensorFlow, which reads paths of checkpoints as patterns."""
+    absolute = folder.absolute()
+    if not set("[]*?\\") & set(str(absolute)):
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(dir="/tmp" if os.path.isdir("/tmp") else None) as temporary:
+        link = pathlib.Path(temporary) / "folder"
+        link.symlink_to(absolute)
+        yield link
+
+
+# -- JSON --------------------------------------------------------------------------------------------------------------
+
+
+def parse_object(content: bytes | str) -> dict[str, Any]:
+    """Returns a JSON object.
+
+    Raises:
+        ValueError: it is none, or nested deeper than anything that tfsac writes.
+    """
+    try:
+        found = json.loads(content)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(found, dict):
+        raise ValueError("it is not a JSON object")
+    level: list[Any] = [found]
+    for _ in range(DEEPEST):
+        level = [inner for value in level for inner in (value.values() if isinstance(value, dict) else value) if isinstance(inner, dict | list)]
+        if not level:
+            return found
+    raise ValueError("it is nested too deeply")
+
+
+def read_object(path: pathlib.Path) -> dict[str, Any]:
+    """Returns the JSON object in a file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it holds something else.
+    """
+    with path.open("rb") as file:
+        content = file.read(LARGEST_TEXT + 1)
+    if len(content) > LARGEST_TEXT:
+        raise ValueError(f"it has more than {LARGEST_TEXT} bytes")
+    return parse_object(content)
+
+
+def sealed(content: dict[str, Any]) -> bytes:
+    """Returns an object as JSON with its own checksum, by which `is_sealed` notices every changed byte."""
+    plain = {name: value for name, value in content.items() if name != SEAL}
+    checksum = hashlib.sha256(json.dumps(plain, indent=2).encode()).hexdigest()
+    return json.dumps({**plain, SEAL: checksum}, indent=2).encode()
+
+
+def is_sealed(content: bytes) -> bool:
+    """Returns whether these are the very bytes that `sealed` returned."""
+    try:
+        return sealed(parse_object(content)) == content
+    except ValueError:
+        return False
+
+
+# -- npz ---------------------------------------------------------------------------------------------------------------
+
+
+class Header(NamedTuple):
+    """What an entry of an npz file declares."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+def read_npz(
+    path: pathlib.Path, kind: str, choose: Callable[[dict[str, Header]], Iterable[str]]
+) -> dict[str, np.ndarray]:
+    """Reads entries of an npz file of which only the declared shapes are known.
 
     Args:
         path: of the file.
         kind: what it should be, for the error: "a demonstration file".
-        meta: name of the entry.
+        choose: returns the names of the entries to read, or raises a ValueError where one is not as expected. What it does not
+            name is never unpacked.
 
     Returns:
-        the other entries, and the object.
+        the entries by name.
 
     Raises:
         ValueError: the file is damaged or of another kind.
     """
     try:
-        with path.open("rb") as stream, np.load(stream) as file:
-            arrays = dict(file)
-        content = json.loads(str(arrays.pop(meta)))
-        if not isinstance(content, dict):
-            raise ValueError(f"{meta} is not an object")
-    except (ValueError, KeyError, TypeError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path} is damaged or not {kind} ({error}). Received: {path.stat().st_size} bytes") from error
-    return arrays, content
+        with path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
+            headers = {entry.filename.removesuffix(".npy"): _header(archive, entry) for entry in archive.infolist()}
+            return {name: _entry(archive, f"{name}.npy") for name in choose(headers)}
+    except UNREADABLE as error:
+        if isinstance(error, ValueError) and "Received: " in str(error):
+            raise
+        said = str(error) or type(error).__name__
+        raise ValueError(f"{path} is damaged or not {kind} ({said}). Received: {path.stat().st_size} bytes") from error
+
+
+def _header(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Header:
+    with archive.open(entry) as stream:
+        version = np.lib.format.read_magic(stream)
+        long = "<H" if version == (1, 0) else "<I"
+        (size,) = struct.unpack(long, stream.read(struct.calcsize(long)))
+        # Only as far as the header goes: the rest stays packed.
+        said = ast.literal_eval(stream.read(min(size, 2**20)).decode("utf8" if version == (3, 0) else "latin1"))
+        begun = stream.tell()
+    header = Header(tuple(said["shape"]), np.lib.format.descr_to_dtype(said["descr"]))
+    if header.dtype.hasobject or entry.file_size != begun + math.prod(header.shape) * header.dtype.itemsize:
+        raise ValueError(f"{entry.filename} has another size than its header says")
+    return header
+
+
+def _entry(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+    with archive.open(name) as stream:
+        array = np.lib.format.read_array(stream, allow_pickle=False, max_header_size=2**20)
+        if stream.read(1):
+            raise ValueError(f"{name} is longer than its header says")
+    return array

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import html
+import io
 import os
 import pathlib
 import socket
@@ -15,43 +16,79 @@ from typing import Any
 import rich.console
 import rich.progress
 
+from tfsac.files import writing, written_aside
+
 Row = dict[str, Any]
 
 
 class CSVSink:
     """Appends rows to `metrics.csv`.
 
+    What has been written is also kept in memory: checkpoints hold a copy, and a file that something else changed meanwhile is
+    written again.
+
     Args:
-        path: of the file; made with a header when it does not exist.
+        path: of the file.
         columns: of every row; a row may leave cells empty.
-        rows_to_keep: of an existing file; what was written after the checkpoint a run continues from is cut off.
+        content: of the file so far, for a run that is resumed; the file then has it already.
+
+    Attributes:
+        content: of the file.
 
     Raises:
-        ValueError: an existing file has other columns.
+        ValueError: the content has other columns.
+        OSError: the file cannot be written.
     """
 
-    def __init__(self, path: pathlib.Path, columns: Sequence[str], rows_to_keep: int = 0):
-        self.path, self.columns, self.rows = path, list(columns), rows_to_keep
-        kept: list[list[str]] = [self.columns]
-        if rows_to_keep:
-            with path.open(newline="") as file:
-                kept = list(csv.reader(file))[: rows_to_keep + 1]
-            if kept[0] != self.columns or len(kept) != rows_to_keep + 1:
-                other = sorted(set(kept[0]) ^ set(self.columns))
-                raise ValueError(
-                    f"{path} should have {rows_to_keep} rows and the columns of the run so far (a resumed run keeps its "
-                    f"stochastic_evaluation and the metrics of its callbacks). Received: {len(kept) - 1} rows, differing columns {other}"
-                )
-        aside = path.with_suffix(".tmp")
-        with aside.open("w", newline="") as file:
-            csv.writer(file).writerows(kept)
-        aside.replace(path)
+    def __init__(self, path: pathlib.Path, columns: Sequence[str], content: bytes = b""):
+        self.path, self.columns, self.content = path, list(columns), _line(columns)
+        if not content:
+            self._write_all()
+        elif content.startswith(self.content):
+            self.content = content
+        else:
+            header = next(csv.reader(io.StringIO(content.decode(errors="replace"))), [])
+            raise ValueError(
+                f"{path} should have the columns of the run so far (a resumed run keeps its "
+                "stochastic_evaluation and the metrics of its callbacks). "
+                f"Received: differing columns {sorted(set(header) ^ set(self.columns))}"
+            )
 
     def write(self, row: Row) -> None:
-        """Writes one row and flushes it."""
-        with self.path.open("a", newline="") as file:
-            csv.writer(file).writerow([row.get(column, "") for column in self.columns])
-        self.rows += 1
+        """Writes one row and flushes it.
+
+        Raises:
+            OSError: it cannot be written; the file is as it was.
+        """
+        line, before = _line([row.get(column, "") for column in self.columns]), self.content
+        self.content += line
+        try:
+            size = self.path.stat().st_size if self.path.is_file() else -1
+            if size != len(before):
+                self._write_all()
+                return
+            with writing(self.path), self.path.open("r+b", buffering=0) as file:
+                file.seek(size)
+                written = 0
+                try:
+                    while written < len(line):  # a disk that is nearly full takes a part
+                        written += file.write(line[written:]) or 0
+                except OSError:
+                    file.truncate(size)
+                    raise
+        except OSError:
+            self.content = before
+            raise
+
+    def _write_all(self) -> None:
+        with written_aside(self.path) as file:
+            file.write(self.content)
+
+
+def _line(cells: Sequence[Any]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text).writerow(cells)
+    return text.getvalue().encode()
 
 
 class TensorBoardSink:

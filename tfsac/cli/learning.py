@@ -76,6 +76,7 @@ def _train_flags(f: flags.FlagValues) -> None:
     flags.DEFINE_integer("num_actors", 1, "with --ray_address, how many", lower_bound=1, flag_values=f)
     flags.DEFINE_integer("actor_steps", 32, "with --ray_address, steps of its environments that an actor plays for one message", lower_bound=1, flag_values=f)
     flags.DEFINE_bool("resume", False, "continue the run in --run_dir", flag_values=f)
+    flags.DEFINE_bool("skip_damaged_rows", False, "with --resume, without rows of the replay memory that a disk lost", flag_values=f)
     flags.DEFINE_bool("print_networks_summary", False, "print the layers of every network", flag_values=f)
     flags.DEFINE_bool("list", False, "list the presets and do nothing else", flag_values=f)
     flags.DEFINE_integer("evaluate", None, "afterwards evaluate the best policy over this many episodes", lower_bound=1, flag_values=f)
@@ -230,7 +231,6 @@ def sweep(f: flags.FlagValues, rest: list[str]) -> int:
 
 
 def _train_all(f: flags.FlagValues, grid: Sequence[str], jobs: int, ray_address: str | None = None) -> int:
-    from tfsac.files import check_run_name
     from tfsac.grid import plan
     from tfsac.parameters import Preset, from_json
     from tfsac.sweep import Sweep
@@ -251,7 +251,6 @@ def _train_all(f: flags.FlagValues, grid: Sequence[str], jobs: int, ray_address:
             checked.append(made)
             check_level(preset)
     folder = pathlib.Path(f.run_dir) if f.run_dir else default_run_dir(f, checked[0][0].level, None)
-    check_run_name(folder)
     with contextlib.ExitStack() as connected:
         how: dict[str, Any] = {"jobs": jobs}
         if ray_address is not None:

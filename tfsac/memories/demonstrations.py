@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfsac import arguments
-from tfsac.files import new_file, read_npz, written_aside
+from tfsac.files import Header, new_file, parse_object, read_npz, written_aside
 from tfsac.memories.minari_datasets import read_minari
 from tfsac.memories.transitions import OBSERVATION, TransitionMemory
 from tfsac.types import ACTION_MASK, DiscreteSpec, Spec
 
 FORMAT = 1
+KIND, META, RETURNS = "a demonstration file", "meta", "returns"
+LARGEST_META = 2**20  # bytes
 SUFFIX = ".npz"
 MINARI = "minari:"
 
@@ -71,17 +74,22 @@ def load_demonstrations(
         ValueError: not a demonstration file, empty, truncated, not finite, of another level, of other shapes or dtypes than
             the spec's, actions that the agent could not take, or fewer episodes than wanted.
     """
-    if str(path).startswith(MINARI):
+    if minari := str(path).startswith(MINARI):
         if inverse is None:
             raise ValueError(f"Minari datasets keep the environment's actions, so inverse is needed. Received: None for {path}")
         fields, found, returns = read_minari(str(path).removeprefix(MINARI), num_episodes)
     else:
         inverse = np.asarray
-        fields, found, returns = _read(pathlib.Path(path))
+        found = _level(pathlib.Path(path))
     if level is not None and found and _environment(found) != _environment(level):
         raise ValueError(f"{path} comes from another environment, {found}; this one is {level}. Received: {found}")
     layout = TransitionMemory(spec._replace(extras={}), 1).ring.dtype
-    _check_layout(fields, layout, f"{path} comes from another environment, {found or 'which it does not name'}:")
+    other = f"{path} comes from another environment, {found or 'which it does not name'}:"
+    if minari:
+        _check_layout(path, fields, layout, other)
+    else:
+        fields = _read(pathlib.Path(path), layout, other)
+        returns = fields.pop(RETURNS)
     fields["action"] = inverse(fields["action"])
     records = _records(path, fields, layout)
     _check_actions(path, fields["action"], spec)
@@ -101,18 +109,46 @@ def load_demonstrations(
     return Demonstrations(records[: ends[num_episodes - 1] + 1], found, returns[:num_episodes])
 
 
-def _read(path: pathlib.Path) -> tuple[dict[str, np.ndarray], str, np.ndarray]:
-    """Returns the fields, the level and the returns of a file."""
+def _level(path: pathlib.Path) -> str:
+    """Returns the level of a file."""
     if not path.is_file():
         raise FileNotFoundError(f"There is no demonstration file. Received: {path}")
-    fields, meta = read_npz(path, "a demonstration file", "meta")
+
+    def choose(headers: dict[str, Header]) -> list[str]:
+        meta = headers[META]
+        if meta.shape or meta.dtype.kind != "U" or meta.dtype.itemsize > LARGEST_META:
+            raise ValueError(f"{META} is not a short text")
+        return [META]
+
+    text = str(read_npz(path, KIND, choose)[META])
+    try:
+        meta = parse_object(text)
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged or not {KIND} ({error}). Received: {META} {text[:100]!r}") from error
     level = meta.get("level")
-    if meta.get("format") != FORMAT or not isinstance(level, str) or "returns" not in fields:
-        raise ValueError(f"{path} is not a demonstration file of format {FORMAT} with level and returns. Received: {meta}")
-    return fields, level, fields.pop("returns")
+    if meta.get("format") != FORMAT or not isinstance(level, str):
+        raise ValueError(f"{path} is not a demonstration file of format {FORMAT} with level and returns. Received: {text[:300]}")
+    return level
 
 
-def _check_layout(fields: dict[str, np.ndarray], layout: np.dtype, other: str) -> None:
+def _read(path: pathlib.Path, layout: np.dtype, other: str) -> dict[str, np.ndarray]:
+    """Returns the fields and the returns of a file; nothing else in it, and nothing of another shape, is unpacked."""
+
+    def choose(headers: dict[str, Header]) -> list[str]:
+        fields = {name: header for name, header in headers.items() if name not in (META, RETURNS)}
+        if RETURNS not in headers:
+            raise ValueError(f"{path} is not a demonstration file of format {FORMAT} with level and returns. Received: {sorted(headers)}")
+        _check_layout(path, fields, layout, other)
+        if math.prod(headers[RETURNS].shape) > headers["action"].shape[0]:
+            raise ValueError(f"{path} has at most one return for each step. Received: returns of the shape {headers[RETURNS].shape}")
+        return [*(layout.names or ()), RETURNS]
+
+    return read_npz(path, KIND, choose)
+
+
+def _check_layout(
+    path: str | pathlib.Path, fields: Mapping[str, np.ndarray | Header], layout: np.dtype, other: str
+) -> None:
     for name in layout.names or ():
         expected = layout[name]
         if name not in fields:
@@ -122,14 +158,14 @@ def _check_layout(fields: dict[str, np.ndarray], layout: np.dtype, other: str) -
             raise ValueError(f"{other} {name} should be {expected.shape}. Received: {shape}")
         if not np.can_cast(dtype, expected.base, "same_kind"):
             raise ValueError(f"{other} {name} should be {expected.base}. Received: {dtype}")
+    lengths = {name: fields[name].shape[0] if fields[name].shape else 0 for name in layout.names or ()}
+    if len(set(lengths.values())) > 1 or not lengths["action"]:
+        raise ValueError(f"{path} is empty or truncated. Received: {lengths}")
 
 
 def _records(path: str | pathlib.Path, fields: dict[str, np.ndarray], layout: np.dtype) -> np.ndarray:
-    lengths = {name: fields[name].shape[0] if fields[name].ndim else 0 for name in layout.names or ()}
-    if len(set(lengths.values())) > 1 or not lengths["action"]:
-        raise ValueError(f"{path} is empty or truncated. Received: {lengths}")
-    records = np.zeros(lengths["action"], layout)
-    for name in lengths:
+    records = np.zeros(len(fields["action"]), layout)
+    for name in layout.names or ():
         with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, which is refused
             records[name] = fields[name]
         wrong = ~np.isfinite(records[name])

@@ -56,12 +56,13 @@ def explain(error: ValidationError, cls: type) -> ParameterError:
         place[0] = names[place[0]]
     # Pydantic names branches of unions by their type or kind, which is no part of a path.
     _, parts = _follow(cls, place)
-    path = ".".join([cls.__name__, *(str(part) for part in parts if isinstance(part, int) or str(part).isidentifier())])
+    names = [str(part) for part in parts if isinstance(part, int) or str(part).isidentifier()]
+    path = ".".join([cls.__name__, *names] if dataclasses.is_dataclass(cls) else names)  # a union has no name
     message = first["msg"].removeprefix("Value error, ").removesuffix(".")
     if kind == "enum" and any(entry["type"] == "tuple_type" for entry in tried):
         close = nearest(str(received), re.findall(r"'(\w+)'", message))
         return ParameterError(f"{path}: {message}, or a list of layers such as [256, 256].{close} Received: {received!r}")
-    return ParameterError(message if "Received: " in message else f"{path}: {message}. Received: {_shortened(received)}")
+    return ParameterError(message if "Received: " in message else f"{path}{': ' if path else ''}{message}. Received: {_shortened(received)}")
 
 
 def _shortened(value: Any, longest: int = 300) -> str:
@@ -71,7 +72,7 @@ def _shortened(value: Any, longest: int = 300) -> str:
 
 def _follow(cls: type, place: list[int | str]) -> tuple[type, list[int | str]]:
     """Returns the parameter class at a place inside `cls`, as far as it can be followed, and the place without kinds."""
-    candidates, path = [cls], []
+    candidates, path = list(_classes(cls)) or [cls], []
     for part in place:
         of_this_kind = [c for c in candidates if _kind(c) == part]
         in_this_field = [inner for c in candidates for inner in _classes(get_type_hints(c, include_extras=True).get(str(part)))]

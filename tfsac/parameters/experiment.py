@@ -168,6 +168,8 @@ class RunParameters:
             up to two messages old.
         checkpoint_save_steps: environment steps between checkpoints.
         num_checkpoints_to_keep: older ones are deleted.
+        skip_damaged_rows: resume without rows of the replay memory that a disk lost, where every checkpoint needs them; of
+            one resume only.
         stop_at_threshold: end when an evaluation reaches the preset's `min_reward_threshold`.
         stochastic_evaluation: evaluate a second time with sampled actions.
         tensorboard: write TensorBoard events while the run trains, into its folder.
@@ -188,6 +190,7 @@ class RunParameters:
     actor_steps: PositiveInt = 32
     checkpoint_save_steps: PositiveInt = 10_000
     num_checkpoints_to_keep: PositiveInt = 2
+    skip_damaged_rows: bool = False
     stop_at_threshold: bool = False
     stochastic_evaluation: bool = False
     tensorboard: bool = True

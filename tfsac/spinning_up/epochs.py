@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +12,7 @@ from tfsac.files import written_aside
 from tfsac.metrics import TerminalSink
 from tfsac.training import Callback, Trainer
 
+PROGRESS = "progress.txt"
 STEPS = "TotalEnvInteracts"
 OF_EPISODES = {"EpRet": "training", "TestEpRet": "evaluation"}
 OF_UPDATES = {"Q1Vals": "q/q1", "Q2Vals": "q/q2", "LogPi": "policy/log_prob"}
@@ -43,16 +43,11 @@ class EpochLog(Callback):
         self.lines: list[str] = []
 
     def on_training_begin(self, trainer: Trainer) -> None:
-        """Completes config.json; of a progress.txt that is there, what the run has not done yet is cut off."""
-        config = trainer.directory.config
-        with written_aside(config) as file:
-            file.write(json.dumps(json.loads(config.read_text()) | self.config, indent=2).encode())
-        self.path = trainer.directory.path / "progress.txt"
+        """Completes config.json; progress.txt continues as the checkpoint has it."""
+        trainer.directory.add_to_config(self.config)
+        self.path = trainer.directory.path / PROGRESS
         self.columns = [trainer.reporter.recorder.names.index(name) for name in OF_UPDATES.values()]
-        if self.path.is_file():
-            header, *rows = self.path.read_text().splitlines()
-            place = header.split("\t").index(STEPS)
-            self.lines = [header, *(row for row in rows if int(row.split("\t")[place]) <= trainer.counters.env_steps)]
+        self.lines = trainer.run_files.get(PROGRESS, b"").decode().splitlines()
 
     def on_updates(self, trainer: Trainer, metrics: np.ndarray) -> None:
         """Keeps what Std, Max and Min are taken of."""
@@ -64,8 +59,10 @@ class EpochLog(Callback):
         self.updates = []
         self.lines = self.lines or ["\t".join(values)]
         self.lines.append("\t".join(str(value) for value in values.values()))
+        content = "".join(f"{line}\n" for line in self.lines).encode()
         with written_aside(self.path) as file:
-            file.write("".join(f"{line}\n" for line in self.lines).encode())
+            file.write(content)
+        trainer.run_files[PROGRESS] = content  # for the next checkpoint
         trainer.reporter.terminal.print(table(values))
 
     def on_training_end(self, trainer: Trainer) -> None:

@@ -1,48 +1,68 @@
 """Complete, atomic checkpoints; the memory is saved in chunks, each row once.
 
     checkpoints/
-      000010000/   manifest.json, state.json, state.npz, memory.npz, agent.*  by environment steps
-      memory/      rows-<first>-<last>-<hash>.npy                            by absolute row index, never rewritten
+      000010000/   manifest.json, state.json, state.npz, memory.npz, agent.*    by environment steps
+                   metrics.csv, best.npz, config.json                          copies of the run's files at that time
+      memory/      rows-<first>-<last>-<hash>.npy                              by absolute row index, never changed
+      damaged-000010000/                                                       set aside, never read or deleted
 
 Where several workers share a run, the first one writes for all: the manifest lists the rows of every worker's memory.
 
 A checkpoint is written beside its place, synced to disk and renamed. Its manifest lists every file and chunk with size and
-SHA-256. A chunk is deleted when no kept manifest names it.
+SHA-256, and has a checksum of its own. A chunk is deleted when no kept manifest names it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import json
 import os
 import pathlib
 import shutil
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from tfsac.cluster import Place
-from tfsac.files import differences, sync, written_aside
+from tfsac.files import Header, differences, neutral, read_npz, read_object, sealed, sync
 from tfsac.memories import EpisodicMemory, TransitionMemory
 from tfsac.memories.deal import deal
+from tfsac.memories.salvage import put_back_without
+from tfsac.parameters import ParameterError
+from tfsac.training.checkpoint_folder import CheckpointFolder
 from tfsac.training.identity import with_defaults
+from tfsac.training.manifest import (
+    FORMAT,
+    MANIFEST,
+    CheckpointError,
+    digest,
+    memories,
+    memory_file,
+    read_manifest,
+    understanding,
+)
 from tfsac.training.workers import Workers
 
-FORMAT = 2
 CHUNK_BYTES = 128 * 2**20  # bounds the size of one file, and the memory that saving it takes
 
 
-class CheckpointError(RuntimeError):
-    """A checkpoint cannot be written, or none can be read."""
+class Restored(NamedTuple):
+    """What a checkpoint held beside agent and memory.
 
+    Attributes:
+        place: its folder.
+        state, arrays, run_files: as they were given to `CheckpointManager.save`.
+        notes: a line for each checkpoint that was passed over, and for rows that are gone.
+    """
 
-def digest(path: pathlib.Path) -> dict[str, Any]:
-    """Returns size and SHA-256 of a file."""
-    with path.open("rb") as file:
-        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+    place: pathlib.Path
+    state: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+    run_files: dict[str, bytes]
+    notes: list[str]
 
 
 class CheckpointManager:
@@ -69,7 +89,8 @@ class CheckpointManager:
         keep: int = 2,
         workers: Workers | None = None,
     ):
-        self.directory, self.chunks = directory, directory / "memory"
+        self.folder = CheckpointFolder(directory)
+        self.directory, self.chunks = directory, self.folder.chunks
         self.agent, self.memory, self.identity, self.keep = agent, memory, identity, keep
         self.checkpoint = tf.train.Checkpoint(agent=agent)
         self.workers = workers or Workers(tf.distribute.get_strategy(), Place())
@@ -78,13 +99,23 @@ class CheckpointManager:
 
     # -- saving --------------------------------------------------------------------------------------------------------
 
-    def save(self, step: int, state: dict[str, Any], arrays: dict[str, np.ndarray] | None = None) -> pathlib.Path:
+    def save(
+        self,
+        step: int,
+        state: dict[str, Any],
+        arrays: Mapping[str, np.ndarray] | None = None,
+        run_files: Mapping[str, bytes] | None = None,
+    ) -> pathlib.Path:
         """Saves everything.
+
+        Chunks of the memory that the checkpoint before has too are looked at, see `Chunks`; one that is missing or changed is
+        written again.
 
         Args:
             step: environment steps; names the checkpoint.
             state: JSON values of everything that is neither agent nor memory.
             arrays: of the same, where they are arrays.
+            run_files: contents of files of the run's folder by name, to mend them from.
 
         Returns:
             the checkpoint's folder.
@@ -97,26 +128,29 @@ class CheckpointManager:
         written: list[pathlib.Path] = []
         try:
             self._make_folders(aside)
-            memories = [self._save_memory(worker, aside, written) for worker in range(self.workers.place.workers)]
+            saved = [self._save_memory(worker, aside, written) for worker in range(self.workers.place.workers)]
             if self.workers.place.chief:
-                self._write(place, aside, step, state, arrays or {}, memories)
-        except OSError as error:
+                self._write(place, aside, step, state, arrays or {}, run_files or {}, saved)
+        except (OSError, ValueError) as error:
             shutil.rmtree(aside, ignore_errors=True)
-            for path in written:
-                path.unlink(missing_ok=True)
-            kept = [path.name for path in self.places()]
+            with contextlib.suppress(OSError):
+                for path in written:
+                    path.unlink(missing_ok=True)
+            kept = [path.name for path in self.folder.places()]
             raise CheckpointError(
                 f"The checkpoint at step {step} could not be written to {self.directory}; "
-                f"{'kept: ' + ', '.join(kept) if kept else 'there is none before it'}. Received: {error}"
+                f"{'kept: ' + ', '.join(kept) if kept else 'there is none before it'}. "
+                f"Received: {str(error).replace('Received: ', '')}"
             ) from error
-        self.saved_chunks = [memory["chunks"] for memory in memories]
+        self.saved_chunks = [memory["chunks"] for memory in saved]
         if self.workers.place.chief:
-            self._prune()
+            self.folder.prune(self.keep)
         return place
 
     def _make_folders(self, aside: pathlib.Path) -> None:
         if self.workers.place.chief:
-            self.chunks.mkdir(parents=True, exist_ok=True)
+            self.folder.refuse_links()
+            self.chunks.folder.mkdir(parents=True, exist_ok=True)
             shutil.rmtree(aside, ignore_errors=True)
             aside.mkdir()
 
@@ -126,20 +160,24 @@ class CheckpointManager:
         aside: pathlib.Path,
         step: int,
         state: dict[str, Any],
-        arrays: dict[str, np.ndarray],
-        memories: list[dict[str, Any]],
+        arrays: Mapping[str, np.ndarray],
+        run_files: Mapping[str, bytes],
+        saved: list[dict[str, Any]],
     ) -> None:
         """Completes what is written aside and puts it in its place."""
         try:
-            self.checkpoint.write(str(aside / "agent"))
+            with neutral(aside) as folder:
+                self.checkpoint.write(str(folder / "agent"))
         except tf.errors.OpError as error:
             raise OSError(str(error)) from error
         (aside / "state.json").write_text(json.dumps(state))
         np.savez(aside / "state.npz", **arrays)  # type: ignore[arg-type]
+        for name, content in run_files.items():
+            (aside / name).write_bytes(content)
         files = {path.name: digest(path) for path in sorted(aside.iterdir())}
-        manifest = {"format": FORMAT, "step": step, "identity": self.identity, "files": files}
-        manifest |= {"memory": memories[0], "memory_of_others": memories[1:]}
-        (aside / "manifest.json").write_text(json.dumps(manifest, indent=1))
+        manifest = {"format": FORMAT, "step": step, "identity": self.identity, "files": files, "run_files": list(run_files)}
+        manifest |= {"memory": saved[0], "memory_of_others": saved[1:]}
+        (aside / MANIFEST).write_bytes(sealed(manifest))
         for path in [*aside.iterdir(), aside]:
             sync(path)
         if place.exists():  # saved at the same step before, by a run that was resumed from an earlier one
@@ -152,28 +190,38 @@ class CheckpointManager:
         memory, workers = self.memory, self.workers
         counts = workers.gather({"rows": np.array([[memory.oldest_row, memory.total_rows]])})["rows"][worker]
         oldest, total = (int(count) for count in counts)
-        chunks = [chunk for chunk in self.saved_chunks[worker] if chunk["stop"] > oldest]
+        chunks: list[dict[str, Any]] = []
+        for chunk in self._looked_at([chunk for chunk in self.saved_chunks[worker] if chunk["stop"] > oldest]):
+            if "file" not in chunk:
+                chunk = self._save_rows(worker, max(chunk["start"], oldest), chunk["stop"], written)
+            chunks.append(chunk)
         start = chunks[-1]["stop"] if chunks else oldest
         while start < total:
             stop = min(start + max(1, CHUNK_BYTES // memory.row_bytes), total)
-            rows = self._rows_of(worker, start, stop)
-            chunk: dict[str, Any] = {"start": start, "stop": stop}
-            if workers.place.chief:
-                name = f"rows-{start:010d}-{stop:010d}-{hashlib.sha256(rows.view(np.uint8).data).hexdigest()[:12]}.npy"
-                path = self.chunks / name
-                if not path.exists():
-                    written.append(path)
-                    with written_aside(path) as file:
-                        np.save(file, rows)
-                chunk |= {"file": name, **digest(path)}
-            chunks.append(chunk)
+            chunks.append(self._save_rows(worker, start, stop, written))
             start = stop
         mine, packed = worker == workers.place.worker, io.BytesIO()
         np.savez(packed, **(memory.state() if mine else {}))  # type: ignore[arg-type]
         content = workers.receive(worker, packed.getvalue())
         if workers.place.chief:
-            (aside / _file_of(worker)).write_bytes(content)
+            (aside / memory_file(worker)).write_bytes(content)
         return {"total_rows": total, "chunks": chunks}
+
+    def _looked_at(self, chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Returns chunks, without their file where it has to be written again; the same at every worker."""
+        if self.workers.place.chief:
+            chunks = [{"start": c["start"], "stop": c["stop"]} if self.chunks.problem(c) else c for c in chunks]
+        return json.loads(self.workers.receive(0, json.dumps(chunks).encode()))
+
+    def _save_rows(self, worker: int, start: int, stop: int, written: list[pathlib.Path]) -> dict[str, Any]:
+        """Writes a chunk of one worker's memory, and returns how the manifest names it."""
+        rows = self._rows_of(worker, start, stop)
+        if not self.workers.place.chief:
+            return {"start": start, "stop": stop}
+        name = self.chunks.name(start, stop, rows)
+        if not (self.chunks.folder / name).exists():
+            written.append(self.chunks.folder / name)
+        return self.chunks.write(name, start, stop, rows)
 
     def _rows_of(self, worker: int, start: int, stop: int) -> np.ndarray:
         """Returns rows of one worker's memory, at every worker."""
@@ -191,73 +239,56 @@ class CheckpointManager:
         """Makes the next checkpoint save the newest rows again, because they were changed after they were saved."""
         self.saved_chunks = [chunks[:-1] for chunks in self.saved_chunks]
 
-    def _prune(self) -> None:
-        with contextlib.suppress(OSError):  # what cannot be deleted now is deleted next time
-            for path in self.places()[: -self.keep]:
-                shutil.rmtree(path)
-            for path in self.directory.glob(".*.old"):
-                shutil.rmtree(path)
-            named = set()
-            for path in self.places():
-                named |= {chunk["file"] for chunk in _chunks(json.loads((path / "manifest.json").read_text()))}
-            for path in self.chunks.iterdir():
-                if path.name not in named:
-                    path.unlink()
-
     # -- restoring -----------------------------------------------------------------------------------------------------
 
     def places(self) -> list[pathlib.Path]:
         """Returns the checkpoints' folders, oldest first."""
-        if not self.directory.is_dir():
-            return []
-        return sorted(path for path in self.directory.iterdir() if path.name.isdigit() and path.is_dir())
+        return self.folder.places()
 
-    def restore(self) -> tuple[dict[str, Any], dict[str, np.ndarray], list[str]]:
+    def restore(self, skip_damaged_rows: bool = False) -> Restored:
         """Restores agent and memory from the newest checkpoint that is whole.
 
-        Returns:
-            the state and arrays given to `save`, and a line for each damaged checkpoint that was passed over.
+        Args:
+            skip_damaged_rows: where every checkpoint is damaged, use the newest one of which only rows of the memory are, without
+                these rows.
 
         Raises:
             CheckpointError: there is no checkpoint, none is whole, or it belongs to another run.
         """
-        refused = []
-        for place in reversed(self.places()):
-            try:
-                manifest = self.verify(place)
-            except (OSError, ValueError, KeyError) as error:
-                refused.append(f"{place} is damaged and was not used: {error}")
-                continue
+        place, gone, damaged = self._agreed(skip_damaged_rows)
+        manifest = read_manifest(place)
+        with understanding(place):
             self._check_identity(place, manifest["identity"])
-            self._read(place, manifest)
-            with np.load(place / "state.npz") as arrays:
-                return json.loads((place / "state.json").read_text()), dict(arrays), refused
-        problem = "; ".join(refused) if refused else "it has none"
-        raise CheckpointError(f"There is no checkpoint to continue from. Received: {self.directory} ({problem})")
+            self._read(place, manifest, gone)
+            arrays = _arrays(place / "state.npz")
+            state = read_object(place / "state.json")
+        run_files = {name: (place / name).read_bytes() for name in manifest["run_files"]}
+        notes = [f"Without the damaged rows {first} to {last} of the replay memory." for first, last in gone]
+        for path, reason in damaged.items():
+            moved = f"; it is now {self.folder.set_aside(path).name}" if self.workers.place.chief else ""
+            notes.append(f"{path} is damaged and was not used{moved}: {reason}")
+        return Restored(place, state, arrays, run_files, notes)
 
-    def verify(self, place: pathlib.Path) -> dict[str, Any]:
-        """Returns the manifest of a checkpoint after checking every file that it names.
-
-        Raises:
-            ValueError, KeyError, OSError: something is missing, truncated or altered.
-            CheckpointError: another version's format.
-        """
-        manifest = json.loads((place / "manifest.json").read_text())
-        if manifest["format"] != FORMAT:  # not damaged, so none before it is used
-            raise CheckpointError(
-                f"{place} was written by another version of tfsac, which can read it: this one reads format {FORMAT}. "
-                f"Received: format {manifest['format']}"
-            )
-        files = {place / name: expected for name, expected in manifest["files"].items()}
-        files |= {self.chunks / chunk["file"]: chunk for chunk in _chunks(manifest)}
-        for path, expected in files.items():
-            found = digest(path)
-            if found["sha256"] != expected["sha256"]:
-                raise ValueError(f"{path.name} should have {expected['bytes']} bytes with another checksum. Received: {found['bytes']} bytes")
-        return manifest
+    def _agreed(self, skip_damaged_rows: bool) -> tuple[pathlib.Path, list[tuple[int, int]], dict[pathlib.Path, str]]:
+        """Returns what `CheckpointFolder.choose` does at the chief, at every worker."""
+        told: dict[str, Any] = {}
+        if self.workers.place.chief:
+            try:
+                place, gone, damaged = self.folder.choose(skip_damaged_rows, self.workers.place.workers)
+                told = {"place": place.name, "gone": gone, "damaged": {path.name: reason for path, reason in damaged.items()}}
+            except CheckpointError as error:
+                told = {"error": str(error)}
+        told = json.loads(self.workers.receive(0, json.dumps(told).encode()))
+        if "error" in told:
+            raise CheckpointError(told["error"])
+        damaged = {self.directory / name: reason for name, reason in told["damaged"].items()}
+        return self.directory / told["place"], [(first, last) for first, last in told["gone"]], damaged
 
     def _check_identity(self, place: pathlib.Path, identity: dict[str, Any]) -> None:
-        found = differences(identity if identity == self.identity else with_defaults(identity), self.identity)
+        try:
+            found = differences(identity if identity == self.identity else with_defaults(identity), self.identity)
+        except ParameterError as error:
+            raise CheckpointError(f"{place} was written by another version of tfsac, with other parameters: {error}") from error
         if found:
             name, theirs, ours = found[0]
             raise CheckpointError(
@@ -266,45 +297,40 @@ class CheckpointManager:
                 f"Received: {name}={ours!r}"
             )
 
-    def _read(self, place: pathlib.Path, manifest: dict[str, Any]) -> None:
-        memories, own = _memories(manifest), self.workers.place.worker
-        self.workers_before = len(memories)
-        if len(memories) == self.workers.place.workers:
-            for chunk in memories[own]["chunks"]:
+    def _read(self, place: pathlib.Path, manifest: dict[str, Any], gone: list[tuple[int, int]]) -> None:
+        saved, own = memories(manifest), self.workers.place.worker
+        self.workers_before = len(saved)
+        if gone:
+            parts = [(c["start"], c["stop"], None if (c["start"], c["stop"] - 1) in gone else self.chunks.rows(c)) for c in saved[0]["chunks"]]
+            put_back_without(self.memory, parts, _arrays(place / memory_file(0)), saved[0]["total_rows"])
+            self.saved_chunks = self._nothing_saved()
+        elif len(saved) == self.workers.place.workers:
+            for chunk in saved[own]["chunks"]:
                 # The first chunk may begin with rows that are not kept any more: a ring overwrites them, episodes leave them out.
-                self.memory.put(chunk["start"], np.load(self.chunks / chunk["file"]))
-            self.memory.total_rows = memories[own]["total_rows"]
-            self.memory.restore(_arrays(place / _file_of(own)))
-            self.saved_chunks = [memory["chunks"] for memory in memories]
+                self.memory.put(chunk["start"], self.chunks.rows(chunk))
+            self.memory.total_rows = saved[own]["total_rows"]
+            self.memory.restore(_arrays(place / memory_file(own)))
+            self.saved_chunks = [memory["chunks"] for memory in saved]
         else:
-            self._deal(place, memories)
-        self.checkpoint.read(str(place / "agent")).assert_consumed()
+            self._deal(place, saved)
+        with neutral(place) as folder:
+            self.checkpoint.read(str(folder / "agent")).assert_consumed()
 
-    def _deal(self, place: pathlib.Path, memories: list[dict[str, Any]]) -> None:
+    def _deal(self, place: pathlib.Path, saved: list[dict[str, Any]]) -> None:
         """Takes this worker's share of what another number of workers had kept."""
-        states = [_arrays(place / _file_of(worker)) for worker in range(len(memories))]
-        rows = [
-            ((chunk["start"], np.load(self.chunks / chunk["file"], mmap_mode="r")) for chunk in memory["chunks"])
-            for memory in memories
-        ]
-        totals, place_of_worker = [memory["total_rows"] for memory in memories], self.workers.place
+        states = [_arrays(place / memory_file(worker)) for worker in range(len(saved))]
+        rows = [((chunk["start"], self.chunks.rows(chunk)) for chunk in memory["chunks"]) for memory in saved]
+        totals, place_of_worker = [memory["total_rows"] for memory in saved], self.workers.place
         deal(self.memory, place_of_worker.worker, rows, states, totals, place_of_worker.workers)
         self.saved_chunks = self._nothing_saved()
 
 
-def _file_of(worker: int) -> str:
-    return f"memory-{worker}.npz" if worker else "memory.npz"
-
-
-def _memories(manifest: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns what a manifest says of every worker's memory; those written before there were several have one."""
-    return [manifest["memory"], *manifest.get("memory_of_others", [])]
-
-
-def _chunks(manifest: dict[str, Any]) -> list[dict[str, Any]]:
-    return [chunk for memory in _memories(manifest) for chunk in memory["chunks"]]
-
-
 def _arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
-    with np.load(path) as arrays:
-        return dict(arrays)
+    """Returns the arrays of a file that was written without compression."""
+
+    def choose(headers: dict[str, Header]) -> list[str]:
+        if sum(int(np.prod(header.shape)) * header.dtype.itemsize for header in headers.values()) > path.stat().st_size:
+            raise ValueError("its arrays are larger than the file")
+        return list(headers)
+
+    return read_npz(path, "a file of a checkpoint", choose)

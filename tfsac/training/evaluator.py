@@ -31,6 +31,7 @@ class Evaluator:
 
     Attributes:
         best_return: mean return of the best evaluation; minus infinity before the first.
+        best_weights: content of their file.
         accepted: whether an evaluation reached the threshold within the preset's number of training episodes.
         periods, evaluated_at: evaluation periods, and environment steps, at the last evaluation.
     """
@@ -38,6 +39,7 @@ class Evaluator:
     def __init__(self, preset: Preset, settings: RunParameters, policy: Policy, env: gym.Env, best: pathlib.Path):
         self.preset, self.settings, self.policy, self.env, self.best = preset, settings, policy, env, best
         self.best_return, self.accepted = -np.inf, False
+        self.best_weights = b""
         self.periods, self.evaluated_at = 0, 0
 
     def columns(self) -> list[str]:
@@ -94,7 +96,7 @@ class Evaluator:
         """
         if value > self.best_return:
             self.best_return = value
-            save_weights(self.best, self.policy.agent, self.policy.filters)
+            self.best_weights = save_weights(self.best, self.policy.agent, self.policy.filters)
         threshold, within = dataclasses.astuple(self.preset.validation)
         if threshold is None or value < threshold:
             return False

@@ -72,6 +72,26 @@ def writing(trainer: Trainer) -> Iterator[None]:
         ) from error
 
 
+@contextlib.contextmanager
+def writing_results(trainer: Trainer) -> Iterator[None]:
+    """Explains what to do when a run is complete and its curve or policy cannot be written.
+
+    Args:
+        trainer: of the run.
+
+    Raises:
+        OSError: with the command that makes them.
+    """
+    try:
+        yield
+    except OSError as error:
+        received = str(error) if "Received: " in str(error) else f"Received: {error}"
+        raise OSError(
+            "The run is complete and saved, but its curve or policy could not be written. When there is room, make them with: "
+            f"{trainer.resume_command()}. {received}"
+        ) from error
+
+
 def first_line(error: BaseException) -> str:
     """Returns type and first line of an error, as TensorFlow's have many."""
     lines = str(error).strip().splitlines()

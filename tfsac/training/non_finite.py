@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tfsac.files import written_aside
 from tfsac.types import Batch
 
 
@@ -28,17 +29,22 @@ def refuse_non_finite(
         folder: where the batch is written, as an npz file.
 
     Raises:
-        NonFiniteError: names the metric, the update, the environment step and the file.
+        NonFiniteError: names the metric, the update, the environment step and the file, or why there is none.
     """
     if np.isfinite(metrics).all():
         return
     update, column = (int(i) for i in np.argwhere(~np.isfinite(metrics))[0])
     number, name = before + update + 1, names[column]
     path = folder / f"non_finite_update_{number}.npz"
-    np.savez(path, **{"/".join(keys): value[update] for keys, value in _leaves(batch._asdict())})
+    saved = f"is in {path}"
+    try:
+        with written_aside(path) as file:
+            np.savez(file, **{"/".join(keys): value[update] for keys, value in _leaves(batch._asdict())})
+    except OSError as error:
+        saved = f"could not be saved ({str(error).partition(' Received: ')[0]})"
     raise NonFiniteError(
-        f"{name} is not finite at update {number} (environment step {env_steps}); the batch of this update is in "
-        f"{path}, the last checkpoint is from before. Received: {name}={metrics[update, column]}"
+        f"{name} is not finite at update {number} (environment step {env_steps}); the batch of this update {saved}, "
+        f"the last checkpoint is from before. Received: {name}={metrics[update, column]}"
     )
 
 

@@ -46,18 +46,18 @@ class Reporter:
         self.curves_drawn = 0  # periods of them
         self.wall_seconds, self.started, self.bar_moved, self.row_started = 0.0, 0.0, 0.0, (0.0, 0)
 
-    def open(self, directory: RunDirectory, columns: list[str], rows: int) -> None:
+    def open(self, directory: RunDirectory, columns: list[str], content: bytes) -> None:
         """Opens metrics.csv; only the process that evaluates does.
 
         Args:
             directory: of the run.
             columns: of a row.
-            rows: of metrics.csv to keep.
+            content: of metrics.csv so far, for a run that is resumed.
 
         Raises:
             ValueError, OSError: see `CSVSink`.
         """
-        self.csv = CSVSink(directory.metrics, columns, rows)
+        self.csv = CSVSink(directory.metrics, columns, content)
 
     def columns(self, evaluation: list[str]) -> list[str]:
         """Returns the columns of a row.
@@ -180,10 +180,10 @@ class Reporter:
 
     def state(self) -> dict[str, Any]:
         """Returns what a checkpoint keeps, as JSON values."""
-        return {"wall_seconds": self.clock(), "rows": self.csv.rows if self.csv else 0, "recorder": self.recorder.state()}
+        return {"wall_seconds": self.clock(), "recorder": self.recorder.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes over what `state` returned; `open` is told the rows."""
+        """Takes over what `state` returned."""
         self.wall_seconds = state["wall_seconds"]
         self.recorder.restore(state["recorder"])
 

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import importlib.metadata
-import json
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tfsac.catalog import read_config
-from tfsac.files import check_run_dir, written_aside
+from tfsac.files import (
+    check_run_dir,
+    differences,
+    is_sealed,
+    parse_object,
+    read_npz,
+    read_object,
+    sealed,
+    writing,
+    written_aside,
+)
 from tfsac.parameters import Preset, RunParameters, to_json
+from tfsac.training.run_lock import RunLock
 from tfsac.user_code import FOLDERS
+
+CONFIG, METRICS, BEST = "config.json", "metrics.csv", "best.npz"
+LEFT = re.compile(  # by a killed writer
+    r"\.(config\.json|metrics\.csv|best\.npz|progress\.txt|learning_curve\.png|non_finite_update_\d+\.npz)\.\d+", re.ASCII
+)
 
 PACKAGES = (
     "tfsac", "tensorflow", "keras", "tensorflow-probability", "gymnasium", "numpy",
@@ -28,12 +48,12 @@ class RunDirectory(NamedTuple):
     @property
     def config(self) -> pathlib.Path:
         """The resolved preset, how it was run, command, versions and git state."""
-        return self.path / "config.json"
+        return self.path / CONFIG
 
     @property
     def metrics(self) -> pathlib.Path:
         """A row for each evaluation."""
-        return self.path / "metrics.csv"
+        return self.path / METRICS
 
     @property
     def events(self) -> pathlib.Path:
@@ -48,7 +68,7 @@ class RunDirectory(NamedTuple):
     @property
     def best(self) -> pathlib.Path:
         """Weights of the best evaluation."""
-        return self.path / "best.npz"
+        return self.path / BEST
 
     @property
     def policy(self) -> pathlib.Path:
@@ -64,37 +84,112 @@ class RunDirectory(NamedTuple):
         """Refuses a folder in which no new run can be kept; see `tfsac.files.check_run_dir`."""
         check_run_dir(self.path)
 
-    def create(self, preset: Preset, run: RunParameters, others: dict[str, Any] | None = None) -> int:
-        """Makes the folder, writes its config and returns the number of rows of metrics in it: none.
+    def create(
+        self, preset: Preset, run: RunParameters, others: dict[str, Any] | None = None, lock: RunLock | None = None
+    ) -> str:
+        """Makes the folder, locks it and writes its config. Where that fails, what it made is gone.
 
         Args:
             preset, run: what is run, and how.
             others: what the config says beside them, such as the names of the user's functions.
+            lock: of who trains in it.
+
+        Returns:
+            what `RunLock.acquire` returns.
 
         Raises:
+            BlockingIOError: another process has just made it.
             FileExistsError: there is something in it.
             OSError: it cannot be written.
         """
         self.refuse_existing()
+        made = [path for path in (self.path, *self.path.parents) if not path.exists()]
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._write(preset, run, [], others or {})
-        except OSError as error:
-            raise OSError(f"The run directory cannot be written ({error}). Received: {self.path}") from error
-        return 0
+            with writing(self.path):
+                self.path.mkdir(parents=True, exist_ok=True)
+                note = lock.acquire(self.path) if lock else ""
+                self.refuse_existing()
+                self._write(preset, run, [], others or {})
+        except BaseException:
+            if lock:
+                lock.release()
+            with contextlib.suppress(OSError):  # where another process is faster
+                for path in made:
+                    path.rmdir()
+            raise
+        return note
 
-    def note_resume(self, preset: Preset, run: RunParameters, step: int) -> None:
-        """Writes the config again, with a line of where and how the run was continued."""
-        earlier = json.loads(self.config.read_text()) if self.config.is_file() else {}
-        resumed = [*earlier.get("resumed", []), {"env_steps": step, **provenance()}]
-        self._write(preset, run, resumed, earlier)
+    def note_resume(self, preset: Preset, run: RunParameters, step: int, run_files: Mapping[str, bytes]) -> list[str]:
+        """Brings the run's files to where they were at a checkpoint, and adds where and how the run was continued to the config.
+
+        What was added to files after the checkpoint goes, and so does what killed writers left.
+
+        Args:
+            preset, run: with which it continues.
+            step: environment steps at the checkpoint.
+            run_files: contents of files by name at the checkpoint.
+
+        Returns:
+            a line for each file that was damaged or missing, or changed by something else.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
+        for path in list(self.path.iterdir()):
+            if LEFT.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+                path.unlink()
+            elif path.name.startswith(f".{self.policy.name}.") and path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+        notes = [note for name, content in run_files.items() if name != CONFIG and (note := self._mend(name, content))]
+        if BEST not in run_files:
+            self.best.unlink(missing_ok=True)
+        copy = parse_object(run_files.get(CONFIG, b"{}"))
+        try:
+            earlier = read_object(self.config)
+            if not is_sealed(self.config.read_bytes()):
+                notes.append(_changed(copy, earlier))
+        except (OSError, ValueError) as error:
+            earlier = copy
+            notes.append(f"{CONFIG} was {_state_of(error)}; it is made again.")
+        resumed = earlier.get("resumed")
+        resumed = [*(resumed if isinstance(resumed, list) else []), {"env_steps": step, **provenance()}]
+        # What was asked for once is not asked for at the next resume.
+        self._write(preset, dataclasses.replace(run, skip_damaged_rows=False), resumed, earlier)
+        return notes
+
+    def _mend(self, name: str, content: bytes) -> str:
+        path = self.path / name
+        try:
+            found = path.read_bytes()
+            if found == content:
+                return ""
+            if path.suffix == ".npz":
+                read_npz(path, name, lambda headers: headers)
+            elif not found.startswith(content):
+                raise ValueError(name)
+            note = ""
+        except (OSError, ValueError) as error:
+            note = f"{name} was {_state_of(error)}; it is now as it was at the checkpoint."
+        with written_aside(path) as file:
+            file.write(content)
+        return note
+
+    def add_to_config(self, values: Mapping[str, Any]) -> None:
+        """Adds values to the top level of the config.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        content = sealed({**read_object(self.config), **values})
+        with written_aside(self.config) as file:
+            file.write(content)
 
     def _write(self, preset: Preset, run: RunParameters, resumed: list[dict[str, Any]], others: dict[str, Any]) -> None:
         # What callbacks have added to the config stays.
         content = {**others, "preset": to_json(preset), "run": to_json(run), **provenance(), "resumed": resumed}
         content["import_folders"] = FOLDERS
         with written_aside(self.config) as file:
-            file.write(json.dumps(content, indent=2).encode())
+            file.write(sealed(content))
 
     def read(self) -> tuple[Preset, RunParameters]:
         """Returns the preset and how it was run.
@@ -104,6 +199,18 @@ class RunDirectory(NamedTuple):
             ParameterError: its config is damaged.
         """
         return read_config(self.config)
+
+
+def _state_of(error: Exception) -> str:
+    return "missing" if isinstance(error, FileNotFoundError) else "damaged"
+
+
+def _changed(copy: dict[str, Any], found: dict[str, Any]) -> str:
+    """Returns a line about a config that something else than tfsac has written."""
+    parts = ("preset", "run")
+    for name, then, now in differences({part: copy.get(part) for part in parts}, {part: found.get(part) for part in parts}):
+        return f"{CONFIG} was changed by hand, or damaged: its {name} is {now!r}, and was {then!r} at the checkpoint."
+    return f"{CONFIG} was changed by hand, or damaged; its preset and run parameters are those of the checkpoint."
 
 
 def provenance() -> dict[str, Any]:

@@ -39,7 +39,8 @@ from tfsac.training.policy import Policy
 from tfsac.training.progress import Counters, Result
 from tfsac.training.remote import RemoteCollector, RemoteEnvironments
 from tfsac.training.reporting import Reporter
-from tfsac.training.run_directory import RunDirectory
+from tfsac.training.run_directory import METRICS, RunDirectory
+from tfsac.training.run_lock import RunLock
 from tfsac.training.signals import StopSignals
 from tfsac.training.state import restore, state_of
 from tfsac.training.stepping import play
@@ -69,13 +70,15 @@ class Trainer:
 
     Attributes:
         agent, memory, environments, filters, policy, counters: the parts, for callbacks.
+        lock: on the run's folder, until `run` ends.
+        run_files: contents of files in this folder that checkpoints keep, by name, beside those that every run has.
         evaluator, reporter: what is evaluated, and where its rows of metrics go.
 
     Raises:
         TypeError: arguments of other types.
         ValueError, ImportError: parameters that do not fit the environment, or missing packages.
         UserCodeError: env_fn or models raised.
-        FileExistsError, OSError: the run directory.
+        FileExistsError, OSError: the run directory; BlockingIOError: another process trains in it.
         CheckpointError: nothing to resume from.
     """
 
@@ -96,12 +99,15 @@ class Trainer:
         self.directory = RunDirectory(pathlib.Path(run_dir))
         self.settings = run or (self.directory.read()[1] if resume and self.directory.config.is_file() else RunParameters())
         place = place_of(self.settings)
+        self.lock, self.run_files = RunLock(), dict[str, bytes]()
         share_of(preset, place)
         refuse_timeout_in_this_process(preset, self.settings)
         if self.settings.stop_at_threshold and preset.validation.min_reward_threshold is None:
             raise ParameterError(
                 f"stop_at_threshold needs validation.min_reward_threshold. Received: None for {preset.environment.level}"
             )
+        if self.settings.skip_damaged_rows and not resume:
+            raise ParameterError("skip_damaged_rows is for runs that are resumed. Received: skip_damaged_rows=True without resume")
         if not resume:
             self.directory.refuse_existing()
         if resume and self.directory.config.is_file():
@@ -180,17 +186,22 @@ class Trainer:
         )
         columns = self.reporter.columns(self.evaluator.columns())
         self.collector.hand_over(self.agent)
-        rows = restore(self) if resume else self.directory.create(preset, self.settings, self.functions) if place.chief else 0
+        if resume:
+            restore(self)
+        elif place.chief and (note := self.directory.create(preset, self.settings, self.functions, self.lock)):
+            self.reporter.terminal.print(note)
         if place.chief:
             with writing(self):
-                self.reporter.open(self.directory, columns, rows)
+                self.reporter.open(self.directory, columns, self.run_files.get(METRICS, b""))
             if resume:
-                self.directory.note_resume(preset, self.settings, self.counters.env_steps)
+                for note in self.directory.note_resume(preset, self.settings, self.counters.env_steps, self.run_files):
+                    self.reporter.terminal.print(note)
         self.saved_periods = self.counters.env_steps // self.settings.checkpoint_save_steps
 
     def _close_environments(self) -> None:
         self.environments.close()
         self.evaluation_env.close()
+        self.lock.release()
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pathlib
 from typing import Any
@@ -10,19 +11,28 @@ import numpy as np
 
 from tfsac.agents import Agent
 from tfsac.environments import Filters
-from tfsac.files import read_npz, written_aside
+from tfsac.files import Header, parse_object, read_npz, written_aside
 from tfsac.training.run_directory import RunDirectory
 
+STATISTICS = "filters"  # the entry of their statistics
+LARGEST_STATISTICS = 64 * 2**20  # bytes
 
-def save_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> None:
+
+def save_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> bytes:
     """Writes the weights of all networks, the temperatures and the filters' statistics to an npz file, atomically.
+
+    Returns:
+        the content of the file.
 
     Raises:
         OSError: it cannot be written.
     """
     arrays = {name: variable.numpy() for name, variable in {**_variables(agent), **_temperatures(agent)}.items()}
+    arrays[STATISTICS], packed = np.array(json.dumps(filters.state())), io.BytesIO()
+    np.savez(packed, **arrays)
     with written_aside(path) as file:
-        np.savez(file, filters=np.array(json.dumps(filters.state())), **arrays)
+        file.write(packed.getvalue())
+    return packed.getvalue()
 
 
 def load_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> None:
@@ -34,31 +44,52 @@ def load_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> None:
     """
     if not path.is_file():
         raise FileNotFoundError(f"There are no saved weights yet; they come with the first evaluation. Received: {path}")
-    arrays, statistics = read_npz(path, "a file of weights", "filters")
-    variables, temperatures = _variables(agent), _temperatures(agent)
-    named = {name: array for name, array in arrays.items() if name in variables or not name.partition("/")[0].endswith("temperature")}
-    theirs, ours = (list(dict.fromkeys(name.partition("/")[0] for name in names)) for names in (named, variables))
-    if sorted(theirs) != sorted(ours):
-        raise ValueError(
-            f"{path} belongs to another agent: the networks here are {', '.join(ours)}. Received: weights of {', '.join(theirs)}"
-        )
-    for name in {**variables, **named}:
-        expected, found = (str(tuple(some[name].shape)) if name in some else "none" for some in (variables, named))
-        if expected != found:
+    variables, temperatures, own = _variables(agent), _temperatures(agent), filters.state()
+
+    def choose(headers: dict[str, Header]) -> list[str]:
+        text = headers.pop(STATISTICS)
+        if text.shape or text.dtype.kind != "U" or text.dtype.itemsize > LARGEST_STATISTICS:
+            raise ValueError(f"{STATISTICS} is not a text")
+        named = {name: x for name, x in headers.items() if name in variables or not name.partition("/")[0].endswith("temperature")}
+        theirs, ours = (list(dict.fromkeys(name.partition("/")[0] for name in names)) for names in (named, variables))
+        if sorted(theirs) != sorted(ours):
             raise ValueError(
-                f"{path} belongs to other networks: the shape of {name} (the weights of a network are numbered) is {expected} here. "
-                f"Received: {found}"
+                f"{path} belongs to another agent: the networks here are {', '.join(ours)}. Received: weights of {', '.join(theirs)}"
             )
-    if statistics["mean"].keys() != filters.mean.keys():
-        raise ValueError(
-            f"The weights of {path} belong to {'normalised' if statistics['mean'] else 'raw'} observations: set "
-            f"environment.filters.observation_normalization to {'true' if statistics['mean'] else 'false'}. "
-            f"Received: {'true' if filters.mean else 'false'}"
-        )
-    for name, variable in {**variables, **temperatures}.items():
-        if name in arrays:
-            variable.assign(arrays[name])
-    filters.restore(statistics)
+        wanted = {**variables, **{name: x for name, x in temperatures.items() if name in headers}}
+        for name in {**wanted, **named}:
+            expected, found = (str(tuple(some[name].shape)) if name in some else "none" for some in (wanted, headers))
+            if expected != found:
+                raise ValueError(
+                    f"{path} belongs to other networks: the shape of {name} (the weights of a network are numbered) is {expected} here. "
+                    f"Received: {found}"
+                )
+            if headers[name].dtype.kind != "f":
+                raise ValueError(f"{name} is of the type {headers[name].dtype}")
+        return [*wanted, STATISTICS]
+
+    arrays = read_npz(path, "a file of weights", choose)
+    try:
+        statistics = parse_object(str(arrays.pop(STATISTICS)))
+        if statistics["mean"].keys() != filters.mean.keys():
+            raise ValueError(
+                f"The weights of {path} belong to {'normalised' if statistics['mean'] else 'raw'} observations: set "
+                f"environment.filters.observation_normalization to {'true' if statistics['mean'] else 'false'}. "
+                f"Received: {'true' if filters.mean else 'false'}"
+            )
+        for part in ("mean", "squares"):
+            for key, value in own[part].items():
+                if np.shape(statistics[part][key]) != np.shape(value):
+                    raise ValueError(f"{part} of {key} has another shape")
+        filters.restore(statistics)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        filters.restore(own)
+        if "Received: " in str(error):
+            raise
+        said = str(error) or type(error).__name__
+        raise ValueError(f"{path} belongs to other filters, or is damaged ({said}). Received: {path.stat().st_size} bytes") from error
+    for name, value in arrays.items():
+        {**variables, **temperatures}[name].assign(value)
     agent.refresh()
 
 
