@@ -349,3 +349,19 @@ def test_a_package_that_is_missing_is_told_before_anything_is_done(line, package
     with pytest.raises(UsageError, match=rf"needs: pip install 'tfsac\[{extra}\]'\. Received: .*no {package}"):
         cli.run(line.split())
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_plot_groups_runs_as_compare_does_also_while_they_run(tmp_path, monkeypatch):
+    from tfsac import analysis
+
+    drawn = {}
+    monkeypatch.setattr(analysis, "plot_curves", lambda groups, out, title: drawn.update(groups) or out)
+    for i, name in enumerate(("pendulum_sac", "pendulum_sac", "pendulum_twin_sac")):
+        (tmp_path / str(i)).mkdir()
+        config = {"preset": to_json(load_preset(name)), "run": to_json(RunParameters(seed=i))}
+        (tmp_path / str(i) / "config.json").write_text(json.dumps(config))
+    runs = [str(tmp_path / str(i)) for i in range(3)]
+    assert cli.run(["plot", *runs, f"--out={tmp_path / 'picture.png'}"]) == 0
+    assert {label: [path.name for path in paths] for label, paths in drawn.items()} == {
+        "soft_actor_critic": ["0", "1"], "twin_soft_actor_critic": ["2"],
+    }

@@ -300,5 +300,5 @@ def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch):
     assert grouping.groups_of([f"sweep/{names[0]}"]) == {"soft_actor_critic": [one]}
     (two / "policy").rmdir(), (three / "policy").rmdir()
     with pytest.raises(ValueError, match=r"of runs that have ended; first type .*--resume\. Received: sweep/rate=2/seed0$"):
-        grouping.groups_of(["run", "sweep/rate=2/seed0"])
+        grouping.refuse_unfinished(grouping.groups_of(["run", "sweep/rate=2/seed0"]))
     assert grouping.groups_of(["sweep"]) == {"rate=1": [one]}

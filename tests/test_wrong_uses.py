@@ -325,6 +325,7 @@ WRONG = [
     ("compare sweep", "No run of this sweep has finished"),
     ("compare badsweep", "sweep.json is damaged"),
     ("compare run run", "each run once"),
+    ("compare young", "runs that have ended"),
     ("compare --run_dir=run", NO_FLAG),
     # the rest
     ("completion", "bash, zsh or fish. Received: none"),
@@ -368,9 +369,9 @@ WRONG = [
 
 # What only TensorFlow, or the memory that is made after it, can tell.
 LATER = [
-    ("train --set=agent.memory.max_size=1000000000000", "There is not enough memory. .*max_size.* Received: Unable to allocate"),
+    ("train --set=agent.memory.max_size=1000000000000", "does not fit into RAM.* Received: agent.memory.max_size"),
     ("train --memory_on_disk --set=agent.memory.max_size=1000000000000", "bytes of the disk"),
-    (f"train --set={POLICY}.middleware_parameters.scheme=[1000000000000]", "There is not enough memory. .* Received: .*OOM"),
+    (f"train --set={POLICY}.middleware_parameters.scheme=[1000000000000]", "weights of network 'policy' take .* Received: .* weights"),
     ("""train --set='agent.memory={"kind":"sqil","demonstrations":"none.npz"}'""", "no demonstration file"),
     ("""train --set='agent.memory={"kind":"sqil","demonstrations":"file.npz"}'""", "not a demonstration file"),
     ("train --checkpoint_restore_dir=run --run_dir=new", "best.npz is damaged"),
@@ -400,7 +401,7 @@ def place(tmp_path_factory):
     text, curve = json.dumps(config), b"env_steps,wall_seconds,evaluation/return_mean\n10,1,-5\n"
     files = {
         **FILES,
-        "run/config.json": text.encode(), "run/best.npz": b"weights", "run/metrics.csv": curve, "young/config.json": text.encode(),
+        "run/config.json": text.encode(), "run/best.npz": b"weights", "run/metrics.csv": curve, "young/config.json": text.encode(), "run/policy/saved_model.pb": b"model",
         "bad/newer.json": json.dumps({**config, "versions": {"tfsac": "9.9"}}).replace('"discount"', '"discont"').encode(),
         "bad/run.json": json.dumps({**config, "run": {"sed": 1}}).encode(),
     }

@@ -35,7 +35,7 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
 
     Raises:
         UsageError: a word that names no run.
-        FileNotFoundError, ValueError: a folder that is no run, a run that has not ended, or a sweep without finished ones.
+        FileNotFoundError, ValueError: a folder that is no run, or a sweep without finished ones.
     """
     from tfsac.sweep import finished_runs
 
@@ -56,10 +56,14 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
             unnamed.append(path)
     for label, runs in by_difference(unnamed).items():
         groups.setdefault(label, []).extend(runs)
+    return groups
+
+
+def refuse_unfinished(groups: dict[str, list[pathlib.Path]]) -> None:
+    """Raises ValueError for a run that has not ended, whose last evaluation is no result yet."""
     for run in (run for runs in groups.values() for run in runs):
         if (run / "config.json").is_file() and not (run / "policy").is_dir():
             raise ValueError(f"A comparison is of runs that have ended; first type tfsac train --run_dir={run} --resume. Received: {run}")
-    return groups
 
 
 def _runs_in(path: pathlib.Path) -> list[pathlib.Path]:

@@ -9,7 +9,7 @@ from absl import flags
 
 from tfsac.cli.checks import check_run
 from tfsac.cli.command import UsageError, command, required
-from tfsac.cli.grouping import check_words, groups_of, is_group
+from tfsac.cli.grouping import check_words, groups_of, is_group, refuse_unfinished
 from tfsac.quiet import quiet_start
 
 
@@ -172,5 +172,6 @@ def compare(f: flags.FlagValues, rest: list[str]) -> int:
         raise UsageError("A comparison needs runs, as in: tfsac compare RUN RUN, or LABEL=RUN,RUN. Received: none")
     only = pathlib.Path(rest[0])
     ours = only if len(rest) == 1 and (only / "sweep.json").is_file() else new_run_dir("comparison", None)
-    print(comparison.compare(groups_of(rest), f.out or ours, f.title))
+    refuse_unfinished(groups := groups_of(rest))
+    print(comparison.compare(groups, f.out or ours, f.title))
     return 0
