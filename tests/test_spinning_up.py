@@ -359,7 +359,8 @@ def test_config_has_the_experiments_name_the_arguments_and_what_a_resumed_run_ne
 
 def test_the_table_of_each_epoch_is_printed_and_the_trainers_own_lines_are_not(plain):
     result, _, printed = plain
-    tables = [lines for lines in printed.split("-" * 36) if lines.strip()]
+    opening, *tables = [lines for lines in printed.split("-" * 36) if lines.strip()]
+    assert opening.split()[:2] == ["run", str(result.run_dir)]
     assert len(tables) == 2 and "evaluation return" not in printed
     for lines, row in zip(tables, progress(result.run_dir), strict=True):
         shown = dict(line.strip("| ").split("|") for line in lines.strip().splitlines())
