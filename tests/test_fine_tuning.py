@@ -103,8 +103,8 @@ def damaged(folder):
 
 
 WRONG = {
-    "another level": (other_level, ValueError, r"belongs to other networks: the shape of policy/0 .* is \(3, 16\) here. Received: \(2, 16\)$"),
-    "another agent": (other_agent, ValueError, "another agent: the networks here are policy, v, v_target, q. Received: weights of policy, q, q_target$"),
+    "another level": (other_level, ValueError, r"belongs to other networks: policy/0 should be \(3, 16\). Received: \(2, 16\)$"),
+    "another agent": (other_agent, ValueError, "belongs to other networks: those here are policy, v, v_target, q. Received: weights of policy, q, q_target$"),
     "normalised": (other_statistics, ValueError, "observation_normalization to true. Received: false$"),
     "no evaluation": (no_evaluation, FileNotFoundError, "no saved weights yet; they come with the first evaluation. Received: .*best.npz$"),
     "no run": (empty, FileNotFoundError, "A run directory has a config.json. Received: "),

@@ -51,19 +51,16 @@ def load_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> None:
         if text.shape or text.dtype.kind != "U" or text.dtype.itemsize > LARGEST_STATISTICS:
             raise ValueError(f"{STATISTICS} is not a text")
         named = {name: x for name, x in headers.items() if name in variables or not name.partition("/")[0].endswith("temperature")}
-        theirs, ours = (list(dict.fromkeys(name.partition("/")[0] for name in names)) for names in (named, variables))
+        theirs, ours = (list(dict.fromkeys(name.partition("/")[0] for name in names if "/" in name)) for names in (named, variables))
         if sorted(theirs) != sorted(ours):
             raise ValueError(
-                f"{path} belongs to another agent: the networks here are {', '.join(ours)}. Received: weights of {', '.join(theirs)}"
+                f"{path} belongs to other networks: those here are {', '.join(ours)}. Received: weights of {', '.join(theirs)}"
             )
         wanted = {**variables, **{name: x for name, x in temperatures.items() if name in headers}}
         for name in {**wanted, **named}:
-            expected, found = (str(tuple(some[name].shape)) if name in some else "none" for some in (wanted, headers))
+            expected, found = (str(tuple(some[name].shape)) if name in some else "None" for some in (wanted, headers))
             if expected != found:
-                raise ValueError(
-                    f"{path} belongs to other networks: the shape of {name} (the weights of a network are numbered) is {expected} here. "
-                    f"Received: {found}"
-                )
+                raise ValueError(f"{path} belongs to other networks: {name} should be {expected}. Received: {found}")
             if headers[name].dtype.kind != "f":
                 raise ValueError(f"{name} is of the type {headers[name].dtype}")
         return [*wanted, STATISTICS]
