@@ -12,6 +12,7 @@ import time
 import gymnasium as gym
 import numpy as np
 import pytest
+import tiny
 
 import tfsac
 from tfsac.environments import Apart, EnvironmentFailure, Environments, make
@@ -381,23 +382,26 @@ gym.register("OnceFaulty-v0", entry_point=OnceFaulty, max_episode_steps=20)
 
 
 @pytest.mark.slow
-def test_a_resume_after_an_error_of_the_environment_is_exact(tmp_path):
+@pytest.mark.parametrize("step, saved_at", [(73, 73), (85, 80)], ids=["in training", "in the evaluation at step 80"])
+def test_a_resume_after_an_error_of_the_environment_is_exact(tmp_path, step, saved_at):
     changes = {
-        "schedule.heatup_steps": 40, "schedule.improve_steps": 60, "schedule.steps_between_evaluation_periods": 1000,
-        "environment.filters.observation_normalization": True,
+        "schedule.heatup_steps": 40, "schedule.improve_steps": 60, "schedule.steps_between_evaluation_periods": 80,
+        "schedule.evaluation_steps": 1, "environment.filters.observation_normalization": True,
     }
     preset = override(tiny_preset(f"{__name__}:OnceFaulty-v0"), changes)
     run = RunParameters(seed=3)
     OnceFaulty.fails_at = -1
     whole = tfsac.Trainer(preset, tmp_path / "whole", run, quiet=True)
     whole.run()
-    OnceFaulty.fails_at = 73
+    OnceFaulty.fails_at = step
     broken = tfsac.Trainer(preset, tmp_path / "broken", run, quiet=True)
     with pytest.raises(EnvironmentFailure, match="OSError: the cable came off"):
         broken.run()
     resumed = tfsac.Trainer(preset, tmp_path / "broken", run, resume=True, quiet=True)
-    assert resumed.counters.env_steps == 73
+    assert resumed.counters.env_steps == saved_at
     resumed.run()
     np.testing.assert_array_equal(whole.memory.ring, resumed.memory.ring)
     for one, other in zip(whole.agent.networks["policy"].model.weights, resumed.agent.networks["policy"].model.weights, strict=True):
         np.testing.assert_array_equal(one, other)
+    rows = [[row["env_steps"], row["evaluation/return_mean"]] for row in tiny.rows(tmp_path / "whole")]
+    assert rows == [[row["env_steps"], row["evaluation/return_mean"]] for row in tiny.rows(tmp_path / "broken")] and len(rows) == 2

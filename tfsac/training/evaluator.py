@@ -49,9 +49,12 @@ class Evaluator:
         return [f"{kind}/{name}" for kind in kinds for name in names]
 
     def due(self, counters: Counters) -> bool:
-        """Returns whether a period between evaluations has passed since the last call that returned True."""
-        before, self.periods = self.periods, self._periods(counters)
-        return self.periods > before
+        """Returns whether a period between evaluations has passed since the last evaluation that was completed."""
+        return self._periods(counters) > self.periods
+
+    def completed(self, counters: Counters) -> None:
+        """Notes that the run was evaluated at these counters."""
+        self.periods, self.evaluated_at = self._periods(counters), counters.env_steps
 
     def _periods(self, counters: Counters) -> int:
         period = self.preset.schedule.steps_between_evaluation_periods
@@ -103,13 +106,14 @@ class Evaluator:
         self.accepted = self.accepted or within is None or counters.episodes <= within
         return True
 
-    def state(self) -> dict[str, Any]:
-        """Returns what a checkpoint keeps, as JSON values."""
+    def state(self, counters: Counters) -> dict[str, Any]:
+        """Returns what a checkpoint keeps of a run at `counters`, as JSON values."""
         best = None if np.isinf(self.best_return) else self.best_return
-        return {"evaluated_at": self.evaluated_at, "best_return": best, "accepted": self.accepted}
+        return {"evaluated_at": self.evaluated_at, "due": self.due(counters), "best_return": best, "accepted": self.accepted}
 
     def restore(self, state: dict[str, Any], counters: Counters) -> None:
         """Takes over what `state` returned when the run was at `counters`."""
-        self.periods, self.evaluated_at = self._periods(counters), state["evaluated_at"]
+        failed = state.get("due", False)  # an evaluation that its environment ended, which is made again
+        self.periods, self.evaluated_at = self._periods(counters) - failed, state["evaluated_at"]
         self.best_return = -np.inf if state["best_return"] is None else state["best_return"]
         self.accepted = state["accepted"]

@@ -37,7 +37,7 @@ def state_of(trainer: Trainer) -> tuple[dict[str, Any], dict[str, np.ndarray], d
         "heatup_end": dataclasses.asdict(trainer.heatup_end),
         "heating_up": trainer.heating_up,
         "returns": returns,
-        **trainer.evaluator.state(),
+        **trainer.evaluator.state(trainer.counters),
         **trainer.reporter.state(),
         "filters": trainer.filters.state(),
         "environments": environments,

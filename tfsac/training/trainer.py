@@ -243,6 +243,8 @@ class Trainer:
     def _train(self) -> None:
         self.hooks.call("on_training_begin", self)
         self.hooks.raise_error()
+        if self.evaluator.due(self.counters):  # the one that failed, in a run that was resumed
+            self.evaluate()
         while not (self.finished() or self._stopping()):
             self.play()
             self.learn()
@@ -322,7 +324,7 @@ class Trainer:
         """Evaluates the policy, writes a row of metrics and keeps the weights if they are the best so far."""
         self.updates.wait()
         evaluated = {} if self.reporter.csv is None else self.evaluator.evaluate(self.counters.env_steps)
-        self.evaluator.evaluated_at = self.counters.env_steps
+        self.evaluator.completed(self.counters)
         row = self.reporter.row(self.counters) | evaluated
         if self.reporter.csv is None:  # the chief evaluates for all
             return {}
