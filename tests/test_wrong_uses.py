@@ -123,6 +123,8 @@ WRONG = [
     ("train --num_seeds=2 --strategy=multi_worker", "a sweep trains on one"),
     ("train --strategy=multi_worker", "needs TF_CONFIG.* Received: no TF_CONFIG"),
     ("train --stop_at_threshold --level=MountainCarContinuous-v0", "needs validation.min_reward_threshold"),
+    ("train --skip_damaged_rows", "--skip_damaged_rows without --resume"),
+    ("train --skip_damaged_rows --num_seeds=2", "--skip_damaged_rows without --resume"),
     ("plot run --title=x", "--title with one run"),
     # presets
     ("train --preset=Pendulum_sac", "Did you mean 'pendulum_sac'"),

@@ -167,6 +167,8 @@ def _experiment(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
     given = {name: f[name].value for name in RunParameters.__dataclass_fields__ if name in f and f[name].present}
     run = RunParameters(**{**{name: getattr(run, name) for name in RunParameters.__dataclass_fields__}, **given})
     refuse_timeout_in_this_process(preset, run)
+    if f.skip_damaged_rows and not f.resume:
+        raise UsageError("--skip_damaged_rows is for runs that are resumed. Received: --skip_damaged_rows without --resume")
     if run.stop_at_threshold and preset.validation.min_reward_threshold is None:
         raise UsageError(f"--stop_at_threshold needs validation.min_reward_threshold. Received: None for {preset.environment.level}")
     return preset, run
