@@ -132,7 +132,7 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninte
 def test_a_run_with_its_memory_on_disk_resumes_as_one_in_ram(tmp_path, uninterrupted):
     run = dataclasses.replace(RUN, memory_on_disk=True)
     crashed(tmp_path / "run", 163, run=run)
-    assert {path.name for path in (tmp_path / "run").iterdir()} == {"best.npz", "checkpoints", "config.json", "metrics.csv"}
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"best.npz", "checkpoints", "config.json", "events", "metrics.csv"}
     resumed = Trainer(preset(), tmp_path / "run", run, resume=True, quiet=True)
     assert isinstance(resumed.memory.ring.base, mmap.mmap)
     resumed.run()

@@ -323,7 +323,7 @@ SWITCH = re.compile(r"^switch  in ([\d.]+) % of the steps; a trajectory lasts ([
 @pytest.mark.slow
 def test_a_run_with_trajectories_is_trained_and_tells_how_often_it_switched(switching_run, capsys):
     folder, printed = switching_run
-    names = {"best.npz", "checkpoints", "config.json", "learning_curve.png", "metrics.csv", "policy"}
+    names = {"best.npz", "checkpoints", "config.json", "events", "learning_curve.png", "metrics.csv", "policy"}
     assert {path.name for path in folder.iterdir()} == names
     assert [(row["env_steps"], row["updates"]) for row in tiny.rows(folder)] == [("50", "10"), ("60", "20")]
     assert SWITCH.search(printed)

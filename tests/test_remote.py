@@ -458,7 +458,7 @@ def test_a_run_is_continued_with_new_episodes_and_another_number_of_actors(clust
 def test_an_environment_that_raises_in_an_actor_ends_the_run_after_a_checkpoint(cluster, tmp_path):
     preset = tiny_preset("tfsac.testing:Faulty-v0", environment__kwargs={"fail_at": 50}, environment__num_envs=2)
     trainer = on_actors(preset, tmp_path / "run", num_actors=1)
-    with pytest.raises(EnvironmentFailure, match=r"Faulty-v0 raised at step 98 .*Received: RuntimeError: the simulator fell over$"):
+    with pytest.raises(EnvironmentFailure, match=r"Faulty-v0: step raised \(environment 0, step 98\)\. Received: RuntimeError: the simulator fell over \("):
         trainer.run()
     # Steps 49 and 50 are of the seventh message of eight; of the sixth, the last step waited for it.
     assert [path.name for path in trainer.checkpoints.places()] == ["000000094"]
