@@ -148,7 +148,7 @@ def test_a_resumed_run_explores_as_much_as_it_would_have(tmp_path):
     ("how", "text"),
     [
         ("valid", r"TfsacCorridor-v0: 'action_mask' leaves no valid action \(environment 0, step 134\)\. Received: \[0 0 0\]"),
-        ("shape", r"TfsacCorridor-v0 raised at step 133 .*'action_mask' must have the shape \(3,\)\. Received: \(2,\)"),
+        ("shape", r"TfsacCorridor-v0: 'action_mask' must have the shape \(3,\) \(environment 0, step 133\)\. Received: \(2,\)"),
     ],
 )
 def test_a_wrong_mask_stops_the_run_and_nothing_before_it_is_lost(tmp_path, how, text):

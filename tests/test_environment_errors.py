@@ -129,7 +129,7 @@ WRONG = {
 
 def made(vectorization="sync", num_envs=2, **kwargs):
     fields = {name: kwargs.pop(name) for name in ("step_timeout_seconds",) if name in kwargs}
-    return Environments(EnvironmentParameters(ODD, num_envs, vectorization, kwargs=kwargs, **fields), seed=1)
+    return Environments(EnvironmentParameters(ODD, num_envs, vectorization, **fields), 1, functools.partial(make, ODD, **kwargs))
 
 
 def step_twice(environments):

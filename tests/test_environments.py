@@ -1,5 +1,6 @@
 """Environments: actions, filters, checks, masks, errors, episode ends, seeds and coming back from a checkpoint."""
 
+import functools
 import itertools
 import json
 import multiprocessing
@@ -80,8 +81,8 @@ def environments():
     """Makes environments and closes them at the end."""
     made = []
 
-    def make_environments(num_envs=1, seed=3, level=COUNTING, **fields):
-        made.append(Environments(EnvironmentParameters(level, num_envs=num_envs, **fields), seed))
+    def make_environments(num_envs=1, seed=3, level=COUNTING, one=None, **fields):
+        made.append(Environments(EnvironmentParameters(level, num_envs=num_envs, **fields), seed, one))
         return made[-1]
 
     yield make_environments
@@ -699,7 +700,7 @@ WRONG_MASKS = {
 
 @pytest.mark.parametrize("mask, space, words", WRONG_MASKS.values(), ids=WRONG_MASKS.keys())
 def test_a_mask_that_does_not_fit_its_space_is_refused(environments, mask, space, words):
-    envs = environments(2, level=MOVES, kwargs={"mask": mask, "space": space})
+    envs = environments(2, level=MOVES, one=functools.partial(make, MOVES, mask=mask, space=space))
     with pytest.raises(EnvironmentFailure, match=re.escape(words)) as error:
         envs.step(np.array([0, 2], np.int32))
     assert str(error.value).startswith(f"{MOVES}: ")

@@ -123,8 +123,6 @@ def _not_imported(level: str, error: ImportError) -> Exception:
     name, module = error.name or "", level.removeprefix(PREFIX).partition(":")[0]
     if name.partition(".")[0] in EXTRA_OF_PACKAGE:
         return _missing_package(level, error)
-    if has_users(error):
-        return ImportError(f"{level} cannot be made: something that its code imports is missing. Received: {described(error)}")
     if isinstance(error, ModuleNotFoundError) and ":" in level and f"{module}.".startswith(f"{name}."):
         folders = list(dict.fromkeys(str(pathlib.Path(path).absolute()) for path in sys.path if is_own_folder(path)))
         package = name.rpartition(".")[0]
@@ -133,6 +131,8 @@ def _not_imported(level: str, error: ImportError) -> Exception:
             f"There is no module {name!r}.{nearest(name, _with_package(package, there))} It was searched for in {', '.join(folders)} and "
             f"among the installed packages. Received: {level!r}"
         )
+    if has_users(error):
+        return ImportError(f"{level} cannot be made: something that its code imports is missing. Received: {described(error)}")
     return ImportError(f"{level} needs {name or 'something'} that cannot be imported ({described(error)}). Received: {level!r}")
 
 
