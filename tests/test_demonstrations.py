@@ -226,7 +226,7 @@ def record_with(monkeypatch, folder, level, act):
         reset=lambda: None,
         act=lambda observation, deterministic: to_environment(act(observation)),
     )
-    monkeypatch.setattr(api, "load_policy", lambda _: policy)
+    monkeypatch.setattr(api, "_policy_in", lambda *_: policy)
     recorded = api.record(run_dir, folder / "out.npz", episodes=2)
     loaded = load_demonstrations(folder / "out.npz", spec, level)
     np.testing.assert_array_equal(loaded.records, recorded.records)
