@@ -7,12 +7,9 @@ import pytest
 
 from tfsac.memories import EpisodicMemory, PrioritizedMemory, SequenceMemory, TransitionMemory
 from tfsac.memories.salvage import put_back_without
-from tfsac.parameters import RunParameters, override
-from tfsac.testing import tiny_preset
-from tfsac.training import CheckpointError, Trainer
 from tfsac.types import ArraySpec, Spec
 
-SPEC = Spec({"observation": ArraySpec((1,))}, ArraySpec((1,)))
+SPEC = Spec({"observation": ArraySpec((1,), "float32")}, ArraySpec((1,), "float32"))
 RINGS = {"uniform": TransitionMemory, "prioritized": PrioritizedMemory, "sequence": lambda spec, size, n: SequenceMemory(spec, size, 2, n)}
 
 
@@ -21,6 +18,8 @@ def filled(make, steps):
     for i in range(steps):
         observation = {"observation": np.full((2, 1), i, np.float32)}
         ends = np.array([i % 7 == 6] * 2)
+        if getattr(memory, "rollout_complete", False):
+            memory.batches(0, 2, np.random.default_rng(0))
         memory.add(observation, np.zeros((2, 1)), np.full(2, i), ends, np.zeros(2, bool), {"observation": observation["observation"] + 1})
     return memory
 
@@ -63,6 +62,10 @@ def test_episodes_that_lost_a_record_are_left_out():
 
 
 def test_a_run_is_resumed_without_rows_that_every_checkpoint_needs(tmp_path, capsys):
+    from tfsac.parameters import RunParameters, override
+    from tfsac.testing import tiny_preset
+    from tfsac.training import CheckpointError, Trainer
+
     changes = {"schedule.heatup_steps": 30, "schedule.improve_steps": 30, "agent.networks.*.batch_size": 16}
     preset, run = override(tiny_preset(), changes), RunParameters(checkpoint_save_steps=25)
     Trainer(preset, tmp_path / "run", run, quiet=True).run()
