@@ -1,7 +1,5 @@
 """Memories of which a disk lost some rows."""
 
-import shutil
-
 import numpy as np
 import pytest
 
@@ -59,29 +57,3 @@ def test_episodes_that_lost_a_record_are_left_out():
     np.testing.assert_array_equal(after.between(0, 8), before.between(0, 8))
     np.testing.assert_array_equal(after.between(8, 24), before.between(16, 32))
     np.testing.assert_array_equal(after.tape, before.state()["tape"])
-
-
-def test_a_run_is_resumed_without_rows_that_every_checkpoint_needs(tmp_path, capsys):
-    from tfsac.parameters import RunParameters, override
-    from tfsac.testing import tiny_preset
-    from tfsac.training import CheckpointError, Trainer
-
-    changes = {"schedule.heatup_steps": 30, "schedule.improve_steps": 30, "agent.networks.*.batch_size": 16}
-    preset, run = override(tiny_preset(), changes), RunParameters(checkpoint_save_steps=25)
-    Trainer(preset, tmp_path / "run", run, quiet=True).run()
-    shutil.copytree(tmp_path / "run", tmp_path / "copy")
-    oldest = sorted((tmp_path / "copy" / "checkpoints" / "memory").iterdir())[0]
-    oldest.write_bytes(oldest.read_bytes()[:-1])
-    with pytest.raises(CheckpointError, match=r"Rows 0 to 24 of the replay memory are gone, .*--skip_damaged_rows.*Received: ") as error:
-        Trainer(preset, tmp_path / "copy", run, resume=True, quiet=True)
-    assert "\n" not in str(error.value)
-    skipping = RunParameters(checkpoint_save_steps=25, skip_damaged_rows=True)
-    longer = override(preset, {"schedule.improve_steps": 40})
-    trainer = Trainer(longer, tmp_path / "copy", skipping, resume=True)
-    assert "Without the damaged rows 0 to 24 of the replay memory." in capsys.readouterr().out
-    assert len(trainer.memory) == 35 and trainer.counters.env_steps == 60
-    assert trainer.run().counters.env_steps == 70 and len(trainer.memory) == 45
-    assert not trainer.directory.read()[1].skip_damaged_rows
-    again = Trainer(longer, tmp_path / "copy", run, resume=True, quiet=True)
-    assert len(again.memory) == 45
-    again._close_environments()
