@@ -42,6 +42,7 @@ def test_workers_are_counted_from_the_chief():
         (config({"worker": TWO, "ps": ["c:1"]}), r"has workers, and a chief if one is named. Received: 'ps'"),
         (config(index=2), r"one of its cluster's 2 workers. Received: \{'type': 'worker', 'index': 2\}"),
         (config(kind="chief"), r"one of its cluster's 2 workers. Received: \{'type': 'chief', 'index': 0\}"),
+        (config(index=0.7), r"TF_CONFIG is JSON like .*ValueError: index is a whole number"),
         (config(index="first"), r"TF_CONFIG is JSON like .*ValueError"),
     ],
 )

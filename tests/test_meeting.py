@@ -75,6 +75,16 @@ def test_a_port_in_use_is_a_clear_error():
     assert str(error.value) == f"{message}. Received: '{one.addresses[0]}'"
 
 
+def test_an_address_that_is_listed_twice_or_unknown_is_a_clear_error():
+    [port] = free_ports(1)
+    twice = (f"localhost:{port}", f"127.0.0.1:{port}")
+    with pytest.raises(MissingWorkers) as error:
+        meet(Place(0, 2, twice), print, 5.0)
+    assert str(error.value).endswith(f"each address of it another port or machine. Received: worker 0 twice in {list(twice)}")
+    with pytest.raises(OSError, match=r"^This worker's host in TF_CONFIG is unknown \(.*\)\. Received: 'no-such-host.invalid:2222'$"):
+        meet(Place(0, 1, ("no-such-host.invalid:2222",)), print, 5.0)
+
+
 def test_what_other_programs_say_at_an_address_is_not_a_worker():
     one, two = places(2)
     with socket.create_server(("127.0.0.1", int(one.addresses[1].rpartition(":")[2]))) as server:

@@ -53,6 +53,8 @@ def place_of(run: RunParameters, environ: Mapping[str, str] = os.environ) -> Pla
         names = [(kind, index) for kind in ("chief", "worker") for index in range(len(cluster.get(kind, ())))]
         addresses = [address for kind in ("chief", "worker") for address in cluster.get(kind, ())]
         place = (task["type"], int(task["index"]))
+        if isinstance(task["index"], float):
+            raise ValueError("index is a whole number")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ParameterError(f"TF_CONFIG is JSON like {EXAMPLE} ({type(error).__name__}: {error}). Received: {text!r}") from error
     for kind in cluster.keys() - {"chief", "worker"}:

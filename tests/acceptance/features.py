@@ -296,13 +296,13 @@ def table_of(found):
     for feature, (words, _, _) in FEATURES.items():
         row = []
         for agent in agents:
-            result = found.get((agent, feature), "fails: not tried")
+            result = found.get((agent, feature), "not tried")
             if result.startswith("refused"):
                 reason = reason_of(result)
                 if reason not in notes:
                     notes.append(reason)
                 result = f"refused ({notes.index(reason) + 1})"
-            row.append(result if result == "works" or result.startswith("refused") else "**fails**")
+            row.append("**fails**" if result.startswith("fails") else result)
         lines.append(f"| {words} | " + " | ".join(row) + " |")
     return "\n".join([*lines, "", *(f"{i + 1}. {note}" for i, note in enumerate(notes)), ""])
 

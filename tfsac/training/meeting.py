@@ -47,7 +47,10 @@ def meet(place: Place, say: Callable[[str], None], seconds: float = SECONDS) -> 
                 if (found := _ask(place.addresses[worker], own)) is not None:
                     answered[found[0]] = found[1]
             for worker, addresses in {**heard, **answered}.items():
-                if addresses != list(place.addresses) or worker not in others:
+                if worker not in others:
+                    message = "Each process is another worker of TF_CONFIG, and each address of it another port or machine"
+                    raise MissingWorkers(f"{message}. Received: worker {worker} twice in {list(place.addresses)}")
+                if addresses != list(place.addresses):
                     message = f"Every worker has the same list of workers in TF_CONFIG, this one {list(place.addresses)}"
                     raise MissingWorkers(f"{message}. Received: {addresses} from worker {worker}")
             names = ", ".join(f"{worker} ({place.addresses[worker]})" for worker in sorted(missing))
@@ -78,6 +81,10 @@ def _answering(address: str, own: bytes, heard: dict[int, list[str]]) -> Iterato
 
 def _listening(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
+    try:
+        socket.getaddrinfo(host.strip("[]"), int(port))
+    except OSError as error:
+        raise OSError(f"This worker's host in TF_CONFIG is unknown ({error.strerror}). Received: {address!r}") from error
     try:
         with contextlib.suppress(OSError):
             return socket.create_server((host.strip("[]"), int(port)))
