@@ -392,7 +392,7 @@ def test_only_chunks_are_deleted_and_no_link_is_followed(run, tmp_path):
 def test_best_weights_with_other_entries_are_not_unpacked(run):
     arrays = dict(np.load(run / "best.npz"))
     np.savez_compressed(run / "best.npz", **arrays, bomb=np.zeros(3 * 2**27, np.uint8))
-    with pytest.raises(ValueError, match=r"belongs to another agent: .*Received: weights of .*bomb$"):
+    with pytest.raises(ValueError, match=r"belongs to .*bomb"):
         api.load_policy(run)
 
 
