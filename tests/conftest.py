@@ -12,7 +12,7 @@ def used_tensorflow():
     """Keeps runs from setting threads, and from saying that it is too late: tests use TensorFlow before them."""
     devices = sys.modules.get("tfsac.training.devices")
     if devices is not None and not devices.CONFIGURED:
-        devices.CONFIGURED.append(True)
+        devices.CONFIGURED.append(os.getpid())
 
 
 @pytest.fixture(scope="session")

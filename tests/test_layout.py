@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "cluster": (set(), {"parameters"}),
     "losses": (TENSORFLOW, {"types"}),
     "distributions": (TENSORFLOW, {"types", "losses"}),
-    "environments": ({"numpy", "gymnasium", "imageio", "imageio_ffmpeg"}, {"types", "parameters", "user_code"}),
+    "environments": ({"numpy", "gymnasium", "imageio", "imageio_ffmpeg"}, {"types", "parameters", "user_code", "arguments"}),
     "memories": ({"numpy", "gymnasium", "minari"}, {"types", "parameters", "files", "arguments"}),
     "networks": ({"numpy", "keras", *TENSORFLOW}, {"types", "parameters"}),
     "agents": ({"numpy", "keras", *TENSORFLOW}, {"types", "parameters", "networks", "losses", "distributions", "user_code"}),
@@ -44,7 +44,7 @@ MAY_IMPORT = {
         {"numpy", "gymnasium", *TENSORFLOW},
         {"types", "parameters", "environments", "memories", "agents", "metrics", "catalog", "cluster", "files", "ray_cluster", "user_code", "arguments"},
     ),
-    "exporting": ({"numpy", "tensorflow", "ai_edge_litert"}, {"types", "environments", "training", "files", "arguments"}),
+    "exporting": ({"numpy", "tensorflow", "ai_edge_litert"}, {"types", "environments", "training", "files", "arguments", "user_code"}),
 }
 SEE_EVERYTHING = {"api", "cli", "__init__", "__main__"}
 

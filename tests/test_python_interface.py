@@ -2,21 +2,31 @@
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
 import gymnasium as gym
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 import tiny
 
 import tfsac
+from tfsac.environments import as_arrays, spec_of
+from tfsac.memories import Demonstrations, load_demonstrations
 from tfsac.parameters import EnvironmentSteps, ParameterError
-from tfsac.testing import tiny_preset
-from tfsac.training import Callback
+from tfsac.testing import Identity, tiny_preset
+from tfsac.training import Callback, devices
+from tfsac.user_code import UserCodeError
 
 SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 20, "schedule__steps_between_evaluation_periods": 50}
 PRESET = tiny_preset(**SHORT)
+
+
+ENDS = np.array([(False, True)], [("terminated", bool), ("truncated", bool)])
+DEMONSTRATIONS = Demonstrations(ENDS, "Pendulum-v1", np.zeros(1))
 
 
 class Own(Callback):
@@ -152,6 +162,37 @@ OTHERS = {
     ),
     "act on nothing": (lambda r, p: p.act(None), ValueError, "Received: "),
     "act on other numbers": (lambda r, p: p.act(np.zeros(5)), ValueError, r"ends in the shape \(3,\). Received: \(5,\)$"),
+    "act on many more": (lambda r, p: p.act(np.zeros((2, 2, 3))), ValueError, r"act takes one observation \(3,\), or several \('E', 3\). Received: .*\(2, 2, 3\)$"),
+    "act on complex numbers": (lambda r, p: p.act(np.zeros(3, complex)), ValueError, "real numbers, not complex128.*Received: "),
+    "act on dates": (lambda r, p: p.act(np.zeros(3, "datetime64[D]")), ValueError, r"real numbers, not datetime64\[D\].*Received: "),
+    "act on texts": (lambda r, p: p.act(["1", "0", "0"]), ValueError, r"real numbers, not <U1.*Received: "),
+    "act in a graph": (lambda r, p: p.act(keras.Input((3,))), ValueError, "Received: <KerasTensor"),
+    "demonstrate with StopIteration": (
+        lambda r, p: tfsac.demonstrate(lambda observation: next(iter(())), gym.make("Pendulum-v1"), 1), UserCodeError, "^act raised. Received: StopIteration",
+    ),
+    "demonstrate with a wrong begin": (
+        lambda r, p: tfsac.demonstrate(lambda observation: np.zeros(1), gym.make("Pendulum-v1"), 1, begin=lambda: 1 / 0), UserCodeError, "^begin raised. Received: ZeroDiv",
+    ),
+    "verify an array": (lambda r, p: tfsac.verify(p, "new", np.zeros((4, 3))), ValueError, r"list of raw observations. Received: array\(\[\["),
+    "a null character": (lambda r, p: tfsac.export(p, "a\0b"), ValueError, r"out is the path of a folder.*null.* Received: 'a\\x00b'$"),
+    "a long name": (lambda r, p: tfsac.export(p, "a" * 300), OSError, "out is the path of a folder.*too long. Received: 'aaa"),
+    "a run in an array": (lambda r, p: tfsac.load_policy(np.zeros((30, 30))), TypeError, r"run_dir is the path .* Received: array\(\[\[.{,200}\.\.\.$"),
+    "plot nothing": (lambda r, p: tfsac.plot(None), TypeError, "run_dir is the path of a folder.* Received: None$"),
+    "check text steps": (lambda r, p: tfsac.check_environment(Identity, "3"), TypeError, "num_steps is a whole number .* Received: '3'$"),
+    "check a negative seed": (lambda r, p: tfsac.check_environment(Identity, 3, -1), ValueError, "seed is at least 0. Received: -1$"),
+    "sac with no actor_critic": (lambda r, p: tfsac.sac(Identity, 3), ParameterError, "actor_critic is a function, such as tfsac.mlp_actor_critic. Received: 3$"),
+    "load demonstrations of an environment": (
+        lambda r, p: load_demonstrations("a.npz", gym.make("Pendulum-v1")), TypeError, r"spec is the spec of an environment, tfsac.environments.spec_of\(env\). Received: <",
+    ),
+    "load demonstrations of nothing": (lambda r, p: load_demonstrations(None, p.agent.spec), TypeError, "path is a demonstration file.* Received: None$"),
+    "load demonstrations of another level": (lambda r, p: load_demonstrations("a.npz", p.agent.spec, 3), TypeError, "level is the id .* Received: 3$"),
+    "load a text of episodes": (lambda r, p: load_demonstrations("a.npz", p.agent.spec, None, "2"), TypeError, "num_episodes is a whole .* Received: '2'$"),
+    "save other records": (lambda r, p: tfsac.save_demonstrations("a.npz", DEMONSTRATIONS._replace(records=None)), TypeError, "records is what tfsac.demonstrate returns. Received: None$"),
+    "save another level": (lambda r, p: tfsac.save_demonstrations("a.npz", DEMONSTRATIONS._replace(level=3)), TypeError, "level is what tfsac.demonstrate returns. Received: 3$"),
+    "save no returns": (lambda r, p: tfsac.save_demonstrations("a.npz", DEMONSTRATIONS._replace(returns=None)), TypeError, "returns is what .* Received: None$"),
+    "save other returns": (
+        lambda r, p: tfsac.save_demonstrations("a.npz", DEMONSTRATIONS._replace(returns=np.zeros(3))), ValueError, r"returns has one number .*, here 1. Received: the shape \(3,\)$",
+    ),
     "act on a dict": (lambda r, p: p.act({"camera": np.zeros(3)}), ValueError, r"keys \['observation'\]. Received: \['camera'\]$"),
 }  # fmt: skip
 
@@ -164,6 +205,92 @@ def test_what_cannot_be_used_is_refused_in_words(name, run_dir, policy, tmp_path
         use(run_dir, policy)
     assert "Received: " in str(caught.value) and "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
+
+
+def test_an_image_is_not_made_of_fractions():
+    spec = spec_of(tiny.CameraArm())
+    seen = {"joints": np.zeros(3), "camera": np.zeros((8, 8, 3), np.int64)}
+    assert as_arrays(seen, spec)["camera"].dtype == np.uint8
+    for wrong in (0.5, -1, 256, np.nan):
+        with pytest.raises(ValueError, match=r"an image holds whole numbers from 0 to 255.*Received: "):
+            as_arrays({**seen, "camera": np.full((8, 8, 3), wrong)}, spec)
+
+
+def test_demonstrations_keep_what_was_seen():
+    """An act that writes into its observation does not change the record."""
+
+    def act(observation):
+        observation[:] = 99.0
+        return np.zeros(1)
+
+    recorded = tfsac.demonstrate(act, gym.make("Pendulum-v1", max_episode_steps=3), 1).records
+    assert np.abs(recorded["observation/observation"]).max() < 9
+
+
+def test_an_export_makes_room_for_another_and_for_nothing_else(policy, run_dir, tmp_path):
+    """A wrong `out` must not cost anybody a run, or a file."""
+    run, file = tmp_path / "run", tmp_path / "notes.txt"
+    shutil.copytree(run_dir, run)
+    file.write_text("mine")
+    for out in (run, file):
+        with pytest.raises(FileExistsError, match=r"Exports go to a new or empty folder. Received: "):
+            tfsac.export(policy, out, replace=True)
+    assert (run / "best.npz").is_file() and file.read_text() == "mine"
+    out = tfsac.export(policy, tmp_path / "exported")
+    assert tfsac.export(policy, out, replace=True) == out
+
+
+def test_the_export_of_another_policy_is_not_verified(policy, tmp_path):
+    other = tfsac.load_policy(tiny.untrained_run(tmp_path / "run", "MountainCarContinuous-v0", PRESET))
+    for format in ("saved_model", "tflite"):
+        out = tfsac.export(other, tmp_path / format, format)
+        with pytest.raises(ValueError, match=r"takes other observations than this policy. Received: [^\n]*$"):
+            tfsac.verify(policy, out, [np.zeros(3)])
+    with pytest.raises(ValueError, match=r"Each observation is that of one environment. Received: "):
+        tfsac.verify(other, out, [np.zeros((2, 2))])
+
+
+SETTINGS = {
+    "mixed": (lambda: keras.config.set_dtype_policy("mixed_float16"), lambda: keras.config.set_dtype_policy("float32"), "float32: .* Received: mixed_float16$"),
+    "float64": (lambda: keras.config.set_floatx("float64"), lambda: keras.config.set_floatx("float32"), "float32: .* Received: float64$"),
+    "images": (
+        lambda: keras.config.set_image_data_format("channels_first"),
+        lambda: keras.config.set_image_data_format("channels_last"),
+        "channels_last.* Received: channels_first$",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_settings_of_keras_that_change_networks_are_refused(name, run_dir, tmp_path):
+    change, back, message = SETTINGS[name]
+    change()
+    try:
+        for use in (lambda: tfsac.train(PRESET, tmp_path / "run", quiet=True), lambda: tfsac.load_policy(run_dir)):
+            with pytest.raises(ValueError, match=message):
+                use()
+    finally:
+        back()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_mirrored_strategy_in_scope_has_several_devices(tmp_path):
+    with tf.distribute.MirroredStrategy(["/cpu:0"]).scope(), pytest.raises(ValueError, match=r"Received: the scope of a Mirrored.* of 1 device$"):
+        tfsac.train(PRESET, tmp_path / "run", quiet=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_forked_process_is_told_to_be_spawned(run_dir, tmp_path, monkeypatch):
+    monkeypatch.setattr(devices, "CONFIGURED", [1])
+    for use in (lambda: tfsac.train(PRESET, tmp_path / "run", quiet=True), lambda: tfsac.load_policy(run_dir)):
+        with pytest.raises(RuntimeError, match=r"get_context\('spawn'\). Received: process \d+, forked after process 1 "):
+            use()
+    assert not list(tmp_path.iterdir())
+
+
+def test_networks_are_not_built_in_a_graph(run_dir):
+    with tf.Graph().as_default(), pytest.raises(ValueError, match=r"outside tf.function, .* Received: graph mode$"):
+        tfsac.load_policy(run_dir)
 
 
 def test_a_preset_is_given_by_name_path_or_config(tmp_path, monkeypatch):

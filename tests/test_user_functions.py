@@ -1,5 +1,6 @@
 """Environments and networks that functions of the user make, in the whole life of a run."""
 
+import itertools
 import json
 import re
 
@@ -144,6 +145,15 @@ def test_an_interrupted_run_says_how_python_resumes_it(tmp_path):
 # -- env_fn ------------------------------------------------------------------------------------------------------------
 
 ONE = Arm()
+BOUNDS = itertools.cycle([-3.0, -2.0])
+
+
+class Keyed(gym.Env):
+    def __init__(self, key):
+        self.observation_space = gym.spaces.Dict({key: gym.spaces.Box(-1.0, 1.0, (2,))})
+        self.action_space = gym.spaces.Box(-1.0, 1.0, (1,))
+
+
 BAD_ENVIRONMENTS = {
     "an environment": (ONE, TypeError, "not an environment: .* Received: <Arm instance>"),
     "a level": ("Pendulum-v1", TypeError, "env_fn is a function .* Received: 'Pendulum-v1'$"),
@@ -151,6 +161,8 @@ BAD_ENVIRONMENTS = {
     "text": (lambda: "Pendulum-v1", TypeError, "Received: 'Pendulum-v1' from env_fn$"),
     "the same twice": (lambda: ONE, ValueError, "makes a new environment at each call: .* Received: <Arm instance> twice$"),
     "the same wrapped": (lambda: gym.wrappers.TimeLimit(ONE, 5), ValueError, "Received: <TimeLimit<Arm instance>> twice$"),
+    "other bounds": (lambda: Arm(low=next(BOUNDS)), ValueError, r"with the same action_space at each call, here Box.* Received: Box\(-2"),
+    "a key of a path": (lambda: Keyed("a/b"), ValueError, "Keyed: the keys of observations are names without '/'. Received: 'a/b'$"),
     "arguments": (lambda level: gym.make(level), RuntimeError, r"env_fn raised. Received: TypeError: .*missing 1 required"),
     "an error": (lambda: 1 / 0, RuntimeError, r"env_fn raised. Received: ZeroDivisionError: .*test_user_functions.py, line \d+"),
 }
@@ -171,13 +183,38 @@ def changed(**others):
     return lambda: {**own_code.with_v(), **others}
 
 
-def with_layer(layer):
+def with_layer(layer, dtype=None):
     def made():
         seen = {"observation": keras.Input((3,), name="observation")}
         x = layer(seen["observation"])
-        return {**own_code.with_v(), "policy": keras.Model(seen, [keras.layers.Dense(1)(x) for _ in range(2)])}
+        return {**own_code.with_v(), "policy": keras.Model(seen, [keras.layers.Dense(1, dtype=dtype)(x) for _ in range(2)])}
 
     return made
+
+
+def whole_numbers():
+    seen = {"observation": keras.Input((3,), name="observation", dtype="int32")}
+    x = keras.ops.cast(seen["observation"], "float32")
+    return {**own_code.with_v(), "policy": keras.Model(seen, [keras.layers.Dense(1)(x) for _ in range(2)])}
+
+
+def no_numbers():
+    made = own_code.with_v()
+    made["policy"].set_weights([np.full_like(weights, np.nan) for weights in made["policy"].get_weights()])
+    return made
+
+
+class Forgetful(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.log_std = keras.layers.Dense(1)
+
+    def call(self, seen):
+        return keras.layers.Dense(1)(seen["observation"]), self.log_std(seen["observation"])
+
+
+def changed_lazily():
+    return {**own_code.with_v(), "policy": Forgetful()}
 
 
 def tensor_input():
@@ -212,6 +249,12 @@ BAD_MODELS = {
     "no dict": (tensor_input, ValueError, r"'policy' takes observations by key, such as {\"observation\": keras.Input\(\(3,\), name=\"observation\"\)}. Received: inputs \(None, 3\)$"),
     "two ranks": (v_of_two_ranks, ValueError, r"'v' returns outputs of the shapes \(None,\). Received: \(None, 1\)$"),
     "batch normalisation": (with_layer(keras.layers.BatchNormalization()), ValueError, "policy has variables that gradients do not train .* Received: "),
+    "narrow outputs": (with_layer(keras.layers.Dense(4), "float16"), ValueError, "'policy' returns outputs of the dtype float32 .* Received: float16$"),
+    "whole numbers": (
+        whole_numbers, ValueError, "'policy' takes 'observation' with the dtype float32. Received: int32$",
+    ),
+    "weights that are not finite": (no_numbers, ValueError, "models: policy begins with weights that are not finite. Received: '.*kernel'$"),
+    "layers made in a call": (changed_lazily, ValueError, "models: their models cannot be trained in a graph. Received: [^\n]*singleton tf.Variable"),
     "shared weights": (one_model_twice, ValueError, "share no weights. Received: .* of both policy and v$"),
     "the same models again": (lambda: KEPT, ValueError, "makes new models at each call.* of both an earlier call and policy$"),
     "an error": (lambda: 1 / 0, RuntimeError, r"models raised. Received: ZeroDivisionError: .*test_user_functions.py, line \d+"),

@@ -300,7 +300,7 @@ def demonstrate(
 
     Raises:
         ValueError: fewer than one episode, or an environment that the agents cannot use.
-        EnvironmentFailure: the environment raised.
+        EnvironmentFailure, UserCodeError: the environment raised; act or begin did.
 
     Example:
         >>> env = gymnasium.make("CartPole-v1")
@@ -361,7 +361,7 @@ def plot(run_dir: str | pathlib.Path) -> Picture:
     """
     from tfsac.analysis import plot_run
 
-    return Picture(plot_run(run_dir))
+    return Picture(plot_run(arguments.path("run_dir", run_dir)))
 
 
 def _acceptable(action: Any, spec: Spec) -> Any:

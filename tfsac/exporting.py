@@ -16,11 +16,13 @@ from tfsac.environments import ActionNumbering, action_map, as_arrays
 from tfsac.files import check_new_folder, neutral, new_file, sync, writing
 from tfsac.training.policy import Policy
 from tfsac.types import ACTION_MASK
+from tfsac.user_code import described
 
 Format = Literal["saved_model", "tflite"]
 A_POLICY = "a Policy, as tfsac.load_policy(run_dir) returns it"
 TOLERANCE = 1e-5
 TFLITE_FILE = "policy.tflite"
+SAVED_MODEL_FILE = "saved_model.pb"
 
 
 class PolicyGraph:
@@ -154,16 +156,17 @@ def export(
         the folder, or the LiteRT file.
 
     Raises:
-        FileExistsError: there is something at `out`.
+        FileExistsError: there is something at `out`; with `replace`, something else than an export.
         OSError: it cannot be written; there is nothing at `out` then, or what was there before.
         ValueError: an unknown format.
     """
     arguments.instance("policy", policy, Policy, A_POLICY)
     arguments.flag("values", values)
+    arguments.flag("replace", replace)
     out = arguments.path("out", out)
     if format not in ("saved_model", "tflite"):
         raise ValueError(f"format is 'saved_model' or 'tflite'. Received: {format!r}")
-    if not replace:
+    if not replace or not is_export(out):
         check_new_folder(out)
     new_file(out, replace=True)
     with writing(out):
@@ -189,6 +192,11 @@ def export(
         raise OSError(f"The export cannot be written ({error.message.splitlines()[0]}). Received: {out}") from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def is_export(path: pathlib.Path) -> bool:
+    """Returns whether a folder holds an exported policy of either format."""
+    return (path / TFLITE_FILE).is_file() or (path / SAVED_MODEL_FILE).is_file()
 
 
 def _save_quietly(module: tf.Module, path: pathlib.Path, signatures: dict[str, Any]) -> None:
@@ -224,7 +232,7 @@ class Exported:
             signatures = {name: interpreter.get_signature_runner(name) for name in interpreter.get_signature_list()}
             serve = signatures["serving_default"]
             self.wanted, outputs = set(serve.get_input_details()), set(serve.get_output_details())
-        elif (path / "saved_model.pb").is_file():
+        elif (path / SAVED_MODEL_FILE).is_file():
             with neutral(path) as folder:
                 self.loaded = tf.saved_model.load(str(folder))
             signatures = self.loaded.signatures
@@ -296,12 +304,12 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: list[Any]) ->
         out.
 
     Raises:
-        ValueError: no observations, or a policy that draws with `epsilon_greedy`, which its export does not.
+        ValueError: no observations, the export of a policy for another environment, or a policy that draws with `epsilon_greedy`, which its export does not.
     """
     arguments.instance("policy", policy, Policy, A_POLICY)
     arguments.path("path", path)
-    if not isinstance(observations, list) or not observations:
-        raise ValueError(f"Verifying needs observations. Received: {observations}")
+    if not isinstance(observations, list | tuple) or not observations:
+        raise ValueError(f"Verifying needs a list of raw observations. Received: {arguments.shown(observations)}")
     epsilon = getattr(policy.agent.algorithm, "epsilon_greedy", 0.0)
     if epsilon:
         raise ValueError(f"Only a deterministic policy can be compared with its export. Received: epsilon_greedy={epsilon}")
@@ -311,8 +319,16 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: list[Any]) ->
     for observation in observations:
         arrays = {key: value[None] for key, value in as_arrays(observation, policy.agent.spec).items()}
         before = dict(policy.state)
-        exported.state = before
-        pairs = [(exported(arrays)[0], policy.act(observation))]
+        exported.state, ours = before, policy.act(observation)
+        if any(array.shape[1:] != policy.agent.spec.observation[key].shape for key, array in arrays.items()):
+            raise ValueError(f"Each observation is that of one environment. Received: {arguments.shown(observation)}")
+        try:
+            theirs = exported(arrays)[0]
+        except (tf.errors.InvalidArgumentError, ValueError, RuntimeError) as error:  # LiteRT raises the last two
+            raise ValueError(f"The export at {path} takes other observations than this policy. Received: {described(error)}") from error
+        if theirs.shape != ours.shape:
+            raise ValueError(f"The export at {path} has actions of the shape {theirs.shape}, this policy {ours.shape}. Received: {path}")
+        pairs = [(theirs, ours)]
         pairs += [(exported.state[name], value) for name, value in policy.state.items()]
         difference = max(float(np.abs(theirs - ours).max()) for theirs, ours in pairs)
         if difference <= TOLERANCE or not policy.agent.undecided(policy.filters.observation(arrays), before):

@@ -105,4 +105,6 @@ def calling(what: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:  # sys.exit() in it would end the program with the user's status
         if "Received: " in str(error):
             raise
-        raise UserCodeError(f"{what} raised. Received: {described(error)}") from error
+        # contextlib takes an error whose cause is a StopIteration for that one, and lets it pass.
+        cause = None if isinstance(error, StopIteration) else error
+        raise UserCodeError(f"{what} raised. Received: {described(error)}") from cause

@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfsac.agents.packing import Packed, Packing, transition_rows
 from tfsac.agents.steps import OptimizerSteps
 from tfsac.agents.team import fold_batch, unfold
-from tfsac.networks import Network, build_optimizer, check_models
+from tfsac.networks import Network, build_optimizer, check_models, check_settings
 from tfsac.parameters import AgentParameters, PrioritizedExperienceReplayParameters, SQILExperienceReplayParameters
 from tfsac.types import EXPERT, ActResult, ArraySpec, Batch, Metrics, Spec, UpdateResult
 from tfsac.user_code import calling
@@ -66,7 +66,7 @@ class Agent(OptimizerSteps):
         traces: how often the update was traced.
 
     Raises:
-        ValueError: networks that do not fit the spec, a batch that the replicas cannot share equally, or XLA for updates that
+        ValueError: what `check_settings` says, networks that do not fit the spec, a batch that the replicas cannot share equally, or XLA for updates that
             run eagerly or on several replicas.
     """
 
@@ -83,6 +83,7 @@ class Agent(OptimizerSteps):
         models: ModelMaker | None = None,
         jit_compile: bool = False,
     ):
+        check_settings()
         super().__init__(name=None)
         self.strategy = tf.distribute.get_strategy()
         self.replicas = self.strategy.num_replicas_in_sync

@@ -176,6 +176,8 @@ def _check_observation(name: str, key: str, space: gym.Space, team: tuple[int, .
             f"{name}: observations must be a Box or a Dict of boxes; gymnasium.wrappers.FlattenObservation turns "
             f"others into a vector. Received: {space} for {key!r}"
         )
+    if not isinstance(key, str) or not key or "/" in key:  # networks and exports name their inputs after it
+        raise ValueError(f"{name}: the keys of observations are names without '/'. Received: {key!r}")
     if 0 in space.shape:
         raise ValueError(f"{name}: observation {key!r} has no entries. Received: {space}")
     if np.isnan(space.low).any() or np.isnan(space.high).any():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 import gymnasium as gym
 
@@ -37,10 +38,11 @@ def making(env_fn: Callable[[], gym.Env]) -> Callable[[], gym.Env]:
 
     Raises:
         TypeError: no function. The returned function raises TypeError for what is no environment, ValueError for the same
-            environment a second time, and UserCodeError for what the user's function raises.
+            environment a second time or one with other spaces, and UserCodeError for what the user's function raises.
     """
     check_env_fn(env_fn)
     made: weakref.WeakSet[gym.Env] = weakref.WeakSet()
+    first: dict[str, Any] = {}  # spaces of the first one
 
     def one() -> gym.Env:
         with calling("env_fn"):
@@ -53,6 +55,10 @@ def making(env_fn: Callable[[], gym.Env]) -> Callable[[], gym.Env]:
                 f"Received: {env} twice"
             )
         made.add(env.unwrapped)
+        for name in ("observation_space", "action_space"):
+            space = getattr(env, name, None)
+            if first.setdefault(name, space) != space:
+                raise ValueError(f"env_fn makes environments with the same {name} at each call, here {first[name]}. Received: {space}")
         return env
 
     return one

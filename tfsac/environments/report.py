@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
+from tfsac import arguments
 from tfsac.environments.check import has_time_limit, problems_of_spaces
 from tfsac.environments.own import making, name_of_environment
 from tfsac.environments.returns import CheckedReturns, failure, refuse_non_finite
@@ -75,16 +76,15 @@ def check_environment(env: gym.Env | Callable[[], gym.Env], num_steps: int = 100
         seed: of the episodes and the actions.
 
     Raises:
-        TypeError: neither an environment nor a function that makes one.
-        ValueError: fewer than one step.
+        TypeError: neither an environment nor a function that makes one, or no whole numbers.
+        ValueError: fewer than one step, or a negative seed.
 
     Example:
         >>> report = tfsac.check_environment(MyEnv)
         >>> print(report)
         >>> assert report.usable
     """
-    if num_steps < 1:
-        raise ValueError(f"num_steps is at least 1. Received: {num_steps}")
+    num_steps, seed = arguments.whole("num_steps", num_steps, 1), arguments.whole("seed", seed, 0)
     if isinstance(env, gym.Env):
         return _Inspection(env).report(num_steps, seed)
     new = making(env)

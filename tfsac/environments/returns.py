@@ -36,6 +36,7 @@ class CheckedReturns(gym.Wrapper):
         super().__init__(env)
         spaces = spaces_by_key(env.observation_space)
         self.several_rewards, self.keys = several_rewards, spaces.keys()
+        self.spaces = {"observation_space": env.observation_space, "action_space": env.action_space}
         self.single = not isinstance(env.observation_space, gym.spaces.Dict)
         # `CheckedMasks` knows which masks there are.
         self.parts = [(key, space.shape, space.dtype) for key, space in spaces.items() if key != ACTION_MASK and space.shape is not None]
@@ -53,6 +54,9 @@ class CheckedReturns(gym.Wrapper):
         if type(result) is not tuple or len(result) != 2:
             refuse(RESET, kind_of(result))
         _check_info(RESET, result[1])
+        for name, before in self.spaces.items():
+            if (space := getattr(self.env, name)) is not before and space != before:
+                refuse(f"an environment keeps its spaces, and {name} was {before}", f"{space} after reset")
         self._check("reset", result[0])
         return result
 

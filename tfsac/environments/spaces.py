@@ -12,6 +12,7 @@ from tfsac.types import ACTION_MASK, AGENT_STATE, ArraySpec, DiscreteSpec, Spec
 
 # Key of an environment's metadata: the number of rewards a step. Vector environments pass metadata on, also of processes.
 NUM_REWARDS = "num_rewards"
+NO_NUMBERS = "cmMSU"  # kinds of dtypes: complex numbers, dates and durations, texts
 
 
 def spaces_by_key(observation: gym.Space) -> Mapping[str, gym.Space]:
@@ -64,8 +65,8 @@ def as_arrays(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
     if given.keys() != spec.observation.keys():
         raise ValueError(f"Observations have the keys {sorted(spec.observation)}. Received: {sorted(given)}")
     try:
-        arrays = {key: np.asarray(given[key], array.dtype) for key, array in spec.observation.items()}
-    except (TypeError, ValueError) as error:
+        arrays = {key: _numbers(given[key], array.dtype) for key, array in spec.observation.items()}
+    except (TypeError, ValueError, NotImplementedError) as error:  # the last from tensors inside a tf.function
         raise ValueError(f"An observation holds numbers, {list(spec.observation)} ({error}). Received: {observation!r}") from error
     leading = {}
     for key, array in spec.observation.items():
@@ -76,6 +77,18 @@ def as_arrays(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
     if len(set(leading.values())) > 1:
         raise ValueError(f"All parts of an observation have the same leading dimensions. Received: {leading}")
     return arrays
+
+
+def _numbers(value: Any, dtype: str) -> np.ndarray:
+    """Returns a part of an observation with the dtype, if this keeps its meaning."""
+    array = np.asarray(value)
+    if array.dtype == dtype:
+        return array
+    if array.dtype.kind in NO_NUMBERS:
+        raise TypeError(f"real numbers, not {array.dtype}")
+    if dtype == "uint8" and array.dtype.kind != "b" and not ((array >= 0) & (array <= 255) & (array == np.floor(array))).all():
+        raise ValueError("an image holds whole numbers from 0 to 255")
+    return np.asarray(array, dtype)
 
 
 class ActionRescaling(NamedTuple):

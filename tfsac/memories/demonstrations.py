@@ -45,6 +45,16 @@ def save_demonstrations(path: str | pathlib.Path, demonstrations: Demonstrations
         FileExistsError, ValueError, OSError: as `tfsac.files.new_file`.
     """
     arguments.instance("demonstrations", demonstrations, Demonstrations, "Demonstrations, as tfsac.demonstrate returns them")
+    records, level, returns = demonstrations
+    for name, value, fits in (
+        ("records", records, isinstance(records, np.ndarray) and {"terminated", "truncated"} <= {*(records.dtype.names or ())}),
+        ("level", level, isinstance(level, str)),
+        ("returns", returns, isinstance(returns, np.ndarray) and returns.dtype.kind in "fiu"),
+    ):
+        if not fits:
+            raise TypeError(f"{name} is what tfsac.demonstrate returns. Received: {arguments.shown(value)}")
+    if returns.shape != (ends := int((records["terminated"] | records["truncated"]).sum()),):
+        raise ValueError(f"returns has one number for each episode that ends, here {ends}. Received: the shape {returns.shape}")
     new_file(arguments.path("path", path, "the path of a new file"), SUFFIX)
     meta = json.dumps({"format": FORMAT, "level": demonstrations.level})
     fields: dict[str, Any] = {name: demonstrations.records[name] for name in demonstrations.records.dtype.names or ()}
@@ -74,6 +84,11 @@ def load_demonstrations(
         ValueError: not a demonstration file, empty, truncated, not finite, of another level, of other shapes or dtypes than
             the spec's, actions that the agent could not take, or fewer episodes than wanted.
     """
+    arguments.path("path", path, "a demonstration file, or minari: and an id")
+    arguments.instance("spec", spec, Spec, "the spec of an environment, tfsac.environments.spec_of(env)")
+    arguments.instance("level", level, (str, type(None)), "the id of an environment, or None")
+    if num_episodes is not None:
+        arguments.whole("num_episodes", num_episodes, 0)
     if minari := str(path).startswith(MINARI):
         if inverse is None:
             raise ValueError(f"Minari datasets keep the environment's actions, so inverse is needed. Received: None for {path}")

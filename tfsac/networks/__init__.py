@@ -5,6 +5,7 @@ from tfsac.networks.custom import check_models, check_weights
 from tfsac.networks.forward import GraphForward, forward_of
 from tfsac.networks.numpy_forward import NumpyForward
 from tfsac.networks.optimizers import adam, build_optimizer, clip_gradients, take_step
+from tfsac.networks.settings import check_settings
 
 __all__ = [
     "GraphForward",
@@ -13,6 +14,7 @@ __all__ = [
     "adam",
     "build_optimizer",
     "check_models",
+    "check_settings",
     "check_weights",
     "clip_gradients",
     "forward_of",

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 
 from tfsac.parameters import (
     CategoricalPolicyHeadParameters,
@@ -58,7 +59,7 @@ def check_shapes(name: str, model: keras.Model, head: HeadParameters, spec: Spec
         spec: what it reads.
 
     Raises:
-        ValueError: the message has the expected and the received shapes.
+        ValueError: the message has the expected and the received shapes or dtypes.
     """
     judges = isinstance(head, SACQHeadParameters | TrajectoryQHeadParameters)
     given = {key: keras.Input(array.shape, dtype=array.dtype, name=key) for key, array in (*spec.observation.items(), *spec.state.items())}
@@ -72,6 +73,9 @@ def check_shapes(name: str, model: keras.Model, head: HeadParameters, spec: Spec
                 f"models: {name!r} takes {what}, such as {_example(spec, judges)}. Received: inputs {_shapes(takes)}"
             )
         given = {key: given[key] for key in read}
+        for key, array in given.items():  # Keras converts what comes, also real numbers to whole ones
+            if not np.can_cast(array.dtype, str(read[key].dtype), "safe"):
+                raise ValueError(f"models: {name!r} takes {key!r} with the dtype {array.dtype}. Received: {read[key].dtype}")
     inputs: Any = [given, *action] if judges else given
     if takes is not None and _shapes(takes) != _shapes(inputs):
         raise ValueError(f"models: {name!r} takes inputs of the shapes {_shapes(inputs)}. Received: {_shapes(takes)}")
@@ -85,6 +89,11 @@ def check_shapes(name: str, model: keras.Model, head: HeadParameters, spec: Spec
     expected, found = outputs_of(head, spec), _shapes(outputs)
     if not _fit(found, expected):
         raise ValueError(f"models: {name!r} returns outputs of the shapes {_text(expected)}. Received: {found}")
+    if other := {str(x.dtype) for x in keras.tree.flatten(outputs)} - {"float32"}:
+        raise ValueError(
+            f"models: {name!r} returns outputs of the dtype float32 (without keras.mixed_precision or another dtype of the last layer). "
+            f"Received: {', '.join(sorted(other))}"
+        )
 
 
 def observations_of(model: keras.Model) -> Any:
@@ -147,13 +156,16 @@ def check_weights(what: str, models: Mapping[str, keras.Model], earlier: Sequenc
         earlier: variables of the models of earlier calls.
 
     Raises:
-        ValueError: no weights, regularizers, variables that gradients do not train, or weights that two models share.
+        ValueError: no weights, weights that are not finite, regularizers, variables that gradients do not train, or weights that two models share.
     """
     owner = {id(variable): "an earlier call" for variable in earlier}
     names = " and ".join([", ".join([*models][:-1]), [*models][-1]])
     for name, model in models.items():
         if not model.trainable_variables:
             raise ValueError(f"{what}: {name} has no weights to train. Received: {model!r}")
+        for variable in model.variables:
+            if variable.dtype.startswith(("float", "bfloat")) and not np.isfinite(variable.numpy()).all():
+                raise ValueError(f"{what}: {name} begins with weights that are not finite. Received: {variable.path!r}")
         if model.losses:
             raise ValueError(f"{what}: {name} has regularizers, whose losses are not added. Received: {model.losses!r}")
         if model.non_trainable_variables:

@@ -115,9 +115,10 @@ def sac(
         seed, steps_per_epoch, epochs, replay_size, gamma, polyak, lr, alpha, batch_size, start_steps, update_after,
         update_every, num_test_episodes, max_ep_len, save_freq,
     )
-    for name, function in (("env_fn", env_fn), ("actor_critic", actor_critic)):
+    examples = ("lambda: gymnasium.make('Hopper-v5')", "tfsac.mlp_actor_critic")
+    for name, function, example in zip(("env_fn", "actor_critic"), (env_fn, actor_critic), examples, strict=True):
         if not callable(function):
-            raise ParameterError(f"{name} is a function, such as lambda: gymnasium.make('Hopper-v5'). Received: {function!r}")
+            raise ParameterError(f"{name} is a function, such as {example}. Received: {function!r}")
     ac_kwargs, logger = dict(ac_kwargs or {}), dict(LOGGER)
     logger.update({name: value for name, value in (logger_kwargs or {}).items() if value is not None})
     for name in logger.keys() - LOGGER.keys():

@@ -12,7 +12,7 @@ from tfsac.cluster import Place
 from tfsac.parameters import RunParameters
 from tfsac.training.meeting import meet
 
-CONFIGURED: list[bool] = []  # in this process
+CONFIGURED: list[int] = []  # id of the process; a child that was forked has its parent's
 
 
 def configure(use_cpu: bool = False) -> str | None:
@@ -28,7 +28,7 @@ def configure(use_cpu: bool = False) -> str | None:
     Returns:
         a line about what could not be set any more, because TensorFlow was used before; else None.
     """
-    CONFIGURED.append(True)
+    CONFIGURED.append(os.getpid())
     gpus = tf.config.list_physical_devices("GPU")
     try:
         if use_cpu:
@@ -50,7 +50,16 @@ def configure(use_cpu: bool = False) -> str | None:
 
 
 def configure_once() -> str | None:
-    """Sets TensorFlow up as the command line does, if nobody has in this process; see `configure`."""
+    """Sets TensorFlow up as the command line does, if nobody has in this process; see `configure`.
+
+    Raises:
+        RuntimeError: this process was forked from one that uses TensorFlow, which would wait forever for its threads.
+    """
+    if CONFIGURED and os.getpid() not in CONFIGURED:
+        raise RuntimeError(
+            "TensorFlow cannot go on in a forked process: use multiprocessing.get_context('spawn'). "
+            f"Received: process {os.getpid()}, forked after process {CONFIGURED[-1]} had used tfsac"
+        )
     return None if CONFIGURED else configure()
 
 
@@ -77,10 +86,15 @@ def make_strategy(run: RunParameters, place: Place) -> tf.distribute.Strategy:
         place: of this process among the workers, which connect the first time that this is called.
 
     Raises:
-        ValueError: more devices than there are, or TensorFlow was used before its CPU could be divided or workers connected.
+        ValueError: more devices than there are, a mirrored strategy of one replica in scope, or TensorFlow was used before its CPU could be divided or workers connected.
         MissingWorkers, OSError: from `meet`.
     """
-    return tf.distribute.get_strategy() if run.strategy == "none" else _strategy(run.strategy, run.num_devices, place)
+    if run.strategy != "none":
+        return _strategy(run.strategy, run.num_devices, place)
+    strategy = tf.distribute.get_strategy()
+    if isinstance(strategy, tf.distribute.MirroredStrategy) and strategy.num_replicas_in_sync == 1:
+        raise ValueError("A mirrored strategy needs several devices; leave its scope. Received: the scope of a MirroredStrategy of 1 device")
+    return strategy
 
 
 @functools.cache  # a second one of the same devices would use the numbers of the first one's collective operations again

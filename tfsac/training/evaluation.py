@@ -18,6 +18,7 @@ from tfsac.environments.vectorize import EVALUATION
 from tfsac.parameters import EnvironmentEpisodes, StepMethod
 from tfsac.training.policy import Policy
 from tfsac.training.progress import summary
+from tfsac.user_code import calling
 
 LONGEST_EPISODE = 100_000  # steps of an evaluation episode whose environment has no time limit
 NEVER_ENDS = (
@@ -120,12 +121,14 @@ def evaluate(
             refuse_non_finite(observation, 0.0)
         total, length, done = 0.0, 0, False
         if begin is not None:
-            begin()
+            with calling("begin"):
+                begin()
         while not done:
-            with _failing_in(name, len(returns), length, ValueError):  # an observation that the policy refuses
-                action = act(observation)
+            seen = observation
             if each_step is not None:
-                observation = copy.deepcopy(observation)  # environments may write the next one into the same array
+                observation = copy.deepcopy(observation)  # environments may write the next one into the same array, and so may act
+            with _failing_in(name, len(returns), length, ValueError):  # an observation that the policy refuses
+                action = act(seen)
             with _failing_in(name, len(returns), length):
                 next_observation, reward, terminated, truncated, _ = env.step(action)
                 total, length = total + float(reward), length + 1

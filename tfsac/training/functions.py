@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium as gym
@@ -17,6 +19,9 @@ from tfsac.training.run_directory import RunDirectory
 from tfsac.types import DiscreteSpec, Spec
 from tfsac.user_code import name_of
 
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in Keras's messages
+# What TensorFlow says after the lines of code that it came through, and before Keras tells all arguments.
+IN_GRAPH = re.compile(r"\n +(\w+(?:Error|Exception): .*?)(?:Arguments received by|$)", re.DOTALL)
 MODELS = "models"  # what the networks of such a preset are made by
 
 
@@ -86,6 +91,26 @@ def refuse_others(directory: RunDirectory, env_fn: Callable[[], gym.Env] | None,
             f"The networks of this run are those of its parameters, which are made without models. "
             f"Received: models={name_of(models)} for {directory.path}"
         )
+
+
+@contextlib.contextmanager
+def training_models(preset: Preset) -> Iterator[None]:
+    """Turns what TensorFlow says about custom networks inside into one line; errors with layers of the preset pass.
+
+    Args:
+        preset: as `described` returns it.
+
+    Raises:
+        ValueError: custom networks cannot be trained.
+    """
+    try:
+        yield
+    except Exception as error:
+        if "Received: " in str(error) or not any(network.made_by for network in preset.agent.networks.values()):
+            raise
+        found = IN_GRAPH.search(COLOURS.sub("", str(error)))
+        what = " ".join((found[1] if found else f"{type(error).__name__}: {error}").split())
+        raise ValueError(f"models: their models cannot be trained in a graph. Received: {what}") from error
 
 
 def refuse_other_spaces(directory: RunDirectory, spec: Spec) -> None:

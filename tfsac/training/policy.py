@@ -68,7 +68,10 @@ class Policy:
         if ACTION_MASK in arrays and not np.array_equal(arrays[ACTION_MASK], observation[ACTION_MASK]):
             raise ValueError(f"{ACTION_MASK!r} holds 0 and 1. Received: {observation[ACTION_MASK]}")
         key, array = next(iter(arrays.items()))
-        single = array.ndim == len(self.agent.spec.observation[key].shape)
+        shape = self.agent.spec.observation[key].shape
+        single = array.ndim == len(shape)
+        if array.ndim > len(shape) + 1:
+            raise ValueError(f"act takes one observation {shape}, or several {('E', *shape)}. Received: {key!r} of the shape {array.shape}")
         if single:
             arrays = {key: value[None] for key, value in arrays.items()}
         if ACTION_MASK in arrays and not arrays[ACTION_MASK].any(axis=-1).all():

@@ -30,7 +30,7 @@ from tfsac.training.devices import configure_once, make_strategy, set_numerics
 from tfsac.training.due import due_samples
 from tfsac.training.evaluator import Evaluator
 from tfsac.training.failures import saving, writing
-from tfsac.training.functions import described, recorded, refuse_other_spaces, refuse_others
+from tfsac.training.functions import described, recorded, refuse_other_spaces, refuse_others, training_models
 from tfsac.training.hooks import Hooks
 from tfsac.training.identity import identity_of
 from tfsac.training.non_finite import refuse_non_finite
@@ -177,7 +177,8 @@ class Trainer:
         one_by_one = isinstance(self.algorithm, OffPolicyAlgorithmParameters) and (
             level.num_envs * self.algorithm.num_consecutive_training_steps == 1
         )
-        names = self.agent.trace(single=one_by_one)
+        with training_models(preset):
+            names = self.agent.trace(single=one_by_one)
         self.evaluator = Evaluator(preset, self.settings, self.policy, self.evaluation_env, self.directory.best)
         self.reporter = Reporter(preset, self.settings, names, quiet or not place.chief, self.hooks.metric_names())
         identity = identity_of(preset, self.settings.seed, self.agent.spec)
