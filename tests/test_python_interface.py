@@ -280,6 +280,15 @@ def test_a_mirrored_strategy_in_scope_has_several_devices(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_current_folder_that_was_deleted_is_named(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(FileNotFoundError, match=r"The current folder was deleted: .* Received: run$"):
+        tfsac.train(PRESET, "run", quiet=True)
+
+
 def test_a_forked_process_is_told_to_be_spawned(run_dir, tmp_path, monkeypatch):
     monkeypatch.setattr(devices, "CONFIGURED", [1])
     for use in (lambda: tfsac.train(PRESET, tmp_path / "run", quiet=True), lambda: tfsac.load_policy(run_dir)):

@@ -81,7 +81,11 @@ def check_folder(folder: pathlib.Path, named: pathlib.Path) -> None:
         folder: there or not.
         named: what the error says was received.
     """
-    nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists() or place.is_symlink())
+    try:
+        above = folder.absolute().parents
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"The current folder was deleted: go to another with os.chdir, or give an absolute path. Received: {named}") from error
+    nearest = next(place for place in (folder, *above) if place.exists() or place.is_symlink())
     if not nearest.is_dir():
         raise NotADirectoryError(f"The folder cannot be made, because {nearest} is no folder. Received: {named}")
     if not os.access(nearest, os.W_OK | os.X_OK):

@@ -87,8 +87,8 @@ def load_demonstrations(
     arguments.path("path", path, "a demonstration file, or minari: and an id")
     arguments.instance("spec", spec, Spec, "the spec of an environment, tfsac.environments.spec_of(env)")
     arguments.instance("level", level, (str, type(None)), "the id of an environment, or None")
-    if num_episodes is not None:
-        arguments.whole("num_episodes", num_episodes, 0)
+    if num_episodes is not None and (not isinstance(num_episodes, int | np.integer) or isinstance(num_episodes, bool)):
+        raise TypeError(f"num_episodes is a whole number, or None for all. Received: {num_episodes!r}")
     if minari := str(path).startswith(MINARI):
         if inverse is None:
             raise ValueError(f"Minari datasets keep the environment's actions, so inverse is needed. Received: None for {path}")
