@@ -280,6 +280,29 @@ def test_a_mirrored_strategy_in_scope_has_several_devices(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_window_needs_a_display(run_dir, monkeypatch):
+    """The library that opens it would end the process with a segmentation fault."""
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ValueError, match=r"A window needs a display.*dump_mp4.* Received: no DISPLAY, no WAYLAND_DISPLAY$"):
+        tfsac.evaluate(run_dir, 1, render="human")
+
+
+def test_an_export_with_another_state_is_not_verified(policy, tmp_path):
+    taac = tfsac.load_policy(tiny.untrained_run(tmp_path / "run", "Pendulum-v1", tiny.taac()))
+    pairs = [(policy, tfsac.export(taac, tmp_path / "a")), (taac, tfsac.export(policy, tmp_path / "b"))]
+    for own, out in pairs:
+        with pytest.raises(ValueError, match=r"has another state than this policy.* Received: |takes other observations.* Received: "):
+            tfsac.verify(own, out, [np.zeros(3)])
+
+
+def test_a_trainer_that_has_ended_does_not_evaluate(tmp_path):
+    trainer = tfsac.Trainer(PRESET, tmp_path / "run", quiet=True)
+    trainer.run()
+    with pytest.raises(RuntimeError, match=r"The run has ended: tfsac.evaluate.* Received: .*run$"):
+        trainer.evaluate()
+
+
 def test_a_current_folder_that_was_deleted_is_named(tmp_path, monkeypatch):
     gone = tmp_path / "gone"
     gone.mkdir()

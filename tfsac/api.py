@@ -22,7 +22,7 @@ from tfsac.environments import (
     name_of_environment,
     spec_of,
 )
-from tfsac.environments.film import write_film
+from tfsac.environments.film import check_render, write_film
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.exporting import A_POLICY, export
 from tfsac.files import new_file
@@ -189,8 +189,7 @@ def evaluate(
     """
     episodes, seed = _checked(episodes, seed)
     arguments.flag("deterministic", deterministic)
-    if render not in ("", "human"):
-        raise ValueError(f"render is '' or 'human'. Received: {render!r}")
+    check_render(render, env_fn is None)
     film = None if dump_mp4 is None else arguments.path("dump_mp4", dump_mp4, A_FILE)
     picture = None if plot_actions is None else arguments.path("plot_actions", plot_actions, A_FILE)
     env = environment_of(run_dir, env_fn, models, **({"render_mode": render} if render and env_fn is None else {}))

@@ -326,6 +326,9 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: list[Any]) ->
             theirs = exported(arrays)[0]
         except (tf.errors.InvalidArgumentError, ValueError, RuntimeError) as error:  # LiteRT raises the last two
             raise ValueError(f"The export at {path} takes other observations than this policy. Received: {described(error)}") from error
+        if exported.fields != policy.state.keys():
+            names = sorted(exported.fields)
+            raise ValueError(f"The export at {path} has another state than this policy, {sorted(policy.state)}. Received: {names}")
         if theirs.shape != ours.shape:
             raise ValueError(f"The export at {path} has actions of the shape {theirs.shape}, this policy {ours.shape}. Received: {path}")
         pairs = [(theirs, ours)]

@@ -31,6 +31,26 @@ HINT = (
 )
 
 
+def check_render(render: object, of_level: bool) -> None:
+    """Refuses what is no way to draw an evaluation, and a window where there is none: the libraries that open it would crash.
+
+    Args:
+        render: "human" for a window, or "".
+        of_level: whether a level's environment draws, not one that a function of the user makes.
+
+    Raises:
+        ValueError: another value, or no display.
+    """
+    if render not in ("", "human"):
+        raise ValueError(f"render is '' or 'human'. Received: {render!r}")
+    displays = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
+    if render and of_level and sys.platform == "linux" and not any(map(os.environ.get, displays)):
+        raise ValueError(
+            "A window needs a display, and this machine has none; dump_mp4 (--dump_mp4) makes a film without one. For an environment that "
+            "draws elsewhere, such as on the terminal, set the variable SDL_VIDEODRIVER=dummy. Received: no DISPLAY, no WAYLAND_DISPLAY"
+        )
+
+
 def write_film(
     parameters: EnvironmentParameters,
     seeds: Sequence[int],

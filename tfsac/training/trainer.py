@@ -174,6 +174,7 @@ class Trainer:
         self.returns = np.zeros(self.environments.num_envs)  # of the running episodes
         self.ready, self.rollout_complete = False, False  # of all workers' memories
         self.signals, self.stop_reason, self.stopped, self.ran = StopSignals(), "", False, False
+        self.ended = False
         one_by_one = isinstance(self.algorithm, OffPolicyAlgorithmParameters) and (
             level.num_envs * self.algorithm.num_consecutive_training_steps == 1
         )
@@ -232,6 +233,7 @@ class Trainer:
                     self.reporter.start(self.directory, self.counters)
                 self._train()
         finally:
+            self.ended = True
             self.updates.close()
             self.reporter.close()
             self._close_environments()
@@ -322,7 +324,13 @@ class Trainer:
     # -- evaluation ----------------------------------------------------------------------------------------------------
 
     def evaluate(self) -> dict[str, Any]:
-        """Evaluates the policy, writes a row of metrics and keeps the weights if they are the best so far."""
+        """Evaluates the policy, writes a row of metrics and keeps the weights if they are the best so far.
+
+        Raises:
+            RuntimeError: the run has ended.
+        """
+        if self.ended:
+            raise RuntimeError(f"The run has ended: tfsac.evaluate(run_dir) evaluates its policy. Received: {self.directory.path}")
         self.updates.wait()
         evaluated = {} if self.reporter.csv is None else self.evaluator.evaluate(self.counters.env_steps)
         self.evaluator.completed(self.counters)
