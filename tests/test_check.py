@@ -1,6 +1,8 @@
 """`tfsac check` and `check_environment` report everything about an environment at once."""
 
 import random
+import re
+import sys
 
 import gymnasium as gym
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 
 import tfsac
 from tfsac import cli
+from tfsac.environments.check import check
 
 Box = gym.spaces.Box
 ZEROS = np.zeros(2, np.float32)
@@ -114,6 +117,51 @@ def test_what_raises_is_a_problem_with_its_line():
     env = Plain()
     env.step = lambda action: {}["gear"]
     assert tfsac.check_environment(env).problems[0].startswith("step raised. Received: KeyError: 'gear' (")
+
+
+@pytest.mark.parametrize("key", ["x y", "größe", "*", "c/d", "_x", "", "self", "None", "action"])
+def test_keys_that_name_no_input_of_a_policy_are_refused(key):
+    space = gym.spaces.Dict({key: Box(-1.0, 1.0, (2,)), "other": Box(-1.0, 1.0, (2,))})
+    with pytest.raises(ValueError, match=f"begin with a letter or a digit.* Received: {re.escape(repr(key))}"):
+        check(Plain(space=space))
+
+
+def test_bounds_whose_difference_no_float32_holds_are_refused():
+    with pytest.raises(ValueError, match=r"high - low .* Received: low=-3\.\S+, high=3\.\S+ in dimension 0"):
+        check(Plain(action=Box(-3e38, 3e38, (1,))))
+
+
+def test_observations_that_are_no_arrays_do_not_end_the_report():
+    graphs = gym.spaces.Graph(Box(-1.0, 1.0, (2,)), None)
+
+    class Graphs(Plain):
+        def drawn(self):
+            return self.observation_space.sample()
+
+    assert tfsac.check_environment(Graphs(space=graphs), num_steps=3).problems[0].startswith("observations must be a Box")
+
+
+def close_raises():
+    raise ValueError("stuck")
+
+
+@pytest.mark.parametrize("how", [close_raises, sys.exit])
+def test_what_close_raises_is_a_warning(how, capsys):
+    class Closing(Plain):
+        def close(self):
+            how()
+
+    report = tfsac.check_environment(Closing, num_steps=20)
+    assert report.usable and report.warnings[0].startswith("close raised. Received: ")
+    gym.register("Closing-v0", entry_point=Closing)
+    assert cli.run(["check", f"--level={__name__}:Closing-v0", "--num_steps=20"]) == 0
+    del gym.registry["Closing-v0"]
+    assert "warning  close raised. Received: " in capsys.readouterr().out
+
+
+def test_a_reward_that_no_float32_holds_is_a_problem():
+    report = tfsac.check_environment(lambda: Plain(reward=1e300), num_steps=5)
+    assert report.problems == ["the reward must fit into a float32, below 3.4e+38. Received: 1e+300"]
 
 
 def test_masked_actions_are_valid_ones():

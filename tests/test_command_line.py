@@ -240,6 +240,38 @@ def raising(error):
     return Command("", lambda values: None, command)
 
 
+class Ending(BaseException):
+    """Is no Exception, so that few catch it."""
+
+
+@pytest.mark.parametrize("error", [Ending("enough"), GeneratorExit("enough"), SystemExit("enough")])
+def test_what_ends_the_program_is_one_line_and_no_success(error, monkeypatch, capsys):
+    def end(values, rest):
+        raise error
+
+    monkeypatch.setitem(cli.COMMANDS, "info", Command("", lambda f: None, end))
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["info"])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert re.match(r"tfsac: Your own code.* Received: \w+: enough \(.*test_command_line\.py, line \d+, in end\)\n$", said), said
+
+
+def test_what_the_users_code_raises_is_no_bug():
+    with pytest.raises(ZeroDivisionError) as caught:
+        1 / 0  # noqa: B018
+    assert re.match(r"Your own code raised\. Received: ZeroDivisionError: .*test_command_line\.py", reason(caught.value))
+
+
+@pytest.mark.parametrize("name", ["numpy", "gymnasium"])
+@pytest.mark.parametrize(("text", "said"), [("x = 1", "hides it; rename it"), ("raise ValueError('no')", "Your own code raised")])
+def test_a_file_with_the_name_of_a_package_is_told(name, text, said, tmp_path):
+    (tmp_path / f"{name}.py").write_text(text)
+    done = subprocess.run([*TFSAC, "check", "--level=Pendulum-v1"], cwd=tmp_path, env=ENVIRONMENT | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stderr.startswith("tfsac: ") and done.stderr.count("\n") == 1, done.stderr
+    assert said in done.stderr and f"{name}.py" in done.stderr
+
+
 def test_an_interruption_is_no_error_even_behind_another_one(monkeypatch, capsys):
     hidden = ImportError("numpy failed to import")
     hidden.__context__ = KeyboardInterrupt()
@@ -306,6 +338,22 @@ except ValueError as error:
 def test_a_program_that_the_users_code_ends_is_told():
     with pytest.raises(UserCodeError, match=r"The preset raised\. Received: SystemExit: 0 \("), calling("The preset"):
         sys.exit(0)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ("preset.environment.kwargs['f'] = print", "their values are JSON: .* Received: "),
+        ("preset.agent.networks['policy'] = 5", "networks.policy: Input should be an object. Received: 5"),
+        ("object.__setattr__(preset, 'agent', 5)", "Preset.agent: Input should be an object of kind"),
+    ],
+)
+def test_a_preset_that_was_changed_in_place_is_checked(change, text, tmp_path, capfd):
+    (tmp_path / "mine.py").write_text(f"from tfsac.parameters import Preset\n\npreset = Preset()\n{change}\n")
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["show", f"--preset={tmp_path / 'mine.py'}"])
+    said = capfd.readouterr().err
+    assert ended.value.code == 2 and said.count("\n") == 1 and re.search(text, said), said
 
 
 def test_a_preset_file_leaves_no_bytecode_beside_it(tmp_path):

@@ -35,5 +35,19 @@ def test_a_file_with_a_syntax_error_is_named(tmp_path):
     assert f"({file}, line 2)" in described(caught.value)
 
 
+class Wordless(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+def test_an_error_that_cannot_say_its_message_has_its_type():
+    with pytest.raises(UserCodeError, match=r"^it raised\. Received: Wordless \(.*test_user_code"), calling("it"):
+        raise Wordless
+
+
+def test_a_very_long_message_is_cut():
+    assert len(described(ValueError("x" * 10**6))) < 3000
+
+
 def test_messages_of_several_lines_become_one():
     assert described(ValueError("a\n  b")) == "ValueError: a b"

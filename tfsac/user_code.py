@@ -16,6 +16,7 @@ LIBRARIES = (
 )
 
 
+LONGEST = 2000  # characters of a message that are shown
 FOLDERS: list[str] = []  # that `make_importable` added: a run's config keeps them, for the commands that come after training
 
 
@@ -47,7 +48,8 @@ def described(error: BaseException) -> str:
     Args:
         error: as it was caught.
     """
-    message = " ".join(str(error).split())
+    message = message_of(error)
+    message = message if len(message) <= LONGEST else f"{message[:LONGEST]}..."
     text = f"{type(error).__name__}: {message}" if message else type(error).__name__
     if isinstance(error, SyntaxError) and error.filename:  # the file that cannot be read is in no frame
         return f"{type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"
@@ -57,6 +59,18 @@ def described(error: BaseException) -> str:
         return text
     frame = (own or frames)[-1]
     return f"{text} ({frame.filename}, line {frame.lineno}, in {frame.name})"
+
+
+def message_of(error: BaseException) -> str:
+    """Returns an error's message in one line; "" where making it raises.
+
+    Args:
+        error: of any type, also of the user's.
+    """
+    try:
+        return " ".join(str(error).split())
+    except Exception:
+        return ""
 
 
 def has_users(error: BaseException) -> bool:
@@ -103,7 +117,7 @@ def calling(what: str) -> Iterator[None]:
     try:
         yield
     except (Exception, SystemExit) as error:  # sys.exit() in it would end the program with the user's status
-        if "Received: " in str(error):
+        if "Received: " in message_of(error):
             raise
         # contextlib takes an error whose cause is a StopIteration for that one, and lets it pass.
         cause = None if isinstance(error, StopIteration) else error

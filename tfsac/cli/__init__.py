@@ -89,7 +89,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         status = run(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
-    except (Exception, KeyboardInterrupt) as error:
+    except BaseException as error:  # the user's code may raise any, or sys.exit()
         status = status_of(error)
     sys.exit(status)
 

@@ -46,12 +46,11 @@ def check(f: flags.FlagValues, rest: list[str]) -> int:
     except UserCodeError as error:
         print(EnvironmentReport(environment.level, (Finding(PROBLEM, str(error)),)))
         return 1
-    report = check_environment(env, f.num_steps, f.seed)
+    report = check_environment(lambda: env, f.num_steps, f.seed)  # which closes it
     if f.preset and report.usable:
         try:
             check_actions(preset.agent.kind, spec_of(env).action)
         except ValueError as error:
             report = report._replace(findings=(*report.findings, Finding(PROBLEM, str(error))))
-    env.close()
     print(report)
     return 0 if report.usable else 1

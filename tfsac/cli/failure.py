@@ -11,7 +11,7 @@ import traceback
 from absl import flags
 
 from tfsac.cli.command import UsageError
-from tfsac.user_code import described
+from tfsac.user_code import described, has_users, is_library, message_of
 
 REFUSED, BUG, STOPPED = 2, 1, 128  # exit statuses; that of a signal is its number more than 128
 SIGINT, SIGPIPE = 2, 13
@@ -52,9 +52,11 @@ def status_of(error: BaseException) -> int:
 
 def reason(error: BaseException) -> str | None:
     """Returns an error that the user can mend as one line, which ends with what was received; None for a bug."""
-    text = " ".join(str(error).split())
+    text = message_of(error)
     if isinstance(error, UsageError | flags.Error) or "Received: " in text:
         return text
+    if not isinstance(error, Exception):
+        return f"Your own code, or a package that it uses, ended the program. Received: {described(error)}"
     if isinstance(error, MemoryError) or _is_exhausted(error):
         return (
             "There is not enough memory. Smaller networks or batches, fewer environments and a smaller agent.memory.max_size need less; "
@@ -68,9 +70,23 @@ def reason(error: BaseException) -> str | None:
         return f"A name or a file is not written in UTF-8. Received: {described(error)}"
     if isinstance(error, RecursionError):
         return f"Something is nested too deeply. Received: {described(error)}"
+    if file := _hiding(error):
+        return f"A file of yours has the name of a package that tfsac needs, and hides it; rename it. Received: {file}"
+    if has_users(error):
+        return f"Your own code raised. Received: {described(error)}"
     if isinstance(error, ImportError) and not (error.name or "tfsac").startswith("tfsac"):
         return f"A package that tfsac needs cannot be imported; install tfsac again: pip install tfsac. Received: {text}"
     return None
+
+
+def _hiding(error: BaseException) -> str | None:
+    """Returns the user's file that was imported instead of a package, if an error says that something is missing in it."""
+    if isinstance(error, ImportError):
+        package = sys.modules.get((error.name or "").partition(".")[0])
+        file = error.path or getattr(package, "__file__", None)
+    else:
+        file = getattr(getattr(error, "obj", None), "__file__", None)
+    return file if file and not is_library(file) else None
 
 
 def _drop_undelivered() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import keyword
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,6 +20,8 @@ ACTIONS = (
 )
 
 
+KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+TAKEN = ("action", "self", *keyword.kwlist)  # by the critics' other input, and by Python
 SPACES = ("observation_space", "action_space")
 
 
@@ -137,6 +141,14 @@ def _check_box(name: str, action: gym.spaces.Box, team: tuple[int, ...]) -> None
                 "gymnasium.wrappers.TransformAction(env, lambda action: action, gymnasium.spaces.Box(low, high)). "
                 f"Received: {side}={bounds[tuple(bad[0])]} in dimension {_place(bad[0])}"
             )
+    with np.errstate(over="ignore"):
+        wide = np.argwhere(~np.isfinite(np.float32(action.high) - np.float32(action.low)))
+    if wide.size:
+        i = tuple(wide[0])
+        raise ValueError(
+            f"{name}: high - low of an action must fit into a float32, below 3.4e38. "
+            f"Received: low={action.low[i]}, high={action.high[i]} in dimension {_place(wide[0])}"
+        )
     if team and not ((action.low == action.low[0]).all() and (action.high == action.high[0]).all()):
         raise ValueError(f"{name}: agents that share a policy have the same bounds. Received: {action}")
     empty = np.argwhere(action.low >= action.high)
@@ -176,8 +188,11 @@ def _check_observation(name: str, key: str, space: gym.Space, team: tuple[int, .
             f"{name}: observations must be a Box or a Dict of boxes; gymnasium.wrappers.FlattenObservation turns "
             f"others into a vector. Received: {space} for {key!r}"
         )
-    if not isinstance(key, str) or not key or "/" in key:  # networks and exports name their inputs after it
-        raise ValueError(f"{name}: the keys of observations are names without '/'. Received: {key!r}")
+    if not (isinstance(key, str) and KEY.fullmatch(key)) or key in TAKEN:
+        raise ValueError(
+            f"{name}: TensorFlow names the inputs of a policy by the keys of its observations, so these are of letters from a to z, digits "
+            f"and '_', '-' or '.', begin with a letter or a digit and are not 'action', 'self' or a keyword of Python; rename them with gymnasium.wrappers.TransformObservation. Received: {key!r}"
+        )
     if 0 in space.shape:
         raise ValueError(f"{name}: observation {key!r} has no entries. Received: {space}")
     if np.isnan(space.low).any() or np.isnan(space.high).any():

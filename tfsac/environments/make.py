@@ -20,6 +20,7 @@ from tfsac.environments.spaces import spaces_by_key
 from tfsac.environments.vector_rewards import VectorRewards, has_vector_rewards
 from tfsac.parameters import BY_ENV_FN, AtariPreprocessingParameters, EnvironmentParameters
 from tfsac.types import ACTION_MASK
+from tfsac.user_code import message_of
 
 
 def maker(parameters: EnvironmentParameters, env_fn: Callable[[], gym.Env] | None = None) -> Callable[[], gym.Env]:
@@ -98,7 +99,7 @@ def make_unchecked(
             # The bounds are checked once, in `check`; gymnasium's checker would warn about every unbounded observation.
             env = gym.make(level, max_episode_steps=max_episode_steps, disable_env_checker=True, **kwargs)
     except (Exception, SystemExit) as error:
-        if "Received: " in str(error):
+        if "Received: " in message_of(error):
             raise
         raise why_not_made(level, kwargs, error) from error
     return env

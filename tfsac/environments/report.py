@@ -23,6 +23,7 @@ from tfsac.types import ACTION_MASK, AGENT_STATE
 from tfsac.user_code import UserCodeError
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
+FLOAT32 = float(np.finfo(np.float32).max)
 REPEATED = 100  # steps that are played twice from the same seed
 LARGE_BOUND, LARGE_OBSERVATION, LARGE_REWARD = 1e3, 1e2, 1e3
 
@@ -92,11 +93,12 @@ def check_environment(env: gym.Env | Callable[[], gym.Env], num_steps: int = 100
         made = new()
     except UserCodeError as error:
         return EnvironmentReport(getattr(env, "__name__", "env_fn"), (Finding(PROBLEM, str(error)),))
+    report = _Inspection(made).report(num_steps, seed)
     try:
-        return _Inspection(made).report(num_steps, seed)
-    finally:
-        with contextlib.suppress(Exception):
-            made.close()
+        made.close()
+    except (Exception, SystemExit) as error:
+        return report._replace(findings=(*report.findings, Finding(WARNING, str(failure("close", error)))))
+    return report
 
 
 class _Inspection:
@@ -195,6 +197,8 @@ class _Inspection:
             reused = reused or not _same(kept, observation)
             reward = float(np.sum(result[1]))
             total, length = total + reward, length + 1
+            if FLOAT32 < abs(reward) < np.inf:
+                self.find(PROBLEM, f"the reward must fit into a float32, below {FLOAT32:.2g}. Received: {reward:g}")
             with self._finding():
                 refuse_non_finite(result[0], reward)
             self.largest_reward = max(self.largest_reward, abs(reward))

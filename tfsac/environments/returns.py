@@ -14,7 +14,7 @@ import numpy as np
 from tfsac.environments.check import EnvironmentFailure
 from tfsac.environments.spaces import spaces_by_key
 from tfsac.types import ACTION_MASK
-from tfsac.user_code import described, is_users
+from tfsac.user_code import described, is_users, message_of
 
 RESET, STEP = "reset must return (observation, info)", "step must return (observation, reward, terminated, truncated, info)"
 NUMBERS = "biuf"  # kinds of dtypes
@@ -167,7 +167,7 @@ def refuse_non_finite(observation: Any, reward: float) -> None:
     if not math.isfinite(reward):
         refuse("the reward must be finite", f"{reward}")
     for key, part in (observation if isinstance(observation, dict) else {"observation": observation}).items():
-        array = np.asarray(part)
+        array = as_array(part)
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             refuse(f"observation {key!r} must be finite", f"{array[~np.isfinite(array)][0]}")
 
@@ -204,7 +204,7 @@ def failure(method: str, error: BaseException) -> EnvironmentFailure:
     """
     if isinstance(error, EnvironmentFailure):
         return error
-    unpacked = UNPACKED.search(str(error))
+    unpacked = UNPACKED.search(message_of(error))
     if method == "step" and unpacked and not is_users(error):  # a wrapper of gymnasium's unpacked it
         number, name = unpacked.groups()
         received = f"{number} values" if number else "more than 5 values" if name is None else name.removesuffix("Type")

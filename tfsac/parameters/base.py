@@ -10,6 +10,7 @@ from typing import Any, TypeVar, dataclass_transform, get_args, get_type_hints
 
 import pydantic
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
 
 T = TypeVar("T")
 
@@ -134,8 +135,17 @@ def by_kind(usual: str, *others: str) -> pydantic.Discriminator:
 
 
 def to_json(value: Any) -> Any:
-    """Returns a parameter object as plain dicts, lists, numbers and strings."""
-    return TypeAdapter(type(value)).dump_python(value, mode="json")
+    """Returns a parameter object as plain dicts, lists, numbers and strings.
+
+    Raises:
+        ParameterError: a dict inside was given something that JSON has no word for.
+    """
+    try:  # without Pydantic's warnings of wrong types: who reads the result tells them
+        return TypeAdapter(type(value)).dump_python(value, mode="json", warnings=False)
+    except PydanticSerializationError as error:
+        raise ParameterError(
+            f"Parameters are kept in the run's config, so their values are JSON: numbers, texts, lists, dicts. Received: {error}"
+        ) from error
 
 
 def from_json(cls: type[T], text: str) -> T:
