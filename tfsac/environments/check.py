@@ -191,7 +191,8 @@ def _check_observation(name: str, key: str, space: gym.Space, team: tuple[int, .
     if not (isinstance(key, str) and KEY.fullmatch(key)) or key in TAKEN:
         raise ValueError(
             f"{name}: TensorFlow names the inputs of a policy by the keys of its observations, so these are of letters from a to z, digits "
-            f"and '_', '-' or '.', begin with a letter or a digit and are not 'action', 'self' or a keyword of Python; rename them with gymnasium.wrappers.TransformObservation. Received: {key!r}"
+            f"and '_', '-' or '.', begin with a letter or a digit and are not 'action', 'self' or a keyword of Python; "
+            f"rename them with gymnasium.wrappers.TransformObservation. Received: {key!r}"
         )
     if 0 in space.shape:
         raise ValueError(f"{name}: observation {key!r} has no entries. Received: {space}")
