@@ -162,7 +162,7 @@ BAD_ENVIRONMENTS = {
     "the same twice": (lambda: ONE, ValueError, "makes a new environment at each call: .* Received: <Arm instance> twice$"),
     "the same wrapped": (lambda: gym.wrappers.TimeLimit(ONE, 5), ValueError, "Received: <TimeLimit<Arm instance>> twice$"),
     "other bounds": (lambda: Arm(low=next(BOUNDS)), ValueError, r"with the same action_space at each call, here Box.* Received: Box\(-2"),
-    "a key of a path": (lambda: Keyed("a/b"), ValueError, "Keyed: the keys of observations are names without '/'. Received: 'a/b'$"),
+    "a key of a path": (lambda: Keyed("a/b"), ValueError, "Keyed: TensorFlow names the inputs of a policy by the keys.* Received: 'a/b'$"),
     "arguments": (lambda level: gym.make(level), RuntimeError, r"env_fn raised. Received: TypeError: .*missing 1 required"),
     "an error": (lambda: 1 / 0, RuntimeError, r"env_fn raised. Received: ZeroDivisionError: .*test_user_functions.py, line \d+"),
 }
