@@ -10,7 +10,6 @@ from typing import Any, TypeVar, dataclass_transform, get_args, get_type_hints
 
 import pydantic
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError
 
 T = TypeVar("T")
 
@@ -142,7 +141,7 @@ def to_json(value: Any) -> Any:
     """
     try:  # without Pydantic's warnings of wrong types: who reads the result tells them
         return TypeAdapter(type(value)).dump_python(value, mode="json", warnings=False)
-    except PydanticSerializationError as error:
+    except ValueError as error:
         raise ParameterError(
             f"Parameters are kept in the run's config, so their values are JSON: numbers, texts, lists, dicts. Received: {error}"
         ) from error
