@@ -204,6 +204,15 @@ def test_a_callback_may_have_attributes_of_any_other_name(tmp_path):
     Trainer(preset(), tmp_path / "run", callbacks=[callback], quiet=True)
 
 
+@pytest.mark.parametrize("part", ["preset", "memory", "counters"])
+def test_a_callback_must_not_replace_a_part_of_the_run(tmp_path, part):
+    """It would have no effect, or none that can be resumed."""
+    trainer = Trainer(preset(), tmp_path / "run", callbacks=[Failing("on_step", lambda trainer: setattr(trainer, part, None))], quiet=True)
+    with pytest.raises(UserCodeError, match=rf"in on_step must not replace a part of the run\. Received: another trainer\.{part}$"):
+        trainer.run()
+    assert getattr(trainer, part) is not None and trainer.checkpoints.places()
+
+
 @pytest.mark.parametrize("reason", ["", None, 3])
 def test_a_run_is_stopped_with_a_reason(tmp_path, reason):
     trainer = Trainer(preset(), tmp_path / "run", callbacks=[Failing("on_step", lambda trainer: trainer.stop(reason))], quiet=True)

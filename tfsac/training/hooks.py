@@ -25,6 +25,7 @@ HOOKS = {
     "on_evaluation": ("trainer", "row"),
     "on_training_end": ("trainer",),
 }
+PARTS = ("agent", "memory", "environments", "filters", "policy", "counters", "preset", "directory")  # of a trainer, for its callbacks
 
 
 class Hooks:
@@ -81,9 +82,14 @@ class Hooks:
 
     def _call(self, callback: Callback, hook: str, trainer: Trainer, *arguments: Any) -> Any:
         what = f"The callback {type(callback).__name__} in {hook}"
+        parts = [getattr(trainer, name) for name in PARTS]
         try:
             with calling(what):
                 returned = getattr(callback, hook)(trainer, *arguments)
+            for name, part in zip(PARTS, parts, strict=True):
+                if getattr(trainer, name) is not part:
+                    setattr(trainer, name, part)
+                    raise UserCodeError(f"{what} must not replace a part of the run. Received: another trainer.{name}")
             return _checked(returned, callback.metric_names, what) if hook == "metrics" else returned
         except KeyboardInterrupt:
             if trainer.signals.received:  # the second one
