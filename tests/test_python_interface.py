@@ -375,6 +375,21 @@ def test_python_has_the_threads_of_the_command_line(run_python, tmp_path, monkey
     assert "TensorFlow was used before" not in run_python(THREADS, str(tmp_path / "quiet"), "late", "quiet")
 
 
+STRICT = """
+import sys
+import tfsac
+from tfsac.testing import tiny_preset
+import warnings
+warnings.simplefilter("error")
+print(tfsac.train(tiny_preset(schedule__improve_steps=10), sys.argv[1], quiet=True).reason)
+"""
+
+
+@pytest.mark.slow
+def test_a_script_may_take_warnings_for_errors(run_python, tmp_path):
+    assert run_python(STRICT, str(tmp_path / "run")).splitlines()[-1] == "finished"
+
+
 @pytest.mark.slow
 def test_a_script_sees_nothing_of_tensorflows_start():
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 from typing import Any
 
 import tensorflow as tf
@@ -13,9 +14,13 @@ LOG_SCALE_MIN, LOG_SCALE_MAX = -20.0, 2.0
 
 @functools.cache
 def _tfp() -> Any:
-    # Importing TensorFlow Probability takes seconds, so only what computes with it pays for it.
-    import tensorflow_probability as tfp
+    # Importing TensorFlow Probability takes seconds, so only what computes with it pays for it. Its warnings are about itself, and
+    # as errors (python -W error) they would end the trace of an update.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import tensorflow_probability as tfp
 
+        tfp.distributions  # noqa: B018 loads it, which the import does not
     return tfp
 
 
