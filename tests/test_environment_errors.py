@@ -16,6 +16,7 @@ import tiny
 
 import tfsac
 from tfsac.environments import Apart, EnvironmentFailure, Environments, make
+from tfsac.environments.film import write_film
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, ParameterError, RunParameters, override
 from tfsac.testing import tiny_preset
 from tfsac.training import evaluation, signals
@@ -405,3 +406,14 @@ def test_a_resume_after_an_error_of_the_environment_is_exact(tmp_path, step, sav
         np.testing.assert_array_equal(one, other)
     rows = [[row["env_steps"], row["evaluation/return_mean"]] for row in tiny.rows(tmp_path / "whole")]
     assert rows == [[row["env_steps"], row["evaluation/return_mean"]] for row in tiny.rows(tmp_path / "broken")] and len(rows) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not pathlib.Path("/dev/full").exists(), reason="needs a place that is always full")
+@pytest.mark.parametrize("ending", ["mp4", "gif"])
+def test_a_film_that_the_disk_cannot_hold_is_no_success(ending, tmp_path):
+    film = tmp_path / f"film.{ending}"
+    film.symlink_to("/dev/full")
+    with pytest.raises(EnvironmentFailure, match=r"^The film cannot be written.*; make room, .* Received: .*film\."):
+        write_film(EnvironmentParameters("Pendulum-v1"), [1], [np.zeros((4, 1))], film)
+    assert not film.is_symlink()

@@ -26,6 +26,7 @@ from tfsac.environments.make import maker
 from tfsac.parameters import EnvironmentParameters, from_json, to_json
 from tfsac.user_code import described, name_of
 
+NOT_WRITTEN = "The film cannot be written"
 HINT = (
     "MuJoCo draws off-screen with a GL library: install it (libegl1 in Debian) and set MUJOCO_GL=egl"
 )
@@ -70,7 +71,7 @@ def write_film(
 
     Raises:
         ImportError: packages for films are missing.
-        EnvironmentFailure: the environment cannot be drawn here.
+        EnvironmentFailure: the environment cannot be drawn here, or the film cannot be written.
     """
     place = None if env_fn is None else _place_of(env_fn)
     job = {"parameters": to_json(parameters), "seeds": list(seeds), "path": str(path), "env_fn": place}
@@ -97,6 +98,8 @@ def write_film(
         last = (said.strip().splitlines() or [f"exit status {status}"])[-1]
         if "ModuleNotFoundError" in last and "imageio" in last:
             raise ImportError(f"Films need: pip install 'tfsac[video]'. Received: {last}")
+        if NOT_WRITTEN in said:
+            raise EnvironmentFailure(f"{NOT_WRITTEN}; make room, or choose a folder that can be written. Received: {path}")
         hint = f" {HINT}." if "mujoco" in said.lower() else ""
         raise EnvironmentFailure(f"{parameters.name} cannot be drawn here.{hint} Received: {last}")
 
@@ -158,10 +161,17 @@ def draw(file: pathlib.Path, env_fn: Callable[[], gym.Env] | None = None) -> Non
             frames.append(np.asarray(env.render()))
     fps = env.metadata.get("render_fps", 30)
     env.close()
-    if job["path"].endswith(".gif"):
-        imageio.mimsave(job["path"], frames, duration=1000 / fps, loop=0)  # type: ignore[arg-type]
-    else:
-        imageio.mimsave(job["path"], frames, fps=fps, macro_block_size=2)  # type: ignore[arg-type]
+    path = pathlib.Path(job["path"])
+    try:
+        if path.suffix == ".gif":
+            imageio.mimsave(path, frames, duration=1000 / fps, loop=0)  # type: ignore[arg-type]
+            return
+        imageio.mimsave(path, frames, fps=fps, macro_block_size=2)  # type: ignore[arg-type]
+    except OSError as error:
+        raise RuntimeError(NOT_WRITTEN) from error
+    # An index at the end, which ffmpeg leaves out without an error where the disk is full.
+    if not path.is_file() or b"moov" not in path.read_bytes():
+        raise RuntimeError(NOT_WRITTEN)
 
 
 if __name__ == "__main__":
