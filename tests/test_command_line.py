@@ -20,6 +20,7 @@ from tfsac.catalog import load_preset, preset_names, read_config
 from tfsac.cli import completing
 from tfsac.cli.command import Command, UsageError
 from tfsac.cli.failure import reason, status_of
+from tfsac.cli.parsing import parse
 from tfsac.parameters import RunParameters, override, to_json
 from tfsac.user_code import UserCodeError, calling
 
@@ -414,3 +415,9 @@ def test_plot_groups_runs_as_compare_does_also_while_they_run(tmp_path, monkeypa
     assert {label: [path.name for path in paths] for label, paths in drawn.items()} == {
         "soft_actor_critic": ["0", "1"], "twin_soft_actor_critic": ["2"],
     }
+
+
+def test_a_path_may_begin_with_the_home_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    values, _ = parse("train", ["--run_dir=~/runs/one"])
+    assert values.run_dir == f"{tmp_path}/runs/one"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 from collections.abc import Sequence
 
@@ -52,6 +53,8 @@ def parse(name: str, arguments: Sequence[str]) -> tuple[flags.FlagValues, list[s
             raise UsageError(f"--{flag.name} is given once. Received: {word!r} after {flag.value!r}")
         if value == "":
             raise UsageError(f"--{flag.name} needs a value, {_kind(flag)}; leave the flag out for its default. Received: {word!r}")
+        if value.startswith("~/"):  # shells leave it alone after an equals sign
+            value = os.path.expanduser(value)
         try:
             flag.parse(value)
         except flags.IllegalFlagValueError:
