@@ -18,7 +18,7 @@ import pytest
 import tensorflow as tf
 import tiny
 
-from tfsac import api, cli
+from tfsac import api, cli, user_code
 from tfsac.catalog import load_preset, preset_names, read_config
 from tfsac.cli import learning
 from tfsac.cli.command import Command, help_of
@@ -430,7 +430,7 @@ def test_export_writes_the_policy_and_verifies_it(run_dir, tmp_path, capsys, for
 def test_export_ends_with_status_1_where_the_exported_policy_acts_differently(run_dir, tmp_path, capsys, monkeypatch):
     from tfsac import exporting
 
-    monkeypatch.setattr(exporting, "load_exported", lambda path: lambda observation: np.full((1, 1), 9.0))
+    monkeypatch.setattr(exporting.Exported, "__call__", lambda self, observation: np.full((1, 1), 9.0, np.float32))
     assert cli.run(["export", f"--run_dir={run_dir}", f"--out={tmp_path / 'out'}", "--verify"]) == 1
     assert "MORE THAN 1e-05" in capsys.readouterr().out
 
@@ -682,6 +682,7 @@ def test_a_bug_keeps_its_traceback(monkeypatch, capsys):
     def broken(values, rest):
         raise ValueError("operands could not be broadcast together")
 
+    monkeypatch.setattr(user_code, "LIBRARIES", (*user_code.LIBRARIES, pathlib.Path(__file__).parent))
     monkeypatch.setitem(cli.COMMANDS, "presets", Command("", lambda values: None, broken))
     with pytest.raises(SystemExit) as ended:
         cli.main(["presets"])

@@ -312,10 +312,14 @@ def test_train_says_at_once_what_it_does_and_ctrl_c_before_the_run_ends_it_quiet
     process = subprocess.Popen(
         [*TFSAC, "train", "--seed=3", "--run_dir=run"], cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    assert process.stdout.readline() == "tfsac train: pendulum_sac, Pendulum-v1, seed 3, in run\n"
-    time.sleep(0.3)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    try:
+        assert process.stdout.readline() == "tfsac train: pendulum_sac, Pendulum-v1, seed 3, in run\n"
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
     # Python itself ends by the signal, which a shell shows as 130 too, where Ctrl-C hit an exec of some library.
     assert process.returncode in (130, -signal.SIGINT) and errors == "tfsac: interrupted\n"
     assert list(tmp_path.iterdir()) == []

@@ -704,7 +704,7 @@ def test_rows_are_written_once_and_those_of_evicted_episodes_are_left_out(tmp_pa
     for start, stop in itertools.pairwise((0, 3, 4, 8, 16, 22)):
         play(old, range(start, stop), **ENDS)
         manager.save(stop, {})
-        for path in manager.chunks.iterdir():
+        for path in manager.chunks.folder.iterdir():
             assert saved.setdefault(path.name, path.stat().st_mtime_ns) == path.stat().st_mtime_ns
         assert sum(written) == old.total_rows
         new, again = resumed(tmp_path)

@@ -587,6 +587,7 @@ def test_what_a_cluster_cannot_train_is_refused(stand_in, cluster, monkeypatch):
 
 def command(folder, *more):
     changes = {**tiny.CHANGES, **tiny.SHORTER, "schedule.improve_steps": 400}
+    del changes["agent.networks.policy.middleware_parameters.scheme"]  # the grid has it
     grids = [f"--grid={DISCOUNT}=0.5,0.9", "--grid=agent.networks.policy.middleware_parameters.scheme=[16],[8,8]"]
     flags = ["--seed=3", f"--run_dir={folder}", "--use_cpu", *tiny.assignments(changes), *grids, *more]
     return [sys.executable, "-m", "tfsac", "sweep", *([] if any("jobs" in flag for flag in more) else ["--jobs=1"]), *flags]

@@ -383,6 +383,6 @@ def test_what_does_not_fit_the_environment_is_refused_and_leaves_no_folder(tmp_p
 
 
 def test_actions_without_bounds_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"actions need finite bounds; .* Received: low=-inf in dimension 0"):
+    with pytest.raises(ValueError, match=r"actions need finite bounds: .* Received: low=-inf in dimension 0"):
         Trainer(tiny.taac(), tmp_path / "run", quiet=True, env_fn=Unbounded)
     assert not (tmp_path / "run").exists()

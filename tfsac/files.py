@@ -226,11 +226,9 @@ def read_object(path: pathlib.Path) -> dict[str, Any]:
         OSError: it cannot be read.
         ValueError: it holds something else.
     """
-    with path.open("rb") as file:
-        content = file.read(LARGEST_TEXT + 1)
-    if len(content) > LARGEST_TEXT:
+    if path.stat().st_size > LARGEST_TEXT:
         raise ValueError(f"it has more than {LARGEST_TEXT} bytes")
-    return parse_object(content)
+    return parse_object(path.read_bytes())
 
 
 def sealed(content: dict[str, Any]) -> bytes:

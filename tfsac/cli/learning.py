@@ -17,7 +17,7 @@ from tfsac.cli.checks import alone, assignments, check_level, check_resumable, c
 from tfsac.cli.command import UsageError, command, required
 from tfsac.cli.failure import STOPPED
 from tfsac.cli.parsing import parse
-from tfsac.quiet import quiet_start
+from tfsac.quiet import interrupts_wait, quiet_start
 
 if TYPE_CHECKING:
     from tfsac.parameters import Preset, RunParameters
@@ -116,14 +116,14 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     what = f"resuming {run_dir}" if f.resume else pathlib.Path(f.preset).stem
     if place.chief:
         print(f"tfsac train: {what}, {preset.environment.level}, seed {run.seed}" + ("" if f.resume else f", in {run_dir}"), flush=True)
-    check_level(preset)
+    with interrupts_wait():
+        check_level(preset)
+        with quiet_start():
+            from tfsac.training.devices import configure
 
-    with quiet_start():
-        from tfsac.training.devices import configure
-
-        configure(f.use_cpu)
-    from tfsac import api
-    from tfsac.training import Trainer
+            configure(f.use_cpu)
+        from tfsac import api
+        from tfsac.training import Trainer
 
     trainer = Trainer(preset, run_dir, run, f.resume, initial_weights=f.checkpoint_restore_dir)
     if f.print_networks_summary:
