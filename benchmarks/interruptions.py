@@ -181,8 +181,8 @@ def main():
     parser.add_argument("--folder", type=pathlib.Path, help="for the runs; a temporary one by default")
     given = parser.parse_args()
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests"))
-    import tfsac.analysis
-    import tfsac.api  # noqa: F401  (before the processes are forked)
+    import tfsac.api
+    import tfsac.experiments.plots  # noqa: F401  (before the processes are forked)
 
     rng = np.random.default_rng(given.seed)
     folder = given.folder or pathlib.Path(tempfile.mkdtemp(prefix="interruptions."))

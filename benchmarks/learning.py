@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfsac.analysis import plot_curves, read_curve
+from tfsac.experiments.plots import plot_curves, read_curve
 
 HERE = pathlib.Path(__file__).parent
 RESULTS = HERE / "results" / "learning"

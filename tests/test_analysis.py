@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from tfsac.analysis import interval, plot_actions, plot_curves, plot_run, read_curve
+from tfsac.experiments.plots import interval, plot_actions, plot_curves, plot_run, read_curve
 
 HEADER = "env_steps,updates,training/return_mean,evaluation/return_mean,evaluation/return_min,evaluation/return_max"
 ROWS = ["1000,0,-5,,,", "2000,1000,-4.5,-4,-6,-2", "3000,2000,,,,", "4000,3000,-3,-2.5,-3,-2"]
@@ -251,5 +251,5 @@ def test_bad_arguments_are_refused(run, tmp_path):
 
 
 def test_heavy_packages_load_only_when_used():
-    code = "import sys, tfsac.analysis; print([m for m in ('tensorflow', 'scipy', 'matplotlib') if m in sys.modules])"
+    code = "import sys, tfsac.experiments.plots; print([m for m in ('tensorflow', 'scipy', 'matplotlib') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -345,10 +345,10 @@ def test_other_runs_know_no_switches(run_dir, capsys):
 
 def drawn_actions(monkeypatch):
     """Returns a list that gets what the picture of an episode is made of."""
-    from tfsac import analysis
+    from tfsac.experiments import plots
 
-    drawn, plot = [], analysis.plot_actions
-    monkeypatch.setattr(analysis, "plot_actions", lambda *given: drawn.append(given) or plot(*given))
+    drawn, plot = [], plots.plot_actions
+    monkeypatch.setattr(plots, "plot_actions", lambda *given: drawn.append(given) or plot(*given))
     return drawn
 
 
@@ -492,7 +492,8 @@ GAME, SPREAD = "ALE/Pong-v5", "pettingzoo:mpe2.simple_spread_v3"
     ],
 )
 def test_a_sweep_makes_every_level_once_before_it_begins(package, arguments, tmp_path, monkeypatch, capsys):
-    from tfsac import environments, sweep
+    from tfsac import environments
+    from tfsac.experiments import sweep
 
     pytest.importorskip(package)
     made, one = [], environments.maker

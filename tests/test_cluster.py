@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tfsac.catalog import load_preset
-from tfsac.cluster import Place, place_of, share_of
+from tfsac.distributed.tf_config import Place, place_of, share_of
 from tfsac.parameters import ParameterError, RunParameters, override
 
 RUN = RunParameters(strategy="multi_worker")

@@ -406,10 +406,10 @@ def test_a_package_that_is_missing_is_told_before_anything_is_done(line, package
 
 
 def test_plot_groups_runs_as_compare_does_also_while_they_run(tmp_path, monkeypatch):
-    from tfsac import analysis
+    from tfsac.experiments import plots
 
     drawn = {}
-    monkeypatch.setattr(analysis, "plot_curves", lambda groups, out, title: drawn.update(groups) or out)
+    monkeypatch.setattr(plots, "plot_curves", lambda groups, out, title: drawn.update(groups) or out)
     for i, name in enumerate(("pendulum_sac", "pendulum_sac", "pendulum_twin_sac")):
         (tmp_path / str(i)).mkdir()
         config = {"preset": to_json(load_preset(name)), "run": to_json(RunParameters(seed=i))}

@@ -7,9 +7,9 @@ import pathlib
 import numpy as np
 import pytest
 
-from tfsac import comparison
 from tfsac.cli import grouping
-from tfsac.comparison import (
+from tfsac.experiments import comparison
+from tfsac.experiments.comparison import (
     AGAINST,
     Estimate,
     Run,

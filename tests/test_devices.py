@@ -8,7 +8,7 @@ RUNS = """
 import json, sys
 import numpy as np
 import tensorflow as tf
-from tfsac.cluster import Place
+from tfsac.distributed.tf_config import Place
 from tfsac.parameters import RunParameters
 from tfsac.testing import tiny_preset
 from tfsac.training import Trainer

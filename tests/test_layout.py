@@ -20,7 +20,6 @@ MAY_IMPORT = {
     "user_code": (set(), set()),
     "arguments": (set(), set()),
     "quiet": (TENSORFLOW, set()),
-    "cluster": (set(), {"parameters"}),
     "losses": (TENSORFLOW, {"types"}),
     "distributions": (TENSORFLOW, {"types", "losses"}),
     "environments": ({"numpy", "gymnasium", "imageio", "imageio_ffmpeg"}, {"types", "parameters", "user_code", "arguments"}),
@@ -29,20 +28,19 @@ MAY_IMPORT = {
     "agents": ({"numpy", "keras", *TENSORFLOW}, {"types", "parameters", "networks", "losses", "distributions", "user_code"}),
     "metrics": ({"rich", "tensorboard", "IPython"}, {"types", "files"}),
     "testing": ({"numpy", "gymnasium", *TENSORFLOW}, {"types", "parameters", "environments", "agents"}),
-    "analysis": ({"numpy", "matplotlib", "scipy"}, {"files"}),
     "catalog": (set(), {"parameters", "presets", "user_code", "files"}),
     "spinning_up": (
         {"numpy", "gymnasium", "keras", "tensorflow", "pydantic"},
         {"types", "parameters", "environments", "networks", "agents", "training", "metrics", "exporting", "files", "api", "user_code", "arguments"},
     ),
-    "ray_cluster": ({"ray"}, set()),
-    "ray_runs": (set(), {"sweep", "ray_cluster"}),
-    "comparison": ({"numpy", "matplotlib", "scipy"}, {"files", "analysis"}),
-    "grid": (set(), {"parameters"}),
-    "sweep": (set(), {"grid", "files", "analysis", "comparison"}),
+    # Checked before TensorFlow loads: see also test_what_answers_without_tensorflow_imports_none.
+    "experiments": ({"numpy", "matplotlib", "scipy"}, {"parameters", "files"}),
+    # Only Ray jobs know experiments: they train the runs of a sweep.
+    "distributed": ({"numpy", "tensorflow", "ray"}, {"parameters", "files", "experiments"}),
+    # Of distributed: which worker this process is, what workers tell each other, and environments on a Ray cluster.
     "training": (
         {"numpy", "gymnasium", *TENSORFLOW},
-        {"types", "parameters", "environments", "memories", "agents", "metrics", "catalog", "cluster", "files", "ray_cluster", "user_code", "arguments"},
+        {"types", "parameters", "environments", "memories", "agents", "metrics", "catalog", "distributed", "files", "user_code", "arguments"},
     ),
     "exporting": ({"numpy", "tensorflow", "ai_edge_litert"}, {"types", "environments", "training", "files", "arguments", "user_code"}),
 }
@@ -92,6 +90,13 @@ def test_a_file_imports_only_what_its_room_may(path):
     packages, others = MAY_IMPORT[room_of(path)]
     assert foreign(path) <= packages
     assert rooms(path) <= others
+
+
+def test_what_answers_without_tensorflow_imports_none():
+    own = [PACKAGE / "distributed" / name for name in ("__init__.py", "tf_config.py", "ray_cluster.py", "ray_jobs.py")]
+    for path in own:
+        assert not foreign(path) & TENSORFLOW, path
+        assert rooms(path) <= {"parameters", "experiments"}, path
 
 
 def test_agents_import_no_other_agent_but_the_base():

@@ -8,11 +8,11 @@ import pytest
 import tensorflow as tf
 from strategy_tools import free_ports
 
-from tfsac.cluster import Place
+from tfsac.distributed import rendezvous
+from tfsac.distributed.rendezvous import MissingWorkers, meet
+from tfsac.distributed.tf_config import Place
+from tfsac.distributed.workers import Workers
 from tfsac.parameters import ParameterError
-from tfsac.training import meeting
-from tfsac.training.meeting import MissingWorkers, meet
-from tfsac.training.workers import Workers
 
 
 def places(count):
@@ -47,7 +47,7 @@ def test_workers_that_come_at_different_times_all_meet_and_leave_their_ports_fre
 
 
 def test_who_does_not_come_is_named(monkeypatch):
-    monkeypatch.setattr(meeting, "QUIET_SECONDS", 0.2)
+    monkeypatch.setattr(rendezvous, "QUIET_SECONDS", 0.2)
     one, two, _ = places(3)
     lines = []
     with pytest.raises(MissingWorkers) as error:

@@ -9,8 +9,8 @@ import types
 
 import pytest
 
-from tfsac import ray_cluster
-from tfsac.ray_cluster import connect
+from tfsac.distributed import ray_cluster
+from tfsac.distributed.ray_cluster import connect
 
 
 @pytest.mark.parametrize("address", ["", "10.0.0.1", ":6379", "host:", "host:port", "host:0", "host:65536", "ray://host:1", "h:1:2", "locl"])

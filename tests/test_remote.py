@@ -18,7 +18,7 @@ import pytest
 from test_learning import one_step_task
 from tiny import acer, taac
 
-from tfsac import ray_cluster
+from tfsac.distributed import ray_cluster
 from tfsac.environments import EnvironmentFailure, Environments
 from tfsac.parameters import ParameterError, RunParameters
 from tfsac.testing import tiny_preset

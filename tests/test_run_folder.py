@@ -327,11 +327,12 @@ def test_a_batch_that_cannot_be_saved_does_not_hide_what_is_not_finite(tmp_path,
 
 @pytest.mark.parametrize("where", ["plot", "export"])
 def test_a_run_that_cannot_write_its_curve_or_policy_is_complete_and_resumable(tmp_path, monkeypatch, where):
-    from tfsac import analysis, exporting
+    from tfsac import exporting
+    from tfsac.experiments import plots
 
     folder = tmp_path / "run"
     if where == "plot":
-        monkeypatch.setattr(analysis, "save_figure", full)
+        monkeypatch.setattr(plots, "save_figure", full)
     else:
         monkeypatch.setattr(exporting.tf.saved_model, "save", full)
     with pytest.raises(OSError, match=rf"complete and saved, but .*--run_dir={folder} --resume.*No space left"):

@@ -15,11 +15,13 @@ import time
 import pytest
 import tiny
 
-from tfsac import cli, comparison, ray_runs, sweep
-from tfsac import grid as grid_of_sweep
+from tfsac import cli
 from tfsac.catalog import read_config
+from tfsac.distributed import ray_jobs
+from tfsac.distributed.ray_cluster import connect
+from tfsac.experiments import comparison, sweep
+from tfsac.experiments import grid as grid_of_sweep
 from tfsac.parameters import ParameterError
-from tfsac.ray_cluster import connect
 
 DISCOUNT, RATE = "agent.algorithm.discount", "agent.networks.*.learning_rate"
 
@@ -574,7 +576,7 @@ def test_what_a_cluster_cannot_train_is_refused(stand_in, cluster, monkeypatch):
     with pytest.raises(ValueError, match=r"the largest machine of the cluster, \d+\. Received: 1000$"):
         run(stand_in, "--ray_address=auto", "--cpus_per_run=1000")
     assert not stand_in.exists()
-    monkeypatch.setattr(ray_runs, "PATIENCE", 0.0)
+    monkeypatch.setattr(ray_jobs, "PATIENCE", 0.0)
     assert run(stand_in, "--ray_address=auto", grid="0.2", seeds=1) == 0
     with (stand_in / f"{ALL[1]}.log").open("ab") as log:
         fcntl.flock(log, fcntl.LOCK_EX)

@@ -15,7 +15,8 @@ import pytest
 import tensorflow as tf
 import tiny
 
-from tfsac.cluster import Place
+from tfsac.distributed.tf_config import Place
+from tfsac.distributed.workers import Workers
 from tfsac.environments import Environments
 from tfsac.parameters import (
     PrioritizedExperienceReplayParameters,
@@ -26,7 +27,6 @@ from tfsac.parameters import (
 )
 from tfsac.testing import tiny_preset
 from tfsac.training import Trainer
-from tfsac.training.workers import Workers
 
 SAVED = {"seed": 3, "checkpoint_save_steps": 100}
 ENVS = {"environment.num_envs": 4, "schedule.improve_steps": 100}

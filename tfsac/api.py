@@ -88,7 +88,7 @@ def finish(trainer: Trainer) -> Result:
     with trainer.lock.kept():
         result, directory = trainer.run(), trainer.directory
         if result.signal is None and result.best_return is not None:
-            from tfsac.analysis import plot_run
+            from tfsac.experiments.plots import plot_run
 
             with writing_results(trainer):
                 load_weights(directory.best, trainer.agent, trainer.filters)
@@ -215,10 +215,10 @@ def evaluate(
     by_episode = np.split(np.array(actions), np.cumsum(done.lengths)[:-1])
     try:
         if picture:
-            from tfsac import analysis
+            from tfsac.experiments import plots
 
             switched = None if done.switched is None else done.switched[: len(by_episode[0])]
-            analysis.plot_actions(by_episode[0], picture, switched, f"{pathlib.Path(run_dir).name}, one episode")
+            plots.plot_actions(by_episode[0], picture, switched, f"{pathlib.Path(run_dir).name}, one episode")
         if film:
             parameters = RunDirectory(pathlib.Path(run_dir)).read()[0].environment
             seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(episodes)]
@@ -353,12 +353,12 @@ def plot(run_dir: str | pathlib.Path) -> Picture:
         run_dir: of the run.
 
     Raises:
-        as `tfsac.analysis.plot_run`.
+        as `tfsac.experiments.plots.plot_run`.
 
     Example:
         >>> tfsac.plot("runs/pendulum")
     """
-    from tfsac.analysis import plot_run
+    from tfsac.experiments.plots import plot_run
 
     return Picture(plot_run(arguments.path("run_dir", run_dir)))
 

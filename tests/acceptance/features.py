@@ -228,7 +228,7 @@ def cells(agent, features, folder, out):
             if feature == "workers" and "TF_CONFIG" not in os.environ:
                 found = pair(agent, folder)
             elif feature == "ray":
-                from tfsac.ray_cluster import connect
+                from tfsac.distributed.ray_cluster import connect
 
                 stack.enter_context(connect("local"))
                 found = cell(agent, feature, folder)

@@ -37,7 +37,7 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
         UsageError: a word that names no run.
         FileNotFoundError, ValueError: a folder that is no run, or a sweep without finished ones.
     """
-    from tfsac.sweep import finished_runs
+    from tfsac.experiments.sweep import finished_runs
 
     check_words(words)
     groups: dict[str, list[pathlib.Path]] = {}
@@ -68,7 +68,7 @@ def refuse_unfinished(groups: dict[str, list[pathlib.Path]]) -> None:
 
 def _runs_in(path: pathlib.Path) -> list[pathlib.Path]:
     """Returns the finished runs of a sweep's folder, or the run itself."""
-    from tfsac.sweep import finished_runs
+    from tfsac.experiments.sweep import finished_runs
 
     return [run for runs in finished_runs(path).values() for run in runs] if (path / "sweep.json").is_file() else [path]
 
@@ -82,8 +82,8 @@ def by_difference(runs: Sequence[pathlib.Path]) -> dict[str, list[pathlib.Path]]
         FileNotFoundError, ParameterError: a folder that is no run.
     """
     from tfsac.catalog import read_config
+    from tfsac.experiments.grid import short_names
     from tfsac.files import leaves
-    from tfsac.grid import short_names
     from tfsac.parameters import to_json
 
     groups: dict[str, tuple[dict[str, Any], list[pathlib.Path]]] = {}

@@ -87,7 +87,7 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains one or several seeds."""
     from tfsac.cli.describing import print_presets
     from tfsac.cli.results import print_evaluation
-    from tfsac.cluster import place_of, share_of, share_of_actor
+    from tfsac.distributed.tf_config import place_of, share_of, share_of_actor
     from tfsac.files import check_run_dir
 
     if f.list:
@@ -150,11 +150,11 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
 def _experiment(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
     """Returns what the flags of `train` ask for."""
     from tfsac.catalog import read_config
-    from tfsac.cluster import refuse_timeout_in_this_process
+    from tfsac.distributed.tf_config import refuse_timeout_in_this_process
     from tfsac.parameters import RunParameters
 
     if f.resume:
-        from tfsac.sweep import KEPT
+        from tfsac.experiments.sweep import KEPT
 
         required(f, "run_dir", "--resume needs --run_dir")
         fixed = sorted(name for name in KEPT if f[name].present)
@@ -233,9 +233,9 @@ def sweep(f: flags.FlagValues, rest: list[str]) -> int:
 
 
 def _train_all(f: flags.FlagValues, grid: Sequence[str], jobs: int, ray_address: str | None = None) -> int:
-    from tfsac.grid import plan
+    from tfsac.experiments.grid import plan
+    from tfsac.experiments.sweep import Sweep
     from tfsac.parameters import Preset, from_json
-    from tfsac.sweep import Sweep
 
     _run_flags(varied := flags.FlagValues())
     of_runs = [f[name] for name in f if f[name].present and name not in OF_A_SWEEP]
@@ -256,8 +256,8 @@ def _train_all(f: flags.FlagValues, grid: Sequence[str], jobs: int, ray_address:
     with contextlib.ExitStack() as connected:
         how: dict[str, Any] = {"jobs": jobs}
         if ray_address is not None:
-            from tfsac.ray_cluster import ClusterWatch, connect
-            from tfsac.ray_runs import RayProcess, jobs_of
+            from tfsac.distributed.ray_cluster import ClusterWatch, connect
+            from tfsac.distributed.ray_jobs import RayProcess, jobs_of
 
             ray = connected.enter_context(connect(ray_address))
             how = {"jobs": jobs_of(ray, f.cpus_per_run), "cores": f.cpus_per_run, "launch": functools.partial(RayProcess, ray, ClusterWatch(ray))}

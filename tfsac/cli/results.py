@@ -138,7 +138,7 @@ def _plot_flags(f: flags.FlagValues) -> None:
 @command("draw learning curves", _plot_flags, "RUN... | SWEEP... | LABEL=RUN,RUN...")
 def plot(f: flags.FlagValues, rest: list[str]) -> int:
     """Draws one run, or several together, grouped as `compare` groups them."""
-    from tfsac.analysis import plot_curves, plot_run
+    from tfsac.experiments.plots import plot_curves, plot_run
     from tfsac.files import check_new_file
 
     words = [*f.run_dir, *rest]
@@ -165,7 +165,7 @@ def _compare_flags(f: flags.FlagValues) -> None:
 @command("compare groups of runs, or the combinations of a sweep", _compare_flags, "RUN... | SWEEP... | LABEL=RUN,RUN...")
 def compare(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints the statistics of every group of runs, and writes them and their picture."""
-    from tfsac import comparison
+    from tfsac.experiments import comparison
     from tfsac.files import new_run_dir
 
     if not rest:

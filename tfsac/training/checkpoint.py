@@ -26,10 +26,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfsac.cluster import Place
+from tfsac.distributed.tf_config import Place
+from tfsac.distributed.workers import Workers
 from tfsac.files import Header, differences, neutral, read_npz, read_object, sealed, sync
 from tfsac.memories import EpisodicMemory, TransitionMemory
-from tfsac.memories.deal import deal
+from tfsac.memories.reshard import reshard
 from tfsac.memories.salvage import put_back_without
 from tfsac.parameters import ParameterError
 from tfsac.training.checkpoint_folder import CheckpointFolder
@@ -44,7 +45,6 @@ from tfsac.training.manifest import (
     read_manifest,
     understanding,
 )
-from tfsac.training.workers import Workers
 
 CHUNK_BYTES = 128 * 2**20  # bounds the size of one file, and the memory that saving it takes
 
@@ -321,7 +321,7 @@ class CheckpointManager:
         states = [_arrays(place / memory_file(worker)) for worker in range(len(saved))]
         rows = [((chunk["start"], self.chunks.rows(chunk)) for chunk in memory["chunks"]) for memory in saved]
         totals, place_of_worker = [memory["total_rows"] for memory in saved], self.workers.place
-        deal(self.memory, place_of_worker.worker, rows, states, totals, place_of_worker.workers)
+        reshard(self.memory, place_of_worker.worker, rows, states, totals, place_of_worker.workers)
         self.saved_chunks = self._nothing_saved()
 
 

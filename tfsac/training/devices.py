@@ -8,9 +8,9 @@ import sys
 
 import tensorflow as tf
 
-from tfsac.cluster import Place
+from tfsac.distributed.rendezvous import meet
+from tfsac.distributed.tf_config import Place
 from tfsac.parameters import RunParameters
-from tfsac.training.meeting import meet
 
 CONFIGURED: list[int] = []  # id of the process; a child that was forked has its parent's
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
+from tfsac.distributed.workers import lost
 from tfsac.environments import EnvironmentFailure
 from tfsac.training.checkpoint import CheckpointError
-from tfsac.training.workers import lost
 from tfsac.user_code import described
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac.agents import Agent, ModelMaker
-from tfsac.cluster import share_of_actor
+from tfsac.distributed.ray_cluster import ClusterWatch, connect
+from tfsac.distributed.tf_config import share_of_actor
 from tfsac.environments import EnvironmentFailure, Environments, Filters, maker
 from tfsac.parameters import Preset, RunParameters
-from tfsac.ray_cluster import ClusterWatch, connect
 from tfsac.training.collection import Collector, Step
 from tfsac.training.weights import acting_weights, take_over
 from tfsac.types import Spec

@@ -11,7 +11,8 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac.agents import Agent, ModelMaker
-from tfsac.cluster import place_of, refuse_timeout_in_this_process, share_of
+from tfsac.distributed.tf_config import place_of, refuse_timeout_in_this_process, share_of
+from tfsac.distributed.workers import Workers
 from tfsac.environments import Apart, Environments, Filters, maker
 from tfsac.memories import in_ram, on_disk
 from tfsac.parameters import (
@@ -46,7 +47,6 @@ from tfsac.training.state import restore, state_of
 from tfsac.training.stepping import play
 from tfsac.training.updates import Updates
 from tfsac.training.weights import load_initial_weights
-from tfsac.training.workers import Workers
 from tfsac.types import Batch, UpdateResult
 
 ACTING, SAMPLING = 1, 2  # streams of random numbers; the first one is the agent's

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from tfsac.cluster import Place
+from tfsac.distributed.tf_config import Place
 
 SECONDS = 300.0  # to wait for the others
 QUIET_SECONDS = 10.0  # until those who are missing are named, and named again

@@ -13,7 +13,7 @@ from tfsac.memories.transitions import TransitionMemory
 Rows = Iterable[tuple[int, np.ndarray]]  # absolute index of the first row, and rows, one after the other
 
 
-def deal(
+def reshard(
     memory: TransitionMemory | EpisodicMemory,
     index: int,
     rows: Sequence[Rows],

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tfsac.analysis import Path, color_and_style, dress, new_figure, read_curve, refuse_repeated, save_figure
+from tfsac.experiments.plots import Path, color_and_style, dress, new_figure, read_curve, refuse_repeated, save_figure
 from tfsac.files import new_file, written_aside
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfsac.cluster import Place
+from tfsac.distributed.tf_config import Place
 from tfsac.files import differences
 from tfsac.parameters import ParameterError
 

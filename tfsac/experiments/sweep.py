@@ -23,10 +23,10 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
-from tfsac.analysis import read_curve
-from tfsac.comparison import compare
+from tfsac.experiments.comparison import compare
+from tfsac.experiments.grid import LEVELS, Combination, named, text_of
+from tfsac.experiments.plots import read_curve
 from tfsac.files import differences, new_file, written_aside
-from tfsac.grid import LEVELS, Combination, named, text_of
 
 TRAIN = [sys.executable, "-m", "tfsac", "train"]
 KEPT = ("preset", "level", "num_envs", "seed", "checkpoint_restore_dir")  # flags that a resumed run has from its config

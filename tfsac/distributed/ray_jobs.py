@@ -11,9 +11,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from tfsac import sweep
-from tfsac.ray_cluster import ClusterWatch
-from tfsac.sweep import SECONDS_BETWEEN_LOOKS, Run
+from tfsac.distributed.ray_cluster import ClusterWatch
+from tfsac.experiments import sweep
+from tfsac.experiments.sweep import SECONDS_BETWEEN_LOOKS, Run
 
 PATIENCE = 120.0  # seconds until what a lost machine locked is free
 PR_SET_PDEATHSIG = 1

@@ -1,0 +1,1 @@
+"""Many runs: sweeps over parameters, comparisons of runs, learning curves. No TensorFlow."""
