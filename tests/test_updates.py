@@ -1,9 +1,7 @@
 """Updates beside the playing: with which weights each step is played, and what happens to errors."""
 
 import dataclasses
-import functools
 import threading
-import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,7 +12,7 @@ from tfsac.environments import EnvironmentFailure
 from tfsac.parameters import PrioritizedExperienceReplayParameters, RunParameters
 from tfsac.testing import tiny_preset
 from tfsac.training import Callback, NonFiniteError, Trainer
-from tfsac.training.updates import TRIALS, WARM_UP, Updates
+from tfsac.training.updates import Updates
 from tfsac.user_code import UserCodeError
 
 RUN = RunParameters(seed=1, checkpoint_save_steps=50)
@@ -176,21 +174,21 @@ def test_an_environment_that_fails_leaves_what_was_underway_in_the_checkpoint(tm
     resumed.environments.close()
 
 
-CALLS = WARM_UP + TRIALS + 2
+def test_every_call_is_computed_in_the_thread_and_takes_effect_when_the_next_one_begins():
+    computed, taken, batches = [], [], [SimpleNamespace(reward=np.zeros((1, 2))) for _ in range(5)]
 
+    def update(batch):
+        computed.append(threading.current_thread().name)
+        return batch
 
-@pytest.mark.parametrize("seconds, in_thread", [(0.004, True), (0.0, False)])
-def test_a_thread_computes_where_it_gains_time(seconds, in_thread):
-    taken, batch = [], SimpleNamespace(reward=np.zeros((1, 2)))
-    wait = functools.partial(time.sleep, seconds) if seconds else lambda: None
-    agent = SimpleNamespace(update=lambda batch: wait() or batch)
-    updates = Updates(agent, lambda batch, result: None, taken.append, beside=True)
-    for _ in range(CALLS):
+    updates = Updates(SimpleNamespace(update=update), lambda batch, result: None, taken.append, beside=True)
+    for i, batch in enumerate(batches):
         updates.start(batch)
-        wait()  # what is played meanwhile
+        assert taken == batches[:i]
+        updates.wait()  # an evaluation or a checkpoint
+        assert taken == batches[:i] and updates.pending is batch
     updates.close()
-    assert updates.in_thread == in_thread
-    assert len(taken) == CALLS - 1 and updates.running is not None  # each result is taken when the next call begins, either way
+    assert len(computed) == 5 and all(name.startswith("updates") for name in computed)
 
 
 @pytest.mark.slow
