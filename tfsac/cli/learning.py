@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import json
 import os
 import pathlib
 import signal
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
@@ -22,7 +23,10 @@ from tfsac.quiet import interrupts_wait, quiet_start
 if TYPE_CHECKING:
     from tfsac.parameters import Preset, RunParameters
 
-OF_A_SWEEP = ("run_dir", "experiment_name", "seed", "num_seeds", "grid", "jobs", "ray_address", "cpus_per_run")  # all others are of each of its runs
+# Flags of a sweep itself; all its others are of each of its runs.
+OF_A_SWEEP = ("run_dir", "experiment_name", "seed", "num_seeds", "grid", "jobs", "ray_address", "cpus_per_run")
+# Run parameters that a grid does not vary.
+ONE_RUN = ("seed", "ray_address", "num_actors", "actor_steps", "skip_damaged_rows")
 
 
 def preset_flags(f: flags.FlagValues) -> None:
@@ -45,38 +49,27 @@ def _run_flags(f: flags.FlagValues) -> None:
     """Defines what a grid may vary beside parameters."""
     _level_flags(f)
     flags.DEFINE_string("checkpoint_restore_dir", None, "begin with the best weights of the run in this folder", flag_values=f)
-    flags.DEFINE_integer("checkpoint_save_steps", 10_000, "environment steps between checkpoints", lower_bound=1, flag_values=f)
-    flags.DEFINE_bool("stop_at_threshold", False, "end when an evaluation reaches the preset's threshold", flag_values=f)
-    flags.DEFINE_bool("stochastic_evaluation", False, "evaluate with sampled actions too", flag_values=f)
-    flags.DEFINE_bool("tensorboard", True, "write TensorBoard events; --notensorboard writes none", flag_values=f)
-    flags.DEFINE_bool("histograms", False, "also write the weights of every network for TensorBoard", flag_values=f)
-    flags.DEFINE_enum("strategy", "none", ["none", "one_device", "mirrored", "multi_worker"], "mirrored: all GPUs of this machine; multi_worker: the processes of TF_CONFIG", flag_values=f)
-    flags.DEFINE_integer("num_devices", None, "with --strategy=mirrored, how many (default: all GPUs, or two parts of the CPU)", lower_bound=1, flag_values=f)
-    flags.DEFINE_bool("asynchronous_collection", False, "play while updates are computed", flag_values=f)
     flags.DEFINE_bool("use_cpu", False, "hide the GPUs", flag_values=f)
-    flags.DEFINE_bool("memory_on_disk", False, "keep the replay memory in a file on the disk, for memories larger than RAM", flag_values=f)
-    flags.DEFINE_bool("deterministic", False, "TensorFlow's deterministic kernels", flag_values=f)
-    flags.DEFINE_enum("mixed_precision", "none", ["none", "bfloat16"], "bfloat16: matrix products of CPUs that can", flag_values=f)
-    flags.DEFINE_bool("eager", False, "run updates without compiling them, to debug", flag_values=f)
-    flags.DEFINE_bool("jit_compile", False, "compile updates with XLA, on one device", flag_values=f)
+    _run_fields(f, without=ONE_RUN)
 
 
-def _set_and_seed_flags(f: flags.FlagValues) -> None:
-    _set_flag(f)
-    flags.DEFINE_integer("seed", 0, "of weights, noise, sampling and environments", lower_bound=0, flag_values=f)
+def _run_fields(f: flags.FlagValues, without: Collection[str] = (), only: Collection[str] = ()) -> None:
+    """Defines the flags of `RunParameters`, or of some of its fields."""
+    # Not on top, for `tfsac --help` answers without Pydantic.
+    from tfsac.cli.field_flags import define_fields
+    from tfsac.parameters import RunParameters
+
+    define_fields(f, RunParameters, without, only)
 
 
 def _train_flags(f: flags.FlagValues) -> None:
     _run_flags(f)
-    _set_and_seed_flags(f)
+    _set_flag(f)
+    _run_fields(f, only=ONE_RUN)
     flags.DEFINE_string("run_dir", None, "the run's folder (default: runs/<experiment_name>/<time>-seed<seed>)", flag_values=f)
     flags.DEFINE_string("experiment_name", None, "folder under runs/ (default: preset and level)", flag_values=f)
     flags.DEFINE_integer("num_seeds", 1, "train this many seeds, from --seed on, as a sweep without a grid", lower_bound=1, flag_values=f)
-    flags.DEFINE_string("ray_address", None, "local, auto or HOST:PORT: environments are stepped by actors on this Ray cluster", flag_values=f)
-    flags.DEFINE_integer("num_actors", 1, "with --ray_address, how many", lower_bound=1, flag_values=f)
-    flags.DEFINE_integer("actor_steps", 32, "with --ray_address, steps of its environments that an actor plays for one message", lower_bound=1, flag_values=f)
     flags.DEFINE_bool("resume", False, "continue the run in --run_dir", flag_values=f)
-    flags.DEFINE_bool("skip_damaged_rows", False, "with --resume, without rows of the replay memory that a disk lost", flag_values=f)
     flags.DEFINE_bool("print_networks_summary", False, "print the layers of every network", flag_values=f)
     flags.DEFINE_bool("list", False, "list the presets and do nothing else", flag_values=f)
     flags.DEFINE_integer("evaluate", None, "afterwards evaluate the best policy over this many episodes", lower_bound=1, flag_values=f)
@@ -150,6 +143,7 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
 def _experiment(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
     """Returns what the flags of `train` ask for."""
     from tfsac.catalog import read_config
+    from tfsac.cli.field_flags import given_fields
     from tfsac.distributed.tf_config import refuse_timeout_in_this_process
     from tfsac.parameters import RunParameters
 
@@ -164,8 +158,7 @@ def _experiment(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
         preset = _changed(preset, f)
     else:
         preset, run = preset_of(f)
-    given = {name: f[name].value for name in RunParameters.__dataclass_fields__ if name in f and f[name].present}
-    run = RunParameters(**{**{name: getattr(run, name) for name in RunParameters.__dataclass_fields__}, **given})
+    run = dataclasses.replace(run, **given_fields(f, RunParameters))
     refuse_timeout_in_this_process(preset, run)
     if f.skip_damaged_rows and not f.resume:
         raise UsageError("--skip_damaged_rows is for runs that are resumed. Received: --skip_damaged_rows without --resume")
@@ -206,7 +199,8 @@ def default_run_dir(f: flags.FlagValues, level: str, seed: int | None) -> pathli
 
 def _sweep_flags(f: flags.FlagValues) -> None:
     _run_flags(f)
-    _set_and_seed_flags(f)
+    _set_flag(f)
+    _run_fields(f, only=("seed",))
     flags.DEFINE_multi_string("grid", [], "path=value,value,...: values of a parameter or a flag to combine; may be repeated", flag_values=f)
     flags.DEFINE_integer("num_seeds", 1, "seeds of every combination, from --seed on", lower_bound=1, flag_values=f)
     flags.DEFINE_string("run_dir", None, "the sweep's folder, a new one or that of a sweep to go on with (default: runs/<experiment_name>/<time>)", flag_values=f)

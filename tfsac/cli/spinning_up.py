@@ -14,38 +14,15 @@ from tfsac.cli.command import command, required
 from tfsac.cli.failure import STOPPED
 from tfsac.quiet import quiet_start
 
-HELP = {
-    "seed": "of weights, noise, sampling and environments",
-    "steps_per_epoch": "environment steps of an epoch",
-    "epochs": "how many",
-    "replay_size": "transitions that the memory holds",
-    "gamma": "discount",
-    "polyak": "share of the old target at each update",
-    "lr": "learning rate of policy and critics",
-    "alpha": "weight of the entropy",
-    "batch_size": "rows of an update",
-    "start_steps": "environment steps with random actions",
-    "update_after": "environment steps before those that lead to updates",
-    "update_every": "environment steps between updates, and how many updates are then made",
-    "num_test_episodes": "of the test of an epoch",
-    "max_ep_len": "time limit of episodes in steps",
-    "save_freq": "epochs between checkpoints",
-}
-
-
-def _defaults() -> dict[str, Any]:
-    from tfsac.spinning_up.arguments import SpinningUpArguments
-
-    return {field.name: getattr(SpinningUpArguments(), field.name) for field in dataclasses.fields(SpinningUpArguments)}
-
 
 def _spinup_flags(f: flags.FlagValues) -> None:
+    from tfsac.cli.field_flags import define_fields
+    from tfsac.spinning_up.arguments import SpinningUpArguments
+
     flags.DEFINE_string("env", "HalfCheetah-v5", "environment id", flag_values=f)
     flags.DEFINE_integer("hid", 256, "width of the hidden layers", lower_bound=1, flag_values=f)
     flags.DEFINE_integer("l", 2, "number of hidden layers", lower_bound=0, flag_values=f)
-    for name, default in _defaults().items():
-        define = flags.DEFINE_float if isinstance(default, float) else flags.DEFINE_integer
-        define(name, default, HELP[name], flag_values=f)
+    define_fields(f, SpinningUpArguments)
     flags.DEFINE_string("exp_name", "sac", "name of the experiment, for plots", flag_values=f)
     flags.DEFINE_string("run_dir", None, "the run's folder (default: runs/<exp_name>/<time>-seed<seed>)", flag_values=f)
     flags.DEFINE_bool("resume", False, "continue the run in --run_dir; give the same flags again", flag_values=f)
@@ -59,7 +36,7 @@ def spinup(f: flags.FlagValues, rest: list[str]) -> int:
     from tfsac.parameters import EnvironmentParameters, Preset, TwinSoftActorCriticAgentParameters
     from tfsac.spinning_up.arguments import SpinningUpArguments
 
-    arguments: dict[str, Any] = {name: f[name].value for name in _defaults()}
+    arguments: dict[str, Any] = {field.name: f[field.name].value for field in dataclasses.fields(SpinningUpArguments)}
     SpinningUpArguments(**arguments)  # wrong values are refused before TensorFlow loads
     under_runs(f, "exp_name")
     if f.resume:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar, dataclass_transform, get_args, get_type_hints
@@ -23,6 +24,13 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
     by_lower_case = {str(c).lower(): str(c) for c in candidates}
     close = difflib.get_close_matches(name.lower(), by_lower_case, n=1, cutoff=0.5)
     return f" Did you mean {by_lower_case[close[0]]!r}?" if close else ""
+
+
+def descriptions(cls: type) -> dict[str, str]:
+    """Returns what the section "Attributes" of a class's docstring says of each attribute, in one line, by its name."""
+    section = (inspect.getdoc(cls) or "").partition("\nAttributes:\n")[2]
+    entries = re.findall(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {5,}.*)*)", re.split(r"\n(?=\S)", section)[0], re.MULTILINE)
+    return {name: " ".join(text.split()) for names, text in entries for name in names.split(", ")}
 
 
 def explain(error: ValidationError, cls: type) -> ParameterError:

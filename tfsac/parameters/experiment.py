@@ -152,31 +152,32 @@ class PresetValidationParameters:
 
 @parameters
 class RunParameters:
-    """How a preset is run, as opposed to what is run.
+    """How a preset is run, as opposed to what is run. Each field is a flag of `tfsac train`, described by its first sentence.
 
     Attributes:
         seed: of weights, noise, sampling and environments.
-        strategy: "none" leaves devices to TensorFlow; "one_device" holds everything on the first GPU, or the CPU; "mirrored"
-            divides each batch among the GPUs of this machine, or logical devices of a CPU; "multi_worker" among the processes that
-            TF_CONFIG lists, each with its share of the environments and of the memory.
-        num_devices: of "mirrored"; None for all GPUs, or two logical devices of a machine without.
-        asynchronous_collection: play while updates are computed, with a policy that is one call of updates old.
-        ray_address: environments are stepped by actors on this Ray cluster, while updates are computed: "local" starts one on
-            this machine, "auto" joins the one that runs here, "HOST:PORT" another one. None steps them here.
+        strategy: devices that compute updates: "none" leaves them to TensorFlow; "one_device" is the first GPU, or the CPU;
+            "mirrored" divides each batch among the GPUs of this machine, or logical devices of a CPU; "multi_worker" among the
+            processes of TF_CONFIG. Each worker has its share of the environments and of the memory.
+        num_devices: with `strategy` mirrored, how many; by default all GPUs, or two logical devices of a machine without.
+        asynchronous_collection: collect while updates are computed. The policy that acts is one call of updates old.
+        ray_address: local, auto or HOST:PORT: environments are stepped by actors on this Ray cluster. They step while updates
+            are computed. "local" starts a cluster on this machine, "auto" joins the one that runs here. None steps them in this
+            process.
         num_actors: with `ray_address`, processes of one CPU core among which the environments are divided.
-        actor_steps: with `ray_address`, steps of its environments that an actor plays for one message. The policy that plays is
-            up to two messages old.
+        actor_steps: with `ray_address`, environment steps that an actor takes for one message. The policy that acts is up to
+            two messages old.
         checkpoint_save_steps: environment steps between checkpoints.
-        num_checkpoints_to_keep: older ones are deleted.
-        skip_damaged_rows: resume without rows of the replay memory that a disk lost, where every checkpoint needs them; of
-            one resume only.
+        num_checkpoints_to_keep: checkpoints that are kept, the newest; older ones are deleted.
+        skip_damaged_rows: resume without rows of the replay memory that a disk lost. It is for memories whose lost rows every
+            checkpoint needs, and of one resume only.
         stop_at_threshold: end when an evaluation reaches the preset's `min_reward_threshold`.
-        stochastic_evaluation: evaluate a second time with sampled actions.
+        stochastic_evaluation: evaluate a second time, with sampled actions.
         tensorboard: write TensorBoard events while the run trains, into its folder.
         histograms: with `tensorboard`, also the weights of every network.
         memory_on_disk: keep the replay memory in a memory-mapped file in the run's folder, for memories larger than RAM.
         deterministic: use TensorFlow's deterministic kernels.
-        mixed_precision: "bfloat16" multiplies matrices in it, on CPUs that can; see docs/scaling.md for what is gained and lost.
+        mixed_precision: "bfloat16" multiplies matrices in it, on CPUs that can. What is gained and lost: docs/scaling.md.
         eager: run updates without compiling them, to debug.
         jit_compile: compile updates with XLA, on one device.
     """

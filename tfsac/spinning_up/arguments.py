@@ -33,7 +33,24 @@ MLP = {"hidden_sizes": (256, 256), "activation": "relu"}
 
 @parameters
 class SpinningUpArguments:
-    """Spinning Up's names and defaults; `tfsac.sac` says what each means.
+    """Spinning Up's names and defaults. Each is a flag of `tfsac spinup`.
+
+    Attributes:
+        seed: of weights, noise, sampling and environments.
+        steps_per_epoch: environment steps of an epoch.
+        epochs: how many.
+        replay_size: transitions that the memory holds.
+        gamma: discount.
+        polyak: share of the old target network at each update.
+        lr: learning rate of policy and critics.
+        alpha: weight of the entropy.
+        batch_size: rows of an update.
+        start_steps: environment steps with random actions.
+        update_after: environment steps before those that lead to updates.
+        update_every: environment steps between updates, and how many updates are then made.
+        num_test_episodes: of the test of an epoch.
+        max_ep_len: time limit of episodes in steps.
+        save_freq: epochs between checkpoints.
 
     Example:
         >>> arguments = SpinningUpArguments(gamma=0.98)
