@@ -21,7 +21,7 @@ preset = Preset(
             num_consecutive_playing_steps=EnvironmentSteps(50),
             num_consecutive_training_steps=50,
             rate_for_copying_weights_to_target=0.005,  # 1 - polyak of 0.995
-            update_order="spinning_up",
+            update_order="simultaneous",
             temperature=FixedAlphaParameters(alpha=0.2),
         ),
         memory=ExperienceReplayParameters(max_size=1_000_000),

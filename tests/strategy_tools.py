@@ -100,7 +100,7 @@ CASES = {
     "twin, temperature outside log space, policy delay": twin(
         AutoAlphaParameters(0.05, 0.3, log_space=False), {"memory": PRIORITIZED}, num_updates_between_policy_updates=2
     ),
-    "twin, fixed temperature, spinning up's order": twin(FIXED, update_order="spinning_up"),
+    "twin, fixed temperature, simultaneous": twin(FIXED, update_order="simultaneous"),
     "twin, team": twin(AutoAlphaParameters(), {"memory": PRIORITIZED}, team_spec(3, discrete=False), TEAM),
     "twin, imitation": twin(FIXED, {"memory": SQIL}),
     "v": with_v(l2_regularization=0.01),

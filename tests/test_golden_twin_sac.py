@@ -30,7 +30,7 @@ def golden_agent(case, monkeypatch, eager):
         algorithm=TwinSoftActorCriticAlgorithmParameters(
             discount=meta["gamma"],
             rate_for_copying_weights_to_target=1 - meta["polyak"] if fixed else meta["tau"],
-            update_order="spinning_up" if fixed else "di_engine",
+            update_order="simultaneous" if fixed else "critic_first",
             temperature=temperature,
         ),
         memory=PrioritizedExperienceReplayParameters() if weighted else ExperienceReplayParameters(),

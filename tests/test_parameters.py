@@ -56,6 +56,7 @@ from tfsac.parameters import (
 
 Algorithm = SoftActorCriticAlgorithmParameters
 Agent = SoftActorCriticAgentParameters
+Twin = TwinSoftActorCriticAlgorithmParameters
 Discrete = DiscreteSoftActorCriticAgentParameters
 Switching = TemporallyAbstractActorCriticAgentParameters
 Trajectories = TemporallyAbstractActorCriticAlgorithmParameters
@@ -557,6 +558,12 @@ MISTAKES = {
         "The head of network 'q' is of kind 'trajectory_q'",
         "SACQHeadParameters",
     ),
+    # update orders, and what they were called
+    "order of Spinning Up": (lambda: Twin(update_order="spinning_up"), "'simultaneous' (once 'spinning_up')", "'spinning_up'"),
+    "order of DI-engine": (lambda: Twin(update_order="di_engine"), "'critic_first' (once 'di_engine')", "'di_engine'"),
+    "listed order": (lambda: Twin(update_order=(("policy", "critic"), "target")), "steps are no longer listed", "(('policy', 'critic'), 'target')"),
+    "misspelt order": (lambda: Twin(update_order="critic_frist"), "Did you mean 'critic_first'?", "'critic_frist'"),
+    "number for an order": (lambda: Twin(update_order=1), "'policy_first' or 'temperature_first'", "1"),
     "decay without steps": (
         lambda: network(learning_rate_decay_rate=0.5),
         "needs learning_rate_decay_steps >= 1",
@@ -841,6 +848,14 @@ def test_the_temperature_of_discrete_actions_belongs_to_discrete_agents():
     changes = {"agent.algorithm.temperature.target_entropy": 0.5, "agent.algorithm.temperature.target_entropy_ratio": None}
     temperature = override(preset, changes).agent.algorithm.temperature
     assert (temperature.target_entropy, temperature.target_entropy_ratio) == (0.5, None)
+
+
+@pytest.mark.parametrize("order", ["critic_first", "simultaneous", "policy_first", "temperature_first"])
+def test_an_update_order_is_a_name(order):
+    preset = override(load_preset("pendulum_twin_sac"), {"agent.algorithm.update_order": order})
+    assert preset.agent.algorithm.update_order == order
+    assert from_json(Preset, json.dumps(to_json(preset))) == preset
+    assert Twin().update_order == "critic_first"
 
 
 def test_a_change_may_set_what_an_earlier_one_left_to_its_default():

@@ -236,7 +236,7 @@ def test_the_preset_is_the_functions_default_on_half_cheetah():
     described = arguments.preset(EnvironmentParameters("HalfCheetah-v5"), arguments.mlp_networks({}))
     assert dataclasses.replace(preset, validation=described.validation) == described
     algorithm, networks, schedule = preset.agent.algorithm, preset.agent.networks, preset.schedule
-    assert algorithm.groups() == (("policy", "critic"), ("target",)) and algorithm.updates_between_target_copies() == 1
+    assert algorithm.update_order == "simultaneous" and algorithm.updates_between_target_copies() == 1
     assert (algorithm.temperature.kind, algorithm.temperature.alpha) == ("fixed", 0.2)
     assert (algorithm.discount, algorithm.rate_for_copying_weights_to_target) == (0.99, 0.005)
     assert algorithm.num_consecutive_playing_steps.num_steps == algorithm.num_consecutive_training_steps == 50

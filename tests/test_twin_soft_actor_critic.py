@@ -132,11 +132,9 @@ def policy_loss_of(agent, batch, q_weights=None):
 @pytest.mark.parametrize(
     ("order", "sees_new_q"),
     [
-        ("spinning_up", False),
-        ((("critic", "policy"), "target"), False),
-        (("policy", "critic", "target"), False),
-        (("critic", "policy", "target"), True),
-        ("di_engine", True),
+        ("simultaneous", False),
+        ("policy_first", False),
+        ("critic_first", True),
     ],
 )
 def test_the_policy_sees_the_critics_of_the_place_it_has_in_the_order(order, sees_new_q):
@@ -153,44 +151,10 @@ def test_the_policy_sees_the_critics_of_the_place_it_has_in_the_order(order, see
 def test_the_critic_target_sees_the_policy_of_its_place_in_the_order():
     simultaneous, before, after = (
         named(make_agent(FIXED, update_order=order, own={"policy": {"learning_rate": 0.5}}), batches(1))["q/target"]
-        for order in ("spinning_up", ("critic", "policy", "target"), ("policy", "critic", "target"))
+        for order in ("simultaneous", "critic_first", "policy_first")
     )
     assert simultaneous == before
     assert abs(after - before) > 1e-4
-
-
-def test_a_target_step_before_the_critic_lags_behind():
-    early, late = (make_agent(FIXED, update_order=order) for order in (("target", "critic", "policy"), "di_engine"))
-    first = [variable.numpy() for variable in early.networks["q_target"].trainable_variables]
-    early.update(batches(1)), late.update(batches(1))
-    moved = [
-        max(np.abs(variable.numpy() - value).max() for variable, value in zip(agent.networks["q_target"].trainable_variables, first, strict=True))
-        for agent in (early, late)
-    ]
-    assert moved[0] < 1e-7 < moved[1]
-
-
-@pytest.mark.parametrize(
-    ("order", "message"),
-    [
-        (("critic", "policy", "target"), "exactly one 'temperature' step when the temperature is automatic"),
-        ("spinning_up", "exactly one 'temperature' step when the temperature is automatic"),
-        (("policy", "temperature", "target"), "exactly one 'critic' step"),
-        (("critic", "temperature", "target"), "exactly one 'policy' step"),
-        (("critic", "policy", "temperature"), "exactly one 'target' step"),
-        (("critic", "critic", "policy", "temperature", "target"), "exactly one 'critic' step"),
-        (("critic", "polcy", "temperature", "target"), "Did you mean 'policy'?"),
-        (("critic", "temperature", "policy", "target"), "so it follows it"),
-        (("critic", ("policy", "target"), "temperature"), "stands alone"),
-        ((), "exactly one 'critic' step"),
-        (((), "critic", "policy", "temperature", "target"), "has at least one"),
-        ("coach", "spinning_up"),
-    ],
-)
-def test_a_wrong_order_is_refused(order, message):
-    with pytest.raises(ParameterError, match="Received: ") as error:
-        TwinSoftActorCriticAlgorithmParameters(update_order=order)
-    assert message in str(error.value)
 
 
 # -- temperature -------------------------------------------------------------------------------------------------------

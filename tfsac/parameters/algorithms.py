@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, Tag
+from pydantic import BeforeValidator, Field, Tag
 
 from tfsac.parameters.base import ParameterError, by_kind, nearest, parameters
 from tfsac.parameters.networks import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
@@ -129,11 +129,22 @@ TemperatureParameters = Annotated[
     Annotated[FixedAlphaParameters, Tag("fixed")] | Annotated[AutoAlphaParameters, Tag("auto")], by_kind("auto", "fixed")
 ]
 
-UPDATE_ORDERS: dict[str, tuple[str | tuple[str, ...], ...]] = {
-    "spinning_up": (("policy", "critic"), "target"),
-    "di_engine": ("critic", "policy", "temperature", "target"),
+# How the present agent runs each order: groups of steps whose gradients are taken at the same weights.
+_GROUPS = {
+    "critic_first": (("critic",), ("policy",), ("temperature",), ("target",)),
+    "simultaneous": (("policy", "critic", "temperature"), ("target",)),
+    "policy_first": (("policy",), ("temperature",), ("critic",), ("target",)),
 }
-STEPS = ("critic", "policy", "temperature", "target")
+UPDATE_ORDERS = ("critic_first", "simultaneous", "policy_first", "temperature_first")
+
+
+def _check_order(order: Any) -> Any:
+    if order in UPDATE_ORDERS:
+        return order
+    raise ValueError(
+        "update_order is 'critic_first' (once 'di_engine'), 'simultaneous' (once 'spinning_up'), 'policy_first' or 'temperature_first'; "
+        f"steps are no longer listed.{nearest(order, UPDATE_ORDERS) if isinstance(order, str) else ''} Received: {order!r}"
+    )
 
 
 @parameters
@@ -141,41 +152,30 @@ class TwinSoftActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
     """Soft actor-critic with twin target critics (Spinning Up; DI-engine; arXiv 1812.05905).
 
     Attributes:
-        update_order: the steps of one update, or the name of an order: "di_engine" is ("critic", "policy",
-            "temperature", "target"), each seeing what the one before left; "spinning_up" is (("policy", "critic"),
-            "target"). The steps of an inner tuple are simultaneous: their gradients are taken at the weights with which
-            it begins.
+        update_order: of the steps of one update; the target networks move last, and a fixed temperature never moves.
+            "critic_first" is critic, policy, temperature, each seeing what the one before left (DI-engine).
+            "simultaneous" takes the gradients of policy and critic, and of the temperature, at the weights with which the update
+            begins (Spinning Up).
+            "policy_first" is policy, temperature, critic, each seeing what the one before left.
+            "temperature_first" samples the policy once at the beginning and moves the temperature by that sample; then the critic,
+            with the temperature of before; then the policy, by the same sample, with the new critic (Stable-Baselines3).
         temperature: fixed or automatic.
     """
 
-    update_order: Literal["spinning_up", "di_engine"] | tuple[str | tuple[str, ...], ...] = "di_engine"
+    update_order: Annotated[
+        Literal["critic_first", "simultaneous", "policy_first", "temperature_first"], BeforeValidator(_check_order)
+    ] = "critic_first"
     temperature: TemperatureParameters = Field(default_factory=AutoAlphaParameters)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        steps = [step for group in self.groups() for step in group]
-        for step in steps:
-            if step not in STEPS:
-                raise ParameterError(f"The steps of update_order are {', '.join(STEPS)}.{nearest(step, STEPS)} Received: {step!r}")
-        automatic = self.temperature.kind == "auto"
-        for step in STEPS:
-            if steps.count(step) > 1 or (step not in steps and (step != "temperature" or automatic)):
-                reason = " when the temperature is automatic" if step == "temperature" else ""
-                raise ParameterError(f"update_order has exactly one {step!r} step{reason}. Received: {self.update_order!r}")
-        if "temperature" in steps and steps.index("temperature") < steps.index("policy"):
-            raise ParameterError(
-                "The temperature step uses the log-probabilities that the policy step drew, so it follows it. "
-                f"Received: {self.update_order!r}"
-            )
-        if () in self.groups():
-            raise ParameterError(f"A group of simultaneous steps has at least one. Received: {self.update_order!r}")
-        if ("target",) not in self.groups():
-            raise ParameterError(f"The target step has no gradient and stands alone. Received: {self.update_order!r}")
-
     def groups(self) -> tuple[tuple[str, ...], ...]:
-        """Returns the order as groups of simultaneous steps."""
-        order = UPDATE_ORDERS[self.update_order] if isinstance(self.update_order, str) else self.update_order
-        return tuple((group,) if isinstance(group, str) else group for group in order)
+        """Returns the order as groups of simultaneous steps.
+
+        Raises:
+            ParameterError: the order is no sequence of such groups.
+        """
+        if self.update_order not in _GROUPS:
+            raise ParameterError(f"The agent has the orders {', '.join(_GROUPS)}. Received: update_order={self.update_order!r}")
+        return _GROUPS[self.update_order]
 
 
 @parameters

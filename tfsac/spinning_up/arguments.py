@@ -101,7 +101,7 @@ class SpinningUpArguments:
                     num_consecutive_playing_steps=EnvironmentSteps(self.update_every),
                     num_consecutive_training_steps=self.update_every,
                     rate_for_copying_weights_to_target=round(1.0 - self.polyak, 12),  # 0.005, not 0.00500...04
-                    update_order="spinning_up",
+                    update_order="simultaneous",
                     temperature=FixedAlphaParameters(self.alpha),
                 ),
                 memory=ExperienceReplayParameters(self.replay_size),
