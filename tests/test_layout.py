@@ -35,8 +35,8 @@ MAY_IMPORT = {
     ),
     # Checked before TensorFlow loads: see also test_what_answers_without_tensorflow_imports_none.
     "experiments": ({"numpy", "matplotlib", "scipy"}, {"parameters", "files"}),
-    # Only Ray jobs know experiments: they train the runs of a sweep.
-    "distributed": ({"numpy", "tensorflow", "ray"}, {"parameters", "files", "experiments"}),
+    # Only Ray jobs know experiments: they train the runs of a sweep. What actors do is given to Ray environments as a class.
+    "distributed": ({"numpy", "tensorflow", "ray"}, {"types", "parameters", "environments", "files", "experiments"}),
     # Of distributed: which worker this process is, what workers tell each other, and environments on a Ray cluster.
     "training": (
         {"numpy", "gymnasium", *TENSORFLOW},

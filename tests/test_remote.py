@@ -1,4 +1,4 @@
-"""Environments on a Ray cluster: what is ordered when, columns, lost actors, and whole runs."""
+"""Environments on a Ray cluster: what is requested when, columns, lost actors, and whole runs."""
 
 import contextlib
 import dataclasses
@@ -18,14 +18,14 @@ import pytest
 from test_learning import one_step_task
 from tiny import acer, taac
 
-from tfsac.distributed import ray_cluster
+from tfsac.distributed import ray_cluster, ray_environments
+from tfsac.distributed.ray_environments import ActorsLost, RayEnvironments, RolloutRequest, merge_steps
 from tfsac.environments import EnvironmentFailure, Environments
 from tfsac.parameters import ParameterError, RunParameters
 from tfsac.testing import tiny_preset
-from tfsac.training import Callback, Trainer, remote
-from tfsac.training.collection import Step
-from tfsac.training.remote import ActorsLost, Order, Player, RemoteCollector, RemoteEnvironments
-from tfsac.types import ArraySpec, Spec
+from tfsac.training import Callback, Trainer
+from tfsac.training.ray_collector import RayCollector, RolloutActor
+from tfsac.types import ArraySpec, Spec, Step
 
 SPEC = Spec({"observation": ArraySpec((3,), "float32")}, ArraySpec((1,), "float32", -np.ones(1), np.ones(1)))
 LENGTH = 5  # steps of an episode of the counting environments
@@ -34,33 +34,33 @@ LENGTH = 5  # steps of an episode of the counting environments
 # -- without Ray: counting environments, whose observation is (column, episode, steps of the episode) ------------------
 
 
-class CountingPlayer:
-    """Plays episodes of five steps; the action is the newest weight."""
+class CountingActor:
+    """Collects episodes of five steps; the action is the newest weight."""
 
-    def __init__(self, preset, settings, index, env_fn, models):
-        self.share = preset.environment.num_envs // settings.num_actors
-        self.columns, self.begun, self.orders = index * self.share + np.arange(self.share), [], []
+    def __init__(self, index, num_envs):
+        self.num_envs = num_envs
+        self.columns, self.started, self.requests = index * num_envs + np.arange(num_envs), [], []
         self.weight = None
 
     def _observe(self):
         return {"observation": np.stack([self.columns, self.episode, self.length], axis=1).astype(np.float32)}
 
-    def begin(self, state, env_steps):
-        self.begun.append((state["episode"], env_steps))
-        self.episode, self.length = np.array(state["episode"]), np.zeros(self.share, int)
+    def start_episodes(self, state, env_steps):
+        self.started.append((state["episode"], env_steps))
+        self.episode, self.length = np.array(state["episode"]), np.zeros(self.num_envs, int)
         return SPEC, self._observe()
 
-    def play(self, order, weights):
-        self.orders.append(order)
+    def rollout(self, request, weights):
+        self.requests.append(request)
         self.weight = self.weight if weights is None else weights[0]
         steps = []
-        for _ in range(order.steps):
+        for _ in range(request.steps):
             observation, self.length = self._observe(), self.length + 1
             after, length, ended = self._observe(), self.length.copy(), self.length == LENGTH
             self.episode, self.length = self.episode + ended, np.where(ended, 0, self.length)
-            action = np.full((self.share, 1), self.weight)
+            action = np.full((self.num_envs, 1), self.weight)
             steps.append(Step(observation, action, length / 10, ended, ended & False, after, {}, length, self._observe()))
-        return remote._stacked(steps, np.stack)
+        return merge_steps(steps, np.stack)
 
 
 class FakeRay:
@@ -90,7 +90,7 @@ class FakeRay:
             number=len(self.actors) - 1,
             **{
                 name: types.SimpleNamespace(remote=functools.partial(self._call, len(self.actors) - 1, name))
-                for name in ("begin", "play")
+                for name in ("start_episodes", "rollout")
             },
         )
 
@@ -98,7 +98,7 @@ class FakeRay:
         return lambda: self._answer(number, name, *arguments)
 
     def _answer(self, number, name, *arguments):
-        if {number, "all"} & self.losing and name == "play":
+        if {number, "all"} & self.losing and name == "rollout":
             raise self.exceptions.RayError(f"{number} was killed")
         try:
             return getattr(self.actors[number], name)(*arguments)
@@ -120,19 +120,18 @@ class FakeRay:
 
 @pytest.fixture
 def fake(monkeypatch):
-    """Four counting environments of two actors, three steps a message: a function that makes Ray, environments, a collector and lines."""
+    """Four counting environments of two actors, three steps a rollout: a function that makes Ray, environments, a collector and lines."""
 
     def make(cores=4, steps=3, **changes):
         ray, lines = FakeRay(cores), []
-        monkeypatch.setattr(remote, "ClusterWatch", lambda ray: types.SimpleNamespace(check=lambda: None))
-        monkeypatch.setattr(remote, "connect", lambda address: contextlib.nullcontext(ray))
-        monkeypatch.setattr(remote, "Player", CountingPlayer)
+        monkeypatch.setattr(ray_environments, "ClusterWatch", lambda ray: types.SimpleNamespace(check=lambda: None))
+        monkeypatch.setattr(ray_environments, "connect", lambda address: contextlib.nullcontext(ray))
         run = RunParameters(ray_address="local", num_actors=2, actor_steps=steps)
-        environments = RemoteEnvironments(tiny_preset(environment__num_envs=4, **changes), run, None, None, lines.append)
+        environments = RayEnvironments(tiny_preset(environment__num_envs=4, **changes), run, CountingActor, (2,), lines.append)
         first = types.SimpleNamespace(numpy=lambda: np.array(0.0))
         agent = types.SimpleNamespace(acts_in_graph=False, acting_weights=lambda: [first])
         filters = types.SimpleNamespace(state=lambda: {"count": 0})
-        return ray, environments, RemoteCollector(agent, filters, environments, steps), lines
+        return ray, environments, RayCollector(agent, filters, environments, steps), lines
 
     return make
 
@@ -160,29 +159,29 @@ def test_columns_stand_in_the_order_of_the_actors_and_rows_follow_each_other(fak
 
 
 @pytest.mark.parametrize(("length", "ahead"), [(3, [2, 2, 3, 3, 3, 4, 4]), (1, [3, 4, 5, 6, 7, 8, 9])])
-def test_the_next_message_is_ordered_when_one_came_and_never_another_one(fake, length, ahead):
+def test_the_next_rollout_is_requested_when_one_came_and_never_another_one(fake, length, ahead):
     ray, _, collector, _ = fake(steps=length)
     counts = []
     for i in range(7):
         collector.play(10, 4 * i)
-        counts.append(collector.ordered // (4 * length))
+        counts.append(collector.requested // (4 * length))
     assert counts == ahead
     # Those that were answered; the newest is underway.
-    assert [order.env_steps for order in ray.actors[1].orders] == [4 * length * i for i in range(ahead[-1] - 1)]
-    assert {(order.steps, order.random_until, order.num_envs) for order in ray.actors[1].orders} == {(length, 10, 4)}
+    assert [request.env_steps for request in ray.actors[1].requests] == [4 * length * i for i in range(ahead[-1] - 1)]
+    assert {(request.steps, request.random_action_steps, request.num_envs) for request in ray.actors[1].requests} == {(length, 10, 4)}
 
 
-def test_weights_travel_when_they_have_changed_and_act_from_the_next_order_on(fake):
+def test_weights_travel_when_they_have_changed_and_act_from_the_next_request_on(fake):
     _, _, collector, _ = fake()
     sent = []
     send = collector.environments.send
-    collector.environments.send = lambda order, weights: (sent.append(weights), send(order, weights))
+    collector.environments.send = lambda request, weights: (sent.append(weights), send(request, weights))
     actions = []
     for i in range(10):
         actions.append(float(collector.play(0, 4 * i).action[0, 0]))
         if i in (1, 5):
             collector.hand_over(collector.agent, [np.array(i + 1.0)])
-    # Messages go out before steps 0 and 0, and before steps 2, 5 and 8, the last ones of a message.
+    # Requests go out before steps 0 and 0, and before steps 2, 5 and 8, the last ones of a rollout.
     assert [None if weights is None else float(weights[0]) for weights in sent] == [0.0, None, 2.0, None, 6.0]
     assert actions == [0.0] * 6 + [2.0] * 4
 
@@ -193,12 +192,12 @@ def test_a_lost_actor_is_replaced_and_only_its_own_episodes_are_cut_off(fake):
     collector.hand_over(collector.agent, [np.array(7.0)])
     ray.losing = {1}
     steps += played(collector, 5, begin=2)
-    assert lines == ["Actor 1 was lost; another one goes on with new episodes."] and environments.replaced == 1
+    assert lines == ["Actor 1 was lost; its replacement continues with new episodes."] and environments.replaced == 1
     assert ray.killed == [1] and len(ray.actors) == 3
     assert [step.truncated.tolist() for step in steps] == [[False] * 4] * 2 + [[False, False, True, True]] + [[False] * 4] * 4
     assert_episodes_are_whole(steps)
     np.testing.assert_array_equal(steps[3].observation["observation"], [[0, 0, 3], [1, 0, 3], [2, 1, 0], [3, 1, 0]])
-    assert ray.actors[2].begun == [([1, 1], 12)] and ray.actors[2].orders[0] == ray.actors[0].orders[1]
+    assert ray.actors[2].started == [([1, 1], 12)] and ray.actors[2].requests[0] == ray.actors[0].requests[1]
     assert environments.state() == {"episode": [1, 1, 1, 1], "length": [2, 2, 4, 4], "steps": 28}
     assert [step.action[2, 0] for step in steps] == [0] * 6 + [7]
 
@@ -208,14 +207,14 @@ def test_an_actor_that_is_lost_at_once_has_no_episodes_to_cut_off(fake):
     ray.losing = {0}
     steps = played(collector, 4)
     assert len(lines) == 1 and not any(step.truncated.any() for step in steps)
-    assert ray.actors[2].begun == [([0, 0], 0)]
+    assert ray.actors[2].started == [([0, 0], 0)]
 
 
 def test_actors_that_are_lost_again_and_again_end_the_run(fake):
     ray, _, collector, _ = fake()
     played(collector, 2)
     ray.losing = {"all"}
-    with pytest.raises(ActorsLost, match=r"^Actor 0 was lost 3 times before it had played anything\. Received: 3 was killed$"):
+    with pytest.raises(ActorsLost, match=r"^Actor 0 was lost 3 times before it had returned a rollout\. Received: 3 was killed$"):
         collector.play(0, 8)
 
 
@@ -239,7 +238,7 @@ def test_environments_that_hang_in_an_actor_end_the_run_where_a_timeout_is_set(f
     ray, environments, collector, _ = fake(environment__step_timeout_seconds=0.1)
     played(collector, 2)
     ray.wait = lambda answers, timeout: time.sleep(0.05) or ([], answers)
-    message = "The environments of actor 0 did not answer within step_timeout_seconds for each of a message's steps"
+    message = "The environments of actor 0 did not answer within step_timeout_seconds for each step of a rollout"
     began = time.monotonic()
     with pytest.raises(EnvironmentFailure, match=rf"^{message}\. Received: 0.3 seconds without an answer$"):
         collector.play(0, 8)
@@ -248,7 +247,7 @@ def test_environments_that_hang_in_an_actor_end_the_run_where_a_timeout_is_set(f
 
 def test_what_an_environment_raises_is_not_a_lost_actor(fake, monkeypatch):
     ray, environments, collector, _ = fake()
-    monkeypatch.setattr(ray.actors[1], "play", lambda *_: (_ for _ in ()).throw(EnvironmentFailure("the simulator fell over")))
+    monkeypatch.setattr(ray.actors[1], "rollout", lambda *_: (_ for _ in ()).throw(EnvironmentFailure("the simulator fell over")))
     with pytest.raises(EnvironmentFailure, match=r"^the simulator fell over$"):
         collector.play(0, 0)
     assert environments.replaced == 0
@@ -261,17 +260,17 @@ def test_a_checkpoint_continues_with_the_episodes_after_those_that_had_begun(fak
     assert state == {"episode": [1] * 4, "length": [1] * 4, "steps": 24}
     ray, environments, collector, _ = fake()
     assert collector.restore({**state, "length": [1, 0, 1, 1]}, {}, None) is False
-    assert ray.actors[0].begun[1:] == [([2, 1], 24)] and ray.actors[1].begun[1:] == [([2, 2], 24)]
+    assert ray.actors[0].started[1:] == [([2, 1], 24)] and ray.actors[1].started[1:] == [([2, 2], 24)]
     [step] = played(collector, 1, begin=6)
     np.testing.assert_array_equal(step.observation["observation"][:, 1], [2, 1, 2, 2])
-    assert ray.actors[0].orders[0].env_steps == 24
+    assert ray.actors[0].requests[0].env_steps == 24
 
 
 def test_every_actor_needs_a_core_and_as_many_environments_as_the_others(fake):
     with pytest.raises(ValueError, match=r"Ray cluster, which has 1\. Received: 2 actors$"):
         fake(cores=1)
     with pytest.raises(ParameterError, match=r"must divide by the number of actors, 3; see --num_envs\. Received: 4$"):
-        RemoteEnvironments(tiny_preset(environment__num_envs=4), RunParameters(ray_address="local", num_actors=3), None, None, print)
+        RayEnvironments(tiny_preset(environment__num_envs=4), RunParameters(ray_address="local", num_actors=3), CountingActor, (1,), print)
 
 
 @pytest.mark.parametrize(
@@ -289,7 +288,7 @@ def test_parameters_that_would_have_no_effect_are_refused(fields, message):
     assert str(error.value).endswith(message)
 
 
-def test_the_steps_of_a_message_count_as_those_of_the_run():
+def test_the_steps_of_a_rollout_count_as_those_of_the_run():
     # Of 4 environments, 5 steps: which are random, and how far exploration has come, is known for each.
     seen = []
 
@@ -300,11 +299,11 @@ def test_the_steps_of_a_message_count_as_those_of_the_run():
             seen.append((random_until, env_steps))
             return Step({"x": np.zeros(2)}, *[np.zeros(2)] * 4, {"x": np.zeros(2)}, {}, np.zeros(2), {"x": np.zeros(2)})
 
-    player = Player(tiny_preset(), RunParameters(), 0, None, None)
-    player.collector = Collected()
-    stretch = player.play(Order(5, 30, 20, 4, {"count": 3}), None)
+    actor = RolloutActor(0, tiny_preset(), RunParameters(), None, None)
+    actor.collector = Collected()
+    rollout = actor.rollout(RolloutRequest(5, 30, 20, 4, {"count": 3}), None)
     assert seen == [{"count": 3}, (30, 20), (30, 24), (30, 28), (30, 32), (30, 36)]
-    assert stretch.reward.shape == (5, 2) and stretch.following["x"].shape == (5, 2)
+    assert rollout.reward.shape == (5, 2) and rollout.following["x"].shape == (5, 2)
 
 
 def test_an_address_where_no_ray_answers_is_refused_before_anything_is_written(tmp_path):
@@ -349,7 +348,7 @@ class KillActor(Callback):
 
     def on_step(self, trainer):
         if trainer.counters.env_steps == self.step:
-            process = self.ray.get(trainer.environments.actors[0].__ray_call__.remote(lambda player: os.getpid()))
+            process = self.ray.get(trainer.environments.actors[0].__ray_call__.remote(lambda actor: os.getpid()))
             os.kill(process, signal.SIGKILL)
 
 
@@ -367,8 +366,8 @@ def test_a_run_on_two_actors_learns_with_exact_counters_and_whole_rows(cluster, 
     class Check(Callback):
         def on_step(self, trainer):
             due = max(trainer.counters.env_steps - 200, 0)
-            assert trainer.counters.updates == due  # one for each step after the heat-up, also within a message
-            assert trainer.collector.ordered - trainer.counters.env_steps <= 2 * 8 * 4
+            assert trainer.counters.updates == due  # one for each step after the heat-up, also within a rollout
+            assert trainer.collector.requested - trainer.counters.env_steps <= 2 * 8 * 4
 
     preset = one_step_task(
         environment__num_envs=4, environment__filters__observation_normalization=True, agent__memory__max_size=2000
@@ -400,7 +399,7 @@ def test_a_killed_actor_is_replaced_and_nothing_received_is_lost(cluster, tmp_pa
         np.testing.assert_array_equal(step.next_observation["observation"][going], after.observation["observation"][going])
         np.testing.assert_array_equal(after.length, np.where(going, step.length + 1, 1))
     assert result.counters.episodes == sum(step.ended.sum() for step in stored)
-    # Each column's episodes have been begun once, in their order: CartPole's first observations are the seeds'.
+    # Each column's episodes have been started once, in their order: CartPole's first observations are the seeds'.
     for column in range(4):
         local = Environments(dataclasses.replace(preset.environment, num_envs=1), 3, first=column)
         for step in stored:
@@ -460,7 +459,7 @@ def test_an_environment_that_raises_in_an_actor_ends_the_run_after_a_checkpoint(
     trainer = on_actors(preset, tmp_path / "run", num_actors=1)
     with pytest.raises(EnvironmentFailure, match=r"Faulty-v0: step raised \(environment 0, step 98\)\. Received: RuntimeError: the simulator fell over \("):
         trainer.run()
-    # Steps 49 and 50 are of the seventh message of eight; of the sixth, the last step waited for it.
+    # Steps 49 and 50 are of the seventh rollout of eight; of the sixth, the last step waited for it.
     assert [path.name for path in trainer.checkpoints.places()] == ["000000094"]
 
 

@@ -90,6 +90,35 @@ class Spec(NamedTuple):
         )
 
 
+class Step(NamedTuple):
+    """One step of E environments.
+
+    Attributes:
+        observation: `[E, ...]` by key, raw, that was acted on.
+        action: `[E, ...]`, as the agent chose it.
+        reward, terminated, truncated: `[E]`; rewards `[E, D]` of environments with D of them a step.
+        next_observation: `[E, ...]` by key; where an episode ended, its last observation.
+        extras: `[E, ...]` by name, what the agent stores beside the step.
+        length: `[E]`, steps of the episode so far, this one included.
+        following: `[E, ...]` by key, to act on next.
+    """
+
+    observation: dict[str, np.ndarray]
+    action: np.ndarray
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    next_observation: dict[str, np.ndarray]
+    extras: dict[str, np.ndarray]
+    length: np.ndarray
+    following: dict[str, np.ndarray]
+
+    @property
+    def ended(self) -> np.ndarray:
+        """Booleans `[E]`, where an episode ended."""
+        return self.terminated | self.truncated
+
+
 class Transition(NamedTuple):
     """A batch of steps; leading dimensions `[B]`, or `[U, B]` when stacked for U updates.
 

@@ -3,50 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tfsac.agents import Agent, Mode
 from tfsac.environments import EnvironmentFailure, Environments, Filters
-from tfsac.memories import EpisodicMemory, TransitionMemory
 from tfsac.training.weights import acting_weights, take_over
+from tfsac.types import Step
 
 POLICY_STATE = "policy_state/"  # arrays of a checkpoint beside the observation
-
-
-class Step(NamedTuple):
-    """One step of E environments.
-
-    Attributes:
-        observation: `[E, ...]` by key, raw, that was acted on.
-        action: `[E, ...]`, as the agent chose it.
-        reward, terminated, truncated: `[E]`; rewards `[E, D]` of environments with D of them a step.
-        next_observation: `[E, ...]` by key; where an episode ended, its last observation.
-        extras: `[E, ...]` by name, what the agent stores beside the step.
-        length: `[E]`, steps of the episode so far, this one included.
-        following: `[E, ...]` by key, to act on next.
-    """
-
-    observation: dict[str, np.ndarray]
-    action: np.ndarray
-    reward: np.ndarray
-    terminated: np.ndarray
-    truncated: np.ndarray
-    next_observation: dict[str, np.ndarray]
-    extras: dict[str, np.ndarray]
-    length: np.ndarray
-    following: dict[str, np.ndarray]
-
-    @property
-    def ended(self) -> np.ndarray:
-        """Booleans `[E]`, where an episode ended."""
-        return self.terminated | self.truncated
-
-    def store(self, memory: TransitionMemory | EpisodicMemory) -> None:
-        """Adds the step to a memory."""
-        ends = self.terminated, self.truncated
-        memory.add(self.observation, self.action, self.reward, *ends, self.next_observation, self.extras)
 
 
 class Collector:

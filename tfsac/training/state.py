@@ -10,7 +10,7 @@ import numpy as np
 from tfsac.memories import PrioritizedMemory
 from tfsac.training.manifest import understanding
 from tfsac.training.progress import Counters
-from tfsac.training.remote import RemoteCollector
+from tfsac.training.ray_collector import RayCollector
 from tfsac.training.run_directory import BEST, CONFIG, METRICS
 from tfsac.training.weights import acting_weights
 from tfsac.types import UpdateResult
@@ -51,7 +51,7 @@ def state_of(trainer: Trainer) -> tuple[dict[str, Any], dict[str, np.ndarray], d
 def _pending(trainer: Trainer) -> dict[str, np.ndarray]:
     """Returns what the next call of updates begins with: priorities that are not set yet, and the weights that act until then."""
     result, collector = trainer.updates.pending, trainer.collector
-    if result is None or isinstance(collector, RemoteCollector):
+    if result is None or isinstance(collector, RayCollector):
         return {}
     arrays = {PRIORITY: result.priority, **{f"{HANDED}{i}": weights for i, weights in enumerate(collector.handed)}}
     if isinstance(trainer.memory, PrioritizedMemory) and trainer.memory.sampled is not None:
@@ -63,7 +63,7 @@ def _restore_pending(trainer: Trainer, arrays: dict[str, np.ndarray]) -> None:
     """Takes what `_pending` returned out of the arrays of a checkpoint."""
     handed = [arrays.pop(f"{HANDED}{i}") for i in range(sum(name.startswith(HANDED) for name in arrays))]
     priority, sampled, collector = arrays.pop(PRIORITY, None), arrays.pop(SAMPLED, None), trainer.collector
-    if priority is None or trainer.workers.place.workers > 1 or isinstance(collector, RemoteCollector):
+    if priority is None or trainer.workers.place.workers > 1 or isinstance(collector, RayCollector):
         collector.hand_over(trainer.agent)
         return
     if isinstance(trainer.memory, PrioritizedMemory):

@@ -9,8 +9,8 @@ import numpy as np
 
 from tfsac.memories import EpisodicMemory
 from tfsac.parameters import EnvironmentEpisodes
-from tfsac.training.collection import Step
 from tfsac.training.failures import writing
+from tfsac.types import Step
 
 if TYPE_CHECKING:
     from tfsac.training.trainer import Trainer
@@ -29,7 +29,9 @@ def play(trainer: Trainer) -> None:
         OSError: TensorBoard's events cannot be written.
     """
     step = trainer.collector.play(random_until(trainer), trainer.counters.env_steps)
-    step.store(trainer.memory)
+    trainer.memory.add(
+        step.observation, step.action, step.reward, step.terminated, step.truncated, step.next_observation, step.extras
+    )
     trainer.returns += step.reward if step.reward.ndim == 1 else step.reward.sum(axis=1)
     _count(trainer, step)
     trainer.returns[step.ended] = 0.0

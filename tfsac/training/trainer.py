@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac.agents import Agent, ModelMaker
+from tfsac.distributed.ray_environments import RayEnvironments
 from tfsac.distributed.tf_config import place_of, refuse_timeout_in_this_process, share_of
 from tfsac.distributed.workers import Workers
 from tfsac.environments import Apart, Environments, Filters, maker
@@ -38,7 +39,7 @@ from tfsac.training.non_finite import refuse_non_finite
 from tfsac.training.opening import opening
 from tfsac.training.policy import Policy
 from tfsac.training.progress import Counters, Result
-from tfsac.training.remote import RemoteCollector, RemoteEnvironments
+from tfsac.training.ray_collector import RayCollector, RolloutActor
 from tfsac.training.reporting import Reporter
 from tfsac.training.run_directory import METRICS, RunDirectory
 from tfsac.training.run_lock import RunLock
@@ -124,11 +125,13 @@ class Trainer:
             self.evaluation_env = Apart(self.evaluation_env, one, timeout)
         self.share = share_of(preset, place)
         self.schedule, self.algorithm, first = preset.schedule, preset.agent.algorithm, place.worker * self.share.environment.num_envs
-        self.environments: Environments | RemoteEnvironments
+        self.environments: Environments | RayEnvironments
         if self.settings.ray_address is None:
             self.environments = Environments(self.share.environment, self.settings.seed, one, first)
         else:
-            self.environments = RemoteEnvironments(preset, self.settings, env_fn, models, lambda line: self.reporter.terminal.print(line))
+            tell: Callable[[str], None] = lambda line: self.reporter.terminal.print(line)  # noqa: E731
+            arguments = preset, self.settings, env_fn, models
+            self.environments = RayEnvironments(preset, self.settings, RolloutActor, arguments, tell)
         try:
             if resume and env_fn is not None:
                 refuse_other_spaces(self.directory, self.environments.spec)
@@ -156,9 +159,9 @@ class Trainer:
         allocate = on_disk(self.directory.disk) if self.settings.memory_on_disk else in_ram
         beside = self.settings.asynchronous_collection or self.settings.ray_address is not None
         self.memory = build_memory(self.share, self.agent.spec, self.filters, self.agent.recurrent, allocate, older_policies=beside)
-        self.collector: Collector | RemoteCollector = (
-            RemoteCollector(actor, self.filters, self.environments, self.settings.actor_steps)
-            if isinstance(self.environments, RemoteEnvironments)
+        self.collector: Collector | RayCollector = (
+            RayCollector(actor, self.filters, self.environments, self.settings.actor_steps)
+            if isinstance(self.environments, RayEnvironments)
             else Collector(actor, self.filters, self.environments)
         )
         self.updates = Updates(self.agent, self._computed, self._apply, self.settings.asynchronous_collection)

@@ -1,0 +1,167 @@
+"""Collecting on a Ray cluster: what an actor does there, and the learner's end of it.
+
+An actor is a `Collector` in a process of its own. It gets the learner's weights and returns rollouts of steps.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from tfsac.agents import Agent, ModelMaker
+from tfsac.distributed.ray_environments import RayEnvironments, RolloutRequest, Weights, merge_steps
+from tfsac.distributed.tf_config import share_of_actor
+from tfsac.environments import Environments, Filters, maker
+from tfsac.parameters import Preset, RunParameters
+from tfsac.training.build import build_agent
+from tfsac.training.collection import Collector
+from tfsac.training.devices import configure
+from tfsac.training.weights import acting_weights, take_over
+from tfsac.types import Spec, Step
+from tfsac.user_code import calling
+
+ACTORS = 5  # stream of random numbers beside those of a run
+
+
+class RolloutActor:
+    """Collects rollouts in its part of a run's environments, in a process that Ray starts.
+
+    Args:
+        index: of the actor.
+        preset, settings: of the run.
+        env_fn, models: as the run's.
+    """
+
+    def __init__(
+        self, index: int, preset: Preset, settings: RunParameters, env_fn: Callable[[], gym.Env] | None, models: ModelMaker | None
+    ):
+        self.index, self.preset, self.settings, self.env_fn, self.models = index, preset, settings, env_fn, models
+        self.collector: Collector | None = None
+
+    def start_episodes(self, state: dict[str, Any], env_steps: int) -> tuple[Spec, dict[str, np.ndarray]]:
+        """Starts an episode in each environment; the first time, makes policy and environments.
+
+        Args:
+            state: of the environments, with the episodes to start.
+            env_steps: of the run so far.
+
+        Returns:
+            spec and observations of the environments.
+        """
+        # What an actor's constructor raises would look as if its process had ended.
+        with calling(f"Actor {self.index}"):
+            self.collector = self.collector or self._collector()
+            self.collector.restore(state, {}, None)
+        self.collector.agent.rng = np.random.default_rng([self.settings.seed, ACTORS, self.index, env_steps])
+        return self.collector.environments.spec, self.collector.environments.observation
+
+    def _collector(self) -> Collector:
+        for kind in ("INTEROP", "INTRAOP"):
+            os.environ.setdefault(f"TF_NUM_{kind}_THREADS", "1")
+        configure(use_cpu=True)
+        own = share_of_actor(self.preset, self.settings)
+        environments = Environments(own, self.settings.seed, maker(own, self.env_fn), self.index * own.num_envs)
+        agent = build_agent(self.preset, self.settings, environments.spec, self.models)
+        return Collector(agent, Filters(own.filters, agent.spec), environments)
+
+    def rollout(self, request: RolloutRequest, weights: Weights | None) -> Step:
+        """Collects what is requested.
+
+        Args:
+            request: how many steps, and from where.
+            weights: of the policy from now on; None keeps those before.
+
+        Returns:
+            the steps, arrays `[T, E / actors, ...]`.
+        """
+        collector = self.collector
+        assert collector is not None
+        if weights is not None:
+            take_over(collector.agent, weights)
+        collector.filters.restore(request.filters)
+        with calling(f"Actor {self.index}"):
+            steps = [
+                collector.play(request.random_action_steps, request.env_steps + i * request.num_envs) for i in range(request.steps)
+            ]
+        return merge_steps(steps, np.stack)
+
+
+class RayCollector:
+    """Hands out the steps that actors on a Ray cluster collect, one after the other, as `Collector` does.
+
+    The newest step that was received is kept back until the next ones are there, because the loss of an actor truncates its
+    episodes.
+
+    Args:
+        agent: that learns, and whose weights the actors get.
+        filters: whose statistics the actors get.
+        environments: of the actors.
+        actor_steps: T, steps of each environment in one rollout.
+
+    Attributes:
+        requested: environment steps of the run after the rollouts that were requested; None before the first ones.
+    """
+
+    def __init__(self, agent: Agent, filters: Filters, environments: RayEnvironments, actor_steps: int):
+        self.agent, self.filters, self.environments, self.actor_steps = agent, filters, environments, actor_steps
+        self.received: deque[Step] = deque()
+        self.requested: int | None = None
+        self.weights_changed = True  # since the actors got them
+        self.acting: Weights | None = None  # what the agent's last update returned
+
+    def play(self, random_until: float, env_steps: int) -> Step:
+        """Returns the next step of all environments; waits for it where none is left.
+
+        Args:
+            random_until: environment steps before which actions are random; exact, also in the middle of a rollout.
+            env_steps: of the run so far.
+
+        Raises:
+            EnvironmentFailure: an environment raised.
+            ActorsLost: see `RayEnvironments.receive`.
+        """
+        if self.requested is None:
+            self.requested = env_steps
+            self._request(random_until)
+        while len(self.received) < 2:
+            self.received += self.environments.receive(self.received[-1] if self.received else None)
+            self._request(random_until)
+        step = self.received.popleft()
+        self.environments.count(step)
+        return step
+
+    def _request(self, random_until: float) -> None:
+        assert self.requested is not None
+        envs, weights = self.environments.num_envs, None
+        if self.weights_changed:
+            weights, self.weights_changed = acting_weights(self.agent, self.acting), False
+        self.environments.send(RolloutRequest(self.actor_steps, random_until, self.requested, envs, self.filters.state()), weights)
+        self.requested += self.actor_steps * envs
+
+    def hand_over(self, learner: Agent, acting: Weights | None = None) -> None:
+        """Has the actors act with the agent's weights from the next request on.
+
+        Args:
+            learner: the agent.
+            acting: what its last update returned.
+        """
+        self.weights_changed, self.acting = True, acting
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Returns nothing: a resumed run starts new episodes."""
+        return {}
+
+    def restore(self, state: dict[str, Any], arrays: dict[str, np.ndarray], actions: np.ndarray | None) -> bool:
+        """Starts the episodes after those of a checkpoint, and returns that the running ones are not continued.
+
+        Args:
+            state: of the environments.
+            arrays, actions: not needed.
+        """
+        self.environments.start_episodes(state)
+        return False
