@@ -13,7 +13,7 @@ import numpy as np
 from tfsac.environments import atari as games
 from tfsac.environments import teams
 from tfsac.environments.check import CheckedMasks, check, check_has_spaces
-from tfsac.environments.levels import import_module_of, why_not_made
+from tfsac.environments.levels import check_render_mode, check_version, import_module_of, why_not_made
 from tfsac.environments.own import making
 from tfsac.environments.returns import CheckedReturns
 from tfsac.environments.spaces import spaces_by_key
@@ -96,8 +96,10 @@ def make_unchecked(
         else:
             if ":" in level:
                 import_module_of(level)
+            check_version(level)
             # The bounds are checked once, in `check`; gymnasium's checker would warn about every unbounded observation.
             env = gym.make(level, max_episode_steps=max_episode_steps, disable_env_checker=True, **kwargs)
+        check_render_mode(env, level, kwargs.get("render_mode"))
     except (Exception, SystemExit) as error:
         if "Received: " in message_of(error):
             raise
