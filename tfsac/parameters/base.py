@@ -123,7 +123,7 @@ def parameters(cls: type[T]) -> type[T]:
                 f"Parameter classes are used as they are, because a run's config has no place for more fields: write {cls.__name__}(...), "
                 f"or change an object with tfsac.override or dataclasses.replace. Received: the class {subclass.__name__}({cls.__name__})"
             )
-        super(made, subclass).__init_subclass__(**kwargs)  # type: ignore[misc]
+        super(made, subclass).__init_subclass__(**kwargs)
 
     made.__setattr__ = __setattr__
     made.__init_subclass__ = classmethod(__init_subclass__)
