@@ -69,6 +69,10 @@ class Odd(gym.Env):
                 raise KeyError("gear")
             if self.action == "exit":
                 raise SystemExit(0)
+            if self.action == "end":
+                raise GeneratorExit("over")
+            if self.action == "interrupt":
+                raise KeyboardInterrupt
             if self.action == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             if self.action == "leave":
@@ -204,12 +208,19 @@ def test_numbers_and_bools_of_other_types_are_accepted(good):
 
 @pytest.mark.parametrize("vectorization", ["sync", pytest.param("subprocess", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "action, words", [("raise", r"step raised .*KeyError: 'gear' \("), ("exit", r"step raised .*SystemExit: 0 \("), ("reset", r"reset raised .*ValueError: no scene \(")]
+    "action, words", [("raise", r"step raised .*KeyError: 'gear' \("), ("exit", r"step raised .*SystemExit: 0 \("), ("end", r"step raised .*GeneratorExit: over \("), ("reset", r"reset raised .*ValueError: no scene \(")]
 )
 def test_an_error_of_the_environment_has_its_file_and_line(vectorization, action, words):
     with pytest.raises(EnvironmentFailure, match=rf"^{ODD}: {words}{HERE}, line \d+, in (step|reset)\)$") as error:
         step_twice(made(vectorization, action=action))
     assert "(environment 0, step " in str(error.value)
+
+
+@pytest.mark.slow
+def test_an_interrupt_that_an_environment_raises_in_its_process_does_not_end_that(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    with pytest.raises(EnvironmentFailure, match=rf"it raised .*Received: KeyboardInterrupt \({HERE}, line \d+, in step\)$"):
+        step_twice(made("subprocess", 1, step_timeout_seconds=60.0, action="interrupt"))
 
 
 def test_errors_of_render_and_close_have_file_and_line():

@@ -31,7 +31,12 @@ class EnvironmentFailure(RuntimeError):
     Args:
         message: what is wrong, and what was received.
         environment: number of the one among several, where it is known.
+
+    Attributes:
+        what: failed, in a few words.
     """
+
+    what = "An environment failed"
 
     def __init__(self, message: str, environment: int | None = None):
         super().__init__(message)

@@ -100,7 +100,9 @@ def make_unchecked(
             # The bounds are checked once, in `check`; gymnasium's checker would warn about every unbounded observation.
             env = gym.make(level, max_episode_steps=max_episode_steps, disable_env_checker=True, **kwargs)
         check_render_mode(env, level, kwargs.get("render_mode"))
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         if "Received: " in message_of(error):
             raise
         raise why_not_made(level, kwargs, error) from error

@@ -38,6 +38,8 @@ Weights = list[np.ndarray]
 class ActorsLost(EnvironmentFailure):
     """An actor, and those in its place, ended before they had played anything; or the cluster is lost."""
 
+    what = "The Ray cluster, or an actor on it, was lost"
+
 
 class Order(NamedTuple):
     """What actors play for one message.
