@@ -245,6 +245,7 @@ WRONG = [
     ("train --level=' Pendulum-v1'", "Did you mean 'Pendulum-v1'"),
     ("train --level=Pendulum-v0", "Did you mean 'Pendulum-v1'"),
     ("train --level=Pendulum", "named with its version.* Did you mean 'Pendulum-v1'"),
+    ("train --set=environment.kwargs.render_mode=5", "render_mode is a text"),
     ("check --level=own_wrong:Kwargs", "named with its version.* Did you mean 'own_wrong:Kwargs-v0'"),
     ("train --set=environment.kwargs.render_mode=huma", "has the render modes 'human', 'rgb_array'. Did you mean 'human'"),
     ("check --level=own_wrong:Kwargs-v0", r"'wrong' \(.*own_wrong.py, line 4\)\. gymnasium.register\(.* gives {'wrong': 2}\. Received: {'wrong': 2}"),

@@ -112,7 +112,7 @@ def check_version(level: str) -> None:
         )
 
 
-def check_render_mode(env: gym.Env, level: str, mode: Any) -> None:
+def check_render_mode(env: gym.Env, level: str, mode: str | None) -> None:
     """Closes and refuses an environment without the asked for way of drawing; gymnasium makes windows and lists of pictures itself.
 
     Args:
@@ -130,7 +130,7 @@ def check_render_mode(env: gym.Env, level: str, mode: Any) -> None:
         with contextlib.suppress(Exception):  # it may not be whole
             env.close()
         names = ", ".join(map(repr, modes)) or "none"
-        raise ValueError(f"{level} has the render modes {names}.{nearest(str(mode), allowed)} Received: render_mode={mode!r}")
+        raise ValueError(f"{level} has the render modes {names}.{nearest(mode, allowed)} Received: render_mode={mode!r}")
 
 
 def _unknown(level: str, kwargs: dict[str, Any], error: Exception) -> ValueError:

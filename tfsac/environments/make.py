@@ -88,6 +88,9 @@ def make_unchecked(
         )
     if atari is not None and not level.startswith(games.PREFIX):
         raise ValueError(f"`atari` preprocesses Atari games, levels that begin with {games.PREFIX!r}. Received: {level!r}")
+    mode = kwargs.get("render_mode")
+    if not isinstance(mode, str | None):
+        raise ValueError(f"{level}: render_mode is a text, such as 'rgb_array'. Received: render_mode={mode!r}")
     try:
         if level.startswith(teams.PREFIX):
             env: gym.Env = _limited(teams.make_team(level, **kwargs), max_episode_steps)
@@ -99,7 +102,7 @@ def make_unchecked(
             check_version(level)
             # The bounds are checked once, in `check`; gymnasium's checker would warn about every unbounded observation.
             env = gym.make(level, max_episode_steps=max_episode_steps, disable_env_checker=True, **kwargs)
-        check_render_mode(env, level, kwargs.get("render_mode"))
+        check_render_mode(env, level, mode)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
