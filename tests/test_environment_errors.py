@@ -428,3 +428,13 @@ def test_a_film_that_the_disk_cannot_hold_is_no_success(ending, tmp_path):
     with pytest.raises(EnvironmentFailure, match=r"^The film cannot be written.*; make room, .* Received: .*film\."):
         write_film(EnvironmentParameters("Pendulum-v1"), [1], [np.zeros((4, 1))], film)
     assert not film.is_symlink()
+
+
+@pytest.mark.filterwarnings("ignore:.*render_mode")  # gymnasium's own words about it
+def test_a_render_mode_that_an_environment_does_not_name_is_refused_unless_it_names_none(monkeypatch):
+    for mode in ("rgb_array", "rgb_array_list"):
+        make(ODD, render_mode=mode).close()
+    with pytest.raises(ValueError, match=r"has the render modes 'rgb_array'\. Did you mean 'rgb_array'\? Received: render_mode='rgb'$"):
+        make(ODD, render_mode="rgb")
+    monkeypatch.setattr(Odd, "metadata", {})
+    make(ODD, render_mode="rgb").close()

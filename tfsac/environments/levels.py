@@ -126,11 +126,10 @@ def check_render_mode(env: gym.Env, level: str, mode: str | None) -> None:
     modes = [one for one in env.metadata.get("render_modes", ()) if one]
     drawn = [one for one in modes if one in ("rgb_array", "rgb_array_list")]
     allowed = [*modes, *(f"{one}_list" for one in modes), *(["human"] if drawn else [])]
-    if mode is not None and mode not in allowed:
+    if mode is not None and modes and mode not in allowed:  # metadata without modes are forgotten ones
         with contextlib.suppress(Exception):  # it may not be whole
             env.close()
-        names = ", ".join(map(repr, modes)) or "none"
-        raise ValueError(f"{level} has the render modes {names}.{nearest(mode, allowed)} Received: render_mode={mode!r}")
+        raise ValueError(f"{level} has the render modes {', '.join(map(repr, modes))}.{nearest(mode, allowed)} Received: render_mode={mode!r}")
 
 
 def _unknown(level: str, kwargs: dict[str, Any], error: Exception) -> ValueError:
