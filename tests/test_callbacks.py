@@ -6,11 +6,13 @@ import signal
 import numpy as np
 import pytest
 import tensorflow as tf
+from gymnasium.envs.classic_control import PendulumEnv
 
 from tfsac.environments import EnvironmentFailure
 from tfsac.parameters import ParameterError, RunParameters, override
 from tfsac.testing import tiny_preset
 from tfsac.training import Callback, Trainer
+from tfsac.training.remote import ActorsLost
 from tfsac.user_code import UserCodeError
 
 HOOKS = ("on_training_begin", "on_step", "on_updates", "on_evaluation", "metrics", "on_training_end")
@@ -119,6 +121,77 @@ def test_a_callback_that_ends_the_program_is_an_error(tmp_path):
     with pytest.raises(UserCodeError, match=r"Failing in on_step raised\. Received: SystemExit: "):
         trainer.run()
     assert [path.name for path in trainer.checkpoints.places()] == ["000000050"]
+
+
+class Ending(BaseException):
+    """Is no Exception, so that few catch it."""
+
+
+@pytest.mark.parametrize("error", [GeneratorExit("enough"), Ending("enough")])
+def test_whatever_a_callback_or_an_environment_raises_the_run_is_saved(tmp_path, monkeypatch, error):
+    def act(trainer):
+        raise error
+
+    trainer = Trainer(preset(), tmp_path / "run", callbacks=[Failing("on_step", act)], quiet=True)
+    with pytest.raises(UserCodeError, match=r"Failing in on_step raised\. Received: \w+: enough \("):
+        trainer.run()
+    assert [path.name for path in trainer.checkpoints.places()] == ["000000050"]
+    trainer = Trainer(preset(), tmp_path / "other", quiet=True)
+    monkeypatch.setattr(PendulumEnv, "step", lambda env, action: act(env))
+    with pytest.raises(EnvironmentFailure, match=r"step raised .*Received: \w+: enough \("):
+        trainer.run()
+    assert [path.name for path in trainer.checkpoints.places()] == ["000000000"]
+
+
+class Told(Callback):
+    """Keeps what it was told of the end."""
+
+    def __init__(self):
+        self.ends = []
+
+    def on_training_end(self, trainer):
+        self.ends.append((trainer.error, len(trainer.checkpoints.places())))
+
+
+@pytest.mark.parametrize("hook", ["on_step", "on_evaluation"])
+def test_callbacks_are_told_once_how_a_run_ended(tmp_path, hook):
+    told = Told()
+    Trainer(preset(), tmp_path / "whole", callbacks=[told], quiet=True).run()
+    assert told.ends == [(None, 1)]
+    told = Told()
+    with pytest.raises(UserCodeError) as error:
+        Trainer(preset(), tmp_path / "failed", callbacks=[Failing(hook, fail), told], quiet=True).run()
+    assert told.ends == [(error.value, 1)]
+
+
+def test_callbacks_are_told_of_the_failure_of_an_environment_which_none_of_them_hides(tmp_path, capsys):
+    faulty = preset(environment__level="tfsac.testing:Faulty-v0", environment__kwargs={"fail_at": 55, "how": "raise"})
+    told = Told()
+    trainer = Trainer(faulty, tmp_path / "run", callbacks=[Failing("on_training_end", fail), told])
+    with pytest.raises(EnvironmentFailure, match="simulator fell over") as error:
+        trainer.run()
+    assert told.ends == [(error.value, 1)]
+    assert "The callback Failing in on_training_end raised. Received: ZeroDivisionError: no such number (" in capsys.readouterr().out
+
+
+def test_a_callback_that_could_not_begin_is_not_told_of_the_end(tmp_path):
+    failing, told = Failing("on_training_begin", fail), Told()
+    trainer = Trainer(preset(), tmp_path / "run", callbacks=[failing, told], quiet=True)
+    with pytest.raises(UserCodeError):
+        trainer.run()
+    assert failing.calls["on_training_end"] == 0 and told.ends == [(trainer.error, 1)]
+
+
+def test_a_run_that_loses_its_cluster_does_not_blame_an_environment(tmp_path, capsys):
+    trainer = Trainer(preset(), tmp_path / "run")
+
+    def lost(*arguments):
+        raise ActorsLost("The Ray cluster is lost: its head is gone. Received: 'there'")
+
+    trainer.collector.play = lost
+    with pytest.raises(ActorsLost):
+        trainer.run()
+    assert "The Ray cluster, or an actor on it, was lost; the state before is saved in " in capsys.readouterr().out
 
 
 class Length(Callback):

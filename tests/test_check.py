@@ -119,11 +119,20 @@ def test_what_raises_is_a_problem_with_its_line():
     assert tfsac.check_environment(env).problems[0].startswith("step raised. Received: KeyError: 'gear' (")
 
 
-@pytest.mark.parametrize("key", ["x y", "größe", "*", "c/d", "_x", "", "self", "None", "action"])
+@pytest.mark.parametrize("key", ["x y", "größe", "*", "c/d", "_x", "", "self", "None", "action", "Action", "noise"])
 def test_keys_that_name_no_input_of_a_policy_are_refused(key):
     space = gym.spaces.Dict({key: Box(-1.0, 1.0, (2,)), "other": Box(-1.0, 1.0, (2,))})
     with pytest.raises(ValueError, match=f"begin with a letter or a digit.* Received: {re.escape(repr(key))}"):
         check(Plain(space=space))
+
+
+@pytest.mark.parametrize("first, second", [("a-b", "a.b"), ("a.b", "a_b"), ("Arm", "arm"), ("Action_Mask", "action_mask")])
+def test_keys_that_name_the_same_input_of_a_policy_are_refused_and_told_by_check(first, second):
+    mask = gym.spaces.MultiBinary(2) if second == "action_mask" else Box(-1.0, 1.0, (2,))
+    space = gym.spaces.Dict({first: Box(-1.0, 1.0, (2,)), second: mask})
+    with pytest.raises(ValueError, match=f"'{first}' and '{second}' have the same name; rename one .* Received: "):
+        check(Plain(gym.spaces.Discrete(2), space=space))
+    assert any("have the same name" in problem for problem in tfsac.check_environment(Plain(gym.spaces.Discrete(2), space=space)).problems)
 
 
 def test_bounds_whose_difference_no_float32_holds_are_refused():

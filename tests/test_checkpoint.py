@@ -22,7 +22,7 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.testing import tiny_preset
-from tfsac.training import Callback, CheckpointError, Trainer
+from tfsac.training import CheckpointError, Trainer
 from tfsac.training import checkpoint as checkpoint_module
 from tfsac.training.manifest import FORMAT
 
@@ -65,15 +65,6 @@ class Crash(BaseException):  # which nothing that saves catches
     pass
 
 
-class CrashAt(Callback):
-    def __init__(self, step):
-        self.step = step
-
-    def on_step(self, trainer):
-        if trainer.counters.env_steps == self.step:
-            raise Crash
-
-
 def rows_without_clocks(run_dir):
     with (run_dir / "metrics.csv").open(newline="") as file:
         return [{key: value for key, value in row.items() if key not in CLOCKS} for row in csv.DictReader(file)]
@@ -102,7 +93,13 @@ def uninterrupted_twin(tmp_path_factory):
 
 
 def crashed(run_dir, step, parameters=None, run=RUN):
-    trainer = Trainer(parameters or preset(), run_dir, run, callbacks=[CrashAt(step)], quiet=True)
+    trainer = Trainer(parameters or preset(), run_dir, run, quiet=True)
+
+    def crash():
+        if trainer.counters.env_steps == step:
+            raise Crash
+
+    trainer.hooks.raise_error = crash  # which is called after every step; an error of a callback would be saved
     with pytest.raises(Crash):
         trainer.run()
     return trainer

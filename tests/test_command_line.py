@@ -425,3 +425,49 @@ def test_a_path_may_begin_with_the_home_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     values, _ = parse("train", ["--run_dir=~/runs/one"])
     assert values.run_dir == f"{tmp_path}/runs/one"
+
+
+CLOSING = """
+import sys
+import gymnasium as gym
+from gymnasium.envs.classic_control import PendulumEnv
+
+class Closing(PendulumEnv):
+    def step(self, action):
+        {act}
+        return super().step(action)
+
+gym.register("Closing-v0", Closing, max_episode_steps=5)
+"""
+
+
+@pytest.mark.parametrize(
+    ("act", "status", "said"),
+    [
+        ("sys.stdout.close()", 2, r"tfsac: Your own code closed or replaced sys\.stdout, .*; leave it open\. Received: a closed file\n"),
+        ("sys.stderr.close()", 0, ""),
+        ("sys.stdout.close(); sys.stderr.close()", 2, r"tfsac: Your own code closed .* Received: a closed file\n"),
+        ("sys.stdout = None", 0, ""),
+        ("sys.stdout = object()", 0, ""),
+    ],
+)
+def test_an_environment_that_closes_or_replaces_the_output_is_told(tmp_path, act, status, said):
+    (tmp_path / "closing.py").write_text(CLOSING.format(act=act))
+    line = [*TFSAC, "check", "--level=closing:Closing-v0", "--num_steps=10"]
+    done = subprocess.run(line, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert done.returncode == status and re.fullmatch(said, done.stderr), done
+    assert ("usable" in done.stdout) == (status == 0)
+
+
+@pytest.mark.parametrize("stream", [None, object()])
+def test_an_output_that_cannot_be_written_is_no_bug(monkeypatch, capfd, stream):
+    def replace(values, rest):
+        sys.stdout = stream
+        return 0
+
+    monkeypatch.setitem(cli.COMMANDS, "info", Command("", lambda f: None, replace))
+    monkeypatch.setattr(sys, "stdout", sys.stdout)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["info"])
+    assert ended.value.code == 2
+    assert re.fullmatch(r"tfsac: Your own code closed or replaced sys\.stdout, .* Received: (None|<object .*>)\n", capfd.readouterr().err)

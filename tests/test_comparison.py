@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tfsac.cli import grouping
+from tfsac.cli.command import UsageError
 from tfsac.experiments import comparison
 from tfsac.experiments.comparison import (
     AGAINST,
@@ -293,9 +294,11 @@ def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch):
     run = pathlib.Path("run")
     assert grouping.groups_of(["sweep"]) == {"rate=1": [one, two], "rate=2": [three]}
     assert grouping.groups_of(["sweep", "run"]) == {"sweep rate=1": [one, two], "sweep rate=2": [three], "soft_actor_critic": [run]}
-    assert grouping.groups_of(["x=run,sweep", "y=sweep/rate=1/seed0", "x=sweep/rate=2/seed0"]) == {
-        "x": [run, one, two, three, three], "y": [one],
-    }
+    assert grouping.groups_of(["x=run,sweep", "y=sweep/rate=1/seed0"]) == {"x": [run, one, two, three], "y": [one]}
+    for words in (["x=run", "y=run", "x=sweep"], ["soft_actor_critic=sweep", "run"]):
+        label = words[0].partition("=")[0]
+        with pytest.raises(UsageError, match=f"a label of its own.* Received: the label '{label}' twice, for (run|{one}) and (run|{one})$"):
+            grouping.groups_of(words)
     # A path with an equals sign is a path.
     assert grouping.groups_of([f"sweep/{names[0]}"]) == {"soft_actor_critic": [one]}
     (two / "policy").rmdir(), (three / "policy").rmdir()

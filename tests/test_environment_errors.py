@@ -69,6 +69,10 @@ class Odd(gym.Env):
                 raise KeyError("gear")
             if self.action == "exit":
                 raise SystemExit(0)
+            if self.action == "end":
+                raise GeneratorExit("over")
+            if self.action == "interrupt":
+                raise KeyboardInterrupt
             if self.action == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             if self.action == "leave":
@@ -204,12 +208,19 @@ def test_numbers_and_bools_of_other_types_are_accepted(good):
 
 @pytest.mark.parametrize("vectorization", ["sync", pytest.param("subprocess", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "action, words", [("raise", r"step raised .*KeyError: 'gear' \("), ("exit", r"step raised .*SystemExit: 0 \("), ("reset", r"reset raised .*ValueError: no scene \(")]
+    "action, words", [("raise", r"step raised .*KeyError: 'gear' \("), ("exit", r"step raised .*SystemExit: 0 \("), ("end", r"step raised .*GeneratorExit: over \("), ("reset", r"reset raised .*ValueError: no scene \(")]
 )
 def test_an_error_of_the_environment_has_its_file_and_line(vectorization, action, words):
     with pytest.raises(EnvironmentFailure, match=rf"^{ODD}: {words}{HERE}, line \d+, in (step|reset)\)$") as error:
         step_twice(made(vectorization, action=action))
     assert "(environment 0, step " in str(error.value)
+
+
+@pytest.mark.slow
+def test_an_interrupt_that_an_environment_raises_in_its_process_does_not_end_that(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    with pytest.raises(EnvironmentFailure, match=rf"it raised .*Received: KeyboardInterrupt \({HERE}, line \d+, in step\)$"):
+        step_twice(made("subprocess", 1, step_timeout_seconds=60.0, action="interrupt"))
 
 
 def test_errors_of_render_and_close_have_file_and_line():
@@ -417,3 +428,13 @@ def test_a_film_that_the_disk_cannot_hold_is_no_success(ending, tmp_path):
     with pytest.raises(EnvironmentFailure, match=r"^The film cannot be written.*; make room, .* Received: .*film\."):
         write_film(EnvironmentParameters("Pendulum-v1"), [1], [np.zeros((4, 1))], film)
     assert not film.is_symlink()
+
+
+@pytest.mark.filterwarnings("ignore:.*render_mode")  # gymnasium's own words about it
+def test_a_render_mode_that_an_environment_does_not_name_is_refused_unless_it_names_none(monkeypatch):
+    for mode in ("rgb_array", "rgb_array_list"):
+        make(ODD, render_mode=mode).close()
+    with pytest.raises(ValueError, match=r"has the render modes 'rgb_array'\. Did you mean 'rgb_array'\? Received: render_mode='rgb'$"):
+        make(ODD, render_mode="rgb")
+    monkeypatch.setattr(Odd, "metadata", {})
+    make(ODD, render_mode="rgb").close()

@@ -2,6 +2,7 @@
 
 import sys
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -168,6 +169,28 @@ def test_the_signatures_are_named_and_their_inputs_are_the_observations_keys(cas
         key: ([None, *array.shape], array.dtype) for key, array in case.spec.observation.items()
     }
     assert signatures["values"].structured_input_signature[1].keys() == {*case.spec.observation, "action"}
+
+
+class OddKeys(gym.Env):
+    """Observes under keys that Python could not name an argument by."""
+
+    observation_space = gym.spaces.Dict({key: gym.spaces.Box(-1.0, 1.0, (2,)) for key in ("arm.angle", "left-arm", "1")})
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        return {key: np.full(2, 0.5, np.float32) for key in self.observation_space.spaces}, {}
+
+    def step(self, action):
+        return self.reset()[0], 0.0, False, True, {}
+
+
+@pytest.mark.parametrize("format", ["saved_model", pytest.param("tflite", marks=pytest.mark.slow)])
+def test_keys_with_dots_dashes_and_digits_are_inputs_by_the_names_that_tensorflow_gives_them(tmp_path, format, monkeypatch):
+    monkeypatch.setitem(gym.registry, "TfsacOddKeys-v0", gym.envs.registration.EnvSpec("TfsacOddKeys-v0", OddKeys))
+    odd = Case("pendulum_twin_sac", "TfsacOddKeys-v0", {})
+    path = exporting.export(odd.policy, tmp_path / "exported", format)
+    assert exporting.load_exported(path).wanted == {"arm_angle", "left_arm", "arg_1"}
+    assert exporting.verify(odd.policy, path, odd.observations) <= exporting.TOLERANCE
 
 
 def test_values_are_exported_only_on_request(pendulum, tmp_path):

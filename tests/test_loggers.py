@@ -1,13 +1,16 @@
 """Loggers of other services, offline."""
 
+import contextlib
 import json
 import sys
+import types
 
 import pytest
 
 from tfsac.testing import tiny_preset
-from tfsac.training import Callback, Trainer
+from tfsac.training import Callback, Trainer, loggers
 from tfsac.training.loggers import MLflowLogger, WandbLogger
+from tfsac.user_code import UserCodeError
 
 SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 30, "schedule__steps_between_evaluation_periods": 50}
 
@@ -35,6 +38,30 @@ def test_a_missing_package_is_named_with_the_extra_that_has_it(monkeypatch, logg
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match=rf"^This logger needs the package {name}: pip install 'tfsac\[{name}\]'\. Received: "):
         logger("project")
+
+
+def test_a_run_that_fails_is_marked_as_failed(tmp_path, monkeypatch):
+    told = {}
+    client = types.SimpleNamespace(
+        get_experiment_by_name=lambda name: types.SimpleNamespace(experiment_id="1"),
+        create_run=lambda *a, **k: types.SimpleNamespace(info=types.SimpleNamespace(run_id="2")),
+        log_param=lambda *a: None, log_metric=lambda *a, **k: None, set_terminated=lambda run, status: told.update(mlflow=status),
+    )
+    run = types.SimpleNamespace(id="3", log=lambda *a, **k: None, finish=lambda exit_code: told.update(wandb=exit_code))
+    package = types.SimpleNamespace(MlflowClient=lambda uri: client, init=lambda **k: run)
+    monkeypatch.setattr(loggers, "_package", lambda name, extra: package)
+
+    class Failing(Callback):
+        def on_step(self, trainer):
+            if trainer.counters.env_steps == 55:
+                raise ValueError("broken")
+
+    for fails, expected in (([], {"mlflow": "FINISHED", "wandb": 0}), ([Failing()], {"mlflow": "FAILED", "wandb": 1})):
+        callbacks = [MLflowLogger("pendulum"), WandbLogger("pendulum"), *fails]
+        trainer = Trainer(tiny_preset(**SHORT), tmp_path / f"run{len(fails)}", callbacks=callbacks, quiet=True)
+        with pytest.raises(UserCodeError) if fails else contextlib.nullcontext():
+            trainer.run()
+        assert told == expected
 
 
 @pytest.mark.slow

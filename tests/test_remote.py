@@ -508,7 +508,8 @@ def test_a_run_whose_cluster_is_lost_saves_and_says_so_within_seconds(tmp_path, 
     [ended] = [one for one in sessions_of(run.pid) if pathlib.Path(f"/proc/{one}/exe").resolve().name == process]
     os.kill(ended, signal.SIGKILL)
     began = time.monotonic()
-    _, error = run.communicate(timeout=60)
+    rest, error = run.communicate(timeout=60)
+    assert "The Ray cluster, or an actor on it, was lost; the state before is saved in " in rest and "An environment failed" not in rest
     assert time.monotonic() - began < 20 and run.returncode == 2
     assert re.fullmatch(rf"tfsac: The Ray cluster is lost: {reason}.* Received: '.*'", error.splitlines()[-1]), error
     assert len(list((folder / "checkpoints").glob("0*"))) == 1

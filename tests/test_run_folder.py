@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -489,3 +490,32 @@ def test_a_state_of_another_version_is_refused_in_one_line(run, change, words):
     with pytest.raises(CheckpointError, match=rf"000000060 was written by another version of tfsac.*Received: .*{words}") as error:
         Trainer(preset(), run, RUN, resume=True, quiet=True)
     assert "\n" not in str(error.value)
+
+
+class Wandering(Callback):
+    """Changes the current folder while the run trains."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def on_step(self, trainer):
+        os.chdir(self.folder)
+
+
+@pytest.mark.slow
+def test_a_relative_folder_stays_where_it_is_when_a_callback_changes_the_current_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    result = api.train(preset(), "runs/one", RUN, callbacks=[Wandering("/"), Wandering(tmp_path / "elsewhere")])
+    assert result.run_dir == tmp_path / "runs" / "one"
+    assert {path.name for path in result.run_dir.iterdir()} >= {"metrics.csv", "best.npz", "checkpoints", "events", "learning_curve.png", "policy"}
+    assert [path.name for path in (result.run_dir / "checkpoints").glob("0*")] and not list((tmp_path / "elsewhere").iterdir())
+    printed = capsys.readouterr().out
+    assert re.search(r"^run +runs/one$", printed, re.MULTILINE) and str(tmp_path) not in printed
+    monkeypatch.chdir(tmp_path)
+    trainer = Trainer(preset(), "runs/two", RUN, callbacks=[Wandering(tmp_path / "elsewhere")])
+    trainer.hooks.callbacks[0].on_evaluation = lambda trainer, row: trainer.stop("enough")
+    trainer.run()
+    trainer = Trainer(preset(), os.path.relpath(tmp_path / "runs" / "two"), RUN, resume=True)
+    assert trainer.resume_command() == "tfsac train --run_dir=../runs/two --resume"
+    assert "Continuing ../runs/two from step 20." in capsys.readouterr().out

@@ -1,10 +1,17 @@
 """Memories of which a disk lost some rows."""
 
+import re
+
 import numpy as np
 import pytest
+import tiny
 
+from tfsac import api, cli
+from tfsac.catalog import load_preset, read_config
 from tfsac.memories import EpisodicMemory, PrioritizedMemory, SequenceMemory, TransitionMemory
 from tfsac.memories.salvage import put_back_without
+from tfsac.parameters import RunParameters, override
+from tfsac.training import Callback
 from tfsac.types import ArraySpec, Spec
 
 SPEC = Spec({"observation": ArraySpec((1,), "float32")}, ArraySpec((1,), "float32"))
@@ -57,3 +64,39 @@ def test_episodes_that_lost_a_record_are_left_out():
     np.testing.assert_array_equal(after.between(0, 8), before.between(0, 8))
     np.testing.assert_array_equal(after.between(8, 24), before.between(16, 32))
     np.testing.assert_array_equal(after.tape, before.state()["tape"])
+
+
+@pytest.mark.slow
+def test_a_run_whose_checkpoints_share_a_damaged_chunk_is_refused_with_its_rows_and_resumed_without_them(tmp_path, capsys):
+    run, chunks = tmp_path / "run", tmp_path / "run" / "checkpoints" / "memory"
+
+    class Stop(Callback):
+        def on_step(self, trainer):
+            if trainer.counters.env_steps == 36:
+                trainer.stop("half of it")
+
+    preset = override(load_preset("pendulum_sac"), {**tiny.CHANGES, **tiny.SHORTER})
+    api.train(preset, run, RunParameters(checkpoint_save_steps=12), callbacks=[Stop()], quiet=True)
+    oldest = min(chunks.iterdir())
+    assert oldest.name.startswith("rows-0000000000-0000000012") and len(list(chunks.iterdir())) == 3
+    oldest.write_bytes(oldest.read_bytes()[:-1] + b"?")
+
+    def resume(*flags):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["train", f"--run_dir={run}", "--resume", *flags])
+        return ended.value.code, capsys.readouterr()
+
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    status, printed = resume()
+    assert status == 2 and re.search(r"^tfsac: Rows 0 to 11 of the replay memory are gone.*--skip_damaged_rows.* Received: ", printed.err)
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    status, printed = resume("--skip_damaged_rows")
+    assert status in (0, None) and "Without the damaged rows 0 to 11 of the replay memory." in printed.out.replace("\n", " ")
+    assert tiny.rows(run)[-1]["env_steps"] == "60" and (run / "policy").is_dir()
+    # It is of this resume alone: neither the next one nor a run of the same config is asked to do it.
+    assert not read_config(run / "config.json")[1].skip_damaged_rows
+    status, printed = resume()
+    assert status in (0, None) and "damaged rows" not in printed.out
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["train", f"--preset={run / 'config.json'}", f"--run_dir={tmp_path / 'next'}"])
+    assert ended.value.code in (0, None) and tiny.rows(tmp_path / "next")[-1]["env_steps"] == "60"

@@ -15,7 +15,7 @@ from tfsac import arguments
 from tfsac.environments import ActionNumbering, action_map, as_arrays
 from tfsac.files import check_new_folder, neutral, new_file, sync, writing
 from tfsac.training.policy import Policy
-from tfsac.types import ACTION_MASK
+from tfsac.types import ACTION_MASK, input_name
 from tfsac.user_code import described
 
 Format = Literal["saved_model", "tflite"]
@@ -101,7 +101,7 @@ class PolicyGraph:
         read |= {ACTION_MASK} if "policy" in names else set()
         found = {key: array for key, array in self.agent.spec.observation.items() if key in read}
         return {
-            **{key: tf.TensorSpec(self.any_number(array.shape), array.dtype, name=key) for key, array in found.items()},
+            **{key: tf.TensorSpec(self.any_number(array.shape), array.dtype, name=input_name(key)) for key, array in found.items()},
             **self.state,
         }
 
@@ -135,7 +135,7 @@ def export(
     """Writes a policy that raw observations go into and the environment's own actions come out of.
 
     Signatures, whose inputs are named after the observation's keys, as far as the networks read them ("observation" for a
-    plain box; "action_mask", booleans, where there is one):
+    plain box; "action_mask", booleans, where there is one; for keys like "arm.angle" and "1", "arm_angle" and "arg_1"):
         serving_default: observations `[E, ...]` to "action", the deterministic policy: numbers `[E, A]`, or choices `[E]`
             int32; with any number N of agents that share the policy `[E, N, A]` or `[E, N]`. A policy with a state takes its
             fields beside the observations and returns the next ones beside the action.
@@ -254,14 +254,15 @@ class Exported:
         Raises:
             ValueError: missing keys; or another number of environments than in the call before where the policy has a state.
         """
-        if missing := self.wanted - self.fields - observation.keys():
+        given = {input_name(key): value for key, value in observation.items()}
+        if missing := self.wanted - self.fields - given.keys():
             raise ValueError(f"This policy also reads {', '.join(sorted(missing))}. Received: {sorted(observation)}")
         rows = len(next(iter(observation.values())))
         if self.fields and not self.state:
             self.state = self._run(self.initial, {"rows": np.int32(rows)})
         if known := {len(value) for value in self.state.values()} - {rows}:
             raise ValueError(f"The state goes on in {known.pop()} environments; call reset to begin with others. Received: {rows}")
-        after = self._run(self.serve, {name: {**observation, **self.state}[name] for name in self.wanted})
+        after = self._run(self.serve, {name: {**given, **self.state}[name] for name in self.wanted})
         action = after.pop("action")
         self.state = after
         return action

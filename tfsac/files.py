@@ -74,6 +74,24 @@ def check_new_file(path: str | pathlib.Path, *suffixes: str, replace: bool = Fal
     return path
 
 
+def absolute(path: pathlib.Path, named: pathlib.Path | None = None) -> pathlib.Path:
+    """Returns a path that stays where it is when the current folder changes.
+
+    Args:
+        path: absolute, or from the current folder.
+        named: what the error says was received; None for `path`.
+
+    Raises:
+        FileNotFoundError: the current folder was deleted.
+    """
+    try:
+        return path.absolute()
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"The current folder was deleted: go to another with os.chdir, or give an absolute path. Received: {named or path}"
+        ) from error
+
+
 def check_folder(folder: pathlib.Path, named: pathlib.Path) -> None:
     """Raises OSError where a folder cannot be made or written.
 
@@ -81,10 +99,7 @@ def check_folder(folder: pathlib.Path, named: pathlib.Path) -> None:
         folder: there or not.
         named: what the error says was received.
     """
-    try:
-        above = folder.absolute().parents
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"The current folder was deleted: go to another with os.chdir, or give an absolute path. Received: {named}") from error
+    above = absolute(folder, named).parents
     nearest = next(place for place in (folder, *above) if place.exists() or place.is_symlink())
     if not nearest.is_dir():
         raise NotADirectoryError(f"The folder cannot be made, because {nearest} is no folder. Received: {named}")

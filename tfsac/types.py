@@ -5,6 +5,7 @@ They are NamedTuples, so ``tf.nest`` maps over them. This module imports nothing
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -21,6 +22,12 @@ STATE, NEXT_STATE, SWITCH = "state/", "next_state/", "switch"
 
 # Step types of a `Sequence`: first observation of an episode, one between, the observation after its last action.
 FIRST, MID, LAST = 0, 1, 2
+
+
+def input_name(key: str) -> str:
+    """Returns how TensorFlow names the input of an exported policy that is the observation of this key, `arm_angle` for `arm.angle`."""
+    name = re.sub(r"[^A-Za-z0-9]", "_", key)
+    return name if name[:1].isalpha() else f"arg_{name}"
 
 
 class ArraySpec(NamedTuple):

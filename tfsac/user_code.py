@@ -116,7 +116,9 @@ def calling(what: str) -> Iterator[None]:
     """
     try:
         yield
-    except (Exception, SystemExit) as error:  # sys.exit() in it would end the program with the user's status
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # sys.exit() in it would end the program with the user's status
         if "Received: " in message_of(error):
             raise
         # contextlib takes an error whose cause is a StopIteration for that one, and lets it pass.

@@ -151,7 +151,7 @@ def cell(agent, feature, folder):
     run_dir = folder / agent / feature
     _, changes, settings = FEATURES[feature]
     if agent.endswith("sqil") and feature == "prioritized":
-        return "refused: the memory of SQIL is one of its own, with uniform sampling"
+        return "refused: SQIL has a replay memory of its own, which samples uniformly"
     if agent.endswith("sqil") and feature == "level":
         changes = {"agent.memory.demonstrations": str(run_dir.with_suffix(".npz"))}
     user = {}
@@ -279,9 +279,19 @@ def started(agent, features, folder, out, **variables):
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 
+# What a path of a parameter and its check say, in a sentence.
+PLAIN = {
+    r"Preset\.agent\.memory\.kind: Input should be ('\w+')": r"The replay memory of this agent is of the kind \1",
+    r"There is no parameter '([\w.]+)'": r"This agent has no parameter `\1`",
+}
+
+
 def reason_of(found):
-    """Returns why something is refused, without what a run happened to receive: the first sentence."""
-    return re.split(r"[.:]? Received: |(?<=[a-z)'])\. ", found.partition(": ")[2])[0].strip()
+    """Returns why something is refused as one sentence, without what a run happened to receive."""
+    reason = re.split(r"[.:]? Received: |(?<=[a-z)'])\. ", found.partition(": ")[2])[0].strip().removesuffix(".")
+    for raw, plain in PLAIN.items():
+        reason = re.sub(f"^{raw}$", plain, reason)
+    return f"{reason}."
 
 
 def table_of(found):

@@ -31,6 +31,25 @@ def test_the_table_has_every_agent_and_feature():
     assert committed().keys() == {(agent, feature) for agent in features.AGENTS for feature in features.FEATURES}
 
 
+@pytest.mark.parametrize(
+    ("refused", "sentence"),
+    [
+        ("Preset.agent.memory.kind: Input should be 'sequences'. Received: 'prioritized'", "The replay memory of this agent is of the kind 'sequences'."),
+        ("There is no parameter 'agent.algorithm.n_step'. Did you mean 'x'? Received: 3", "This agent has no parameter `agent.algorithm.n_step`."),
+        ("Models (models) are for agents of the kind 'a'. Received: 'b'", "Models (models) are for agents of the kind 'a'."),
+    ],
+)
+def test_a_note_is_a_sentence(refused, sentence):
+    assert features.reason_of(f"refused: {refused}") == sentence
+
+
+def test_the_notes_of_the_table_are_sentences():
+    notes = {cell.partition(": ")[2] for cell in committed().values() if cell.startswith("refused")}
+    assert len(notes) == 6
+    for note in notes:
+        assert note[0].isupper() and note.endswith(".") and "Input should" not in note and "Preset." not in note
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", features.AGENTS)
 def test_an_agent_does_with_every_feature_what_the_table_says(agent, tmp_path):

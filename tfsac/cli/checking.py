@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import sys
 
 from absl import flags
 
@@ -42,11 +44,12 @@ def check(f: flags.FlagValues, rest: list[str]) -> int:
     )
     print(f"tfsac check: {environment.level}, {f.num_steps} random steps, seed {f.seed}", flush=True)
     try:
-        env = new()
+        with contextlib.redirect_stdout(sys.stdout):  # which an environment may replace
+            env = new()
+            report = check_environment(lambda: env, f.num_steps, f.seed)  # which closes it
     except UserCodeError as error:
         print(EnvironmentReport(environment.level, (Finding(PROBLEM, str(error)),)))
         return 1
-    report = check_environment(lambda: env, f.num_steps, f.seed)  # which closes it
     if f.preset and report.usable:
         try:
             check_actions(preset.agent.kind, spec_of(env).action)

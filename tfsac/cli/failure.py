@@ -37,10 +37,11 @@ def status_of(error: BaseException) -> int:
     Args:
         error: as it was caught around a command.
     """
+    restored = _restored()
     _drop_undelivered()
     if isinstance(error, BrokenPipeError) and error.filename is None:  # who read the output has seen enough, as in `| head`
         return STOPPED + SIGPIPE
-    interrupted, line = _interrupted(error), reason(error)
+    interrupted, line = _interrupted(error), reason(error) or restored
     if os.environ.get("TFSAC_TRACEBACK") or not (interrupted or line):
         traceback.print_exception(error)
     if interrupted:
@@ -77,6 +78,25 @@ def reason(error: BaseException) -> str | None:
     if isinstance(error, ImportError) and not (error.name or "tfsac").startswith("tfsac"):
         return f"A package that tfsac needs cannot be imported; install tfsac again: pip install tfsac. Received: {text}"
     return None
+
+
+def _restored() -> str | None:
+    """Opens what the user's code has closed or replaced by something that cannot be written; returns a line about it, if it has."""
+    line = None
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        stream = getattr(sys, name)
+        try:
+            stream.flush()
+        except (ValueError, AttributeError):
+            received = "a closed file" if getattr(stream, "closed", False) else repr(stream)
+            line = f"Your own code closed or replaced sys.{name}, which tfsac prints to; leave it open. Received: {received}"
+            try:
+                setattr(sys, name, open(number, "w", closefd=False))  # noqa: SIM115
+            except OSError:
+                setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        except OSError:
+            continue
+    return line
 
 
 def _hiding(error: BaseException) -> str | None:

@@ -34,7 +34,7 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
             finished runs by combination; and LABEL=RUN,RUN.
 
     Raises:
-        UsageError: a word that names no run.
+        UsageError: a word that names no run, or two groups of the same label.
         FileNotFoundError, ValueError: a folder that is no run, or a sweep without finished ones.
     """
     from tfsac.experiments.sweep import finished_runs
@@ -42,20 +42,32 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
     check_words(words)
     groups: dict[str, list[pathlib.Path]] = {}
     unnamed: list[pathlib.Path] = []
+
+    def add(label: str, runs: list[pathlib.Path]) -> None:
+        if label in groups:
+            raise UsageError(
+                "Each group has a label of its own. LABEL=RUN,RUN names a group, of runs and sweeps, all listed in one word. "
+                f"Received: the label {label!r} twice, for {groups[label][0]} and {runs[0]}"
+            )
+        groups[label] = runs
+
     for word in words:
         path = pathlib.Path(word)
         if "=" in word and not path.exists():
             label, _, listed = word.partition("=")
             paths = [listed] if pathlib.Path(listed).exists() else listed.split(",")
-            groups.setdefault(label, []).extend(run for one in paths for run in _runs_in(pathlib.Path(one)))
+            add(label, [run for one in paths for run in _runs_in(pathlib.Path(one))])
         elif (path / "sweep.json").is_file():
             for label, runs in finished_runs(path).items():
                 named = f"{path.name} {label}" if len(words) > 1 else label
-                (groups.setdefault(named, []) if label else unnamed).extend(runs)
+                if label:
+                    add(named, runs)
+                else:
+                    unnamed.extend(runs)
         else:
             unnamed.append(path)
     for label, runs in by_difference(unnamed).items():
-        groups.setdefault(label, []).extend(runs)
+        add(label, runs)
     return groups
 
 

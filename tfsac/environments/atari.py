@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from tfsac.environments.levels import check_version
 from tfsac.parameters import AtariPreprocessingParameters
 
 PREFIX = "ALE/"
@@ -28,6 +29,7 @@ def make_atari(level: str, atari: AtariPreprocessingParameters | None, **kwargs:
     """
     ale = importlib.import_module("ale_py")  # makes the levels known to gymnasium
     ale.ALEInterface.setLoggerMode(ale.LoggerMode.Error)  # its banner would be printed for every game
+    check_version(level)
     if atari is None:
         return gym.make(level, disable_env_checker=True, **kwargs)
     if taken := kwargs.keys() & {"frameskip", "obs_type"}:

@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac.environments.spaces import spaces_by_key
-from tfsac.types import ACTION_MASK, AGENT_STATE
+from tfsac.types import ACTION_MASK, AGENT_STATE, input_name
 
 ACTIONS = (
     "actions are a Box of real numbers `(A,)` or a Discrete choice; of a team of N agents, whose observations have the "
@@ -21,7 +21,7 @@ ACTIONS = (
 
 
 KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-TAKEN = ("action", "self", *keyword.kwlist)  # by the critics' other input, and by Python
+TAKEN = ("action", "noise", "self")  # other inputs of exported policies, and of Python's methods
 SPACES = ("observation_space", "action_space")
 
 
@@ -31,7 +31,12 @@ class EnvironmentFailure(RuntimeError):
     Args:
         message: what is wrong, and what was received.
         environment: number of the one among several, where it is known.
+
+    Attributes:
+        what: failed, in a few words.
     """
+
+    what = "An environment failed"
 
     def __init__(self, message: str, environment: int | None = None):
         super().__init__(message)
@@ -96,6 +101,7 @@ def _checks(env: gym.Env) -> Iterator[Callable[[], None]]:
     if not spaces:
         yield functools.partial(_refuse_empty, name, env.observation_space)
     yield from (functools.partial(_check_observation, name, key, space, team) for key, space in spaces.items())
+    yield functools.partial(_check_names, name, [key for key in spaces_by_key(env.observation_space) if isinstance(key, str) and key])
 
 
 def _check_agent_state(name: str, state: gym.Space) -> None:
@@ -188,10 +194,10 @@ def _check_observation(name: str, key: str, space: gym.Space, team: tuple[int, .
             f"{name}: observations must be a Box or a Dict of boxes; gymnasium.wrappers.FlattenObservation turns "
             f"others into a vector. Received: {space} for {key!r}"
         )
-    if not (isinstance(key, str) and KEY.fullmatch(key)) or key in TAKEN:
+    if not (isinstance(key, str) and KEY.fullmatch(key)) or input_name(key).lower() in TAKEN or keyword.iskeyword(key):
         raise ValueError(
             f"{name}: TensorFlow names the inputs of a policy by the keys of its observations, so these are of letters from a to z, digits "
-            f"and '_', '-' or '.', begin with a letter or a digit and are not 'action', 'self' or a keyword of Python; "
+            f"and '_', '-' or '.', begin with a letter or a digit and are not 'action', 'noise', 'self' or a keyword of Python; "
             f"rename them with gymnasium.wrappers.TransformObservation. Received: {key!r}"
         )
     if 0 in space.shape:
@@ -203,6 +209,18 @@ def _check_observation(name: str, key: str, space: gym.Space, team: tuple[int, .
             f"{name}: observation {key!r} has a row for each of the {team[0]} agents of 'agent_state', "
             f"shape ({team[0]}, ...). Received: {space}"
         )
+
+
+def _check_names(name: str, keys: list[str]) -> None:
+    first: dict[str, str] = {}
+    for key in keys:
+        other = first.setdefault(input_name(key).lower(), key)
+        if other != key:
+            raise ValueError(
+                f"{name}: TensorFlow names the inputs of a policy by the keys of its observations, with '_' in place of '-' and '.' and without "
+                f"regard to case, so {other!r} and {key!r} have the same name; rename one with gymnasium.wrappers.TransformObservation. "
+                f"Received: {keys}"
+            )
 
 
 def has_time_limit(env: gym.Env) -> bool:

@@ -160,7 +160,7 @@ def work(makers: Any, pipe: Connection, memory: Any, index: int) -> None:
                 seen, *result = group.step(content)
                 write_to_shared_memory(group.observation_space, index, seen, memory)
             return Done(result)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:  # Ctrl-C does not reach this process
             return Done(failure=(getattr(error, "environment", None), _in_one_line(error)))
 
     with contextlib.suppress(EOFError, OSError):  # nobody asks any more

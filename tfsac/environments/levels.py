@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import inspect
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from tfsac.environments.teams import PREFIX
 from tfsac.parameters.base import nearest
@@ -71,8 +73,63 @@ def why_not_made(level: str, kwargs: dict[str, Any], error: BaseException) -> Ex
     if isinstance(error, gym.error.Error):  # unknown, malformed or withdrawn ids
         return _unknown(level, kwargs, error)
     if isinstance(error, TypeError) and "argument" in str(error):
-        return ValueError(f"{level} does not take these arguments: {error}. Received: {kwargs}")
+        return _not_taken(level, kwargs, error)
     return UserCodeError(f"{level} cannot be made. Received: {described(error)}")
+
+
+def _not_taken(level: str, kwargs: dict[str, Any], error: TypeError) -> ValueError:
+    """Returns an error with all arguments of the constructor, those of the registration too, and the constructor's place."""
+    spec = gym.registry.get(level.rpartition(":")[2])
+    given = {**spec.kwargs, **kwargs} if spec else kwargs
+    registered = f" gymnasium.register(..., kwargs=...) of this level gives {spec.kwargs}." if spec and spec.kwargs else ""
+    return ValueError(f"{level} does not take these arguments: {error}{_place_of(spec)}.{registered} Received: {given}")
+
+
+def _place_of(spec: EnvSpec | None) -> str:
+    """Returns file and line of what makes an environment, in brackets, or nothing where Python does not tell."""
+    made: Any = spec.entry_point if spec else None
+    if isinstance(made, str):
+        made = load_env_creator(made)
+    code = getattr(made.__init__ if inspect.isclass(made) else made, "__code__", None)
+    return f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
+
+
+def check_version(level: str) -> None:
+    """Refuses a registered level without its version, for which gymnasium takes the newest of the day.
+
+    Raises:
+        ValueError: it names the newest.
+    """
+    module, colon, name = level.rpartition(":")
+    if name in gym.registry:
+        return
+    versions = [spec for spec in gym.registry.values() if spec.version is not None and spec.id == f"{name}-v{spec.version}"]
+    if versions:
+        newest = max(versions, key=lambda spec: spec.version or 0).id
+        raise ValueError(
+            f"A level is named with its version, so that later versions do not change a run. Did you mean {module + colon + newest!r}? "
+            f"Received: {level!r}"
+        )
+
+
+def check_render_mode(env: gym.Env, level: str, mode: str | None) -> None:
+    """Closes and refuses an environment without the asked for way of drawing; gymnasium makes windows and lists of pictures itself.
+
+    Args:
+        env: as it was made.
+        level: of it.
+        mode: `render_mode` in its arguments, or None.
+
+    Raises:
+        ValueError: it has no such mode.
+    """
+    modes = [one for one in env.metadata.get("render_modes", ()) if one]
+    drawn = [one for one in modes if one in ("rgb_array", "rgb_array_list")]
+    allowed = [*modes, *(f"{one}_list" for one in modes), *(["human"] if drawn else [])]
+    if mode is not None and modes and mode not in allowed:  # metadata without modes are forgotten ones
+        with contextlib.suppress(Exception):  # it may not be whole
+            env.close()
+        raise ValueError(f"{level} has the render modes {', '.join(map(repr, modes))}.{nearest(mode, allowed)} Received: render_mode={mode!r}")
 
 
 def _unknown(level: str, kwargs: dict[str, Any], error: Exception) -> ValueError:

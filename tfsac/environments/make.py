@@ -13,7 +13,7 @@ import numpy as np
 from tfsac.environments import atari as games
 from tfsac.environments import teams
 from tfsac.environments.check import CheckedMasks, check, check_has_spaces
-from tfsac.environments.levels import import_module_of, why_not_made
+from tfsac.environments.levels import check_render_mode, check_version, import_module_of, why_not_made
 from tfsac.environments.own import making
 from tfsac.environments.returns import CheckedReturns
 from tfsac.environments.spaces import spaces_by_key
@@ -88,6 +88,9 @@ def make_unchecked(
         )
     if atari is not None and not level.startswith(games.PREFIX):
         raise ValueError(f"`atari` preprocesses Atari games, levels that begin with {games.PREFIX!r}. Received: {level!r}")
+    mode = kwargs.get("render_mode")
+    if not isinstance(mode, str | None):
+        raise ValueError(f"{level}: render_mode is a text, such as 'rgb_array'. Received: render_mode={mode!r}")
     try:
         if level.startswith(teams.PREFIX):
             env: gym.Env = _limited(teams.make_team(level, **kwargs), max_episode_steps)
@@ -96,9 +99,13 @@ def make_unchecked(
         else:
             if ":" in level:
                 import_module_of(level)
+            check_version(level)
             # The bounds are checked once, in `check`; gymnasium's checker would warn about every unbounded observation.
             env = gym.make(level, max_episode_steps=max_episode_steps, disable_env_checker=True, **kwargs)
-    except (Exception, SystemExit) as error:
+        check_render_mode(env, level, mode)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         if "Received: " in message_of(error):
             raise
         raise why_not_made(level, kwargs, error) from error

@@ -96,7 +96,9 @@ def check_environment(env: gym.Env | Callable[[], gym.Env], num_steps: int = 100
     report = _Inspection(made).report(num_steps, seed)
     try:
         made.close()
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         return report._replace(findings=(*report.findings, Finding(WARNING, str(failure("close", error)))))
     return report
 
@@ -173,7 +175,9 @@ class _Inspection:
         assert self.checked is not None
         try:
             result = call()
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             self.find(PROBLEM, str(failure(method, error)))
             self.failed = True
             return None
@@ -283,7 +287,9 @@ class _Inspection:
             for _ in range(2):
                 with _global_random_numbers(seed):
                     both.append(self._trajectory(actions, seed))
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             self.find(PROBLEM, str(failure("step", error)))
             return
         cause = (

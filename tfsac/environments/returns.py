@@ -49,7 +49,9 @@ class CheckedReturns(gym.Wrapper):
         """
         try:
             result: Any = self.env.reset(seed=seed, options=options)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise failure("reset", error) from error
         if type(result) is not tuple or len(result) != 2:
             refuse(RESET, kind_of(result))
@@ -69,7 +71,9 @@ class CheckedReturns(gym.Wrapper):
         """
         try:
             result: Any = self.env.step(action)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise failure("step", error) from error
         if type(result) is not tuple or len(result) != 5:
             refuse(STEP, kind_of(result))
@@ -107,14 +111,18 @@ class CheckedReturns(gym.Wrapper):
         """
         try:
             return self.env.render()
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise failure("render", error) from error
 
     def close(self) -> None:
         """Ends the environment; an error is a warning, because whoever closes it has what was needed."""
         try:
             self.env.close()
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             warnings.warn(f"{failure('close', error)}", RuntimeWarning, stacklevel=2)
 
     def _check_reward(self, reward: Any) -> None:

@@ -107,7 +107,7 @@ def parameters(cls: type[T]) -> type[T]:
     """Makes `cls` a frozen dataclass that checks the type and range of every field when it is made.
 
     Construction raises `ParameterError` for an unknown parameter (naming the nearest one), a wrong type or a value
-    out of range; the message ends with what was received.
+    out of range, and so does a class outside tfsac that inherits from it; the message ends with what was received.
     """
     config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     made: Any = pydantic.dataclasses.dataclass(frozen=True, config=config)(cls)
@@ -125,7 +125,16 @@ def parameters(cls: type[T]) -> type[T]:
             f"object.{'' if name in made.__dataclass_fields__ else nearest(name, made.__dataclass_fields__)} Received: {name}={value!r}"
         )
 
+    def __init_subclass__(subclass: type, **kwargs: Any) -> None:
+        if subclass.__module__.partition(".")[0] != "tfsac":
+            raise ParameterError(
+                f"Parameter classes are used as they are, because a run's config has no place for more fields: write {cls.__name__}(...), "
+                f"or change an object with tfsac.override or dataclasses.replace. Received: the class {subclass.__name__}({cls.__name__})"
+            )
+        super(made, subclass).__init_subclass__(**kwargs)
+
     made.__setattr__ = __setattr__
+    made.__init_subclass__ = classmethod(__init_subclass__)
     __init__.__doc__ = f"Raises: ParameterError: unknown parameter, wrong type or range of {cls.__name__}."
     made.__init__ = __init__
     return made

@@ -69,7 +69,7 @@ class EpochLog(Callback):
         """Says how an interrupted run goes on."""
         if not trainer.finished():
             trainer.reporter.terminal.print(
-                f"To go on with progress.txt: sac or tfsac spinup with the same arguments and resume, in {self.path.parent}."
+                f"To go on with progress.txt: sac or tfsac spinup with the same arguments and resume, in {trainer.directory.shown()}."
             )
 
     def _values(self, row: dict[str, Any], steps_per_epoch: int) -> dict[str, float]:

@@ -17,6 +17,7 @@ from tfsac.environments import as_arrays, maker, spec_of
 from tfsac.exporting import load_exported
 from tfsac.parameters import EnvironmentEpisodes
 from tfsac.training import Evaluation, RunDirectory, evaluate
+from tfsac.types import input_name
 
 
 def test_policy(
@@ -67,7 +68,7 @@ def test_policy(
         _check(env, {key: tensor.shape for key, tensor in act.structured_input_signature[1].items()}, render)
         done = evaluate(
             lambda observation: act(
-                **{key: tf.constant(value[None]) for key, value in as_arrays(observation, spec).items()}
+                **{input_name(key): tf.constant(value[None]) for key, value in as_arrays(observation, spec).items()}
             )["action"][0].numpy(),
             env,
             EnvironmentEpisodes(episodes),
@@ -84,7 +85,7 @@ test_policy.__test__ = False  # type: ignore[attr-defined]  # pytest would take 
 
 
 def _check(env: gym.Env, inputs: dict[str, tf.TensorShape], render: bool) -> None:
-    shapes = {key: list(array.shape) for key, array in spec_of(env).observation.items()}
+    shapes = {input_name(key): list(array.shape) for key, array in spec_of(env).observation.items()}
     expected = {key: list(shape[1:]) for key, shape in inputs.items()}
     if shapes != expected:
         raise ValueError(f"The policy acts on observations of the shapes {expected}. Received: {shapes} of {env}")

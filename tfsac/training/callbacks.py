@@ -49,4 +49,7 @@ class Callback:
         """Called with every row of metrics, after it was written."""
 
     def on_training_end(self, trainer: Trainer) -> None:
-        """Called once, after the last checkpoint, also after an interruption."""
+        """Called once, after the last checkpoint, also after an interruption or a failure, which `trainer.error` then is.
+
+        It is not called where `on_training_begin` of this callback failed.
+        """

@@ -23,7 +23,7 @@ class OutOfMemory(RuntimeError):
 
 @contextlib.contextmanager
 def saving(trainer: Trainer) -> Iterator[None]:
-    """Saves the state of a run when an environment or a callback fails inside, and explains other failures.
+    """Saves the state of a run when an environment or a callback fails inside, explains other failures, and tells callbacks.
 
     Args:
         trainer: of the run.
@@ -32,6 +32,17 @@ def saving(trainer: Trainer) -> Iterator[None]:
         OutOfMemory: memory ran out; the run continues from its last checkpoint.
         WorkerLost: another worker of the run ended.
     """
+    try:
+        with _explained(trainer):
+            yield
+    except Exception as error:
+        trainer.error = error
+        trainer.hooks.end(trainer)
+        raise
+
+
+@contextlib.contextmanager
+def _explained(trainer: Trainer) -> Iterator[None]:
     try:
         yield
     except (MemoryError, tf.errors.ResourceExhaustedError) as error:
@@ -45,7 +56,7 @@ def saving(trainer: Trainer) -> Iterator[None]:
         raise lost(error, f"Start all workers with {trainer.resume_command()} to continue from the last checkpoint.") from error
     except Exception as error:
         if isinstance(error, EnvironmentFailure):
-            _save(trainer, "An environment failed")
+            _save(trainer, error.what)
         elif error is trainer.hooks.error:
             _save(trainer, "A callback failed")
         raise
@@ -115,4 +126,4 @@ def _save(trainer: Trainer, what: str) -> None:
     except (CheckpointError, OSError) as error:
         tell(f"{what}, and its state could not be saved: {described(error)}")
         return
-    tell(f"{what}; the state before is saved in {place}. Continue with: {trainer.resume_command()}")
+    tell(f"{what}; the state before is saved in {trainer.directory.shown(place)}. Continue with: {trainer.resume_command()}")

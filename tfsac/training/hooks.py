@@ -38,6 +38,7 @@ class Hooks:
 
     Attributes:
         error: the first error of a hook.
+        begun: callbacks whose `on_training_begin` returned, and whose `on_training_end` is to be called.
 
     Raises:
         ParameterError: a hook that does not exist or takes other arguments, names of metrics that are no names, or two metrics
@@ -47,6 +48,7 @@ class Hooks:
     def __init__(self, callbacks: Sequence[Callback]):
         self.callbacks = list(callbacks)
         self.error: Exception | None = None
+        self.begun: list[Callback] = []
         for callback in self.callbacks:
             _check(callback)
         twice = [name for name, count in Counter(self.metric_names()).items() if count > 1]
@@ -67,6 +69,12 @@ class Hooks:
         """
         for callback in self.callbacks:
             self._call(callback, hook, trainer, *arguments)
+
+    def end(self, trainer: Trainer) -> None:
+        """Calls `on_training_end` of every callback that has begun, once, also where the run failed."""
+        begun, self.begun = self.begun, []
+        for callback in begun:
+            self._call(callback, "on_training_end", trainer)
 
     def metrics(self, trainer: Trainer) -> dict[str, float]:
         """Returns the values of the callbacks' metrics; one that failed leaves its cells empty.
@@ -90,12 +98,16 @@ class Hooks:
                 if getattr(trainer, name) is not part:
                     setattr(trainer, name, part)
                     raise UserCodeError(f"{what} must not replace a part of the run. Received: another trainer.{name}")
+            if hook == "on_training_begin":
+                self.begun.append(callback)
             return _checked(returned, callback.metric_names, what) if hook == "metrics" else returned
         except KeyboardInterrupt:
             if trainer.signals.received:  # the second one
                 raise
             trainer.signals.received = signal.SIGINT
         except Exception as error:
+            if hook == "on_training_end" and (trainer.error or self.error):  # which ends the run, and must not hide this one
+                trainer.reporter.terminal.print(str(error))
             self.error = self.error or error
         return None
 

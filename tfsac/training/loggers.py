@@ -55,8 +55,8 @@ class WandbLogger(Callback):
         self.run.log(row, step=row["env_steps"])
 
     def on_training_end(self, trainer: Trainer) -> None:
-        """Completes the run there."""
-        self.run.finish()
+        """Completes the run there, or marks it as failed."""
+        self.run.finish(exit_code=1 if trainer.error else 0)
 
 
 class MLflowLogger(Callback):
@@ -99,8 +99,8 @@ class MLflowLogger(Callback):
                 self.client.log_metric(self.run_id, name, value, step=row["env_steps"])
 
     def on_training_end(self, trainer: Trainer) -> None:
-        """Completes the run there."""
-        self.client.set_terminated(self.run_id, "FINISHED" if trainer.finished() else "KILLED")
+        """Completes the run there, or marks it as stopped or failed."""
+        self.client.set_terminated(self.run_id, "FAILED" if trainer.error else "FINISHED" if trainer.finished() else "KILLED")
 
 
 def _package(name: str, extra: str) -> Any:

@@ -26,12 +26,12 @@ def opening(directory: RunDirectory, agent: Agent, tensorboard: bool) -> str:
     }
     networks = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
     lines = [
-        f"run         {directory.path}",
+        f"run         {directory.shown()}",
         f"device      {device()}",
         f"parameters  {sum(sizes.values()):,} ({networks})",
     ]
     if tensorboard:
-        lines.append(f"curves      tensorboard --logdir={directory.path}")
+        lines.append(f"curves      tensorboard --logdir={directory.shown()}")
     return "\n".join(lines)
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from tfsac.catalog import read_config
 from tfsac.files import (
+    absolute,
     check_run_dir,
     differences,
     is_sealed,
@@ -41,9 +42,29 @@ PACKAGES = (
 
 
 class RunDirectory(NamedTuple):
-    """Names of the files in a run's folder."""
+    """Names of the files in a run's folder.
+
+    Attributes:
+        path: of the folder.
+        given: the same as the user wrote it, from the folder that was current then; None where `path` is that.
+    """
 
     path: pathlib.Path
+    given: pathlib.Path | None = None
+
+    @classmethod
+    def fixed(cls, path: pathlib.Path) -> RunDirectory:
+        """Returns the folder at a path, which stays there when the user's code changes the current folder.
+
+        Raises:
+            FileNotFoundError: the current folder was deleted.
+        """
+        return cls(absolute(path), path)
+
+    def shown(self, path: pathlib.Path | None = None) -> pathlib.Path:
+        """Returns a path in the folder, or that of the folder itself, as the user would write it."""
+        given = self.given or self.path
+        return given if path is None else given / path.relative_to(self.path)
 
     @property
     def config(self) -> pathlib.Path:

@@ -90,8 +90,8 @@ def restore(trainer: Trainer) -> None:
         CheckpointError: there is nothing to resume from.
         BlockingIOError: another process has the run.
     """
-    place, folder = trainer.workers.place, trainer.directory.path
-    if place.chief and trainer.checkpoints.places() and (note := trainer.lock.acquire(folder)):
+    place = trainer.workers.place
+    if place.chief and trainer.checkpoints.places() and (note := trainer.lock.acquire(trainer.directory.path)):
         trainer.reporter.terminal.print(note)
     restored = trainer.checkpoints.restore(trainer.settings.skip_damaged_rows)
     for note in restored.notes:
@@ -106,7 +106,7 @@ def restore(trainer: Trainer) -> None:
         trainer.checkpoints.rewrite_newest_chunk()
         trainer.returns[:] = 0.0
         trainer.reporter.terminal.print("The running episodes cannot be continued exactly; new ones begin.")
-    trainer.reporter.terminal.print(f"Continuing {folder} from step {trainer.counters.env_steps}.")
+    trainer.reporter.terminal.print(f"Continuing {trainer.directory.shown()} from step {trainer.counters.env_steps}.")
 
 
 def refuse_other_kinds(theirs: Any, ours: Any, name: str = "state") -> None:

@@ -72,6 +72,7 @@ class Trainer:
     Attributes:
         agent, memory, environments, filters, policy, counters: the parts, for callbacks.
         lock: on the run's folder, until `run` ends.
+        error: what ended the run, if it failed.
         run_files: contents of files in this folder that checkpoints keep, by name, beside those that every run has.
         evaluator, reporter: what is evaluated, and where its rows of metrics go.
 
@@ -97,10 +98,11 @@ class Trainer:
     ):
         preset = with_absolute_paths(preset_of(preset))
         self.hooks = Hooks(check_trainer(run_dir, run, resume, callbacks, quiet, initial_weights, env_fn, models))
-        self.directory = RunDirectory(pathlib.Path(run_dir))
+        self.directory = RunDirectory.fixed(pathlib.Path(run_dir))
         self.settings = run or (self.directory.read()[1] if resume and self.directory.config.is_file() else RunParameters())
         place = place_of(self.settings)
         self.lock, self.run_files = RunLock(), dict[str, bytes]()
+        self.error: Exception | None = None
         share_of(preset, place)
         refuse_timeout_in_this_process(preset, self.settings)
         if self.settings.stop_at_threshold and preset.validation.min_reward_threshold is None:
@@ -367,8 +369,8 @@ class Trainer:
         """Returns the command that continues the run, or the call in Python where it needs functions."""
         given = [f"{name}={function.rpartition('.')[2]}" for name in ("env_fn", "models") if (function := self.functions[name])]
         if given:  # which no command line has
-            return f"tfsac.train({str(self.directory.config)!r}, {str(self.directory.path)!r}, resume=True, {', '.join(given)})"
-        return f"tfsac train --run_dir={self.directory.path} --resume"
+            return f"tfsac.train({str(self.directory.shown(self.directory.config))!r}, {str(self.directory.shown())!r}, resume=True, {', '.join(given)})"
+        return f"tfsac train --run_dir={self.directory.shown()} --resume"
 
     def _end(self, signal_number: int | None) -> None:
         if signal_number is None and self.evaluator.evaluated_at != self.counters.env_steps:
@@ -376,7 +378,8 @@ class Trainer:
         place = self.save()
         if signal_number is not None:
             self.reporter.terminal.print(
-                f"Stopped by {self.stop_reason} at step {self.counters.env_steps}; saved in {place}. "
+                f"Stopped by {self.stop_reason} at step {self.counters.env_steps}; saved in {self.directory.shown(place)}. "
                 f"Continue with: {self.resume_command()}"
             )
-        self.hooks.call("on_training_end", self)
+        self.hooks.raise_error()
+        self.hooks.end(self)
