@@ -8,11 +8,11 @@ import pytest
 import tensorflow as tf
 from gymnasium.envs.classic_control import PendulumEnv
 
+from tfsac.distributed.ray_environments import ActorsLost
 from tfsac.environments import EnvironmentFailure
 from tfsac.parameters import ParameterError, RunParameters, override
 from tfsac.testing import tiny_preset
 from tfsac.training import Callback, Trainer
-from tfsac.training.remote import ActorsLost
 from tfsac.user_code import UserCodeError
 
 HOOKS = ("on_training_begin", "on_step", "on_updates", "on_evaluation", "metrics", "on_training_end")

@@ -31,6 +31,8 @@ Weights = list[np.ndarray]
 class ActorsLost(EnvironmentFailure):
     """An actor, and each of its replacements, ended before it had returned a rollout; or the cluster is lost."""
 
+    what = "The Ray cluster, or an actor on it, was lost"
+
 
 class RolloutRequest(NamedTuple):
     """What every actor is asked for in one message.

@@ -126,7 +126,8 @@ def parameters(cls: type[T]) -> type[T]:
         )
 
     def __init_subclass__(subclass: type, **kwargs: Any) -> None:
-        if subclass.__module__.partition(".")[0] != "tfsac":
+        # A class with a kind of its own describes an own algorithm or memory.
+        if subclass.__module__.partition(".")[0] != "tfsac" and not {"kind", "path"} & subclass.__dict__.keys():
             raise ParameterError(
                 f"Parameter classes are used as they are, because a run's config has no place for more fields: write {cls.__name__}(...), "
                 f"or change an object with tfsac.override or dataclasses.replace. Received: the class {subclass.__name__}({cls.__name__})"
