@@ -13,7 +13,7 @@ from tfsac.experiments import comparison
 from tfsac.experiments.comparison import (
     AGAINST,
     Estimate,
-    Run,
+    RunEvaluations,
     compare,
     curve,
     estimate,
@@ -135,7 +135,7 @@ def test_one_level_has_raw_returns_and_several_are_normalised(write):
 
 def test_curves_are_interpolated_where_all_runs_are():
     def run(steps, returns):
-        return Run(PENDULUM, np.array(steps), np.array(steps) * 2.0, np.array(returns, float))
+        return RunEvaluations(PENDULUM, np.array(steps), np.array(steps) * 2.0, np.array(returns, float))
 
     runs = [run([10, 20, 30], [0, 10, 20]), run([14, 26], [4, 4])]
     steps, found = curve(runs, AGAINST["steps"])

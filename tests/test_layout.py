@@ -35,8 +35,8 @@ MAY_IMPORT = {
     ),
     # Checked before TensorFlow loads: see also test_what_answers_without_tensorflow_imports_none.
     "experiments": ({"numpy", "matplotlib", "scipy"}, {"parameters", "files"}),
-    # Only Ray jobs know experiments: they train the runs of a sweep. What actors do is given to Ray environments as a class.
-    "distributed": ({"numpy", "tensorflow", "ray"}, {"types", "parameters", "environments", "files", "experiments"}),
+    # What is to be run is given to it: a function that starts the process of a job, a class of actors that collect.
+    "distributed": ({"numpy", "tensorflow", "ray"}, {"types", "parameters", "environments", "files"}),
     # Of distributed: which worker this process is, what workers tell each other, and environments on a Ray cluster.
     "training": (
         {"numpy", "gymnasium", *TENSORFLOW},
@@ -96,7 +96,7 @@ def test_what_answers_without_tensorflow_imports_none():
     own = [PACKAGE / "distributed" / name for name in ("__init__.py", "tf_config.py", "ray_cluster.py", "ray_jobs.py")]
     for path in own:
         assert not foreign(path) & TENSORFLOW, path
-        assert rooms(path) <= {"parameters", "experiments"}, path
+        assert rooms(path) <= {"parameters"}, path
 
 
 def test_agents_import_no_other_agent_but_the_base():

@@ -181,7 +181,7 @@ print("done")
 @pytest.fixture
 def stand_in(tmp_path, monkeypatch):
     (tmp_path / "train.py").write_text(STAND_IN)
-    monkeypatch.setattr(sweep, "TRAIN", [sys.executable, str(tmp_path / "train.py")])
+    monkeypatch.setattr(sweep, "TRAIN", [str(tmp_path / "train.py")])
     for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(comparison, "draw", lambda groups, rows, out, title, notes: out.touch() or out)
@@ -461,7 +461,8 @@ def test_a_folder_with_something_else_in_it_is_refused(stand_in):
 def test_a_run_that_another_process_trains_is_refused_and_what_was_started_saves(stand_in, monkeypatch):
     run(stand_in, grid="0.2,0.9", seeds=1)
     monkeypatch.setenv("WAIT", "2")
-    monkeypatch.setattr(sweep.Run, "start", wait_before_the_second(sweep.Run.start, stand_in / ALL[1] / "waiting"))
+    start = wait_before_the_second(sweep.SweepRun.start, stand_in / ALL[1] / "waiting")
+    monkeypatch.setattr(sweep.SweepRun, "start", start)
     with (stand_in / f"{ALL[3]}.log").open("ab") as log:
         fcntl.flock(log, fcntl.LOCK_EX)
         with pytest.raises(OSError, match=r"Another process is training this run. Received: .*seed2.log$"):
@@ -475,14 +476,14 @@ def test_a_run_that_another_process_finished_meanwhile_is_kept(stand_in, monkeyp
     finished = stand_in / ALL[2]
     for part in ("policy", "config.json"):  # as if it were not there when the sweep looks
         (finished / part).rename(finished.parent / part)
-    start = sweep.Run.start
+    start = sweep.SweepRun.start
 
     def finished_just_before(self, cores):
         for part in ("policy", "config.json"):
             (finished.parent / part).rename(finished / part)
         return start(self, cores)
 
-    monkeypatch.setattr(sweep.Run, "start", finished_just_before)
+    monkeypatch.setattr(sweep.SweepRun, "start", finished_just_before)
     before = (finished / "metrics.csv").stat().st_mtime_ns
     assert run(stand_in, seeds=1, grid="0.2,0.9") == 0
     assert (finished / "metrics.csv").stat().st_mtime_ns == before and len(starts(stand_in)[ALL[2]]) == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import json
 import os
 import pathlib
@@ -228,7 +227,7 @@ def sweep(f: flags.FlagValues, rest: list[str]) -> int:
 
 def _train_all(f: flags.FlagValues, grid: Sequence[str], jobs: int, ray_address: str | None = None) -> int:
     from tfsac.experiments.grid import plan
-    from tfsac.experiments.sweep import Sweep
+    from tfsac.experiments.sweep import Sweep, SweepRun
     from tfsac.parameters import Preset, from_json
 
     _run_flags(varied := flags.FlagValues())
@@ -251,10 +250,15 @@ def _train_all(f: flags.FlagValues, grid: Sequence[str], jobs: int, ray_address:
         how: dict[str, Any] = {"jobs": jobs}
         if ray_address is not None:
             from tfsac.distributed.ray_cluster import ClusterWatch, connect
-            from tfsac.distributed.ray_jobs import RayProcess, jobs_of
+            from tfsac.distributed.ray_jobs import RayJob, job_capacity
 
             ray = connected.enter_context(connect(ray_address))
-            how = {"jobs": jobs_of(ray, f.cpus_per_run), "cores": f.cpus_per_run, "launch": functools.partial(RayProcess, ray, ClusterWatch(ray))}
+            watch = ClusterWatch(ray)
+
+            def launch(run: SweepRun, cores: int) -> RayJob:
+                return RayJob(ray, watch, f"train {run.path}", run.starter(cores), cores)
+
+            how = {"jobs": job_capacity(ray, f.cpus_per_run), "cores": f.cpus_per_run, "launch": launch}
         series = Sweep(folder, combinations, seeds, shared)
         stopped_by = series.train(**how)
     if stopped_by is not None:

@@ -1,4 +1,4 @@
-"""The runs of a sweep as tasks of a Ray cluster, each a process of `tfsac train` in a folder that all machines share."""
+"""Jobs on a Ray cluster: each runs a process on the machine that Ray chooses, and again where that machine is lost."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ import ctypes
 import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 from tfsac.distributed.ray_cluster import ClusterWatch
-from tfsac.experiments import sweep
-from tfsac.experiments.sweep import SECONDS_BETWEEN_LOOKS, Run
 
 PATIENCE = 120.0  # seconds until what a lost machine locked is free
 PR_SET_PDEATHSIG = 1
-SECONDS_OF_A_WAIT = 2.0  # for the end of a run, until the cluster is asked whether it is there
+SECONDS_BETWEEN_LOOKS = 0.1  # at a process of this machine
+SECONDS_OF_A_WAIT = 2.0  # for the end of a job, until the cluster is asked whether it is there
 PRCTL = getattr(ctypes.CDLL(None), "prctl", None)  # Linux
 
+# Starts the process of a job, which calls the given function first; returns None if there is nothing to do.
+Start = Callable[[Callable[[], None]], "subprocess.Popen[bytes] | None"]
 
-def jobs_of(ray: Any, cores: int) -> int:
-    """Returns how many runs with so many cores each a cluster can train at a time.
+
+def job_capacity(ray: Any, cores: int) -> int:
+    """Returns how many jobs with so many cores each a cluster can run at a time.
 
     Raises:
         ValueError: no machine of it has so many.
@@ -33,28 +34,33 @@ def jobs_of(ray: Any, cores: int) -> int:
     return sum(of_machine // cores for of_machine in machines)
 
 
-class RayProcess:
-    """A run that a cluster trains: it is started again, and resumed, where its machine is lost.
+class RayJob:
+    """A process that a cluster runs, such as one of `tfsac train`; it is started again where its machine is lost.
 
     Args:
         ray: the package, connected.
         watch: of the same connection.
-        run: of a sweep in a folder that all machines have at the same place.
+        name: of the job, for Ray.
+        start: starts its process on any machine of the cluster, in the folder of this process. It raises BlockingIOError
+            while another process does the job.
         cores: that Ray counts for it.
+
+    Attributes:
+        returncode: exit status of the process, once it is known.
     """
 
-    def __init__(self, ray: Any, watch: ClusterWatch, run: Run, cores: int):
+    def __init__(self, ray: Any, watch: ClusterWatch, name: str, start: Start, cores: int):
         self.ray, self.watch = ray, watch
         self.returncode: int | None = None
-        task = ray.remote(_train).options(num_cpus=cores, max_retries=-1, name=f"train {run.path}")
-        self.reference = task.remote(run._replace(path=run.path.absolute()), sweep.TRAIN[1:], cores, os.getcwd(), PATIENCE)
+        task = ray.remote(_run).options(num_cpus=cores, max_retries=-1, name=name)
+        self.reference = task.remote(start, os.getcwd(), PATIENCE)
 
     def poll(self) -> int | None:
         """Returns the exit status, or None while it runs.
 
         Raises:
-            ConnectionError: the cluster is lost. Its machines have asked the run to save and end.
-            OSError: another process is training it, or its log cannot be written.
+            ConnectionError: the cluster is lost. Its machines have asked the process to save and end.
+            OSError: `start` raised, as while another process does the job.
         """
         self.watch.check()
         if self.returncode is None and self.ray.wait([self.reference], timeout=0)[0]:
@@ -71,7 +77,7 @@ class RayProcess:
             raise error.cause from None
 
     def send_signal(self, number: int) -> None:
-        """Asks the run to save and end; it gets SIGTERM, whichever signal it was."""
+        """Asks the process to save and end; it gets SIGTERM, whichever signal it was."""
         if not self.watch.lost:
             self.ray.cancel(self.reference)
 
@@ -82,8 +88,8 @@ class RayProcess:
         return self.returncode
 
 
-def _train(run: Run, train: Sequence[str], cores: int, folder: str, patience: float) -> int:
-    """Trains a run on this machine and returns its exit status; what Ray calls."""
+def _run(start: Start, folder: str, patience: float) -> int:
+    """Runs a job's process on this machine and returns its exit status; what Ray calls."""
     asked: list[int] = []
     handler = signal.signal(signal.SIGINT, lambda number, frame: asked.append(number))  # so Ray tells of a cancellation
     try:
@@ -93,13 +99,13 @@ def _train(run: Run, train: Sequence[str], cores: int, folder: str, patience: fl
             if asked:
                 return -signal.SIGTERM
             try:
-                process = run.start(cores, [sys.executable, *train], _end_with_parent)
+                process = start(_end_with_parent)
             except BlockingIOError:
                 if time.monotonic() > end:
                     raise
                 time.sleep(SECONDS_BETWEEN_LOOKS)
                 continue
-            if process is None:  # another process has finished it
+            if process is None:  # another process has done it
                 return 0
         passed_on = 0
         while True:
@@ -115,6 +121,6 @@ def _train(run: Run, train: Sequence[str], cores: int, folder: str, patience: fl
 
 
 def _end_with_parent() -> None:
-    """Has this process saved and ended where the task that started it dies, for Ray begins that task again elsewhere."""
+    """Has this process save and end where the task that started it dies, for Ray starts that task again elsewhere."""
     if PRCTL is not None:
         PRCTL(PR_SET_PDEATHSIG, signal.SIGTERM)

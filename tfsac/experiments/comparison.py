@@ -104,8 +104,8 @@ def estimate(statistic: Callable[..., np.ndarray], strata: Strata) -> Estimate:
 # -- runs --------------------------------------------------------------------------------------------------------------
 
 
-class Run(NamedTuple):
-    """The evaluations of a run: environment steps, wall-clock seconds and mean returns, each `[T]`."""
+class RunEvaluations(NamedTuple):
+    """The evaluations of a run: its level, then environment steps, wall-clock seconds and mean returns, each `[T]`."""
 
     level: str
     steps: np.ndarray
@@ -125,12 +125,16 @@ class Run(NamedTuple):
         return float(np.trapezoid(self.returns, self.steps) / (self.steps[-1] - self.steps[0]))
 
 
-LAST: Callable[[Run], float] = operator.attrgetter("last")
-AREA: Callable[[Run], float] = operator.attrgetter("area")
-AGAINST: dict[str, Callable[[Run], np.ndarray]] = {name: operator.attrgetter(name) for name in ("steps", "seconds")}
+Groups = Mapping[str, Sequence[RunEvaluations]]  # by label
+
+LAST: Callable[[RunEvaluations], float] = operator.attrgetter("last")
+AREA: Callable[[RunEvaluations], float] = operator.attrgetter("area")
+AGAINST: dict[str, Callable[[RunEvaluations], np.ndarray]] = {
+    name: operator.attrgetter(name) for name in ("steps", "seconds")
+}
 
 
-def read_run(path: Path) -> Run:
+def read_run(path: Path) -> RunEvaluations:
     """Reads the evaluations of a run directory.
 
     Raises:
@@ -146,10 +150,10 @@ def read_run(path: Path) -> Run:
         raise ValueError(f"{config} is not the config of a run ({error!r}). Received: {config.stat().st_size} bytes") from error
     steps, returns = read_curve(path)
     timed, seconds = read_curve(path, "wall_seconds")
-    return Run(level, steps, np.interp(steps, timed, seconds), returns)
+    return RunEvaluations(level, steps, np.interp(steps, timed, seconds), returns)
 
 
-def read_groups(groups: Mapping[str, Sequence[Path]]) -> dict[str, list[Run]]:
+def read_groups(groups: Mapping[str, Sequence[Path]]) -> dict[str, list[RunEvaluations]]:
     """Reads the runs of every group. Where they cover several levels, returns are normalised.
 
     On each level, 0 is the lowest and 1 the highest evaluation of all runs of all groups.
@@ -178,7 +182,7 @@ def read_groups(groups: Mapping[str, Sequence[Path]]) -> dict[str, list[Run]]:
     }
 
 
-def strata_of(runs: Sequence[Run], score: Callable[[Run], float]) -> list[np.ndarray]:
+def strata_of(runs: Sequence[RunEvaluations], score: Callable[[RunEvaluations], float]) -> list[np.ndarray]:
     """Returns the scores of a group's runs by level."""
     by_level: dict[str, list[float]] = {}
     for run in sorted(runs, key=lambda run: run.level):
@@ -186,7 +190,9 @@ def strata_of(runs: Sequence[Run], score: Callable[[Run], float]) -> list[np.nda
     return [np.array(scores) for scores in by_level.values()]
 
 
-def curve(runs: Sequence[Run], against: Callable[[Run], np.ndarray]) -> tuple[np.ndarray, Estimate]:
+def curve(
+    runs: Sequence[RunEvaluations], against: Callable[[RunEvaluations], np.ndarray]
+) -> tuple[np.ndarray, Estimate]:
     """Returns the interquartile mean of a group's runs as a curve.
 
     Each run is interpolated to the same places, evenly from where all runs have begun to where the first one ends.
@@ -250,7 +256,7 @@ def compare(groups: Mapping[str, Sequence[Path]], folder: Path, title: str = "")
     return "\n".join([*printed(read, rows), *notes, f"table   {table}", f"picture {picture}"])
 
 
-def statistics(groups: Mapping[str, Sequence[Run]]) -> list[Row]:
+def statistics(groups: Groups) -> list[Row]:
     """Returns the statistics of each group, and its probability of improvement over every other."""
     last = {label: strata_of(runs, LAST) for label, runs in groups.items()}
     area = {label: strata_of(runs, AREA) for label, runs in groups.items()}
@@ -263,7 +269,7 @@ def statistics(groups: Mapping[str, Sequence[Run]]) -> list[Row]:
     return rows
 
 
-def remarks(groups: Mapping[str, Sequence[Run]]) -> list[str]:
+def remarks(groups: Groups) -> list[str]:
     """Returns what a reader of the numbers must know."""
     everything = [run for runs in groups.values() for run in runs]
     notes, ends = [], {(run.level, int(run.steps[-1])) for run in everything}
@@ -279,7 +285,7 @@ def remarks(groups: Mapping[str, Sequence[Run]]) -> list[str]:
     return notes
 
 
-def printed(groups: Mapping[str, Sequence[Run]], rows: Sequence[Row]) -> list[str]:
+def printed(groups: Groups, rows: Sequence[Row]) -> list[str]:
     """Returns the lines of two tables: each group's statistics, and probabilities of the row's group over the column's."""
     of = {(row.statistic, row.group, row.other): str(row.estimate) for row in rows}
     names = ("last_mean", "last_iqm", "area_iqm")
@@ -301,7 +307,7 @@ def printed(groups: Mapping[str, Sequence[Run]], rows: Sequence[Row]) -> list[st
 # -- the picture -------------------------------------------------------------------------------------------------------
 
 
-def draw(groups: Mapping[str, Sequence[Run]], rows: Sequence[Row], out: Path, title: str, notes: Sequence[str]) -> pathlib.Path:
+def draw(groups: Groups, rows: Sequence[Row], out: Path, title: str, notes: Sequence[str]) -> pathlib.Path:
     """Draws curves against steps and wall clock, performance profiles, intervals, and what is better than the best.
 
     Args:

@@ -1,6 +1,6 @@
 """Many runs of `tfsac train`: every combination of a grid with several seeds, a process each. No TensorFlow.
 
-    sweep.json                                       what is swept, to go on with it and nothing else
+    sweep.json                                       what is swept, so that the folder is resumed for nothing else
     discount=0.98,learning_rate=0.001/seed1          a run directory
     discount=0.98,learning_rate=0.001/seed1.log      what the run printed
     comparison.csv, comparison.png                   the combinations against each other
@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import fcntl
+import functools
 import json
 import os
 import pathlib
@@ -28,13 +29,13 @@ from tfsac.experiments.grid import LEVELS, Combination, named, text_of
 from tfsac.experiments.plots import read_curve
 from tfsac.files import differences, new_file, written_aside
 
-TRAIN = [sys.executable, "-m", "tfsac", "train"]
+TRAIN = ["-m", "tfsac", "train"]  # arguments of Python
 KEPT = ("preset", "level", "num_envs", "seed", "checkpoint_restore_dir")  # flags that a resumed run has from its config
 SECONDS_BETWEEN_LOOKS = 0.1
 
 
-class Run(NamedTuple):
-    """One run of a sweep: its folder and the flags of `train` without it."""
+class SweepRun(NamedTuple):
+    """A run of a sweep: its folder and the flags of `train` without it."""
 
     path: pathlib.Path
     flags: list[str]
@@ -51,16 +52,18 @@ class Run(NamedTuple):
 
     @property
     def interrupted(self) -> bool:
-        """Whether it has a checkpoint to go on from."""
+        """Whether it has a checkpoint to resume from."""
         return not self.finished and any(place.name.isdigit() for place in (self.path / "checkpoints").glob("*"))
 
-    def start(self, cores: int | None, train: Sequence[str] = (), prepare: Callable[[], None] | None = None) -> subprocess.Popen[bytes] | None:
+    def start(
+        self, cores: int | None, prepare: Callable[[], None] | None = None, train: Sequence[str] = ()
+    ) -> subprocess.Popen[bytes] | None:
         """Starts its process, or returns None if another process has finished it meanwhile.
 
         Args:
             cores: how many of them TensorFlow's threads may use, unless its variables say so; None for all.
-            train: the program and its first arguments; `TRAIN` by default.
-            prepare: what the process does before it becomes this program.
+            prepare: what the process does before it becomes its program.
+            train: arguments of Python before the flags; `TRAIN` by default.
 
         Raises:
             BlockingIOError: another process is training it.
@@ -78,7 +81,7 @@ class Run(NamedTuple):
                 flags.append("--resume")
             elif (self.path / "config.json").is_file():  # killed before its first checkpoint
                 shutil.rmtree(self.path)
-            command = [*(train or TRAIN), *flags, f"--run_dir={self.path}"]
+            command = [sys.executable, *(train or TRAIN), *flags, f"--run_dir={self.path}"]
             log.write(f"$ {shlex.join(command)}\n".encode())
             log.flush()
             return subprocess.Popen(
@@ -90,6 +93,14 @@ class Run(NamedTuple):
                 start_new_session=True,
                 preexec_fn=prepare,
             )
+
+    def starter(self, cores: int) -> Callable[[Callable[[], None]], subprocess.Popen[bytes] | None]:
+        """Returns `start` as a function of `prepare`, for another machine with the same folders.
+
+        Args:
+            cores: as for `start`.
+        """
+        return functools.partial(self._replace(path=self.path.absolute()).start, cores, train=TRAIN)
 
 
 class Process(Protocol):
@@ -128,10 +139,10 @@ class Sweep:
     def __init__(
         self, folder: pathlib.Path, combinations: Sequence[Combination], seeds: Sequence[int], flags: Sequence[str]
     ):
-        self.folder, self.combinations, self.seeds, self.failed = folder, combinations, seeds, list[Run]()
+        self.folder, self.combinations, self.seeds, self.failed = folder, combinations, seeds, list[SweepRun]()
         self.runs = {
             combination.name: [
-                Run(folder / combination.name / f"seed{seed}", [*flags, *combination.flags, f"--seed={seed}"])
+                SweepRun(folder / combination.name / f"seed{seed}", [*flags, *combination.flags, f"--seed={seed}"])
                 for seed in seeds
             ]
             for combination in combinations
@@ -155,7 +166,10 @@ class Sweep:
             stream.write(json.dumps(content, indent=2).encode())
 
     def train(
-        self, jobs: int = 1, cores: int | None = None, launch: Callable[[Run, int | None], Process | None] | None = None
+        self,
+        jobs: int = 1,
+        cores: int | None = None,
+        launch: Callable[[SweepRun, int | None], Process | None] | None = None,
     ) -> int | None:
         """Trains the runs that are not finished; one that fails does not stop the others.
 
@@ -176,7 +190,7 @@ class Sweep:
         if cores is None and jobs > 1:
             cores = max((os.cpu_count() or 1) // jobs, 1)
         _say(f"{self.folder}: {len(everything) - len(waiting)} of {len(everything)} runs are finished")
-        processes: dict[Process, tuple[Run, float]] = {}
+        processes: dict[Process, tuple[SweepRun, float]] = {}
         with _alone_in(self.folder), _ended_together(processes), _remembered() as received:
             passed_on = 0
             while processes or (waiting and not received):
@@ -198,10 +212,10 @@ class Sweep:
                 time.sleep(SECONDS_BETWEEN_LOOKS)
         return received[0] if received and not all(run.finished for run in everything) else None
 
-    def _name(self, run: Run) -> str:
+    def _name(self, run: SweepRun) -> str:
         return str(run.path.relative_to(self.folder))
 
-    def _ended(self, run: Run, status: int, seconds: float, stopping: bool) -> None:
+    def _ended(self, run: SweepRun, status: int, seconds: float, stopping: bool) -> None:
         if status == 0:
             took, best = datetime.timedelta(seconds=round(seconds)), read_curve(run.path)[1].max()
             _say(f"finished  {self._name(run)}  best evaluation {best:.1f}, {took}")
@@ -243,7 +257,7 @@ def finished_runs(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
             raise ValueError(f"The sweep.json in {folder} does not name this combination, so it is damaged. Received: {name!r}")
     groups: dict[str, list[pathlib.Path]] = {}
     for (name, _), (label, _) in zip(named(axes), named(axes, LEVELS), strict=True):
-        runs = [path for path in sorted((folder / name).glob("seed*")) if Run(path, []).finished]
+        runs = [path for path in sorted((folder / name).glob("seed*")) if SweepRun(path, []).finished]
         if runs:
             groups.setdefault(label, []).extend(runs)
     if not groups:
