@@ -132,6 +132,18 @@ def test_only_the_command_line_and_its_entry_points_import_the_command_line():
     assert users == {"tfsac/__main__.py"}
 
 
+def test_no_two_modules_and_no_two_classes_have_the_same_name():
+    # Those of agents, networks and losses, which get other names with the policies; remove each as it goes.
+    modules = {"base", "build", "steps", "acer"}
+    modules |= {f"{kind}_actor_critic" for kind in ("soft", "twin_soft", "discrete_soft", "temporally_abstract")}
+    classes = {"Correction", "Evaluation", "Update"}
+    stems = [path.stem for path in FILES if path.stem != "__init__"]
+    nodes = [node for path in FILES for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    names = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
+    assert {stem for stem in stems if stems.count(stem) > 1} <= modules
+    assert {name for name in names if names.count(name) > 1} <= classes
+
+
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_nothing_is_pickled_or_unpickled(path):
     used = {name.split(".")[0] for name in imports(path)}

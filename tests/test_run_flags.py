@@ -12,7 +12,7 @@ from tfsac.cli.learning import _experiment
 from tfsac.cli.parsing import parse
 from tfsac.parameters import RunParameters
 from tfsac.parameters.base import descriptions, parameters
-from tfsac.spinning_up.arguments import SpinningUpArguments
+from tfsac.spinning_up.sac_arguments import SpinningUpArguments
 
 # What a user types for each field, and what the field is then; fields that exclude each other stand in different lines.
 TYPED = [

@@ -23,7 +23,7 @@ from tfsac.environments import spec_of
 from tfsac.parameters import EnvironmentParameters, ParameterError
 from tfsac.spinning_up import function
 from tfsac.spinning_up.actor_critic import mlp_actor_critic, model_maker
-from tfsac.spinning_up.arguments import SpinningUpArguments
+from tfsac.spinning_up.sac_arguments import SpinningUpArguments
 from tfsac.testing import DiscreteIdentity, TeamIdentity
 from tfsac.training import Callback, CheckpointError
 

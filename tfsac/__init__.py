@@ -40,7 +40,7 @@ _HOMES = {
     "save_demonstrations": "tfsac.memories",
     "sac": "tfsac.spinning_up.function",
     "mlp_actor_critic": "tfsac.spinning_up.actor_critic",
-    "test_policy": "tfsac.spinning_up.testing",
+    "test_policy": "tfsac.spinning_up.policy_testing",
     "Policy": "tfsac.training",
     "Trainer": "tfsac.training",
     "Callback": "tfsac.training",
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from tfsac.parameters import Preset, RunParameters, override
     from tfsac.spinning_up.actor_critic import mlp_actor_critic
     from tfsac.spinning_up.function import sac
-    from tfsac.spinning_up.testing import test_policy
+    from tfsac.spinning_up.policy_testing import test_policy
     from tfsac.training import Callback, Policy, Trainer
 
 

@@ -29,13 +29,13 @@ from tfsac.files import new_file
 from tfsac.memories import Demonstrations, TransitionMemory, save_demonstrations
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters
 from tfsac.training import Callback, Evaluation, Policy, Result, RunDirectory, Trainer
-from tfsac.training.arguments import check_functions
 from tfsac.training.build import build_agent
 from tfsac.training.devices import configure_once
 from tfsac.training.evaluation import evaluate as run_episodes
 from tfsac.training.evaluation import evaluate_policy
 from tfsac.training.failures import writing_results
 from tfsac.training.functions import refuse_other_spaces, refuse_others
+from tfsac.training.trainer_arguments import check_functions
 from tfsac.training.weights import load_weights
 from tfsac.types import DiscreteSpec, Spec
 from tfsac.user_code import calling, described

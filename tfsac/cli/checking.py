@@ -8,8 +8,8 @@ import sys
 
 from absl import flags
 
-from tfsac.cli.checks import assignments
 from tfsac.cli.command import UsageError, command
+from tfsac.cli.early_checks import assignments
 
 
 def _check_flags(f: flags.FlagValues) -> None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tfsac.cli.checks import alone, assignments, check_level, check_resumable, check_weights, one_name
 from tfsac.cli.command import UsageError, command, required
+from tfsac.cli.early_checks import alone, assignments, check_level, check_resumable, check_weights, one_name
 from tfsac.cli.failure import STOPPED
 from tfsac.cli.parsing import parse
 from tfsac.quiet import interrupts_wait, quiet_start

@@ -7,8 +7,8 @@ import pathlib
 
 from absl import flags
 
-from tfsac.cli.checks import check_run
 from tfsac.cli.command import UsageError, command, required
+from tfsac.cli.early_checks import check_run
 from tfsac.cli.grouping import check_words, groups_of, is_group, refuse_unfinished
 from tfsac.quiet import quiet_start
 

@@ -9,15 +9,15 @@ from typing import Any
 
 from absl import flags
 
-from tfsac.cli.checks import check_level, check_resumable, under_runs
 from tfsac.cli.command import command, required
+from tfsac.cli.early_checks import check_level, check_resumable, under_runs
 from tfsac.cli.failure import STOPPED
 from tfsac.quiet import quiet_start
 
 
 def _spinup_flags(f: flags.FlagValues) -> None:
     from tfsac.cli.field_flags import define_fields
-    from tfsac.spinning_up.arguments import SpinningUpArguments
+    from tfsac.spinning_up.sac_arguments import SpinningUpArguments
 
     flags.DEFINE_string("env", "HalfCheetah-v5", "environment id", flag_values=f)
     flags.DEFINE_integer("hid", 256, "width of the hidden layers", lower_bound=1, flag_values=f)
@@ -34,7 +34,7 @@ def spinup(f: flags.FlagValues, rest: list[str]) -> int:
     from tfsac.catalog import read_config
     from tfsac.files import check_run_dir, new_run_dir
     from tfsac.parameters import EnvironmentParameters, Preset, TwinSoftActorCriticAgentParameters
-    from tfsac.spinning_up.arguments import SpinningUpArguments
+    from tfsac.spinning_up.sac_arguments import SpinningUpArguments
 
     arguments: dict[str, Any] = {field.name: f[field.name].value for field in dataclasses.fields(SpinningUpArguments)}
     SpinningUpArguments(**arguments)  # wrong values are refused before TensorFlow loads

@@ -48,6 +48,7 @@ from tfsac.parameters.experiment import (
     RunParameters,
     ScheduleParameters,
 )
+from tfsac.parameters.keras_names import ACTIVATIONS, OPTIMIZERS
 from tfsac.parameters.memories import (
     EpisodicReplayParameters,
     ExperienceReplayParameters,
@@ -79,7 +80,6 @@ from tfsac.parameters.networks import (
     TwinQHeadParameters,
     VHeadParameters,
 )
-from tfsac.parameters.optimizers import ACTIVATIONS, OPTIMIZERS
 from tfsac.parameters.overrides import for_level, override, parse_assignment
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, StepMethod, TrainingSteps
 

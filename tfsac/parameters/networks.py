@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, Tag
 
 from tfsac.parameters.base import ParameterError, by_kind, parameters
-from tfsac.parameters.optimizers import Activation, OptimizerName, check_arguments
+from tfsac.parameters.keras_names import Activation, OptimizerName, check_arguments
 
 PositiveInt = Annotated[int, Field(gt=0, lt=2**40)]  # an array of so many of the largest images can still be counted
 NonNegativeInt = Annotated[int, Field(ge=0)]

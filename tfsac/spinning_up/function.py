@@ -17,8 +17,8 @@ from tfsac.files import differences, new_run_dir
 from tfsac.parameters import BY_ENV_FN, EnvironmentParameters, ParameterError, to_json
 from tfsac.parameters.base import nearest
 from tfsac.spinning_up.actor_critic import ActorCritic, mlp_actor_critic, model_maker
-from tfsac.spinning_up.arguments import SpinningUpArguments
 from tfsac.spinning_up.epochs import BarOnly, EpochLog
+from tfsac.spinning_up.sac_arguments import SpinningUpArguments
 from tfsac.training import Result, Trainer
 from tfsac.types import DiscreteSpec
 from tfsac.user_code import name_of

@@ -23,7 +23,6 @@ from tfsac.parameters import (
     RunParameters,
     to_json,
 )
-from tfsac.training.arguments import check_trainer, preset_of
 from tfsac.training.build import build_agent, build_memory, with_absolute_paths
 from tfsac.training.callbacks import Callback
 from tfsac.training.checkpoint import CheckpointManager
@@ -46,6 +45,7 @@ from tfsac.training.run_lock import RunLock
 from tfsac.training.signals import StopSignals
 from tfsac.training.state import restore, state_of
 from tfsac.training.stepping import play
+from tfsac.training.trainer_arguments import check_trainer, preset_of
 from tfsac.training.updates import Updates
 from tfsac.training.weights import load_initial_weights
 from tfsac.types import Batch, UpdateResult
