@@ -1,4 +1,4 @@
-"""Joining a Ray cluster: of this machine alone, or one that runs. No TensorFlow."""
+"""Connects to a Ray cluster: one of this machine alone, or one that runs. No TensorFlow."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ GREETING, SETTINGS = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0,
 
 @contextlib.contextmanager
 def connect(address: str) -> Iterator[Any]:
-    """Joins a cluster and gives the package `ray`; leaves it afterwards, and stops what "local" started.
+    """Connects to a cluster and gives the package `ray`; disconnects afterwards, and stops what "local" started.
 
     Tasks and actors import from the same folders as this process, which on other machines are those of a shared file
     system. A process has one connection: where it has one already, that one is used, as it is, and kept.
 
     Args:
-        address: "local" starts a Ray on this machine, with all its cores; "auto" joins the one that runs on it (or that
-            the variable RAY_ADDRESS names); "HOST:PORT" joins the one whose head is there. This machine must be in it.
+        address: "local" starts a Ray on this machine, with all its cores; "auto" connects to the one that runs on it
+            (or that RAY_ADDRESS names); "HOST:PORT" to the one whose head is there. This machine must be in it.
 
     Raises:
         ImportError: without Ray.
@@ -68,7 +68,7 @@ def connect(address: str) -> Iterator[Any]:
             **started,
         )
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        raise ConnectionError(f"Ray cannot be joined ({_reason(error)}). Received: {address!r}") from error
+        raise ConnectionError(f"The connection to Ray failed ({_reason(error)}). Received: {address!r}") from error
     if in_main_thread:
         signal.signal(signal.SIGTERM, handler)  # Ray has set its own
     try:
@@ -166,10 +166,10 @@ def _resolved(address: str) -> tuple[str, int]:
 
 
 def _greet(address: str) -> None:
-    """Asks whether a Ray may answer at an address: joining one that does not takes minutes to fail."""
-    place = _resolved(address)
+    """Asks whether a Ray may answer at an address: connecting to none takes minutes to fail."""
+    host_and_port = _resolved(address)
     try:
-        with socket.create_connection(place, CONNECT_SECONDS) as connection:
+        with socket.create_connection(host_and_port, CONNECT_SECONDS) as connection:
             connection.sendall(GREETING)
             answer = connection.recv(9)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Groups of runs against each other: statistics that hold with few seeds, their intervals, a table and a picture.
+"""Compares groups of runs: statistics for few seeds, their bootstrap intervals, a table and a figure.
 
 The statistics are those of Agarwal et al. (2021), "Deep Reinforcement Learning at the Edge of the Statistical
 Precipice". The strata of a group are its scores by level: a list of arrays `[n]`, one for each level. No TensorFlow.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Strata = Sequence[np.ndarray]
 CONFIDENCE, RESAMPLES = 0.95, 2000
-GRID = 100  # places at which the curves of several runs are combined
+GRID = 100  # points at which the curves of several runs are combined
 
 # -- statistics --------------------------------------------------------------------------------------------------------
 
@@ -34,7 +34,7 @@ GRID = 100  # places at which the curves of several runs are combined
 class Estimate(NamedTuple):
     """A statistic and its bootstrap interval; low and high are NaN where there is none.
 
-    The arrays of a curve have an entry for each of its places.
+    The arrays of a curve have an entry for each of its points.
     """
 
     value: Any
@@ -76,18 +76,18 @@ def improvement(*strata: np.ndarray, axis: int = -1) -> np.ndarray:
 
 
 def profile(strata: Strata, taus: np.ndarray) -> np.ndarray:
-    """Returns the share of runs whose score is above each tau, `[T]`."""
+    """Returns the performance profile: the fraction of runs whose score is above each tau, `[T]`."""
     return (np.concatenate(strata)[:, None] > taus).mean(0)
 
 
 def estimate(statistic: Callable[..., np.ndarray], strata: Strata) -> Estimate:
     """Returns a statistic with its stratified percentile bootstrap interval of 95 %, drawn with a fixed seed.
 
-    Runs are drawn with replacement within their level. Where a level has one run there is no interval.
+    Runs are resampled with replacement within their level. Where a level has one run there is no interval.
 
     Args:
         statistic: `mean`, `iqm` or `improvement`.
-        strata: of one group, or for `improvement` of two; `[n]`, or `[T, n]` for T places of a curve.
+        strata: of one group, or for `improvement` of two; `[n]`, or `[T, n]` for T points of a curve.
     """
     value = statistic(*strata)
     if min(scores.shape[-1] for scores in strata) < 2:
@@ -195,23 +195,23 @@ def curve(
 ) -> tuple[np.ndarray, Estimate]:
     """Returns the interquartile mean of a group's runs as a curve.
 
-    Each run is interpolated to the same places, evenly from where all runs have begun to where the first one ends.
+    Each run is interpolated at the same points, evenly spaced from the latest start of all runs to their earliest end.
 
     Args:
         runs: of the group.
         against: a run's steps or seconds.
 
     Returns:
-        the places `[T]`, none where the runs do not overlap, and the estimate of `[T]` each.
+        the points `[T]`, none where the runs do not overlap, and the estimate at each, `[T]`.
     """
     start, end = max(against(run)[0] for run in runs), min(against(run)[-1] for run in runs)
-    places = np.unique(np.linspace(start, end, GRID)) if start <= end else np.zeros(0)
-    if not len(places):
-        return places, Estimate(places, places, places)
+    points = np.unique(np.linspace(start, end, GRID)) if start <= end else np.zeros(0)
+    if not len(points):
+        return points, Estimate(points, points, points)
     by_level: dict[str, list[np.ndarray]] = {}
     for run in runs:
-        by_level.setdefault(run.level, []).append(np.interp(places, against(run), run.returns))
-    return places, estimate(iqm, [np.stack(values, axis=-1) for values in by_level.values()])
+        by_level.setdefault(run.level, []).append(np.interp(points, against(run), run.returns))
+    return points, estimate(iqm, [np.stack(values, axis=-1) for values in by_level.values()])
 
 
 # -- the comparison ----------------------------------------------------------------------------------------------------
@@ -333,17 +333,18 @@ def draw(groups: Groups, rows: Sequence[Row], out: Path, title: str, notes: Sequ
     dress(axes["steps"], "environment steps", f"IQM of {score}")
     axes["steps"].xaxis.set_major_formatter(EngFormatter(sep=""))
     dress(axes["seconds"], "wall clock, seconds", f"IQM of {score}")
-    dress(axes["profile"], f"tau, last {score}", "share of runs above tau")
+    dress(axes["profile"], f"tau, last {score}", "fraction of runs above tau")
     lasts = np.array([run.last for runs in groups.values() for run in runs])
     margin = 0.05 * (np.ptp(lasts) or 1.0)
     taus = np.linspace(lasts.min() - margin, lasts.max() + margin, 500)
     for i, (label, runs) in enumerate(groups.items()):
         color, style = color_and_style(i)
         for name, against in AGAINST.items():
-            places, of_places = curve(runs, against)
-            marker = "o" if len(places) == 1 else None
-            axes[name].plot(places, of_places.value, style, color=color, linewidth=2, marker=marker, label=f"{label} ({len(runs)})")
-            axes[name].fill_between(places, of_places.low, of_places.high, color=color, alpha=0.18, linewidth=0)
+            points, estimates = curve(runs, against)
+            marker = "o" if len(points) == 1 else None
+            counted = f"{label} ({len(runs)})"
+            axes[name].plot(points, estimates.value, style, color=color, linewidth=2, marker=marker, label=counted)
+            axes[name].fill_between(points, estimates.low, estimates.high, color=color, alpha=0.18, linewidth=0)
         axes["profile"].plot(taus, profile(strata_of(runs, LAST), taus), style, color=color, linewidth=1.6)
     colors = {label: color_and_style(i)[0] for i, label in enumerate(groups)}
     last_iqm = {row.group: row.estimate for row in rows if row.statistic == "last_iqm"}

@@ -16,11 +16,11 @@ LONGEST_VALUE = 40  # in the name of a folder
 
 
 class Combination(NamedTuple):
-    """One choice of all values of a grid.
+    """One combination of values of a grid.
 
     Attributes:
         name: of its folder; empty for an empty grid.
-        values: the choice by path or flag.
+        values: by path or flag.
         flags: of `train`.
         experiment: what these ask for, as JSON values.
     """
@@ -63,12 +63,12 @@ def named(axes: Mapping[str, Sequence[str]], without: Collection[str] = ()) -> I
     names = short_names(list(axes))
     for chosen in itertools.product(*(enumerate(texts) for texts in axes.values())):
         words, values = [], {}
-        for path, (place, text) in zip(axes, chosen, strict=True):
+        for path, (number, text) in zip(axes, chosen, strict=True):
             values[path] = parse_assignment(f"{path}={text}")[1]
             # TensorFlow takes brackets in the path of a checkpoint for a pattern.
             shown = urllib.parse.quote(text_of(values[path]).translate(str.maketrans("[]", "()")), safe="(),:+")
             if path not in without:
-                words.append(f"{names[path]}={shown if len(shown) <= LONGEST_VALUE else f'value{place + 1}'}")
+                words.append(f"{names[path]}={shown if len(shown) <= LONGEST_VALUE else f'value{number + 1}'}")
         yield ",".join(words), values
 
 

@@ -1,4 +1,4 @@
-"""Learning curves: reading them, combining several seeds into a mean with an interval; pictures of these and of episodes."""
+"""Plots of learning curves and of an episode's actions; curves are read, and combined over seeds with an interval."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def read_curve(path: Path, column: str = EVALUATION + "mean") -> Curve:
     """Reads one column of a run's metrics against environment steps.
 
     Rows in which the column is empty are left out; of several rows with the same step, as a resumed run may have, the
-    last counts.
+    last one counts.
 
     Args:
         path: a run directory, or a CSV file with the column `env_steps`.
@@ -142,8 +142,8 @@ def plot_curves(
 def refuse_repeated(groups: Mapping[str, Sequence[Path]]) -> None:
     """Raises ValueError where a group has a run twice, which would narrow its interval."""
     for label, paths in groups.items():
-        places = [pathlib.Path(path).resolve() for path in paths]
-        if len(set(places)) < len(places):
+        folders = [pathlib.Path(path).resolve() for path in paths]
+        if len(set(folders)) < len(folders):
             raise ValueError(f"A group has each run once. Received: {label!r} with {[str(path) for path in paths]}")
 
 
@@ -180,13 +180,13 @@ def plot_run(run_dir: Path, out: Path | None = None) -> pathlib.Path:
 def plot_actions(
     actions: np.ndarray, out: Path, switched: np.ndarray | None = None, title: str = ""
 ) -> pathlib.Path:
-    """Plots the actions of an episode, one row of the picture for each entry; a dot marks where a new trajectory began.
+    """Plots the actions of an episode, one row for each entry; a dot marks where a new trajectory starts.
 
     Args:
         actions: `[K, ...]`, of K steps.
         out: the PNG to write.
-        switched: booleans `[K]`, or None for a policy that chooses anew in every step. What follows a step in which it kept
-            its trajectory is shaded.
+        switched: booleans `[K]`, or None for a policy without temporal abstraction. What follows a step that
+            repeats the trajectory is shaded.
         title: above the picture.
 
     Returns:
@@ -210,7 +210,9 @@ def plot_actions(
             axis.fill_between(edges, low, high, where=np.repeat(~switched, 2), color=GREY, alpha=0.15, linewidth=0)
             axis.plot(step[switched], row[switched], ".", color=PALETTE[1], markersize=5, label="new trajectory")
             axis.set_ylim(low, high)
-    note = "" if switched is None else f"{switched.sum()} new trajectories in {len(switched)} steps; shaded: the one before was kept"
+    note = ""
+    if switched is not None:
+        note = f"{switched.sum()} new trajectories in {len(switched)} steps; shaded: the one before is repeated"
     return _save(figure, axes[0], out, note)
 
 
@@ -263,7 +265,7 @@ def _numbers(file: pathlib.Path, table: dict[str, list[str]], columns: list[str]
 
 
 def _trailing_mean(values: np.ndarray, window: int) -> np.ndarray:
-    """Returns the mean of the last `window` values at each place, of fewer at the beginning."""
+    """Returns the mean of the last `window` values at each point, of fewer at the beginning."""
     return np.array([values[max(0, i + 1 - window) : i + 1].mean() for i in range(len(values))])
 
 
@@ -285,7 +287,7 @@ def _save(figure: Figure, axes: Axes, out: Path, note: str) -> pathlib.Path:
     return save_figure(figure, out, note)
 
 
-# -- what all pictures share -------------------------------------------------------------------------------------------
+# -- what all figures have in common -----------------------------------------------------------------------------------
 
 
 def new_figure(width: float, height: float) -> Figure:

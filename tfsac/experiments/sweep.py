@@ -1,4 +1,4 @@
-"""Many runs of `tfsac train`: every combination of a grid with several seeds, a process each. No TensorFlow.
+"""Sweeps: `tfsac train` for every combination of a grid with several seeds, a process each. No TensorFlow.
 
     sweep.json                                       what is swept, so that the folder is resumed for nothing else
     discount=0.98,learning_rate=0.001/seed1          a run directory
@@ -53,7 +53,7 @@ class SweepRun(NamedTuple):
     @property
     def interrupted(self) -> bool:
         """Whether it has a checkpoint to resume from."""
-        return not self.finished and any(place.name.isdigit() for place in (self.path / "checkpoints").glob("*"))
+        return not self.finished and any(folder.name.isdigit() for folder in (self.path / "checkpoints").glob("*"))
 
     def start(
         self, cores: int | None, prepare: Callable[[], None] | None = None, train: Sequence[str] = ()
@@ -175,7 +175,7 @@ class Sweep:
 
         Args:
             jobs: runs at the same time.
-            cores: of each run; by default they share those of this machine.
+            cores: of each run; by default the cores of this machine by the number of jobs.
             launch: starts a run that may use so many cores; by default as a process of this machine.
 
         Returns:

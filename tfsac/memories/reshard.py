@@ -1,4 +1,4 @@
-"""Dealing what the workers of a run remember anew, where another number of them goes on."""
+"""Reshards the replay memories of a run's workers, where another number of workers resumes it."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def reshard(
     total_rows: Sequence[int],
     count: int,
 ) -> None:
-    """Fills an empty memory with one share of what several others kept.
+    """Fills an empty memory with one shard of what several others held.
 
-    Transitions go by environment: the first share are the first environments. Finished episodes are dealt one by one, and those
-    that were running are kept as if they were cut off.
+    Transitions go by environment: the first shard has those of the first environments. Finished episodes go to the
+    shards in turn. Episodes that were running are kept as truncated ones.
 
     Args:
         memory: of one of `count` workers.
-        index: of that worker.
+        index: of that worker, and of its shard.
         rows, states, total_rows: of each memory before, as its `between`, `state` and `total_rows` gave them.
-        count: into how many shares.
+        count: number of shards.
 
     Raises:
         ValueError: the memories were of other fields.
