@@ -9,8 +9,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import tiny
-from test_checkpoint import RUN, complete_run, crashed, rows_without_clocks, weights
-from test_taac_training import States
+from resume_tools import RUN, States, complete_run, crashed, rows_without_clocks, weights
 
 from tfsac import api, cli
 from tfsac.catalog import load_preset

@@ -1,6 +1,5 @@
 """Checkpoints: complete, atomic, incremental, checked; a resumed run equals an uninterrupted one."""
 
-import csv
 import dataclasses
 import errno
 import itertools
@@ -13,73 +12,22 @@ import sys
 
 import numpy as np
 import pytest
+from resume_tools import (
+    RUN,
+    complete_run,
+    crashed,
+    preset,
+    rows_without_clocks,
+    same_run,
+    twin_preset,
+    weights,
+    without_reward_normalization,
+)
 
 from tfsac.files import sealed
-from tfsac.parameters import (
-    RunParameters,
-    TwinSoftActorCriticAgentParameters,
-    override,
-    twin_soft_actor_critic_networks,
-)
-from tfsac.testing import tiny_preset
 from tfsac.training import CheckpointError, Trainer
 from tfsac.training import checkpoint as checkpoint_module
 from tfsac.training.manifest import FORMAT
-
-CLOCKS = {"wall_seconds", "steps_per_second"}
-RUN = RunParameters(seed=3, checkpoint_save_steps=50, num_checkpoints_to_keep=2)
-# Everything that has state: filters, exploration noise, decaying learning rate, grouped updates, target period.
-CHANGES = {
-    "environment.filters.observation_normalization": True,
-    "agent.exploration": {"noise_std": 0.1},
-    "agent.networks.*.learning_rate_decay_steps": 10,
-    "agent.networks.*.learning_rate_decay_rate": 0.9,
-    "agent.algorithm.num_consecutive_playing_steps": "EnvironmentSteps(4)",
-    "agent.algorithm.num_consecutive_training_steps": 4,
-    "agent.algorithm.num_steps_between_copying_online_weights_to_target": "TrainingSteps(3)",
-    "agent.memory.max_size": 120,
-    "schedule.improve_steps": 200,
-    "schedule.steps_between_evaluation_periods": 35,
-}
-
-
-# And what only other kinds of agents and memories have: a temperature, twin targets, priorities.
-PRIORITISED = {
-    "agent.memory": {"kind": "prioritized", "max_size": 120, "beta_anneal_updates": 150},
-    "agent.algorithm.num_updates_between_policy_updates": 2,
-    "agent.algorithm.n_step": 3,
-}
-
-
-def preset(**changes):
-    return override(tiny_preset(), CHANGES | changes)
-
-
-def twin_preset():
-    networks = twin_soft_actor_critic_networks((16, 16), learning_rate=1e-3, batch_size=32)
-    twin = dataclasses.replace(tiny_preset(), agent=TwinSoftActorCriticAgentParameters(networks=networks))
-    return override(twin, CHANGES | PRIORITISED)
-
-
-class Crash(BaseException):  # which nothing that saves catches
-    pass
-
-
-def rows_without_clocks(run_dir):
-    with (run_dir / "metrics.csv").open(newline="") as file:
-        return [{key: value for key, value in row.items() if key not in CLOCKS} for row in csv.DictReader(file)]
-
-
-def weights(trainer):
-    variables = {name: network.trainable_variables for name, network in trainer.agent.networks.items()}
-    named = {**variables, **trainer.agent.trained}
-    return {f"{name}/{i}": variable.numpy() for name, some in named.items() for i, variable in enumerate(some)}
-
-
-def complete_run(run_dir, parameters):
-    trainer = Trainer(parameters, run_dir, RUN, quiet=True)
-    trainer.run()
-    return trainer
 
 
 @pytest.fixture(scope="module")
@@ -90,30 +38,6 @@ def uninterrupted(tmp_path_factory):
 @pytest.fixture(scope="module")
 def uninterrupted_twin(tmp_path_factory):
     return complete_run(tmp_path_factory.mktemp("uninterrupted_twin") / "run", twin_preset())
-
-
-def crashed(run_dir, step, parameters=None, run=RUN):
-    trainer = Trainer(parameters or preset(), run_dir, run, quiet=True)
-
-    def crash():
-        if trainer.counters.env_steps == step:
-            raise Crash
-
-    trainer.hooks.raise_error = crash  # which is called after every step; an error of a callback would be saved
-    with pytest.raises(Crash):
-        trainer.run()
-    return trainer
-
-
-def same_run(resumed, uninterrupted):
-    assert rows_without_clocks(resumed.directory.path) == rows_without_clocks(uninterrupted.directory.path)
-    for name, value in weights(uninterrupted).items():
-        np.testing.assert_array_equal(weights(resumed)[name], value, err_msg=name)
-    np.testing.assert_array_equal(resumed.memory.ring, uninterrupted.memory.ring)
-    ours, theirs = resumed.memory.state(), uninterrupted.memory.state()
-    assert ours.keys() == theirs.keys()
-    for name, value in theirs.items():
-        np.testing.assert_array_equal(ours[name], value, err_msg=name)
 
 
 @pytest.mark.parametrize("step", [163, *(pytest.param(step, marks=pytest.mark.slow) for step in (50, 77, 149, 288, 300))])
@@ -152,7 +76,7 @@ def test_priorities_temperature_and_twin_targets_resume_exactly(tmp_path, uninte
 KILLED = """
 import os, signal, sys
 sys.path.insert(0, {tests!r})
-from test_checkpoint import RUN, preset
+from resume_tools import RUN, preset
 from tfsac.training import Callback, Trainer, checkpoint
 
 class KillAt(Callback):
@@ -264,14 +188,6 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, uninterrupted, changes
     assert sorted(path.name for path in (tmp_path / "run").rglob("*")) == before
 
 
-def without_reward_normalization(run_dir):
-    """Makes the checkpoints of a run those of a version that did not know this parameter yet."""
-    for path in (run_dir / "checkpoints").glob("0*/manifest.json"):
-        manifest = json.loads(path.read_text())
-        assert manifest["identity"]["environment"]["filters"].pop("reward_normalization") is False
-        path.write_bytes(sealed(manifest))
-
-
 @pytest.mark.slow
 def test_a_run_from_before_a_parameter_came_is_continued(tmp_path, uninterrupted, capsys):
     crashed(tmp_path / "run", 163)
@@ -280,21 +196,6 @@ def test_a_run_from_before_a_parameter_came_is_continued(tmp_path, uninterrupted
     assert resumed.counters.env_steps == 150 and "damaged" not in capsys.readouterr().out
     resumed.run()
     same_run(resumed, uninterrupted)
-
-
-@pytest.mark.slow
-def test_an_imitating_run_from_before_a_parameter_came_is_continued(tmp_path):
-    from test_imitation_training import demonstrate, imitation
-
-    shown = demonstrate(tmp_path / "shown.npz", "Pendulum-v1", episodes=1)
-    imitating = imitation("twin", shown, **{"environment.level": "Pendulum-v1"})
-    crashed(tmp_path / "run", 51, imitating)
-    without_reward_normalization(tmp_path / "run")
-    moved = shown.rename(tmp_path / "moved.npz")
-    imitating = override(imitating, {"agent.memory.demonstrations": str(moved)})
-    resumed = Trainer(imitating, tmp_path / "run", RUN, resume=True, quiet=True)
-    resumed._close_environments()
-    assert resumed.counters.env_steps == 50 and len(resumed.memory) == 50
 
 
 @pytest.mark.parametrize(

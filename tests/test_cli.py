@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
+from cli_tools import RETURN, parts, png_size, tree
 
 from tfsac import api, cli, user_code
 from tfsac.catalog import load_preset, preset_names, read_config
@@ -27,11 +28,6 @@ from tfsac.training import CheckpointError
 from tfsac.types import ArraySpec
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-RETURN = re.compile(
-    r"^return  mean (-?[\d.]+)  std ([\d.]+)  min (-?[\d.]+)  max (-?[\d.]+)  "
-    r"over (\d+) episodes of (\d+) steps on average$",
-    re.MULTILINE,
-)
 
 
 @pytest.fixture(scope="module")
@@ -72,18 +68,9 @@ def switching_run(tmp_path_factory):
     return folder, printed.getvalue()
 
 
-def tree(folder):
-    """Returns every path under a folder with the content of its files."""
-    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
-
-
 def weights(run):
     with np.load(pathlib.Path(run) / "best.npz") as file:
         return dict(file)
-
-
-def parts(returns):
-    return [f"{value:.2f}" for value in (returns.mean(), returns.std(), returns.min(), returns.max())]
 
 
 # -- train -------------------------------------------------------------------------------------------------------------
@@ -442,12 +429,6 @@ def test_the_policy_that_training_exports_is_the_best_one(run_dir):
     observations = api.observations_of(run_dir, policy)
     assert len(observations) == 50
     assert exporting.verify(policy, run_dir / "policy", observations) <= exporting.TOLERANCE
-
-
-def png_size(path):
-    content = pathlib.Path(path).read_bytes()
-    assert content.startswith(b"\x89PNG\r\n\x1a\n")
-    return int.from_bytes(content[16:20], "big"), int.from_bytes(content[20:24], "big")
 
 
 def test_plot_draws_one_run_into_its_folder_or_elsewhere(run_dir, tmp_path, capsys):

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 import tensorflow as tf
-from test_twin_soft_actor_critic import BATCH, assert_same, changed, named, one, weights
+from agent_tools import assert_same, changed, named, one, weights
 
 from tfsac.agents import DiscreteSoftActorCriticAgent, SoftActorCriticAgent, TwinSoftActorCriticAgent
 from tfsac.networks import GraphForward
@@ -30,7 +30,7 @@ from tfsac.parameters import (
 from tfsac.testing import discrete_spec, random_batches, vector_spec
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
-ACTIONS = 4
+BATCH, ACTIONS = 8, 4
 PLAIN, MASKED = discrete_spec(3, ACTIONS), discrete_spec(3, ACTIONS, masked=True)
 IMAGES = Spec({"observation": ArraySpec((12, 12, 2), "uint8")}, DiscreteSpec(ACTIONS))
 CONVOLUTIONS = (Conv2d(3, 4, 2), 8)

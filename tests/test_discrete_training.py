@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
+from cli_tools import RETURN, parts, png_size
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
-from test_checkpoint import CHANGES, PRIORITISED, complete_run, crashed, same_run, weights
-from test_cli import RETURN, parts, png_size
+from resume_tools import CHANGES, PRIORITISED, complete_run, crashed, same_run, weights
 
 from tfsac import api, cli, exporting
 from tfsac.agents import DiscreteSoftActorCriticAgent

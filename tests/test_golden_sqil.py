@@ -2,6 +2,7 @@
 
 import golden_tools
 import numpy as np
+import pytest
 
 from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.parameters import (
@@ -44,7 +45,8 @@ def test_losses_weights_and_diagnostics_match(monkeypatch):
     check(*golden_agent(monkeypatch))
 
 
-def test_updates_of_alternating_halves_match(monkeypatch, eager=True):
+@pytest.mark.parametrize("eager", [True, False])
+def test_updates_of_alternating_halves_match(monkeypatch, eager):
     check(*golden_agent(monkeypatch, eager, alternating=True))
 
 

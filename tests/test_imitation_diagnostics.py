@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from test_twin_soft_actor_critic import assert_same, named, one
+from agent_tools import assert_same, named, one
 
 from tfsac.agents import DiscreteSoftActorCriticAgent, SoftActorCriticAgent, TwinSoftActorCriticAgent, imitation
 from tfsac.agents.twin_soft_actor_critic import Update

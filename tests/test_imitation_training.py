@@ -6,9 +6,9 @@ import json
 import gymnasium as gym
 import numpy as np
 import pytest
+from cli_tools import tree
 from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
-from test_checkpoint import complete_run, crashed, rows_without_clocks, same_run, weights
-from test_cli import tree
+from resume_tools import complete_run, crashed, rows_without_clocks, same_run, weights, without_reward_normalization
 
 from tfsac import api, cli, exporting
 from tfsac.environments import action_map, make, spec_of
@@ -232,6 +232,19 @@ def test_fewer_demonstrations_than_before_belong_to_another_run(interrupted):
     fewer = imitation("discrete", path, **{"agent.memory": memory})
     with pytest.raises(CheckpointError, match=r"agent\.memory\.num_episodes is None\. Received: agent\.memory\.num_episodes=2$"):
         Trainer(fewer, run_dir, RUN, resume=True, quiet=True)
+
+
+@pytest.mark.slow
+def test_an_imitating_run_from_before_a_parameter_came_is_continued(tmp_path):
+    shown = demonstrate(tmp_path / "shown.npz", "Pendulum-v1", episodes=1)
+    imitating = imitation("twin", shown, **{"environment.level": "Pendulum-v1"})
+    crashed(tmp_path / "run", 51, imitating)
+    without_reward_normalization(tmp_path / "run")
+    moved = shown.rename(tmp_path / "moved.npz")
+    imitating = override(imitating, {"agent.memory.demonstrations": str(moved)})
+    resumed = Trainer(imitating, tmp_path / "run", RUN, resume=True, quiet=True)
+    resumed._close_environments()
+    assert resumed.counters.env_steps == 50 and len(resumed.memory) == 50
 
 
 # -- what a run leaves -------------------------------------------------------------------------------------------------

@@ -193,6 +193,17 @@ def test_everything_public_has_a_docstring(path):
     assert [node.name for node in documented(tree) if not ast.get_docstring(node)] == []
 
 
+TESTS = sorted(ROOT.glob("tests/**/*.py"))
+
+
+@pytest.mark.parametrize("path", TESTS, ids=name_of)
+def test_no_module_of_tests_imports_another(path):
+    # In programs for other processes too. What several modules need stands in files that hold no tests.
+    written = re.findall(r"^\s*(?:import|from)\s+((?:\w+, )*\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    names = {name for line in written for name in line.split(", ")}
+    assert not {name for name in names if name.startswith("test_")} - {path.stem}
+
+
 def test_every_name_of_the_package_can_be_imported_from_where_it_says():
     import tfsac
 

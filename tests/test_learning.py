@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from learning_tools import one_step_task
 
 import tfsac
 from tfsac.parameters import (
@@ -20,20 +21,7 @@ from tfsac.parameters import (
     override,
     twin_soft_actor_critic_networks,
 )
-from tfsac.testing import tiny_preset
 from tfsac.training import Trainer
-
-
-def one_step_task(**changes):
-    usual = {
-        "environment__filters__reward_rescale_factor": 20.0,
-        "schedule__heatup_steps": 200,
-        "schedule__improve_steps": 1500,
-        "schedule__evaluation_steps": "EnvironmentEpisodes(50)",
-        "schedule__steps_between_evaluation_periods": 1700,
-        "agent__networks__*__learning_rate": 3e-3,
-    }
-    return tiny_preset("tfsac.testing:Identity-v0", **usual | changes)
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,12 @@
 import pytest
 import strategy_tools
 import tiny
-from test_observations import agent_of
 
 from tfsac.networks.observations import with_embedders
 from tfsac.networks.sizes import count_weights
-from tfsac.parameters import override
+from tfsac.parameters import RunParameters, override
 from tfsac.testing import discrete_spec, vector_spec
+from tfsac.training.build import build_agent
 
 NETWORKS = "agent.networks."
 
@@ -52,7 +52,7 @@ def test_too_many_critics_and_too_wide_lstms_are_refused_too():
 
         spec = vector_spec(3, 2) if preset.agent.kind.startswith("temporally") else discrete_spec(3, 2)
         with pytest.raises(ValueError, match="choose fewer or narrower layers"):
-            agent_of(override(preset, {NETWORKS + path: value}), spec.observation, spec.action)
+            build_agent(override(preset, {NETWORKS + path: value}), RunParameters(), spec)
 
 
 def test_an_argument_of_the_optimizer_may_be_set_alone():

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from test_checkpoint import RUN, complete_run, crashed, preset, same_run
+from resume_tools import RUN, complete_run, crashed, preset, same_run
 
 from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.networks import build_optimizer

@@ -15,7 +15,7 @@ import types
 
 import numpy as np
 import pytest
-from test_learning import one_step_task
+from learning_tools import one_step_task
 from tiny import acer, taac
 
 from tfsac.distributed import ray_cluster, ray_environments

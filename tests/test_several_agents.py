@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
-from test_twin_soft_actor_critic import changed, named, one, weights
+from agent_tools import changed, named, one, weights
 
 from tfsac.agents import DiscreteSoftActorCriticAgent, SoftActorCriticAgent, TwinSoftActorCriticAgent
 from tfsac.agents.team import fold, fold_batch, unfold

@@ -8,8 +8,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import tiny
-from test_checkpoint import RUN, complete_run, crashed, same_run, weights
-from test_vector_rewards import TWO
+from resume_tools import RUN, States, complete_run, crashed, same_run, weights
+from reward_tools import TWO
 
 from tfsac import api
 from tfsac.agents.trajectories import make_trajectory
@@ -297,21 +297,6 @@ def test_several_environments_resume_with_new_episodes_and_new_trajectories(tmp_
     assert not row["extra/state/tau_a"][1].any() and not row["extra/state/tau_v"][1].any()
     np.testing.assert_array_equal(resumed.collector.policy_state["repeats"], 1)
     assert resumed.run().counters.env_steps == 182 + 1  # three steps at a time
-
-
-class States(Callback):
-    """Keeps the policy's state after each step that was acted, of training alone."""
-
-    def on_training_begin(self, trainer):
-        self.states, act = [], trainer.agent.act
-
-        def watched(observation, state=(), is_first=None, mode="sample", env_steps=0):
-            found = act(observation, state, is_first, mode, env_steps)
-            if mode != "greedy":
-                self.states.append(found.state)
-            return found
-
-        trainer.agent.act = watched
 
 
 def test_a_failed_step_leaves_the_state_of_before(tmp_path):

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
+from agent_tools import assert_same, changed, named, one, weights
 
 from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.agents.packing import Packing
@@ -50,32 +51,6 @@ def make_agent(
 def batches(updates, seed=0, weight=None):
     stacked = random_batches(SPEC, updates, BATCH, seed)
     return stacked if weight is None else stacked._replace(weight=np.broadcast_to(weight, (updates, BATCH)).astype(np.float32))
-
-
-def one(stacked, i=0):
-    return tf.nest.map_structure(lambda x: tf.constant(x[i]), stacked)
-
-
-def weights(agent):
-    """All variables that change, by name."""
-    found = {name: network.trainable_variables for name, network in agent.networks.items()} | agent.trained
-    return {name: [variable.numpy() for variable in variables] for name, variables in found.items()}
-
-
-def changed(before, after):
-    return {name for name in before if any((a != b).any() for a, b in zip(before[name], after[name], strict=True))}
-
-
-def named(agent, stacked):
-    """Updates and returns the metrics of the last update by name."""
-    metrics = agent.update(stacked).metrics
-    return dict(zip(agent.metric_names, metrics[-1], strict=True))
-
-
-def assert_same(agent, other):
-    for name, values in weights(agent).items():
-        for a, b in zip(values, weights(other)[name], strict=True):
-            np.testing.assert_array_equal(a, b, err_msg=name)
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------

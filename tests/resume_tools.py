@@ -1,0 +1,118 @@
+"""Runs that are interrupted and resumed: a tiny run with everything that has state, a crash, and the comparison of two runs."""
+
+import csv
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from tfsac.files import sealed
+from tfsac.parameters import (
+    RunParameters,
+    TwinSoftActorCriticAgentParameters,
+    override,
+    twin_soft_actor_critic_networks,
+)
+from tfsac.testing import tiny_preset
+from tfsac.training import Callback, Trainer
+
+CLOCKS = {"wall_seconds", "steps_per_second"}
+RUN = RunParameters(seed=3, checkpoint_save_steps=50, num_checkpoints_to_keep=2)
+# Everything that has state: filters, exploration noise, decaying learning rate, grouped updates, target period.
+CHANGES = {
+    "environment.filters.observation_normalization": True,
+    "agent.exploration": {"noise_std": 0.1},
+    "agent.networks.*.learning_rate_decay_steps": 10,
+    "agent.networks.*.learning_rate_decay_rate": 0.9,
+    "agent.algorithm.num_consecutive_playing_steps": "EnvironmentSteps(4)",
+    "agent.algorithm.num_consecutive_training_steps": 4,
+    "agent.algorithm.num_steps_between_copying_online_weights_to_target": "TrainingSteps(3)",
+    "agent.memory.max_size": 120,
+    "schedule.improve_steps": 200,
+    "schedule.steps_between_evaluation_periods": 35,
+}
+# And what only other kinds of agents and memories have: a temperature, twin targets, priorities.
+PRIORITISED = {
+    "agent.memory": {"kind": "prioritized", "max_size": 120, "beta_anneal_updates": 150},
+    "agent.algorithm.num_updates_between_policy_updates": 2,
+    "agent.algorithm.n_step": 3,
+}
+
+
+def preset(**changes):
+    return override(tiny_preset(), CHANGES | changes)
+
+
+def twin_preset():
+    networks = twin_soft_actor_critic_networks((16, 16), learning_rate=1e-3, batch_size=32)
+    twin = dataclasses.replace(tiny_preset(), agent=TwinSoftActorCriticAgentParameters(networks=networks))
+    return override(twin, CHANGES | PRIORITISED)
+
+
+class Crash(BaseException):  # which nothing that saves catches
+    pass
+
+
+def rows_without_clocks(run_dir):
+    with (run_dir / "metrics.csv").open(newline="") as file:
+        return [{key: value for key, value in row.items() if key not in CLOCKS} for row in csv.DictReader(file)]
+
+
+def weights(trainer):
+    variables = {name: network.trainable_variables for name, network in trainer.agent.networks.items()}
+    named = {**variables, **trainer.agent.trained}
+    return {f"{name}/{i}": variable.numpy() for name, some in named.items() for i, variable in enumerate(some)}
+
+
+def complete_run(run_dir, parameters):
+    trainer = Trainer(parameters, run_dir, RUN, quiet=True)
+    trainer.run()
+    return trainer
+
+
+def crashed(run_dir, step, parameters=None, run=RUN):
+    trainer = Trainer(parameters or preset(), run_dir, run, quiet=True)
+
+    def crash():
+        if trainer.counters.env_steps == step:
+            raise Crash
+
+    trainer.hooks.raise_error = crash  # which is called after every step; an error of a callback would be saved
+    with pytest.raises(Crash):
+        trainer.run()
+    return trainer
+
+
+def same_run(resumed, uninterrupted):
+    assert rows_without_clocks(resumed.directory.path) == rows_without_clocks(uninterrupted.directory.path)
+    for name, value in weights(uninterrupted).items():
+        np.testing.assert_array_equal(weights(resumed)[name], value, err_msg=name)
+    np.testing.assert_array_equal(resumed.memory.ring, uninterrupted.memory.ring)
+    ours, theirs = resumed.memory.state(), uninterrupted.memory.state()
+    assert ours.keys() == theirs.keys()
+    for name, value in theirs.items():
+        np.testing.assert_array_equal(ours[name], value, err_msg=name)
+
+
+class States(Callback):
+    """Keeps the policy's state after each step that was acted, of training alone."""
+
+    def on_training_begin(self, trainer):
+        self.states, act = [], trainer.agent.act
+
+        def watched(observation, state=(), is_first=None, mode="sample", env_steps=0):
+            found = act(observation, state, is_first, mode, env_steps)
+            if mode != "greedy":
+                self.states.append(found.state)
+            return found
+
+        trainer.agent.act = watched
+
+
+def without_reward_normalization(run_dir):
+    """Makes the checkpoints of a run those of a version that did not know this parameter yet."""
+    for path in (run_dir / "checkpoints").glob("0*/manifest.json"):
+        manifest = json.loads(path.read_text())
+        assert manifest["identity"]["environment"]["filters"].pop("reward_normalization") is False
+        path.write_bytes(sealed(manifest))
