@@ -16,7 +16,7 @@ TENSORFLOW = {"tensorflow", "tensorflow_probability"}
 MAY_IMPORT = {
     "types": ({"numpy"}, set()),
     "files": ({"numpy"}, set()),
-    "parameters": ({"pydantic"}, set()),
+    "parameters": ({"pydantic"}, {"user_code"}),
     "user_code": (set(), set()),
     "arguments": (set(), set()),
     "quiet": (TENSORFLOW, set()),

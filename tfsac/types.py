@@ -242,14 +242,14 @@ def check_actions(kind: str, action: ArraySpec | DiscreteSpec) -> None:
     """Refuses an environment whose actions an agent cannot choose.
 
     Args:
-        kind: of the agent.
+        kind: of the agent; one of a user's own class, "MODULE:CLASS", is left to that agent.
         action: of the environment.
 
     Raises:
         ValueError: continuous actions for an agent with discrete ones, or the other way round; the message names the other agent.
     """
     discrete, acer = kind.startswith("discrete_"), kind.endswith("acer")
-    if discrete == isinstance(action, DiscreteSpec):
+    if discrete == isinstance(action, DiscreteSpec) or ":" in kind:
         return
     if isinstance(action, DiscreteSpec):
         does = f"acts with real numbers, and the environment wants a choice among {action.num_actions} actions"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import pathlib
 import sys
 import sysconfig
@@ -38,6 +39,37 @@ def make_importable(folder: str | pathlib.Path, first: bool = True) -> None:
 
 class UserCodeError(RuntimeError):
     """A function that the user gave raised; the message has its error with file and line."""
+
+
+def load(name: str) -> Any:
+    """Returns what "MODULE:NAME" names, such as the class of "my_agents:MyAgent"; imports the module.
+
+    Raises:
+        ImportError: there is no such module, or nothing of this name in it.
+        ValueError: it is not written so.
+        UserCodeError: the module raises.
+    """
+    module, _, inner = name.partition(":")
+    if not all(part.isidentifier() for part in f"{module}.{inner}".replace("<locals>", "_").split(".")):
+        raise ValueError(f"What a module has is named MODULE:NAME, such as my_agents:MyAgent. Received: {name!r}")
+    if module == "__main__":
+        raise ImportError(
+            f"What a script or a notebook defines cannot be found by another process: put it in a module of its own. Received: {name!r}"
+        )
+    try:
+        with calling(f"The module {module}"):
+            found: Any = importlib.import_module(module)
+    except UserCodeError as error:
+        cause = error.__cause__
+        if isinstance(cause, ModuleNotFoundError) and f"{module}.".startswith(f"{cause.name}."):
+            folders = f" It was searched for in {', '.join(FOLDERS)} and where Python looks." if FOLDERS else ""
+            raise ImportError(f"There is no module {cause.name!r}.{folders} Received: {name!r}") from cause
+        raise
+    for part in inner.split("."):
+        if not hasattr(found, part):
+            raise ImportError(f"The module {module} ({getattr(sys.modules[module], '__file__', None)}) has no {inner}. Received: {name!r}")
+        found = getattr(found, part)
+    return found
 
 
 def described(error: BaseException) -> str:

@@ -12,6 +12,7 @@ from tfsac.parameters.agent_networks import (
 from tfsac.parameters.agents import (
     AdditiveNoiseParameters,
     AgentParameters,
+    BaseAgentParameters,
     DiscreteACERAgentParameters,
     DiscreteSoftActorCriticAgentParameters,
     EpsilonGreedyParameters,
@@ -37,7 +38,7 @@ from tfsac.parameters.algorithms import (
     TemporallyAbstractActorCriticAlgorithmParameters,
     TwinSoftActorCriticAlgorithmParameters,
 )
-from tfsac.parameters.base import ParameterError, from_json, to_json
+from tfsac.parameters.base import ParameterError, from_json, parameters, to_json
 from tfsac.parameters.experiment import (
     BY_ENV_FN,
     AtariPreprocessingParameters,
@@ -95,6 +96,7 @@ __all__ = [
     "AlgorithmParameters",
     "AtariPreprocessingParameters",
     "AutoAlphaParameters",
+    "BaseAgentParameters",
     "CategoricalPolicyHeadParameters",
     "Conv2d",
     "DiscreteACERAgentParameters",
@@ -157,6 +159,7 @@ __all__ = [
     "gaussian_acer_networks",
     "networks_made_by",
     "override",
+    "parameters",
     "parse_assignment",
     "soft_actor_critic_networks",
     "temporally_abstract_networks",

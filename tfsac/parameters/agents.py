@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, Tag
+from pydantic import Field, PlainSerializer, PlainValidator, Tag
 
 from tfsac.parameters.agent_networks import (
     discrete_acer_networks,
@@ -17,6 +19,7 @@ from tfsac.parameters.agent_networks import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.parameters.algorithms import (
+    AlgorithmParameters,
     DiscreteACERAlgorithmParameters,
     DiscreteSoftActorCriticAlgorithmParameters,
     GaussianACERAlgorithmParameters,
@@ -24,7 +27,17 @@ from tfsac.parameters.algorithms import (
     TemporallyAbstractActorCriticAlgorithmParameters,
     TwinSoftActorCriticAlgorithmParameters,
 )
-from tfsac.parameters.base import ParameterError, by_kind, nearest, parameters
+from tfsac.parameters.base import (
+    CUSTOM,
+    ParameterError,
+    by_kind,
+    custom_class,
+    from_json,
+    name_custom,
+    nearest,
+    parameters,
+    to_json,
+)
 from tfsac.parameters.memories import (
     EpisodicReplayParameters,
     ExperienceReplayParameters,
@@ -66,18 +79,44 @@ class EpsilonGreedyParameters:
         return self.final_epsilon + left * (self.initial_epsilon - self.final_epsilon)
 
 
-class _OneBatch:
-    """What the parameters of all agents share: one batch for all networks, checked together with the memory."""
+@parameters
+class BaseAgentParameters:
+    """What the parameters of all agents share. Each class names the agent that it describes.
 
+    A class of your own has a `path`, and the fields of this class or of the class of another agent. Its kind is "MODULE:CLASS": a
+    run's config finds it by that.
+
+    Attributes:
+        algorithm: what is computed and how often.
+        exploration: beyond the policy's own sampling, or None.
+        memory: the replay.
+        networks: by name, "policy" among them; one batch trains all.
+        path: of the agent's class, as "MODULE:CLASS".
+
+    Example:
+        >>> @parameters
+        ... class MyAgentParameters(TwinSoftActorCriticAgentParameters):
+        ...     path: ClassVar[str] = "my_agent:MyAgent"
+        ...     my_option: float = 0.5
+    """
+
+    algorithm: AlgorithmParameters
+    exploration: AdditiveNoiseParameters | EpsilonGreedyParameters | None
     memory: MemoryParameters | SequenceReplayParameters | EpisodicReplayParameters
     networks: dict[str, NetworkParameters]
+    path: ClassVar[str]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__module__.partition(".")[0] != __name__.partition(".")[0]:
+            name_custom(cls)
 
     @property
     def batch_size(self) -> int:
         """Rows of an update."""
         return self.networks["policy"].batch_size
 
-    def _check(self, heads: Mapping[str, str], with_target: tuple[str, ...], recurrent: bool = False) -> None:
+    def check_networks(self, heads: Mapping[str, str], with_target: tuple[str, ...], recurrent: bool = False) -> None:
         """Checks that there is exactly one network for each name, with the right head, and that the memory suits them.
 
         Args:
@@ -114,7 +153,7 @@ class _OneBatch:
 
 
 @parameters
-class SoftActorCriticAgentParameters(_OneBatch):
+class SoftActorCriticAgentParameters(BaseAgentParameters):
     """Coach's soft actor-critic: policy, twin Q and V with its slow copy.
 
     Attributes:
@@ -129,13 +168,14 @@ class SoftActorCriticAgentParameters(_OneBatch):
     memory: MemoryParameters = Field(default_factory=ExperienceReplayParameters)
     networks: dict[str, NetworkParameters] = Field(default_factory=soft_actor_critic_networks)
     kind: Literal["soft_actor_critic"] = "soft_actor_critic"
+    path: ClassVar[str] = "tfsac.agents.sac_v:SoftActorCriticAgent"
 
     def __post_init__(self) -> None:
-        self._check({"policy": "sac_policy", "v": "v", "q": "sac_q"}, with_target=("v",))
+        self.check_networks({"policy": "sac_policy", "v": "v", "q": "sac_q"}, with_target=("v",))
 
 
 @parameters
-class TwinSoftActorCriticAgentParameters(_OneBatch):
+class TwinSoftActorCriticAgentParameters(BaseAgentParameters):
     """Spinning Up's and DI-engine's soft actor-critic: policy and twin Q with its slow copy.
 
     Attributes:
@@ -150,13 +190,14 @@ class TwinSoftActorCriticAgentParameters(_OneBatch):
     memory: MemoryParameters = Field(default_factory=ExperienceReplayParameters)
     networks: dict[str, NetworkParameters] = Field(default_factory=twin_soft_actor_critic_networks)
     kind: Literal["twin_soft_actor_critic"] = "twin_soft_actor_critic"
+    path: ClassVar[str] = "tfsac.agents.sac:TwinSoftActorCriticAgent"
 
     def __post_init__(self) -> None:
-        self._check({"policy": "sac_policy", "q": "sac_q"}, with_target=("q",))
+        self.check_networks({"policy": "sac_policy", "q": "sac_q"}, with_target=("q",))
 
 
 @parameters
-class DiscreteSoftActorCriticAgentParameters(_OneBatch):
+class DiscreteSoftActorCriticAgentParameters(BaseAgentParameters):
     """Soft actor-critic for discrete actions: policy and twin Q of every action, with its slow copy.
 
     Attributes:
@@ -174,9 +215,10 @@ class DiscreteSoftActorCriticAgentParameters(_OneBatch):
     networks: dict[str, NetworkParameters] = Field(default_factory=discrete_soft_actor_critic_networks)
     shared_encoder: bool = False
     kind: Literal["discrete_soft_actor_critic"] = "discrete_soft_actor_critic"
+    path: ClassVar[str] = "tfsac.agents.discrete_sac:DiscreteSoftActorCriticAgent"
 
     def __post_init__(self) -> None:
-        self._check({"policy": "categorical_policy", "q": "discrete_q"}, with_target=("q",))
+        self.check_networks({"policy": "categorical_policy", "q": "discrete_q"}, with_target=("q",))
         if not self.shared_encoder:
             return
         described = [
@@ -192,7 +234,7 @@ class DiscreteSoftActorCriticAgentParameters(_OneBatch):
 
 
 @parameters
-class TemporallyAbstractActorCriticAgentParameters(_OneBatch):
+class TemporallyAbstractActorCriticAgentParameters(BaseAgentParameters):
     """Temporally abstract actor-critic, TAAC, TaacL and TaacQ: policy and critics with their slow copy.
 
     Attributes:
@@ -209,12 +251,13 @@ class TemporallyAbstractActorCriticAgentParameters(_OneBatch):
     memory: SequenceReplayParameters = Field(default_factory=SequenceReplayParameters)
     networks: dict[str, NetworkParameters] = Field(default_factory=temporally_abstract_networks)
     kind: Literal["temporally_abstract_actor_critic"] = "temporally_abstract_actor_critic"
+    path: ClassVar[str] = "tfsac.agents.taac:TemporallyAbstractActorCriticAgent"
 
     def __post_init__(self) -> None:
-        self._check({"policy": "sac_policy", "q": "trajectory_q"}, with_target=("q",))
+        self.check_networks({"policy": "sac_policy", "q": "trajectory_q"}, with_target=("q",))
 
 
-class _ACER(_OneBatch):
+class _ACER(BaseAgentParameters):
     """What the parameters of discrete and Gaussian actor-critic with experience replay share."""
 
     algorithm: Any
@@ -224,12 +267,12 @@ class _ACER(_OneBatch):
         """Checks networks and memory.
 
         Raises:
-            ParameterError: see `_check`; a trunk that others do not read, no average policy for the trust region, a Huber loss,
+            ParameterError: see `check_networks`; a trunk that others do not read, no average policy for the trust region, a Huber loss,
                 segments longer than the memory.
         """
         trunk = "trunk" in self.networks
         averaged = ("trunk", "policy") if trunk else ("policy",)
-        self._check({**({"trunk": "features"} if trunk else {}), **heads}, averaged, recurrent=True)
+        self.check_networks({**({"trunk": "features"} if trunk else {}), **heads}, averaged, recurrent=True)
         for name in heads if trunk else ():
             if [*self.networks[name].input_embedders_parameters] != [FEATURES]:
                 raise ParameterError(
@@ -270,6 +313,7 @@ class DiscreteACERAgentParameters(_ACER):
     memory: EpisodicReplayParameters = Field(default_factory=EpisodicReplayParameters)
     networks: dict[str, NetworkParameters] = Field(default_factory=discrete_acer_networks)
     kind: Literal["discrete_acer"] = "discrete_acer"
+    path: ClassVar[str] = "tfsac.agents.acer:DiscreteACERAgent"
 
     def __post_init__(self) -> None:
         self._check_acer({"policy": "categorical_policy", "q": "discrete_q"})
@@ -293,11 +337,29 @@ class GaussianACERAgentParameters(_ACER):
     memory: EpisodicReplayParameters = Field(default_factory=EpisodicReplayParameters)
     networks: dict[str, NetworkParameters] = Field(default_factory=gaussian_acer_networks)
     kind: Literal["gaussian_acer"] = "gaussian_acer"
+    path: ClassVar[str] = "tfsac.agents.acer:GaussianACERAgent"
 
     def __post_init__(self) -> None:
         self._check_acer({"policy": "gaussian_policy", "v": "v", "advantage": "sac_q"})
         if self.networks["advantage"].head_parameters.num_critics != 1:  # type: ignore[union-attr]
             raise ParameterError("This agent has one advantage: twin_critic is False. Received: twin_critic=True for 'advantage'")
+
+
+def _custom_agent(value: Any) -> Any:
+    """Returns an agent of a user's own class, which JSON names by its kind."""
+    if isinstance(value, dict):
+        cls: Any = custom_class(value["kind"])
+        return from_json(cls, json.dumps(value))
+    cls, wrong = type(value), ""
+    if not isinstance(value, BaseAgentParameters):
+        wrong = "The parameters of an agent are of a class below tfsac.parameters.BaseAgentParameters"
+    elif "__dataclass_fields__" not in vars(cls):
+        wrong = f"The class {cls.__name__} is decorated with @tfsac.parameters.parameters"
+    elif not re.fullmatch(r"[\w.]+:\w+", str(getattr(cls, "path", ""))):
+        wrong = f'The class {cls.__name__} names its agent, as in path: ClassVar[str] = "my_agent:MyAgent"'
+    if wrong:
+        raise ParameterError(f"{wrong}. Received: {value!r}")
+    return value
 
 
 AgentParameters = Annotated[
@@ -306,9 +368,10 @@ AgentParameters = Annotated[
     | Annotated[DiscreteSoftActorCriticAgentParameters, Tag("discrete_soft_actor_critic")]
     | Annotated[TemporallyAbstractActorCriticAgentParameters, Tag("temporally_abstract_actor_critic")]
     | Annotated[DiscreteACERAgentParameters, Tag("discrete_acer")]
-    | Annotated[GaussianACERAgentParameters, Tag("gaussian_acer")],
+    | Annotated[GaussianACERAgentParameters, Tag("gaussian_acer")]
+    | Annotated[Any, PlainValidator(_custom_agent), PlainSerializer(to_json), Tag(CUSTOM)],
     by_kind(
         "soft_actor_critic", "twin_soft_actor_critic", "discrete_soft_actor_critic", "temporally_abstract_actor_critic",
-        "discrete_acer", "gaussian_acer",
+        "discrete_acer", "gaussian_acer", custom=True,
     ),
 ]

@@ -7,12 +7,16 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar, dataclass_transform, get_args, get_type_hints
+from typing import Any, Literal, TypeVar, dataclass_transform, get_args, get_type_hints
 
 import pydantic
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
+from tfsac.user_code import load
+
 T = TypeVar("T")
+CUSTOM = "MODULE:CLASS"  # what the kind of a user's own parameter class looks like
+_custom: dict[str, type] = {}  # such classes by kind
 
 
 class ParameterError(ValueError):
@@ -138,16 +142,66 @@ def parameters(cls: type[T]) -> type[T]:
     made.__init_subclass__ = classmethod(__init_subclass__)
     __init__.__doc__ = f"Raises: ParameterError: unknown parameter, wrong type or range of {cls.__name__}."
     made.__init__ = __init__
+    if ":" in (kind := str(getattr(made, "kind", ""))):
+        _custom[kind] = made
     return made
 
 
-def by_kind(usual: str, *others: str) -> pydantic.Discriminator:
-    """Returns what chooses one of a union's members by its `kind`, which JSON may leave out for the usual one."""
+def name_custom(cls: type) -> None:
+    """Gives a user's parameter class the kind "MODULE:CLASS", by which a config finds it in another process.
+
+    Args:
+        cls: before `parameters` decorates it.
+
+    Raises:
+        ParameterError: it has a kind of its own.
+    """
+    kind = f"{cls.__module__}:{cls.__qualname__}"
+    if "kind" in vars(cls) or "kind" in vars(cls).get("__annotations__", {}):
+        raise ParameterError(
+            f"A parameter class of your own has the kind {kind!r}, by which a run's config finds it: leave the field out. "
+            f"Received: kind={vars(cls).get('kind')!r}"
+        )
+    named: Any = cls
+    named.kind = kind
+    named.__annotations__ = {**vars(cls).get("__annotations__", {}), "kind": Literal[kind]}
+
+
+def custom_class(kind: str) -> type:
+    """Returns the user's parameter class of a kind "MODULE:CLASS", whose module is imported where that was not yet done.
+
+    Raises:
+        ImportError: there is no such module, or no such class in it.
+        ParameterError: it is no parameter class.
+        UserCodeError: the module raises.
+    """
+    found: type = _custom.get(kind) or load(kind)
+    if _custom.get(kind) is not found:
+        raise ParameterError(f"A kind {CUSTOM} names a class that @tfsac.parameters.parameters decorates. Received: {kind!r}")
+    return found
+
+
+def by_kind(usual: str, *others: str, custom: bool = False) -> pydantic.Discriminator:
+    """Returns what chooses one of a union's members by its `kind`, which JSON may leave out for the usual one.
+
+    Args:
+        usual, others: kinds of tfsac.
+        custom: the member with the tag `CUSTOM` holds classes of users.
+    """
     kinds = [repr(kind) for kind in (usual, *others)]
+
+    def kind_of(value: Any) -> Any:
+        if isinstance(value, dict):
+            kind = value.get("kind", usual)
+            return CUSTOM if custom and ":" in str(kind) else kind
+        known = type(value).__module__.partition(".")[0] == __name__.partition(".")[0]
+        return getattr(value, "kind", None) if known or not custom or not hasattr(value, "kind") else CUSTOM
+
     return pydantic.Discriminator(
-        lambda value: value.get("kind", usual) if isinstance(value, dict) else getattr(value, "kind", None),
+        kind_of,
         custom_error_type="kind",
-        custom_error_message=f"Input should be an object of kind {', '.join(kinds[:-1])} or {kinds[-1]}",
+        custom_error_message=f"Input should be an object of kind {', '.join(kinds[:-1])} or {kinds[-1]}"
+        + (f", or {CUSTOM} of your own" if custom else ""),
     )
 
 

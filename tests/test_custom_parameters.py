@@ -1,0 +1,217 @@
+"""Parameter classes of a user's own agent: in presets, in configs, and in processes that have not seen them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+from typing import ClassVar
+
+import pytest
+from pages import ROOT, blocks
+
+from tfsac import user_code
+from tfsac.catalog import load_preset, read_config
+from tfsac.parameters import (
+    BaseAgentParameters,
+    DiscreteSoftActorCriticAgentParameters,
+    EnvironmentParameters,
+    ExperienceReplayParameters,
+    NetworkParameters,
+    OffPolicyAlgorithmParameters,
+    ParameterError,
+    Preset,
+    RunParameters,
+    SequenceReplayParameters,
+    TwinSoftActorCriticAgentParameters,
+    from_json,
+    override,
+    parameters,
+    soft_actor_critic_networks,
+    to_json,
+)
+from tfsac.user_code import UserCodeError
+
+PAGE = (ROOT / "docs" / "parameters.md").read_text(encoding="utf-8")
+FILES = {block.note[1]: block.text for block in blocks(PAGE) if block.note[0] == "file"}
+KIND = "my_agent:MyAgentParameters"
+
+
+@parameters
+class Wider(TwinSoftActorCriticAgentParameters):
+    """A class of this test's module."""
+
+    path: ClassVar[str] = "some_module:Wider"
+    depth: int = 3
+
+
+@parameters
+class FromTheBase(BaseAgentParameters):
+    """A class that shares no fields' defaults with an agent of tfsac."""
+
+    path: ClassVar[str] = "some_module:FromTheBase"
+    algorithm: OffPolicyAlgorithmParameters
+    exploration: None
+    memory: SequenceReplayParameters
+    networks: dict[str, NetworkParameters]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with the files of the page; afterwards what they defined is forgotten."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(user_code, "FOLDERS", [])
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "raises_at_import.py").write_text("\nimport nothing_of_this_name\n")
+    importlib.invalidate_caches()
+    yield tmp_path
+    for name in ("my_agent", "raises_at_import"):
+        sys.modules.pop(name, None)
+
+
+def test_the_page_has_both_files():
+    assert {"my_agent.py", "my_preset.py"} <= FILES.keys()
+
+
+def test_a_preset_file_holds_an_own_agent_and_set_changes_its_fields(folder):
+    preset = load_preset(folder / "my_preset.py")
+    assert (preset.agent.kind, preset.agent.path, preset.agent.algorithm.sharpness) == (KIND, "my_agent:MyAgent", 2.0)
+    changed = override(preset, {"agent.algorithm.sharpness": 5.0, "agent.algorithm.discount": 0.9})
+    assert type(changed.agent) is type(preset.agent) and (changed.agent.algorithm.sharpness, changed.agent.algorithm.discount) == (5.0, 0.9)
+    assert override(changed, {"agent.algorithm.sharpness": 2.0, "agent.algorithm.discount": 0.99}) == preset
+    with pytest.raises(ParameterError, match="Did you mean 'sharpness'"):
+        override(preset, {"agent.algorithm.sharpnes": 5.0})
+
+
+def test_a_config_is_read_in_a_process_that_has_not_seen_the_class(folder, run_python, tmp_path_factory):
+    run_python(
+        f"""
+from tfsac.catalog import load_preset
+from tfsac.parameters import RunParameters, override
+from tfsac.training.run_directory import RunDirectory
+preset = override(load_preset({str(folder / "my_preset.py")!r}), {{"agent.algorithm.sharpness": 7.5}})
+RunDirectory(__import__("pathlib").Path({str(folder / "run")!r})).create(preset, RunParameters(seed=4))
+"""
+    )
+    assert json.loads((folder / "run" / "config.json").read_text())["preset"]["agent"]["kind"] == KIND
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    printed = run_python(
+        f"""
+import os, pathlib, sys
+os.chdir({str(elsewhere)!r})
+from tfsac.catalog import read_config
+preset, run = read_config(pathlib.Path({str(folder / "run" / "config.json")!r}))
+print(type(preset.agent).__module__, type(preset.agent).__name__, preset.agent.algorithm.sharpness, run.seed, "tensorflow" in sys.modules)
+"""
+    )
+    assert printed.split() == ["my_agent", "MyAgentParameters", "7.5", "4", "False"]
+
+
+@pytest.mark.parametrize("agent", [Wider(depth=9), Wider(memory=ExperienceReplayParameters(9000))])
+def test_an_own_agent_comes_back_equal_from_json(agent):
+    preset = Preset(agent=agent, environment=EnvironmentParameters("Hopper-v5"))
+    tree = to_json(preset)
+    assert tree["agent"]["kind"] == f"{__name__}:Wider"
+    assert from_json(Preset, json.dumps(tree)) == preset
+    assert override(preset, {"agent.memory": {"max_size": 700}}).agent.memory == ExperienceReplayParameters(700)
+
+
+def test_an_own_agent_needs_no_agent_of_tfsac():
+    networks = {"policy": soft_actor_critic_networks()["policy"]}
+    preset = Preset(agent=FromTheBase(OffPolicyAlgorithmParameters(0.5), None, SequenceReplayParameters(9000), networks))
+    assert from_json(Preset, json.dumps(to_json(preset))) == preset
+    with pytest.raises(ParameterError, match="FromTheBase needs the parameter 'algorithm'"):
+        FromTheBase()
+    with pytest.raises(ParameterError, match="memory: Input should be an instance of SequenceReplayParameters"):
+        FromTheBase(OffPolicyAlgorithmParameters(), None, ExperienceReplayParameters(), networks)
+
+
+def named(kind):
+    return lambda: from_json(Preset, json.dumps({"agent": {"kind": kind}}))
+
+
+def undecorated():
+    class Plain(TwinSoftActorCriticAgentParameters):
+        path: ClassVar[str] = "some_module:Plain"
+
+    Preset(agent=Plain())
+
+
+def with_a_kind():
+    @parameters
+    class Named(TwinSoftActorCriticAgentParameters):
+        """A class that names itself."""
+
+        kind: str = "mine"
+
+
+def without_an_agent():
+    @parameters
+    class Nameless(BaseAgentParameters):
+        """A class without a path."""
+
+    Preset(agent=Nameless(OffPolicyAlgorithmParameters(), None, ExperienceReplayParameters(), soft_actor_critic_networks()))
+
+
+def of_another_sort():
+    @parameters
+    class Other:
+        """A class that is no agent's."""
+
+        kind: str = "other"
+
+    Preset(agent=Other())
+
+
+WRONG = {
+    "no module": (named("nothing_of_this_name:Mine"), ImportError, "There is no module 'nothing_of_this_name'.", "'nothing_of_this_name:Mine'"),
+    "no class": (named("my_agent:Mine"), ImportError, "The module my_agent (", "'my_agent:Mine'"),
+    "a class without parameters": (named("my_agent:ClassVar"), ParameterError, "that @tfsac.parameters.parameters decorates", "'my_agent:ClassVar'"),
+    "an algorithm": (named("my_agent:MyAlgorithmParameters"), ParameterError, "that @tfsac.parameters.parameters decorates", "MyAlgorithmParameters'"),
+    "a module that raises": (named("raises_at_import:Mine"), UserCodeError, "The module raises_at_import raised.", "raises_at_import.py, line 2"),
+    "a notebook's class": (named("__main__:Mine"), ImportError, "put it in a module of its own", "'__main__:Mine'"),
+    "no name": (named("my_agent:"), ParameterError, "is named MODULE:NAME", "'my_agent:'"),
+    "a path": (named("folder/my_agent.py:Mine"), ParameterError, "is named MODULE:NAME", "'folder/my_agent.py:Mine'"),
+    "an unknown kind": (named("sac"), ParameterError, "or MODULE:CLASS of your own", "'sac'"),
+    "an unknown field": (
+        lambda: from_json(Preset, json.dumps({"agent": {"kind": KIND, "algorithm": {"sharp": 1}}})), ParameterError,
+        "MyAlgorithmParameters has no parameter 'sharp'. Did you mean 'sharpness'?", "sharp=1",
+    ),
+    "no decorator": (undecorated, ParameterError, "The class Plain is decorated with @tfsac.parameters.parameters", "Plain"),
+    "a kind of its own": (with_a_kind, ParameterError, "leave the field out", "kind='mine'"),
+    "no agent": (without_an_agent, ParameterError, "The class Nameless names its agent", "Nameless"),
+    "not an agent's": (of_another_sort, ParameterError, "below tfsac.parameters.BaseAgentParameters", "Other"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("make, error, words, received", WRONG.values(), ids=WRONG.keys())
+def test_what_is_no_agent_of_ones_own_is_refused(folder, make, error, words, received):
+    user_code.make_importable(folder)
+    with pytest.raises(error) as caught:
+        make()
+    message, _, tail = str(caught.value).rpartition("Received: ")
+    assert words in message and received in tail
+
+
+def test_every_agent_of_tfsac_names_another_agent():
+    classes = [cls for cls in BaseAgentParameters.__subclasses__() if cls.__module__.startswith("tfsac.")]
+    paths = {cls.path for cls in [*classes, *(below for cls in classes for below in cls.__subclasses__())] if hasattr(cls, "path")}
+    assert len([path for path in paths if re.fullmatch(r"tfsac\.agents\.\w+:\w+Agent", path)]) == 6
+    assert DiscreteSoftActorCriticAgentParameters.path == "tfsac.agents.discrete_sac:DiscreteSoftActorCriticAgent"
+
+
+def test_a_config_whose_module_is_gone_says_so(folder):
+    preset = load_preset(folder / "my_preset.py")
+    config = {"preset": to_json(preset), "run": to_json(RunParameters())}
+    config["preset"]["agent"]["kind"] = "my_agent_that_moved:MyAgentParameters"
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ImportError, match=r"no module 'my_agent_that_moved'.* Received: 'my_agent_that_moved:MyAgentParameters'$"):
+        read_config(folder / "config.json")
+
+
+def test_memories_are_those_of_tfsac():
+    with pytest.raises(ParameterError, match=r"'uniform', 'prioritized' or 'sqil'\. Received: 'my_module:Mine'$"):
+        override(Preset(), {"agent.memory": {"kind": "my_module:Mine"}})
