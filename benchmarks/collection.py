@@ -104,7 +104,7 @@ def trainer_of(level: str, folder: pathlib.Path, changes: dict, **settings):
     run = tfsac.RunParameters(seed=1, checkpoint_save_steps=NEVER, **settings)
     trainer = tfsac.Trainer(preset, folder, run, quiet=True)
     while trainer.counters.env_steps < HEATUP + 200:
-        trainer.play()
+        trainer.collect()
         trainer.learn()
     return trainer
 
@@ -115,7 +115,7 @@ def turn_of(trainer, together: int) -> Turn:
     def turn() -> int:
         before = trainer.counters.env_steps
         for _ in range(together):
-            trainer.play()
+            trainer.collect()
             trainer.learn()
         return trainer.counters.env_steps - before
 

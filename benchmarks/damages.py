@@ -73,7 +73,7 @@ def count(number, seed, folder):
     original, copy, rng = folder / "run", folder / "copy", np.random.default_rng(seed)
     api.train(preset, original, run, quiet=True)
     trainer = Trainer(preset, original, run, resume=True, quiet=True)
-    trainer._close_environments()
+    trainer.close()
     names = sorted(path.relative_to(original) for path in (original / "checkpoints").rglob("*") if path.is_file())
     names += [pathlib.Path(name) for name in ("metrics.csv", "best.npz", "config.json")]
     table = collections.Counter()

@@ -275,7 +275,7 @@ def everything(trainer):
     slots = {f"{name}/{i}": v for name, one in agent.optimizers.items() for i, v in enumerate(one.variables)}
     others = {"averages": agent.averages, "updates": agent.updates, **{f"slots/{name}": value for name, value in slots.items()}}
     return {
-        **weights(trainer), **{name: value.numpy() for name, value in others.items()}, "returns": trainer.returns,
+        **weights(trainer), **{name: value.numpy() for name, value in others.items()}, "returns": trainer.reporter.recorder.running,
         **memory.state(), "rows": memory.between(memory.oldest_row, memory.total_rows),
         **trainer.collector.policy_state, **trainer.environments.observation,
     }
@@ -288,7 +288,7 @@ def same_run(resumed, uninterrupted):
     for name, value in theirs.items():
         np.testing.assert_array_equal(ours[name], value, err_msg=name)
     assert resumed.filters.state() == uninterrupted.filters.state() and resumed.counters == uninterrupted.counters
-    assert resumed.rng.bit_generator.state == uninterrupted.rng.bit_generator.state
+    assert resumed.sampler.state() == uninterrupted.sampler.state()
     assert resumed.agent.rng.bit_generator.state == uninterrupted.agent.rng.bit_generator.state
 
 
@@ -323,9 +323,9 @@ def test_several_environments_resume_with_new_episodes_and_new_states(tmp_path, 
     assert not memory.between(memory.oldest_row, memory.total_rows)["terminated"].any()
     assert memory.size == memory.rollout_begin  # the rollout that was begun is dropped
     assert all(value.any() for value in resumed.collector.policy_state.values())
-    resumed.play()
+    resumed.collect()
     assert not any(value.any() for value in memory.initial_state.values())
-    assert (memory.batches(0, 4, resumed.rng).begins[0, 0] == [1, 1, 1, 0]).all()
+    assert (memory.batches(0, 4, resumed.sampler.rng).begins[0, 0] == [1, 1, 1, 0]).all()
     assert resumed.run().counters.env_steps == 240
 
 
@@ -340,7 +340,7 @@ def test_a_failed_step_leaves_the_state_of_before(tmp_path):
         trainer.run()
     assert [path.name for path in trainer.checkpoints.places()] == ["000000056"] and len(seen.states) == 57
     resumed = Trainer(preset, tmp_path / "run", RunParameters(seed=3), resume=True, quiet=True)
-    resumed._close_environments()
+    resumed.close()
     before, failed = seen.states[-2:]
     assert resumed.collector.policy_state.keys() == before.keys() == set(resumed.agent.recurrent)
     for name, value in before.items():

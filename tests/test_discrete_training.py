@@ -139,7 +139,7 @@ def test_a_resumed_run_explores_as_much_as_it_would_have(tmp_path):
     seen, epsilon = [], type(explored.agent.exploration).epsilon
     act = resumed.agent.act
     resumed.agent.act = lambda o, s, f, mode, steps=0: seen.append((mode, steps)) or act(o, s, f, mode, steps)
-    resumed.play()
+    resumed.collect()
     assert seen == [("explore", 150)]
     assert epsilon(explored.agent.exploration, 150) == pytest.approx(0.05 + 0.85 * np.exp(-2.5))
 

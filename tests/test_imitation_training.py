@@ -212,7 +212,7 @@ def test_a_path_of_demonstrations_means_the_same_in_every_folder(tmp_path, monke
     demonstrate(tmp_path / "expert.npz", POLE)
     monkeypatch.chdir(tmp_path)
     trainer = Trainer(imitation("discrete", "expert.npz"), tmp_path / "run", RUN, quiet=True)
-    trainer._close_environments()
+    trainer.close()
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["preset"]["agent"]["memory"]["demonstrations"] == str(tmp_path / "expert.npz")
 
@@ -243,7 +243,7 @@ def test_an_imitating_run_from_before_a_parameter_came_is_continued(tmp_path):
     moved = shown.rename(tmp_path / "moved.npz")
     imitating = override(imitating, {"agent.memory.demonstrations": str(moved)})
     resumed = Trainer(imitating, tmp_path / "run", RUN, resume=True, quiet=True)
-    resumed._close_environments()
+    resumed.close()
     assert resumed.counters.env_steps == 50 and len(resumed.memory) == 50
 
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import rich.console
 
-from tfsac.metrics import NotebookSink, TerminalSink, what_is_shown
+from tfsac.metrics import NotebookSink, TerminalSink, terminal_or_notebook
 
 MISSING = "notebooks need: pip install 'tfsac[notebooks]'"
 CELLS = (
@@ -112,4 +112,4 @@ def test_the_table_of_a_notebook_is_updated_in_place(monkeypatch, capsys):
 @pytest.mark.parametrize("notebook", [True, False])
 def test_a_notebook_is_recognised(monkeypatch, notebook):
     monkeypatch.setattr(rich.console, "Console", lambda: SimpleNamespace(is_jupyter=notebook))
-    assert type(what_is_shown(10, "steps", quiet=True)) is (NotebookSink if notebook else TerminalSink)
+    assert type(terminal_or_notebook(10, "steps", quiet=True)) is (NotebookSink if notebook else TerminalSink)

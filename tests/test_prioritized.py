@@ -215,6 +215,7 @@ def test_priorities_of_transitions_overwritten_since_are_left_out(num_envs):
     expected = np.repeat([1.0, 2.0 + 1e-5, 0.5 + 1e-5, 1.0], num_envs)
     np.testing.assert_allclose(leaves(memory), expected, rtol=1e-12)
     assert memory.largest == 2.0 + 1e-5
+    memory.draw(np.full((1, 4 * num_envs), 0.5))
     add(memory, 4)
     before = leaves(memory)
     memory.update_priorities(np.full((1, 4 * num_envs), 9.0))
@@ -339,9 +340,13 @@ def test_the_arrays_of_a_plain_memory_are_refused():
         prioritized().restore(TransitionMemory(SPEC, 8).state())
 
 
-def test_priorities_for_a_sample_before_the_restart_are_refused():
-    memory = prioritized(VECTOR)
-    memory.draw(np.full((1, 4), 0.5))
-    memory.restore(memory.state())
+def test_a_sample_that_waits_for_its_priorities_is_part_of_the_state():
+    old, new, priority = prioritized(VECTOR), prioritized(VECTOR), np.array([[5.0, 0.0, 2.0, 1.0]])
+    old.draw(np.full((1, 4), 0.5))
+    new.restore(old.state())
+    for memory in (old, new):
+        memory.update_priorities(priority)
+    np.testing.assert_array_equal(leaves(new), leaves(old))
+    assert old.state().keys() == new.state().keys() == {"leaves", "largest", "batches"}
     with pytest.raises(ValueError, match="sample first"):
-        memory.update_priorities(np.ones((1, 4)))
+        new.update_priorities(priority)

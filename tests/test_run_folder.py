@@ -50,7 +50,7 @@ def resumed(folder, parameters=RUN):
     try:
         yield trainer
     finally:
-        trainer._close_environments()
+        trainer.close()
 
 
 HOLD = """
@@ -93,8 +93,8 @@ def test_two_new_runs_in_one_folder_are_one_too_many(tmp_path):
         (tmp_path / "run" / name).unlink()
     with pytest.raises(BlockingIOError, match=rf"being trained already.*Received: .*run \(process {os.getpid()}"):
         Trainer(preset(), tmp_path / "run", RUN, quiet=True)
-    first._close_environments()
-    Trainer(preset(), tmp_path / "elsewhere", RUN, quiet=True)._close_environments()
+    first.close()
+    Trainer(preset(), tmp_path / "elsewhere", RUN, quiet=True).close()
 
 
 def test_a_lock_ends_with_the_run_its_plot_and_its_export(tmp_path, monkeypatch):
@@ -477,12 +477,12 @@ def test_a_manifest_of_another_version_is_refused_in_one_line(run, change, words
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda state: state.pop("recorder"), "state differs in 'recorder'"),
+        (lambda state: state.pop("reporter"), "state differs in 'reporter'"),
         (lambda state: state.update(soul=1), "state differs in 'soul'"),
-        (lambda state: state["counters"].update(env_steps="many"), r"state\.counters\.env_steps is 'many'"),
-        (lambda state: state.update(best_return=[]), r"state\.best_return is \[\]"),
-        (lambda state: state.update(returns=[None]), r"state\.returns is \[None\]"),
-        (lambda state: state.update(heating_up=0), r"state\.heating_up is 0"),
+        (lambda state: state["schedule"]["counters"].update(env_steps="many"), r"state\.schedule\.counters\.env_steps is 'many'"),
+        (lambda state: state["evaluator"].update(best_return=[]), r"state\.evaluator\.best_return is \[\]"),
+        (lambda state: state["reporter"]["recorder"].update(running=[None]), r"state\.reporter\.recorder\.running is \[None\]"),
+        (lambda state: state["schedule"].update(heating_up=0), r"state\.schedule\.heating_up is 0"),
     ],
 )
 def test_a_state_of_another_version_is_refused_in_one_line(run, change, words):
@@ -517,5 +517,5 @@ def test_a_relative_folder_stays_where_it_is_when_a_callback_changes_the_current
     trainer.hooks.callbacks[0].on_evaluation = lambda trainer, row: trainer.stop("enough")
     trainer.run()
     trainer = Trainer(preset(), os.path.relpath(tmp_path / "runs" / "two"), RUN, resume=True)
-    assert trainer.resume_command() == "tfsac train --run_dir=../runs/two --resume"
+    assert trainer.how_to_resume.command() == "tfsac train --run_dir=../runs/two --resume"
     assert "Continuing ../runs/two from step 20." in capsys.readouterr().out

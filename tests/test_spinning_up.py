@@ -330,7 +330,7 @@ def test_progress_has_spinning_ups_columns_a_row_for_each_epoch_and_the_numbers_
         seen = np.concatenate([m for steps, m in spy.metrics if first < steps <= last])
         assert len(seen) == (40 if first == 0 else 60)
         for column, name in (("Q1Vals", "q/q1"), ("Q2Vals", "q/q2"), ("LogPi", "policy/log_prob")):
-            values = seen[:, spy.trainer.reporter.recorder.names.index(name)]
+            values = seen[:, spy.trainer.update_metrics.index(name)]
             spread = [float(row[word + column]) for word in ("Average", "Std", "Max", "Min")]
             np.testing.assert_allclose(spread, [values.mean(), values.std(), values.max(), values.min()], rtol=1e-5)
             assert spread[1] > 0

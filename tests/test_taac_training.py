@@ -133,7 +133,7 @@ STORED = {
 def test_every_stored_step_goes_on_from_the_one_before(tmp_path, name):
     changes = {**SMALL, **STORED[name]}
     trainer = trained(tmp_path, tiny.taac(**changes))
-    algorithm, envs = trainer.algorithm, trainer.environments.num_envs
+    algorithm, envs = trainer.preset.agent.algorithm, trainer.environments.num_envs
     fields, steps = FIELDS[algorithm.trajectory], trainer.memory.total_rows
     assert trainer.counters.updates == changes["schedule.improve_steps"]
     rows = trainer.memory.between(0, steps)
@@ -165,7 +165,7 @@ def test_an_evaluated_trajectory_lasts_no_longer_than_it_may(tmp_path):
     trainer = Trainer(tiny.taac(**changes), tmp_path / "run", quiet=True)
     trainer.agent.forward_q = lambda observation, tau: [np.zeros((len(tau), 2, 1), np.float32)]  # equal values: keep
     done = evaluate_policy(trainer.policy, trainer.evaluation_env, EnvironmentEpisodes(2))
-    trainer._close_environments()
+    trainer.close()
     assert np.flatnonzero(done.switched[:20]).tolist() == [3, 6, 9, 12, 15, 18]
     np.testing.assert_array_equal(done.switched[20:], done.switched[:20])
     assert done.switching() == pytest.approx((12 / 40, 40 / 14))
@@ -291,7 +291,7 @@ def test_several_environments_resume_with_new_episodes_and_new_trajectories(tmp_
     assert resumed.counters.env_steps == 102 and resumed.environments.is_first.all()
     saved = {name: value.copy() for name, value in resumed.collector.policy_state.items()}
     assert saved["tau_a"].any() and (saved["repeats"] > 0).all()
-    resumed.play()
+    resumed.collect()
     row = resumed.memory.newest(2)
     assert row["truncated"][0].all() and row["first"][1].all()
     assert not row["extra/state/tau_a"][1].any() and not row["extra/state/tau_v"][1].any()
@@ -307,7 +307,7 @@ def test_a_failed_step_leaves_the_state_of_before(tmp_path):
         trainer.run()
     assert [path.name for path in trainer.checkpoints.places()] == ["000000056"] and len(seen.states) == 57
     resumed = Trainer(preset, tmp_path / "run", RunParameters(seed=3), resume=True, quiet=True)
-    resumed._close_environments()
+    resumed.close()
     assert not resumed.environments.is_first[0]  # the episode goes on
     before, failed = seen.states[-2:]
     assert any((before[name] != failed[name]).any() for name in before)

@@ -34,7 +34,7 @@ def test_episodes_and_losses_are_written_between_evaluations(tmp_path, monkeypat
 
     class Watch(Callback):
         def on_updates(self, trainer, metrics):
-            seen.append(metrics[:, trainer.reporter.recorder.names.index("loss/q1")])
+            seen.append(metrics[:, trainer.update_metrics.index("loss/q1")])
 
     Trainer(tiny_preset(**SHORT), tmp_path / "run", callbacks=[Watch()], quiet=True).run()
     found = events(tmp_path / "run")
@@ -57,10 +57,10 @@ def test_a_resumed_run_drops_what_was_written_after_its_checkpoint(tmp_path):
 
     first = TensorBoardSink(tmp_path / "events")
     for step in (10, 20, 30, 40):
-        first.write({"training/episode_return": 1.0}, step)
+        first.write_points({"training/episode_return": 1.0}, step)
     first.close()
     second = TensorBoardSink(tmp_path / "events", first=21)
-    second.write({"training/episode_return": 2.0}, 25)
+    second.write_points({"training/episode_return": 2.0}, 25)
     second.close()
     shown = EventAccumulator(str(tmp_path / "events")).Reload()
     points = [(point.step, float(tf.make_ndarray(point.tensor_proto))) for point in shown.Tensors("training/episode_return")]

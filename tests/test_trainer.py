@@ -106,15 +106,39 @@ def test_random_actions_may_be_fewer_or_more_than_the_heat_up(tmp_path, steps):
     assert result.counters.updates == 100
 
 
-@pytest.mark.slow
+EVALUATED = {"schedule__heatup_steps": 40, "schedule__improve_steps": 20, "environment__max_episode_steps": 10}
+
+
 def test_training_does_not_depend_on_how_it_is_evaluated(tmp_path):
-    plain, _ = trained(tmp_path / "a", schedule__steps_between_evaluation_periods=200)
-    often, _ = trained(
-        tmp_path / "b", RunParameters(stochastic_evaluation=True), schedule__steps_between_evaluation_periods=20
-    )
-    for one, other in zip(plain.agent.networks["q"].trainable_variables, often.agent.networks["q"].trainable_variables, strict=True):
+    """Noise, seeds and batches come from streams of random numbers that evaluations do not draw from."""
+    rarely, often = ({**EVALUATED, "schedule__steps_between_evaluation_periods": steps} for steps in (60, 5))
+    plain, _ = trained(tmp_path / "a", **rarely)
+    evaluated, _ = trained(tmp_path / "b", RunParameters(stochastic_evaluation=True), **often)
+    assert len(rows(tmp_path / "b" / "run")) == 12 > len(rows(tmp_path / "a" / "run"))
+    np.testing.assert_array_equal(plain.memory.between(0, 60), evaluated.memory.between(0, 60))
+    for one, other in zip(plain.agent.variables, evaluated.agent.variables, strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
-    assert "stochastic_evaluation/return_mean" in rows(tmp_path / "b" / "run")[0]
+    assert plain.sampler.state() == evaluated.sampler.state() and plain.collector.state() == evaluated.collector.state()
+
+
+def test_evaluations_have_seeds_of_their_own(tmp_path):
+    """Each episode of a run starts from another seed, whether it is one to train with or one of an evaluation."""
+    seeds = []
+
+    class Seeded(gym.Wrapper):
+        def __init__(self):
+            super().__init__(gym.make("Pendulum-v1"))
+            self.own = []
+            seeds.append(self.own)
+
+        def reset(self, *, seed=None, options=None):
+            self.own.append(seed)
+            return super().reset(seed=seed, options=options)
+
+    changes = {**EVALUATED, "schedule__steps_between_evaluation_periods": 20, "schedule__evaluation_steps": "EnvironmentEpisodes(2)"}
+    Trainer(tiny_preset(**changes), tmp_path / "run", quiet=True, env_fn=Seeded).run()
+    evaluation, training = (set(own) - {None} for own in seeds)
+    assert len(evaluation) == 3 * 2 and len(training) >= 60 // 10 and not evaluation & training
 
 
 def test_a_reached_threshold_ends_the_run(tmp_path):
@@ -169,7 +193,7 @@ def test_callbacks_see_the_metrics_of_every_update(tmp_path):
     changes = {"agent__algorithm__num_consecutive_playing_steps": 80, "agent__algorithm__num_consecutive_training_steps": 80}
     trainer, result = trained(tmp_path, callbacks=[Watch()], **changes)
     assert [len(metrics) for metrics in seen] == [64, 16] and updates == [64, 80] == [64, result.counters.updates]
-    mean = dict(zip(trainer.reporter.recorder.names, np.concatenate(seen).mean(axis=0), strict=True))
+    mean = dict(zip(trainer.update_metrics, np.concatenate(seen).mean(axis=0), strict=True))
     assert float(rows(tmp_path / "run")[1]["loss/q1"]) == pytest.approx(mean["loss/q1"], rel=1e-5)
 
 

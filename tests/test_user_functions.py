@@ -139,7 +139,7 @@ def test_errors_name_the_environment_and_how_its_run_is_resumed(tmp_path):
 
 def test_an_interrupted_run_says_how_python_resumes_it(tmp_path):
     trainer = Trainer(short(), tmp_path / "run", quiet=True, env_fn=arm)
-    assert trainer.resume_command() == f"tfsac.train('{tmp_path}/run/config.json', '{tmp_path}/run', resume=True, env_fn=arm)"
+    assert trainer.how_to_resume.command() == f"tfsac.train('{tmp_path}/run/config.json', '{tmp_path}/run', resume=True, env_fn=arm)"
 
 
 # -- env_fn ------------------------------------------------------------------------------------------------------------

@@ -34,8 +34,8 @@ from tfsac.training.devices import configure_once
 from tfsac.training.evaluation import evaluate as run_episodes
 from tfsac.training.evaluation import evaluate_policy
 from tfsac.training.failures import writing_results
-from tfsac.training.functions import refuse_other_spaces, refuse_others
 from tfsac.training.trainer_arguments import check_functions
+from tfsac.training.user_functions import refuse_other_spaces, refuse_others
 from tfsac.training.weights import load_weights
 from tfsac.types import DiscreteSpec, Spec
 from tfsac.user_code import calling, described
@@ -90,7 +90,7 @@ def finish(trainer: Trainer) -> Result:
         if result.signal is None and result.best_return is not None:
             from tfsac.experiments.plots import plot_run
 
-            with writing_results(trainer):
+            with writing_results(trainer.how_to_resume):
                 load_weights(directory.best, trainer.agent, trainer.filters)
                 plot_run(directory.path)
                 export(trainer.policy, directory.policy, replace=True)

@@ -1,4 +1,7 @@
-"""Where metrics go: a CSV file, TensorBoard, the terminal or a notebook."""
+"""Where metrics go: a CSV file, TensorBoard, the terminal or a notebook. Each of these is a sink.
+
+A callback sends metrics anywhere else: see docs/callbacks.md.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,36 @@ import rich.progress
 
 from tfsac.files import writing, written_aside
 
-Row = dict[str, Any]
+Row = dict[str, Any]  # of an evaluation: metrics by name, with env_steps
 
 
-class CSVSink:
+class Sink:
+    """A place to which metrics go."""
+
+    def write(self, row: Row) -> None:
+        """Writes the row of an evaluation.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        raise NotImplementedError
+
+    def write_points(self, values: Mapping[str, Any], step: int) -> None:
+        """Writes numbers between two rows: of an episode, or means over updates. Most sinks leave them out.
+
+        Args:
+            values: by name.
+            step: environment steps.
+
+        Raises:
+            OSError: they cannot be written.
+        """
+
+    def close(self) -> None:
+        """Completes what was written; nothing is written afterwards."""
+
+
+class CSVSink(Sink):
     """Appends rows to `metrics.csv`.
 
     What has been written is also kept in memory: checkpoints hold a copy, and a file that something else changed meanwhile is
@@ -91,22 +120,23 @@ def _line(cells: Sequence[Any]) -> bytes:
     return text.getvalue().encode()
 
 
-class TensorBoardSink:
+class TensorBoardSink(Sink):
     """Appends scalars, and histograms where given, to an event file of its own.
 
     Args:
         directory: of the event files.
         first: environment step from which it is written; TensorBoard drops what files before it have from there on.
+        between: metrics that come as points between rows, so that rows leave them out.
 
     Raises:
         OSError: the file cannot be written.
     """
 
-    def __init__(self, directory: pathlib.Path, first: int = 0):
+    def __init__(self, directory: pathlib.Path, first: int = 0, between: Sequence[str] = ()):
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.summary.writer.record_writer import RecordWriter
 
-        self.event = Event
+        self.event, self.between = Event, frozenset(between)
         directory.mkdir(parents=True, exist_ok=True)
         name = f"events.out.tfevents.{time.time_ns() // 1000:016d}.{socket.gethostname()}.{os.getpid()}"
         self.writer = RecordWriter((directory / name).open("wb"))
@@ -116,7 +146,11 @@ class TensorBoardSink:
     def _add(self, **fields: Any) -> None:
         self.writer.write(self.event(wall_time=time.time(), **fields).SerializeToString())
 
-    def write(self, values: Mapping[str, Any], step: int) -> None:
+    def write(self, row: Row) -> None:
+        """Adds the numbers of a row, but those that come between rows."""
+        self.write_points({name: value for name, value in row.items() if name not in self.between}, row["env_steps"])
+
+    def write_points(self, values: Mapping[str, Any], step: int) -> None:
         """Adds the numbers among some values.
 
         Args:
@@ -163,8 +197,10 @@ class _Console(rich.console.Console):
         os.close(nothing)
 
 
-class TerminalSink:
+class TerminalSink(Sink):
     """A progress bar with speed, return and time left, and one line for each evaluation.
+
+    A subclass may print something else: `Trainer(..., terminal=MySink)`.
 
     Args:
         total: length of the run in its own unit.
@@ -285,7 +321,7 @@ def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, int | float) else "-"
 
 
-def what_is_shown(total: int, unit: str, quiet: bool, extra: Sequence[str] = ()) -> TerminalSink:
+def terminal_or_notebook(total: int, unit: str, quiet: bool, extra: Sequence[str] = ()) -> TerminalSink:
     """Returns the sink of the place where the program runs: a notebook or a terminal.
 
     Args:

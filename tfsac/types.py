@@ -227,12 +227,12 @@ class UpdateResult(NamedTuple):
         metrics: `[U, M]` float32, one row an update; `Agent.metric_names` names the columns.
         priority: `[U, B]` float32, the absolute TD error of every row, mean over the critics; empty unless the agent's
             memory is prioritised.
-        acting: arrays with which acting computes in NumPy from now on.
+        acting: arrays with which acting computes in NumPy from now on; None for those that the agent has now.
     """
 
     metrics: np.ndarray
     priority: np.ndarray
-    acting: list[np.ndarray]
+    acting: list[np.ndarray] | None
 
 
 Metrics = dict[str, Any]

@@ -57,7 +57,7 @@ class PrioritizedMemory(TransitionMemory):
         self.tree = SumTree(self.ring.size)  # of p^alpha
         self.largest, self.batches = 1.0, 0  # largest priority ever seen, number of batches ever sampled
         self.admitted = 0  # rows ever added that the tree knows
-        self.sampled: np.ndarray | None = None  # absolute indices `[U, B]` of the last sample
+        self.sampled: np.ndarray | None = None  # absolute indices `[U, B]` of the last sample, until its priorities are set
 
     def _admit(self) -> None:
         """Gives the rows added since the last call the largest priority so far (at first 1), all at once."""
@@ -111,16 +111,19 @@ class PrioritizedMemory(TransitionMemory):
         priority = priority[kept] + self.epsilon
         self.tree.set(self.sampled[kept] % self.ring.size, priority**self.alpha)
         self.largest = float(priority.max(initial=self.largest))
+        self.sampled = None
 
     def state(self) -> dict[str, np.ndarray]:
         """Returns what a checkpoint keeps beside the rows and `total_rows`, exactly.
 
         Returns:
-            `leaves` float64 `[len]`, p^alpha by slot; `largest` float64 `[]`; `batches` int64 `[]`.
+            `leaves` float64 `[len]`, p^alpha by slot; `largest` float64 `[]`; `batches` int64 `[]`; and `sampled` int64 `[U, B]`,
+            absolute indices, where the last sample waits for its priorities.
         """
         self._admit()
         leaves = self.tree.values(np.arange(len(self)))
-        return {"leaves": leaves, "largest": np.array(self.largest), "batches": np.array(self.batches)}
+        state = {"leaves": leaves, "largest": np.array(self.largest), "batches": np.array(self.batches)}
+        return state if self.sampled is None else {**state, "sampled": self.sampled}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Takes over what `state` returned, after the rows were put back and `total_rows` was set.
@@ -128,11 +131,11 @@ class PrioritizedMemory(TransitionMemory):
         Raises:
             ValueError: other arrays, or not as many leaves as there are transitions. Nothing is changed then.
         """
-        shapes = {name: np.shape(array) for name, array in arrays.items()}
+        shapes = {name: np.shape(array) for name, array in arrays.items() if name != "sampled"}
         expected = {"leaves": (len(self),), "largest": (), "batches": ()}
         if shapes != expected:
             raise ValueError(f"Priorities of this memory are {expected}. Received: {shapes}")
         self.tree = SumTree(self.ring.size)
         self.tree.set(np.arange(len(self)), arrays["leaves"])
         self.largest, self.batches = float(arrays["largest"]), int(arrays["batches"])
-        self.admitted, self.sampled = self.total_rows, None
+        self.admitted, self.sampled = self.total_rows, arrays.get("sampled")

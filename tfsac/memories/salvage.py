@@ -41,6 +41,7 @@ def put_back_without(
             memory.total_rows += stop - begin
             kept.append(np.arange(begin, stop))
     if "leaves" in state:
+        state = {name: array for name, array in state.items() if name != "sampled"}  # which may be of rows that are gone
         slots = np.concatenate(kept) % memory.rows
         state = {**state, "leaves": state["leaves"].reshape(-1, memory.num_envs)[slots].ravel()}
     memory.restore(state)

@@ -21,7 +21,7 @@ WORDS = {"Average": "mean", "Std": "std", "Max": "max", "Min": "min"}
 
 
 class BarOnly(TerminalSink):
-    """The terminal without its line for each evaluation, whose place the table takes."""
+    """The terminal without its line for each evaluation, whose place `EpochLog`'s table takes."""
 
     def write(self, row: dict[str, Any]) -> None:
         """Prints nothing."""
@@ -46,7 +46,7 @@ class EpochLog(Callback):
         """Completes config.json; progress.txt continues as the checkpoint has it."""
         trainer.directory.add_to_config(self.config)
         self.path = trainer.directory.path / PROGRESS
-        self.columns = [trainer.reporter.recorder.names.index(name) for name in OF_UPDATES.values()]
+        self.columns = [trainer.update_metrics.index(name) for name in OF_UPDATES.values()]
         self.lines = trainer.run_files.get(PROGRESS, b"").decode().splitlines()
 
     def on_updates(self, trainer: Trainer, metrics: np.ndarray) -> None:
@@ -55,7 +55,7 @@ class EpochLog(Callback):
 
     def on_evaluation(self, trainer: Trainer, row: dict[str, Any]) -> None:
         """Ends an epoch."""
-        values = self._values(row, trainer.schedule.steps_between_evaluation_periods.num_steps)
+        values = self._values(row, trainer.preset.schedule.steps_between_evaluation_periods.num_steps)
         self.updates = []
         self.lines = self.lines or ["\t".join(values)]
         self.lines.append("\t".join(str(value) for value in values.values()))
@@ -63,13 +63,13 @@ class EpochLog(Callback):
         with written_aside(self.path) as file:
             file.write(content)
         trainer.run_files[PROGRESS] = content  # for the next checkpoint
-        trainer.reporter.terminal.print(table(values))
+        trainer.print(table(values))
 
     def on_training_end(self, trainer: Trainer) -> None:
-        """Says how an interrupted run goes on."""
-        if not trainer.finished():
-            trainer.reporter.terminal.print(
-                f"To go on with progress.txt: sac or tfsac spinup with the same arguments and resume, in {trainer.directory.shown()}."
+        """Says how to resume an interrupted run."""
+        if not trainer.schedule.finished():
+            trainer.print(
+                f"To continue progress.txt: sac or tfsac spinup with the same arguments and resume, in {trainer.directory.shown()}."
             )
 
     def _values(self, row: dict[str, Any], steps_per_epoch: int) -> dict[str, float]:

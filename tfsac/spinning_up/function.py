@@ -162,8 +162,8 @@ def sac(
         [EpochLog({"exp_name": logger["exp_name"], **functions, **to_json(arguments)})],
         env_fn=env_fn if environment.by_env_fn else None,
         models=models,
+        terminal=BarOnly,
     )
-    trainer.reporter.terminal = BarOnly(steps_per_epoch * epochs, "steps")
     return finish(trainer)
 
 

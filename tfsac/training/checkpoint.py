@@ -56,6 +56,8 @@ class Restored(NamedTuple):
         place: its folder.
         state, arrays, run_files: as they were given to `CheckpointManager.save`.
         notes: a line for each checkpoint that was passed over, and for rows that are gone.
+        workers: number of workers that shared the run.
+        whole: whether all rows of the memory were there.
     """
 
     place: pathlib.Path
@@ -63,6 +65,8 @@ class Restored(NamedTuple):
     arrays: dict[str, np.ndarray]
     run_files: dict[str, bytes]
     notes: list[str]
+    workers: int
+    whole: bool
 
 
 class CheckpointManager:
@@ -75,9 +79,6 @@ class CheckpointManager:
         identity: what must be equal to restore, as `identity_of` returns it.
         keep: how many checkpoints to keep.
         workers: that share the run, all of which call `save` and `restore` together; None where there is one.
-
-    Attributes:
-        workers_before: number of workers of the run that was restored.
     """
 
     def __init__(
@@ -94,7 +95,6 @@ class CheckpointManager:
         self.agent, self.memory, self.identity, self.keep = agent, memory, identity, keep
         self.checkpoint = tf.train.Checkpoint(agent=agent)
         self.workers = workers or Workers(tf.distribute.get_strategy(), Place())
-        self.workers_before = self.workers.place.workers
         self.saved_chunks = self._nothing_saved()  # of every worker, in the newest checkpoint
 
     # -- saving --------------------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ class CheckpointManager:
         for path, reason in damaged.items():
             moved = f"; it is now {self.folder.set_aside(path).name}" if self.workers.place.chief else ""
             notes.append(f"{path} is damaged and was not used{moved}: {reason}")
-        return Restored(place, state, arrays, run_files, notes)
+        return Restored(place, state, arrays, run_files, notes, len(memories(manifest)), not gone)
 
     def _agreed(self, skip_damaged_rows: bool) -> tuple[pathlib.Path, list[tuple[int, int]], dict[pathlib.Path, str]]:
         """Returns what `CheckpointFolder.choose` does at the chief, at every worker."""
@@ -299,7 +299,6 @@ class CheckpointManager:
 
     def _read(self, place: pathlib.Path, manifest: dict[str, Any], gone: list[tuple[int, int]]) -> None:
         saved, own = memories(manifest), self.workers.place.worker
-        self.workers_before = len(saved)
         if gone:
             parts = [(c["start"], c["stop"], None if (c["start"], c["stop"] - 1) in gone else self.chunks.rows(c)) for c in saved[0]["chunks"]]
             put_back_without(self.memory, parts, _arrays(place / memory_file(0)), saved[0]["total_rows"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from tfsac.environments import EnvironmentFailure, Environments, Filters
 from tfsac.training.weights import acting_weights, take_over
 from tfsac.types import Step
 
-POLICY_STATE = "policy_state/"  # arrays of a checkpoint beside the observation
+POLICY_STATE, HANDED = "policy_state/", "handed/"  # arrays of a checkpoint beside the observation
 
 
 class Collector:
@@ -73,23 +73,43 @@ class Collector:
         self.handed = weights
         take_over(self.agent, weights)
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Returns what a checkpoint keeps to continue the running episodes: observations, and the policy's state."""
-        return {**self.environments.observation, **{POLICY_STATE + name: x for name, x in self.policy_state.items()}}
+    def reseed(self, seed: Sequence[int]) -> None:
+        """Draws from another stream of random numbers from now on."""
+        self.agent.rng = np.random.default_rng(seed)
 
-    def restore(self, state: dict[str, Any], arrays: dict[str, np.ndarray], actions: np.ndarray | None) -> bool:
-        """Goes on where a checkpoint was taken.
+    def state(self) -> dict[str, Any]:
+        """Returns what a checkpoint keeps, as JSON values."""
+        return {"environments": self.environments.state(), "rng": self.agent.rng.bit_generator.state}
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Returns what a checkpoint keeps to continue: observations, the policy's state, and weights that were handed over."""
+        policy_state = {POLICY_STATE + name: value for name, value in self.policy_state.items()}
+        return {**self.environments.observation, **policy_state, **{f"{HANDED}{i}": value for i, value in enumerate(self.handed)}}
+
+    def start_episodes(self, environments: dict[str, Any]) -> None:
+        """Starts new episodes after those in a state of the environments."""
+        self.policy_state = {}
+        self.environments.restore(environments, None, {})
+
+    def restore(self, state: dict[str, Any], arrays: Mapping[str, np.ndarray], actions: np.ndarray | None, learner: Agent) -> bool:
+        """Continues where a checkpoint was taken.
 
         Args:
-            state: of the environments.
-            arrays: what `arrays` returned.
+            state, arrays: what `state` and `arrays` returned, from among other arrays.
             actions: of the running episode; see `Environments.restore`.
+            learner: that is trained, and acts itself or hands its weights over.
 
         Returns:
-            whether the running episodes go on; else new ones begin.
+            whether the running episodes continue; else new ones start.
         """
-        observation = {name: value for name, value in arrays.items() if not name.startswith(POLICY_STATE)}
+        self.agent.rng.bit_generator.state = state["rng"]
         self.policy_state = {
             name.removeprefix(POLICY_STATE): value for name, value in arrays.items() if name.startswith(POLICY_STATE)
         }
-        return self.environments.restore(state, actions, observation)
+        handed = [arrays[f"{HANDED}{i}"] for i in range(sum(name.startswith(HANDED) for name in arrays))]
+        if handed and learner is not self.agent:
+            self.act_with(handed)
+        else:
+            self.hand_over(learner)
+        observation = {key: arrays[key] for key in self.environments.spec.observation if key in arrays}
+        return self.environments.restore(state["environments"], actions, observation)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
+import pathlib
+import platform
 import re
 import sys
 
@@ -143,3 +145,22 @@ def _devices(count: int | None) -> list[str]:
     if count and count > len(parts):
         raise ValueError(f"The CPU was divided into {len(parts)} devices before. Received: num_devices={count}")
     return parts[:count]
+
+
+def device() -> str:
+    """Returns the GPUs that TensorFlow sees, or the CPU and its number of threads."""
+    gpus = tf.config.get_visible_devices("GPU")
+    if gpus:
+        names = [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name) for gpu in gpus]
+        return ", ".join(names)
+    inter, intra = tf.config.threading.get_inter_op_parallelism_threads(), tf.config.threading.get_intra_op_parallelism_threads()
+    threads = f"{inter or 'all'} x {intra or 'all'} threads"
+    return f"{_cpu()}, {threads}"
+
+
+def _cpu() -> str:
+    """Returns the model of the processor."""
+    listed = pathlib.Path("/proc/cpuinfo")
+    lines = listed.read_text().splitlines() if listed.is_file() else []
+    named = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor() or platform.machine()

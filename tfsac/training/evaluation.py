@@ -17,7 +17,7 @@ from tfsac.environments.returns import placed, refuse_non_finite
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.parameters import EnvironmentEpisodes, StepMethod
 from tfsac.training.policy import Policy
-from tfsac.training.progress import summary
+from tfsac.training.recorder import summary
 from tfsac.user_code import calling
 
 LONGEST_EPISODE = 100_000  # steps of an evaluation episode whose environment has no time limit

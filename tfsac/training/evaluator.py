@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -12,7 +13,9 @@ import numpy as np
 from tfsac.parameters import Preset, RunParameters
 from tfsac.training.evaluation import SWITCHING, evaluate_policy
 from tfsac.training.policy import Policy
-from tfsac.training.progress import SUMMARY, Counters
+from tfsac.training.recorder import SUMMARY
+from tfsac.training.run_directory import BEST
+from tfsac.training.schedule import Counters
 from tfsac.training.weights import save_weights
 from tfsac.types import SWITCH
 
@@ -111,8 +114,13 @@ class Evaluator:
         best = None if np.isinf(self.best_return) else self.best_return
         return {"evaluated_at": self.evaluated_at, "due": self.due(counters), "best_return": best, "accepted": self.accepted}
 
-    def restore(self, state: dict[str, Any], counters: Counters) -> None:
-        """Takes over what `state` returned when the run was at `counters`."""
+    def files(self) -> dict[str, bytes]:
+        """Returns the content of the file of the best weights by its name, once there is one."""
+        return {BEST: self.best_weights} if self.best_weights else {}
+
+    def restore(self, state: dict[str, Any], counters: Counters, files: Mapping[str, bytes]) -> None:
+        """Takes what `state` and `files` returned when the run was at `counters`."""
+        self.best_weights = files.get(BEST, b"")
         failed = state.get("due", False)  # an evaluation that its environment ended, which is made again
         self.periods, self.evaluated_at = self._periods(counters) - failed, state["evaluated_at"]
         self.best_return = -np.inf if state["best_return"] is None else state["best_return"]

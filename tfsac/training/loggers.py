@@ -100,7 +100,7 @@ class MLflowLogger(Callback):
 
     def on_training_end(self, trainer: Trainer) -> None:
         """Completes the run there, or marks it as stopped or failed."""
-        self.client.set_terminated(self.run_id, "FAILED" if trainer.error else "FINISHED" if trainer.finished() else "KILLED")
+        self.client.set_terminated(self.run_id, "FAILED" if trainer.error else "FINISHED" if trainer.schedule.finished() else "KILLED")
 
 
 def _package(name: str, extra: str) -> Any:

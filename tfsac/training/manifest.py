@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from tfsac.files import SEAL, UNREADABLE, is_sealed, parse_object
 
-FORMAT = 3
+FORMAT = 4
 MANIFEST = "manifest.json"
 ROWS = re.compile(r"rows-\d{10,19}-\d{10,19}-[0-9a-f]{12}\.npy", re.ASCII)  # names of chunks
 LARGEST_MANIFEST = 64 * 2**20

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -56,8 +56,8 @@ class RolloutActor:
         # What an actor's constructor raises would look as if its process had ended.
         with calling(f"Actor {self.index}"):
             self.collector = self.collector or self._collector()
-            self.collector.restore(state, {}, None)
-        self.collector.agent.rng = np.random.default_rng([self.settings.seed, ACTORS, self.index, env_steps])
+            self.collector.start_episodes(state)
+        self.collector.reseed([self.settings.seed, ACTORS, self.index, env_steps])
         return self.collector.environments.spec, self.collector.environments.observation
 
     def _collector(self) -> Collector:
@@ -152,16 +152,27 @@ class RayCollector:
         """
         self.weights_changed, self.acting = True, acting
 
+    def reseed(self, seed: Sequence[int]) -> None:
+        """Draws the learner's own random numbers from another stream; the actors have theirs."""
+        self.agent.rng = np.random.default_rng(seed)
+
+    def state(self) -> dict[str, Any]:
+        """Returns what a checkpoint keeps, as JSON values."""
+        return {"environments": self.environments.state(), "rng": self.agent.rng.bit_generator.state}
+
     def arrays(self) -> dict[str, np.ndarray]:
         """Returns nothing: a resumed run starts new episodes."""
         return {}
 
-    def restore(self, state: dict[str, Any], arrays: dict[str, np.ndarray], actions: np.ndarray | None) -> bool:
+    def restore(self, state: dict[str, Any], arrays: Mapping[str, np.ndarray], actions: np.ndarray | None, learner: Agent) -> bool:
         """Starts the episodes after those of a checkpoint, and returns that the running ones are not continued.
 
         Args:
-            state: of the environments.
+            state: what `state` returned.
             arrays, actions: not needed.
+            learner: the agent.
         """
-        self.environments.start_episodes(state)
+        self.agent.rng.bit_generator.state = state["rng"]
+        self.hand_over(learner)
+        self.environments.start_episodes(state["environments"])
         return False

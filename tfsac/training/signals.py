@@ -44,6 +44,16 @@ class StopSignals:
             raise KeyboardInterrupt
         self.received = self.received or number
 
+    def interrupt(self) -> None:
+        """Takes a KeyboardInterrupt that was raised, such as by a callback, for the first Ctrl-C.
+
+        Raises:
+            KeyboardInterrupt: it is the second one.
+        """
+        if self.received:
+            raise KeyboardInterrupt
+        self.received = signal.SIGINT
+
     @staticmethod
     def _end_at_the_second(heard: socket.socket) -> None:
         numbers: list[int] = []

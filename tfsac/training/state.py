@@ -1,112 +1,123 @@
-"""What a checkpoint holds of a run beside the agent and the memory."""
+"""What a checkpoint holds of a run beside the agent and the memory: the state of each part, which the part itself gives and takes."""
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from tfsac.memories import PrioritizedMemory
-from tfsac.training.manifest import understanding
-from tfsac.training.progress import Counters
+from tfsac.agents import Agent
+from tfsac.distributed.workers import Workers
+from tfsac.environments import Filters
+from tfsac.memories import EpisodicMemory, TransitionMemory
+from tfsac.training.checkpoint import Restored
+from tfsac.training.collection import Collector
+from tfsac.training.evaluator import Evaluator
 from tfsac.training.ray_collector import RayCollector
-from tfsac.training.run_directory import BEST, CONFIG, METRICS
-from tfsac.training.weights import acting_weights
-from tfsac.types import UpdateResult
+from tfsac.training.reporting import Reporter
+from tfsac.training.sampling import SAMPLING, Sampler
+from tfsac.training.schedule import Schedule
+from tfsac.training.updates import Updates
 
-if TYPE_CHECKING:
-    from tfsac.training.trainer import Trainer
-
-PRIORITY, SAMPLED, HANDED = "updates/priority", "updates/sampled", "updates/handed/"  # arrays of a checkpoint beside the collector's
-OF_ENVIRONMENTS = ("episode", "length", "returns")  # `[E]` each
+ACTING = 1  # stream of random numbers of whoever acts
+PER_ENVIRONMENT = ("episode", "length")  # entries of the environments' state, a number for each of them
 
 
-def state_of(trainer: Trainer) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, bytes]]:
-    """Returns the state of a run as JSON values, as arrays, and as contents of files in its folder.
+class RunState:
+    """The parts of a run that have a state.
 
-    All workers call it together; each gets the whole run's values and arrays, and the chief the files.
+    Args:
+        workers: that share the run.
+        agent: that learns.
+        memory: of this worker, as all that follows.
+        schedule, sampler, collector, updates, evaluator, reporter, filters: the parts.
+        seed: of the run.
     """
-    place, environments = trainer.workers.place, trainer.environments.state()
-    of_environments = {"episode": environments["episode"], "length": environments["length"], "returns": trainer.returns}
-    everywhere = trainer.workers.gather({name: np.array(value) for name, value in of_environments.items()})
-    returns = everywhere.pop("returns").tolist()
-    environments |= {name: value.tolist() for name, value in everywhere.items()}
-    state = {
-        "counters": dataclasses.asdict(trainer.counters),
-        "heatup_end": dataclasses.asdict(trainer.heatup_end),
-        "heating_up": trainer.heating_up,
-        "returns": returns,
-        **trainer.evaluator.state(trainer.counters),
-        **trainer.reporter.state(),
-        "filters": trainer.filters.state(),
-        "environments": environments,
-        "sampling": trainer.rng.bit_generator.state,
-        "acting": trainer.collector.agent.rng.bit_generator.state,
-    }
-    # The episodes of several workers begin anew where the run goes on.
-    return state, {**trainer.collector.arrays(), **_pending(trainer)} if place.workers == 1 else {}, _run_files(trainer)
 
+    def __init__(
+        self,
+        workers: Workers,
+        agent: Agent,
+        memory: TransitionMemory | EpisodicMemory,
+        schedule: Schedule,
+        sampler: Sampler,
+        collector: Collector | RayCollector,
+        updates: Updates,
+        evaluator: Evaluator,
+        reporter: Reporter,
+        filters: Filters,
+        seed: int,
+    ):
+        self.workers, self.agent, self.memory, self.schedule, self.sampler = workers, agent, memory, schedule, sampler
+        self.collector, self.updates, self.evaluator, self.reporter, self.filters = collector, updates, evaluator, reporter, filters
+        self.seed = seed
 
-def _pending(trainer: Trainer) -> dict[str, np.ndarray]:
-    """Returns what the next call of updates begins with: priorities that are not set yet, and the weights that act until then."""
-    result, collector = trainer.updates.pending, trainer.collector
-    if result is None or isinstance(collector, RayCollector):
-        return {}
-    arrays = {PRIORITY: result.priority, **{f"{HANDED}{i}": weights for i, weights in enumerate(collector.handed)}}
-    if isinstance(trainer.memory, PrioritizedMemory) and trainer.memory.sampled is not None:
-        arrays[SAMPLED] = trainer.memory.sampled
-    return arrays
+    def values(self) -> dict[str, Any]:
+        """Returns the state of the whole run as JSON values, at every worker; all of them call it together."""
+        collector = self.collector.state()
+        environments = collector["environments"]
+        everywhere = self.workers.gather({name: np.array(environments[name]) for name in PER_ENVIRONMENT})
+        environments = {**environments, **{name: value.tolist() for name, value in everywhere.items()}}
+        return {
+            "schedule": self.schedule.state(),
+            "sampler": self.sampler.state(),
+            "collector": {**collector, "environments": environments},
+            "evaluator": self.evaluator.state(self.schedule.counters),
+            "reporter": self.reporter.state(),
+            "filters": self.filters.state(),
+        }
 
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Returns the arrays of the same: what the running episodes and the updates that are underway need to continue."""
+        # Several workers start new episodes where the run is resumed.
+        return {**self.collector.arrays(), **self.updates.arrays()} if self.workers.place.workers == 1 else {}
 
-def _restore_pending(trainer: Trainer, arrays: dict[str, np.ndarray]) -> None:
-    """Takes what `_pending` returned out of the arrays of a checkpoint."""
-    handed = [arrays.pop(f"{HANDED}{i}") for i in range(sum(name.startswith(HANDED) for name in arrays))]
-    priority, sampled, collector = arrays.pop(PRIORITY, None), arrays.pop(SAMPLED, None), trainer.collector
-    if priority is None or trainer.workers.place.workers > 1 or isinstance(collector, RayCollector):
-        collector.hand_over(trainer.agent)
-        return
-    if isinstance(trainer.memory, PrioritizedMemory):
-        trainer.memory.sampled = sampled
-    metrics = np.zeros((0, len(trainer.reporter.recorder.names)))  # these were reported
-    trainer.updates.pending = UpdateResult(metrics, priority, acting_weights(trainer.agent))
-    if collector.agent is not trainer.agent:
-        collector.act_with(handed)
+    def files(self) -> dict[str, bytes]:
+        """Returns the contents of the files of a run that its parts write, by name; nothing but at the chief."""
+        return {**self.reporter.files(), **self.evaluator.files()} if self.workers.place.chief else {}
 
+    def restore(self, restored: Restored) -> bool:
+        """Has each part take its state, after agent and memory were restored.
 
-def _run_files(trainer: Trainer) -> dict[str, bytes]:
-    if trainer.reporter.csv is None:
-        return {}
-    files, config = {**trainer.run_files, METRICS: trainer.reporter.csv.content}, trainer.directory.config
-    if trainer.evaluator.best_weights:
-        files[BEST] = trainer.evaluator.best_weights
-    return {**files, CONFIG: config.read_bytes()} if config.is_file() else files
+        Args:
+            restored: what a checkpoint held, perhaps of another number of workers.
 
+        Returns:
+            whether the running episodes continue; else new ones start.
 
-def restore(trainer: Trainer) -> None:
-    """Locks the run's folder and brings a new run to where its newest whole checkpoint was taken, also by another number of workers.
+        Raises:
+            ValueError: the state is of another version.
+        """
+        state, place = restored.state, self.workers.place
+        refuse_other_kinds(state, self.values())
+        self.agent.refresh()
+        self.schedule.restore(state["schedule"])
+        self.evaluator.restore(state["evaluator"], self.schedule.counters, restored.run_files)
+        self.reporter.restore(state["reporter"])
+        self.filters.restore(state["filters"])
+        self.sampler.restore(state["sampler"])
+        collector, environments = state["collector"], state["collector"]["environments"]
+        envs = len(environments["length"]) // place.workers
+        own = slice(place.worker * envs, (place.worker + 1) * envs)
+        collector = {**collector, "environments": {**environments, **{name: environments[name][own] for name in PER_ENVIRONMENT}}}
+        alone = restored.workers == place.workers == 1
+        arrays = restored.arrays if alone else {}
+        if restored.whole:  # else the updates that are underway learned from rows that are gone
+            self.updates.restore(arrays)
+        steps = self.memory.newest(collector["environments"]["length"][0])
+        exact = self.collector.restore(collector, arrays, None if steps is None else steps["action"][:, 0], self.agent)
+        if not alone:
+            self.reseed()
+        if not exact:
+            self.memory.end_episodes()
+            self.reporter.drop_running()
+        return exact
 
-    Raises:
-        CheckpointError: there is nothing to resume from.
-        BlockingIOError: another process has the run.
-    """
-    place = trainer.workers.place
-    if place.chief and trainer.checkpoints.places() and (note := trainer.lock.acquire(trainer.directory.path)):
-        trainer.reporter.terminal.print(note)
-    restored = trainer.checkpoints.restore(trainer.settings.skip_damaged_rows)
-    for note in restored.notes:
-        trainer.reporter.terminal.print(note)
-    with understanding(restored.place):
-        refuse_other_kinds(restored.state, state_of(trainer)[0])
-        exact = _take_over(trainer, restored.state, restored.arrays)
-    trainer.run_files = restored.run_files
-    trainer.evaluator.best_weights = trainer.run_files.get(BEST, b"")
-    if not exact:
-        trainer.memory.end_episodes()
-        trainer.checkpoints.rewrite_newest_chunk()
-        trainer.returns[:] = 0.0
-        trainer.reporter.terminal.print("The running episodes cannot be continued exactly; new ones begin.")
-    trainer.reporter.terminal.print(f"Continuing {trainer.directory.shown()} from step {trainer.counters.env_steps}.")
+    def reseed(self) -> None:
+        """Gives this worker streams of random numbers that no other one has, and that it did not have before this step."""
+        where = [self.workers.place.worker, self.workers.place.workers, self.schedule.counters.env_steps]
+        self.sampler.reseed([self.seed, SAMPLING, *where])
+        self.collector.reseed([self.seed, ACTING, *where])
 
 
 def refuse_other_kinds(theirs: Any, ours: Any, name: str = "state") -> None:
@@ -129,27 +140,3 @@ def refuse_other_kinds(theirs: Any, ours: Any, name: str = "state") -> None:
             refuse_other_kinds(theirs, 0.0, name)
     elif isinstance(theirs, bool) != isinstance(ours, bool) or not isinstance(theirs, (int, float) if isinstance(ours, float) else type(ours)):
         raise ValueError(f"{name} is {theirs!r}")
-
-
-def _take_over(trainer: Trainer, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> bool:
-    """Sets everything but agent and memory; returns whether the running episodes are where they were."""
-    place = trainer.workers.place
-    trainer.agent.refresh()
-    trainer.counters, trainer.heatup_end = Counters(**state["counters"]), Counters(**state["heatup_end"])
-    trainer.heating_up = state["heating_up"]
-    trainer.evaluator.restore(state, trainer.counters)
-    trainer.reporter.restore(state)
-    trainer.filters.restore(state["filters"])
-    envs, environments = trainer.environments.num_envs, state["environments"]
-    own = slice(place.worker * envs, (place.worker + 1) * envs)
-    trainer.returns = np.array(state["returns"])[own]
-    environments = {**environments, **{name: environments[name][own] for name in ("episode", "length")}}
-    if place.workers == trainer.checkpoints.workers_before == 1:
-        trainer.rng.bit_generator.state = state["sampling"]
-        trainer.collector.agent.rng.bit_generator.state = state["acting"]
-    else:
-        trainer.seed_anew()
-    _restore_pending(trainer, arrays)
-    played = trainer.memory.newest(environments["length"][0])
-    actions = None if played is None else played["action"][:, 0]
-    return trainer.collector.restore(environments, arrays, actions)

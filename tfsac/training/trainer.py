@@ -2,58 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import pathlib
 import signal
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import gymnasium as gym
 import numpy as np
 
-from tfsac.agents import Agent, ModelMaker
-from tfsac.distributed.ray_environments import RayEnvironments
-from tfsac.distributed.tf_config import place_of, refuse_timeout_in_this_process, share_of
-from tfsac.distributed.workers import Workers
-from tfsac.environments import Apart, Environments, Filters, maker
-from tfsac.memories import in_ram, on_disk
-from tfsac.parameters import (
-    OffPolicyAlgorithmParameters,
-    ParameterError,
-    Preset,
-    RunParameters,
-    to_json,
-)
-from tfsac.training.build import build_agent, build_memory, with_absolute_paths
+from tfsac.agents import ModelMaker
+from tfsac.environments import EnvironmentFailure
+from tfsac.metrics import Row, terminal_or_notebook
+from tfsac.parameters import ParameterError, Preset, RunParameters
 from tfsac.training.callbacks import Callback
-from tfsac.training.checkpoint import CheckpointManager
-from tfsac.training.collection import Collector
-from tfsac.training.devices import configure_once, make_strategy, set_numerics
-from tfsac.training.due import due_samples
-from tfsac.training.evaluator import Evaluator
-from tfsac.training.failures import saving, writing
-from tfsac.training.functions import described, recorded, refuse_other_spaces, refuse_others, training_models
-from tfsac.training.hooks import Hooks
-from tfsac.training.identity import identity_of
+from tfsac.training.checkpoint import CheckpointError
+from tfsac.training.devices import set_numerics
+from tfsac.training.failures import explaining
 from tfsac.training.non_finite import refuse_non_finite
-from tfsac.training.opening import opening
-from tfsac.training.policy import Policy
-from tfsac.training.progress import Counters, Result
-from tfsac.training.ray_collector import RayCollector, RolloutActor
-from tfsac.training.reporting import Reporter
-from tfsac.training.run_directory import METRICS, RunDirectory
-from tfsac.training.run_lock import RunLock
-from tfsac.training.signals import StopSignals
-from tfsac.training.state import restore, state_of
-from tfsac.training.stepping import play
-from tfsac.training.trainer_arguments import check_trainer, preset_of
-from tfsac.training.updates import Updates
-from tfsac.training.weights import load_initial_weights
-from tfsac.types import Batch, UpdateResult
+from tfsac.training.parts import MakeTerminal, RunParts
+from tfsac.training.reporting import opening
+from tfsac.training.run_directory import CONFIG
+from tfsac.training.schedule import Counters
+from tfsac.training.trainer_arguments import requested
+from tfsac.types import Batch, Step, UpdateResult
+from tfsac.user_code import described as description
 
-ACTING, SAMPLING = 1, 2  # streams of random numbers; the first one is the agent's
+OBSERVED = "observation/"  # what workers tell each other of each key
 
 
-class Trainer:
+class Trainer(RunParts):
     """One run of a preset in a run directory.
 
     Nothing is written before everything is built, so bad parameters leave no folder behind.
@@ -68,13 +46,15 @@ class Trainer:
         initial_weights: run directory whose best weights to begin with.
         env_fn: makes one environment, instead of the preset's level and its arguments. A function is not saved: give it again to resume.
         models: makes a Keras model for each network, instead of the preset's layers; see docs/own_networks.md. It is not saved either.
+        terminal: makes what prints the progress, such as a subclass of `TerminalSink`; it gets that class's arguments.
 
     Attributes:
-        agent, memory, environments, filters, policy, counters: the parts, for callbacks.
+        agent, memory, environments, filters, policy, counters, preset, directory: the parts, for callbacks.
+        update_metrics: names of the metrics that an update returns.
         lock: on the run's folder, until `run` ends.
         error: what ended the run, if it failed.
         run_files: contents of files in this folder that checkpoints keep, by name, beside those that every run has.
-        evaluator, reporter: what is evaluated, and where its rows of metrics go.
+        how_to_resume: the command that continues the run.
 
     Raises:
         TypeError: arguments of other types.
@@ -95,120 +75,11 @@ class Trainer:
         initial_weights: str | pathlib.Path | None = None,
         env_fn: Callable[[], gym.Env] | None = None,
         models: ModelMaker | None = None,
+        terminal: MakeTerminal = terminal_or_notebook,
     ):
-        preset = with_absolute_paths(preset_of(preset))
-        self.hooks = Hooks(check_trainer(run_dir, run, resume, callbacks, quiet, initial_weights, env_fn, models))
-        self.directory = RunDirectory.fixed(pathlib.Path(run_dir))
-        self.settings = run or (self.directory.read()[1] if resume and self.directory.config.is_file() else RunParameters())
-        place = place_of(self.settings)
-        self.lock, self.run_files = RunLock(), dict[str, bytes]()
-        self.error: Exception | None = None
-        share_of(preset, place)
-        refuse_timeout_in_this_process(preset, self.settings)
-        if self.settings.stop_at_threshold and preset.validation.min_reward_threshold is None:
-            raise ParameterError(
-                f"stop_at_threshold needs validation.min_reward_threshold. Received: None for {preset.environment.level}"
-            )
-        if self.settings.skip_damaged_rows and not resume:
-            raise ParameterError("skip_damaged_rows is for runs that are resumed. Received: skip_damaged_rows=True without resume")
-        if not resume:
-            self.directory.refuse_existing()
-        if resume and self.directory.config.is_file():
-            refuse_others(self.directory, env_fn, models)
-        late = configure_once()
-        set_numerics(self.settings)
-        self.workers = Workers(make_strategy(self.settings, place), place)
-        given = {"env_fn": env_fn is not None, "models": models is not None, "initial_weights": initial_weights is not None}
-        self.workers.agree({"preset": to_json(preset), "run": to_json(self.settings), "resume": resume, **given})
-        one = maker(preset.environment, env_fn)
-        self.evaluation_env = one()
-        self.preset = preset = described(preset, self.evaluation_env, env_fn, models)
-        if (timeout := preset.environment.step_timeout_seconds) is not None:
-            self.evaluation_env = Apart(self.evaluation_env, one, timeout)
-        self.share = share_of(preset, place)
-        self.schedule, self.algorithm, first = preset.schedule, preset.agent.algorithm, place.worker * self.share.environment.num_envs
-        self.environments: Environments | RayEnvironments
-        if self.settings.ray_address is None:
-            self.environments = Environments(self.share.environment, self.settings.seed, one, first)
-        else:
-            tell: Callable[[str], None] = lambda line: self.reporter.terminal.print(line)  # noqa: E731
-            arguments = preset, self.settings, env_fn, models
-            self.environments = RayEnvironments(preset, self.settings, RolloutActor, arguments, tell)
-        try:
-            if resume and env_fn is not None:
-                refuse_other_spaces(self.directory, self.environments.spec)
-            self.functions = recorded(env_fn, models, self.environments.spec)
-            with self.workers.strategy.scope():
-                self.agent = build_agent(preset, self.settings, self.environments.spec, models)
-            actor = self.agent
-            if self.settings.asynchronous_collection:
-                actor = build_agent(preset, self.settings, self.environments.spec, models)
-            self._build(actor, resume, quiet, initial_weights)
-            for line in (*self.agent.notes, *([late] if late else [])):
-                self.reporter.terminal.print(line)
-            if resume and self.finished():
-                self.reporter.terminal.print(
-                    f"The schedule ends before step {self.counters.env_steps}, which this run has reached, so there is nothing to train. "
-                    "For more steps, lengthen schedule.improve_steps (--set=schedule.improve_steps=...)."
-                )
-        except BaseException:
-            self._close_environments()
-            raise
-
-    def _build(self, actor: Agent, resume: bool, quiet: bool, initial_weights: str | pathlib.Path | None) -> None:
-        preset, level, place = self.preset, self.preset.environment, self.workers.place
-        self.filters = Filters(level.filters, self.agent.spec)
-        allocate = on_disk(self.directory.disk) if self.settings.memory_on_disk else in_ram
-        beside = self.settings.asynchronous_collection or self.settings.ray_address is not None
-        self.memory = build_memory(self.share, self.agent.spec, self.filters, self.agent.recurrent, allocate, older_policies=beside)
-        self.collector: Collector | RayCollector = (
-            RayCollector(actor, self.filters, self.environments, self.settings.actor_steps)
-            if isinstance(self.environments, RayEnvironments)
-            else Collector(actor, self.filters, self.environments)
-        )
-        self.updates = Updates(self.agent, self._computed, self._apply, self.settings.asynchronous_collection)
-        self.filters.learn(self.workers.gather(self.environments.observation))
-        if initial_weights is not None:
-            load_initial_weights(RunDirectory(pathlib.Path(initial_weights)), self.agent, self.filters)
-        self.policy = Policy(self.agent, self.filters)
-        self.counters, self.heatup_end = Counters(), Counters()
-        self.rng = np.random.default_rng([self.settings.seed, SAMPLING])
-        if place.workers > 1:
-            self.seed_anew()
-        self.heating_up = self.schedule.heatup_steps.num_steps > 0
-        self.returns = np.zeros(self.environments.num_envs)  # of the running episodes
-        self.ready, self.rollout_complete = False, False  # of all workers' memories
-        self.signals, self.stop_reason, self.stopped, self.ran = StopSignals(), "", False, False
-        self.ended = False
-        one_by_one = isinstance(self.algorithm, OffPolicyAlgorithmParameters) and (
-            level.num_envs * self.algorithm.num_consecutive_training_steps == 1
-        )
-        with training_models(preset):
-            names = self.agent.trace(single=one_by_one)
-        self.evaluator = Evaluator(preset, self.settings, self.policy, self.evaluation_env, self.directory.best)
-        self.reporter = Reporter(preset, self.settings, names, quiet or not place.chief, self.hooks.metric_names())
-        identity = identity_of(preset, self.settings.seed, self.agent.spec)
-        self.checkpoints = CheckpointManager(
-            self.directory.checkpoints, self.agent, self.memory, identity, self.settings.num_checkpoints_to_keep, self.workers
-        )
-        columns = self.reporter.columns(self.evaluator.columns())
-        self.collector.hand_over(self.agent)
-        if resume:
-            restore(self)
-        elif place.chief and (note := self.directory.create(preset, self.settings, self.functions, self.lock)):
-            self.reporter.terminal.print(note)
-        if place.chief:
-            with writing(self):
-                self.reporter.open(self.directory, columns, self.run_files.get(METRICS, b""))
-            if resume:
-                for note in self.directory.note_resume(preset, self.settings, self.counters.env_steps, self.run_files):
-                    self.reporter.terminal.print(note)
-        self.saved_periods = self.counters.env_steps // self.settings.checkpoint_save_steps
-
-    def _close_environments(self) -> None:
-        self.environments.close()
-        self.evaluation_env.close()
-        self.lock.release()
+        asked = requested(preset, run_dir, run, resume, callbacks, quiet, initial_weights, env_fn, models)
+        super().__init__(asked, terminal, self._computed, self._apply)
+        self.stop_reason, self.agreed_to_stop, self.ran, self.ended = "", False, False, False
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -230,18 +101,17 @@ class Trainer:
                 f"Received: a second run in {self.directory.path}"
             )
         self.ran = True
-        terminal = self.reporter.terminal
-        terminal.print(opening(self.directory, self.agent, self.settings.tensorboard))
+        self.print(opening(self.directory, self.agent, self.settings.tensorboard))
         try:
-            with self.signals, terminal, saving(self):
-                with writing(self):
-                    self.reporter.start(self.directory, self.counters)
+            with self.signals, self.terminal, self._failing():
+                with self._writing():
+                    self.reporter.start(self.directory)
                 self._train()
         finally:
             self.ended = True
             self.updates.close()
             self.reporter.close()
-            self._close_environments()
+            self.close()
             set_numerics(RunParameters())  # what comes after the run in this process computes in float32
         best = None if np.isinf(self.evaluator.best_return) else self.evaluator.best_return
         reason = self.stop_reason or "finished"
@@ -249,22 +119,88 @@ class Trainer:
         return Result(reason, self.directory.path, self.counters, best, self.signals.received, accepted)
 
     def _train(self) -> None:
-        self.hooks.call("on_training_begin", self)
-        self.hooks.raise_error()
+        self._call("on_training_begin")
         if self.evaluator.due(self.counters):  # the one that failed, in a run that was resumed
             self.evaluate()
-        while not (self.finished() or self._stopping()):
-            self.play()
-            self.learn()
-            self.evaluate_and_save_if_due()
-            self.hooks.call("on_step", self)
-            self.hooks.raise_error()
-            if self.reporter.terminal.nobody_reads:
-                self.signals.received = self.signals.received or signal.SIGPIPE
+        while not (self.schedule.finished() or self._stopping()):
+            self.train_one_step()
         if self.signals.received:
             self.stop(signal.Signals(self.signals.received).name)
-        self._end(self.signals.received)
-        self.hooks.raise_error()
+        elif self.evaluator.evaluated_at != self.counters.env_steps:
+            self.evaluate()
+        self._end(self.save())
+
+    def train_one_step(self) -> None:
+        """Acts once in every environment, makes the updates that are pending, evaluates and saves where it is time."""
+        self.collect()
+        self.update()
+        if self.evaluator.due(self.counters):
+            self.evaluate()
+        if self.checkpoint_period.passed(self.counters.env_steps):
+            self.save()
+        self.report()
+        self._call("on_step")
+
+    def collect(self) -> None:
+        """Acts once in every environment and stores the step.
+
+        Raises:
+            EnvironmentFailure: an environment raised; nothing was stored.
+        """
+        step = self.collector.play(self.schedule.random_until(), self.counters.env_steps)
+        ends = step.terminated, step.truncated
+        self.memory.add(step.observation, step.action, step.reward, *ends, step.next_observation, step.extras)
+        self._count(step)
+
+    def update(self) -> None:
+        """Makes the updates that are pending: see `Sampler.pending_batches`."""
+        for sample in self.sampler.pending_batches():
+            self.updates.finish()  # its priorities count in the next sample
+            if (batch := sample()) is not None:
+                self.counters.updates += len(batch.reward)
+                self.updates.start(self.filters.batch(batch))
+
+    def evaluate(self) -> Row:
+        """Evaluates the policy, writes a row of metrics and keeps the weights if they are the best so far.
+
+        Returns:
+            the row; nothing at workers other than the chief, which evaluates for all.
+
+        Raises:
+            RuntimeError: the run has ended.
+        """
+        if self.ended:
+            raise RuntimeError(f"The run has ended: tfsac.evaluate(run_dir) evaluates its policy. Received: {self.directory.path}")
+        self.updates.wait()
+        evaluated = self.evaluator.evaluate(self.counters.env_steps) if self.workers.place.chief else {}
+        self.evaluator.completed(self.counters)
+        row = self.reporter.row() | evaluated
+        if not self.workers.place.chief:
+            return {}
+        row |= self.hooks.metrics(self)
+        with self._writing():
+            self.reporter.write(row, self.agent)
+            reached = self.evaluator.judge(row["evaluation/return_mean"], self.counters)
+        if reached and self.settings.stop_at_threshold:
+            self.stop("threshold reached")
+        self.hooks.call("on_evaluation", self, row)
+        self.reporter.start_row()
+        return row
+
+    def save(self) -> pathlib.Path:
+        """Writes a checkpoint and returns its folder."""
+        self.updates.wait()
+        files, config = {**self.run_files, **self.state.files()}, self.directory.config
+        if self.workers.place.chief and config.is_file():
+            files[CONFIG] = config.read_bytes()
+        return self.checkpoints.save(self.counters.env_steps, self.state.values(), self.state.arrays(), files)
+
+    def report(self) -> None:
+        """Moves the progress bar; ends the run where nobody reads what it prints any more."""
+        with self._writing():
+            self.reporter.advance()
+        if self.terminal.nobody_reads:
+            self.signals.received = self.signals.received or signal.SIGPIPE
 
     def stop(self, reason: str) -> None:
         """Ends the run after the current step.
@@ -279,35 +215,35 @@ class Trainer:
             raise ParameterError(f'stop is told why the run ends, such as "no improvement". Received: {reason!r}')
         self.stop_reason = reason
 
-    def finished(self) -> bool:
-        """Returns whether the schedule is complete."""
-        improve = self.schedule.improve_steps
-        improved = self.counters.of(improve) - self.heatup_end.of(improve)
-        return not self.heating_up and improved >= improve.num_steps
+    # -- inside a step -------------------------------------------------------------------------------------------------
+
+    def _count(self, step: Step) -> None:
+        """Counts a step of every worker, learns statistics from it, and agrees with the other workers on what follows."""
+        normalised = {OBSERVED + key: step.following[key] for key in self.filters.mean}
+        own = {"ended": step.ended, "length": step.length, "reward": step.reward, "stop": np.array([self._wish_to_stop()])}
+        seen = self.workers.gather({**own, **normalised, **self.sampler.offers()})
+        self.filters.learn({key: seen[OBSERVED + key] for key in self.filters.mean})
+        self.filters.learn_reward(seen["reward"])
+        self.schedule.count(len(seen["ended"]), int(seen["ended"].sum()))
+        with self._writing():
+            self.reporter.add_step(seen["reward"], seen["ended"], seen["length"])
+        self.sampler.agree(seen)
+        if seen["stop"].any():
+            self.agreed_to_stop, received = True, int(seen["stop"].max())
+            self.stop_reason = self.stop_reason or "another worker stopped"
+            self.signals.received = received if received > 0 else None
+
+    def _wish_to_stop(self) -> int:
+        """Returns the signal that this worker received, -1 for another reason to stop, or 0."""
+        return self.signals.received or (-1 if self.stop_reason else 0)
 
     def _stopping(self) -> bool:
-        # Several workers stop at the same step, which they learn from each other while they play.
-        return self.stopped if self.workers.place.workers > 1 else bool(self.stop_reason or self.signals.received)
-
-    def play(self) -> None:
-        """Acts in every environment and stores what was played."""
-        play(self)
-
-    def learn(self) -> None:
-        """Makes the updates that are due: see `due_samples`."""
-        if self.heating_up:
-            return
-        for sample in due_samples(
-            self.share, self.memory, self.counters, self.heatup_end, self.rng, self.ready, self.rollout_complete
-        ):
-            self.updates.finish()
-            if (stacked := sample()) is not None:
-                self.counters.updates += len(stacked.reward)
-                self.updates.start(self.filters.batch(stacked))
+        # Several workers stop at the same step, which they learn from each other while they act.
+        return self.agreed_to_stop if self.workers.place.workers > 1 else bool(self._wish_to_stop())
 
     def _computed(self, batch: Batch, result: UpdateResult) -> None:
         before = self.counters.updates - len(result.metrics)
-        refuse_non_finite(self.reporter.recorder.names, result.metrics, batch, before, self.counters.env_steps, self.directory.path)
+        refuse_non_finite(self.update_metrics, result.metrics, batch, before, self.counters.env_steps, self.directory.path)
         self.reporter.add_updates(result.metrics)
         self.hooks.call("on_updates", self, result.metrics)
 
@@ -315,71 +251,66 @@ class Trainer:
         self.memory.update_priorities(result.priority)
         self.collector.hand_over(self.agent, result.acting)
 
-    def evaluate_and_save_if_due(self) -> None:
-        """Evaluates, saves and moves the progress bar when it is time."""
-        if self.evaluator.due(self.counters):
-            self.evaluate()
-        saves = self.counters.env_steps // self.settings.checkpoint_save_steps
-        if saves > self.saved_periods:
-            self.saved_periods = saves
-            self.save()
-        with writing(self):
-            self.reporter.advance(self.counters)
+    def _call(self, hook: str) -> None:
+        self.hooks.call(hook, self)
+        self.hooks.raise_error()
 
-    # -- evaluation ----------------------------------------------------------------------------------------------------
+    # -- the end -------------------------------------------------------------------------------------------------------
 
-    def evaluate(self) -> dict[str, Any]:
-        """Evaluates the policy, writes a row of metrics and keeps the weights if they are the best so far.
-
-        Raises:
-            RuntimeError: the run has ended.
-        """
-        if self.ended:
-            raise RuntimeError(f"The run has ended: tfsac.evaluate(run_dir) evaluates its policy. Received: {self.directory.path}")
-        self.updates.wait()
-        evaluated = {} if self.reporter.csv is None else self.evaluator.evaluate(self.counters.env_steps)
-        self.evaluator.completed(self.counters)
-        row = self.reporter.row(self.counters) | evaluated
-        if self.reporter.csv is None:  # the chief evaluates for all
-            return {}
-        row |= self.hooks.metrics(self)
-        with writing(self):
-            self.reporter.write(row, self.agent)
-            reached = self.evaluator.judge(row["evaluation/return_mean"], self.counters)
-        if reached and self.settings.stop_at_threshold:
-            self.stop("threshold reached")
-        self.hooks.call("on_evaluation", self, row)
-        self.reporter.begin_row(self.counters)
-        return row
-
-    # -- saving ------------------------------------------------------------------------------------------
-
-    def save(self) -> pathlib.Path:
-        """Writes a checkpoint and returns its folder."""
-        self.updates.wait()
-        return self.checkpoints.save(self.counters.env_steps, *state_of(self))
-
-    def seed_anew(self) -> None:
-        """Gives this worker streams of random numbers that no other one has, and that it did not have before this step."""
-        where = [self.workers.place.worker, self.workers.place.workers, self.counters.env_steps]
-        self.rng = np.random.default_rng([self.settings.seed, SAMPLING, *where])
-        self.collector.agent.rng = np.random.default_rng([self.settings.seed, ACTING, *where])
-
-    def resume_command(self) -> str:
-        """Returns the command that continues the run, or the call in Python where it needs functions."""
-        given = [f"{name}={function.rpartition('.')[2]}" for name in ("env_fn", "models") if (function := self.functions[name])]
-        if given:  # which no command line has
-            return f"tfsac.train({str(self.directory.shown(self.directory.config))!r}, {str(self.directory.shown())!r}, resume=True, {', '.join(given)})"
-        return f"tfsac train --run_dir={self.directory.shown()} --resume"
-
-    def _end(self, signal_number: int | None) -> None:
-        if signal_number is None and self.evaluator.evaluated_at != self.counters.env_steps:
-            self.evaluate()
-        place = self.save()
-        if signal_number is not None:
-            self.reporter.terminal.print(
-                f"Stopped by {self.stop_reason} at step {self.counters.env_steps}; saved in {self.directory.shown(place)}. "
-                f"Continue with: {self.resume_command()}"
+    def _end(self, saved: pathlib.Path) -> None:
+        if self.signals.received:
+            self.print(
+                f"Stopped by {self.stop_reason} at step {self.counters.env_steps}; saved in {self.directory.shown(saved)}. "
+                f"Continue with: {self.how_to_resume.command()}"
             )
         self.hooks.raise_error()
         self.hooks.end(self)
+        self.hooks.raise_error()
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Saves the state of the run when an environment or a callback fails inside, explains other failures, and tells callbacks."""
+        try:
+            with explaining(self.counters, self.how_to_resume, self.workers.place.workers):
+                yield
+        except Exception as error:
+            if isinstance(error, EnvironmentFailure):
+                self._save_after(error.what)
+            elif error is self.hooks.error:
+                self._save_after("A callback failed")
+            self.error = error
+            self.hooks.end(self)
+            raise
+
+    def _save_after(self, what: str) -> None:
+        if self.workers.place.workers > 1:  # the others do not save with this one
+            self.print(f"{what} at step {self.counters.env_steps}. {self.how_to_resume.advice()}")
+            return
+        try:
+            place = self.save()
+        except (CheckpointError, OSError) as error:
+            self.print(f"{what}, and its state could not be saved: {description(error)}")
+            return
+        self.print(f"{what}; the state before is saved in {self.directory.shown(place)}. Continue with: {self.how_to_resume.command()}")
+
+
+@dataclasses.dataclass
+class Result:
+    """How a run ended.
+
+    Attributes:
+        reason: "finished", "threshold reached", the name of a signal, or what `Trainer.stop` was given.
+        run_dir: its folder.
+        counters: env_steps, episodes, updates.
+        best_return: mean return of the best evaluation, or None.
+        signal: the number of the signal that interrupted it, or None.
+        accepted: whether an evaluation reached the preset's threshold within its number of training episodes; None for a
+            preset without a threshold.
+    """
+
+    reason: str
+    run_dir: pathlib.Path
+    counters: Counters
+    best_return: float | None
+    signal: int | None
+    accepted: bool | None

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
+
+import gymnasium as gym
 
 from tfsac import arguments
 from tfsac.agents import ModelMaker
 from tfsac.catalog import load_preset
+from tfsac.distributed.tf_config import Place, place_of, refuse_timeout_in_this_process, share_of
 from tfsac.environments import check_env_fn
-from tfsac.parameters import ParameterError, Preset, RunParameters
+from tfsac.parameters import ParameterError, Preset, RunParameters, to_json
+from tfsac.training.build import with_absolute_paths
 from tfsac.training.callbacks import Callback
+from tfsac.training.run_directory import RunDirectory
+from tfsac.training.user_functions import refuse_others
 
 MODELS = "a function without arguments that returns a dict of new Keras models by network, such as {'policy': ..., 'q': ...}"
 
@@ -44,7 +50,34 @@ def check_functions(env_fn: Any, models: Any) -> None:
         arguments.function("models", models, MODELS)
 
 
-def check_trainer(
+class Request(NamedTuple):
+    """What a trainer was asked for; see `Trainer` for each field.
+
+    Attributes:
+        directory: of the run.
+        run: as given, or that of the run which is resumed.
+        place: of this process among the workers.
+    """
+
+    preset: Preset
+    directory: RunDirectory
+    run: RunParameters
+    resume: bool
+    callbacks: list[Callback]
+    quiet: bool
+    initial_weights: RunDirectory | None
+    env_fn: Callable[[], gym.Env] | None
+    models: ModelMaker | None
+    place: Place
+
+    def to_agree(self) -> dict[str, Any]:
+        """Returns what is the same for all workers of a run, as JSON values."""
+        given = {name: getattr(self, name) is not None for name in ("env_fn", "models", "initial_weights")}
+        return {"preset": to_json(self.preset), "run": to_json(self.run), "resume": self.resume, **given}
+
+
+def requested(
+    preset: Any,
     run_dir: Any,
     run: Any,
     resume: Any,
@@ -53,16 +86,19 @@ def check_trainer(
     initial_weights: Any,
     env_fn: Callable[..., Any] | None,
     models: ModelMaker | None,
-) -> list[Callback]:
-    """Refuses what a trainer cannot use; see `Trainer` for each argument.
+) -> Request:
+    """Refuses what a trainer cannot use, before anything is built; see `Trainer` for each argument.
 
     Returns:
-        the callbacks.
+        the same, completed.
 
     Raises:
-        TypeError: something of another type; ParameterError: initial weights of a run that is resumed.
+        TypeError: something of another type.
+        ValueError: things that do not go together, or not with the run that is resumed.
+        FileExistsError: there is something in the folder of a new run.
     """
-    arguments.path("run_dir", run_dir)
+    preset = with_absolute_paths(preset_of(preset))
+    directory = RunDirectory.fixed(arguments.path("run_dir", run_dir))
     if run is not None:
         arguments.instance("run", run, RunParameters, "RunParameters, such as tfsac.RunParameters(seed=1)")
     arguments.flag("resume", resume)
@@ -75,4 +111,19 @@ def check_trainer(
                 f"Received: {str(initial_weights)!r} with resume"
             )
     check_functions(env_fn, models)
-    return arguments.instances("callbacks", callbacks, Callback, "a list of Callback objects", lambda cls: f"{cls.__name__}(...)")
+    callbacks = arguments.instances("callbacks", callbacks, Callback, "a list of Callback objects", lambda cls: f"{cls.__name__}(...)")
+    known = resume and directory.config.is_file()
+    settings = run or (directory.read()[1] if known else RunParameters())
+    place = place_of(settings)
+    share_of(preset, place)
+    refuse_timeout_in_this_process(preset, settings)
+    if settings.stop_at_threshold and preset.validation.min_reward_threshold is None:
+        raise ParameterError(f"stop_at_threshold needs validation.min_reward_threshold. Received: None for {preset.environment.level}")
+    if settings.skip_damaged_rows and not resume:
+        raise ParameterError("skip_damaged_rows is for runs that are resumed. Received: skip_damaged_rows=True without resume")
+    if not resume:
+        directory.refuse_existing()
+    if known:
+        refuse_others(directory, env_fn, models)
+    source = None if initial_weights is None else RunDirectory(pathlib.Path(initial_weights))
+    return Request(preset, directory, settings, resume, callbacks, quiet, source, env_fn, models, place)

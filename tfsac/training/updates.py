@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
 
 from tfsac.agents import Agent
 from tfsac.types import Batch, UpdateResult
+
+PRIORITY = "updates/priority"  # array of a checkpoint
 
 
 class Updates:
@@ -67,6 +71,15 @@ class Updates:
         if self.pending is not None:
             result, self.pending = self.pending, None
             self.apply(result)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Returns what a checkpoint keeps of a result that does not take effect yet; its weights are the agent's."""
+        return {PRIORITY: self.pending.priority} if self.pending else {}
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Takes what `arrays` returned, from among other arrays."""
+        if PRIORITY in arrays:  # its metrics were reported
+            self.pending = UpdateResult(np.zeros((0, 0), np.float32), arrays[PRIORITY], None)
 
     def close(self) -> None:
         """Waits for the thread to end; a result that nobody waited for is dropped."""

@@ -1,0 +1,205 @@
+"""The parts of a run: made from what was asked for, restored from a checkpoint, closed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tfsac.distributed.ray_environments import RayEnvironments
+from tfsac.distributed.tf_config import share_of
+from tfsac.distributed.workers import Workers
+from tfsac.environments import Apart, Environments, Filters, maker
+from tfsac.memories import in_ram, on_disk
+from tfsac.metrics import TerminalSink
+from tfsac.parameters import OffPolicyAlgorithmParameters
+from tfsac.training.build import build_agent, build_memory
+from tfsac.training.callbacks import Hooks
+from tfsac.training.checkpoint import CheckpointManager
+from tfsac.training.collection import Collector
+from tfsac.training.devices import configure_once, make_strategy, set_numerics
+from tfsac.training.evaluator import Evaluator
+from tfsac.training.failures import HowToResume, writing
+from tfsac.training.identity import identity_of
+from tfsac.training.manifest import understanding
+from tfsac.training.policy import Policy
+from tfsac.training.ray_collector import RayCollector, RolloutActor
+from tfsac.training.reporting import Reporter
+from tfsac.training.run_directory import METRICS
+from tfsac.training.run_lock import RunLock
+from tfsac.training.sampling import Sampler
+from tfsac.training.schedule import Period, Schedule
+from tfsac.training.signals import StopSignals
+from tfsac.training.state import RunState
+from tfsac.training.trainer_arguments import Request
+from tfsac.training.updates import Updates
+from tfsac.training.user_functions import described, recorded, refuse_other_spaces, training_models
+from tfsac.training.weights import load_initial_weights
+from tfsac.types import Batch, UpdateResult
+
+FIXED = ("agent", "memory", "environments", "filters", "policy", "counters", "preset", "directory")  # callbacks must not replace them
+
+MakeTerminal = Callable[[int, str, bool, Sequence[str]], TerminalSink]
+
+
+class RunParts:
+    """What a run is made of; `Trainer` says what of it is for callbacks.
+
+    Args:
+        asked: what the run is to be.
+        terminal: makes what prints the progress.
+        computed, apply: called with the results of updates; see `Updates`.
+
+    Raises:
+        as `Trainer`.
+    """
+
+    def __init__(
+        self,
+        asked: Request,
+        terminal: MakeTerminal,
+        computed: Callable[[Batch, UpdateResult], None],
+        apply: Callable[[UpdateResult], None],
+    ):
+        self.directory, self.settings, self.signals = asked.directory, asked.run, StopSignals()
+        self.hooks = Hooks(asked.callbacks, self.signals)
+        self.lock, self.run_files = RunLock(), dict[str, bytes]()
+        self.error: Exception | None = None
+        self.schedule = Schedule(asked.preset.schedule)
+        self.counters = self.schedule.counters
+        self.terminal = terminal(*self.schedule.length(), asked.quiet or not asked.place.chief, self.hooks.metric_names())
+        late = configure_once()
+        set_numerics(self.settings)
+        self.workers = Workers(make_strategy(self.settings, asked.place), asked.place)
+        self.workers.agree(asked.to_agree())
+        self._make_environments(asked)
+        try:
+            self._make_learner(asked)
+            self.updates = Updates(self.agent, computed, apply, self.settings.asynchronous_collection)
+            self._make_reports()
+            self._open(asked)
+        except BaseException:
+            self.close()
+            raise
+        for line in (*self.agent.notes, *([late] if late else [])):
+            self.print(line)
+        if asked.resume and self.schedule.finished():
+            self.print(
+                f"The schedule ends before step {self.counters.env_steps}, which this run has reached, so there is nothing to train. "
+                "For more steps, lengthen schedule.improve_steps (--set=schedule.improve_steps=...)."
+            )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in FIXED and name in vars(self):  # it would have no effect, or none that can be resumed
+            raise AttributeError(f"trainer.{name} is a part of the run, which cannot be replaced")
+        super().__setattr__(name, value)
+
+    def _make_environments(self, asked: Request) -> None:
+        env_fn, place = asked.env_fn, asked.place
+        one = maker(asked.preset.environment, env_fn)
+        self.evaluation_env = one()
+        self.preset = described(asked.preset, self.evaluation_env, env_fn, asked.models)
+        if (timeout := self.preset.environment.step_timeout_seconds) is not None:
+            self.evaluation_env = Apart(self.evaluation_env, one, timeout)
+        self.share = share_of(self.preset, place)
+        self.environments: Environments | RayEnvironments
+        if self.settings.ray_address is None:
+            own = self.share.environment
+            self.environments = Environments(own, self.settings.seed, one, place.worker * own.num_envs)
+        else:
+            arguments = self.preset, self.settings, env_fn, asked.models
+            self.environments = RayEnvironments(self.preset, self.settings, RolloutActor, arguments, self.print)
+
+    def _make_learner(self, asked: Request) -> None:
+        preset, settings, spec, env_fn = self.preset, self.settings, self.environments.spec, asked.env_fn
+        if asked.resume and env_fn is not None:
+            refuse_other_spaces(self.directory, spec)
+        self.functions = recorded(env_fn, asked.models, spec)
+        with self.workers.strategy.scope():
+            self.agent = build_agent(preset, settings, spec, asked.models)
+        actor = self.agent
+        if settings.asynchronous_collection:
+            actor = build_agent(preset, settings, spec, asked.models)
+        self.filters = Filters(preset.environment.filters, self.agent.spec)
+        allocate = on_disk(self.directory.disk) if settings.memory_on_disk else in_ram
+        beside = settings.asynchronous_collection or settings.ray_address is not None
+        self.memory = build_memory(self.share, self.agent.spec, self.filters, self.agent.recurrent, allocate, older_policies=beside)
+        self.collector: Collector | RayCollector = (
+            RayCollector(actor, self.filters, self.environments, settings.actor_steps)
+            if isinstance(self.environments, RayEnvironments)
+            else Collector(actor, self.filters, self.environments)
+        )
+        self.sampler = Sampler(self.share, self.memory, self.schedule, settings.seed)
+        self.filters.learn(self.workers.gather(self.environments.observation))
+        if asked.initial_weights is not None:
+            load_initial_weights(asked.initial_weights, self.agent, self.filters)
+        self.policy = Policy(self.agent, self.filters)
+        algorithm = preset.agent.algorithm
+        one_by_one = isinstance(algorithm, OffPolicyAlgorithmParameters) and (
+            preset.environment.num_envs * algorithm.num_consecutive_training_steps == 1
+        )
+        with training_models(preset):
+            self.update_metrics = self.agent.trace(single=one_by_one)
+        self.collector.hand_over(self.agent)
+
+    def _make_reports(self) -> None:
+        preset, settings, workers = self.preset, self.settings, self.workers
+        self.evaluator = Evaluator(preset, settings, self.policy, self.evaluation_env, self.directory.best)
+        self.reporter = Reporter(
+            self.schedule, settings, self.update_metrics, preset.environment.num_envs, self.terminal, self.hooks.metric_names()
+        )
+        identity = identity_of(preset, settings.seed, self.agent.spec)
+        self.checkpoints = CheckpointManager(
+            self.directory.checkpoints, self.agent, self.memory, identity, settings.num_checkpoints_to_keep, workers
+        )
+        self.checkpoint_period = Period(settings.checkpoint_save_steps)
+        self.state = RunState(
+            workers, self.agent, self.memory, self.schedule, self.sampler, self.collector, self.updates, self.evaluator, self.reporter,
+            self.filters, settings.seed,
+        )
+        if workers.place.workers > 1:
+            self.state.reseed()
+        self.how_to_resume = HowToResume(self.directory, self.checkpoints, self.functions)
+
+    def _open(self, asked: Request) -> None:
+        """Makes the run's folder, or brings everything to where the newest checkpoint in it was taken."""
+        columns, chief = self.reporter.columns(self.evaluator.columns()), self.workers.place.chief
+        if asked.resume:
+            self._restore()
+        elif chief and (note := self.directory.create(self.preset, self.settings, self.functions, self.lock)):
+            self.print(note)
+        if chief:
+            with self._writing():
+                self.reporter.open(self.directory, columns, self.run_files.get(METRICS, b""))
+            if asked.resume:
+                for note in self.directory.note_resume(self.preset, self.settings, self.counters.env_steps, self.run_files):
+                    self.print(note)
+        self.checkpoint_period.start(self.counters.env_steps)
+
+    def close(self) -> None:
+        """Closes the environments and unlocks the run's folder; `run` does so at its end."""
+        self.environments.close()
+        self.evaluation_env.close()
+        self.lock.release()
+
+    def _restore(self) -> None:
+        """Locks the run's folder and brings a new run to where its newest whole checkpoint was taken."""
+        if self.workers.place.chief and self.checkpoints.places() and (note := self.lock.acquire(self.directory.path)):
+            self.print(note)
+        restored = self.checkpoints.restore(self.settings.skip_damaged_rows)
+        for note in restored.notes:
+            self.print(note)
+        with understanding(restored.place):
+            exact = self.state.restore(restored)
+        self.run_files = restored.run_files
+        if not exact:
+            self.checkpoints.rewrite_newest_chunk()
+            self.print("The running episodes cannot be continued exactly; new ones begin.")
+        self.print(f"Continuing {self.directory.shown()} from step {self.counters.env_steps}.")
+
+    def print(self, text: str) -> None:
+        """Prints a line above the progress bar, unless the run is quiet."""
+        self.terminal.print(text)
+
+    def _writing(self) -> contextlib.AbstractContextManager[None]:
+        return writing(self.counters, self.how_to_resume)

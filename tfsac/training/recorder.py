@@ -1,0 +1,121 @@
+"""What the next row of metrics averages over: episodes that ended, and updates. It is part of a checkpoint."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+SUMMARY = ("return_mean", "return_std", "return_min", "return_max", "length_mean")
+RECENT_EPISODES = 10  # over which the progress bar averages
+
+
+def summary(prefix: str, returns: np.ndarray, lengths: np.ndarray) -> dict[str, float]:
+    """Returns mean, std, min and max of episodes' returns `[E]` and their mean length, as columns under a prefix."""
+    values = (returns.mean(), returns.std(), returns.min(), returns.max(), lengths.mean())
+    return {f"{prefix}/{name}": float(value) for name, value in zip(SUMMARY, values, strict=True)}
+
+
+class Means:
+    """Averages the metrics of updates.
+
+    Args:
+        names: of the metrics that an update returns.
+    """
+
+    def __init__(self, names: Sequence[str]):
+        self.names = list(names)
+        self.sums, self.updates = np.zeros(len(self.names)), 0
+
+    def add(self, metrics: np.ndarray) -> None:
+        """Adds the metrics `[U, M]` of U updates."""
+        self.sums += metrics.sum(axis=0, dtype=np.float64)
+        self.updates += len(metrics)
+
+    def take(self) -> dict[str, float]:
+        """Returns the means since the last call, or nothing where there was no update."""
+        if not self.updates:
+            return {}
+        means = dict(zip(self.names, (self.sums / self.updates).tolist(), strict=True))
+        self.sums, self.updates = np.zeros(len(self.names)), 0
+        return means
+
+    def state(self) -> dict[str, Any]:
+        """Returns what a checkpoint keeps, as JSON values, exactly."""
+        return {"sums": self.sums.tolist(), "updates": self.updates}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes what `state` returned."""
+        self.sums, self.updates = np.array(state["sums"]), state["updates"]
+
+
+class Recorder:
+    """Collects episodes and update metrics between two rows.
+
+    Args:
+        names: of the metrics that an update returns.
+        num_envs: E, environments of the run.
+
+    Attributes:
+        running: `[E]`, the returns so far of the episodes that run.
+    """
+
+    def __init__(self, names: Sequence[str], num_envs: int):
+        self.updates = Means(names)
+        self.recent: deque[float] = deque(maxlen=RECENT_EPISODES)
+        self.running = np.zeros(num_envs)
+        self.returns: list[float] = []
+        self.lengths: list[int] = []
+
+    def add_step(self, reward: np.ndarray, ended: np.ndarray, length: np.ndarray) -> list[tuple[float, int]]:
+        """Adds a step of all environments.
+
+        Args:
+            reward: `[E]`, or `[E, D]` of environments with D of them a step, which are summed.
+            ended: booleans `[E]`, where an episode ended.
+            length: `[E]`, steps of each episode so far.
+
+        Returns:
+            undiscounted return and length of each episode that ended.
+        """
+        self.running += reward if reward.ndim == 1 else reward.sum(axis=1)
+        episodes = [(float(self.running[i]), int(length[i])) for i in np.flatnonzero(ended)]
+        self.running[ended] = 0.0
+        for episode_return, steps in episodes:
+            self.returns.append(episode_return)
+            self.lengths.append(steps)
+            self.recent.append(episode_return)
+        return episodes
+
+    def drop_running(self) -> None:
+        """Forgets the episodes that run; new ones start."""
+        self.running[:] = 0.0
+
+    def recent_return(self) -> float | None:
+        """Returns the mean return of the last training episodes."""
+        return float(np.mean(self.recent)) if self.recent else None
+
+    def take(self) -> dict[str, float]:
+        """Returns the means since the last call; what did not happen is left out."""
+        row = summary("training", np.array(self.returns), np.array(self.lengths)) if self.returns else {}
+        self.returns, self.lengths = [], []
+        return row | self.updates.take()
+
+    def state(self) -> dict[str, Any]:
+        """Returns what a checkpoint keeps, as JSON values, exactly."""
+        return {
+            "recent": list(self.recent),
+            "running": self.running.tolist(),
+            "returns": self.returns,
+            "lengths": self.lengths,
+            "updates": self.updates.state(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes what `state` returned."""
+        self.recent.extend(state["recent"])
+        self.running = np.array(state["running"], np.float64)
+        self.returns, self.lengths = list(state["returns"]), list(state["lengths"])
+        self.updates.restore(state["updates"])
