@@ -1,11 +1,12 @@
-"""Where a process stands among the workers of a run, and what its share is."""
+"""Which worker of a run a process is, and what preset it has."""
 
 import json
 
 import pytest
 
 from tfsac.catalog import load_preset
-from tfsac.distributed.tf_config import Place, place_of, share_of
+from tfsac.distributed.partition import preset_of_worker
+from tfsac.distributed.tf_config import WorkerTask, worker_task
 from tfsac.parameters import ParameterError, RunParameters, override
 
 RUN = RunParameters(strategy="multi_worker")
@@ -17,15 +18,15 @@ def config(cluster=None, kind="worker", index=0):
 
 
 def test_a_process_alone_is_the_chief_of_one_worker_whatever_the_environment_says():
-    assert place_of(RunParameters(), {"TF_CONFIG": "nonsense"}) == Place(0, 1) and Place(0, 1).chief
+    assert worker_task(RunParameters(), {"TF_CONFIG": "nonsense"}) == WorkerTask(0, 1) and WorkerTask(0, 1).is_chief
 
 
 def test_workers_are_counted_from_the_chief():
-    assert [place_of(RUN, config(index=i)) for i in range(2)] == [Place(0, 2, tuple(TWO)), Place(1, 2, tuple(TWO))]
+    assert [worker_task(RUN, config(index=i)) for i in range(2)] == [WorkerTask(i, 2, tuple(TWO)) for i in range(2)]
     named = {"chief": ["a:1"], "worker": ["b:1", "c:1"]}
-    assert place_of(RUN, config(named, "chief")) == Place(0, 3, ("a:1", "b:1", "c:1"))
-    assert place_of(RUN, config(named, "worker", 1)) == Place(2, 3, ("a:1", "b:1", "c:1"))
-    assert [Place(i, 3).chief for i in range(3)] == [True, False, False]
+    assert worker_task(RUN, config(named, "chief")) == WorkerTask(0, 3, ("a:1", "b:1", "c:1"))
+    assert worker_task(RUN, config(named, "worker", 1)) == WorkerTask(2, 3, ("a:1", "b:1", "c:1"))
+    assert [WorkerTask(i, 3).is_chief for i in range(3)] == [True, False, False]
 
 
 @pytest.mark.parametrize(
@@ -48,33 +49,33 @@ def test_workers_are_counted_from_the_chief():
 )
 def test_a_wrong_tf_config_is_a_clear_error(environ, message):
     with pytest.raises(ParameterError, match=message):
-        place_of(RUN, environ)
+        worker_task(RUN, environ)
 
 
-def test_a_share_is_a_part_of_environments_batch_and_memory():
+def test_a_worker_has_its_part_of_environments_batch_and_memory():
     whole = override(load_preset("pendulum_twin_sac"), {"environment.num_envs": 6, "agent.networks.*.batch_size": 128})
-    share = share_of(whole, Place(1, 2))
-    assert (share.environment.num_envs, share.agent.batch_size) == (3, 64)
-    assert share.agent.memory.max_size == whole.agent.memory.max_size // 2
-    assert share.schedule == whole.schedule and share.agent.algorithm == whole.agent.algorithm
-    assert share_of(whole, Place()) is whole
+    own = preset_of_worker(whole, WorkerTask(1, 2))
+    assert (own.environment.num_envs, own.agent.batch_size) == (3, 64)
+    assert own.agent.memory.max_size == whole.agent.memory.max_size // 2
+    assert own.schedule == whole.schedule and own.agent.algorithm == whole.agent.algorithm
+    assert preset_of_worker(whole, WorkerTask()) is whole
 
 
 def test_the_replay_of_episodes_begins_with_the_same_number_of_steps_of_all_workers():
     whole = override(load_preset("acer_cartpole"), {"environment.num_envs": 4, "agent.memory.replay_start_size": 1000})
-    assert share_of(whole, Place(0, 4)).agent.memory.replay_start_size == 250
+    assert preset_of_worker(whole, WorkerTask(0, 4)).agent.memory.replay_start_size == 250
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"environment.num_envs": 3}, r"environment.num_envs must divide by the number of workers, 2, .*--num_envs. Received: 3"),
+        ({"environment.num_envs": 3}, r"num_envs must be divisible by the number of workers, 2; see --num_envs. Received: 3"),
         (
             {"environment.num_envs": 2, "agent.networks.*.batch_size": 33},
-            r"batch_size must divide by the number of workers, 2, .*batch_size. Received: 33",
+            r"batch_size must be divisible by the number of workers, 2; .*batch_size. Received: 33",
         ),
     ],
 )
-def test_what_cannot_be_shared_is_a_clear_error(changes, message):
+def test_what_is_not_divisible_is_a_clear_error(changes, message):
     with pytest.raises(ParameterError, match=message):
-        share_of(override(load_preset("pendulum_twin_sac"), changes), Place(0, 2))
+        preset_of_worker(override(load_preset("pendulum_twin_sac"), changes), WorkerTask(0, 2))

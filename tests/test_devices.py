@@ -10,7 +10,7 @@ RUNS = """
 import json, sys
 import numpy as np
 import tensorflow as tf
-from tfsac.distributed.tf_config import Place
+from tfsac.distributed.tf_config import WorkerTask
 from tfsac.parameters import RunParameters
 from tfsac.testing import tiny_preset
 from tfsac.training import Trainer
@@ -30,9 +30,9 @@ found["none"], none = weights("none")
 found["beside"], _ = weights("beside", strategy="mirrored", asynchronous_collection=True)
 found["gaps"] = [float(np.abs(two - none).max()), float(np.abs(one - none).max())]
 with tf.distribute.OneDeviceStrategy("/cpu:1").scope():
-    found["in scope"] = make_strategy(RunParameters(), Place()) is tf.distribute.get_strategy()
+    found["in scope"] = make_strategy(RunParameters(), WorkerTask()) is tf.distribute.get_strategy()
 try:
-    make_strategy(RunParameters(strategy="mirrored", num_devices=3), Place())
+    make_strategy(RunParameters(strategy="mirrored", num_devices=3), WorkerTask())
 except ValueError as error:
     found["error"] = str(error)
 print(json.dumps(found))

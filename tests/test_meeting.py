@@ -10,26 +10,26 @@ from strategy_tools import free_ports
 
 from tfsac.distributed import rendezvous
 from tfsac.distributed.rendezvous import MissingWorkers, meet
-from tfsac.distributed.tf_config import Place
+from tfsac.distributed.tf_config import WorkerTask
 from tfsac.distributed.workers import Workers
 from tfsac.parameters import ParameterError
 
 
-def places(count):
+def tasks(count):
     addresses = tuple(f"127.0.0.1:{port}" for port in free_ports(count))
-    return [Place(worker, count, addresses) for worker in range(count)]
+    return [WorkerTask(worker, count, addresses) for worker in range(count)]
 
 
 def met(those, seconds=20.0, delays=()):
     """Has workers meet, each in a thread, and returns what each raised."""
     raised = {}
 
-    def one(place, delay):
+    def one(task, delay):
         threading.Event().wait(delay)
         try:
-            meet(place, lambda line: None, seconds)
+            meet(task, lambda line: None, seconds)
         except Exception as error:
-            raised[place.worker] = error
+            raised[task.index] = error
 
     threads = [threading.Thread(target=one, args=each) for each in zip(those, delays or [0.0] * len(those), strict=True)]
     for thread in threads:
@@ -40,7 +40,7 @@ def met(those, seconds=20.0, delays=()):
 
 
 def test_workers_that_come_at_different_times_all_meet_and_leave_their_ports_free():
-    those = places(3)
+    those = tasks(3)
     assert met(those, delays=(0.0, 0.6, 0.3)) == {}
     for address in those[0].addresses:
         socket.create_server(("127.0.0.1", int(address.rpartition(":")[2]))).close()
@@ -48,7 +48,7 @@ def test_workers_that_come_at_different_times_all_meet_and_leave_their_ports_fre
 
 def test_who_does_not_come_is_named(monkeypatch):
     monkeypatch.setattr(rendezvous, "QUIET_SECONDS", 0.2)
-    one, two, _ = places(3)
+    one, two, _ = tasks(3)
     lines = []
     with pytest.raises(MissingWorkers) as error:
         meet(one, lines.append, 0.7)
@@ -59,8 +59,8 @@ def test_who_does_not_come_is_named(monkeypatch):
 
 
 def test_workers_with_other_lists_of_workers_do_not_go_on():
-    one, two = places(2)
-    other = Place(1, 3, (*two.addresses, "127.0.0.1:1"))
+    one, two = tasks(2)
+    other = WorkerTask(1, 3, (*two.addresses, "127.0.0.1:1"))
     raised = met([one, other])
     message = f"this one {list(one.addresses)}. Received: {list(other.addresses)} from worker 1"
     assert isinstance(raised[0], MissingWorkers) and str(raised[0]).endswith(message)
@@ -68,7 +68,7 @@ def test_workers_with_other_lists_of_workers_do_not_go_on():
 
 
 def test_a_port_in_use_is_a_clear_error():
-    one, _ = places(2)
+    one, _ = tasks(2)
     with socket.create_server(("127.0.0.1", int(one.addresses[0].rpartition(":")[2]))), pytest.raises(OSError) as error:
         meet(one, print, 1.0)
     message = "This worker cannot listen at its address in TF_CONFIG (Address already in use): another program may use the port"
@@ -79,14 +79,14 @@ def test_an_address_that_is_listed_twice_or_unknown_is_a_clear_error():
     [port] = free_ports(1)
     twice = (f"localhost:{port}", f"127.0.0.1:{port}")
     with pytest.raises(MissingWorkers) as error:
-        meet(Place(0, 2, twice), print, 5.0)
+        meet(WorkerTask(0, 2, twice), print, 5.0)
     assert str(error.value).endswith(f"each address of it another port or machine. Received: worker 0 twice in {list(twice)}")
     with pytest.raises(OSError, match=r"^This worker's host in TF_CONFIG is unknown \(.*\)\. Received: 'no-such-host.invalid:2222'$"):
-        meet(Place(0, 1, ("no-such-host.invalid:2222",)), print, 5.0)
+        meet(WorkerTask(0, 1, ("no-such-host.invalid:2222",)), print, 5.0)
 
 
 def test_what_other_programs_say_at_an_address_is_not_a_worker():
-    one, two = places(2)
+    one, two = tasks(2)
     with socket.create_server(("127.0.0.1", int(one.addresses[1].rpartition(":")[2]))) as server:
 
         def say():
@@ -103,8 +103,8 @@ def test_what_other_programs_say_at_an_address_is_not_a_worker():
 
 
 def test_what_workers_were_asked_for_must_agree(monkeypatch):
-    Workers(tf.distribute.get_strategy(), Place()).agree({"run": {"seed": 1}})
-    second = Workers(tf.distribute.get_strategy(), Place(1, 2))
+    Workers(tf.distribute.get_strategy(), WorkerTask()).agree({"run": {"seed": 1}})
+    second = Workers(tf.distribute.get_strategy(), WorkerTask(1, 2))
     monkeypatch.setattr(second, "receive", lambda source, content: b'{"run": {"seed": 1, "eager": false}}' if source == 0 else content)
     monkeypatch.setattr(second, "gather", lambda arrays: {"differ": np.concatenate([[False], arrays["differ"]])})
     second.agree({"run": {"seed": 1, "eager": False}})

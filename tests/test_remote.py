@@ -269,7 +269,7 @@ def test_a_checkpoint_continues_with_the_episodes_after_those_that_had_begun(fak
 def test_every_actor_needs_a_core_and_as_many_environments_as_the_others(fake):
     with pytest.raises(ValueError, match=r"Ray cluster, which has 1\. Received: 2 actors$"):
         fake(cores=1)
-    with pytest.raises(ParameterError, match=r"must divide by the number of actors, 3; see --num_envs\. Received: 4$"):
+    with pytest.raises(ParameterError, match=r"must be divisible by the number of actors, 3; see --num_envs\. Received: 4$"):
         RayEnvironments(tiny_preset(environment__num_envs=4), RunParameters(ray_address="local", num_actors=3), CountingActor, (1,), print)
 
 

@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 import tiny
 
-from tfsac.distributed.tf_config import Place
+from tfsac.distributed.tf_config import WorkerTask
 from tfsac.distributed.workers import Workers
 from tfsac.environments import Environments
 from tfsac.parameters import (
@@ -287,7 +287,7 @@ def saved_run(run_dir):
         (
             ["--strategy=multi_worker", "--run_dir=there"],
             {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}},
-            "environment.num_envs must divide by the number of workers, 2,",
+            "environment.num_envs must be divisible by the number of workers, 2;",
         ),
         (
             ["--strategy=multi_worker", "--num_envs=2"],
@@ -315,6 +315,6 @@ def test_what_cannot_be_shared_is_refused_before_tensorflow_loads(tmp_path, monk
 
 
 def test_a_worker_alone_hears_itself():
-    alone = Workers(tf.distribute.get_strategy(), Place())
+    alone = Workers(tf.distribute.get_strategy(), WorkerTask())
     arrays = {"ended": np.array([True, False])}
     assert alone.gather(arrays) is arrays and alone.receive(0, b"content") == b"content"

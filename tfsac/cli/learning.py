@@ -79,7 +79,8 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains one or several seeds."""
     from tfsac.cli.describing import print_presets
     from tfsac.cli.results import print_evaluation
-    from tfsac.distributed.tf_config import place_of, share_of, share_of_actor
+    from tfsac.distributed.partition import environment_of_actor, preset_of_worker
+    from tfsac.distributed.tf_config import worker_task
     from tfsac.files import check_run_dir
 
     if f.list:
@@ -94,9 +95,9 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
             raise UsageError("Several seeds on a cluster are a sweep: tfsac sweep --ray_address. Received: --num_seeds with --ray_address")
         return _train_all(f, [], 1)
     preset, run = _experiment(f)
-    share_of(preset, place := place_of(run))
-    share_of_actor(preset, run)
-    if place.workers > 1 and not f.run_dir:
+    preset_of_worker(preset, task := worker_task(run))
+    environment_of_actor(preset, run)
+    if task.num_workers > 1 and not f.run_dir:
         raise UsageError("All workers name the same folder, which each can read. Received: no --run_dir")
     run_dir = pathlib.Path(f.run_dir) if f.run_dir else default_run_dir(f, preset.environment.level, run.seed)
     if f.resume:
@@ -106,7 +107,7 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     if f.checkpoint_restore_dir:
         check_weights(pathlib.Path(f.checkpoint_restore_dir))
     what = f"resuming {run_dir}" if f.resume else pathlib.Path(f.preset).stem
-    if place.chief:
+    if task.is_chief:
         print(f"tfsac train: {what}, {preset.environment.level}, seed {run.seed}" + ("" if f.resume else f", in {run_dir}"), flush=True)
     with interrupts_wait():
         check_level(preset)
@@ -124,7 +125,7 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     result = api.finish(trainer)
     if result.signal is not None:
         return STOPPED + result.signal
-    if not place.chief:
+    if not task.is_chief:
         return 0
     best = "" if result.best_return is None else f", best evaluation {result.best_return:.1f}"
     print(f"{result.reason} at step {result.counters.env_steps}{best}")
@@ -143,7 +144,7 @@ def _experiment(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
     """Returns what the flags of `train` ask for."""
     from tfsac.catalog import read_config
     from tfsac.cli.field_flags import given_fields
-    from tfsac.distributed.tf_config import refuse_timeout_in_this_process
+    from tfsac.distributed.partition import refuse_timeout_in_this_process
     from tfsac.parameters import RunParameters
 
     if f.resume:

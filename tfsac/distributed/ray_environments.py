@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfsac.distributed.partition import environment_of_actor
 from tfsac.distributed.ray_cluster import ClusterWatch, connect
-from tfsac.distributed.tf_config import share_of_actor
 from tfsac.environments import EnvironmentFailure
 from tfsac.parameters import Preset, RunParameters
 from tfsac.types import Spec, Step
@@ -82,7 +82,8 @@ class RayEnvironments:
         tell: Callable[[str], None],
     ):
         assert settings.ray_address is not None
-        self.num_envs, self.envs_per_actor = preset.environment.num_envs, share_of_actor(preset, settings).num_envs
+        self.num_envs = preset.environment.num_envs
+        self.envs_per_actor = environment_of_actor(preset, settings).num_envs
         self.step_timeout, self.tell, self.replaced = preset.environment.step_timeout_seconds, tell, 0
         # Of the running episodes, and of the run, as far as `count` was told.
         self.episode, self.length, self.steps = np.zeros(self.num_envs, np.int64), np.zeros(self.num_envs, np.int64), 0

@@ -1,4 +1,4 @@
-"""The workers of a run meet before TensorFlow connects them: who does not come is named instead of waited for without end."""
+"""Waits for all workers of a run before TensorFlow connects them, and names those that are missing."""
 
 from __future__ import annotations
 
@@ -10,55 +10,55 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from tfsac.distributed.tf_config import Place
+from tfsac.distributed.tf_config import WorkerTask
 
-SECONDS = 300.0  # to wait for the others
-QUIET_SECONDS = 10.0  # until those who are missing are named, and named again
+SECONDS = 300.0  # to wait for the other workers
+QUIET_SECONDS = 10.0  # until the missing workers are named, and named again
 GREETING = "tfsac worker"
 MESSAGE_BYTES = 2**16
 
 
 class MissingWorkers(RuntimeError):
-    """Workers of a run did not come, or came with another list of workers."""
+    """Workers of a run did not start, or have another list of workers."""
 
 
-def meet(place: Place, say: Callable[[str], None], seconds: float = SECONDS) -> None:
-    """Returns when all workers of a run are there, each of which has then asked all others.
+def meet(task: WorkerTask, say: Callable[[str], None], seconds: float = SECONDS) -> None:
+    """Returns when every worker of a run has reached every other one.
 
-    Every worker listens at its own address, which is free for TensorFlow afterwards, and asks the others at theirs.
+    Each worker listens at its own address, which is free for TensorFlow afterwards, and asks the others at theirs.
 
     Args:
-        place: of this worker.
-        say: gets a line that names who is missing, every ten seconds.
+        task: of this worker.
+        say: gets a line that names the missing workers, every ten seconds.
         seconds: to wait.
 
     Raises:
-        MissingWorkers: somebody did not come, or has another TF_CONFIG.
+        MissingWorkers: a worker did not start in time, or has another TF_CONFIG.
         OSError: this worker cannot listen at its address.
     """
-    others = set(range(place.workers)) - {place.worker}
-    own = json.dumps([GREETING, place.worker, place.addresses]).encode() + b"\n"
+    others = set(range(task.num_workers)) - {task.index}
+    own = json.dumps([GREETING, task.index, task.addresses]).encode() + b"\n"
     heard: dict[int, list[str]] = {}  # the addresses that each other worker has, from those who asked this one
     answered: dict[int, list[str]] = {}  # and from those whom this one asked
-    with _answering(place.addresses[place.worker], own, heard):
+    with _answering(task.addresses[task.index], own, heard):
         began = told = time.monotonic()
         while missing := others - (heard.keys() & answered.keys()):
             for worker in others - answered.keys():
-                if (found := _ask(place.addresses[worker], own)) is not None:
+                if (found := _ask(task.addresses[worker], own)) is not None:
                     answered[found[0]] = found[1]
             for worker, addresses in {**heard, **answered}.items():
                 if worker not in others:
                     message = "Each process is another worker of TF_CONFIG, and each address of it another port or machine"
-                    raise MissingWorkers(f"{message}. Received: worker {worker} twice in {list(place.addresses)}")
-                if addresses != list(place.addresses):
-                    message = f"Every worker has the same list of workers in TF_CONFIG, this one {list(place.addresses)}"
+                    raise MissingWorkers(f"{message}. Received: worker {worker} twice in {list(task.addresses)}")
+                if addresses != list(task.addresses):
+                    message = f"Every worker has the same list of workers in TF_CONFIG, this one {list(task.addresses)}"
                     raise MissingWorkers(f"{message}. Received: {addresses} from worker {worker}")
-            names = ", ".join(f"{worker} ({place.addresses[worker]})" for worker in sorted(missing))
+            names = ", ".join(f"{worker} ({task.addresses[worker]})" for worker in sorted(missing))
             now = time.monotonic()
             if now - began > seconds:
                 raise MissingWorkers(
-                    f"All {place.workers} workers of TF_CONFIG start with the same command within {seconds:g} seconds. "
-                    f"Received: nothing from worker {names}"
+                    f"All {task.num_workers} workers of TF_CONFIG start with the same command within {seconds:g} "
+                    f"seconds. Received: nothing from worker {names}"
                 )
             if now - told > QUIET_SECONDS:
                 told = now
@@ -68,7 +68,7 @@ def meet(place: Place, say: Callable[[str], None], seconds: float = SECONDS) -> 
 
 @contextlib.contextmanager
 def _answering(address: str, own: bytes, heard: dict[int, list[str]]) -> Iterator[None]:
-    """Answers whoever asks at an address meanwhile; it is free afterwards."""
+    """Answers workers that ask at an address meanwhile; it is free afterwards."""
     with _listening(address) as server:
         thread = threading.Thread(target=_answer, args=(server, own, heard), daemon=True)
         thread.start()
@@ -95,7 +95,7 @@ def _listening(address: str) -> socket.socket:
 
 
 def _answer(server: socket.socket, own: bytes, heard: dict[int, list[str]]) -> None:
-    """Tells everybody who asks who this is, until the server is closed."""
+    """Tells every worker that asks which one this is, until the server is closed."""
     while True:
         try:
             connection, _ = server.accept()

@@ -1,4 +1,4 @@
-"""What the workers of a run tell each other, all of them at the same point of the loop."""
+"""Communication among the workers of a run: collective calls, which all workers make at the same point of the loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfsac.distributed.tf_config import Place
+from tfsac.distributed.tf_config import WorkerTask
 from tfsac.files import differences
 from tfsac.parameters import ParameterError
 
@@ -20,34 +20,34 @@ class WorkerLost(RuntimeError):
 
 
 class Workers:
-    """The workers that share a run. Alone, a worker hears only itself and nothing is sent.
+    """The workers of a run. With one worker, each call returns what it was given and nothing is sent.
 
     Args:
         strategy: connects the workers, with one collective operation for each message.
-        place: of this one.
+        task: of this one.
     """
 
-    def __init__(self, strategy: tf.distribute.Strategy, place: Place):
-        self.strategy, self.place = strategy, place
-        self.replicas = strategy.num_replicas_in_sync // place.workers  # of each worker
+    def __init__(self, strategy: tf.distribute.Strategy, task: WorkerTask):
+        self.strategy, self.task = strategy, task
+        self.replicas_per_worker = strategy.num_replicas_in_sync // task.num_workers
         self._sum = tf.function(self._add, reduce_retracing=True)
 
     def _add(self, values: tf.Tensor) -> tf.Tensor:
         # Only what an operation returns has a device to be reduced on.
         each = self.strategy.run(tf.identity, args=(values,))
-        return self.strategy.reduce(tf.distribute.ReduceOp.SUM, each, axis=None) // self.replicas
+        return self.strategy.reduce(tf.distribute.ReduceOp.SUM, each, axis=None) // self.replicas_per_worker
 
     def gather(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Returns arrays `[E, ...]` of every worker one after the other, `[workers * E, ...]`.
+        """Returns the arrays `[E, ...]` of all workers, concatenated in their order: `[workers * E, ...]`.
 
         Args:
-            arrays: of the same shapes at every worker; real numbers, which travel as float64.
+            arrays: by name, of the same shapes at every worker; numbers that float64 holds.
         """
-        if self.place.workers == 1:
+        if self.task.num_workers == 1:
             return arrays
         own = np.concatenate([np.asarray(value, np.float64).ravel() for value in arrays.values()])
-        everything = np.zeros((self.place.workers, own.size))
-        everything[self.place.worker] = own
+        everything = np.zeros((self.task.num_workers, own.size))
+        everything[self.task.index] = own
         # As bits, which a sum with zeros does not change.
         rows = self._sum(tf.constant(everything.view(np.int64))).numpy().view(np.float64)
         gathered, start = {}, 0
@@ -58,15 +58,15 @@ class Workers:
         return gathered
 
     def agree(self, asked: dict[str, Any]) -> None:
-        """Compares what every worker was asked for with what the first one was.
+        """Checks that all workers were started with the same settings.
 
         Args:
             asked: JSON values by name.
 
         Raises:
-            ParameterError: something differs, the same at all workers.
+            ParameterError: something differs; raised at every worker.
         """
-        if self.place.workers == 1:
+        if self.task.num_workers == 1:
             return
         own = json.dumps(asked)
         found = differences(json.loads(self.receive(0, own.encode())), json.loads(own))
@@ -78,15 +78,15 @@ class Workers:
             raise ParameterError(f"All workers of a run have the same preset and flags. Received: {text}")
 
     def receive(self, source: int, content: bytes) -> bytes:
-        """Returns the content that one worker gave, at every worker.
+        """Broadcasts bytes from one worker; returns them at every worker.
 
         Args:
-            source: index of that worker.
-            content: what it gives; what the others give is not looked at.
+            source: index of the worker that sends.
+            content: to send; that of the other workers is ignored.
         """
-        if self.place.workers == 1:
+        if self.task.num_workers == 1:
             return content
-        mine = source == self.place.worker
+        mine = source == self.task.index
         size = int(self.gather({"size": np.array([len(content)])})["size"][source])
         pieces = []
         for start in range(0, size, PIECE):
@@ -99,11 +99,11 @@ class Workers:
 
 
 def lost(error: tf.errors.OpError, advice: str) -> WorkerLost:
-    """Returns what to raise where a collective operation failed.
+    """Returns the error to raise where a collective operation failed.
 
     Args:
         error: of the operation.
-        advice: how to go on.
+        advice: how to continue the run.
     """
     lines = str(error.message).splitlines()
     reason = next((line for line in lines if "aborted by" in line), lines[0])

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfsac.distributed.tf_config import Place
+from tfsac.distributed.tf_config import WorkerTask
 from tfsac.distributed.workers import Workers
 from tfsac.files import Header, differences, neutral, read_npz, read_object, sealed, sync
 from tfsac.memories import EpisodicMemory, TransitionMemory
@@ -94,7 +94,7 @@ class CheckpointManager:
         self.directory, self.chunks = directory, self.folder.chunks
         self.agent, self.memory, self.identity, self.keep = agent, memory, identity, keep
         self.checkpoint = tf.train.Checkpoint(agent=agent)
-        self.workers = workers or Workers(tf.distribute.get_strategy(), Place())
+        self.workers = workers or Workers(tf.distribute.get_strategy(), WorkerTask())
         self.saved_chunks = self._nothing_saved()  # of every worker, in the newest checkpoint
 
     # -- saving --------------------------------------------------------------------------------------------------------
@@ -128,8 +128,8 @@ class CheckpointManager:
         written: list[pathlib.Path] = []
         try:
             self._make_folders(aside)
-            saved = [self._save_memory(worker, aside, written) for worker in range(self.workers.place.workers)]
-            if self.workers.place.chief:
+            saved = [self._save_memory(worker, aside, written) for worker in range(self.workers.task.num_workers)]
+            if self.workers.task.is_chief:
                 self._write(place, aside, step, state, arrays or {}, run_files or {}, saved)
         except (OSError, ValueError) as error:
             shutil.rmtree(aside, ignore_errors=True)
@@ -143,12 +143,12 @@ class CheckpointManager:
                 f"Received: {str(error).replace('Received: ', '')}"
             ) from error
         self.saved_chunks = [memory["chunks"] for memory in saved]
-        if self.workers.place.chief:
+        if self.workers.task.is_chief:
             self.folder.prune(self.keep)
         return place
 
     def _make_folders(self, aside: pathlib.Path) -> None:
-        if self.workers.place.chief:
+        if self.workers.task.is_chief:
             self.folder.refuse_links()
             self.chunks.folder.mkdir(parents=True, exist_ok=True)
             shutil.rmtree(aside, ignore_errors=True)
@@ -200,23 +200,23 @@ class CheckpointManager:
             stop = min(start + max(1, CHUNK_BYTES // memory.row_bytes), total)
             chunks.append(self._save_rows(worker, start, stop, written))
             start = stop
-        mine, packed = worker == workers.place.worker, io.BytesIO()
+        mine, packed = worker == workers.task.index, io.BytesIO()
         np.savez(packed, **(memory.state() if mine else {}))  # type: ignore[arg-type]
         content = workers.receive(worker, packed.getvalue())
-        if workers.place.chief:
+        if workers.task.is_chief:
             (aside / memory_file(worker)).write_bytes(content)
         return {"total_rows": total, "chunks": chunks}
 
     def _looked_at(self, chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Returns chunks, without their file where it has to be written again; the same at every worker."""
-        if self.workers.place.chief:
+        if self.workers.task.is_chief:
             chunks = [{"start": c["start"], "stop": c["stop"]} if self.chunks.problem(c) else c for c in chunks]
         return json.loads(self.workers.receive(0, json.dumps(chunks).encode()))
 
     def _save_rows(self, worker: int, start: int, stop: int, written: list[pathlib.Path]) -> dict[str, Any]:
         """Writes a chunk of one worker's memory, and returns how the manifest names it."""
         rows = self._rows_of(worker, start, stop)
-        if not self.workers.place.chief:
+        if not self.workers.task.is_chief:
             return {"start": start, "stop": stop}
         name = self.chunks.name(start, stop, rows)
         if not (self.chunks.folder / name).exists():
@@ -225,15 +225,15 @@ class CheckpointManager:
 
     def _rows_of(self, worker: int, start: int, stop: int) -> np.ndarray:
         """Returns rows of one worker's memory, at every worker."""
-        mine = worker == self.workers.place.worker
+        mine = worker == self.workers.task.index
         rows = self.memory.between(start, stop) if mine else self.memory.between(*[self.memory.oldest_row] * 2)
-        if self.workers.place.workers == 1:
+        if self.workers.task.num_workers == 1:
             return rows
         content = self.workers.receive(worker, rows.tobytes())
         return np.frombuffer(content, rows.dtype).reshape(-1, *rows.shape[1:])
 
     def _nothing_saved(self) -> list[list[dict[str, Any]]]:
-        return [[] for _ in range(self.workers.place.workers)]
+        return [[] for _ in range(self.workers.task.num_workers)]
 
     def rewrite_newest_chunk(self) -> None:
         """Makes the next checkpoint save the newest rows again, because they were changed after they were saved."""
@@ -265,16 +265,16 @@ class CheckpointManager:
         run_files = {name: (place / name).read_bytes() for name in manifest["run_files"]}
         notes = [f"Without the damaged rows {first} to {last} of the replay memory." for first, last in gone]
         for path, reason in damaged.items():
-            moved = f"; it is now {self.folder.set_aside(path).name}" if self.workers.place.chief else ""
+            moved = f"; it is now {self.folder.set_aside(path).name}" if self.workers.task.is_chief else ""
             notes.append(f"{path} is damaged and was not used{moved}: {reason}")
         return Restored(place, state, arrays, run_files, notes, len(memories(manifest)), not gone)
 
     def _agreed(self, skip_damaged_rows: bool) -> tuple[pathlib.Path, list[tuple[int, int]], dict[pathlib.Path, str]]:
         """Returns what `CheckpointFolder.choose` does at the chief, at every worker."""
         told: dict[str, Any] = {}
-        if self.workers.place.chief:
+        if self.workers.task.is_chief:
             try:
-                place, gone, damaged = self.folder.choose(skip_damaged_rows, self.workers.place.workers)
+                place, gone, damaged = self.folder.choose(skip_damaged_rows, self.workers.task.num_workers)
                 told = {"place": place.name, "gone": gone, "damaged": {path.name: reason for path, reason in damaged.items()}}
             except CheckpointError as error:
                 told = {"error": str(error)}
@@ -298,12 +298,12 @@ class CheckpointManager:
             )
 
     def _read(self, place: pathlib.Path, manifest: dict[str, Any], gone: list[tuple[int, int]]) -> None:
-        saved, own = memories(manifest), self.workers.place.worker
+        saved, own = memories(manifest), self.workers.task.index
         if gone:
             parts = [(c["start"], c["stop"], None if (c["start"], c["stop"] - 1) in gone else self.chunks.rows(c)) for c in saved[0]["chunks"]]
             put_back_without(self.memory, parts, _arrays(place / memory_file(0)), saved[0]["total_rows"])
             self.saved_chunks = self._nothing_saved()
-        elif len(saved) == self.workers.place.workers:
+        elif len(saved) == self.workers.task.num_workers:
             for chunk in saved[own]["chunks"]:
                 # The first chunk may begin with rows that are not kept any more: a ring overwrites them, episodes leave them out.
                 self.memory.put(chunk["start"], self.chunks.rows(chunk))
@@ -319,8 +319,8 @@ class CheckpointManager:
         """Takes this worker's share of what another number of workers had kept."""
         states = [_arrays(place / memory_file(worker)) for worker in range(len(saved))]
         rows = [((chunk["start"], self.chunks.rows(chunk)) for chunk in memory["chunks"]) for memory in saved]
-        totals, place_of_worker = [memory["total_rows"] for memory in saved], self.workers.place
-        reshard(self.memory, place_of_worker.worker, rows, states, totals, place_of_worker.workers)
+        totals, task = [memory["total_rows"] for memory in saved], self.workers.task
+        reshard(self.memory, task.index, rows, states, totals, task.num_workers)
         self.saved_chunks = self._nothing_saved()
 
 

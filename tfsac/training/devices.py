@@ -12,7 +12,7 @@ import sys
 import tensorflow as tf
 
 from tfsac.distributed.rendezvous import meet
-from tfsac.distributed.tf_config import Place
+from tfsac.distributed.tf_config import WorkerTask
 from tfsac.parameters import RunParameters
 
 THREADS = ("TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS")
@@ -91,19 +91,19 @@ def set_numerics(run: RunParameters) -> None:
     tf.config.optimizer.set_experimental_options({"auto_mixed_precision_onednn_bfloat16": narrow})
 
 
-def make_strategy(run: RunParameters, place: Place) -> tf.distribute.Strategy:
+def make_strategy(run: RunParameters, task: WorkerTask) -> tf.distribute.Strategy:
     """Returns the distribution strategy of a run: for "none" the one in scope, else the same for all runs of a process.
 
     Args:
         run: with `strategy` and `num_devices`.
-        place: of this process among the workers, which connect the first time that this is called.
+        task: of this process; the workers connect the first time that this is called.
 
     Raises:
         ValueError: more devices than there are, a mirrored strategy of one replica in scope, or TensorFlow was used before its CPU could be divided or workers connected.
         MissingWorkers, OSError: from `meet`.
     """
     if run.strategy != "none":
-        return _strategy(run.strategy, run.num_devices, place)
+        return _strategy(run.strategy, run.num_devices, task)
     strategy = tf.distribute.get_strategy()
     if isinstance(strategy, tf.distribute.MirroredStrategy) and strategy.num_replicas_in_sync == 1:
         raise ValueError("A mirrored strategy needs several devices; leave its scope. Received: the scope of a MirroredStrategy of 1 device")
@@ -111,14 +111,14 @@ def make_strategy(run: RunParameters, place: Place) -> tf.distribute.Strategy:
 
 
 @functools.cache  # a second one of the same devices would use the numbers of the first one's collective operations again
-def _strategy(name: str, num_devices: int | None, place: Place) -> tf.distribute.Strategy:
+def _strategy(name: str, num_devices: int | None, task: WorkerTask) -> tf.distribute.Strategy:
     if name == "multi_worker":
-        meet(place, lambda line: print(f"tfsac: {line}", file=sys.stderr, flush=True))
+        meet(task, lambda line: print(f"tfsac: {line}", file=sys.stderr, flush=True))
         try:
             return tf.distribute.MultiWorkerMirroredStrategy()
         except (tf.errors.OpError, RuntimeError) as error:
             message = "TensorFlow connects the workers of TF_CONFIG before anything else uses it, and could not"
-            raise ValueError(f"{message} ({str(error).splitlines()[0]}). Received: {list(place.addresses)}") from error
+            raise ValueError(f"{message} ({str(error).splitlines()[0]}). Received: {list(task.addresses)}") from error
     if name == "mirrored":
         devices = _devices(num_devices)
         if tf.config.get_visible_devices("GPU"):

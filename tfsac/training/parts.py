@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tfsac.distributed.partition import preset_of_worker
 from tfsac.distributed.ray_environments import RayEnvironments
-from tfsac.distributed.tf_config import share_of
 from tfsac.distributed.workers import Workers
 from tfsac.environments import Apart, Environments, Filters, maker
 from tfsac.memories import in_ram, on_disk
@@ -67,10 +67,11 @@ class RunParts:
         self.error: Exception | None = None
         self.schedule = Schedule(asked.preset.schedule)
         self.counters = self.schedule.counters
-        self.terminal = terminal(*self.schedule.length(), asked.quiet or not asked.place.chief, self.hooks.metric_names())
+        quiet = asked.quiet or not asked.task.is_chief
+        self.terminal = terminal(*self.schedule.length(), quiet, self.hooks.metric_names())
         late = configure_once()
         set_numerics(self.settings)
-        self.workers = Workers(make_strategy(self.settings, asked.place), asked.place)
+        self.workers = Workers(make_strategy(self.settings, asked.task), asked.task)
         self.workers.agree(asked.to_agree())
         self._make_environments(asked)
         try:
@@ -95,17 +96,17 @@ class RunParts:
         super().__setattr__(name, value)
 
     def _make_environments(self, asked: Request) -> None:
-        env_fn, place = asked.env_fn, asked.place
+        env_fn, task = asked.env_fn, asked.task
         one = maker(asked.preset.environment, env_fn)
         self.evaluation_env = one()
         self.preset = described(asked.preset, self.evaluation_env, env_fn, asked.models)
         if (timeout := self.preset.environment.step_timeout_seconds) is not None:
             self.evaluation_env = Apart(self.evaluation_env, one, timeout)
-        self.share = share_of(self.preset, place)
+        self.worker_preset = preset_of_worker(self.preset, task)
         self.environments: Environments | RayEnvironments
         if self.settings.ray_address is None:
-            own = self.share.environment
-            self.environments = Environments(own, self.settings.seed, one, place.worker * own.num_envs)
+            own = self.worker_preset.environment
+            self.environments = Environments(own, self.settings.seed, one, task.index * own.num_envs)
         else:
             arguments = self.preset, self.settings, env_fn, asked.models
             self.environments = RayEnvironments(self.preset, self.settings, RolloutActor, arguments, self.print)
@@ -123,13 +124,15 @@ class RunParts:
         self.filters = Filters(preset.environment.filters, self.agent.spec)
         allocate = on_disk(self.directory.disk) if settings.memory_on_disk else in_ram
         beside = settings.asynchronous_collection or settings.ray_address is not None
-        self.memory = build_memory(self.share, self.agent.spec, self.filters, self.agent.recurrent, allocate, older_policies=beside)
+        self.memory = build_memory(
+            self.worker_preset, self.agent.spec, self.filters, self.agent.recurrent, allocate, older_policies=beside
+        )
         self.collector: Collector | RayCollector = (
             RayCollector(actor, self.filters, self.environments, settings.actor_steps)
             if isinstance(self.environments, RayEnvironments)
             else Collector(actor, self.filters, self.environments)
         )
-        self.sampler = Sampler(self.share, self.memory, self.schedule, settings.seed)
+        self.sampler = Sampler(self.worker_preset, self.memory, self.schedule, settings.seed)
         self.filters.learn(self.workers.gather(self.environments.observation))
         if asked.initial_weights is not None:
             load_initial_weights(asked.initial_weights, self.agent, self.filters)
@@ -157,13 +160,13 @@ class RunParts:
             workers, self.agent, self.memory, self.schedule, self.sampler, self.collector, self.updates, self.evaluator, self.reporter,
             self.filters, settings.seed,
         )
-        if workers.place.workers > 1:
+        if workers.task.num_workers > 1:
             self.state.reseed()
         self.how_to_resume = HowToResume(self.directory, self.checkpoints, self.functions)
 
     def _open(self, asked: Request) -> None:
         """Makes the run's folder, or brings everything to where the newest checkpoint in it was taken."""
-        columns, chief = self.reporter.columns(self.evaluator.columns()), self.workers.place.chief
+        columns, chief = self.reporter.columns(self.evaluator.columns()), self.workers.task.is_chief
         if asked.resume:
             self._restore()
         elif chief and (note := self.directory.create(self.preset, self.settings, self.functions, self.lock)):
@@ -184,7 +187,7 @@ class RunParts:
 
     def _restore(self) -> None:
         """Locks the run's folder and brings a new run to where its newest whole checkpoint was taken."""
-        if self.workers.place.chief and self.checkpoints.places() and (note := self.lock.acquire(self.directory.path)):
+        if self.workers.task.is_chief and self.checkpoints.places() and (note := self.lock.acquire(self.directory.path)):
             self.print(note)
         restored = self.checkpoints.restore(self.settings.skip_damaged_rows)
         for note in restored.notes:

@@ -14,8 +14,8 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac.agents import Agent, ModelMaker
+from tfsac.distributed.partition import environment_of_actor
 from tfsac.distributed.ray_environments import RayEnvironments, RolloutRequest, Weights, merge_steps
-from tfsac.distributed.tf_config import share_of_actor
 from tfsac.environments import Environments, Filters, maker
 from tfsac.parameters import Preset, RunParameters
 from tfsac.training.build import build_agent
@@ -64,7 +64,7 @@ class RolloutActor:
         for kind in ("INTEROP", "INTRAOP"):
             os.environ.setdefault(f"TF_NUM_{kind}_THREADS", "1")
         configure(use_cpu=True)
-        own = share_of_actor(self.preset, self.settings)
+        own = environment_of_actor(self.preset, self.settings)
         environments = Environments(own, self.settings.seed, maker(own, self.env_fn), self.index * own.num_envs)
         agent = build_agent(self.preset, self.settings, environments.spec, self.models)
         return Collector(agent, Filters(own.filters, agent.spec), environments)

@@ -70,11 +70,11 @@ class RunState:
     def arrays(self) -> dict[str, np.ndarray]:
         """Returns the arrays of the same: what the running episodes and the updates that are underway need to continue."""
         # Several workers start new episodes where the run is resumed.
-        return {**self.collector.arrays(), **self.updates.arrays()} if self.workers.place.workers == 1 else {}
+        return {**self.collector.arrays(), **self.updates.arrays()} if self.workers.task.num_workers == 1 else {}
 
     def files(self) -> dict[str, bytes]:
         """Returns the contents of the files of a run that its parts write, by name; nothing but at the chief."""
-        return {**self.reporter.files(), **self.evaluator.files()} if self.workers.place.chief else {}
+        return {**self.reporter.files(), **self.evaluator.files()} if self.workers.task.is_chief else {}
 
     def restore(self, restored: Restored) -> bool:
         """Has each part take its state, after agent and memory were restored.
@@ -88,7 +88,7 @@ class RunState:
         Raises:
             ValueError: the state is of another version.
         """
-        state, place = restored.state, self.workers.place
+        state, task = restored.state, self.workers.task
         refuse_other_kinds(state, self.values())
         self.agent.refresh()
         self.schedule.restore(state["schedule"])
@@ -97,10 +97,10 @@ class RunState:
         self.filters.restore(state["filters"])
         self.sampler.restore(state["sampler"])
         collector, environments = state["collector"], state["collector"]["environments"]
-        envs = len(environments["length"]) // place.workers
-        own = slice(place.worker * envs, (place.worker + 1) * envs)
+        envs = len(environments["length"]) // task.num_workers
+        own = slice(task.index * envs, (task.index + 1) * envs)
         collector = {**collector, "environments": {**environments, **{name: environments[name][own] for name in PER_ENVIRONMENT}}}
-        alone = restored.workers == place.workers == 1
+        alone = restored.workers == task.num_workers == 1
         arrays = restored.arrays if alone else {}
         if restored.whole:  # else the updates that are underway learned from rows that are gone
             self.updates.restore(arrays)
@@ -115,7 +115,7 @@ class RunState:
 
     def reseed(self) -> None:
         """Gives this worker streams of random numbers that no other one has, and that it did not have before this step."""
-        where = [self.workers.place.worker, self.workers.place.workers, self.schedule.counters.env_steps]
+        where = [self.workers.task.index, self.workers.task.num_workers, self.schedule.counters.env_steps]
         self.sampler.reseed([self.seed, SAMPLING, *where])
         self.collector.reseed([self.seed, ACTING, *where])
 

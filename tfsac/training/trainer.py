@@ -172,10 +172,10 @@ class Trainer(RunParts):
         if self.ended:
             raise RuntimeError(f"The run has ended: tfsac.evaluate(run_dir) evaluates its policy. Received: {self.directory.path}")
         self.updates.wait()
-        evaluated = self.evaluator.evaluate(self.counters.env_steps) if self.workers.place.chief else {}
+        evaluated = self.evaluator.evaluate(self.counters.env_steps) if self.workers.task.is_chief else {}
         self.evaluator.completed(self.counters)
         row = self.reporter.row() | evaluated
-        if not self.workers.place.chief:
+        if not self.workers.task.is_chief:
             return {}
         row |= self.hooks.metrics(self)
         with self._writing():
@@ -191,7 +191,7 @@ class Trainer(RunParts):
         """Writes a checkpoint and returns its folder."""
         self.updates.wait()
         files, config = {**self.run_files, **self.state.files()}, self.directory.config
-        if self.workers.place.chief and config.is_file():
+        if self.workers.task.is_chief and config.is_file():
             files[CONFIG] = config.read_bytes()
         return self.checkpoints.save(self.counters.env_steps, self.state.values(), self.state.arrays(), files)
 
@@ -239,7 +239,7 @@ class Trainer(RunParts):
 
     def _stopping(self) -> bool:
         # Several workers stop at the same step, which they learn from each other while they act.
-        return self.agreed_to_stop if self.workers.place.workers > 1 else bool(self._wish_to_stop())
+        return self.agreed_to_stop if self.workers.task.num_workers > 1 else bool(self._wish_to_stop())
 
     def _computed(self, batch: Batch, result: UpdateResult) -> None:
         before = self.counters.updates - len(result.metrics)
@@ -271,7 +271,7 @@ class Trainer(RunParts):
     def _failing(self) -> Iterator[None]:
         """Saves the state of the run when an environment or a callback fails inside, explains other failures, and tells callbacks."""
         try:
-            with explaining(self.counters, self.how_to_resume, self.workers.place.workers):
+            with explaining(self.counters, self.how_to_resume, self.workers.task.num_workers):
                 yield
         except Exception as error:
             if isinstance(error, EnvironmentFailure):
@@ -283,7 +283,7 @@ class Trainer(RunParts):
             raise
 
     def _save_after(self, what: str) -> None:
-        if self.workers.place.workers > 1:  # the others do not save with this one
+        if self.workers.task.num_workers > 1:  # the others do not save with this one
             self.print(f"{what} at step {self.counters.env_steps}. {self.how_to_resume.advice()}")
             return
         try:

@@ -11,7 +11,8 @@ import gymnasium as gym
 from tfsac import arguments
 from tfsac.agents import ModelMaker
 from tfsac.catalog import load_preset
-from tfsac.distributed.tf_config import Place, place_of, refuse_timeout_in_this_process, share_of
+from tfsac.distributed.partition import preset_of_worker, refuse_timeout_in_this_process
+from tfsac.distributed.tf_config import WorkerTask, worker_task
 from tfsac.environments import check_env_fn
 from tfsac.parameters import ParameterError, Preset, RunParameters, to_json
 from tfsac.training.build import with_absolute_paths
@@ -56,7 +57,7 @@ class Request(NamedTuple):
     Attributes:
         directory: of the run.
         run: as given, or that of the run which is resumed.
-        place: of this process among the workers.
+        task: of this process among the workers.
     """
 
     preset: Preset
@@ -68,7 +69,7 @@ class Request(NamedTuple):
     initial_weights: RunDirectory | None
     env_fn: Callable[[], gym.Env] | None
     models: ModelMaker | None
-    place: Place
+    task: WorkerTask
 
     def to_agree(self) -> dict[str, Any]:
         """Returns what is the same for all workers of a run, as JSON values."""
@@ -114,8 +115,8 @@ def requested(
     callbacks = arguments.instances("callbacks", callbacks, Callback, "a list of Callback objects", lambda cls: f"{cls.__name__}(...)")
     known = resume and directory.config.is_file()
     settings = run or (directory.read()[1] if known else RunParameters())
-    place = place_of(settings)
-    share_of(preset, place)
+    task = worker_task(settings)
+    preset_of_worker(preset, task)
     refuse_timeout_in_this_process(preset, settings)
     if settings.stop_at_threshold and preset.validation.min_reward_threshold is None:
         raise ParameterError(f"stop_at_threshold needs validation.min_reward_threshold. Received: None for {preset.environment.level}")
@@ -126,4 +127,4 @@ def requested(
     if known:
         refuse_others(directory, env_fn, models)
     source = None if initial_weights is None else RunDirectory(pathlib.Path(initial_weights))
-    return Request(preset, directory, settings, resume, callbacks, quiet, source, env_fn, models, place)
+    return Request(preset, directory, settings, resume, callbacks, quiet, source, env_fn, models, task)

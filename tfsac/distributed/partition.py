@@ -1,0 +1,84 @@
+"""Divides a run among its workers, or its environments among its actors. No TensorFlow, so that mistakes are found early."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tfsac.distributed.tf_config import WorkerTask
+from tfsac.parameters import (
+    EnvironmentParameters,
+    EpisodicReplayParameters,
+    ParameterError,
+    Preset,
+    RunParameters,
+    override,
+)
+
+
+def refuse_timeout_in_this_process(preset: Preset, run: RunParameters) -> None:
+    """Refuses a timeout of environments that this process steps itself.
+
+    Args:
+        preset: of the run.
+        run: with `ray_address`.
+
+    Raises:
+        ParameterError: nothing could end a step that takes too long.
+    """
+    environment = preset.environment
+    if environment.step_timeout_seconds is not None and environment.vectorization == "sync" and run.ray_address is None:
+        raise ParameterError(
+            "environment.step_timeout_seconds needs environments in other processes, which can be ended: set environment.vectorization "
+            f'to "subprocess". Received: {environment.step_timeout_seconds:g} with vectorization "sync"'
+        )
+
+
+def preset_of_worker(preset: Preset, task: WorkerTask) -> Preset:
+    """Returns the preset of one worker: `num_envs`, memory size and batch size of the run by the number of workers.
+
+    The agent is made from the preset of the run, because it averages over the global batch.
+
+    Args:
+        preset: of the run.
+        task: of the worker.
+
+    Raises:
+        ParameterError: `num_envs` or the batch size is not divisible by the number of workers.
+    """
+    if task.num_workers == 1:
+        return preset
+    num_envs, batch_size, max_size = preset.environment.num_envs, preset.agent.batch_size, preset.agent.memory.max_size
+    for name, value, advice in (
+        ("environment.num_envs", num_envs, "--num_envs"),
+        ("batch_size", batch_size, "--set=agent.networks.*.batch_size"),
+    ):
+        if value % task.num_workers:
+            raise ParameterError(
+                f"{name} must be divisible by the number of workers, {task.num_workers}; see {advice}. Received: {value}"
+            )
+    changes = {
+        "environment.num_envs": num_envs // task.num_workers,
+        "agent.memory.max_size": max_size // task.num_workers,
+        "agent.networks.*.batch_size": batch_size // task.num_workers,
+    }
+    if isinstance(preset.agent.memory, EpisodicReplayParameters):
+        changes["agent.memory.replay_start_size"] = preset.agent.memory.replay_start_size // task.num_workers
+    return override(preset, changes)
+
+
+def environment_of_actor(preset: Preset, run: RunParameters) -> EnvironmentParameters:
+    """Returns the environment parameters of one actor: `num_envs` of the run by the number of actors.
+
+    Args:
+        preset: of the run.
+        run: with `num_actors`.
+
+    Raises:
+        ParameterError: `num_envs` is not divisible by the number of actors.
+    """
+    num_envs = preset.environment.num_envs
+    if num_envs % run.num_actors:
+        raise ParameterError(
+            f"environment.num_envs must be divisible by the number of actors, {run.num_actors}; see --num_envs. Received: {num_envs}"
+        )
+    return dataclasses.replace(preset.environment, num_envs=num_envs // run.num_actors)
