@@ -481,7 +481,7 @@ def test_a_sweep_makes_every_level_once_before_it_begins(package, arguments, tmp
     monkeypatch.setattr(environments, "maker", lambda parameters: made.append(parameters) or one(parameters))
     monkeypatch.setattr(sweep.Sweep, "train", lambda series, **how: int(signal.SIGTERM))
     assert cli.run(["sweep", f"--run_dir={tmp_path / 'sweep'}", *arguments]) == 128 + signal.SIGTERM
-    assert "goes on" in capsys.readouterr().out
+    assert "resumes it" in capsys.readouterr().out
     if package == "ale_py":
         assert [parameters.level for parameters in made] == [GAME, "ALE/Breakout-v5"]
         assert all(parameters.atari is not None for parameters in made)

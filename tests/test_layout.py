@@ -93,7 +93,7 @@ def test_a_file_imports_only_what_its_room_may(path):
 
 
 def test_what_answers_without_tensorflow_imports_none():
-    own = [PACKAGE / "distributed" / name for name in ("__init__.py", "tf_config.py", "ray_cluster.py", "ray_jobs.py")]
+    own = [PACKAGE / "distributed" / name for name in ("__init__.py", "tf_config.py", "partition.py", "ray_cluster.py", "ray_jobs.py")]
     for path in own:
         assert not foreign(path) & TENSORFLOW, path
         assert rooms(path) <= {"parameters"}, path

@@ -292,7 +292,7 @@ def test_a_signal_is_passed_on_and_the_same_command_goes_on(stand_in, monkeypatc
     printed = capsys.readouterr().out.splitlines()
     assert printed[-2:] == [
         f"stopped   {ALL[1]}",
-        f"stopped by {number.name}; the same command with --run_dir={stand_in} goes on",
+        f"stopped by {number.name}; the same command with --run_dir={stand_in} resumes it",
     ]
     assert list(starts(stand_in)) == ALL[:2] and not (stand_in / "comparison.csv").exists()
     finished = content(stand_in / ALL[0])

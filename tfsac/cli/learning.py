@@ -90,7 +90,7 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     one_name(f)
     if f.num_seeds > 1:
         if f.resume:
-            raise UsageError("Several seeds go on with the same command, without --resume. Received: --num_seeds with --resume")
+            raise UsageError("Several seeds are resumed by the same command, without --resume. Received: --num_seeds with --resume")
         if f.ray_address:
             raise UsageError("Several seeds on a cluster are a sweep: tfsac sweep --ray_address. Received: --num_seeds with --ray_address")
         return _train_all(f, [], 1)
@@ -203,7 +203,7 @@ def _sweep_flags(f: flags.FlagValues) -> None:
     _run_fields(f, only=("seed",))
     flags.DEFINE_multi_string("grid", [], "path=value,value,...: values of a parameter or a flag to combine; may be repeated", flag_values=f)
     flags.DEFINE_integer("num_seeds", 1, "seeds of every combination, from --seed on", lower_bound=1, flag_values=f)
-    flags.DEFINE_string("run_dir", None, "the sweep's folder, a new one or that of a sweep to go on with (default: runs/<experiment_name>/<time>)", flag_values=f)
+    flags.DEFINE_string("run_dir", None, "the sweep's folder, a new one or that of a sweep to resume (default: runs/<experiment_name>/<time>)", flag_values=f)
     flags.DEFINE_string("experiment_name", None, "folder under runs/ (default: preset and level)", flag_values=f)
     flags.DEFINE_integer("jobs", None, "runs at the same time, at most and by default as many as cores", lower_bound=1, flag_values=f)
     flags.DEFINE_string("ray_address", None, "train on a Ray cluster: its HOST:PORT, auto for the one of this machine, local to start one here", flag_values=f)
@@ -212,7 +212,7 @@ def _sweep_flags(f: flags.FlagValues) -> None:
 
 @command("train every combination of a grid, with several seeds", _sweep_flags)
 def sweep(f: flags.FlagValues, rest: list[str]) -> int:
-    """Trains, or goes on training, and compares the combinations."""
+    """Trains the combinations, or resumes them, and compares them."""
     one_name(f)
     if f.ray_address is None:
         cores = os.cpu_count() or 1
@@ -263,7 +263,7 @@ def _train_all(f: flags.FlagValues, grid: Sequence[str], jobs: int, ray_address:
         series = Sweep(folder, combinations, seeds, shared)
         stopped_by = series.train(**how)
     if stopped_by is not None:
-        print(f"stopped by {signal.Signals(stopped_by).name}; the same command with --run_dir={folder} goes on")
+        print(f"stopped by {signal.Signals(stopped_by).name}; the same command with --run_dir={folder} resumes it")
         return STOPPED + stopped_by
     return 0 if series.report() and not series.failed else 1
 

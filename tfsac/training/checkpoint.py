@@ -311,12 +311,12 @@ class CheckpointManager:
             self.memory.restore(_arrays(place / memory_file(own)))
             self.saved_chunks = [memory["chunks"] for memory in saved]
         else:
-            self._deal(place, saved)
+            self._reshard(place, saved)
         with neutral(place) as folder:
             self.checkpoint.read(str(folder / "agent")).assert_consumed()
 
-    def _deal(self, place: pathlib.Path, saved: list[dict[str, Any]]) -> None:
-        """Takes this worker's share of what another number of workers had kept."""
+    def _reshard(self, place: pathlib.Path, saved: list[dict[str, Any]]) -> None:
+        """Takes this worker's shard of what another number of workers had kept."""
         states = [_arrays(place / memory_file(worker)) for worker in range(len(saved))]
         rows = [((chunk["start"], self.chunks.rows(chunk)) for chunk in memory["chunks"]) for memory in saved]
         totals, task = [memory["total_rows"] for memory in saved], self.workers.task

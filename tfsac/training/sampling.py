@@ -21,7 +21,7 @@ class Sampler:
     """Draws the batches of the updates that are pending.
 
     Args:
-        preset: the experiment, or a worker's share of it.
+        preset: the experiment, or that of one worker.
         memory: of this worker.
         schedule: of the run.
         seed: of the run.
