@@ -1,6 +1,7 @@
 """What may import what, and other lines that the whole package keeps."""
 
 import ast
+import graphlib
 import pathlib
 import re
 import sys
@@ -90,6 +91,14 @@ def test_a_file_imports_only_what_its_room_may(path):
     packages, others = MAY_IMPORT[room_of(path)]
     assert foreign(path) <= packages
     assert rooms(path) <= others
+
+
+def test_rooms_do_not_import_each_other_in_a_circle():
+    found = {}
+    for path in FILES:
+        if path.stem != "__init__" or path.parent != PACKAGE:  # that of the package names what users import
+            found.setdefault(room_of(path), set()).update(rooms(path))
+    graphlib.TopologicalSorter(found).prepare()  # raises CycleError
 
 
 def test_what_answers_without_tensorflow_imports_none():
