@@ -1,4 +1,4 @@
-"""Workers meet before TensorFlow connects them: all leave together, and who is missing or another one is named."""
+"""Workers wait for each other before TensorFlow connects them: all leave together, and missing ones are named."""
 
 import socket
 import threading
@@ -9,7 +9,7 @@ import tensorflow as tf
 from strategy_tools import free_ports
 
 from tfsac.distributed import rendezvous
-from tfsac.distributed.rendezvous import MissingWorkers, meet
+from tfsac.distributed.rendezvous import MissingWorkers, wait_for_workers
 from tfsac.distributed.tf_config import WorkerTask
 from tfsac.distributed.workers import Workers
 from tfsac.parameters import ParameterError
@@ -21,13 +21,13 @@ def tasks(count):
 
 
 def met(those, seconds=20.0, delays=()):
-    """Has workers meet, each in a thread, and returns what each raised."""
+    """Has workers wait for each other, each in a thread, and returns what each raised."""
     raised = {}
 
     def one(task, delay):
         threading.Event().wait(delay)
         try:
-            meet(task, lambda line: None, seconds)
+            wait_for_workers(task, lambda line: None, seconds)
         except Exception as error:
             raised[task.index] = error
 
@@ -51,7 +51,7 @@ def test_who_does_not_come_is_named(monkeypatch):
     one, two, _ = tasks(3)
     lines = []
     with pytest.raises(MissingWorkers) as error:
-        meet(one, lines.append, 0.7)
+        wait_for_workers(one, lines.append, 0.7)
     names = f"worker 1 ({one.addresses[1]}), 2 ({one.addresses[2]})"
     assert str(error.value).endswith(f"start with the same command within 0.7 seconds. Received: nothing from {names}")
     assert lines[0].startswith(f"Waiting for {names}, ") and lines[0].endswith(" seconds more.")
@@ -70,7 +70,7 @@ def test_workers_with_other_lists_of_workers_do_not_go_on():
 def test_a_port_in_use_is_a_clear_error():
     one, _ = tasks(2)
     with socket.create_server(("127.0.0.1", int(one.addresses[0].rpartition(":")[2]))), pytest.raises(OSError) as error:
-        meet(one, print, 1.0)
+        wait_for_workers(one, print, 1.0)
     message = "This worker cannot listen at its address in TF_CONFIG (Address already in use): another program may use the port"
     assert str(error.value) == f"{message}. Received: '{one.addresses[0]}'"
 
@@ -79,10 +79,10 @@ def test_an_address_that_is_listed_twice_or_unknown_is_a_clear_error():
     [port] = free_ports(1)
     twice = (f"localhost:{port}", f"127.0.0.1:{port}")
     with pytest.raises(MissingWorkers) as error:
-        meet(WorkerTask(0, 2, twice), print, 5.0)
+        wait_for_workers(WorkerTask(0, 2, twice), print, 5.0)
     assert str(error.value).endswith(f"each address of it another port or machine. Received: worker 0 twice in {list(twice)}")
     with pytest.raises(OSError, match=r"^This worker's host in TF_CONFIG is unknown \(.*\)\. Received: 'no-such-host.invalid:2222'$"):
-        meet(WorkerTask(0, 1, ("no-such-host.invalid:2222",)), print, 5.0)
+        wait_for_workers(WorkerTask(0, 1, ("no-such-host.invalid:2222",)), print, 5.0)
 
 
 def test_what_other_programs_say_at_an_address_is_not_a_worker():
@@ -97,7 +97,7 @@ def test_what_other_programs_say_at_an_address_is_not_a_worker():
         thread = threading.Thread(target=say)
         thread.start()
         with pytest.raises(MissingWorkers, match="nothing from worker 1"):
-            meet(one, lambda line: None, 0.3)
+            wait_for_workers(one, lambda line: None, 0.3)
         thread.join()
     assert met([one, two]) == {}
 
@@ -105,7 +105,8 @@ def test_what_other_programs_say_at_an_address_is_not_a_worker():
 def test_what_workers_were_asked_for_must_agree(monkeypatch):
     Workers(tf.distribute.get_strategy(), WorkerTask()).agree({"run": {"seed": 1}})
     second = Workers(tf.distribute.get_strategy(), WorkerTask(1, 2))
-    monkeypatch.setattr(second, "receive", lambda source, content: b'{"run": {"seed": 1, "eager": false}}' if source == 0 else content)
+    of_the_chief = b'{"run": {"seed": 1, "eager": false}}'
+    monkeypatch.setattr(second, "broadcast", lambda source, content: of_the_chief if source == 0 else content)
     monkeypatch.setattr(second, "gather", lambda arrays: {"differ": np.concatenate([[False], arrays["differ"]])})
     second.agree({"run": {"seed": 1, "eager": False}})
     with pytest.raises(ParameterError) as error:

@@ -317,4 +317,4 @@ def test_what_cannot_be_shared_is_refused_before_tensorflow_loads(tmp_path, monk
 def test_a_worker_alone_hears_itself():
     alone = Workers(tf.distribute.get_strategy(), WorkerTask())
     arrays = {"ended": np.array([True, False])}
-    assert alone.gather(arrays) is arrays and alone.receive(0, b"content") == b"content"
+    assert alone.gather(arrays) is arrays and alone.broadcast(0, b"content") == b"content"

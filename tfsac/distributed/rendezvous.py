@@ -22,7 +22,7 @@ class MissingWorkers(RuntimeError):
     """Workers of a run did not start, or have another list of workers."""
 
 
-def meet(task: WorkerTask, say: Callable[[str], None], seconds: float = SECONDS) -> None:
+def wait_for_workers(task: WorkerTask, say: Callable[[str], None], seconds: float = SECONDS) -> None:
     """Returns when every worker of a run has reached every other one.
 
     Each worker listens at its own address, which is free for TensorFlow afterwards, and asks the others at theirs.

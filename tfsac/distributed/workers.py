@@ -69,15 +69,15 @@ class Workers:
         if self.task.num_workers == 1:
             return
         own = json.dumps(asked)
-        found = differences(json.loads(self.receive(0, own.encode())), json.loads(own))
+        found = differences(json.loads(self.broadcast(0, own.encode())), json.loads(own))
         differ = np.flatnonzero(self.gather({"differ": np.array([bool(found)])})["differ"])
         if len(differ):
             name, chief, other = found[0] if found else ("", None, None)
             said = f"{name}={other!r} at worker {differ[0]}, {chief!r} at worker 0"
-            text = self.receive(int(differ[0]), said.encode()).decode()
+            text = self.broadcast(int(differ[0]), said.encode()).decode()
             raise ParameterError(f"All workers of a run have the same preset and flags. Received: {text}")
 
-    def receive(self, source: int, content: bytes) -> bytes:
+    def broadcast(self, source: int, content: bytes) -> bytes:
         """Broadcasts bytes from one worker; returns them at every worker.
 
         Args:
@@ -98,7 +98,7 @@ class Workers:
         return b"".join(pieces)[:size]
 
 
-def lost(error: tf.errors.OpError, advice: str) -> WorkerLost:
+def worker_lost(error: tf.errors.OpError, advice: str) -> WorkerLost:
     """Returns the error to raise where a collective operation failed.
 
     Args:

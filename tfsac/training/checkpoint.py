@@ -202,7 +202,7 @@ class CheckpointManager:
             start = stop
         mine, packed = worker == workers.task.index, io.BytesIO()
         np.savez(packed, **(memory.state() if mine else {}))  # type: ignore[arg-type]
-        content = workers.receive(worker, packed.getvalue())
+        content = workers.broadcast(worker, packed.getvalue())
         if workers.task.is_chief:
             (aside / memory_file(worker)).write_bytes(content)
         return {"total_rows": total, "chunks": chunks}
@@ -211,7 +211,7 @@ class CheckpointManager:
         """Returns chunks, without their file where it has to be written again; the same at every worker."""
         if self.workers.task.is_chief:
             chunks = [{"start": c["start"], "stop": c["stop"]} if self.chunks.problem(c) else c for c in chunks]
-        return json.loads(self.workers.receive(0, json.dumps(chunks).encode()))
+        return json.loads(self.workers.broadcast(0, json.dumps(chunks).encode()))
 
     def _save_rows(self, worker: int, start: int, stop: int, written: list[pathlib.Path]) -> dict[str, Any]:
         """Writes a chunk of one worker's memory, and returns how the manifest names it."""
@@ -229,7 +229,7 @@ class CheckpointManager:
         rows = self.memory.between(start, stop) if mine else self.memory.between(*[self.memory.oldest_row] * 2)
         if self.workers.task.num_workers == 1:
             return rows
-        content = self.workers.receive(worker, rows.tobytes())
+        content = self.workers.broadcast(worker, rows.tobytes())
         return np.frombuffer(content, rows.dtype).reshape(-1, *rows.shape[1:])
 
     def _nothing_saved(self) -> list[list[dict[str, Any]]]:
@@ -278,7 +278,7 @@ class CheckpointManager:
                 told = {"place": place.name, "gone": gone, "damaged": {path.name: reason for path, reason in damaged.items()}}
             except CheckpointError as error:
                 told = {"error": str(error)}
-        told = json.loads(self.workers.receive(0, json.dumps(told).encode()))
+        told = json.loads(self.workers.broadcast(0, json.dumps(told).encode()))
         if "error" in told:
             raise CheckpointError(told["error"])
         damaged = {self.directory / name: reason for name, reason in told["damaged"].items()}

@@ -11,7 +11,7 @@ import sys
 
 import tensorflow as tf
 
-from tfsac.distributed.rendezvous import meet
+from tfsac.distributed.rendezvous import wait_for_workers
 from tfsac.distributed.tf_config import WorkerTask
 from tfsac.parameters import RunParameters
 
@@ -100,7 +100,7 @@ def make_strategy(run: RunParameters, task: WorkerTask) -> tf.distribute.Strateg
 
     Raises:
         ValueError: more devices than there are, a mirrored strategy of one replica in scope, or TensorFlow was used before its CPU could be divided or workers connected.
-        MissingWorkers, OSError: from `meet`.
+        MissingWorkers, OSError: from `wait_for_workers`.
     """
     if run.strategy != "none":
         return _strategy(run.strategy, run.num_devices, task)
@@ -113,7 +113,7 @@ def make_strategy(run: RunParameters, task: WorkerTask) -> tf.distribute.Strateg
 @functools.cache  # a second one of the same devices would use the numbers of the first one's collective operations again
 def _strategy(name: str, num_devices: int | None, task: WorkerTask) -> tf.distribute.Strategy:
     if name == "multi_worker":
-        meet(task, lambda line: print(f"tfsac: {line}", file=sys.stderr, flush=True))
+        wait_for_workers(task, lambda line: print(f"tfsac: {line}", file=sys.stderr, flush=True))
         try:
             return tf.distribute.MultiWorkerMirroredStrategy()
         except (tf.errors.OpError, RuntimeError) as error:

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfsac.distributed.workers import lost
+from tfsac.distributed.workers import worker_lost
 from tfsac.training.checkpoint import CheckpointManager
 from tfsac.training.run_directory import RunDirectory
 from tfsac.training.schedule import Counters
@@ -68,7 +68,8 @@ def explaining(counters: Counters, resume: HowToResume, workers: int) -> Iterato
     except tf.errors.OpError as error:
         if workers == 1:
             raise
-        raise lost(error, f"Start all workers with {resume.command()} to continue from the last checkpoint.") from error
+        advice = f"Start all workers with {resume.command()} to continue from the last checkpoint."
+        raise worker_lost(error, advice) from error
 
 
 @contextlib.contextmanager
