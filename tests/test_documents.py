@@ -10,7 +10,7 @@ from absl import flags
 from tfsac.cli.learning import _experiment, _train_flags
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", ROOT / "BUILD_NOTES.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 COMMAND = re.compile(r"^\s*tfsac train (--preset=.*)$", re.MULTILINE)
 PLACEHOLDERS = ("...", "PRESET", "FILE", "RUN", "--preset=runs/")  # the last needs a run; the page's own test types it
 
@@ -36,9 +36,17 @@ def test_a_command_of_a_document_describes_an_experiment(page, line):
     assert preset.environment.level
 
 
+def anchors(page):
+    """Returns the anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_links_of_a_document_lead_somewhere(page):
-    text = page.read_text(encoding="utf-8")
-    targets = [link.split("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
-    missing = [target for target in targets if target and not (page.parent / target).exists()]
-    assert missing == []
+    text = " ".join(page.read_text(encoding="utf-8").split())
+    links = [link.partition("#") for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
+    assert [target for target, _, _ in links if target and not (page.parent / target).exists()] == []
+    to_headings = [(page.parent / target if target else page, anchor) for target, _, anchor in links if anchor]
+    assert [(to.name, anchor) for to, anchor in to_headings if to.suffix == ".md" and anchor not in anchors(to)] == []

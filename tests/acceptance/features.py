@@ -317,11 +317,12 @@ def table_of(found):
     return "\n".join([*lines, "", *(f"{i + 1}. {note}" for i, note in enumerate(notes)), ""])
 
 
-HEADER = """# Features together
+HEADER = """# Compatibility of agents and features
 
-Every agent with every feature. "Works" means that a tiny run was trained, stopped, resumed, evaluated from its folder and exported, and that
-the exported policy acted as the trained one. "Refused" means that one line said so before anything was written; the numbers name the
-reasons below. `python tests/acceptance/features.py --table=docs/features.md` makes this table again, and `make acceptance` compares it.
+Every agent with every feature. "Works" means that a tiny run was trained, stopped, resumed, evaluated from its folder
+and exported, and that the exported policy acted as the trained one. "Refused" means that one line said so before
+anything was written; the numbers name the reasons below. `python tests/acceptance/features.py
+--table=docs/features.md` writes this table, and `make acceptance` tries every cell again.
 
 """
 
