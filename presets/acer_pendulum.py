@@ -1,4 +1,4 @@
-"""Pendulum-v1 with actor-critic with experience replay for actions that are numbers: above -600 within 300 000 steps."""
+"""Pendulum-v1 with actor-critic with experience replay for continuous actions: above -600 within 300 000 steps."""
 
 from tfsac.parameters import (
     EnvironmentEpisodes,

@@ -17,7 +17,7 @@ from tfsac.parameters import (
     discrete_soft_actor_critic_networks,
 )
 
-# Steps count actions; the game moves on by four frames in each. Learning rate, batch, target and heat-up are those of
+# Steps count actions; the game moves on by four frames in each. Learning rate, batch, target and warm-up are those of
 # arXiv 1910.07207; its target entropy of 0.98 leaves the policy all but uniform, so it is lower here.
 preset = Preset(
     agent=DiscreteSoftActorCriticAgentParameters(

@@ -33,7 +33,7 @@ preset = Preset(
     schedule=ScheduleParameters(
         heatup_steps=EnvironmentSteps(1_000),
         random_action_steps=10_000,
-        improve_steps=EnvironmentSteps(399_000),  # 100 epochs of 4000 steps, heat-up included
+        improve_steps=EnvironmentSteps(399_000),  # 100 epochs of 4000 steps, warm-up included
         evaluation_steps=EnvironmentEpisodes(10),
         steps_between_evaluation_periods=EnvironmentSteps(4_000),
     ),
