@@ -1,4 +1,4 @@
-"""The memory of stretches: their rows, episode ends, starts, and coming back from a checkpoint."""
+"""The memory of sequences: their rows, episode ends, starts, and coming back from a checkpoint."""
 
 import itertools
 import re
@@ -20,8 +20,8 @@ OBSERVATION = {"camera": ArraySpec((2, 2, 1), "uint8"), "speed": ArraySpec((2,),
 SPEC = Spec(OBSERVATION, ArraySpec((1,), "float32"), extras_of("a"))
 # Environment 0 terminates at step 2 and is cut off at step 3, environment 1 terminates at step 0 and is cut off at 5.
 TERMINATED, TRUNCATED = {(2, 0), (0, 1)}, {(3, 0), (5, 1)}
-# What the stretches of four rows are, by environment and first step: kinds and steps, L the row after its step.
-STRETCHES = {
+# What the sequences of four rows are, by environment and first step: kinds and steps, L the row after its step.
+SEQUENCES = {
     (0, 0): "F0 M1 M2 L2",
     (0, 1): "M1 M2 L2 F3",
     (0, 2): "M2 L2 F3 L3",
@@ -94,40 +94,40 @@ def check_row(batch, place, kind, step, env, ignore_done=False):
     assert batch.discount[place] == (0 if last or ended else 1)
 
 
-def check_stretch(batch, update, column, env, first, ignore_done=False):
-    for t, row in enumerate(STRETCHES[env, first].split()):
+def check_sequence(batch, update, column, env, first, ignore_done=False):
+    for t, row in enumerate(SEQUENCES[env, first].split()):
         check_row(batch, (update, t, column), row[0], int(row[1]), env, ignore_done)
 
 
 def starts_of(batch):
-    """Returns first step and environment `[U, B]` of every stretch, which its first observation tells."""
+    """Returns first step and environment `[U, B]` of every sequence, which its first observation tells."""
     number = batch.observation["speed"][:, 0, :, 0].astype(int) - 1
     return number // 10, number % 10
 
 
-# -- rows of stretches -------------------------------------------------------------------------------------------------
+# -- rows of sequences -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ignore_done", [False, True])
-@pytest.mark.parametrize("env, first", STRETCHES)
-def test_a_stretch_goes_over_the_ends_of_episodes_with_a_row_after_each(env, first, ignore_done):
+@pytest.mark.parametrize("env, first", SEQUENCES)
+def test_a_sequence_goes_over_the_ends_of_episodes_with_a_row_after_each(env, first, ignore_done):
     memory = filled(ignore_done=ignore_done)
-    batch = memory.stretches(np.array([[2 * first + env]]))
-    check_stretch(batch, 0, 0, env, first, ignore_done)
+    batch = memory.sequences_from(np.array([[2 * first + env]]))
+    check_sequence(batch, 0, 0, env, first, ignore_done)
 
 
 @pytest.mark.parametrize("capacity, kept_from", [(16, 0), (15, 1), (12, 2), (10, 3), (8, 4)])
-def test_samples_are_exactly_the_stretches_that_are_kept_also_over_the_wrap(capacity, kept_from):
+def test_samples_are_exactly_the_sequences_that_are_kept_also_over_the_wrap(capacity, kept_from):
     batch = filled(8, capacity).sample(3, 40, np.random.default_rng(0))
     steps, envs = starts_of(batch)
     for (u, b), step in np.ndenumerate(steps):
-        check_stretch(batch, u, b, envs[u, b], step)
+        check_sequence(batch, u, b, envs[u, b], step)
     assert {*zip(envs.flat, steps.flat, strict=True)} == set(itertools.product((0, 1), range(kept_from, 5)))
 
 
-def test_long_stretches_hold_several_whole_episodes():
+def test_long_sequences_hold_several_whole_episodes():
     memory = filled(8, length=8)
-    batch = memory.stretches(np.array([[0, 1]]))
+    batch = memory.sequences_from(np.array([[0, 1]]))
     for env, rows in enumerate(("F0 M1 M2 L2 F3 L3 F4 M5", "F0 L0 F1 M2 M3 M4 M5 L5")):
         for t, row in enumerate(rows.split()):
             check_row(batch, (0, t, env), row[0], int(row[1]), env)
@@ -137,12 +137,12 @@ def test_the_order_of_the_extras_does_not_matter():
     memory = SequenceMemory(SPEC._replace(extras=dict(reversed(SPEC.extras.items()))), 16, 4, 2)
     for step in range(8):
         add(memory, step)
-    batch = memory.stretches(np.array([[2 * first + env for env, first in STRETCHES]]))
-    for column, (env, first) in enumerate(STRETCHES):
-        check_stretch(batch, 0, column, env, first)
+    batch = memory.sequences_from(np.array([[2 * first + env for env, first in SEQUENCES]]))
+    for column, (env, first) in enumerate(SEQUENCES):
+        check_sequence(batch, 0, column, env, first)
 
 
-def test_stretches_never_cross_environments():
+def test_sequences_never_cross_environments():
     memory = SequenceMemory(SPEC, 100, 6, num_envs=5)
     rng = np.random.default_rng(1)
     for step in range(20):
@@ -191,7 +191,7 @@ def test_several_rewards_a_step():
     for step in range(3):
         end = np.array([step == 1])
         memory.add(observation, np.zeros((1, 1)), np.array([[step + 1, -1]]), end, ~end & False, observation)
-    batch = memory.stretches(np.array([[0, 1]]))
+    batch = memory.sequences_from(np.array([[0, 1]]))
     assert batch.reward.shape == (1, 2, 2, 2)
     np.testing.assert_array_equal(batch.reward[0, :, 0], [[1, -10], [2, -10]])
     np.testing.assert_array_equal(batch.reward[0, :, 1], [[2, -10], [0, 0]])
@@ -201,8 +201,8 @@ def test_several_rewards_a_step():
 
 
 @pytest.mark.parametrize("steps", [7, 13], ids=["partly filled", "wrapped"])
-def test_every_stretch_is_sampled_equally_often_whether_it_ends_an_episode_or_not(steps):
-    batch = filled(steps, capacity=14).sample(10, 4000, np.random.default_rng(1))  # 7 rows, 4 of which begin stretches
+def test_every_sequence_is_sampled_equally_often_whether_it_ends_an_episode_or_not(steps):
+    batch = filled(steps, capacity=14).sample(10, 4000, np.random.default_rng(1))  # 7 rows, 4 of which begin sequences
     begun, envs = starts_of(batch)
     counts = np.zeros((4, 2), int)
     np.add.at(counts, (begun - (steps - 7), envs), 1)
@@ -210,18 +210,18 @@ def test_every_stretch_is_sampled_equally_often_whether_it_ends_an_episode_or_no
     assert ((counts - 5000) ** 2 / 5000).sum() < 24.3  # the 0.1 % point of 7 degrees of freedom
 
 
-def test_no_stretch_begins_after_an_episode():
+def test_no_sequence_begins_after_an_episode():
     assert (filled().sample(10, 100, np.random.default_rng(0)).step_type[:, 0] != LAST).all()
 
 
-def test_a_memory_of_exactly_one_stretch_returns_it():
+def test_a_memory_of_exactly_one_sequence_returns_it():
     batch = filled(4, num_envs=1).sample(2, 3, np.random.default_rng(0))
     for u, b in np.ndindex(2, 3):
-        check_stretch(batch, u, b, 0, 0)
+        check_sequence(batch, u, b, 0, 0)
 
 
 @pytest.mark.parametrize("steps", [0, 3])
-def test_fewer_rows_than_a_stretch_are_refused(steps):
+def test_fewer_rows_than_a_sequence_are_refused(steps):
     with pytest.raises(ValueError, match=f"Sampling needs at least 4 rows. Received: {steps} in memory"):
         filled(steps).sample(1, 1, np.random.default_rng(0))
 
@@ -233,7 +233,7 @@ def test_fewer_rows_than_a_stretch_are_refused(steps):
         (9, 1, 2, "at least 2 rows. Received: sequence_length=1"),
     ],
 )
-def test_lengths_that_make_no_stretch_are_refused(capacity, length, num_envs, message):
+def test_lengths_that_make_no_sequence_are_refused(capacity, length, num_envs, message):
     with pytest.raises(ValueError, match=message):
         SequenceMemory(SPEC, capacity, length, num_envs)
 
@@ -269,7 +269,7 @@ def test_episodes_that_were_ended_after_a_restore_are_followed_by_first_steps():
     memory.end_episodes()
     add(memory, 7)
     assert memory.newest(2)["first"].tolist() == [[False, True], [True, True]]
-    batch = memory.stretches(np.array([[8, 9]]))  # from step 4 on
+    batch = memory.sequences_from(np.array([[8, 9]]))  # from step 4 on
     for env, rows in enumerate(("F4 M5 M6 L6", "M4 M5 L5 F6")):
         for t, row in enumerate(rows.split()):
             check_row(batch, (0, t, env), row[0], int(row[1]), env)

@@ -42,10 +42,15 @@ WIDTH = 120
 
 
 def words(path):
-    """Returns a file's text with one space between words; of a notebook its cells without outputs."""
+    """Returns a file's text in one line; of a notebook its cells without outputs."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".ipynb":
         text = "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"])
+    return one_line(text)
+
+
+def one_line(text):
+    """Returns a text with one space between words."""
     return " ".join(text.split())
 
 
@@ -66,15 +71,19 @@ def test_a_page_has_the_fields_words(path):
 
 
 def test_a_phrase_is_found_across_lines_and_in_any_case():
-    assert len(found(" ".join("The Slow\n  copy follows".split()))) == 1
+    assert len(found(one_line("The Slow\n  copy follows"))) == 1
     assert found("The target network follows the online network.") == []
 
 
-@pytest.mark.parametrize("path", [path for path in PAGES if path.suffix == ".md"], ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path", [path for path in PAGES if path.suffix == ".md"], ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_prose_is_at_most_120_characters_wide(path):
     # Rows of tables and formulas cannot be broken; a script writes the notes below the table of features.
     lines = path.read_text(encoding="utf-8").splitlines()
-    long = [(i, line) for i, line in enumerate(lines, 1) if len(line) > WIDTH and not line.lstrip().startswith(("|", "$$"))]
+    long = [
+        (i, line) for i, line in enumerate(lines, 1) if len(line) > WIDTH and not line.lstrip().startswith(("|", "$$"))
+    ]
     assert [i for i, line in long if path.name != "features.md" or not re.match(r"\d+\. ", line)] == []
 
 

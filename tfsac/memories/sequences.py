@@ -1,4 +1,4 @@
-"""A ring of steps, sampled uniformly as stretches of consecutive rows."""
+"""A ring of steps, sampled uniformly as sequences of consecutive rows."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tfsac.types import FIRST, LAST, MID, NEXT_STATE, STATE, Sequence, Spec
 
 
 class SequenceMemory(TransitionMemory):
-    """The newest steps of N environments, sampled as stretches of T rows of one environment each.
+    """The newest steps of N environments, sampled as sequences of T rows of one environment each.
 
     The ring is that of `TransitionMemory`, whose records also tell whether their step is the first of its episode. A step
-    that ends its episode makes two rows of a stretch: itself, and one of type LAST with the observation and the state
+    that ends its episode makes two rows of a sequence: itself, and one of type LAST with the observation and the state
     after it. The rows after that are those of the next episode.
 
     Args:
@@ -43,7 +43,7 @@ class SequenceMemory(TransitionMemory):
         allocate: Allocate = np.zeros,
     ):
         if sequence_length < 2:
-            raise ValueError(f"A stretch has at least 2 rows. Received: sequence_length={sequence_length}")
+            raise ValueError(f"A sequence has at least 2 rows. Received: sequence_length={sequence_length}")
         if capacity // num_envs < sequence_length:
             raise ValueError(
                 f"The capacity must hold {sequence_length} steps of every environment. Received: {capacity} for {num_envs}"
@@ -53,7 +53,7 @@ class SequenceMemory(TransitionMemory):
 
     @property
     def ready(self) -> bool:
-        """Whether there is a stretch to sample."""
+        """Whether there is a sequence to sample."""
         return min(self.total_rows, self.rows) >= self.sequence_length
 
     def _fields(self, spec: Spec) -> list[tuple[Any, ...]]:
@@ -75,10 +75,10 @@ class SequenceMemory(TransitionMemory):
         super().add(observation, action, reward, terminated, truncated, next_observation, extras)
 
     def sample(self, num_updates: int, batch_size: int, rng: np.random.Generator) -> Sequence:
-        """Returns `num_updates` batches `[U, T, B, ...]` of stretches, with replacement.
+        """Returns `num_updates` batches `[U, T, B, ...]` of sequences, with replacement.
 
-        Every step that has T - 1 more after it begins a stretch with the same probability. A LAST row begins none: its loss
-        is masked, and the rest of the stretch is a shorter one of the next episode.
+        Every step that has T - 1 more after it begins a sequence with the same probability. A LAST row begins none: its loss
+        is masked, and the rest of the sequence is a shorter one of the next episode.
 
         Raises:
             ValueError: fewer than T rows.
@@ -88,10 +88,10 @@ class SequenceMemory(TransitionMemory):
             raise ValueError(f"Sampling needs at least {self.sequence_length} rows. Received: {kept} in memory")
         begins = (kept - self.sequence_length + 1) * self.num_envs
         first_slot = (self.total_rows - kept) * self.num_envs
-        return self.stretches((first_slot + rng.integers(begins, size=(num_updates, batch_size))) % self.ring.size)
+        return self.sequences_from((first_slot + rng.integers(begins, size=(num_updates, batch_size))) % self.ring.size)
 
-    def stretches(self, start: np.ndarray) -> Sequence:
-        """Returns the stretches `[U, T, B, ...]` that begin in the given slots `[U, B]` of the flat ring."""
+    def sequences_from(self, start: np.ndarray) -> Sequence:
+        """Returns the sequences `[U, T, B, ...]` that begin in the given slots `[U, B]` of the flat ring."""
         flat = self.ring.reshape(-1)
         index = np.empty((len(start), self.sequence_length, start.shape[1]), np.int64)
         after = np.zeros(index.shape, bool)  # the LAST rows, which are made of the record that ends the episode
