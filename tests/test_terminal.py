@@ -9,6 +9,8 @@ import pytest
 import rich.console
 
 from tfsac.metrics import TerminalSink
+from tfsac.testing import tiny_preset
+from tfsac.training import Trainer
 
 ROW = {"env_steps": 1000, "evaluation/return_mean": -1234.5, "evaluation/return_std": 10.0, "steps_per_second": 321.0}
 TINY = (
@@ -53,6 +55,32 @@ def test_the_bar_fits_into_a_narrow_terminal(monkeypatch):
         sink.bar.refresh()
     plain = rich.text.Text.from_ansi(out.getvalue()).plain
     assert "5/10" in plain and max(len(line) for line in plain.splitlines()) <= 40
+
+
+def test_a_terminal_that_is_given_prints_instead(tmp_path, capsys):
+    made = []
+
+    class Kept(TerminalSink):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            made.append((self, arguments))
+            self.rows, self.moved = [], 0
+
+        def write(self, row):
+            self.rows.append(row["env_steps"])
+
+        def advance(self, completed, speed, value):
+            self.moved += 1
+
+    changes = {"schedule__heatup_steps": 20, "schedule__improve_steps": 10, "schedule__steps_between_evaluation_periods": 20}
+    trainer = Trainer(tiny_preset(**changes, environment__max_episode_steps=10), tmp_path / "run", terminal=Kept)
+    trainer.print("a line")
+    trainer.run()
+    [(terminal, arguments)] = made
+    assert arguments == (30, "EnvironmentSteps", False, [])
+    assert terminal.rows == [20, 30] and terminal.moved > 0
+    printed = capsys.readouterr().out
+    assert "a line\n" in printed and "evaluation return" not in printed
 
 
 @pytest.mark.slow

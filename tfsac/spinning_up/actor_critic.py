@@ -63,7 +63,7 @@ def model_maker(
     spec: Spec,
     seed: int,
 ) -> ModelMaker:
-    """Returns what the agent calls for its networks, and again for their slow copies: each time new models.
+    """Returns what the agent calls for its networks, and again for its target networks: each time new models.
 
     Args:
         actor_critic: see `tfsac.sac`.

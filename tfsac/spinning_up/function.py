@@ -53,9 +53,9 @@ def sac(
     Every epoch ends with a test of the deterministic policy, a table on the terminal and a row in progress.txt; the run
     directory has everything that `tfsac.train` leaves as well. Nothing is written before everything is built.
 
-    An interrupted run goes on with the same call and `logger_kwargs={"output_dir": ..., "resume": True}`, exactly from
-    its last checkpoint; more epochs, another save_freq and num_test_episodes may be asked for. Std, Max and Min of the epoch in which it was interrupted are over
-    the updates after it. `tfsac train --resume` also continues runs of the default `actor_critic` in an environment
+    The same call with `logger_kwargs={"output_dir": ..., "resume": True}` resumes an interrupted run exactly from its last
+    checkpoint; epochs, save_freq and num_test_episodes may be others. Std, Max and Min of the epoch in which it was interrupted
+    are over the updates after it. `tfsac train --resume` also continues runs of the default `actor_critic` in an environment
     that `gymnasium.make` can make, but writes no progress.txt; it refuses the others, whose functions it does not have.
 
     Args:
@@ -136,7 +136,7 @@ def sac(
         )
     if isinstance(spec.action, DiscreteSpec):
         raise ParameterError(
-            "sac acts with real numbers; for choices there is the preset cart_pole_discrete_sac (tfsac train). "
+            "sac has continuous actions; for discrete ones, train the preset cart_pole_discrete_sac (tfsac train). "
             f"Received: {env.action_space}"
         )
     if isinstance(env.observation_space, gym.spaces.Dict):

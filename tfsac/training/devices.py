@@ -70,7 +70,7 @@ def configure_once() -> str | None:
     """
     if CONFIGURED and os.getpid() not in CONFIGURED:
         raise RuntimeError(
-            "TensorFlow cannot go on in a forked process: use multiprocessing.get_context('spawn'). "
+            "TensorFlow cannot be used in a forked process: use multiprocessing.get_context('spawn'). "
             f"Received: process {os.getpid()}, forked after process {CONFIGURED[-1]} had used tfsac"
         )
     return None if CONFIGURED else configure()

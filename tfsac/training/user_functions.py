@@ -60,7 +60,7 @@ def spaces_of(spec: Spec) -> dict[str, Any]:
 
 
 def refuse_others(directory: RunDirectory, env_fn: Callable[[], gym.Env] | None, models: ModelMaker | None) -> None:
-    """Refuses to go on with a run without the functions that made its environment and networks, or with others' places taken.
+    """Refuses to resume a run without the functions that made its environment and networks, or with functions that it had not.
 
     Raises:
         FileNotFoundError, ParameterError: no run there, or another config.
