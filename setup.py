@@ -1,8 +1,13 @@
 """Packaging of tfsac."""
 
 import pathlib
+import re
 
 from setuptools import setup
+
+HERE = pathlib.Path(__file__).parent
+# Read, not imported: that would need what is about to be installed.
+VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "tfsac" / "__init__.py").read_text(encoding="utf-8"), re.MULTILINE)[1]
 
 EXTRAS = {
     "mujoco": ["gymnasium[mujoco]>=1.2", "imageio>=2.30"],
@@ -12,10 +17,10 @@ EXTRAS = {
     "robotics": ["gymnasium-robotics>=1.4", "mujoco<3.4"],
     "multi-objective": ["mo-gymnasium>=1.3", "gymnasium[mujoco]>=1.2"],
     "multi-agent": ["pettingzoo>=1.25", "mpe2>=1.0"],
-    "minari": ["minari[hdf5]>=0.5"],
+    "minari": ["minari[hdf5]>=0.5,<0.6"],
     "video": ["imageio>=2.30", "imageio-ffmpeg>=0.5"],
-    "ray": ["ray>=2.52"],
-    "litert": ["ai-edge-litert>=2.0"],
+    "ray": ["ray>=2.52,<3"],
+    "litert": ["ai-edge-litert>=2.0,<3"],
     "wandb": ["wandb>=0.19"],
     # mlflow-skinny is MLflow's client; the other two let it write to sqlite.
     "mlflow": ["mlflow-skinny>=3.0", "sqlalchemy>=2.0", "alembic>=1.13"],
@@ -23,15 +28,16 @@ EXTRAS = {
     # Stable-Baselines3 and PFRL want an environment of their own: benchmarks/README.md.
     "bench": ["stable-baselines3>=2.7", "gymnasium[mujoco]>=1.2", "pfrl>=0.4", "packaging"],
 }
-EXTRAS["test"] = ["ruff>=0.9", "mypy>=1.14", "pytest-xdist>=3.6"] + [
-    package for extra in ("mujoco", "box2d", "atari", "multi-objective", "multi-agent", "minari", "video", "litert", "ray", "notebooks", "wandb", "mlflow") for package in EXTRAS[extra]
-]
+TESTED = (
+    "mujoco", "box2d", "atari", "multi-objective", "multi-agent", "minari", "video", "litert", "ray", "notebooks", "wandb", "mlflow",
+)
+EXTRAS["test"] = ["pytest>=8.0", "pytest-xdist>=3.6", "ruff>=0.9", "mypy>=1.14", *(package for extra in TESTED for package in EXTRAS[extra])]
 
 setup(
     name="tfsac",
-    version="0.1.0",
+    version=VERSION,
     description="The soft actor-critic family in TensorFlow 2 and Keras 3",
-    long_description=pathlib.Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",
@@ -51,19 +57,20 @@ setup(
         "tfsac.training",
     ],
     package_dir={"tfsac.presets": "presets"},
-    package_data={"tfsac.presets": ["demonstrations/*.npz"]},
+    package_data={"tfsac": ["py.typed"], "tfsac.presets": ["demonstrations/*.npz"]},
+    # Upper bounds where an interface is young: with the next major version (of TensorFlow Probability, the next minor one) it may change.
     install_requires=[
-        "tensorflow>=2.21",
-        "tensorflow-probability[tf]>=0.25",
-        "gymnasium[classic-control]>=1.2",
-        "numpy>=2.0",
+        "tensorflow>=2.21,<3",
+        "keras>=3.12,<4",
+        "tensorflow-probability[tf]>=0.25,<0.26",
+        "gymnasium[classic-control]>=1.2,<2",
+        "numpy>=2.0,<3",
         "absl-py>=2.1",
-        "pydantic>=2.10",
+        "pydantic>=2.10,<3",
         "tensorboard>=2.20",
         "rich>=13.8",
         "matplotlib>=3.9",
         "scipy>=1.15",
-        "pytest>=8.0",
     ],
     extras_require=EXTRAS,
     entry_points={"console_scripts": ["tfsac = tfsac.cli:main"]},

@@ -1,0 +1,83 @@
+"""What an installation gets: one version number, the packages that are imported, type hints."""
+
+import ast
+import importlib.metadata
+import pathlib
+import re
+import runpy
+import sys
+
+import pytest
+import setuptools
+from packaging.requirements import Requirement
+
+import tfsac
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "tfsac"
+# Import name -> name in the package index, where they differ.
+DISTRIBUTIONS = {
+    "tensorflow_probability": "tensorflow-probability", "absl": "absl-py", "cv2": "opencv-python-headless", "ale_py": "ale-py",
+    "ai_edge_litert": "ai-edge-litert", "imageio_ffmpeg": "imageio-ffmpeg", "mlflow": "mlflow-skinny", "mo_gymnasium": "mo-gymnasium",
+}  # fmt: skip
+NOT_OURS = {"IPython"}  # is there wherever a notebook runs
+
+
+@pytest.fixture(scope="module")
+def given():
+    """The arguments that setup.py gives to setuptools."""
+    found = {}
+    kept, setuptools.setup = setuptools.setup, lambda **arguments: found.update(arguments)
+    try:
+        runpy.run_path(str(ROOT / "setup.py"))
+    finally:
+        setuptools.setup = kept
+    return found
+
+
+def required(names):
+    return {requirement.name.lower(): requirement for requirement in map(Requirement, names)}
+
+
+def test_the_version_is_written_once(given):
+    assert given["version"] == tfsac.__version__
+    assert tfsac.__version__ not in (ROOT / "setup.py").read_text() + (ROOT / "pyproject.toml").read_text()
+    assert 'import tfsac' not in (ROOT / "setup.py").read_text()
+
+
+def test_tests_bring_pytest_and_users_do_not(given):
+    assert "pytest" not in required(given["install_requires"]) and "pytest" in required(given["extras_require"]["test"])
+
+
+def test_young_interfaces_have_an_upper_bound(given):
+    needed = required(given["install_requires"])
+    for name in ("tensorflow", "keras", "tensorflow-probability", "gymnasium", "pydantic"):
+        assert any(bound.operator == "<" for bound in needed[name].specifier), name
+
+
+def test_what_is_installed_here_is_within_the_bounds(given):
+    for name, requirement in required(given["install_requires"]).items():
+        assert importlib.metadata.version(name) in requirement.specifier, name
+
+
+def test_everything_that_is_imported_is_required_or_an_extra(given):
+    needed = required(given["install_requires"]).keys() | {name for extra in given["extras_require"].values() for name in required(extra)}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module] if isinstance(node, ast.ImportFrom) else []
+            for name in {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"tfsac"} - NOT_OURS:
+                assert DISTRIBUTIONS.get(name, name).lower() in needed, (path, name)
+
+
+def test_type_hints_and_demonstrations_come_along(given):
+    assert (PACKAGE / "py.typed").is_file() and given["package_data"]["tfsac"] == ["py.typed"]
+    for package, patterns in given["package_data"].items():
+        folder = ROOT / given["package_dir"].get(package, package.replace(".", "/"))
+        assert all(list(folder.glob(pattern)) for pattern in patterns), package
+
+
+def test_the_makefile_installs_what_its_targets_run(given):
+    makefile = (ROOT / "Makefile").read_text()
+    assert "--editable '.[test]'" in makefile and re.search(r"^test: \$\(VENV\)/installed-for-tests$", makefile, re.MULTILINE)
+    tools = required(given["extras_require"]["test"])
+    assert {"pytest", "pytest-xdist", "ruff", "mypy"} <= tools.keys()
