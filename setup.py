@@ -52,6 +52,7 @@ setup(
         "tfsac.memories",
         "tfsac.networks",
         "tfsac.parameters",
+        "tfsac.policies",
         "tfsac.presets",
         "tfsac.spinning_up",
         "tfsac.training",

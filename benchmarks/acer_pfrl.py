@@ -85,7 +85,7 @@ def main() -> None:
     for step in range(WARM_UP + args.steps):
         if step == WARM_UP:
             episodes, began = 0, time.perf_counter()
-        observation, reward, done, info = env.step(agent.act(observation))
+        observation, reward, done, info = env.step(agent.policy.act(observation))
         agent.observe(observation, reward, done, info["needs_reset"])
         if done or info["needs_reset"]:
             episodes, observation = episodes + 1, env.reset()

@@ -29,12 +29,12 @@ def interval(returns: np.ndarray) -> tuple[float, float]:
 
 def random_actions(policy: tfsac.Policy):
     """Returns a function that acts uniformly at random, as in heat-up."""
-    spec = policy.agent.spec
+    spec = policy.acting.spec
 
     def act(observation):
         given = observation if isinstance(observation, dict) else {"observation": observation}
         arrays = {key: np.asarray(given[key], array.dtype)[None] for key, array in spec.observation.items()}
-        return policy.to_environment(policy.agent.act(arrays, mode="random").action)[0]
+        return policy.to_environment(policy.acting.policy.act(arrays, mode="random").action)[0]
 
     return act
 

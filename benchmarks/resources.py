@@ -55,7 +55,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(preset, folder, tfsac.RunParameters(seed=1), callbacks=[watch], quiet=True)
         trainer.run()
-        traces = trainer.agent.traces
+        traces = trainer.agent.compiled.traces
     full = [mb for steps, mb in watch.rows if steps >= 25_000]
     path = pathlib.Path(__file__).parent / "results" / "resources.csv"
     with path.open("w", newline="") as file:

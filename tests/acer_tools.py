@@ -91,7 +91,7 @@ def make_agent(kind="discrete", spec=None, seed=0, eager=True, stirred=True, **p
     for network in agent.networks.values() if stirred else ():
         for variable in network.trainable_variables:
             variable.assign(0.6 * rng.standard_normal(variable.shape))
-    agent.refresh()
+    agent.policy.refresh()
     return agent
 
 
@@ -103,7 +103,7 @@ kept_agent = functools.cache(make_agent)  # for tests that leave it as it is
 
 def fresh_and_replayed(agent, seed=0, columns=COLUMNS):
     """Returns a fresh batch and a replayed one, `[T, B, ...]`."""
-    stacked = random_segments(agent.spec, 2, agent.steps, columns, seed, agent.recurrent)
+    stacked = random_segments(agent.spec, 2, agent.steps, columns, seed, agent.policy.recurrent_state)
     return [tf.nest.map_structure(lambda x, u=u: x[u], stacked) for u in range(2)]
 
 
@@ -134,7 +134,7 @@ def segments_of(batch):
     """Returns the column and the rows of every segment."""
     found = []
     for b in range(batch.length.shape[1]):
-        rows, begins = np.flatnonzero(batch.length[:, b]), np.flatnonzero(batch.begins[1:, b]) + 1
+        rows, begins = np.flatnonzero(batch.length[:, b]), np.flatnonzero(batch.is_first[1:, b]) + 1
         found += [(b, part) for part in np.split(rows, begins) if len(part)]
     return found
 

@@ -131,7 +131,7 @@ def make_agent(name, **more):
     for network in agent.networks.values():
         for variable in network.trainable_variables:
             variable.assign(0.5 * rng.standard_normal(variable.shape))
-    agent.refresh()
+    agent.policy.refresh()
     return agent
 
 
@@ -141,7 +141,7 @@ def global_batches(agent):
         return random_sequences(agent.spec, UPDATES, STEPS, BATCH)
     if hasattr(agent, "averages"):
         # First a rollout of one environment, whose other columns are empty: most replicas have no step of it.
-        stacked = random_segments(agent.spec, UPDATES, STEPS, agent.batch_size, state=agent.recurrent)
+        stacked = random_segments(agent.spec, UPDATES, STEPS, agent.batch_size, state=agent.policy.recurrent_state)
         for x in tf.nest.flatten(stacked._replace(initial_state=())):
             x[0, :, 1:] = 0
         for x in stacked.initial_state.values():
@@ -207,8 +207,8 @@ def updated(name, worker=0, noise=True, **more):
         "variables": variables(agent),
         "metrics": dict(zip(agent.metric_names, np.concatenate([result.metrics for result in results]).T, strict=True)),
         "priority": np.concatenate([result.priority for result in results]),
-        "greedy": agent.act(observation, mode="greedy").action,
-        "traces": agent.traces,
+        "greedy": agent.policy.act(observation, mode="greedy").action,
+        "traces": agent.compiled.traces,
         "replicas": agent.replicas,
         "local_batch_size": agent.local_batch_size,
     }

@@ -30,8 +30,8 @@ def repeated(rows):
 def a_state(agent, rows=ROWS, names=None, seed=1):
     """A state in the middle of an episode, of what acts, or of these networks."""
     rng = np.random.default_rng(seed)
-    every = {field: rng.uniform(-1, 1, (rows, *array.shape)).astype(np.float32) for field, array in agent.recurrent.items()}
-    return {field: x for field, x in every.items() if field.rsplit("_", 1)[0] in (names or agent.acts_through)}
+    every = {field: rng.uniform(-1, 1, (rows, *array.shape)).astype(np.float32) for field, array in agent.policy.recurrent_state.items()}
+    return {field: x for field, x in every.items() if field.rsplit("_", 1)[0] in (names or agent.policy.acts_through)}
 
 
 def everything(agent, rows=ROWS, seed=1):
@@ -58,7 +58,7 @@ def softmax(logits):
 @pytest.mark.parametrize("mode", ["explore", "sample"])
 def test_choices_are_drawn_from_the_logits_that_are_stored(mode):
     agent, rows = make_agent(), 20_000
-    found = agent.act(repeated(rows), mode=mode)
+    found = agent.policy.act(repeated(rows), mode=mode)
     logits = found.extras["behaviour/logits"]
     np.testing.assert_allclose(logits[0], agent.networks["policy"](observations(1))[0], rtol=1e-5)
     expected = softmax(logits[0])
@@ -70,7 +70,7 @@ def test_choices_are_drawn_from_the_logits_that_are_stored(mode):
 @pytest.mark.parametrize("covariance", ["diagonal", "spherical"])
 def test_numbers_are_drawn_from_the_gaussian_that_is_stored_and_may_lie_outside_the_bounds(mode, covariance):
     agent, rows = make_agent("gaussian", networks={"covariance": covariance, "min_variance": 0.3}), 20_000
-    found = agent.act(repeated(rows), mode=mode)
+    found = agent.policy.act(repeated(rows), mode=mode)
     mean, variance = (found.extras[f"behaviour/{name}"] for name in ("mean", "variance"))
     for x in (found.action, mean, variance):
         assert x.shape == (rows, 2) and x.dtype == np.float32
@@ -87,7 +87,7 @@ def test_numbers_are_drawn_from_the_gaussian_that_is_stored_and_may_lie_outside_
 @of_both
 def test_greedy_is_the_mode_and_random_is_uniform(kind):
     agent, rows, x = kept_agent(kind), 20_000, observations(50)
-    greedy, random = agent.act(x, mode="greedy"), agent.act(repeated(rows), mode="random")
+    greedy, random = agent.policy.act(x, mode="greedy"), agent.policy.act(repeated(rows), mode="random")
     if kind == "discrete":
         np.testing.assert_array_equal(greedy.action, greedy.extras["behaviour/logits"].argmax(axis=1))
         np.testing.assert_allclose(np.bincount(random.action, minlength=3) / rows, 1 / 3, atol=0.012)
@@ -98,7 +98,7 @@ def test_greedy_is_the_mode_and_random_is_uniform(kind):
         )
     assert random.extras == {} and len(set(map(tuple, np.atleast_2d(greedy.action.T).T))) > 1
     with pytest.raises(ValueError, match=r"mode is 'random', 'explore', 'sample' or 'greedy'. Received: 'best'"):
-        agent.act(x, mode="best")
+        agent.policy.act(x, mode="best")
 
 
 @pytest.mark.parametrize("mode", ["random", "explore", "sample", "greedy"])
@@ -106,7 +106,7 @@ def test_greedy_is_the_mode_and_random_is_uniform(kind):
 def test_invalid_choices_are_never_made(mode, cells):
     agent, rows = make_agent(cells=cells, spec=discrete_spec(3, 3, masked=True)), 10_000
     mask = np.tile(np.array([[True, False, True], [False, True, True], [False, True, False], [True, True, True]]), (rows // 4, 1))
-    found = agent.act({**observations(rows), "action_mask": mask}, mode=mode)
+    found = agent.policy.act({**observations(rows), "action_mask": mask}, mode=mode)
     assert mask[np.arange(rows), found.action].all()
     for i, valid in enumerate(mask[:4] if mode != "greedy" else ()):
         assert {*found.action[i::4]} == {*np.flatnonzero(valid)}
@@ -122,7 +122,7 @@ def test_a_seed_repeats_its_draws(kind):
     first, same, other = (make_agent(kind) for _ in range(3))
     other.rng = np.random.default_rng(5)
     for mode in ("random", "explore", "sample"):
-        ours, theirs, others = (agent.act(repeated(9), mode=mode).action for agent in (first, same, other))
+        ours, theirs, others = (agent.policy.act(repeated(9), mode=mode).action for agent in (first, same, other))
         np.testing.assert_array_equal(ours, theirs)
         assert not np.array_equal(ours, others)
 
@@ -131,12 +131,12 @@ def test_a_seed_repeats_its_draws(kind):
 def test_acting_sees_new_weights_after_an_update(given):
     agent = make_agent(**given)
     agent.update(stack(mixed(agent)))
-    assert all(isinstance(forward, NumpyForward) for forward in agent.forwards.values())
-    after = agent.act(observations(), mode="explore")
-    for forward in agent.forwards.values():
+    assert all(isinstance(forward, NumpyForward) for forward in agent.policy.forwards.values())
+    after = agent.policy.act(observations(), mode="explore")
+    for forward in agent.policy.forwards.values():
         forward.load([variable.numpy() for variable in forward.variables])
-    assert_all_close(after.state, agent.act(observations(), mode="explore").state, atol=0)
-    _, (first, *_) = feed(agent, observations(), agent.initial_state(ROWS))
+    assert_all_close(after.state, agent.policy.act(observations(), mode="explore").state, atol=0)
+    _, (first, *_) = feed(agent, observations(), agent.policy.initial_state(ROWS))
     np.testing.assert_allclose(next(iter(after.extras.values())), first, rtol=1e-5, atol=1e-6)  # logits, or the mean
 
 
@@ -145,8 +145,8 @@ def test_acting_sees_new_weights_after_an_update(given):
 
 def test_policies_without_memory_have_no_state():
     agent = make_agent(shared=True)
-    found = agent.act(observations(), mode="explore")
-    assert agent.recurrent == agent.initial_state(2) == found.state == {} and [*found.extras] == ["behaviour/logits"]
+    found = agent.policy.act(observations(), mode="explore")
+    assert agent.policy.recurrent_state == agent.policy.initial_state(2) == found.state == {} and [*found.extras] == ["behaviour/logits"]
 
 
 @of_recurrent
@@ -157,17 +157,17 @@ def test_all_states_go_along_while_exploring_and_those_of_acting_otherwise(given
     else:
         names, acting = ["policy", "policy_target", *(name for name in agent.parameters if name != "policy")], ["policy"]
     every = {f"{name}_{field}": (3,) for name in names for field in fields}
-    assert {field: array.shape for field, array in agent.recurrent.items()} == every
-    assert {field: x.shape for field, x in agent.initial_state(ROWS).items()} == {
+    assert {field: array.shape for field, array in agent.policy.recurrent_state.items()} == every
+    assert {field: x.shape for field, x in agent.policy.initial_state(ROWS).items()} == {
         f"{name}_{field}": (ROWS, 3) for name in acting for field in fields
     }
-    assert not any(x.any() for x in agent.initial_state(ROWS).values())
-    explored = agent.act(observations(), mode="explore")
+    assert not any(x.any() for x in agent.policy.initial_state(ROWS).values())
+    explored = agent.policy.act(observations(), mode="explore")
     assert explored.state.keys() == every.keys()
     assert {name for name in explored.extras if name.startswith("state/")} == {f"state/{field}" for field in every}
     for mode in ("random", "sample", "greedy"):
-        found = agent.act(observations(), mode=mode)
-        assert_all_close(found.state, {field: x for field, x in explored.state.items() if field in agent.initial_state(1)})
+        found = agent.policy.act(observations(), mode=mode)
+        assert_all_close(found.state, {field: x for field, x in explored.state.items() if field in agent.policy.initial_state(1)})
         assert not any(name.startswith("state/") for name in found.extras)
 
 
@@ -175,8 +175,8 @@ def test_all_states_go_along_while_exploring_and_those_of_acting_otherwise(given
 def test_a_state_goes_on_and_begins_anew_with_an_episode(given):
     agent, x = kept_agent(**given), observations()
     for mode, state in (("explore", everything(agent)), ("greedy", a_state(agent))):
-        on, anew = agent.act(x, state, mode=mode), agent.act(x, mode=mode)
-        some = agent.act(x, state, np.array([True, False, True]), mode)
+        on, anew = agent.policy.act(x, state, mode=mode), agent.policy.act(x, mode=mode)
+        some = agent.policy.act(x, state, np.array([True, False, True]), mode)
         for field, value in some.state.items():
             np.testing.assert_array_equal(value[1], on.state[field][1])
             np.testing.assert_array_equal(value[[0, 2]], anew.state[field][[0, 2]])
@@ -184,17 +184,17 @@ def test_a_state_goes_on_and_begins_anew_with_an_episode(given):
             if mode == "explore":
                 np.testing.assert_array_equal(some.extras[f"state/{field}"], state[field] * np.float32([[0], [1], [0]]))
                 assert not anew.extras[f"state/{field}"].any()
-        none = agent.act(x, state, np.zeros(ROWS, bool), mode)
+        none = agent.policy.act(x, state, np.zeros(ROWS, bool), mode)
         assert_all_close(none.state, on.state, atol=0)
         for empty in ((), {}, None):
-            assert_all_close(agent.act(x, empty, mode=mode).state, anew.state, atol=0)
+            assert_all_close(agent.policy.act(x, empty, mode=mode).state, anew.state, atol=0)
 
 
 @of_recurrent
 def test_every_network_computes_its_own_next_state(given):
     agent, x = kept_agent(**given), observations()
     before = everything(agent)
-    after = agent.act(x, before, mode="explore").state
+    after = agent.policy.act(x, before, mode="explore").state
     for name in {field.rsplit("_", 1)[0] for field in before}:
         network = agent.networks[name]
         of_network = {field: tf.constant(before[f"{name}_{field}"]) for field in ("hidden", "cell")}
@@ -211,7 +211,7 @@ def test_what_reads_a_trunk_may_remember_too():
     assert {field.rsplit("_", 1)[0] for field in without.recurrent} == {"policy", "policy_target"}
     for agent in (with_average, without):
         before, nets, x = everything(agent), agent.networks, tensors(observations())
-        found = agent.act(observations(), before, mode="explore")
+        found = agent.policy.act(observations(), before, mode="explore")
         for ending in ("", "_target"):
             trunk = nets["trunk" + ending] if "trunk" + ending in nets else nets["trunk"]
             features = trunk.advance({**x, **{f: tf.constant(before[f"trunk{ending}_{f}"]) for f in trunk.memory}})[0]
@@ -227,17 +227,17 @@ def test_the_order_in_which_networks_are_given_does_not_matter():
     parameters = make_agent(cells=3, shared=True).parameters
     one, other = (make_agent(cells=3, shared=True, stirred=False, order=order) for order in ([*parameters], [*parameters][::-1]))
     x, mode = observations(), "greedy"
-    assert_all_close(one.act(x, mode=mode).state, other.act(x, mode=mode).state, atol=0)
+    assert_all_close(one.policy.act(x, mode=mode).state, other.policy.act(x, mode=mode).state, atol=0)
     assert next(iter(other.parameters)) == "trunk"
 
 
 def test_images_are_seen_by_a_graph():
     spec = Spec({"observation": ArraySpec((8, 8, 2), "uint8")}, DiscreteSpec(3))
     agent = make_agent(cells=3, shared=True, spec=spec, networks={"layers": (Conv2d(2, 4, 2), 5)})
-    assert {type(agent.forwards[name]) for name in ("trunk", "trunk_target")} == {GraphForward}
+    assert {type(agent.policy.forwards[name]) for name in ("trunk", "trunk_target")} == {GraphForward}
     images = {"observation": np.random.default_rng(0).integers(0, 256, (ROWS, 8, 8, 2), np.uint8)}
     state = a_state(agent)
-    found, (action, after) = agent.act(images, state, mode="greedy"), agent.act_tensors(tensors(images), None, tensors(state))
+    found, (action, after) = agent.policy.act(images, state, mode="greedy"), agent.policy.act_tensors(tensors(images), None, tensors(state))
     np.testing.assert_array_equal(found.action, action)
     assert_all_close(found.state, after)
     assert np.isfinite(agent.update(stack(mixed(agent))).metrics).all()
@@ -250,7 +250,7 @@ def test_images_are_seen_by_a_graph():
 def test_acting_in_tensorflow_is_acting_in_numpy(given):
     agent, x = kept_agent(**given), observations(40)
     state = a_state(agent, 40)
-    found, (action, after) = agent.act(x, state, mode="greedy"), agent.act_tensors(tensors(x), None, tensors(state))
+    found, (action, after) = agent.policy.act(x, state, mode="greedy"), agent.policy.act_tensors(tensors(x), None, tensors(state))
     np.testing.assert_allclose(found.action, action, rtol=1e-5, atol=1e-6)
     assert_all_close(found.state, after)
 
@@ -262,11 +262,11 @@ def test_samples_in_tensorflow_are_made_with_the_noise_that_is_given(kind):
         tensors(repeated(rows)),
         tensors({field: np.repeat(value, rows, axis=0) for field, value in a_state(agent, 1).items()}),
     )
-    extras = agent.act(repeated(rows), {field: value.numpy() for field, value in state.items()}).extras
+    extras = agent.policy.act(repeated(rows), {field: value.numpy() for field, value in state.items()}).extras
     tf.random.set_seed(0)
-    noise = agent.acting_noise(x)
-    action, after = agent.act_tensors(x, noise, state)
-    again, _ = agent.act_tensors(x, noise, state)
+    noise = agent.policy.sample_noise(x)
+    action, after = agent.policy.act_tensors(x, noise, state)
+    again, _ = agent.policy.act_tensors(x, noise, state)
     np.testing.assert_array_equal(action, again)
     assert noise.shape == (rows, 3 if kind == "discrete" else 2) and after.keys() == state.keys()
     if kind == "discrete":
@@ -282,11 +282,11 @@ def test_samples_in_tensorflow_are_made_with_the_noise_that_is_given(kind):
 def test_invalid_choices_are_never_made_in_tensorflow():
     agent = make_agent(cells=3, spec=discrete_spec(3, 3, masked=True))
     x = tensors({**repeated(3000), "action_mask": np.tile([[True, False, True]], (3000, 1))})
-    state = tensors(agent.initial_state(3000))
-    for noise in (None, agent.acting_noise(x)):
-        assert {*agent.act_tensors(x, noise, state)[0].numpy()} <= {0, 2}
+    state = tensors(agent.policy.initial_state(3000))
+    for noise in (None, agent.policy.sample_noise(x)):
+        assert {*agent.policy.act_tensors(x, noise, state)[0].numpy()} <= {0, 2}
     mask = {**observations(), "action_mask": np.eye(3, dtype=bool)}
-    np.testing.assert_array_equal(agent.act_tensors(tensors(mask), None, tensors(agent.initial_state(3)))[0], [0, 1, 2])
+    np.testing.assert_array_equal(agent.policy.act_tensors(tensors(mask), None, tensors(agent.policy.initial_state(3)))[0], [0, 1, 2])
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
@@ -361,9 +361,9 @@ def test_a_state_of_another_number_of_environments_is_refused(given):
             ValueError,
             match=r"The state of this policy goes on from .*\(3, 3\).*; where the number of environments changes.*Received: ",
         ):
-            agent.act(observations(), state, mode=mode)
+            agent.policy.act(observations(), state, mode=mode)
     with pytest.raises(ValueError, match=r"The state of this policy goes on from .*Received: .*target"):
-        agent.act(observations(), everything(agent), mode="sample")
+        agent.policy.act(observations(), everything(agent), mode="sample")
 
 
 @of_recurrent
@@ -375,7 +375,7 @@ def test_tensors_need_a_state(given):
     part = {f"{name}_cell": tf.zeros([ROWS, 3])}
     for state, found in ((None, "[]"), ({}, "[]"), (part, f"['{name}_cell']")):
         with pytest.raises(ValueError, match=f"^{re.escape(words + found)}$"):
-            agent.act_tensors(x, None, state)
+            agent.policy.act_tensors(x, None, state)
         if given["shared"]:
             with pytest.raises(ValueError, match=f"^{re.escape(words + found)}$"):
                 agent.value_tensors(x, action, state)
@@ -387,7 +387,7 @@ def test_critics_that_remember_on_their_own_have_no_values_outside_of_columns(gi
     name = "q" if given["kind"] == "discrete" else "v"
     words = "so its critics have no LSTM of their own: shared=True makes one trunk. Received: an LSTM in " + repr(name)
     with pytest.raises(ValueError, match=f"{re.escape(words)}$"):
-        agent.value_tensors(x, tf.zeros([ROWS, 2]), tensors(agent.initial_state(ROWS)))
+        agent.value_tensors(x, tf.zeros([ROWS, 2]), tensors(agent.policy.initial_state(ROWS)))
     without = {"middleware_parameters": make_agent(given["kind"]).parameters["policy"].middleware_parameters}
     feedforward = make_agent(given["kind"], cells=3, own=dict.fromkeys(agent.parameters.keys() - {"policy"}, without))
     action = tf.zeros([ROWS], tf.int32) if given["kind"] == "discrete" else tf.zeros([ROWS, 2])

@@ -122,7 +122,7 @@ def test_a_column_that_was_cut_off_is_worth_what_comes_after_it(given):
     fix_noise(agent, 1)
     fresh, _ = fresh_and_replayed(agent, seed=5)
     batch = alone(fresh, 1, np.arange(1))  # one of four rows
-    batch.begins[:] = batch.discount[0] = 0
+    batch.is_first[:] = batch.discount[0] = 0
     batch.discount[0] = 1
     first, after = batch.observation["observation"][[0, -1], 0]
     (v, v_after) = values_along(agent, [first, after], {field: x[0] for field, x in batch.initial_state.items()})
@@ -167,7 +167,7 @@ def test_columns_begin_with_the_state_that_was_stored_for_each_network(given):
     fix_noise(agent, 2)
     batch = columns_of(mixed(agent, seed=1), [1, 0])  # the first goes on from before, and has a second episode
     reach = REACH[given["kind"], given["shared"]]
-    assert agent.recurrent.keys() == {f"{name}_{field}" for name in reach for field in ("hidden", "cell")}
+    assert agent.policy.recurrent_state.keys() == {f"{name}_{field}" for name in reach for field in ("hidden", "cell")}
     ours, metrics = probe(agent, batch)
     for name, reached in reach.items():
         field = f"{name}_cell"
@@ -216,7 +216,7 @@ def test_without_a_trust_region_there_need_not_be_an_average_policy(given):
     for one in (agent, other):
         fix_noise(one)
     batch = mixed(other)
-    fitting = {field: x for field, x in batch.initial_state.items() if field in agent.recurrent}
+    fitting = {field: x for field, x in batch.initial_state.items() if field in agent.policy.recurrent_state}
     (ours, metrics), (theirs, others) = probe(agent, batch._replace(initial_state=fitting)), probe(other, batch)
     assert_gradients(ours, theirs, rtol=1e-5)
     assert metrics["policy/kl"] == pytest.approx(0.0, abs=1e-6) and others["policy/kl"] > 0.01
@@ -265,7 +265,7 @@ def test_a_checkpoint_holds_all_that_learns(given, tmp_path):
     agent.update(stack(mixed(agent), mixed(agent, 3)))
     path = tf.train.Checkpoint(agent=agent).write(str(tmp_path / "agent"))
     tf.train.Checkpoint(agent=other).read(path).assert_consumed()
-    other.refresh()
+    other.policy.refresh()
     for one in (agent, other):
         one.update(stack(mixed(agent, 1)))
     assert changed(weights(agent), weights(other)) == set()
@@ -309,11 +309,11 @@ def test_it_learns_to_do_what_it_sees_in_one_step_from_others_actions(kind):
     for _ in range(16):
         found = metrics_of(agent, one_step_tasks(kind, 50, 64, rng))
     x = {"observation": rng.uniform(-1, 1, (1000, 3)).astype(np.float32)}
-    action = agent.act(x, mode="greedy").action
+    action = agent.policy.act(x, mode="greedy").action
     if kind == "discrete":
         assert (action == x["observation"].argmax(axis=1)).mean() > 0.9
         values = {name: value.numpy() for name, value in agent.value_tensors(x, tf.constant(action)).items()}
         assert np.median(values["q"]) == pytest.approx(1.0, abs=0.15)
     else:
         assert np.abs(action - x["observation"][:, :2]).mean() < 0.15  # that of doing nothing is 0.5
-    assert found["loss/policy"].shape == (50,) and agent.traces == 1
+    assert found["loss/policy"].shape == (50,) and agent.compiled.traces == 1

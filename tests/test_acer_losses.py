@@ -8,10 +8,10 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 from scipy.stats import norm
+from tfsac.losses.discrete_soft_actor_critic import entropy, expectation
 
 from tfsac.distributions import DiagonalGaussian, MaskedCategorical
-from tfsac.losses import acer as losses
-from tfsac.losses.discrete_soft_actor_critic import entropy, expectation
+from tfsac.losses import experience_replay as losses
 
 
 def double(x):

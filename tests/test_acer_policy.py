@@ -59,7 +59,7 @@ class Case:
             for variable in network.trainable_variables:
                 if len(variable.shape) > 1:  # without biases, with which one choice might be the likeliest everywhere
                     variable.assign_add(rng.normal(scale=1.0 if self.discrete else 0.5, size=variable.shape))
-        agent.refresh()
+        agent.policy.refresh()
         filters = Filters(self.preset.environment.filters, self.spec)
         filters.learn({key: array[:, 0] for key, array in self.seen.items()})
         self.policy, remembers = Policy(agent, filters), "trunk" if self.shared else "policy"
@@ -155,9 +155,9 @@ def test_samples_follow_the_policy_and_the_mode_is_likeliest(case):
     assert (mode == mode[0]).all() and mode[0] == pytest.approx(case.live()[0][0][0], abs=1e-5)
     # The distribution in TensorFlow, of a state of zeros.
     filtered = {key: tf.constant(x[:1]) for key, x in case.policy.filters.observation(given).items()}
-    state = {name: tf.constant(x) for name, x in case.policy.agent.initial_state(1).items()}
-    outputs, _, _ = case.policy.agent.chained(filtered, state)
-    distribution = case.policy.agent.policy_of(outputs, filtered)
+    state = {name: tf.constant(x) for name, x in case.policy.acting.policy.initial_state(1).items()}
+    outputs, _, _ = case.policy.acting.chained(filtered, state)
+    distribution = case.policy.acting.policy_of(outputs, filtered)
     if case.discrete:
         often = np.bincount(found, minlength=case.spec.action.num_actions) / 4000
         np.testing.assert_allclose(often, distribution.prob[0], atol=0.035)  # four deviations at most
@@ -258,7 +258,7 @@ def test_whole_episodes_of_the_export_are_those_of_the_live_policy(case, format,
 
 @pytest.mark.parametrize("format", ["saved_model", "litert"])
 def test_verifying_compares_an_episode_and_finds_what_was_changed(case, format, request):
-    path, agent = request.getfixturevalue(format), case.policy.agent
+    path, agent = request.getfixturevalue(format), case.policy.acting
     observations = [case.raw(step, 0) for step in range(STEPS)]
     for _ in range(2):  # whatever the policy did before
         assert exporting.verify(case.policy, path, observations) <= exporting.TOLERANCE
@@ -266,13 +266,13 @@ def test_verifying_compares_an_episode_and_finds_what_was_changed(case, format, 
     before = [variable.numpy() for variable in changed]
     for variable in changed:
         variable.assign(-variable)
-    agent.refresh()
+    agent.policy.refresh()
     try:
         assert exporting.verify(case.policy, path, observations) > 1e-3
     finally:
         for variable, value in zip(changed, before, strict=True):
             variable.assign(value)
-        agent.refresh()
+        agent.policy.refresh()
 
 
 def middle(case, rows):
@@ -283,10 +283,10 @@ def middle(case, rows):
 
 def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, litert):
     (state, seen), rng = middle(case, 20), np.random.default_rng(8)
-    agent, size = case.policy.agent, case.spec.action.num_actions if case.discrete else case.spec.action.shape[0]
+    agent, size = case.policy.acting, case.spec.action.num_actions if case.discrete else case.spec.action.shape[0]
     noise = (rng.random((20, size)) if case.discrete else rng.standard_normal((20, size))).astype(np.float32)
     done = dict(case.signatures(litert)["sample"](**seen, **state, noise=noise))
-    action, after = agent.act_tensors(tensors_of(case.policy.filters.observation(seen)), tf.constant(noise), tensors_of(state))
+    action, after = agent.policy.act_tensors(tensors_of(case.policy.filters.observation(seen)), tf.constant(noise), tensors_of(state))
     action = case.policy.to_environment(action.numpy())
     np.testing.assert_allclose(done.pop("action"), action, rtol=0, atol=1e-5)
     assert len(np.unique(action)) > 1 and done.keys() == after.keys() == case.fields
@@ -296,11 +296,11 @@ def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, litert):
 
 
 def test_samples_of_the_saved_model_are_distributed_as_those_of_the_live_policy(case, saved_model):
-    (state, seen), agent = middle(case, 4000), case.policy.agent
+    (state, seen), agent = middle(case, 4000), case.policy.acting
     sample = case.signatures(saved_model)["sample"]
     first, second = (sample(**seen, **state)["action"] for _ in range(2))
     assert (first != second).any()
-    live = case.policy.to_environment(agent.act(case.policy.filters.observation(seen), state, mode="sample").action)
+    live = case.policy.to_environment(agent.policy.act(case.policy.filters.observation(seen), state, mode="sample").action)
     if case.discrete:
         often = [np.bincount(actions, minlength=case.spec.action.num_actions) / 4000 for actions in (first, live)]
         np.testing.assert_allclose(*often, atol=0.05)  # four deviations at most
@@ -310,14 +310,14 @@ def test_samples_of_the_saved_model_are_distributed_as_those_of_the_live_policy(
 
 @pytest.mark.parametrize("format", ["saved_model", "litert"])
 def test_exported_values_are_those_of_the_critics(case, format, request):
-    signatures, agent, rng = case.signatures(request.getfixturevalue(format)), case.policy.agent, np.random.default_rng(3)
+    signatures, agent, rng = case.signatures(request.getfixturevalue(format)), case.policy.acting, np.random.default_rng(3)
     assert ("values" in signatures) == values_of(case)
     if not values_of(case):
         return
     state, seen = case.live()[5][1], {key: array[6] for key, array in case.seen.items()}
     filtered = case.policy.filters.observation(seen)
     if case.discrete:
-        inner = given = agent.act(filtered, state, mode="sample").action
+        inner = given = agent.policy.act(filtered, state, mode="sample").action
     else:
         inner = rng.uniform(-1, 1, (3, *case.spec.action.shape)).astype(np.float32)
         given = case.policy.to_environment(inner).astype(np.float32)
@@ -352,7 +352,7 @@ def test_an_exported_policy_says_what_it_misses(memory, tmp_path):
     with pytest.raises(TypeError, match=r"missing required arguments: policy_cell, policy_hidden"):
         loaded.signatures["serving_default"](observation=tf.zeros([1, 3]))
     with pytest.raises(ValueError, match=r"reads its state policy_hidden, policy_cell beside .* Received: \[\]$"):
-        memory.policy.agent.act_tensors({"observation": tf.zeros([1, 3])})
+        memory.policy.acting.policy.act_tensors({"observation": tf.zeros([1, 3])})
     exported, live = exporting.load_exported(path), memory.live()
     with pytest.raises(ValueError, match=r"also reads observation\. Received: \['other'\]$"):
         exported({"other": np.zeros((3, 1), np.float32)})

@@ -116,7 +116,7 @@ def test_a_rollout_is_followed_by_its_update_and_those_of_the_replay(tmp_path, l
     updates = dict(zip(ENDS, [1, 2, 5, 8, 11, 14] if envs == 1 else [1, 4, 7, 10, 13, 16], strict=True))
     assert seen.counted == [max((n for end, n in updates.items() if end <= step), default=0) for step in range(1, 25)]
     assert [len(stack.reward) for stack in seen.stacks] == np.diff([0, *updates.values()]).tolist()
-    assert trainer.agent.traces == 1 and int(trainer.agent.updates.numpy()) == trainer.counters.updates
+    assert trainer.agent.compiled.traces == 1 and int(trainer.agent.updates.numpy()) == trainer.counters.updates
     assert all(np.isfinite(value).all() for value in weights(trainer).values())
     assert [name for name, value in weights(trainer).items() if np.array_equal(value, seen.first[name])] == []
     heads = {"q"} if level == CHOICES else {"v", "advantage"}
@@ -128,7 +128,7 @@ def test_a_rollout_is_followed_by_its_update_and_those_of_the_replay(tmp_path, l
     for row in written:
         assert {name for name in row if not name.startswith(("training/", "evaluation/"))} == expected
         assert all(np.isfinite(float(value)) for value in row.values())
-    assert set(trainer.agent.recurrent) == set(trainer.collector.policy_state) and bool(trainer.collector.policy_state) == lstm
+    assert set(trainer.agent.policy.recurrent_state) == set(trainer.collector.policy_state) and bool(trainer.collector.policy_state) == lstm
 
 
 @pytest.mark.slow
@@ -176,7 +176,7 @@ def test_learning_from_the_replay_alone_waits_for_it(tmp_path):
     trainer = trained(tmp_path, cliff(CHOICES, **{"agent.algorithm.disable_online_update": True}), seen)
     assert [seen.counted[end - 1] for end in ENDS] == [0, 0, 2, 4, 6, 8]
     assert all(not stack.on_policy.any() and stack.length.any() for stack in seen.stacks)
-    assert trainer.agent.traces == 1
+    assert trainer.agent.compiled.traces == 1
 
 
 def test_a_replay_that_began_goes_on_whatever_the_memory_forgets(tmp_path):
@@ -196,7 +196,7 @@ def test_a_random_number_of_replays_has_the_right_mean_and_needs_no_new_trace(tm
     assert len(replays) == 400 and replays[:2].tolist() == [0, 0]
     # The mean of 398 such numbers has a deviation of 0.09, their variance one of 0.23.
     assert replays[2:].mean() == pytest.approx(3.0, abs=0.35) and replays[2:].var() == pytest.approx(3.0, abs=0.9)
-    assert trainer.counters.updates == 400 + replays.sum() and trainer.agent.traces == 1
+    assert trainer.counters.updates == 400 + replays.sum() and trainer.agent.compiled.traces == 1
 
 
 # -- filters -----------------------------------------------------------------------------------------------------------
@@ -289,7 +289,7 @@ def same_run(resumed, uninterrupted):
         np.testing.assert_array_equal(ours[name], value, err_msg=name)
     assert resumed.filters.state() == uninterrupted.filters.state() and resumed.counters == uninterrupted.counters
     assert resumed.sampler.state() == uninterrupted.sampler.state()
-    assert resumed.agent.rng.bit_generator.state == uninterrupted.agent.rng.bit_generator.state
+    assert resumed.agent.policy.rng.bit_generator.state == uninterrupted.agent.policy.rng.bit_generator.state
 
 
 @pytest.mark.slow
@@ -303,8 +303,8 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninte
     assert not resumed.environments.is_first[0] and resumed.memory.size > resumed.memory.rollout_begin  # within both
     rate = resumed.agent.optimizers["policy"].learning_rate.numpy()
     assert rate == pytest.approx(1e-3 * (1 - resumed.counters.updates / 120), rel=1e-4)
-    if resumed.agent.recurrent:
-        assert all(resumed.collector.policy_state[name].any() for name in resumed.agent.recurrent)
+    if resumed.agent.policy.recurrent_state:
+        assert all(resumed.collector.policy_state[name].any() for name in resumed.agent.policy.recurrent_state)
     resumed.run()
     same_run(resumed, uninterrupted)
     slots = [value for name, value in everything(resumed).items() if name.startswith("slots/policy") and value.ndim == 2]
@@ -342,7 +342,7 @@ def test_a_failed_step_leaves_the_state_of_before(tmp_path):
     resumed = Trainer(preset, tmp_path / "run", RunParameters(seed=3), resume=True, quiet=True)
     resumed.close()
     before, failed = seen.states[-2:]
-    assert resumed.collector.policy_state.keys() == before.keys() == set(resumed.agent.recurrent)
+    assert resumed.collector.policy_state.keys() == before.keys() == set(resumed.agent.policy.recurrent_state)
     for name, value in before.items():
         np.testing.assert_array_equal(resumed.collector.policy_state[name], value)
         assert (value != failed[name]).any()
@@ -369,7 +369,7 @@ def test_a_checkpoint_of_another_agent_is_refused(tmp_path, uninterrupted, what)
         message = r"its agent\.algorithm\.t_max is 6\. Received: agent\.algorithm\.t_max=7$"
     else:
         level, agent = uninterrupted.preset.environment.level, uninterrupted.agent
-        other = tiny.acer(level, not agent.recurrent, "trunk" in agent.networks, **INTERRUPTED)
+        other = tiny.acer(level, not agent.policy.recurrent_state, "trunk" in agent.networks, **INTERRUPTED)
         message = r"its agent\.networks\.\w+\.middleware_parameters\.\w+ is .* Received: agent\.networks"
     with pytest.raises(CheckpointError, match=message):
         Trainer(other, tmp_path / "run", RUN, resume=True, quiet=True)

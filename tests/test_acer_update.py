@@ -382,7 +382,7 @@ def test_batches_have_t_max_rows_and_a_column_for_each_of_the_batch(kind):
     assert rows.reward.shape == (6, 2) and rows.observation["observation"].shape == (7, 2, 3)
     assert {x.shape.as_list()[0] for x in rows.initial_state.values()} == {
         2
-    } and rows.initial_state.keys() == agent.recurrent.keys()
+    } and rows.initial_state.keys() == agent.policy.recurrent_state.keys()
     with pytest.raises(ValueError, match=r"Updates need rewards \[U, 6, 2\]. Received: \(1, 4, 4\)"):
         agent.update(stack(mixed(make_agent(kind, cells=3))))
     with pytest.raises(ValueError, match=r"Batches of this agent are .*Received: "):
@@ -413,7 +413,7 @@ def by_hand():
         action=np.int32([[0, 0, 1], [1, 0, 0]]),
         reward=row([[1, 0, 1], [2, 0, 0]]),
         discount=row([[1, 0, 1], [0, 0, 0]]),
-        begins=row([[1, 0, 0], [0, 0, 0]]),
+        is_first=row([[1, 0, 0], [0, 0, 0]]),
         length=row([[2, 1, 1], [2, 0, 0]]),
         on_policy=row([[1, 0, 0], [1, 0, 0]]),
         extras={"behaviour/logits": mu},

@@ -66,7 +66,7 @@ def prefer(agent, logits):
     head = agent.networks["policy"].head.logits
     head.kernel.assign(tf.zeros_like(head.kernel))
     head.bias.assign(logits)
-    agent.refresh()
+    agent.policy.refresh()
 
 
 def choice(agent, observation):
@@ -292,14 +292,14 @@ def test_only_the_critic_step_moves_a_shared_encoder(spec, embedder):
 @pytest.mark.parametrize(("spec", "embedder"), SHARED.values(), ids=SHARED)
 def test_acting_follows_the_weights_after_updates(spec, embedder, shared_encoder):
     agent = make_agent(spec=spec, shared_encoder=shared_encoder, embedder=embedder, eager=False)
-    assert isinstance(agent.forward, GraphForward) == (spec is IMAGES)
+    assert isinstance(agent.policy.forwards["policy"], GraphForward) == (spec is IMAGES)
     observation = random_batches(spec, 1, 500, seed=3).observation["observation"][0]
     (first,) = agent.policy_output({"observation": observation})
     agent.update(batches(5, spec=spec))
     logits = agent.networks["policy"]({"observation": tf.constant(observation)}).numpy()
     np.testing.assert_allclose(agent.policy_output({"observation": observation})[0], logits, rtol=1e-4, atol=1e-5)
-    greedy = agent.act({"observation": observation}, mode="greedy").action
-    np.testing.assert_array_equal(greedy, agent.act_tensors({"observation": tf.constant(observation)})[0])
+    greedy = agent.policy.act({"observation": observation}, mode="greedy").action
+    np.testing.assert_array_equal(greedy, agent.policy.act_tensors({"observation": tf.constant(observation)})[0])
     np.testing.assert_array_equal(greedy, logits.argmax(axis=1))
     assert np.abs(logits - first).min(axis=1).max() > 1e-3
 
@@ -333,7 +333,7 @@ def test_every_mode_keeps_to_the_mask(mode):
     prefer(agent, [0.0, 3.0, 1.0, 2.0])  # the likeliest is often not valid
     mask = np.random.default_rng(1).random((10_000, ACTIONS)) < 0.5
     mask[np.arange(10_000), np.random.default_rng(2).integers(ACTIONS, size=10_000)] = True
-    action = agent.act(many(mask=mask), mode=mode).action
+    action = agent.policy.act(many(mask=mask), mode=mode).action
     assert action.shape == (10_000,) and action.dtype == np.int32
     assert mask[np.arange(10_000), action].all() and set(action) == {0, 1, 2, 3}
     if mode == "greedy":
@@ -344,7 +344,7 @@ def test_every_mode_keeps_to_the_mask(mode):
 def test_frequencies_of_actions_are_their_probabilities(mode, prob):
     agent, rows = make_agent(spec=PLAIN, exploration=EpsilonGreedyParameters(0.3, 0.3)), 100_000
     prefer(agent, np.log([0.1, 0.2, 0.3, 0.4]))
-    found = np.bincount(agent.act(many(rows), mode=mode).action, minlength=ACTIONS) / rows
+    found = np.bincount(agent.policy.act(many(rows), mode=mode).action, minlength=ACTIONS) / rows
     np.testing.assert_allclose(found, prob, atol=4 * np.sqrt(0.25 / rows))
 
 
@@ -352,9 +352,9 @@ def test_frequencies_of_actions_are_their_probabilities(mode, prob):
 def test_exploration_is_random_row_by_row_and_falls_with_the_steps(env_steps, epsilon):
     agent = make_agent(spec=PLAIN, exploration=EpsilonGreedyParameters(0.8, 0.0, 100, "linear"))
     prefer(agent, [1000.0, 0.0, 0.0, 0.0])
-    action = agent.act(many(), mode="explore", env_steps=env_steps).action
+    action = agent.policy.act(many(), mode="explore", env_steps=env_steps).action
     assert np.mean(action != 0) == pytest.approx(0.75 * epsilon, abs=0.02 if epsilon else 0.0)
-    assert (agent.act(many(), mode="sample", env_steps=env_steps).action == 0).all()
+    assert (agent.policy.act(many(), mode="sample", env_steps=env_steps).action == 0).all()
 
 
 def test_epsilon_by_hand():
@@ -372,10 +372,10 @@ def test_exploring_without_exploration_is_sampling():
 def test_sampling_in_the_graph_keeps_to_probabilities_and_masks():
     agent, rows = make_agent(), 20_000
     prefer(agent, np.log([0.1, 0.2, 0.3, 0.4]))
-    noise = agent.acting_noise(many(rows))
+    noise = agent.policy.sample_noise(many(rows))
     assert noise.shape == (rows, ACTIONS) and noise.numpy().min() >= 0 and noise.numpy().max() < 1
     uniform = tf.random.stateless_uniform(noise.shape, [3, 4])
-    action = agent.act_tensors(many(rows, np.tile([True, True, True, False], (rows, 1))), uniform)[0]
+    action = agent.policy.act_tensors(many(rows, np.tile([True, True, True, False], (rows, 1))), uniform)[0]
     np.testing.assert_allclose(np.bincount(action, minlength=4) / rows, [1 / 6, 1 / 3, 1 / 2, 0], atol=4 * np.sqrt(0.25 / rows))
 
 

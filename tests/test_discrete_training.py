@@ -278,10 +278,10 @@ def test_the_exported_policy_acts_as_the_live_one(run_dir, tmp_path, capsys, for
     policy = api.load_policy(run_dir)
     preset = policy_preset(run_dir)
     observations, actions = actions_of(preset.environment.level, preset, 5, policy)
-    arrays = [as_arrays(observation, policy.agent.spec) for observation in observations]
+    arrays = [as_arrays(observation, policy.acting.spec) for observation in observations]
     batch = {key: np.stack([array[key] for array in arrays]) for key in arrays[0]}
     exported = exporting.load_exported(out)(batch)
-    assert exported.dtype == (np.float32 if policy.agent.spec.action.dtype == "float32" else np.int32)
+    assert exported.dtype == (np.float32 if policy.acting.spec.action.dtype == "float32" else np.int32)
     np.testing.assert_allclose(exported, np.stack(actions), rtol=0, atol=1e-5)
     if preset.environment.level == CORRIDOR:
         assert set(exported.tolist()) <= {START, START + 1, START + 2}

@@ -105,7 +105,7 @@ def check_column(batch, column, numbers, after):
     np.testing.assert_array_equal(batch.action[:, column], n)
     np.testing.assert_array_equal(batch.reward[:, column], n / 2)
     np.testing.assert_array_equal(batch.extras["behaviour/logits"][:, column], np.stack([n, 2 * n, -n], axis=1))
-    for array in (batch.length, batch.begins, batch.discount, batch.on_policy):
+    for array in (batch.length, batch.is_first, batch.discount, batch.on_policy):
         assert not array[len(numbers) :, column].any()
     assert batch.length[: len(numbers), column].all()
 
@@ -128,7 +128,7 @@ def test_a_rollout_has_the_steps_as_they_were_played_beside_empty_columns():
     check_column(rollout, 1, [2, 12, 22], after=22.5)
     check_column(rollout, 2, [], after=0)
     check_column(rollout, 3, [], after=0)
-    np.testing.assert_array_equal(rollout.begins[:, :2], [[1, 1], [0, 0], [0, 0]])
+    np.testing.assert_array_equal(rollout.is_first[:, :2], [[1, 1], [0, 0], [0, 0]])
     for array, value in ((rollout.discount, 1), (rollout.length, 3), (rollout.on_policy, 1)):
         np.testing.assert_array_equal(array[:, :2], value)
     assert rollout.initial_state == {}
@@ -139,11 +139,11 @@ def test_a_rollout_goes_on_over_terminations_and_each_step_knows_the_length_of_i
     first, second = play(memory, range(10), terminated={(1, 0), (2, 0), (4, 1), (8, 0)})
     check_column(first, 0, [1, 11, 21, 31, 41], after=41.5)
     check_column(first, 1, [2, 12, 22, 32, 42], after=42.5)
-    np.testing.assert_array_equal(first.begins, [[1, 1], [0, 0], [1, 0], [1, 0], [0, 0]])
+    np.testing.assert_array_equal(first.is_first, [[1, 1], [0, 0], [1, 0], [1, 0], [0, 0]])
     np.testing.assert_array_equal(first.length, [[2, 5], [2, 5], [1, 5], [2, 5], [2, 5]])
     np.testing.assert_array_equal(first.discount, [[1, 1], [0, 1], [0, 1], [1, 1], [1, 0]])
     check_column(second, 0, [51, 61, 71, 81, 91], after=91.5)
-    np.testing.assert_array_equal(second.begins, [[0, 1], [0, 0], [0, 0], [0, 0], [1, 0]])
+    np.testing.assert_array_equal(second.is_first, [[0, 1], [0, 0], [0, 0], [0, 0], [1, 0]])
     np.testing.assert_array_equal(second.length, [[4, 5], [4, 5], [4, 5], [4, 5], [1, 5]])
     np.testing.assert_array_equal(second.discount, [[1, 1], [1, 1], [1, 1], [0, 1], [1, 1]])
 
@@ -153,11 +153,11 @@ def test_an_episode_that_is_cut_off_completes_the_rollout_of_all_environments():
     first, second = play(memory, range(7), terminated={(0, 0)}, truncated={(1, 1)})
     check_column(first, 0, [1, 11], after=11.5)
     check_column(first, 1, [2, 12], after=12.5)
-    np.testing.assert_array_equal(first.begins[:2], [[1, 1], [1, 0]])
+    np.testing.assert_array_equal(first.is_first[:2], [[1, 1], [1, 0]])
     np.testing.assert_array_equal(first.length[:2], [[1, 2], [1, 2]])
     np.testing.assert_array_equal(first.discount[:2], [[0, 1], [1, 1]])  # time ran out for the second: it bootstraps
     check_column(second, 1, [22, 32, 42, 52, 62], after=62.5)
-    np.testing.assert_array_equal(second.begins[0], [0, 1])
+    np.testing.assert_array_equal(second.is_first[0], [0, 1])
 
 
 def test_an_episode_that_terminated_when_time_ran_out_does_not_complete_the_rollout():
@@ -187,7 +187,7 @@ def test_a_rollout_that_is_not_complete_may_be_taken_too():
     rest = rollout_of(memory, 2)
     check_column(rest, 0, [21], after=21.5)
     check_column(rest, 1, [22], after=22.5)
-    assert rest.begins[0].tolist() == [0, 0] and rest.length[0].tolist() == [1, 1]
+    assert rest.is_first[0].tolist() == [0, 0] and rest.length[0].tolist() == [1, 1]
 
 
 def test_the_initial_state_is_that_before_the_first_step_of_the_rollout():
@@ -254,14 +254,14 @@ def test_the_oldest_episodes_make_room_as_a_whole(lengths, expected):
 def test_an_episode_longer_than_the_capacity_keeps_its_newest_steps_and_has_no_first_one():
     memory = of_lengths(3, 25, capacity=10)
     assert kept(memory) == [(18, 27)] and len(memory) == 10 and memory.total_rows == 4 + 11
-    assert not replayed(memory, 5, 50, np.random.default_rng(0)).begins.any()
+    assert not replayed(memory, 5, 50, np.random.default_rng(0)).is_first.any()
     play(memory, [28], terminated={(28, 0)})
     assert kept(memory) == [(28, 28)]
-    assert replayed(memory, 1, 1, np.random.default_rng(0)).begins[0, 0, 0] == 1
+    assert replayed(memory, 1, 1, np.random.default_rng(0)).is_first[0, 0, 0] == 1
 
 
 def test_an_episode_of_exactly_the_capacity_has_its_first_step():
-    assert replayed(of_lengths(10, capacity=10, t_max=10), 1, 1, np.random.default_rng(0)).begins[0, 0, 0] == 1
+    assert replayed(of_lengths(10, capacity=10, t_max=10), 1, 1, np.random.default_rng(0)).is_first[0, 0, 0] == 1
 
 
 def test_where_episodes_are_short_the_oldest_make_room_for_observations_too():
@@ -301,7 +301,7 @@ def test_several_environments_give_the_episodes_that_each_played():
         steps += (rollout.action[:count, 0] // 10).tolist()
         for env in range(5):
             check_column(rollout, env, number(np.array(steps[-count:]), env), after=number(steps[-1], env) + 0.5)
-            for step, begins, discount in zip(steps[-count:], rollout.begins[:, env], rollout.discount[:, env], strict=False):
+            for step, begins, discount in zip(steps[-count:], rollout.is_first[:, env], rollout.discount[:, env], strict=False):
                 assert begins == (left[env] == step) and discount == ((step, env) not in terminated)
                 left[env] = step + 1 if (step, env) in terminated | truncated else left[env]
     assert steps == list(range(300))[: len(steps)] and len(steps) > 290
@@ -337,7 +337,7 @@ def test_replayed_columns_are_stretches_of_finished_episodes():
             after = number(stop, env) if stop <= last else number(last, env) + 0.5
             check_column(batch, column, number(np.arange(start, stop), env), after)
             count = stop - start
-            assert batch.begins[:, column].tolist() == [start == first, 0, 0, 0]
+            assert batch.is_first[:, column].tolist() == [start == first, 0, 0, 0]
             assert batch.length[:, column].tolist() == [count] * count + [0] * (4 - count)
             terminates = (env, stop - 1) in {(0, 1), (1, 9)}
             assert batch.discount[:, column].tolist() == [1] * (count - 1) + [0 if terminates else 1] + [0] * (4 - count)
@@ -387,7 +387,7 @@ def test_shapes_and_dtypes_and_images_stay_bytes():
     assert batch.observation["speed"].shape == (3, 5, 6, 2)
     assert batch.action.shape == (3, 4, 6) and batch.action.dtype == np.int32
     assert batch.extras["behaviour/logits"].shape == (3, 4, 6, 3)
-    for array in (batch.reward, batch.discount, batch.begins, batch.length, batch.on_policy):
+    for array in (batch.reward, batch.discount, batch.is_first, batch.length, batch.on_policy):
         assert array.shape == (3, 4, 6) and array.dtype == np.float32
 
 
@@ -532,7 +532,7 @@ def test_running_episodes_are_ended_as_if_they_were_cut_off():
     assert memory.batches(0, 3, np.random.default_rng(0)) is None and not memory.rollout_complete
     add(memory, 3)
     rollout = rollout_of(memory, 3)
-    assert rollout.begins[0].tolist() == [1, 1, 1] and rollout.length[0].tolist() == [1, 1, 1]
+    assert rollout.is_first[0].tolist() == [1, 1, 1] and rollout.length[0].tolist() == [1, 1, 1]
 
 
 def test_ending_the_episodes_of_an_empty_memory_or_twice_does_nothing():
@@ -616,7 +616,7 @@ def test_an_episode_without_its_first_steps_is_still_so_when_restored():
     old, new = of_lengths(12, capacity=10), EpisodicMemory(SPEC, 10, 4)
     put_back(new, old)
     assert kept(new) == [(2, 11)]
-    assert not replayed(new, 1, 50, np.random.default_rng(0)).begins.any()
+    assert not replayed(new, 1, 50, np.random.default_rng(0)).is_first.any()
 
 
 def test_a_running_episode_longer_than_the_capacity_is_still_without_its_first_step_when_restored():

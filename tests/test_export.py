@@ -59,7 +59,7 @@ class Case:
         for network in agent.networks.values():
             for variable in network.trainable_variables:
                 variable.assign_add(rng.normal(scale=0.1, size=variable.shape))
-        agent.refresh()
+        agent.policy.refresh()
         filters = Filters(preset.environment.filters, self.spec)
         filters.learn({key: array[:25] for key, array in self.batch.items()})
         self.policy = Policy(agent, filters)
@@ -76,7 +76,7 @@ class Case:
     def gaussian(self, rows=slice(None)):
         """Returns location and scale of the policy before it is squashed."""
         observation = self.policy.filters.observation({key: array[rows] for key, array in self.batch.items()})
-        loc, log_scale = self.policy.agent.policy_output(observation)
+        loc, log_scale = self.policy.acting.policy_output(observation)
         return loc, np.exp(np.clip(log_scale, LOG_SCALE_MIN, LOG_SCALE_MAX))
 
     def rescaled(self, action):
@@ -84,7 +84,7 @@ class Case:
 
     def live_values(self, action):
         """Returns min Q, and V where there is one, of the agent's own networks for actions in the environment's bounds."""
-        agent = self.policy.agent
+        agent = self.policy.acting
         filtered = {k: tf.constant(x) for k, x in self.policy.filters.observation(self.batch).items()}
         inner = 2.0 * (action - self.low) / (self.high - self.low) - 1.0
         q = agent.networks["q"](filtered, tf.constant(inner, tf.float32)).numpy()
@@ -208,9 +208,9 @@ def test_the_filters_statistics_matter_to_the_exported_policy(tmp_path):
 def test_verifying_finds_a_policy_that_was_changed_after_the_export(tmp_path):
     case = Case(*CASES["pendulum"])
     path = exporting.export(case.policy, tmp_path / "policy")
-    for variable in case.policy.agent.networks["policy"].trainable_variables:
+    for variable in case.policy.acting.networks["policy"].trainable_variables:
         variable.assign(variable * 1.1)
-    case.policy.agent.refresh()
+    case.policy.acting.policy.refresh()
     assert exporting.verify(case.policy, path, case.observations) > 1e-3
 
 

@@ -32,7 +32,7 @@ def disturbed(trainer, folder):
     variables += [variable for some in trainer.agent.trained.values() for variable in some]
     for variable in variables:
         variable.assign(0.1 * rng.standard_normal(variable.shape))
-    trainer.agent.refresh()
+    trainer.agent.policy.refresh()
     if trainer.filters.mean:
         trainer.filters.learn({"observation": rng.standard_normal((9, 3)) + 5.0})
     directory = RunDirectory(folder)
@@ -61,7 +61,7 @@ def test_a_run_with_another_learning_rate_begins_with_all_weights_of_the_other(n
     rates = {float(optimizer.learning_rate) for key, optimizer in trainer.agent.optimizers.items() if "temperature" not in key}
     assert rates == {np.float32(1e-5)}
     seen = trainer.environments.observation
-    np.testing.assert_array_equal(source.agent.act(seen, mode="greedy").action, trainer.agent.act(seen, mode="greedy").action)
+    np.testing.assert_array_equal(source.agent.policy.act(seen, mode="greedy").action, trainer.agent.policy.act(seen, mode="greedy").action)
 
 
 def test_a_fixed_temperature_stays_what_the_preset_says(tmp_path):

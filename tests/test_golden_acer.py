@@ -6,10 +6,10 @@ import golden_tools
 import numpy as np
 import pytest
 import tensorflow as tf
+from tfsac.losses.discrete_soft_actor_critic import entropy, expectation
 
 from tfsac.distributions import DiagonalGaussian, MaskedCategorical
-from tfsac.losses import acer as losses
-from tfsac.losses.discrete_soft_actor_critic import entropy, expectation
+from tfsac.losses import experience_replay as losses
 
 DTYPES = [tf.float64, tf.float32]
 COMBOS = range(16)  # on-policy, or off-policy with no truncation, 5 and 10; each with and without trust region and q_opc

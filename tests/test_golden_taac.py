@@ -6,7 +6,6 @@ import pytest
 import tensorflow as tf
 
 from tfsac.agents import TemporallyAbstractActorCriticAgent
-from tfsac.agents.trajectories import make_trajectory
 from tfsac.losses import temporally_abstract_actor_critic as losses
 from tfsac.parameters import (
     SequenceReplayParameters,
@@ -14,6 +13,7 @@ from tfsac.parameters import (
     TemporallyAbstractActorCriticAlgorithmParameters,
     temporally_abstract_networks,
 )
+from tfsac.policies.temporally_abstract import make_trajectory
 
 KINDS = {"taac": "constant", "taacl": "linear", "taacq": "quadratic"}
 VARIANTS = [
@@ -168,7 +168,7 @@ def test_values_on_the_way_match_row_by_row(kind, variant, monkeypatch):
             return seen[name][1]
 
         monkeypatch.setattr(losses, name, record)
-    propose = agent.propose
+    propose = agent.policy.propose
     monkeypatch.setattr(agent, "propose", lambda *arguments: seen.setdefault("proposal", propose(*arguments)))
     agent.update(stacked)
     proposal, (arguments, choice) = seen["proposal"], seen["choice"]
@@ -177,7 +177,7 @@ def test_values_on_the_way_match_row_by_row(kind, variant, monkeypatch):
     close(proposal.action_BA, golden["inter/action"], "action")
     close(-proposal.log_prob_B, golden["inter/action_entropy"], "action entropy")
     for prefix, tau in (("tau0", proposal.kept), ("tau1", proposal.planned)):
-        for name in agent.trajectory.fields:
+        for name in agent.policy.trajectory.fields:
             if f"inter/{prefix}/{name[-1]}" in golden:
                 close(tau[name], golden[f"inter/{prefix}/{name[-1]}"], f"{prefix} {name}")
     close(arguments[0], golden["inter/q0"], "q0")

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from agent_tools import assert_same, named, one
+from tfsac.agents.twin_soft_actor_critic import Update
 
 from tfsac.agents import DiscreteSoftActorCriticAgent, SoftActorCriticAgent, TwinSoftActorCriticAgent, imitation
-from tfsac.agents.twin_soft_actor_critic import Update
 from tfsac.distributions import MaskedCategorical, SquashedGaussian
 from tfsac.parameters import (
     DiscreteSoftActorCriticAgentParameters,

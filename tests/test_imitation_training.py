@@ -260,4 +260,4 @@ def test_a_policy_that_imitated_needs_its_demonstrations_no_more(tmp_path):
     observations = api.observations_of(tmp_path / "run", policy)
     assert exporting.verify(policy, tmp_path / "run" / "policy", observations) == 0
     made = api.record(tmp_path / "run", tmp_path / "again.npz", 2)
-    assert made.records.dtype == TransitionMemory(policy.agent.spec._replace(extras={}), 1).ring.dtype
+    assert made.records.dtype == TransitionMemory(policy.acting.spec._replace(extras={}), 1).ring.dtype

@@ -49,7 +49,7 @@ def test_a_policy_without_reward_stays_as_random_as_it_can(tmp_path):
     trainer = Trainer(preset, tmp_path / "run", RunParameters(seed=1), quiet=True)
     trainer.run()
     observation = {"observation": np.zeros((2000, 2), np.float32)}
-    action = trainer.agent.act(observation, mode="sample").action
+    action = trainer.agent.policy.act(observation, mode="sample").action
     assert np.abs(action.mean(axis=0)).max() < 0.15
     np.testing.assert_allclose(action.std(axis=0), 1 / np.sqrt(3), atol=0.08)
 

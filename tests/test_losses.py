@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from scipy.stats import norm
+from tfsac.losses.twin_soft_actor_critic import temperature_loss
 
 from tfsac.distributions import MaskedCategorical, SquashedGaussian
 from tfsac.losses import discrete_soft_actor_critic as discrete
 from tfsac.losses import soft_actor_critic as losses
 from tfsac.losses.checks import assert_shapes
-from tfsac.losses.twin_soft_actor_critic import temperature_loss
 
 
 def double(x):

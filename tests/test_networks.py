@@ -476,15 +476,15 @@ def test_a_policy_of_ones_own_with_unnamed_inputs_acts():
     parameters = TwinSoftActorCriticAgentParameters(networks=twin_soft_actor_critic_networks((8, 8), batch_size=8))
     agent = TwinSoftActorCriticAgent(parameters, spec, eager=True, models=unnamed_models)
     net, x = agent.networks["policy"], {"observation": normal(16, 3)}
-    assert "observation" not in {given.name for given in net.model.inputs} and isinstance(agent.forward, GraphForward)
+    assert "observation" not in {given.name for given in net.model.inputs} and isinstance(agent.policy.forwards["policy"], GraphForward)
     randomise(net)
     for updates in (0, 1):  # the graph sees new weights
         before = net(x)[0].numpy()
         if updates:
             agent.update(random_batches(spec, updates, 8))
             assert np.abs(net(x)[0] - before).max() > 0
-        np.testing.assert_allclose(agent.act(x, mode="greedy").action, np.tanh(net(x)[0]), rtol=1e-5, atol=1e-6)
-    assert agent.act(x, mode="explore").action.shape == (16, 2)
+        np.testing.assert_allclose(agent.policy.act(x, mode="greedy").action, np.tanh(net(x)[0]), rtol=1e-5, atol=1e-6)
+    assert agent.policy.act(x, mode="explore").action.shape == (16, 2)
 
 
 def test_numpy_keeps_its_weights_until_it_loads_others():

@@ -170,7 +170,7 @@ def test_every_agent_acts_and_learns_from_an_image_and_a_vector_that_its_preset_
     rng = np.random.default_rng(0)
     seen = {key: rng.normal(size=(2, *array.shape)).astype(np.float32) for key, array in agent.spec.observation.items()}
     other = {**seen, "camera": seen["camera"] + 1.0}
-    assert np.abs(agent.act(seen, mode="greedy").action - agent.act(other, mode="greedy").action).max() > 0
+    assert np.abs(agent.policy.act(seen, mode="greedy").action - agent.policy.act(other, mode="greedy").action).max() > 0
 
 
 @pytest.mark.slow
@@ -178,7 +178,7 @@ def test_every_agent_acts_and_learns_from_an_image_and_a_vector_that_its_preset_
 def test_agents_of_discrete_actions_learn_from_images(name):
     agent = agent_of(small(name), {"observation": SMALL}, DiscreteSpec(3))
     assert len(agent.notes) == 1
-    assert agent.act({"observation": np.zeros((2, *SMALL.shape), np.float32)}).action.shape == (2,)
+    assert agent.policy.act({"observation": np.zeros((2, *SMALL.shape), np.float32)}).action.shape == (2,)
 
 
 @pytest.mark.slow
@@ -236,7 +236,7 @@ def test_where_it_is_impossible_the_error_shows_the_command_that_works(case):
     path, value = parse_assignment(flag.removeprefix("--set=").removesuffix("."))
     agent = agent_of(override(preset, {path: value}), {"observation": array})
     assert agent.notes == []
-    assert agent.act({"observation": np.zeros((2, *array.shape), array.dtype)}).action.shape == (2, 2)
+    assert agent.policy.act({"observation": np.zeros((2, *array.shape), array.dtype)}).action.shape == (2, 2)
 
 
 def test_unequal_widths_of_a_dict_cannot_be_summed():

@@ -226,7 +226,7 @@ def test_every_activation_acts_and_learns(name):
     agent.update(random_batches(SPEC, 1, BATCH))
     x = {"observation": np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)}
     loc, _ = agent.networks["policy"](x)
-    np.testing.assert_allclose(agent.act(x, mode="greedy").action, np.tanh(loc), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(agent.policy.act(x, mode="greedy").action, np.tanh(loc), rtol=1e-5, atol=1e-6)
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------

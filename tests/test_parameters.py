@@ -563,7 +563,7 @@ MISTAKES = {
     "order of DI-engine": (lambda: Twin(update_order="di_engine"), "'critic_first' (once 'di_engine')", "'di_engine'"),
     "listed order": (lambda: Twin(update_order=(("policy", "critic"), "target")), "steps are no longer listed", "(('policy', 'critic'), 'target')"),
     "misspelt order": (lambda: Twin(update_order="critic_frist"), "Did you mean 'critic_first'?", "'critic_frist'"),
-    "number for an order": (lambda: Twin(update_order=1), "'policy_first' or 'temperature_first'", "1"),
+    "number for an order": (lambda: Twin(update_order=1), "or 'policy_first'", "1"),
     "decay without steps": (
         lambda: network(learning_rate_decay_rate=0.5),
         "needs learning_rate_decay_steps >= 1",
@@ -850,7 +850,7 @@ def test_the_temperature_of_discrete_actions_belongs_to_discrete_agents():
     assert (temperature.target_entropy, temperature.target_entropy_ratio) == (0.5, None)
 
 
-@pytest.mark.parametrize("order", ["critic_first", "simultaneous", "policy_first", "temperature_first"])
+@pytest.mark.parametrize("order", ["critic_first", "policy_first", "simultaneous"])
 def test_an_update_order_is_a_name(order):
     preset = override(load_preset("pendulum_twin_sac"), {"agent.algorithm.update_order": order})
     assert preset.agent.algorithm.update_order == order

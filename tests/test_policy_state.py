@@ -53,7 +53,7 @@ class Case:
             for variable in network.trainable_variables:
                 variable.assign_add(rng.normal(scale=0.1, size=variable.shape))
         agent.choice_temperature.variable.assign(-1.0)
-        agent.refresh()
+        agent.policy.refresh()
         filters = Filters(self.preset.environment.filters, self.spec)
         filters.learn({key: array[:, 0] for key, array in self.seen.items()})
         self.policy = Policy(agent, filters)
@@ -92,13 +92,13 @@ def case(request):
 
 
 def test_a_policy_remembers_its_state_until_it_is_reset(pendulum):
-    policy, agent = pendulum.policy, pendulum.policy.agent
+    policy, agent = pendulum.policy, pendulum.policy.acting
     policy.reset()
     assert policy.state == {} and policy.switched is None
-    states = [agent.initial_state(1)]
+    states = [agent.policy.initial_state(1)]
     for step in range(4):
         action = policy.act(pendulum.raw(step, 0))
-        expected = agent.act({"observation": pendulum.raw(step, 0)[None]}, states[-1], mode="greedy")
+        expected = agent.policy.act({"observation": pendulum.raw(step, 0)[None]}, states[-1], mode="greedy")
         states.append(expected.state)
         assert action.shape == (1,) and action[0] == pytest.approx(2.0 * expected.action[0, 0], rel=1e-6)
         assert policy.switched is bool(expected.extras["switch"][0])
@@ -247,7 +247,7 @@ def test_whole_episodes_of_the_saved_model_are_those_of_the_live_policy(case, sa
 @pytest.mark.parametrize("rows", [slice(1), slice(3)], ids=["one", "three"])
 def test_whole_episodes_of_the_litert_file_are_those_of_the_live_policy(case, litert, rows):
     first = exporting.litert_interpreter(litert).get_signature_runner("initial_state")(rows=np.int32(rows.stop))
-    assert {name: len(x) for name, x in first.items()} == dict.fromkeys(case.policy.agent.initial_state(1), rows.stop)
+    assert {name: len(x) for name, x in first.items()} == dict.fromkeys(case.policy.acting.policy.initial_state(1), rows.stop)
     act = exporting.litert_interpreter(litert).get_signature_runner("serving_default")
 
     def step_of(step, state):
@@ -263,7 +263,7 @@ def test_an_exported_policy_remembers_its_state_until_it_is_reset(case, format, 
         for step in range(6):
             rows = {key: array[step] for key, array in case.seen.items()}
             np.testing.assert_allclose(exported(rows), live[step][0], rtol=0, atol=1e-5)
-        assert exported.state.keys() == case.policy.agent.initial_state(1).keys()
+        assert exported.state.keys() == case.policy.acting.policy.initial_state(1).keys()
         exported.reset()
         assert exported.state == {}
 
@@ -301,28 +301,28 @@ def test_verifying_compares_an_episode_and_finds_what_was_changed(case, format, 
     observations = [case.raw(step, 0) for step in range(STEPS)]
     for _ in range(2):  # whatever the policy did before
         assert exporting.verify(case.policy, path, observations) <= exporting.TOLERANCE
-    changed = case.policy.agent.networks["policy"].trainable_variables
+    changed = case.policy.acting.networks["policy"].trainable_variables
     before = [variable.numpy() for variable in changed]
     for variable in changed:
         variable.assign(variable * 1.1)
-    case.policy.agent.refresh()
+    case.policy.acting.policy.refresh()
     try:
         assert exporting.verify(case.policy, path, observations) > 1e-3
     finally:
         for variable, value in zip(changed, before, strict=True):
             variable.assign(value)
-        case.policy.agent.refresh()
+        case.policy.acting.policy.refresh()
 
 
 @pytest.mark.parametrize("undecided", [True, False])
 def test_verifying_leaves_out_what_rounding_decides_and_nothing_else(tmp_path, monkeypatch, undecided):
     case = Case("quadratic")
-    agent = case.policy.agent
+    agent = case.policy.acting
     if undecided:
         size = 3 * case.spec.action.shape[0]
         for critic in agent.networks["q"].head.critics:  # these ignore the trajectory, beside the observation
             critic[0].kernel.assign(np.concatenate([critic[0].kernel.numpy()[:-size], np.zeros((size, critic[0].units))]))
-        agent.refresh()
+        agent.policy.refresh()
     path = exporting.export(case.policy, tmp_path / "policy")
     observations = [case.raw(step, 0) for step in range(STEPS)]
     assert exporting.verify(case.policy, path, observations) <= exporting.TOLERANCE
@@ -364,7 +364,7 @@ def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, litert):
     noise = np.concatenate([rng.standard_normal((3, size)), [[0.0], [0.5], [0.999999]]], axis=1).astype(np.float32)
     done = exporting.litert_interpreter(litert).get_signature_runner("sample")(**seen, **state, noise=noise)
     filtered = tensors_of(case.policy.filters.observation(seen))
-    action, after = case.policy.agent.act_tensors(filtered, tf.constant(noise), tensors_of(state))
+    action, after = case.policy.acting.policy.act_tensors(filtered, tf.constant(noise), tensors_of(state))
     np.testing.assert_allclose(done["action"], case.policy.to_environment(action.numpy()), rtol=0, atol=1e-5)
     for name, value in after.items():
         np.testing.assert_allclose(done[name], value, rtol=0, atol=1e-5)
@@ -373,16 +373,16 @@ def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, litert):
 
 def test_samples_of_the_saved_model_switch_as_often_as_the_live_policy(case, saved_model):
     state, seen = middle(case, 4000)
-    agent, sample = case.policy.agent, tf.saved_model.load(str(saved_model)).signatures["sample"]
+    agent, sample = case.policy.acting, tf.saved_model.load(str(saved_model)).signatures["sample"]
     first, second = (sample(**tensors_of({**seen, **state})) for _ in range(2))
-    field = agent.trajectory.fields[-1]
+    field = agent.policy.trajectory.fields[-1]
     assert (first[field].numpy() != second[field].numpy()).any(axis=1).mean() > 0.1
-    live = agent.act(case.policy.filters.observation(seen), state, mode="sample")
+    live = agent.policy.act(case.policy.filters.observation(seen), state, mode="sample")
     switches = [first["repeats"].numpy() == 1, live.state["repeats"] == 1]
     rates = [switch.mean() for switch in switches]
     assert 0.02 < rates[1] < 0.98
     assert abs(rates[0] - rates[1]) < 6 * np.sqrt(0.5 / 4000)
-    for name in agent.trajectory.fields:
+    for name in agent.policy.trajectory.fields:
         kept = first[name].numpy()[~switches[0]]
         np.testing.assert_allclose(kept, live.state[name][~switches[1]][:1].repeat(len(kept), axis=0), atol=1e-6)
         new, own = first[name].numpy()[switches[0]], live.state[name][switches[1]]
@@ -391,7 +391,7 @@ def test_samples_of_the_saved_model_switch_as_often_as_the_live_policy(case, sav
 
 @pytest.mark.parametrize("format", ["saved_model", "litert"])
 def test_exported_values_are_those_of_keeping_and_of_switching(case, format, request):
-    live, path, agent = case.live(), request.getfixturevalue(format), case.policy.agent
+    live, path, agent = case.live(), request.getfixturevalue(format), case.policy.acting
     state, seen = live[10][1], {key: array[11] for key, array in case.seen.items()}
     inner = np.random.default_rng(3).uniform(-1, 1, (3, *case.spec.action.shape)).astype(np.float32)
     given = {**seen, **state, "action": case.policy.to_environment(inner).astype(np.float32)}
@@ -400,9 +400,9 @@ def test_exported_values_are_those_of_keeping_and_of_switching(case, format, req
     else:
         values = tf.saved_model.load(str(path)).signatures["values"](**tensors_of(given))
     assert values.keys() == {"keep_q", "switch_q"}
-    previous = {name: state[name] for name in agent.trajectory.fields}
+    previous = {name: state[name] for name in agent.policy.trajectory.fields}
     filtered = case.policy.filters.observation(seen)
-    for name, tau in (("keep_q", agent.trajectory.step(previous)), ("switch_q", agent.trajectory.plan(inner, previous))):
+    for name, tau in (("keep_q", agent.policy.trajectory.step(previous)), ("switch_q", agent.policy.trajectory.plan(inner, previous))):
         q = agent.networks["q"](tensors_of(filtered), tf.constant(np.concatenate([*tau.values()], axis=-1))).numpy()
         np.testing.assert_allclose(np.asarray(values[name]), q.min(axis=1)[:, 0], rtol=1e-4, atol=1e-4)
 

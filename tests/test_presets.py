@@ -185,7 +185,7 @@ def test_every_level_has_a_threshold_and_an_agent_that_acts_in_it(name, level):
     agent = build_agent(short(preset), RunParameters(seed=1), spec)
     observation, _ = env.reset(seed=1)
     rows = {key: np.repeat(array[None], 20, axis=0) for key, array in as_arrays(observation, spec).items()}
-    action = agent.act(rows, mode="sample").action
+    action = agent.policy.act(rows, mode="sample").action
     assert action.shape == (20, *env.action_space.shape)
     bound = np.inf if preset.agent.kind == "gaussian_acer" else 1.0  # whose samples the environment clips
     assert 0.0 < np.abs(action).max() <= bound

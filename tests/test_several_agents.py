@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from agent_tools import changed, named, one, weights
+from tfsac.agents.team import fold, fold_batch, unfold
 
 from tfsac.agents import DiscreteSoftActorCriticAgent, SoftActorCriticAgent, TwinSoftActorCriticAgent
-from tfsac.agents.team import fold, fold_batch, unfold
 from tfsac.parameters import (
     AutoAlphaParameters,
     DiscreteAutoAlphaParameters,
@@ -105,7 +105,7 @@ def test_what_is_told_of_a_team_counts_for_each_agent():
 @pytest.mark.parametrize("kind", ["discrete", "twin"])
 def test_a_team_acts_with_one_action_for_each_agent(kind, mode):
     agent, observation = make_agent(kind), see(kind, 500)
-    action = agent.act(observation, mode=mode).action
+    action = agent.policy.act(observation, mode=mode).action
     assert action.shape == ((500, AGENTS) if kind == "discrete" else (500, AGENTS, 2))
     if kind == "discrete":
         assert np.take_along_axis(observation["action_mask"], action[..., None], axis=-1).all()
@@ -126,11 +126,11 @@ def test_each_agent_acts_as_an_agent_alone_would(kind):
 def test_tensors_of_actions_and_values_have_the_axis_of_the_agents(kind):
     agent, observation = make_agent(kind), see(kind)
     tensors, shape = {key: tf.constant(value) for key, value in observation.items()}, spec_of(kind).action.shape
-    greedy = agent.act_tensors(tensors)[0]
-    np.testing.assert_allclose(greedy, agent.act(observation, mode="greedy").action, rtol=1e-5, atol=1e-6)
-    noise = agent.acting_noise(tensors)
+    greedy = agent.policy.act_tensors(tensors)[0]
+    np.testing.assert_allclose(greedy, agent.policy.act(observation, mode="greedy").action, rtol=1e-5, atol=1e-6)
+    noise = agent.policy.sample_noise(tensors)
     assert noise.shape == (TEAMS, AGENTS, 3 if kind == "discrete" else 2)
-    sample = agent.act_tensors(tensors, noise)[0]
+    sample = agent.policy.act_tensors(tensors, noise)[0]
     assert greedy.shape == sample.shape == (TEAMS, *shape)
     values = agent.value_tensors(tensors, sample)
     assert values.keys() == ({"v", "q"} if kind == "v" else {"q"})
@@ -142,20 +142,20 @@ def test_tensors_of_actions_and_values_have_the_axis_of_the_agents(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_exported_tensors_serve_any_number_of_agents(kind):
     agent, observation = make_agent(kind), {key: tf.constant(value) for key, value in see(kind, 50).items()}
-    together, alone = agent.act_tensors(observation)[0], {key: value[:, 1:2] for key, value in observation.items()}
-    np.testing.assert_allclose(agent.act_tensors(alone)[0], together[:, 1:2], rtol=1e-6, atol=1e-7)
-    assert agent.acting_noise(alone).shape[:2] == (50, 1)
+    together, alone = agent.policy.act_tensors(observation)[0], {key: value[:, 1:2] for key, value in observation.items()}
+    np.testing.assert_allclose(agent.policy.act_tensors(alone)[0], together[:, 1:2], rtol=1e-6, atol=1e-7)
+    assert agent.policy.sample_noise(alone).shape[:2] == (50, 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_policy_reads_the_agents_state_and_the_critics_the_global_one(kind):
     agent, observation = make_agent(kind), {key: tf.constant(value) for key, value in see(kind, 50).items()}
-    noise = tf.random.stateless_uniform(agent.acting_noise(observation).shape, [1, 2])
+    noise = tf.random.stateless_uniform(agent.policy.sample_noise(observation).shape, [1, 2])
     other = {**observation, "global_state": observation["global_state"] + 1.0}
     elsewhere = {**observation, "agent_state": observation["agent_state"] + 1.0}
-    action = agent.act_tensors(observation, noise)[0]
-    np.testing.assert_array_equal(agent.act_tensors(other, noise)[0], action)
-    assert (agent.act_tensors(elsewhere, noise)[0].numpy() != action.numpy()).any()
+    action = agent.policy.act_tensors(observation, noise)[0]
+    np.testing.assert_array_equal(agent.policy.act_tensors(other, noise)[0], action)
+    assert (agent.policy.act_tensors(elsewhere, noise)[0].numpy() != action.numpy()).any()
     for name, value in agent.value_tensors(observation, action).items():
         np.testing.assert_array_equal(agent.value_tensors(elsewhere, action)[name], value)
         assert (agent.value_tensors(other, action)[name].numpy() != value.numpy()).all()
@@ -249,7 +249,7 @@ def train(agent, draw, calls, updates=50):
         batch = Transition(observation, action, reward, np.zeros(rows, np.float32), observation, (), {})
         agent.update(tf.nest.map_structure(lambda x: x.reshape(updates, agent.batch_size, *x.shape[1:]), batch))
     observation, _, _, target = draw(rng, 2000)
-    return agent.act(observation, mode="greedy").action, target
+    return agent.policy.act(observation, mode="greedy").action, target
 
 
 @pytest.mark.slow

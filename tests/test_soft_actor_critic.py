@@ -437,23 +437,23 @@ def test_greedy_actions_are_tanh_of_the_mean_also_after_training(updates):
     if updates:
         agent.update(batches(updates))
     loc, _ = agent.networks["policy"](see(5))
-    action = agent.act(see(5), mode="greedy").action
+    action = agent.policy.act(see(5), mode="greedy").action
     np.testing.assert_allclose(action, np.tanh(loc), rtol=1e-5, atol=1e-6)
     assert action.dtype == np.float32
 
 
 def test_greedy_actions_change_with_training():
     agent = make_agent()
-    before = agent.act(see(5), mode="greedy").action
+    before = agent.policy.act(see(5), mode="greedy").action
     agent.update(batches(2))
-    assert np.abs(agent.act(see(5), mode="greedy").action - before).max() > 1e-3
+    assert np.abs(agent.policy.act(see(5), mode="greedy").action - before).max() > 1e-3
 
 
 def test_sampled_actions_have_the_distribution_of_the_policy():
     agent = make_agent()
     same = {"observation": np.repeat(see(1)["observation"], 20_000, axis=0)}
     loc, log_scale = (x.numpy() for x in agent.networks["policy"](see(1)))
-    u = np.arctanh(np.clip(agent.act(same, mode="sample").action.astype(np.float64), -1 + 1e-7, 1 - 1e-7))
+    u = np.arctanh(np.clip(agent.policy.act(same, mode="sample").action.astype(np.float64), -1 + 1e-7, 1 - 1e-7))
     np.testing.assert_allclose(np.median(u, axis=0), loc[0], atol=0.05 * np.exp(log_scale).max())
     spread = (np.quantile(u, 0.8413, axis=0) - np.quantile(u, 0.1587, axis=0)) / 2
     np.testing.assert_allclose(spread, np.exp(log_scale[0]), rtol=0.05)
@@ -462,7 +462,7 @@ def test_sampled_actions_have_the_distribution_of_the_policy():
 @pytest.mark.parametrize("mode", ["random", "explore", "sample"])
 def test_acting_is_reproducible_by_seed(mode):
     one_run, two, other = (
-        np.stack([agent.act(see(4), mode=mode).action for _ in range(3)])
+        np.stack([agent.policy.act(see(4), mode=mode).action for _ in range(3)])
         for agent in (make_agent(seed=5), make_agent(seed=5), make_agent(seed=6))
     )
     np.testing.assert_array_equal(one_run, two)
@@ -473,8 +473,8 @@ def test_acting_is_reproducible_by_seed(mode):
 def test_exploration_adds_clipped_noise_while_training_only():
     plain, noisy = make_agent(), make_agent(exploration=AdditiveNoiseParameters(0.1))
     for mode in ("greedy", "sample"):
-        np.testing.assert_array_equal(plain.act(see(50), mode=mode).action, noisy.act(see(50), mode=mode).action)
-    quiet, loud = (agent.act(see(5000), mode="explore").action for agent in (plain, noisy))
+        np.testing.assert_array_equal(plain.policy.act(see(50), mode=mode).action, noisy.act(see(50), mode=mode).action)
+    quiet, loud = (agent.policy.act(see(5000), mode="explore").action for agent in (plain, noisy))
     inside = np.abs(quiet) < 0.5
     assert (loud - quiet)[inside].std() == pytest.approx(0.1, rel=0.05)
     assert np.abs(loud).max() <= 1.0 and loud.dtype == np.float32
@@ -493,9 +493,9 @@ def test_an_unknown_mode_is_refused():
 def test_the_policy_is_clipped_when_acting_as_when_learning():
     agent = make_agent()
     agent.networks["policy"].head.log_std.bias.assign([-100.0, 100.0])
-    agent.refresh()
-    action = agent.act(see(1000), mode="sample").action
-    greedy = agent.act(see(1000), mode="greedy").action
+    agent.policy.refresh()
+    action = agent.policy.act(see(1000), mode="sample").action
+    greedy = agent.policy.act(see(1000), mode="greedy").action
     np.testing.assert_allclose(action[:, 0], greedy[:, 0], atol=1e-6)
     # A scale of exp(2), not exp(100), still leaves some actions inside.
     assert 0.05 < (np.abs(action[:, 1]) < 0.9).mean() < 0.5
@@ -508,7 +508,7 @@ def test_a_restored_agent_acts_as_the_saved_one_after_a_refresh(tmp_path):
     tf.train.Checkpoint(agent=restored).read(path).assert_consumed()
     restored.refresh()
     assert_same(saved, restored)
-    np.testing.assert_array_equal(*(agent.act(see(5), mode="greedy").action for agent in (saved, restored)))
+    np.testing.assert_array_equal(*(agent.policy.act(see(5), mode="greedy").action for agent in (saved, restored)))
     for agent in (saved, restored):  # optimizers, counter and noise are restored too
         agent.update(batches(1, seed=4))
     assert_same(saved, restored)
@@ -517,10 +517,10 @@ def test_a_restored_agent_acts_as_the_saved_one_after_a_refresh(tmp_path):
 def test_exported_actions_are_those_of_acting():
     agent = make_agent()
     loc, log_scale = (x.numpy() for x in agent.networks["policy"](see(5)))
-    np.testing.assert_allclose(agent.act_tensors(see(5))[0], agent.act(see(5), mode="greedy").action, atol=1e-6)
+    np.testing.assert_allclose(agent.policy.act_tensors(see(5))[0], agent.policy.act(see(5), mode="greedy").action, atol=1e-6)
     noise = np.random.default_rng(0).normal(size=(5, 2)).astype(np.float32)
     expected = np.tanh(loc + np.exp(log_scale) * noise)
-    np.testing.assert_allclose(agent.act_tensors(see(5), noise)[0], expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(agent.policy.act_tensors(see(5), noise)[0], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_exported_values_are_v_and_the_smaller_q():
@@ -556,14 +556,14 @@ def test_single_updates_run_in_one_trace_and_any_number_in_another():
     agent = make_agent(eager=False)
     for updates, traces in ((1, 1), (1, 1), (5, 2), (50, 2), (1, 2)):
         assert agent.update(batches(updates)).metrics.shape == (updates, len(agent.metric_names))
-        assert agent.traces == traces
+        assert agent.compiled.traces == traces
 
 
 def test_acting_uses_the_weights_of_the_last_compiled_update(compiled):
     agent = compiled[0][0]
     agent.update(batches(2))
     loc, _ = agent.networks["policy"](see(5))
-    np.testing.assert_allclose(agent.act(see(5), mode="greedy").action, np.tanh(loc), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(agent.policy.act(see(5), mode="greedy").action, np.tanh(loc), rtol=1e-5, atol=1e-6)
 
 
 def test_a_batch_of_another_size_is_refused():
@@ -619,11 +619,11 @@ def test_images_and_dicts_are_learned_from_and_acted_on():
         moved = [(a != b).any() for a, b in zip(before[name], after[name], strict=True)]
         assert all(moved), name  # the convolution, every dense layer and every bias
     observation = {key: value[0] for key, value in batches(1, seed=3, spec=CAMERA).observation.items()}
-    action = agent.act(observation, mode="greedy").action
+    action = agent.policy.act(observation, mode="greedy").action
     loc, _ = agent.networks["policy"](observation)
     np.testing.assert_allclose(action, np.tanh(loc), rtol=1e-5, atol=1e-6)
-    darker = agent.act({**observation, "camera": observation["camera"] // 4}, mode="greedy").action
-    faster = agent.act({**observation, "speed": 4 * observation["speed"]}, mode="greedy").action
+    darker = agent.policy.act({**observation, "camera": observation["camera"] // 4}, mode="greedy").action
+    faster = agent.policy.act({**observation, "speed": 4 * observation["speed"]}, mode="greedy").action
     assert np.abs(darker - action).max() > 1e-4 and np.abs(faster - action).max() > 1e-4
 
 

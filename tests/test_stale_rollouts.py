@@ -45,13 +45,13 @@ def rollout_and_metrics(kind, stale):
     seen = rng.normal(size=(STEPS + 1, ENVS, *spec.observation["observation"].shape)).astype(np.float32)
     no, actions, stored = np.zeros(ENVS, bool), [], []
     for t in range(STEPS):
-        found = agent.act({"observation": seen[t]}, mode="explore")
+        found = agent.policy.act({"observation": seen[t]}, mode="explore")
         memory.add({"observation": seen[t]}, found.action, np.ones(ENVS), no, no, {"observation": seen[t + 1]}, dict(found.extras))
         actions.append(found.action)
         stored.append(found.extras)
     for variable in agent.networks["policy"].trainable_variables:  # as updates do meanwhile
         variable.assign_add(0.3 * rng.standard_normal(variable.shape))
-    agent.refresh()
+    agent.policy.refresh()
     flat = seen[:STEPS].reshape(STEPS * ENVS, -1)
     action = np.concatenate(actions)
     behaviour = [np.concatenate([extras[name] for extras in stored]) for name in stored[0]]

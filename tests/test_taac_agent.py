@@ -10,7 +10,6 @@ import pytest
 import tensorflow as tf
 
 from tfsac.agents import TemporallyAbstractActorCriticAgent
-from tfsac.agents.trajectories import make_trajectory
 from tfsac.losses import temporally_abstract_actor_critic as losses
 from tfsac.networks import GraphForward, NumpyForward
 from tfsac.parameters import (
@@ -23,6 +22,7 @@ from tfsac.parameters import (
     TrainingSteps,
     temporally_abstract_networks,
 )
+from tfsac.policies.temporally_abstract import make_trajectory
 from tfsac.testing import discrete_spec, random_batches, random_sequences, team_spec, vector_spec
 from tfsac.types import FIRST, LAST, MID, ArraySpec, Sequence, Spec
 
@@ -99,8 +99,8 @@ def observations(rows, seed=0):
 
 def random_state(agent, rows, seed=1):
     """A trajectory in the middle of an episode."""
-    rng, size = np.random.default_rng(seed), agent.action_size
-    state = {name: rng.uniform(-1, 1, (rows, size)).astype(np.float32) for name in agent.trajectory.fields}
+    rng, size = np.random.default_rng(seed), agent.policy.action_size
+    state = {name: rng.uniform(-1, 1, (rows, size)).astype(np.float32) for name in agent.policy.trajectory.fields}
     return {**state, "repeats": rng.integers(1, 5, rows).astype(np.int32)}
 
 
@@ -111,10 +111,10 @@ def tensors(arrays):
 def prefer(agent, kept, advantage):
     """Makes the critics of acting say that anything but a kept action is better by so much."""
     def q(observation, tau):
-        same = (tau[:, : agent.action_size] == kept[: len(tau)]).all(axis=1)
+        same = (tau[:, : agent.policy.action_size] == kept[: len(tau)]).all(axis=1)
         return [np.where(same, 0.0, advantage).astype(np.float32)[:, None, None]]
 
-    agent.forward_q = q
+    agent.policy.forwards["q"] = q
 
 
 # -- trajectories ------------------------------------------------------------------------------------------------------
@@ -341,7 +341,7 @@ def test_losses_are_means_over_all_rows_and_other_metrics_over_those_that_count(
     assert metrics["policy/log_prob"] == pytest.approx(proposal.log_prob_B.numpy()[counts].mean(), rel=1e-5)
     assert metrics["switch/keep_prob"] == pytest.approx(update.choice.keep_B.numpy()[counts].mean(), rel=1e-5)
     assert metrics["switch/repeats"] == pytest.approx(1.0 / stacked.extras["switch"].reshape(-1)[counts].mean(), rel=1e-5)
-    q = agent.q_of(agent.networks["q"], update.observation, update.stored("next_state/", agent.trajectory.fields))[..., 0].numpy()
+    q = agent.q_of(agent.networks["q"], update.observation, update.stored("next_state/", agent.policy.trajectory.fields))[..., 0].numpy()
     assert metrics["q/q1"] == pytest.approx(q[counts, 0].mean(), rel=1e-4, abs=1e-5)
     assert metrics["q/q2"] == pytest.approx(q[counts, 1].mean(), rel=1e-4, abs=1e-5)
 
@@ -400,7 +400,7 @@ def test_the_smallest_of_any_number_of_critics_counts(num_critics):
     names = {f"{prefix}{i + 1}" for prefix in ("loss/q", "q/q") for i in range(num_critics)}
     assert {name for name in metrics if re.fullmatch(r"(loss/q|q/q)\d", name)} == names
     update = prepared(agent, batches(agent, 1))
-    tau = update.stored("next_state/", agent.trajectory.fields)
+    tau = update.stored("next_state/", agent.policy.trajectory.fields)
     q = agent.q_of(agent.networks["q"], update.observation, tau).numpy()
     assert q.shape == (STEPS * BATCH, num_critics, 1)
     np.testing.assert_array_equal(agent.smallest_q(agent.networks["q"], update.observation, tau), q.min(axis=1))
@@ -507,13 +507,13 @@ def test_each_reward_has_its_discount(monkeypatch):
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_stored_is_the_state_before_and_after(kind, mode):
     agent = make_agent(**KINDS[kind])
-    fields, state = agent.trajectory.fields, agent.initial_state(50)
+    fields, state = agent.policy.trajectory.fields, agent.policy.initial_state(50)
     assert set(agent.spec.extras) == {"switch"} | {f"{prefix}/{name}" for prefix in ("state", "next_state") for name in fields}
     switched = []
     for step in range(4):
-        found = agent.act(observations(50, step), state, mode=mode)
+        found = agent.policy.act(observations(50, step), state, mode=mode)
         assert set(found.extras) == set(agent.spec.extras) and set(found.state) == {*fields, "repeats"}
-        kept = agent.trajectory.step({name: state[name] for name in fields})
+        kept = agent.policy.trajectory.step({name: state[name] for name in fields})
         switch = found.extras["switch"] > 0
         for name in fields:
             np.testing.assert_array_equal(found.extras[f"state/{name}"], state[name])
@@ -531,13 +531,13 @@ def test_what_is_stored_is_the_state_before_and_after(kind, mode):
 def test_a_switch_takes_the_plan_of_the_policys_mode(kind):
     agent = make_agent(**KINDS[kind])
     x, state = observations(50), random_state(agent, 50)
-    previous = {name: state[name] for name in agent.trajectory.fields}
+    previous = {name: state[name] for name in agent.policy.trajectory.fields}
     loc, _ = agent.networks["policy"]({**x, **previous})
-    planned = agent.trajectory.plan(np.tanh(loc), previous)
-    found = agent.act(x, state, mode="greedy")
+    planned = agent.policy.trajectory.plan(np.tanh(loc), previous)
+    found = agent.policy.act(x, state, mode="greedy")
     switch = found.extras["switch"] > 0
     assert 0 < switch.sum() < 50
-    for name in agent.trajectory.fields:
+    for name in agent.policy.trajectory.fields:
         np.testing.assert_allclose(found.state[name][switch], planned[name][switch], rtol=1e-4, atol=1e-6)
 
 
@@ -554,22 +554,22 @@ def test_acting_in_numpy_equals_the_exported_tensors(spec, fields):
     agent, rows = make_agent(spec, initial_alpha=0.05, **fields), 200
     agent.update(batches(agent, 3))  # the weights that act are the new ones
     images = fields.get("embedders") is not None
-    assert isinstance(agent.forward, GraphForward if images else NumpyForward)
-    assert isinstance(agent.forward_q, GraphForward if images else NumpyForward)
+    assert isinstance(agent.policy.forwards["policy"], GraphForward if images else NumpyForward)
+    assert isinstance(agent.policy.forwards["q"], GraphForward if images else NumpyForward)
     x = {key: value[0] for key, value in random_batches(spec, 1, rows).observation.items()}
     state = random_state(agent, rows)
     previous = tensors(state)
     for mode in ("greedy", "sample"):
-        agent.rng, draws, noise = np.random.default_rng(5), np.random.default_rng(5), None
+        agent.policy.rng, draws, noise = np.random.default_rng(5), np.random.default_rng(5), None
         if mode == "sample":
             normal, _, uniform = draws.standard_normal((rows, 2), np.float32), draws.random(rows), draws.random(rows)
             noise = tf.concat([normal, tf.cast(uniform, tf.float32)[:, None]], axis=-1)
-        found = agent.act(x, state, mode=mode)
-        action, after = agent.act_tensors(tensors(x), noise, previous)
+        found = agent.policy.act(x, state, mode=mode)
+        action, after = agent.policy.act_tensors(tensors(x), noise, previous)
         assert set(after) == set(found.state) and 0 < found.extras["switch"].mean() < 1
         np.testing.assert_array_equal(after["repeats"], found.state["repeats"])
         np.testing.assert_allclose(action, found.action, rtol=1e-4, atol=1e-5)
-        for name in agent.trajectory.fields:
+        for name in agent.policy.trajectory.fields:
             np.testing.assert_allclose(after[name], found.state[name], rtol=1e-4, atol=1e-5, err_msg=name)
 
 
@@ -595,7 +595,7 @@ def test_models_of_ones_own_with_unnamed_inputs_act():
         networks=temporally_abstract_networks((8, 8), 2, batch_size=BATCH),
     )
     agent = TemporallyAbstractActorCriticAgent(parameters, SPEC, eager=True, models=unnamed_models)
-    assert isinstance(agent.forward, GraphForward) and isinstance(agent.forward_q, GraphForward)
+    assert isinstance(agent.policy.forwards["policy"], GraphForward) and isinstance(agent.policy.forwards["q"], GraphForward)
     rng = np.random.default_rng(2)
     for name in ("policy", "q"):
         assert not {given.name for given in agent.networks[name].model.inputs} & {"observation", "tau_a", "tau_v", "action"}
@@ -605,9 +605,9 @@ def test_models_of_ones_own_with_unnamed_inputs_act():
     previous = {name: state[name] for name in ("tau_a", "tau_v")}
     for _ in range(2):
         mode = np.tanh(agent.networks["policy"]({**x, **previous})[0])
-        kept, planned = agent.trajectory.step(previous), agent.trajectory.plan(mode, previous)
+        kept, planned = agent.policy.trajectory.step(previous), agent.policy.trajectory.plan(mode, previous)
         q = [agent.networks["q"](x, np.hstack([tau["tau_a"], tau["tau_v"]])).numpy().min(axis=1)[:, 0] for tau in (kept, planned)]
-        found = agent.act(x, state, mode="greedy")
+        found = agent.policy.act(x, state, mode="greedy")
         switch = found.extras["switch"] > 0
         assert 0 < switch.sum() < 50
         np.testing.assert_array_equal(switch, q[1] > q[0])
@@ -618,7 +618,7 @@ def test_models_of_ones_own_with_unnamed_inputs_act():
 def test_the_noise_of_exported_samples_is_normal_and_uniform():
     agent = make_agent()
     tf.random.set_seed(3)
-    noise = agent.acting_noise({"observation": tf.zeros((20000, 3))}).numpy()
+    noise = agent.policy.sample_noise({"observation": tf.zeros((20000, 3))}).numpy()
     assert noise.shape == (20000, 3)
     np.testing.assert_allclose(noise.mean(axis=0), [0, 0, 0.5], atol=0.03)
     np.testing.assert_allclose(noise.std(axis=0), [1, 1, 12**-0.5], atol=0.03)
@@ -646,12 +646,12 @@ def test_a_greedy_policy_draws_both_stages_independently_with_its_probability(ep
     prefer(agent, state["tau_a"], 1.0)
     x = {"observation": np.ones((rows, 3), np.float32)}
     mode = np.tanh(agent.forward({**x, "tau_a": state["tau_a"]})[0])
-    found = agent.act(x, state, mode="greedy")
+    found = agent.policy.act(x, state, mode="greedy")
     switched, drawn = found.extras["switch"] > 0, (found.action != mode).all(axis=1)
     assert switched.mean() == pytest.approx(switch, abs=0.015)
     assert drawn[switched].mean() == pytest.approx(sampled, abs=0.015)
     for explored in ("sample", "explore"):  # these draw always
-        found = agent.act(x, state, mode=explored)
+        found = agent.policy.act(x, state, mode=explored)
         assert found.extras["switch"].mean() == pytest.approx(1 / (1 + math.exp(-1)), abs=0.015)
         assert (found.action != mode)[found.extras["switch"] > 0].all()
 
@@ -662,7 +662,7 @@ def test_samples_have_the_policys_mean_and_deviation():
     prefer(agent, state["tau_a"], 100.0)
     x = {"observation": np.ones((rows, 3), np.float32)}
     loc, log_scale = agent.networks["policy"]({"observation": x["observation"][:1], "tau_a": state["tau_a"][:1]})
-    u = np.arctanh(np.float64(agent.act(x, state, mode="sample").action).clip(-1 + 1e-7, 1 - 1e-7))
+    u = np.arctanh(np.float64(agent.policy.act(x, state, mode="sample").action).clip(-1 + 1e-7, 1 - 1e-7))
     np.testing.assert_allclose(u.mean(axis=0), loc[0], atol=0.04)
     np.testing.assert_allclose(u.std(axis=0), np.exp(log_scale[0]), rtol=0.03)
 
@@ -672,21 +672,21 @@ def test_what_is_equal_is_kept(kind):
     agent = make_agent(**KINDS[kind])
     for variable in agent.networks["q"].trainable_variables:
         variable.assign(tf.zeros_like(variable))
-    agent.refresh()
+    agent.policy.refresh()
     x, state = observations(20), random_state(agent, 20)
-    assert agent.act(x, state, mode="greedy").extras["switch"].sum() == 0
-    _, after = agent.act_tensors(tensors(x), None, tensors(state))
+    assert agent.policy.act(x, state, mode="greedy").extras["switch"].sum() == 0
+    _, after = agent.policy.act_tensors(tensors(x), None, tensors(state))
     np.testing.assert_array_equal(after["repeats"], state["repeats"] + 1)
-    assert agent.act(observations(20000), random_state(agent, 20000), mode="sample").extras["switch"].mean() == pytest.approx(0.5, abs=0.02)
+    assert agent.policy.act(observations(20000), random_state(agent, 20000), mode="sample").extras["switch"].mean() == pytest.approx(0.5, abs=0.02)
 
 
 @pytest.mark.parametrize("mode", ["greedy", "sample"])
 def test_a_trajectory_lasts_no_longer_than_it_may(mode):
     agent, switches = make_agent(trajectory="constant", max_repeat_steps=3, initial_alpha=0.01), []
-    state = agent.initial_state(4)
+    state = agent.policy.initial_state(4)
     for step in range(8):
         prefer(agent, state["tau_a"], -10.0)  # the critics would keep for ever
-        previous, found = state, agent.act(observations(4, step), state, mode=mode)
+        previous, found = state, agent.policy.act(observations(4, step), state, mode=mode)
         switches.append(found.extras["switch"].tolist())
         state = found.state
         assert (state["tau_a"] != previous["tau_a"]).all() == bool(switches[-1][0])
@@ -698,12 +698,12 @@ def test_each_row_has_its_own_repeats_and_tensors_count_alike():
     state = {"tau_a": np.zeros((4, 2), np.float32), "repeats": np.array([0, 1, 2, 3], np.int32)}
     for variable in agent.networks["q"].trainable_variables:
         variable.assign(tf.zeros_like(variable))
-    agent.refresh()
+    agent.policy.refresh()
     x = observations(4)
-    found = agent.act(x, state, mode="greedy")
+    found = agent.policy.act(x, state, mode="greedy")
     np.testing.assert_array_equal(found.extras["switch"], [0, 0, 1, 1])
     np.testing.assert_array_equal(found.state["repeats"], [1, 2, 1, 1])
-    _, after = agent.act_tensors(tensors(x), None, tensors(state))
+    _, after = agent.policy.act_tensors(tensors(x), None, tensors(state))
     np.testing.assert_array_equal(after["repeats"], [1, 2, 1, 1])
 
 
@@ -719,8 +719,8 @@ def test_a_low_bound_of_zero_keeps_switching_as_likely_as_keeping():
     agent = make_agent(trajectory="constant", b1_advantage_clipping=(0.0, None))
     state = {"tau_a": np.full((rows, 2), 0.123, np.float32), "repeats": np.ones(rows, np.int32)}
     prefer(agent, state["tau_a"], -50.0)
-    assert agent.act(observations(rows), state, mode="sample").extras["switch"].mean() == pytest.approx(0.5, abs=0.02)
-    assert agent.act(observations(rows), state, mode="greedy").extras["switch"].sum() == 0
+    assert agent.policy.act(observations(rows), state, mode="sample").extras["switch"].mean() == pytest.approx(0.5, abs=0.02)
+    assert agent.policy.act(observations(rows), state, mode="greedy").extras["switch"].sum() == 0
     update = prepared(agent, batches(agent, 1))
     agent.policy_step(update)
     assert update.choice.switch_B.numpy().min() == 0.5 and update.choice.advantage_B.numpy().min() < 0
@@ -729,14 +729,14 @@ def test_a_low_bound_of_zero_keeps_switching_as_likely_as_keeping():
 def test_an_episode_begins_with_zeros_row_by_row():
     agent = make_agent()
     x, state = observations(3), random_state(agent, 3)
-    found = agent.act(x, state, np.array([True, False, True]), mode="explore")
-    for name in agent.trajectory.fields:
+    found = agent.policy.act(x, state, np.array([True, False, True]), mode="explore")
+    for name in agent.policy.trajectory.fields:
         np.testing.assert_array_equal(found.extras[f"state/{name}"][[0, 2]], 0.0)
         np.testing.assert_array_equal(found.extras[f"state/{name}"][1], state[name][1])
     np.testing.assert_array_equal(found.state["repeats"][[0, 2]], 1)
     for none in ((), {}, None):
-        first = agent.act(x, none, mode="greedy")
-        for name, value in agent.act(x, agent.initial_state(3), mode="greedy").state.items():
+        first = agent.policy.act(x, none, mode="greedy")
+        for name, value in agent.policy.act(x, agent.policy.initial_state(3), mode="greedy").state.items():
             np.testing.assert_array_equal(first.state[name], value)
 
 
@@ -745,14 +745,14 @@ def test_first_trajectories_are_random_while_playing_if_wanted(mode, random):
     agent, rows = make_agent(randomize_first_state_tau=True), 5000
     state = random_state(agent, rows)
     begins = np.arange(rows) % 2 == 0
-    for found, new in ((agent.act(observations(rows), mode=mode), np.ones(rows, bool)), (agent.act(observations(rows), state, begins, mode), begins)):
-        for name in agent.trajectory.fields:
+    for found, new in ((agent.policy.act(observations(rows), mode=mode), np.ones(rows, bool)), (agent.policy.act(observations(rows), state, begins, mode), begins)):
+        for name in agent.policy.trajectory.fields:
             before = found.extras[f"state/{name}"]
             np.testing.assert_array_equal(before[~new], state[name][~new])
             assert before[new].std() == pytest.approx(3**-0.5 if random else 0.0, abs=0.02)
             assert before[new].mean() == pytest.approx(0.0, abs=0.05) and np.abs(before).max() <= 1
         # What it begins with is where the kept ones go on from.
-        kept = agent.trajectory.step({name: found.extras[f"state/{name}"] for name in agent.trajectory.fields})
+        kept = agent.policy.trajectory.step({name: found.extras[f"state/{name}"] for name in agent.policy.trajectory.fields})
         stays = found.extras["switch"] == 0
         np.testing.assert_array_equal(found.action[stays], kept["tau_a"][stays])
         np.testing.assert_array_equal(found.state["repeats"][new], 1)
@@ -761,7 +761,7 @@ def test_first_trajectories_are_random_while_playing_if_wanted(mode, random):
 def test_random_acting_switches_half_of_the_time_to_uniform_proposals():
     agent, rows = make_agent(trajectory="constant"), 20000
     state = random_state(agent, rows)
-    found = agent.act(observations(rows), state, mode="random")
+    found = agent.policy.act(observations(rows), state, mode="random")
     switch = found.extras["switch"] > 0
     assert switch.mean() == pytest.approx(0.5, abs=0.015)
     np.testing.assert_array_equal(found.action[~switch], state["tau_a"][~switch])
@@ -772,7 +772,7 @@ def test_random_acting_switches_half_of_the_time_to_uniform_proposals():
 def test_a_seed_repeats_what_it_does():
     first, same, other = (make_agent(seed=seed) for seed in (3, 3, 4))
     for mode in ("random", "explore"):
-        ours, theirs, others = (agent.act(observations(9), mode=mode).action for agent in (first, same, other))
+        ours, theirs, others = (agent.policy.act(observations(9), mode=mode).action for agent in (first, same, other))
         np.testing.assert_array_equal(ours, theirs)
         assert not np.array_equal(ours, others)
     stacked = batches(first, 2)
@@ -858,11 +858,11 @@ def test_wrong_batches_are_refused_and_nothing_moves():
 
 def test_a_state_of_another_policy_is_refused():
     agent = make_agent()
-    for state in (agent.initial_state(4), make_agent(trajectory="constant").initial_state(3)):
+    for state in (agent.policy.initial_state(4), make_agent(trajectory="constant").initial_state(3)):
         with pytest.raises(ValueError, match=r"The state of this policy .*Received: "):
-            agent.act(observations(3), state)
+            agent.policy.act(observations(3), state)
     with pytest.raises(ValueError, match=r"mode is 'random', 'explore', 'sample' or 'greedy'. Received: 'best'"):
-        agent.act(observations(3), mode="best")
+        agent.policy.act(observations(3), mode="best")
 
 
 def test_a_memory_of_single_rows_is_refused():
@@ -879,10 +879,10 @@ def test_a_checkpoint_holds_all_that_learns(tmp_path):
     agent.update(batches(agent, 3))
     path = tf.train.Checkpoint(agent=agent).write(str(tmp_path / "agent"))
     tf.train.Checkpoint(agent=other).read(path).assert_consumed()
-    other.refresh()
+    other.policy.refresh()
     assert_same(agent, other)
     assert other.choice_alpha == agent.choice_alpha != 1.0
-    found = [one.act(observations(20), random_state(one, 20), mode="greedy") for one in (agent, other)]
+    found = [one.policy.act(observations(20), random_state(one, 20), mode="greedy") for one in (agent, other)]
     for name, value in found[0].state.items():
         np.testing.assert_array_equal(value, found[1].state[name])
     for one in (agent, other):
@@ -899,9 +899,9 @@ def one_step_episodes(agent, updates, rng):
     target, action = (rng.uniform(-0.8, 0.8, (*shape, 2)).astype(np.float32) for _ in range(2))
     step_type = np.broadcast_to(np.int32([FIRST, LAST])[:, None], shape).copy()
     first = (step_type == FIRST).astype(np.float32)
-    fields = agent.trajectory.fields
+    fields = agent.policy.trajectory.fields
     zeros = {name: np.zeros_like(action) for name in fields}
-    after = agent.trajectory.plan(action, zeros)
+    after = agent.policy.trajectory.plan(action, zeros)
     extras = {f"state/{name}": np.roll(first[..., None] * np.float32(after[name]), 1, axis=1) for name in fields}
     extras |= {f"next_state/{name}": first[..., None] * np.float32(after[name]) for name in fields}
     extras["switch"] = first
@@ -920,7 +920,7 @@ def test_it_learns_to_do_what_it_sees_in_one_step(trajectory):
     for _ in range(12):
         agent.update(one_step_episodes(agent, 50, rng))
     target = rng.uniform(-0.8, 0.8, (1000, 2)).astype(np.float32)
-    error = np.abs(agent.act({"observation": target}, mode="greedy").action - target)
+    error = np.abs(agent.policy.act({"observation": target}, mode="greedy").action - target)
     assert error.mean() < 0.12  # that of doing nothing is 0.4
 
 

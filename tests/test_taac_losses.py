@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfsac.agents.trajectories import make_trajectory
 from tfsac.distributions import SquashedGaussian
 from tfsac.losses import temporally_abstract_actor_critic as losses
+from tfsac.policies.temporally_abstract import make_trajectory
 
 
 def double(x):

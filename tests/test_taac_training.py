@@ -12,7 +12,6 @@ from resume_tools import RUN, States, complete_run, crashed, same_run, weights
 from reward_tools import TWO
 
 from tfsac import api
-from tfsac.agents.trajectories import make_trajectory
 from tfsac.environments import EnvironmentFailure
 from tfsac.parameters import (
     EnvironmentEpisodes,
@@ -21,6 +20,7 @@ from tfsac.parameters import (
     override,
     twin_soft_actor_critic_networks,
 )
+from tfsac.policies.temporally_abstract import make_trajectory
 from tfsac.training import Callback, CheckpointError, Evaluation, Trainer
 from tfsac.training.evaluation import evaluate_policy
 from tfsac.types import LAST
@@ -111,7 +111,7 @@ def test_the_best_policy_samples_with_the_temperature_of_its_evaluation(finished
     best = max(tiny.rows(finished), key=lambda row: float(row["evaluation/return_mean"]))
     with np.load(finished / "best.npz") as file:
         saved = float(np.exp(file["choice_temperature/0"]))
-    assert policy.agent.choice_alpha == pytest.approx(saved, rel=1e-6)
+    assert policy.acting.choice_alpha == pytest.approx(saved, rel=1e-6)
     # The row has the mean of the updates before the evaluation.
     assert saved < float(best["temperature/choice_alpha"]) < 1.0
 
@@ -163,7 +163,7 @@ def test_every_stored_step_goes_on_from_the_one_before(tmp_path, name):
 def test_an_evaluated_trajectory_lasts_no_longer_than_it_may(tmp_path):
     changes = {"agent.algorithm.max_repeat_steps": 3, "environment.max_episode_steps": 20}
     trainer = Trainer(tiny.taac(**changes), tmp_path / "run", quiet=True)
-    trainer.agent.forward_q = lambda observation, tau: [np.zeros((len(tau), 2, 1), np.float32)]  # equal values: keep
+    trainer.agent.policy.forwards["q"] = lambda observation, tau: [np.zeros((len(tau), 2, 1), np.float32)]  # equal values: keep
     done = evaluate_policy(trainer.policy, trainer.evaluation_env, EnvironmentEpisodes(2))
     trainer.close()
     assert np.flatnonzero(done.switched[:20]).tolist() == [3, 6, 9, 12, 15, 18]
@@ -224,7 +224,7 @@ def test_several_rewards_are_normalised_and_learned_each_on_its_own(tmp_path):
     np.testing.assert_allclose(trainer.filters.reward_squares / 70, raw.var(axis=0), rtol=1e-6)
     last = seen.batches[-1]
     assert last.reward.shape == (2, 4, 16, 2)  # two updates for a step of two environments
-    (q,) = trainer.agent.forward_q({"observation": np.zeros((5, 1), np.float32)}, np.zeros((5, 1), np.float32))
+    (q,) = trainer.agent.policy.forwards["q"]({"observation": np.zeros((5, 1), np.float32)}, np.zeros((5, 1), np.float32))
     assert q.shape == (5, 2, 2)  # two critics of two rewards
     assert np.abs(last.reward).max() == pytest.approx(1.2)
     # Where nothing was clipped, the second reward is one of 10, 20 and 30 over their deviation.

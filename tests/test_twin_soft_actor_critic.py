@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from agent_tools import assert_same, changed, named, one, weights
-
-from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.agents.packing import Packing
 from tfsac.agents.twin_soft_actor_critic import Update
+
+from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.distributions import SquashedGaussian
 from tfsac.parameters import (
     AutoAlphaParameters,

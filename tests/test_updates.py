@@ -65,7 +65,7 @@ def test_the_policy_that_plays_is_one_call_old(tmp_path, graph):
         changes["agent__networks__policy__middleware_parameters__activation_function"] = "elu"
     often = dataclasses.replace(BESIDE, checkpoint_save_steps=7)  # neither saving nor evaluating hands weights over
     trainer, spy = trained(tmp_path / "run", tiny_preset(**{**changes, "schedule__steps_between_evaluation_periods": 30}), often)
-    assert bool(trainer.collector.agent.forward.variables) != graph
+    assert bool(trainer.collector.agent.policy.forwards["policy"].variables) != graph
     assert trainer.counters.updates == 60 and len(spy.made) == 7 and len(spy.played) == 160
     # Steps 101 to 110 and 111 to 120 are played with the first weights: the first call begins after step 110.
     for step in range(100, 160):

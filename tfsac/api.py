@@ -1,17 +1,17 @@
-"""Whole tasks in one call each: train, load, evaluate, record. The command line does nothing else."""
+"""Whole tasks in one call each: train, load, evaluate, record."""
 
 from __future__ import annotations
 
 import dataclasses
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
 
 from tfsac import arguments
-from tfsac.agents import ModelMaker
+from tfsac.agents import Agent
 from tfsac.environments import (
     Filters,
     action_map,
@@ -24,12 +24,14 @@ from tfsac.environments import (
 )
 from tfsac.environments.film import check_render, write_film
 from tfsac.environments.vectorize import EVALUATION
+from tfsac.experiments.plots import Picture
 from tfsac.exporting import A_POLICY, export
 from tfsac.files import new_file
 from tfsac.memories import Demonstrations, TransitionMemory, save_demonstrations
+from tfsac.networks import ModelMaker
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters
 from tfsac.training import Callback, Evaluation, Policy, Result, RunDirectory, Trainer
-from tfsac.training.build import build_agent
+from tfsac.training.build import build_agent, build_policy
 from tfsac.training.devices import configure_once
 from tfsac.training.evaluation import evaluate as run_episodes
 from tfsac.training.evaluation import evaluate_policy
@@ -98,33 +100,35 @@ def finish(trainer: Trainer) -> Result:
 
 
 def load_policy(
-    run_dir: str | pathlib.Path, env_fn: EnvFn | None = None, models: ModelMaker | None = None
+    run_dir: str | pathlib.Path, env_fn: EnvFn | None = None, models: ModelMaker | None = None, critics: bool = False
 ) -> Policy:
     """Loads the best policy of a run.
 
     Args:
         run_dir: of the run.
         env_fn, models: the functions that it was trained with, if it was.
+        critics: whether its agent is built too, with the critics whose values `tfsac.export(..., values=True)` needs.
 
     Raises:
         FileNotFoundError: no run there, or one without an evaluation yet.
         TypeError: arguments of other types.
         ValueError, ImportError: the run's files are damaged, its environment or networks cannot be made, or are not those of the run.
     """
+    arguments.flag("critics", critics)
     env = environment_of(run_dir, env_fn, models)
     env.close()
-    return _policy_in(env, run_dir, models)
+    return _policy_in(env, run_dir, models, critics)
 
 
-def _policy_in(env: gym.Env, run_dir: str | pathlib.Path, models: ModelMaker | None) -> Policy:
+def _policy_in(env: gym.Env, run_dir: str | pathlib.Path, models: ModelMaker | None, critics: bool = False) -> Policy:
     configure_once()
     directory, spec = RunDirectory(pathlib.Path(run_dir)), spec_of(env)
     preset, run = directory.read()
     refuse_other_spaces(directory, spec)
     filters = Filters(preset.environment.filters, spec)
-    agent = build_agent(preset, run, spec, models)
-    load_weights(directory.best, agent, filters)
-    return Policy(agent, filters)
+    learned = (build_agent if critics else build_policy)(preset, run, spec, models)
+    load_weights(directory.best, learned, filters)
+    return Policy(learned.policy, filters, learned) if isinstance(learned, Agent) else Policy(learned, filters)
 
 
 def environment_of(
@@ -225,7 +229,9 @@ def evaluate(
             write_film(parameters, seeds, by_episode, film, env_fn)
     except (OSError, ImportError, ValueError, RuntimeError) as error:
         said = str(error) if "Received: " in str(error) else f"Received: {described(error)}"
-        raise DrawingError(f"The episodes were played (mean return {done.returns.mean():.2f}) but not drawn: {said}", done) from error
+        raise DrawingError(
+            f"The episodes were played (mean return {done.returns.mean():.2f}) but not drawn: {said}", done
+        ) from error
     return done
 
 
@@ -266,7 +272,9 @@ def record(
     try:
         policy = _policy_in(env, run_dir, models)
         new_file(out, ".npz")
-        played = demonstrate(lambda observation: policy.act(observation, deterministic), env, episodes, seed, policy.reset)
+        played = demonstrate(
+            lambda observation: policy.act(observation, deterministic), env, episodes, seed, policy.reset
+        )
     finally:
         env.close()
     demonstrations = played._replace(level=RunDirectory(pathlib.Path(run_dir)).read()[0].environment.name)
@@ -319,7 +327,9 @@ def demonstrate(
         with calling("act"):
             return _acceptable(act(observation), spec)
 
-    done = run_episodes(acting, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, lambda *step: steps.append(step), begin)
+    done = run_episodes(
+        acting, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, lambda *step: steps.append(step), begin
+    )
     memory = TransitionMemory(spec._replace(num_rewards=None), len(steps))
     for observation, action, reward, terminated, truncated, next_observation in steps:
         memory.add(
@@ -331,19 +341,6 @@ def demonstrate(
             _row(next_observation, spec),
         )
     return Demonstrations(memory.ring[:, 0], level, done.returns)
-
-
-class Picture(NamedTuple):
-    """A PNG file, which a notebook shows where it is the value of a cell.
-
-    Attributes:
-        path: of the file.
-    """
-
-    path: pathlib.Path
-
-    def _repr_png_(self) -> bytes:
-        return self.path.read_bytes()
 
 
 def plot(run_dir: str | pathlib.Path) -> Picture:

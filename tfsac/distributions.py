@@ -1,4 +1,7 @@
-"""What policies draw from: the squashed Gaussian, on TensorFlow Probability, the masked categorical and the plain Gaussian."""
+"""What policies sample from: the squashed Gaussian, on TensorFlow Probability, the masked categorical and the plain Gaussian.
+
+Samples and modes are computed with NumPy where the parameters are NumPy arrays: acting and training share one formula.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ import math
 import warnings
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 LOG_SCALE_MIN, LOG_SCALE_MAX = -20.0, 2.0
+LEAST_LOGIT = 0.5 * np.finfo(np.float32).min  # of masked actions
 
 
 @functools.cache
@@ -24,31 +29,34 @@ def _tfp() -> Any:
     return tfp
 
 
-def clip_log_scale(log_scale: tf.Tensor) -> tf.Tensor:
-    """Clips log sigma to [-20, 2]; outside, its gradient is zero."""
-    return tf.clip_by_value(log_scale, LOG_SCALE_MIN, LOG_SCALE_MAX)
-
-
 class SquashedGaussian:
     """`a = tanh(u)`, `u ~ N(loc, exp(log_scale)^2)` in each of A dimensions (arXiv 1801.01290, appendix C).
 
     Args:
         loc: `[B, A]`.
-        log_scale: `[B, A]`, clipped to [-20, 2].
+        log_scale: `[B, A]`, clipped to [-20, 2]; outside, its gradient is zero.
 
     Raises:
         ValueError: shapes that are not `[B, A]` or differ.
     """
 
-    def __init__(self, loc: tf.Tensor, log_scale: tf.Tensor):
-        loc, log_scale = tf.convert_to_tensor(loc), tf.convert_to_tensor(log_scale)
-        if loc.shape.rank != 2 or not loc.shape.is_compatible_with(log_scale.shape):
+    def __init__(self, loc: Any, log_scale: Any):
+        if len(loc.shape) != 2 or not tf.TensorShape(loc.shape).is_compatible_with(log_scale.shape):
             raise ValueError(f"loc and log_scale are both [B, A]. Received: {loc.shape} and {log_scale.shape}")
+        self.functions = functions_of(loc)
         self.loc = loc
-        self.log_scale = clip_log_scale(log_scale)
+        self.log_scale = self.functions.clip(log_scale, LOG_SCALE_MIN, LOG_SCALE_MAX)
+
+    def mode(self) -> Any:
+        """Returns the deterministic action `tanh(loc)`, `[B, A]`."""
+        return self.functions.tanh(self.loc)
+
+    def sample(self, noise: Any) -> Any:
+        """Returns reparameterised actions `[B, A]` in (-1, 1), made with standard normal noise of that shape."""
+        return self.functions.tanh(self._before_tanh(noise))
 
     def sample_and_log_prob(self, noise: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns an action and its log density, both functions of the same draw.
+        """Returns a reparameterised action and its log density.
 
         Args:
             noise: `[B, A]`, standard normal.
@@ -59,17 +67,15 @@ class SquashedGaussian:
         Raises:
             ValueError: noise of another shape.
         """
-        if not self.loc.shape.is_compatible_with(noise.shape):
+        if not tf.TensorShape(self.loc.shape).is_compatible_with(noise.shape):
             raise ValueError(f"noise has the shape of loc, {self.loc.shape}. Received: {noise.shape}")
-        scale = tf.exp(self.log_scale)
-        u = self.loc + scale * noise
-        normal = _tfp().distributions.MultivariateNormalDiag(self.loc, scale)
+        u = self._before_tanh(noise)
+        normal = _tfp().distributions.MultivariateNormalDiag(self.loc, tf.exp(self.log_scale))
         squash = _tfp().bijectors.Tanh()
         return tf.tanh(u), normal.log_prob(u) - squash.forward_log_det_jacobian(u, event_ndims=1)
 
-    def mode(self) -> tf.Tensor:
-        """Returns the deterministic action `tanh(loc)`, `[B, A]`."""
-        return tf.tanh(self.loc)
+    def _before_tanh(self, noise: Any) -> Any:
+        return self.loc + self.functions.exp(self.log_scale) * noise
 
 
 class MaskedCategorical:
@@ -88,37 +94,47 @@ class MaskedCategorical:
         ValueError: shapes that are not `[B, A]` or differ.
     """
 
-    def __init__(self, logits: tf.Tensor, mask: tf.Tensor | None = None):
-        logits = tf.convert_to_tensor(logits)
-        self.mask = tf.ones_like(logits, tf.bool) if mask is None else tf.convert_to_tensor(mask)
-        if logits.shape.rank != 2 or not logits.shape.is_compatible_with(self.mask.shape):
+    def __init__(self, logits: Any, mask: Any = None):
+        self.functions = functions_of(logits)
+        self.mask = self.functions.ones_like(logits, dtype=bool) if mask is None else mask
+        if len(logits.shape) != 2 or not tf.TensorShape(logits.shape).is_compatible_with(self.mask.shape):
             raise ValueError(f"logits and mask are both [B, A]. Received: {logits.shape} and {self.mask.shape}")
         # A finite number instead of minus infinity: its differences and gradients are finite too.
-        self.logits = tf.where(self.mask, logits, 0.5 * logits.dtype.min)
-        log_prob = tf.nn.log_softmax(self.logits)
-        zero = tf.zeros([], logits.dtype)
+        self.logits = self.functions.where(self.mask, logits, LEAST_LOGIT)
+        if self.functions is np:  # sampling needs no probabilities
+            return
+        log_prob, zero = tf.nn.log_softmax(self.logits), tf.zeros([], logits.dtype)
         self.log_prob = tf.where(self.mask, log_prob, zero)
         self.prob = tf.where(self.mask, tf.exp(log_prob), zero)
 
-    def mode(self) -> tf.Tensor:
+    def mode(self) -> Any:
         """Returns the likeliest actions, `[B]` int32; the first of equally likely ones."""
-        return tf.argmax(self.logits, axis=-1, output_type=tf.int32)
+        return likeliest(self.logits)
 
     def entropy(self) -> tf.Tensor:
         """Returns `-sum_a pi(a) log pi(a)` in nats, `[B]`."""
         return -tf.reduce_sum(tf.math.multiply_no_nan(self.log_prob, self.prob), axis=-1)
 
-    def sample(self, uniform: tf.Tensor) -> tf.Tensor:
-        """Returns actions `[B]` int32 drawn with uniform numbers `[B, A]` in [0, 1), by Gumbel's argmax.
+    def sample(self, uniform: Any) -> Any:
+        """Returns actions `[B]` int32 sampled with uniform numbers `[B, A]` in [0, 1), by Gumbel's argmax.
 
         Raises:
             ValueError: numbers of another shape.
         """
-        if not self.logits.shape.is_compatible_with(uniform.shape):
-            raise ValueError(f"uniform numbers have the shape of the logits, {self.logits.shape}. Received: {uniform.shape}")
-        inside = tf.clip_by_value(uniform, 1e-20, 1.0 - 1e-7)  # -log(-log(x)) is finite there
-        perturbed = self.logits - tf.math.log(-tf.math.log(inside))
-        return tf.argmax(perturbed, axis=-1, output_type=tf.int32)
+        if not tf.TensorShape(self.logits.shape).is_compatible_with(uniform.shape):
+            raise ValueError(
+                f"uniform numbers have the shape of the logits, {self.logits.shape}. Received: {uniform.shape}"
+            )
+        log = self.functions.log
+        inside = self.functions.clip(uniform, 1e-20, 1.0 - 1e-7)  # -log(-log(x)) is finite there
+        return likeliest(self.logits - log(-log(inside)))
+
+
+def likeliest(score: Any) -> Any:
+    """Returns where each row `[B, A]` is largest, `[B]` int32; the first of equal ones."""
+    if isinstance(score, np.ndarray):
+        return np.argmax(score, axis=-1).astype(np.int32)
+    return tf.argmax(score, axis=-1, output_type=tf.int32)
 
 
 class DiagonalGaussian:
@@ -132,13 +148,12 @@ class DiagonalGaussian:
         ValueError: shapes that are not `[B, A]` or differ.
     """
 
-    def __init__(self, mean: tf.Tensor, variance: tf.Tensor):
-        mean, variance = tf.convert_to_tensor(mean), tf.convert_to_tensor(variance)
-        if mean.shape.rank != 2 or not mean.shape.is_compatible_with(variance.shape):
+    def __init__(self, mean: Any, variance: Any):
+        if len(mean.shape) != 2 or not tf.TensorShape(mean.shape).is_compatible_with(variance.shape):
             raise ValueError(f"mean and variance are both [B, A]. Received: {mean.shape} and {variance.shape}")
         self.mean, self.variance = mean, variance
 
-    def mode(self) -> tf.Tensor:
+    def mode(self) -> Any:
         """Returns the mean, `[B, A]`."""
         return self.mean
 
@@ -148,13 +163,16 @@ class DiagonalGaussian:
         Raises:
             ValueError: actions of another shape.
         """
-        self._check("actions", action.shape[-2:])
+        if not tf.TensorShape(self.mean.shape).is_compatible_with(action.shape[-2:]):
+            raise ValueError(
+                f"The last axes of actions are those of the mean, {self.mean.shape}. Received: {action.shape}"
+            )
         squared = tf.square(action - self.mean) / self.variance
         return -0.5 * tf.reduce_sum(squared + tf.math.log(2.0 * math.pi * self.variance), axis=-1)
 
-    def sample(self, noise: tf.Tensor) -> tf.Tensor:
-        """Returns actions made with standard normal noise, `[B, A]` or `[N, B, A]`."""
-        return self.mean + tf.sqrt(self.variance) * noise
+    def sample(self, noise: Any) -> Any:
+        """Returns reparameterised actions, made with standard normal noise `[B, A]` or `[N, B, A]`."""
+        return self.mean + functions_of(self.mean).sqrt(self.variance) * noise
 
     def entropy(self) -> tf.Tensor:
         """Returns the differential entropy in nats, `[B]`."""
@@ -166,11 +184,41 @@ class DiagonalGaussian:
         Raises:
             ValueError: a Gaussian of another shape.
         """
-        self._check("the other Gaussian", other.mean.shape)
+        if not tf.TensorShape(self.mean.shape).is_compatible_with(other.mean.shape):
+            raise ValueError(f"Both Gaussians have the shape {self.mean.shape}. Received: {other.mean.shape}")
         ratio = self.variance / other.variance
         distance = tf.square(self.mean - other.mean) / other.variance
-        return 0.5 * tf.reduce_sum(distance + ratio - 1.0 - tf.math.log(self.variance) + tf.math.log(other.variance), axis=-1)
+        return 0.5 * tf.reduce_sum(
+            distance + ratio - 1.0 - tf.math.log(self.variance) + tf.math.log(other.variance), axis=-1
+        )
 
-    def _check(self, name: str, shape: tf.TensorShape) -> None:
-        if not self.mean.shape.is_compatible_with(shape):
-            raise ValueError(f"The last axes of {name} are those of the mean, {self.mean.shape}. Received: {shape}")
+
+# -- one formula for arrays and tensors -------------------------------------------------------------------------------
+
+
+class TensorFunctions:
+    """TensorFlow's functions under NumPy's names."""
+
+    abs, clip, concatenate, exp, log = tf.abs, tf.clip_by_value, tf.concat, tf.exp, tf.math.log
+    maximum, minimum, ones_like, sqrt = tf.maximum, tf.minimum, tf.ones_like, tf.sqrt
+    min, tanh, where = tf.reduce_min, tf.tanh, tf.where
+
+
+def functions_of(x: Any) -> Any:
+    """Returns the module whose functions compute with `x`: NumPy, or TensorFlow under NumPy's names."""
+    return TensorFunctions if tf.is_tensor(x) else np
+
+
+def constant(x: Any) -> Any:
+    """Returns an array as it is, and a tensor without its gradient."""
+    return tf.stop_gradient(x) if tf.is_tensor(x) else x
+
+
+def sigmoid(x: Any) -> Any:
+    """Returns `1 / (1 + exp(-x))`, without overflow."""
+    return tf.sigmoid(x) if tf.is_tensor(x) else 0.5 * (1.0 + np.tanh(0.5 * x))
+
+
+def softplus(x: Any) -> Any:
+    """Returns `log(1 + exp(x))`, without overflow."""
+    return tf.math.softplus(x) if tf.is_tensor(x) else np.logaddexp(np.zeros([], x.dtype), x)

@@ -30,20 +30,21 @@ class PolicyGraph:
 
     Args:
         policy: to be exported.
+        values: whether the agent's values are exported too.
 
     Attributes:
         weights: the variables that the functions use. Saving these alone keeps Keras and tfsac out of the SavedModel.
     """
 
-    def __init__(self, policy: Policy):
-        self.agent, self.filters = policy.agent, policy.filters
-        self.map = action_map(self.agent.spec.of_one_agent())  # the same for each of a team
-        networks = [network.trainable_variables for network in self.agent.networks.values()]
-        others = [self.agent.trained[name] for name in self.agent.acts_with]
-        self.weights = [variable.value for variables in (*networks, *others) for variable in variables]
+    def __init__(self, policy: Policy, values: bool = False):
+        self.acting, self.critics, self.filters = policy.acting, policy.critics, policy.filters
+        self.map = action_map(self.acting.spec.of_one_agent())  # the same for each of several agents
+        self.networks = {**self.acting.networks, **(self.critics.networks if self.critics and values else {})}
+        variables = [v.value for network in self.networks.values() for v in network.trainable_variables]
+        self.weights = [*variables, *(v for v in self.acting.variables.values() if isinstance(v, tf.Variable))]
         self.state = {
-            name: tf.TensorSpec([None, *value.shape[1:]], value.dtype, name=name)
-            for name, value in self.agent.initial_state(1).items()
+            name: tf.TensorSpec([None, *array.shape], array.dtype, name=name)
+            for name, array in self.acting.state.items()
         }
 
     def to_environment(self, action: tf.Tensor) -> tf.Tensor:
@@ -61,7 +62,7 @@ class PolicyGraph:
         return (action - low) / (0.5 * (high - low)) - 1.0
 
     def filtered(self, observation: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Returns observations as the agent sees them."""
+        """Returns observations as they are normalised in training."""
         if not self.filters.count:
             return dict(observation)
         bound = self.filters.parameters.observation_clipping
@@ -76,56 +77,63 @@ class PolicyGraph:
 
         Args:
             given: observations and state by name.
-            noise: for a sample, as `Agent.acting_noise` draws it.
+            noise: for a sample, as `BasePolicy.sample_noise` draws it.
         """
         state = {name: given[name] for name in self.state}
-        action, after = self.agent.act_tensors(self.filtered(given), noise, state)
+        action, after = self.acting.act_tensors(self.filtered(given), noise, state)
         return {"action": self.to_environment(action), **after}
 
     def sample(self, given: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Returns sampled actions, with randomness of TensorFlow's own."""
-        return self.act(given, self.agent.acting_noise(given))
+        return self.act(given, self.acting.sample_noise(given))
 
     def values(self, given: Mapping[str, tf.Tensor], action: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the agent's values of observations (and a state) and the environment's actions."""
+        assert self.critics is not None
         state = {name: given[name] for name in self.state}
-        return self.agent.value_tensors(self.filtered(given), self.to_agent(action), state)
+        return self.critics.value_tensors(self.filtered(given), self.to_agent(action), state)
 
     def initial_state(self, rows: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns the state with which episodes begin, `[rows, ...]` by field."""
+        """Returns the initial state of episodes, `[rows, ...]` by field."""
         return {name: tf.zeros([rows, *spec.shape[1:]], spec.dtype) for name, spec in self.state.items()}
 
     def inputs(self, *names: str) -> dict[str, tf.TensorSpec]:
         """Returns observations `[E, ...]` by key that the named networks read, masks where actions are chosen, and the state."""
-        read = {key for name in names for key in self.agent.networks[name].embedders}
+        read = {key for name in names for key in self.networks[name].embedders}
         read |= {ACTION_MASK} if "policy" in names else set()
-        found = {key: array for key, array in self.agent.spec.observation.items() if key in read}
+        found = {key: array for key, array in self.acting.spec.observation.items() if key in read}
         return {
-            **{key: tf.TensorSpec(self.any_number(array.shape), array.dtype, name=input_name(key)) for key, array in found.items()},
+            **{
+                key: tf.TensorSpec(self.any_number(array.shape), array.dtype, name=input_name(key))
+                for key, array in found.items()
+            },
             **self.state,
         }
 
     def any_number(self, shape: tuple[int, ...]) -> list[int | None]:
         """Returns the shape of one environment's array for any number of them, and of agents where several share the policy."""
-        return [None, *shape] if self.agent.spec.num_agents is None else [None, None, *shape[1:]]
+        return [None, *shape] if self.acting.spec.num_agents is None else [None, None, *shape[1:]]
 
-    def signatures(self, noise_as_input: bool, values: bool) -> dict[str, Any]:
+    def signatures(self, noise_as_input: bool, values: bool = False) -> dict[str, Any]:
         """Returns the concrete functions by signature name; inputs are named after the observation's keys."""
-        seen, action = self.inputs(*self.agent.acts_through), self.agent.spec.action
+        seen, action = self.inputs(*self.acting.acts_through), self.acting.spec.action
         made = {"serving_default": tf.function(lambda given: self.act(given)).get_concrete_function(seen)}
         if self.state:
             rows = tf.TensorSpec([], tf.int32, name="rows")
             made["initial_state"] = tf.function(self.initial_state).get_concrete_function(rows)
         if noise_as_input:
-            one = {key: tf.zeros([1, *array.shape], array.dtype) for key, array in self.agent.spec.observation.items()}
-            shape = self.any_number(tuple(self.agent.acting_noise(one).shape[1:]))
+            one = {key: tf.zeros([1, *array.shape], array.dtype) for key, array in self.acting.spec.observation.items()}
+            shape = self.any_number(tuple(self.acting.sample_noise(one).shape[1:]))
             noise = tf.TensorSpec(shape, tf.float32, name="noise")
             made["sample"] = tf.function(self.act).get_concrete_function(seen, noise)
         else:
             made["sample"] = tf.function(self.sample).get_concrete_function(seen)
         if values:
+            assert self.critics is not None
             taken = tf.TensorSpec(self.any_number(action.shape), action.dtype, name="action")
-            made["values"] = tf.function(self.values).get_concrete_function(self.inputs(*self.agent.values_through), taken)
+            made["values"] = tf.function(self.values).get_concrete_function(
+                self.inputs(*self.critics.values_through), taken
+            )
         return made
 
 
@@ -139,7 +147,7 @@ def export(
         serving_default: observations `[E, ...]` to "action", the deterministic policy: numbers `[E, A]`, or choices `[E]`
             int32; with any number N of agents that share the policy `[E, N, A]` or `[E, N]`. A policy with a state takes its
             fields beside the observations and returns the next ones beside the action.
-        initial_state: of a policy with a state: the number "rows" of environments to the fields with which episodes begin.
+        initial_state: of a policy with a state: the number "rows" of environments to the fields of episode starts.
         sample: the same, drawn from the policy. The LiteRT file takes its "noise" as an input: standard normal of the
             action's shape, or for choices uniform in [0, 1) with a last axis over all of them. A policy that keeps or switches
             trajectories takes `[E, A + 1]`, whose last column is uniform in [0, 1).
@@ -149,7 +157,7 @@ def export(
         policy: see `tfsac.load_policy`.
         out: a folder that does not exist or is empty; a LiteRT file is `out/policy.tflite`.
         format: "saved_model" or "tflite".
-        values: also export the values.
+        values: also export the values, of a policy that was loaded with `critics=True`.
         replace: an earlier export at `out` makes room once the new one is complete.
 
     Returns:
@@ -158,12 +166,17 @@ def export(
     Raises:
         FileExistsError: there is something at `out`; with `replace`, something else than an export.
         OSError: it cannot be written; there is nothing at `out` then, or what was there before.
-        ValueError: an unknown format.
+        ValueError: an unknown format; values of a policy without critics, or with an LSTM of their own.
     """
     arguments.instance("policy", policy, Policy, A_POLICY)
     arguments.flag("values", values)
     arguments.flag("replace", replace)
     out = arguments.path("out", out)
+    if values and policy.critics is None:
+        raise ValueError(
+            "The values are those of critics, so values=True needs a policy loaded with them: "
+            "tfsac.load_policy(run_dir, critics=True). Received: a policy without critics"
+        )
     if format not in ("saved_model", "tflite"):
         raise ValueError(f"format is 'saved_model' or 'tflite'. Received: {format!r}")
     if not replace or not is_export(out):
@@ -172,13 +185,15 @@ def export(
     with writing(out):
         aside = pathlib.Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
-        graph, module = PolicyGraph(policy), tf.Module()
+        graph, module = PolicyGraph(policy, values), tf.Module()
         module.weights = graph.weights
         signatures = graph.signatures(noise_as_input=format == "tflite", values=values)
         with writing(out), neutral(aside) as folder:
             _save_quietly(module, folder / "model", signatures)
             if format == "tflite":
-                converter = tf.lite.TFLiteConverter.from_saved_model(str(folder / "model"), signature_keys=list(signatures))
+                converter = tf.lite.TFLiteConverter.from_saved_model(
+                    str(folder / "model"), signature_keys=list(signatures)
+                )
                 (aside / "lite").mkdir()
                 (aside / "lite" / TFLITE_FILE).write_bytes(converter.convert())
             made = aside / ("lite" if format == "tflite" else "model")
@@ -261,7 +276,9 @@ class Exported:
         if self.fields and not self.state:
             self.state = self._run(self.initial, {"rows": np.int32(rows)})
         if known := {len(value) for value in self.state.values()} - {rows}:
-            raise ValueError(f"The state goes on in {known.pop()} environments; call reset to begin with others. Received: {rows}")
+            raise ValueError(
+                f"The state goes on in {known.pop()} environments; call reset to begin with others. Received: {rows}"
+            )
         after = self._run(self.serve, {name: {**given, **self.state}[name] for name in self.wanted})
         action = after.pop("action")
         self.state = after
@@ -287,7 +304,9 @@ def litert_interpreter(path: pathlib.Path) -> Any:
     try:
         from ai_edge_litert.interpreter import Interpreter
     except ImportError as error:
-        raise ImportError("Running a LiteRT file needs: pip install 'tfsac[litert]'. Received: no ai_edge_litert") from error
+        raise ImportError(
+            "Running a LiteRT file needs: pip install 'tfsac[litert]'. Received: no ai_edge_litert"
+        ) from error
     return Interpreter(str(path))
 
 
@@ -301,8 +320,8 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: list[Any]) ->
 
     Returns:
         the largest absolute difference of an entry of an action, in the environment's units, or of a state. Every step begins
-        with the live policy's state; one in which both make another choice, of two that are worth the same but for rounding, is left
-        out.
+        with the live policy's state; a tie, in which both choose differently between two actions that are equal within rounding, is
+        left out.
 
     Raises:
         ValueError: no observations, the export of a policy for another environment, or a policy that draws with `epsilon_greedy`, which its export does not.
@@ -311,30 +330,38 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: list[Any]) ->
     arguments.path("path", path)
     if not isinstance(observations, list | tuple) or not observations:
         raise ValueError(f"Verifying needs a list of raw observations. Received: {arguments.shown(observations)}")
-    epsilon = getattr(policy.agent.algorithm, "epsilon_greedy", 0.0)
+    epsilon = getattr(policy.acting.parameters.algorithm, "epsilon_greedy", 0.0)
     if epsilon:
-        raise ValueError(f"Only a deterministic policy can be compared with its export. Received: epsilon_greedy={epsilon}")
+        raise ValueError(
+            f"Only a deterministic policy can be compared with its export. Received: epsilon_greedy={epsilon}"
+        )
     exported = load_exported(path)
     policy.reset()
     largest = 0.0
     for observation in observations:
-        arrays = {key: value[None] for key, value in as_arrays(observation, policy.agent.spec).items()}
+        arrays = {key: value[None] for key, value in as_arrays(observation, policy.acting.spec).items()}
         before = dict(policy.state)
         exported.state, ours = before, policy.act(observation)
-        if any(array.shape[1:] != policy.agent.spec.observation[key].shape for key, array in arrays.items()):
+        if any(array.shape[1:] != policy.acting.spec.observation[key].shape for key, array in arrays.items()):
             raise ValueError(f"Each observation is that of one environment. Received: {arguments.shown(observation)}")
         try:
             theirs = exported(arrays)[0]
         except (tf.errors.InvalidArgumentError, ValueError, RuntimeError) as error:  # LiteRT raises the last two
-            raise ValueError(f"The export at {path} takes other observations than this policy. Received: {described(error)}") from error
+            raise ValueError(
+                f"The export at {path} takes other observations than this policy. Received: {described(error)}"
+            ) from error
         if exported.fields != policy.state.keys():
             names = sorted(exported.fields)
-            raise ValueError(f"The export at {path} has another state than this policy, {sorted(policy.state)}. Received: {names}")
+            raise ValueError(
+                f"The export at {path} has another state than this policy, {sorted(policy.state)}. Received: {names}"
+            )
         if theirs.shape != ours.shape:
-            raise ValueError(f"The export at {path} has actions of the shape {theirs.shape}, this policy {ours.shape}. Received: {path}")
+            raise ValueError(
+                f"The export at {path} has actions of the shape {theirs.shape}, this policy {ours.shape}. Received: {path}"
+            )
         pairs = [(theirs, ours)]
         pairs += [(exported.state[name], value) for name, value in policy.state.items()]
         difference = max(float(np.abs(theirs - ours).max()) for theirs, ours in pairs)
-        if difference <= TOLERANCE or not policy.agent.undecided(policy.filters.observation(arrays), before):
+        if difference <= TOLERANCE or not policy.acting.is_tie(policy.filters.observation(arrays), before):
             largest = max(largest, difference)
     return largest

@@ -333,7 +333,7 @@ def random_segments(
         action=of_steps(action),
         reward=of_steps(rng.standard_normal(shape).astype(np.float32)),
         discount=of_steps((~terminated).astype(np.float32)),
-        begins=of_steps(begins.astype(np.float32)),
+        is_first=of_steps(begins.astype(np.float32)),
         length=length,
         on_policy=on_policy,
         initial_state=initial,

@@ -185,7 +185,7 @@ class Segments(NamedTuple):
         action: `[T, B, A]`, or `[T, B]` numbers of choices from 0.
         reward: `[T, B]`, of the action beside it, after the reward filters.
         discount: `[T, B]`, 1 - terminated.
-        begins: `[T, B]`, 1 for the first step of an episode, else 0.
+        is_first: `[T, B]`, 1 for the first step of an episode, else 0.
         length: `[T, B]`, number of steps of the segment that the step belongs to; zero where there is no step.
         on_policy: `[T, B]`, 1 for steps of a fresh rollout that the policy played as it is now, 0 for others.
         initial_state: arrays `[B, ...]` by field, of recurrent networks before the first step; zero for replayed columns.
@@ -196,7 +196,7 @@ class Segments(NamedTuple):
     action: Any
     reward: Any
     discount: Any
-    begins: Any
+    is_first: Any
     length: Any
     on_policy: Any
     initial_state: Any = ()
@@ -204,10 +204,11 @@ class Segments(NamedTuple):
 
 
 Batch = Transition | Sequence | Segments
+Metrics = dict[str, Any]
 
 
 class ActResult(NamedTuple):
-    """What `Agent.act` returns.
+    """What a policy's `act` returns.
 
     Attributes:
         action: `[E, A]` in [-1, 1], or `[E]` numbers of choices from 0; E environments.
@@ -218,6 +219,18 @@ class ActResult(NamedTuple):
     action: np.ndarray
     state: Mapping[str, np.ndarray] = {}
     extras: Mapping[str, np.ndarray] = {}
+
+
+class Update(NamedTuple):
+    """What one update of an agent leaves.
+
+    Attributes:
+        metrics: scalars by name, in the order in which they arise.
+        td_error_B: absolute TD errors, mean over the critics, `[B]`; `[0]` of agents that learn from sequences.
+    """
+
+    metrics: Metrics
+    td_error_B: Any
 
 
 class UpdateResult(NamedTuple):
@@ -233,9 +246,6 @@ class UpdateResult(NamedTuple):
     metrics: np.ndarray
     priority: np.ndarray
     acting: list[np.ndarray] | None
-
-
-Metrics = dict[str, Any]
 
 
 def check_actions(kind: str, action: ArraySpec | DiscreteSpec) -> None:

@@ -1,20 +1,17 @@
-"""The agents, one file each: its networks and its update order."""
+"""The agents learn: one file each, with its losses, gradients, optimizer steps and targets in the order in which they happen."""
 
-from tfsac.agents.base import Agent, Mode, ModelMaker
-from tfsac.agents.discrete_acer import DiscreteACERAgent
-from tfsac.agents.discrete_soft_actor_critic import DiscreteSoftActorCriticAgent
-from tfsac.agents.gaussian_acer import GaussianACERAgent
-from tfsac.agents.soft_actor_critic import SoftActorCriticAgent
-from tfsac.agents.temporally_abstract_actor_critic import TemporallyAbstractActorCriticAgent
-from tfsac.agents.twin_soft_actor_critic import TwinSoftActorCriticAgent
+from tfsac.agents.acer import DiscreteACERAgent, GaussianACERAgent
+from tfsac.agents.discrete_sac import DiscreteSoftActorCriticAgent
+from tfsac.agents.learner import Agent
+from tfsac.agents.sac import TwinSoftActorCriticAgent
+from tfsac.agents.sac_v import SoftActorCriticAgent
+from tfsac.agents.taac import TemporallyAbstractActorCriticAgent
 
 __all__ = [
     "Agent",
     "DiscreteACERAgent",
     "DiscreteSoftActorCriticAgent",
     "GaussianACERAgent",
-    "Mode",
-    "ModelMaker",
     "SoftActorCriticAgent",
     "TemporallyAbstractActorCriticAgent",
     "TwinSoftActorCriticAgent",

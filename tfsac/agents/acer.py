@@ -1,7 +1,7 @@
-"""Actor-critic with experience replay (ChainerRL; Wang et al. 2017, arXiv 1611.01224): the update that all kinds of actions share.
+"""Actor-critic with experience replay, for discrete and for continuous actions (ChainerRL; Wang et al. 2017, arXiv 1611.01224).
 
 Networks: `policy` and its average `policy_target`, the critics, and perhaps a `trunk` with its average before them. The critics are
-those of the subclass: Q of every choice, or V and an advantage.
+Q of every discrete action; or V and an advantage. An update looks at columns `[T, B]` of segments, whose rows are `[R]`, R = T * B.
 """
 
 from __future__ import annotations
@@ -10,24 +10,29 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
-from tfsac.agents.base import ModelMaker
-from tfsac.agents.gradients import Gradients
-from tfsac.agents.packing import segment_rows
-from tfsac.agents.recurrent import AVERAGE, POLICY, TRUNK, RecurrentAgent
-from tfsac.losses import acer as losses
-from tfsac.parameters import FEATURES, DiscreteACERAgentParameters, GaussianACERAgentParameters
-from tfsac.types import Metrics, Segments, Spec
+from tfsac.agents.learner import Agent, Gradients, flat
+from tfsac.batches import segment_rows
+from tfsac.distributions import DiagonalGaussian, MaskedCategorical
+from tfsac.losses import experience_replay as losses
+from tfsac.losses.soft_actor_critic import expectation
+from tfsac.networks import ModelMaker
+from tfsac.parameters import DiscreteACERAgentParameters, GaussianACERAgentParameters
+from tfsac.policies import RecurrentCategoricalPolicy, RecurrentGaussianPolicy, RecurrentPolicy
+from tfsac.policies.recurrent import LOGITS, MEAN, POLICY, TRUNK, VARIANCE, average_of, features_of_columns
+from tfsac.types import ACTION_MASK, Metrics, Segments, Spec, Update
 
 AVERAGED = ("value", "entropy", "kl")  # metrics of which running averages are kept
+SMALLEST = 1e-30  # probability whose log is finite
 
 
-class Evaluation(NamedTuple):
-    """The networks in the R = T * B steps of an update's columns.
+class RowValues(NamedTuple):
+    """What the networks compute in the rows of an update's columns.
 
     Attributes:
-        policy, average: distributions of now and of the average policy.
+        policy, average: distributions of the policy and of the average policy.
         log_ratio_R: log pi(a) - log mu(a) of the actions taken, 0 on-policy; constants.
         q_R: Q of the actions taken.
         v_R: V.
@@ -41,26 +46,24 @@ class Evaluation(NamedTuple):
     q_R: tf.Tensor
     v_R: tf.Tensor
     bootstrap_B: tf.Tensor
-    correction: Any = None
+    correction: tuple[tf.Tensor, ...]
 
 
-class ACERAgent(RecurrentAgent):
-    """One loss for all networks; their gradients are taken and clipped together, then the average policy follows.
+class ACERAgent(Agent):
+    """One loss for all networks; their gradients are taken and clipped together, then the average policy moves.
 
     Args:
-        parameters: algorithm, networks, memory.
-        spec: what the agent sees and does, with the extras that the policy's distribution is stored as.
-        seed, eager, models, jit_compile: see `Agent`.
+        parameters, spec, seed, eager, models, jit_compile: see `Agent`; there are no custom models.
 
     Attributes:
         averages: running averages of `AVERAGED`.
 
     Raises:
-        ValueError: see `RecurrentAgent`.
+        ValueError: see `Agent`.
     """
 
     batch_axis = 1
-    trace_size = 1  # the power in Retrace's coefficient is 1 over it
+    policy: RecurrentPolicy
 
     def __init__(
         self,
@@ -73,112 +76,77 @@ class ACERAgent(RecurrentAgent):
     ):
         self.steps = parameters.algorithm.t_max
         super().__init__(parameters, spec, seed, eager, models, jit_compile)
+        # The power in Retrace's coefficient is 1 over the number of action dimensions.
+        self.trace_size = self.spec.action.shape[0] if self.spec.action.shape else 1
         once = tf.VariableAggregation.ONLY_FIRST_REPLICA
         self.averages = tf.Variable([0.0] * len(AVERAGED), trainable=False, aggregation=once, name="averages")
 
-    def batch_rows(self) -> Segments:
-        """Returns shapes and dtypes of a batch, `[T, B]`."""
-        return segment_rows(self.spec, self.steps, self.local_batch_size, self.recurrent)
-
-    def share(self, batch: Segments) -> Segments:
-        """Returns this replica's columns."""
-        state = {field: x[None] for field, x in batch.initial_state.items()}
-        mine = super().share(batch._replace(initial_state=state))
-        return mine._replace(initial_state={field: x[0] for field, x in mine.initial_state.items()})
-
-    def update_once(self, batch: Segments, train_policy: bool = True) -> tuple[Metrics, tf.Tensor]:
-        """One update: returns, the loss of policy and critics, one step of all networks, then the average policy."""
-        valid_TB = batch.length > 0
-        weight_R = self.weights(batch.length)
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            for variables in self.trained.values():
-                tape.watch([variable.value for variable in variables])
-            now = self.evaluate(batch, self.see(batch, valid_TB))
-            trace_R = losses.trace_coefficient(now.log_ratio_R, self.trace_size)
-            q_TB, v_TB, trace_TB = (self.columns(x_R) for x_R in (now.q_R, now.v_R, trace_R))
-            returns = losses.retrace_returns(
-                batch.reward, batch.discount, self.algorithm.discount, q_TB, v_TB, trace_TB, now.bootstrap_B, valid_TB
-            )
-            q_ret_R = flat(returns.q_ret)
-            target_R = flat(returns.q_opc) if self.algorithm.use_q_opc else q_ret_R
-            loss_R, region = self.policy_rows(now, batch, target_R - tf.stop_gradient(now.v_R))
-            entropy_R = now.policy.entropy()
-            rows = {POLICY: loss_R - self.algorithm.beta * entropy_R, **self.critic_rows(now, q_ret_R)}
-            parts = {name: self.weighted(name, weight_R * rows_R) for name, rows_R in rows.items()}
-            loss = tf.add_n([*parts.values(), *([self.penalty(TRUNK)] if TRUNK in self.networks else [])])
-        norm = self.step(loss, tape)
-        for name in self.acts_through:
-            self.soft_update(name)
-        return self._metrics(batch, now, parts, returns, region, entropy_R, norm), tf.zeros([0])
-
-    # -- the parts of an update ----------------------------------------------------------------------------------------
-
-    def weights(self, length_TB: tf.Tensor) -> tf.Tensor:
-        """Returns the rows' weights `[R]`, whose mean with a loss is the mean over segments of their steps' mean (or sum)."""
-        length_R = flat(length_TB)
-        of_segment_R = tf.math.divide_no_nan(1.0, length_R)
-        segments = self.mean_over_replicas(tf.reduce_sum(of_segment_R))
-        each_R = of_segment_R if self.algorithm.normalize_loss_by_steps else tf.cast(length_R > 0, tf.float32)
-        return each_R * (float(length_R.shape[0]) / tf.maximum(segments, 1e-6))
-
-    def see(self, batch: Segments, valid_TB: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns what the heads of all networks read, `[T + 1, B, F]` by network; the last row is after the columns."""
-        ones_1B = tf.ones_like(batch.begins[:1])
-        begins, valid = tf.concat([batch.begins, 0.0 * ones_1B], 0), tf.concat([valid_TB, ones_1B > 0], 0)
-        seen: dict[str, tf.Tensor] = {}
-        for name in self.networks:
-            given: Mapping[str, tf.Tensor] = batch.observation
-            if TRUNK in self.networks and not name.startswith(TRUNK):
-                given = {FEATURES: seen[self.average_of(TRUNK) if name.endswith(AVERAGE) else TRUNK]}
-            network = self.networks[name]
-            state = {field: batch.initial_state[f"{name}_{field}"] for field in network.memory}
-            seen[name] = network.features(given, state, begins, valid)
-        return seen
-
-    def head(self, name: str, features_TBF: tf.Tensor, *action: tf.Tensor) -> list[tf.Tensor]:
-        """Returns what a network's head computes in all rows, `[R, ...]` each."""
-        head = self.networks[name].head
-        assert head is not None
-        return tf.nest.flatten(head(flat(features_TBF), *action))
-
     @abstractmethod
-    def evaluate(self, batch: Segments, seen: dict[str, tf.Tensor]) -> Evaluation:
-        """Returns policies and values in all steps."""
+    def evaluate(self, batch: Segments, features: Mapping[str, tf.Tensor]) -> RowValues:
+        """Returns policies and values in all rows, of features `[T + 1, B, F]` by network."""
 
     @abstractmethod
     def statistics(self, policy: Any) -> tf.Tensor:
         """Returns the numbers of a policy in which the trust region is measured, `[R, S]`."""
 
     @abstractmethod
-    def policy_loss(self, statistics_RS: tf.Tensor, now: Evaluation, batch: Segments, advantage_R: tf.Tensor) -> tf.Tensor:
-        """Returns the truncated and corrected policy gradient's loss as a function of the statistics, `[R]`."""
+    def loss_and_kl(
+        self, statistics_RS: tf.Tensor, rows: RowValues, batch: Segments, advantage_R: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the policy's loss and KL(average || policy) as functions of its statistics, `[R]` each."""
 
     @abstractmethod
-    def kl(self, statistics_RS: tf.Tensor, now: Evaluation) -> tf.Tensor:
-        """Returns KL(average || policy) as a function of the policy's statistics, `[R]`."""
-
-    @abstractmethod
-    def critic_rows(self, now: Evaluation, q_ret_R: tf.Tensor) -> dict[str, tf.Tensor]:
+    def critic_losses(self, rows: RowValues, q_ret_R: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the losses of the critics, `[R]` by network."""
 
-    def policy_rows(
-        self, now: Evaluation, batch: Segments, advantage_R: tf.Tensor
-    ) -> tuple[tf.Tensor, losses.Constrained]:
-        """Returns the policy's loss in all rows, inside the trust region where there is one, and the region."""
-        statistics_RS = self.statistics(now.policy)
+    def update_once(self, batch: Segments, train_policy: bool = True) -> Update:
+        """One update: returns, the loss of policy and critics, one step of all networks, then the average policy."""
+        weight_R = self.row_weights(flat(batch.length))
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            for variables in self.trained.values():
+                tape.watch([variable.value for variable in variables])
+            rows = self.evaluate(batch, features_of_columns(self.networks, batch))
+            trace_R = losses.trace_coefficient(rows.log_ratio_R, self.trace_size)
+            q_TB, v_TB, trace_TB = (tf.reshape(x_R, [self.steps, -1]) for x_R in (rows.q_R, rows.v_R, trace_R))
+            discount_TB = self.algorithm.discount * batch.discount
+            returns = losses.retrace_returns(
+                batch.reward, discount_TB, q_TB, v_TB, trace_TB, rows.bootstrap_B, batch.length > 0
+            )
+            target_R = flat(returns.q_opc if self.algorithm.use_q_opc else returns.q_ret)
+            advantage_R = target_R - tf.stop_gradient(rows.v_R)
+            policy_loss_R, region = losses.constrained(
+                lambda statistics_RS: self.loss_and_kl(statistics_RS, rows, batch, advantage_R),
+                self.statistics(rows.policy),
+                self.algorithm.trust_region_delta if self.algorithm.use_trust_region else None,
+            )
+            entropy_R = rows.policy.entropy()
+            loss_rows = {
+                POLICY: policy_loss_R - self.algorithm.beta * entropy_R,
+                **self.critic_losses(rows, flat(returns.q_ret)),
+            }
+            parts = {name: self.mean_loss(name, weight_R * loss_R) for name, loss_R in loss_rows.items()}
+            if TRUNK in self.networks and self.parameters[TRUNK].l2_regularization:
+                parts[TRUNK] = self.l2_penalty(TRUNK)
+            loss = tf.add_n([*parts.values()])
+        norm = self.step_all(loss, tape)
+        for name in self.policy.acts_through:
+            self.update_target(name)
+        metrics = {f"loss/{name}": part for name, part in parts.items()}
+        metrics |= self.row_metrics(batch, rows, flat(returns.q_ret), region, entropy_R)
+        return Update({**metrics, "gradient_norm": norm}, tf.zeros([0]))
 
-        def loss_of(statistics_RS: tf.Tensor) -> tf.Tensor:
-            return self.policy_loss(statistics_RS, now, batch, advantage_R)
+    def row_weights(self, length_R: tf.Tensor) -> tf.Tensor:
+        """Returns the rows' weights `[R]`, whose mean with a loss is the mean over segments of their steps' mean (or sum)."""
+        of_segment_R = tf.math.divide_no_nan(1.0, length_R)
+        segments = self.mean_over_replicas(tf.reduce_sum(of_segment_R))
+        each_R = of_segment_R if self.algorithm.normalize_loss_by_steps else tf.cast(length_R > 0, tf.float32)
+        return each_R * (float(length_R.shape[0]) / tf.maximum(segments, 1e-6))
 
-        if not self.algorithm.use_trust_region:
-            kl_R = tf.stop_gradient(self.kl(statistics_RS, now))
-            return loss_of(statistics_RS), losses.Constrained(statistics_RS, kl_R, tf.zeros_like(kl_R))
-        region = losses.constrained(
-            loss_of, lambda statistics_RS: self.kl(statistics_RS, now), statistics_RS, self.algorithm.trust_region_delta
-        )
-        return tf.reduce_sum(statistics_RS * region.direction, axis=-1), region
+    def head(self, name: str, features_TBF: tf.Tensor, *action: tf.Tensor) -> list[tf.Tensor]:
+        """Returns what a network's head computes in all rows, `[R, ...]` each."""
+        return tf.nest.flatten(self.networks[name].head_model([flat(features_TBF), *action]))
 
-    def step(self, loss: tf.Tensor, tape: tf.GradientTape) -> tf.Tensor:
+    def step_all(self, loss: tf.Tensor, tape: tf.GradientTape) -> tf.Tensor:
         """Moves all networks along the gradients of the loss, clipped by their common norm, which is returned."""
         values = tape.gradient(loss, {name: [v.value for v in variables] for name, variables in self.trained.items()})
         values = self.mean_over_replicas(values)
@@ -187,49 +155,245 @@ class ACERAgent(RecurrentAgent):
             self.apply(Gradients(name, values[name], norm))
         return norm
 
-    def columns(self, x_R: tf.Tensor) -> tf.Tensor:
-        """Returns rows `[R]` as `[T, B]`."""
-        return tf.reshape(x_R, [self.steps, -1])
-
-    def _metrics(
-        self,
-        batch: Segments,
-        now: Evaluation,
-        parts: Metrics,
-        returns: losses.Returns,
-        region: losses.Constrained,
-        entropy_R: tf.Tensor,
-        norm: tf.Tensor,
+    def row_metrics(
+        self, batch: Segments, rows: RowValues, q_ret_R: tf.Tensor, region: losses.Constrained, entropy_R: tf.Tensor
     ) -> Metrics:
-        counts_R, of_segment_R = flat(tf.cast(batch.length > 0, tf.float32)), tf.math.divide_no_nan(1.0, flat(batch.length))
+        """Returns means over the steps of all replicas, and running averages of some."""
+        length_R = flat(batch.length)
+        counts_R = tf.cast(length_R > 0, tf.float32)
         # Replicas have unequal numbers of steps, perhaps none.
-        steps, segments = tf.unstack(self.mean_over_replicas(tf.stack([tf.reduce_sum(counts_R), tf.reduce_sum(of_segment_R)])))
+        sums = [tf.reduce_sum(counts_R), tf.reduce_sum(tf.math.divide_no_nan(1.0, length_R))]
+        steps, segments = tf.unstack(self.mean_over_replicas(tf.stack(sums)))
+        limit = self.algorithm.truncation_threshold or np.inf
+        truncated_R = (1.0 - flat(batch.on_policy)) * tf.cast(tf.exp(rows.log_ratio_R) > limit, tf.float32)
+        of_rows = {
+            "policy/value": rows.v_R,
+            "policy/entropy": entropy_R,
+            "policy/kl": region.kl,
+            "q/q": rows.q_R,
+            "q/target": q_ret_R,
+            "importance/ratio": tf.exp(tf.minimum(rows.log_ratio_R, 10.0)),
+            "importance/truncated": truncated_R,
+            "trust_region/active": tf.cast(region.factor > 0, tf.float32),
+        }
+        means = {name: tf.math.divide_no_nan(tf.reduce_sum(counts_R * x_R), steps) for name, x_R in of_rows.items()}
+        newest = self.mean_over_replicas(tf.stack([means[f"policy/{name}"] for name in AVERAGED]))
+        self.averages.assign_add((1.0 - self.algorithm.statistics_decay) * (newest - self.averages))
+        averages = {f"average/{name}": value for name, value in zip(AVERAGED, tf.unstack(self.averages), strict=True)}
+        return {**means, **averages, "segments/length": tf.math.divide_no_nan(steps, segments)}
 
-        def mean(x_R: tf.Tensor) -> tf.Tensor:
-            return tf.math.divide_no_nan(tf.reduce_sum(counts_R * x_R), steps)
+    def batch_rows(self) -> Segments:
+        """Returns shapes and dtypes of a batch, `[T, B]`."""
+        return segment_rows(self.spec, self.steps, self.local_batch_size, self.policy.recurrent_state)
 
-        means = self.mean_over_replicas(tf.stack([mean(now.v_R), mean(entropy_R), mean(region.kl)]))
-        self.averages.assign_add((1.0 - self.algorithm.statistics_decay) * (means - self.averages))
-        truncation = self.algorithm.truncation_threshold
-        above_R = tf.zeros_like(counts_R)
+    def share(self, batch: Segments) -> Segments:
+        """Returns this replica's columns."""
+        state = {field: x[None] for field, x in batch.initial_state.items()}
+        mine = super().share(batch._replace(initial_state=state))
+        return mine._replace(initial_state={field: x[0] for field, x in mine.initial_state.items()})
+
+    @property
+    def values_through(self) -> list[str]:
+        """Names of the networks that `values` needs: values are means over the policy.
+
+        Raises:
+            ValueError: a critic with an LSTM of its own, whose state is no part of the policy's.
+        """
+        for name in self.parameters.keys() - {*self.policy.acts_through}:
+            if self.networks[name].memory:
+                raise ValueError(
+                    "Values are functions of the policy's state, so its critics have no LSTM of their own: shared=True makes one trunk. "
+                    f"Received: an LSTM in {name!r}"
+                )
+        return list(self.parameters)
+
+
+class DiscreteACERAgent(ACERAgent):
+    """Q of every action is the critic, `V = sum_a pi(a) Q(a)`, and the bias correction is a sum over actions.
+
+    Args:
+        parameters, spec, seed, eager, models, jit_compile: see `ACERAgent`.
+
+    Example:
+        >>> env = gymnasium.make("CartPole-v1")
+        >>> agent = DiscreteACERAgent(DiscreteACERAgentParameters(), tfsac.environments.spec_of(env))
+        >>> agent.policy.act({"observation": np.zeros((1, 4), "float32")}).extras["behaviour/logits"].shape
+        (1, 2)
+    """
+
+    policy_class = RecurrentCategoricalPolicy
+    policy: RecurrentCategoricalPolicy
+
+    def evaluate(self, batch: Segments, features: Mapping[str, tf.Tensor]) -> RowValues:
+        """Returns policies and values in all rows, of features `[T + 1, B, F]` by network."""
+        steps, actions, masks = self.steps, self.policy.num_actions, batch.observation.get(ACTION_MASK)
+        now, average = (self.head(name, features[name])[0] for name in (POLICY, average_of(POLICY, self.networks)))
+        rows, mask_RA = (
+            int(batch.action.shape[0] * batch.action.shape[1]),
+            None if masks is None else flat(masks[:steps]),
+        )
+        policy, average, behaviour = (
+            MaskedCategorical(logits_RA, mask_RA)
+            for logits_RA in (now[:rows], average[:rows], flat(batch.extras[LOGITS]))
+        )
+        end = MaskedCategorical(now[rows:], None if masks is None else masks[steps])
+        q_TBA = tf.reshape(self.head("q", features["q"])[0], [steps + 1, -1, actions])
+        q_RA, action_R = flat(q_TBA[:steps]), flat(batch.action)
+        log_ratio_RA = losses.log_ratio(policy.log_prob, behaviour.log_prob)
+        return RowValues(
+            policy=policy,
+            average=average,
+            log_ratio_R=(1.0 - flat(batch.on_policy)) * of_action(log_ratio_RA, action_R),
+            q_R=of_action(q_RA, action_R),
+            v_R=tf.stop_gradient(expectation(policy.prob, q_RA)),
+            bootstrap_B=tf.stop_gradient(expectation(end.prob, q_TBA[steps])),
+            correction=(log_ratio_RA, tf.stop_gradient(q_RA)),
+        )
+
+    def statistics(self, policy: MaskedCategorical) -> tf.Tensor:
+        """Returns logits, log-probabilities or probabilities, `[R, A]`."""
+        kinds = {"logits": policy.logits, "log_probs": policy.log_prob, "probabilities": policy.prob}
+        return kinds[self.algorithm.trust_region_statistics]
+
+    def loss_and_kl(
+        self, statistics_RS: tf.Tensor, rows: RowValues, batch: Segments, advantage_R: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns equation 8 and `sum_a average(a) (log average(a) - log pi(a))`, `[R]` each."""
+        kind, truncation = self.algorithm.trust_region_statistics, self.algorithm.truncation_threshold
+        log_prob_RA = statistics_RS
+        if kind == "logits":
+            log_prob_RA = MaskedCategorical(statistics_RS, rows.policy.mask).log_prob
+        elif kind == "probabilities":
+            log_prob_RA = tf.where(rows.policy.mask, tf.math.log(tf.maximum(statistics_RS, SMALLEST)), 0.0)
+        log_prob_R, on_policy_R = of_action(log_prob_RA, flat(batch.action)), flat(batch.on_policy)
+        loss_R = losses.policy_loss(log_prob_R, rows.log_ratio_R, advantage_R, on_policy_R, truncation)
         if truncation is not None:
-            above_R = (1.0 - flat(batch.on_policy)) * tf.cast(tf.exp(now.log_ratio_R) > truncation, tf.float32)
-        metrics = {f"loss/{name}": part for name, part in parts.items()}
-        metrics |= {f"policy/{name}": value for name, value in zip(AVERAGED, tf.unstack(means), strict=True)}
-        metrics |= {f"average/{name}": value for name, value in zip(AVERAGED, tf.unstack(self.averages), strict=True)}
+            log_ratio_RA, q_RA = rows.correction
+            correction_R = losses.full_correction(
+                rows.policy.prob, log_prob_RA, log_ratio_RA, q_RA, rows.v_R, truncation
+            )
+            loss_R += (1.0 - on_policy_R) * correction_R
+        return loss_R, expectation(rows.average.prob, rows.average.log_prob - log_prob_RA)
+
+    def critic_losses(self, rows: RowValues, q_ret_R: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the loss of Q, `[R]`."""
+        return {"q": losses.q_loss(rows.q_R, q_ret_R)}
+
+    def values(
+        self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
+    ) -> dict[str, tf.Tensor]:
+        """Returns "q" of observations and actions and "v", `[B]`.
+
+        Raises:
+            ValueError: no state for a policy that has one.
+        """
+        outputs, _, given = self.policy.advance_tensors(observation, state)
+        q_BA = self.networks["q"](given)[:, 0]
         return {
-            **metrics,
-            "q/q": mean(now.q_R),
-            "q/target": mean(flat(returns.q_ret)),
-            "importance/ratio": mean(tf.exp(tf.minimum(now.log_ratio_R, 10.0))),
-            "importance/truncated": mean(above_R),
-            "trust_region/active": mean(tf.cast(region.factor > 0, tf.float32)),
-            "segments/length": tf.math.divide_no_nan(steps, segments),
-            "gradient_norm": norm,
-            **self.learning_rates(),
+            "q": of_action(q_BA, action),
+            "v": expectation(self.policy.distribution(outputs, observation).prob, q_BA),
         }
 
 
-def flat(x_TB: tf.Tensor) -> tf.Tensor:
-    """Returns `[T, B, ...]` as rows `[T * B, ...]`."""
-    return tf.reshape(x_TB, [-1, *x_TB.shape[2:]])
+class GaussianACERAgent(ACERAgent):
+    """V and an advantage are the critics, a stochastic dueling network: `Q(a) = V + Adv(a) - mean_n Adv(u_n)`, u_n of the policy.
+
+    Samples are not bounded and neither is their density; the environment clips what it is given.
+
+    Args:
+        parameters, spec, seed, eager, models, jit_compile: see `ACERAgent`.
+
+    Example:
+        >>> env = gymnasium.make("Pendulum-v1")
+        >>> agent = GaussianACERAgent(GaussianACERAgentParameters(), tfsac.environments.spec_of(env))
+        >>> sorted(agent.policy.act({"observation": np.zeros((1, 3), "float32")}).extras)
+        ['behaviour/mean', 'behaviour/variance']
+    """
+
+    policy_class = RecurrentGaussianPolicy
+    policy: RecurrentGaussianPolicy
+
+    def evaluate(self, batch: Segments, features: Mapping[str, tf.Tensor]) -> RowValues:
+        """Returns policies and values in all rows, of features `[T + 1, B, F]` by network."""
+        steps, samples, size = self.steps, self.algorithm.num_advantage_samples, self.policy.action_size
+        policy, average = (
+            self.policy.distribution(self.head(name, features[name][:steps]), {})
+            for name in (POLICY, average_of(POLICY, self.networks))
+        )
+        # Where there is no step the stored variance is zero.
+        variance_RA = tf.where(flat(batch.length)[:, None] > 0, flat(batch.extras[VARIANCE]), 1.0)
+        behaviour, action_RA = DiagonalGaussian(flat(batch.extras[MEAN]), variance_RA), flat(batch.action)
+        # Actions of the policy, constants: a fresh one for the correction, and for the baselines of both advantages.
+        draws = {"correction": 1, "baseline": samples, "correction_baseline": samples}
+        fresh, *baselines = (
+            tf.stop_gradient(
+                policy.sample(tf.transpose(flat(self.noise(name, [steps, self.batch_size, n, size])), [1, 0, 2]))
+            )
+            for name, n in draws.items()
+        )
+        action_KRA = tf.concat([action_RA[None], fresh, *baselines], axis=0)
+        many = tf.tile(features["advantage"][:steps], [action_KRA.shape[0], 1, 1])
+        advantage_KR = tf.reshape(self.head("advantage", many, flat(action_KRA))[0], [action_KRA.shape[0], -1])
+        taken_R, fresh_R, first_NR, second_NR = tf.split(advantage_KR, [1, 1, samples, samples])
+        v_TB = tf.reshape(self.head("v", features["v"])[0], [steps + 1, -1])
+        ratio_R, fresh_ratio_R = (
+            losses.log_ratio(policy.log_prob(action), behaviour.log_prob(action)) for action in (action_RA, fresh[0])
+        )
+        return RowValues(
+            policy=policy,
+            average=average,
+            log_ratio_R=(1.0 - flat(batch.on_policy)) * ratio_R,
+            q_R=flat(v_TB[:steps]) + taken_R[0] - tf.reduce_mean(first_NR, axis=0),
+            v_R=flat(v_TB[:steps]),
+            bootstrap_B=tf.stop_gradient(v_TB[steps]),
+            correction=(fresh[0], fresh_ratio_R, tf.stop_gradient(fresh_R[0] - tf.reduce_mean(second_NR, axis=0))),
+        )
+
+    def statistics(self, policy: DiagonalGaussian) -> tf.Tensor:
+        """Returns mean and variance, or mean and standard deviation, side by side, `[R, 2 A]`."""
+        variance = self.algorithm.trust_region_statistics == "variance"
+        return tf.concat([policy.mean, policy.variance if variance else tf.sqrt(policy.variance)], axis=-1)
+
+    def loss_and_kl(
+        self, statistics_RS: tf.Tensor, rows: RowValues, batch: Segments, advantage_R: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns equation 9 and KL(average || policy), `[R]` each."""
+        mean_RA, width_RA = tf.split(statistics_RS, 2, axis=-1)
+        of_variance = self.algorithm.trust_region_statistics == "variance"
+        policy = DiagonalGaussian(mean_RA, width_RA if of_variance else tf.square(width_RA))
+        truncation, on_policy_R = self.algorithm.truncation_threshold, flat(batch.on_policy)
+        log_prob_R = policy.log_prob(flat(batch.action))
+        loss_R = losses.policy_loss(log_prob_R, rows.log_ratio_R, advantage_R, on_policy_R, truncation)
+        if truncation is not None:
+            fresh_RA, log_ratio_R, fresh_advantage_R = rows.correction
+            correction_R = losses.sampled_correction(
+                policy.log_prob(fresh_RA), log_ratio_R, fresh_advantage_R, truncation
+            )
+            loss_R += (1.0 - on_policy_R) * correction_R
+        return loss_R, rows.average.kl_to(policy)
+
+    def critic_losses(self, rows: RowValues, q_ret_R: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the losses of Q, which trains V and the advantage, and of V, `[R]`."""
+        q_loss_R = losses.q_loss(rows.q_R, q_ret_R)
+        return {"advantage": q_loss_R, "v": losses.v_loss(rows.v_R, rows.q_R, q_ret_R, rows.log_ratio_R)}
+
+    def values(
+        self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
+    ) -> dict[str, tf.Tensor]:
+        """Returns "q" of observations and actions and "v", `[B]`; the same n draws serve as the baseline of every call.
+
+        Raises:
+            ValueError: no state for a policy that has one.
+        """
+        outputs, _, given = self.policy.advance_tensors(observation, state)
+        shape = (self.algorithm.num_advantage_samples, 1, self.policy.action_size)
+        draws = np.random.default_rng(0).standard_normal(shape, np.float32)
+        baseline = tf.unstack(self.policy.distribution(outputs, observation).sample(tf.constant(draws)))
+        advantage_KB = tf.stack([self.networks["advantage"](given, a)[:, 0] for a in (action, *baseline)])
+        v_B = self.networks["v"](given)
+        return {"q": v_B + advantage_KB[0] - tf.reduce_mean(advantage_KB[1:], axis=0), "v": v_B}
+
+
+def of_action(values_RA: tf.Tensor, action_R: tf.Tensor) -> tf.Tensor:
+    """Returns the entries of the actions taken, `[R]`."""
+    return tf.gather(values_RA, action_R, axis=1, batch_dims=1)

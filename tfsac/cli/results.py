@@ -93,7 +93,7 @@ def export(f: flags.FlagValues, rest: list[str]) -> int:
     with quiet_start():
         from tfsac import api, exporting
 
-    policy = api.load_policy(run_dir)
+    policy = api.load_policy(run_dir, critics=f.values)
     path = exporting.export(policy, out, f.format, f.values)
     print(f"exported to {path}")
     if not f.verify:

@@ -7,7 +7,7 @@ import difflib
 import functools
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,19 @@ Y_LABELS = {
     EVALUATION + "mean": "return of deterministic evaluation, mean of its episodes",
     TRAINING: "return of training episodes, mean",
 }
+
+
+class Picture(NamedTuple):
+    """A PNG file, which a notebook shows where it is the value of a cell.
+
+    Attributes:
+        path: of the file.
+    """
+
+    path: pathlib.Path
+
+    def _repr_png_(self) -> bytes:
+        return self.path.read_bytes()
 
 
 def read_curve(path: Path, column: str = EVALUATION + "mean") -> Curve:

@@ -6,10 +6,7 @@ import tensorflow as tf
 
 
 def assert_shapes(**named: tuple[tf.Tensor, str]) -> None:
-    """Checks ranks and equal sizes.
-
-    Args:
-        **named: a tensor and its dimensions, one letter each: ``log_prob=(log_prob_B, "B")``.
+    """Checks ranks and equal sizes of tensors, named with a letter for each dimension: ``log_prob=(log_prob_B, "B")``.
 
     Raises:
         ValueError: a rank or a size that does not fit.

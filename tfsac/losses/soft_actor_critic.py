@@ -1,42 +1,70 @@
-"""Losses of soft actor-critic with a value network (Haarnoja et al. 2018, arXiv 1801.01290).
+"""Losses of the soft actor-critics: with a value network (Haarnoja et al. 2018, arXiv 1801.01290), with twin target critics
+(arXiv 1812.05905), and for discrete actions (Christodoulou 2019, arXiv 1910.07207).
 
-Each function returns one loss per row, `[B]` (or `[B, N]` for N critics); the agent averages over the global batch.
-The temperature is 1: it is absorbed into the scale of the rewards.
+All of them are made of one quantity, the soft value `min_i Q_i(s, a) - alpha log pi(a|s)`: the policy maximises it, V is
+regressed on it, and Q on the reward plus the discounted soft value of the next state. Each function returns one value per row,
+`[B]` (or `[B, N]` for N critics); the agent averages over the global batch.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import tensorflow as tf
 
 from tfsac.losses.checks import assert_shapes
 
 
-def policy_loss(log_prob_B: tf.Tensor, q_min_B: tf.Tensor) -> tf.Tensor:
-    """Equation 12: `log pi(a~|s) - min_i Q_i(s, a~)`, with the gradient through the action a~.
+def soft_value(q_BN: tf.Tensor, log_prob_B: tf.Tensor, alpha: Any) -> tf.Tensor:
+    """Returns `min_i Q_i(s, a) - alpha * log pi(a|s)` of an action of the policy, `[B]`.
+
+    Minus it is the policy's loss, with the gradient through the reparameterised action (1812.05905, equation 7; 1801.01290,
+    equation 12, where alpha is 1). At s' with target critics it is the value to bootstrap from (equations 3 and 5).
 
     Args:
-        log_prob_B: log density of the sampled action.
-        q_min_B: the smaller of the two Q of that action.
+        q_BN: N critics of the action.
+        log_prob_B: log density of the action.
+        alpha: temperature, a scalar without gradient.
 
     Raises:
         ValueError: wrong ranks or sizes.
     """
-    assert_shapes(log_prob=(log_prob_B, "B"), q_min=(q_min_B, "B"))
-    return log_prob_B - q_min_B
+    assert_shapes(q=(q_BN, "BN"), log_prob=(log_prob_B, "B"), alpha=(alpha, ""))
+    return tf.reduce_min(q_BN, axis=-1) - alpha * log_prob_B
 
 
-def value_target(log_prob_B: tf.Tensor, q_min_B: tf.Tensor) -> tf.Tensor:
-    """Target of V, inside equation 5: `min_i Q_i(s, a~) - log pi(a~|s)`, without gradient.
+def expected_soft_value(q_BNA: tf.Tensor, prob_BA: tf.Tensor, log_prob_BA: tf.Tensor, alpha: Any) -> tf.Tensor:
+    """Returns `sum_a pi(a|s) (min_i Q_i(s, a) - alpha log pi(a|s))`, `[B]` (1910.07207, equations 10 and 12).
+
+    Args:
+        q_BNA: N critics of every action.
+        prob_BA, log_prob_BA: of the policy, both zero for masked actions.
+        alpha: temperature, a scalar without gradient.
 
     Raises:
         ValueError: wrong ranks or sizes.
     """
-    assert_shapes(log_prob=(log_prob_B, "B"), q_min=(q_min_B, "B"))
-    return tf.stop_gradient(q_min_B - log_prob_B)
+    assert_shapes(q=(q_BNA, "BNA"), prob=(prob_BA, "BA"), log_prob=(log_prob_BA, "BA"), alpha=(alpha, ""))
+    return expectation(prob_BA, tf.reduce_min(q_BNA, axis=1) - alpha * log_prob_BA)
 
 
-def critic_target(reward_B: tf.Tensor, discount_B: tf.Tensor, next_value_B: tf.Tensor) -> tf.Tensor:
-    """Equation 8: `r + discount * V_target(s')`, without gradient; discount is gamma * (1 - terminated).
+def expectation(prob_BA: tf.Tensor, value_BA: tf.Tensor) -> tf.Tensor:
+    """Returns `sum_a pi(a) * value(a)`, `[B]`; actions of probability zero leave neither value nor gradient.
+
+    Raises:
+        ValueError: wrong ranks or sizes.
+    """
+    assert_shapes(prob=(prob_BA, "BA"), value=(value_BA, "BA"))
+    return tf.reduce_sum(prob_BA * tf.where(prob_BA > 0, value_BA, tf.zeros_like(value_BA)), axis=-1)
+
+
+def bootstrap_target(reward_B: tf.Tensor, discount_B: tf.Tensor, next_value_B: tf.Tensor) -> tf.Tensor:
+    """Returns the target of Q, `r + discount * value(s')`, without gradient (1801.01290, equation 8).
+
+    Args:
+        reward_B: after scaling; a sum for n-step returns.
+        discount_B: gamma^n * (1 - terminated).
+        next_value_B: V or soft value of s', with target networks.
 
     Raises:
         ValueError: wrong ranks or sizes.
@@ -45,16 +73,13 @@ def critic_target(reward_B: tf.Tensor, discount_B: tf.Tensor, next_value_B: tf.T
     return tf.stop_gradient(reward_B + discount_B * next_value_B)
 
 
-def regression_loss(prediction: tf.Tensor, target_B: tf.Tensor, huber: bool = False) -> tf.Tensor:
-    """Equations 5 and 7: `0.5 * (prediction - target)^2` in each row.
+def squared_error(prediction: tf.Tensor, target_B: tf.Tensor, huber: bool = False) -> tf.Tensor:
+    """Returns `(prediction - target)^2` in each row, of predictions `[B]`, or `[B, N]` of N critics with one target.
 
     Args:
-        prediction: `[B]`, or `[B, N]` for N critics that share one target.
+        prediction: of V or Q.
         target_B: regression target.
-        huber: linear where the error exceeds 1.
-
-    Returns:
-        losses with the shape of `prediction`.
+        huber: linear, `2 |error| - 1`, where the error exceeds 1.
 
     Raises:
         ValueError: wrong ranks or sizes.
@@ -63,6 +88,16 @@ def regression_loss(prediction: tf.Tensor, target_B: tf.Tensor, huber: bool = Fa
     assert_shapes(target=(target_B, "B"), prediction=(prediction, "BN" if critics else "B"))
     error = prediction - (target_B[:, None] if critics else target_B)
     if huber:
-        size = tf.abs(error)
-        return tf.where(size <= 1.0, 0.5 * tf.square(error), size - 0.5)
-    return 0.5 * tf.square(error)
+        return tf.where(tf.abs(error) <= 1.0, tf.square(error), 2.0 * tf.abs(error) - 1.0)
+    return tf.square(error)
+
+
+def q_of_actions(q_BNA: tf.Tensor, action_B: tf.Tensor) -> tf.Tensor:
+    """Returns every critic's Q of the given discrete actions, `[B, N]`.
+
+    Raises:
+        ValueError: wrong ranks or sizes.
+    """
+    assert_shapes(q=(q_BNA, "BNA"), action=(action_B, "B"))
+    is_chosen_BA = tf.one_hot(action_B, q_BNA.shape[-1], True, False, dtype=tf.bool)
+    return tf.reduce_sum(tf.where(is_chosen_BA[:, None], q_BNA, tf.zeros_like(q_BNA)), axis=-1)

@@ -7,65 +7,10 @@ agent averages over all rows and leaves out those after an episode's last action
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import tensorflow as tf
 
 from tfsac.losses.checks import assert_shapes
-
-LEAST_ALPHA = 1e-10
-
-
-class Choice(NamedTuple):
-    """The distribution over keeping and switching, all `[B]`: two probabilities, their entropy in nats, the advantage."""
-
-    keep_B: tf.Tensor
-    switch_B: tf.Tensor
-    entropy_B: tf.Tensor
-    advantage_B: tf.Tensor
-
-
-def choice(
-    keep_q_B: tf.Tensor, switch_q_B: tf.Tensor, alpha: tf.Tensor, clipping: tuple[float | None, float | None] | None = None
-) -> Choice:
-    """Equation 5: `beta = softmax([Q(s, tau0), Q(s, tau1)] / alpha)`, without gradient.
-
-    Args:
-        keep_q_B: Q of going on with the trajectory before.
-        switch_q_B: Q of the proposed one.
-        alpha: temperature of the choice, a scalar; at least 1e-10 counts.
-        clipping: (low, high) bounds of the advantage `switch_q - keep_q`, or None for no bound.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
-    """
-    assert_shapes(keep_q=(keep_q_B, "B"), switch_q=(switch_q_B, "B"))
-    assert_shapes(alpha=(alpha, ""))
-    advantage_B = tf.stop_gradient(switch_q_B - keep_q_B)
-    clipped_B = clip_advantage(advantage_B, clipping)
-    logit_B = clipped_B / tf.maximum(tf.stop_gradient(alpha), LEAST_ALPHA)
-    keep_B, switch_B = tf.sigmoid(-logit_B), tf.sigmoid(logit_B)
-    entropy_B = keep_B * tf.nn.softplus(logit_B) + switch_B * tf.nn.softplus(-logit_B)
-    return Choice(keep_B, switch_B, entropy_B, advantage_B)
-
-
-def clip_advantage(advantage_B: tf.Tensor, clipping: tuple[float | None, float | None] | None) -> tf.Tensor:
-    """Returns advantages within (low, high), either of which may be None."""
-    low, high = clipping or (None, None)
-    if low is not None:
-        advantage_B = tf.maximum(advantage_B, low)
-    return advantage_B if high is None else tf.minimum(advantage_B, high)
-
-
-def smallest(q_BND: tf.Tensor, weight_D: tf.Tensor) -> tf.Tensor:
-    """Returns the pessimistic one of N critics for each reward, `[B, D]`: the largest where a reward's weight is negative.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
-    """
-    assert_shapes(q=(q_BND, "BND"), weight=(weight_D, "D"))
-    sign_D = tf.where(weight_D < 0, -tf.ones_like(weight_D), tf.ones_like(weight_D))
-    return tf.reduce_min(q_BND * sign_D, axis=1) * sign_D
 
 
 def compare_through_returns(
@@ -79,7 +24,7 @@ def compare_through_returns(
     switched_TB: tf.Tensor,
     would_switch_TB: tf.Tensor | None,
 ) -> tf.Tensor:
-    """Equation 9, the compare-through operator: rewards are summed for as long as the policy would have gone on as stored.
+    """Equation 9, the compare-through operator: rewards are summed for as long as the policy would have kept the stored trajectory.
 
     `G[t] = r[t] + gamma * discount[t] * acc[t + 1]`, and `acc[t]` is `G[t]` where the stored step kept its trajectory and so does the policy
     of now, `V[t] = beta0 * Q(tau0) + beta1 * Q(tau1)` where either switches, the episode is over, or the stretch ends. Rewards and
@@ -103,8 +48,14 @@ def compare_through_returns(
         ValueError: wrong ranks or sizes, or fewer than two rows.
     """
     assert_shapes(
-        reward=(reward_TBD, "TBD"), discount=(discount_TB, "TB"), gamma=(gamma_D, "D"), keep_q=(keep_q_TBD, "TBD"),
-        switch_q=(switch_q_TBD, "TBD"), keep=(keep_TB, "TB"), last=(last_TB, "TB"), switched=(switched_TB, "TB"),
+        reward=(reward_TBD, "TBD"),
+        discount=(discount_TB, "TB"),
+        gamma=(gamma_D, "D"),
+        keep_q=(keep_q_TBD, "TBD"),
+        switch_q=(switch_q_TBD, "TBD"),
+        keep=(keep_TB, "TB"),
+        last=(last_TB, "TB"),
+        switched=(switched_TB, "TB"),
     )
     if would_switch_TB is not None:
         assert_shapes(reward=(reward_TBD, "TBD"), would_switch=(would_switch_TB, "TB"))

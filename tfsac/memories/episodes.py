@@ -266,7 +266,7 @@ class EpisodicMemory:
             action=rows["action"],
             reward=np.where(there, self.reward_filter(rows["reward"]), 0).astype(np.float32),
             discount=(there & ~rows["terminated"]).astype(np.float32),
-            begins=begins,
+            is_first=begins,
             length=length,
             on_policy=on_policy,
             initial_state=state,

@@ -1,22 +1,28 @@
 """Keras networks built from `NetworkParameters` and a `Spec`."""
 
-from tfsac.networks.build import Network
 from tfsac.networks.custom import check_models, check_weights
 from tfsac.networks.forward import GraphForward, forward_of
+from tfsac.networks.make_networks import ModelMaker, make_networks
+from tfsac.networks.network import Network
 from tfsac.networks.numpy_forward import NumpyForward
-from tfsac.networks.optimizers import adam, build_optimizer, clip_gradients, take_step
+from tfsac.networks.optimizer_steps import clip_gradients
+from tfsac.networks.optimizers import adam, build_optimizer
+from tfsac.networks.replicas import apply_on_replicas, polyak_average_on_replicas
 from tfsac.networks.settings import check_settings
 
 __all__ = [
     "GraphForward",
+    "ModelMaker",
     "Network",
     "NumpyForward",
     "adam",
+    "apply_on_replicas",
     "build_optimizer",
     "check_models",
     "check_settings",
     "check_weights",
     "clip_gradients",
     "forward_of",
-    "take_step",
+    "make_networks",
+    "polyak_average_on_replicas",
 ]

@@ -42,7 +42,9 @@ def check_models(
     if not isinstance(made, Mapping) or not all(isinstance(model, keras.Model) for model in made.values()):
         raise TypeError(f"models returns a dict with a new Keras model for each of {names}. Received: {made!r}")
     if made.keys() != heads.keys():
-        raise ValueError(f"models returns a Keras model for each of {names}. Received: {', '.join(map(str, made)) or 'none'}")
+        raise ValueError(
+            f"models returns a Keras model for each of {names}. Received: {', '.join(map(str, made)) or 'none'}"
+        )
     for name, model in made.items():
         check_shapes(name, model, heads[name], specs[name])
     check_weights("models", made, earlier)
@@ -62,7 +64,10 @@ def check_shapes(name: str, model: keras.Model, head: HeadParameters, spec: Spec
         ValueError: the message has the expected and the received shapes or dtypes.
     """
     judges = isinstance(head, SACQHeadParameters | TrajectoryQHeadParameters)
-    given = {key: keras.Input(array.shape, dtype=array.dtype, name=key) for key, array in (*spec.observation.items(), *spec.state.items())}
+    given = {
+        key: keras.Input(array.shape, dtype=array.dtype, name=key)
+        for key, array in (*spec.observation.items(), *spec.state.items())
+    }
     action = [keras.Input(spec.action.shape, name="action")] if judges else []
     takes = getattr(model, "input", None)
     if takes is not None:
@@ -75,7 +80,9 @@ def check_shapes(name: str, model: keras.Model, head: HeadParameters, spec: Spec
         given = {key: given[key] for key in read}
         for key, array in given.items():  # Keras converts what comes, also real numbers to whole ones
             if not np.can_cast(array.dtype, str(read[key].dtype), "safe"):
-                raise ValueError(f"models: {name!r} takes {key!r} with the dtype {array.dtype}. Received: {read[key].dtype}")
+                raise ValueError(
+                    f"models: {name!r} takes {key!r} with the dtype {array.dtype}. Received: {read[key].dtype}"
+                )
     inputs: Any = [given, *action] if judges else given
     if takes is not None and _shapes(takes) != _shapes(inputs):
         raise ValueError(f"models: {name!r} takes inputs of the shapes {_shapes(inputs)}. Received: {_shapes(takes)}")
@@ -123,8 +130,10 @@ def outputs_of(head: HeadParameters, spec: Spec) -> Shape | list[Shape]:
 def _fit(found: Any, expected: Shape | list[Shape]) -> bool:
     if isinstance(expected, list):
         return isinstance(found, list) and len(found) == len(expected) and all(map(_fit, found, expected))
-    return isinstance(found, tuple) and len(found) == len(expected) and all(
-        (b != 0 and b is not None) if a == CRITICS else a == b for a, b in zip(expected, found, strict=True)
+    return (
+        isinstance(found, tuple)
+        and len(found) == len(expected)
+        and all((b != 0 and b is not None) if a == CRITICS else a == b for a, b in zip(expected, found, strict=True))
     )
 
 

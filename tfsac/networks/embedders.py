@@ -55,7 +55,9 @@ def embedder_layers(
     return layers + dense_layers(dense, parameters.activation_function, initializers)
 
 
-def middleware_layers(parameters: FCMiddlewareParameters | LSTMMiddlewareParameters, initializers: Initializers) -> list[keras.Layer]:
+def middleware_layers(
+    parameters: FCMiddlewareParameters | LSTMMiddlewareParameters, initializers: Initializers
+) -> list[keras.Layer]:
     """Returns the dense layers between the merged embeddings and the head."""
     return dense_layers(middleware_widths(parameters), parameters.activation_function, initializers)
 
@@ -68,6 +70,4 @@ def middleware_widths(parameters: FCMiddlewareParameters | LSTMMiddlewareParamet
 
 def dense_layers(sizes: tuple[int, ...], activation: str, initializers: Initializers) -> list[keras.Layer]:
     """Returns dense layers of these widths."""
-    return [
-        keras.layers.Dense(size, activation=activation, kernel_initializer=initializers.next()) for size in sizes
-    ]
+    return [keras.layers.Dense(size, activation=activation, kernel_initializer=initializers.next()) for size in sizes]

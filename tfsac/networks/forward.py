@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfsac.networks.build import Network
+from tfsac.networks.network import Network
 from tfsac.networks.numpy_forward import NumpyForward
 from tfsac.types import Spec
 

@@ -63,7 +63,9 @@ class GaussianHead:
         output = Initializers(parameters.initializer, seeds)
         activation = "tanh" if parameters.bound_mean else "linear"
         variances = action_size if parameters.covariance == "diagonal" else 1
-        self.mean = keras.layers.Dense(action_size, activation=activation, kernel_initializer=output.next(), name="mean")
+        self.mean = keras.layers.Dense(
+            action_size, activation=activation, kernel_initializer=output.next(), name="mean"
+        )
         self.variance = keras.layers.Dense(variances, kernel_initializer=output.next(), name="variance")
         self.outputs = [self.mean, self.variance]
 
@@ -86,7 +88,9 @@ class VHead:
     """One state value: features `[B, F]` to `[B]`."""
 
     def __init__(self, parameters: VHeadParameters, seeds: np.random.Generator):
-        self.out = keras.layers.Dense(1, kernel_initializer=Initializers(parameters.initializer, seeds).next(), name="v")
+        self.out = keras.layers.Dense(
+            1, kernel_initializer=Initializers(parameters.initializer, seeds).next(), name="v"
+        )
 
     def __call__(self, features: keras.KerasTensor) -> keras.KerasTensor:
         """Connects the head."""

@@ -35,14 +35,14 @@ class LSTM:
         self.state = {name: ArraySpec((units,), "float32") for name in (HIDDEN, CELL)}
 
     def unroll(
-        self, features_TBF: tf.Tensor, initial_state: dict[str, tf.Tensor], begins_TB: tf.Tensor, valid_TB: tf.Tensor
+        self, features_TBF: tf.Tensor, initial_state: dict[str, tf.Tensor], is_first_TB: tf.Tensor, valid_TB: tf.Tensor
     ) -> tf.Tensor:
         """Runs over columns.
 
         Args:
             features_TBF: what it reads.
             initial_state: before the first row, `[B, H]` by field.
-            begins_TB: 1 where an episode begins, and with it the state anew; else 0.
+            is_first_TB: 1 where an episode begins, and with it the state anew; else 0.
             valid_TB: where there is no step the state stays as it is.
 
         Returns:
@@ -51,7 +51,7 @@ class LSTM:
         cell = self.layer
         # The part of the gates that does not wait for the row before is one product for all rows.
         gates_TBG = tf.tensordot(features_TBF, cell.kernel.value, 1) + cell.bias.value
-        keep_TB1 = 1.0 - begins_TB[..., None]
+        keep_TB1 = 1.0 - is_first_TB[..., None]
 
         hidden_BH, memory_BH = initial_state[HIDDEN], initial_state[CELL]
         hidden = []

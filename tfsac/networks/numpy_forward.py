@@ -7,9 +7,9 @@ from collections.abc import Callable
 import keras
 import numpy as np
 
-from tfsac.networks.build import Network
 from tfsac.networks.heads import CategoricalHead, FeaturesHead, GaussianHead, PolicyHead, TrajectoryQHead
 from tfsac.networks.lstm import CELL, HIDDEN
+from tfsac.networks.network import Network
 
 Array = np.ndarray
 Heads = PolicyHead | CategoricalHead | GaussianHead | TrajectoryQHead | FeaturesHead

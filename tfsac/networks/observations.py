@@ -45,7 +45,9 @@ def with_embedders(
     keys = [key for key in observation if key != ACTION_MASK]
     if [*embedders] == [USUAL] and keys != [USUAL] and not {AGENT_STATE, FEATURES} & observation.keys():
         embedders = {key: embedders[USUAL] for key in keys}
-        unsaid.append(f"The environment gives {', '.join(keys)}, and the preset reads {USUAL!r} alone: the networks read all of them.")
+        unsaid.append(
+            f"The environment gives {', '.join(keys)}, and the preset reads {USUAL!r} alone: the networks read all of them."
+        )
     for key in embedders:
         if key not in observation:
             raise ValueError(
@@ -71,14 +73,22 @@ def with_embedders(
 def is_convolutional(embedder: InputEmbedderParameters) -> bool:
     """Returns whether an embedder has convolutions where it reads an image."""
     scheme = embedder.scheme
-    return scheme in IMAGE_SCHEMES if isinstance(scheme, EmbedderScheme) else any(isinstance(layer, Conv2d) for layer in scheme)
+    return (
+        scheme in IMAGE_SCHEMES
+        if isinstance(scheme, EmbedderScheme)
+        else any(isinstance(layer, Conv2d) for layer in scheme)
+    )
 
 
 def usual_scheme(shape: tuple[int, ...]) -> EmbedderScheme | None:
     """Returns the largest scheme of convolutions that an image `[height, width, channels]` has room for; None where there is none."""
     if len(shape) != 3 or channels_first(shape):
         return None
-    fitting = (scheme for scheme in (EmbedderScheme.Medium, EmbedderScheme.Shallow) if too_large(IMAGE_SCHEMES[scheme], shape) is None)
+    fitting = (
+        scheme
+        for scheme in (EmbedderScheme.Medium, EmbedderScheme.Shallow)
+        if too_large(IMAGE_SCHEMES[scheme], shape) is None
+    )
     return next(fitting, None)
 
 
@@ -131,7 +141,9 @@ def check(key: str, embedder: InputEmbedderParameters, shape: tuple[int, ...], a
     if large is not None:
         raise ValueError(f"Image {key!r} is too small for {large}: {advice}. Received: shape {shape}")
     if len(shape) != 1 and not convolutional and not embedder.flatten:
-        what = "is too small for convolutions" if image else "is neither a vector nor an image [height, width, channels]"
+        what = (
+            "is too small for convolutions" if image else "is neither a vector nor an image [height, width, channels]"
+        )
         if channels_first(shape):
             what = "has its channels first; gymnasium.wrappers.TransformObservation moves them last, as convolutions here read them"
         raise ValueError(f"Observation {key!r} {what}. To flatten it, {advice}. Received: shape {shape}")

@@ -19,6 +19,10 @@ def check_settings() -> None:
             f"RunParameters(mixed_precision='bfloat16') is faster where it can be. Received: {', '.join(sorted(types - {'float32'}))}"
         )
     if (images := keras.config.image_data_format()) != "channels_last":
-        raise ValueError(f"Images are [height, width, channels]: call keras.config.set_image_data_format('channels_last'). Received: {images}")
+        raise ValueError(
+            f"Images are [height, width, channels]: call keras.config.set_image_data_format('channels_last'). Received: {images}"
+        )
     if not tf.executing_eagerly():
-        raise ValueError("tfsac is called outside tf.function, tf.Graph and TensorFlow's 1.x mode. Received: graph mode")
+        raise ValueError(
+            "tfsac is called outside tf.function, tf.Graph and TensorFlow's 1.x mode. Received: graph mode"
+        )

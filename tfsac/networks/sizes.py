@@ -49,7 +49,8 @@ def check_size(name: str, parameters: NetworkParameters, spec: Spec) -> None:
 def count_weights(parameters: NetworkParameters, spec: Spec) -> int:
     """Returns the number of weights of a network; see `check_size` for the arguments."""
     embedded = [
-        _embedder(embedder, spec.observation[key].shape) for key, embedder in parameters.input_embedders_parameters.items()
+        _embedder(embedder, spec.observation[key].shape)
+        for key, embedder in parameters.input_embedders_parameters.items()
     ]
     total, widths = sum(weights for weights, _ in embedded), [width for _, width in embedded]
     width = widths[0] if parameters.embedding_merger_type == "sum" else sum(widths)

@@ -116,6 +116,11 @@ class BaseAgentParameters:
         """Rows of an update."""
         return self.networks["policy"].batch_size
 
+    @property
+    def encoders(self) -> dict[str, str]:
+        """By name of a network, the network whose embedders it reads instead of having its own."""
+        return {}
+
     def check_networks(self, heads: Mapping[str, str], with_target: tuple[str, ...], recurrent: bool = False) -> None:
         """Checks that there is exactly one network for each name, with the right head, and that the memory suits them.
 
@@ -216,6 +221,11 @@ class DiscreteSoftActorCriticAgentParameters(BaseAgentParameters):
     shared_encoder: bool = False
     kind: Literal["discrete_soft_actor_critic"] = "discrete_soft_actor_critic"
     path: ClassVar[str] = "tfsac.agents.discrete_sac:DiscreteSoftActorCriticAgent"
+
+    @property
+    def encoders(self) -> dict[str, str]:
+        """A policy that shares the encoder reads the embedders of q."""
+        return {"policy": "q"} if self.shared_encoder else {}
 
     def __post_init__(self) -> None:
         self.check_networks({"policy": "categorical_policy", "q": "discrete_q"}, with_target=("q",))

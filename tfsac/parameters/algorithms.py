@@ -129,20 +129,14 @@ TemperatureParameters = Annotated[
     Annotated[FixedAlphaParameters, Tag("fixed")] | Annotated[AutoAlphaParameters, Tag("auto")], by_kind("auto", "fixed")
 ]
 
-# How the present agent runs each order: groups of steps whose gradients are taken at the same weights.
-_GROUPS = {
-    "critic_first": (("critic",), ("policy",), ("temperature",), ("target",)),
-    "simultaneous": (("policy", "critic", "temperature"), ("target",)),
-    "policy_first": (("policy",), ("temperature",), ("critic",), ("target",)),
-}
-UPDATE_ORDERS = ("critic_first", "simultaneous", "policy_first", "temperature_first")
+UPDATE_ORDERS = ("critic_first", "policy_first", "simultaneous")
 
 
 def _check_order(order: Any) -> Any:
     if order in UPDATE_ORDERS:
         return order
     raise ValueError(
-        "update_order is 'critic_first' (once 'di_engine'), 'simultaneous' (once 'spinning_up'), 'policy_first' or 'temperature_first'; "
+        "update_order is 'critic_first' (once 'di_engine'), 'simultaneous' (once 'spinning_up') or 'policy_first'; "
         f"steps are no longer listed.{nearest(order, UPDATE_ORDERS) if isinstance(order, str) else ''} Received: {order!r}"
     )
 
@@ -153,29 +147,16 @@ class TwinSoftActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
 
     Attributes:
         update_order: of the steps of one update; the target networks move last, and a fixed temperature never moves.
-            "critic_first" is critic, policy, temperature, each seeing what the one before left (DI-engine).
+            "critic_first" is critic, policy, temperature, each seeing what the one before left (DI-engine; Stable-Baselines3, whose
+            temperature steps first but is used as it was before).
             "simultaneous" takes the gradients of policy and critic, and of the temperature, at the weights with which the update
             begins (Spinning Up).
             "policy_first" is policy, temperature, critic, each seeing what the one before left.
-            "temperature_first" samples the policy once at the beginning and moves the temperature by that sample; then the critic,
-            with the temperature of before; then the policy, by the same sample, with the new critic (Stable-Baselines3).
         temperature: fixed or automatic.
     """
 
-    update_order: Annotated[
-        Literal["critic_first", "simultaneous", "policy_first", "temperature_first"], BeforeValidator(_check_order)
-    ] = "critic_first"
+    update_order: Annotated[Literal["critic_first", "policy_first", "simultaneous"], BeforeValidator(_check_order)] = "critic_first"
     temperature: TemperatureParameters = Field(default_factory=AutoAlphaParameters)
-
-    def groups(self) -> tuple[tuple[str, ...], ...]:
-        """Returns the order as groups of simultaneous steps.
-
-        Raises:
-            ParameterError: the order is no sequence of such groups.
-        """
-        if self.update_order not in _GROUPS:
-            raise ParameterError(f"The agent has the orders {', '.join(_GROUPS)}. Received: update_order={self.update_order!r}")
-        return _GROUPS[self.update_order]
 
 
 @parameters

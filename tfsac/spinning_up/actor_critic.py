@@ -9,8 +9,7 @@ from typing import Any
 import gymnasium as gym
 import keras
 
-from tfsac.agents import ModelMaker
-from tfsac.networks import check_weights
+from tfsac.networks import ModelMaker, check_weights
 from tfsac.types import Spec
 from tfsac.user_code import calling
 

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from tfsac.agents import (
-    Agent,
-    DiscreteACERAgent,
-    DiscreteSoftActorCriticAgent,
-    GaussianACERAgent,
-    ModelMaker,
-    SoftActorCriticAgent,
-    TemporallyAbstractActorCriticAgent,
-    TwinSoftActorCriticAgent,
-)
+from tfsac.agents import Agent
 from tfsac.environments import Filters, action_map
 from tfsac.memories import (
     MINARI,
@@ -29,9 +21,9 @@ from tfsac.memories import (
     TransitionMemory,
     load_demonstrations,
 )
+from tfsac.networks import ModelMaker
 from tfsac.parameters import (
     DiscreteACERAgentParameters,
-    DiscreteSoftActorCriticAgentParameters,
     GaussianACERAgentParameters,
     ParameterError,
     Preset,
@@ -39,11 +31,11 @@ from tfsac.parameters import (
     RunParameters,
     SequenceReplayParameters,
     SQILExperienceReplayParameters,
-    TemporallyAbstractActorCriticAgentParameters,
-    TwinSoftActorCriticAgentParameters,
     override,
 )
+from tfsac.policies import BasePolicy
 from tfsac.types import ArraySpec, Spec
+from tfsac.user_code import calling
 
 
 def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMaker | None = None) -> Agent:
@@ -52,12 +44,56 @@ def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMak
     Args:
         preset: the experiment.
         run: its seed, and whether and how to compile.
-        spec: what the agent sees and does.
+        spec: what the agent observes and does.
         models: makes Keras models that take the place of the preset's layers; not for actor-critic with experience replay.
 
     Raises:
         ValueError: parameters that do not fit the spec, or networks that only a function can make.
         TypeError: models that are no Keras models.
+    """
+    refuse_missing_models(preset, models)
+    return agent_class(preset)(preset.agent, spec, run.seed, run.eager, models, run.jit_compile)
+
+
+def build_policy(
+    preset: Preset, run: RunParameters, spec: Spec, models: ModelMaker | None = None, collecting: bool = False
+) -> BasePolicy:
+    """Returns the policy of the agent that a preset describes, with fresh weights and without the critics.
+
+    Args:
+        preset, run, spec, models: see `build_agent`.
+        collecting: whether experience is collected with it.
+
+    Raises:
+        ValueError, TypeError: see `build_agent`.
+    """
+    refuse_missing_models(preset, models)
+    return agent_class(preset).policy_class.build(preset.agent, spec, run.seed, models, collecting)
+
+
+def agent_class(preset: Preset) -> type[Agent]:
+    """Returns the class that a preset's agent parameters name, the package's or the user's.
+
+    Raises:
+        ParameterError: there is no class of agents at their `path`.
+        UserCodeError: its module raised.
+    """
+    path = preset.agent.path
+    module, _, name = path.partition(":")
+    with calling(f"{type(preset.agent).__name__}.path"):
+        found = getattr(importlib.import_module(module), name, None)
+    if not (isinstance(found, type) and issubclass(found, Agent)):
+        raise ParameterError(
+            f"The path of {type(preset.agent).__name__} names a class below tfsac.agents.Agent, such as 'my_agent:MyAgent'. Received: {path!r}"
+        )
+    return found
+
+
+def refuse_missing_models(preset: Preset, models: ModelMaker | None) -> None:
+    """Refuses a preset whose networks only a function can make, without the function.
+
+    Raises:
+        ParameterError: it is one.
     """
     made_by = next((network.made_by for network in preset.agent.networks.values() if network.made_by), None)
     if models is None and made_by:
@@ -66,17 +102,6 @@ def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMak
             "function again as models=...; tfsac.test_policy(run_dir) runs the policy that a finished run exported, without it. "
             f"Received: networks made by {made_by}, and no models"
         )
-    if isinstance(preset.agent, TwinSoftActorCriticAgentParameters):
-        return TwinSoftActorCriticAgent(preset.agent, spec, run.seed, run.eager, models, run.jit_compile)
-    if isinstance(preset.agent, DiscreteSoftActorCriticAgentParameters):
-        return DiscreteSoftActorCriticAgent(preset.agent, spec, run.seed, run.eager, models, run.jit_compile)
-    if isinstance(preset.agent, TemporallyAbstractActorCriticAgentParameters):
-        return TemporallyAbstractActorCriticAgent(preset.agent, spec, run.seed, run.eager, models, run.jit_compile)
-    if isinstance(preset.agent, DiscreteACERAgentParameters):
-        return DiscreteACERAgent(preset.agent, spec, run.seed, run.eager, models, run.jit_compile)
-    if isinstance(preset.agent, GaussianACERAgentParameters):
-        return GaussianACERAgent(preset.agent, spec, run.seed, run.eager, models, run.jit_compile)
-    return SoftActorCriticAgent(preset.agent, spec, run.seed, run.eager, models, run.jit_compile)
 
 
 def build_memory(

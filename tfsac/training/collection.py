@@ -7,29 +7,28 @@ from typing import Any
 
 import numpy as np
 
-from tfsac.agents import Agent, Mode
 from tfsac.environments import EnvironmentFailure, Environments, Filters
-from tfsac.training.weights import acting_weights, take_over
+from tfsac.policies import BasePolicy, Mode
 from tfsac.types import Step
 
 POLICY_STATE, HANDED = "policy_state/", "handed/"  # arrays of a checkpoint beside the observation
 
 
 class Collector:
-    """An agent in its environments.
+    """A policy in its environments.
 
     Args:
-        agent: that acts.
-        filters: through which it sees.
+        policy: that acts.
+        filters: that normalise its observations.
         environments: in which it acts.
 
     Attributes:
         policy_state: `[E, ...]` by field, of policies that have one.
-        handed: the weights that another agent, which learns, handed over last; part of a checkpoint.
+        handed: the weights that the policy of an agent, which learns elsewhere, handed over last; part of a checkpoint.
     """
 
-    def __init__(self, agent: Agent, filters: Filters, environments: Environments):
-        self.agent, self.filters, self.environments = agent, filters, environments
+    def __init__(self, policy: BasePolicy, filters: Filters, environments: Environments):
+        self.policy, self.filters, self.environments = policy, filters, environments
         self.policy_state: Mapping[str, np.ndarray] = {}
         self.handed: list[np.ndarray] = []
 
@@ -47,39 +46,39 @@ class Collector:
         observation = environments.observation
         mode: Mode = "random" if env_steps < random_until else "explore"
         seen = self.filters.observation(observation)
-        drawn = self.agent.rng.bit_generator.state
-        action, policy_state, extras = self.agent.act(seen, self.policy_state, environments.is_first, mode, env_steps)
+        drawn = self.policy.rng.bit_generator.state
+        action, policy_state, extras = self.policy.act(seen, self.policy_state, environments.is_first, mode, env_steps)
         try:
             result = environments.step(action)
         except EnvironmentFailure:  # a step that was not made drew no random numbers
-            self.agent.rng.bit_generator.state = drawn
+            self.policy.rng.bit_generator.state = drawn
             raise
         self.policy_state = policy_state
         following, length = result.observation, result.length
         return Step(observation, action, *result[1:4], result.next_observation, dict(extras), length, following)
 
-    def hand_over(self, learner: Agent, acting: list[np.ndarray] | None = None) -> None:
-        """Goes on acting as an agent does now.
+    def hand_over(self, learned: BasePolicy, acting: list[np.ndarray] | None = None) -> None:
+        """Acts from now on as another policy does.
 
         Args:
-            learner: that was trained.
-            acting: what its last update returned.
+            learned: the policy of the agent; nothing happens where it is this collector's own.
+            acting: its acting weights, which the agent's last update returned.
         """
-        if learner is not self.agent:
-            self.act_with(acting_weights(learner, acting))
+        if learned is not self.policy:
+            self.act_with(learned.weights_to_hand_over(acting))
 
     def act_with(self, weights: list[np.ndarray]) -> None:
-        """Acts with the weights of another agent from now on."""
+        """Acts from now on with the weights that another policy handed over."""
         self.handed = weights
-        take_over(self.agent, weights)
+        self.policy.load_acting_weights(weights)
 
     def reseed(self, seed: Sequence[int]) -> None:
         """Draws from another stream of random numbers from now on."""
-        self.agent.rng = np.random.default_rng(seed)
+        self.policy.rng = np.random.default_rng(seed)
 
     def state(self) -> dict[str, Any]:
         """Returns what a checkpoint keeps, as JSON values."""
-        return {"environments": self.environments.state(), "rng": self.agent.rng.bit_generator.state}
+        return {"environments": self.environments.state(), "rng": self.policy.rng.bit_generator.state}
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Returns what a checkpoint keeps to continue: observations, the policy's state, and weights that were handed over."""
@@ -91,25 +90,25 @@ class Collector:
         self.policy_state = {}
         self.environments.restore(environments, None, {})
 
-    def restore(self, state: dict[str, Any], arrays: Mapping[str, np.ndarray], actions: np.ndarray | None, learner: Agent) -> bool:
+    def restore(self, state: dict[str, Any], arrays: Mapping[str, np.ndarray], actions: np.ndarray | None, learned: BasePolicy) -> bool:
         """Continues where a checkpoint was taken.
 
         Args:
             state, arrays: what `state` and `arrays` returned, from among other arrays.
             actions: of the running episode; see `Environments.restore`.
-            learner: that is trained, and acts itself or hands its weights over.
+            learned: the policy of the agent, which acts itself or hands its weights over.
 
         Returns:
             whether the running episodes continue; else new ones start.
         """
-        self.agent.rng.bit_generator.state = state["rng"]
+        self.policy.rng.bit_generator.state = state["rng"]
         self.policy_state = {
             name.removeprefix(POLICY_STATE): value for name, value in arrays.items() if name.startswith(POLICY_STATE)
         }
         handed = [arrays[f"{HANDED}{i}"] for i in range(sum(name.startswith(HANDED) for name in arrays))]
-        if handed and learner is not self.agent:
+        if handed and learned is not self.policy:
             self.act_with(handed)
         else:
-            self.hand_over(learner)
+            self.hand_over(learned)
         observation = {key: arrays[key] for key in self.environments.spec.observation if key in arrays}
         return self.environments.restore(state["environments"], actions, observation)

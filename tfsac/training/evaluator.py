@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from tfsac.agents import Agent
 from tfsac.parameters import Preset, RunParameters
 from tfsac.training.evaluation import SWITCHING, evaluate_policy
 from tfsac.training.policy import Policy
@@ -29,6 +30,7 @@ class Evaluator:
         preset: the experiment, with its schedule and threshold.
         settings: with the seed and `stochastic_evaluation`.
         policy: to evaluate.
+        agent: whose weights are kept.
         env: in which; not the one that is trained in.
         best: file of the best weights.
 
@@ -39,15 +41,15 @@ class Evaluator:
         periods, evaluated_at: evaluation periods, and environment steps, at the last evaluation.
     """
 
-    def __init__(self, preset: Preset, settings: RunParameters, policy: Policy, env: gym.Env, best: pathlib.Path):
-        self.preset, self.settings, self.policy, self.env, self.best = preset, settings, policy, env, best
+    def __init__(self, preset: Preset, settings: RunParameters, policy: Policy, agent: Agent, env: gym.Env, best: pathlib.Path):
+        self.preset, self.settings, self.policy, self.agent, self.env, self.best = preset, settings, policy, agent, env, best
         self.best_return, self.accepted = -np.inf, False
         self.best_weights = b""
         self.periods, self.evaluated_at = 0, 0
 
     def columns(self) -> list[str]:
         """Returns the names of what `evaluate` returns."""
-        names = (*SUMMARY, *SWITCHING) if SWITCH in self.policy.agent.spec.extras else SUMMARY
+        names = (*SUMMARY, *SWITCHING) if SWITCH in self.policy.acting.spec.extras else SUMMARY
         kinds = ["evaluation", "stochastic_evaluation"] if self.settings.stochastic_evaluation else ["evaluation"]
         return [f"{kind}/{name}" for kind in kinds for name in names]
 
@@ -79,13 +81,13 @@ class Evaluator:
 
     def _evaluate(self, prefix: str, deterministic: bool, env_steps: int) -> dict[str, float]:
         # Samples drawn here must not shift the stream of training.
-        agent, seed = self.policy.agent, self.settings.seed
-        training, agent.rng = agent.rng, np.random.default_rng([seed, EVALUATING, env_steps])
+        acting, seed = self.policy.acting, self.settings.seed
+        training, acting.rng = acting.rng, np.random.default_rng([seed, EVALUATING, env_steps])
         try:
             amount = self.preset.schedule.evaluation_steps
             return evaluate_policy(self.policy, self.env, amount, deterministic, seed, env_steps).summary(prefix)
         finally:
-            agent.rng = training
+            acting.rng = training
 
     def judge(self, value: float, counters: Counters) -> bool:
         """Saves the weights if they are the best so far.
@@ -102,7 +104,7 @@ class Evaluator:
         """
         if value > self.best_return:
             self.best_return = value
-            self.best_weights = save_weights(self.best, self.policy.agent, self.policy.filters)
+            self.best_weights = save_weights(self.best, self.agent, self.policy.filters)
         threshold, within = dataclasses.astuple(self.preset.validation)
         if threshold is None or value < threshold:
             return False

@@ -13,7 +13,7 @@ from tfsac.environments import Apart, Environments, Filters, maker
 from tfsac.memories import in_ram, on_disk
 from tfsac.metrics import TerminalSink
 from tfsac.parameters import OffPolicyAlgorithmParameters
-from tfsac.training.build import build_agent, build_memory
+from tfsac.training.build import build_agent, build_memory, build_policy
 from tfsac.training.callbacks import Hooks
 from tfsac.training.checkpoint import CheckpointManager
 from tfsac.training.collection import Collector
@@ -118,14 +118,14 @@ class RunParts:
         self.functions = recorded(env_fn, asked.models, spec)
         with self.workers.strategy.scope():
             self.agent = build_agent(preset, settings, spec, asked.models)
-        actor = self.agent
+        actor = self.agent.policy
         if settings.asynchronous_collection:
-            actor = build_agent(preset, settings, spec, asked.models)
+            actor = build_policy(preset, settings, spec, asked.models, collecting=True)
         self.filters = Filters(preset.environment.filters, self.agent.spec)
         allocate = on_disk(self.directory.disk) if settings.memory_on_disk else in_ram
         beside = settings.asynchronous_collection or settings.ray_address is not None
         self.memory = build_memory(
-            self.worker_preset, self.agent.spec, self.filters, self.agent.recurrent, allocate, older_policies=beside
+            self.worker_preset, self.agent.spec, self.filters, self.agent.policy.recurrent_state, allocate, older_policies=beside
         )
         self.collector: Collector | RayCollector = (
             RayCollector(actor, self.filters, self.environments, settings.actor_steps)
@@ -136,18 +136,18 @@ class RunParts:
         self.filters.learn(self.workers.gather(self.environments.observation))
         if asked.initial_weights is not None:
             load_initial_weights(asked.initial_weights, self.agent, self.filters)
-        self.policy = Policy(self.agent, self.filters)
+        self.policy = Policy(self.agent.policy, self.filters, self.agent)
         algorithm = preset.agent.algorithm
         one_by_one = isinstance(algorithm, OffPolicyAlgorithmParameters) and (
             preset.environment.num_envs * algorithm.num_consecutive_training_steps == 1
         )
         with training_models(preset):
             self.update_metrics = self.agent.trace(single=one_by_one)
-        self.collector.hand_over(self.agent)
+        self.collector.hand_over(self.agent.policy)
 
     def _make_reports(self) -> None:
         preset, settings, workers = self.preset, self.settings, self.workers
-        self.evaluator = Evaluator(preset, settings, self.policy, self.evaluation_env, self.directory.best)
+        self.evaluator = Evaluator(preset, settings, self.policy, self.agent, self.evaluation_env, self.directory.best)
         self.reporter = Reporter(
             self.schedule, settings, self.update_metrics, preset.environment.num_envs, self.terminal, self.hooks.metric_names()
         )

@@ -13,15 +13,15 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from tfsac.agents import Agent, ModelMaker
 from tfsac.distributed.partition import environment_of_actor
 from tfsac.distributed.ray_environments import RayEnvironments, RolloutRequest, Weights, merge_steps
 from tfsac.environments import Environments, Filters, maker
+from tfsac.networks import ModelMaker
 from tfsac.parameters import Preset, RunParameters
-from tfsac.training.build import build_agent
+from tfsac.policies import BasePolicy
+from tfsac.training.build import build_policy
 from tfsac.training.collection import Collector
 from tfsac.training.devices import configure
-from tfsac.training.weights import acting_weights, take_over
 from tfsac.types import Spec, Step
 from tfsac.user_code import calling
 
@@ -66,8 +66,8 @@ class RolloutActor:
         configure(use_cpu=True)
         own = environment_of_actor(self.preset, self.settings)
         environments = Environments(own, self.settings.seed, maker(own, self.env_fn), self.index * own.num_envs)
-        agent = build_agent(self.preset, self.settings, environments.spec, self.models)
-        return Collector(agent, Filters(own.filters, agent.spec), environments)
+        policy = build_policy(self.preset, self.settings, environments.spec, self.models, collecting=True)
+        return Collector(policy, Filters(own.filters, policy.spec), environments)
 
     def rollout(self, request: RolloutRequest, weights: Weights | None) -> Step:
         """Collects what is requested.
@@ -82,7 +82,7 @@ class RolloutActor:
         collector = self.collector
         assert collector is not None
         if weights is not None:
-            take_over(collector.agent, weights)
+            collector.policy.load_acting_weights(weights)
         collector.filters.restore(request.filters)
         with calling(f"Actor {self.index}"):
             steps = [
@@ -98,7 +98,7 @@ class RayCollector:
     episodes.
 
     Args:
-        agent: that learns, and whose weights the actors get.
+        policy: of the agent, whose weights the actors get.
         filters: whose statistics the actors get.
         environments: of the actors.
         actor_steps: T, steps of each environment in one rollout.
@@ -107,8 +107,8 @@ class RayCollector:
         requested: environment steps of the run after the rollouts that were requested; None before the first ones.
     """
 
-    def __init__(self, agent: Agent, filters: Filters, environments: RayEnvironments, actor_steps: int):
-        self.agent, self.filters, self.environments, self.actor_steps = agent, filters, environments, actor_steps
+    def __init__(self, policy: BasePolicy, filters: Filters, environments: RayEnvironments, actor_steps: int):
+        self.policy, self.filters, self.environments, self.actor_steps = policy, filters, environments, actor_steps
         self.received: deque[Step] = deque()
         self.requested: int | None = None
         self.weights_changed = True  # since the actors got them
@@ -139,40 +139,40 @@ class RayCollector:
         assert self.requested is not None
         envs, weights = self.environments.num_envs, None
         if self.weights_changed:
-            weights, self.weights_changed = acting_weights(self.agent, self.acting), False
+            weights, self.weights_changed = self.policy.weights_to_hand_over(self.acting), False
         self.environments.send(RolloutRequest(self.actor_steps, random_until, self.requested, envs, self.filters.state()), weights)
         self.requested += self.actor_steps * envs
 
-    def hand_over(self, learner: Agent, acting: Weights | None = None) -> None:
-        """Has the actors act with the agent's weights from the next request on.
+    def hand_over(self, learned: BasePolicy, acting: Weights | None = None) -> None:
+        """Has the actors act with the policy's weights from the next request on.
 
         Args:
-            learner: the agent.
-            acting: what its last update returned.
+            learned: the policy of the agent.
+            acting: its acting weights, which the agent's last update returned.
         """
         self.weights_changed, self.acting = True, acting
 
     def reseed(self, seed: Sequence[int]) -> None:
         """Draws the learner's own random numbers from another stream; the actors have theirs."""
-        self.agent.rng = np.random.default_rng(seed)
+        self.policy.rng = np.random.default_rng(seed)
 
     def state(self) -> dict[str, Any]:
         """Returns what a checkpoint keeps, as JSON values."""
-        return {"environments": self.environments.state(), "rng": self.agent.rng.bit_generator.state}
+        return {"environments": self.environments.state(), "rng": self.policy.rng.bit_generator.state}
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Returns nothing: a resumed run starts new episodes."""
         return {}
 
-    def restore(self, state: dict[str, Any], arrays: Mapping[str, np.ndarray], actions: np.ndarray | None, learner: Agent) -> bool:
+    def restore(self, state: dict[str, Any], arrays: Mapping[str, np.ndarray], actions: np.ndarray | None, learned: BasePolicy) -> bool:
         """Starts the episodes after those of a checkpoint, and returns that the running ones are not continued.
 
         Args:
             state: what `state` returned.
             arrays, actions: not needed.
-            learner: the agent.
+            learned: the policy of the agent.
         """
-        self.agent.rng.bit_generator.state = state["rng"]
-        self.hand_over(learner)
+        self.policy.rng.bit_generator.state = state["rng"]
+        self.hand_over(learned)
         self.environments.start_episodes(state["environments"])
         return False

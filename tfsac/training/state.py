@@ -90,7 +90,7 @@ class RunState:
         """
         state, task = restored.state, self.workers.task
         refuse_other_kinds(state, self.values())
-        self.agent.refresh()
+        self.agent.policy.refresh()
         self.schedule.restore(state["schedule"])
         self.evaluator.restore(state["evaluator"], self.schedule.counters, restored.run_files)
         self.reporter.restore(state["reporter"])
@@ -105,7 +105,7 @@ class RunState:
         if restored.whole:  # else the updates that are underway learned from rows that are gone
             self.updates.restore(arrays)
         steps = self.memory.newest(collector["environments"]["length"][0])
-        exact = self.collector.restore(collector, arrays, None if steps is None else steps["action"][:, 0], self.agent)
+        exact = self.collector.restore(collector, arrays, None if steps is None else steps["action"][:, 0], self.agent.policy)
         if not alone:
             self.reseed()
         if not exact:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 import gymnasium as gym
 import numpy as np
 
-from tfsac.agents import ModelMaker
 from tfsac.environments import EnvironmentFailure
 from tfsac.metrics import Row, terminal_or_notebook
+from tfsac.networks import ModelMaker
 from tfsac.parameters import ParameterError, Preset, RunParameters
 from tfsac.training.callbacks import Callback
 from tfsac.training.checkpoint import CheckpointError
@@ -249,7 +249,7 @@ class Trainer(RunParts):
 
     def _apply(self, result: UpdateResult) -> None:
         self.memory.update_priorities(result.priority)
-        self.collector.hand_over(self.agent, result.acting)
+        self.collector.hand_over(self.agent.policy, result.acting)
 
     def _call(self, hook: str) -> None:
         self.hooks.call(hook, self)

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 
 from tfsac import arguments
-from tfsac.agents import ModelMaker
 from tfsac.catalog import load_preset
 from tfsac.distributed.partition import preset_of_worker, refuse_timeout_in_this_process
 from tfsac.distributed.tf_config import WorkerTask, worker_task
 from tfsac.environments import check_env_fn
+from tfsac.networks import ModelMaker
 from tfsac.parameters import ParameterError, Preset, RunParameters, to_json
 from tfsac.training.build import with_absolute_paths
 from tfsac.training.callbacks import Callback

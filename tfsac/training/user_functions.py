@@ -11,9 +11,9 @@ from typing import Any
 
 import gymnasium as gym
 
-from tfsac.agents import ModelMaker
 from tfsac.environments import name_of_environment
 from tfsac.files import differences
+from tfsac.networks import ModelMaker
 from tfsac.parameters import BY_ENV_FN, ParameterError, Preset, networks_made_by
 from tfsac.training.run_directory import RunDirectory
 from tfsac.types import DiscreteSpec, Spec

@@ -12,6 +12,7 @@ import numpy as np
 from tfsac.agents import Agent
 from tfsac.environments import Filters
 from tfsac.files import Header, parse_object, read_npz, written_aside
+from tfsac.policies import BasePolicy
 from tfsac.training.run_directory import RunDirectory
 
 STATISTICS = "filters"  # the entry of their statistics
@@ -35,8 +36,13 @@ def save_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> bytes:
     return packed.getvalue()
 
 
-def load_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> None:
+def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filters) -> None:
     """Reads what `save_weights` wrote. A temperature that the file does not have, or that the agent does not learn, stays as it is.
+
+    Args:
+        path: of the file.
+        learned: an agent of the same networks, or the policy of one, which takes its own networks out of the file.
+        filters: whose statistics are read.
 
     Raises:
         FileNotFoundError: no such file.
@@ -44,7 +50,9 @@ def load_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> None:
     """
     if not path.is_file():
         raise FileNotFoundError(f"There are no saved weights yet; they come with the first evaluation. Received: {path}")
-    variables, temperatures, own = _variables(agent), _temperatures(agent), filters.state()
+    agent = learned if isinstance(learned, Agent) else None
+    variables: dict[str, Any] = learned.variables if isinstance(learned, BasePolicy) else _variables(learned)
+    temperatures, own = _temperatures(agent) if agent else {}, filters.state()
 
     def choose(headers: dict[str, Header]) -> list[str]:
         text = headers.pop(STATISTICS)
@@ -52,6 +60,9 @@ def load_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> None:
             raise ValueError(f"{STATISTICS} is not a text")
         named = {name: x for name, x in headers.items() if name in variables or not name.partition("/")[0].endswith("temperature")}
         theirs, ours = (list(dict.fromkeys(name.partition("/")[0] for name in names if "/" in name)) for names in (named, variables))
+        if agent is None:  # whose critics are not the policy's
+            named = {name: x for name, x in named.items() if name.partition("/")[0] in ours}
+            theirs = [name for name in theirs if name in ours]
         if sorted(theirs) != sorted(ours):
             raise ValueError(
                 f"{path} belongs to other networks: those here are {', '.join(ours)}. Received: weights of {', '.join(theirs)}"
@@ -87,7 +98,7 @@ def load_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> None:
         raise ValueError(f"{path} belongs to other filters, or is damaged ({said}). Received: {path.stat().st_size} bytes") from error
     for name, value in arrays.items():
         {**variables, **temperatures}[name].assign(value)
-    agent.refresh()
+    (agent.policy if agent else learned).refresh()
 
 
 def load_initial_weights(directory: RunDirectory, agent: Agent, filters: Filters) -> None:
@@ -101,35 +112,12 @@ def load_initial_weights(directory: RunDirectory, agent: Agent, filters: Filters
     load_weights(directory.best, agent, filters)
 
 
-def acting_weights(agent: Agent, acting: list[np.ndarray] | None = None) -> list[np.ndarray]:
-    """Returns what an agent of the same kind needs to act as this one does.
-
-    Args:
-        agent: that was trained.
-        acting: what its last update returned, which is enough where acting computes in NumPy.
-    """
-    if agent.acts_in_graph:
-        return [variable.numpy() for variable in _variables(agent).values()]
-    return [weights.numpy() for weights in agent.acting_weights()] if acting is None else acting
-
-
-def take_over(agent: Agent, weights: list[np.ndarray]) -> None:
-    """Lets an agent act as the one does that `acting_weights` was called with."""
-    if agent.acts_in_graph:
-        for variable, value in zip(_variables(agent).values(), weights, strict=True):
-            variable.assign(value)
-        agent.refresh()
-    else:
-        agent.refresh(weights)
-
-
 def _variables(agent: Agent) -> dict[str, Any]:
     named = {name: network.trainable_variables for name, network in agent.networks.items()}
-    named |= {name: agent.trained[name] for name in agent.acts_with}
-    return {f"{name}/{i}": variable for name, some in named.items() for i, variable in enumerate(some)}
+    return {**{f"{name}/{i}": variable for name, some in named.items() for i, variable in enumerate(some)}, **agent.policy.variables}
 
 
 def _temperatures(agent: Agent) -> dict[str, Any]:
-    """Returns the learned temperatures that acting does not need, or their logarithms, which have names of their own."""
-    others = agent.trained.keys() - agent.networks.keys() - set(agent.acts_with)
-    return {f"{name}/{variable.name.partition(':')[0]}": variable for name in sorted(others) for variable in agent.trained[name]}
+    """Returns the learned temperatures, or their logarithms, which have names of their own."""
+    others = sorted(agent.trained.keys() - agent.networks.keys())
+    return {f"{name}/{variable.name.partition(':')[0]}": variable for name in others for variable in agent.trained[name]}

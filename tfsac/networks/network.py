@@ -61,7 +61,9 @@ class Network(tf.Module):
         state: linear layers by field of the state.
         middleware: layers after the merger.
         lstm: after the middleware; None for networks without memory.
+        memory: specs of the LSTM's state by field; empty for networks without one.
         head: the last layers; None for a given model.
+        head_model: the same as a Keras model of features (and an action); None for a given model, and where the features are all.
         note: a line of what the parameters did not say, or nothing; see `with_embedders`.
 
     Raises:
@@ -86,6 +88,8 @@ class Network(tf.Module):
         self.state: dict[str, keras.layers.Dense | None] = dict.fromkeys(spec.state)
         self.middleware: list[keras.Layer] = []
         self.lstm: LSTM | None = None
+        self.memory: Mapping[str, ArraySpec] = {}
+        self.head_model: Any = None
         if model is not None:
             self.model = model
             read = observations_of(model)
@@ -98,10 +102,14 @@ class Network(tf.Module):
         seeds = np.random.default_rng(seed)
         hidden = Initializers(parameters.initializer, seeds)
         self.merger = parameters.embedding_merger_type
-        self.embedders = encoder.embedders if encoder else {
-            key: embedder_layers(embedder, spec.observation[key], hidden)
-            for key, embedder in parameters.input_embedders_parameters.items()
-        }
+        self.embedders = (
+            encoder.embedders
+            if encoder
+            else {
+                key: embedder_layers(embedder, spec.observation[key], hidden)
+                for key, embedder in parameters.input_embedders_parameters.items()
+            }
+        )
         self.middleware = middleware_layers(parameters.middleware_parameters, hidden)
         self.head = self._make_head(parameters, spec, hidden, seeds)
         self.model = self._connect(name, parameters, spec, self.head, hidden)
@@ -142,6 +150,7 @@ class Network(tf.Module):
         after: list[keras.KerasTensor] = []
         if isinstance(parameters.middleware_parameters, LSTMMiddlewareParameters):
             self.lstm = LSTM(parameters.middleware_parameters, x.shape[-1], hidden)
+            self.memory = self.lstm.state
             if reserved := sorted(self.lstm.state.keys() & inputs.keys()):
                 raise ValueError(
                     f"These keys belong to an LSTM's state, not to observations that network {name!r} reads. Received: {reserved}"
@@ -150,6 +159,9 @@ class Network(tf.Module):
             x, after = self.lstm.layer(x, [inputs[HIDDEN], inputs[CELL]])
         action = [keras.Input(spec.action.shape, name="action")] if isinstance(head, QHead | TrajectoryQHead) else []
         outputs = head(x, *action)
+        if not isinstance(head, FeaturesHead):
+            features = keras.Input((x.shape[-1],), name="features")
+            self.head_model = keras.Model([features, *action], head(features, *action), name=f"{name}_head")
         if after:
             outputs = [*(outputs if isinstance(outputs, list) else [outputs]), *after]
         return keras.Model([inputs, *action] if action else inputs, outputs, name=name)
@@ -191,20 +203,24 @@ class Network(tf.Module):
         self,
         observation: Mapping[str, tf.Tensor],
         initial_state: Mapping[str, tf.Tensor],
-        begins_TB: tf.Tensor,
+        is_first_TB: tf.Tensor,
         valid_TB: tf.Tensor,
     ) -> tf.Tensor:
         """Returns what the head reads in every row of columns, `[T, B, F]`; a network without an LSTM sees each row alone.
 
         Args:
             observation: `[T, B, ...]` by key.
-            initial_state, begins_TB, valid_TB: see `LSTM.unroll`.
+            initial_state, is_first_TB, valid_TB: see `LSTM.unroll`.
         """
-        leading = begins_TB.shape.as_list()
+        leading = is_first_TB.shape.as_list()
         rows = {key: tf.reshape(observation[key], [-1, *observation[key].shape[2:]]) for key in self.embedders}
         features_RF = self._before_memory(self._embed(rows), rows)
         features_TBF = tf.reshape(features_RF, [*leading, features_RF.shape[-1]])
-        return features_TBF if self.lstm is None else self.lstm.unroll(features_TBF, dict(initial_state), begins_TB, valid_TB)
+        return (
+            features_TBF
+            if self.lstm is None
+            else self.lstm.unroll(features_TBF, dict(initial_state), is_first_TB, valid_TB)
+        )
 
     def __call__(self, observation: Mapping[str, tf.Tensor], action: tf.Tensor | None = None) -> Any:
         """Returns what the head computes for observations and state `[B, ...]` by key (more keys than it reads are fine)."""
@@ -214,11 +230,6 @@ class Network(tf.Module):
     def copy_from(self, other: Network) -> None:
         """Takes the weights of a network of the same layers."""
         self.model.set_weights(other.model.get_weights())
-
-    @property
-    def memory(self) -> Mapping[str, ArraySpec]:
-        """Specs of the LSTM's state by field; empty for networks without one."""
-        return self.lstm.state if self.lstm else {}
 
     @property
     def trainable_variables(self) -> list[keras.Variable]:

@@ -89,7 +89,9 @@ class Packing:
             ValueError: fields that the agent was not made for, or of another shape or dtype.
         """
         leaves, updates = tf.nest.flatten(stacked), len(stacked.reward)
-        if [(leaf.shape[1:], leaf.dtype) for leaf in leaves] != self.expected or {len(leaf) for leaf in leaves} != {updates}:
+        if [(leaf.shape[1:], leaf.dtype) for leaf in leaves] != self.expected or {len(leaf) for leaf in leaves} != {
+            updates
+        }:
             found = tf.nest.map_structure(lambda leaf: (leaf.shape, str(leaf.dtype)), stacked)
             wanted = tf.nest.map_structure(lambda spec: (updates, *spec.shape), self.batch)
             raise ValueError(f"Batches of this agent are {wanted}. Received: {found}")

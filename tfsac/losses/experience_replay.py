@@ -44,7 +44,9 @@ def log_ratio(log_prob: tf.Tensor, behaviour_log_prob: tf.Tensor) -> tf.Tensor:
         ValueError: shapes that differ.
     """
     if not log_prob.shape.is_compatible_with(behaviour_log_prob.shape):
-        raise ValueError(f"Both log-probabilities have the same shape. Received: {log_prob.shape} and {behaviour_log_prob.shape}")
+        raise ValueError(
+            f"Both log-probabilities have the same shape. Received: {log_prob.shape} and {behaviour_log_prob.shape}"
+        )
     return tf.stop_gradient(tf.clip_by_value(log_prob - behaviour_log_prob, -LOG_RATIO_MAX, LOG_RATIO_MAX))
 
 
@@ -56,65 +58,67 @@ def trace_coefficient(log_ratio: tf.Tensor, action_size: int = 1) -> tf.Tensor:
 def retrace_returns(
     reward_TB: tf.Tensor,
     discount_TB: tf.Tensor,
-    gamma: float,
     q_TB: tf.Tensor,
     v_TB: tf.Tensor,
     trace_TB: tf.Tensor,
     bootstrap_B: tf.Tensor,
     valid_TB: tf.Tensor,
 ) -> Returns:
-    """Equation 5: `Qret = r + gamma * discount * (c' (Qret' - Q') + V')`, from the end; Qopc is the same with c' = 1.
+    """Equation 5: `Qret = r + discount * (c' (Qret' - Q') + V')`, from the end; Qopc is the same with c' = 1.
 
     Args:
-        reward_TB: after the filters.
-        discount_TB: 1 - terminated; behind a terminated step another episode may follow in the column.
-        gamma: discount per step.
-        q_TB: Q of the actions taken.
-        v_TB: V, likewise.
-        trace_TB: c.
+        reward_TB, discount_TB: scaled reward, and gamma * (1 - terminated); after a terminated step another episode may follow.
+        q_TB, v_TB, trace_TB: Q of the actions taken, V, and c.
         bootstrap_B: V of the observation after the last step.
-        valid_TB: whether there is a step (T is known when this is traced); where there is none, what comes after it is passed on.
-
-    Returns:
-        targets `[T, B]`, without gradient.
+        valid_TB: whether there is a step; where there is none, what comes after it is passed on.
 
     Raises:
         ValueError: wrong ranks or sizes.
     """
     assert_shapes(
-        reward=(reward_TB, "TB"), discount=(discount_TB, "TB"), q=(q_TB, "TB"), v=(v_TB, "TB"), trace=(trace_TB, "TB"),
-        valid=(valid_TB, "TB"), bootstrap=(bootstrap_B, "B"),
+        reward=(reward_TB, "TB"),
+        discount=(discount_TB, "TB"),
+        q=(q_TB, "TB"),
+        v=(v_TB, "TB"),
+        trace=(trace_TB, "TB"),
+        valid=(valid_TB, "TB"),
+        bootstrap=(bootstrap_B, "B"),
     )
 
     def backwards(trace_TB: tf.Tensor) -> tf.Tensor:
-        # What each step hands back is linear in what it gets: c (r + gamma discount x - Q) + V. No step hands on what it gets.
-        slope_TB = tf.where(valid_TB, gamma * discount_TB * trace_TB, 1.0)
+        # What each step hands back is linear in what it gets: c (r + discount x - Q) + V. No step hands on what it gets.
+        slope_TB = tf.where(valid_TB, discount_TB * trace_TB, 1.0)
         constant_TB = tf.where(valid_TB, trace_TB * (reward_TB - q_TB) + v_TB, 0.0)
         after_TB = [bootstrap_B]
         for slope_B, constant_B in zip(reversed(tf.unstack(slope_TB)), reversed(tf.unstack(constant_TB)), strict=True):
             after_TB.append(constant_B + slope_B * after_TB[-1])
-        return tf.stop_gradient(reward_TB + gamma * discount_TB * tf.stack(after_TB[-2::-1]))
+        return tf.stop_gradient(reward_TB + discount_TB * tf.stack(after_TB[-2::-1]))
 
     return Returns(backwards(trace_TB), backwards(tf.ones_like(trace_TB)))
 
 
 def policy_loss(
-    log_prob_R: tf.Tensor, log_ratio_R: tf.Tensor, advantage_R: tf.Tensor, on_policy_R: tf.Tensor, truncation: float | None
+    log_prob_R: tf.Tensor,
+    log_ratio_R: tf.Tensor,
+    advantage_R: tf.Tensor,
+    on_policy_R: tf.Tensor,
+    truncation: float | None,
 ) -> tf.Tensor:
-    """First term of equation 8: `-min(c, rho) log pi(a) A`; on-policy steps have the weight 1.
+    """First term of equation 8: `-min(c, rho) log pi(a) A`; on-policy steps (`on_policy_R` 1, else 0) have the weight 1.
 
     Args:
-        log_prob_R: of the actions taken; it carries the gradient.
-        log_ratio_R: `log_ratio` of the same.
+        log_prob_R, log_ratio_R: of the actions taken, with the gradient; and their `log_ratio`.
         advantage_R: return minus V.
-        on_policy_R: 1 for steps of the policy itself, else 0.
-        truncation: c, or None for none.
+        on_policy_R, truncation: see above; c, or None for none.
 
     Raises:
         ValueError: wrong ranks or sizes.
     """
     assert_shapes(
-        log_prob=(log_prob_R, "R"), log_ratio=(log_ratio_R, "R"), advantage=(advantage_R, "R"), on_policy=(on_policy_R, "R")
+        log_prob=(log_prob_R, "R"),
+        log_ratio=(log_ratio_R, "R"),
+        advantage=(advantage_R, "R"),
+        on_policy=(on_policy_R, "R"),
     )
     # Without truncation it is bounded where the square of the gradients' norm is still finite.
     ratio_R = tf.exp(tf.minimum(log_ratio_R, 0.5 * LOG_RATIO_MAX))
@@ -129,15 +133,18 @@ def correction_weight(log_ratio: tf.Tensor, truncation: float) -> tf.Tensor:
 
 
 def full_correction(
-    prob_RA: tf.Tensor, log_prob_RA: tf.Tensor, log_ratio_RA: tf.Tensor, q_RA: tf.Tensor, v_R: tf.Tensor, truncation: float
+    prob_RA: tf.Tensor,
+    log_prob_RA: tf.Tensor,
+    log_ratio_RA: tf.Tensor,
+    q_RA: tf.Tensor,
+    v_R: tf.Tensor,
+    truncation: float,
 ) -> tf.Tensor:
-    """Second term of equation 8 for choices: `-sum_a max(0, 1 - c / rho(a)) pi(a) log pi(a) (Q(a) - V)`.
+    """Second term of equation 8 for discrete actions: `-sum_a max(0, 1 - c / rho(a)) pi(a) log pi(a) (Q(a) - V)`.
 
     Args:
-        prob_RA: of the policy, constants.
-        log_prob_RA: the same; it carries the gradient.
-        log_ratio_RA: `log_ratio` of every action.
-        q_RA, v_R: values, constants.
+        prob_RA, log_prob_RA: of the policy; only the second carries the gradient.
+        log_ratio_RA, q_RA, v_R: `log_ratio` of every action, and values, all constants.
         truncation: c.
 
     Raises:
@@ -153,13 +160,11 @@ def full_correction(
 def sampled_correction(
     log_prob_R: tf.Tensor, log_ratio_R: tf.Tensor, advantage_R: tf.Tensor, truncation: float
 ) -> tf.Tensor:
-    """Second term of equation 9 for numbers: `-max(0, 1 - c / rho(a')) log pi(a') (Q(a') - V)`, a' a fresh action of the policy.
+    """Second term of equation 9 for continuous actions: `-max(0, 1 - c / rho(a')) log pi(a') (Q(a') - V)`, c `truncation`.
 
     Args:
-        log_prob_R: of a', which is a constant; it carries the gradient.
-        log_ratio_R: `log_ratio` of a'.
-        advantage_R: Q(a') - V.
-        truncation: c.
+        log_prob_R: of a', a fresh action of the policy, itself a constant; it carries the gradient.
+        log_ratio_R, advantage_R: `log_ratio` of a', and Q(a') - V.
 
     Raises:
         ValueError: wrong ranks or sizes.
@@ -172,8 +177,7 @@ def trust_region(gradient_RS: tf.Tensor, kl_gradient_RS: tf.Tensor, delta: float
     """Equation 12: `z = g - max(0, (k.g - delta) / |k|^2) k`, the nearest to g of all z with `k.z <= delta`.
 
     Args:
-        gradient_RS: g, of the loss by the policy's statistics.
-        kl_gradient_RS: k, of minus the divergence.
+        gradient_RS, kl_gradient_RS: g and k, of the loss and of minus the divergence by the policy's statistics.
         delta: bound.
 
     Returns:
@@ -195,26 +199,28 @@ def trust_region(gradient_RS: tf.Tensor, kl_gradient_RS: tf.Tensor, delta: float
 
 
 def constrained(
-    loss_of: Callable[[tf.Tensor], tf.Tensor], kl_of: Callable[[tf.Tensor], tf.Tensor], statistics_RS: tf.Tensor, delta: float
-) -> Constrained:
-    """Returns the direction in which the statistics of the policy go, inside the trust region.
-
-    The loss to train with is `sum(statistics * direction)`: its gradient is the direction, carried on into the network.
+    loss_and_kl: Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]], statistics_RS: tf.Tensor, delta: float | None
+) -> tuple[tf.Tensor, Constrained]:
+    """Returns the policy's loss `[R]`, whose gradient by the statistics stays inside the trust region, and the region.
 
     Args:
-        loss_of: policy loss `[R]` as a function of the statistics `[R, S]`.
-        kl_of: KL(average || policy), `[R]`, likewise.
+        loss_and_kl: policy loss and KL(average || policy), `[R]` each, as functions of the statistics `[R, S]`.
         statistics_RS: of the policy.
-        delta: bound.
+        delta: bound; None for no trust region.
     """
-    statistics_RS = tf.stop_gradient(statistics_RS)
+    if delta is None:
+        loss_R, kl_R = loss_and_kl(statistics_RS)
+        return loss_R, Constrained(statistics_RS, tf.stop_gradient(kl_R), tf.zeros_like(kl_R))
+    point_RS = tf.stop_gradient(statistics_RS)
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
-        tape.watch(statistics_RS)
-        loss_R, kl_R = loss_of(statistics_RS), kl_of(statistics_RS)
+        tape.watch(point_RS)
+        loss_R, kl_R = loss_and_kl(point_RS)
         minus_kl_R = -kl_R
-    gradient_RS, kl_gradient_RS = tape.gradient(loss_R, statistics_RS), tape.gradient(minus_kl_R, statistics_RS)
+    gradient_RS, kl_gradient_RS = tape.gradient(loss_R, point_RS), tape.gradient(minus_kl_R, point_RS)
     direction_RS, factor_R = trust_region(gradient_RS, kl_gradient_RS, delta)
-    return Constrained(tf.stop_gradient(direction_RS), tf.stop_gradient(kl_R), tf.stop_gradient(factor_R))
+    region = Constrained(*(tf.stop_gradient(x) for x in (direction_RS, kl_R, factor_R)))
+    # The gradient of this loss is the direction, carried on into the network.
+    return tf.reduce_sum(statistics_RS * region.direction, axis=-1), region
 
 
 def q_loss(q_R: tf.Tensor, q_ret_R: tf.Tensor) -> tf.Tensor:

@@ -1,0 +1,151 @@
+"""Soft actor-critic for discrete actions: DI-engine's (Christodoulou 2019, arXiv 1910.07207).
+
+Networks: `policy`, twin `q` of all actions in one head and its target network `q_target`. The temperature is fixed or learned.
+Expectations over actions are exact sums, so an update samples nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from tfsac.agents.learner import Agent, CriticStep, PolicyStep, per_critic
+from tfsac.agents.temperature import make_temperature
+from tfsac.distributions import MaskedCategorical
+from tfsac.losses import soft_actor_critic as losses
+from tfsac.networks import ModelMaker
+from tfsac.parameters import DiscreteSoftActorCriticAgentParameters, FixedAlphaParameters
+from tfsac.policies import CategoricalPolicy
+from tfsac.types import ACTION_MASK, Spec, Transition, Update
+
+USUAL_RATIO = 0.98  # arXiv 1910.07207
+
+
+class DiscreteSoftActorCriticAgent(Agent):
+    """Critic, then policy and temperature, then target: one update.
+
+    With a shared encoder the policy reads the features of q's embedders; only the critic step trains them.
+
+    Args:
+        parameters, spec, seed, eager, models, jit_compile: see `Agent`.
+
+    Attributes:
+        temperature: fixed or learned.
+        num_actions: how many there are, A.
+
+    Raises:
+        ValueError: see `Agent`; a target entropy that no choice among so many actions has, or a shared encoder with custom models.
+
+    Example:
+        >>> env = gymnasium.make("CartPole-v1")
+        >>> agent = DiscreteSoftActorCriticAgent(DiscreteSoftActorCriticAgentParameters(), tfsac.environments.spec_of(env))
+        >>> agent.policy.act({"observation": np.zeros((1, 4), "float32")}, mode="greedy").action.shape
+        (1,)
+    """
+
+    policy_class = CategoricalPolicy
+
+    def __init__(
+        self,
+        parameters: DiscreteSoftActorCriticAgentParameters,
+        spec: Spec,
+        seed: int = 0,
+        eager: bool = False,
+        models: ModelMaker | None = None,
+        jit_compile: bool = False,
+    ):
+        if models is not None and parameters.shared_encoder:
+            raise ValueError(
+                "Custom Keras models have encoders of their own: set agent.shared_encoder to false. Received: shared_encoder=True"
+            )
+        super().__init__(parameters, spec, seed, eager, models, jit_compile)
+        temperature, self.num_actions = parameters.algorithm.temperature, self.policy.num_actions
+        self.given_target, self.target_ratio = None, USUAL_RATIO
+        if not isinstance(temperature, FixedAlphaParameters):
+            self.given_target, self.target_ratio = (
+                temperature.target_entropy,
+                temperature.target_entropy_ratio or USUAL_RATIO,
+            )
+        most = math.log(self.num_actions)
+        if self.given_target is not None and not 0 < self.given_target < most:
+            raise ValueError(
+                f"The entropy of a choice among {self.num_actions} actions lies between 0 and log({self.num_actions}) = {most:.4g} "
+                f"nats, and target_entropy between them. Received: {self.given_target}"
+            )
+        self.temperature = make_temperature(temperature)
+        self.temperature.register_with(self)
+
+    def update_once(self, batch: Transition, train_policy: bool = True) -> Update:
+        """One update in the order critic, policy, temperature, target."""
+        critic = self.critic_step(batch)
+        self.apply(critic.gradients)
+        policy = self.policy_step(batch)
+        for gradients in policy.gradients if train_policy else ():
+            self.apply(gradients)
+        self.update_target("q")
+        return Update({**critic.metrics, **policy.metrics}, critic.td_error_B)
+
+    def critic_step(self, batch: Transition) -> CriticStep:
+        """Regresses every Q(s, a) on `r + discount * V(s')`, V an exact expectation over the policy of now (equation 10)."""
+        policy = self.distribution(batch.next_observation)
+        next_q_BNA = self.targets["q"](batch.next_observation)
+        next_value_B = losses.expected_soft_value(next_q_BNA, policy.prob, policy.log_prob, self.temperature.value())
+        target_B = losses.bootstrap_target(batch.reward, batch.discount, next_value_B)
+        with self.watch("q") as tape:
+            q_BN = losses.q_of_actions(self.networks["q"](batch.observation), batch.action)
+            loss_BN = losses.squared_error(q_BN, target_B, self.parameters["q"].replace_mse_with_huber_loss)
+            if self.prioritized:
+                loss_BN = batch.weight[:, None] * loss_BN
+            loss = self.mean_loss("q", loss_BN)
+        step = self.critic_result(q_BN, target_B, loss_BN, self.gradients("q", loss, tape))
+        return step._replace(metrics={**per_critic("q/q", tf.reduce_mean(q_BN, axis=0)), **step.metrics})
+
+    def policy_loss(self, batch: Transition) -> tuple[tf.Tensor, MaskedCategorical, tf.Tensor]:
+        """Returns equation 12 in each row, the policy, and the smallest Q of every action."""
+        policy, q_BNA = self.distribution(batch.observation), self.networks["q"](batch.observation)
+        value_B = losses.expected_soft_value(
+            tf.stop_gradient(q_BNA), policy.prob, policy.log_prob, self.temperature.value()
+        )
+        return -value_B, policy, tf.reduce_min(q_BNA, axis=1)
+
+    def policy_step(self, batch: Transition) -> PolicyStep:
+        """Moves the policy to high Q and, times alpha, high entropy (equation 12), and alpha to the target entropy (11)."""
+        with self.watch("policy") as tape:
+            loss_B, policy, q_min_BA = self.policy_loss(batch)
+            loss = self.mean_loss("policy", loss_B)
+        gradients = self.gradients("policy", loss, tape)
+        entropy_B, target_B = policy.entropy(), self.target_entropy(batch.observation)
+        of_temperature, temperature_metrics = self.temperature.step(self, -entropy_B, target_B)
+        metrics = {
+            "loss/policy": loss,
+            "policy/entropy": tf.reduce_mean(entropy_B),
+            "policy/q": tf.reduce_mean(losses.expectation(policy.prob, q_min_BA)),
+            "policy/gradient_norm": gradients.norm,
+            "temperature/alpha": self.temperature.value(),
+            **({"policy/target_entropy": tf.reduce_mean(target_B)} if temperature_metrics else {}),
+            **temperature_metrics,
+        }
+        return PolicyStep([gradients, *of_temperature], loss_B, metrics)
+
+    def target_entropy(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns the entropy to be reached in each state `[B]`: as given, or the ratio of the log of how many actions are valid."""
+        if ACTION_MASK in observation:
+            valid_B = tf.reduce_sum(tf.cast(observation[ACTION_MASK], tf.float32), axis=-1)
+        else:
+            valid_B = tf.fill(tf.shape(next(iter(observation.values())))[:1], float(self.num_actions))
+        if self.given_target is not None:
+            return tf.fill(tf.shape(valid_B), self.given_target)
+        return self.target_ratio * tf.math.log(tf.maximum(valid_B, 1.0))
+
+    def distribution(self, observation: Mapping[str, tf.Tensor]) -> MaskedCategorical:
+        """Returns the policy at observations `[B, ...]`."""
+        return MaskedCategorical(self.networks["policy"](observation), observation.get(ACTION_MASK))
+
+    def values(
+        self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
+    ) -> dict[str, tf.Tensor]:
+        """Returns min_i Q_i(s, a), `[B]`, in units of the scaled reward; NaN for actions that do not exist."""
+        q_B = tf.reduce_min(losses.q_of_actions(self.networks["q"](observation), action), axis=-1)
+        return {"q": tf.where((action >= 0) & (action < self.num_actions), q_B, float("nan"))}

@@ -1,0 +1,332 @@
+"""What all agents share: networks and their optimizers, the compiled loop of updates, noise, gradients, target networks."""
+
+from __future__ import annotations
+
+import functools
+import zlib
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import tensorflow as tf
+
+from tfsac.batches import transition_rows
+from tfsac.compiled_updates import CompiledUpdates
+from tfsac.imitation import attach_diagnostics
+from tfsac.networks import (
+    ModelMaker,
+    Network,
+    apply_on_replicas,
+    build_optimizer,
+    check_settings,
+    clip_gradients,
+    make_networks,
+    polyak_average_on_replicas,
+)
+from tfsac.parameters import AgentParameters, PrioritizedExperienceReplayParameters, SQILExperienceReplayParameters
+from tfsac.policies import BasePolicy
+from tfsac.policies.several_agents import fold, unfold
+from tfsac.types import EXPERT, ArraySpec, Batch, Metrics, Spec, Update, UpdateResult
+
+
+class Gradients(NamedTuple):
+    """Gradients of what is trained under a name: by variable, and their global norm."""
+
+    name: str
+    values: list[tf.Tensor]
+    norm: tf.Tensor
+
+
+class CriticStep(NamedTuple):
+    """What a step of the critics `q` leaves: gradients, absolute TD errors `[B]` (mean over the critics), metrics."""
+
+    gradients: Gradients
+    td_error_B: tf.Tensor
+    metrics: Metrics
+
+
+class PolicyStep(NamedTuple):
+    """What a step of the policy leaves: gradients (a learned temperature's too), the policy's loss in each row, metrics."""
+
+    gradients: list[Gradients]
+    loss_B: tf.Tensor
+    metrics: Metrics
+
+
+class Agent(tf.Module):
+    """Base class of the agents: a subclass has `policy_class`, its losses in `update_once`, and `values`.
+
+    Make it inside the scope of a `tf.distribute` strategy to train on several devices: every replica then runs
+    `update_once` on its share of the batch. Where the strategy has several workers, each process has an agent of its own,
+    which is given that worker's rows alone; all of them make the same agents and the same updates in the same order. One
+    `tf.train.Checkpoint(agent=agent)` holds networks, target networks, optimizers, counters and the seed of the noise.
+
+    Several agents share all networks: where the spec has N of them, batches come as `[B, N, ...]` and are folded to
+    `[B * N, ...]` before `update_once`. Rewards, discounts and weights count for all N, priorities are means over them.
+
+    Args:
+        parameters: algorithm, memory and networks.
+        spec: what the agent observes and does, or N agents together.
+        seed: of weights, noise and acting.
+        eager: run updates without compiling them, to debug.
+        models: makes a Keras model for each network, by name, instead of its parameters' layers; see `make_networks`.
+        jit_compile: compile updates with XLA, on one device. They compute the same but for rounding, from other draws of
+            noise: XLA makes its numbers of the same random bits in its own way.
+
+    Attributes:
+        policy: that acts, through some of the networks.
+        spec: as given, with the extras that the memory stores.
+        networks: by name, target networks `<name>_target` among them.
+        targets: by name, the target network, or the network itself where it has none.
+        trained, optimizers: variables that learn and their optimizer, by name of the network (or "temperature").
+        prioritized: whether batches have importance weights and updates return priorities.
+        imitates: whether half of each batch is demonstrated, which `extras["expert"]` says of each row.
+        replicas: how many devices share a batch, of all workers.
+        batch_size: of the global batch, that of all workers.
+        local_batch_size: of this worker's share of it, which `update` takes; the same where there are no workers.
+        rows: of the global batch after folding.
+        updates: how many updates were made, a variable.
+        compiled: makes the updates; `compiled.traces` counts how often they were traced.
+
+    Raises:
+        ValueError: what `check_settings` and the policy say, networks that do not fit the spec, a batch that the replicas cannot
+            share equally, or XLA for updates that run eagerly or on several replicas.
+    """
+
+    policy_class: ClassVar[type[BasePolicy]]
+    policy: Any
+    algorithm: Any
+    batch_axis: ClassVar[int] = 0  # of the rows in what `update_once` gets; 1 in sequences
+
+    def __init__(
+        self,
+        parameters: AgentParameters,
+        spec: Spec,
+        seed: int = 0,
+        eager: bool = False,
+        models: ModelMaker | None = None,
+        jit_compile: bool = False,
+    ):
+        check_settings()
+        self.policy_class.check(parameters, spec, models is not None)
+        super().__init__(name=None)
+        self.algorithm, self.parameters = parameters.algorithm, dict(parameters.networks)
+        self.prioritized = isinstance(parameters.memory, PrioritizedExperienceReplayParameters)
+        self.imitates = isinstance(parameters.memory, SQILExperienceReplayParameters)
+        self._share_batches(parameters.batch_size)
+        if jit_compile and (eager or self.replicas > 1):
+            raise ValueError(
+                f"XLA compiles the updates of one device: jit_compile goes without eager and without a strategy of several "
+                f"replicas. Received: eager={eager}, {self.replicas} replica(s)"
+            )
+        spec_of = functools.partial(_spec_of, self.policy_class, parameters, spec)
+        self.networks = make_networks(parameters, spec_of, seed, models)
+        self.targets = {name: self.networks.get(f"{name}_target", self.networks[name]) for name in self.parameters}
+        self.trained = {name: self.networks[name].own_variables for name in self.parameters}
+        self.optimizers = {name: build_optimizer(self.parameters[name], self.trained[name]) for name in self.parameters}
+        self.loss_weights = {name: network.loss_weight for name, network in self.parameters.items()}
+        self.policy = self.policy_class(parameters, spec, self.networks, seed)
+        self.spec = self.policy.spec
+        if self.imitates:
+            self.spec = self.spec._replace(extras={EXPERT: ArraySpec((), "float32")})
+            attach_diagnostics(self)
+        self.rows = self.batch_size * (spec.num_agents or 1)
+        once = tf.VariableAggregation.ONLY_FIRST_REPLICA
+        self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=once, name="updates")
+        self.noise_seed = tf.Variable(seed, dtype=tf.int64, trainable=False, aggregation=once, name="noise_seed")
+        self.target_period = self.algorithm.updates_between_target_copies()
+        self.target_rate = self.algorithm.rate_for_copying_weights_to_target
+        self.compiled = CompiledUpdates(self, eager, jit_compile)
+
+    def _share_batches(self, batch_size: int) -> None:
+        self.strategy = tf.distribute.get_strategy()
+        self.replicas = self.strategy.num_replicas_in_sync
+        self.local_replicas = len(self.strategy.extended.worker_devices) if self.replicas > 1 else 1
+        if batch_size % self.replicas:
+            raise ValueError(
+                f"The batch must divide by the number of replicas, {self.replicas}. Received: {batch_size}"
+            )
+        if self.imitates and batch_size % (2 * self.replicas):
+            raise ValueError(
+                f"Every replica has as many demonstrated rows as own ones, so the batch divides by twice the number of "
+                f"replicas, {self.replicas}. Received: {batch_size}"
+            )
+        self.batch_size, self.local_batch_size = batch_size, batch_size // self.replicas * self.local_replicas
+
+    @property
+    def notes(self) -> list[str]:
+        """What the networks' parameters did not say and was chosen for them, a line each."""
+        return list(dict.fromkeys(network.note for network in self.networks.values() if network.note))
+
+    @property
+    def metric_names(self) -> list[str]:
+        """Names of the columns of metrics that `update` returns, known after `trace` or the first call."""
+        return self.compiled.metric_names
+
+    def trace(self, single: bool = False) -> list[str]:
+        """Traces the update without running it, and returns the names of its metrics.
+
+        Args:
+            single: for calls of exactly one update, which then need no loop in the graph; else for any number.
+        """
+        return self.compiled.trace(single)
+
+    def update(self, stacked: Batch) -> UpdateResult:
+        """Makes U updates in one call of a compiled graph.
+
+        Args:
+            stacked: U batches, `[U, B, ...]` or `[U, T, B, ...]`, B being `local_batch_size`; with importance weights where
+                the memory is prioritised.
+
+        Returns:
+            metrics `[U, M]` of the global batch, whose columns `metric_names` names, and priorities of the given rows.
+
+        Raises:
+            ValueError: a batch of another size than the agent was made for.
+        """
+        return self.compiled(stacked)
+
+    # -- what a subclass computes -----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def update_once(self, batch: Any, train_policy: bool = True) -> Update:
+        """Makes one update: losses, gradients, optimizer steps, target networks.
+
+        Args:
+            batch: this replica's rows, a `Transition` `[B, ...]`, or a `Sequence` or `Segments` `[T, B, ...]`.
+            train_policy: False in the updates that a policy delay leaves out: policy and temperature stay as they are.
+        """
+
+    @abstractmethod
+    def values(
+        self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
+    ) -> dict[str, tf.Tensor]:
+        """Returns the values of observations and actions (in a policy's state) by name, `[B]`, to be exported."""
+
+    def value_tensors(
+        self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
+    ) -> dict[str, tf.Tensor]:
+        """Returns what `values` does for single agents or several: `[E]`, or `[E, N]`, by name."""
+        if self.spec.num_agents is None:
+            return self.values(observation, action, state)
+        return unfold(self.values(fold(dict(observation)), fold(action)), tf.shape(action)[1])
+
+    @property
+    def values_through(self) -> list[str]:
+        """Names of the networks that `values` needs."""
+        return [name for name in self.parameters if name != "policy"]
+
+    def batch_rows(self) -> Batch:
+        """Returns shapes and dtypes of the batches that the agent learns from, as `tf.TensorSpec`."""
+        return transition_rows(self.spec, self.local_batch_size, self.prioritized)
+
+    # -- what updates are made of -----------------------------------------------------------------------------------------
+
+    def share(self, batch: Any) -> Any:
+        """Returns this replica's rows of its worker's batch."""
+        return tf.nest.map_structure(lambda rows: self.share_of_replica(rows, self.local_replicas), batch)
+
+    def share_of_replica(self, rows: tf.Tensor, replicas: int) -> tf.Tensor:
+        """Returns this replica's rows of a batch that so many replicas share, `[B, ...]` or folded `[B * N, ...]`."""
+        if replicas == 1:
+            return rows
+        begin, size = [0] * rows.shape.rank, rows.shape.as_list()
+        size[self.batch_axis] //= replicas
+        # The replicas of a worker follow one another.
+        index = tf.distribute.get_replica_context().replica_id_in_sync_group % replicas
+        begin[self.batch_axis] = index * size[self.batch_axis]
+        return tf.slice(rows, begin, size)
+
+    def noise(
+        self, name: str, shape: list[int], draw: Callable[..., tf.Tensor] = tf.random.stateless_normal
+    ) -> tf.Tensor:
+        """Returns noise for this replica's rows of an update, standard normal unless `draw` is another distribution.
+
+        It is a function of the agent's seed, the update's number and `name`, and drawn for the global batch, `shape`: a run that
+        is continued on another number of replicas or workers sees the same noise.
+        """
+        seed = tf.stack([self.noise_seed + zlib.crc32(name.encode()), self.updates])
+        return self.share_of_replica(draw(shape, seed), self.replicas)
+
+    def watch(self, name: str) -> tf.GradientTape:
+        """Returns a tape that watches what is trained under this name and nothing else."""
+        tape = tf.GradientTape(watch_accessed_variables=False)
+        with tape:
+            tape.watch([variable.value for variable in self.trained[name]])
+        return tape
+
+    def mean_loss(self, name: str, loss_rows: tf.Tensor) -> tf.Tensor:
+        """Returns a network's loss: the mean over rows `[B]` (of critics `[B, N]` the sum of their means), weighted, plus L2."""
+        loss = self.loss_weights[name] * tf.reduce_sum(tf.reduce_mean(loss_rows, axis=0))
+        return loss + self.l2_penalty(name) if self.parameters[name].l2_regularization else loss
+
+    def l2_penalty(self, name: str) -> tf.Tensor:
+        """Returns half the sum of a network's squared kernels times its `l2_regularization`."""
+        kernels = [tf.nn.l2_loss(v.value) for v in self.trained[name] if v.name.endswith("kernel")]
+        return self.parameters[name].l2_regularization * tf.add_n(kernels)
+
+    def gradients(self, name: str, loss: tf.Tensor, tape: tf.GradientTape) -> Gradients:
+        """Returns the gradients of the global batch, before clipping, for the mean loss over this replica's rows."""
+        values = tape.gradient(loss, [variable.value for variable in self.trained[name]])
+        values = self.mean_over_replicas(values)
+        return Gradients(name, values, tf.linalg.global_norm(values))
+
+    def mean_over_replicas(self, values: Any) -> Any:
+        """Returns tensors (in any structure) averaged over the replicas."""
+        if self.replicas == 1:
+            return values
+        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, values)
+
+    def critic_result(
+        self, q_BN: tf.Tensor, target_B: tf.Tensor, loss_BN: tf.Tensor, gradients: Gradients
+    ) -> CriticStep:
+        """Returns the step of critics that predicted `q_BN` for `target_B`, with the metrics that all agents report."""
+        td_error_BN = tf.abs(q_BN - target_B[:, None])
+        metrics = {
+            **per_critic("loss/q", self.loss_weights["q"] * tf.reduce_mean(loss_BN, axis=0)),
+            **per_critic("q/td_error", tf.reduce_mean(td_error_BN, axis=0)),
+            "q/target": tf.reduce_mean(target_B),
+            "q/gradient_norm": gradients.norm,
+        }
+        return CriticStep(gradients, tf.reduce_mean(td_error_BN, axis=-1), metrics)
+
+    def apply(self, gradients: Gradients) -> None:
+        """Takes one optimizer step, with gradients clipped as the network's parameters say."""
+        name, values, norm = gradients
+        if name in self.parameters and self.parameters[name].clip_gradients is not None:
+            values = clip_gradients(self.parameters[name], values, norm)
+        if self.replicas == 1:
+            self.optimizers[name].apply(values, self.trained[name])
+        else:
+            apply_on_replicas(self.optimizers[name], values, self.trained[name])
+
+    def update_target(self, name: str) -> None:
+        """Polyak averaging, when its period in updates is over: `target <- (1 - rate) * target + rate * online`."""
+        if f"{name}_target" not in self.networks:
+            return
+        rate: float | tf.Tensor = self.target_rate
+        if self.target_period > 1:
+            rate = rate * tf.cast((self.updates + 1) % self.target_period == 0, tf.float32)
+        targets = self.targets[name].model.trainable_variables
+        pairs = [(target.value, online.value) for target, online in zip(targets, self.trained[name], strict=True)]
+        if self.replicas > 1:
+            polyak_average_on_replicas(pairs, rate)
+            return
+        for target, online in pairs:
+            target.assign_sub(rate * (target - online))
+
+
+def flat(x_TB: tf.Tensor) -> tf.Tensor:
+    """Returns `[T, B, ...]` as rows `[T * B, ...]`."""
+    return tf.reshape(x_TB, [-1, *x_TB.shape[2:]])
+
+
+def per_critic(name: str, values_N: tf.Tensor) -> Metrics:
+    """Returns one metric for each critic: name1, name2."""
+    return {f"{name}{i + 1}": value for i, value in enumerate(tf.unstack(values_N))}
+
+
+def _spec_of(
+    policy: type[BasePolicy], parameters: AgentParameters, spec: Spec, name: str, made: Mapping[str, Network]
+) -> Spec:
+    return policy.spec_of_network(name, parameters, spec, made)

@@ -1,0 +1,148 @@
+"""Soft actor-critic with twin target critics: Spinning Up's and DI-engine's (Haarnoja et al. 2018, arXiv 1812.05905).
+
+Networks: `policy`, twin `q` in one head and its target network `q_target`. The temperature is fixed or learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from tfsac.agents.learner import Agent, CriticStep, PolicyStep, per_critic
+from tfsac.agents.temperature import check_target_entropy, make_temperature
+from tfsac.distributions import SquashedGaussian
+from tfsac.losses import soft_actor_critic as losses
+from tfsac.networks import ModelMaker
+from tfsac.parameters import FixedAlphaParameters, TwinSoftActorCriticAgentParameters
+from tfsac.policies import SquashedGaussianPolicy
+from tfsac.types import Spec, Transition, Update
+
+
+class TwinSoftActorCriticAgent(Agent):
+    """Critic, policy, temperature and target in the order that the parameters name; see `UPDATE_ORDERS`.
+
+    Args:
+        parameters, spec, seed, eager, models, jit_compile: see `Agent`.
+
+    Attributes:
+        temperature: fixed or learned.
+        target_entropy: in nats, to which a learned temperature brings the policy's entropy.
+
+    Raises:
+        ValueError: see `Agent`; a target entropy that cannot be reached.
+
+    Example:
+        >>> env = gymnasium.make("Pendulum-v1")
+        >>> agent = TwinSoftActorCriticAgent(TwinSoftActorCriticAgentParameters(), tfsac.environments.spec_of(env))
+        >>> agent.policy.act({"observation": np.zeros((1, 3), "float32")}, mode="greedy").action.shape
+        (1, 1)
+    """
+
+    policy_class = SquashedGaussianPolicy
+
+    def __init__(
+        self,
+        parameters: TwinSoftActorCriticAgentParameters,
+        spec: Spec,
+        seed: int = 0,
+        eager: bool = False,
+        models: ModelMaker | None = None,
+        jit_compile: bool = False,
+    ):
+        super().__init__(parameters, spec, seed, eager, models, jit_compile)
+        temperature, size = parameters.algorithm.temperature, self.policy.action_size
+        given = None if isinstance(temperature, FixedAlphaParameters) else temperature.target_entropy
+        if given is not None:
+            check_target_entropy(given, size)
+        self.target_entropy = float(-size) if given is None else given
+        self.temperature = make_temperature(temperature)
+        self.temperature.register_with(self)
+        self.update_order = UPDATE_ORDERS[parameters.algorithm.update_order]
+
+    def update_once(self, batch: Transition, train_policy: bool = True) -> Update:
+        """One update in the order that the parameters name."""
+        return self.update_order(self, batch, train_policy)
+
+    def critic_step(self, batch: Transition) -> CriticStep:
+        """Regresses every Q(s, a) on `r + discount * (min_i Q_target_i(s', a') - alpha log pi(a'|s'))` (equation 5)."""
+        policy = SquashedGaussian(*self.networks["policy"](batch.next_observation))
+        noise_BA = self.noise("next", [self.rows, self.policy.action_size])
+        next_action_BA, next_log_prob_B = policy.sample_and_log_prob(noise_BA)
+        next_q_BN = self.targets["q"](batch.next_observation, next_action_BA)
+        next_value_B = losses.soft_value(next_q_BN, next_log_prob_B, self.temperature.value())
+        target_B = losses.bootstrap_target(batch.reward, batch.discount, next_value_B)
+        with self.watch("q") as tape:
+            q_BN = self.networks["q"](batch.observation, batch.action)
+            loss_BN = losses.squared_error(q_BN, target_B, self.parameters["q"].replace_mse_with_huber_loss)
+            if self.prioritized:
+                loss_BN = batch.weight[:, None] * loss_BN
+            loss = self.mean_loss("q", loss_BN)
+        step = self.critic_result(q_BN, target_B, loss_BN, self.gradients("q", loss, tape))
+        return step._replace(metrics={**per_critic("q/q", tf.reduce_mean(q_BN, axis=0)), **step.metrics})
+
+    def policy_loss(self, batch: Transition) -> tuple[tf.Tensor, SquashedGaussian, tf.Tensor, tf.Tensor]:
+        """Returns equation 7 in each row, the policy, and of its sample the log-probability and Q of every critic."""
+        policy = SquashedGaussian(*self.networks["policy"](batch.observation))
+        action_BA, log_prob_B = policy.sample_and_log_prob(self.noise("policy", [self.rows, self.policy.action_size]))
+        q_BN = self.networks["q"](batch.observation, action_BA)
+        return -losses.soft_value(q_BN, log_prob_B, self.temperature.value()), policy, log_prob_B, q_BN
+
+    def policy_step(self, batch: Transition) -> PolicyStep:
+        """Moves the policy to high Q and, times alpha, high entropy (equation 7), and alpha to the target entropy (18)."""
+        with self.watch("policy") as tape:
+            loss_B, policy, log_prob_B, q_BN = self.policy_loss(batch)
+            loss = self.mean_loss("policy", loss_B)
+        gradients = self.gradients("policy", loss, tape)
+        of_temperature, temperature_metrics = self.temperature.step(self, log_prob_B, self.target_entropy)
+        metrics = {
+            "loss/policy": loss,
+            "policy/mean": tf.reduce_mean(policy.loc),
+            "policy/log_std": tf.reduce_mean(policy.log_scale),
+            "policy/log_prob": tf.reduce_mean(log_prob_B),
+            "policy/q": tf.reduce_mean(tf.reduce_min(q_BN, axis=-1)),
+            "policy/gradient_norm": gradients.norm,
+            "temperature/alpha": self.temperature.value(),
+            **temperature_metrics,
+        }
+        return PolicyStep([gradients, *of_temperature], loss_B, metrics)
+
+    def values(
+        self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
+    ) -> dict[str, tf.Tensor]:
+        """Returns min_i Q_i(s, a), `[B]`, in units of the scaled reward."""
+        return {"q": tf.reduce_min(self.networks["q"](observation, action), axis=-1)}
+
+
+def critic_first(agent: TwinSoftActorCriticAgent, batch: Transition, train_policy: bool) -> Update:
+    """The critics, then policy and temperature with the new critics, then the target (DI-engine, Stable-Baselines3)."""
+    critic = agent.critic_step(batch)
+    agent.apply(critic.gradients)
+    policy = agent.policy_step(batch)
+    for gradients in policy.gradients if train_policy else ():
+        agent.apply(gradients)
+    agent.update_target("q")
+    return Update({**critic.metrics, **policy.metrics}, critic.td_error_B)
+
+
+def policy_first(agent: TwinSoftActorCriticAgent, batch: Transition, train_policy: bool) -> Update:
+    """Policy and temperature, then the critics with the new policy and temperature, then the target."""
+    policy = agent.policy_step(batch)
+    for gradients in policy.gradients if train_policy else ():
+        agent.apply(gradients)
+    critic = agent.critic_step(batch)
+    agent.apply(critic.gradients)
+    agent.update_target("q")
+    return Update({**critic.metrics, **policy.metrics}, critic.td_error_B)
+
+
+def simultaneous(agent: TwinSoftActorCriticAgent, batch: Transition, train_policy: bool) -> Update:
+    """All gradients are taken before anything moves; the target follows (Spinning Up)."""
+    critic, policy = agent.critic_step(batch), agent.policy_step(batch)
+    for gradients in (critic.gradients, *(policy.gradients if train_policy else ())):
+        agent.apply(gradients)
+    agent.update_target("q")
+    return Update({**critic.metrics, **policy.metrics}, critic.td_error_B)
+
+
+UPDATE_ORDERS = {"critic_first": critic_first, "policy_first": policy_first, "simultaneous": simultaneous}

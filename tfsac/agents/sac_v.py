@@ -1,0 +1,109 @@
+"""Soft actor-critic with a value network: Coach's agent (Haarnoja et al. 2018, arXiv 1801.01290).
+
+Networks: `policy`, twin `q` in one head, `v` and its target network `v_target`. The temperature is 1: it is the inverse of the
+reward scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from tfsac.agents.learner import Agent, CriticStep, PolicyStep, per_critic
+from tfsac.distributions import SquashedGaussian
+from tfsac.losses import soft_actor_critic as losses
+from tfsac.policies import SquashedGaussianPolicy
+from tfsac.types import Metrics, Transition, Update
+
+
+class SoftActorCriticAgent(Agent):
+    """Policy, then value, then critic, then target: one update.
+
+    Args:
+        parameters, spec, seed, eager, models, jit_compile: see `Agent`.
+
+    Raises:
+        ValueError: see `Agent`.
+
+    Example:
+        >>> env = gymnasium.make("Pendulum-v1")
+        >>> agent = SoftActorCriticAgent(SoftActorCriticAgentParameters(), tfsac.environments.spec_of(env))
+        >>> agent.policy.act({"observation": np.zeros((1, 3), "float32")}, mode="greedy").action.shape
+        (1, 1)
+    """
+
+    policy_class = SquashedGaussianPolicy
+
+    def update_once(self, batch: Transition, train_policy: bool = True) -> Update:
+        """One update in the order policy, value, critic, target, with one reparameterised sample of the policy."""
+        policy = self.policy_step(batch)
+        for gradients in policy.gradients if train_policy else ():
+            self.apply(gradients)
+        value_metrics = self.value_step(batch, -policy.loss_B)
+        critic = self.critic_step(batch)
+        self.apply(critic.gradients)
+        self.update_target("v")
+        return Update({**policy.metrics, **value_metrics, **critic.metrics}, critic.td_error_B)
+
+    def policy_loss(self, batch: Transition) -> tuple[tf.Tensor, SquashedGaussian, tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Returns equation 12 in each row, the policy, and of its sample the action, log-probability and Q of every critic."""
+        policy = SquashedGaussian(*self.networks["policy"](batch.observation))
+        action_BA, log_prob_B = policy.sample_and_log_prob(self.noise("policy", [self.rows, self.policy.action_size]))
+        q_BN = self.networks["q"](batch.observation, action_BA)
+        return -losses.soft_value(q_BN, log_prob_B, 1.0), policy, action_BA, log_prob_B, q_BN
+
+    def policy_step(self, batch: Transition) -> PolicyStep:
+        """Moves the policy towards actions of high Q and high entropy (equation 12)."""
+        with self.watch("policy") as tape:
+            loss_B, policy, action_BA, log_prob_B, q_BN = self.policy_loss(batch)
+            loss = self.mean_loss("policy", loss_B)
+        gradients = self.gradients("policy", loss, tape)
+        metrics = {
+            "loss/policy": loss,
+            "policy/mean": tf.reduce_mean(policy.loc),
+            "policy/log_std": tf.reduce_mean(policy.log_scale),
+            "policy/log_prob": tf.reduce_mean(log_prob_B),
+            "policy/action": tf.reduce_mean(action_BA),
+            "policy/gradient_sum_abs": tf.add_n([tf.reduce_sum(tf.abs(value)) for value in gradients.values]),
+            "policy/gradient_norm": gradients.norm,
+            **per_critic("q/q", tf.reduce_mean(q_BN, axis=0)),
+        }
+        return PolicyStep([gradients], loss_B, metrics)
+
+    def value_step(self, batch: Transition, soft_value_B: tf.Tensor) -> Metrics:
+        """Regresses V(s) on the soft value of the policy step's sample (equation 5)."""
+        target_B = tf.stop_gradient(soft_value_B)
+        with self.watch("v") as tape:
+            v_B = self.networks["v"](batch.observation)
+            huber = self.parameters["v"].replace_mse_with_huber_loss
+            loss = self.mean_loss("v", 0.5 * losses.squared_error(v_B, target_B, huber))
+        gradients = self.gradients("v", loss, tape)
+        self.apply(gradients)
+        return {
+            "loss/v": loss,
+            "v/value": tf.reduce_mean(v_B),
+            "v/target": tf.reduce_mean(target_B),
+            "v/gradient_norm": gradients.norm,
+        }
+
+    def critic_step(self, batch: Transition) -> CriticStep:
+        """Regresses both Q(s, a) on `r + discount * V_target(s')` (equations 7 and 8), weighted by importance."""
+        next_v_B = self.targets["v"](batch.next_observation)
+        target_B = losses.bootstrap_target(batch.reward, batch.discount, next_v_B)
+        with self.watch("q") as tape:
+            q_BN = self.networks["q"](batch.observation, batch.action)
+            huber = self.parameters["q"].replace_mse_with_huber_loss
+            loss_BN = 0.5 * losses.squared_error(q_BN, target_B, huber)
+            if self.prioritized:
+                loss_BN = batch.weight[:, None] * loss_BN
+            loss = self.mean_loss("q", loss_BN)
+        step = self.critic_result(q_BN, target_B, loss_BN, self.gradients("q", loss, tape))
+        return step._replace(metrics={**step.metrics, "v/next_target_value": tf.reduce_mean(next_v_B)})
+
+    def values(
+        self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
+    ) -> dict[str, tf.Tensor]:
+        """Returns V(s) and min_i Q_i(s, a), `[B]`, in units of the scaled reward."""
+        q_BN = self.networks["q"](observation, action)
+        return {"v": self.networks["v"](observation), "q": tf.reduce_min(q_BN, axis=-1)}

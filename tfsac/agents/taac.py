@@ -1,0 +1,248 @@
+"""Temporally abstract actor-critic: ALF's TAAC, TaacL and TaacQ (Yu, Xu and Zhang 2021, arXiv 2104.06521).
+
+Networks: `policy`, twin `q` of trajectories in one head and its target network `q_target`; two learned temperatures. An update
+looks at sequences `[T, B]`, whose rows are `[R]`, R = T * B, where time does not matter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tfsac.agents.learner import Agent, Gradients, flat, per_critic
+from tfsac.agents.temperature import LearnedTemperature, check_target_entropy
+from tfsac.batches import sequence_rows
+from tfsac.losses import temporally_abstract_actor_critic as losses
+from tfsac.networks import ModelMaker
+from tfsac.parameters import LearnedAlphaParameters, TemporallyAbstractActorCriticAgentParameters
+from tfsac.policies import TemporallyAbstractPolicy
+from tfsac.policies.temporally_abstract import Choice, Proposal, Tau, choice, pessimistic
+from tfsac.types import LAST, NEXT_STATE, STATE, SWITCH, Metrics, Sequence, Spec, Update
+
+
+class Rows(NamedTuple):
+    """The rows of an update's sequences, `[R, ...]`.
+
+    Attributes:
+        observation: by key.
+        previous, stored: trajectories before and after the step.
+        counts_R: 1 for rows with a step, 0 for those after an episode's last action.
+        count, returns, switches: how many rows have a step, have a return too (the last of a sequence has none), and were
+            switched; means over the replicas, which have unequal numbers of them.
+    """
+
+    observation: dict[str, tf.Tensor]
+    previous: Tau
+    stored: Tau
+    counts_R: tf.Tensor
+    count: tf.Tensor
+    returns: tf.Tensor
+    switches: tf.Tensor
+
+    def mean(self, values_R: tf.Tensor) -> tf.Tensor:
+        """Returns what has the mean over the rows with a step as its mean over the replicas."""
+        return tf.math.divide_no_nan(tf.reduce_sum(self.counts_R * values_R), self.count)
+
+
+class ProposalStep(NamedTuple):
+    """Gradients of the policy, the proposal and the choice in every row, and metrics."""
+
+    gradients: Gradients
+    proposal: Proposal
+    choice: Choice
+    metrics: Metrics
+
+
+class TemporallyAbstractActorCriticAgent(Agent):
+    """Policy, critic and temperatures take their steps together, from the weights with which the update begins; the target follows.
+
+    Args:
+        parameters, spec, seed, eager, models, jit_compile: see `Agent`.
+
+    Attributes:
+        proposal_temperature, choice_temperature: learned.
+        proposal_target_entropy, choice_target_entropy: in nats.
+        reward_discounts: gamma of each reward, `[D]`.
+
+    Raises:
+        ValueError: see `Agent`; target entropies that cannot be reached.
+
+    Example:
+        >>> env = gymnasium.make("Pendulum-v1")
+        >>> agent = TemporallyAbstractActorCriticAgent(
+        ...     TemporallyAbstractActorCriticAgentParameters(), tfsac.environments.spec_of(env)
+        ... )
+        >>> first = agent.policy.act({"observation": np.zeros((1, 3), "float32")}, mode="greedy")
+        >>> agent.policy.act({"observation": np.zeros((1, 3), "float32")}, first.state, mode="greedy").state["repeats"]
+        array([2], dtype=int32)
+    """
+
+    policy_class = TemporallyAbstractPolicy
+    policy: TemporallyAbstractPolicy
+    batch_axis = 1
+
+    def __init__(
+        self,
+        parameters: TemporallyAbstractActorCriticAgentParameters,
+        spec: Spec,
+        seed: int = 0,
+        eager: bool = False,
+        models: ModelMaker | None = None,
+        jit_compile: bool = False,
+    ):
+        self.steps = parameters.memory.sequence_length
+        super().__init__(parameters, spec, seed, eager, models, jit_compile)
+        algorithm, rewards = parameters.algorithm, spec.num_rewards or 1
+        self.reward_discounts = np.array(algorithm.reward_discounts or [algorithm.discount] * rewards, np.float32)
+        alpha = LearnedAlphaParameters(algorithm.initial_alpha, algorithm.alpha_learning_rate)
+        self.proposal_temperature = LearnedTemperature(alpha, "proposal_temperature")
+        self.choice_temperature = LearnedTemperature(alpha, "choice_temperature")
+        self.proposal_temperature.register_with(self)
+        self.choice_temperature.register_with(self)
+        of_choice, of_action = _pair(algorithm.min_prob)
+        self.choice_target_entropy = losses.discrete_target_entropy(of_choice, 2)
+        self.proposal_target_entropy = losses.continuous_target_entropy(of_action, self.policy.action_size)
+        if algorithm.target_entropy is not None:
+            self.choice_target_entropy, self.proposal_target_entropy = _pair(algorithm.target_entropy)
+            check_target_entropy(self.proposal_target_entropy, self.policy.action_size)
+            if not 0 < self.choice_target_entropy < math.log(2):
+                raise ValueError(
+                    "The entropy of keeping or switching lies between 0 and log(2) = 0.6931 nats, and its target between them. "
+                    f"Received: target_entropy={algorithm.target_entropy}"
+                )
+
+    def batch_rows(self) -> Sequence:
+        """Returns shapes and dtypes of a batch, `[T, B]`."""
+        return sequence_rows(self.spec, self.steps, self.local_batch_size)
+
+    def update_once(self, batch: Sequence, train_policy: bool = True) -> Update:
+        """One update: all gradients are taken before anything moves, then the target follows."""
+        rows = self.rows_of(batch)
+        policy = self.policy_step(rows)
+        critic_gradients, critic_metrics = self.critic_step(batch, rows, policy)
+        temperature_gradients, temperature_metrics = self.temperature_steps(rows, policy)
+        self.apply(critic_gradients)
+        for gradients in (policy.gradients, *temperature_gradients) if train_policy else ():
+            self.apply(gradients)
+        self.update_target("q")
+        self.policy.choice_alpha.assign(self.choice_temperature.value())
+        return Update({**policy.metrics, **critic_metrics, **temperature_metrics}, tf.zeros([0]))
+
+    def rows_of(self, batch: Sequence) -> Rows:
+        """Returns the rows of sequences, and how many of them count."""
+        counts_TB = tf.cast(batch.step_type != LAST, tf.float32)
+        numbers = [tf.reduce_sum(x_TB) for x_TB in (counts_TB, counts_TB[:-1], counts_TB * batch.extras[SWITCH])]
+        before, after = (
+            {name: flat(batch.extras[prefix + name]) for name in self.policy.trajectory.fields}
+            for prefix in (STATE, NEXT_STATE)
+        )
+        observation = {key: flat(x) for key, x in batch.observation.items()}
+        return Rows(
+            observation, before, after, flat(counts_TB), *tf.unstack(self.mean_over_replicas(tf.stack(numbers)))
+        )
+
+    def policy_step(self, rows: Rows) -> ProposalStep:
+        """Moves the policy towards proposals of high Q, as far as they would be chosen, and of high entropy (equation 8)."""
+        alpha, acting = self.proposal_temperature.value(), self.policy
+        noise_RA = flat(self.noise("policy", [self.steps, self.batch_size, acting.action_size]))
+        with self.watch("policy") as tape:
+            proposal = acting.propose(rows.observation, rows.previous, noise_RA)
+            switch_q_R, keep_q_R = (
+                acting.objective(
+                    pessimistic(acting.q(self.networks["q"], rows.observation, tau), acting.reward_weights)
+                )
+                for tau in (proposal.planned, proposal.kept)
+            )
+            both = choice(keep_q_R, switch_q_R, self.choice_temperature.value(), self.algorithm.b1_advantage_clipping)
+            loss_R = losses.policy_loss(proposal.log_prob_B, both.switch_B, switch_q_R, alpha)
+            loss = self.mean_loss("policy", rows.counts_R * loss_R)
+        gradients = self.gradients("policy", loss, tape)
+        metrics = {
+            "loss/policy": loss,
+            "policy/mean": rows.mean(tf.reduce_mean(proposal.policy.loc, axis=-1)),
+            "policy/log_std": rows.mean(tf.reduce_mean(proposal.policy.log_scale, axis=-1)),
+            "policy/log_prob": rows.mean(proposal.log_prob_B),
+            "policy/q": rows.mean(switch_q_R),
+            "policy/gradient_norm": gradients.norm,
+            "switch/keep_prob": rows.mean(both.keep_B),
+            "switch/entropy": rows.mean(both.entropy_B),
+            "switch/advantage": rows.mean(both.advantage_B),
+            "switch/repeats": 1.0 / tf.maximum(tf.math.divide_no_nan(rows.switches, rows.count), 1e-3),
+            "temperature/proposal_alpha": alpha,
+            "temperature/choice_alpha": self.choice_temperature.value(),
+        }
+        return ProposalStep(gradients, proposal, both, metrics)
+
+    def critic_step(self, batch: Sequence, rows: Rows, policy: ProposalStep) -> tuple[Gradients, Metrics]:
+        """Regresses every Q(s, tau) of the stored trajectories on the compare-through return (equation 9)."""
+        acting, weights = self.policy, self.policy.reward_weights
+        keep_q_TBD, switch_q_TBD = (
+            self._sequences(pessimistic(acting.q(self.targets["q"], rows.observation, tau), weights))
+            for tau in (policy.proposal.kept, policy.proposal.planned)
+        )
+        would_switch_TB = None
+        if self.algorithm.compare_through == "sampled":
+            uniform_TB = self.noise("choice", [self.steps, self.batch_size], tf.random.stateless_uniform)
+            would_switch_TB = uniform_TB < self._sequences(policy.choice.switch_B)
+        return_TBD = losses.compare_through_returns(
+            batch.reward if self.spec.num_rewards else batch.reward[..., None],
+            batch.discount,
+            tf.constant(self.reward_discounts),
+            keep_q_TBD,
+            switch_q_TBD,
+            self._sequences(policy.choice.keep_B),
+            batch.step_type == LAST,
+            batch.extras[SWITCH] > 0,
+            would_switch_TB,
+        )
+        with self.watch("q") as tape:
+            q_RND = acting.q(self.networks["q"], rows.observation, rows.stored)
+            huber = self.parameters["q"].replace_mse_with_huber_loss
+            loss_RN = rows.counts_R[:, None] * flat(losses.critic_loss(self._sequences(q_RND), return_TBD, huber))
+            loss = self.mean_loss("q", loss_RN)
+        gradients = self.gradients("q", loss, tape)
+        q_RN = tf.linalg.matvec(q_RND, weights)
+        return_sum = tf.reduce_sum(self._sequences(rows.counts_R)[:-1] * tf.linalg.matvec(return_TBD, weights))
+        metrics = {
+            **per_critic("q/q", tf.stack([rows.mean(q_R) for q_R in tf.unstack(q_RN, axis=1)])),
+            **per_critic("loss/q", self.loss_weights["q"] * tf.reduce_mean(loss_RN, axis=0)),
+            "q/target": tf.math.divide_no_nan(return_sum, rows.returns),
+            "q/gradient_norm": gradients.norm,
+        }
+        return gradients, metrics
+
+    def temperature_steps(self, rows: Rows, policy: ProposalStep) -> tuple[list[Gradients], Metrics]:
+        """Moves both alphas so that the entropies of proposal and choice come to their targets."""
+        log_prob_R, counts_R = policy.proposal.log_prob_B, rows.counts_R
+        proposal, proposal_metrics = self.proposal_temperature.step(
+            self, log_prob_R, self.proposal_target_entropy, counts_R
+        )
+        choosing, choice_metrics = self.choice_temperature.step(
+            self, -policy.choice.entropy_B, self.choice_target_entropy, counts_R
+        )
+        return [*proposal, *choosing], {**proposal_metrics, **choice_metrics}
+
+    def _sequences(self, x_R: tf.Tensor) -> tf.Tensor:
+        """Returns rows `[R, ...]` as `[T, B, ...]`."""
+        return tf.reshape(x_R, [self.steps, -1, *x_R.shape[1:]])
+
+    def values(
+        self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
+    ) -> dict[str, tf.Tensor]:
+        """Returns "switch_q", the value of a new trajectory with the action as the proposal, and "keep_q", of the present one, `[B]`."""
+        assert state is not None
+        acting, critics = self.policy, self.networks["q"]
+        previous = {name: state[name] for name in acting.trajectory.fields}
+        taus = {"keep_q": acting.trajectory.step(previous), "switch_q": acting.trajectory.plan(action, previous)}
+        return {
+            name: acting.objective(pessimistic(acting.q(critics, observation, tau), acting.reward_weights))
+            for name, tau in taus.items()
+        }
+
+
+def _pair(value: float | tuple[float, float]) -> tuple[Any, Any]:
+    return value if isinstance(value, tuple) else (value, value)

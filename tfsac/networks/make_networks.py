@@ -1,0 +1,86 @@
+"""All networks of an agent, or those that its policy acts through."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from tfsac.networks.custom import check_models
+from tfsac.networks.network import Network
+from tfsac.parameters import AgentParameters
+from tfsac.types import Spec
+from tfsac.user_code import calling
+
+FIRST = "trunk"  # what reads its features is made after it
+TARGET = "_target"
+ModelMaker = Callable[[], Mapping[str, keras.Model]]
+SpecOf = Callable[[str, Mapping[str, Network]], Spec]
+
+
+def make_networks(
+    parameters: AgentParameters,
+    spec_of: SpecOf,
+    seed: int,
+    models: ModelMaker | None = None,
+    names: Collection[str] | None = None,
+) -> dict[str, Network]:
+    """Makes the networks that parameters describe; a target network `<name>_target` begins with the weights of its online network.
+
+    Args:
+        parameters: of the agent. A network that shares another's encoder reads its embedders.
+        spec_of: what a network reads, by its name and the networks that were made before it.
+        seed: of the first weights.
+        models: makes a Keras model for each network, instead of the parameters' layers; called once more for target networks,
+            each time after `keras.utils.set_random_seed(seed)`. See `tfsac.networks.custom`.
+        names: of the networks to make, target networks among them; None for all.
+
+    Raises:
+        ValueError: networks that do not fit the spec, or models that do not fit the networks.
+        TypeError: models that are no Keras models.
+    """
+    order = sorted(parameters.networks, key=lambda name: name != FIRST)
+    seeds = {name: int(np.random.SeedSequence([seed, i]).generate_state(1)[0]) for i, name in enumerate(order)}
+    wanted = {name for name in order if names is None or name in names}
+    targets = {
+        name
+        for name in order
+        if parameters.networks[name].create_target_network and (names is None or name + TARGET in names)
+    }
+    networks: dict[str, Network] = {}
+    made = _models(models, parameters, spec_of, seed) if models else {}
+    copies = (
+        _models(models, parameters, spec_of, seed, [v for model in made.values() for v in model.variables])
+        if models and targets
+        else {}
+    )
+    for name in sorted(order, key=lambda name: name in parameters.encoders):
+        given, spec = parameters.networks[name], spec_of(name, networks) if name in wanted | targets else None
+        encoder = parameters.encoders.get(name)
+        if encoder and encoder not in wanted:  # the policy alone, with embedders of its own of the same shapes
+            given = dataclasses.replace(
+                given, input_embedders_parameters=parameters.networks[encoder].input_embedders_parameters
+            )
+        if name in wanted:
+            assert spec is not None
+            networks[name] = Network(name, given, spec, seeds[name], made.get(name), networks.get(encoder or ""))
+        if name in targets:
+            assert spec is not None
+            networks[name + TARGET] = Network(name + TARGET, given, spec, seeds[name], copies.get(name))
+            if name in wanted:
+                networks[name + TARGET].copy_from(networks[name])
+    return networks
+
+
+def _models(
+    models: ModelMaker, parameters: AgentParameters, spec_of: SpecOf, seed: int, earlier: Sequence[Any] = ()
+) -> dict[str, keras.Model]:
+    """Calls the user's function; the run's seed decides the first weights."""
+    keras.utils.set_random_seed(seed)
+    with calling("models"):
+        made = models()
+    heads = {name: network.head_parameters for name, network in parameters.networks.items()}
+    return check_models(made, heads, {name: spec_of(name, {}) for name in heads}, earlier)

@@ -1,0 +1,53 @@
+"""Steps that several replicas take together: of optimizers and of target networks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfsac.networks.optimizer_steps import FusedAdam
+
+
+def apply_on_replicas(
+    optimizer: keras.optimizers.Optimizer, gradients: list[tf.Tensor], variables: list[keras.Variable]
+) -> None:
+    """Takes one step of all replicas with gradients that are the same on each, as agents average them before clipping.
+
+    Args:
+        optimizer: that was built for the variables.
+        gradients: one for each variable.
+        variables: to be changed.
+    """
+
+    def of_all(strategy: tf.distribute.Strategy, *gradients: Any) -> None:
+        if isinstance(optimizer, FusedAdam):
+            optimizer.apply(list(gradients), variables)
+            return
+        rate, decay = optimizer.learning_rate, optimizer.weight_decay
+
+        # Keras's `apply` would add the gradients of the replicas up.
+        def step(variable: tf.Variable, gradient: tf.Tensor, rate: tf.Tensor) -> None:
+            if decay:
+                variable.assign_sub(rate * decay * variable)
+            optimizer.update_step(gradient, variable, rate)
+
+        for gradient, variable in zip(gradients, variables, strict=True):
+            strategy.extended.update(variable.value, step, args=(gradient, rate), group=False)
+        optimizer.iterations.assign_add(1)
+
+    tf.distribute.get_replica_context().merge_call(of_all, args=tuple(gradients))
+
+
+def polyak_average_on_replicas(pairs: list[tuple[tf.Variable, tf.Variable]], rate: Any) -> None:
+    """Moves target variables of all replicas: `target <- (1 - rate) * target + rate * online`, for pairs of both."""
+
+    def average(target: tf.Variable, online: tf.Variable, rate: Any) -> None:
+        target.assign_sub(rate * (target - online))
+
+    def of_all(strategy: tf.distribute.Strategy, rate: Any) -> None:
+        for target, online in pairs:
+            strategy.extended.update(target, average, args=(online, rate))
+
+    tf.distribute.get_replica_context().merge_call(of_all, args=(rate,))

@@ -1,0 +1,20 @@
+"""Policies act: they know networks, distributions and their own state, and nothing of losses or optimizers."""
+
+from tfsac.policies.base_policy import BasePolicy, Mode
+from tfsac.policies.categorical import CategoricalPolicy
+from tfsac.policies.recurrent import RecurrentCategoricalPolicy, RecurrentGaussianPolicy, RecurrentPolicy
+from tfsac.policies.squashed_gaussian import SquashedGaussianPolicy
+from tfsac.policies.stateless import StatelessPolicy
+from tfsac.policies.temporally_abstract import TemporallyAbstractPolicy
+
+__all__ = [
+    "BasePolicy",
+    "CategoricalPolicy",
+    "Mode",
+    "RecurrentCategoricalPolicy",
+    "RecurrentGaussianPolicy",
+    "RecurrentPolicy",
+    "SquashedGaussianPolicy",
+    "StatelessPolicy",
+    "TemporallyAbstractPolicy",
+]

@@ -1,0 +1,300 @@
+"""What all policies share: which networks they act through, their weights on the way to other processes, and the interface."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+import tensorflow as tf
+
+from tfsac.networks import GraphForward, ModelMaker, Network, NumpyForward, make_networks
+from tfsac.parameters import AgentParameters
+from tfsac.types import ActResult, ArraySpec, Spec, check_actions
+
+Mode = Literal["random", "explore", "sample", "greedy"]
+ACTING = 1  # stream of random numbers for acting, beside those of the weights
+
+
+class BasePolicy(ABC):
+    """Chooses actions through networks, in [-1, 1] or numbered from 0. It knows nothing of losses and optimizers.
+
+    Collectors, Ray actors, evaluation and exports use a policy; an agent trains its networks. Networks of dense layers and LSTMs
+    are evaluated in NumPy, on copies of their weights, others in a compiled graph.
+
+    Args:
+        parameters: of the agent.
+        spec: of the environment.
+        networks: by name, with at least those of `network_names`; `build` makes them.
+        seed: of acting's random numbers.
+
+    Attributes:
+        spec: of the environment, with the extras that are stored beside each step.
+        networks: those that it acts through, by name.
+        forwards: their evaluation outside of updates, by name.
+        state: specs of the fields of its state, of one environment; empty for policies without a state.
+        recurrent_state: specs of the states of all LSTMs by field, which segments of experience start with; empty without LSTMs.
+        acts_through: names of the networks that choose actions.
+        rng: draws for acting.
+    """
+
+    acts_through: tuple[str, ...] = ("policy",)
+    forwards: Mapping[str, NumpyForward | GraphForward]
+
+    def __init__(self, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network], seed: int = 0):
+        self.parameters, self.spec = parameters, spec
+        self.networks = dict(networks)
+        self.state: dict[str, ArraySpec] = {}
+        self.recurrent_state: dict[str, ArraySpec] = {}
+        self.rng = np.random.default_rng([seed, ACTING])
+
+    @classmethod
+    def build(
+        cls,
+        parameters: AgentParameters,
+        spec: Spec,
+        seed: int = 0,
+        models: ModelMaker | None = None,
+        collecting: bool = False,
+    ) -> Self:
+        """Makes the policy alone, with fresh weights and without critics (but those that it acts through).
+
+        Args:
+            parameters: of the agent.
+            spec: of the environment.
+            seed: of weights and acting.
+            models: makes custom Keras models instead of the parameters' layers.
+            collecting: see `network_names`.
+
+        Raises:
+            ValueError, TypeError: see `check` and `make_networks`.
+        """
+        cls.check(parameters, spec, models is not None)
+
+        def spec_of(name: str, made: Mapping[str, Network]) -> Spec:
+            return cls.spec_of_network(name, parameters, spec, made)
+
+        networks = make_networks(parameters, spec_of, seed, models, cls.network_names(parameters, collecting))
+        return cls(parameters, spec, networks, seed)
+
+    # -- what is made before it -------------------------------------------------------------------------------------------
+
+    @classmethod
+    def check(cls, parameters: AgentParameters, spec: Spec, custom_models: bool = False) -> None:
+        """Refuses what the policy cannot act in, before networks are made.
+
+        Args:
+            parameters: of the agent.
+            spec: of the environment.
+            custom_models: whether custom Keras models take the place of the parameters' layers.
+
+        Raises:
+            ValueError: it cannot.
+        """
+        check_actions(parameters.kind, spec.action)
+
+    @classmethod
+    def network_names(cls, parameters: AgentParameters, collecting: bool = True) -> tuple[str, ...]:
+        """Returns the names of the networks that acting needs.
+
+        Args:
+            parameters: of the agent.
+            collecting: whether experience is collected to learn from, which may need the states of more networks.
+        """
+        return cls.acts_through
+
+    @classmethod
+    def spec_of_network(
+        cls, name: str, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network]
+    ) -> Spec:
+        """Returns what the named network reads and computes, of one agent.
+
+        Args:
+            name: of one of the agent's networks.
+            parameters: of the agent.
+            spec: of the environment.
+            networks: those that were made before it.
+        """
+        return spec.of_one_agent()
+
+    # -- acting -----------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def act(
+        self,
+        observation: Mapping[str, np.ndarray],
+        state: Mapping[str, np.ndarray] | None = None,
+        is_first: np.ndarray | None = None,
+        mode: Mode = "sample",
+        env_steps: int = 0,
+    ) -> ActResult:
+        """Chooses actions for the observations of E environments.
+
+        Args:
+            observation: arrays `[E, ...]` by key, normalised as in training.
+            state: what the policy returned with the action before; None or empty at first, and for policies without one.
+            is_first: `[E]`, episode starts, where the state is the initial one.
+            mode: "random" is uniform, "sample" samples from the policy, "explore" adds the exploration to that, "greedy" is
+                the policy's mode.
+            env_steps: so far, for exploration that changes with them.
+
+        Returns:
+            actions `[E, A]` in [-1, 1], or discrete actions `[E]` from 0.
+
+        Raises:
+            ValueError: an unknown mode.
+        """
+
+    def initial_state(self, rows: int) -> dict[str, np.ndarray]:
+        """Returns the policy's state at episode starts, zeros `[rows, ...]` by field; empty for policies without one."""
+        return {name: np.zeros((rows, *array.shape), array.dtype) for name, array in self.state.items()}
+
+    def is_tie(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> bool:
+        """Returns whether rounding decides between two different actions that are equally good here."""
+        return False
+
+    # -- as tensors, to be exported -----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def act_tensors(
+        self,
+        observation: Mapping[str, tf.Tensor],
+        noise: tf.Tensor | None = None,
+        state: Mapping[str, tf.Tensor] | None = None,
+    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Returns what `act` does as tensors: actions, and the policy's next state.
+
+        Args:
+            observation: normalised, `[E, ...]` by key.
+            noise: for a sample, as `sample_noise` draws it; None for the mode.
+            state: of the policy, as `initial_state` has it; None for policies without one.
+        """
+
+    @abstractmethod
+    def sample_noise(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Draws the noise with which `act_tensors` samples for these observations, with TensorFlow's own randomness."""
+
+    # -- weights ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """The variables that acting needs, by name."""
+        return {
+            f"{name}/{i}": v
+            for name, network in self.networks.items()
+            for i, v in enumerate(network.trainable_variables)
+        }
+
+    @property
+    def reads_variables(self) -> bool:
+        """Whether acting reads variables, so that what `acting_weights` returns is not all that it needs."""
+        return not all(forward.variables for forward in self.forwards.values())
+
+    def acting_weights(self) -> list[tf.Tensor]:
+        """Returns the weights that acting has copies of; they leave compiled updates together with the metrics."""
+        return [tf.identity(v.value) for forward in self.forwards.values() for v in forward.variables]
+
+    def refresh(self, weights: list[np.ndarray] | None = None) -> None:
+        """Brings acting's copies of weights up to date.
+
+        Args:
+            weights: what `acting_weights` returned; None to read the variables.
+        """
+        given = iter([w.numpy() for w in self.acting_weights()] if weights is None else weights)
+        for forward in self.forwards.values():
+            forward.load([next(given) for _ in forward.variables])
+
+    def weights_to_hand_over(self, acting: list[np.ndarray] | None = None) -> list[np.ndarray]:
+        """Returns what another policy of the same kind needs to act as this one does; see `load_acting_weights`.
+
+        Args:
+            acting: what `acting_weights` returned last, where that is at hand.
+        """
+        if self.reads_variables:
+            return [variable.numpy() for variable in self.variables.values()]
+        return [weights.numpy() for weights in self.acting_weights()] if acting is None else acting
+
+    def load_acting_weights(self, weights: list[np.ndarray]) -> None:
+        """Acts from now on as the policy does whose `weights_to_hand_over` returned these."""
+        if not self.reads_variables:
+            self.refresh(weights)
+            return
+        for variable, value in zip(self.variables.values(), weights, strict=True):
+            variable.assign(value)
+        self.refresh()
+
+
+def check_mode(mode: str) -> None:
+    """Refuses unknown modes.
+
+    Raises:
+        ValueError: it is one.
+    """
+    if mode not in get_args(Mode):
+        raise ValueError(f"mode is 'random', 'explore', 'sample' or 'greedy'. Received: {mode!r}")
+
+
+def check_one_agent(parameters: AgentParameters, spec: Spec) -> None:
+    """Refuses several agents that share the policy.
+
+    Raises:
+        ValueError: there are several.
+    """
+    if spec.num_agents is not None:
+        raise ValueError(
+            f"This agent ({parameters.kind!r}) acts alone. Received: {spec.num_agents} agents that share a policy"
+        )
+
+
+def check_one_reward(parameters: AgentParameters, spec: Spec) -> None:
+    """Refuses several rewards a step.
+
+    Raises:
+        ValueError: there are several.
+    """
+    if spec.num_rewards is not None:
+        raise ValueError(
+            f"This agent ({parameters.kind!r}) learns from one reward a step; several are for agents of kind "
+            f"'temporally_abstract_actor_critic'. Received: {spec.num_rewards} rewards"
+        )
+
+
+def state_before(
+    state: Mapping[str, np.ndarray] | None, is_first: np.ndarray | None, initial: Mapping[str, np.ndarray]
+) -> Mapping[str, np.ndarray]:
+    """Returns the state with which a step begins: the one before, and the initial one at episode starts.
+
+    Args:
+        state: what the policy returned with the action before; None or empty at first.
+        is_first: `[E]`, episode starts; None for none.
+        initial: `[E, ...]` by field.
+
+    Raises:
+        ValueError: a state of other fields or shapes.
+    """
+    wanted, found = (
+        {name: np.shape(value) for name, value in arrays.items()} for arrays in (initial, state or initial)
+    )
+    if found != wanted:
+        raise ValueError(
+            f"The state of this policy has the shapes {wanted}. Where the number of environments changes, start with an empty state. "
+            f"Received: {found}"
+        )
+    if not state or is_first is None or not np.any(is_first):
+        return state or initial
+    first = np.asarray(is_first, bool)
+    return {
+        name: np.where(first.reshape(-1, *[1] * (value.ndim - 1)), initial[name], value)
+        for name, value in state.items()
+    }
+
+
+def fresh_normal(shape: Any) -> tf.Tensor:
+    """Draws standard normal noise, anew in every process: a global seed set at the export must not make exports repeat."""
+    return tf.raw_ops.RandomStandardNormal(shape=shape, dtype=tf.float32)  # seeds of zero are drawn when it runs
+
+
+def fresh_uniform(shape: Any) -> tf.Tensor:
+    """Draws uniform noise in [0, 1), anew in every process."""
+    return tf.raw_ops.RandomUniform(shape=shape, dtype=tf.float32)

@@ -1,0 +1,294 @@
+"""Policies of networks that may have an LSTM, with a trunk before them or without: those of actor-critic with experience replay."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfsac.distributions import DiagonalGaussian, MaskedCategorical, functions_of, softplus
+from tfsac.networks import Network, forward_of
+from tfsac.parameters import FEATURES, AgentParameters, GaussianPolicyHeadParameters
+from tfsac.policies.base_policy import (
+    BasePolicy,
+    Mode,
+    check_mode,
+    check_one_agent,
+    check_one_reward,
+    fresh_normal,
+    fresh_uniform,
+    state_before,
+)
+from tfsac.policies.categorical import uniform_actions
+from tfsac.types import ACTION_MASK, BEHAVIOUR, STATE, ActResult, ArraySpec, DiscreteSpec, Segments, Spec
+
+POLICY, TRUNK, AVERAGE = "policy", "trunk", "_target"
+LOGITS, MEAN, VARIANCE = BEHAVIOUR + "logits", BEHAVIOUR + "mean", BEHAVIOUR + "variance"
+
+
+class RecurrentPolicy(BasePolicy):
+    """Acts with a network `policy`, after a network `trunk` where there is one; its state is that of their LSTMs.
+
+    While it collects experience, all networks with an LSTM run along, so that learning can start in the middle of an episode.
+
+    Args:
+        parameters, spec, networks, seed: see `BasePolicy`.
+
+    Fields of states are named "<network>_<field>"; `state` has those of the networks that choose actions, `recurrent_state` all.
+
+    Raises:
+        ValueError: observations with keys of the state.
+    """
+
+    def __init__(self, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network], seed: int = 0):
+        names = self.network_names(parameters, collecting=True)
+        super().__init__(parameters, spec, {name: network for name, network in networks.items() if name in names}, seed)
+        self.acts_through = (TRUNK, POLICY) if TRUNK in self.networks else (POLICY,)
+        self.recurrent_state = self._fields(self.networks)
+        self.state = self._fields(self.acts_through)
+        if reserved := self.recurrent_state.keys() & spec.observation.keys():
+            raise ValueError(
+                f"These keys belong to the policy's state, not to observations. Received: {sorted(reserved)}"
+            )
+        self.forwards = {
+            name: forward_of(
+                network, self.spec_of_network(name, parameters, spec, self.networks), with_head=name == POLICY
+            )
+            for name, network in self.networks.items()
+        }
+
+    @classmethod
+    def check(cls, parameters: AgentParameters, spec: Spec, custom_models: bool = False) -> None:
+        """Refuses several agents or rewards, custom Keras models and actions of another kind; see `BasePolicy.check`."""
+        if custom_models:
+            raise ValueError(
+                "Custom Keras models (models) are for agents of the kinds 'soft_actor_critic', 'twin_soft_actor_critic', "
+                "'discrete_soft_actor_critic' and 'temporally_abstract_actor_critic'. "
+                f"Received: models with an agent of kind {parameters.kind!r}"
+            )
+        super().check(parameters, spec, custom_models)
+        check_one_agent(parameters, spec)
+        check_one_reward(parameters, spec)
+
+    @classmethod
+    def network_names(cls, parameters: AgentParameters, collecting: bool = True) -> tuple[str, ...]:
+        """Returns the names of the networks that acting needs; see `BasePolicy.network_names`."""
+        acting = {TRUNK, POLICY} & parameters.networks.keys()
+        if not collecting:
+            return tuple(acting)
+        for name, network in parameters.networks.items():
+            if network.middleware_parameters.kind == "lstm":
+                acting |= {name, *([name + AVERAGE] if network.create_target_network else [])}
+        if TRUNK in parameters.networks and any(name.endswith(AVERAGE) for name in acting):
+            acting |= {TRUNK + AVERAGE}
+        return tuple(acting)
+
+    @classmethod
+    def spec_of_network(
+        cls, name: str, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network]
+    ) -> Spec:
+        """Returns the observation, or the features of the trunk for the networks after it."""
+        if TRUNK not in parameters.networks or name.startswith(TRUNK):
+            return spec
+        width = networks[TRUNK].model.outputs[0].shape[-1]
+        return spec._replace(observation={FEATURES: ArraySpec((width,), "float32")})
+
+    def _fields(self, names: Iterable[str]) -> dict[str, ArraySpec]:
+        return {f"{name}_{field}": array for name in names for field, array in self.networks[name].memory.items()}
+
+    @abstractmethod
+    def distribution(self, outputs: list[Any], observation: Mapping[str, Any]) -> Any:
+        """Returns the distribution that the head's outputs, arrays or tensors `[R, ...]`, stand for."""
+
+    @abstractmethod
+    def behaviour(self, outputs: list[np.ndarray], policy: Any) -> dict[str, np.ndarray]:
+        """Returns the distribution's parameters, to be stored beside the action that was sampled from it."""
+
+    @abstractmethod
+    def uniform(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Draws uniform (valid) actions `[E, ...]`."""
+
+    @abstractmethod
+    def noise(self, rows: int) -> np.ndarray:
+        """Draws the noise of a sample, `[rows, A]`."""
+
+    def act(
+        self,
+        observation: Mapping[str, np.ndarray],
+        state: Mapping[str, np.ndarray] | None = None,
+        is_first: np.ndarray | None = None,
+        mode: Mode = "sample",
+        env_steps: int = 0,
+    ) -> ActResult:
+        """Chooses actions; see `BasePolicy.act`. The extras are the policy's distribution and, in "explore", all states before the step."""
+        check_mode(mode)
+        rows = len(next(iter(observation.values())))
+        names = [*self.networks] if mode == "explore" else [*self.acts_through]
+        initial = {field: np.zeros((rows, *array.shape), array.dtype) for field, array in self._fields(names).items()}
+        before = state_before(state, is_first, initial)
+        outputs, after, _ = self._advance(names, observation, before, lambda name, given: self.forwards[name](given))
+        if mode == "random":
+            return ActResult(self.uniform(observation), after)
+        policy = self.distribution(outputs, observation)
+        action = policy.mode() if mode == "greedy" else policy.sample(self.noise(rows))
+        states = {STATE + field: value for field, value in before.items()} if mode == "explore" else {}
+        return ActResult(action, after, {**self.behaviour(outputs, policy), **states})
+
+    def act_tensors(
+        self,
+        observation: Mapping[str, tf.Tensor],
+        noise: tf.Tensor | None = None,
+        state: Mapping[str, tf.Tensor] | None = None,
+    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Returns actions and the next state as tensors; see `BasePolicy.act_tensors`.
+
+        Raises:
+            ValueError: no state for a policy that has one.
+        """
+        outputs, after, _ = self.advance_tensors(observation, state)
+        policy = self.distribution(outputs, observation)
+        return policy.mode() if noise is None else policy.sample(noise), after
+
+    def advance_tensors(
+        self, observation: Mapping[str, tf.Tensor], state: Mapping[str, tf.Tensor] | None
+    ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor], dict[str, tf.Tensor]]:
+        """Returns the policy's outputs in one step, its next state, and what the networks after a trunk read.
+
+        Raises:
+            ValueError: no state for a policy that has one.
+        """
+        if missing := self.state.keys() - (state or {}).keys():
+            raise ValueError(
+                f"A recurrent policy reads its state {', '.join(self.state)} beside the observation; `initial_state` starts an episode. "
+                f"Received: no {', '.join(sorted(missing))}"
+            )
+        outputs, after, features = self._advance(
+            self.acts_through, observation, state or {}, lambda name, given: tf.nest.flatten(self.networks[name](given))
+        )
+        return outputs, after, {**observation, **({FEATURES: features[TRUNK]} if TRUNK in features else {})}
+
+    def _advance(
+        self,
+        names: Iterable[str],
+        observation: Mapping[str, Any],
+        before: Mapping[str, Any],
+        compute: Callable[..., list[Any]],
+    ) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
+        """Returns the policy's outputs, the states after the step by field, and the first output of each network."""
+        outputs, after, features = list[Any](), dict[str, Any](), dict[str, Any]()
+        for name in names:
+            given = dict(observation)
+            if TRUNK in self.networks and not name.startswith(TRUNK):
+                given[FEATURES] = features[average_of(TRUNK, self.networks) if name.endswith(AVERAGE) else TRUNK]
+            fields = self.networks[name].memory
+            computed = compute(name, {**given, **{field: before[f"{name}_{field}"] for field in fields}})
+            after |= {f"{name}_{field}": computed.pop() for field in reversed([*fields])}
+            features[name] = computed[0]
+            outputs = computed if name == POLICY else outputs
+        return outputs, {field: after[field] for field in self._fields(names)}, features
+
+
+class RecurrentCategoricalPolicy(RecurrentPolicy):
+    """Discrete actions `[E]`, numbered from 0, with a logit each; those outside the mask are never chosen.
+
+    Args:
+        parameters, spec, networks, seed: see `RecurrentPolicy`.
+
+    Attributes:
+        num_actions: how many there are, A.
+    """
+
+    def __init__(self, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network], seed: int = 0):
+        super().__init__(parameters, spec, networks, seed)
+        assert isinstance(spec.action, DiscreteSpec)
+        self.num_actions = spec.action.num_actions
+        self.spec = spec._replace(extras={LOGITS: ArraySpec((self.num_actions,), "float32")})
+
+    def distribution(self, outputs: list[Any], observation: Mapping[str, Any]) -> MaskedCategorical:
+        """Returns the distribution of logits `[R, A]`."""
+        return MaskedCategorical(outputs[0], observation.get(ACTION_MASK))
+
+    def behaviour(self, outputs: list[np.ndarray], policy: MaskedCategorical) -> dict[str, np.ndarray]:
+        """Returns the logits, as they are before the mask."""
+        return {LOGITS: outputs[0]}
+
+    def uniform(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Draws valid actions, all equally likely."""
+        return uniform_actions(self.noise(len(next(iter(observation.values())))), observation.get(ACTION_MASK))
+
+    def noise(self, rows: int) -> np.ndarray:
+        """Draws uniform noise in [0, 1)."""
+        return self.rng.random((rows, self.num_actions), np.float32)
+
+    def sample_noise(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Draws uniform noise `[E, A]` in [0, 1)."""
+        return fresh_uniform([tf.shape(next(iter(observation.values())))[0], self.num_actions])
+
+
+class RecurrentGaussianPolicy(RecurrentPolicy):
+    """Actions `[E, A]` of a Gaussian over all of R^A; the environment clips samples outside [-1, 1].
+
+    Args:
+        parameters, spec, networks, seed: see `RecurrentPolicy`.
+
+    Attributes:
+        action_size: A.
+        min_variance: added to the variances.
+    """
+
+    def __init__(self, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network], seed: int = 0):
+        super().__init__(parameters, spec, networks, seed)
+        self.action_size = spec.action.shape[0]
+        head = parameters.networks[POLICY].head_parameters
+        assert isinstance(head, GaussianPolicyHeadParameters)
+        self.min_variance = np.float32(head.min_variance)
+        self.spec = spec._replace(extras={name: ArraySpec((self.action_size,), "float32") for name in (MEAN, VARIANCE)})
+
+    def distribution(self, outputs: list[Any], observation: Mapping[str, Any]) -> DiagonalGaussian:
+        """Returns the distribution of means `[R, A]` and variances before they are made positive, `[R, A]` or `[R, 1]`."""
+        mean, raw = outputs
+        return DiagonalGaussian(mean, functions_of(mean).ones_like(mean) * (softplus(raw) + self.min_variance))
+
+    def behaviour(self, outputs: list[np.ndarray], policy: DiagonalGaussian) -> dict[str, np.ndarray]:
+        """Returns mean and variance."""
+        return {MEAN: policy.mean, VARIANCE: policy.variance}
+
+    def uniform(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Draws actions uniform in [-1, 1]."""
+        shape = (len(next(iter(observation.values()))), self.action_size)
+        return self.rng.uniform(-1.0, 1.0, shape).astype(np.float32)
+
+    def noise(self, rows: int) -> np.ndarray:
+        """Draws standard normal noise."""
+        return self.rng.standard_normal((rows, self.action_size), np.float32)
+
+    def sample_noise(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Draws standard normal noise `[E, A]`."""
+        return fresh_normal([tf.shape(next(iter(observation.values())))[0], self.action_size])
+
+
+def average_of(name: str, networks: Mapping[str, Network]) -> str:
+    """Returns the name of a network's average (its target network), or its own where it has none."""
+    return name + AVERAGE if name + AVERAGE in networks else name
+
+
+def features_of_columns(networks: Mapping[str, Network], batch: Segments) -> dict[str, tf.Tensor]:
+    """Returns what the heads of networks read, `[T + 1, B, F]` by network; the last row is after the columns.
+
+    Args:
+        networks: of an agent, a trunk before those that read its features.
+        batch: of segments, with the states of LSTMs before the first row.
+    """
+    ones_1B = tf.ones_like(batch.is_first[:1])
+    is_first, valid = tf.concat([batch.is_first, 0.0 * ones_1B], 0), tf.concat([batch.length, ones_1B], 0) > 0
+    features: dict[str, tf.Tensor] = {}
+    for name, network in networks.items():
+        given: Mapping[str, tf.Tensor] = batch.observation
+        if TRUNK in networks and not name.startswith(TRUNK):
+            given = {FEATURES: features[average_of(TRUNK, networks) if name.endswith(AVERAGE) else TRUNK]}
+        state = {field: batch.initial_state[f"{name}_{field}"] for field in network.memory}
+        features[name] = network.features(given, state, is_first, valid)
+    return features

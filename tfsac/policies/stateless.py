@@ -1,0 +1,114 @@
+"""Policies without a state, of one agent or of several that share them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfsac.networks import Network, forward_of
+from tfsac.parameters import AgentParameters
+from tfsac.policies.base_policy import BasePolicy, Mode, check_mode, check_one_reward
+from tfsac.policies.exploration import make_exploration
+from tfsac.policies.several_agents import fold, unfold
+from tfsac.types import ActResult, Spec
+
+
+class StatelessPolicy(BasePolicy):
+    """Samples from the distribution that the network `policy` computes.
+
+    A subclass chooses actions of single agents, `[B, ...]`; where the spec has several, their axis is folded into B before and
+    unfolded after.
+
+    Args:
+        parameters, spec, networks, seed: see `BasePolicy`.
+    """
+
+    def __init__(self, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network], seed: int = 0):
+        super().__init__(parameters, spec, {"policy": networks["policy"]}, seed)
+        self.forwards = {"policy": forward_of(networks["policy"], spec.of_one_agent())}
+        self.explore = make_exploration(parameters.exploration)
+
+    @classmethod
+    def check(cls, parameters: AgentParameters, spec: Spec, custom_models: bool = False) -> None:
+        """Refuses actions of another kind and several rewards a step; see `BasePolicy.check`."""
+        super().check(parameters, spec, custom_models)
+        check_one_reward(parameters, spec)
+
+    @abstractmethod
+    def distribution(self, outputs: list[Any], observation: Mapping[str, Any]) -> Any:
+        """Returns the policy's distribution, with `mode()` and `sample(noise)`.
+
+        Args:
+            outputs: of the network's head, arrays or tensors.
+            observation: that it computed them for.
+        """
+
+    @abstractmethod
+    def uniform(self, observation: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
+        """Draws uniform (valid) actions `[rows, ...]`."""
+
+    @abstractmethod
+    def noise(self, rows: int) -> np.ndarray:
+        """Draws the noise of a sample, `[rows, A]`."""
+
+    @abstractmethod
+    def noise_tensor(self, rows: int | tf.Tensor) -> tf.Tensor:
+        """Draws the noise of a sample, `[rows, A]`, with TensorFlow's own randomness."""
+
+    def act(
+        self,
+        observation: Mapping[str, np.ndarray],
+        state: Mapping[str, np.ndarray] | None = None,
+        is_first: np.ndarray | None = None,
+        mode: Mode = "sample",
+        env_steps: int = 0,
+    ) -> ActResult:
+        """Chooses actions; see `BasePolicy.act`."""
+        check_mode(mode)
+        if self.spec.num_agents is None:
+            return ActResult(self._act(observation, mode, env_steps))
+        return ActResult(unfold(self._act(fold(dict(observation)), mode, env_steps), self.spec.num_agents))
+
+    def _act(self, observation: Mapping[str, np.ndarray], mode: Mode, env_steps: int) -> np.ndarray:
+        rows = len(next(iter(observation.values())))
+        if mode == "random":
+            return self.uniform(observation, rows)
+        policy = self.distribution(self.forwards["policy"](dict(observation)), observation)
+        if mode == "greedy":
+            return policy.mode()
+        action = policy.sample(self.noise(rows))
+        if mode == "sample":
+            return action
+        return self.explore(action, self.rng, lambda: self.uniform(observation, rows), env_steps)
+
+    def act_tensors(
+        self,
+        observation: Mapping[str, tf.Tensor],
+        noise: tf.Tensor | None = None,
+        state: Mapping[str, tf.Tensor] | None = None,
+    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Returns actions as tensors; see `BasePolicy.act_tensors`. Any number of agents can share the policy here."""
+        if self.spec.num_agents is None:
+            return self._act_tensors(observation, noise), {}
+        action = self._act_tensors(fold(dict(observation)), None if noise is None else fold(noise))
+        return unfold(action, leading_sizes(observation)[1]), {}
+
+    def _act_tensors(self, observation: Mapping[str, tf.Tensor], noise: tf.Tensor | None) -> tf.Tensor:
+        policy = self.distribution(tf.nest.flatten(self.networks["policy"](observation)), observation)
+        return policy.mode() if noise is None else policy.sample(noise)
+
+    def sample_noise(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Draws noise `[E, A]`, of several agents `[E, N, A]`."""
+        rows = leading_sizes(observation)
+        if self.spec.num_agents is None:
+            return self.noise_tensor(rows[0])
+        return unfold(self.noise_tensor(rows[0] * rows[1]), rows[1])
+
+
+def leading_sizes(observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """Returns the sizes of the first dimensions, E and with several agents N, where they are known only when it runs."""
+    return tf.shape(next(iter(observation.values())))
