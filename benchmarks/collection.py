@@ -105,7 +105,7 @@ def trainer_of(level: str, folder: pathlib.Path, changes: dict, **settings):
     trainer = tfsac.Trainer(preset, folder, run, quiet=True)
     while trainer.counters.env_steps < HEATUP + 200:
         trainer.collect()
-        trainer.learn()
+        trainer.update()
     return trainer
 
 
@@ -116,7 +116,7 @@ def turn_of(trainer, together: int) -> Turn:
         before = trainer.counters.env_steps
         for _ in range(together):
             trainer.collect()
-            trainer.learn()
+            trainer.update()
         return trainer.counters.env_steps - before
 
     return turn
