@@ -35,7 +35,7 @@ def damage(path, kind, rng):
 
 def outcome(trainer, folder, damaged):
     """Restores a run's folder as `--resume` does, and says what became of the damage."""
-    from tfsac.training.checkpoint import CheckpointManager
+    from tfsac.training.checkpoints import CheckpointManager
     from tfsac.training.run_directory import CONFIG, RunDirectory
 
     directory = RunDirectory(folder)

@@ -29,7 +29,7 @@ import tensorflow as tf  # noqa: E402
 from tfsac.agents import TwinSoftActorCriticAgent  # noqa: E402
 from tfsac.memories import PrioritizedMemory, TransitionMemory, on_disk  # noqa: E402
 from tfsac.parameters import TwinSoftActorCriticAgentParameters  # noqa: E402
-from tfsac.training.checkpoint import CheckpointManager  # noqa: E402
+from tfsac.training.checkpoints import CheckpointManager  # noqa: E402
 from tfsac.types import ArraySpec, Spec  # noqa: E402
 
 OUT = pathlib.Path(__file__).parent / "results" / "disk_memory.csv"

@@ -26,8 +26,8 @@ from resume_tools import (
 
 from tfsac.files import sealed
 from tfsac.training import CheckpointError, Trainer
-from tfsac.training import checkpoint as checkpoint_module
-from tfsac.training.manifest import FORMAT
+from tfsac.training.checkpoints import FORMAT
+from tfsac.training.checkpoints import checkpoint as checkpoint_module
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,8 @@ KILLED = """
 import os, signal, sys
 sys.path.insert(0, {tests!r})
 from resume_tools import RUN, preset
-from tfsac.training import Callback, Trainer, checkpoint
+from tfsac.training import Callback, Trainer
+from tfsac.training.checkpoints import checkpoint
 
 class KillAt(Callback):
     def on_step(self, trainer):

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from tfsac.memories import EpisodicMemory, TransitionMemory
-from tfsac.training import checkpoint as checkpoint_module
-from tfsac.training.checkpoint import CheckpointManager
+from tfsac.training.checkpoints import CheckpointManager
+from tfsac.training.checkpoints import checkpoint as checkpoint_module
 from tfsac.types import ArraySpec, DiscreteSpec, Segments, Spec
 
 SPEC = Spec(

@@ -22,8 +22,8 @@ from tfsac.memories import (
 from tfsac.parameters import RunParameters
 from tfsac.testing import tiny_preset
 from tfsac.training import RunDirectory, Trainer
-from tfsac.training import checkpoint as checkpoint_module
-from tfsac.training.checkpoint import CheckpointManager
+from tfsac.training.checkpoints import CheckpointManager
+from tfsac.training.checkpoints import checkpoint as checkpoint_module
 from tfsac.types import ArraySpec, Spec
 
 SPEC = Spec({"observation": ArraySpec((2,), "float32")}, ArraySpec((1,), "float32"))

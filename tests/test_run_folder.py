@@ -419,7 +419,7 @@ def test_best_weights_of_other_types_are_refused_in_one_line(run, change, words)
 
 def rewritten(run, change, name="manifest.json"):
     """Changes a JSON file of every checkpoint as another version would write it, with right checksums."""
-    from tfsac.training.manifest import digest
+    from tfsac.training.checkpoints.manifest import digest
 
     for place in (run / "checkpoints").glob("0*"):
         content = json.loads((place / name).read_text())

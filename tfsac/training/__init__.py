@@ -1,7 +1,7 @@
 """Training: the loop, evaluation, checkpoints, callbacks, devices."""
 
 from tfsac.training.callbacks import Callback
-from tfsac.training.checkpoint import CheckpointError
+from tfsac.training.checkpoints import CheckpointError
 from tfsac.training.evaluation import Evaluation, evaluate
 from tfsac.training.non_finite import NonFiniteError
 from tfsac.training.policy import Policy

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfsac.distributed.workers import worker_lost
-from tfsac.training.checkpoint import CheckpointManager
+from tfsac.training.checkpoints import CheckpointManager
 from tfsac.training.run_directory import RunDirectory
 from tfsac.training.schedule import Counters
 

@@ -15,13 +15,11 @@ from tfsac.metrics import TerminalSink
 from tfsac.parameters import OffPolicyAlgorithmParameters
 from tfsac.training.build import build_agent, build_memory, build_policy
 from tfsac.training.callbacks import Hooks
-from tfsac.training.checkpoint import CheckpointManager
+from tfsac.training.checkpoints import CheckpointManager, identity_of, understanding
 from tfsac.training.collection import Collector
 from tfsac.training.devices import configure_once, make_strategy, set_numerics
 from tfsac.training.evaluator import Evaluator
 from tfsac.training.failures import HowToResume, writing
-from tfsac.training.identity import identity_of
-from tfsac.training.manifest import understanding
 from tfsac.training.policy import Policy
 from tfsac.training.ray_collector import RayCollector, RolloutActor
 from tfsac.training.reporting import Reporter

@@ -10,7 +10,7 @@ from tfsac.agents import Agent
 from tfsac.distributed.workers import Workers
 from tfsac.environments import Filters
 from tfsac.memories import EpisodicMemory, TransitionMemory
-from tfsac.training.checkpoint import Restored
+from tfsac.training.checkpoints import Restored
 from tfsac.training.collection import Collector
 from tfsac.training.evaluator import Evaluator
 from tfsac.training.ray_collector import RayCollector

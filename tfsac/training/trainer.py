@@ -16,7 +16,7 @@ from tfsac.metrics import Row, terminal_or_notebook
 from tfsac.networks import ModelMaker
 from tfsac.parameters import ParameterError, Preset, RunParameters
 from tfsac.training.callbacks import Callback
-from tfsac.training.checkpoint import CheckpointError
+from tfsac.training.checkpoints import CheckpointError
 from tfsac.training.devices import set_numerics
 from tfsac.training.failures import explaining
 from tfsac.training.non_finite import refuse_non_finite

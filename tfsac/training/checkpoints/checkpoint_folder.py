@@ -10,8 +10,8 @@ import shutil
 from typing import Any
 
 from tfsac.files import writing
-from tfsac.training.chunks import Chunks
-from tfsac.training.manifest import CheckpointError, check_file, chunks_of, memories, read_manifest
+from tfsac.training.checkpoints.chunks import Chunks
+from tfsac.training.checkpoints.manifest import CheckpointError, check_file, chunks_of, memories, read_manifest
 
 STEP = re.compile(r"\d+", re.ASCII)
 LEFT = re.compile(r"\.\d+\.\d+", re.ASCII)  # by a killed writer

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tfsac.files import written_aside
-from tfsac.training.manifest import ROWS, check_file, digest
+from tfsac.training.checkpoints.manifest import ROWS, check_file, digest
 
 LEFT = re.compile(rf"\.{ROWS.pattern}\.\d+", re.ASCII)  # by a killed writer
 

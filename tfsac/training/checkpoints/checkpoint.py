@@ -33,9 +33,9 @@ from tfsac.memories import EpisodicMemory, TransitionMemory
 from tfsac.memories.reshard import reshard
 from tfsac.memories.salvage import put_back_without
 from tfsac.parameters import ParameterError
-from tfsac.training.checkpoint_folder import CheckpointFolder
-from tfsac.training.identity import with_defaults
-from tfsac.training.manifest import (
+from tfsac.training.checkpoints.checkpoint_folder import CheckpointFolder
+from tfsac.training.checkpoints.identity import with_defaults
+from tfsac.training.checkpoints.manifest import (
     FORMAT,
     MANIFEST,
     CheckpointError,

@@ -1,0 +1,7 @@
+"""Checkpoints: agent, memory and the state of a run, written whole and checked before they are used."""
+
+from tfsac.training.checkpoints.checkpoint import CheckpointManager, Restored
+from tfsac.training.checkpoints.identity import identity_of
+from tfsac.training.checkpoints.manifest import FORMAT, CheckpointError, understanding
+
+__all__ = ["FORMAT", "CheckpointError", "CheckpointManager", "Restored", "identity_of", "understanding"]
