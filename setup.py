@@ -56,6 +56,7 @@ setup(
         "tfsac.presets",
         "tfsac.spinning_up",
         "tfsac.training",
+        "tfsac.training.checkpoints",
     ],
     package_dir={"tfsac.presets": "presets"},
     package_data={"tfsac": ["py.typed"], "tfsac.presets": ["demonstrations/*.npz"]},

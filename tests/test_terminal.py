@@ -72,13 +72,13 @@ def test_a_terminal_that_is_given_prints_instead(tmp_path, capsys):
         def advance(self, completed, speed, value):
             self.moved += 1
 
-    changes = {"schedule__heatup_steps": 20, "schedule__improve_steps": 10, "schedule__steps_between_evaluation_periods": 20}
+    changes = {"schedule__heatup_steps": 40, "schedule__improve_steps": 10, "schedule__steps_between_evaluation_periods": 20}
     trainer = Trainer(tiny_preset(**changes, environment__max_episode_steps=10), tmp_path / "run", terminal=Kept)
     trainer.print("a line")
     trainer.run()
     [(terminal, arguments)] = made
-    assert arguments == (30, "EnvironmentSteps", False, [])
-    assert terminal.rows == [20, 30] and terminal.moved > 0
+    assert arguments == (50, "EnvironmentSteps", False, [])
+    assert terminal.rows == [20, 40, 50] and terminal.moved > 0
     printed = capsys.readouterr().out
     assert "a line\n" in printed and "evaluation return" not in printed
 
