@@ -21,18 +21,18 @@ train: $(VENV)/installed
 	$(BIN)/tfsac train --preset=pendulum_sac --seed=1
 
 test: $(VENV)/installed-for-tests
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile
+	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
 
-# What takes hours: the table of docs/features.md, tried again.
+# What takes hours, named one by one as it ends: tests/acceptance/README.md tells what it holds.
 acceptance: $(VENV)/installed-for-tests
-	$(BIN)/python -m pytest tests/acceptance
+	$(BIN)/python -m pytest -m acceptance --verbose --verbose tests tests/acceptance
 
 style: $(VENV)/installed-for-tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
 check: style
-	$(BIN)/python -m pytest -m "not slow" --numprocesses=2 --dist=loadfile
+	$(BIN)/python -m pytest -m "not slow and not acceptance" --numprocesses=2 --dist=worksteal
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -438,7 +438,7 @@ def test_every_command_takes_a_run(tmp_path, capsys, level, lstm, shared):
     assert (tmp_path / "both.png").is_file()
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_combinations_are_trained_and_compared(tmp_path, capsys):
     api.train(tiny.acer(lstm=True, **{"schedule.improve_steps": 24}), tmp_path / "run", RunParameters(), quiet=True)
     grid = ["--grid=agent.algorithm.n_times_replay=1,3", f"--preset={tmp_path / 'run' / 'config.json'}", "--use_cpu"]

@@ -102,8 +102,9 @@ METRICS = {
     "importance/ratio", "importance/truncated", "trust_region/active", "segments/length", "gradient_norm",
 }
 QUICK = [(CHOICES, False, False, 3), (CLIFF, True, True, 1)]
+SLOW = [(CHOICES, True, True, 1), (CLIFF, False, False, 3)]
 KINDS = [
-    pytest.param(*kind, marks=[] if kind in QUICK else [pytest.mark.slow])
+    pytest.param(*kind, marks=[] if kind in QUICK else pytest.mark.slow if kind in SLOW else pytest.mark.acceptance)
     for kind in itertools.product((CHOICES, CLIFF), (False, True), (False, True), (1, 3))
 ]
 
@@ -262,9 +263,10 @@ AGENTS = {
     "Gaussian": functools.partial(tiny.acer, "Pendulum-v1"),
     "discrete": functools.partial(tiny.acer, "CartPole-v1"),
 }
+USUAL = {"Gaussian, LSTM in a trunk", "discrete"}
 
 
-@pytest.fixture(scope="module", params=[pytest.param(name, marks=[pytest.mark.slow] * (i > 0)) for i, name in enumerate(AGENTS)])
+@pytest.fixture(scope="module", params=[pytest.param(name, marks=[] if name in USUAL else pytest.mark.acceptance) for name in AGENTS])
 def uninterrupted(request, tmp_path_factory):
     return complete_run(tmp_path_factory.mktemp("uninterrupted") / "run", AGENTS[request.param](**INTERRUPTED))
 
@@ -293,7 +295,7 @@ def same_run(resumed, uninterrupted):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", [77, 101])
+@pytest.mark.parametrize("step", [77, pytest.param(101, marks=pytest.mark.acceptance)])
 def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninterrupted, step):
     preset = uninterrupted.preset
     assert uninterrupted.memory.total_rows > 100 > len(uninterrupted.memory)  # episodes were forgotten
@@ -379,7 +381,7 @@ def test_a_checkpoint_of_another_agent_is_refused(tmp_path, uninterrupted, what)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("level", "lstm"), [(CHOICES, False), (CLIFF, True)])
+@pytest.mark.parametrize(("level", "lstm"), [(CHOICES, False), pytest.param(CLIFF, True, marks=pytest.mark.acceptance)])
 def test_training_does_not_depend_on_how_it_is_evaluated(tmp_path, level, lstm):
     rarely = trained(tmp_path / "a", cliff(level, lstm))
     often = cliff(level, lstm, **{"schedule.steps_between_evaluation_periods": 2})
@@ -428,7 +430,7 @@ print(done.returns.mean())
 @pytest.mark.parametrize(
     ("level", "kwargs", "threshold"),
     [
-        ("DiscreteIdentity", {"size": 5}, 0.95),  # by chance 0.2
+        pytest.param("DiscreteIdentity", {"size": 5}, 0.95, marks=pytest.mark.acceptance),  # by chance 0.2
         ("DiscreteIdentity", {"size": 5, "masked": True}, 0.95),  # by chance 0.33
         ("Identity", {}, -0.15),  # uniform actions get -2.7, zeros -1.1
     ],
@@ -439,7 +441,7 @@ def test_tasks_of_one_step_are_solved(tmp_path, level, kwargs, threshold):
     assert api.evaluate(tmp_path / "run", 200, seed=7).returns.mean() > threshold
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 @pytest.mark.parametrize(("lstm", "shared"), [(True, True), (True, False), (False, False)])
 def test_an_lstm_remembers_a_cue_and_nothing_else_does(tmp_path, run_python, lstm, shared):
     preset = tiny.acer(CUE, lstm, shared, **{**LEARNING, "agent.algorithm.t_max": 8, "schedule.improve_steps": 10_000})

@@ -40,7 +40,7 @@ def uninterrupted_twin(tmp_path_factory):
     return complete_run(tmp_path_factory.mktemp("uninterrupted_twin") / "run", twin_preset())
 
 
-@pytest.mark.parametrize("step", [163, *(pytest.param(step, marks=pytest.mark.slow) for step in (50, 77, 149, 288, 300))])
+@pytest.mark.parametrize("step", [163, pytest.param(50, marks=pytest.mark.slow), *(pytest.param(step, marks=pytest.mark.acceptance) for step in (77, 149, 288, 300))])
 def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninterrupted, step):
     crashed(tmp_path / "run", step)
     resumed = Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
@@ -61,7 +61,7 @@ def test_a_run_with_its_memory_on_disk_resumes_as_one_in_ram(tmp_path, uninterru
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", [77, 163, 288])
+@pytest.mark.parametrize("step", [163, *(pytest.param(step, marks=pytest.mark.acceptance) for step in (77, 288))])
 def test_priorities_temperature_and_twin_targets_resume_exactly(tmp_path, uninterrupted_twin, step):
     assert {"q_target/0", "temperature/0"} <= weights(uninterrupted_twin).keys()
     priorities = uninterrupted_twin.memory.state()
@@ -91,27 +91,27 @@ if {in_the_middle_of_saving}:
         if len(saves) > 12:  # some files of the second checkpoint
             os.kill(os.getpid(), signal.SIGKILL)
     checkpoint.sync = kill
-trainer = Trainer(preset(), {run_dir!r}, RUN, resume={resume}, callbacks=[KillAt()], quiet=True)
+trainer = Trainer(preset(), {run_dir!r}, RUN, callbacks=[KillAt()], quiet=True)
 trainer.run()
 """
 
 
-def in_a_process(run_dir, step=-1, in_the_middle_of_saving=False, resume=False):
+def in_a_process(run_dir, step, in_the_middle_of_saving):
     code = KILLED.format(
-        tests=str(pathlib.Path(__file__).parent), step=step, run_dir=str(run_dir), resume=resume,
+        tests=str(pathlib.Path(__file__).parent), step=step, run_dir=str(run_dir),
         in_the_middle_of_saving=in_the_middle_of_saving,
     )
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("step", "saving"), [(113, False), (200, False), (251, False), (-1, True)])
+@pytest.mark.parametrize(("step", "saving"), [(-1, True), *(pytest.param(step, False, marks=pytest.mark.acceptance) for step in (113, 200, 251))])
 def test_a_run_killed_by_the_system_and_resumed_equals_the_uninterrupted_one(tmp_path, uninterrupted, step, saving):
     killed = in_a_process(tmp_path / "run", step, saving)
     assert killed.returncode == -9, killed.stderr
-    done = in_a_process(tmp_path / "run", resume=True)
-    assert done.returncode == 0, done.stderr
-    assert rows_without_clocks(tmp_path / "run") == rows_without_clocks(uninterrupted.directory.path)
+    resumed = Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
+    resumed.run()
+    same_run(resumed, uninterrupted)
 
 
 def test_only_the_last_checkpoints_and_their_chunks_are_kept(uninterrupted):

@@ -116,9 +116,10 @@ RESUMED = {
     "a team of numbers": lambda: numbers(**STATEFUL),
     "a shared encoder": lambda: shared(**STATEFUL | GREEDY),
 }
+USUAL = {"a masked choice", "a team of numbers"}
 
 
-@pytest.mark.parametrize("name", [name if name == "a masked choice" else pytest.param(name, marks=pytest.mark.slow) for name in RESUMED])
+@pytest.mark.parametrize("name", [name if name in USUAL else pytest.param(name, marks=pytest.mark.acceptance) for name in RESUMED])
 def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, name):
     preset = RESUMED[name]()
     uninterrupted = complete_run(tmp_path / "uninterrupted", preset)

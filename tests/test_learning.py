@@ -1,4 +1,4 @@
-"""Learning: a task of one step in seconds, and the embedded default to its threshold."""
+"""Learning: a task of one step in seconds; tests/acceptance/test_thresholds.py trains presets to their thresholds."""
 
 import dataclasses
 
@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from learning_tools import one_step_task
 
-import tfsac
 from tfsac.parameters import (
     AutoAlphaParameters,
     DiscreteAutoAlphaParameters,
@@ -28,8 +27,8 @@ from tfsac.training import Trainer
     "changes",
     [
         {},
-        pytest.param({"environment__num_envs": 5}, marks=pytest.mark.slow),
-        pytest.param({"environment__filters__observation_normalization": True}, marks=pytest.mark.slow),
+        pytest.param({"environment__num_envs": 5}, marks=pytest.mark.acceptance),
+        pytest.param({"environment__filters__observation_normalization": True}, marks=pytest.mark.acceptance),
         {
             "agent__algorithm__num_consecutive_playing_steps": 10,
             "agent__algorithm__num_consecutive_training_steps": 10,
@@ -42,7 +41,7 @@ def test_the_policy_learns_to_repeat_what_it_sees(tmp_path, changes):
     assert result.best_return > -0.15  # a uniform policy gets -2.7, one that stays in the middle -1.1
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_a_policy_without_reward_stays_as_random_as_it_can(tmp_path):
     # With nothing to gain, entropy is all there is: the uniform density on [-1, 1]^2 has log density -2 log 2.
     preset = one_step_task(environment__filters__reward_rescale_factor=1e-6)
@@ -54,9 +53,19 @@ def test_a_policy_without_reward_stays_as_random_as_it_can(tmp_path):
     np.testing.assert_allclose(action.std(axis=0), 1 / np.sqrt(3), atol=0.08)
 
 
+FIXED, AUTOMATIC = FixedAlphaParameters(0.02), AutoAlphaParameters(target_entropy=-4.0, learning_rate=1e-2)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("memory", ["uniform", "prioritized"])
-@pytest.mark.parametrize("temperature", [FixedAlphaParameters(0.02), AutoAlphaParameters(target_entropy=-4.0, learning_rate=1e-2)], ids=["fixed", "automatic"])
+@pytest.mark.parametrize(
+    ("temperature", "memory"),
+    [
+        pytest.param(AUTOMATIC, "prioritized", id="automatic, prioritized"),
+        pytest.param(AUTOMATIC, "uniform", marks=pytest.mark.acceptance, id="automatic, uniform"),
+        pytest.param(FIXED, "prioritized", marks=pytest.mark.acceptance, id="fixed, prioritized"),
+        pytest.param(FIXED, "uniform", marks=pytest.mark.acceptance, id="fixed, uniform"),
+    ],
+)
 def test_the_twin_target_agent_learns_it_too(tmp_path, temperature, memory):
     agent = TwinSoftActorCriticAgentParameters(
         algorithm=TwinSoftActorCriticAlgorithmParameters(temperature=temperature),
@@ -90,7 +99,7 @@ def one_step_choice(agent, level, kwargs):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CHOICES)
+@pytest.mark.parametrize("name", ["a masked choice", *(pytest.param(name, marks=pytest.mark.acceptance) for name in ("a choice", "a team of choices"))])
 def test_choices_are_learned_by_one_agent_and_by_each_of_a_team(tmp_path, name):
     level, kwargs, by_chance = CHOICES[name]
     temperature = DiscreteAutoAlphaParameters(target_entropy_ratio=0.2, learning_rate=1e-2)
@@ -104,7 +113,7 @@ def test_choices_are_learned_by_one_agent_and_by_each_of_a_team(tmp_path, name):
     assert result.best_return > 0.95
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_each_agent_of_a_team_learns_its_numbers_from_one_reward(tmp_path):
     networks = twin_soft_actor_critic_networks((64, 64), **TEAM, **TRAINED)
     algorithm = TwinSoftActorCriticAlgorithmParameters(temperature=FixedAlphaParameters(0.01))
@@ -112,34 +121,3 @@ def test_each_agent_of_a_team_learns_its_numbers_from_one_reward(tmp_path):
     preset = one_step_choice(agent, "TeamIdentity", {"discrete": False})
     result = Trainer(preset, tmp_path / "run", RunParameters(seed=1), quiet=True).run()
     assert result.best_return > -0.15  # uniform actions get -1.1, zeros -0.43
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["cart_pole_discrete_sac", "cart_pole_sqil", "pendulum_sqil"])
-def test_a_preset_of_choices_or_imitation_reaches_its_threshold(tmp_path, name):
-    preset = tfsac.load_preset(name)
-    result = tfsac.train(preset, tmp_path / "run", RunParameters(seed=1, stop_at_threshold=True), quiet=True)
-    assert result.accepted, result
-    done = tfsac.evaluate(tmp_path / "run", episodes=20, seed=7)
-    assert done.returns.mean() > (400 if name.startswith("cart_pole") else -250)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "changes"),
-    [("pendulum_sac", {}), ("pendulum_twin_sac", {}), ("taac_simple_control", {"agent.algorithm.trajectory": "linear"})],
-)
-def test_a_pendulum_preset_reaches_its_threshold(tmp_path, name, changes):
-    preset = override(tfsac.load_preset(name), changes)
-    result = tfsac.train(preset, tmp_path / "run", RunParameters(seed=1, stop_at_threshold=True), quiet=True)
-    assert result.accepted, result
-    done = tfsac.evaluate(tmp_path / "run", episodes=20, seed=7)
-    assert done.returns.mean() > -250 and done.returns.min() > -1000  # swings up from everywhere
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "least"), [("acer_cartpole", 400), ("acer_pendulum", -750)])
-def test_a_preset_that_replays_segments_reaches_its_threshold(tmp_path, name, least):
-    result = tfsac.train(tfsac.load_preset(name), tmp_path / "run", RunParameters(seed=1, stop_at_threshold=True), quiet=True)
-    assert result.accepted, result
-    assert tfsac.evaluate(tmp_path / "run", episodes=20, seed=7).returns.mean() > least

@@ -49,7 +49,7 @@ def text_of(outputs):
     return "".join(output.get("text", "") for output in outputs)
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_a_cell_is_interrupted_and_the_next_one_continues_the_run(tmp_path):
     pytest.importorskip("ipykernel", reason=MISSING)
     nbclient = pytest.importorskip("nbclient", reason=MISSING)

@@ -42,7 +42,7 @@ def test_committed_outputs_are_whole_small_and_clean(path):
         assert "/tmp" not in output.get("text", "")
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_runs(path, tmp_path, monkeypatch):
     pytest.importorskip("ipykernel", reason=MISSING)

@@ -48,10 +48,9 @@ def stepped(made, variables, gradients):
     return optimizer
 
 
-def make_agent(case, seed=0):
+def make_agent(case, seed=0, eager=False):
     networks = twin_soft_actor_critic_networks((8,), batch_size=BATCH, learning_rate=1e-3, weight_decay=0.1, **CASES[case])
-    agent = TwinSoftActorCriticAgent(TwinSoftActorCriticAgentParameters(networks=networks), SPEC, seed)
-    return agent
+    return TwinSoftActorCriticAgent(TwinSoftActorCriticAgentParameters(networks=networks), SPEC, seed, eager=eager)
 
 
 def numbers(agent):
@@ -134,7 +133,8 @@ def test_the_table_of_optimizers_is_kerass():
 
 @pytest.mark.parametrize("case", [case if case == "AdamW" else pytest.param(case, marks=pytest.mark.slow) for case in CASES])
 def test_slots_are_there_before_a_checkpoint_and_go_on_exactly(case, tmp_path):
-    agent, batches = make_agent(case), random_batches(SPEC, UPDATES, BATCH)
+    eager = case != "AdamW"  # Keras makes slots the same way in a graph
+    agent, batches = make_agent(case, eager=eager), random_batches(SPEC, UPDATES, BATCH)
     first = numbers(agent)
     agent.update(batches)
     assert all(np.isfinite(x).all() for x in numbers(agent))
@@ -142,14 +142,14 @@ def test_slots_are_there_before_a_checkpoint_and_go_on_exactly(case, tmp_path):
     assert sum(moved[: len(agent.networks["policy"].trainable_variables)]) > 2
     tf.train.Checkpoint(agent=agent).write(str(tmp_path / "agent"))
     agent.update(batches)
-    other = make_agent(case, seed=1)
+    other = make_agent(case, seed=1, eager=eager)
     tf.train.Checkpoint(agent=other).read(str(tmp_path / "agent")).assert_consumed()
     other.update(batches)
     for a, b in zip(numbers(agent), numbers(other), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("name", ["AdamW", pytest.param("Muon", marks=pytest.mark.slow), pytest.param("Nadam", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["AdamW", *(pytest.param(name, marks=pytest.mark.acceptance) for name in ("Muon", "Nadam"))])
 def test_an_interrupted_run_takes_the_steps_of_the_whole_one(tmp_path, name):
     given = {"optimizer_type": name, "weight_decay": 0.1, "optimizer_epsilon": 1e-5}
     made = preset(**{f"agent.networks.*.{field}": value for field, value in given.items()}, **{"schedule.improve_steps": 80})
@@ -194,7 +194,7 @@ except ValueError as error:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_two_devices_take_the_steps_of_one(run_python, tmp_path):
     printed = run_python(MIRRORED, str(pathlib.Path(__file__).parent), str(tmp_path))
     assert printed.endswith("choose another optimizer_type, such as Adam, or one replica. Received: optimizer_type='Nadam' on 2 replicas\n")
@@ -222,7 +222,7 @@ def test_every_activation_acts_and_learns(name):
     tree = to_json(networks["policy"])
     tree["input_embedders_parameters"]["observation"]["activation_function"] = name
     networks["policy"] = from_json(NetworkParameters, json.dumps(tree))
-    agent = TwinSoftActorCriticAgent(TwinSoftActorCriticAgentParameters(networks=networks), SPEC)
+    agent = TwinSoftActorCriticAgent(TwinSoftActorCriticAgentParameters(networks=networks), SPEC, eager=True)
     agent.update(random_batches(SPEC, 1, BATCH))
     x = {"observation": np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)}
     loc, _ = agent.networks["policy"](x)

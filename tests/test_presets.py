@@ -140,20 +140,15 @@ def test_a_preset_is_the_same_after_json(name):
     assert from_json(Preset, json.dumps(to_json(preset))) == preset
 
 
-# One preset of each algorithm at once, the others with the slow tests.
-QUICK = {
-    "pendulum_sac", "pendulum_twin_sac", "cart_pole_discrete_sac", "pendulum_sqil", "taac_simple_control", "acer_cartpole", "acer_pendulum",
-}
-RUNS = [pytest.param(name, None, marks=[] if name in QUICK else [pytest.mark.slow], id=name) for name in NAMES]
-
-
+# Without graphs, which take most of the time of so short a run; tests/acceptance/README.md has the others.
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "level"), [*RUNS, ("mujoco_sac", "InvertedPendulum-v5")])
-def test_a_short_run_makes_updates_that_change_the_weights_of_every_network(name, level, tmp_path):
+@pytest.mark.parametrize("eager", [True, pytest.param(False, marks=pytest.mark.acceptance)], ids=["eager", "graph"])
+@pytest.mark.parametrize(("name", "level"), [*((name, None) for name in NAMES), ("mujoco_sac", "InvertedPendulum-v5")])
+def test_a_short_run_makes_updates_that_change_the_weights_of_every_network(name, level, eager, tmp_path):
     needs_its_packages(name)
     preset = load_preset(name)
     preset = short(preset if level is None else for_level(preset, level))
-    trainer = Trainer(preset, tmp_path / "run", RunParameters(seed=3), quiet=True)
+    trainer = Trainer(preset, tmp_path / "run", RunParameters(seed=3, eager=eager), quiet=True)
     before, algorithm = weights(trainer), preset.agent.algorithm
     temperature = getattr(algorithm, "temperature", None)
     learned = {"temperature"} if temperature and temperature.kind == "auto" else set()

@@ -118,7 +118,7 @@ def seen(module):
     return importlib.import_module(module).__file__, os.getpid()
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_a_ray_of_this_machine_imports_the_same_code_and_stops_afterwards():
     ray = pytest.importorskip("ray")
     handler = signal.getsignal(signal.SIGTERM)

@@ -93,7 +93,7 @@ def others(request, run_python, tmp_path_factory):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 @pytest.mark.parametrize(("devices", "name"), [(devices, name) for devices, names in ON_DEVICES.items() for name in names])
 def test_several_devices_learn_what_one_does(devices, name, others):
     found = others(devices)[name]
@@ -101,7 +101,7 @@ def test_several_devices_learn_what_one_does(devices, name, others):
     assert_equal(found, on_one_device(name))
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_two_devices_match_the_golden_vectors(request):
     folder = request.path.parent
     command = [sys.executable, "-m", "pytest", "-p", "mirrored_tools", "-p", "no:cacheprovider", "-o", "addopts=", "-k", AS_A_GRAPH]
@@ -127,7 +127,7 @@ def workers(request, run_python, tmp_path_factory):
         return list(pool.map(run, range(WORKERS)))
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 @pytest.mark.parametrize("name", tools.CASES)
 def test_two_workers_learn_what_one_device_does_and_each_has_the_priorities_of_its_rows(name, workers):
     expected = on_one_device(name)
@@ -141,7 +141,7 @@ def test_two_workers_learn_what_one_device_does_and_each_has_the_priorities_of_i
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [QUICK, *FEW])
+@pytest.mark.parametrize("name", [QUICK, *(pytest.param(name, marks=pytest.mark.acceptance) for name in FEW)])
 def test_xla_learns_the_same_from_the_same_noise(name):
     assert_equal(tools.updated(name, noise=False, jit_compile=True), tools.updated(name, noise=False))
 

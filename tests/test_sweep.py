@@ -523,7 +523,7 @@ def control(folder, **variables):
     (folder.parent / "controls.json").write_text(json.dumps(variables))
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_a_cluster_trains_every_run_and_they_are_compared(stand_in, cluster, monkeypatch):
     monkeypatch.chdir(stand_in.parent)
     control(stand_in, BREAK="2")
@@ -541,7 +541,7 @@ def test_a_cluster_trains_every_run_and_they_are_compared(stand_in, cluster, mon
     assert [row[2:4] for row in table(stand_in)] == [["2", "21.5"], ["2", "91.5"]]
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_a_run_on_a_cluster_saves_when_the_sweep_is_stopped(stand_in, cluster, capsys):
     control(stand_in, WAIT="2")
     send_when(stand_in / ALL[1] / "waiting", signal.SIGINT)
@@ -553,7 +553,7 @@ def test_a_run_on_a_cluster_saves_when_the_sweep_is_stopped(stand_in, cluster, c
     assert "--resume" in starts(stand_in)[ALL[1]][1]
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_a_run_whose_worker_is_lost_is_started_again_and_resumed(stand_in, cluster):
     control(stand_in, WAIT="1")
 
@@ -572,7 +572,7 @@ def test_a_run_whose_worker_is_lost_is_started_again_and_resumed(stand_in, clust
     assert table(stand_in) == [["discount=0.2", "", "1", "21", "", ""]]
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_what_a_cluster_cannot_train_is_refused(stand_in, cluster, monkeypatch):
     with pytest.raises(ValueError, match=r"the largest machine of the cluster, \d+\. Received: 1000$"):
         run(stand_in, "--ray_address=auto", "--cpus_per_run=1000")
@@ -596,7 +596,7 @@ def command(folder, *more):
     return [sys.executable, "-m", "tfsac", "sweep", *([] if any("jobs" in flag for flag in more) else ["--jobs=1"]), *flags]
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_a_real_sweep_that_was_stopped_goes_on_and_trains_nothing_again(tmp_path):
     folder = tmp_path / "sweep"
     process = subprocess.Popen(command(folder), stdout=subprocess.PIPE, text=True)

@@ -262,7 +262,7 @@ def uninterrupted(tmp_path_factory):
     return complete_run(tmp_path_factory.mktemp("uninterrupted") / "run", tiny.taac(**INTERRUPTED))
 
 
-@pytest.mark.parametrize("step", [77, pytest.param(131, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [77, pytest.param(131, marks=pytest.mark.acceptance)])
 def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninterrupted, step):
     preset = tiny.taac(**INTERRUPTED)
     crashed(tmp_path / "run", step, preset)

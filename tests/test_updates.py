@@ -98,7 +98,7 @@ def assert_equal(one, other):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("graph", [False, True])
+@pytest.mark.parametrize("graph", [False, pytest.param(True, marks=pytest.mark.acceptance)])
 def test_a_run_depends_neither_on_when_it_is_evaluated_and_saved_nor_on_where_it_is_resumed(tmp_path, graph):
     changes = {**GROUPED, "schedule__improve_steps": 100}
     if graph:

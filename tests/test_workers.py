@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import signal
@@ -47,10 +48,10 @@ PRESETS = {
     "acer": lambda: tiny.acer(lstm=True, **{**ENVS, "schedule.improve_steps": 200, "agent.memory.replay_start_size": 20}),
 }
 
-# Each process trains all presets one after the other, and notes everything it writes in their folders.
+# Each process trains presets one after the other, and notes everything it writes in their folders.
 WORKER = """
 import json, os, sys
-folder, tests, index = sys.argv[1:4]
+folder, tests, index, *names = sys.argv[1:]
 sys.path.insert(0, tests)
 wrote = []
 def watch(event, arguments):
@@ -63,8 +64,8 @@ import numpy as np
 import test_workers as t
 from tfsac.parameters import RunParameters
 from tfsac.training import Trainer
-for name, preset in t.PRESETS.items():
-    trainer = Trainer(preset(), f"{folder}/{name}", RunParameters(strategy="multi_worker", **t.SAVED), quiet=True)
+for name in names:
+    trainer = Trainer(t.PRESETS[name](), f"{folder}/{name}", RunParameters(strategy="multi_worker", **t.SAVED), quiet=True)
     trainer.run()
     np.savez(f"{folder}-{name}-{index}.npz", **t.known(trainer))
 print(json.dumps(wrote))
@@ -118,17 +119,23 @@ def end(processes):
 # -- two processes -----------------------------------------------------------------------------------------------------
 
 
+NAMES = ["prioritized", *(pytest.param(name, marks=pytest.mark.acceptance) for name in ("taac", "acer"))]
+
+
 @pytest.fixture(scope="module")
 def together(tmp_path_factory, request):
-    """Runs of two workers, and what each of them had and wrote."""
+    """Makes a run of two workers when it is first asked for: its folder, and what each of them wrote."""
     folder = tmp_path_factory.mktemp("together") / "runs"
     folder.mkdir()
-    tests = str(request.path.parent)
-    processes = start([["-c", WORKER, str(folder), tests, str(index)] for index in range(2)])
-    said = end(processes)
-    assert [process.returncode for process in processes] == [0, 0], said[0][1][-2000:] + said[1][1][-2000:]
-    wrote = [json.loads(out.splitlines()[-1]) for out, _ in said]
-    return folder, wrote
+
+    @functools.cache
+    def run(name):
+        processes = start([["-c", WORKER, str(folder), str(request.path.parent), str(index), name] for index in range(2)])
+        said = end(processes)
+        assert [process.returncode for process in processes] == [0, 0], said[0][1][-2000:] + said[1][1][-2000:]
+        return folder, [json.loads(out.splitlines()[-1]) for out, _ in said]
+
+    return run
 
 
 def had(folder, name):
@@ -140,9 +147,9 @@ def had(folder, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", NAMES)
 def test_all_workers_end_with_the_same_agent_counters_and_statistics(together, name):
-    one, other = had(together[0], name)
+    one, other = had(together(name)[0], name)
     for key in one.keys() - {"rows"}:
         np.testing.assert_array_equal(one[key], other[key], err_msg=key)
     steps, episodes, updates = one["counters"]
@@ -152,13 +159,13 @@ def test_all_workers_end_with_the_same_agent_counters_and_statistics(together, n
 
 @pytest.mark.slow
 def test_updates_follow_the_steps_of_all_workers(together):
-    assert had(together[0], "prioritized")[0]["counters"].tolist()[::2] == [200, 100]  # one for each step after the heat-up
+    assert had(together("prioritized")[0], "prioritized")[0]["counters"].tolist()[::2] == [200, 100]  # one for each step after the heat-up
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["prioritized", "taac"])
+@pytest.mark.parametrize("name", NAMES[:2])
 def test_each_worker_plays_its_own_environments_of_the_run(together, name):
-    one, other = (arrays["rows"] for arrays in had(together[0], name))
+    one, other = (arrays["rows"] for arrays in had(together(name)[0], name))
     assert one.shape == other.shape and one.shape[1] == 2
     alone = Environments(PRESETS[name]().environment, SAVED["seed"])
     first = alone.observation["observation"]
@@ -170,7 +177,7 @@ def test_each_worker_plays_its_own_environments_of_the_run(together, name):
 
 @pytest.mark.slow
 def test_statistics_are_of_what_all_workers_saw(together):
-    arrays = had(together[0], "prioritized")
+    arrays = had(together("prioritized")[0], "prioritized")
     state = json.loads(str(arrays[0]["filters"]))
     alone = Environments(PRESETS["prioritized"]().environment, SAVED["seed"])
     first = alone.observation["observation"]
@@ -187,18 +194,19 @@ def test_statistics_are_of_what_all_workers_saw(together):
 
 
 @pytest.mark.slow
-def test_the_chief_alone_writes(together):
-    folder, (chief, other) = together
+@pytest.mark.parametrize("name", NAMES)
+def test_the_chief_alone_writes(together, name):
+    folder, (chief, other) = together(name)
     assert other == []
-    assert any(path.endswith("prioritized") or "prioritized/" in path for path in chief)
-    for name in PRESETS:
-        assert len(tiny.rows(folder / name)) == len({row["env_steps"] for row in tiny.rows(folder / name)}) > 0
+    assert any(path.endswith(name) or f"{name}/" in path for path in chief)
+    assert len(tiny.rows(folder / name)) == len({row["env_steps"] for row in tiny.rows(folder / name)}) > 0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["prioritized", "taac"])
+@pytest.mark.parametrize("name", NAMES[:2])
 def test_one_process_goes_on_with_the_memories_of_two(together, name):
-    folder, rows = together[0], [arrays["rows"] for arrays in had(together[0], name)]
+    folder = together(name)[0]
+    rows = [arrays["rows"] for arrays in had(folder, name)]
     longer = override(PRESETS[name](), {"schedule.improve_steps": 120})
     trainer = Trainer(longer, folder / name, RunParameters(**SAVED), resume=True, quiet=True)
     np.testing.assert_array_equal(
@@ -220,9 +228,9 @@ def newest_states(run_dir):
     return [place / "memory.npz", place / "memory-1.npz"]
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_one_process_goes_on_with_the_episodes_of_two(together):
-    folder = together[0]
+    folder = together("acer")[0]
     preset = override(PRESETS["acer"](), {"schedule.improve_steps": 240})
     trainer = Trainer(preset, folder / "acer", RunParameters(**SAVED), resume=True, quiet=True)
     lengths = []
@@ -250,7 +258,7 @@ def wait_for(path, processes):
         time.sleep(0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_a_worker_that_is_killed_ends_the_run_which_goes_on_from_its_checkpoint(tmp_path):
     run_dir = tmp_path / "run"
     processes = start([typed(run_dir, "--checkpoint_save_steps=100")] * 2)
