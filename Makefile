@@ -25,7 +25,7 @@ test: $(VENV)/installed-for-tests
 
 # What takes hours, named one by one as it ends: tests/acceptance/README.md tells what it holds.
 acceptance: $(VENV)/installed-for-tests
-	$(BIN)/python -m pytest -m acceptance --verbose --verbose tests tests/acceptance
+	$(BIN)/python -m pytest -m acceptance --verbose --verbose
 
 style: $(VENV)/installed-for-tests
 	$(BIN)/ruff check .

@@ -50,7 +50,7 @@ def test_the_notes_of_the_table_are_sentences():
         assert note[0].isupper() and note.endswith(".") and "Input should" not in note and "Preset." not in note
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 @pytest.mark.parametrize("agent", features.AGENTS)
 def test_an_agent_does_with_every_feature_what_the_table_says(agent, tmp_path):
     out = tmp_path / "results.jsonl"

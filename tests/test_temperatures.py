@@ -1,0 +1,84 @@
+"""Learned temperatures: they wait for the policy's delay, and the target of a choice counts the valid actions alone."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import tiny
+from agent_tools import named
+
+from tfsac.catalog import load_preset
+from tfsac.parameters import DiscreteAutoAlphaParameters, RunParameters, override
+from tfsac.testing import discrete_spec, random_batches, random_sequences, vector_spec
+from tfsac.training.build import build_agent
+
+DELAY, BATCH, STEPS = 3, 8, 4
+EAGER = RunParameters(seed=1, eager=True)
+
+
+def twin():
+    return tiny.shrunk(load_preset("pendulum_twin_sac")), vector_spec(3, 2)
+
+
+def discrete(masked=False, **temperature):
+    preset = tiny.shrunk(load_preset("cart_pole_discrete_sac"))
+    algorithm = dataclasses.replace(preset.agent.algorithm, temperature=DiscreteAutoAlphaParameters(**temperature))
+    agent = dataclasses.replace(preset.agent, algorithm=algorithm)
+    return dataclasses.replace(preset, agent=agent), discrete_spec(3, 4, masked=masked)
+
+
+def taac():
+    return tiny.taac(), vector_spec(3, 2)
+
+
+def agent_of(made, **changes):
+    preset, spec = made
+    changes = {f"agent.{path}": value for path, value in changes.items()}
+    return build_agent(override(preset, {"agent.networks.*.batch_size": BATCH, **changes}), EAGER, spec)
+
+
+AGENTS = {
+    "twin": (twin, random_batches, ["temperature"]),
+    "discrete": (discrete, random_batches, ["temperature"]),
+    "taac": (taac, lambda spec, updates, rows, seed: random_sequences(spec, updates, STEPS, rows, seed), ["proposal_temperature", "choice_temperature"]),
+}
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_log_alpha_is_bit_identical_after_updates_that_leave_the_policy(name):
+    made, batches, temperatures = AGENTS[name]
+    agent = agent_of(made(), **{"algorithm.num_updates_between_policy_updates": DELAY})
+
+    def now():
+        policy = [variable.numpy() for variable in agent.networks["policy"].trainable_variables]
+        return [agent.trained[key][0].numpy() for key in temperatures], policy
+
+    for update in range(1, 2 * DELAY + 1):
+        (alphas, policy), stacked = now(), batches(agent.spec, 1, BATCH, seed=update)
+        agent.update(stacked)
+        alphas_after, policy_after = now()
+        turn = update % DELAY == 0
+        assert any((one != other).any() for one, other in zip(policy, policy_after, strict=True)) == turn
+        assert [one.tobytes() != other.tobytes() for one, other in zip(alphas, alphas_after, strict=True)] == [turn] * len(alphas)
+
+
+# Four actions, of which 1, 2, 3 or 4 are valid; a uniform policy has entropies of log 1, log 2, log 3 and log 4.
+VALID = np.tril(np.ones((4, 4), bool))[np.arange(BATCH) % 4]
+MEAN_ENTROPY = math.log(24) / 4  # 0.7945, where all actions would have log 4 = 1.3863
+
+
+@pytest.mark.parametrize("ratio", [0.5, 0.98])
+def test_the_target_entropy_of_each_row_is_the_ratio_of_the_logarithm_of_its_valid_actions(ratio):
+    agent = agent_of(discrete(masked=True, initial_alpha=0.2, learning_rate=0.01, target_entropy_ratio=ratio))
+    for variable in agent.networks["policy"].trainable_variables[-2:]:  # of the logits
+        variable.assign(np.zeros(variable.shape, np.float32))
+    stacked = random_batches(agent.spec, 1, BATCH)
+    masked = {**stacked.observation, "action_mask": VALID[None]}
+    stacked = stacked._replace(observation=masked, next_observation=masked, action=np.zeros_like(stacked.action))
+    metrics = named(agent, stacked)
+    assert metrics["policy/entropy"] == pytest.approx(MEAN_ENTROPY, rel=1e-5)
+    assert metrics["policy/target_entropy"] == pytest.approx(ratio * MEAN_ENTROPY, rel=1e-5)
+    assert metrics["loss/temperature"] == pytest.approx(math.log(0.2) * (1 - ratio) * MEAN_ENTROPY, rel=1e-4)
+    # The entropy is above its target, so alpha falls, by Adam's first step. With log 4 for every row it would rise.
+    assert agent.trained["temperature"][0].numpy() == pytest.approx(math.log(0.2) - 0.01, rel=1e-5)
