@@ -130,10 +130,11 @@ def test_only_the_command_line_and_its_entry_points_import_the_command_line():
 
 
 def test_no_two_modules_and_no_two_classes_have_the_same_name():
-    stems = [path.stem for path in FILES if path.stem != "__init__"]
+    stems = [path.parent.name if path.stem == "__init__" else path.stem for path in FILES]
     nodes = [node for path in FILES for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
     names = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
-    assert {stem for stem in stems if stems.count(stem) > 1} == set()
+    named_as_their_rooms = {"agents", "memories", "networks"}  # the parameters of these
+    assert {stem for stem in stems if stems.count(stem) > 1} <= named_as_their_rooms
     assert {name for name in names if names.count(name) > 1} == set()
 
 

@@ -705,7 +705,7 @@ def test_a_run_without_an_exported_policy_is_refused(tmp_path):
 COMMAND = """
 import sys
 from tfsac import cli
-from tfsac.cli import spinning_up
+from tfsac.cli import spinup
 """
 
 

@@ -20,7 +20,7 @@ from tfsac.cli import learning  # noqa: F401
 from tfsac.cli import results  # noqa: F401
 from tfsac.cli import checking  # noqa: F401
 from tfsac.cli import describing  # noqa: F401
-from tfsac.cli import spinning_up  # noqa: F401
+from tfsac.cli import spinup  # noqa: F401
 from tfsac.cli import completing  # noqa: F401
 # isort: on
 
