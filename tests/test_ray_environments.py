@@ -128,10 +128,11 @@ def fake(monkeypatch):
         monkeypatch.setattr(ray_environments, "connect", lambda address: contextlib.nullcontext(ray))
         run = RunParameters(ray_address="local", num_actors=2, actor_steps=steps)
         environments = RayEnvironments(tiny_preset(environment__num_envs=4, **changes), run, CountingActor, (2,), lines.append)
-        first = types.SimpleNamespace(numpy=lambda: np.array(0.0))
-        agent = types.SimpleNamespace(acts_in_graph=False, acting_weights=lambda: [first])
+        policy = types.SimpleNamespace(
+            weights_to_hand_over=lambda acting: acting or [np.array(0.0)], rng=np.random.default_rng(0)
+        )
         filters = types.SimpleNamespace(state=lambda: {"count": 0})
-        return ray, environments, RayCollector(agent, filters, environments, steps), lines
+        return ray, environments, RayCollector(policy, filters, environments, steps), lines
 
     return make
 
@@ -180,7 +181,7 @@ def test_weights_travel_when_they_have_changed_and_act_from_the_next_request_on(
     for i in range(10):
         actions.append(float(collector.play(0, 4 * i).action[0, 0]))
         if i in (1, 5):
-            collector.hand_over(collector.agent, [np.array(i + 1.0)])
+            collector.hand_over(collector.policy, [np.array(i + 1.0)])
     # Requests go out before steps 0 and 0, and before steps 2, 5 and 8, the last ones of a rollout.
     assert [None if weights is None else float(weights[0]) for weights in sent] == [0.0, None, 2.0, None, 6.0]
     assert actions == [0.0] * 6 + [2.0] * 4
@@ -189,7 +190,7 @@ def test_weights_travel_when_they_have_changed_and_act_from_the_next_request_on(
 def test_a_lost_actor_is_replaced_and_only_its_own_episodes_are_cut_off(fake):
     ray, environments, collector, lines = fake()
     steps = played(collector, 2)
-    collector.hand_over(collector.agent, [np.array(7.0)])
+    collector.hand_over(collector.policy, [np.array(7.0)])
     ray.losing = {1}
     steps += played(collector, 5, begin=2)
     assert lines == ["Actor 1 was lost; its replacement continues with new episodes."] and environments.replaced == 1
@@ -254,12 +255,13 @@ def test_what_an_environment_raises_is_not_a_lost_actor(fake, monkeypatch):
 
 
 def test_a_checkpoint_continues_with_the_episodes_after_those_that_had_begun(fake):
-    ray, environments, collector, _ = fake()
+    _, _, collector, _ = fake()
     played(collector, 6)
-    state = environments.state()
-    assert state == {"episode": [1] * 4, "length": [1] * 4, "steps": 24}
-    ray, environments, collector, _ = fake()
-    assert collector.restore({**state, "length": [1, 0, 1, 1]}, {}, None) is False
+    state = collector.state()
+    assert state["environments"] == {"episode": [1] * 4, "length": [1] * 4, "steps": 24}
+    ray, _, collector, _ = fake()
+    state["environments"]["length"] = [1, 0, 1, 1]
+    assert collector.restore(state, {}, None, collector.policy) is False
     assert ray.actors[0].started[1:] == [([2, 1], 24)] and ray.actors[1].started[1:] == [([2, 2], 24)]
     [step] = played(collector, 1, begin=6)
     np.testing.assert_array_equal(step.observation["observation"][:, 1], [2, 1, 2, 2])
