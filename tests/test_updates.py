@@ -147,6 +147,23 @@ def test_priorities_are_set_before_the_next_sample(tmp_path):
     assert order == [*["sample", "set"] * 5, "sample"]  # the last ones are part of the checkpoint
 
 
+def test_priorities_of_rows_that_are_gone_are_dropped(tmp_path):
+    preset = tiny_preset(**GROUPED)
+    agent = dataclasses.replace(preset.agent, memory=PrioritizedExperienceReplayParameters(max_size=1000))
+    preset, folder = dataclasses.replace(preset, agent=agent), tmp_path / "run"
+    with pytest.raises(UserCodeError):
+        Trainer(preset, folder, BESIDE, callbacks=[FailAt(125)], quiet=True).run()
+    whole = Trainer(preset, folder, BESIDE, resume=True, quiet=True)
+    whole.close()
+    assert whole.updates.pending is not None and "sampled" in whole.memory.state()
+    [chunk] = (folder / "checkpoints" / "memory").glob("rows-0000000050-*")
+    chunk.unlink()
+    skipping = dataclasses.replace(BESIDE, skip_damaged_rows=True)
+    resumed = Trainer(preset, folder, skipping, resume=True, quiet=True)
+    assert resumed.updates.pending is None and "sampled" not in resumed.memory.state() and len(resumed.memory) == 75
+    assert resumed.run().counters.env_steps == 160
+
+
 def test_an_update_that_fails_ends_the_run(tmp_path):
     preset = tiny_preset(**GROUPED, agent__networks__q__learning_rate=1e30)
     with pytest.raises(NonFiniteError, match=r"is not finite at update \d+ .*Received: "):
@@ -181,7 +198,7 @@ def test_every_call_is_computed_in_the_thread_and_takes_effect_when_the_next_one
         computed.append(threading.current_thread().name)
         return batch
 
-    updates = Updates(SimpleNamespace(update=update), lambda batch, result: None, taken.append, beside=True)
+    updates = Updates(SimpleNamespace(update=update), lambda batch, result: None, taken.append, asynchronous=True)
     for i, batch in enumerate(batches):
         updates.start(batch)
         assert taken == batches[:i]

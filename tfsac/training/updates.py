@@ -20,7 +20,7 @@ class Updates:
         agent: that learns.
         computed: called in the thread of the caller with each batch and its result, as soon as someone waits for it.
         apply: called with each result when it takes effect: on the priorities of the memory, and on who acts.
-        beside: compute in a thread of its own, so that the caller can act meanwhile. A result takes effect when the next call
+        asynchronous: compute in a thread of its own, so that the caller can act meanwhile. A result takes effect when the next call
             begins, never earlier, so that a run does not depend on how fast the thread is, or on who waits for it.
 
     Attributes:
@@ -32,10 +32,10 @@ class Updates:
         agent: Agent,
         computed: Callable[[Batch, UpdateResult], None],
         apply: Callable[[UpdateResult], None],
-        beside: bool = False,
+        asynchronous: bool = False,
     ):
         self.agent, self.computed, self.apply = agent, computed, apply
-        self.thread = ThreadPoolExecutor(1, "updates") if beside else None
+        self.thread = ThreadPoolExecutor(1, "updates") if asynchronous else None
         self.running: tuple[Batch, Future[UpdateResult]] | None = None
         self.pending: UpdateResult | None = None
 
