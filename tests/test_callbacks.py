@@ -188,7 +188,7 @@ def test_a_run_that_loses_its_cluster_does_not_blame_an_environment(tmp_path, ca
     def lost(*arguments):
         raise ActorsLost("The Ray cluster is lost: its head is gone. Received: 'there'")
 
-    trainer.collector.play = lost
+    trainer.collector.step = lost
     with pytest.raises(ActorsLost):
         trainer.run()
     assert "The Ray cluster, or an actor on it, was lost; the state before is saved in " in capsys.readouterr().out

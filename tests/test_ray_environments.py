@@ -138,7 +138,7 @@ def fake(monkeypatch):
 
 
 def played(collector, count, num_envs=4, begin=0):
-    return [collector.play(0, (begin + i) * num_envs) for i in range(count)]
+    return [collector.step(0, (begin + i) * num_envs) for i in range(count)]
 
 
 def assert_episodes_are_whole(steps):
@@ -164,7 +164,7 @@ def test_the_next_rollout_is_requested_when_one_came_and_never_another_one(fake,
     ray, _, collector, _ = fake(steps=length)
     counts = []
     for i in range(7):
-        collector.play(10, 4 * i)
+        collector.step(10, 4 * i)
         counts.append(collector.requested // (4 * length))
     assert counts == ahead
     # Those that were answered; the newest is underway.
@@ -179,7 +179,7 @@ def test_weights_travel_when_they_have_changed_and_act_from_the_next_request_on(
     collector.environments.send = lambda request, weights: (sent.append(weights), send(request, weights))
     actions = []
     for i in range(10):
-        actions.append(float(collector.play(0, 4 * i).action[0, 0]))
+        actions.append(float(collector.step(0, 4 * i).action[0, 0]))
         if i in (1, 5):
             collector.hand_over(collector.policy, [np.array(i + 1.0)])
     # Requests go out before steps 0 and 0, and before steps 2, 5 and 8, the last ones of a rollout.
@@ -216,7 +216,7 @@ def test_actors_that_are_lost_again_and_again_end_the_run(fake):
     played(collector, 2)
     ray.losing = {"all"}
     with pytest.raises(ActorsLost, match=r"^Actor 0 was lost 3 times before it had returned a rollout\. Received: 3 was killed$"):
-        collector.play(0, 8)
+        collector.step(0, 8)
 
 
 def test_a_lost_cluster_ends_the_run_instead_of_waiting_for_its_actors(fake):
@@ -231,7 +231,7 @@ def test_a_lost_cluster_ends_the_run_instead_of_waiting_for_its_actors(fake):
 
     environments.watch.check, ray.wait = lost, lambda answers, timeout: ([], answers)
     with pytest.raises(ActorsLost, match=r"^The Ray cluster is lost: its head is gone\. Received: 'there'$"):
-        collector.play(0, 8)
+        collector.step(0, 8)
     assert environments.replaced == 0 and len(asked) == 2
 
 
@@ -242,7 +242,7 @@ def test_environments_that_hang_in_an_actor_end_the_run_where_a_timeout_is_set(f
     message = "The environments of actor 0 did not answer within step_timeout_seconds for each step of a rollout"
     began = time.monotonic()
     with pytest.raises(EnvironmentFailure, match=rf"^{message}\. Received: 0.3 seconds without an answer$"):
-        collector.play(0, 8)
+        collector.step(0, 8)
     assert time.monotonic() - began >= 0.3 and environments.replaced == 0
 
 
@@ -250,7 +250,7 @@ def test_what_an_environment_raises_is_not_a_lost_actor(fake, monkeypatch):
     ray, environments, collector, _ = fake()
     monkeypatch.setattr(ray.actors[1], "rollout", lambda *_: (_ for _ in ()).throw(EnvironmentFailure("the simulator fell over")))
     with pytest.raises(EnvironmentFailure, match=r"^the simulator fell over$"):
-        collector.play(0, 0)
+        collector.step(0, 0)
     assert environments.replaced == 0
 
 
@@ -297,7 +297,7 @@ def test_the_steps_of_a_rollout_count_as_those_of_the_run():
     class Collected:
         filters = types.SimpleNamespace(restore=seen.append)
 
-        def play(self, random_until, env_steps):
+        def step(self, random_until, env_steps):
             seen.append((random_until, env_steps))
             return Step({"x": np.zeros(2)}, *[np.zeros(2)] * 4, {"x": np.zeros(2)}, {}, np.zeros(2), {"x": np.zeros(2)})
 
@@ -392,8 +392,8 @@ def test_a_killed_actor_is_replaced_and_nothing_received_is_lost(cluster, tmp_pa
     preset = acer(lstm=True, **{"environment.num_envs": 4, "environment.max_episode_steps": 500, "schedule.improve_steps": 400})
     trainer = on_actors(preset, tmp_path / "run", callbacks=[KillActor(cluster, 100)])
     stored = []
-    collected = trainer.collector.play
-    trainer.collector.play = lambda *arguments: stored.append(collected(*arguments)) or stored[-1]
+    collected = trainer.collector.step
+    trainer.collector.step = lambda *arguments: stored.append(collected(*arguments)) or stored[-1]
     result = trainer.run()
     assert result.counters.env_steps == 400 and trainer.environments.replaced == 1
     [cut] = [i for i, step in enumerate(stored) if step.truncated.any()]
@@ -418,8 +418,8 @@ def test_a_killed_actor_is_replaced_and_nothing_received_is_lost(cluster, tmp_pa
 def test_a_run_does_not_depend_on_how_fast_its_actors_are(cluster, tmp_path):
     preset = tiny_preset(environment__num_envs=2)
     one, two = (on_actors(preset, tmp_path / name, num_actors=actors) for name, actors in (("one", 1), ("two", 1)))
-    played = two.collector.play
-    two.collector.play = lambda *arguments: time.sleep(0.01) or played(*arguments)  # they are always done before they are asked
+    played = two.collector.step
+    two.collector.step = lambda *arguments: time.sleep(0.01) or played(*arguments)  # they are always done before they are asked
     one.run()
     two.run()
     assert one.memory.total_rows == 100

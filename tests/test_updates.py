@@ -1,4 +1,4 @@
-"""Updates beside the playing: with which weights each step is played, and what happens to errors."""
+"""Asynchronous collection: with which weights each step is acted on, and what happens to errors."""
 
 import dataclasses
 import threading
@@ -24,15 +24,16 @@ GROUPED = {
 
 
 class Spy(Callback):
-    """Remembers the first kernel with which each step was played, and the one that each call of updates left."""
+    """Remembers the first kernel with which each step was acted on, and the one that each call of updates left."""
 
     def on_training_begin(self, trainer):
-        self.played, self.made = [], [kernel(trainer.agent)]
-        actor, learner = trainer.collector.agent, trainer.agent
+        self.acted, self.made = [], [kernel(trainer.agent)]
+        actor, learner = trainer.collector.policy, trainer.agent
         act, update = actor.act, learner.update
 
         def watched_act(*arguments):
-            self.played.append(actor.forward.weights[0] if actor.forward.variables else kernel(actor))
+            forward = actor.forwards["policy"]
+            self.acted.append(forward.weights[0] if forward.variables else kernel(actor))
             return act(*arguments)
 
         def watched_update(batch):
@@ -59,18 +60,18 @@ def threads():
 
 
 @pytest.mark.parametrize("graph", [False, True])
-def test_the_policy_that_plays_is_one_call_old(tmp_path, graph):
+def test_the_policy_that_acts_is_one_call_old(tmp_path, graph):
     changes = dict(GROUPED)
     if graph:  # an activation that acting does not know in NumPy
         changes["agent__networks__policy__middleware_parameters__activation_function"] = "elu"
     often = dataclasses.replace(BESIDE, checkpoint_save_steps=7)  # neither saving nor evaluating hands weights over
     trainer, spy = trained(tmp_path / "run", tiny_preset(**{**changes, "schedule__steps_between_evaluation_periods": 30}), often)
-    assert bool(trainer.collector.agent.policy.forwards["policy"].variables) != graph
-    assert trainer.counters.updates == 60 and len(spy.made) == 7 and len(spy.played) == 160
-    # Steps 101 to 110 and 111 to 120 are played with the first weights: the first call begins after step 110.
+    assert bool(trainer.collector.policy.forwards["policy"].variables) != graph
+    assert trainer.counters.updates == 60 and len(spy.made) == 7 and len(spy.acted) == 160
+    # Steps 101 to 110 and 111 to 120 are acted on with the first weights: the first call begins after step 110.
     for step in range(100, 160):
         call = max((step - 100) // 10 - 1, 0)
-        np.testing.assert_array_equal(spy.played[step], spy.made[call], err_msg=str(step))
+        np.testing.assert_array_equal(spy.acted[step], spy.made[call], err_msg=str(step))
     assert not np.array_equal(spy.made[0], spy.made[-1]) and not threads()
 
 
@@ -84,7 +85,7 @@ def test_a_run_does_not_depend_on_how_fast_the_thread_is(tmp_path):
 
 
 def all_of(trainer):
-    """Returns what a run has learned and played."""
+    """Returns what a run has learned and collected."""
     arrays = {f"variable {i}": variable.numpy() for i, variable in enumerate(trainer.agent.variables)}
     arrays |= {f"acting {i}": array for i, array in enumerate(trainer.collector.handed)}
     return {**arrays, **trainer.memory.state(), "rows": trainer.memory.between(0, trainer.memory.total_rows)}
@@ -120,7 +121,7 @@ def test_a_run_depends_neither_on_when_it_is_evaluated_and_saved_nor_on_where_it
         with pytest.raises(UserCodeError):
             Trainer(preset(), folder, rarely, callbacks=[FailAt(step)], quiet=True).run()
         resumed, spy = trained(folder, preset(), rarely, resume=True)
-        assert len(spy.played) == 200 - step
+        assert len(spy.acted) == 200 - step
         assert_equal(plain, resumed)
 
 
@@ -223,9 +224,9 @@ def test_policies_with_a_state_resume_exactly_beside_their_updates(tmp_path, pre
 
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", [tiny.taac, lambda: tiny.acer(lstm=True)], ids=["TAAC", "ACER with LSTM"])
-def test_policies_with_a_state_play_beside_their_updates(tmp_path, preset):
+def test_policies_with_a_state_act_beside_their_updates(tmp_path, preset):
     trainer = Trainer(preset(), tmp_path / "run", BESIDE, quiet=True)
     before = kernel(trainer.agent) if "policy" in trainer.agent.networks else None
     result = trainer.run()
     assert result.counters.updates > 0 and not np.array_equal(before, kernel(trainer.agent))
-    np.testing.assert_array_equal(kernel(trainer.collector.agent), before)  # it acts in NumPy, with weights that it was handed
+    np.testing.assert_array_equal(kernel(trainer.collector.policy), before)  # it acts in NumPy, with weights that it was handed

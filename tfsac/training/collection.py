@@ -1,4 +1,4 @@
-"""Acting in environments: what a run plays, step by step."""
+"""Acting in environments, one step of all of them after the other."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Collector:
         self.policy_state: Mapping[str, np.ndarray] = {}
         self.handed: list[np.ndarray] = []
 
-    def play(self, random_until: float, env_steps: int) -> Step:
+    def step(self, random_until: float, env_steps: int) -> Step:
         """Acts once in every environment.
 
         Args:

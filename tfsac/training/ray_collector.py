@@ -86,7 +86,7 @@ class RolloutActor:
         collector.filters.restore(request.filters)
         with calling(f"Actor {self.index}"):
             steps = [
-                collector.play(request.random_action_steps, request.env_steps + i * request.num_envs) for i in range(request.steps)
+                collector.step(request.random_action_steps, request.env_steps + i * request.num_envs) for i in range(request.steps)
             ]
         return merge_steps(steps, np.stack)
 
@@ -114,7 +114,7 @@ class RayCollector:
         self.weights_changed = True  # since the actors got them
         self.acting: Weights | None = None  # what the agent's last update returned
 
-    def play(self, random_until: float, env_steps: int) -> Step:
+    def step(self, random_until: float, env_steps: int) -> Step:
         """Returns the next step of all environments; waits for it where none is left.
 
         Args:

@@ -147,7 +147,7 @@ class Trainer(RunParts):
         Raises:
             EnvironmentFailure: an environment raised; nothing was stored.
         """
-        step = self.collector.play(self.schedule.random_until(), self.counters.env_steps)
+        step = self.collector.step(self.schedule.random_until(), self.counters.env_steps)
         ends = step.terminated, step.truncated
         self.memory.add(step.observation, step.action, step.reward, *ends, step.next_observation, step.extras)
         self._count(step)
