@@ -50,3 +50,10 @@ def test_the_links_of_a_document_lead_somewhere(page):
     assert [target for target, _, _ in links if target and not (page.parent / target).exists()] == []
     to_headings = [(page.parent / target if target else page, anchor) for target, _, anchor in links if anchor]
     assert [(to.name, anchor) for to, anchor in to_headings if to.suffix == ".md" and anchor not in anchors(to)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_files_that_a_document_names_are_there(page):
+    text = page.read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:tfsac|tests|benchmarks|presets|docs|notebooks)/[\w./]*[\w/])`", text))
+    assert sorted(name for name in named if not (ROOT / name).exists()) == []
