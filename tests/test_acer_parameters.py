@@ -355,7 +355,7 @@ REFUSED = {
     ),
     "numbers for a choice": (
         lambda: make_agent("gaussian", spec=SPECS["discrete"]),
-        "a choice among 3 actions: that needs an agent of kind 'discrete_acer', as in the preset acer_cartpole. Received: DiscreteSpec(",
+        "3 discrete actions: that needs an agent of kind 'discrete_acer', as in the preset acer_cartpole. Received: DiscreteSpec(",
     ),
     "a team of choices": (
         lambda: make_agent(spec=TEAM),

@@ -460,11 +460,11 @@ CARTPOLE, LSTM = "--preset=acer_cartpole", "--preset=acer_partially_observable"
 REFUSED = {
     "choices of numbers": (
         f"{CARTPOLE} --level=Pendulum-v1",
-        r"chooses among discrete actions, .*'gaussian_acer', as in the preset acer_pendulum\. Received: ",
+        r"has discrete actions, .*'gaussian_acer', as in the preset acer_pendulum\. Received: ",
     ),
     "numbers of choices": (
         "--preset=acer_pendulum --level=CartPole-v1",
-        r"acts with real numbers, .*'discrete_acer', as in the preset acer_cartpole\. Received: ",
+        r"has continuous actions, .*'discrete_acer', as in the preset acer_cartpole\. Received: ",
     ),
     "a team": (f"{CARTPOLE} --level=tfsac.testing:TeamIdentity-v0", r"acts alone\. Received: 3 agents that share a policy$"),
     "more environments than segments": (
@@ -472,7 +472,7 @@ REFUSED = {
         r"a segment of every environment.*set agent\.networks\.\*\.batch_size\. Received: batch_size=8, num_envs=9$",
     ),
     "choices of numbers, as many environments as segments": (
-        f"{CARTPOLE} --num_envs=9 --set=agent.networks.*.batch_size=9 --level=Pendulum-v1", r"chooses among discrete actions",
+        f"{CARTPOLE} --num_envs=9 --set=agent.networks.*.batch_size=9 --level=Pendulum-v1", r"has discrete actions",
     ),
     "rollouts without steps": (f"{CARTPOLE} --set=agent.algorithm.t_max=0", r"t_max: .*greater than 0\. Received: 0$"),
     "segments beyond the memory": (

@@ -513,7 +513,7 @@ WRONG_LEVELS = [  # of the commands that notice
         [TRAIN],
         "mpe2",
         f"{TEAM} --set=environment.kwargs.continuous_actions=false",
-        "choice among 5 actions: .* Received: DiscreteSpec[(]num_actions=5, shape=[(]3,[)], .*$",
+        "5 discrete actions: .* Received: DiscreteSpec[(]num_actions=5, shape=[(]3,[)], .*$",
     ),
     (
         [TRAIN],
@@ -833,12 +833,12 @@ WRONG = {
     "level of a package that is not there": ("train --level=no_such_package:Pong-v5", "no module 'no_such_package'.* Received: 'no_such_package:Pong-v5'$"),
     "discrete level": (
         "train --level=CartPole-v1",
-        "acts with real numbers, .*choice among 2 actions: .*'discrete_soft_actor_critic', as in the preset "
+        "has continuous actions, .* 2 discrete actions: .*'discrete_soft_actor_critic', as in the preset "
         "cart_pole_discrete_sac. Received: DiscreteSpec[(]num_actions=2, .*$",
     ),
-    "level of real numbers": (
+    "level of continuous actions": (
         "train --preset=cart_pole_discrete_sac --level=Pendulum-v1",
-        "chooses among discrete actions, .*'twin_soft_actor_critic', as in the preset pendulum_twin_sac. "
+        "has discrete actions, .*'twin_soft_actor_critic', as in the preset pendulum_twin_sac. "
         "Received: ArraySpec[(]shape=[(]1,[)], .*$",
     ),
     "unknown pettingzoo package": (
@@ -1003,7 +1003,7 @@ WRONG = {
     "sweep under a file": ("sweep --run_dir={file}/sweep", "Received: .*"),
     # trajectories
     "trajectories of choices": (
-        taac("--level=CartPole-v1"), "a choice among 2 actions: .*'discrete_soft_actor_critic', as in the preset cart_pole.*Received: ",
+        taac("--level=CartPole-v1"), " 2 discrete actions: .*'discrete_soft_actor_critic', as in the preset cart_pole.*Received: ",
     ),
     "unknown trajectory": (
         taac("--set=agent.algorithm.trajectory=cubic"), "trajectory: .*'constant', 'linear' or 'quadratic'. Received: 'cubic'$",

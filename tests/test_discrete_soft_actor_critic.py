@@ -380,12 +380,12 @@ def test_sampling_in_the_graph_keeps_to_probabilities_and_masks():
 
 
 def test_actions_and_modes_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match=r"'discrete_soft_actor_critic'\) chooses among discrete actions.*Received: ArraySpec"):
+    with pytest.raises(ValueError, match=r"'discrete_soft_actor_critic'\) has discrete actions.*Received: ArraySpec"):
         make_agent(spec=vector_spec())
     for agent, parameters in (
         (SoftActorCriticAgent, SoftActorCriticAgentParameters), (TwinSoftActorCriticAgent, TwinSoftActorCriticAgentParameters),
     ):
-        with pytest.raises(ValueError, match=r"acts with real numbers, and the environment wants a choice among 4.*Received: DiscreteSpec"):
+        with pytest.raises(ValueError, match=r"has continuous actions, and the environment has 4 discrete.*Received: DiscreteSpec"):
             agent(parameters(), PLAIN)
     with pytest.raises(ValueError, match=r"mode is 'random', 'explore', 'sample' or 'greedy'\. Received: 'best'"):
         make_agent(spec=PLAIN).act(many(2), mode="best")

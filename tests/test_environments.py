@@ -406,11 +406,11 @@ def masked(mask):
 
 
 REFUSED = {
-    "several choices": (dict(action=MultiDiscrete([2, 3])), "or a Discrete choice", "MultiDiscrete([2 3])"),
-    "switches": (dict(action=MultiBinary(3)), "actions are a Box of real numbers `(A,)` or a", "MultiBinary(3)"),
+    "several choices": (dict(action=MultiDiscrete([2, 3])), "or a Discrete;", "MultiDiscrete([2 3])"),
+    "switches": (dict(action=MultiBinary(3)), "actions are a Box `(A,)` of floats or a", "MultiBinary(3)"),
     "tuple of actions": (dict(action=gym.spaces.Tuple([Discrete(2)])), "of a team of N agents", "Tuple("),
-    "dict of actions": (dict(action=Dict(a=Counting.action_space)), "actions are a Box of real numbers", "Dict("),
-    "one choice": (dict(action=Discrete(1)), "at least two actions", "Discrete(1)"),
+    "dict of actions": (dict(action=Dict(a=Counting.action_space)), "actions are a Box `(A,)` of floats", "Dict("),
+    "one choice": (dict(action=Discrete(1)), "discrete actions are at least two", "Discrete(1)"),
     "unbounded above": (dict(action=action_box([-1, -1], [1, np.inf])), "finite bounds", "high=inf in dimension 1"),
     "unbounded below": (dict(action=action_box([-np.inf], [1])), "finite bounds", "low=-inf in dimension 0"),
     "NaN bound": (dict(action=nan_bounds()), "finite bounds", "low=nan in dimension 1"),
@@ -418,7 +418,7 @@ REFUSED = {
     "no action": (dict(action=Box(-1, 1, (0,), np.float32)), "a vector of at least one number", "(0,)"),
     "scalar action": (dict(action=Box(-1, 1, (), np.float32)), "a vector of at least one number", "()"),
     "matrix of actions": (dict(action=Box(-1, 1, (2, 2), np.float32)), "a vector of at least one number", "(2, 2)"),
-    "whole numbers": (dict(action=Box(0, 3, (2,), np.int64)), "actions must be real numbers", "int64"),
+    "whole numbers": (dict(action=Box(0, 3, (2,), np.int64)), "actions must be floats", "int64"),
     "tuple": (dict(observation=gym.spaces.Tuple([Counting.observation_space])), "FlattenObservation", "Tuple("),
     "discrete observation": (
         dict(observation=Discrete(5)),

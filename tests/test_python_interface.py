@@ -163,9 +163,9 @@ OTHERS = {
     "act on nothing": (lambda r, p: p.act(None), ValueError, "Received: "),
     "act on other numbers": (lambda r, p: p.act(np.zeros(5)), ValueError, r"ends in the shape \(3,\). Received: \(5,\)$"),
     "act on many more": (lambda r, p: p.act(np.zeros((2, 2, 3))), ValueError, r"act takes one observation \(3,\), or several \('E', 3\). Received: .*\(2, 2, 3\)$"),
-    "act on complex numbers": (lambda r, p: p.act(np.zeros(3, complex)), ValueError, "real numbers, not complex128.*Received: "),
-    "act on dates": (lambda r, p: p.act(np.zeros(3, "datetime64[D]")), ValueError, r"real numbers, not datetime64\[D\].*Received: "),
-    "act on texts": (lambda r, p: p.act(["1", "0", "0"]), ValueError, r"real numbers, not <U1.*Received: "),
+    "act on complex numbers": (lambda r, p: p.act(np.zeros(3, complex)), ValueError, "real values, not complex128.*Received: "),
+    "act on dates": (lambda r, p: p.act(np.zeros(3, "datetime64[D]")), ValueError, r"real values, not datetime64\[D\].*Received: "),
+    "act on texts": (lambda r, p: p.act(["1", "0", "0"]), ValueError, r"real values, not <U1.*Received: "),
     "act in a graph": (lambda r, p: p.act(keras.Input((3,))), ValueError, "Received: <KerasTensor"),
     "demonstrate with StopIteration": (
         lambda r, p: tfsac.demonstrate(lambda observation: next(iter(())), gym.make("Pendulum-v1"), 1), UserCodeError, "^act raised. Received: StopIteration",

@@ -59,12 +59,12 @@ def test_spec_of_a_team_of_real_actions_and_images():
 REFUSED = {
     "a vector": (team_env(agent_state=Box(-1, 1, (2,))), "'agent_state' is a Box `(N, ...)`", "(2,)"),
     "no box": (team_env(agent_state=MultiBinary((2, 3))), "'agent_state' is a Box `(N, ...)`", "MultiBinary((2, 3))"),
-    "one choice of all": (team_env(Discrete(4)), "a MultiDiscrete of N equal choices", "Discrete(4)"),
-    "choices of others": (team_env(MultiDiscrete([4, 4, 4])), "2 agents makes one choice each, (2,)", "MultiDiscrete([4 4 4])"),
-    "several choices": (team_env(MultiDiscrete([[4, 4], [4, 4]])), "one choice each, (2,)", "MultiDiscrete("),
-    "unequal choices": (team_env(MultiDiscrete([4, 3])), "have the same choices", "MultiDiscrete([4 3])"),
-    "unequal numbers": (team_env(MultiDiscrete([4, 4], start=[0, 1])), "have the same choices", "start=[0 1])"),
-    "no choice": (team_env(MultiDiscrete([1, 1])), "at least two actions", "MultiDiscrete([1 1])"),
+    "one choice of all": (team_env(Discrete(4)), "a MultiDiscrete of N equal sizes", "Discrete(4)"),
+    "choices of others": (team_env(MultiDiscrete([4, 4, 4])), "2 agents needs a MultiDiscrete of the shape (2,)", "MultiDiscrete([4 4 4])"),
+    "several choices": (team_env(MultiDiscrete([[4, 4], [4, 4]])), "needs a MultiDiscrete of the shape (2,)", "MultiDiscrete("),
+    "unequal choices": (team_env(MultiDiscrete([4, 3])), "have the same discrete actions", "MultiDiscrete([4 3])"),
+    "unequal numbers": (team_env(MultiDiscrete([4, 4], start=[0, 1])), "have the same discrete actions", "start=[0 1])"),
+    "no choice": (team_env(MultiDiscrete([1, 1])), "discrete actions are at least two", "MultiDiscrete([1 1])"),
     "a vector of actions": (team_env(Box(-1, 1, (2,))), "2 rows, one of each agent, of at least one number", "(2,)"),
     "rows of others": (team_env(Box(-1, 1, (3, 2))), "2 rows, one of each agent", "(3, 2)"),
     "no numbers": (team_env(Box(-1, 1, (2, 0))), "of at least one number", "(2, 0)"),
@@ -273,7 +273,7 @@ NO_TEAMS = {
     ),
     "tuples of actions": (
         dict(action_space=lambda agent: gym.spaces.Tuple([Discrete(2)])),
-        "acts with a vector of real numbers or a Discrete choice. Received: Tuple(",
+        "has a Box `(A,)` of floats or a Discrete as actions. Received: Tuple(",
     ),
 }
 
@@ -309,7 +309,7 @@ def test_arguments_and_time_limit_reach_a_pettingzoo_level(pair_module):
 
 
 def test_spaces_of_a_pettingzoo_level_are_checked_and_the_level_is_named(pair_module):
-    words = "pettingzoo:pair_v0: a choice needs at least two actions. Received: MultiDiscrete([1 1])"
+    words = "pettingzoo:pair_v0: discrete actions are at least two. Received: MultiDiscrete([1 1])"
     with pytest.raises(ValueError, match=re.escape(words)):
         make("pettingzoo:pair_v0", action_space=lambda agent: Discrete(1))
     assert pair_module[0].closed

@@ -372,7 +372,7 @@ WRONG = [
     ("spinup --env=HalfCheetah-v55", "Did you mean 'HalfCheetah-v5'"),
     ("spinup --run_dir=full", EXISTS),
     ("spinup --exp_name=../x", "a folder under runs/"),
-    ("spinup --env=CartPole-v1", "choice among 2 actions"),
+    ("spinup --env=CartPole-v1", "2 discrete actions"),
     ("spinup --resume", "--resume needs --run_dir"),
     ("spinup --resume --run_dir=missing", NO_RUN),
 ]

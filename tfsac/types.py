@@ -17,7 +17,7 @@ ACTION_MASK, AGENT_STATE, EXPERT = "action_mask", "agent_state", "expert"
 # Extras: parameters of the distribution that an action was drawn from, by name.
 BEHAVIOUR = "behaviour/"
 
-# Extras of policies with a state: what it was before and after the step, by field, and whether the step was a new choice.
+# Extras of policies with a state: what it was before and after the step, by field, and whether the step switched.
 STATE, NEXT_STATE, SWITCH = "state/", "next_state/", "switch"
 
 # Step types of a `Sequence`: first observation of an episode, one between, the observation after its last action.
@@ -47,11 +47,11 @@ class ArraySpec(NamedTuple):
 
 
 class DiscreteSpec(NamedTuple):
-    """A choice among several actions, which agents and memories number from 0.
+    """Discrete actions, which agents and memories number from 0.
 
     Attributes:
         num_actions: how many there are.
-        shape: () for one choice, `(N,)` for one of each of N agents.
+        shape: () for one agent, `(N,)` for N agents.
         start: the environment's own number of the first action.
         dtype: of stored actions.
     """
@@ -68,7 +68,7 @@ class Spec(NamedTuple):
     Attributes:
         observation: the arrays of one observation by key; a plain box has the one key ``"observation"``. The key
             ``"action_mask"`` tells which discrete actions are valid.
-        action: numbers, whose bounds are the environment's own while the agent acts in [-1, 1], or a choice.
+        action: continuous, with the environment's own bounds while the agent acts in [-1, 1], or discrete.
         extras: what is stored beside each step: what `act` returns, and whether an expert made the step.
         num_agents: None, or N agents that share one policy; every array of observation and action then begins with N.
         num_rewards: None for one reward a step, or D rewards, stored as `[D]`.
@@ -131,7 +131,7 @@ class Transition(NamedTuple):
 
     Attributes:
         observation: arrays `[B, ...]` by key.
-        action: `[B, A]`, in [-1, 1], or `[B]` numbers of choices from 0.
+        action: `[B, A]`, in [-1, 1], or `[B]` discrete ones, numbered from 0.
         reward: `[B]`, after the reward filters.
         discount: `[B]`, gamma^k * (1 - terminated): it is zero where the task ended and not where time ran out.
         next_observation: arrays `[B, ...]` by key.
@@ -149,10 +149,10 @@ class Transition(NamedTuple):
 
 
 class Sequence(NamedTuple):
-    """A batch of B stretches of T consecutive rows, time first: `[T, B]`, or `[U, T, B]` when stacked for U updates.
+    """A batch of B sequences of T consecutive rows, time first: `[T, B]`, or `[U, T, B]` when stacked for U updates.
 
     A row is an observation and the step made there. An episode's end adds a row of its own, without a step: the
-    observation after the last action, of step type LAST; a new episode may follow it in the same stretch.
+    observation after the last action, of step type LAST; a new episode may follow it in the same sequence.
 
     Attributes:
         observation: arrays `[T, B, ...]` by key.
@@ -173,22 +173,22 @@ class Sequence(NamedTuple):
 
 
 class Segments(NamedTuple):
-    """A batch of B columns of up to T consecutive steps, time first: `[T, B]`, or `[U, T, B]` when stacked for U updates.
+    """A batch of B entries of up to T consecutive steps, time first: `[T, B]`, or `[U, T, B]` when stacked for U updates.
 
-    A segment is what was played in one episode within a column. A column of a fresh rollout goes on with the next episode
-    where one terminated; a replayed column is one segment. Where there is no step, at the end of a column or in a whole
-    one, everything is zero.
+    A segment is the part of one episode within an entry. An entry of a fresh rollout continues with the next episode after
+    a terminated step; a replayed entry is one segment. Where there is no step, at the end of an entry or in a whole one,
+    everything is zero.
 
     Attributes:
-        observation: arrays `[T + 1, B, ...]` by key; the last row is the observation after the column's last step, wherever
-            in the column that step is.
-        action: `[T, B, A]`, or `[T, B]` numbers of choices from 0.
+        observation: arrays `[T + 1, B, ...]` by key; the last row is the observation after the entry's last step, wherever
+            in the entry that step is.
+        action: `[T, B, A]`, or `[T, B]` discrete ones, numbered from 0.
         reward: `[T, B]`, of the action beside it, after the reward filters.
         discount: `[T, B]`, 1 - terminated.
         is_first: `[T, B]`, 1 for the first step of an episode, else 0.
         length: `[T, B]`, number of steps of the segment that the step belongs to; zero where there is no step.
-        on_policy: `[T, B]`, 1 for steps of a fresh rollout that the policy played as it is now, 0 for others.
-        initial_state: arrays `[B, ...]` by field, of recurrent networks before the first step; zero for replayed columns.
+        on_policy: `[T, B]`, 1 for steps of a fresh rollout of the current policy, 0 for others.
+        initial_state: arrays `[B, ...]` by field, of recurrent networks before the first step; zero for replayed entries.
         extras: arrays `[T, B, ...]` by name, with the parameters of the behaviour's distribution.
     """
 
@@ -211,7 +211,7 @@ class ActResult(NamedTuple):
     """What a policy's `act` returns.
 
     Attributes:
-        action: `[E, A]` in [-1, 1], or `[E]` numbers of choices from 0; E environments.
+        action: `[E, A]` in [-1, 1], or `[E]` discrete ones, numbered from 0; E environments.
         state: the policy's next state, arrays `[E, ...]` by field.
         extras: what is stored beside the step.
     """
@@ -262,9 +262,9 @@ def check_actions(kind: str, action: ArraySpec | DiscreteSpec) -> None:
     if discrete == isinstance(action, DiscreteSpec) or ":" in kind:
         return
     if isinstance(action, DiscreteSpec):
-        does = f"acts with real numbers, and the environment wants a choice among {action.num_actions} actions"
+        does = f"has continuous actions, and the environment has {action.num_actions} discrete actions"
         other, preset = ("discrete_acer", "acer_cartpole") if acer else ("discrete_soft_actor_critic", "cart_pole_discrete_sac")
     else:
-        does = "chooses among discrete actions, and the environment's actions are a box of real numbers"
+        does = "has discrete actions, and the environment has continuous actions"
         other, preset = ("gaussian_acer", "acer_pendulum") if acer else ("twin_soft_actor_critic", "pendulum_twin_sac")
     raise ValueError(f"This agent ({kind!r}) {does}: that needs an agent of kind {other!r}, as in the preset {preset}. Received: {action}")

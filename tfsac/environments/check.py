@@ -15,8 +15,8 @@ from tfsac.environments.spaces import spaces_by_key
 from tfsac.types import ACTION_MASK, AGENT_STATE, input_name
 
 ACTIONS = (
-    "actions are a Box of real numbers `(A,)` or a Discrete choice; of a team of N agents, whose observations have the "
-    "key 'agent_state', a Box `(N, A)` or a MultiDiscrete of N equal choices"
+    "actions are a Box `(A,)` of floats or a Discrete; of a team of N agents, whose observations have the "
+    "key 'agent_state', a Box `(N, A)` or a MultiDiscrete of N equal sizes"
 )
 
 
@@ -65,7 +65,7 @@ def check(env: gym.Env) -> None:
     """Refuses environments whose spaces the soft actor-critic agents cannot use.
 
     Raises:
-        ValueError: actions other than a bounded box of real numbers or a choice (one of each agent of a team),
+        ValueError: actions other than a bounded box of floats or discrete actions (for each agent of a team),
             observations that are not boxes or dicts of boxes, an action mask or a team whose shapes do not fit.
     """
     for check_one in _checks(env):
@@ -119,17 +119,17 @@ def _check_action(name: str, action: gym.Space, team: tuple[int, ...]) -> None:
     if isinstance(action, gym.spaces.Box):
         return _check_box(name, action, team)
     if isinstance(action, gym.spaces.Discrete) and not team:
-        choices = np.array([action.n])
+        sizes = np.array([action.n])
     elif isinstance(action, gym.spaces.MultiDiscrete) and team:
         if action.shape != team:
-            raise ValueError(f"{name}: a team of {team[0]} agents makes one choice each, {team}. Received: {action}")
-        choices = action.nvec
-        if len(set(choices)) > 1 or len(set(action.start)) > 1:
-            raise ValueError(f"{name}: agents that share a policy have the same choices. Received: {action}")
+            raise ValueError(f"{name}: a team of {team[0]} agents needs a MultiDiscrete of the shape {team}. Received: {action}")
+        sizes = action.nvec
+        if len(set(sizes)) > 1 or len(set(action.start)) > 1:
+            raise ValueError(f"{name}: agents that share a policy have the same discrete actions. Received: {action}")
     else:
         raise ValueError(f"{name}: {ACTIONS}. Received: {action}")
-    if choices[0] < 2:
-        raise ValueError(f"{name}: a choice needs at least two actions. Received: {action}")
+    if sizes[0] < 2:
+        raise ValueError(f"{name}: discrete actions are at least two. Received: {action}")
     return None
 
 
@@ -138,7 +138,7 @@ def _check_box(name: str, action: gym.spaces.Box, team: tuple[int, ...]) -> None
         wanted = f"{team[0]} rows, one of each agent, of at least one number" if team else "a vector of at least one number"
         raise ValueError(f"{name}: actions must be {wanted}. Received: {action}")
     if not np.issubdtype(action.dtype, np.floating):
-        raise ValueError(f"{name}: actions must be real numbers. Received: {action}")
+        raise ValueError(f"{name}: actions must be floats. Received: {action}")
     for side, bounds in (("low", action.low), ("high", action.high)):
         bad = np.argwhere(~np.isfinite(bounds))
         if bad.size:

@@ -1,7 +1,7 @@
 """Films of episodes, drawn in a process of their own.
 
 The software renderers that MuJoCo uses on machines without a GPU carry another LLVM than TensorFlow does, and crash when both are
-loaded. So the actions are played again from the episodes' seeds where TensorFlow is not.
+loaded. So the actions are replayed from the episodes' seeds where TensorFlow is not.
 """
 
 from __future__ import annotations

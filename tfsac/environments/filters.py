@@ -102,7 +102,7 @@ class Filters:
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes over statistics that `state` returned."""
+        """Loads statistics that `state` returned."""
         self.count = state["count"]
         self.mean = {key: np.array(value) for key, value in state["mean"].items()}
         self.squares = {key: np.array(value) for key, value in state["squares"].items()}

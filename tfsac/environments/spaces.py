@@ -85,7 +85,7 @@ def _numbers(value: Any, dtype: str) -> np.ndarray:
     if array.dtype == dtype:
         return array
     if array.dtype.kind in NO_NUMBERS:
-        raise TypeError(f"real numbers, not {array.dtype}")
+        raise TypeError(f"real values, not {array.dtype}")
     if dtype == "uint8" and array.dtype.kind != "b" and not ((array >= 0) & (array <= 255) & (array == np.floor(array))).all():
         raise ValueError("an image holds whole numbers from 0 to 255")
     return np.asarray(array, dtype)
@@ -111,10 +111,10 @@ class ActionRescaling(NamedTuple):
 
 
 class ActionNumbering(NamedTuple):
-    """Maps numbers of choices from 0 to the environment's own numbers.
+    """Maps discrete actions, numbered from 0, to the environment's own numbers.
 
     Attributes:
-        start: the environment's number of the first choice.
+        start: the environment's number of the first action.
     """
 
     start: int
@@ -124,7 +124,7 @@ class ActionNumbering(NamedTuple):
         return (np.asarray(action) - self.start).astype(np.int32)
 
     def __call__(self, action: np.ndarray) -> np.ndarray:
-        """Returns the environment's int64 numbers for numbers from 0, of any shape."""
+        """Returns the environment's int64 numbers of actions that are numbered from 0, of any shape."""
         return np.asarray(action, np.int64) + self.start
 
 

@@ -62,7 +62,7 @@ class Team(gym.Env):
             share, must know whose action it values.
         action_mask: `[N, n]`, the valid actions, where agents see dicts of "observation" and "action_mask".
 
-    Actions are `[N, A]`, or N choices. The reward is the mean of the agents' rewards. The episode has `terminated` when it
+    Actions are `[N, A]`, or `[N]` discrete ones. The reward is the mean of the agents' rewards. The episode has `terminated` when it
     has for every agent, and is `truncated` when every agent is done and some were only cut off.
 
     Args:
@@ -97,7 +97,7 @@ class Team(gym.Env):
         elif _is_vector(action):
             self.action_space = self._rows(action)
         else:
-            raise ValueError(f"{env}: each agent acts with a vector of real numbers or a Discrete choice. Received: {action}")
+            raise ValueError(f"{env}: each agent has a Box `(A,)` of floats or a Discrete as actions. Received: {action}")
 
     def _shared(self, what: str, space_of: Callable[[Any], gym.Space]) -> Any:
         first = space_of(self.agents[0])
@@ -155,7 +155,7 @@ class Team(gym.Env):
         return self._observe(self.env.reset(seed=seed, options=options)[0]), {}
 
     def step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
-        """Makes a step of all agents with actions `[N, A]`, or `[N]` choices, in the environment's own numbers.
+        """Makes a step of all agents with actions `[N, A]`, or `[N]` discrete ones, in the environment's own numbers.
 
         Raises:
             RuntimeError: as `reset`, or an agent left before the others.

@@ -46,7 +46,7 @@ class StepResult(NamedTuple):
 
 
 class Environments:
-    """E copies of one level, stepped together with actions in [-1, 1] or numbers of choices from 0.
+    """E copies of one level, stepped together with actions in [-1, 1], or discrete ones numbered from 0.
 
     Args:
         parameters: level, number, vectorisation.
@@ -108,7 +108,7 @@ class Environments:
         return {key: np.array(value) for key, value in as_arrays(observation, self.spec).items()}
 
     def _step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
-        """Steps all environments and begins nothing anew; returns observations, rewards, and which episodes ended and how."""
+        """Steps all environments and resets none; returns observations, rewards, and which episodes ended and how."""
         observation, reward, terminated, truncated, info = self._call(self.groups.step, self.action_map(action))
         reward = np.asarray(reward if self.spec.num_rewards is None else info[VECTOR_REWARD], np.float32)
         return self._arrays(observation), reward, terminated, truncated
@@ -147,7 +147,7 @@ class Environments:
     def restore(self, state: dict[str, Any], actions: np.ndarray | None, observation: dict[str, np.ndarray]) -> bool:
         """Goes back to where a checkpoint was taken.
 
-        One environment plays the running episode's actions again from its seed, which brings it to the same state.
+        One environment replays the running episode's actions from its seed, which restores its state.
         Several environments, and one that does not come back to the same observation, begin new episodes.
 
         Args:

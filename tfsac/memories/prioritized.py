@@ -126,7 +126,7 @@ class PrioritizedMemory(TransitionMemory):
         return state if self.sampled is None else {**state, "sampled": self.sampled}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Takes over what `state` returned, after the rows were put back and `total_rows` was set.
+        """Loads what `state` returned, after the rows were put back and `total_rows` was set.
 
         Raises:
             ValueError: other arrays, or not as many leaves as there are transitions. Nothing is changed then.

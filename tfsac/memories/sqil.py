@@ -16,7 +16,7 @@ from tfsac.types import EXPERT, Spec, Transition
 class SQILMemory(TransitionMemory):
     """A ring of the agent's own transitions, sampled together with as many demonstrated ones (arXiv 1905.11108).
 
-    Rows of a batch alternate, own ones first, so that every device's share of it has both halves. Each own reward is 0
+    Rows of a batch alternate, own ones first, so that every replica's part has both kinds. Each own reward is 0
     and each demonstrated one 1, whatever the environment gave; `n_step` sums those. The extra "expert" is 1 in
     demonstrated rows and 0 in own ones. The ring never overwrites demonstrations.
 

@@ -43,7 +43,7 @@ class SumTree:
         self.sums[node] = self.minima[node] = values
         for _ in range(self.depth):
             node >>= 1
-            node = node[np.append(node[:-1] != node[1:], True)]  # siblings side by side: halves a range on every level
+            node = node[np.append(node[:-1] != node[1:], True)]  # siblings are neighbours: a range is half as long on every level
             left, right = 2 * node, 2 * node + 1
             self.sums[node] = self.sums[left] + self.sums[right]
             self.minima[node] = np.minimum(self.minima[left], self.minima[right])
@@ -54,7 +54,7 @@ class SumTree:
         for _ in range(self.depth):
             node *= 2
             left = self.sums[node]
-            # Rounding may leave a mass at the end of a subtree: never go on into an empty one.
+            # Rounding may leave a mass at the end of a subtree: never descend into an empty one.
             right = (mass >= left) & (self.sums[node + 1] > 0)
             mass -= left * right
             node += right

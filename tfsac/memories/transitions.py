@@ -17,7 +17,7 @@ class TransitionMemory:
     """The newest `capacity` transitions of N environments, in a ring `[capacity // N, N]` of records.
 
     A record keeps all fields of a transition side by side, so that sampling any number of batches is one gather of
-    whole records. Stored rewards and observations are raw; actions are in [-1, 1], or numbers from 0.
+    whole records. Stored rewards and observations are raw; actions are in [-1, 1], or discrete ones numbered from 0.
 
     A sampled transition spans up to `n_step` steps of its environment: its reward is the sum of gamma^i * r_i over the k
     rewards that there are until the episode ends or the newest row is reached, its discount is gamma^k * (1 - terminated),
@@ -217,7 +217,7 @@ class TransitionMemory:
         return {}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Takes over what `state` returned, after the rows were put back and `total_rows` was set."""
+        """Loads what `state` returned, after the rows were put back and `total_rows` was set."""
 
 
 def refuse_other_fields(own: np.dtype, other: np.dtype) -> None:

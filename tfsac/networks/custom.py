@@ -78,7 +78,7 @@ def check_shapes(name: str, model: keras.Model, head: HeadParameters, spec: Spec
                 f"models: {name!r} takes {what}, such as {_example(spec, judges)}. Received: inputs {_shapes(takes)}"
             )
         given = {key: given[key] for key in read}
-        for key, array in given.items():  # Keras converts what comes, also real numbers to whole ones
+        for key, array in given.items():  # Keras converts silently, also floats to integers
             if not np.can_cast(array.dtype, str(read[key].dtype), "safe"):
                 raise ValueError(
                     f"models: {name!r} takes {key!r} with the dtype {array.dtype}. Received: {read[key].dtype}"
