@@ -220,12 +220,12 @@ MISTAKES = {
     ),
     "no average": (
         lambda: with_network("policy", create_target_network=False),
-        "The trust region lies around the average policy, the slow copies of policy",
+        "The trust region lies around the average policy, the target networks of policy",
         "create_target_network=False for 'policy'",
     ),
     "no average of the trunk": (
         lambda: with_network("trunk", shared=True, create_target_network=False),
-        "the slow copies of trunk and policy",
+        "the target networks of trunk and policy",
         "create_target_network=False for 'trunk'",
     ),
     "average of critics": (

@@ -25,6 +25,7 @@ from tfsac.parameters import (
     RunParameters,
     SequenceReplayParameters,
     TwinSoftActorCriticAgentParameters,
+    TwinSoftActorCriticAlgorithmParameters,
     from_json,
     override,
     parameters,
@@ -153,7 +154,16 @@ def without_an_agent():
     class Nameless(BaseAgentParameters):
         """A class without a path."""
 
+        algorithm: OffPolicyAlgorithmParameters
+
     Preset(agent=Nameless(OffPolicyAlgorithmParameters(), None, ExperienceReplayParameters(), soft_actor_critic_networks()))
+
+
+@parameters
+class OwnAlgorithm(TwinSoftActorCriticAlgorithmParameters):
+    """An algorithm that no class of an agent names."""
+
+    sharpness: float = 2.0
 
 
 def of_another_sort():
@@ -183,6 +193,10 @@ WRONG = {
     "no decorator": (undecorated, ParameterError, "The class Plain is decorated with @tfsac.parameters.parameters", "Plain"),
     "a kind of its own": (with_a_kind, ParameterError, "leave the field out", "kind='mine'"),
     "no agent": (without_an_agent, ParameterError, "The class Nameless names its agent", "Nameless"),
+    "an algorithm of another agent": (
+        lambda: TwinSoftActorCriticAgentParameters(OwnAlgorithm()), ParameterError,
+        "write a class of your own below TwinSoftActorCriticAgentParameters, with the field algorithm: OwnAlgorithm", "OwnAlgorithm",
+    ),
     "not an agent's": (of_another_sort, ParameterError, "below tfsac.parameters.BaseAgentParameters", "Other"),
 }  # fmt: skip
 

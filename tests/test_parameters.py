@@ -12,6 +12,8 @@ from tfsac.parameters import (
     AtariPreprocessingParameters,
     AutoAlphaParameters,
     Conv2d,
+    DiscreteACERAgentParameters,
+    DiscreteACERAlgorithmParameters,
     DiscreteAutoAlphaParameters,
     DiscreteSoftActorCriticAgentParameters,
     DiscreteSoftActorCriticAlgorithmParameters,
@@ -24,13 +26,16 @@ from tfsac.parameters import (
     FCMiddlewareParameters,
     FilterParameters,
     FixedAlphaParameters,
+    GaussianACERAlgorithmParameters,
     InputEmbedderParameters,
+    LSTMMiddlewareParameters,
     MiddlewareScheme,
     NetworkParameters,
     ParameterError,
     Preset,
     PresetValidationParameters,
     PrioritizedExperienceReplayParameters,
+    RunParameters,
     SACPolicyHeadParameters,
     SACQHeadParameters,
     ScheduleParameters,
@@ -44,14 +49,17 @@ from tfsac.parameters import (
     TwinSoftActorCriticAgentParameters,
     TwinSoftActorCriticAlgorithmParameters,
     VHeadParameters,
+    discrete_acer_networks,
     discrete_soft_actor_critic_networks,
     for_level,
     from_json,
+    gaussian_acer_networks,
     override,
     parse_assignment,
     soft_actor_critic_networks,
     temporally_abstract_networks,
     to_json,
+    twin_soft_actor_critic_networks,
 )
 
 Algorithm = SoftActorCriticAlgorithmParameters
@@ -136,7 +144,7 @@ def switching_preset(heatup_steps=None, max_size=90_000, num_envs=2, **algorithm
     given = {
         "trajectory": "quadratic", "inverse_mode": False, "max_repeat_steps": 7, "randomize_first_state_tau": True,
         "b1_advantage_clipping": (None, 0.5), "compare_through": "unbiased", "epsilon_greedy": 0.1, "initial_alpha": 0.5,
-        "alpha_learning_rate": 1e-3, "min_prob": (0.05, 0.2), "target_entropy": (0.3, -2.0), "reward_weights": (1.0, -0.5),
+        "alpha_learning_rate": 1e-3, "target_entropy": (0.3, -2.0), "reward_weights": (1.0, -0.5),
         "reward_discounts": (0.9, 0.5),
     }
     networks = temporally_abstract_networks((8,), num_critics=3, init_w=0.1, batch_size=4)
@@ -584,6 +592,137 @@ def test_a_mistake_is_refused_with_words_that_help(make, words, received):
 def test_parameters_are_immutable():
     with pytest.raises(dataclasses.FrozenInstanceError):
         Algorithm().discount = 0.5
+
+
+# -- what has no effect ------------------------------------------------------------------------------------------------
+
+DISCRETE_ACER, GAUSSIAN_ACER = DiscreteACERAlgorithmParameters, GaussianACERAlgorithmParameters
+Prioritized = PrioritizedExperienceReplayParameters
+TWIN = TwinSoftActorCriticAgentParameters
+
+
+def imitating(**filters):
+    environment = EnvironmentParameters(filters=FilterParameters(**filters))
+    return Preset(agent=Agent(memory=SQILExperienceReplayParameters("x.npz")), environment=environment)
+
+
+# How a field is set, the field, the one that leaves it without effect; and how both are set so that it has one.
+WITHOUT_EFFECT = {
+    "betas of RMSProp": (
+        lambda: network(optimizer_type="RMSProp", adam_optimizer_beta1=0.5), "adam_optimizer_beta1", "RMSProp",
+        lambda: network(adam_optimizer_beta1=0.5),
+    ),
+    "decay of Adam": (
+        lambda: network(rms_prop_optimizer_decay=0.5), "rms_prop_optimizer_decay", "Adam",
+        lambda: network(optimizer_type="RMSProp", rms_prop_optimizer_decay=0.5),
+    ),
+    "nesterov": (
+        lambda: network(optimizer_type="SGD", optimizer_kwargs={"nesterov": True}), "nesterov", "momentum",
+        lambda: network(optimizer_type="SGD", optimizer_kwargs={"nesterov": True, "momentum": 0.9}),
+    ),
+    "steps of no decay": (
+        lambda: network(learning_rate_decay_steps=10), "learning_rate_decay_steps", "learning_rate_decay_rate",
+        lambda: network(learning_rate_decay_steps=10, learning_rate_decay_rate=0.5),
+    ),
+    "rate of a linear decay": (
+        lambda: network(learning_rate_decay_type="linear", learning_rate_decay_steps=10, learning_rate_decay_rate=0.5),
+        "learning_rate_decay_rate", "linear", lambda: network(learning_rate_decay_type="linear", learning_rate_decay_steps=10),
+    ),
+    "clipping method": (
+        lambda: network(gradients_clipping_method="norm"), "gradients_clipping_method", "clip_gradients",
+        lambda: network(gradients_clipping_method="norm", clip_gradients=1.0),
+    ),
+    "activation of no middleware": (
+        lambda: FCMiddlewareParameters("Empty", "tanh"), "activation_function", "scheme", lambda: FCMiddlewareParameters((8,), "tanh"),
+    ),
+    "activation of no layers": (
+        lambda: FCMiddlewareParameters((), "tanh"), "activation_function", "scheme", lambda: FCMiddlewareParameters((8,), "tanh"),
+    ),
+    "activation before an LSTM": (
+        lambda: LSTMMiddlewareParameters(8, activation_function="tanh"), "activation_function", "scheme",
+        lambda: LSTMMiddlewareParameters(8, (8,), "tanh"),
+    ),
+    "activation of a head": (
+        lambda: SACQHeadParameters((), "tanh"), "activation_function", "network_layers_sizes", lambda: SACQHeadParameters((8,), "tanh"),
+    ),
+    "two initializers": (
+        lambda: SACPolicyHeadParameters(initializer="he", init_w=0.1), "initializer", "init_w", lambda: SACPolicyHeadParameters(initializer="he"),
+    ),
+    "clipping of raw observations": (
+        lambda: FilterParameters(observation_clipping=5.0), "observation_clipping", "observation_normalization",
+        lambda: FilterParameters(observation_clipping=5.0, observation_normalization=True),
+    ),
+    "scaled imitation": (lambda: imitating(reward_rescale_factor=2.0), "reward_rescale_factor", "sqil", imitating),
+    "clipped imitation": (lambda: imitating(reward_clipping_range=(0.0, 1.0)), "reward_clipping_range", "sqil", imitating),
+    "normalised imitation": (
+        lambda: imitating(reward_normalization=True), "reward_normalization", "sqil", lambda: imitating(observation_normalization=True)
+    ),
+    "deadline of no threshold": (
+        lambda: PresetValidationParameters(None, 50), "max_episodes_to_achieve_reward", "min_reward_threshold",
+        lambda: PresetValidationParameters(0.0, 50),
+    ),
+    "two target entropies": (
+        lambda: Trajectories(min_prob=0.2, target_entropy=-1.0), "min_prob", "target_entropy", lambda: Trajectories(target_entropy=-1.0),
+    ),
+    "two discounts": (
+        lambda: Trajectories(discount=0.9, reward_discounts=(0.9, 0.5)), "discount", "reward_discounts", lambda: Trajectories(discount=0.9),
+    ),
+    "trust region that is off": (
+        lambda: DISCRETE_ACER(use_trust_region=False, trust_region_delta=0.1), "trust_region_delta", "use_trust_region",
+        lambda: DISCRETE_ACER(trust_region_delta=0.1),
+    ),
+    "statistics of a trust region that is off": (
+        lambda: GAUSSIAN_ACER(use_trust_region=False, trust_region_statistics="scale"), "trust_region_statistics", "use_trust_region",
+        lambda: GAUSSIAN_ACER(trust_region_statistics="scale"),
+    ),
+    "random number of no replays": (
+        lambda: DISCRETE_ACER(n_times_replay=0, replay_times="poisson"), "replay_times", "n_times_replay",
+        lambda: DISCRETE_ACER(n_times_replay=1, replay_times="poisson"),
+    ),
+    "no average policy": (
+        lambda: DiscreteACERAgentParameters(
+            DISCRETE_ACER(use_trust_region=False, trust_region_alpha=0.5), networks=discrete_acer_networks(create_target_network=False)
+        ),
+        "trust_region_alpha", "create_target_network", lambda: DiscreteACERAgentParameters(DISCRETE_ACER(trust_region_alpha=0.5)),
+    ),
+    "no target network": (
+        lambda: TWIN(Twin(rate_for_copying_weights_to_target=0.1), networks=twin_soft_actor_critic_networks(create_target_network=False)),
+        "rate_for_copying_weights_to_target", "create_target_network", lambda: TWIN(Twin(rate_for_copying_weights_to_target=0.1)),
+    ),
+    "weights of uniform samples": (lambda: Prioritized(alpha=0.0, beta=0.5), "beta", "alpha", lambda: Prioritized(beta=0.5)),
+    "priorities of uniform samples": (lambda: Prioritized(alpha=0.0, epsilon=0.1), "epsilon", "alpha", lambda: Prioritized(epsilon=0.1)),
+    "growth of a full beta": (
+        lambda: Prioritized(beta=1.0, beta_anneal_updates=9), "beta_anneal_updates", "beta=1", lambda: Prioritized(beta_anneal_updates=9),
+    ),
+    "decay between equals": (
+        lambda: EpsilonGreedyParameters(0.1, 0.1, 77), "decay_steps", "final_epsilon", lambda: EpsilonGreedyParameters(0.2, 0.1, 77),
+    ),
+    "histograms": (lambda: RunParameters(histograms=True, tensorboard=False), "histograms", "tensorboard", lambda: RunParameters(histograms=True)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("ineffective, name, other, effective", WITHOUT_EFFECT.values(), ids=WITHOUT_EFFECT.keys())
+def test_a_field_that_another_one_leaves_without_effect_is_refused_with_both_names(ineffective, name, other, effective):
+    with pytest.raises(ParameterError) as error:
+        ineffective()
+    message, _, received = str(error.value).rpartition("Received: ")
+    assert name in message and other in message and received
+    effective()
+
+
+def test_a_value_that_is_the_default_is_never_refused():
+    filters = FilterParameters(observation_clipping=10.0, observation_normalization=False)
+    assert filters == FilterParameters()
+    DISCRETE_ACER(use_trust_region=False, trust_region_delta=1.0, trust_region_statistics="logits")
+    network(optimizer_type="RMSProp", adam_optimizer_beta1=0.9, gradients_clipping_method="global_norm", learning_rate_decay_steps=0)
+
+
+@pytest.mark.parametrize("layers, cells", [((), 8), ((), None), ((8,), 8)])
+def test_the_functions_that_make_networks_give_an_activation_only_to_layers(layers, cells):
+    for networks in (discrete_acer_networks(layers, cells, activation="elu"), gaussian_acer_networks(layers, (), cells, activation="elu")):
+        made = networks["policy"].middleware_parameters
+        assert made.activation_function == ("elu" if layers else "relu")
+        assert networks["policy"].input_embedders_parameters["observation"].activation_function == "elu"
 
 
 # -- target period -----------------------------------------------------------------------------------------------------

@@ -173,7 +173,8 @@ def gaussian_acer_networks(
     """
     policy = GaussianPolicyHeadParameters(bound_mean, covariance, min_variance)
     v = VHeadParameters(loss_weight=q_loss_weight)
-    advantage = SACQHeadParameters(tuple(advantage_layers), activation, q_loss_weight, twin_critic=False)
+    activated: dict[str, Any] = {"activation_function": activation} if advantage_layers else {}
+    advantage = SACQHeadParameters(tuple(advantage_layers), loss_weight=q_loss_weight, twin_critic=False, **activated)
     return _acer_networks({"policy": policy, "v": v, "advantage": advantage}, layers, lstm_cells, shared, activation, trained)
 
 
@@ -190,10 +191,10 @@ def _acer_networks(
 
     def body(dense: tuple[int, ...]) -> dict[str, Any]:
         embedder = InputEmbedderParameters(convolutions or EmbedderScheme.Empty, activation)
-        scheme = dense or MiddlewareScheme.Empty
-        middleware: MiddlewareParameters = FCMiddlewareParameters(scheme, activation)
-        if lstm_cells is not None:
-            middleware = LSTMMiddlewareParameters(lstm_cells, scheme, activation)
+        described: dict[str, Any] = {"scheme": dense, "activation_function": activation} if dense else {"scheme": MiddlewareScheme.Empty}
+        middleware: MiddlewareParameters = (
+            FCMiddlewareParameters(**described) if lstm_cells is None else LSTMMiddlewareParameters(lstm_cells, **described)
+        )
         return {"input_embedders_parameters": {"observation": embedder}, "middleware_parameters": middleware}
 
     if not shared:

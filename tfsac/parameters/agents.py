@@ -29,6 +29,7 @@ from tfsac.parameters.algorithms import (
 )
 from tfsac.parameters.base import (
     CUSTOM,
+    Extensible,
     ParameterError,
     by_kind,
     custom_class,
@@ -36,6 +37,7 @@ from tfsac.parameters.base import (
     name_custom,
     nearest,
     parameters,
+    refuse_ineffective,
     to_json,
 )
 from tfsac.parameters.memories import (
@@ -72,6 +74,11 @@ class EpsilonGreedyParameters:
     decay_steps: PositiveInt = 10_000
     decay: Literal["linear", "exponential"] = "exponential"
 
+    def __post_init__(self) -> None:
+        if self.initial_epsilon == self.final_epsilon:
+            because = f"initial_epsilon={self.initial_epsilon} and final_epsilon={self.final_epsilon}"
+            refuse_ineffective(self, ["decay_steps", "decay"], because, "let them differ")
+
     def epsilon(self, env_steps: int) -> float:
         """Returns epsilon after so many environment steps."""
         gone = env_steps / self.decay_steps
@@ -80,7 +87,7 @@ class EpsilonGreedyParameters:
 
 
 @parameters
-class BaseAgentParameters:
+class BaseAgentParameters(Extensible):
     """What the parameters of all agents share. Each class names the agent that it describes.
 
     A class of your own has a `path`, and the fields of this class or of the class of another agent. Its kind is "MODULE:CLASS": a
@@ -155,6 +162,9 @@ class BaseAgentParameters:
             raise ParameterError(f"All networks of an agent train on one batch: equal batch_size. Received: {sizes}")
         if isinstance(self.memory, SQILExperienceReplayParameters) and self.batch_size % 2:
             raise ParameterError(f"Half of every batch is demonstrated, so batch_size is even. Received: {self.batch_size}")
+        if not any(networks[name].create_target_network for name in with_target):
+            advice = "set create_target_network=True where there is a target network"
+            refuse_ineffective(self.algorithm, ["rate_for_copying_weights_to_target"], "create_target_network=False", advice)
 
 
 @parameters
@@ -292,9 +302,12 @@ class _ACER(BaseAgentParameters):
         for name in averaged if self.algorithm.use_trust_region else ():
             if not self.networks[name].create_target_network:
                 raise ParameterError(
-                    "The trust region lies around the average policy, the slow copies of "
+                    "The trust region lies around the average policy, the target networks of "
                     f"{' and '.join(averaged)}. Received: create_target_network=False for {name!r}"
                 )
+        if not self.networks["policy"].create_target_network:
+            advice = "set create_target_network=True of the policy"
+            refuse_ineffective(self.algorithm, ["trust_region_alpha"], "create_target_network=False", advice)
         for name, network in self.networks.items():
             if network.replace_mse_with_huber_loss:
                 raise ParameterError(

@@ -6,13 +6,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, Tag
 
-from tfsac.parameters.base import ParameterError, by_kind, nearest, parameters
+from tfsac.parameters.base import Extensible, ParameterError, by_kind, nearest, parameters, refuse_ineffective
 from tfsac.parameters.networks import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, StepMethod, TrainingSteps
 
 
 @parameters
-class AlgorithmParameters:
+class AlgorithmParameters(Extensible):
     """What all algorithms share.
 
     Attributes:
@@ -257,6 +257,10 @@ class TemporallyAbstractActorCriticAlgorithmParameters(OffPolicyAlgorithmParamet
         low, high = self.b1_advantage_clipping or (None, None)
         if low is not None and high is not None and low >= high:
             raise ParameterError(f"b1_advantage_clipping is (low, high) with low < high. Received: {self.b1_advantage_clipping}")
+        if self.target_entropy is not None:
+            refuse_ineffective(self, ["min_prob"], f"target_entropy={self.target_entropy}", "set target_entropy to None")
+        if self.reward_discounts is not None:
+            refuse_ineffective(self, ["discount"], f"reward_discounts={self.reward_discounts}", "set reward_discounts alone")
         choice = self.min_prob if isinstance(self.min_prob, float) else self.min_prob[0]
         if choice == 0.5 and self.target_entropy is None:
             raise ParameterError(
@@ -312,6 +316,11 @@ class ACERAlgorithmParameters(AlgorithmParameters):
             raise ParameterError(
                 "disable_online_update learns from the replay alone, so n_times_replay is at least 1. Received: n_times_replay=0"
             )
+        if not self.n_times_replay:
+            refuse_ineffective(self, ["replay_times"], "n_times_replay=0", "set n_times_replay to at least 1")
+        if not self.use_trust_region:
+            names = ["trust_region_delta", "trust_region_statistics"]
+            refuse_ineffective(self, names, "use_trust_region=False", "set use_trust_region=True")
 
     @property
     def rate_for_copying_weights_to_target(self) -> float:

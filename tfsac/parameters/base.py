@@ -19,6 +19,10 @@ CUSTOM = "MODULE:CLASS"  # what the kind of a user's own parameter class looks l
 _custom: dict[str, type] = {}  # such classes by kind
 
 
+class Extensible:
+    """Base of the parameter classes below which users write their own: those of agents and of algorithms."""
+
+
 class ParameterError(ValueError):
     """A parameter is unknown, has the wrong type or a value out of range."""
 
@@ -111,7 +115,8 @@ def parameters(cls: type[T]) -> type[T]:
     """Makes `cls` a frozen dataclass that checks the type and range of every field when it is made.
 
     Construction raises `ParameterError` for an unknown parameter (naming the nearest one), a wrong type or a value
-    out of range, and so does a class outside tfsac that inherits from it; the message ends with what was received.
+    out of range; the message ends with what was received. So does a class outside tfsac that inherits from one that is not
+    `Extensible`.
     """
     config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     made: Any = pydantic.dataclasses.dataclass(frozen=True, config=config)(cls)
@@ -122,6 +127,7 @@ def parameters(cls: type[T]) -> type[T]:
             construct(self, *args, **kwargs)
         except ValidationError as error:
             raise explain(error, made) from None
+        _refuse_other_classes(self, made)
 
     def __setattr__(self: Any, name: str, value: Any) -> None:
         raise dataclasses.FrozenInstanceError(
@@ -130,8 +136,7 @@ def parameters(cls: type[T]) -> type[T]:
         )
 
     def __init_subclass__(subclass: type, **kwargs: Any) -> None:
-        # A class with a kind of its own describes an own algorithm or memory.
-        if subclass.__module__.partition(".")[0] != "tfsac" and not {"kind", "path"} & subclass.__dict__.keys():
+        if subclass.__module__.partition(".")[0] != "tfsac":
             raise ParameterError(
                 f"Parameter classes are used as they are, because a run's config has no place for more fields: write {cls.__name__}(...), "
                 f"or change an object with tfsac.override or dataclasses.replace. Received: the class {subclass.__name__}({cls.__name__})"
@@ -139,12 +144,46 @@ def parameters(cls: type[T]) -> type[T]:
         super(made, subclass).__init_subclass__(**kwargs)
 
     made.__setattr__ = __setattr__
-    made.__init_subclass__ = classmethod(__init_subclass__)
+    if not issubclass(cls, Extensible):
+        made.__init_subclass__ = classmethod(__init_subclass__)
     __init__.__doc__ = f"Raises: ParameterError: unknown parameter, wrong type or range of {cls.__name__}."
     made.__init__ = __init__
     if ":" in (kind := str(getattr(made, "kind", ""))):
         _custom[kind] = made
     return made
+
+
+def _refuse_other_classes(made: Any, cls: Any) -> None:
+    """Refuses parts of a user's class in a field that is declared for another one, which would be read back as that."""
+    for name, field in cls.__pydantic_fields__.items():  # with types resolved, also those of a function's classes
+        value, classes = getattr(made, name), list(_classes(field.annotation))
+        custom = ":" in str(getattr(value, "kind", ""))  # the config keeps its class
+        if isinstance(value, Extensible) and classes and not custom and type(value) not in classes:
+            raise ParameterError(
+                f"The field {name} of {cls.__name__} holds {classes[0].__name__}: write a class of your own below {cls.__name__}, with the "
+                f"field {name}: {type(value).__name__}. Received: a {type(value).__name__}"
+            )
+
+
+def refuse_ineffective(made: Any, names: Iterable[str], because: str, advice: str) -> None:
+    """Refuses fields that were set although another field leaves them without effect.
+
+    Args:
+        made: a parameter object.
+        names: fields that then have no effect.
+        because: the other field, as it is.
+        advice: what gives them an effect.
+
+    Raises:
+        ParameterError: one of them is not what it is where nobody sets it.
+    """
+    for field in dataclasses.fields(made):
+        value = getattr(made, field.name)
+        if field.name in names and value != field.default:
+            raise ParameterError(
+                f"{field.name} has no effect with {because}: {advice}, or leave {field.name} at {field.default!r}. "
+                f"Received: {field.name}={value!r} with {because}"
+            )
 
 
 def name_custom(cls: type) -> None:

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tfsac.parameters.agents import AgentParameters, SoftActorCriticAgentParameters
-from tfsac.parameters.base import ParameterError, parameters, to_json
-from tfsac.parameters.memories import EpisodicReplayParameters, SequenceReplayParameters
+from tfsac.parameters.base import ParameterError, parameters, refuse_ineffective, to_json
+from tfsac.parameters.memories import EpisodicReplayParameters, SequenceReplayParameters, SQILExperienceReplayParameters
 from tfsac.parameters.networks import PositiveFloat, PositiveInt
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, StepMethod, TrainingSteps
 
@@ -37,6 +37,9 @@ class FilterParameters:
     def __post_init__(self) -> None:
         if self.reward_clipping_range and self.reward_clipping_range[0] >= self.reward_clipping_range[1]:
             raise ParameterError(f"reward_clipping_range is (low, high). Received: {self.reward_clipping_range}")
+        if not self.observation_normalization:
+            advice = "set observation_normalization=True"
+            refuse_ineffective(self, ["observation_clipping"], "observation_normalization=False", advice)
 
 
 @parameters
@@ -149,6 +152,11 @@ class PresetValidationParameters:
     min_reward_threshold: float | None = None
     max_episodes_to_achieve_reward: Annotated[int, Field(gt=0)] | None = None
 
+    def __post_init__(self) -> None:
+        if self.min_reward_threshold is None:
+            advice = "set min_reward_threshold"
+            refuse_ineffective(self, ["max_episodes_to_achieve_reward"], "min_reward_threshold=None", advice)
+
 
 @parameters
 class RunParameters:
@@ -252,6 +260,9 @@ class Preset:
         if isinstance(memory, EpisodicReplayParameters):
             self._check_segments(memory)
             return
+        if isinstance(memory, SQILExperienceReplayParameters):
+            names = ["reward_rescale_factor", "reward_clipping_range", "reward_normalization"]
+            refuse_ineffective(self.environment.filters, names, "agent.memory of kind 'sqil'", "its rewards are 0 and 1; choose another memory")
         if isinstance(heatup, EnvironmentSteps) and heatup.num_steps < self.agent.batch_size:
             raise ParameterError(
                 "batch_size must not be larger than what heat-up collects. "

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, Tag
 
-from tfsac.parameters.base import ParameterError, by_kind, parameters
+from tfsac.parameters.base import ParameterError, by_kind, parameters, refuse_ineffective
 from tfsac.parameters.networks import NonNegativeInt, PositiveFloat, PositiveInt
 
 
@@ -39,6 +39,12 @@ class PrioritizedExperienceReplayParameters:
     beta_anneal_updates: PositiveInt = 100_000
     epsilon: PositiveFloat = 1e-5
     kind: Literal["prioritized"] = "prioritized"
+
+    def __post_init__(self) -> None:
+        if self.alpha == 0:
+            refuse_ineffective(self, ["beta", "beta_anneal_updates", "epsilon"], "alpha=0", "set alpha above 0")
+        if self.beta == 1:
+            refuse_ineffective(self, ["beta_anneal_updates"], "beta=1", "set beta below 1")
 
 
 @parameters

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, Tag
 
-from tfsac.parameters.base import ParameterError, by_kind, parameters
+from tfsac.parameters.base import ParameterError, by_kind, parameters, refuse_ineffective
 from tfsac.parameters.keras_names import Activation, OptimizerName, check_arguments
 
 PositiveInt = Annotated[int, Field(gt=0, lt=2**40)]  # an array of so many of the largest images can still be counted
@@ -76,6 +76,13 @@ class InputEmbedderParameters:
             raise ParameterError(f"What is flattened goes through dense layers alone. Received: flatten=True with scheme={scheme}")
 
 
+def _refuse_activation(made: Any, layers: Any, name: str) -> None:
+    """Refuses an activation of no layers; those of a Q function belong to its head."""
+    if layers in ((), MiddlewareScheme.Empty):
+        advice = "layers elsewhere in the network have their own, such as head_parameters.activation_function; set that"
+        refuse_ineffective(made, ["activation_function"], f"{name}={layers if layers == () else str(layers)!r}", advice)
+
+
 @parameters
 class FCMiddlewareParameters:
     """Dense layers between the merged embeddings and the head; a named scheme or the widths of the layers."""
@@ -83,6 +90,9 @@ class FCMiddlewareParameters:
     scheme: MiddlewareName | tuple[PositiveInt, ...] = MiddlewareScheme.Medium
     activation_function: Activation = "relu"
     kind: Literal["fc"] = "fc"
+
+    def __post_init__(self) -> None:
+        _refuse_activation(self, self.scheme, "scheme")
 
 
 @parameters
@@ -99,6 +109,9 @@ class LSTMMiddlewareParameters:
     scheme: MiddlewareName | tuple[PositiveInt, ...] = MiddlewareScheme.Empty
     activation_function: Activation = "relu"
     kind: Literal["lstm"] = "lstm"
+
+    def __post_init__(self) -> None:
+        _refuse_activation(self, self.scheme, "scheme")
 
 
 MiddlewareParameters = Annotated[
@@ -121,6 +134,10 @@ class SACPolicyHeadParameters:
     init_w: PositiveFloat | None = None
     kind: Literal["sac_policy"] = "sac_policy"
 
+    def __post_init__(self) -> None:
+        if self.init_w is not None:
+            refuse_ineffective(self, ["initializer"], f"init_w={self.init_w}", "set init_w to None")
+
 
 @parameters
 class QHeadParameters:
@@ -135,6 +152,10 @@ class QHeadParameters:
     network_layers_sizes: tuple[PositiveInt, ...] = (256, 256)
     activation_function: Activation = "relu"
     loss_weight: NonNegativeFloat = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.network_layers_sizes:
+            refuse_ineffective(self, ["activation_function"], "network_layers_sizes=()", "give the head layers")
 
 
 @parameters
@@ -323,7 +344,17 @@ class NetworkParameters:
         usual = {field.name: field.default for field in dataclasses.fields(self) if field.name in OF_OPTIMIZERS}
         changed = {name: getattr(self, name) for name in OF_OPTIMIZERS if getattr(self, name) != usual[name]}
         check_arguments(self.optimizer_type, self.optimizer_kwargs, changed)
+        if self.optimizer_kwargs.get("nesterov") and self.optimizer_type == "SGD" and not self.optimizer_kwargs.get("momentum"):
+            raise ParameterError(
+                "nesterov has no effect without momentum: add momentum, such as 0.9, or leave nesterov out. "
+                f"Received: optimizer_kwargs={self.optimizer_kwargs}"
+            )
+        if self.clip_gradients is None:
+            refuse_ineffective(self, ["gradients_clipping_method"], "clip_gradients=None", "set clip_gradients to a bound")
         linear = self.learning_rate_decay_type == "linear"
+        if self.learning_rate_decay_rate == 1.0 and not linear:
+            advice = "set learning_rate_decay_rate below 1, or learning_rate_decay_type='linear'"
+            refuse_ineffective(self, ["learning_rate_decay_steps"], "learning_rate_decay_rate=1.0", advice)
         if (self.learning_rate_decay_rate != 1.0 or linear) and self.learning_rate_decay_steps == 0:
             needs = "learning_rate_decay_type='linear'" if linear else "learning_rate_decay_rate"
             raise ParameterError(f"{needs} needs learning_rate_decay_steps >= 1. Received: learning_rate_decay_steps=0")

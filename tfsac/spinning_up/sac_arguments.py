@@ -144,7 +144,9 @@ class SpinningUpArguments:
         policy, q = networks["policy"], networks["q"]
         q_head: Any = q.head_parameters
         embedder = replace(policy.input_embedders_parameters["observation"], activation_function=activation)
-        middleware = replace(policy.middleware_parameters, activation_function=activation)
+        middleware = policy.middleware_parameters
+        if len(given["hidden_sizes"]) > 1:  # the first width is the embedder's
+            middleware = replace(middleware, activation_function=activation)
         return {
             "policy": replace(
                 policy, input_embedders_parameters={"observation": embedder}, middleware_parameters=middleware
