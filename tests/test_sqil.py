@@ -245,13 +245,13 @@ def test_other_demonstrations_than_those_of_the_checkpoint_are_refused(other):
 
 
 def from_preset(path, level="Pendulum-v1", **fields):
-    """Builds the memory of a preset whose filters make all rewards 100 times as large."""
+    """Builds the memory of a preset, with filters that make all rewards 100 times as large."""
     agent = TwinSoftActorCriticAgentParameters(
         algorithm=TwinSoftActorCriticAlgorithmParameters(discount=0.5, n_step=2),
         memory=SQILExperienceReplayParameters(str(path), max_size=1_000, **fields),
     )
     filters = FilterParameters(reward_rescale_factor=100.0)
-    preset = Preset(agent=agent, environment=EnvironmentParameters(level, num_envs=2, filters=filters))
+    preset = Preset(agent=agent, environment=EnvironmentParameters(level, num_envs=2))
     return build_memory(preset, SPEC, Filters(filters, SPEC))
 
 

@@ -372,7 +372,7 @@ def test_each_temperature_has_its_own_entropy_and_target():
         ({"min_prob": 0.2}, 0.500402, 2 * -0.916291),
         ({"min_prob": (0.05, 0.1)}, 0.198515, 2 * -1.609438),
         ({"target_entropy": 0.5}, 0.5, 0.5),
-        ({"target_entropy": (0.3, -4.0), "min_prob": 0.2}, 0.3, -4.0),
+        ({"target_entropy": (0.3, -4.0)}, 0.3, -4.0),
     ],
 )
 def test_target_entropies_are_given_or_follow_from_a_probability(algorithm, choice, proposal):
