@@ -164,9 +164,7 @@ class DiagonalGaussian:
             ValueError: actions of another shape.
         """
         if not tf.TensorShape(self.mean.shape).is_compatible_with(action.shape[-2:]):
-            raise ValueError(
-                f"The last axes of actions are those of the mean, {self.mean.shape}. Received: {action.shape}"
-            )
+            raise ValueError(f"Actions end in the shape of the mean, {self.mean.shape}. Received: {action.shape}")
         squared = tf.square(action - self.mean) / self.variance
         return -0.5 * tf.reduce_sum(squared + tf.math.log(2.0 * math.pi * self.variance), axis=-1)
 
@@ -188,9 +186,7 @@ class DiagonalGaussian:
             raise ValueError(f"Both Gaussians have the shape {self.mean.shape}. Received: {other.mean.shape}")
         ratio = self.variance / other.variance
         distance = tf.square(self.mean - other.mean) / other.variance
-        return 0.5 * tf.reduce_sum(
-            distance + ratio - 1.0 - tf.math.log(self.variance) + tf.math.log(other.variance), axis=-1
-        )
+        return 0.5 * tf.reduce_sum(distance + ratio - 1.0 - tf.math.log(ratio), axis=-1)
 
 
 # -- one formula for arrays and tensors -------------------------------------------------------------------------------

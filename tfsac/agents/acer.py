@@ -108,10 +108,8 @@ class ACERAgent(Agent):
             rows = self.evaluate(batch, features_of_columns(self.networks, batch))
             trace_R = losses.trace_coefficient(rows.log_ratio_R, self.trace_size)
             q_TB, v_TB, trace_TB = (tf.reshape(x_R, [self.steps, -1]) for x_R in (rows.q_R, rows.v_R, trace_R))
-            discount_TB = self.algorithm.discount * batch.discount
-            returns = losses.retrace_returns(
-                batch.reward, discount_TB, q_TB, v_TB, trace_TB, rows.bootstrap_B, batch.length > 0
-            )
+            rewards = batch.reward, self.algorithm.discount * batch.discount
+            returns = losses.retrace_returns(*rewards, q_TB, v_TB, trace_TB, rows.bootstrap_B, batch.length > 0)
             target_R = flat(returns.q_opc if self.algorithm.use_q_opc else returns.q_ret)
             advantage_R = target_R - tf.stop_gradient(rows.v_R)
             policy_loss_R, region = losses.constrained(
@@ -120,10 +118,8 @@ class ACERAgent(Agent):
                 self.algorithm.trust_region_delta if self.algorithm.use_trust_region else None,
             )
             entropy_R = rows.policy.entropy()
-            loss_rows = {
-                POLICY: policy_loss_R - self.algorithm.beta * entropy_R,
-                **self.critic_losses(rows, flat(returns.q_ret)),
-            }
+            critic_rows = self.critic_losses(rows, flat(returns.q_ret))
+            loss_rows = {POLICY: policy_loss_R - self.algorithm.beta * entropy_R, **critic_rows}
             parts = {name: self.mean_loss(name, weight_R * loss_R) for name, loss_R in loss_rows.items()}
             if TRUNK in self.networks and self.parameters[TRUNK].l2_regularization:
                 parts[TRUNK] = self.l2_penalty(TRUNK)
@@ -320,17 +316,13 @@ class GaussianACERAgent(ACERAgent):
             self.policy.distribution(self.head(name, features[name][:steps]), {})
             for name in (POLICY, average_of(POLICY, self.networks))
         )
+        action_RA, mean_RA, stored_RA = (flat(x) for x in (batch.action, batch.extras[MEAN], batch.extras[VARIANCE]))
         # Where there is no step the stored variance is zero.
-        variance_RA = tf.where(flat(batch.length)[:, None] > 0, flat(batch.extras[VARIANCE]), 1.0)
-        behaviour, action_RA = DiagonalGaussian(flat(batch.extras[MEAN]), variance_RA), flat(batch.action)
+        behaviour = DiagonalGaussian(mean_RA, tf.where(flat(batch.length)[:, None] > 0, stored_RA, 1.0))
         # Actions of the policy, constants: a fresh one for the correction, and for the baselines of both advantages.
         draws = {"correction": 1, "baseline": samples, "correction_baseline": samples}
-        fresh, *baselines = (
-            tf.stop_gradient(
-                policy.sample(tf.transpose(flat(self.noise(name, [steps, self.batch_size, n, size])), [1, 0, 2]))
-            )
-            for name, n in draws.items()
-        )
+        noise_RNA = (flat(self.noise(name, [steps, self.batch_size, n, size])) for name, n in draws.items())
+        fresh, *baselines = (tf.stop_gradient(policy.sample(tf.transpose(x, [1, 0, 2]))) for x in noise_RNA)
         action_KRA = tf.concat([action_RA[None], fresh, *baselines], axis=0)
         many = tf.tile(features["advantage"][:steps], [action_KRA.shape[0], 1, 1])
         advantage_KR = tf.reshape(self.head("advantage", many, flat(action_KRA))[0], [action_KRA.shape[0], -1])

@@ -13,14 +13,15 @@ import tensorflow as tf
 
 from tfsac.losses.checks import assert_shapes
 
+Tensor = tf.Tensor
 LOG_RATIO_MAX = 40.0  # e^40 is far beyond any threshold, and finite in products
 
 
 class Returns(NamedTuple):
     """Targets of Q along time, `[T, B]`: Retrace's, and those without importance weights."""
 
-    q_ret: tf.Tensor
-    q_opc: tf.Tensor
+    q_ret: Tensor
+    q_opc: Tensor
 
 
 class Constrained(NamedTuple):
@@ -32,12 +33,12 @@ class Constrained(NamedTuple):
         factor: how much of the divergence's gradient was taken out, `[R]`; zero where the region is not touched.
     """
 
-    direction: tf.Tensor
-    kl: tf.Tensor
-    factor: tf.Tensor
+    direction: Tensor
+    kl: Tensor
+    factor: Tensor
 
 
-def log_ratio(log_prob: tf.Tensor, behaviour_log_prob: tf.Tensor) -> tf.Tensor:
+def log_ratio(log_prob: Tensor, behaviour_log_prob: Tensor) -> Tensor:
     """Returns `log pi(a) - log mu(a)`, clipped to where its exponential is finite, without gradient; any shape.
 
     Raises:
@@ -50,76 +51,60 @@ def log_ratio(log_prob: tf.Tensor, behaviour_log_prob: tf.Tensor) -> tf.Tensor:
     return tf.stop_gradient(tf.clip_by_value(log_prob - behaviour_log_prob, -LOG_RATIO_MAX, LOG_RATIO_MAX))
 
 
-def trace_coefficient(log_ratio: tf.Tensor, action_size: int = 1) -> tf.Tensor:
+def trace_coefficient(log_ratio: Tensor, action_size: int = 1) -> Tensor:
     """Returns Retrace's c = min(1, rho^(1/A)): A is 1 for choices, and the number of dimensions otherwise (section 5.2)."""
     return tf.exp(tf.minimum(0.0, log_ratio / action_size))
 
 
 def retrace_returns(
-    reward_TB: tf.Tensor,
-    discount_TB: tf.Tensor,
-    q_TB: tf.Tensor,
-    v_TB: tf.Tensor,
-    trace_TB: tf.Tensor,
-    bootstrap_B: tf.Tensor,
-    valid_TB: tf.Tensor,
+    reward_TB: Tensor,
+    discount_TB: Tensor,
+    q_TB: Tensor,
+    v_TB: Tensor,
+    trace_TB: Tensor,
+    bootstrap_B: Tensor,
+    valid_TB: Tensor,
 ) -> Returns:
     """Equation 5: `Qret = r + discount * (c' (Qret' - Q') + V')`, from the end; Qopc is the same with c' = 1.
 
     Args:
         reward_TB, discount_TB: scaled reward, and gamma * (1 - terminated); after a terminated step another episode may follow.
         q_TB, v_TB, trace_TB: Q of the actions taken, V, and c.
-        bootstrap_B: V of the observation after the last step.
-        valid_TB: whether there is a step; where there is none, what comes after it is passed on.
+        bootstrap_B, valid_TB: V after the last step; whether there is a step (where not, what comes after it is passed on).
 
     Raises:
         ValueError: wrong ranks or sizes.
     """
+    assert_shapes(reward=(reward_TB, "TB"), discount=(discount_TB, "TB"), q=(q_TB, "TB"), v=(v_TB, "TB"))
     assert_shapes(
-        reward=(reward_TB, "TB"),
-        discount=(discount_TB, "TB"),
-        q=(q_TB, "TB"),
-        v=(v_TB, "TB"),
-        trace=(trace_TB, "TB"),
-        valid=(valid_TB, "TB"),
-        bootstrap=(bootstrap_B, "B"),
+        reward=(reward_TB, "TB"), trace=(trace_TB, "TB"), valid=(valid_TB, "TB"), bootstrap=(bootstrap_B, "B")
     )
-
-    def backwards(trace_TB: tf.Tensor) -> tf.Tensor:
+    targets = []
+    for c_TB in (trace_TB, tf.ones_like(trace_TB)):
         # What each step hands back is linear in what it gets: c (r + discount x - Q) + V. No step hands on what it gets.
-        slope_TB = tf.where(valid_TB, discount_TB * trace_TB, 1.0)
-        constant_TB = tf.where(valid_TB, trace_TB * (reward_TB - q_TB) + v_TB, 0.0)
+        slope_TB = tf.unstack(tf.where(valid_TB, discount_TB * c_TB, 1.0))
+        constant_TB = tf.unstack(tf.where(valid_TB, c_TB * (reward_TB - q_TB) + v_TB, 0.0))
         after_TB = [bootstrap_B]
-        for slope_B, constant_B in zip(reversed(tf.unstack(slope_TB)), reversed(tf.unstack(constant_TB)), strict=True):
+        for slope_B, constant_B in zip(reversed(slope_TB), reversed(constant_TB), strict=True):
             after_TB.append(constant_B + slope_B * after_TB[-1])
-        return tf.stop_gradient(reward_TB + discount_TB * tf.stack(after_TB[-2::-1]))
-
-    return Returns(backwards(trace_TB), backwards(tf.ones_like(trace_TB)))
+        targets.append(tf.stop_gradient(reward_TB + discount_TB * tf.stack(after_TB[-2::-1])))
+    return Returns(*targets)
 
 
 def policy_loss(
-    log_prob_R: tf.Tensor,
-    log_ratio_R: tf.Tensor,
-    advantage_R: tf.Tensor,
-    on_policy_R: tf.Tensor,
-    truncation: float | None,
-) -> tf.Tensor:
+    log_prob_R: Tensor, log_ratio_R: Tensor, advantage_R: Tensor, on_policy_R: Tensor, truncation: float | None
+) -> Tensor:
     """First term of equation 8: `-min(c, rho) log pi(a) A`; on-policy steps (`on_policy_R` 1, else 0) have the weight 1.
 
     Args:
         log_prob_R, log_ratio_R: of the actions taken, with the gradient; and their `log_ratio`.
-        advantage_R: return minus V.
-        on_policy_R, truncation: see above; c, or None for none.
+        advantage_R, on_policy_R, truncation: return minus V; see above; c, or None for none.
 
     Raises:
         ValueError: wrong ranks or sizes.
     """
-    assert_shapes(
-        log_prob=(log_prob_R, "R"),
-        log_ratio=(log_ratio_R, "R"),
-        advantage=(advantage_R, "R"),
-        on_policy=(on_policy_R, "R"),
-    )
+    assert_shapes(log_prob=(log_prob_R, "R"), log_ratio=(log_ratio_R, "R"), advantage=(advantage_R, "R"))
+    assert_shapes(log_prob=(log_prob_R, "R"), on_policy=(on_policy_R, "R"))
     # Without truncation it is bounded where the square of the gradients' norm is still finite.
     ratio_R = tf.exp(tf.minimum(log_ratio_R, 0.5 * LOG_RATIO_MAX))
     weight_R = ratio_R if truncation is None else tf.minimum(ratio_R, truncation)
@@ -127,19 +112,14 @@ def policy_loss(
     return -tf.stop_gradient(weight_R * advantage_R) * log_prob_R
 
 
-def correction_weight(log_ratio: tf.Tensor, truncation: float) -> tf.Tensor:
+def correction_weight(log_ratio: Tensor, truncation: float) -> Tensor:
     """Returns `max(0, 1 - c / rho)`, the part of an action's gradient that truncation cuts off; any shape, at most 1."""
     return tf.maximum(0.0, 1.0 - truncation * tf.exp(-log_ratio))
 
 
 def full_correction(
-    prob_RA: tf.Tensor,
-    log_prob_RA: tf.Tensor,
-    log_ratio_RA: tf.Tensor,
-    q_RA: tf.Tensor,
-    v_R: tf.Tensor,
-    truncation: float,
-) -> tf.Tensor:
+    prob_RA: Tensor, log_prob_RA: Tensor, log_ratio_RA: Tensor, q_RA: Tensor, v_R: Tensor, truncation: float
+) -> Tensor:
     """Second term of equation 8 for discrete actions: `-sum_a max(0, 1 - c / rho(a)) pi(a) log pi(a) (Q(a) - V)`.
 
     Args:
@@ -157,9 +137,7 @@ def full_correction(
     return -tf.reduce_sum(tf.stop_gradient(weight_RA) * log_prob_RA, axis=-1)
 
 
-def sampled_correction(
-    log_prob_R: tf.Tensor, log_ratio_R: tf.Tensor, advantage_R: tf.Tensor, truncation: float
-) -> tf.Tensor:
+def sampled_correction(log_prob_R: Tensor, log_ratio_R: Tensor, advantage_R: Tensor, truncation: float) -> Tensor:
     """Second term of equation 9 for continuous actions: `-max(0, 1 - c / rho(a')) log pi(a') (Q(a') - V)`, c `truncation`.
 
     Args:
@@ -173,7 +151,7 @@ def sampled_correction(
     return -tf.stop_gradient(correction_weight(log_ratio_R, truncation) * advantage_R) * log_prob_R
 
 
-def trust_region(gradient_RS: tf.Tensor, kl_gradient_RS: tf.Tensor, delta: float) -> tuple[tf.Tensor, tf.Tensor]:
+def trust_region(gradient_RS: Tensor, kl_gradient_RS: Tensor, delta: float) -> tuple[Tensor, Tensor]:
     """Equation 12: `z = g - max(0, (k.g - delta) / |k|^2) k`, the nearest to g of all z with `k.z <= delta`.
 
     Args:
@@ -199,14 +177,13 @@ def trust_region(gradient_RS: tf.Tensor, kl_gradient_RS: tf.Tensor, delta: float
 
 
 def constrained(
-    loss_and_kl: Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]], statistics_RS: tf.Tensor, delta: float | None
-) -> tuple[tf.Tensor, Constrained]:
+    loss_and_kl: Callable[[Tensor], tuple[Tensor, Tensor]], statistics_RS: Tensor, delta: float | None
+) -> tuple[Tensor, Constrained]:
     """Returns the policy's loss `[R]`, whose gradient by the statistics stays inside the trust region, and the region.
 
     Args:
         loss_and_kl: policy loss and KL(average || policy), `[R]` each, as functions of the statistics `[R, S]`.
-        statistics_RS: of the policy.
-        delta: bound; None for no trust region.
+        statistics_RS, delta: of the policy; and the bound, None for no trust region.
     """
     if delta is None:
         loss_R, kl_R = loss_and_kl(statistics_RS)
@@ -215,15 +192,14 @@ def constrained(
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
         tape.watch(point_RS)
         loss_R, kl_R = loss_and_kl(point_RS)
-        minus_kl_R = -kl_R
-    gradient_RS, kl_gradient_RS = tape.gradient(loss_R, point_RS), tape.gradient(minus_kl_R, point_RS)
+    gradient_RS, kl_gradient_RS = tape.gradient(loss_R, point_RS), -tape.gradient(kl_R, point_RS)
     direction_RS, factor_R = trust_region(gradient_RS, kl_gradient_RS, delta)
     region = Constrained(*(tf.stop_gradient(x) for x in (direction_RS, kl_R, factor_R)))
     # The gradient of this loss is the direction, carried on into the network.
     return tf.reduce_sum(statistics_RS * region.direction, axis=-1), region
 
 
-def q_loss(q_R: tf.Tensor, q_ret_R: tf.Tensor) -> tf.Tensor:
+def q_loss(q_R: Tensor, q_ret_R: Tensor) -> Tensor:
     """Section 4: `0.5 (Qret - Q)^2`, `[R]`.
 
     Raises:
@@ -233,7 +209,7 @@ def q_loss(q_R: tf.Tensor, q_ret_R: tf.Tensor) -> tf.Tensor:
     return 0.5 * tf.square(tf.stop_gradient(q_ret_R) - q_R)
 
 
-def v_loss(v_R: tf.Tensor, q_R: tf.Tensor, q_ret_R: tf.Tensor, log_ratio_R: tf.Tensor) -> tf.Tensor:
+def v_loss(v_R: Tensor, q_R: Tensor, q_ret_R: Tensor, log_ratio_R: Tensor) -> Tensor:
     """Equation 14: `0.5 (Vtarget - V)^2` with `Vtarget = min(1, rho) (Qret - Q) + V`, `[R]`.
 
     Raises:

@@ -206,21 +206,13 @@ class Network(tf.Module):
         is_first_TB: tf.Tensor,
         valid_TB: tf.Tensor,
     ) -> tf.Tensor:
-        """Returns what the head reads in every row of columns, `[T, B, F]`; a network without an LSTM sees each row alone.
-
-        Args:
-            observation: `[T, B, ...]` by key.
-            initial_state, is_first_TB, valid_TB: see `LSTM.unroll`.
-        """
-        leading = is_first_TB.shape.as_list()
+        """Returns what the head reads in every row of columns, `[T, B, F]`, of observations `[T, B, ...]`; see `LSTM.unroll`."""
         rows = {key: tf.reshape(observation[key], [-1, *observation[key].shape[2:]]) for key in self.embedders}
         features_RF = self._before_memory(self._embed(rows), rows)
-        features_TBF = tf.reshape(features_RF, [*leading, features_RF.shape[-1]])
-        return (
-            features_TBF
-            if self.lstm is None
-            else self.lstm.unroll(features_TBF, dict(initial_state), is_first_TB, valid_TB)
-        )
+        features_TBF = tf.reshape(features_RF, [*is_first_TB.shape.as_list(), features_RF.shape[-1]])
+        if self.lstm is None:
+            return features_TBF
+        return self.lstm.unroll(features_TBF, dict(initial_state), is_first_TB, valid_TB)
 
     def __call__(self, observation: Mapping[str, tf.Tensor], action: tf.Tensor | None = None) -> Any:
         """Returns what the head computes for observations and state `[B, ...]` by key (more keys than it reads are fine)."""

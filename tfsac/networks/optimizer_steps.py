@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 
@@ -53,29 +55,13 @@ class FusedAdam(keras.optimizers.Optimizer):
                 variable.assign(variable.constraint(variable))
         self.iterations.assign_add(1)
 
-    def _step(
-        self,
-        variable: tf.Variable,
-        gradient: tf.Tensor,
-        m: tf.Variable,
-        v: tf.Variable,
-        rate: tf.Tensor,
-        *powers: tf.Tensor,
-    ) -> None:
+    def _step(self, variable: Any, gradient: Any, m: Any, v: Any, rate: Any, power1: Any, power2: Any) -> None:
         if self.weight_decay:
             variable.assign_sub(rate * self.weight_decay * variable)
-        tf.raw_ops.ResourceApplyAdam(
-            var=variable.handle,
-            m=m.handle,
-            v=v.handle,
-            beta1_power=powers[0],
-            beta2_power=powers[1],
-            lr=rate,
-            beta1=self.beta_1,
-            beta2=self.beta_2,
-            epsilon=self.epsilon,
-            grad=gradient,
-        )
+        slots = {"var": variable.handle, "m": m.handle, "v": v.handle}
+        constants = {"beta1": self.beta_1, "beta2": self.beta_2, "epsilon": self.epsilon}
+        powers = {"beta1_power": power1, "beta2_power": power2}
+        tf.raw_ops.ResourceApplyAdam(**slots, **powers, **constants, lr=rate, grad=gradient)
 
 
 def clip_gradients(
