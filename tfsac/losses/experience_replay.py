@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfsac.losses.checks import assert_shapes
 
-Tensor = tf.Tensor
 LOG_RATIO_MAX = 40.0  # e^40 is far beyond any threshold, and finite in products
 
 
