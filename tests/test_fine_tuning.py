@@ -46,7 +46,7 @@ def values_of(trainer):
     return values | {f"{name}/{i}": v.numpy() for name, some in trainer.agent.trained.items() for i, v in enumerate(some)}
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", [name if name == "v" else pytest.param(name, marks=pytest.mark.slow) for name in PRESETS])
 def test_a_run_with_another_learning_rate_begins_with_all_weights_of_the_other(name, tmp_path):
     preset = PRESETS[name]()
     source = Trainer(preset, tmp_path / "unused", quiet=True)
@@ -64,6 +64,7 @@ def test_a_run_with_another_learning_rate_begins_with_all_weights_of_the_other(n
     np.testing.assert_array_equal(source.agent.policy.act(seen, mode="greedy").action, trainer.agent.policy.act(seen, mode="greedy").action)
 
 
+@pytest.mark.slow
 def test_a_fixed_temperature_stays_what_the_preset_says(tmp_path):
     learned = tiny.shrunk(load_preset("pendulum_twin_sac"), **tiny.SHORTER, **{"agent.algorithm.temperature": AutoAlphaParameters(0.7)})
     fixed = override(learned, {"agent.algorithm.temperature": FixedAlphaParameters(0.3)})
@@ -128,6 +129,7 @@ def test_a_resumed_run_takes_no_other_weights(tmp_path):
         tfsac.train(tiny_preset(**SHORT), tmp_path / "run", quiet=True, resume=True, initial_weights="x")
 
 
+@pytest.mark.slow
 def test_a_finished_run_gets_more_steps_and_says_when_there_are_none(tmp_path, capsys):
     preset = tiny_preset(**SHORT)
     tfsac.train(preset, tmp_path / "run", quiet=True)

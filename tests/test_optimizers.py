@@ -149,6 +149,7 @@ def test_slots_are_there_before_a_checkpoint_and_go_on_exactly(case, tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["AdamW", *(pytest.param(name, marks=pytest.mark.acceptance) for name in ("Muon", "Nadam"))])
 def test_an_interrupted_run_takes_the_steps_of_the_whole_one(tmp_path, name):
     given = {"optimizer_type": name, "weight_decay": 0.1, "optimizer_epsilon": 1e-5}
@@ -161,6 +162,7 @@ def test_an_interrupted_run_takes_the_steps_of_the_whole_one(tmp_path, name):
     same_run(resumed, whole)
 
 
+@pytest.mark.slow
 def test_a_run_begins_with_the_weights_of_another_whatever_its_optimizer(tmp_path):
     made = preset(**{"agent.networks.*.optimizer_type": "AdamW", "schedule.improve_steps": 40})
     first = complete_run(tmp_path / "first", made)

@@ -84,6 +84,14 @@ def short(preset):
     )
 
 
+def fewer_updates(preset):
+    """At most two updates after a stretch of playing, and one replay after a rollout."""
+    algorithm = preset.agent.algorithm
+    if isinstance(preset.agent.memory, EpisodicReplayParameters):
+        return override(preset, {"agent.algorithm.n_times_replay": 1})
+    return override(preset, {"agent.algorithm.num_consecutive_training_steps": min(2, algorithm.num_consecutive_training_steps)})
+
+
 def counts(preset):
     """Environment steps and updates of a short run."""
     algorithm, steps = preset.agent.algorithm, preset.schedule.improve_steps.num_steps
@@ -148,6 +156,7 @@ def test_a_short_run_makes_updates_that_change_the_weights_of_every_network(name
     needs_its_packages(name)
     preset = load_preset(name)
     preset = short(preset if level is None else for_level(preset, level))
+    preset = fewer_updates(preset) if eager else preset
     trainer = Trainer(preset, tmp_path / "run", RunParameters(seed=3, eager=eager), quiet=True)
     before, algorithm = weights(trainer), preset.agent.algorithm
     temperature = getattr(algorithm, "temperature", None)

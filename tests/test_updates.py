@@ -59,7 +59,7 @@ def threads():
     return [thread for thread in threading.enumerate() if thread.name.startswith("updates")]
 
 
-@pytest.mark.parametrize("graph", [False, True])
+@pytest.mark.parametrize("graph", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_policy_that_acts_is_one_call_old(tmp_path, graph):
     changes = dict(GROUPED)
     if graph:  # an activation that acting does not know in NumPy
