@@ -340,17 +340,15 @@ def test_override_takes_parameter_objects():
     assert (changed.schedule.improve_steps, changed.agent.algorithm.discount) == (EnvironmentSteps(7), 0.5)
 
 
-THREADS = """
+SCRIPT = """
 import sys
+import warnings
 import tensorflow as tf
 import tfsac
 from tfsac.testing import tiny_preset
-LATE = "late" in sys.argv
-if LATE:
-    tf.zeros([2]) + 1
-preset = tiny_preset(schedule__improve_steps=10)
+warnings.simplefilter("error")
 for i in range(2):
-    tfsac.train(preset, f"{sys.argv[1]}/{i}", quiet="quiet" in sys.argv)
+    print(tfsac.train(tiny_preset(schedule__improve_steps=10), f"{sys.argv[1]}/{i}").reason)
 print("threads", tf.config.threading.get_inter_op_parallelism_threads(), tf.config.threading.get_intra_op_parallelism_threads())
 """
 COMMAND = """
@@ -364,30 +362,25 @@ print("threads", tf.config.threading.get_inter_op_parallelism_threads(), tf.conf
 
 
 @pytest.mark.slow
-def test_python_has_the_threads_of_the_command_line(run_python, tmp_path, monkeypatch):
-    for name in ("TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS"):
+def test_a_script_has_the_threads_of_the_command_line_and_may_take_warnings_for_errors(run_python, tmp_path, monkeypatch):
+    for name in devices.THREADS:
         monkeypatch.delenv(name, raising=False)
     command = run_python(COMMAND, str(tmp_path / "command")).splitlines()[-1]
-    own = run_python(THREADS, str(tmp_path / "own"))
+    own = run_python(SCRIPT, str(tmp_path / "own"))
     assert own.splitlines()[-1] == command and command.endswith(" 1") and "TensorFlow was used before" not in own
-    late = run_python(THREADS, str(tmp_path / "late"), "late")
-    assert late.count("TensorFlow was used before tfsac could set its threads") == 1 and late.splitlines()[-1] == "threads 0 0"
-    assert "TensorFlow was used before" not in run_python(THREADS, str(tmp_path / "quiet"), "late", "quiet")
-
-
-STRICT = """
-import sys
-import tfsac
-from tfsac.testing import tiny_preset
-import warnings
-warnings.simplefilter("error")
-print(tfsac.train(tiny_preset(schedule__improve_steps=10), sys.argv[1], quiet=True).reason)
-"""
+    assert own.splitlines().count("finished") == 2
 
 
 @pytest.mark.slow
-def test_a_script_may_take_warnings_for_errors(run_python, tmp_path):
-    assert run_python(STRICT, str(tmp_path / "run")).splitlines()[-1] == "finished"
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_process_that_used_tensorflow_before_is_told_once_that_its_threads_stay(tmp_path, monkeypatch, capsys, quiet):
+    for name in devices.THREADS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(devices, "CONFIGURED", [])
+    tf.zeros(2) + tf.ones(2)
+    for i in range(2):
+        tfsac.train(PRESET, tmp_path / f"run{i}", quiet=quiet)
+    assert capsys.readouterr().out.count("TensorFlow was used before tfsac could set its threads") == (not quiet)
 
 
 @pytest.mark.slow
