@@ -34,7 +34,7 @@ def random_actions(policy: tfsac.Policy):
     def act(observation):
         given = observation if isinstance(observation, dict) else {"observation": observation}
         arrays = {key: np.asarray(given[key], array.dtype)[None] for key, array in spec.observation.items()}
-        return policy.to_environment(policy.acting.policy.act(arrays, mode="random").action)[0]
+        return policy.to_environment(policy.acting.act(arrays, mode="random").action)[0]
 
     return act
 

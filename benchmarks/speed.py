@@ -224,7 +224,7 @@ def measure_tfsac(library: str, mode: str, args: argparse.Namespace) -> dict[str
         updates = max(together, args.steps // FLOOR_ROUNDS)
         return floor(lambda: updates_per_second(call, together, updates), sum(flops(*sizes).values()))
     if mode == "act":
-        policy, raw = Policy(agent, filters), rng.standard_normal(sizes[0])
+        policy, raw = Policy(agent.policy, filters), rng.standard_normal(sizes[0])
         return {"value": microseconds(lambda: policy.act(raw, deterministic=False))}
     return {"value": updates_per_second(call, together, args.steps)}
 

@@ -99,7 +99,7 @@ class States(Callback):
     """Keeps the policy's state after each step that was acted, of training alone."""
 
     def on_training_begin(self, trainer):
-        self.states, act = [], trainer.agent.act
+        self.states, act = [], trainer.agent.policy.act
 
         def watched(observation, state=(), is_first=None, mode="sample", env_steps=0):
             found = act(observation, state, is_first, mode, env_steps)
@@ -107,7 +107,7 @@ class States(Callback):
                 self.states.append(found.state)
             return found
 
-        trainer.agent.act = watched
+        trainer.agent.policy.act = watched
 
 
 def without_reward_normalization(run_dir):

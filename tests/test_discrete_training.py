@@ -138,8 +138,8 @@ def test_a_resumed_run_explores_as_much_as_it_would_have(tmp_path):
     crashed(tmp_path / "run", 160, explored)
     resumed = Trainer(explored, tmp_path / "run", RUN, resume=True, quiet=True)
     seen, epsilon = [], type(explored.agent.exploration).epsilon
-    act = resumed.agent.act
-    resumed.agent.act = lambda o, s, f, mode, steps=0: seen.append((mode, steps)) or act(o, s, f, mode, steps)
+    act = resumed.agent.policy.act
+    resumed.agent.policy.act = lambda o, s, f, mode, steps=0: seen.append((mode, steps)) or act(o, s, f, mode, steps)
     resumed.collect()
     assert seen == [("explore", 150)]
     assert epsilon(explored.agent.exploration, 150) == pytest.approx(0.05 + 0.85 * np.exp(-2.5))
@@ -311,7 +311,7 @@ def policy_preset(run_dir):
     ],
 )
 def test_an_exported_policy_asks_for_what_its_networks_read(runs, tmp_path, name, acting, valuing):
-    path = exporting.export(api.load_policy(runs(name)), tmp_path / "policy", values=True)
+    path = exporting.export(api.load_policy(runs(name), critics=True), tmp_path / "policy", values=True)
     signatures = tf.saved_model.load(str(path)).signatures
     for signature, expected in (("serving_default", acting), ("sample", acting), ("values", valuing)):
         inputs = signatures[signature].structured_input_signature[1]
@@ -326,7 +326,7 @@ def test_an_exported_policy_asks_for_what_its_networks_read(runs, tmp_path, name
 @pytest.mark.slow
 def test_exported_choices_are_the_environments_where_there_is_only_tensorflow(runs, tmp_path, run_python):
     run_dir = runs("masked")
-    exporting.export(api.load_policy(run_dir), tmp_path / "policy", values=True)
+    exporting.export(api.load_policy(run_dir, critics=True), tmp_path / "policy", values=True)
     rng = np.random.default_rng(0)
     seen = np.column_stack([rng.uniform(0, 60, 40), rng.normal(-3.0, 0.1, 40)]).astype(np.float32)
     mask = rng.random((40, 3)) < 0.5
@@ -429,7 +429,7 @@ def test_a_policy_refuses_masks_that_mean_nothing(mask, message):
     spec = discrete_spec(masked=True)
     networks = discrete_soft_actor_critic_networks((16, 16), batch_size=32)
     agent = DiscreteSoftActorCriticAgent(DiscreteSoftActorCriticAgentParameters(networks=networks), spec)
-    policy, seen = Policy(agent, Filters(FilterParameters(), spec)), np.zeros(3, np.float32)
+    policy, seen = Policy(agent.policy, Filters(FilterParameters(), spec)), np.zeros(3, np.float32)
     assert policy.act({"observation": seen, "action_mask": np.array([0, 1, 0, 0])}) == 1
     with pytest.raises(ValueError, match=message):
         policy.act({"observation": seen, "action_mask": np.array(mask)})

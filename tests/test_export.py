@@ -62,7 +62,7 @@ class Case:
         agent.policy.refresh()
         filters = Filters(preset.environment.filters, self.spec)
         filters.learn({key: array[:25] for key, array in self.batch.items()})
-        self.policy = Policy(agent, filters)
+        self.policy = Policy(agent.policy, filters, agent)
         self.low, self.high = self.spec.action.low, self.spec.action.high
 
     def raw(self, rows=slice(None)):
@@ -76,7 +76,7 @@ class Case:
     def gaussian(self, rows=slice(None)):
         """Returns location and scale of the policy before it is squashed."""
         observation = self.policy.filters.observation({key: array[rows] for key, array in self.batch.items()})
-        loc, log_scale = self.policy.acting.policy_output(observation)
+        loc, log_scale = self.policy.acting.forwards["policy"](observation)
         return loc, np.exp(np.clip(log_scale, LOG_SCALE_MIN, LOG_SCALE_MAX))
 
     def rescaled(self, action):
@@ -84,7 +84,7 @@ class Case:
 
     def live_values(self, action):
         """Returns min Q, and V where there is one, of the agent's own networks for actions in the environment's bounds."""
-        agent = self.policy.acting
+        agent = self.policy.critics
         filtered = {k: tf.constant(x) for k, x in self.policy.filters.observation(self.batch).items()}
         inner = 2.0 * (action - self.low) / (self.high - self.low) - 1.0
         q = agent.networks["q"](filtered, tf.constant(inner, tf.float32)).numpy()
@@ -210,7 +210,7 @@ def test_verifying_finds_a_policy_that_was_changed_after_the_export(tmp_path):
     path = exporting.export(case.policy, tmp_path / "policy")
     for variable in case.policy.acting.networks["policy"].trainable_variables:
         variable.assign(variable * 1.1)
-    case.policy.acting.policy.refresh()
+    case.policy.acting.refresh()
     assert exporting.verify(case.policy, path, case.observations) > 1e-3
 
 

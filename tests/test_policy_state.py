@@ -11,7 +11,7 @@ from tfsac.environments import Filters, as_arrays, episode_seed, make, spec_of
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.parameters import EnvironmentEpisodes, RunParameters
 from tfsac.training import Policy
-from tfsac.training.build import build_agent
+from tfsac.training.build import build_agent, build_policy
 from tfsac.training.evaluation import evaluate_policy
 
 pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere
@@ -56,7 +56,7 @@ class Case:
         agent.policy.refresh()
         filters = Filters(self.preset.environment.filters, self.spec)
         filters.learn({key: array[:, 0] for key, array in self.seen.items()})
-        self.policy = Policy(agent, filters)
+        self.policy = Policy(agent.policy, filters, agent)
 
     def raw(self, step, rows=slice(None)):
         """Returns what the environments would give at a step: all three, or one of them."""
@@ -92,13 +92,13 @@ def case(request):
 
 
 def test_a_policy_remembers_its_state_until_it_is_reset(pendulum):
-    policy, agent = pendulum.policy, pendulum.policy.acting
+    policy, acting = pendulum.policy, pendulum.policy.acting
     policy.reset()
     assert policy.state == {} and policy.switched is None
-    states = [agent.policy.initial_state(1)]
+    states = [acting.initial_state(1)]
     for step in range(4):
         action = policy.act(pendulum.raw(step, 0))
-        expected = agent.policy.act({"observation": pendulum.raw(step, 0)[None]}, states[-1], mode="greedy")
+        expected = acting.act({"observation": pendulum.raw(step, 0)[None]}, states[-1], mode="greedy")
         states.append(expected.state)
         assert action.shape == (1,) and action[0] == pytest.approx(2.0 * expected.action[0, 0], rel=1e-6)
         assert policy.switched is bool(expected.extras["switch"][0])
@@ -132,7 +132,7 @@ def test_another_number_of_environments_needs_a_reset(pendulum, rows):
     policy.reset()
     policy.act(pendulum.raw(0))
     before = policy.state
-    with pytest.raises(ValueError, match=r"where the number of environments changes, begin anew\. Received: \{'tau_a': \(3, 1\)"):
+    with pytest.raises(ValueError, match=r"Where the number of environments changes, start with an empty state\. Received: \{'tau_a': \(3, 1\)"):
         policy.act(pendulum.raw(1, rows))
     assert policy.state is before
     policy.reset()
@@ -141,7 +141,7 @@ def test_another_number_of_environments_needs_a_reset(pendulum, rows):
 
 def test_a_policy_without_a_state_takes_any_number_and_never_switches():
     preset, spec = tiny.shrunk(tiny.load_preset("pendulum_sac")), spec_of(gym.make("Pendulum-v1"))
-    policy = Policy(build_agent(preset, RunParameters(), spec), Filters(preset.environment.filters, spec))
+    policy = Policy(build_policy(preset, RunParameters(), spec), Filters(preset.environment.filters, spec))
     seen = np.random.default_rng(0).standard_normal((3, 3)).astype(np.float32)
     together = policy.act(seen)
     np.testing.assert_allclose(policy.act(seen[1]), together[1], atol=1e-6)
@@ -247,7 +247,7 @@ def test_whole_episodes_of_the_saved_model_are_those_of_the_live_policy(case, sa
 @pytest.mark.parametrize("rows", [slice(1), slice(3)], ids=["one", "three"])
 def test_whole_episodes_of_the_litert_file_are_those_of_the_live_policy(case, litert, rows):
     first = exporting.litert_interpreter(litert).get_signature_runner("initial_state")(rows=np.int32(rows.stop))
-    assert {name: len(x) for name, x in first.items()} == dict.fromkeys(case.policy.acting.policy.initial_state(1), rows.stop)
+    assert {name: len(x) for name, x in first.items()} == dict.fromkeys(case.policy.acting.initial_state(1), rows.stop)
     act = exporting.litert_interpreter(litert).get_signature_runner("serving_default")
 
     def step_of(step, state):
@@ -263,7 +263,7 @@ def test_an_exported_policy_remembers_its_state_until_it_is_reset(case, format, 
         for step in range(6):
             rows = {key: array[step] for key, array in case.seen.items()}
             np.testing.assert_allclose(exported(rows), live[step][0], rtol=0, atol=1e-5)
-        assert exported.state.keys() == case.policy.acting.policy.initial_state(1).keys()
+        assert exported.state.keys() == case.policy.acting.initial_state(1).keys()
         exported.reset()
         assert exported.state == {}
 
@@ -305,32 +305,32 @@ def test_verifying_compares_an_episode_and_finds_what_was_changed(case, format, 
     before = [variable.numpy() for variable in changed]
     for variable in changed:
         variable.assign(variable * 1.1)
-    case.policy.acting.policy.refresh()
+    case.policy.acting.refresh()
     try:
         assert exporting.verify(case.policy, path, observations) > 1e-3
     finally:
         for variable, value in zip(changed, before, strict=True):
             variable.assign(value)
-        case.policy.acting.policy.refresh()
+        case.policy.acting.refresh()
 
 
-@pytest.mark.parametrize("undecided", [True, False])
-def test_verifying_leaves_out_what_rounding_decides_and_nothing_else(tmp_path, monkeypatch, undecided):
+@pytest.mark.parametrize("tie", [True, False])
+def test_verifying_leaves_out_what_rounding_decides_and_nothing_else(tmp_path, monkeypatch, tie):
     case = Case("quadratic")
-    agent = case.policy.acting
-    if undecided:
+    acting = case.policy.acting
+    if tie:
         size = 3 * case.spec.action.shape[0]
-        for critic in agent.networks["q"].head.critics:  # these ignore the trajectory, beside the observation
+        for critic in acting.networks["q"].head.critics:  # these ignore the trajectory, beside the observation
             critic[0].kernel.assign(np.concatenate([critic[0].kernel.numpy()[:-size], np.zeros((size, critic[0].units))]))
-        agent.policy.refresh()
+        acting.refresh()
     path = exporting.export(case.policy, tmp_path / "policy")
     observations = [case.raw(step, 0) for step in range(STEPS)]
     assert exporting.verify(case.policy, path, observations) <= exporting.TOLERANCE
-    choose, chosen = agent._choose, []
-    monkeypatch.setattr(agent, "_choose", lambda *given: chosen.append(~choose(*given)) or chosen[-1])
+    switch, chosen = acting._switch, []
+    monkeypatch.setattr(acting, "_switch", lambda *given: chosen.append(~switch(*given)) or chosen[-1])
     difference = exporting.verify(case.policy, path, observations)
     assert len(chosen) == STEPS
-    if undecided:
+    if tie:
         assert all(switch.all() for switch in chosen)  # what is equal would be kept
         assert difference <= exporting.TOLERANCE
         case.policy.reset()
@@ -364,7 +364,7 @@ def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, litert):
     noise = np.concatenate([rng.standard_normal((3, size)), [[0.0], [0.5], [0.999999]]], axis=1).astype(np.float32)
     done = exporting.litert_interpreter(litert).get_signature_runner("sample")(**seen, **state, noise=noise)
     filtered = tensors_of(case.policy.filters.observation(seen))
-    action, after = case.policy.acting.policy.act_tensors(filtered, tf.constant(noise), tensors_of(state))
+    action, after = case.policy.acting.act_tensors(filtered, tf.constant(noise), tensors_of(state))
     np.testing.assert_allclose(done["action"], case.policy.to_environment(action.numpy()), rtol=0, atol=1e-5)
     for name, value in after.items():
         np.testing.assert_allclose(done[name], value, rtol=0, atol=1e-5)
@@ -373,16 +373,16 @@ def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, litert):
 
 def test_samples_of_the_saved_model_switch_as_often_as_the_live_policy(case, saved_model):
     state, seen = middle(case, 4000)
-    agent, sample = case.policy.acting, tf.saved_model.load(str(saved_model)).signatures["sample"]
+    acting, sample = case.policy.acting, tf.saved_model.load(str(saved_model)).signatures["sample"]
     first, second = (sample(**tensors_of({**seen, **state})) for _ in range(2))
-    field = agent.policy.trajectory.fields[-1]
+    field = acting.trajectory.fields[-1]
     assert (first[field].numpy() != second[field].numpy()).any(axis=1).mean() > 0.1
-    live = agent.policy.act(case.policy.filters.observation(seen), state, mode="sample")
+    live = acting.act(case.policy.filters.observation(seen), state, mode="sample")
     switches = [first["repeats"].numpy() == 1, live.state["repeats"] == 1]
     rates = [switch.mean() for switch in switches]
     assert 0.02 < rates[1] < 0.98
     assert abs(rates[0] - rates[1]) < 6 * np.sqrt(0.5 / 4000)
-    for name in agent.policy.trajectory.fields:
+    for name in acting.trajectory.fields:
         kept = first[name].numpy()[~switches[0]]
         np.testing.assert_allclose(kept, live.state[name][~switches[1]][:1].repeat(len(kept), axis=0), atol=1e-6)
         new, own = first[name].numpy()[switches[0]], live.state[name][switches[1]]
@@ -391,7 +391,7 @@ def test_samples_of_the_saved_model_switch_as_often_as_the_live_policy(case, sav
 
 @pytest.mark.parametrize("format", ["saved_model", "litert"])
 def test_exported_values_are_those_of_keeping_and_of_switching(case, format, request):
-    live, path, agent = case.live(), request.getfixturevalue(format), case.policy.acting
+    live, path, acting = case.live(), request.getfixturevalue(format), case.policy.acting
     state, seen = live[10][1], {key: array[11] for key, array in case.seen.items()}
     inner = np.random.default_rng(3).uniform(-1, 1, (3, *case.spec.action.shape)).astype(np.float32)
     given = {**seen, **state, "action": case.policy.to_environment(inner).astype(np.float32)}
@@ -400,10 +400,10 @@ def test_exported_values_are_those_of_keeping_and_of_switching(case, format, req
     else:
         values = tf.saved_model.load(str(path)).signatures["values"](**tensors_of(given))
     assert values.keys() == {"keep_q", "switch_q"}
-    previous = {name: state[name] for name in agent.policy.trajectory.fields}
+    previous = {name: state[name] for name in acting.trajectory.fields}
     filtered = case.policy.filters.observation(seen)
-    for name, tau in (("keep_q", agent.policy.trajectory.step(previous)), ("switch_q", agent.policy.trajectory.plan(inner, previous))):
-        q = agent.networks["q"](tensors_of(filtered), tf.constant(np.concatenate([*tau.values()], axis=-1))).numpy()
+    for name, tau in (("keep_q", acting.trajectory.step(previous)), ("switch_q", acting.trajectory.plan(inner, previous))):
+        q = acting.networks["q"](tensors_of(filtered), tf.constant(np.concatenate([*tau.values()], axis=-1))).numpy()
         np.testing.assert_allclose(np.asarray(values[name]), q.min(axis=1)[:, 0], rtol=1e-4, atol=1e-4)
 
 

@@ -82,8 +82,8 @@ def test_random_actions_fill_the_heat_up_and_the_policy_acts_after_it(tmp_path):
 
     class Watch(Callback):
         def on_training_begin(self, trainer):
-            act = trainer.agent.act
-            trainer.agent.act = lambda o, s=(), f=None, mode="sample", steps=0: modes.append(mode) or act(o, s, f, mode, steps)
+            act = trainer.agent.policy.act
+            trainer.agent.policy.act = lambda o, s=(), f=None, mode="sample", steps=0: modes.append(mode) or act(o, s, f, mode, steps)
 
     trained(tmp_path, callbacks=[Watch()])
     training = [mode for mode in modes if mode != "greedy"]
@@ -98,8 +98,8 @@ def test_random_actions_may_be_fewer_or_more_than_the_heat_up(tmp_path, steps):
 
     class Watch(Callback):
         def on_training_begin(self, trainer):
-            act = trainer.agent.act
-            trainer.agent.act = lambda o, s=(), f=None, mode="sample", steps=0: modes.append(mode) or act(o, s, f, mode, steps)
+            act = trainer.agent.policy.act
+            trainer.agent.policy.act = lambda o, s=(), f=None, mode="sample", steps=0: modes.append(mode) or act(o, s, f, mode, steps)
 
     _, result = trained(tmp_path, callbacks=[Watch()], schedule__random_action_steps=steps)
     assert [mode for mode in modes if mode != "greedy"] == ["random"] * steps + ["explore"] * (200 - steps)

@@ -74,7 +74,7 @@ def test_whoever_cannot_make_a_run_again_says_what_to_pass(own, given, message, 
 
 
 def test_with_its_functions_a_run_is_loaded_evaluated_exported_recorded_and_resumed(own, tmp_path):
-    policy = tfsac.load_policy(own, **GIVEN)
+    policy = tfsac.load_policy(own, **GIVEN, critics=True)
     actions = [policy.act(np.float32([x, -x, 0.3])) for x in np.linspace(-1, 1, 9)]
     assert own_code.LOW <= min(actions) < max(actions) <= own_code.HIGH
     observations = api.observations_of(own, policy, **GIVEN)
@@ -283,7 +283,7 @@ def test_custom_networks_of_other_agents_are_trained_loaded_and_exported(name, a
     run = tfsac.RunParameters(asynchronous_collection=asynchronous)
     tfsac.train(shortened(preset), tmp_path / "run", run, quiet=True, env_fn=env_fn, models=models)
     given = {"env_fn": env_fn, "models": models}
-    policy = tfsac.load_policy(tmp_path / "run", **given)
+    policy = tfsac.load_policy(tmp_path / "run", **given, critics=True)
     for format in ("saved_model", "tflite"):
         out = tfsac.export(policy, tmp_path / format, format, values=True)
         assert tfsac.verify(policy, out, api.observations_of(tmp_path / "run", policy, **given)) < 1e-5

@@ -18,7 +18,6 @@ from tfsac.networks import (
     Network,
     apply_on_replicas,
     build_optimizer,
-    check_settings,
     clip_gradients,
     make_networks,
     polyak_average_on_replicas,
@@ -89,8 +88,8 @@ class Agent(tf.Module):
         compiled: makes the updates; `compiled.traces` counts how often they were traced.
 
     Raises:
-        ValueError: what `check_settings` and the policy say, networks that do not fit the spec, a batch that the replicas cannot
-            share equally, or XLA for updates that run eagerly or on several replicas.
+        ValueError: what the policy and `make_networks` say, a batch that the replicas cannot share equally, or XLA for updates
+            that run eagerly or on several replicas.
     """
 
     policy_class: ClassVar[type[BasePolicy]]
@@ -107,7 +106,6 @@ class Agent(tf.Module):
         models: ModelMaker | None = None,
         jit_compile: bool = False,
     ):
-        check_settings()
         self.policy_class.check(parameters, spec, models is not None)
         super().__init__(name=None)
         self.algorithm, self.parameters = parameters.algorithm, dict(parameters.networks)

@@ -8,7 +8,6 @@ from tfsac.networks.numpy_forward import NumpyForward
 from tfsac.networks.optimizer_steps import clip_gradients
 from tfsac.networks.optimizers import adam, build_optimizer
 from tfsac.networks.replicas import apply_on_replicas, polyak_average_on_replicas
-from tfsac.networks.settings import check_settings
 
 __all__ = [
     "GraphForward",
@@ -19,7 +18,6 @@ __all__ = [
     "apply_on_replicas",
     "build_optimizer",
     "check_models",
-    "check_settings",
     "check_weights",
     "clip_gradients",
     "forward_of",

@@ -11,6 +11,7 @@ import numpy as np
 
 from tfsac.networks.custom import check_models
 from tfsac.networks.network import Network
+from tfsac.networks.settings import check_settings
 from tfsac.parameters import AgentParameters
 from tfsac.types import Spec
 from tfsac.user_code import calling
@@ -39,9 +40,11 @@ def make_networks(
         names: of the networks to make, target networks among them; None for all.
 
     Raises:
-        ValueError: networks that do not fit the spec, or models that do not fit the networks.
+        ValueError: networks that do not fit the spec, models that do not fit the networks, or settings of Keras with which networks
+            would compute something else; see `check_settings`.
         TypeError: models that are no Keras models.
     """
+    check_settings()
     order = sorted(parameters.networks, key=lambda name: name != FIRST)
     seeds = {name: int(np.random.SeedSequence([seed, i]).generate_state(1)[0]) for i, name in enumerate(order)}
     wanted = {name for name in order if names is None or name in names}

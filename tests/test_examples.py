@@ -1,0 +1,160 @@
+"""The scripts of examples/ run as a reader runs them, with shorter schedules."""
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import numpy as np
+import pytest
+import tiny
+from pages import ROOT
+
+import tfsac
+from tfsac.cli import run as tfsac_command
+
+EXAMPLES = ROOT / "examples"
+# Text of each script and what takes its place, so that it trains for seconds.
+SHORTER = {
+    "own_agent.py": {"EnvironmentSteps(5_000)": "EnvironmentSteps(200)", '"schedule.improve_steps": 6_000': '"schedule.improve_steps": 300', "heatup_steps=EnvironmentSteps(1_000)": "heatup_steps=EnvironmentSteps(200)", "periods=EnvironmentSteps(1_000)": "periods=EnvironmentSteps(200)"},
+    "own_environment.py": {'"schedule.improve_steps": 4_000': '"schedule.heatup_steps": 200, "schedule.improve_steps": 200'},
+    "own_networks.py": {'"schedule.improve_steps": 5_000': '"schedule.heatup_steps": 200, "schedule.improve_steps": 200'},
+}  # fmt: skip
+
+
+def environment():
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def run_example(name, folder):
+    """Copies a script into a folder, shortens it, runs it there and returns what it printed."""
+    text = (EXAMPLES / name).read_text(encoding="utf-8")
+    for old, new in SHORTER[name].items():
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    (folder / name).write_text(text, encoding="utf-8")
+    command = [sys.executable, name]
+    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def test_every_example_is_run():
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {*SHORTER, "serve_exported.py"}
+
+
+@pytest.mark.slow
+def test_an_own_agent_is_trained_resumed_exported_and_known_to_the_command_line(tmp_path):
+    printed = run_example("own_agent.py", tmp_path)
+    run_dir = tmp_path / "runs" / "own_agent"
+    assert re.search(r"best mean return -\d+\.\d; exported with its values to runs/own_agent/exported\n", printed)
+    config = json.loads((run_dir / "config.json").read_text())
+    agent = config["preset"]["agent"]
+    assert (agent["kind"], agent["algorithm"]["caution"]) == ("own_agent:CautiousAgentParameters", 0.2)
+    assert max(int(float(row["env_steps"])) for row in tiny.rows(run_dir)) == 500  # 200 of warm-up, then 300
+    # A process that has never seen the module reads the run.
+    command = [sys.executable, "-m", "tfsac", "evaluate", f"--run_dir={run_dir}", "--episodes=1"]
+    done = subprocess.run(command, cwd="/", env=environment(), capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and "return" in done.stdout, done.stderr
+
+
+@pytest.mark.slow
+def test_the_loss_of_the_own_agent_is_changed_by_its_parameter(tmp_path, run_python):
+    printed = run_python(
+        f"""
+import sys
+sys.path.insert(0, {str(EXAMPLES)!r})
+import dataclasses, numpy as np, tensorflow as tf
+import own_agent
+from tfsac.testing import random_batches, vector_spec
+spec = vector_spec(3, 1)
+rows = tf.nest.map_structure(lambda x: tf.constant(x[0]), random_batches(spec, 1, 128))
+losses = []
+for caution in (0.0, 0.2, 0.4):
+    algorithm = own_agent.CautiousAlgorithmParameters(caution=caution)
+    agent = own_agent.CautiousAgent(dataclasses.replace(own_agent.preset.agent, algorithm=algorithm), spec, eager=True)
+    loss, _, _, q = agent.policy_loss(rows)
+    losses.append(loss.numpy())
+spread = np.ptp(q.numpy(), axis=1)
+assert (spread > 0).any()
+np.testing.assert_allclose(losses[1] - losses[0], 0.2 * spread, atol=1e-6)
+np.testing.assert_allclose(losses[2] - losses[0], 0.4 * spread, atol=1e-6)
+agent.update(random_batches(spec, 2, 128))
+print("updates", int(agent.updates))
+"""
+    )
+    assert printed.splitlines()[-1] == "updates 2"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["own_environment", "own_networks"])
+def test_own_environments_and_networks_are_trained_and_exported(name, tmp_path):
+    printed = run_example(f"{name}.py", tmp_path)
+    assert re.search(rf"mean return -\d+\.\d+; exported to runs/{name}/exported\n$", printed)
+    assert (tmp_path / "runs" / name / "exported" / "saved_model.pb").is_file()
+    assert name != "own_environment" or "usable" in printed
+
+
+@contextlib.contextmanager
+def served(path):
+    """Serves an export on a free port; yields a function that posts to a signature and returns status and answer."""
+    command = [sys.executable, str(EXAMPLES / "serve_exported.py"), str(path), "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        address = re.search(r"at (http://127\.0\.0\.1:\d+)$", process.stdout.readline())[1]
+
+        def post(signature, given):
+            body = given if isinstance(given, bytes) else json.dumps(given).encode()
+            try:
+                with urllib.request.urlopen(f"{address}/{signature}", body, timeout=60) as response:
+                    return response.status, json.load(response)
+            except urllib.error.HTTPError as error:
+                return error.code, json.load(error)
+
+        yield post
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.mark.slow
+def test_a_served_policy_acts_as_the_live_one_and_names_mistakes(tmp_path):
+    policy = tfsac.load_policy(tiny.untrained_run(tmp_path / "run", "Pendulum-v1"), critics=True)
+    seen = np.random.default_rng(0).uniform(-1, 1, (4, 3)).astype(np.float32)
+    with served(tfsac.export(policy, tmp_path / "exported", values=True)) as post:
+        status, done = post("serving_default", {"observation": seen.tolist()})
+        assert status == 200
+        np.testing.assert_allclose(done["action"], policy.act(seen), atol=1e-5)
+        assert post("values", {"observation": seen.tolist(), "action": done["action"]})[1].keys() == {"q", "v"}
+        for signature, given, words in (
+            ("act", {}, "Signatures are .*serving_default.* Received: 'act'$"),
+            ("sample", {"camera": [[0.0]]}, "sample takes observation. Received: {'camera'"),
+            ("sample", {"observation": [[0.0, 1.0]]}, r"observation has the shape \(None, 3\). Received: \(1, 2\)$"),
+            ("sample", b"{", "Expecting property name"),
+        ):
+            status, answer = post(signature, given)
+            assert status == 400 and re.search(words, answer["error"]), answer
+
+
+@pytest.mark.slow
+def test_a_served_policy_with_a_state_gets_it_back_with_the_next_request(tmp_path):
+    policy = tfsac.load_policy(tiny.untrained_run(tmp_path / "run", "Pendulum-v1", tiny.taac()))
+    with served(tfsac.export(policy, tmp_path / "exported")) as post:
+        _, state = post("initial_state", {"rows": 1})
+        for i in range(5):
+            seen = np.float32([np.cos(i), np.sin(i), i])
+            status, after = post("serving_default", {"observation": [seen.tolist()], **state})
+            assert status == 200
+            np.testing.assert_allclose(after.pop("action")[0], policy.act(seen), atol=1e-5)
+            state = after
+
+
+def test_the_command_line_shows_the_preset_of_the_own_agent(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert tfsac_command(["show", f"--preset={EXAMPLES / 'own_agent.py'}", "--set=agent.algorithm.caution=0.5"]) == 0
+    assert '"caution": 0.5' in capsys.readouterr().out

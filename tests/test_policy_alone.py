@@ -1,0 +1,181 @@
+"""A policy without critics: what is made for it, that it acts as the policy of its agent, and what it cannot export."""
+
+import contextlib
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tiny
+
+import tfsac
+from tfsac.environments import Filters, as_arrays, maker, spec_of
+from tfsac.networks import Network
+from tfsac.parameters import (
+    Conv2d,
+    DiscreteSoftActorCriticAgentParameters,
+    ExperienceReplayParameters,
+    RunParameters,
+    TwinSoftActorCriticAgentParameters,
+    discrete_soft_actor_critic_networks,
+    override,
+    twin_soft_actor_critic_networks,
+)
+from tfsac.testing import tiny_preset
+from tfsac.training import RunDirectory
+from tfsac.training.build import build_agent
+from tfsac.training.collection import Collector
+from tfsac.training.ray_collector import RolloutActor
+from tfsac.training.weights import save_weights
+
+STEPS, ROWS = 6, 3
+MASKED, MASKS = "tfsac.testing:DiscreteIdentity-v0", {"environment.kwargs": {"masked": True}}
+NORMALISED = {"environment.filters.observation_normalization": True}
+IMAGE = (Conv2d(4, 3, 2), 8)
+
+
+def with_agent(level, agent, **changes):
+    return override(dataclasses.replace(tiny_preset(level), agent=agent), changes)
+
+
+def twin(level="Pendulum-v1", **changes):
+    networks = twin_soft_actor_critic_networks((16, 16), batch_size=32)
+    agent = TwinSoftActorCriticAgentParameters(memory=ExperienceReplayParameters(1000), networks=networks)
+    return with_agent(level, agent, **changes)
+
+
+def discrete(level="CartPole-v1", embedder=(), shared_encoder=False, **changes):
+    networks = discrete_soft_actor_critic_networks((16,), embedder=embedder, batch_size=32)
+    agent = DiscreteSoftActorCriticAgentParameters(
+        memory=ExperienceReplayParameters(1000), networks=networks, shared_encoder=shared_encoder
+    )
+    return with_agent(level, agent, **changes)
+
+
+# Preset, networks that acting needs, and those that collecting experience needs.
+CASES = {
+    "sac with v": (lambda: tiny_preset(**{"environment__filters__observation_normalization": True}), "policy", "policy"),
+    "sac": (twin, "policy", "policy"),
+    "sac, layers that NumPy does not know": (
+        lambda: twin(**{"agent.networks.policy.middleware_parameters.activation_function": "elu"}), "policy", "policy",
+    ),
+    "discrete sac, masks": (lambda: discrete(MASKED, **MASKS), "policy", "policy"),
+    "discrete sac, shared encoder": (lambda: discrete(embedder=(16,), shared_encoder=True, **NORMALISED), "policy", "policy"),
+    "discrete sac, shared encoder, masks": (lambda: discrete(MASKED, (16,), True, **MASKS), "policy", "policy"),
+    "taac": (lambda: tiny.taac(**{"agent.algorithm.trajectory": "quadratic", **NORMALISED}), "policy q", "policy q"),
+    "acer": (lambda: tiny.acer(MASKED, **MASKS), "policy", "policy"),
+    "acer, LSTMs": (lambda: tiny.acer(MASKED, lstm=True, **MASKS), "policy", "policy policy_target q"),
+    "acer, trunk with an LSTM": (lambda: tiny.acer(lstm=True, shared=True), "trunk policy", "trunk trunk_target policy"),
+    "gaussian acer": (lambda: tiny.acer("Pendulum-v1"), "policy", "policy"),
+    "gaussian acer, LSTMs": (lambda: tiny.acer("Pendulum-v1", lstm=True), "policy", "policy policy_target v advantage"),
+}  # fmt: skip
+
+
+@contextlib.contextmanager
+def made_networks(monkeypatch):
+    """Lists the names of the networks that are made inside."""
+    names, make = [], Network.__init__
+
+    def counted(self, name, *args, **kwargs):
+        names.append(name)
+        make(self, name, *args, **kwargs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Network, "__init__", counted)
+        yield names
+
+
+class Run:
+    """A run directory whose best weights and statistics are none that a run begins with, and its agent."""
+
+    def __init__(self, folder, name):
+        preset = CASES[name][0]()
+        env, self.folder, run = maker(preset.environment)(), folder, RunParameters(seed=2)
+        self.spec = spec_of(env)
+        rows = [as_arrays(env.reset(seed=seed)[0], self.spec) for seed in range(STEPS * ROWS)]
+        env.close()
+        arrays = {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+        self.seen = {key: x.reshape(STEPS, ROWS, *x.shape[1:]) for key, x in arrays.items()}
+        self.agent, self.filters = build_agent(preset, run, self.spec), Filters(preset.environment.filters, self.spec)
+        rng = np.random.default_rng(5)
+        for network in self.agent.networks.values():
+            for variable in network.trainable_variables:
+                variable.assign_add(rng.normal(scale=0.3, size=variable.shape))
+        if name == "taac":
+            self.agent.policy.choice_alpha.assign(0.4)
+        self.agent.policy.refresh()
+        self.filters.learn(arrays)
+        directory = RunDirectory(folder)
+        directory.create(preset, run)
+        save_weights(directory.best, self.agent, self.filters)
+
+    def played(self, policy, mode):
+        """Returns actions and states of steps after one another, from one stream of random numbers."""
+        policy.acting.rng, state, found = np.random.default_rng(7), None, []
+        for step in range(STEPS):
+            seen = policy.filters.observation({key: x[step] for key, x in self.seen.items()})
+            result = policy.acting.act(seen, state, np.full(ROWS, step == 3), mode)
+            state = result.state
+            found += [result.action, *(state[name] for name in policy.acting.state)]
+        return found
+
+
+@pytest.fixture(scope="module", params=CASES)
+def run(request, tmp_path_factory):
+    made = Run(tmp_path_factory.mktemp("alone") / "run", request.param)
+    made.acting, made.collecting = (set(names.split()) for names in CASES[request.param][1:])
+    return made
+
+
+def test_loading_a_policy_makes_no_network_that_acting_does_not_need(run, monkeypatch):
+    with made_networks(monkeypatch) as names:
+        policy = tfsac.load_policy(run.folder)
+    assert sorted(names) == sorted(run.acting) and policy.acting.networks.keys() == run.acting
+    assert policy.critics is None
+    with made_networks(monkeypatch) as names:
+        policy = tfsac.load_policy(run.folder, critics=True)
+    assert sorted(names) == sorted(run.agent.networks) and policy.critics.networks.keys() == run.agent.networks.keys()
+
+
+def test_an_actor_makes_the_networks_alone_whose_states_are_collected(run, monkeypatch):
+    preset, settings = RunDirectory(run.folder).read()
+    actor, num_envs = RolloutActor(0, preset, settings, None, None), preset.environment.num_envs
+    with made_networks(monkeypatch) as names:
+        actor.start_episodes({"episode": [0] * num_envs, "length": [0] * num_envs, "steps": 0}, 0)
+    assert sorted(names) == sorted(run.collecting) and isinstance(actor.collector, Collector)
+
+
+def test_a_policy_alone_acts_bit_for_bit_as_with_its_critics(run):
+    alone, whole = tfsac.load_policy(run.folder), tfsac.load_policy(run.folder, critics=True)
+    source = tfsac.Policy(run.agent.policy, run.filters)
+    for mode in ("greedy", "sample", "explore" if run.acting == run.collecting else "sample"):
+        expected = run.played(source, mode)
+        assert any(x.any() for x in expected)
+        for policy in (alone, whole):
+            for ours, theirs in zip(run.played(policy, mode), expected, strict=True):
+                np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("format", ["saved_model", "tflite"])
+def test_values_without_critics_are_refused_and_nothing_is_written(run, tmp_path, format):
+    wanted = r"^The values are those of critics, .*tfsac\.load_policy\(run_dir, critics=True\)\. Received: a policy without critics$"
+    with pytest.raises(ValueError, match=wanted):
+        tfsac.export(tfsac.load_policy(run.folder), tmp_path / "out", format, values=True)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "name", ["sac", *(pytest.param(name, marks=pytest.mark.slow) for name in CASES if name != "sac" and "LSTMs" not in name)]
+)
+def test_values_are_exported_with_critics(name, tmp_path):
+    folder = Run(tmp_path / "run", name).folder
+    path = tfsac.export(tfsac.load_policy(folder, critics=True), tmp_path / "out", values=True)
+    assert "values" in tf.saved_model.load(str(path)).signatures
+    alone = tfsac.export(tfsac.load_policy(folder), tmp_path / "alone")
+    assert "values" not in tf.saved_model.load(str(alone)).signatures
+
+
+def test_a_policys_agent_says_the_new_names(tmp_path):
+    policy = tfsac.load_policy(tiny.untrained_run(tmp_path / "run", "Pendulum-v1"))
+    with pytest.raises(AttributeError, match=r"`acting`, the policy of the agent, and `critics`, the agent .*Received: agent$"):
+        policy.agent  # noqa: B018
