@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from absl import flags
 
@@ -44,7 +44,7 @@ def command(help: str, define: Define, words: str = "") -> Callable[[Function], 
     return register
 
 
-def help_of(flag: flags.Flag) -> str:
+def help_of(flag: flags.Flag[Any]) -> str:
     """Returns what a flag is for, in one line."""
     return flag.help.partition(";\n")[0].removesuffix("; may be repeated") + ("; may be repeated" if isinstance(flag, flags.MultiFlag) else "")
 

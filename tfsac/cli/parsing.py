@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 from absl import flags
 
@@ -71,7 +72,7 @@ def parse(name: str, arguments: Sequence[str]) -> tuple[flags.FlagValues, list[s
     return values, rest
 
 
-def _flag_and_value(command: str, values: flags.FlagValues, word: str, words: list[str]) -> tuple[flags.Flag, str]:
+def _flag_and_value(command: str, values: flags.FlagValues, word: str, words: list[str]) -> tuple[flags.Flag[Any], str]:
     """Returns the flag that a word names and the value after its equals sign, or the next word, which is taken."""
     name, equals, value = word.removeprefix("-").removeprefix("-").partition("=")
     if name in values:
@@ -123,7 +124,7 @@ def _names(define: object) -> list[str]:
     return list(values)
 
 
-def _kind(flag: flags.Flag) -> str:
+def _kind(flag: flags.Flag[Any]) -> str:
     """Returns what the values of a flag are."""
     if flag.boolean:
         return "true or false"

@@ -104,7 +104,7 @@ def _checks(env: gym.Env) -> Iterator[Callable[[], None]]:
     yield functools.partial(_check_names, name, [key for key in spaces_by_key(env.observation_space) if isinstance(key, str) and key])
 
 
-def _check_agent_state(name: str, state: gym.Space) -> None:
+def _check_agent_state(name: str, state: gym.Space[Any]) -> None:
     if not isinstance(state, gym.spaces.Box) or len(state.shape) < 2:
         raise ValueError(f"{name}: 'agent_state' is a Box `(N, ...)` of N agents' observations. Received: {state}")
 
@@ -115,7 +115,7 @@ def _refuse_empty(name: str, observation: Any) -> None:
     raise ValueError(f"{name}: the observation is empty. Received: {observation}")
 
 
-def _check_action(name: str, action: gym.Space, team: tuple[int, ...]) -> None:
+def _check_action(name: str, action: gym.Space[Any], team: tuple[int, ...]) -> None:
     if isinstance(action, gym.spaces.Box):
         return _check_box(name, action, team)
     if isinstance(action, gym.spaces.Discrete) and not team:
@@ -188,7 +188,7 @@ def _check_mask_space(name: str, mask: Any, action: Any, team: tuple[int, ...]) 
         raise ValueError(f"{name}: 'action_mask' holds 0 and 1, such as MultiBinary({expected}). Received: {mask}")
 
 
-def _check_observation(name: str, key: str, space: gym.Space, team: tuple[int, ...]) -> None:
+def _check_observation(name: str, key: str, space: gym.Space[Any], team: tuple[int, ...]) -> None:
     if not isinstance(space, gym.spaces.Box):
         raise ValueError(
             f"{name}: observations must be a Box or a Dict of boxes; gymnasium.wrappers.FlattenObservation turns "

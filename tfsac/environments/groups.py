@@ -194,7 +194,7 @@ class Processes:
         EnvironmentFailure: from `wait_for_all`: an environment failed, or its process ended or did not answer.
     """
 
-    def __init__(self, makers: Sequence[Callable[[], gym.Env]], size: int, single: gym.Space, timeout: float | None):
+    def __init__(self, makers: Sequence[Callable[[], gym.Env]], size: int, single: gym.Space[Any], timeout: float | None):
         # Forking a process in which TensorFlow runs threads can hang.
         context: Any = multiprocessing.get_context("spawn")
         self.size, self.pipes, self.processes = size, list[Any](), list[Any]()
@@ -294,7 +294,7 @@ class Groups:
         one: Callable[[int], gym.Env],
         num_envs: int,
         cores: int,
-        single: gym.Space | None = None,
+        single: gym.Space[Any] | None = None,
         timeout: float | None = None,
     ):
         makers = [functools.partial(one, index) for index in range(num_envs)]

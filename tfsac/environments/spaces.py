@@ -15,7 +15,7 @@ NUM_REWARDS = "num_rewards"
 NO_NUMBERS = "cmMSU"  # kinds of dtypes: complex numbers, dates and durations, texts
 
 
-def spaces_by_key(observation: gym.Space) -> Mapping[str, gym.Space]:
+def spaces_by_key(observation: gym.Space[Any]) -> Mapping[str, gym.Space[Any]]:
     """Returns the spaces of an observation by key; anything but a Dict has the one key "observation"."""
     return observation.spaces if isinstance(observation, gym.spaces.Dict) else {"observation": observation}
 

@@ -87,7 +87,7 @@ class Team(gym.Env):
         state = getattr(env, "state_space", None)
         self.has_state = _is_vector(state)
         everyone: list[Any] = [state] if self.has_state else [own] * len(self.agents)
-        spaces: dict[str, gym.Space] = {AGENT_STATE: self._rows(own), "global_state": self._rows(own, *everyone)}
+        spaces: dict[str, gym.Space[Any]] = {AGENT_STATE: self._rows(own), "global_state": self._rows(own, *everyone)}
         if self.masked:
             spaces[ACTION_MASK] = MultiBinary((len(self.agents), *one[ACTION_MASK].shape))
         self.observation_space = Dict(spaces)
@@ -99,7 +99,7 @@ class Team(gym.Env):
         else:
             raise ValueError(f"{env}: each agent has a Box `(A,)` of floats or a Discrete as actions. Received: {action}")
 
-    def _shared(self, what: str, space_of: Callable[[Any], gym.Space]) -> Any:
+    def _shared(self, what: str, space_of: Callable[[Any], gym.Space[Any]]) -> Any:
         first = space_of(self.agents[0])
         for agent in self.agents:
             if space_of(agent) != first:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from tfsac.parameters.base import ParameterError
+from tfsac.parameters.keras_names import Activation
 from tfsac.parameters.networks import (
     FEATURES,
     MADE_BY,
-    Activation,
     CategoricalPolicyHeadParameters,
     Conv2d,
     DiscreteQHeadParameters,

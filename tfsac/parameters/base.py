@@ -135,7 +135,7 @@ def parameters(cls: type[T]) -> type[T]:
             f"object.{'' if name in made.__dataclass_fields__ else nearest(name, made.__dataclass_fields__)} Received: {name}={value!r}"
         )
 
-    def __init_subclass__(subclass: type, **kwargs: Any) -> None:
+    def __init_subclass__(subclass: type, /, **kwargs: Any) -> None:
         if subclass.__module__.partition(".")[0] != "tfsac":
             raise ParameterError(
                 f"Parameter classes are used as they are, because a run's config has no place for more fields: write {cls.__name__}(...), "

@@ -56,8 +56,8 @@ def mlp_actor_critic(
 
 def model_maker(
     actor_critic: ActorCritic,
-    observation_space: gym.Space,
-    action_space: gym.Space,
+    observation_space: gym.Space[Any],
+    action_space: gym.Space[Any],
     ac_kwargs: Mapping[str, Any],
     spec: Spec,
     seed: int,
