@@ -9,6 +9,7 @@ import sys
 from typing import ClassVar
 
 import pytest
+import tiny
 from pages import ROOT, blocks
 
 from tfsac import user_code
@@ -36,7 +37,7 @@ from tfsac.user_code import UserCodeError
 
 PAGE = (ROOT / "docs" / "parameters.md").read_text(encoding="utf-8")
 FILES = {block.note[1]: block.text for block in blocks(PAGE) if block.note[0] == "file"}
-KIND = "my_agent:MyAgentParameters"
+KIND = "my_parameters:MyAgentParameters"
 
 
 @parameters
@@ -45,6 +46,13 @@ class Wider(TwinSoftActorCriticAgentParameters):
 
     path: ClassVar[str] = "some_module:Wider"
     depth: int = 3
+
+
+@parameters
+class DiscreteOwn(DiscreteSoftActorCriticAgentParameters):
+    """A class with discrete actions."""
+
+    path: ClassVar[str] = "some_module:DiscreteOwn"
 
 
 @parameters
@@ -69,22 +77,22 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "raises_at_import.py").write_text("\nimport nothing_of_this_name\n")
     importlib.invalidate_caches()
     yield tmp_path
-    for name in ("my_agent", "raises_at_import"):
+    for name in ("my_agent", "my_parameters", "raises_at_import"):
         sys.modules.pop(name, None)
 
 
-def test_the_page_has_both_files():
-    assert {"my_agent.py", "my_preset.py"} <= FILES.keys()
+def test_the_page_has_all_files():
+    assert {"my_agent.py", "my_parameters.py", "my_preset.py"} <= FILES.keys()
 
 
 def test_a_preset_file_holds_an_own_agent_and_set_changes_its_fields(folder):
     preset = load_preset(folder / "my_preset.py")
-    assert (preset.agent.kind, preset.agent.path, preset.agent.algorithm.sharpness) == (KIND, "my_agent:MyAgent", 2.0)
-    changed = override(preset, {"agent.algorithm.sharpness": 5.0, "agent.algorithm.discount": 0.9})
-    assert type(changed.agent) is type(preset.agent) and (changed.agent.algorithm.sharpness, changed.agent.algorithm.discount) == (5.0, 0.9)
-    assert override(changed, {"agent.algorithm.sharpness": 2.0, "agent.algorithm.discount": 0.99}) == preset
-    with pytest.raises(ParameterError, match="Did you mean 'sharpness'"):
-        override(preset, {"agent.algorithm.sharpnes": 5.0})
+    assert (preset.agent.kind, preset.agent.path, preset.agent.algorithm.location_cost) == (KIND, "my_agent:MyAgent", 1e-3)
+    changed = override(preset, {"agent.algorithm.location_cost": 5.0, "agent.algorithm.discount": 0.9})
+    assert type(changed.agent) is type(preset.agent) and (changed.agent.algorithm.location_cost, changed.agent.algorithm.discount) == (5.0, 0.9)
+    assert override(changed, {"agent.algorithm.location_cost": 1e-3, "agent.algorithm.discount": 0.99}) == preset
+    with pytest.raises(ParameterError, match="Did you mean 'location_cost'"):
+        override(preset, {"agent.algorithm.location_cots": 5.0})
 
 
 def test_a_config_is_read_in_a_process_that_has_not_seen_the_class(folder, run_python, tmp_path_factory):
@@ -93,7 +101,7 @@ def test_a_config_is_read_in_a_process_that_has_not_seen_the_class(folder, run_p
 from tfsac.catalog import load_preset
 from tfsac.parameters import RunParameters, override
 from tfsac.training.run_directory import RunDirectory
-preset = override(load_preset({str(folder / "my_preset.py")!r}), {{"agent.algorithm.sharpness": 7.5}})
+preset = override(load_preset({str(folder / "my_preset.py")!r}), {{"agent.algorithm.location_cost": 7.5}})
 RunDirectory(__import__("pathlib").Path({str(folder / "run")!r})).create(preset, RunParameters(seed=4))
 """
     )
@@ -105,10 +113,10 @@ import os, pathlib, sys
 os.chdir({str(elsewhere)!r})
 from tfsac.catalog import read_config
 preset, run = read_config(pathlib.Path({str(folder / "run" / "config.json")!r}))
-print(type(preset.agent).__module__, type(preset.agent).__name__, preset.agent.algorithm.sharpness, run.seed, "tensorflow" in sys.modules)
+print(type(preset.agent).__module__, type(preset.agent).__name__, preset.agent.algorithm.location_cost, run.seed, "tensorflow" in sys.modules)
 """
     )
-    assert printed.split() == ["my_agent", "MyAgentParameters", "7.5", "4", "False"]
+    assert printed.split() == ["my_parameters", "MyAgentParameters", "7.5", "4", "False"]
 
 
 @pytest.mark.parametrize("agent", [Wider(depth=9), Wider(memory=ExperienceReplayParameters(9000))])
@@ -163,7 +171,7 @@ def without_an_agent():
 class OwnAlgorithm(TwinSoftActorCriticAlgorithmParameters):
     """An algorithm that no class of an agent names."""
 
-    sharpness: float = 2.0
+    location_cost: float = 2.0
 
 
 def of_another_sort():
@@ -178,17 +186,17 @@ def of_another_sort():
 
 WRONG = {
     "no module": (named("nothing_of_this_name:Mine"), ImportError, "There is no module 'nothing_of_this_name'.", "'nothing_of_this_name:Mine'"),
-    "no class": (named("my_agent:Mine"), ImportError, "The module my_agent (", "'my_agent:Mine'"),
-    "a class without parameters": (named("my_agent:ClassVar"), ParameterError, "that @tfsac.parameters.parameters decorates", "'my_agent:ClassVar'"),
-    "an algorithm": (named("my_agent:MyAlgorithmParameters"), ParameterError, "that @tfsac.parameters.parameters decorates", "MyAlgorithmParameters'"),
+    "no class": (named("my_parameters:Mine"), ImportError, "The module my_parameters (", "'my_parameters:Mine'"),
+    "a class without parameters": (named("my_parameters:ClassVar"), ParameterError, "that @tfsac.parameters.parameters decorates", "'my_parameters:ClassVar'"),
+    "an algorithm": (named("my_parameters:MyAlgorithmParameters"), ParameterError, "that @tfsac.parameters.parameters decorates", "MyAlgorithmParameters'"),
     "a module that raises": (named("raises_at_import:Mine"), UserCodeError, "The module raises_at_import raised.", "raises_at_import.py, line 2"),
     "a notebook's class": (named("__main__:Mine"), ImportError, "put it in a module of its own", "'__main__:Mine'"),
     "no name": (named("my_agent:"), ParameterError, "is named MODULE:NAME", "'my_agent:'"),
     "a path": (named("folder/my_agent.py:Mine"), ParameterError, "is named MODULE:NAME", "'folder/my_agent.py:Mine'"),
     "an unknown kind": (named("sac"), ParameterError, "or MODULE:CLASS of your own", "'sac'"),
     "an unknown field": (
-        lambda: from_json(Preset, json.dumps({"agent": {"kind": KIND, "algorithm": {"sharp": 1}}})), ParameterError,
-        "MyAlgorithmParameters has no parameter 'sharp'. Did you mean 'sharpness'?", "sharp=1",
+        lambda: from_json(Preset, json.dumps({"agent": {"kind": KIND, "algorithm": {"location_cots": 1}}})), ParameterError,
+        "MyAlgorithmParameters has no parameter 'location_cots'. Did you mean 'location_cost'?", "location_cots=1",
     ),
     "no decorator": (undecorated, ParameterError, "The class Plain is decorated with @tfsac.parameters.parameters", "Plain"),
     "a kind of its own": (with_a_kind, ParameterError, "leave the field out", "kind='mine'"),
@@ -215,6 +223,52 @@ def test_every_agent_of_tfsac_names_another_agent():
     paths = {cls.path for cls in [*classes, *(below for cls in classes for below in cls.__subclasses__())] if hasattr(cls, "path")}
     assert len([path for path in paths if re.fullmatch(r"tfsac\.agents\.\w+:\w+Agent", path)]) == 6
     assert DiscreteSoftActorCriticAgentParameters.path == "tfsac.agents.discrete_sac:DiscreteSoftActorCriticAgent"
+
+
+@pytest.mark.slow
+def test_an_own_agent_is_trained_and_evaluated_by_commands(folder, run_python, tmp_path_factory):
+    short = {**tiny.CHANGES, **tiny.SHORTER}
+    changes = tiny.assignments({path: value for path, value in short.items() if ".v." not in path})
+    arguments = ["train", f"--preset={folder / 'my_preset.py'}", f"--run_dir={folder / 'run'}", *changes]
+    shown = "import sys; from tfsac import cli; "
+    printed = run_python(shown + f"print(cli.run({arguments!r})); print(sys.modules['my_agent'].MyAgent.__mro__[1].__name__)")
+    assert printed.split()[-2:] == ["0", "TwinSoftActorCriticAgent"]
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    printed = run_python(f"import os; os.chdir({str(elsewhere)!r}); {shown} print(cli.run(['evaluate', '--run_dir={folder / 'run'}', '--episodes=2']))")
+    assert "over 2 episodes" in printed and printed.split()[-1] == "0"
+
+
+def test_the_agent_of_the_page_pays_for_its_locations(folder):
+    from tfsac.environments import make, spec_of
+    from tfsac.training.build import build_agent
+
+    user_code.make_importable(folder)
+    preset = load_preset(folder / "my_preset.py")
+    env = make("Pendulum-v1")
+    agent = build_agent(preset, RunParameters(eager=True), spec_of(env))
+    env.close()
+    assert type(agent).__name__ == "MyAgent" and agent.algorithm.location_cost == 1e-3
+
+
+@pytest.mark.parametrize("agent, level", [(Wider(), "CartPole-v1"), (DiscreteOwn(), "Pendulum-v1")])
+def test_an_own_agent_has_the_actions_of_the_one_above_it(agent, level):
+    from tfsac.cli.early_checks import check_level
+
+    with pytest.raises(ValueError, match=rf"This agent \('{__name__}:\w+'\) has (continuous|discrete) actions, and the environment has"):
+        check_level(Preset(agent=agent, environment=EnvironmentParameters(level)))
+
+
+@pytest.mark.parametrize("path, error, words", [("tfsac.types:Spec", ParameterError, "below tfsac.agents.Agent"), ("no_module:X", ImportError, "no module")])
+def test_a_path_that_leads_to_no_agent_is_refused(path, error, words):
+    from tfsac.training.build import agent_class
+
+    @parameters
+    class Lost(TwinSoftActorCriticAgentParameters):
+        """A class with another path."""
+
+    Lost.path = path
+    with pytest.raises(error, match=f"{words}.*Received: '{path}'$"):
+        agent_class(Preset(agent=Lost()))
 
 
 def test_a_config_whose_module_is_gone_says_so(folder):

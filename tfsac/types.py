@@ -248,19 +248,20 @@ class UpdateResult(NamedTuple):
     acting: list[np.ndarray] | None
 
 
-def check_actions(kind: str, action: ArraySpec | DiscreteSpec) -> None:
+def check_actions(kind: str, discrete: bool | None, action: ArraySpec | DiscreteSpec) -> None:
     """Refuses an environment whose actions an agent cannot choose.
 
     Args:
-        kind: of the agent; one of a user's own class, "MODULE:CLASS", is left to that agent.
+        kind: of the agent.
+        discrete: whether it has discrete actions; None if it refuses environments itself.
         action: of the environment.
 
     Raises:
         ValueError: continuous actions for an agent with discrete ones, or the other way round; the message names the other agent.
     """
-    discrete, acer = kind.startswith("discrete_"), kind.endswith("acer")
-    if discrete == isinstance(action, DiscreteSpec) or ":" in kind:
+    if discrete is None or discrete == isinstance(action, DiscreteSpec):
         return
+    acer = kind.endswith("acer")
     if isinstance(action, DiscreteSpec):
         does = f"has continuous actions, and the environment has {action.num_actions} discrete actions"
         other, preset = ("discrete_acer", "acer_cartpole") if acer else ("discrete_soft_actor_critic", "cart_pole_discrete_sac")

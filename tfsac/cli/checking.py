@@ -52,7 +52,7 @@ def check(f: flags.FlagValues, rest: list[str]) -> int:
         return 1
     if f.preset and report.usable:
         try:
-            check_actions(preset.agent.kind, spec_of(env).action)
+            check_actions(preset.agent.kind, preset.agent.discrete_actions, spec_of(env).action)
         except ValueError as error:
             report = report._replace(findings=(*report.findings, Finding(PROBLEM, str(error))))
     print(report)

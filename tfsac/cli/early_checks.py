@@ -72,7 +72,7 @@ def check_level(preset: Preset) -> None:
         warnings.simplefilter("ignore")  # an old version that is used warns when the run makes it
         env = environments.maker(preset.environment)()
     env.close()
-    check_actions(preset.agent.kind, environments.spec_of(env).action)
+    check_actions(preset.agent.kind, preset.agent.discrete_actions, environments.spec_of(env).action)
 
 
 def check_run(run_dir: pathlib.Path) -> None:

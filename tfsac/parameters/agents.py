@@ -99,6 +99,7 @@ class BaseAgentParameters(Extensible):
         memory: the replay.
         networks: by name, "policy" among them; one batch trains all.
         path: of the agent's class, as "MODULE:CLASS".
+        discrete_actions: whether it has discrete actions; None leaves it to the agent to refuse an environment.
 
     Example:
         >>> @parameters
@@ -112,6 +113,7 @@ class BaseAgentParameters(Extensible):
     memory: MemoryParameters | SequenceReplayParameters | EpisodicReplayParameters
     networks: dict[str, NetworkParameters]
     path: ClassVar[str]
+    discrete_actions: ClassVar[bool | None] = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -184,6 +186,7 @@ class SoftActorCriticAgentParameters(BaseAgentParameters):
     networks: dict[str, NetworkParameters] = Field(default_factory=soft_actor_critic_networks)
     kind: Literal["soft_actor_critic"] = "soft_actor_critic"
     path: ClassVar[str] = "tfsac.agents.sac_v:SoftActorCriticAgent"
+    discrete_actions: ClassVar[bool | None] = False
 
     def __post_init__(self) -> None:
         self.check_networks({"policy": "sac_policy", "v": "v", "q": "sac_q"}, with_target=("v",))
@@ -206,6 +209,7 @@ class TwinSoftActorCriticAgentParameters(BaseAgentParameters):
     networks: dict[str, NetworkParameters] = Field(default_factory=twin_soft_actor_critic_networks)
     kind: Literal["twin_soft_actor_critic"] = "twin_soft_actor_critic"
     path: ClassVar[str] = "tfsac.agents.sac:TwinSoftActorCriticAgent"
+    discrete_actions: ClassVar[bool | None] = False
 
     def __post_init__(self) -> None:
         self.check_networks({"policy": "sac_policy", "q": "sac_q"}, with_target=("q",))
@@ -231,6 +235,7 @@ class DiscreteSoftActorCriticAgentParameters(BaseAgentParameters):
     shared_encoder: bool = False
     kind: Literal["discrete_soft_actor_critic"] = "discrete_soft_actor_critic"
     path: ClassVar[str] = "tfsac.agents.discrete_sac:DiscreteSoftActorCriticAgent"
+    discrete_actions: ClassVar[bool | None] = True
 
     @property
     def encoders(self) -> dict[str, str]:
@@ -272,6 +277,7 @@ class TemporallyAbstractActorCriticAgentParameters(BaseAgentParameters):
     networks: dict[str, NetworkParameters] = Field(default_factory=temporally_abstract_networks)
     kind: Literal["temporally_abstract_actor_critic"] = "temporally_abstract_actor_critic"
     path: ClassVar[str] = "tfsac.agents.taac:TemporallyAbstractActorCriticAgent"
+    discrete_actions: ClassVar[bool | None] = False
 
     def __post_init__(self) -> None:
         self.check_networks({"policy": "sac_policy", "q": "trajectory_q"}, with_target=("q",))
@@ -337,6 +343,7 @@ class DiscreteACERAgentParameters(_ACER):
     networks: dict[str, NetworkParameters] = Field(default_factory=discrete_acer_networks)
     kind: Literal["discrete_acer"] = "discrete_acer"
     path: ClassVar[str] = "tfsac.agents.acer:DiscreteACERAgent"
+    discrete_actions: ClassVar[bool | None] = True
 
     def __post_init__(self) -> None:
         self._check_acer({"policy": "categorical_policy", "q": "discrete_q"})
@@ -361,6 +368,7 @@ class GaussianACERAgentParameters(_ACER):
     networks: dict[str, NetworkParameters] = Field(default_factory=gaussian_acer_networks)
     kind: Literal["gaussian_acer"] = "gaussian_acer"
     path: ClassVar[str] = "tfsac.agents.acer:GaussianACERAgent"
+    discrete_actions: ClassVar[bool | None] = False
 
     def __post_init__(self) -> None:
         self._check_acer({"policy": "gaussian_policy", "v": "v", "advantage": "sac_q"})

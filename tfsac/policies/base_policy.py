@@ -92,7 +92,7 @@ class BasePolicy(ABC):
         Raises:
             ValueError: it cannot.
         """
-        check_actions(parameters.kind, spec.action)
+        check_actions(parameters.kind, parameters.discrete_actions, spec.action)
 
     @classmethod
     def network_names(cls, parameters: AgentParameters, collecting: bool = True) -> tuple[str, ...]:

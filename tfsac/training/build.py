@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -35,7 +34,7 @@ from tfsac.parameters import (
 )
 from tfsac.policies import BasePolicy
 from tfsac.types import ArraySpec, Spec
-from tfsac.user_code import calling
+from tfsac.user_code import load
 
 
 def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMaker | None = None) -> Agent:
@@ -75,13 +74,12 @@ def agent_class(preset: Preset) -> type[Agent]:
     """Returns the class that a preset's agent parameters name, the package's or the user's.
 
     Raises:
-        ParameterError: there is no class of agents at their `path`.
+        ImportError: there is no such module, or nothing of this name in it.
+        ParameterError: what is there is no class of agents.
         UserCodeError: its module raised.
     """
     path = preset.agent.path
-    module, _, name = path.partition(":")
-    with calling(f"{type(preset.agent).__name__}.path"):
-        found = getattr(importlib.import_module(module), name, None)
+    found = load(path)
     if not (isinstance(found, type) and issubclass(found, Agent)):
         raise ParameterError(
             f"The path of {type(preset.agent).__name__} names a class below tfsac.agents.Agent, such as 'my_agent:MyAgent'. Received: {path!r}"
