@@ -10,12 +10,10 @@ from tfsac.parameters.agent_networks import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.parameters.agents import (
-    AdditiveNoiseParameters,
     AgentParameters,
     BaseAgentParameters,
     DiscreteACERAgentParameters,
     DiscreteSoftActorCriticAgentParameters,
-    EpsilonGreedyParameters,
     GaussianACERAgentParameters,
     SoftActorCriticAgentParameters,
     TemporallyAbstractActorCriticAgentParameters,
@@ -49,6 +47,7 @@ from tfsac.parameters.experiment import (
     RunParameters,
     ScheduleParameters,
 )
+from tfsac.parameters.exploration_parameters import AdditiveNoiseParameters, EpsilonGreedyParameters
 from tfsac.parameters.keras_names import ACTIVATIONS, OPTIMIZERS
 from tfsac.parameters.memories import (
     EpisodicReplayParameters,

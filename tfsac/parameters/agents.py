@@ -1,9 +1,8 @@
-"""Parameters of the agents: algorithm, exploration, memory and networks."""
+"""Parameters of the agents: algorithm, exploration, memory and networks together, and the agent that they describe."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
@@ -40,6 +39,7 @@ from tfsac.parameters.base import (
     refuse_ineffective,
     to_json,
 )
+from tfsac.parameters.exploration_parameters import AdditiveNoiseParameters, EpsilonGreedyParameters
 from tfsac.parameters.memories import (
     EpisodicReplayParameters,
     ExperienceReplayParameters,
@@ -47,43 +47,7 @@ from tfsac.parameters.memories import (
     SequenceReplayParameters,
     SQILExperienceReplayParameters,
 )
-from tfsac.parameters.networks import FEATURES, EmbedderScheme, NetworkParameters, NonNegativeFloat, PositiveInt
-
-
-@parameters
-class AdditiveNoiseParameters:
-    """Gaussian noise added to sampled actions while training, in units of the [-1, 1] action, then clipped."""
-
-    noise_std: NonNegativeFloat = 0.1
-
-
-@parameters
-class EpsilonGreedyParameters:
-    """With probability epsilon a uniform valid action instead of the policy's, in each environment on its own.
-
-    Attributes:
-        initial_epsilon: at first.
-        final_epsilon: what it comes to.
-        decay_steps: environment steps until it is there ("linear"), or after which the difference has shrunk to 1/e
-            ("exponential").
-        decay: how it goes down.
-    """
-
-    initial_epsilon: Annotated[float, Field(ge=0, le=1)] = 0.95
-    final_epsilon: Annotated[float, Field(ge=0, le=1)] = 0.1
-    decay_steps: PositiveInt = 10_000
-    decay: Literal["linear", "exponential"] = "exponential"
-
-    def __post_init__(self) -> None:
-        if self.initial_epsilon == self.final_epsilon:
-            because = f"initial_epsilon={self.initial_epsilon} and final_epsilon={self.final_epsilon}"
-            refuse_ineffective(self, ["decay_steps", "decay"], because, "let them differ")
-
-    def epsilon(self, env_steps: int) -> float:
-        """Returns epsilon after so many environment steps."""
-        gone = env_steps / self.decay_steps
-        left = math.exp(-gone) if self.decay == "exponential" else max(0.0, 1.0 - gone)
-        return self.final_epsilon + left * (self.initial_epsilon - self.final_epsilon)
+from tfsac.parameters.networks import FEATURES, EmbedderScheme, NetworkParameters
 
 
 @parameters
