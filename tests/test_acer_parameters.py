@@ -314,12 +314,12 @@ MISTAKES = {
     # experiments
     "heat-up": (
         lambda: preset(schedule__heatup_steps=5),
-        "so there is no heat-up and no random action",
+        "so there is no warm-up and no random action",
         "heatup_steps=EnvironmentSteps(num_steps=5)",
     ),
     "the default heat-up": (
         lambda: Preset(agent=make_parameters()),
-        "so there is no heat-up",
+        "so there is no warm-up",
         "heatup_steps=EnvironmentSteps(num_steps=10000)",
     ),
     "random actions": (lambda: preset(schedule__random_action_steps=5), "no random action", "random_action_steps=5"),
@@ -392,7 +392,7 @@ def test_observations_with_keys_of_the_state_are_refused(keys):
         ValueError, match=re.escape(f"belong to the policy's state, not to observations. Received: {sorted(keys)}")
     ):
         make_agent(cells=3, spec=spec)
-    assert make_agent(spec=spec).recurrent == {}
+    assert make_agent(spec=spec).policy.recurrent_state == {}
     # A preset that names one key alone reads all of them.
     spec = spec._replace(observation=dict.fromkeys(["observation", "hidden", "cell"], one))
     with pytest.raises(ValueError, match="belong to an LSTM's state, not to observations that network 'policy' reads"):

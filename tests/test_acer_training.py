@@ -487,10 +487,10 @@ REFUSED = {
         f"{CARTPOLE} --set=agent.algorithm.truncation_threshold=-1", r"truncation_threshold: .*or equal to 0\. Received: -1$",
     ),
     "a heat-up": (
-        f"{CARTPOLE} --set=schedule.heatup_steps=10", r"there is no heat-up and no random .* Received: heatup_steps=.*=10\)",
+        f"{CARTPOLE} --set=schedule.heatup_steps=10", r"there is no warm-up and no random .* Received: heatup_steps=.*=10\)",
     ),
     "random actions": (
-        f"{CARTPOLE} --set=schedule.random_action_steps=10", r"there is no heat-up and no random .* random_action_steps=10$",
+        f"{CARTPOLE} --set=schedule.random_action_steps=10", r"there is no warm-up and no random .* random_action_steps=10$",
     ),
     "nothing to learn from": (
         f"{CARTPOLE} --set=agent.algorithm.n_times_replay=0 --set=agent.algorithm.disable_online_update=true",

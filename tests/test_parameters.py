@@ -385,7 +385,7 @@ MISTAKES = {
     ),
     "period in steps, play in episodes": (
         lambda: Algorithm(num_consecutive_playing_steps=EnvironmentEpisodes(1)),
-        "only TrainingSteps when playing counts episodes",
+        "only TrainingSteps when num_consecutive_playing_steps counts episodes",
         "EnvironmentSteps(num_steps=1) with EnvironmentEpisodes(num_steps=1)",
     ),
     "play counts updates": (
@@ -415,7 +415,7 @@ MISTAKES = {
     ),
     "batch larger than heat-up": (
         lambda: Preset(schedule=ScheduleParameters(heatup_steps=100)),
-        "batch_size must not be larger than what heat-up collects",
+        "batch_size must not be larger than what the warm-up collects",
         "batch_size=256, heatup_steps=EnvironmentSteps(num_steps=100)",
     ),
     "batch larger than memory": (
@@ -526,9 +526,9 @@ MISTAKES = {
     "no probability": (lambda: Trajectories(min_prob=0.0), "min_prob: Input should be greater than 0", "0.0"),
     "certain": (lambda: Trajectories(min_prob=1.0), "min_prob: Input should be less than 1", "1.0"),
     "more than certain": (lambda: Trajectories(min_prob=(0.1, 1.5)), "min_prob.1: Input should be less than 1", "1.5"),
-    "choices that are alike": (lambda: Trajectories(min_prob=0.5), "so min_prob of the choice is another number", "min_prob=0.5"),
+    "choices that are alike": (lambda: Trajectories(min_prob=0.5), "so min_prob of the switch is another number", "min_prob=0.5"),
     "choices alone that are alike": (
-        lambda: Trajectories(min_prob=(0.5, 0.1)), "so min_prob of the choice is another number", "min_prob=(0.5, 0.1)"
+        lambda: Trajectories(min_prob=(0.5, 0.1)), "so min_prob of the switch is another number", "min_prob=(0.5, 0.1)"
     ),
     "negative draws": (lambda: Trajectories(epsilon_greedy=-0.1), "epsilon_greedy: Input should be greater than or equal", "-0.1"),
     "cold from the beginning": (lambda: Trajectories(initial_alpha=0.0), "initial_alpha: Input should be greater than 0", "0.0"),
@@ -550,7 +550,7 @@ MISTAKES = {
     ),
     "heat-up below a stretch": (
         lambda: switching_preset(EnvironmentSteps(11)),
-        "Heat-up must collect sequence_length steps of every environment",
+        "The warm-up must collect sequence_length steps of every environment",
         "heatup_steps=EnvironmentSteps(num_steps=11), num_envs=2, sequence_length=6",
     ),
     "single rows for stretches": (
@@ -870,7 +870,7 @@ def test_override_takes_json_values(text, read, expected):
         ("environment.num_envs=2.0", "environment.num_envs: Input should be a valid integer"),
         ("schedule.improve_steps=true", UNITS),
         ("schedule.improve_steps=-3", UNITS),
-        ("schedule.heatup_steps=10", "batch_size must not be larger than what heat-up collects"),
+        ("schedule.heatup_steps=10", "batch_size must not be larger than what the warm-up collects"),
         ("agent.networks.q.batch_size=8", "equal batch_size"),
         ("agent=3", "Preset.agent: Input should be an object"),
     ],

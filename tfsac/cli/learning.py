@@ -47,7 +47,7 @@ def _set_flag(f: flags.FlagValues) -> None:
 def _run_flags(f: flags.FlagValues) -> None:
     """Defines what a grid may vary beside parameters."""
     _level_flags(f)
-    flags.DEFINE_string("checkpoint_restore_dir", None, "begin with the best weights of the run in this folder", flag_values=f)
+    flags.DEFINE_string("checkpoint_restore_dir", None, "initial weights: the best ones of the run in this folder", flag_values=f)
     flags.DEFINE_bool("use_cpu", False, "hide the GPUs", flag_values=f)
     _run_fields(f, without=ONE_RUN)
 

@@ -139,15 +139,15 @@ def discrete_acer_networks(
 
     Args:
         layers: of each network, or of the trunk; convolutions first, for images.
-        lstm_cells: width of an LSTM after the layers, or None for networks without memory.
+        lstm_cells: width of an LSTM after the layers, or None for feedforward networks.
         shared: policy and q are one layer each, after a common network "trunk".
         activation: of the layers.
         q_loss_weight: factor of the squared errors.
         **trained: fields of `NetworkParameters` for all networks, such as `learning_rate` and `batch_size`.
 
     Returns:
-        The networks by name, as `DiscreteACERAgentParameters.networks` wants them; policy and trunk have slow copies, which are
-        the average policy.
+        The networks by name, as `DiscreteACERAgentParameters.networks` wants them; policy and trunk have target networks, which
+        are the average policy.
     """
     policy, q = CategoricalPolicyHeadParameters(), DiscreteQHeadParameters((), twin_critic=False, loss_weight=q_loss_weight)
     return _acer_networks({"policy": policy, "q": q}, layers, lstm_cells, shared, activation, trained)
@@ -158,7 +158,7 @@ def gaussian_acer_networks(
     shared: bool = False, activation: Activation = "relu", q_loss_weight: float = 0.5, bound_mean: bool = True,
     covariance: Literal["diagonal", "spherical"] = "diagonal", min_variance: float = 1e-6, **trained: Any,
 ) -> dict[str, NetworkParameters]:
-    """The policy, v and advantage networks of actor-critic with experience replay for actions that are numbers.
+    """The policy, v and advantage networks of actor-critic with experience replay for continuous actions.
 
     Args:
         layers, lstm_cells, shared, activation: see `discrete_acer_networks`; of policy and v.
@@ -169,7 +169,7 @@ def gaussian_acer_networks(
         **trained: fields of `NetworkParameters` for all networks, such as `learning_rate` and `batch_size`.
 
     Returns:
-        The networks by name, as `GaussianACERAgentParameters.networks` wants them; policy and trunk have slow copies.
+        The networks by name, as `GaussianACERAgentParameters.networks` wants them; policy and trunk have target networks.
     """
     policy = GaussianPolicyHeadParameters(bound_mean, covariance, min_variance)
     v = VHeadParameters(loss_weight=q_loss_weight)

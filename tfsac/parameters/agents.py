@@ -99,12 +99,12 @@ class BaseAgentParameters(Extensible):
 
         Args:
             heads: kind of the head of each network, by name.
-            with_target: the networks that may have a slow copy.
+            with_target: the networks that may have a target network.
             recurrent: whether networks may have an LSTM.
 
         Raises:
-            ParameterError: a network is missing, unknown, has another head, a slow copy or an LSTM that nobody uses, or a
-                batch of its own; a batch that has no halves.
+            ParameterError: a network is missing, unknown, has another head, a target network or an LSTM that nobody uses, or a
+                batch of its own; an odd batch with demonstrations.
         """
         networks = self.networks
         for name in networks.keys() - heads.keys():
@@ -135,7 +135,7 @@ class BaseAgentParameters(Extensible):
 
 @parameters
 class SoftActorCriticAgentParameters(BaseAgentParameters):
-    """Coach's soft actor-critic: policy, twin Q and V with its slow copy.
+    """Coach's soft actor-critic: policy, twin Q, and V with its target network.
 
     Attributes:
         algorithm: what is computed and how often.
@@ -158,7 +158,7 @@ class SoftActorCriticAgentParameters(BaseAgentParameters):
 
 @parameters
 class TwinSoftActorCriticAgentParameters(BaseAgentParameters):
-    """Spinning Up's and DI-engine's soft actor-critic: policy and twin Q with its slow copy.
+    """Spinning Up's and DI-engine's soft actor-critic: policy and twin Q with its target network.
 
     Attributes:
         algorithm: what is computed, in which order and how often.
@@ -181,7 +181,7 @@ class TwinSoftActorCriticAgentParameters(BaseAgentParameters):
 
 @parameters
 class DiscreteSoftActorCriticAgentParameters(BaseAgentParameters):
-    """Soft actor-critic for discrete actions: policy and twin Q of every action, with its slow copy.
+    """Soft actor-critic for discrete actions: policy and twin Q of every action, with its target network.
 
     Attributes:
         algorithm: what is computed and how often.
@@ -224,12 +224,12 @@ class DiscreteSoftActorCriticAgentParameters(BaseAgentParameters):
 
 @parameters
 class TemporallyAbstractActorCriticAgentParameters(BaseAgentParameters):
-    """Temporally abstract actor-critic, TAAC, TaacL and TaacQ: policy and critics with their slow copy.
+    """Temporally abstract actor-critic, TAAC, TaacL and TaacQ: policy and critics with their target networks.
 
     Attributes:
         algorithm: what is computed and how often.
         exploration: none beside the policy's own sampling.
-        memory: the replay; a batch has `batch_size` stretches of `sequence_length` rows.
+        memory: the replay; a batch has `batch_size` sequences of `sequence_length` rows.
         networks: "policy" and "q".
     """
 
@@ -317,7 +317,7 @@ class DiscreteACERAgentParameters(_ACER):
 
 @parameters
 class GaussianACERAgentParameters(_ACER):
-    """Actor-critic with experience replay for actions that are numbers: policy with its average, V and advantage.
+    """Actor-critic with experience replay for continuous actions: policy with its average, V and advantage.
 
     Attributes:
         algorithm: what is computed and how often.

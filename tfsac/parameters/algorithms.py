@@ -17,7 +17,7 @@ class AlgorithmParameters(Extensible):
 
     Attributes:
         discount: gamma, per step.
-        use_deterministic_for_evaluation: evaluate the policy's mode (the mean, or the likeliest choice) instead of a sample.
+        use_deterministic_for_evaluation: evaluate the policy's mode (the mean, or the likeliest action) instead of a sample.
     """
 
     discount: Annotated[float, Field(ge=0, le=1)] = 0.99
@@ -26,14 +26,14 @@ class AlgorithmParameters(Extensible):
 
 @parameters
 class OffPolicyAlgorithmParameters(AlgorithmParameters):
-    """What all algorithms share that learn from transitions or stretches of any age.
+    """What all algorithms share that learn from transitions or sequences of any age.
 
     Attributes:
         n_step: rewards summed before the bootstrap; more spread rewards faster, and are further from the policy of now.
         ignore_done: bootstrap after the end of a task too, for tasks whose end is only a time limit that is not
             declared as one.
-        num_consecutive_playing_steps: play this much, then train.
-        num_consecutive_training_steps: updates after each stretch of playing, in one compiled call.
+        num_consecutive_playing_steps: environment steps or episodes between calls of updates.
+        num_consecutive_training_steps: updates in one compiled call.
         num_updates_between_policy_updates: policy delay: the policy (and an automatic temperature) learns in every
             so many updates only; the other updates leave it as it is.
         num_steps_between_copying_online_weights_to_target: period of the target update, in environment steps or
@@ -69,7 +69,7 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
         if isinstance(period, EnvironmentEpisodes) or (type(playing) is not EnvironmentSteps and type(period) is EnvironmentSteps):
             raise ParameterError(
                 "num_steps_between_copying_online_weights_to_target counts EnvironmentSteps or TrainingSteps, and only "
-                f"TrainingSteps when playing counts episodes. Received: {period} with {playing}"
+                f"TrainingSteps when num_consecutive_playing_steps counts episodes. Received: {period} with {playing}"
             )
         if isinstance(period, EnvironmentSteps):
             updates, steps = period.num_steps * self.num_consecutive_training_steps, playing.num_steps
@@ -175,7 +175,7 @@ class DiscreteAutoAlphaParameters(LearnedAlphaParameters):
     def __post_init__(self) -> None:
         if self.target_entropy_ratio is not None and self.target_entropy_ratio >= 1:
             raise ParameterError(
-                "The entropy of a choice is at most the log of the number of valid actions, so target_entropy_ratio lies "
+                "The entropy of a discrete policy is at most the log of the number of valid actions, so target_entropy_ratio lies "
                 f"between 0 and 1. Received: {self.target_entropy_ratio}"
             )
         if self.target_entropy is not None and self.target_entropy_ratio is not None:
@@ -208,26 +208,26 @@ Probability = Annotated[float, Field(gt=0, lt=1)]
 class TemporallyAbstractActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
     """Temporally abstract actor-critic (ALF; Yu, Xu and Zhang 2021, arXiv 2104.06521).
 
-    At each step the policy proposes a new trajectory of actions, and a choice between it and the one before follows.
+    At each step the policy proposes a new trajectory of actions, and a second policy switches to it or keeps the one before.
 
     Attributes:
-        trajectory: what goes on while the choice is to keep: "constant" repeats the action (TAAC), "linear" lets it change
+        trajectory: the actions while it is kept: "constant" repeats the action (TAAC), "linear" lets it change
             evenly (TaacL), "quadratic" lets its change change evenly (TaacQ).
         inverse_mode: the policy gives the new action, and the derivatives follow from it and the one before; otherwise
             it gives the highest derivative itself. Constant trajectories have none.
-        max_repeat_steps: the most steps for which one choice lasts while playing and in evaluation, or None.
+        max_repeat_steps: the most steps of one trajectory, in collection and evaluation, or None.
         randomize_first_state_tau: begin episodes of training with a uniform previous trajectory instead of zeros.
         b1_advantage_clipping: (low, high) bounds of the advantage of switching where its probability is computed, either
             of them None for no bound; or None. A low bound of 0 keeps switching at least as likely as keeping.
-        compare_through: "sampled" is ALF's operator; "unbiased" averages over the choice of now where the stored one kept.
+        compare_through: "sampled" is ALF's operator; "unbiased" averages over the switch policy of now where the stored step kept.
         epsilon_greedy: probability with which a deterministic policy nevertheless draws its proposal and, independently, its
             choice. Exported policies have none.
-        initial_alpha: first value of both temperatures, of the choice and of the proposal.
+        initial_alpha: first value of both temperatures, of the switch and of the proposal.
         alpha_learning_rate: of their Adam.
-        min_prob: probability of the rarer choice, and in each action dimension the density relative to the range, from
-            which the target entropies follow: one number for both or (choice, action). A larger one switches and
-            acts more randomly; for the choice below 0.5, beyond which 0.9 means what 0.1 does.
-        target_entropy: in nats, instead of `min_prob`: one for both or (choice, action); of the choice between 0 and 0.69.
+        min_prob: probability of the rarer of switching and keeping, and in each action dimension the density relative to the range, from
+            which the target entropies follow: one number for both or (switch, action). A larger one switches and
+            acts more randomly; for the switch below 0.5, beyond which 0.9 means what 0.1 does.
+        target_entropy: in nats, instead of `min_prob`: one for both or (switch, action); of the switch between 0 and 0.69.
         reward_weights: of each reward in the policy's objective, where the environment gives several; None for ones. One of
             0 leaves its reward to the critics alone.
         reward_discounts: gamma of each reward instead of `discount`, or None.
@@ -264,8 +264,8 @@ class TemporallyAbstractActorCriticAlgorithmParameters(OffPolicyAlgorithmParamet
         choice = self.min_prob if isinstance(self.min_prob, float) else self.min_prob[0]
         if choice == 0.5 and self.target_entropy is None:
             raise ParameterError(
-                "Two choices of probability 0.5 have the largest entropy there is, which a temperature never reaches, so "
-                f"min_prob of the choice is another number. Received: min_prob={self.min_prob}"
+                "Switching and keeping with probability 0.5 have the largest entropy there is, which a temperature never reaches, so "
+                f"min_prob of the switch is another number. Received: min_prob={self.min_prob}"
             )
         if not self.inverse_mode and self.trajectory == "constant":
             raise ParameterError(
@@ -280,7 +280,7 @@ class ACERAlgorithmParameters(AlgorithmParameters):
 
     Attributes:
         t_max: the most steps of a segment: a rollout of this many steps of every environment is learned from once while
-            it is fresh, and stretches up to this length are replayed. A longer one looks further ahead and learns less often.
+            it is fresh, and segments up to this length are replayed. A longer one looks further ahead and learns less often.
         n_times_replay: updates from the replay after each rollout.
         replay_times: "fixed" replays exactly so often, "poisson" draws the number with this mean, as in the paper.
         disable_online_update: learn from the replay alone.
@@ -341,7 +341,7 @@ class DiscreteACERAlgorithmParameters(ACERAlgorithmParameters):
     """Actor-critic with experience replay for discrete actions.
 
     Attributes:
-        trust_region_statistics: numbers of the policy in which the trust region is measured: its logits, log-probabilities or
+        trust_region_statistics: statistics of the policy in which the trust region is measured: its logits, log-probabilities or
             probabilities.
     """
 
@@ -350,10 +350,10 @@ class DiscreteACERAlgorithmParameters(ACERAlgorithmParameters):
 
 @parameters
 class GaussianACERAlgorithmParameters(ACERAlgorithmParameters):
-    """Actor-critic with experience replay for actions that are numbers.
+    """Actor-critic with experience replay for continuous actions.
 
     Attributes:
-        trust_region_statistics: numbers of the policy in which the trust region is measured: mean and variance, or mean and
+        trust_region_statistics: statistics of the policy in which the trust region is measured: mean and variance, or mean and
             standard deviation ("scale").
         num_advantage_samples: n, actions of the policy whose mean advantage is subtracted from every advantage (section 5 of
             the paper); more have less noise and cost more.

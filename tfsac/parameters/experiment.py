@@ -115,14 +115,14 @@ class EnvironmentParameters:
 
 @parameters
 class ScheduleParameters:
-    """How long to heat up, to improve and to evaluate (Coach's schedule).
+    """How long to warm up, to improve and to evaluate (Coach's schedule).
 
     Attributes:
-        heatup_steps: played before the first update, with random actions.
-        random_action_steps: environment steps with random actions, instead of exactly the heat-up's.
-        improve_steps: length of training after the heat-up.
+        heatup_steps: warm-up before the first update, with random actions.
+        random_action_steps: environment steps with random actions, if they are not those of the warm-up.
+        improve_steps: length of training after the warm-up.
         evaluation_steps: length of each evaluation.
-        steps_between_evaluation_periods: counted from the start, heat-up included.
+        steps_between_evaluation_periods: counted from the start, warm-up included.
     """
 
     heatup_steps: StepMethod = EnvironmentSteps(10_000)
@@ -231,7 +231,7 @@ class RunParameters:
         elif self.strategy == "multi_worker" or self.asynchronous_collection:
             other = "asynchronous_collection=True" if self.asynchronous_collection else "strategy='multi_worker'"
             raise ParameterError(
-                "Actors on Ray play while the one process that learns goes on, so ray_address needs neither several workers nor "
+                "Actors on Ray collect while one process learns, so ray_address needs neither several workers nor "
                 f"asynchronous_collection. Received: ray_address={self.ray_address!r} with {other}"
             )
 
@@ -265,7 +265,7 @@ class Preset:
             refuse_ineffective(self.environment.filters, names, "agent.memory of kind 'sqil'", "its rewards are 0 and 1; choose another memory")
         if isinstance(heatup, EnvironmentSteps) and heatup.num_steps < self.agent.batch_size:
             raise ParameterError(
-                "batch_size must not be larger than what heat-up collects. "
+                "batch_size must not be larger than what the warm-up collects. "
                 f"Received: batch_size={self.agent.batch_size}, heatup_steps={heatup}"
             )
         if memory.max_size < self.agent.batch_size:
@@ -293,7 +293,7 @@ class Preset:
             )
         if isinstance(heatup, EnvironmentSteps) and heatup.num_steps // num_envs < memory.sequence_length:
             raise ParameterError(
-                "Heat-up must collect sequence_length steps of every environment. "
+                "The warm-up must collect sequence_length steps of every environment. "
                 f"Received: heatup_steps={heatup}, num_envs={num_envs}, sequence_length={memory.sequence_length}"
             )
 
@@ -302,7 +302,7 @@ class Preset:
         schedule, num_envs = self.schedule, self.environment.num_envs
         if schedule.heatup_steps.num_steps or schedule.random_action_steps:
             raise ParameterError(
-                "This agent learns from actions whose distribution its policy knows, so there is no heat-up and no random action: "
+                "This agent learns from actions whose distribution its policy knows, so there is no warm-up and no random action: "
                 "memory.replay_start_size says when the replay begins. "
                 f"Received: heatup_steps={schedule.heatup_steps}, random_action_steps={schedule.random_action_steps}"
             )

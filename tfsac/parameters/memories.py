@@ -66,11 +66,11 @@ class SQILExperienceReplayParameters:
 
 @parameters
 class SequenceReplayParameters:
-    """A ring of steps, sampled uniformly as stretches of consecutive rows; `max_size` counts steps of all environments.
+    """A ring of steps, sampled uniformly as sequences of consecutive rows; `max_size` counts steps of all environments.
 
     Attributes:
         max_size: steps of all environments.
-        sequence_length: T, rows of a stretch. A longer one looks further ahead before it bootstraps, and an update costs
+        sequence_length: T, rows of a sequence. A longer one looks further ahead before it bootstraps, and an update costs
             T times as many rows.
     """
 
@@ -88,11 +88,11 @@ class SequenceReplayParameters:
 
 @parameters
 class EpisodicReplayParameters:
-    """Whole episodes, replayed as segments: an episode chosen uniformly, then a uniform stretch of it.
+    """Whole episodes, replayed as segments: an episode chosen uniformly, then a uniform segment of it.
 
     Attributes:
         max_size: steps of all finished episodes; the oldest episodes make room. Running episodes are kept beside them, for all
-            environments back to the begin of the longest.
+            environments back to the start of the longest.
         replay_start_size: steps of finished episodes before the first replay.
     """
 

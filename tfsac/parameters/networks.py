@@ -97,7 +97,7 @@ class FCMiddlewareParameters:
 
 @parameters
 class LSTMMiddlewareParameters:
-    """Dense layers as in `FCMiddlewareParameters`, then an LSTM, which remembers what was observed in the episode.
+    """Dense layers as in `FCMiddlewareParameters`, then an LSTM, whose state carries what was observed in the episode.
 
     Attributes:
         number_of_lstm_cells: width of its hidden state and of its cells.
@@ -220,7 +220,7 @@ class VHeadParameters:
 
 @parameters
 class CategoricalPolicyHeadParameters:
-    """A choice among discrete actions: one logit of each.
+    """A categorical distribution over discrete actions: one logit of each.
 
     Attributes:
         loss_weight: factor of the policy loss.
@@ -234,7 +234,7 @@ class CategoricalPolicyHeadParameters:
 
 @parameters
 class GaussianPolicyHeadParameters:
-    """A Gaussian over all real numbers: mean and variance of every action dimension.
+    """An unbounded Gaussian: mean and variance of every action dimension.
 
     Attributes:
         bound_mean: the mean is a tanh, inside the bounds [-1, 1] of the actions; the environment clips samples beyond them.
@@ -293,7 +293,7 @@ class NetworkParameters:
         clip_gradients: bound for `gradients_clipping_method`, or None.
         l2_regularization: factor of half the squared kernels, added to the loss.
         replace_mse_with_huber_loss: linear beyond an error of 1 (networks that regress: V and Q).
-        create_target_network: keep a slow copy (of V, or of Q where there is no V; without it the critic's target uses
+        create_target_network: keep a target network (of V, or of Q where there is no V; without it the critic's target uses
             the network itself).
     """
 
