@@ -359,7 +359,7 @@ def test_an_exported_policy_says_what_it_misses(memory, tmp_path):
     for _ in range(2):  # it remembers until it is reset
         for step in range(4):
             np.testing.assert_allclose(exported({"observation": memory.raw(step)}), live[step][0], rtol=0, atol=1e-5)
-        with pytest.raises(ValueError, match=r"goes on in 3 environments; call reset to begin with others\. Received: 2$"):
+        with pytest.raises(ValueError, match=r"is of 3 environments; call reset to start with others\. Received: 2$"):
             exported({"observation": memory.raw(4, slice(2))})
         exported.reset()
 

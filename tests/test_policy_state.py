@@ -272,7 +272,7 @@ def test_an_exported_policy_remembers_its_state_until_it_is_reset(case, format, 
 def test_an_exported_policy_refuses_other_environments_and_missing_keys(case, format, request):
     exported = exporting.load_exported(request.getfixturevalue(format))
     exported({key: array[0] for key, array in case.seen.items()})
-    with pytest.raises(ValueError, match=r"goes on in 3 environments; call reset to begin with others\. Received: 2$"):
+    with pytest.raises(ValueError, match=r"is of 3 environments; call reset to start with others\. Received: 2$"):
         exported({key: array[0, :2] for key, array in case.seen.items()})
     read = sorted(case.seen)
     with pytest.raises(ValueError, match=rf"This policy also reads {', '.join(read)}\. Received: \['other'\]$"):
@@ -290,7 +290,7 @@ def test_a_missing_key_is_named_where_an_episode_begins_and_later_and_the_episod
             exported(given)
         rows = {key: array[step] for key, array in case.seen.items()}
         if step:
-            with pytest.raises(ValueError, match=r"goes on in 3 environments; call reset to begin with others\. Received: 1$"):
+            with pytest.raises(ValueError, match=r"is of 3 environments; call reset to start with others\. Received: 1$"):
                 exported({key: array[:1] for key, array in rows.items()})
         np.testing.assert_allclose(exported(rows), live[step][0], rtol=0, atol=1e-5)
 

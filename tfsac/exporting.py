@@ -144,12 +144,12 @@ def export(
 
     Signatures, whose inputs are named after the observation's keys, as far as the networks read them ("observation" for a
     plain box; "action_mask", booleans, where there is one; for keys like "arm.angle" and "1", "arm_angle" and "arg_1"):
-        serving_default: observations `[E, ...]` to "action", the deterministic policy: numbers `[E, A]`, or choices `[E]`
+        serving_default: observations `[E, ...]` to "action", the deterministic policy: continuous `[E, A]`, or discrete `[E]`
             int32; with any number N of agents that share the policy `[E, N, A]` or `[E, N]`. A policy with a state takes its
             fields beside the observations and returns the next ones beside the action.
         initial_state: of a policy with a state: the number "rows" of environments to the fields of episode starts.
-        sample: the same, drawn from the policy. The LiteRT file takes its "noise" as an input: standard normal of the
-            action's shape, or for choices uniform in [0, 1) with a last axis over all of them. A policy that keeps or switches
+        sample: the same, sampled from the policy. The LiteRT file takes its "noise" as an input: standard normal of the
+            action's shape, or for discrete actions uniform in [0, 1) with a last axis over all of them. A policy that keeps or switches
             trajectories takes `[E, A + 1]`, whose last column is uniform in [0, 1).
         values: on request, observations and "action" to the agent's values, `[E]` each (with N agents `[E, N]`).
 
@@ -277,7 +277,7 @@ class Exported:
             self.state = self._run(self.initial, {"rows": np.int32(rows)})
         if known := {len(value) for value in self.state.values()} - {rows}:
             raise ValueError(
-                f"The state goes on in {known.pop()} environments; call reset to begin with others. Received: {rows}"
+                f"The policy state is of {known.pop()} environments; call reset to start with others. Received: {rows}"
             )
         after = self._run(self.serve, {name: {**given, **self.state}[name] for name in self.wanted})
         action = after.pop("action")

@@ -69,7 +69,7 @@ class DiscreteIdentity(gym.Env):
     """One step: the reward is 1 for choosing the target that the observation shows as a one-hot vector, else 0.
 
     Args:
-        size: number of choices.
+        size: number of actions.
         masked: half of the wrong actions, rounded up, are not valid: the observation has an "action_mask", and choosing one
             of them raises a ValueError.
     """
@@ -108,7 +108,7 @@ class TeamIdentity(gym.Env):
 
     Args:
         num_agents: of the team.
-        discrete: choices instead of real numbers.
+        discrete: discrete actions instead of continuous ones.
     """
 
     def __init__(self, num_agents: int = 3, discrete: bool = True):
@@ -227,12 +227,12 @@ def discrete_spec(observation: int = 3, actions: int = 4, masked: bool = False) 
 
 
 def team_spec(num_agents: int = 2, discrete: bool = True, masked: bool = False) -> Spec:
-    """Returns the spec of a team: agents see 4 numbers, their critic 6, and make one of 3 choices or act with 2 numbers.
+    """Returns the spec of a team: agents see 4 numbers, their critic 6, and have 3 discrete actions, or continuous ones with 2 dimensions.
 
     Args:
         num_agents: of the team.
-        discrete: choices instead of numbers between -1 and 1.
-        masked: with an action mask; of choices.
+        discrete: discrete actions instead of continuous ones in [-1, 1].
+        masked: with an action mask, for discrete actions.
     """
     arrays = {
         "agent_state": ArraySpec((num_agents, 4), "float32"),
@@ -342,10 +342,10 @@ def random_segments(
 
 
 def random_sequences(spec: Spec, updates: int, steps: int, batch_size: int, seed: int = 0) -> Sequence:
-    """Returns `[U, T, B, ...]` stretches of noise that fit the spec of an agent with a state, its extras included.
+    """Returns `[U, T, B, ...]` sequences of noise that fit the spec of an agent with a state, its extras included.
 
-    A row that is not the first of its stretch ends an episode with probability 0.3, and half of these ends are terminal. The
-    state that the policy stores lies in [-1, 1], goes on from row to row and begins with zeros.
+    A row that is not the first of its sequence ends an episode with probability 0.3, and half of these ends are terminal. The
+    state that the policy stores lies in [-1, 1], continues from row to row and starts with zeros.
 
     Args:
         spec: of the agent, `agent.spec`.

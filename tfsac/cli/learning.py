@@ -70,7 +70,7 @@ def _train_flags(f: flags.FlagValues) -> None:
     flags.DEFINE_integer("num_seeds", 1, "train this many seeds, from --seed on, as a sweep without a grid", lower_bound=1, flag_values=f)
     flags.DEFINE_bool("resume", False, "continue the run in --run_dir", flag_values=f)
     flags.DEFINE_bool("print_networks_summary", False, "print the layers of every network", flag_values=f)
-    flags.DEFINE_bool("list", False, "list the presets and do nothing else", flag_values=f)
+    flags.DEFINE_bool("list", False, "list the presets instead of training", flag_values=f)
     flags.DEFINE_integer("evaluate", None, "afterwards evaluate the best policy over this many episodes", lower_bound=1, flag_values=f)
 
 
@@ -84,7 +84,7 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     from tfsac.files import check_run_dir
 
     if f.list:
-        alone(f, "list", "it lists the presets and does nothing else")
+        alone(f, "list", "it lists the presets instead of training")
         print_presets()
         return 0
     one_name(f)

@@ -1,4 +1,4 @@
-"""Whole episodes, replayed as stretches, and the newest steps of all environments as a rollout."""
+"""Whole episodes, replayed as segments, and the newest steps of all environments as a rollout."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ class EpisodicMemory:
     """The newest finished episodes of E environments, the running ones, and the rollout since the last one was taken.
 
     A finished episode of L steps is L + 1 records of a ring, the last of which has only the observation after the last
-    step. Running episodes and the rollout lie on one tape `[n, E]`, whose row after the newest step has the
-    observations after it. Stored rewards and observations are raw.
+    step. Running episodes and the rollout lie in one growing buffer, the tape `[n, E]`, whose row after the newest step
+    has the observations after it. Stored rewards and observations are raw.
 
     Args:
         spec: fields and their shapes; one reward a step.
-        capacity: number of steps of all finished episodes. The oldest episodes make room; of one that is longer, the newest
-            steps are kept. The ring has room for the observations after 1000 episodes besides, or for one every 8 steps;
+        capacity: number of steps of all finished episodes. The oldest episodes are evicted; of one that is longer, the newest
+            steps are kept. The ring has extra room for the last observations of 1000 episodes, or for one every 8 steps;
             where episodes are shorter than that, it holds fewer steps.
-        t_max: T, the most steps of a rollout and of a replayed stretch.
+        t_max: T, maximum number of steps of a rollout and of a replayed segment.
         num_envs: E.
         replay_start_size: number of steps of finished episodes from which on they may be sampled.
         reward_filter: what the agent sees of raw rewards, any shape.
         initial_state: state of the recurrent networks of one environment, which `add` gets before each step.
         allocate: makes the ring, in RAM or with `on_disk`; the tape is always in RAM.
-        stale_rollouts: the policy that learns from a rollout may differ from the one that played it: rollouts are not marked as
+        stale_rollouts: the policy that learns from a rollout may differ from the one that collected it: rollouts are not marked as
             on-policy, so that importance weights come from the stored distributions.
 
     Attributes:
@@ -92,9 +92,9 @@ class EpisodicMemory:
 
     @property
     def rollout_complete(self) -> bool:
-        """Whether the rollout must be taken before the next step: it has `t_max` steps, or its newest one was cut off."""
+        """Whether the rollout must be taken before the next step: it has `t_max` steps, or its newest one was truncated."""
         steps, newest = self.size - self.rollout_begin, self.tape[self.size - 1]
-        # A column has one place for an observation to bootstrap from.
+        # A batch entry has room for one observation to bootstrap from.
         return steps == self.t_max or bool(steps and ((self.begin == self.size) & ~newest["terminated"]).any())
 
     # -- storing -------------------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class EpisodicMemory:
         return min(self.rollout_begin, max(int(self.begin.min()), self.size - self.capacity))
 
     def _make_room(self) -> None:
-        """Goes on with a new tape twice as long as its needed rows, so that each is copied about once, however many there are."""
+        """Makes a new tape twice as long as its needed rows, so that each is copied about once, however many there are."""
         first = self._first_needed()
         needed = self.tape[first : self.size]
         self.tape = np.zeros((2 * len(needed) + self.t_max + 2, self.num_envs), self.dtype)
@@ -160,7 +160,7 @@ class EpisodicMemory:
         self.begin -= first
 
     def _finish(self, env: int) -> None:
-        """Moves the running episode of an environment to the finished ones, where the oldest make room."""
+        """Moves the running episode of an environment to the finished ones, of which the oldest are evicted."""
         start = max(self.begin[env], self.size - self.capacity)
         episode = self.tape[start : self.size + 1, env]
         self.cut = bool(start > self.begin[env])
@@ -185,7 +185,7 @@ class EpisodicMemory:
         return np.arange(start, stop) % len(self.ring)
 
     def end_episodes(self) -> None:
-        """Finishes the running episodes after their newest steps, as if they were cut off there, and drops the rollout."""
+        """Finishes the running episodes after their newest steps, as if they were truncated there, and drops the rollout."""
         for env in np.flatnonzero(self.begin < self.size).tolist():
             self._finish(env)
         self.rollout_begin = self.size
@@ -205,10 +205,10 @@ class EpisodicMemory:
     # -- segments ------------------------------------------------------------------------------------------------------
 
     def batches(self, replays: int, columns: int, rng: np.random.Generator, online: bool = True) -> Segments | None:
-        """Returns the batches `[U, T, B, ...]` to learn from after a rollout, and ends it; the next step begins another.
+        """Returns the batches `[U, T, B, ...]` to learn from after a rollout, and ends it; the next step starts another.
 
-        Each replayed column is of an episode chosen uniformly among the finished ones, whatever its length, with replacement: a
-        uniform stretch of T consecutive steps, or the whole episode where it is shorter.
+        Each replayed column is a segment of an episode chosen uniformly among the finished ones, whatever its length, with
+        replacement: T consecutive steps from a uniform start, or the whole episode where it is shorter.
 
         Args:
             replays: number of replayed batches, made when the memory is ready for it.
@@ -219,7 +219,7 @@ class EpisodicMemory:
             None where there is nothing to learn from.
 
         Raises:
-            ValueError: fewer columns than environments. The rollout goes on then.
+            ValueError: fewer columns than environments. The rollout continues then.
         """
         online = online and self.size > self.rollout_begin
         drawn = self._draw(replays * columns, rng) if replays and self.ready else []
@@ -228,7 +228,7 @@ class EpisodicMemory:
         return segments
 
     def _draw(self, count: int, rng: np.random.Generator) -> list[tuple[int, int, bool]]:
-        """Returns stretches of episodes: absolute index of the first record, number of steps, whether the episode begins there."""
+        """Returns segments of episodes: absolute index of the first record, number of steps, whether the episode starts there."""
         episodes = [self.episodes[i] for i in rng.integers(len(self.episodes), size=count)]
         skipped = rng.integers(np.maximum(np.array([steps for _, steps in episodes], np.int64) - self.t_max, 0) + 1).tolist()
         return [
@@ -237,7 +237,7 @@ class EpisodicMemory:
         ]
 
     def _stack(self, online: bool, drawn: list[tuple[int, int, bool]], columns: int) -> Segments:
-        """Returns a batch of the rollout, if it is wanted, and batches of the given stretches."""
+        """Returns a batch of the rollout, if it is wanted, and batches of the given segments."""
         if online and columns < self.num_envs:
             raise ValueError(f"Each of {self.num_envs} environments needs a column. Received: {columns}")
         updates = online + len(drawn) // columns
@@ -296,7 +296,7 @@ class EpisodicMemory:
         return self.ring.take(self._slots(start, stop))
 
     def put(self, start: int, rows: np.ndarray) -> None:
-        """Writes records back at their absolute indices, as a checkpoint does, before `restore`; each call goes on where the
+        """Writes records back at their absolute indices, as a checkpoint does, before `restore`; each call continues where the
         one before stopped.
 
         Raises:
@@ -307,7 +307,7 @@ class EpisodicMemory:
         self.returned = (start if self.returned is None else self.returned[0], start + len(rows))
 
     def keep(self, episodes: Sequence[np.ndarray]) -> None:
-        """Begins anew with finished episodes, `[L + 1]` records each, oldest first; those longer than the capacity are left out.
+        """Replaces all episodes by finished ones, `[L + 1]` records each, oldest first; those longer than the capacity are left out.
 
         Raises:
             ValueError: records with other fields, which another agent recorded.
@@ -338,7 +338,7 @@ class EpisodicMemory:
         }
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Takes over what `state` returned, after the records were put back and `total_rows` was set.
+        """Loads what `state` returned, after the records were put back and `total_rows` was set.
 
         Raises:
             ValueError: other fields or another number of environments, or not all records were put back. Then episodes

@@ -39,7 +39,7 @@ class Callback:
         """Called once, before the first step (of a resumed run too)."""
 
     def on_step(self, trainer: Trainer) -> None:
-        """Called after every step of all environments and the updates that were due."""
+        """Called after every step of all environments and the updates that follow it."""
 
     def on_updates(self, trainer: Trainer, metrics: np.ndarray) -> None:
         """Called after the updates of one compiled call.

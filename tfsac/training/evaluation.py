@@ -66,7 +66,7 @@ def evaluate_policy(
     where: int = 0,
     each_step: Callable[..., None] | None = None,
 ) -> Evaluation:
-    """Runs whole episodes of a policy, whose state begins anew with each.
+    """Runs whole episodes of a policy, whose state is reset at each episode start.
 
     Args:
         policy: to be evaluated.
