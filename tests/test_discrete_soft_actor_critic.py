@@ -241,7 +241,7 @@ def test_alpha_outside_log_space_is_never_negative():
 
 @pytest.mark.parametrize("target", [math.log(4), 1.5, 0.0, -4.0])
 def test_a_target_that_no_choice_among_four_reaches_is_refused(target):
-    words = re.escape("a choice among 4 actions lies between 0 and log(4) = 1.386 nats") + f".*Received: {re.escape(str(target))}$"
+    words = re.escape("4 discrete actions lies between 0 and log(4) = 1.386 nats") + f".*Received: {re.escape(str(target))}$"
     with pytest.raises(ValueError, match=words):
         make_agent(DiscreteAutoAlphaParameters(target_entropy=target))
 

@@ -12,7 +12,7 @@ from tfsac.cli.learning import _experiment, _train_flags
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 COMMAND = re.compile(r"^\s*tfsac train (--preset=.*)$", re.MULTILINE)
-PLACEHOLDERS = ("...", "PRESET", "FILE", "RUN", "--preset=runs/")  # the last needs a run; the page's own test types it
+PLACEHOLDERS = ("...", "PRESET", "FILE", "RUN", "--preset=runs/", "my_preset.py")  # a page's own test types the last two
 
 
 def commands(page):

@@ -787,7 +787,7 @@ def test_a_seed_repeats_what_it_does():
 @pytest.mark.parametrize(
     ("spec", "algorithm", "words"),
     [
-        (discrete_spec(), {}, "a choice among 4 actions: that needs an agent of kind 'discrete_soft_actor_critic'"),
+        (discrete_spec(), {}, "4 discrete ones: that needs an agent of kind 'discrete_soft_actor_critic'"),
         (team_spec(3, discrete=False), {}, "acts alone. Received: 3 agents"),
         (SPEC, {"reward_weights": (1.0, 2.0)}, "gives 1 reward(s) a step, and reward_weights has one number for each. Received: (1.0, 2.0)"),
         (TWO_REWARDS, {"reward_weights": (1.0,)}, "gives 2 reward(s) a step, and reward_weights has one number for each. Received: (1.0,)"),

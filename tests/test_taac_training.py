@@ -349,7 +349,7 @@ WEIGHTS, DISCOUNTS = "agent.algorithm.reward_weights", "agent.algorithm.reward_d
 REFUSED = {
     "choices": (
         "CartPole-v1", {},
-        r"made of real numbers, .* a choice among 2 actions: .*'discrete_soft_actor_critic', as in the preset cart_pole.*Received: ",
+        r"continuous actions, .* 2 discrete (actions|ones): .*'discrete_soft_actor_critic', as in the preset cart_pole.*Received: ",
     ),
     "a team": ("tfsac.testing:TeamIdentity-v0", {"environment.kwargs": {"discrete": False}}, r"acts alone\. Received: 3 agents"),
     "too many weights": ("Pendulum-v1", {WEIGHTS: [1.0, 2.0]}, r"gives 1 reward.*reward_weights has.*Received: \(1.0, 2.0\)$"),

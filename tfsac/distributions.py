@@ -79,7 +79,7 @@ class SquashedGaussian:
 
 
 class MaskedCategorical:
-    """A choice among A actions, of which those outside the mask have probability zero, exactly.
+    """A categorical distribution over A actions, of which those outside the mask have probability zero, exactly.
 
     Args:
         logits: `[B, A]`.

@@ -36,7 +36,7 @@ class DiscreteSoftActorCriticAgent(Agent):
         num_actions: how many there are, A.
 
     Raises:
-        ValueError: see `Agent`; a target entropy that no choice among so many actions has, or a shared encoder with custom models.
+        ValueError: see `Agent`; a target entropy that so many actions cannot have, or a shared encoder with custom models.
 
     Example:
         >>> env = gymnasium.make("CartPole-v1")
@@ -71,7 +71,7 @@ class DiscreteSoftActorCriticAgent(Agent):
         most = math.log(self.num_actions)
         if self.given_target is not None and not 0 < self.given_target < most:
             raise ValueError(
-                f"The entropy of a choice among {self.num_actions} actions lies between 0 and log({self.num_actions}) = {most:.4g} "
+                f"The entropy of {self.num_actions} discrete actions lies between 0 and log({self.num_actions}) = {most:.4g} "
                 f"nats, and target_entropy between them. Received: {self.given_target}"
             )
         self.temperature = make_temperature(temperature)

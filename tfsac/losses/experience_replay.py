@@ -52,7 +52,7 @@ def log_ratio(log_prob: Tensor, behaviour_log_prob: Tensor) -> Tensor:
 
 
 def trace_coefficient(log_ratio: Tensor, action_size: int = 1) -> Tensor:
-    """Returns Retrace's c = min(1, rho^(1/A)): A is 1 for choices, and the number of dimensions otherwise (section 5.2)."""
+    """Returns Retrace's c = min(1, rho^(1/A)): A is 1 for discrete actions, else the number of dimensions (section 5.2)."""
     return tf.exp(tf.minimum(0.0, log_ratio / action_size))
 
 

@@ -27,7 +27,7 @@ def compare_through_returns(
     """Equation 9, the compare-through operator: rewards are summed for as long as the policy would have kept the stored trajectory.
 
     `G[t] = r[t] + gamma * discount[t] * acc[t + 1]`, and `acc[t]` is `G[t]` where the stored step kept its trajectory and so does the policy
-    of now, `V[t] = beta0 * Q(tau0) + beta1 * Q(tau1)` where either switches, the episode is over, or the stretch ends. Rewards and
+    of now, `V[t] = beta0 * Q(tau0) + beta1 * Q(tau1)` where either switches, the episode is over, or the sequence ends. Rewards and
     discounts stand beside their actions.
 
     Args:

@@ -44,7 +44,7 @@ class PolicyHead:
 
 
 class CategoricalHead:
-    """Logits of a choice among discrete actions: features `[B, F]` to `[B, A]`."""
+    """Logits of discrete actions: features `[B, F]` to `[B, A]`."""
 
     def __init__(self, parameters: CategoricalPolicyHeadParameters, num_actions: int, seeds: np.random.Generator):
         initializer = Initializers(parameters.initializer, seeds).next()

@@ -42,7 +42,7 @@ Head = PolicyHead | CategoricalHead | GaussianHead | QHead | DiscreteQHead | Tra
 
 
 class Network(tf.Module):
-    """A Keras model of observations, a policy's state and, for Q of numbers, an action; and the layers it was made of.
+    """A Keras model of observations, a policy's state and, for Q of continuous actions, an action; and the layers it was made of.
 
     A network with an LSTM also reads the LSTM's state, and returns the next one after what its head computes.
 
