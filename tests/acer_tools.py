@@ -191,10 +191,10 @@ def probe(agent, batch):
     """Returns gradients by network and metrics of an update that moves nothing."""
     found = {}
     agent.apply = lambda gradients: found.update({gradients.name: [value.numpy() for value in gradients.values]})
-    agent.soft_update = lambda name: None
+    agent.update_target = lambda name: None
     agent.averages.assign([0.0, 0.0, 0.0])
     metrics, _ = agent.update_once(tf.nest.map_structure(tf.constant, batch))
-    del agent.apply, agent.soft_update
+    del agent.apply, agent.update_target
     return found, {name: float(value) for name, value in metrics.items()}
 
 

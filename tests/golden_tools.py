@@ -103,6 +103,17 @@ def first_gradients(agent, stacked, monkeypatch):
     return received
 
 
+def record(seen, monkeypatch, owner, name):
+    """Keeps the arguments and the result of the last call of a function, by its name."""
+    compute = getattr(owner, name)
+
+    def recorded(*arguments):
+        seen[name] = arguments, compute(*arguments)
+        return seen[name][1]
+
+    monkeypatch.setattr(owner, name, recorded)
+
+
 # -- temporally abstract actor-critic ----------------------------------------------------------------------------------
 
 

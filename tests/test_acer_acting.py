@@ -120,7 +120,7 @@ def test_invalid_choices_are_never_made(mode, cells):
 @of_both
 def test_a_seed_repeats_its_draws(kind):
     first, same, other = (make_agent(kind) for _ in range(3))
-    other.rng = np.random.default_rng(5)
+    other.policy.rng = np.random.default_rng(5)
     for mode in ("random", "explore", "sample"):
         ours, theirs, others = (agent.policy.act(repeated(9), mode=mode).action for agent in (first, same, other))
         np.testing.assert_array_equal(ours, theirs)
@@ -207,8 +207,8 @@ def test_what_reads_a_trunk_may_remember_too():
     with_average = make_agent(cells=3, shared=True, own={"policy": memory})
     none = {"create_target_network": False, "middleware_parameters": make_agent().parameters["policy"].middleware_parameters}
     without = make_agent(shared=True, own={"policy": memory, "trunk": none}, use_trust_region=False)
-    assert {field.rsplit("_", 1)[0] for field in with_average.recurrent} == {"trunk", "trunk_target", "policy", "policy_target"}
-    assert {field.rsplit("_", 1)[0] for field in without.recurrent} == {"policy", "policy_target"}
+    assert {field.rsplit("_", 1)[0] for field in with_average.policy.recurrent_state} == {"trunk", "trunk_target", "policy", "policy_target"}
+    assert {field.rsplit("_", 1)[0] for field in without.policy.recurrent_state} == {"policy", "policy_target"}
     for agent in (with_average, without):
         before, nets, x = everything(agent), agent.networks, tensors(observations())
         found = agent.policy.act(observations(), before, mode="explore")
@@ -359,10 +359,10 @@ def test_a_state_of_another_number_of_environments_is_refused(given):
     for mode, state in (("explore", everything(agent, 4)), ("explore", everything(agent, 2)), ("greedy", a_state(agent, 4))):
         with pytest.raises(
             ValueError,
-            match=r"The state of this policy goes on from .*\(3, 3\).*; where the number of environments changes.*Received: ",
+            match=r"The state of this policy has the shapes .*\(3, 3\).* Where the number of environments changes.*Received: ",
         ):
             agent.policy.act(observations(), state, mode=mode)
-    with pytest.raises(ValueError, match=r"The state of this policy goes on from .*Received: .*target"):
+    with pytest.raises(ValueError, match=r"The state of this policy has the shapes .*Received: .*target"):
         agent.policy.act(observations(), everything(agent), mode="sample")
 
 
@@ -391,4 +391,4 @@ def test_critics_that_remember_on_their_own_have_no_values_outside_of_columns(gi
     without = {"middleware_parameters": make_agent(given["kind"]).parameters["policy"].middleware_parameters}
     feedforward = make_agent(given["kind"], cells=3, own=dict.fromkeys(agent.parameters.keys() - {"policy"}, without))
     action = tf.zeros([ROWS], tf.int32) if given["kind"] == "discrete" else tf.zeros([ROWS, 2])
-    assert feedforward.value_tensors(x, action, tensors(feedforward.initial_state(ROWS)))["v"].shape == (ROWS,)
+    assert feedforward.value_tensors(x, action, tensors(feedforward.policy.initial_state(ROWS)))["v"].shape == (ROWS,)

@@ -243,7 +243,7 @@ def test_one_trace_serves_any_number_of_updates_and_all_ways_agree(given):
                 np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-4, err_msg=name)
     together.update(one_update(stacked, 0))
     together.update(stack(mixed(eager), mixed(eager, 1)))
-    assert together.traces == 1 and apart.traces == 1 and together.updates == 8
+    assert together.compiled.traces == 1 and apart.compiled.traces == 1 and together.updates == 8
 
 
 @of_both

@@ -8,10 +8,10 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 from scipy.stats import norm
-from tfsac.losses.discrete_soft_actor_critic import entropy, expectation
 
 from tfsac.distributions import DiagonalGaussian, MaskedCategorical
 from tfsac.losses import experience_replay as losses
+from tfsac.losses.soft_actor_critic import expectation
 
 
 def double(x):
@@ -36,7 +36,7 @@ def returns_of(columns, end):
     """Returns of columns, each a table as `STEPS`, with the values after their ends: `[T, B]`."""
     z = {name: np.stack([column[name] for column in columns], axis=1) for name in STEPS}
     returns = losses.retrace_returns(
-        double(z["reward"]), double(z["discount"]), 0.5, double(z["q"]), double(z["v"]), double(z["trace"]), double(end),
+        double(z["reward"]), double(0.5 * z["discount"]), double(z["q"]), double(z["v"]), double(z["trace"]), double(end),
         tf.constant(z["valid"]),
     )
     return returns.q_ret.numpy(), returns.q_opc.numpy()
@@ -85,7 +85,7 @@ def test_returns_have_no_gradient():
     inputs = [single([STEPS[name]]) for name in ("reward", "discount", "q", "v", "trace")] + [tf.ones(3)]
     with tf.GradientTape() as tape:
         tape.watch(inputs)
-        q_ret, q_opc = losses.retrace_returns(*inputs[:2], 0.5, *inputs[2:], tf.fill((1, 3), True))
+        q_ret, q_opc = losses.retrace_returns(*inputs, tf.fill((1, 3), True))
         total = tf.reduce_sum(q_ret + q_opc)
     assert tape.gradient(total, inputs) == [None] * 6
 
@@ -96,18 +96,18 @@ def test_on_policy_both_returns_are_equal_exactly():
     for size in (1, 3):
         trace = losses.trace_coefficient(losses.log_ratio(log_prob, log_prob), size)
         discount, valid = single(rng.integers(0, 2, (7, 5))), tf.constant(rng.integers(0, 2, (7, 5)) > 0)
-        q_ret, q_opc = losses.retrace_returns(reward, discount, 0.99, q, v, trace, tf.ones(5), valid)
+        q_ret, q_opc = losses.retrace_returns(reward, 0.99 * discount, q, v, trace, tf.ones(5), valid)
         np.testing.assert_array_equal(q_ret, q_opc)
 
 
 def test_returns_and_directions_in_a_graph_of_unknown_columns():
     @tf.function(input_signature=[tf.TensorSpec([3, None], tf.float32)] * 5 + [tf.TensorSpec([None], tf.float32)])
     def compute(reward, discount, q, v, trace, end):
-        returns = losses.retrace_returns(reward, discount, 0.5, q, v, trace, end, discount >= 0)
-        constrained = losses.constrained(
-            lambda x: 3.0 * x[:, 0] + 4.0 * x[:, 1], lambda x: -x[:, 0], tf.stack([end, end], axis=1), 1.0
+        returns = losses.retrace_returns(reward, 0.5 * discount, q, v, trace, end, discount >= 0)
+        _, region = losses.constrained(
+            lambda x: (3.0 * x[:, 0] + 4.0 * x[:, 1], -x[:, 0]), tf.stack([end, end], axis=1), 1.0
         )
-        return returns.q_ret, returns.q_opc, constrained.direction
+        return returns.q_ret, returns.q_opc, region.direction
 
     steps = [single(STEPS[name])[:, None] for name in ("reward", "discount", "q", "v", "trace")]
     q_ret, q_opc, direction = compute(*steps, single([END]))
@@ -352,7 +352,7 @@ def gaussian_of(statistics_RS, power):
 
 
 def choices(geometry):
-    """Outputs of a policy, its statistics of them, its loss of both, and k and the divergence from the average by hand."""
+    """Outputs of a policy, its statistics of them, loss and divergence of these, the loss of the outputs, k and the divergence by hand."""
     rng = np.random.default_rng(5)
     logits, average_logits, weight = (double(rng.normal(0, 1, (50, 4))) for _ in range(3))
     statistics_of, log_prob_of = DISCRETE[geometry]
@@ -364,10 +364,12 @@ def choices(geometry):
     prob = tf.nn.softmax(logits).numpy()
     k = {"logits": average.prob - prob, "log_probs": average.prob, "probabilities": average.prob / prob}[geometry]
     kl = (average.prob * (average.log_prob - np.log(prob))).numpy().sum(-1)
-    return (
-        logits, statistics_of, lambda x: loss_of(log_prob_of(x)), lambda x: loss_of(tf.nn.log_softmax(x)),
-        lambda x: expectation(average.prob, average.log_prob - log_prob_of(x)), np.asarray(k), kl,
-    )
+
+    def loss_and_kl(statistics_RS):
+        log_prob_RA = log_prob_of(statistics_RS)
+        return loss_of(log_prob_RA), expectation(average.prob, average.log_prob - log_prob_RA)
+
+    return logits, statistics_of, loss_and_kl, lambda x: loss_of(tf.nn.log_softmax(x)), np.asarray(k), kl
 
 
 def numbers(geometry):
@@ -391,11 +393,12 @@ def numbers(geometry):
     chain = 1.0 if geometry == "variance" else 2.0 * np.sqrt(variance)
     k = np.concatenate([apart / variance, chain * by_variance], axis=-1)
     kl = 0.5 * (apart**2 / variance + average_variance / variance - 1.0 + np.log(variance / average_variance)).sum(-1)
-    return (
-        double(np.concatenate([mean, log_variance], axis=-1)), statistics_of,
-        lambda x: weight * gaussian_of(x, power).log_prob(double(action)), direct_loss,
-        lambda x: average.kl_to(gaussian_of(x, power)), k, kl,
-    )
+
+    def loss_and_kl(statistics_RS):
+        policy = gaussian_of(statistics_RS, power)
+        return weight * policy.log_prob(double(action)), average.kl_to(policy)
+
+    return double(np.concatenate([mean, log_variance], axis=-1)), statistics_of, loss_and_kl, direct_loss, k, kl
 
 
 POLICIES = [(choices, geometry) for geometry in DISCRETE] + [(numbers, geometry) for geometry in GAUSSIAN]
@@ -403,31 +406,46 @@ POLICIES = [(choices, geometry) for geometry in DISCRETE] + [(numbers, geometry)
 
 @pytest.mark.parametrize(("policy", "geometry"), POLICIES, ids=lambda x: x if isinstance(x, str) else x.__name__)
 def test_a_wide_trust_region_leaves_the_gradient_as_it_is(policy, geometry):
-    outputs, statistics_of, loss_of, direct_loss, kl_of, _, kl = policy(geometry)
+    outputs, statistics_of, loss_and_kl, direct_loss, _, kl = policy(geometry)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(outputs)
+        inside, region = losses.constrained(loss_and_kl, statistics_of(outputs), 1e6)
+        direct = direct_loss(outputs)
+    np.testing.assert_allclose(tape.gradient(inside, outputs), tape.gradient(direct, outputs), rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(region.factor, 0.0)
+    np.testing.assert_allclose(region.kl, kl, rtol=1e-10)
+
+
+@pytest.mark.parametrize(("policy", "geometry"), POLICIES, ids=lambda x: x if isinstance(x, str) else x.__name__)
+def test_without_a_trust_region_the_loss_is_as_it_is(policy, geometry):
+    outputs, statistics_of, loss_and_kl, direct_loss, _, kl = policy(geometry)
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(outputs)
         statistics = statistics_of(outputs)
-        constrained = losses.constrained(loss_of, kl_of, statistics, 1e6)
-        indirect = tf.reduce_sum(statistics * constrained.direction)
+        free, region = losses.constrained(loss_and_kl, statistics, None)
         direct = direct_loss(outputs)
-    np.testing.assert_allclose(tape.gradient(indirect, outputs), tape.gradient(direct, outputs), rtol=0, atol=1e-12)
-    np.testing.assert_array_equal(constrained.factor, 0.0)
-    np.testing.assert_allclose(constrained.kl, kl, rtol=1e-10)
+        divergence = tf.reduce_sum(region.kl)
+    np.testing.assert_array_equal(free, loss_and_kl(statistics)[0])
+    np.testing.assert_allclose(tape.gradient(free, outputs), tape.gradient(direct, outputs), rtol=0, atol=1e-12)
+    assert tape.gradient(divergence, outputs) is None
+    np.testing.assert_array_equal(region.factor, 0.0)
+    np.testing.assert_allclose(region.kl, kl, rtol=1e-10)
 
 
 @pytest.mark.parametrize(("policy", "geometry"), POLICIES, ids=lambda x: x if isinstance(x, str) else x.__name__)
 @pytest.mark.parametrize("delta", [0.0, 0.1])
 def test_directions_stay_inside_the_trust_region(policy, geometry, delta):
-    outputs, statistics_of, loss_of, _, kl_of, k, _ = policy(geometry)
+    outputs, statistics_of, loss_and_kl, _, k, _ = policy(geometry)
     statistics = statistics_of(outputs)
-    with tf.GradientTape() as tape:
+    with tf.GradientTape(persistent=True) as tape:
         tape.watch(statistics)
-        loss = loss_of(statistics)
-    expected, factor = projected(tape.gradient(loss, statistics), k, delta)
-    constrained = losses.constrained(loss_of, kl_of, statistics, delta)
-    np.testing.assert_allclose(constrained.direction, expected, rtol=1e-10, atol=1e-10)
-    np.testing.assert_allclose(constrained.factor, factor, rtol=1e-9, atol=1e-12)
-    assert ((k * constrained.direction).numpy().sum(-1) <= delta + 1e-9).all()
+        free, _ = loss_and_kl(statistics)
+        inside, region = losses.constrained(loss_and_kl, statistics, delta)
+    expected, factor = projected(tape.gradient(free, statistics), k, delta)
+    np.testing.assert_allclose(region.direction, expected, rtol=1e-10, atol=1e-10)
+    np.testing.assert_array_equal(tape.gradient(inside, statistics), region.direction)
+    np.testing.assert_allclose(region.factor, factor, rtol=1e-9, atol=1e-12)
+    assert ((k * region.direction).numpy().sum(-1) <= delta + 1e-9).all()
     assert 5 < (factor > 0).sum() < 45
 
 
@@ -435,11 +453,11 @@ def test_what_the_region_returns_has_no_gradient():
     statistics, scale = double([[1.0, 2.0]]), double(3.0)
     with tf.GradientTape() as tape:
         tape.watch([statistics, scale])
-        constrained = losses.constrained(
-            lambda x: scale * tf.reduce_sum(x**2, axis=-1), lambda x: -scale * tf.reduce_sum(x**3, axis=-1), statistics, 1.0
+        _, region = losses.constrained(
+            lambda x: (scale * tf.reduce_sum(x**2, axis=-1), -scale * tf.reduce_sum(x**3, axis=-1)), statistics, 1.0
         )
-        total = tf.add_n([tf.reduce_sum(x) for x in constrained])
-    assert constrained.factor[0] > 0
+        total = tf.add_n([tf.reduce_sum(x) for x in region])
+    assert region.factor[0] > 0
     assert tape.gradient(total, [statistics, scale]) == [None, None]
 
 
@@ -484,15 +502,15 @@ def test_sure_choices_are_finite(policy, behaviour, average, truncation, geometr
             return loss + losses.full_correction(current.prob, log_prob, log_ratio_RA, tf.stop_gradient(q), v, truncation)
 
         statistics = statistics_of(logits)
-        constrained = losses.constrained(
-            loss_of, lambda x: expectation(mean.prob, mean.log_prob - DISCRETE[geometry][1](x)), statistics, 0.1
+        in_region, region = losses.constrained(
+            lambda x: (loss_of(x), expectation(mean.prob, mean.log_prob - DISCRETE[geometry][1](x))), statistics, 0.1
         )
-        free, in_region = loss_of(statistics), tf.reduce_sum(statistics * constrained.direction, axis=-1)
-        total = free + in_region - 0.01 * entropy(current.prob, current.log_prob) + losses.q_loss(q_R, q_ret)
+        free = loss_of(statistics)
+        total = free + in_region - 0.01 * current.entropy() + losses.q_loss(q_R, q_ret)
     by_logits, by_q = tape.gradient(total, [logits, q])
     assert_finite(
         ratio=tf.exp(log_ratio_RA), trace=losses.trace_coefficient(log_ratio), loss=free, in_region=in_region, total=total,
-        direction=constrained.direction, kl=constrained.kl, factor=constrained.factor, by_logits=by_logits, by_q=by_q,
+        direction=region.direction, kl=region.kl, factor=region.factor, by_logits=by_logits, by_q=by_q,
     )
 
 
@@ -530,14 +548,16 @@ def test_narrow_gaussians_are_finite(narrow, truncation, geometry):
             return loss + losses.sampled_correction(gaussian_of(x, power).log_prob(fresh), fresh_log_ratio, q, truncation)
 
         statistics = tf.concat([current.mean, current.variance ** (1.0 / power)], axis=-1)
-        constrained = losses.constrained(loss_of, lambda x: average.kl_to(gaussian_of(x, power)), statistics, 0.1)
-        free, in_region = loss_of(statistics), tf.reduce_sum(statistics * constrained.direction, axis=-1)
+        in_region, region = losses.constrained(
+            lambda x: (loss_of(x), average.kl_to(gaussian_of(x, power))), statistics, 0.1
+        )
+        free = loss_of(statistics)
         value = losses.q_loss(q, q_ret) + losses.v_loss(v, q, q_ret, log_ratio)
         total = free + in_region - 0.01 * current.entropy() + value
     by_mean, by_raw, by_q, by_v = tape.gradient(total, [*outputs, q, v])
     assert_finite(
         ratio=tf.exp(log_ratio), trace=losses.trace_coefficient(log_ratio, 2), loss=free, in_region=in_region, total=total,
-        direction=constrained.direction, kl=constrained.kl, factor=constrained.factor, by_mean=by_mean, by_raw=by_raw, by_q=by_q,
+        direction=region.direction, kl=region.kl, factor=region.factor, by_mean=by_mean, by_raw=by_raw, by_q=by_q,
         by_v=by_v,
     )
 
@@ -594,7 +614,7 @@ TB, YES = tf.zeros((3, 4)), tf.fill((3, 4), True)
 
 def returns(**changed):
     """Arguments of `retrace_returns` with some of them wrong."""
-    right = dict(reward_TB=TB, discount_TB=TB, gamma=0.9, q_TB=TB, v_TB=TB, trace_TB=TB, bootstrap_B=R, valid_TB=YES)
+    right = dict(reward_TB=TB, discount_TB=TB, q_TB=TB, v_TB=TB, trace_TB=TB, bootstrap_B=R, valid_TB=YES)
     return tuple({**right, **changed}.values())
 
 

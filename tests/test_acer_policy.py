@@ -62,7 +62,7 @@ class Case:
         agent.policy.refresh()
         filters = Filters(self.preset.environment.filters, self.spec)
         filters.learn({key: array[:, 0] for key, array in self.seen.items()})
-        self.policy, remembers = Policy(agent, filters), "trunk" if self.shared else "policy"
+        self.policy, remembers = Policy(agent.policy, filters, agent), "trunk" if self.shared else "policy"
         self.fields = {f"{remembers}_{name}" for name in CELLS} if self.lstm else set()
 
     def raw(self, step, rows=slice(None)):
@@ -130,7 +130,7 @@ def test_a_policy_remembers_until_it_is_reset_and_then_takes_another_number_of_e
     first, later = memory.live(slice(1))[0][0], policy.act(memory.raw(0, slice(1)))
     assert abs(first[0, 0] - later[0, 0]) > 1e-3  # the same observation after an episode of others
     before = policy.state
-    with pytest.raises(ValueError, match=r"number of environments changes, begin anew\. Received: .*'policy_hidden': \(1, 8\)"):
+    with pytest.raises(ValueError, match=r"number of environments changes, start with an empty state\. Received: .*'policy_hidden': \(1, 8\)"):
         policy.act(memory.raw(0))
     assert policy.state is before
     policy.reset()
@@ -155,9 +155,9 @@ def test_samples_follow_the_policy_and_the_mode_is_likeliest(case):
     assert (mode == mode[0]).all() and mode[0] == pytest.approx(case.live()[0][0][0], abs=1e-5)
     # The distribution in TensorFlow, of a state of zeros.
     filtered = {key: tf.constant(x[:1]) for key, x in case.policy.filters.observation(given).items()}
-    state = {name: tf.constant(x) for name, x in case.policy.acting.policy.initial_state(1).items()}
-    outputs, _, _ = case.policy.acting.chained(filtered, state)
-    distribution = case.policy.acting.policy_of(outputs, filtered)
+    state = {name: tf.constant(x) for name, x in case.policy.acting.initial_state(1).items()}
+    outputs, _, _ = case.policy.acting.advance_tensors(filtered, state)
+    distribution = case.policy.acting.distribution(outputs, filtered)
     if case.discrete:
         often = np.bincount(found, minlength=case.spec.action.num_actions) / 4000
         np.testing.assert_allclose(often, distribution.prob[0], atol=0.035)  # four deviations at most
@@ -258,21 +258,21 @@ def test_whole_episodes_of_the_export_are_those_of_the_live_policy(case, format,
 
 @pytest.mark.parametrize("format", ["saved_model", "litert"])
 def test_verifying_compares_an_episode_and_finds_what_was_changed(case, format, request):
-    path, agent = request.getfixturevalue(format), case.policy.acting
+    path, acting = request.getfixturevalue(format), case.policy.acting
     observations = [case.raw(step, 0) for step in range(STEPS)]
     for _ in range(2):  # whatever the policy did before
         assert exporting.verify(case.policy, path, observations) <= exporting.TOLERANCE
-    changed = agent.networks["trunk" if case.shared else "policy"].trainable_variables
+    changed = acting.networks["trunk" if case.shared else "policy"].trainable_variables
     before = [variable.numpy() for variable in changed]
     for variable in changed:
         variable.assign(-variable)
-    agent.policy.refresh()
+    acting.refresh()
     try:
         assert exporting.verify(case.policy, path, observations) > 1e-3
     finally:
         for variable, value in zip(changed, before, strict=True):
             variable.assign(value)
-        agent.policy.refresh()
+        acting.refresh()
 
 
 def middle(case, rows):
@@ -283,10 +283,10 @@ def middle(case, rows):
 
 def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, litert):
     (state, seen), rng = middle(case, 20), np.random.default_rng(8)
-    agent, size = case.policy.acting, case.spec.action.num_actions if case.discrete else case.spec.action.shape[0]
+    acting, size = case.policy.acting, case.spec.action.num_actions if case.discrete else case.spec.action.shape[0]
     noise = (rng.random((20, size)) if case.discrete else rng.standard_normal((20, size))).astype(np.float32)
     done = dict(case.signatures(litert)["sample"](**seen, **state, noise=noise))
-    action, after = agent.policy.act_tensors(tensors_of(case.policy.filters.observation(seen)), tf.constant(noise), tensors_of(state))
+    action, after = acting.act_tensors(tensors_of(case.policy.filters.observation(seen)), tf.constant(noise), tensors_of(state))
     action = case.policy.to_environment(action.numpy())
     np.testing.assert_allclose(done.pop("action"), action, rtol=0, atol=1e-5)
     assert len(np.unique(action)) > 1 and done.keys() == after.keys() == case.fields
@@ -296,11 +296,11 @@ def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, litert):
 
 
 def test_samples_of_the_saved_model_are_distributed_as_those_of_the_live_policy(case, saved_model):
-    (state, seen), agent = middle(case, 4000), case.policy.acting
+    state, seen = middle(case, 4000)
     sample = case.signatures(saved_model)["sample"]
     first, second = (sample(**seen, **state)["action"] for _ in range(2))
     assert (first != second).any()
-    live = case.policy.to_environment(agent.policy.act(case.policy.filters.observation(seen), state, mode="sample").action)
+    live = case.policy.to_environment(case.policy.acting.act(case.policy.filters.observation(seen), state, mode="sample").action)
     if case.discrete:
         often = [np.bincount(actions, minlength=case.spec.action.num_actions) / 4000 for actions in (first, live)]
         np.testing.assert_allclose(*often, atol=0.05)  # four deviations at most
@@ -310,32 +310,33 @@ def test_samples_of_the_saved_model_are_distributed_as_those_of_the_live_policy(
 
 @pytest.mark.parametrize("format", ["saved_model", "litert"])
 def test_exported_values_are_those_of_the_critics(case, format, request):
-    signatures, agent, rng = case.signatures(request.getfixturevalue(format)), case.policy.acting, np.random.default_rng(3)
+    signatures, rng = case.signatures(request.getfixturevalue(format)), np.random.default_rng(3)
+    acting, critics = case.policy.acting, case.policy.critics.networks
     assert ("values" in signatures) == values_of(case)
     if not values_of(case):
         return
     state, seen = case.live()[5][1], {key: array[6] for key, array in case.seen.items()}
     filtered = case.policy.filters.observation(seen)
     if case.discrete:
-        inner = given = agent.policy.act(filtered, state, mode="sample").action
+        inner = given = acting.act(filtered, state, mode="sample").action
     else:
         inner = rng.uniform(-1, 1, (3, *case.spec.action.shape)).astype(np.float32)
         given = case.policy.to_environment(inner).astype(np.float32)
     found = signatures["values"](**seen, **state, action=given)
     assert found.keys() == {"q", "v"}
-    outputs, _, read = agent.chained(tensors_of(filtered), tensors_of(state))
+    outputs, _, read = acting.advance_tensors(tensors_of(filtered), tensors_of(state))
     if case.discrete:
-        policy = agent.policy_of(outputs, tensors_of(filtered))
-        q = agent.networks["q"](read).numpy()[:, 0]
+        policy = acting.distribution(outputs, tensors_of(filtered))
+        q = critics["q"](read).numpy()[:, 0]
         np.testing.assert_allclose(found["q"], q[np.arange(3), inner], rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(found["v"], (policy.prob.numpy() * q).sum(axis=1), rtol=1e-4, atol=1e-4)
     else:
-        v = agent.networks["v"](read).numpy()
+        v = critics["v"](read).numpy()
         np.testing.assert_allclose(found["v"], v, rtol=1e-4, atol=1e-4)
         # With the same baseline for all actions, values differ as advantages do.
         other = case.policy.to_environment(-inner).astype(np.float32)
         difference = found["q"] - signatures["values"](**seen, **state, action=other)["q"]
-        advantages = [agent.networks["advantage"](read, tf.constant(a)).numpy()[:, 0] for a in (inner, -inner)]
+        advantages = [critics["advantage"](read, tf.constant(a)).numpy()[:, 0] for a in (inner, -inner)]
         np.testing.assert_allclose(difference, advantages[0] - advantages[1], rtol=1e-3, atol=1e-3)
         assert (np.abs(difference) > 1e-3).all()
 
@@ -352,7 +353,7 @@ def test_an_exported_policy_says_what_it_misses(memory, tmp_path):
     with pytest.raises(TypeError, match=r"missing required arguments: policy_cell, policy_hidden"):
         loaded.signatures["serving_default"](observation=tf.zeros([1, 3]))
     with pytest.raises(ValueError, match=r"reads its state policy_hidden, policy_cell beside .* Received: \[\]$"):
-        memory.policy.acting.policy.act_tensors({"observation": tf.zeros([1, 3])})
+        memory.policy.acting.act_tensors({"observation": tf.zeros([1, 3])})
     exported, live = exporting.load_exported(path), memory.live()
     with pytest.raises(ValueError, match=r"also reads observation\. Received: \['other'\]$"):
         exported({"other": np.zeros((3, 1), np.float32)})

@@ -61,7 +61,7 @@ class Watch(Callback):
 
     def on_training_begin(self, trainer):
         self.acted, self.stored, self.stacks, self.counted, self.first = [], [], [], [], weights(trainer)
-        act, add, update = trainer.agent.act, trainer.memory.add, trainer.agent.update
+        act, add, update = trainer.agent.policy.act, trainer.memory.add, trainer.agent.update
 
         def watched(observation, state=None, is_first=None, mode="sample", env_steps=0):
             found = act(observation, state, is_first, mode, env_steps)
@@ -69,7 +69,7 @@ class Watch(Callback):
                 self.acted.append((observation, found))
             return found
 
-        trainer.agent.act = watched
+        trainer.agent.policy.act = watched
         trainer.memory.add = lambda *step: self.stored.append(step) or add(*step)
         trainer.agent.update = lambda stack: self.stacks.append(stack) or update(stack)
 
@@ -140,10 +140,10 @@ def test_rollouts_are_what_was_played_and_replayed_stretches_are_of_one_episode(
     played = 0
     for end, stack in zip(ENDS, seen.stacks, strict=True):
         steps, full = end - played, end - played == T
-        fresh = {name: getattr(stack, name)[0] for name in ("reward", "discount", "begins", "length", "on_policy")}
+        fresh = {name: getattr(stack, name)[0] for name in ("reward", "discount", "is_first", "length", "on_policy")}
         # Three steps of an episode that terminates, three of the next; then the two with which that one is cut off.
         assert fresh["length"][:, 0].tolist() == ([3] * 6 if full else [2, 2, 0, 0, 0, 0])
-        assert fresh["begins"][:, 0].tolist() == ([1, 0, 0, 1, 0, 0] if full else [0] * 6)
+        assert fresh["is_first"][:, 0].tolist() == ([1, 0, 0, 1, 0, 0] if full else [0] * 6)
         assert fresh["discount"][:, 0].tolist() == ([1, 1, 0, 1, 1, 1] if full else [1, 1, 0, 0, 0, 0])
         assert fresh["on_policy"][:, 0].tolist() == [1] * steps + [0] * (T - steps)
         for value in fresh.values():
@@ -163,7 +163,7 @@ def test_rollouts_are_what_was_played_and_replayed_stretches_are_of_one_episode(
         for update in replayed:
             length = stack.length[update]
             assert (length[0] == length.max(axis=0)).all() and set(length[0].tolist()) <= {3.0, 5.0}
-            assert not stack.on_policy[update].any() and (stack.begins[update] == (np.arange(T) == 0)[:, None]).all()
+            assert not stack.on_policy[update].any() and (stack.is_first[update] == (np.arange(T) == 0)[:, None]).all()
             kind = stack.observation["observation"][update, T, :, 1]
             np.testing.assert_array_equal(length[0], np.where(kind < 0, 3, 5))
             np.testing.assert_array_equal((stack.discount[update].sum(axis=0)), np.where(kind < 0, 2, 5))
@@ -327,7 +327,7 @@ def test_several_environments_resume_with_new_episodes_and_new_states(tmp_path, 
     assert all(value.any() for value in resumed.collector.policy_state.values())
     resumed.collect()
     assert not any(value.any() for value in memory.initial_state.values())
-    assert (memory.batches(0, 4, resumed.sampler.rng).begins[0, 0] == [1, 1, 1, 0]).all()
+    assert (memory.batches(0, 4, resumed.sampler.rng).is_first[0, 0] == [1, 1, 1, 0]).all()
     assert resumed.run().counters.env_steps == 240
 
 

@@ -1,37 +1,35 @@
-"""Actor-critic with experience replay against the golden vectors: returns, losses, trust region and gradients."""
+"""Actor-critic with experience replay against the golden vectors: returns, and the updates of both agents.
 
-from typing import NamedTuple
+The files have what networks compute in every step. Here observations are one-hot numbers of the steps, so that linear networks are
+tables of the files' values, and the gradients of their kernels are those of the files.
+"""
 
 import golden_tools
 import numpy as np
 import pytest
 import tensorflow as tf
-from tfsac.losses.discrete_soft_actor_critic import entropy, expectation
 
-from tfsac.distributions import DiagonalGaussian, MaskedCategorical
+from tfsac.agents import DiscreteACERAgent, GaussianACERAgent
 from tfsac.losses import experience_replay as losses
+from tfsac.parameters import (
+    DiscreteACERAgentParameters,
+    DiscreteACERAlgorithmParameters,
+    GaussianACERAgentParameters,
+    GaussianACERAlgorithmParameters,
+    discrete_acer_networks,
+    gaussian_acer_networks,
+)
+from tfsac.types import ArraySpec, DiscreteSpec, Segments, Spec
 
 DTYPES = [tf.float64, tf.float32]
 COMBOS = range(16)  # on-policy, or off-policy with no truncation, 5 and 10; each with and without trust region and q_opc
+GEOMETRIES = {"discrete": {"chainerrl": "logits", "pfrl": "log_probs"}, "gaussian": {"chainerrl": "variance", "pfrl": "scale"}}
+RATE, ALPHA = 0.1, 0.75  # the learning rate, and how much of the average policy stays
+NOWHERE = 7.0  # V after a terminated step
 
 
-def close(ours, golden, name, dtype, gradient=False, exact=False):
-    """Compares within the tolerances of the files; `exact` are recursions."""
-    double = dtype == tf.float64
-    if exact:
-        rtol, atol = 0.0, 1e-12 if double else 2e-6
-    else:
-        rtol, atol = (1e-7, 1e-8) if double else (1e-4, 1e-5 if gradient else 2e-5)
+def close(ours, golden, name, rtol=1e-4, atol=2e-5):
     np.testing.assert_allclose(ours, golden, rtol=rtol, atol=atol, err_msg=name)
-
-
-def columns(z, name, dtype):
-    """Reads an input, `[S, T, ...]` in the file, as columns, `[T, B, ...]`."""
-    return tf.cast(np.moveaxis(z[f"input/{name}"], 0, 1), dtype)
-
-
-def rows(x_TB):
-    return tf.reshape(x_TB, [-1, *x_TB.shape[2:]])
 
 
 # -- returns -----------------------------------------------------------------------------------------------------------
@@ -41,169 +39,192 @@ def rows(x_TB):
 @pytest.mark.parametrize("kind", ["discrete", "continuous", "on_policy"])
 def test_returns_match(kind, dtype):
     z, meta = golden_tools.read("retrace.npz")
-    reward, q, v, rho = (columns(z, name, dtype) for name in ("reward", "q", "v", "rho"))
+    reward, q, v, rho = (tf.cast(z[f"input/{name}"].T, dtype) for name in ("reward", "q", "v", "rho"))
     log_rho = tf.zeros_like(rho) if kind == "on_policy" else tf.math.log(rho)
     trace = losses.trace_coefficient(log_rho, meta["act"] if kind == "continuous" else 1)
     returns = losses.retrace_returns(
-        reward, tf.ones_like(reward), meta["gamma"], q, v, trace, tf.cast(z["input/bootstrap"], dtype),
-        tf.fill(reward.shape, True),
+        reward, meta["gamma"] * tf.ones_like(reward), q, v, trace, tf.cast(z["input/bootstrap"], dtype), tf.fill(reward.shape, True)
     )
     for name, ours in (("c", trace), ("q_ret", returns.q_ret), ("q_opc", returns.q_opc)):
-        close(tf.transpose(ours), z[f"{kind}/{name}"], name, dtype, exact=True)
+        close(tf.transpose(ours), z[f"{kind}/{name}"], name, 0.0, 1e-12 if dtype == tf.float64 else 2e-6)
 
 
-# -- losses ------------------------------------------------------------------------------------------------------------
+# -- updates -----------------------------------------------------------------------------------------------------------
 
 
-class Assembled(NamedTuple):
-    """A loss of every segment, `[B]`, and what led to it, `[T, B]`."""
-
-    loss: tf.Tensor
-    pi_loss: tf.Tensor
-    q_loss: tf.Tensor
-    returns: losses.Returns
-    rho: tf.Tensor
-    v: tf.Tensor
-    factor: tf.Tensor
+def single(x):
+    return np.asarray(x, np.float32)
 
 
-def assemble(z, meta, combo, policy, q_TB, v_TB, action_size=1, regress_v=False):
-    """Adds up the loss of both segments as an agent does, from the policy's statistics, log-probabilities and so on."""
-    truncation, time, dtype = combo["truncation"], q_TB.shape[0], q_TB.dtype
+def rows(z, name):
+    """Reads an input as rows `[S * T, ...]`, one segment after the other."""
+    return z[f"input/{name}"].reshape(-1, *z[f"input/{name}"].shape[2:])
 
-    def along_time(x_R):
-        return tf.reshape(x_R, q_TB.shape)
 
-    log_ratio_R = losses.log_ratio(policy["log_prob"](policy["statistics"]), policy["behaviour_log_prob"])
-    on_policy_R = tf.fill(log_ratio_R.shape, tf.cast(not combo["off_policy"], dtype))
-    log_ratio_R = (1.0 - on_policy_R) * log_ratio_R
-    returns = losses.retrace_returns(
-        columns(z, "reward", dtype), tf.ones_like(q_TB), meta["gamma"], q_TB, v_TB,
-        along_time(losses.trace_coefficient(log_ratio_R, action_size)), tf.cast(z["input/bootstrap"], dtype),
-        tf.fill(q_TB.shape, True),
+def with_ends(of_rows, ends=0.0):
+    """Appends what a table has for the observations after the segments, `[S]` or the same for both."""
+    return np.concatenate([of_rows, np.broadcast_to(np.reshape(ends, (-1, *[1] * (of_rows.ndim - 1))), (2, *of_rows.shape[1:]))])
+
+
+def segments(z, meta, on_policy, **stored):
+    """Returns the file's segments as one update, `[1, T, B, ...]`; the first one terminates."""
+    steps, columns = meta["length"], meta["segments"]
+    number = np.arange(steps * columns).reshape(columns, steps)
+    number = np.concatenate([number, steps * columns + np.arange(columns)[:, None]], axis=1).T  # of steps and ends
+
+    def column(x):
+        return np.moveaxis(x, 0, 1)[None]
+
+    discount, first = np.ones((1, steps, columns), np.float32), np.zeros((1, steps, columns), np.float32)
+    discount[:, -1, 0], first[:, 0] = 0.0, 1.0
+    assert z["input/bootstrap"][0] == 0.0
+    action = z["input/action"]
+    return Segments(
+        {"observation": np.eye((steps + 1) * columns, dtype=np.float32)[number][None]},
+        column(action.astype(np.int32) if action.ndim == 2 else single(action)),
+        column(single(z["input/reward"])),
+        discount,
+        first,
+        np.full_like(first, steps),
+        np.full_like(first, on_policy),
+        {},
+        {f"behaviour/{name}": column(single(x)) for name, x in stored.items()},
     )
-    advantage_R = rows((returns.q_opc if combo["q_opc"] else returns.q_ret) - v_TB)
-
-    def loss_of(statistics_RS):
-        loss_R = losses.policy_loss(policy["log_prob"](statistics_RS), log_ratio_R, advantage_R, on_policy_R, truncation)
-        if truncation is not None:
-            loss_R += (1.0 - on_policy_R) * policy["correction"](statistics_RS, rows(v_TB), truncation)
-        return loss_R
-
-    statistics_RS, factor_R = policy["statistics"], tf.zeros_like(log_ratio_R)
-    if combo["trust_region"]:
-        direction_RS, _, factor_R = losses.constrained(loss_of, policy["kl"], statistics_RS, meta["delta"])
-        pi_loss_R = tf.reduce_sum(statistics_RS * direction_RS, axis=-1)
-    else:
-        pi_loss_R = loss_of(statistics_RS)
-    pi_loss_R -= meta["beta"] * policy["entropy"]
-    q_R, q_ret_R = rows(q_TB), rows(returns.q_ret)
-    q_loss_R = losses.q_loss(q_R, q_ret_R)
-    if regress_v:
-        q_loss_R += losses.v_loss(rows(v_TB), q_R, q_ret_R, log_ratio_R)
-    pi_loss = meta["pi_coef"] * tf.reduce_sum(along_time(pi_loss_R), axis=0) / time
-    q_loss = meta["q_coef"] * tf.reduce_sum(along_time(q_loss_R), axis=0) / time
-    return Assembled(pi_loss + q_loss, pi_loss, q_loss, returns, along_time(tf.exp(log_ratio_R)), v_TB, along_time(factor_R))
 
 
-def check(assembled, gradients, z, geometry, number, dtype):
-    """Compares all that the file has of a combination; gradients by name, `[T, B, ...]`."""
-    q_ret, q_opc = assembled.returns
-    for name, ours in (("q_ret", q_ret), ("q_opc", q_opc), ("rho", assembled.rho), ("v", assembled.v)):
-        close(tf.transpose(ours), z[f"inter/{name}"][number], name, dtype)
-    for name in ("loss", "pi_loss", "q_loss"):
-        close(getattr(assembled, name), z[f"{geometry}/{name}"][number], name, dtype)
-    for name, ours in gradients.items():
-        close(np.moveaxis(ours, 0, 1), z[f"{geometry}/grad_{name}"][number], name, dtype, gradient=True)
-    if geometry == "chainerrl":  # the file has no others
-        close(tf.transpose(assembled.factor), z["inter/trust_region_factor"][number], "factor", dtype)
-
-
-def discrete(z, geometry, logits_TBA, q_TBA):
-    """The policy of the file; `pfrl` has log-probabilities for statistics, `chainerrl` logits."""
-    dtype = logits_TBA.dtype
-    current = MaskedCategorical(rows(logits_TBA))
-    average, behaviour = (MaskedCategorical(rows(columns(z, name, dtype))) for name in ("avg_logits", "mu_logits"))
-    chosen_RA = tf.one_hot(tf.cast(rows(columns(z, "action", dtype)), tf.int32), q_TBA.shape[-1], dtype=dtype)
-
-    def log_prob_of(statistics_RS):
-        return statistics_RS if geometry == "pfrl" else MaskedCategorical(statistics_RS).log_prob
-
-    def taken(x_RA):
-        return tf.reduce_sum(x_RA * chosen_RA, axis=-1)
-
-    def correction(statistics_RS, v_R, truncation):
-        log_ratio_RA = losses.log_ratio(current.log_prob, behaviour.log_prob)
-        return losses.full_correction(
-            current.prob, log_prob_of(statistics_RS), log_ratio_RA, tf.stop_gradient(rows(q_TBA)), v_R, truncation
-        )
-
-    policy = {
-        "statistics": current.log_prob if geometry == "pfrl" else rows(logits_TBA),
-        "log_prob": lambda statistics_RS: taken(log_prob_of(statistics_RS)),
-        "behaviour_log_prob": taken(behaviour.log_prob),
-        "kl": lambda statistics_RS: expectation(average.prob, average.log_prob - log_prob_of(statistics_RS)),
-        "entropy": entropy(current.prob, current.log_prob),
-        "correction": correction,
-    }
-    q_TB = tf.reshape(taken(rows(q_TBA)), q_TBA.shape[:2])
-    v_TB = tf.reshape(tf.stop_gradient(expectation(current.prob, rows(q_TBA))), q_TBA.shape[:2])
-    return policy, q_TB, v_TB
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
-@pytest.mark.parametrize("geometry", ["chainerrl", "pfrl"])
-@pytest.mark.parametrize("number", COMBOS)
-def test_choices_match(number, geometry, dtype):
-    z, meta = golden_tools.read("acer_discrete.npz")
-    logits, q = columns(z, "logits", dtype), columns(z, "q", dtype)
-    with tf.GradientTape() as tape:
-        tape.watch([logits, q])
-        assembled = assemble(z, meta, meta["combos"][number], *discrete(z, geometry, logits, q))
-    gradients = dict(zip(("logits", "q"), tape.gradient(assembled.loss, [logits, q]), strict=True))
-    check(assembled, gradients, z, geometry, number, dtype)
-
-
-def gaussian(z, geometry, mean_TBA, variance_TBA):
-    """The policy of the file; `pfrl` has the standard deviation among its statistics, `chainerrl` the variance."""
-    dtype = mean_TBA.dtype
-    power = 2.0 if geometry == "pfrl" else 1.0
-    average, behaviour = (
-        DiagonalGaussian(*(rows(columns(z, f"{name}_{part}", dtype)) for part in ("mean", "var"))) for name in ("avg", "mu")
-    )
-    current = DiagonalGaussian(rows(mean_TBA), rows(variance_TBA))
-    action_RA, fresh_RA = (rows(columns(z, name, dtype)) for name in ("action", "correction_action"))
-
-    def policy_of(statistics_RS):
-        mean_RA, spread_RA = tf.split(statistics_RS, 2, axis=-1)
-        return DiagonalGaussian(mean_RA, spread_RA**power)
-
-    def correction(statistics_RS, v_R, truncation):
-        log_ratio_R = losses.log_ratio(current.log_prob(fresh_RA), behaviour.log_prob(fresh_RA))
-        advantage_R = rows(columns(z, "q_correction", dtype)) - v_R
-        return losses.sampled_correction(policy_of(statistics_RS).log_prob(fresh_RA), log_ratio_R, advantage_R, truncation)
-
+def algorithm_of(meta, combo, statistics):
     return {
-        "statistics": tf.concat([current.mean, current.variance ** (1.0 / power)], axis=-1),
-        "log_prob": lambda statistics_RS: policy_of(statistics_RS).log_prob(action_RA),
-        "behaviour_log_prob": behaviour.log_prob(action_RA),
-        "kl": lambda statistics_RS: average.kl_to(policy_of(statistics_RS)),
-        "entropy": current.entropy(),
-        "correction": correction,
+        "discount": meta["gamma"],
+        "t_max": meta["length"],
+        "beta": meta["beta"],
+        "use_trust_region": combo["trust_region"],
+        "trust_region_delta": meta["delta"],
+        "trust_region_alpha": ALPHA,
+        "trust_region_statistics": statistics,
+        "truncation_threshold": combo["truncation"],
+        "use_q_opc": combo["q_opc"],
     }
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
-@pytest.mark.parametrize("geometry", ["chainerrl", "pfrl"])
-@pytest.mark.parametrize("number", COMBOS)
-def test_numbers_match(number, geometry, dtype):
-    z, meta = golden_tools.read("acer_gaussian.npz")
-    inputs = [columns(z, name, dtype) for name in ("mean", "var", "q", "v")]
-    with tf.GradientTape() as tape:
-        tape.watch(inputs)
-        mean, variance, q, v = inputs
-        assembled = assemble(
-            z, meta, meta["combos"][number], gaussian(z, geometry, mean, variance), q, v, mean.shape[-1], regress_v=True
-        )
-    gradients = dict(zip(("mean", "var", "q", "v"), tape.gradient(assembled.loss, inputs), strict=True))
-    check(assembled, gradients, z, geometry, number, dtype)
+def trained(meta):
+    # With this epsilon Adam's first step is the rate times g / (|g| + 1).
+    return {"layers": (), "q_loss_weight": meta["q_coef"], "learning_rate": RATE, "batch_size": meta["segments"],
+            "optimizer_epsilon": 0.001**0.5}  # fmt: skip
+
+
+def put(layer, table):
+    layer.kernel.assign(table)
+    layer.bias.assign(tf.zeros_like(layer.bias))
+
+
+def discrete(z, meta, number, geometry, eager):
+    """Returns an agent with the file's logits and Q, its update, and where the file's gradients are those of which kernel."""
+    combo = meta["combos"][number]
+    parameters = DiscreteACERAgentParameters(
+        DiscreteACERAlgorithmParameters(**algorithm_of(meta, combo, GEOMETRIES["discrete"][geometry])),
+        networks=discrete_acer_networks(**trained(meta)),
+    )
+    width = (meta["length"] + 1) * meta["segments"]
+    spec = Spec({"observation": ArraySpec((width,), "float32")}, DiscreteSpec(meta["actions"]))
+    agent = DiscreteACERAgent(parameters, spec, eager=eager)
+    policy, average, q = agent.networks["policy"].head.logits, agent.networks["policy_target"].head.logits, agent.networks["q"]
+    put(policy, with_ends(rows(z, "logits")))
+    put(average, with_ends(rows(z, "avg_logits")))
+    ends = [NOWHERE, z["input/bootstrap"][1]]  # of every action, and so V
+    put(q.head.critics[0][-1], with_ends(rows(z, "q"), ends))
+    update = segments(z, meta, not combo["off_policy"], logits=z["input/mu_logits"])
+    return agent, update, {
+        policy.kernel: lambda grad: with_ends(grad("logits")),
+        q.head.critics[0][-1].kernel: lambda grad: with_ends(grad("q")),
+    }
+
+
+def gaussian(z, meta, number, geometry, eager):
+    """The same with the file's means and variances, V, and an advantage that is theirs at the file's two actions in each step.
+
+    The action taken and the fresh one are a basis, beginning at the mean: a hidden layer computes both coordinates, of the own step
+    alone. Baselines are at the mean, where the advantage is zero.
+    """
+    combo, min_variance = meta["combos"][number], 1e-6
+    count, width, size = meta["length"] * meta["segments"], (meta["length"] + 1) * meta["segments"], meta["act"]
+    parameters = GaussianACERAgentParameters(
+        GaussianACERAlgorithmParameters(**algorithm_of(meta, combo, GEOMETRIES["gaussian"][geometry])),
+        networks=gaussian_acer_networks(
+            **trained(meta), advantage_layers=(size * count,), bound_mean=False, min_variance=min_variance
+        ),
+    )
+    spec = Spec({"observation": ArraySpec((width,), "float32")}, ArraySpec((size,), "float32"))
+    agent = GaussianACERAgent(parameters, spec, eager=eager)
+    policy, average = agent.networks["policy"].head, agent.networks["policy_target"].head
+    for head, mean, variance in ((policy, "mean", "var"), (average, "avg_mean", "avg_var")):
+        put(head.mean, with_ends(rows(z, mean)))
+        put(head.variance, with_ends(np.log(np.expm1(rows(z, variance) - min_variance))))
+    v, (hidden, out) = agent.networks["v"].head.out, agent.networks["advantage"].head.critics[0]
+    put(v, with_ends(rows(z, "v")[:, None], [NOWHERE, z["input/bootstrap"][1]]))
+    mean, fresh = rows(z, "mean"), rows(z, "correction_action")
+    basis = np.linalg.inv(np.stack([rows(z, "action") - mean, fresh - mean], axis=1))  # [R, A, 2]
+    kernel = np.full((width + size, count, size), -1e6)
+    kernel[np.arange(count), np.arange(count)] = -np.einsum("ra,rak->rk", mean, basis)
+    kernel[width:] = np.moveaxis(basis, 0, 1)
+    put(hidden, kernel.reshape(width + size, -1))
+    put(out, np.stack([rows(z, "q") - rows(z, "v"), rows(z, "q_correction") - rows(z, "v")], axis=1).reshape(-1, 1))
+    noise = ((fresh - mean) / np.sqrt(rows(z, "var"))).reshape(meta["segments"], meta["length"], 1, size).swapaxes(0, 1)
+    agent.noise = lambda name, shape: tf.constant(single(noise if name == "correction" else np.zeros(shape)))
+    slope = 1.0 - np.exp(min_variance - rows(z, "var"))  # of softplus
+    update = segments(z, meta, not combo["off_policy"], mean=z["input/mu_mean"], variance=z["input/mu_var"])
+    return agent, update, {
+        policy.mean.kernel: lambda grad: with_ends(grad("mean")),
+        policy.variance.kernel: lambda grad: with_ends(grad("var") * slope),
+        # V is a part of Q. The fresh action trains no critic.
+        v.kernel: lambda grad: with_ends((grad("v") + grad("q"))[:, None]),
+        out.kernel: lambda grad: np.stack([grad("q"), np.zeros(count)], axis=1).reshape(-1, 1),
+    }
+
+
+MADE = {"discrete": discrete, "gaussian": gaussian}
+CASES = [(kind, geometry, number, True) for kind in MADE for geometry in ("chainerrl", "pfrl") for number in COMBOS]
+CASES += [(kind, "chainerrl", number, False) for kind in MADE for number in (3, 15)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "geometry", "number", "eager"), CASES, ids=[f"{k}-{g}-{n}-{'eager' if e else 'compiled'}" for k, g, n, e in CASES]
+)
+def test_updates_match(kind, geometry, number, eager, monkeypatch):
+    z, meta = golden_tools.read(f"acer_{kind}.npz")
+    agent, update, kernels = MADE[kind](z, meta, number, geometry, eager)
+
+    def golden(name):
+        return z[f"{geometry}/{name}"][number]
+
+    def gradient(name):  # of the mean over segments
+        return golden(f"grad_{name}").reshape(-1, *golden(f"grad_{name}").shape[2:]) / meta["segments"]
+
+    def of_segments(x_R):
+        return np.reshape(x_R, (meta["length"], meta["segments"])).T
+
+    seen, expected = {}, {variable: of(gradient) for variable, of in kernels.items()}
+    before = {variable: variable.numpy() for variable in kernels}
+    averages = agent.networks["policy_target"].head.outputs
+    average_before = [layer.kernel.numpy() for layer in averages]
+    golden_tools.record(seen, monkeypatch, agent, "update")
+    if eager:
+        for owner, name in ((agent, "evaluate"), (losses, "retrace_returns"), (losses, "constrained")):
+            golden_tools.record(seen, monkeypatch, owner, name)
+        received = golden_tools.first_gradients(agent, update, monkeypatch)
+        (_, steps), (_, returns), (_, (_, region)) = seen["evaluate"], seen["retrace_returns"], seen["constrained"]
+        found = {"v": steps.v_R, "rho": np.exp(steps.log_ratio_R), "q_ret": returns.q_ret, "q_opc": returns.q_opc}
+        if geometry == "chainerrl":  # the file has no others
+            found["trust_region_factor"] = region.factor
+        for name, ours in found.items():
+            close(of_segments(ours), z[f"inter/{name}"][number], name)
+        for variable, values in expected.items():
+            close(received[id(variable)], values, variable.path, atol=1e-5)
+    else:
+        agent.update(update)
+    metrics = dict(zip(agent.metric_names, seen["update"][1].metrics[0], strict=True))
+    close(metrics["loss/policy"], golden("pi_loss").mean(), "policy loss")
+    close(sum(metrics[f"loss/{name}"] for name in agent.parameters if name != "policy"), golden("q_loss").mean(), "critic losses")
+    for variable, values in expected.items():
+        close(variable, before[variable] - RATE * values / (np.abs(values) + 1.0), variable.path, rtol=1e-5, atol=1e-6)
+    for layer, was, online in zip(averages, average_before, agent.networks["policy"].head.outputs, strict=True):
+        close(layer.kernel, ALPHA * was + (1.0 - ALPHA) * online.kernel.numpy(), "average policy", rtol=1e-5, atol=1e-6)

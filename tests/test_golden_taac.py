@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfsac.agents import TemporallyAbstractActorCriticAgent
+from tfsac.agents import TemporallyAbstractActorCriticAgent, taac
 from tfsac.losses import temporally_abstract_actor_critic as losses
 from tfsac.parameters import (
     SequenceReplayParameters,
@@ -13,7 +13,7 @@ from tfsac.parameters import (
     TemporallyAbstractActorCriticAlgorithmParameters,
     temporally_abstract_networks,
 )
-from tfsac.policies.temporally_abstract import make_trajectory
+from tfsac.policies.temporally_abstract import choice, make_trajectory
 
 KINDS = {"taac": "constant", "taacl": "linear", "taacq": "quadratic"}
 VARIANTS = [
@@ -59,10 +59,10 @@ def test_choices_match(suffix, clipped, tiny):
     golden, meta = golden_tools.read("taac_tables.npz")
     clipping = (meta["clip_low"], meta["clip_high"]) if clipped else None
     alpha = tf.constant(1e-12 if tiny else meta["alpha_beta"], tf.float64)
-    choice = losses.choice(tf.constant(golden["beta/q0"]), tf.constant(golden["beta/q1"]), alpha, clipping)
-    np.testing.assert_allclose(choice.keep_B, golden[f"beta/probs{suffix}"][:, 0], atol=1e-12)
-    np.testing.assert_allclose(choice.switch_B, golden[f"beta/probs{suffix}"][:, 1], atol=1e-12)
-    np.testing.assert_allclose(choice.entropy_B, golden[f"beta/entropy{suffix}"], atol=1e-12)
+    found = choice(tf.constant(golden["beta/q0"]), tf.constant(golden["beta/q1"]), alpha, clipping)
+    np.testing.assert_allclose(found.keep_B, golden[f"beta/probs{suffix}"][:, 0], atol=1e-12)
+    np.testing.assert_allclose(found.switch_B, golden[f"beta/probs{suffix}"][:, 1], atol=1e-12)
+    np.testing.assert_allclose(found.entropy_B, golden[f"beta/entropy{suffix}"], atol=1e-12)
 
 
 def test_returns_and_errors_match():
@@ -89,9 +89,9 @@ def test_target_entropies_match():
     golden, _ = golden_tools.read("taac_tables.npz")
     rows = [row for row in golden["target_entropy/rows"] if tuple(row[2:4]) == (-1.0, 1.0)]
     assert len(rows) == 9
-    for min_prob, size, _, _, choice, action in rows:
-        assert losses.discrete_target_entropy(min_prob, 2) == pytest.approx(choice, abs=1e-8)
-        assert losses.continuous_target_entropy(min_prob, int(size)) == pytest.approx(action, abs=1e-7)
+    for min_prob, size, _, _, of_choice, of_action in rows:
+        assert losses.discrete_target_entropy(min_prob, 2) == pytest.approx(of_choice, abs=1e-8)
+        assert losses.continuous_target_entropy(min_prob, int(size)) == pytest.approx(of_action, abs=1e-7)
 
 
 # -- updates -----------------------------------------------------------------------------------------------------------
@@ -160,18 +160,12 @@ def test_losses_and_gradient_norms_of_an_update_match(kind, variant, eager, monk
 def test_values_on_the_way_match_row_by_row(kind, variant, monkeypatch):
     agent, golden, stacked = golden_agent(kind, variant, monkeypatch, eager=True)
     seen = {}
-    for name in ("choice", "compare_through_returns", "critic_loss", "policy_loss"):
-        compute = getattr(losses, name)
-
-        def record(*arguments, name=name, compute=compute):
-            seen[name] = arguments, compute(*arguments)
-            return seen[name][1]
-
-        monkeypatch.setattr(losses, name, record)
-    propose = agent.policy.propose
-    monkeypatch.setattr(agent, "propose", lambda *arguments: seen.setdefault("proposal", propose(*arguments)))
+    golden_tools.record(seen, monkeypatch, taac, "choice")
+    for name in ("compare_through_returns", "critic_loss", "policy_loss"):
+        golden_tools.record(seen, monkeypatch, losses, name)
+    golden_tools.record(seen, monkeypatch, agent.policy, "propose")
     agent.update(stacked)
-    proposal, (arguments, choice) = seen["proposal"], seen["choice"]
+    (_, proposal), (arguments, found) = seen["propose"], seen["choice"]
     close(proposal.policy.loc, golden["inter/mean"], "mean")
     close(proposal.policy.log_scale, golden["inter/log_std"], "log_std")
     close(proposal.action_BA, golden["inter/action"], "action")
@@ -182,11 +176,11 @@ def test_values_on_the_way_match_row_by_row(kind, variant, monkeypatch):
                 close(tau[name], golden[f"inter/{prefix}/{name[-1]}"], f"{prefix} {name}")
     close(arguments[0], golden["inter/q0"], "q0")
     close(arguments[1], golden["inter/q1"], "q1")
-    close(choice.keep_B, golden["inter/beta_probs"][..., 0], "keep")
-    close(choice.switch_B, golden["inter/beta_probs"][..., 1], "switch")
+    close(found.keep_B, golden["inter/beta_probs"][..., 0], "keep")
+    close(found.switch_B, golden["inter/beta_probs"][..., 1], "switch")
     if "inter/advantage" in golden:
-        close(choice.advantage_B, golden["inter/advantage"], "advantage")
-        close(choice.entropy_B, golden["inter/beta_entropy"], "entropy of the choice")
+        close(found.advantage_B, golden["inter/advantage"], "advantage")
+        close(found.entropy_B, golden["inter/beta_entropy"], "entropy of the choice")
     arguments, returns = seen["compare_through_returns"]
     keep_q, switch_q, keep, would_switch = arguments[3][..., 0], arguments[4][..., 0], arguments[5], arguments[8]
     close(keep * keep_q + (1.0 - keep) * switch_q, golden["inter/target_q"], "target value")

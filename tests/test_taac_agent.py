@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import re
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 import tensorflow as tf
 
 from tfsac.agents import TemporallyAbstractActorCriticAgent
+from tfsac.agents.learner import Gradients
+from tfsac.agents.taac import Rows
 from tfsac.losses import temporally_abstract_actor_critic as losses
 from tfsac.networks import GraphForward, NumpyForward
 from tfsac.parameters import (
@@ -22,7 +25,7 @@ from tfsac.parameters import (
     TrainingSteps,
     temporally_abstract_networks,
 )
-from tfsac.policies.temporally_abstract import make_trajectory
+from tfsac.policies.temporally_abstract import Choice, Proposal, make_trajectory, pessimistic
 from tfsac.testing import discrete_spec, random_batches, random_sequences, team_spec, vector_spec
 from tfsac.types import FIRST, LAST, MID, ArraySpec, Sequence, Spec
 
@@ -62,13 +65,37 @@ def batches(agent, updates, seed=0):
     return random_sequences(agent.spec, updates, agent.steps, agent.batch_size, seed)
 
 
-def prepared(agent, stacked, train_policy=True):
-    """What the steps of the first of these updates begin with."""
-    return agent.begin(tf.nest.map_structure(lambda x: tf.constant(x[0]), stacked), train_policy)
+class Computed(NamedTuple):
+    """What the steps of an update compute before anything moves: gradients by name, and what they follow from."""
+
+    rows: Rows
+    proposal: Proposal
+    choice: Choice
+    gradients: dict[str, Gradients]
+    metrics: dict[str, float]
 
 
-def floats(metrics):
-    return {name: float(value) for name, value in metrics.items()}
+def compute(agent, stacked):
+    """Computes the steps of the first of these updates."""
+    batch = tf.nest.map_structure(lambda x: tf.constant(x[0]), stacked)
+    rows = agent.rows_of(batch)
+    policy = agent.policy_step(rows)
+    critics, critic_metrics = agent.critic_step(batch, rows, policy)
+    temperatures, temperature_metrics = agent.temperature_steps(rows, policy)
+    metrics = {**policy.metrics, **critic_metrics, **temperature_metrics}
+    return Computed(
+        rows,
+        policy.proposal,
+        policy.choice,
+        {gradients.name: gradients for gradients in (policy.gradients, critics, *temperatures)},
+        {name: float(value) for name, value in metrics.items()},
+    )
+
+
+def critics_of(agent, observation, tau):
+    """Returns all critics of trajectories, `[B, N, D]`, and the pessimistic one, `[B, D]`."""
+    q = agent.policy.q(agent.networks["q"], observation, tau)
+    return q.numpy(), pessimistic(q, agent.policy.reward_weights)
 
 
 def weights(agent):
@@ -146,12 +173,10 @@ def test_trajectories_by_hand():
 
 def test_every_step_has_gradients_of_its_own_weights_and_moves_them_alone():
     agent = make_agent()
-    before, update = weights(agent), prepared(agent, batches(agent, 1))
-    steps = [agent.policy_step(update), agent.critic_step(update), *agent.temperature_steps(update)]
+    before, steps = weights(agent), compute(agent, batches(agent, 1)).gradients
     assert changed(before, weights(agent)) == set()  # computing moves nothing
-    names = ["policy", "q", "proposal_temperature", "choice_temperature"]
-    assert [step.name for step in steps] == names == list(agent.trained)
-    for step in steps:
+    assert list(steps) == ["policy", "q", "proposal_temperature", "choice_temperature"] == list(agent.trained)
+    for step in steps.values():
         assert len(step.values) == len(agent.trained[step.name])
         assert all(np.abs(value).max() > 0 for value in step.values)
         before = weights(agent)
@@ -162,19 +187,18 @@ def test_every_step_has_gradients_of_its_own_weights_and_moves_them_alone():
 def test_all_gradients_are_taken_before_anything_moves_and_the_target_follows_last(monkeypatch):
     agent, other = make_agent(), make_agent()
     stacked = batches(agent, 1)
-    update = prepared(other, stacked)
-    steps = {step.name: step for step in [other.policy_step(update), other.critic_step(update), *other.temperature_steps(update)]}
+    steps = compute(other, stacked).gradients
     applied, apply = {}, agent.apply
     monkeypatch.setattr(agent, "apply", lambda gradients: (applied.update({gradients.name: gradients}), apply(gradients)))
     before = weights(agent)
     agent.update(stacked)
-    assert list(applied) == list(steps)
+    assert applied.keys() == steps.keys()
     for name, gradients in applied.items():
         for ours, theirs in zip(gradients.values, steps[name].values, strict=True):
             np.testing.assert_array_equal(ours, theirs, err_msg=name)
     after = weights(agent)
-    for slow, online, moved in zip(before["q_target"], after["q"], after["q_target"], strict=True):
-        np.testing.assert_allclose(moved, 0.75 * slow + 0.25 * online, rtol=1e-5, atol=1e-7)
+    for target, online, moved in zip(before["q_target"], after["q"], after["q_target"], strict=True):
+        np.testing.assert_allclose(moved, 0.75 * target + 0.25 * online, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize(("network", "matters"), [("q", False), ("q_target", True)])
@@ -189,10 +213,10 @@ def test_the_target_critics_alone_value_what_comes_after(network, matters, monke
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_the_two_critics_differ_and_their_slow_copies_start_equal():
+def test_the_two_critics_differ_and_their_targets_start_equal():
     agent = make_agent(num_critics=3)
-    for slow, online in zip(weights(agent)["q_target"], weights(agent)["q"], strict=True):
-        np.testing.assert_array_equal(slow, online)
+    for target, online in zip(weights(agent)["q_target"], weights(agent)["q"], strict=True):
+        np.testing.assert_array_equal(target, online)
     first = [critic[0].kernel.numpy() for critic in agent.networks["q"].head.critics]
     assert len(first) == 3 and not np.allclose(first[0], first[1]) and not np.allclose(first[1], first[2])
 
@@ -207,20 +231,20 @@ def test_policy_and_temperatures_wait_for_their_turn_also_with_one_update_per_ca
         before = weights(agent)
         metrics = named(agent, tf.nest.map_structure(lambda x, i=i: x[i : i + 1], stacked))
         moved.append(changed(before, weights(agent)))
-        assert (metrics["policy/gradient_norm"] > 0) == ("policy" in moved[-1])
+        assert metrics["policy/gradient_norm"] > 0  # it is seen in every update
     rest = {"q", "q_target"}
     assert moved == [rest, rest, rest | {"policy", "proposal_temperature", "choice_temperature"}] * 2
 
 
-def test_the_slow_critics_wait_for_their_period_and_move_by_their_rate():
+def test_the_target_critics_wait_for_their_period_and_move_by_their_rate():
     agent = make_agent(num_steps_between_copying_online_weights_to_target=TrainingSteps(3))
     for i in range(6):
         before = weights(agent)
         agent.update(batches(agent, 1, seed=i))
         after = weights(agent)
         rate = 0.25 if i % 3 == 2 else 0.0
-        for slow, online, moved in zip(before["q_target"], after["q"], after["q_target"], strict=True):
-            np.testing.assert_allclose(moved, slow + rate * (online - slow), rtol=1e-5, atol=1e-7)
+        for target, online, moved in zip(before["q_target"], after["q"], after["q_target"], strict=True):
+            np.testing.assert_allclose(moved, target + rate * (online - target), rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.slow
@@ -233,7 +257,7 @@ def test_several_updates_in_one_call_equal_one_update_per_call_and_are_traced_on
     np.testing.assert_allclose(rows, single, rtol=2e-3, atol=1e-5)
     assert_same(together, apart, atol=1e-5)
     together.update(batches(together, 2))
-    assert together.traces == 1 and apart.traces == 1
+    assert together.compiled.traces == 1 and apart.compiled.traces == 1
 
 
 @pytest.mark.slow
@@ -328,20 +352,16 @@ def test_every_other_field_is_read(name):
 def test_losses_are_means_over_all_rows_and_other_metrics_over_those_that_count():
     agent = make_agent(compare_through="unbiased")
     stacked = batches(agent, 1)
-    update = prepared(agent, stacked)
-    counts = update.counts_R.numpy() > 0
-    agent.policy_step(update)
-    agent.critic_step(update)
-    agent.temperature_steps(update)
-    metrics, proposal = floats(update.metrics), update.proposal
-    q1 = agent.objective(agent.smallest_q(agent.networks["q"], update.observation, proposal.planned)).numpy()
-    rows = proposal.log_prob_B.numpy() - update.choice.switch_B.numpy() * q1  # alpha is 1
-    assert metrics["loss/policy"] == pytest.approx((counts * rows).mean(), rel=1e-5)
+    rows, proposal, choice, _, metrics = compute(agent, stacked)
+    counts = rows.counts_R.numpy() > 0
+    q1 = agent.policy.objective(critics_of(agent, rows.observation, proposal.planned)[1]).numpy()
+    loss = proposal.log_prob_B.numpy() - choice.switch_B.numpy() * q1  # alpha is 1
+    assert metrics["loss/policy"] == pytest.approx((counts * loss).mean(), rel=1e-5)
     assert metrics["policy/q"] == pytest.approx(q1[counts].mean(), rel=1e-5)
     assert metrics["policy/log_prob"] == pytest.approx(proposal.log_prob_B.numpy()[counts].mean(), rel=1e-5)
-    assert metrics["switch/keep_prob"] == pytest.approx(update.choice.keep_B.numpy()[counts].mean(), rel=1e-5)
+    assert metrics["switch/keep_prob"] == pytest.approx(choice.keep_B.numpy()[counts].mean(), rel=1e-5)
     assert metrics["switch/repeats"] == pytest.approx(1.0 / stacked.extras["switch"].reshape(-1)[counts].mean(), rel=1e-5)
-    q = agent.q_of(agent.networks["q"], update.observation, update.stored("next_state/", agent.policy.trajectory.fields))[..., 0].numpy()
+    q = critics_of(agent, rows.observation, rows.stored)[0][..., 0]
     assert metrics["q/q1"] == pytest.approx(q[counts, 0].mean(), rel=1e-4, abs=1e-5)
     assert metrics["q/q2"] == pytest.approx(q[counts, 1].mean(), rel=1e-4, abs=1e-5)
 
@@ -352,14 +372,12 @@ def test_losses_are_means_over_all_rows_and_other_metrics_over_those_that_count(
 def test_each_temperature_has_its_own_entropy_and_target():
     agent = make_agent(target_entropy=(0.2, -3.0), initial_alpha=0.5)
     assert (agent.choice_target_entropy, agent.proposal_target_entropy) == (0.2, -3.0)
-    update = prepared(agent, batches(agent, 1))
-    counts = update.counts_R.numpy()
-    agent.policy_step(update)
-    proposal, choice = (float(step.values[0]) for step in agent.temperature_steps(update))
+    found = compute(agent, batches(agent, 1))
+    counts, metrics = found.rows.counts_R.numpy(), found.metrics
+    proposal, choice = (float(found.gradients[f"{name}_temperature"].values[0]) for name in ("proposal", "choice"))
     # Their losses are log alpha times these, so these are the gradients.
-    assert proposal == pytest.approx((counts * (-update.proposal.log_prob_B.numpy() + 3.0)).mean(), rel=1e-4)
-    assert choice == pytest.approx((counts * (update.choice.entropy_B.numpy() - 0.2)).mean(), rel=1e-4)
-    metrics = floats(update.metrics)
+    assert proposal == pytest.approx((counts * (-found.proposal.log_prob_B.numpy() + 3.0)).mean(), rel=1e-4)
+    assert choice == pytest.approx((counts * (found.choice.entropy_B.numpy() - 0.2)).mean(), rel=1e-4)
     for name, gradient in (("proposal", proposal), ("choice", choice)):
         assert metrics[f"loss/{name}_temperature"] == pytest.approx(math.log(0.5) * gradient, rel=1e-4)
         assert metrics[f"temperature/{name}_alpha"] == pytest.approx(0.5)
@@ -387,7 +405,8 @@ def test_temperatures_move_against_the_entropies(target, sign):
     agent.update(batches(agent, 5))
     for temperature in (agent.choice_temperature, agent.proposal_temperature):
         assert (float(temperature.value()) - 1.0) * sign > 0.02
-    assert agent.choice_alpha == pytest.approx(float(agent.choice_temperature.value()))
+    # What acts has the new one: the variable that is exported, and the copy.
+    assert float(agent.policy.choice_alpha) == agent.policy.alpha == pytest.approx(float(agent.choice_temperature.value()))
 
 
 # -- critics -----------------------------------------------------------------------------------------------------------
@@ -399,22 +418,19 @@ def test_the_smallest_of_any_number_of_critics_counts(num_critics):
     metrics = named(agent, batches(agent, 2))
     names = {f"{prefix}{i + 1}" for prefix in ("loss/q", "q/q") for i in range(num_critics)}
     assert {name for name in metrics if re.fullmatch(r"(loss/q|q/q)\d", name)} == names
-    update = prepared(agent, batches(agent, 1))
-    tau = update.stored("next_state/", agent.policy.trajectory.fields)
-    q = agent.q_of(agent.networks["q"], update.observation, tau).numpy()
+    rows = compute(agent, batches(agent, 1)).rows
+    q, smallest = critics_of(agent, rows.observation, rows.stored)
     assert q.shape == (STEPS * BATCH, num_critics, 1)
-    np.testing.assert_array_equal(agent.smallest_q(agent.networks["q"], update.observation, tau), q.min(axis=1))
+    np.testing.assert_array_equal(smallest, q.min(axis=1))
 
 
 def critic_errors(agent, stacked, monkeypatch):
     """Returns Q - G of a critic step, `[T - 1, B, N, D]`, the rows that count and the metrics."""
-    seen, compute = {}, losses.critic_loss
-    monkeypatch.setattr(losses, "critic_loss", lambda q, target, huber: seen.update(q=q, target=target) or compute(q, target, huber))
-    update = prepared(agent, stacked)
-    agent.policy_step(update)
-    agent.critic_step(update)
+    seen, loss = {}, losses.critic_loss
+    monkeypatch.setattr(losses, "critic_loss", lambda q, target, huber: seen.update(q=q, target=target) or loss(q, target, huber))
+    metrics = compute(agent, stacked).metrics
     error = seen["q"].numpy()[:-1] - seen["target"].numpy()[:, :, None]
-    return error, (stacked.step_type[0, :-1] != LAST)[..., None], floats(update.metrics), seen["target"].numpy()
+    return error, (stacked.step_type[0, :-1] != LAST)[..., None], metrics, seen["target"].numpy()
 
 
 def test_the_critic_loss_is_squared_or_linear_beyond_one_and_has_a_weight(monkeypatch):
@@ -457,21 +473,18 @@ def test_one_reward_is_a_vector_of_one():
 
 def test_the_pessimistic_critic_of_a_cost_is_the_largest():
     agent = make_agent(TWO_REWARDS, reward_weights=(1.0, -0.5))
-    update = prepared(agent, batches(agent, 1))
-    agent.policy_step(update)
+    rows, proposal, choice, *_ = compute(agent, batches(agent, 1))
 
     def value(tau):
-        q = agent.q_of(agent.networks["q"], update.observation, tau).numpy()
+        q, _ = critics_of(agent, rows.observation, tau)
         assert q.shape == (STEPS * BATCH, 2, 2)
         return q[..., 0].min(axis=1) - 0.5 * q[..., 1].max(axis=1)
 
-    np.testing.assert_allclose(
-        update.choice.advantage_B, value(update.proposal.planned) - value(update.proposal.kept), rtol=1e-4, atol=1e-6
-    )
+    np.testing.assert_allclose(choice.advantage_B, value(proposal.planned) - value(proposal.kept), rtol=1e-4, atol=1e-6)
     with tf.GradientTape() as tape:
-        tape.watch(update.proposal.planned["tau_a"])
-        total = agent.objective(agent.smallest_q(agent.networks["q"], update.observation, update.proposal.planned))
-    assert np.abs(tape.gradient(total, update.proposal.planned["tau_a"])).max() > 0
+        tape.watch(proposal.planned["tau_a"])
+        total = agent.policy.objective(critics_of(agent, rows.observation, proposal.planned)[1])
+    assert np.abs(tape.gradient(total, proposal.planned["tau_a"])).max() > 0
 
 
 def test_a_reward_without_weight_is_learned_by_the_critics_alone():
@@ -480,13 +493,11 @@ def test_a_reward_without_weight_is_learned_by_the_critics_alone():
         agent = make_agent(TWO_REWARDS, reward_weights=(1.0, 0.0))
         for critic in agent.networks["q"].head.critics:
             critic[-1].kernel.assign_add([[0.0, shift]] * 8)
-        update = prepared(agent, batches(agent, 1))
-        steps.append((agent.policy_step(update), agent.critic_step(update), *agent.temperature_steps(update)))
-    for ours, theirs in zip(steps[0][0].values, steps[1][0].values, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-    for place in (2, 3):
-        np.testing.assert_array_equal(steps[0][place].values[0], steps[1][place].values[0])
-    biases = [value for value in steps[0][1].values if value.shape == (2,)]  # of the last layers
+        steps.append(compute(agent, batches(agent, 1)).gradients)
+    for name in ("policy", "proposal_temperature", "choice_temperature"):
+        for ours, theirs in zip(steps[0][name].values, steps[1][name].values, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    biases = [value for value in steps[0]["q"].values if value.shape == (2,)]  # of the last layers
     assert len(biases) == 2 and np.abs(biases).min() > 1e-3
 
 
@@ -497,7 +508,7 @@ def test_each_reward_has_its_discount(monkeypatch):
     np.testing.assert_allclose(target[..., 1], stacked.reward[0, :-1, :, 1], rtol=1e-6)
     assert np.abs(target[..., 0] - stacked.reward[0, :-1, :, 0]).max() > 0.1
     np.testing.assert_array_equal(make_agent(TWO_REWARDS, discount=0.8).reward_discounts, np.float32([0.8, 0.8]))
-    np.testing.assert_array_equal(make_agent(TWO_REWARDS).reward_weights, np.float32([1.0, 1.0]))
+    np.testing.assert_array_equal(make_agent(TWO_REWARDS).policy.reward_weights, np.float32([1.0, 1.0]))
 
 
 # -- acting ------------------------------------------------------------------------------------------------------------
@@ -574,7 +585,7 @@ def test_acting_in_numpy_equals_the_exported_tensors(spec, fields):
 
 
 def unnamed_models():
-    """TaacL's networks as models of one's own whose inputs have no names, with a layer that is not dense."""
+    """TaacL's networks as custom models whose inputs have no names, with a layer that is not dense."""
 
     def body(inputs):
         return keras.layers.LayerNormalization()(keras.layers.Concatenate()(inputs))
@@ -588,7 +599,7 @@ def unnamed_models():
 
 
 @pytest.mark.filterwarnings("ignore:When providing `inputs` as a dict:UserWarning")  # of Keras, about the names
-def test_models_of_ones_own_with_unnamed_inputs_act():
+def test_custom_models_with_unnamed_inputs_act():
     parameters = TemporallyAbstractActorCriticAgentParameters(
         algorithm=TemporallyAbstractActorCriticAlgorithmParameters(trajectory="linear"),
         memory=SequenceReplayParameters(sequence_length=STEPS),
@@ -645,7 +656,7 @@ def test_a_greedy_policy_draws_both_stages_independently_with_its_probability(ep
     state = {"tau_a": np.full((rows, 2), 0.123, np.float32), "repeats": np.ones(rows, np.int32)}
     prefer(agent, state["tau_a"], 1.0)
     x = {"observation": np.ones((rows, 3), np.float32)}
-    mode = np.tanh(agent.forward({**x, "tau_a": state["tau_a"]})[0])
+    mode = np.tanh(agent.policy.forwards["policy"]({**x, "tau_a": state["tau_a"]})[0])
     found = agent.policy.act(x, state, mode="greedy")
     switched, drawn = found.extras["switch"] > 0, (found.action != mode).all(axis=1)
     assert switched.mean() == pytest.approx(switch, abs=0.015)
@@ -721,9 +732,8 @@ def test_a_low_bound_of_zero_keeps_switching_as_likely_as_keeping():
     prefer(agent, state["tau_a"], -50.0)
     assert agent.policy.act(observations(rows), state, mode="sample").extras["switch"].mean() == pytest.approx(0.5, abs=0.02)
     assert agent.policy.act(observations(rows), state, mode="greedy").extras["switch"].sum() == 0
-    update = prepared(agent, batches(agent, 1))
-    agent.policy_step(update)
-    assert update.choice.switch_B.numpy().min() == 0.5 and update.choice.advantage_B.numpy().min() < 0
+    choice = compute(agent, batches(agent, 1)).choice
+    assert choice.switch_B.numpy().min() == 0.5 and choice.advantage_B.numpy().min() < 0
 
 
 def test_an_episode_begins_with_zeros_row_by_row():
@@ -858,7 +868,7 @@ def test_wrong_batches_are_refused_and_nothing_moves():
 
 def test_a_state_of_another_policy_is_refused():
     agent = make_agent()
-    for state in (agent.policy.initial_state(4), make_agent(trajectory="constant").initial_state(3)):
+    for state in (agent.policy.initial_state(4), make_agent(trajectory="constant").policy.initial_state(3)):
         with pytest.raises(ValueError, match=r"The state of this policy .*Received: "):
             agent.policy.act(observations(3), state)
     with pytest.raises(ValueError, match=r"mode is 'random', 'explore', 'sample' or 'greedy'. Received: 'best'"):
@@ -881,7 +891,7 @@ def test_a_checkpoint_holds_all_that_learns(tmp_path):
     tf.train.Checkpoint(agent=other).read(path).assert_consumed()
     other.policy.refresh()
     assert_same(agent, other)
-    assert other.choice_alpha == agent.choice_alpha != 1.0
+    assert other.policy.alpha == agent.policy.alpha != 1.0
     found = [one.policy.act(observations(20), random_state(one, 20), mode="greedy") for one in (agent, other)]
     for name, value in found[0].state.items():
         np.testing.assert_array_equal(value, found[1].state[name])

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfsac.distributions import SquashedGaussian
 from tfsac.losses import temporally_abstract_actor_critic as losses
-from tfsac.policies.temporally_abstract import make_trajectory
+from tfsac.policies.temporally_abstract import choice, make_trajectory, pessimistic
 
 
 def double(x):
@@ -25,13 +25,13 @@ def sigmoid(x):
 
 
 def test_the_choice_is_a_softmax_of_both_values():
-    choice = losses.choice(double([1.0, 3.0]), double([2.0, 3.0]), double(0.5))
+    found = choice(double([1.0, 3.0]), double([2.0, 3.0]), double(0.5))
     first = math.exp(4.0) / (math.exp(2.0) + math.exp(4.0))
-    np.testing.assert_allclose(choice.switch_B, [first, 0.5], rtol=1e-12)
-    np.testing.assert_allclose(choice.keep_B, [1.0 - first, 0.5], rtol=1e-12)
+    np.testing.assert_allclose(found.switch_B, [first, 0.5], rtol=1e-12)
+    np.testing.assert_allclose(found.keep_B, [1.0 - first, 0.5], rtol=1e-12)
     entropy = -first * math.log(first) - (1.0 - first) * math.log(1.0 - first)
-    np.testing.assert_allclose(choice.entropy_B, [entropy, math.log(2.0)], rtol=1e-12)
-    np.testing.assert_array_equal(choice.advantage_B, [1.0, 0.0])
+    np.testing.assert_allclose(found.entropy_B, [entropy, math.log(2.0)], rtol=1e-12)
+    np.testing.assert_array_equal(found.advantage_B, [1.0, 0.0])
 
 
 @pytest.mark.parametrize(
@@ -46,20 +46,20 @@ def test_the_choice_is_a_softmax_of_both_values():
 )
 def test_the_advantage_is_clipped_for_the_probabilities_alone(clipping, clipped):
     advantage = [-3.0, -1.0, 1.0, 3.0]
-    np.testing.assert_array_equal(losses.clip_advantage(double(advantage), clipping), clipped)
-    choice = losses.choice(double([10.0] * 4), double([7.0, 9.0, 11.0, 13.0]), double(2.0), clipping)
-    np.testing.assert_allclose(choice.switch_B, sigmoid(np.array(clipped) / 2.0), rtol=1e-12)
-    np.testing.assert_array_equal(choice.advantage_B, advantage)
+    found = choice(double([10.0] * 4), double([7.0, 9.0, 11.0, 13.0]), double(2.0), clipping)
+    np.testing.assert_allclose(found.switch_B, sigmoid(np.array(clipped) / 2.0), rtol=1e-12)
+    np.testing.assert_array_equal(found.advantage_B, advantage)
+    np.testing.assert_array_equal(found.better_B, np.array(clipped) > 0)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1e-12, 1e-10])
 def test_the_choice_is_certain_and_finite_at_the_least_temperature(alpha):
-    choice = losses.choice(tf.constant([0.0, 5e4, 1.0]), tf.constant([5e4, 0.0, 1.0]), tf.constant(alpha))
-    np.testing.assert_array_equal(choice.switch_B, [1.0, 0.0, 0.5])
-    np.testing.assert_array_equal(choice.keep_B, [0.0, 1.0, 0.5])
-    np.testing.assert_allclose(choice.entropy_B, [0.0, 0.0, math.log(2.0)], rtol=1e-6)
-    # A difference of the least temperature itself counts as one.
-    small = losses.choice(double([0.0]), double([1e-10]), double(alpha))
+    found = choice(tf.constant([0.0, 5e4, 1.0]), tf.constant([5e4, 0.0, 1.0]), tf.constant(alpha))
+    np.testing.assert_array_equal(found.switch_B, [1.0, 0.0, 0.5])
+    np.testing.assert_array_equal(found.keep_B, [0.0, 1.0, 0.5])
+    np.testing.assert_allclose(found.entropy_B, [0.0, 0.0, math.log(2.0)], rtol=1e-6)
+    # A difference of the least temperature itself, a number of single precision, counts as one.
+    small = choice(double([0.0]), double(np.float32([1e-10])), double(alpha))
     np.testing.assert_allclose(small.switch_B, [sigmoid(1.0)], rtol=1e-9)
 
 
@@ -67,8 +67,8 @@ def test_the_choice_has_no_gradient():
     inputs = [tf.constant([1.0, 2.0]), tf.constant([2.0, 1.5]), tf.constant(0.5)]
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(inputs)
-        choice = losses.choice(*inputs)
-        totals = [tf.reduce_sum(value) for value in choice]
+        found = choice(*inputs)
+        totals = [tf.reduce_sum(value) for value in found[:4]]
     for total in totals:
         assert tape.gradient(total, inputs) == [None] * 3
 
@@ -78,8 +78,8 @@ def test_the_choice_has_no_gradient():
 
 def test_the_smallest_critic_is_the_largest_where_a_reward_counts_against():
     q = tf.constant([[[1.0, 1.0, 5.0], [2.0, 2.0, 4.0], [3.0, -7.0, 6.0]]])
-    np.testing.assert_array_equal(losses.smallest(q, tf.constant([1.0, -0.5, 0.0])), [[1.0, 2.0, 4.0]])
-    np.testing.assert_array_equal(losses.smallest(q[:, :1], tf.constant([-1.0, 1.0, -1.0])), q[:, 0])
+    np.testing.assert_array_equal(pessimistic(q, np.float32([1.0, -0.5, 0.0])), [[1.0, 2.0, 4.0]])
+    np.testing.assert_array_equal(pessimistic(q[:, :1], np.float32([-1.0, 1.0, -1.0])), q[:, 0])
 
 
 def hand_returns(last, switched, would_switch, discount=(1.0, 1.0, 1.0, 1.0)):
@@ -343,7 +343,7 @@ def test_the_policy_gradient_through_the_trajectory_equals_finite_differences(ki
         action, log_prob = SquashedGaussian(loc, log_scale).sample_and_log_prob(noise)
         planned, kept = trajectory.plan(action, previous), trajectory.step(previous)
         q = q_of(planned)
-        switch = losses.choice(q_of(kept), q, double(0.4)).switch_B if switch is None else switch
+        switch = choice(q_of(kept), q, double(0.4)).switch_B if switch is None else switch
         return losses.policy_loss(log_prob, switch, q, double(0.3)), switch, planned
 
     inputs = [double(loc), double(log_scale)]
@@ -398,11 +398,6 @@ def returns(**changed):
 
 
 WRONG = {
-    "choice, column": (losses.choice, (B, COLUMN, ONE), "switch_q has the dimensions [B]. Received: shape (4, 1)"),
-    "choice, unequal": (losses.choice, (B, OTHER, ONE), "switch_q and keep_q differ in B: expected 4"),
-    "choice, alpha by row": (losses.choice, (B, B, B), "alpha has the dimensions []. Received: shape (4,)"),
-    "smallest, no critics": (losses.smallest, (tf.zeros((4, 2)), tf.zeros(2)), "q has the dimensions [B, N, D]"),
-    "smallest, other weights": (losses.smallest, (tf.zeros((4, 2, 1)), tf.zeros(2)), "weight and q differ in D: expected 1"),
     "returns, no rewards": (
         losses.compare_through_returns, returns(reward_TBD=TB), "reward has the dimensions [T, B, D]. Received: shape (3, 4)"
     ),

@@ -103,6 +103,7 @@ class TemporallyAbstractActorCriticAgent(Agent):
         self.choice_temperature = LearnedTemperature(alpha, "choice_temperature")
         self.proposal_temperature.register_with(self)
         self.choice_temperature.register_with(self)
+        self.choice_alpha = self.policy.choice_alpha  # a checkpoint holds the variables of the agent, not the policy's
         of_choice, of_action = _pair(algorithm.min_prob)
         self.choice_target_entropy = losses.discrete_target_entropy(of_choice, 2)
         self.proposal_target_entropy = losses.continuous_target_entropy(of_action, self.policy.action_size)
