@@ -188,7 +188,7 @@ BY_HAND = {
 }
 GEOMETRIES = {"discrete": ["logits", "log_probs", "probabilities"], "gaussian": ["variance", "scale"]}
 CASES = [
-    (kind, {**given, "trust_region_statistics": GEOMETRIES[kind][0]}, name)
+    (kind, {**given, **({} if "use_trust_region" in given else {"trust_region_statistics": GEOMETRIES[kind][0]})}, name)
     for kind in GEOMETRIES
     for name, given in BY_HAND.items()
 ]

@@ -93,16 +93,16 @@ def segments(z, meta, on_policy, **stored):
 
 
 def algorithm_of(meta, combo, statistics):
+    region = {"trust_region_delta": meta["delta"], "trust_region_statistics": statistics}
     return {
         "discount": meta["gamma"],
         "t_max": meta["length"],
         "beta": meta["beta"],
         "use_trust_region": combo["trust_region"],
-        "trust_region_delta": meta["delta"],
         "trust_region_alpha": ALPHA,
-        "trust_region_statistics": statistics,
         "truncation_threshold": combo["truncation"],
         "use_q_opc": combo["q_opc"],
+        **(region if combo["trust_region"] else {}),
     }
 
 

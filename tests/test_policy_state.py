@@ -53,6 +53,7 @@ class Case:
             for variable in network.trainable_variables:
                 variable.assign_add(rng.normal(scale=0.1, size=variable.shape))
         agent.choice_temperature.variable.assign(-1.0)
+        agent.policy.choice_alpha.assign(agent.choice_temperature.value())
         agent.policy.refresh()
         filters = Filters(self.preset.environment.filters, self.spec)
         filters.learn({key: array[:, 0] for key, array in self.seen.items()})
