@@ -33,6 +33,8 @@ PHRASES = {
 }
 ALLOWED: dict[str, set[str]] = {}
 PAGES = [
+    *(path for path in (ROOT / "tfsac").rglob("*.py") if path.parent.name != "parameters"),
+    *(ROOT / "examples").glob("*.py"),
     *ROOT.glob("*.md"),
     *(ROOT / "docs").glob("*.md"),
     *(ROOT / "notebooks").glob("*.ipynb"),
