@@ -50,12 +50,12 @@ def needs_its_packages(name):
 
 
 def heatup_of(preset):
-    """Enough for a batch, and for a stretch of every environment where the memory has stretches."""
+    """Enough for a batch, and for a sequence of every environment where the memory has sequences."""
     return max(40, preset.environment.num_envs * getattr(preset.agent.memory, "sequence_length", 1))
 
 
 def short(preset):
-    """Six stretches of playing and training after the heat-up, or six rollouts, each of which ends with its episodes."""
+    """Six times of collecting and training after the warm-up, or six rollouts, each of which ends with its episodes."""
     shorter = {
         "schedule.evaluation_steps": "EnvironmentEpisodes(1)",
         "schedule.steps_between_evaluation_periods": "EnvironmentSteps(1_000_000)",
@@ -68,7 +68,7 @@ def short(preset):
     algorithm, sooner = preset.agent.algorithm, {}
     if algorithm.updates_between_target_copies() > 6:  # as of Atari's targets, which are copied every 8000 steps
         sooner = {"agent.algorithm.num_steps_between_copying_online_weights_to_target": "TrainingSteps(1)"}
-    if preset.environment.num_envs > 32:  # of the Fetch tasks, with 40 updates a stretch
+    if preset.environment.num_envs > 32:  # of the Fetch tasks, with 40 updates after each collection
         sooner |= {"environment.num_envs": 2, "agent.algorithm.num_consecutive_training_steps": 10}
         sooner |= {"agent.algorithm.num_consecutive_playing_steps": "EnvironmentSteps(20)"}
     preset = override(preset, sooner)
@@ -85,7 +85,7 @@ def short(preset):
 
 
 def fewer_updates(preset):
-    """At most two updates after a stretch of playing, and one replay after a rollout."""
+    """At most two updates after each collection, and one replay after a rollout."""
     algorithm = preset.agent.algorithm
     if isinstance(preset.agent.memory, EpisodicReplayParameters):
         return override(preset, {"agent.algorithm.n_times_replay": 1})

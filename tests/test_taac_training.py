@@ -189,7 +189,7 @@ def test_training_waits_for_a_stretch_and_then_makes_all_updates_that_are_due(tm
     seen = Updates()
     trainer = trained(tmp_path, tiny.taac(**changes), seen)
     assert trainer.memory.sequence_length == 4
-    assert seen.counted == [(1, 0), (2, 0), (3, 0), (4, 6), (5, 9), (6, 12)]  # the heat-up ends at 2
+    assert seen.counted == [(1, 0), (2, 0), (3, 0), (4, 6), (5, 9), (6, 12)]  # the warm-up ends at 2
 
 
 @pytest.mark.slow

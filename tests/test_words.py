@@ -33,7 +33,7 @@ PHRASES = {
 }
 ALLOWED: dict[str, set[str]] = {}
 PAGES = [
-    *(path for path in (ROOT / "tfsac").rglob("*.py") if path.parent.name != "parameters"),
+    *(ROOT / "tfsac").rglob("*.py"),
     *(ROOT / "examples").glob("*.py"),
     *ROOT.glob("*.md"),
     *(ROOT / "docs").glob("*.md"),

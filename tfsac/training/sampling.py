@@ -58,7 +58,7 @@ class Sampler:
     def pending_batches(self) -> Iterator[Callable[[], Batch | None]]:
         """Yields functions that draw the stack of batches to learn from in one compiled call, or None where there is nothing.
 
-        N updates are pending after every M steps or episodes since the heat-up. An agent that learns from segments makes its
+        N updates are pending after every M steps or episodes since the warm-up. An agent that learns from segments makes its
         updates when a rollout is complete: one from the rollout, then those from the replay.
         """
         if self.schedule.heating_up:

@@ -1,4 +1,4 @@
-"""How far a run is: its counters, its heat-up and its end."""
+"""How far a run is: its counters, its warm-up and its end."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Schedule:
 
     Attributes:
         counters: of the run, always the same object.
-        heatup_end: the counters when the heat-up ended.
-        heating_up: whether the heat-up, during which nothing is learned, still lasts.
+        heatup_end: the counters when the warm-up ended.
+        heating_up: whether the warm-up, during which nothing is learned, still lasts.
     """
 
     def __init__(self, parameters: ScheduleParameters):
@@ -62,12 +62,12 @@ class Schedule:
         self.heating_up = parameters.heatup_steps.num_steps > 0
 
     def length(self) -> tuple[int, str]:
-        """Returns how long the run is, and in which unit: that of its improvement, heat-up included where it has the same."""
+        """Returns how long the run is, and in which unit: that of its improvement, warm-up included where it has the same."""
         improve, heatup = self.parameters.improve_steps, self.parameters.heatup_steps
         return improve.num_steps + (heatup.num_steps if type(heatup) is type(improve) else 0), type(improve).__name__
 
     def count(self, env_steps: int, episodes: int) -> None:
-        """Counts environment steps and the episodes that they ended; ends the heat-up after its last step."""
+        """Counts environment steps and the episodes that they ended; ends the warm-up after its last step."""
         self.counters.env_steps += env_steps
         self.counters.episodes += episodes
         heatup = self.parameters.heatup_steps
@@ -75,11 +75,11 @@ class Schedule:
             self.heating_up, self.heatup_end = False, dataclasses.replace(self.counters)
 
     def since_heatup(self, steps: StepMethod) -> int:
-        """Returns how much was counted after the heat-up, in the unit of `steps`."""
+        """Returns how much was counted after the warm-up, in the unit of `steps`."""
         return self.counters.of(steps) - self.heatup_end.of(steps)
 
     def random_until(self) -> float:
-        """Returns the environment steps before which actions are random: the heat-up's, or as many as the schedule says."""
+        """Returns the environment steps before which actions are random: the warm-up's, or as many as the schedule says."""
         steps, heatup = self.parameters.random_action_steps, self.parameters.heatup_steps
         if steps is None and isinstance(heatup, EnvironmentEpisodes):
             return np.inf if self.heating_up else 0
