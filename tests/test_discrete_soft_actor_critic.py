@@ -88,10 +88,10 @@ def errors(agent, batch):
 # -- steps and their order ---------------------------------------------------------------------------------------------
 
 STEPS = {
-    "q": lambda agent, batch: agent.critic_step(batch),
-    "policy": lambda agent, batch: agent.policy_step(batch),
-    "temperature": lambda agent, batch: agent.temperature_step(batch, tf.ones(BATCH)),
-    "q_target": lambda agent, batch: agent.target_step(),
+    "q": lambda agent, batch: agent.apply(agent.critic_step(batch).gradients),
+    "policy": lambda agent, batch: agent.apply(agent.policy_step(batch).gradients[0]),
+    "temperature": lambda agent, batch: agent.apply(agent.policy_step(batch).gradients[1]),
+    "q_target": lambda agent, batch: agent.update_target("q"),
 }
 
 
@@ -104,11 +104,19 @@ def test_a_step_moves_what_it_trains_and_leaves_the_rest_bit_identical(name):
     assert changed(before, weights(agent)) == {name}
 
 
+@pytest.mark.parametrize("step", ["critic_step", "policy_step"])
+def test_computing_a_step_moves_nothing(step):
+    agent, batch = make_agent(), one(batches(1))
+    before = weights(agent)
+    getattr(agent, step)(batch)
+    assert changed(before, weights(agent)) == set()
+
+
 @pytest.mark.parametrize("spec", [PLAIN, MASKED], ids=["plain", "masked"])
 def test_an_update_by_hand_critic_then_policy_then_temperature_then_target(spec):
     agent, stacked = make_agent(DiscreteAutoAlphaParameters(0.2, 0.1), spec=spec), batches(1, spec=spec)
-    for slow in agent.networks["q_target"].trainable_variables:
-        slow.assign(1.5 * slow)
+    for target in agent.networks["q_target"].trainable_variables:
+        target.assign(1.5 * target)
     batch, before = one(stacked), weights(agent)
     error, (prob, log_prob) = errors(agent, batch), choice(agent, batch.observation)
     metrics, after = named(agent, stacked), weights(agent)
@@ -123,12 +131,12 @@ def test_an_update_by_hand_critic_then_policy_then_temperature_then_target(spec)
     # The temperature sees the policy that has not moved yet.
     entropy = -(prob * log_prob).sum(axis=1)
     valid = batch.observation["action_mask"].numpy().sum(axis=1) if spec is MASKED else np.full(BATCH, ACTIONS)
-    target = 0.98 * np.log(valid)
+    entropy_target = 0.98 * np.log(valid)
     assert metrics["policy/entropy"] == pytest.approx(entropy.mean(), **close)
-    assert metrics["policy/target_entropy"] == pytest.approx(target.mean(), **close)
-    assert metrics["loss/temperature"] == pytest.approx(math.log(0.2) * (entropy - target).mean(), **close)
-    for slow, online, moved in zip(before["q_target"], after["q"], after["q_target"], strict=True):
-        np.testing.assert_allclose(moved, 0.75 * slow + 0.25 * online, rtol=1e-5, atol=1e-7)
+    assert metrics["policy/target_entropy"] == pytest.approx(entropy_target.mean(), **close)
+    assert metrics["loss/temperature"] == pytest.approx(math.log(0.2) * (entropy - entropy_target).mean(), **close)
+    for target, online, moved in zip(before["q_target"], after["q"], after["q_target"], strict=True):
+        np.testing.assert_allclose(moved, 0.75 * target + 0.25 * online, rtol=1e-5, atol=1e-7)
     assert changed(before, after) == {"q", "policy", "temperature", "q_target"}
 
 
@@ -209,7 +217,7 @@ def test_several_updates_in_a_call_and_single_ones_and_eager_ones_agree(spec, de
             for a, b in zip(values, weights(other)[name], strict=True):
                 np.testing.assert_allclose(a, b, atol=1e-5, err_msg=name)
     together.update(stacked)
-    assert together.traces == apart.traces == 1 and eager.traces == 0
+    assert together.compiled.traces == apart.compiled.traces == 1 and eager.compiled.traces == 0
 
 
 # -- temperature -------------------------------------------------------------------------------------------------------
@@ -275,17 +283,17 @@ def test_only_the_critic_step_moves_a_shared_encoder(spec, embedder):
     assert agent.networks["policy"].embedders is agent.networks["q"].embedders
     assert [v.path for v in agent.trained["policy"]] == [v.path for layer in (*agent.networks["policy"].middleware, agent.networks["policy"].head.logits) for v in layer.weights]
     before, first = weights(agent), encoder(agent)
-    agent.policy_step(batch)
+    STEPS["policy"](agent, batch)
     assert changed(before, weights(agent)) == {"policy"}
     logits = agent.networks["policy"](batch.observation).numpy()
-    agent.critic_step(batch)
+    STEPS["q"](agent, batch)
     assert all((a != b).any() for a, b in zip(first, encoder(agent), strict=True))
     assert (agent.networks["policy"](batch.observation).numpy() != logits).any()
-    for a, b in zip(first, encoder(agent, "q_target"), strict=True):  # the slow copy waits with an encoder of its own
+    for a, b in zip(first, encoder(agent, "q_target"), strict=True):  # the target network waits with an encoder of its own
         np.testing.assert_array_equal(a, b)
-    agent.target_step()
-    for slow, a, b in zip(encoder(agent, "q_target"), first, encoder(agent), strict=True):
-        np.testing.assert_allclose(slow, 0.75 * a + 0.25 * b, rtol=1e-5, atol=1e-7)
+    STEPS["q_target"](agent, batch)
+    for target, a, b in zip(encoder(agent, "q_target"), first, encoder(agent), strict=True):
+        np.testing.assert_allclose(target, 0.75 * a + 0.25 * b, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("shared_encoder", [True, False])
@@ -294,10 +302,10 @@ def test_acting_follows_the_weights_after_updates(spec, embedder, shared_encoder
     agent = make_agent(spec=spec, shared_encoder=shared_encoder, embedder=embedder, eager=False)
     assert isinstance(agent.policy.forwards["policy"], GraphForward) == (spec is IMAGES)
     observation = random_batches(spec, 1, 500, seed=3).observation["observation"][0]
-    (first,) = agent.policy_output({"observation": observation})
+    (first,) = agent.policy.forwards["policy"]({"observation": observation})
     agent.update(batches(5, spec=spec))
     logits = agent.networks["policy"]({"observation": tf.constant(observation)}).numpy()
-    np.testing.assert_allclose(agent.policy_output({"observation": observation})[0], logits, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(agent.policy.forwards["policy"]({"observation": observation})[0], logits, rtol=1e-4, atol=1e-5)
     greedy = agent.policy.act({"observation": observation}, mode="greedy").action
     np.testing.assert_array_equal(greedy, agent.policy.act_tensors({"observation": tf.constant(observation)})[0])
     np.testing.assert_array_equal(greedy, logits.argmax(axis=1))
@@ -365,7 +373,7 @@ def test_epsilon_by_hand():
 
 
 def test_exploring_without_exploration_is_sampling():
-    explored, sampled = (make_agent(spec=PLAIN).act(many(), mode=mode).action for mode in ("explore", "sample"))
+    explored, sampled = (make_agent(spec=PLAIN).policy.act(many(), mode=mode).action for mode in ("explore", "sample"))
     np.testing.assert_array_equal(explored, sampled)
 
 
@@ -388,7 +396,7 @@ def test_actions_and_modes_that_do_not_fit_are_refused():
         with pytest.raises(ValueError, match=r"has continuous actions, and the environment has 4 discrete.*Received: DiscreteSpec"):
             agent(parameters(), PLAIN)
     with pytest.raises(ValueError, match=r"mode is 'random', 'explore', 'sample' or 'greedy'\. Received: 'best'"):
-        make_agent(spec=PLAIN).act(many(2), mode="best")
+        make_agent(spec=PLAIN).policy.act(many(2), mode="best")
 
 
 def test_an_action_that_there_is_not_has_no_value():

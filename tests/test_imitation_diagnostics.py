@@ -1,13 +1,14 @@
 """Diagnostics of soft Q imitation learning: errors and losses of both halves of a batch, and the cosine of their gradients."""
 
+import collections
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from agent_tools import assert_same, named, one
-from tfsac.agents.twin_soft_actor_critic import Update
 
-from tfsac.agents import DiscreteSoftActorCriticAgent, SoftActorCriticAgent, TwinSoftActorCriticAgent, imitation
+from tfsac import imitation
+from tfsac.agents import DiscreteSoftActorCriticAgent, SoftActorCriticAgent, TwinSoftActorCriticAgent, learner
 from tfsac.distributions import MaskedCategorical, SquashedGaussian
 from tfsac.parameters import (
     DiscreteSoftActorCriticAgentParameters,
@@ -65,16 +66,6 @@ def doubled(stacked):
     return twice._replace(extras=stacked.extras)
 
 
-def policy_step(agent, batch):
-    """Makes the policy step and returns its metrics."""
-    if isinstance(agent, TwinSoftActorCriticAgent):
-        update = Update(batch, True)
-        agent.policy_step(update)
-        return update.metrics
-    noise = [agent.update_noise("policy")] if isinstance(agent, SoftActorCriticAgent) else []
-    return agent.policy_step(batch, *noise)[-1]
-
-
 def policy_loss(agent, batch):
     """The policy loss of each row, written out, as the coming policy step sees it."""
     output, q = agent.networks["policy"](batch.observation), agent.networks["q"]
@@ -119,9 +110,8 @@ def test_they_change_nothing_of_what_is_learned(kind):
 @pytest.mark.parametrize(("expert", "own", "demonstrated"), [([0, 1, 0, 1], 2.0, 6.0), ([1, 1, 0, 0], 3.0, 5.0), ([0, 1, 1, 1], 1.0, 5.0), ([0] * 4, 4.0, 0.0)])
 def test_the_mean_of_each_half_by_hand(expert, own, demonstrated):
     batch = Transition({}, (), (), (), {}, extras={"expert": tf.constant(expert, tf.float32)})
-    found = imitation.of_halves("x", tf.constant([1.0, 9.0, 3.0, 3.0]), batch)
+    found = imitation.halves("x", tf.constant([1.0, 9.0, 3.0, 3.0]), batch)
     assert {name: float(value) for name, value in found.items()} == {"x_agent": own, "x_expert": demonstrated}
-    assert imitation.of_halves("x", tf.ones(4), batch._replace(extras={})) == {}
 
 
 @pytest.mark.parametrize("expert", [ALTERNATING, 1 - ALTERNATING, [0, 0, 0, 0, 1, 1, 1, 1], [1, 0, 0, 1, 1, 1, 0, 0]])
@@ -130,13 +120,13 @@ def test_errors_and_losses_are_means_over_the_rows_of_each_half(kind, expert):
     agent, other = make_agent(kind), make_agent(kind)
     stacked, rows = batches(agent, expert=expert), np.array(expert, bool)
     batch = one(stacked)
-    error = (agent.update_once(batch)[1]).numpy()
+    error = agent.update_once(batch).td_error_B.numpy()
     metrics = named(other, stacked)
     assert metrics["imitation/td_error_agent"] == pytest.approx(error[~rows].mean(), rel=1e-5)
     assert metrics["imitation/td_error_expert"] == pytest.approx(error[rows].mean(), rel=1e-5)
     fresh = make_agent(kind)
     loss = policy_loss(fresh, batch).numpy()
-    metrics = policy_step(fresh, batch)
+    metrics = fresh.policy_step(batch).metrics
     assert float(metrics["imitation/policy_loss_agent"]) == pytest.approx(loss[~rows].mean(), rel=1e-4)
     assert float(metrics["imitation/policy_loss_expert"]) == pytest.approx(loss[rows].mean(), rel=1e-4)
 
@@ -180,7 +170,7 @@ def test_the_cosine_is_that_of_the_flattened_gradients_of_both_halves(kind, seed
         flat.append(np.concatenate([np.ravel(gradient) for gradient in tape.gradient(loss, variables)]))
     expected = flat[0] @ flat[1] / (np.linalg.norm(flat[0]) * np.linalg.norm(flat[1]))
     assert abs(expected) < 0.99
-    assert float(policy_step(agent, batch)["imitation/gradient_cosine"]) == pytest.approx(expected, abs=1e-5)
+    assert float(agent.policy_step(batch).metrics["imitation/gradient_cosine"]) == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -193,14 +183,16 @@ def test_equal_halves_agree(kind, monkeypatch):
         assert metrics[f"imitation/{name}_agent"] == pytest.approx(metrics[f"imitation/{name}_expert"], rel=1e-5)
 
 
-def test_opposed_halves_are_in_conflict():
+def test_opposed_halves_are_in_conflict(monkeypatch):
     agent = make_agent("discrete", spec=discrete_spec(3, 2))
     same = doubled(batches(agent))
-    with agent.watch("policy") as tape:  # both halves see the same; one wants the first action, the other the second
-        prob = agent.policy(one(same).observation).prob
-        halves = imitation.of_halves("x", tf.where(tf.constant(ALTERNATING) > 0, prob[:, 0], prob[:, 1]), one(same))
-    cosine = imitation.gradient_cosine(agent, halves, tape)["imitation/gradient_cosine"]
-    assert float(cosine) == pytest.approx(-1.0, abs=1e-5)
+
+    def opposed(batch):  # both halves see the same; one wants the first action, the other the second
+        prob = agent.distribution(batch.observation).prob
+        return (tf.where(tf.constant(ALTERNATING) > 0, prob[:, 0], prob[:, 1]),)
+
+    monkeypatch.setattr(agent, "policy_loss", opposed)
+    assert float(imitation.gradient_cosine(agent, one(same))) == pytest.approx(-1.0, abs=1e-5)
 
 
 def test_a_half_without_gradient_has_a_cosine_of_zero():
@@ -208,6 +200,66 @@ def test_a_half_without_gradient_has_a_cosine_of_zero():
     metrics = named(agent, batches(agent, expert=np.zeros(BATCH)))
     assert metrics["imitation/gradient_cosine"] == metrics["imitation/td_error_expert"] == 0.0
     assert metrics["imitation/td_error_agent"] > 0.0
+
+
+def of_every_update(agent, updates):
+    """Returns the metrics of updates that all see another batch, by name."""
+    metrics = agent.update(batches(agent, updates)).metrics
+    return {name: metrics[:, i] for i, name in enumerate(agent.metric_names)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_cosine_is_computed_every_fiftieth_update_and_repeated_between(kind, monkeypatch):
+    agent, computed = make_agent(kind), {}
+
+    def recorded(agent, batch, compute=imitation.gradient_cosine):
+        computed[int(agent.updates)] = compute(agent, batch)
+        return computed[int(agent.updates)]
+
+    monkeypatch.setattr(imitation, "gradient_cosine", recorded)
+    column = of_every_update(agent, 103)
+    assert [*computed] == [0, 50, 100] and len({float(value) for value in computed.values()}) == 3
+    reported = np.repeat([*computed.values()], [50, 50, 3])
+    np.testing.assert_array_equal(column["imitation/gradient_cosine"], reported)
+    assert len({*column["imitation/policy_loss_agent"]}) == 103  # the halves are of every update
+
+
+def test_a_compiled_update_reports_a_cosine_for_fifty_updates():
+    cosine = of_every_update(make_agent("discrete", eager=False), 103)["imitation/gradient_cosine"]
+    assert [len({*part}) for part in np.split(cosine, [50, 100])] == [1, 1, 1] and len({*cosine}) == 3
+
+
+def test_a_restored_agent_repeats_the_cosine_of_the_saved_one(tmp_path):
+    saved, restored = make_agent("discrete"), make_agent("discrete")
+    first = named(saved, batches(saved))["imitation/gradient_cosine"]
+    path = tf.train.Checkpoint(agent=saved).write(str(tmp_path / "agent"))
+    tf.train.Checkpoint(agent=restored).read(path).assert_consumed()
+    assert named(restored, batches(restored, seed=1))["imitation/gradient_cosine"] == first != 0.0
+
+
+# -- the graph of an update --------------------------------------------------------------------------------------------
+
+
+def graph_of(agent):
+    """Returns how many operations of each type an update has, and the names of the variables that it reads or moves."""
+    graph = tf.function(agent.update_once).get_concrete_function(agent.batch_rows()).graph
+    return collections.Counter(operation.type for operation in graph.get_operations()), {v.name for v in graph.variables}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_agents_that_imitate_pay_for_the_diagnostics(kind, monkeypatch):
+    plain, variables = graph_of(make_agent(kind, ExperienceReplayParameters()))
+    weighted, more_variables = graph_of(make_agent(kind, PrioritizedExperienceReplayParameters()))
+    imitating, its_variables = graph_of(make_agent(kind))
+    for operations, names in ((plain, variables), (weighted, more_variables)):
+        assert not {"If", "StatelessIf"} & operations.keys()
+        assert not any("cosine" in name or "imitation" in name for name in names)
+    assert {"If", "StatelessIf"} & imitating.keys() and any("gradient_cosine" in name for name in its_variables)
+    monkeypatch.setattr(learner, "attach_diagnostics", lambda agent: None)
+    without, same_variables = graph_of(make_agent(kind))
+    without.subtract({"Placeholder": 1})  # which rows are demonstrated
+    assert without == plain and len(same_variables) == len(variables)
+    assert sum(imitating.values()) > sum(plain.values())
 
 
 # -- compiled ----------------------------------------------------------------------------------------------------------

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from scipy.stats import norm
-from tfsac.losses.twin_soft_actor_critic import temperature_loss
 
+from tfsac.agents.temperature import temperature_loss
 from tfsac.distributions import MaskedCategorical, SquashedGaussian
-from tfsac.losses import discrete_soft_actor_critic as discrete
 from tfsac.losses import soft_actor_critic as losses
 from tfsac.losses.checks import assert_shapes
 
@@ -21,68 +20,62 @@ def double(x):
 # -- hand numbers ------------------------------------------------------------------------------------------------------
 
 
-def test_policy_loss_is_log_probability_minus_q():
-    np.testing.assert_allclose(losses.policy_loss(tf.constant([1.0, -2.0]), tf.constant([0.5, 3.0])), [0.5, -5.0])
+TWO_Q, LOG_PROB_B = tf.constant([[0.5, 2.0], [4.0, 3.0]]), tf.constant([1.0, -2.0])
 
 
-def test_policy_loss_has_a_gradient_in_both_terms():
-    log_prob, q_min = tf.constant([1.0, -2.0]), tf.constant([0.5, 3.0])
+@pytest.mark.parametrize(("alpha", "expected"), [(1.0, [-0.5, 5.0]), (0.5, [0.0, 4.0]), (0.0, [0.5, 3.0])])
+def test_soft_value_is_the_smaller_q_minus_alpha_times_log_probability(alpha, expected):
+    np.testing.assert_allclose(losses.soft_value(TWO_Q, LOG_PROB_B, alpha), expected)
+    np.testing.assert_allclose(losses.soft_value(TWO_Q, LOG_PROB_B, tf.constant(alpha)), expected)
+
+
+def test_soft_value_has_a_gradient_in_both_terms():
     with tf.GradientTape() as tape:
-        tape.watch([log_prob, q_min])
-        loss = tf.reduce_sum(losses.policy_loss(log_prob, q_min))
-    gradients = tape.gradient(loss, [log_prob, q_min])
-    np.testing.assert_array_equal(gradients, [[1, 1], [-1, -1]])
+        tape.watch([TWO_Q, LOG_PROB_B])
+        value = losses.soft_value(TWO_Q, LOG_PROB_B, 0.5)
+    to_q, to_log_prob = tape.gradient(value, [TWO_Q, LOG_PROB_B])
+    np.testing.assert_array_equal(to_q, [[1, 0], [0, 1]])
+    np.testing.assert_array_equal(to_log_prob, [-0.5, -0.5])
 
 
-def test_value_target_is_q_minus_log_probability():
-    np.testing.assert_allclose(losses.value_target(tf.constant([1.0, -2.0]), tf.constant([0.5, 3.0])), [-0.5, 5.0])
-
-
-def test_critic_target_is_reward_plus_discounted_next_value():
-    target = losses.critic_target(
+def test_bootstrap_target_is_reward_plus_discounted_next_value():
+    target = losses.bootstrap_target(
         tf.constant([1.0, 2.0, -1.0]), tf.constant([0.9, 0.0, 0.5]), tf.constant([10.0, 7.0, 4.0])
     )
     np.testing.assert_allclose(target, [10.0, 2.0, 1.0])
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        lambda x: losses.value_target(x[0], x[1]),
-        lambda x: losses.critic_target(x[0], x[1], x[2]),
-    ],
-    ids=["value", "critic"],
-)
-def test_no_gradient_flows_into_a_target(target):
-    inputs = [tf.constant([1.0, -2.0]), tf.constant([0.5, 3.0]), tf.constant([2.0, 2.0])]
+def test_no_gradient_flows_into_a_target():
+    reward, discount = tf.constant([1.0, -2.0]), tf.constant([0.5, 3.0])
+    inputs = [reward, discount, TWO_Q, LOG_PROB_B]
     with tf.GradientTape() as tape:
         tape.watch(inputs)
-        total = tf.reduce_sum(target(inputs))
-    assert tape.gradient(total, inputs) == [None, None, None]
+        target = losses.bootstrap_target(reward, discount, losses.soft_value(TWO_Q, LOG_PROB_B, 1.0))
+    assert tape.gradient(target, inputs) == [None] * 4
 
 
-def test_regression_loss_is_half_the_squared_error():
-    loss = losses.regression_loss(tf.constant([3.0, -1.0]), tf.constant([1.0, -1.5]))
-    np.testing.assert_allclose(loss, [2.0, 0.125])
+def test_squared_error_by_hand():
+    loss = losses.squared_error(tf.constant([3.0, -1.0]), tf.constant([1.0, -1.5]))
+    np.testing.assert_allclose(loss, [4.0, 0.25])
 
 
 def test_critics_share_one_target_row_by_row():
     prediction, target = tf.constant([[3.0, 1.0], [0.0, 5.0], [2.0, 2.0]]), tf.constant([1.0, 4.0, 2.0])
-    np.testing.assert_allclose(losses.regression_loss(prediction, target), [[2.0, 0.0], [8.0, 0.5], [0.0, 0.0]])
+    np.testing.assert_allclose(losses.squared_error(prediction, target), [[4.0, 0.0], [16.0, 1.0], [0.0, 0.0]])
 
 
 def test_huber_loss_is_linear_beyond_an_error_of_one():
     prediction = tf.constant([0.0, 0.5, 1.0, -1.0, 3.0, -101.0])
     with tf.GradientTape() as tape:
         tape.watch(prediction)
-        loss = losses.regression_loss(prediction, tf.zeros(6), huber=True)
-    np.testing.assert_allclose(loss, [0.0, 0.125, 0.5, 0.5, 2.5, 100.5])
-    np.testing.assert_allclose(tape.gradient(loss, prediction), [0.0, 0.5, 1.0, -1.0, 1.0, -1.0])
+        loss = losses.squared_error(prediction, tf.zeros(6), huber=True)
+    np.testing.assert_allclose(loss, [0.0, 0.25, 1.0, 1.0, 5.0, 201.0])
+    np.testing.assert_allclose(tape.gradient(loss, prediction), [0.0, 1.0, 2.0, -2.0, 2.0, -2.0])
 
 
 def test_huber_loss_of_several_critics_keeps_their_shape():
-    loss = losses.regression_loss(tf.constant([[3.0, 1.5], [4.0, 4.0]]), tf.constant([1.0, 4.0]), huber=True)
-    np.testing.assert_allclose(loss, [[1.5, 0.125], [0.0, 0.0]])
+    loss = losses.squared_error(tf.constant([[3.0, 1.5], [4.0, 4.0]]), tf.constant([1.0, 4.0]), huber=True)
+    np.testing.assert_allclose(loss, [[3.0, 0.25], [0.0, 0.0]])
 
 
 # -- discrete actions --------------------------------------------------------------------------------------------------
@@ -92,31 +85,33 @@ LOG_PROB = tf.constant([[-1.0, -2.0], [-3.0, -4.0], [0.0, -5.0]])
 Q = tf.constant([[[1.0, 2.0], [3.0, 0.0]], [[4.0, -1.0], [5.0, 8.0]], [[6.0, 9.0], [7.0, 9.0]]])  # smaller: 1 0, 4 -1, 6 9
 
 
-def test_discrete_critic_target_is_an_exact_expectation_of_the_smaller_q_and_the_entropy():
-    target = discrete.critic_target(tf.constant([1.0, 2.0, 3.0]), tf.constant([0.8, 0.0, 0.5]), Q, PROB, LOG_PROB, tf.constant(0.5))
-    np.testing.assert_allclose(target, [1 + 0.8 * (0.5 * 1.5 + 0.5 * 1.0), 2.0, 3 + 0.5 * 6.0])
+def test_expected_soft_value_is_an_exact_expectation_of_the_smaller_q_and_the_entropy():
+    value = losses.expected_soft_value(Q, PROB, LOG_PROB, tf.constant(0.5))
+    np.testing.assert_allclose(value, [0.5 * 1.5 + 0.5 * 1.0, 0.25 * 5.5 + 0.75 * 1.0, 6.0])
     with tf.GradientTape() as tape:
         tape.watch([Q, PROB, LOG_PROB])
-        target = discrete.critic_target(tf.ones(3), tf.ones(3), Q, PROB, LOG_PROB, tf.constant(0.5))
+        value = losses.expected_soft_value(Q, PROB, LOG_PROB, tf.constant(0.5))
+        target = losses.bootstrap_target(tf.constant([1.0, 2.0, 3.0]), tf.constant([0.8, 0.0, 0.5]), value)
+    np.testing.assert_allclose(target, [1 + 0.8 * (0.5 * 1.5 + 0.5 * 1.0), 2.0, 3 + 0.5 * 6.0])
     assert tape.gradient(target, [Q, PROB, LOG_PROB]) == [None] * 3
 
 
-def test_discrete_policy_loss_weighs_log_probability_against_the_smaller_q():
+def test_expected_soft_value_weighs_the_smaller_q_against_log_probability():
     with tf.GradientTape() as tape:
         tape.watch([PROB, Q])
-        loss = discrete.policy_loss(PROB, LOG_PROB, Q, tf.constant(1.0))
-    np.testing.assert_allclose(loss, [0.5 * (-1 - 1) + 0.5 * (-2 - 0), 0.25 * (-3 - 4) + 0.75 * (-4 + 1), -6.0])
-    to_prob, to_q = tape.gradient(loss, [PROB, Q])
-    np.testing.assert_allclose(to_prob, [[-2.0, -2.0], [-7.0, -3.0], [-6.0, 0.0]])
-    assert to_q is None
+        value = losses.expected_soft_value(Q, PROB, LOG_PROB, tf.constant(1.0))
+    np.testing.assert_allclose(value, [0.5 * (1 + 1) + 0.5 * (0 + 2), 0.25 * (4 + 3) + 0.75 * (-1 + 4), 6.0])
+    to_prob, to_q = tape.gradient(value, [PROB, Q])
+    np.testing.assert_allclose(to_prob, [[2.0, 2.0], [7.0, 3.0], [6.0, 0.0]])
+    np.testing.assert_allclose(to_q[:2], [[[0.5, 0.0], [0.0, 0.5]], [[0.25, 0.75], [0.0, 0.0]]])
 
 
-def test_entropy_expectation_and_choice_by_hand():
-    prob = tf.constant([[0.5, 0.25, 0.25, 0.0], [0.25] * 4, [0.0, 1.0, 0.0, 0.0]])
-    entropy = discrete.entropy(prob, tf.where(prob > 0, tf.math.log(prob), 0.0))
-    np.testing.assert_allclose(entropy, np.log(2) * np.array([1.5, 2.0, 0.0]), rtol=1e-6)
-    np.testing.assert_allclose(discrete.expectation(PROB, Q[:, 0]), [1.5, 0.25, 6.0])
-    np.testing.assert_array_equal(discrete.chosen(Q, tf.constant([1, 0, 1])), [[2, 0], [4, 5], [9, 9]])
+def test_entropy_expectation_and_q_of_actions_by_hand():
+    prob = np.float32([[0.5, 0.25, 0.25, 0.0], [0.25] * 4, [0.0, 1.0, 0.0, 0.0]])
+    policy = MaskedCategorical(tf.constant(np.log(np.where(prob > 0, prob, 1.0))), tf.constant(prob > 0))
+    np.testing.assert_allclose(policy.entropy(), np.log(2) * np.array([1.5, 2.0, 0.0]), rtol=1e-6)
+    np.testing.assert_allclose(losses.expectation(PROB, Q[:, 0]), [1.5, 0.25, 6.0])
+    np.testing.assert_array_equal(losses.q_of_actions(Q, tf.constant([1, 0, 1])), [[2, 0], [4, 5], [9, 9]])
 
 
 def test_temperature_loss_may_have_a_target_by_row():
@@ -138,9 +133,8 @@ def test_a_masked_action_adds_nothing_whatever_its_q(q):
         with tf.GradientTape() as tape:
             tape.watch(logits)
             policy = MaskedCategorical(logits, mask)
-            loss = discrete.policy_loss(policy.prob, policy.log_prob, values, tf.constant(0.2))
-        target = discrete.critic_target(tf.ones(2), tf.ones(2), values, policy.prob, policy.log_prob, tf.constant(0.2))
-        return np.stack([loss, target]), tape.gradient(loss, logits).numpy()
+            value = losses.expected_soft_value(values, policy.prob, policy.log_prob, tf.constant(0.2))
+        return value.numpy(), tape.gradient(value, logits).numpy()
 
     (values, gradient), (expected, expected_gradient) = computed(q), computed(0.0)
     np.testing.assert_array_equal(values, expected)
@@ -150,7 +144,7 @@ def test_a_masked_action_adds_nothing_whatever_its_q(q):
 
 @pytest.mark.parametrize("q", [np.inf, -np.inf, np.nan])
 def test_the_q_of_other_actions_leaves_the_chosen_one_alone(q):
-    np.testing.assert_array_equal(discrete.chosen(tf.constant([[[q, 2.0], [q, 3.0]]]), tf.constant([1])), [[2.0, 3.0]])
+    np.testing.assert_array_equal(losses.q_of_actions(tf.constant([[[q, 2.0], [q, 3.0]]]), tf.constant([1])), [[2.0, 3.0]])
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.7])
@@ -161,7 +155,7 @@ def test_discrete_policy_gradient_equals_finite_differences(alpha):
 
     def loss(logits):
         policy = MaskedCategorical(logits, mask)
-        return tf.reduce_sum(discrete.policy_loss(policy.prob, policy.log_prob, q, double(alpha)))
+        return -tf.reduce_sum(losses.expected_soft_value(q, policy.prob, policy.log_prob, double(alpha)))
 
     with tf.GradientTape() as tape:
         watched = double(logits)
@@ -176,51 +170,48 @@ def test_discrete_policy_gradient_equals_finite_differences(alpha):
 # -- shapes ------------------------------------------------------------------------------------------------------------
 
 B, COLUMN, OTHER = tf.zeros(4), tf.zeros((4, 1)), tf.zeros(3)
-BA, BNA, ALPHA = tf.zeros((4, 3)), tf.zeros((4, 2, 3)), tf.constant(0.2)
+BN, BA, BNA, ALPHA = tf.zeros((4, 2)), tf.zeros((4, 3)), tf.zeros((4, 2, 3)), tf.constant(0.2)
 WRONG_SHAPES = {
-    "policy, column of q": (losses.policy_loss, (B, COLUMN), "q_min has the dimensions [B]. Received: shape (4, 1)"),
-    "policy, column of log_prob": (losses.policy_loss, (COLUMN, B), "log_prob has the dimensions [B]"),
-    "policy, unequal": (
-        losses.policy_loss,
-        (B, OTHER),
-        "q_min and log_prob differ in B: expected 4. Received: shape (3,)",
+    "soft value, row of q": (losses.soft_value, (B, B, ALPHA), "q has the dimensions [B, N]. Received: shape (4,)"),
+    "soft value, column of log_prob": (losses.soft_value, (BN, COLUMN, ALPHA), "log_prob has the dimensions [B]"),
+    "soft value, unequal": (
+        losses.soft_value, (BN, OTHER, ALPHA), "log_prob and q differ in B: expected 4. Received: shape (3,)"
     ),
-    "value, column": (losses.value_target, (B, COLUMN), "q_min has the dimensions [B]. Received: shape (4, 1)"),
-    "value, unequal": (losses.value_target, (B, OTHER), "q_min and log_prob differ in B"),
-    "critic, column of reward": (losses.critic_target, (COLUMN, B, B), "reward has the dimensions [B]"),
-    "critic, column of value": (losses.critic_target, (B, B, COLUMN), "next_value has the dimensions [B]"),
-    "critic, one discount": (
-        losses.critic_target,
-        (B, tf.constant(0.9), B),
-        "discount has the dimensions [B]. Received: shape ()",
+    "soft value, alpha by row": (losses.soft_value, (BN, B, B), "alpha has the dimensions []. Received: shape (4,)"),
+    "bootstrap, column of reward": (losses.bootstrap_target, (COLUMN, B, B), "reward has the dimensions [B]"),
+    "bootstrap, column of value": (losses.bootstrap_target, (B, B, COLUMN), "next_value has the dimensions [B]"),
+    "bootstrap, one discount": (
+        losses.bootstrap_target, (B, tf.constant(0.9), B), "discount has the dimensions [B]. Received: shape ()"
     ),
-    "critic, unequal": (losses.critic_target, (B, B, OTHER), "next_value and reward differ in B"),
-    "regression, column of target": (losses.regression_loss, (B, COLUMN), "target has the dimensions [B]"),
-    "regression, targets by critic": (
-        losses.regression_loss,
-        (tf.zeros((4, 2)), tf.zeros((4, 2))),
-        "target has the dimensions",
+    "bootstrap, unequal": (losses.bootstrap_target, (B, B, OTHER), "next_value and reward differ in B"),
+    "squared error, column of target": (losses.squared_error, (B, COLUMN), "target has the dimensions [B]"),
+    "squared error, targets by critic": (losses.squared_error, (BN, BN), "target has the dimensions"),
+    "squared error, unequal": (losses.squared_error, (BN[:3], B), "prediction and target differ in B: expected 4"),
+    "squared error, rank 3": (losses.squared_error, (tf.zeros((4, 2, 1)), B), "prediction has the dimensions [B]"),
+    "expected soft value, no axis of critics": (
+        losses.expected_soft_value, (BA, BA, BA, ALPHA), "q has the dimensions [B, N, A]. Received: shape (4, 3)"
     ),
-    "regression, unequal": (
-        losses.regression_loss,
-        (tf.zeros((3, 2)), B),
-        "prediction and target differ in B: expected 4",
+    "expected soft value, other actions": (
+        losses.expected_soft_value, (BNA, BA[:, :2], BA, ALPHA), "prob and q differ in A: expected 3. Received: shape (4, 2)"
     ),
-    "regression, rank 3": (losses.regression_loss, (tf.zeros((4, 2, 1)), B), "prediction has the dimensions [B]"),
-    "discrete critic, no axis of critics": (
-        discrete.critic_target, (B, B, BA, BA, BA, ALPHA), "next_q has the dimensions [B, N, A]. Received: shape (4, 3)"
+    "expected soft value, unequal": (
+        losses.expected_soft_value, (BNA[:3], BA, BA, ALPHA), "prob and q differ in B: expected 3"
     ),
-    "discrete critic, other actions": (
-        discrete.critic_target, (B, B, BNA, BA[:, :2], BA, ALPHA), "next_prob and next_q differ in A: expected 3. Received: shape (4, 2)"
+    "expected soft value, column of log_prob": (
+        losses.expected_soft_value, (BNA, BA, COLUMN, ALPHA), "log_prob and q differ in A: expected 3"
     ),
-    "discrete critic, alpha by row": (discrete.critic_target, (B, B, BNA, BA, BA, B), "alpha has the dimensions []"),
-    "discrete policy, one Q by row": (discrete.policy_loss, (BA, BA, BA, ALPHA), "q has the dimensions [B, N, A]"),
-    "discrete policy, unequal": (discrete.policy_loss, (BA, BA, BNA[:3], ALPHA), "q and prob differ in B: expected 4"),
-    "discrete policy, alpha by row": (discrete.policy_loss, (BA, BA, BNA, COLUMN), "alpha has the dimensions []"),
-    "expectation, column": (discrete.expectation, (BA, COLUMN), "value and prob differ in A: expected 3"),
-    "entropy, row": (discrete.entropy, (BA, B), "value has the dimensions [B, A]. Received: shape (4,)"),
-    "chosen, column of actions": (discrete.chosen, (BNA, COLUMN), "action has the dimensions [B]. Received: shape (4, 1)"),
-    "chosen, unequal": (discrete.chosen, (BNA, OTHER), "action and q differ in B: expected 4. Received: shape (3,)"),
+    "expected soft value, alpha by row": (losses.expected_soft_value, (BNA, BA, BA, B), "alpha has the dimensions []"),
+    "expected soft value, column of alpha": (
+        losses.expected_soft_value, (BNA, BA, BA, COLUMN), "alpha has the dimensions []"
+    ),
+    "expectation, column": (losses.expectation, (BA, COLUMN), "value and prob differ in A: expected 3"),
+    "expectation, row": (losses.expectation, (BA, B), "value has the dimensions [B, A]. Received: shape (4,)"),
+    "q of actions, column of actions": (
+        losses.q_of_actions, (BNA, COLUMN), "action has the dimensions [B]. Received: shape (4, 1)"
+    ),
+    "q of actions, unequal": (
+        losses.q_of_actions, (BNA, OTHER), "action and q differ in B: expected 4. Received: shape (3,)"
+    ),
     "temperature, other rows": (temperature_loss, (ALPHA, B, OTHER), "target_entropy and log_prob differ in B: expected 4"),
     "temperature, column": (temperature_loss, (ALPHA, B, COLUMN), "target_entropy has the dimensions [B]"),
 }
@@ -234,8 +225,9 @@ def test_wrong_shapes_are_refused(loss, arguments, words):
 
 
 def test_wrong_ranks_are_refused_while_tracing_too():
-    compiled = tf.function(losses.policy_loss, input_signature=[tf.TensorSpec([None]), tf.TensorSpec([None, 1])])
-    with pytest.raises(ValueError, match=re.escape("q_min has the dimensions [B]. Received: shape (None, 1)")):
+    signature = [tf.TensorSpec([None, 2]), tf.TensorSpec([None, 1]), tf.TensorSpec([])]
+    compiled = tf.function(losses.soft_value, input_signature=signature)
+    with pytest.raises(ValueError, match=re.escape("log_prob has the dimensions [B]. Received: shape (None, 1)")):
         compiled.get_concrete_function()
 
 
@@ -358,12 +350,12 @@ def test_a_row_without_a_valid_action_gives_finite_zeros():
     with tf.GradientTape() as tape:
         tape.watch(logits)
         policy = MaskedCategorical(logits, tf.constant([[False, False], [True, True]]))
-        loss = discrete.policy_loss(policy.prob, policy.log_prob, q, tf.constant(0.0))
+        value = losses.expected_soft_value(q, policy.prob, policy.log_prob, tf.constant(0.0))
     np.testing.assert_array_equal(policy.prob, [[0.0, 0.0], [0.5, 0.5]])
     np.testing.assert_array_equal(policy.log_prob[0], [0.0, 0.0])
-    np.testing.assert_array_equal(discrete.entropy(policy.prob, policy.log_prob)[0], 0.0)
-    np.testing.assert_array_equal(loss, [0.0, -2.0])
-    np.testing.assert_array_equal(tape.gradient(loss, logits), [[0.0, 0.0], [0.5, -0.5]])
+    np.testing.assert_array_equal(policy.entropy()[0], 0.0)
+    np.testing.assert_array_equal(value, [0.0, 2.0])
+    np.testing.assert_array_equal(tape.gradient(value, logits), [[0.0, 0.0], [-0.5, 0.5]])
 
 
 def test_extreme_logits_stay_finite():
@@ -371,7 +363,7 @@ def test_extreme_logits_stay_finite():
     with tf.GradientTape() as tape:
         tape.watch(logits)
         policy = MaskedCategorical(logits)
-        entropy = discrete.entropy(policy.prob, policy.log_prob)
+        entropy = policy.entropy()
     np.testing.assert_array_equal(policy.log_prob, [[0.0, -1e4, -2e4]])
     np.testing.assert_array_equal(entropy, [0.0])
     np.testing.assert_array_equal(tape.gradient(entropy, logits), [[0.0, 0.0, 0.0]])
@@ -439,7 +431,7 @@ def q_of(action):
 @pytest.mark.parametrize("mu, sigma", [(0.2, 0.5), (-1.0, 0.3), (0.7, 1.5)])
 def test_policy_gradient_equals_finite_differences(mu, sigma):
     log_sigma, h = np.log(sigma), 1e-5
-    ours = gradient_of(lambda action, log_prob: losses.policy_loss(log_prob, q_of(action)), mu, log_sigma)
+    ours = gradient_of(lambda action, log_prob: -losses.soft_value(q_of(action)[:, None], log_prob, 1.0), mu, log_sigma)
     to_mu = (objective(mu + h, log_sigma) - objective(mu - h, log_sigma)) / (2 * h)
     to_log_sigma = (objective(mu, log_sigma + h) - objective(mu, log_sigma - h)) / (2 * h)
     np.testing.assert_allclose(ours, [to_mu, to_log_sigma], rtol=1e-6, atol=1e-8)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from agent_tools import changed, named, one, weights
-from tfsac.agents.team import fold, fold_batch, unfold
 
 from tfsac.agents import DiscreteSoftActorCriticAgent, SoftActorCriticAgent, TwinSoftActorCriticAgent
 from tfsac.parameters import (
@@ -21,14 +20,16 @@ from tfsac.parameters import (
     InputEmbedderParameters,
     PrioritizedExperienceReplayParameters,
     SoftActorCriticAgentParameters,
+    SQILExperienceReplayParameters,
     TwinSoftActorCriticAgentParameters,
     TwinSoftActorCriticAlgorithmParameters,
     discrete_soft_actor_critic_networks,
     soft_actor_critic_networks,
     twin_soft_actor_critic_networks,
 )
+from tfsac.policies.several_agents import fold, unfold
 from tfsac.testing import random_batches, team_spec
-from tfsac.types import ArraySpec, DiscreteSpec, Spec, Transition
+from tfsac.types import ArraySpec, DiscreteSpec, Spec, Transition, Update
 
 TEAMS, AGENTS = 4, 3
 KINDS = ["discrete", "twin", "v"]
@@ -39,10 +40,11 @@ def spec_of(kind):
     return team_spec(AGENTS, discrete=kind == "discrete", masked=kind == "discrete")
 
 
-def make_agent(kind, spec=None, rows=TEAMS, prioritized=False, eager=True, temperature=None, **trained):
+def make_agent(kind, spec=None, rows=TEAMS, prioritized=False, eager=True, temperature=None, memory=None, **trained):
     """A team of three; with `spec` of one agent and more `rows`, an agent alone that has the same first weights."""
     trained = {"learning_rate": 1e-2, "batch_size": rows, **trained}
-    more = {"memory": PrioritizedExperienceReplayParameters() if prioritized else ExperienceReplayParameters()}
+    usual = PrioritizedExperienceReplayParameters() if prioritized else ExperienceReplayParameters()
+    more = {"memory": memory or usual}
     if kind == "v":
         reads = {"policy": ("agent_state", (16,)), "v": ("global_state", (16,)), "q": ("global_state", EmbedderScheme.Empty)}
         networks = {
@@ -87,15 +89,28 @@ def test_folding_keeps_the_agents_of_a_team_together_and_unfolding_undoes_it(as_
         np.testing.assert_array_equal(again[key], value)
 
 
-def test_what_is_told_of_a_team_counts_for_each_agent():
-    stacked = batches("discrete", weight=[1, 2, 3, 4])._replace(extras={"expert": np.float32([[0, 1, 0, 1]])})
-    team, folded = one(stacked), fold_batch(one(stacked), AGENTS)
+def rows_of_update(agent, stacked, monkeypatch):
+    """Returns what the agent's `update_once` is given."""
+    given = []
+    nothing = Update({}, tf.zeros(TEAMS * AGENTS))
+    monkeypatch.setattr(agent, "update_once", lambda batch, train_policy: given.append(batch) or nothing)
+    agent.update(stacked)
+    (folded,) = given
+    return folded
+
+
+def test_what_is_told_of_a_team_counts_for_each_agent(monkeypatch):
+    stacked = batches("discrete", weight=[1, 2, 3, 4])
+    team, folded = one(stacked), rows_of_update(make_agent("discrete", prioritized=True), stacked, monkeypatch)
     np.testing.assert_array_equal(folded.reward.numpy().reshape(TEAMS, AGENTS), np.tile(team.reward[:, None], AGENTS))
     np.testing.assert_array_equal(folded.discount.numpy().reshape(TEAMS, AGENTS), np.tile(team.discount[:, None], AGENTS))
     np.testing.assert_array_equal(folded.weight, [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4])
-    np.testing.assert_array_equal(folded.extras["expert"], [0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1])
     np.testing.assert_array_equal(folded.action[AGENTS : 2 * AGENTS], team.action[1])
     np.testing.assert_array_equal(folded.next_observation["action_mask"][5], team.next_observation["action_mask"][1, 2])
+    imitating = make_agent("discrete", memory=SQILExperienceReplayParameters(demonstrations="not read here"))
+    halves = batches("discrete")._replace(extras={"expert": np.float32([[0, 1, 0, 1]])})
+    expert = rows_of_update(imitating, halves, monkeypatch).extras["expert"]
+    np.testing.assert_array_equal(expert, [0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1])
 
 
 # -- acting ------------------------------------------------------------------------------------------------------------
@@ -116,9 +131,9 @@ def test_a_team_acts_with_one_action_for_each_agent(kind, mode):
 def test_each_agent_acts_as_an_agent_alone_would(kind):
     team, alone = make_agent(kind), make_agent(kind, spec_of(kind).of_one_agent())
     observation = see(kind, 50)
-    greedy = team.act(observation, mode="greedy").action
+    greedy = team.policy.act(observation, mode="greedy").action
     for i in range(AGENTS):
-        own = alone.act({key: value[:, i] for key, value in observation.items()}, mode="greedy").action
+        own = alone.policy.act({key: value[:, i] for key, value in observation.items()}, mode="greedy").action
         np.testing.assert_allclose(greedy[:, i], own, rtol=1e-6, atol=1e-7)
 
 
@@ -134,7 +149,7 @@ def test_tensors_of_actions_and_values_have_the_axis_of_the_agents(kind):
     assert greedy.shape == sample.shape == (TEAMS, *shape)
     values = agent.value_tensors(tensors, sample)
     assert values.keys() == ({"v", "q"} if kind == "v" else {"q"})
-    folded = agent.values_of(fold(tensors), fold(sample))
+    folded = agent.values(fold(tensors), fold(sample))
     for name, value in values.items():
         np.testing.assert_array_equal(value, folded[name].numpy().reshape(TEAMS, AGENTS))
 

@@ -110,23 +110,24 @@ def draw_of_policy(agent, batch):
 
 
 def policy_step(agent, batch):
-    return agent.policy_step(batch, agent.noise("policy", [BATCH, 2]))
+    agent.apply(*agent.policy_step(batch).gradients)
 
 
 STEPS = {
     "policy": policy_step,
-    "v": lambda agent, batch: agent.value_step(batch, tf.zeros(BATCH), tf.ones(BATCH)),
-    "q": lambda agent, batch: agent.critic_step(batch),
+    "v": lambda agent, batch: agent.value_step(batch, tf.ones(BATCH)),
+    "q": lambda agent, batch: agent.apply(agent.critic_step(batch).gradients),
 }
 
 
 def test_an_update_returns_the_absolute_errors_of_the_critic_step():
     batch = one(batches(1))
-    td_error, critic = make_agent().critic_step(batch)
-    metrics, same = make_agent(delay=2).update_once(batch, train_policy=False)  # V moves, V's slow copy not yet
-    np.testing.assert_allclose(td_error.numpy().mean(), (critic["q/td_error1"] + critic["q/td_error2"]) / 2, rtol=1e-5)
-    np.testing.assert_array_equal(td_error, same)
-    assert td_error.shape == (BATCH,) and critic.items() <= metrics.items()
+    critic = make_agent().critic_step(batch)
+    update = make_agent(delay=2).update_once(batch, train_policy=False)  # V moves, its target network not yet
+    by_critic = critic.metrics["q/td_error1"], critic.metrics["q/td_error2"]
+    np.testing.assert_allclose(critic.td_error_B.numpy().mean(), sum(by_critic) / 2, rtol=1e-5)
+    np.testing.assert_array_equal(critic.td_error_B, update.td_error_B)
+    assert critic.td_error_B.shape == (BATCH,) and critic.metrics.items() <= update.metrics.items()
 
 
 @pytest.mark.parametrize("name", STEPS)
@@ -139,20 +140,28 @@ def test_a_step_trains_its_own_network_and_leaves_the_others_bit_identical(name)
     assert all((a != b).any() for a, b in zip(before[name], after[name], strict=True))
 
 
-def test_the_target_step_moves_only_the_slow_copy():
-    agent = make_agent()
-    agent.value_step(one(batches(1)), tf.zeros(BATCH), tf.ones(BATCH))
+@pytest.mark.parametrize("step", ["policy_step", "critic_step"])
+def test_computing_a_step_moves_nothing(step):
+    agent, batch = make_agent(), one(batches(1))
     before = weights(agent)
-    agent.target_step()
+    getattr(agent, step)(batch)
+    assert changed_networks(before, weights(agent)) == set()
+
+
+def test_the_target_step_moves_only_the_target_network():
+    agent = make_agent()
+    agent.value_step(one(batches(1)), tf.ones(BATCH))
+    before = weights(agent)
+    agent.update_target("v")
     assert changed_networks(before, weights(agent)) == {"v_target"}
 
 
-def test_the_slow_copy_starts_equal_to_v():
+def test_the_target_network_starts_equal_to_v():
     made = weights(make_agent())
     assert changed_networks({"v": made["v"]}, {"v": made["v_target"]}) == set()
 
 
-def test_an_update_trains_every_network_and_moves_the_slow_copy():
+def test_an_update_trains_every_network_and_moves_the_target():
     agent = make_agent()
     before = weights(agent)
     agent.update(batches(1))
@@ -172,6 +181,55 @@ def test_the_policy_climbs_q():
 
 
 # -- the order ---------------------------------------------------------------------------------------------------------
+
+RATE = 0.1
+SGD = {"learning_rate": RATE, "optimizer_type": "SGD"}
+
+
+def test_the_order_is_policy_value_critic_target(monkeypatch):
+    agent, order = make_agent(), []
+    apply, update_target = agent.apply, agent.update_target
+    monkeypatch.setattr(agent, "apply", lambda gradients: order.append(gradients.name) or apply(gradients))
+    monkeypatch.setattr(agent, "update_target", lambda name: order.append(f"target of {name}") or update_target(name))
+    agent.update(batches(2))
+    assert order == ["policy", "v", "q", "target of v"] * 2
+
+
+def updated_by_hand(batch):
+    """The weights after one update, written out with plain gradient steps."""
+    agent = make_agent(**SGD)
+    policy, v, q, v_target = (agent.networks[name] for name in ("policy", "v", "q", "v_target"))
+
+    def step(network, loss):
+        variables = [variable.value for variable in network.trainable_variables]
+        with tf.GradientTape() as tape:
+            total = tf.reduce_sum(loss()) / BATCH
+        for variable, gradient in zip(variables, tape.gradient(total, variables), strict=True):
+            variable.assign_sub(RATE * gradient)
+
+    def minus_soft_value():
+        noise = agent.noise("policy", [BATCH, 2])
+        action, log_prob = SquashedGaussian(*policy(batch.observation)).sample_and_log_prob(noise)
+        return log_prob - tf.reduce_min(q(batch.observation, action), axis=1)
+
+    v_of_now = -minus_soft_value()  # of the policy and the critics that have not moved
+    step(policy, minus_soft_value)
+    step(v, lambda: 0.5 * (v(batch.observation) - v_of_now) ** 2)
+    y = batch.reward + batch.discount * v_target(batch.next_observation)
+    step(q, lambda: 0.5 * (q(batch.observation, batch.action) - y[:, None]) ** 2)
+    for target, online in zip(v_target.trainable_variables, v.trainable_variables, strict=True):
+        target.assign(0.75 * target + 0.25 * online)
+    return weights(agent)
+
+
+def test_an_update_by_hand():
+    agent, stacked = make_agent(**SGD), batches(1)
+    before = weights(agent)
+    agent.update(stacked)
+    for name, values in updated_by_hand(one(stacked)).items():
+        for found, expected, first in zip(weights(agent)[name], values, before[name], strict=True):
+            np.testing.assert_allclose(found, expected, atol=1e-6, err_msg=name)
+            assert np.abs(found - first).max() > 1e-4
 
 
 def test_the_value_step_regresses_on_the_draw_of_before_the_policy_moved():
@@ -195,7 +253,7 @@ def test_the_value_target_uses_the_critics_of_before_their_step():
     assert np.abs(agent.networks["q"](one(stacked).observation, one(stacked).action).numpy() - before).max() > 1e-3
 
 
-def test_the_critic_step_bootstraps_from_the_slow_copy_of_before_it_moved():
+def test_the_critic_step_bootstraps_from_the_target_network_of_before_it_moved():
     agent, stacked = make_agent(tau=1.0), batches(1)
     batch = one(stacked)
     next_v = agent.networks["v_target"](batch.next_observation).numpy()
@@ -209,23 +267,23 @@ def test_the_critic_step_bootstraps_from_the_slow_copy_of_before_it_moved():
     assert abs(agent.networks["v_target"](batch.next_observation).numpy().mean() - next_v.mean()) > 1e-4
 
 
-def test_the_slow_copy_moves_towards_the_new_v():
+def test_the_target_network_moves_towards_the_new_v():
     agent = make_agent(tau=0.25)
     old = weights(agent)
     agent.update(batches(1))
     new = weights(agent)
-    for slow, start, v in zip(new["v_target"], old["v_target"], new["v"], strict=True):
-        np.testing.assert_allclose(slow, 0.75 * start + 0.25 * v, rtol=1e-6, atol=1e-7)
+    for target, start, v in zip(new["v_target"], old["v_target"], new["v"], strict=True):
+        np.testing.assert_allclose(target, 0.75 * start + 0.25 * v, rtol=1e-6, atol=1e-7)
 
 
 def test_a_rate_of_one_copies():
     agent = make_agent(tau=1.0)
     agent.update(batches(2))
-    for slow, v in zip(*weights(agent, "v_target", "v").values(), strict=True):
-        np.testing.assert_array_equal(slow, v)
+    for target, v in zip(*weights(agent, "v_target", "v").values(), strict=True):
+        np.testing.assert_array_equal(target, v)
 
 
-def test_without_a_slow_copy_the_critic_bootstraps_from_the_new_v():
+def test_without_a_target_network_the_critic_bootstraps_from_the_new_v():
     agent, stacked = make_agent(create_target_network=False), batches(1)
     assert set(agent.networks) == {"policy", "v", "q"}
     old = agent.networks["v"](one(stacked).next_observation).numpy().mean()
@@ -238,7 +296,7 @@ def test_without_a_slow_copy_the_critic_bootstraps_from_the_new_v():
 # -- periods, one update per call --------------------------------------------------------------------------------------
 
 
-def test_the_slow_copy_waits_for_its_period_also_with_one_update_per_call():
+def test_the_target_network_waits_for_its_period_also_with_one_update_per_call():
     agent, stacked, moved = make_agent(period=2), batches(5), []
     for i in range(5):
         before = weights(agent, "v_target")
@@ -380,10 +438,10 @@ def test_huber_loss_makes_large_errors_count_linearly(name, loss, error):
 
 def test_huber_loss_of_v_is_linear_too():
     agent = make_agent(v__replace_mse_with_huber_loss=True)
-    agent.value_step(one(batches(1)), tf.zeros(BATCH), tf.zeros(BATCH))
+    agent.value_step(one(batches(1)), tf.zeros(BATCH))
     batch = one(batches(1))
     v = agent.networks["v"](batch.observation).numpy()
-    metrics = agent.value_step(batch, tf.zeros(BATCH), tf.fill([BATCH], 1000.0))
+    metrics = agent.value_step(batch, tf.fill([BATCH], 1000.0))
     assert metrics["loss/v"].numpy() == pytest.approx((1000.0 - v).mean() - 0.5, rel=1e-5)
 
 
@@ -424,7 +482,7 @@ def see(rows, seed=0):
 
 
 def test_random_actions_are_uniform_over_the_action_space():
-    action = make_agent().act(see(4000), mode="random").action
+    action = make_agent().policy.act(see(4000), mode="random").action
     assert action.shape == (4000, 2) and action.dtype == np.float32
     assert np.abs(action).max() <= 1.0
     counts = np.histogram(action, bins=10, range=(-1, 1))[0]
@@ -481,13 +539,13 @@ def test_exploration_adds_clipped_noise_while_training_only():
 
 
 def test_exploration_can_never_leave_the_action_space():
-    action = make_agent(exploration=AdditiveNoiseParameters(5.0)).act(see(200), mode="explore").action
+    action = make_agent(exploration=AdditiveNoiseParameters(5.0)).policy.act(see(200), mode="explore").action
     assert np.abs(action).max() == 1.0
 
 
 def test_an_unknown_mode_is_refused():
     with pytest.raises(ValueError, match=r"mode is 'random', 'explore', 'sample' or 'greedy'. Received: 'best'"):
-        make_agent().act(see(1), mode="best")
+        make_agent().policy.act(see(1), mode="best")
 
 
 def test_the_policy_is_clipped_when_acting_as_when_learning():
@@ -506,7 +564,7 @@ def test_a_restored_agent_acts_as_the_saved_one_after_a_refresh(tmp_path):
     saved.update(batches(1))
     path = tf.train.Checkpoint(agent=saved).write(str(tmp_path / "agent"))
     tf.train.Checkpoint(agent=restored).read(path).assert_consumed()
-    restored.refresh()
+    restored.policy.refresh()
     assert_same(saved, restored)
     np.testing.assert_array_equal(*(agent.policy.act(see(5), mode="greedy").action for agent in (saved, restored)))
     for agent in (saved, restored):  # optimizers, counter and noise are restored too

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from agent_tools import assert_same, changed, named, one, weights
-from tfsac.agents.packing import Packing
-from tfsac.agents.twin_soft_actor_critic import Update
 
 from tfsac.agents import TwinSoftActorCriticAgent
+from tfsac.batches import Packing
 from tfsac.distributions import SquashedGaussian
 from tfsac.parameters import (
     AutoAlphaParameters,
@@ -56,34 +55,35 @@ def batches(updates, seed=0, weight=None):
 # -- steps -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("step", "name"), [("policy_step", "policy"), ("critic_step", "q"), ("temperature_step", "temperature")])
-def test_a_step_has_gradients_of_its_own_weights_and_moves_them_alone(step, name):
-    agent = make_agent()
-    update = Update(one(batches(1)), True, log_prob_B=tf.ones(BATCH))
+@pytest.mark.parametrize("name", ["policy", "q", "temperature"])
+def test_a_step_has_gradients_of_its_own_weights_and_moves_them_alone(name):
+    agent, batch = make_agent(), one(batches(1))
     before = weights(agent)
-    gradients = getattr(agent, step)(update)
+    steps = [agent.critic_step(batch).gradients, *agent.policy_step(batch).gradients]
     assert changed(before, weights(agent)) == set()  # computing moves nothing
+    assert [gradients.name for gradients in steps] == ["q", "policy", "temperature"]
+    gradients = next(gradients for gradients in steps if gradients.name == name)
     agent.apply(gradients)
     assert changed(before, weights(agent)) == {name}
-    assert gradients.name == name and len(gradients.values) == len(agent.trained[name])
+    assert len(gradients.values) == len(agent.trained[name])
     assert all(np.abs(value).max() > 0 for value in gradients.values)
 
 
-def test_the_target_step_moves_only_the_slow_critics():
+def test_the_target_step_moves_only_the_target_critics():
     agent = make_agent()
-    agent.apply(agent.critic_step(Update(one(batches(1)), True)))
+    agent.apply(agent.critic_step(one(batches(1))).gradients)
     before = weights(agent)
-    agent.target_step()
+    agent.update_target("q")
     after = weights(agent)
     assert changed(before, after) == {"q_target"}
-    for slow, online, moved in zip(before["q_target"], before["q"], after["q_target"], strict=True):
-        np.testing.assert_allclose(moved, 0.75 * slow + 0.25 * online, rtol=1e-6)
+    for target, online, moved in zip(before["q_target"], before["q"], after["q_target"], strict=True):
+        np.testing.assert_allclose(moved, 0.75 * target + 0.25 * online, rtol=1e-6)
 
 
-def test_the_slow_critics_start_equal_and_the_two_critics_do_not():
+def test_the_target_critics_start_equal_and_the_two_critics_do_not():
     agent = make_agent()
-    for slow, online in zip(weights(agent)["q_target"], weights(agent)["q"], strict=True):
-        np.testing.assert_array_equal(slow, online)
+    for target, online in zip(weights(agent)["q_target"], weights(agent)["q"], strict=True):
+        np.testing.assert_array_equal(target, online)
     first, second = (critic[0].kernel.numpy() for critic in agent.networks["q"].head.critics)
     assert np.abs(first - second).min() > 0
 
@@ -91,36 +91,92 @@ def test_the_slow_critics_start_equal_and_the_two_critics_do_not():
 # -- order -------------------------------------------------------------------------------------------------------------
 
 
-def policy_loss_of(agent, batch, q_weights=None):
-    """Hand-made loss of the policy with the noise of the coming update, with other weights of Q where given."""
-    kept = [variable.numpy() for variable in agent.networks["q"].trainable_variables]
-    for variable, value in zip(agent.networks["q"].trainable_variables, q_weights or kept, strict=True):
-        variable.assign(value)
-    noise = agent.noise("policy", [BATCH, 2])
-    action, log_prob = SquashedGaussian(*agent.networks["policy"](batch.observation)).sample_and_log_prob(noise)
-    loss = np.mean(0.2 * log_prob - agent.networks["q"](batch.observation, action).numpy().min(axis=1))
-    for variable, value in zip(agent.networks["q"].trainable_variables, kept, strict=True):
-        variable.assign(value)
-    return loss
+RATE = 0.1
+SGD = {name: {"learning_rate": RATE, "optimizer_type": "SGD"} for name in ("policy", "q")}
+ORDERS = ["critic_first", "policy_first", "simultaneous"]
 
 
-@pytest.mark.parametrize(
-    ("order", "sees_new_q"),
-    [
-        ("simultaneous", False),
-        ("policy_first", False),
-        ("critic_first", True),
-    ],
-)
-def test_the_policy_sees_the_critics_of_the_place_it_has_in_the_order(order, sees_new_q):
-    agent, stacked = make_agent(FIXED, update_order=order), batches(1)
-    after = make_agent(FIXED)
-    after.apply(after.critic_step(Update(one(stacked), True)))
-    new_q = [variable.numpy() for variable in after.networks["q"].trainable_variables]
-    old, new = policy_loss_of(agent, one(stacked)), policy_loss_of(agent, one(stacked), new_q)
-    assert abs(old - new) > 1e-4
-    metrics = named(agent, stacked)
-    np.testing.assert_allclose(metrics["loss/policy"], new if sees_new_q else old, rtol=1e-5)
+def make_ordered(order="critic_first"):
+    """An agent whose steps can be computed by hand, and that the temperature matters to."""
+    return make_agent(AutoAlphaParameters(0.5, RATE), update_order=order, own=SGD)
+
+
+def updated_by_hand(order, batch):
+    """The weights after one update in an order that is written out here, with plain gradient steps."""
+    agent = make_ordered()
+    policy, q, q_target = (agent.networks[name] for name in ("policy", "q", "q_target"))
+    log_alpha = agent.temperature.variable
+    noise = {name: agent.noise(name, [BATCH, 2]) for name in ("policy", "next")}
+
+    def gradients_of_critics():
+        action, log_prob = SquashedGaussian(*policy(batch.next_observation)).sample_and_log_prob(noise["next"])
+        next_value = tf.reduce_min(q_target(batch.next_observation, action), axis=1) - tf.exp(log_alpha.value) * log_prob
+        y = batch.reward + batch.discount * next_value
+        variables = [variable.value for variable in q.trainable_variables]
+        with tf.GradientTape() as tape:
+            error = q(batch.observation, batch.action) - y[:, None]
+            loss = tf.reduce_sum(error**2) / BATCH
+        return tape.gradient(loss, variables)
+
+    def gradients_of_policy_and_temperature():
+        variables = [variable.value for variable in policy.trainable_variables]
+        with tf.GradientTape() as tape:
+            action, log_prob = SquashedGaussian(*policy(batch.observation)).sample_and_log_prob(noise["policy"])
+            smaller = tf.reduce_min(q(batch.observation, action), axis=1)
+            loss = tf.reduce_mean(tf.exp(log_alpha.value) * log_prob - smaller)
+        return tape.gradient(loss, variables), -tf.reduce_mean(log_prob - 2.0)
+
+    def move_critics(gradients):
+        for variable, gradient in zip(q.trainable_variables, gradients, strict=True):
+            variable.assign_sub(RATE * gradient)
+
+    def move_policy_and_temperature(gradients):
+        for variable, gradient in zip(policy.trainable_variables, gradients[0], strict=True):
+            variable.assign_sub(RATE * gradient)
+        log_alpha.assign_sub(RATE * tf.sign(gradients[1]))  # Adam's first step
+
+    if order == "critic_first":
+        move_critics(gradients_of_critics())
+        move_policy_and_temperature(gradients_of_policy_and_temperature())
+    elif order == "policy_first":
+        move_policy_and_temperature(gradients_of_policy_and_temperature())
+        move_critics(gradients_of_critics())
+    else:
+        of_critics, of_policy = gradients_of_critics(), gradients_of_policy_and_temperature()
+        move_policy_and_temperature(of_policy)
+        move_critics(of_critics)
+    for target, online in zip(q_target.trainable_variables, q.trainable_variables, strict=True):
+        target.assign(0.75 * target + 0.25 * online)
+    return weights(agent)
+
+
+def furthest(one_agent, other, name):
+    """The largest difference between the weights of one network."""
+    return max(np.abs(a - b).max() for a, b in zip(one_agent[name], other[name], strict=True))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_an_update_in_each_order_by_hand(order):
+    agent = make_ordered(order)
+    agent.update(batches(1))
+    by_hand = {other: updated_by_hand(other, one(batches(1))) for other in ORDERS}
+    for name in by_hand[order]:
+        assert furthest(weights(agent), by_hand[order], name) < 1e-5, name
+    for other in {*ORDERS} - {order}:  # only the policy of critic_first sees new critics, only the critics of policy_first a new policy
+        sees_new = {"policy": "critic_first", "q": "policy_first", "q_target": "policy_first"}
+        differs = {name for name, first in sees_new.items() if first in (order, other)}
+        assert {name for name in sees_new if furthest(weights(agent), by_hand[other], name) > 1e-4} == differs
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_an_order_without_the_policy_updates_the_critics_as_if_it_were_alone(order):
+    agent, alone, batch = make_ordered(order), make_ordered(), one(batches(1))
+    before = weights(agent)
+    agent.update_once(batch, train_policy=False)
+    assert changed(before, weights(agent)) == {"q", "q_target"}
+    alone.apply(alone.critic_step(batch).gradients)
+    alone.update_target("q")
+    assert_same(agent, alone)
 
 
 def test_the_critic_target_sees_the_policy_of_its_place_in_the_order():
@@ -167,14 +223,14 @@ def test_alpha_outside_log_space_is_never_negative_and_learns_again():
     for value in agent.update(batches(1)), agent.update(batches(4)):
         assert np.isfinite(value.metrics).all()
     assert float(agent.temperature.value()) == 0.0
-    agent.temperature.target_entropy = 100.0
+    agent.target_entropy = 100.0
     agent.update(batches(30))
     assert float(agent.temperature.value()) > 0.0
 
 
 def test_the_default_target_entropy_is_minus_the_action_size():
     for size in (1, 2, 6):
-        assert make_agent(spec=vector_spec(3, size)).temperature.target_entropy == -size
+        assert make_agent(spec=vector_spec(3, size)).target_entropy == -size
 
 
 @pytest.mark.parametrize("target", [1.4, 3.0, -10.5, -17.0])
@@ -221,7 +277,7 @@ def test_the_policy_and_the_temperature_wait_for_their_turn_also_with_one_update
     assert moved == [rest, rest, rest | {"policy", "temperature"}] * 2
 
 
-def test_the_slow_critics_wait_for_their_period_also_with_one_update_per_call():
+def test_the_target_critics_wait_for_their_period_also_with_one_update_per_call():
     agent, moved = make_agent(num_steps_between_copying_online_weights_to_target=TrainingSteps(3), eager=False), []
     for i in range(6):
         before = weights(agent)
@@ -241,7 +297,7 @@ def test_several_updates_in_one_call_equal_one_update_per_call(delay):
     for name, values in weights(together).items():
         for a, b in zip(values, weights(apart)[name], strict=True):
             np.testing.assert_allclose(a, b, atol=1e-5, err_msg=name)
-    assert together.traces == 1 and apart.traces == 1
+    assert together.compiled.traces == 1 and apart.compiled.traces == 1
 
 
 # -- critics, weights, priorities --------------------------------------------------------------------------------------
@@ -262,9 +318,7 @@ def test_importance_weights_scale_the_critic_loss_row_by_row_and_nothing_else():
     plain, weighted = make_agent(prioritized=True), make_agent(prioritized=True)
     stacked = batches(1, weight=np.ones(BATCH))
     batch = one(stacked)
-    update = Update(batch, True)
-    plain.critic_step(update)
-    target = update.metrics["q/target"].numpy()
+    target = plain.critic_step(batch).metrics["q/target"].numpy()
     metrics = named(weighted, stacked._replace(weight=weight[None]))
     unweighted = named(plain, stacked)
     assert metrics["q/target"] == pytest.approx(target, rel=1e-6)
@@ -346,12 +400,10 @@ def test_periods_that_do_not_fit_are_refused(algorithm):
 
 def test_the_policy_gradient_with_the_temperature_agrees_with_finite_differences():
     agent, batch = make_agent(FixedAlphaParameters(0.7)), one(batches(1))
-    gradients = agent.policy_step(Update(batch, True))
+    (gradients,) = agent.policy_step(batch).gradients
 
     def loss():
-        update = Update(batch, False)
-        agent.policy_step(update)
-        return update.metrics["loss/policy"].numpy()
+        return agent.policy_step(batch).metrics["loss/policy"].numpy()
 
     for layer in (agent.networks["policy"].head.mean, agent.networks["policy"].head.log_std):
         index = next(i for i, variable in enumerate(agent.trained["policy"]) if variable is layer.bias)
