@@ -359,7 +359,7 @@ np.savez(folder + "/actions.npz", action=action, sampled=sampled, value=value)
 
 def test_recorded_choices_come_back_as_demonstrations(run_dir, tmp_path, capsys):
     out, preset = tmp_path / "expert.npz", policy_preset(run_dir)
-    level, spec = preset.environment.level, api.load_policy(run_dir).agent.spec
+    level, spec = preset.environment.level, api.load_policy(run_dir).acting.spec
     assert cli.run(["record", f"--run_dir={run_dir}", f"--out={out}", "--episodes=6", "--seed=2"]) == 0
     loaded = load_demonstrations(out, spec, level)
     returns = api.evaluate(run_dir, 6, seed=2).returns
