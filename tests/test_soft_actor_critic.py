@@ -284,7 +284,7 @@ def test_a_rate_of_one_copies():
 
 
 def test_without_a_target_network_the_critic_bootstraps_from_the_new_v():
-    agent, stacked = make_agent(create_target_network=False), batches(1)
+    agent, stacked = make_agent(create_target_network=False, tau=0.005), batches(1)
     assert set(agent.networks) == {"policy", "v", "q"}
     old = agent.networks["v"](one(stacked).next_observation).numpy().mean()
     metrics = named(agent, stacked)
@@ -531,7 +531,7 @@ def test_acting_is_reproducible_by_seed(mode):
 def test_exploration_adds_clipped_noise_while_training_only():
     plain, noisy = make_agent(), make_agent(exploration=AdditiveNoiseParameters(0.1))
     for mode in ("greedy", "sample"):
-        np.testing.assert_array_equal(plain.policy.act(see(50), mode=mode).action, noisy.act(see(50), mode=mode).action)
+        np.testing.assert_array_equal(plain.policy.act(see(50), mode=mode).action, noisy.policy.act(see(50), mode=mode).action)
     quiet, loud = (agent.policy.act(see(5000), mode="explore").action for agent in (plain, noisy))
     inside = np.abs(quiet) < 0.5
     assert (loud - quiet)[inside].std() == pytest.approx(0.1, rel=0.05)

@@ -18,7 +18,7 @@ def attach_diagnostics(agent: Any) -> None:
     """Lets an agent's steps report the metrics of own and of demonstrated rows.
 
     Args:
-        agent: with `policy_loss(batch)`, `policy_step(batch)` and `critic_step(batch)`.
+        agent: with `policy_loss(batch)`, `policy_step(batch, train_policy)` and `critic_step(batch)`.
     """
     critic_step, policy_step = agent.critic_step, agent.policy_step
     once = tf.VariableAggregation.ONLY_FIRST_REPLICA
@@ -29,10 +29,13 @@ def attach_diagnostics(agent: Any) -> None:
         step = critic_step(batch)
         return step._replace(metrics={**step.metrics, **means_by_origin("imitation/td_error", step.td_error_B, batch)})
 
-    def diagnosed_policy_step(batch: Transition) -> Any:
-        step = policy_step(batch)
+    def diagnosed_policy_step(batch: Transition, train_policy: bool = True) -> Any:
+        step = policy_step(batch, train_policy)
         due = agent.updates % PERIOD == 0
-        cosine = tf.cond(due, lambda: gradient_cosine(agent, batch), lambda: tf.convert_to_tensor(newest))
+        if agent.replicas == 1:
+            cosine = tf.cond(due, lambda: gradient_cosine(agent, batch), lambda: tf.convert_to_tensor(newest))
+        else:  # which cannot take means over each other inside a condition
+            cosine = tf.where(due, gradient_cosine(agent, batch), newest)
         newest.assign(cosine)
         return step._replace(
             metrics={
@@ -56,7 +59,7 @@ def means_by_origin(name: str, values_B: tf.Tensor, batch: Transition) -> Metric
 
 
 def gradient_cosine(agent: Any, batch: Transition) -> tf.Tensor:
-    """Returns the cosine between the policy gradients of own and of demonstrated rows, flattened over all weights.
+    """Returns the cosine between the policy gradients of own and of demonstrated rows of the global batch, over all weights.
 
     Near 1 they agree about the policy, below 0 they conflict; 0 where one of them has no gradient.
 
@@ -68,6 +71,6 @@ def gradient_cosine(agent: Any, batch: Transition) -> tf.Tensor:
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
         tape.watch(variables)
         by_origin = means_by_origin("loss", agent.policy_loss(batch)[0], batch)
-    own, demonstrated = (tape.gradient(loss, variables) for loss in by_origin.values())
+    own, demonstrated = (agent.mean_over_replicas(tape.gradient(loss, variables)) for loss in by_origin.values())
     product = tf.add_n([tf.reduce_sum(a * b) for a, b in zip(own, demonstrated, strict=True)])
     return tf.math.divide_no_nan(product, tf.linalg.global_norm(own) * tf.linalg.global_norm(demonstrated))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from tfsac.agents.learner import Agent, CriticStep, PolicyStep, per_critic
+from tfsac.agents.learner import Agent, CriticStep, PolicyStep, no_gradients, per_critic
 from tfsac.agents.temperature import make_temperature
 from tfsac.distributions import MaskedCategorical
 from tfsac.losses import soft_actor_critic as losses
@@ -81,7 +81,7 @@ class DiscreteSoftActorCriticAgent(Agent):
         """One update in the order critic, policy, temperature, target."""
         critic = self.critic_step(batch)
         self.apply(critic.gradients)
-        policy = self.policy_step(batch)
+        policy = self.policy_step(batch, train_policy)
         for gradients in policy.gradients if train_policy else ():
             self.apply(gradients)
         self.update_target("q")
@@ -110,12 +110,12 @@ class DiscreteSoftActorCriticAgent(Agent):
         )
         return -value_B, policy, tf.reduce_min(q_BNA, axis=1)
 
-    def policy_step(self, batch: Transition) -> PolicyStep:
+    def policy_step(self, batch: Transition, train_policy: bool = True) -> PolicyStep:
         """Moves the policy to high Q and, times alpha, high entropy (equation 12), and alpha to the target entropy (11)."""
         with self.watch("policy") as tape:
             loss_B, policy, q_min_BA = self.policy_loss(batch)
             loss = self.mean_loss("policy", loss_B)
-        gradients = self.gradients("policy", loss, tape)
+        gradients = self.gradients("policy", loss, tape) if train_policy else no_gradients("policy")
         entropy_B, target_B = policy.entropy(), self.target_entropy(batch.observation)
         of_temperature, temperature_metrics = self.temperature.step(self, -entropy_B, target_B)
         metrics = {

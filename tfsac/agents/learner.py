@@ -36,6 +36,11 @@ class Gradients(NamedTuple):
     norm: tf.Tensor
 
 
+def no_gradients(name: str) -> Gradients:
+    """Returns the gradients of a step that a policy delay leaves out: none, of norm zero."""
+    return Gradients(name, [], tf.zeros([]))
+
+
 class CriticStep(NamedTuple):
     """What a step of the critics `q` leaves: gradients, absolute TD errors `[B]` (mean over the critics), metrics."""
 

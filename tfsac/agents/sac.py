@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from tfsac.agents.learner import Agent, CriticStep, PolicyStep, per_critic
+from tfsac.agents.learner import Agent, CriticStep, PolicyStep, no_gradients, per_critic
 from tfsac.agents.temperature import check_target_entropy, make_temperature
 from tfsac.distributions import SquashedGaussian
 from tfsac.losses import soft_actor_critic as losses
@@ -88,12 +88,12 @@ class TwinSoftActorCriticAgent(Agent):
         q_BN = self.networks["q"](batch.observation, action_BA)
         return -losses.soft_value(q_BN, log_prob_B, self.temperature.value()), policy, log_prob_B, q_BN
 
-    def policy_step(self, batch: Transition) -> PolicyStep:
+    def policy_step(self, batch: Transition, train_policy: bool = True) -> PolicyStep:
         """Moves the policy to high Q and, times alpha, high entropy (equation 7), and alpha to the target entropy (18)."""
         with self.watch("policy") as tape:
             loss_B, policy, log_prob_B, q_BN = self.policy_loss(batch)
             loss = self.mean_loss("policy", loss_B)
-        gradients = self.gradients("policy", loss, tape)
+        gradients = self.gradients("policy", loss, tape) if train_policy else no_gradients("policy")
         of_temperature, temperature_metrics = self.temperature.step(self, log_prob_B, self.target_entropy)
         metrics = {
             "loss/policy": loss,
@@ -118,7 +118,7 @@ def critic_first(agent: TwinSoftActorCriticAgent, batch: Transition, train_polic
     """The critics, then policy and temperature with the new critics, then the target (DI-engine, Stable-Baselines3)."""
     critic = agent.critic_step(batch)
     agent.apply(critic.gradients)
-    policy = agent.policy_step(batch)
+    policy = agent.policy_step(batch, train_policy)
     for gradients in policy.gradients if train_policy else ():
         agent.apply(gradients)
     agent.update_target("q")
@@ -127,7 +127,7 @@ def critic_first(agent: TwinSoftActorCriticAgent, batch: Transition, train_polic
 
 def policy_first(agent: TwinSoftActorCriticAgent, batch: Transition, train_policy: bool) -> Update:
     """Policy and temperature, then the critics with the new policy and temperature, then the target."""
-    policy = agent.policy_step(batch)
+    policy = agent.policy_step(batch, train_policy)
     for gradients in policy.gradients if train_policy else ():
         agent.apply(gradients)
     critic = agent.critic_step(batch)
@@ -138,7 +138,7 @@ def policy_first(agent: TwinSoftActorCriticAgent, batch: Transition, train_polic
 
 def simultaneous(agent: TwinSoftActorCriticAgent, batch: Transition, train_policy: bool) -> Update:
     """All gradients are taken before anything moves; the target follows (Spinning Up)."""
-    critic, policy = agent.critic_step(batch), agent.policy_step(batch)
+    critic, policy = agent.critic_step(batch), agent.policy_step(batch, train_policy)
     for gradients in (critic.gradients, *(policy.gradients if train_policy else ())):
         agent.apply(gradients)
     agent.update_target("q")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from tfsac.agents.learner import Agent, CriticStep, PolicyStep, per_critic
+from tfsac.agents.learner import Agent, CriticStep, PolicyStep, no_gradients, per_critic
 from tfsac.distributions import SquashedGaussian
 from tfsac.losses import soft_actor_critic as losses
 from tfsac.policies import SquashedGaussianPolicy
@@ -37,7 +37,7 @@ class SoftActorCriticAgent(Agent):
 
     def update_once(self, batch: Transition, train_policy: bool = True) -> Update:
         """One update in the order policy, value, critic, target, with one reparameterised sample of the policy."""
-        policy = self.policy_step(batch)
+        policy = self.policy_step(batch, train_policy)
         for gradients in policy.gradients if train_policy else ():
             self.apply(gradients)
         value_metrics = self.value_step(batch, -policy.loss_B)
@@ -53,19 +53,19 @@ class SoftActorCriticAgent(Agent):
         q_BN = self.networks["q"](batch.observation, action_BA)
         return -losses.soft_value(q_BN, log_prob_B, 1.0), policy, action_BA, log_prob_B, q_BN
 
-    def policy_step(self, batch: Transition) -> PolicyStep:
+    def policy_step(self, batch: Transition, train_policy: bool = True) -> PolicyStep:
         """Moves the policy towards actions of high Q and high entropy (equation 12)."""
         with self.watch("policy") as tape:
             loss_B, policy, action_BA, log_prob_B, q_BN = self.policy_loss(batch)
             loss = self.mean_loss("policy", loss_B)
-        gradients = self.gradients("policy", loss, tape)
+        gradients = self.gradients("policy", loss, tape) if train_policy else no_gradients("policy")
         metrics = {
             "loss/policy": loss,
             "policy/mean": tf.reduce_mean(policy.loc),
             "policy/log_std": tf.reduce_mean(policy.log_scale),
             "policy/log_prob": tf.reduce_mean(log_prob_B),
             "policy/action": tf.reduce_mean(action_BA),
-            "policy/gradient_sum_abs": tf.add_n([tf.reduce_sum(tf.abs(value)) for value in gradients.values]),
+            "policy/gradient_sum_abs": tf.add_n([tf.zeros([]), *(tf.reduce_sum(tf.abs(x)) for x in gradients.values)]),
             "policy/gradient_norm": gradients.norm,
             **per_critic("q/q", tf.reduce_mean(q_BN, axis=0)),
         }

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfsac.agents.learner import Agent, Gradients, flat, per_critic
+from tfsac.agents.learner import Agent, Gradients, flat, no_gradients, per_critic
 from tfsac.agents.temperature import LearnedTemperature, check_target_entropy
 from tfsac.batches import sequence_rows
 from tfsac.losses import temporally_abstract_actor_critic as losses
@@ -123,7 +123,7 @@ class TemporallyAbstractActorCriticAgent(Agent):
     def update_once(self, batch: Sequence, train_policy: bool = True) -> Update:
         """One update: all gradients are taken before anything moves, then the target follows."""
         rows = self.rows_of(batch)
-        policy = self.policy_step(rows)
+        policy = self.policy_step(rows, train_policy)
         critic_gradients, critic_metrics = self.critic_step(batch, rows, policy)
         temperature_gradients, temperature_metrics = self.temperature_steps(rows, policy)
         self.apply(critic_gradients)
@@ -146,7 +146,7 @@ class TemporallyAbstractActorCriticAgent(Agent):
             observation, before, after, flat(counts_TB), *tf.unstack(self.mean_over_replicas(tf.stack(numbers)))
         )
 
-    def policy_step(self, rows: Rows) -> ProposalStep:
+    def policy_step(self, rows: Rows, train_policy: bool = True) -> ProposalStep:
         """Moves the policy towards proposals of high Q, as far as they would be chosen, and of high entropy (equation 8)."""
         alpha, acting = self.proposal_temperature.value(), self.policy
         noise_RA = flat(self.noise("policy", [self.steps, self.batch_size, acting.action_size]))
@@ -161,7 +161,7 @@ class TemporallyAbstractActorCriticAgent(Agent):
             both = choice(keep_q_R, switch_q_R, self.choice_temperature.value(), self.algorithm.b1_advantage_clipping)
             loss_R = losses.policy_loss(proposal.log_prob_B, both.switch_B, switch_q_R, alpha)
             loss = self.mean_loss("policy", rows.counts_R * loss_R)
-        gradients = self.gradients("policy", loss, tape)
+        gradients = self.gradients("policy", loss, tape) if train_policy else no_gradients("policy")
         metrics = {
             "loss/policy": loss,
             "policy/mean": rows.mean(tf.reduce_mean(proposal.policy.loc, axis=-1)),
