@@ -110,7 +110,7 @@ def test_they_change_nothing_of_what_is_learned(kind):
 @pytest.mark.parametrize(("expert", "own", "demonstrated"), [([0, 1, 0, 1], 2.0, 6.0), ([1, 1, 0, 0], 3.0, 5.0), ([0, 1, 1, 1], 1.0, 5.0), ([0] * 4, 4.0, 0.0)])
 def test_the_mean_of_each_half_by_hand(expert, own, demonstrated):
     batch = Transition({}, (), (), (), {}, extras={"expert": tf.constant(expert, tf.float32)})
-    found = imitation.halves("x", tf.constant([1.0, 9.0, 3.0, 3.0]), batch)
+    found = imitation.means_by_origin("x", tf.constant([1.0, 9.0, 3.0, 3.0]), batch)
     assert {name: float(value) for name, value in found.items()} == {"x_agent": own, "x_expert": demonstrated}
 
 

@@ -34,7 +34,7 @@ def attach_diagnostics(agent: Any) -> None:
         due = agent.updates % PERIOD == 0
         if agent.replicas == 1:
             cosine = tf.cond(due, lambda: gradient_cosine(agent, batch), lambda: tf.convert_to_tensor(newest))
-        else:  # which cannot take means over each other inside a condition
+        else:  # replicas cannot average inside a condition
             cosine = tf.where(due, gradient_cosine(agent, batch), newest)
         newest.assign(cosine)
         return step._replace(
@@ -59,7 +59,7 @@ def means_by_origin(name: str, values_B: tf.Tensor, batch: Transition) -> Metric
 
 
 def gradient_cosine(agent: Any, batch: Transition) -> tf.Tensor:
-    """Returns the cosine between the policy gradients of own and of demonstrated rows of the global batch, over all weights.
+    """Returns the cosine, over all weights, between the policy gradients of own and demonstrated rows of the global batch.
 
     Near 1 they agree about the policy, below 0 they conflict; 0 where one of them has no gradient.
 
