@@ -190,18 +190,22 @@ class ACERAgent(Agent):
 
     @property
     def values_through(self) -> list[str]:
-        """Names of the networks that `values` needs: values are means over the policy.
+        """Names of the networks that `values` needs, since values are means over the policy; see `check_values`."""
+        self.check_values()
+        return list(self.parameters)
+
+    def check_values(self) -> None:
+        """Refuses the values of a critic with an LSTM of its own, whose state is no part of the policy's.
 
         Raises:
-            ValueError: a critic with an LSTM of its own, whose state is no part of the policy's.
+            ValueError: there is one.
         """
-        for name in self.parameters.keys() - {*self.policy.acts_through}:
-            if self.networks[name].memory:
+        for name in self.parameters:
+            if name not in self.policy.acts_through and self.networks[name].memory:
                 raise ValueError(
                     "Values are functions of the policy's state, so its critics have no LSTM of their own: shared=True makes one trunk. "
                     f"Received: an LSTM in {name!r}"
                 )
-        return list(self.parameters)
 
 
 class DiscreteACERAgent(ACERAgent):
@@ -281,8 +285,9 @@ class DiscreteACERAgent(ACERAgent):
         """Returns "q" of observations and actions and "v", `[B]`.
 
         Raises:
-            ValueError: no state for a policy that has one.
+            ValueError: no state for a policy that has one; see `check_values`.
         """
+        self.check_values()
         outputs, _, given = self.policy.advance_tensors(observation, state)
         q_BA = self.networks["q"](given)[:, 0]
         return {
@@ -375,8 +380,9 @@ class GaussianACERAgent(ACERAgent):
         """Returns "q" of observations and actions and "v", `[B]`; the same n draws serve as the baseline of every call.
 
         Raises:
-            ValueError: no state for a policy that has one.
+            ValueError: no state for a policy that has one; see `check_values`.
         """
+        self.check_values()
         outputs, _, given = self.policy.advance_tensors(observation, state)
         shape = (self.algorithm.num_advantage_samples, 1, self.policy.action_size)
         draws = np.random.default_rng(0).standard_normal(shape, np.float32)
