@@ -118,7 +118,7 @@ def put(layer, table):
 
 
 def discrete(z, meta, number, geometry, eager):
-    """Returns an agent with the file's logits and Q, its update, and where the file's gradients are those of which kernel."""
+    """Returns an agent with the file's logits and Q, its update, and kernels with what their gradients are of the file's."""
     combo = meta["combos"][number]
     parameters = DiscreteACERAgentParameters(
         DiscreteACERAlgorithmParameters(**algorithm_of(meta, combo, GEOMETRIES["discrete"][geometry])),
@@ -133,10 +133,10 @@ def discrete(z, meta, number, geometry, eager):
     ends = [NOWHERE, z["input/bootstrap"][1]]  # of every action, and so V
     put(q.head.critics[0][-1], with_ends(rows(z, "q"), ends))
     update = segments(z, meta, not combo["off_policy"], logits=z["input/mu_logits"])
-    return agent, update, {
-        policy.kernel: lambda grad: with_ends(grad("logits")),
-        q.head.critics[0][-1].kernel: lambda grad: with_ends(grad("q")),
-    }
+    return agent, update, [
+        (policy.kernel, lambda grad: with_ends(grad("logits"))),
+        (q.head.critics[0][-1].kernel, lambda grad: with_ends(grad("q"))),
+    ]
 
 
 def gaussian(z, meta, number, geometry, eager):
@@ -172,13 +172,13 @@ def gaussian(z, meta, number, geometry, eager):
     agent.noise = lambda name, shape: tf.constant(single(noise if name == "correction" else np.zeros(shape)))
     slope = 1.0 - np.exp(min_variance - rows(z, "var"))  # of softplus
     update = segments(z, meta, not combo["off_policy"], mean=z["input/mu_mean"], variance=z["input/mu_var"])
-    return agent, update, {
-        policy.mean.kernel: lambda grad: with_ends(grad("mean")),
-        policy.variance.kernel: lambda grad: with_ends(grad("var") * slope),
+    return agent, update, [
+        (policy.mean.kernel, lambda grad: with_ends(grad("mean"))),
+        (policy.variance.kernel, lambda grad: with_ends(grad("var") * slope)),
         # V is a part of Q. The fresh action trains no critic.
-        v.kernel: lambda grad: with_ends((grad("v") + grad("q"))[:, None]),
-        out.kernel: lambda grad: np.stack([grad("q"), np.zeros(count)], axis=1).reshape(-1, 1),
-    }
+        (v.kernel, lambda grad: with_ends((grad("v") + grad("q"))[:, None])),
+        (out.kernel, lambda grad: np.stack([grad("q"), np.zeros(count)], axis=1).reshape(-1, 1)),
+    ]
 
 
 MADE = {"discrete": discrete, "gaussian": gaussian}
@@ -202,8 +202,7 @@ def test_updates_match(kind, geometry, number, eager, monkeypatch):
     def of_segments(x_R):
         return np.reshape(x_R, (meta["length"], meta["segments"])).T
 
-    seen, expected = {}, {variable: of(gradient) for variable, of in kernels.items()}
-    before = {variable: variable.numpy() for variable in kernels}
+    seen, expected = {}, [(variable, variable.numpy(), of(gradient)) for variable, of in kernels]
     averages = agent.networks["policy_target"].head.outputs
     average_before = [layer.kernel.numpy() for layer in averages]
     golden_tools.record(seen, monkeypatch, agent, "update")
@@ -217,14 +216,14 @@ def test_updates_match(kind, geometry, number, eager, monkeypatch):
             found["trust_region_factor"] = region.factor
         for name, ours in found.items():
             close(of_segments(ours), z[f"inter/{name}"][number], name)
-        for variable, values in expected.items():
+        for variable, _, values in expected:
             close(received[id(variable)], values, variable.path, atol=1e-5)
     else:
         agent.update(update)
     metrics = dict(zip(agent.metric_names, seen["update"][1].metrics[0], strict=True))
     close(metrics["loss/policy"], golden("pi_loss").mean(), "policy loss")
     close(sum(metrics[f"loss/{name}"] for name in agent.parameters if name != "policy"), golden("q_loss").mean(), "critic losses")
-    for variable, values in expected.items():
-        close(variable, before[variable] - RATE * values / (np.abs(values) + 1.0), variable.path, rtol=1e-5, atol=1e-6)
+    for variable, before, values in expected:
+        close(variable, before - RATE * values / (np.abs(values) + 1.0), variable.path, rtol=1e-5, atol=1e-6)
     for layer, was, online in zip(averages, average_before, agent.networks["policy"].head.outputs, strict=True):
         close(layer.kernel, ALPHA * was + (1.0 - ALPHA) * online.kernel.numpy(), "average policy", rtol=1e-5, atol=1e-6)
