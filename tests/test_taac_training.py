@@ -110,8 +110,8 @@ def test_the_best_policy_samples_with_the_temperature_of_its_evaluation(finished
     policy = api.load_policy(finished)
     best = max(tiny.rows(finished), key=lambda row: float(row["evaluation/return_mean"]))
     with np.load(finished / "best.npz") as file:
-        saved = float(np.exp(file["choice_temperature/0"]))
-    assert policy.acting.choice_alpha == pytest.approx(saved, rel=1e-6)
+        saved = float(np.exp(file["choice_temperature/log_alpha"]))
+    assert float(policy.acting.choice_alpha) == pytest.approx(saved, rel=1e-6)
     # The row has the mean of the updates before the evaluation.
     assert saved < float(best["temperature/choice_alpha"]) < 1.0
 
