@@ -137,7 +137,7 @@ def make_agent(name, **more):
 
 def global_batches(agent):
     """Returns the global batches of five updates."""
-    if hasattr(agent, "trajectory"):
+    if hasattr(agent.policy, "trajectory"):
         return random_sequences(agent.spec, UPDATES, STEPS, BATCH)
     if hasattr(agent, "averages"):
         # First a rollout of one environment, whose other columns are empty: most replicas have no step of it.
@@ -169,6 +169,7 @@ def variables(agent):
     found = {f"network {name}": network.trainable_variables for name, network in agent.networks.items()} | agent.trained
     found |= {f"optimizer {name}": optimizer.variables for name, optimizer in agent.optimizers.items()}
     found["counters"] = [agent.updates, *([agent.averages] if hasattr(agent, "averages") else [])]
+    found["acting"] = [agent.policy.choice_alpha] if hasattr(agent.policy, "choice_alpha") else []
     return {f"{name} {i}": variable.numpy() for name, many in found.items() for i, variable in enumerate(many)}
 
 

@@ -291,7 +291,7 @@ def random_segments(
         spec: of the agent, `agent.spec`.
         updates, steps, columns: U, T, B.
         seed: of the noise.
-        state: of the agent's LSTMs by field, `agent.recurrent`.
+        state: of the agent's LSTMs by field, `agent.policy.recurrent_state`.
     """
     rng = np.random.default_rng(seed)
     shape = (updates, steps, columns)

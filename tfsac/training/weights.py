@@ -60,9 +60,10 @@ def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filte
             raise ValueError(f"{STATISTICS} is not a text")
         named = {name: x for name, x in headers.items() if name in variables or not name.partition("/")[0].endswith("temperature")}
         theirs, ours = (list(dict.fromkeys(name.partition("/")[0] for name in names if "/" in name)) for names in (named, variables))
-        if agent is None:  # whose critics are not the policy's
-            named = {name: x for name, x in named.items() if name.partition("/")[0] in ours}
-            theirs = [name for name in theirs if name in ours]
+        if isinstance(learned, BasePolicy):  # it leaves the agent's other networks in the file
+            others = _other_networks(learned)
+            named = {name: x for name, x in named.items() if name.partition("/")[0] not in others}
+            theirs = [name for name in theirs if name not in others]
         if sorted(theirs) != sorted(ours):
             raise ValueError(
                 f"{path} belongs to other networks: those here are {', '.join(ours)}. Received: weights of {', '.join(theirs)}"
@@ -115,6 +116,11 @@ def load_initial_weights(directory: RunDirectory, agent: Agent, filters: Filters
 def _variables(agent: Agent) -> dict[str, Any]:
     named = {name: network.trainable_variables for name, network in agent.networks.items()}
     return {**{f"{name}/{i}": variable for name, some in named.items() for i, variable in enumerate(some)}, **agent.policy.variables}
+
+
+def _other_networks(policy: BasePolicy) -> set[str]:
+    """Returns the names of the agent's networks that the policy does not have."""
+    return {name + end for name in policy.parameters.networks for end in ("", "_target")} - policy.networks.keys()
 
 
 def _temperatures(agent: Agent) -> dict[str, Any]:
