@@ -57,3 +57,14 @@ def test_the_files_that_a_document_names_are_there(page):
     text = page.read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:tfsac|tests|benchmarks|presets|docs|notebooks)/[\w./]*[\w/])`", text))
     assert sorted(name for name in named if not (ROOT / name).exists()) == []
+
+
+def test_the_citation_is_of_this_version():
+    version = re.search(r'^__version__ = "(.+)"$', (ROOT / "tfsac" / "__init__.py").read_text(encoding="utf-8"), re.MULTILINE)
+    assert f"\nversion: {version[1]}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_the_workflow_tries_the_pythons_that_the_readme_promises():
+    promised = re.search(r"Python (3[\d., or]+3\.\d+)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    tried = re.search(r"python-version: \[(.*)\]", (ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))
+    assert re.findall(r"3\.\d+", promised[1]) == re.findall(r"3\.\d+", tried[1]) != []
