@@ -155,7 +155,7 @@ def test_all_states_go_along_while_exploring_and_those_of_acting_otherwise(given
     if given["shared"]:
         names, acting = ["trunk", "trunk_target"], ["trunk"]
     else:
-        names, acting = ["policy", "policy_target", *(name for name in agent.parameters if name != "policy")], ["policy"]
+        names, acting = ["policy", "policy_target", *(name for name in agent.network_parameters if name != "policy")], ["policy"]
     every = {f"{name}_{field}": (3,) for name in names for field in fields}
     assert {field: array.shape for field, array in agent.policy.recurrent_state.items()} == every
     assert {field: x.shape for field, x in agent.policy.initial_state(ROWS).items()} == {
@@ -203,9 +203,9 @@ def test_every_network_computes_its_own_next_state(given):
 
 
 def test_what_reads_a_trunk_may_remember_too():
-    memory = {"middleware_parameters": make_agent(cells=2).parameters["policy"].middleware_parameters}
+    memory = {"middleware_parameters": make_agent(cells=2).network_parameters["policy"].middleware_parameters}
     with_average = make_agent(cells=3, shared=True, own={"policy": memory})
-    none = {"create_target_network": False, "middleware_parameters": make_agent().parameters["policy"].middleware_parameters}
+    none = {"create_target_network": False, "middleware_parameters": make_agent().network_parameters["policy"].middleware_parameters}
     without = make_agent(shared=True, own={"policy": memory, "trunk": none}, use_trust_region=False)
     assert {field.rsplit("_", 1)[0] for field in with_average.policy.recurrent_state} == {"trunk", "trunk_target", "policy", "policy_target"}
     assert {field.rsplit("_", 1)[0] for field in without.policy.recurrent_state} == {"policy", "policy_target"}
@@ -296,7 +296,7 @@ def feed(agent, x, state):
     """What critics and policy read, as tensors, and the policy's outputs, computed by Keras."""
     given = tensors(x)
     for name in ("trunk", "policy"):
-        if name in agent.parameters:
+        if name in agent.network_parameters:
             memory = {f: tf.constant(state[f"{name}_{f}"]) for f in agent.networks[name].memory}
             outputs = tf.nest.flatten(agent.networks[name]({**given, **memory}))
             given = {**given, "features": outputs[0]} if name == "trunk" else given
@@ -310,7 +310,7 @@ def test_values_of_choices_by_hand(given):
     read, (logits, *_) = feed(agent, x, state)
     q = agent.networks["q"](read).numpy()[:, 0]
     values = agent.value_tensors(tensors(x), tf.constant(action), tensors(state))
-    assert [*values] == ["q", "v"] and agent.values_through == [*agent.parameters]
+    assert [*values] == ["q", "v"] and agent.values_through == [*agent.network_parameters]
     np.testing.assert_allclose(values["q"], q[np.arange(ROWS), action], rtol=1e-5)
     np.testing.assert_allclose(values["v"], (softmax(logits.numpy()) * q).sum(axis=1), rtol=1e-4, atol=1e-6)
 
@@ -329,7 +329,7 @@ def test_values_of_numbers_by_hand(given):
 
     def values(action):
         found = agent.value_tensors(tensors(x), tf.constant(action), tensors(state))
-        assert [*found] == ["q", "v"] and agent.values_through == [*agent.parameters]
+        assert [*found] == ["q", "v"] and agent.values_through == [*agent.network_parameters]
         return found["q"].numpy(), found["v"].numpy()
 
     def advantage(action):
@@ -389,7 +389,7 @@ def test_critics_that_remember_on_their_own_have_no_values_outside_of_columns(gi
     words = "so its critics have no LSTM of their own: shared=True makes one trunk. Received: an LSTM in " + repr(name)
     with pytest.raises(ValueError, match=f"{re.escape(words)}$"):
         agent.value_tensors(x, tf.zeros([ROWS, 2]), tensors(agent.policy.initial_state(ROWS)))
-    without = {"middleware_parameters": make_agent(given["kind"]).parameters["policy"].middleware_parameters}
-    feedforward = make_agent(given["kind"], cells=3, own=dict.fromkeys(agent.parameters.keys() - {"policy"}, without))
+    without = {"middleware_parameters": make_agent(given["kind"]).network_parameters["policy"].middleware_parameters}
+    feedforward = make_agent(given["kind"], cells=3, own=dict.fromkeys(agent.network_parameters.keys() - {"policy"}, without))
     action = tf.zeros([ROWS], tf.int32) if given["kind"] == "discrete" else tf.zeros([ROWS, 2])
     assert feedforward.value_tensors(x, action, tensors(feedforward.policy.initial_state(ROWS)))["v"].shape == (ROWS,)

@@ -106,7 +106,7 @@ def values_along(agent, observation, initial):
     values = []
     for row in observation:
         outputs, given = {}, {"observation": tf.constant(row[None])}
-        for name in agent.parameters:  # a trunk is the first
+        for name in agent.network_parameters:  # a trunk is the first
             read = {**given, **{field: state[f"{name}_{field}"] for field in agent.networks[name].memory}}
             found = tf.nest.flatten(agent.networks[name](read, *([tf.zeros([1, 2])] if name == "advantage" else [])))
             state |= {f"{name}_{field}": found.pop() for field in reversed([*agent.networks[name].memory])}
@@ -212,7 +212,7 @@ def test_without_a_trust_region_there_need_not_be_an_average_policy(given):
     agent, other = make_agent(**given, own=none, use_trust_region=False), make_agent(**given, use_trust_region=False)
     for ours, theirs in zip(agent.networks.values(), (other.networks[name] for name in agent.networks), strict=True):
         ours.copy_from(theirs)
-    assert [*agent.networks] == [*agent.parameters]
+    assert [*agent.networks] == [*agent.network_parameters]
     for one in (agent, other):
         fix_noise(one)
     batch = mixed(other)

@@ -204,7 +204,7 @@ def test_the_loss_is_the_papers(kind, given):
     batch = side_by_side(columns_of(fresh, [1, 2]), columns_of(replayed, [0, 1]))
     segments = segments_of(batch)
     draws = {"correction": 1, "baseline": 5, "correction_baseline": 5}
-    total, means = {name: [] for name in agent.parameters}, {}
+    total, means = {name: [] for name in agent.network_parameters}, {}
     with tf.GradientTape() as tape:
         for b, rows in segments:
             one = (Choices if kind == "discrete" else Numbers)(
@@ -212,7 +212,7 @@ def test_the_loss_is_the_papers(kind, given):
             )
             sums, found = losses_of(one, batch.reward[rows, b], batch.discount[rows, b], bool(batch.on_policy[0, b]))
             for name, x in sums.items():
-                factor = agent.parameters[name].loss_weight / (len(rows) if agent.algorithm.normalize_loss_by_steps else 1)
+                factor = agent.network_parameters[name].loss_weight / (len(rows) if agent.algorithm.normalize_loss_by_steps else 1)
                 total[name].append(factor * x / len(segments))
             means = {name: [*means.get(name, []), *np.asarray(x)] for name, x in found.items()}
         losses = {name: tf.add_n(parts) for name, parts in total.items()}
@@ -249,7 +249,7 @@ def test_a_policy_without_weight_stays_as_it_is_and_so_do_critics_without_weight
 def test_the_losses_of_separate_networks_do_not_reach_each_other(kind):
     agent = make_agent(kind)
     parts = {
-        name: make_agent(kind, weights={other: 0.0 for other in agent.parameters if other != name}) for name in agent.parameters
+        name: make_agent(kind, weights={other: 0.0 for other in agent.network_parameters if other != name}) for name in agent.network_parameters
     }
     batch = mixed(agent)
     for one in (agent, *parts.values()):
@@ -258,7 +258,7 @@ def test_the_losses_of_separate_networks_do_not_reach_each_other(kind):
     trains = {
         name: {found for found, values in gradients.items() if any(x.any() for x in values)} for name, gradients in apart.items()
     }
-    assert trains == {name: {"advantage", "v"} if name == "advantage" else {name} for name in agent.parameters}
+    assert trains == {name: {"advantage", "v"} if name == "advantage" else {name} for name in agent.network_parameters}
     for name in {"policy", "q", "advantage"} & whole.keys():
         assert_gradients({name: whole[name]}, {name: apart[name][name]}, rtol=0, atol=0)
     if kind == "gaussian":
@@ -475,7 +475,7 @@ def test_names_of_metrics_and_their_running_averages(kind):
         "trust_region/active",
         "segments/length",
         "gradient_norm",
-        *(f"learning_rate/{name}" for name in agent.parameters),
+        *(f"learning_rate/{name}" for name in agent.network_parameters),
     ]
     for i, name in enumerate(("value", "entropy", "kl")):
         average = 0.0

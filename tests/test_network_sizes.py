@@ -21,7 +21,7 @@ NETWORKS = "agent.networks."
 def test_the_count_is_that_of_the_model(case):
     agent_class, parameters, spec = strategy_tools.CASES[case]
     agent = agent_class(parameters, spec)
-    for name, given in agent.parameters.items():
+    for name, given in agent.network_parameters.items():
         one = agent.policy_class.spec_of_network(name, parameters, spec, agent.networks)
         made, _ = with_embedders(name, given, one.observation)
         assert count_weights(made, one) == agent.networks[name].model.count_params(), name

@@ -108,8 +108,8 @@ class ACERAgent(Agent):
             rows = self.evaluate(batch, features_of_columns(self.networks, batch))
             trace_R = losses.trace_coefficient(rows.log_ratio_R, self.trace_size)
             q_TB, v_TB, trace_TB = (tf.reshape(x_R, [self.steps, -1]) for x_R in (rows.q_R, rows.v_R, trace_R))
-            rewards = batch.reward, self.algorithm.discount * batch.discount
-            returns = losses.retrace_returns(*rewards, q_TB, v_TB, trace_TB, rows.bootstrap_B, batch.length > 0)
+            reward_and_discount = batch.reward, self.algorithm.discount * batch.discount
+            returns = losses.retrace_returns(*reward_and_discount, q_TB, v_TB, trace_TB, rows.bootstrap_B, batch.length > 0)
             target_R = flat(returns.q_opc if self.algorithm.use_q_opc else returns.q_ret)
             advantage_R = target_R - tf.stop_gradient(rows.v_R)
             policy_loss_R, region = losses.constrained(
@@ -121,10 +121,10 @@ class ACERAgent(Agent):
             critic_rows = self.critic_losses(rows, flat(returns.q_ret))
             loss_rows = {POLICY: policy_loss_R - self.algorithm.beta * entropy_R, **critic_rows}
             parts = {name: self.mean_loss(name, weight_R * loss_R) for name, loss_R in loss_rows.items()}
-            if TRUNK in self.networks and self.parameters[TRUNK].l2_regularization:
+            if TRUNK in self.networks and self.network_parameters[TRUNK].l2_regularization:
                 parts[TRUNK] = self.l2_penalty(TRUNK)
             loss = tf.add_n([*parts.values()])
-        norm = self.step_all(loss, tape)
+        norm = self.apply_all(loss, tape)
         for name in self.policy.acts_through:
             self.update_target(name)
         metrics = {f"loss/{name}": part for name, part in parts.items()}
@@ -142,7 +142,7 @@ class ACERAgent(Agent):
         """Returns what a network's head computes in all rows, `[R, ...]` each."""
         return tf.nest.flatten(self.networks[name].head_model([flat(features_TBF), *action]))
 
-    def step_all(self, loss: tf.Tensor, tape: tf.GradientTape) -> tf.Tensor:
+    def apply_all(self, loss: tf.Tensor, tape: tf.GradientTape) -> tf.Tensor:
         """Moves all networks along the gradients of the loss, clipped by their common norm, which is returned."""
         values = tape.gradient(loss, {name: [v.value for v in variables] for name, variables in self.trained.items()})
         values = self.mean_over_replicas(values)
@@ -192,7 +192,7 @@ class ACERAgent(Agent):
     def values_through(self) -> list[str]:
         """Names of the networks that `values` needs, since values are means over the policy; see `check_values`."""
         self.check_values()
-        return list(self.parameters)
+        return list(self.network_parameters)
 
     def check_values(self) -> None:
         """Refuses the values of a critic with an LSTM of its own, whose state is no part of the policy's.
@@ -200,7 +200,7 @@ class ACERAgent(Agent):
         Raises:
             ValueError: there is one.
         """
-        for name in self.parameters:
+        for name in self.network_parameters:
             if name not in self.policy.acts_through and self.networks[name].memory:
                 raise ValueError(
                     "Values are functions of the policy's state, so its critics have no LSTM of their own: shared=True makes one trunk. "

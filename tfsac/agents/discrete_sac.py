@@ -82,20 +82,20 @@ class DiscreteSoftActorCriticAgent(Agent):
         critic = self.critic_step(batch)
         self.apply(critic.gradients)
         policy = self.policy_step(batch, train_policy)
-        for gradients in policy.gradients if train_policy else ():
-            self.apply(gradients)
+        if train_policy:
+            self.apply(*policy.gradients)
         self.update_target("q")
         return Update({**critic.metrics, **policy.metrics}, critic.td_error_B)
 
     def critic_step(self, batch: Transition) -> CriticStep:
-        """Regresses every Q(s, a) on `r + discount * V(s')`, V an exact expectation over the policy of now (equation 10)."""
+        """Computes the step that regresses every Q(s, a) on `r + discount * V(s')`, V an exact expectation over the policy of now (equation 10)."""
         policy = self.distribution(batch.next_observation)
         next_q_BNA = self.targets["q"](batch.next_observation)
         next_value_B = losses.expected_soft_value(next_q_BNA, policy.prob, policy.log_prob, self.temperature.value())
         target_B = losses.bootstrap_target(batch.reward, batch.discount, next_value_B)
         with self.watch("q") as tape:
             q_BN = losses.q_of_actions(self.networks["q"](batch.observation), batch.action)
-            loss_BN = losses.squared_error(q_BN, target_B, self.parameters["q"].replace_mse_with_huber_loss)
+            loss_BN = losses.squared_error(q_BN, target_B, self.network_parameters["q"].replace_mse_with_huber_loss)
             if self.prioritized:
                 loss_BN = batch.weight[:, None] * loss_BN
             loss = self.mean_loss("q", loss_BN)
@@ -111,13 +111,13 @@ class DiscreteSoftActorCriticAgent(Agent):
         return -value_B, policy, tf.reduce_min(q_BNA, axis=1)
 
     def policy_step(self, batch: Transition, train_policy: bool = True) -> PolicyStep:
-        """Moves the policy to high Q and, times alpha, high entropy (equation 12), and alpha to the target entropy (11)."""
+        """Computes the step of the policy to high Q and, times alpha, high entropy (equation 12), and of alpha (equation 11)."""
         with self.watch("policy") as tape:
             loss_B, policy, q_min_BA = self.policy_loss(batch)
             loss = self.mean_loss("policy", loss_B)
         gradients = self.gradients("policy", loss, tape) if train_policy else no_gradients("policy")
         entropy_B, target_B = policy.entropy(), self.target_entropy(batch.observation)
-        of_temperature, temperature_metrics = self.temperature.step(self, -entropy_B, target_B)
+        temperature_gradients, temperature_metrics = self.temperature.step(self, -entropy_B, target_B)
         metrics = {
             "loss/policy": loss,
             "policy/entropy": tf.reduce_mean(entropy_B),
@@ -127,7 +127,7 @@ class DiscreteSoftActorCriticAgent(Agent):
             **({"policy/target_entropy": tf.reduce_mean(target_B)} if temperature_metrics else {}),
             **temperature_metrics,
         }
-        return PolicyStep([gradients, *of_temperature], loss_B, metrics)
+        return PolicyStep([gradients, *temperature_gradients], loss_B, metrics)
 
     def target_entropy(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns the entropy to be reached in each state `[B]`: as given, or the ratio of the log of how many actions are valid."""

@@ -1,4 +1,8 @@
-"""What all agents share: networks and their optimizers, the compiled loop of updates, noise, gradients, target networks."""
+"""What all agents share: networks and their optimizers, noise, losses, gradients, optimizer steps, target networks.
+
+`CompiledUpdates` calls `update_once` in a graph: it takes this replica's rows (`share`), folds several agents into the batch, decides
+by the policy delay whether the policy is trained, and counts updates.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +46,7 @@ def no_gradients(name: str) -> Gradients:
 
 
 class CriticStep(NamedTuple):
-    """What a step of the critics `q` leaves: gradients, absolute TD errors `[B]` (mean over the critics), metrics."""
+    """A step of the critics `q` that `apply` takes: gradients; with absolute TD errors `[B]` (mean over the critics), metrics."""
 
     gradients: Gradients
     td_error_B: tf.Tensor
@@ -50,7 +54,7 @@ class CriticStep(NamedTuple):
 
 
 class PolicyStep(NamedTuple):
-    """What a step of the policy leaves: gradients (a learned temperature's too), the policy's loss in each row, metrics."""
+    """A step of the policy (and of a learned temperature) that `apply` takes: gradients; with the loss in each row, metrics."""
 
     gradients: list[Gradients]
     loss_B: tf.Tensor
@@ -81,15 +85,18 @@ class Agent(tf.Module):
         policy: that acts, through some of the networks.
         spec: as given, with the extras that the memory stores.
         networks: by name, target networks `<name>_target` among them.
+        algorithm: its parameters.
+        network_parameters: by name of the network.
+        loss_weights: factors of the networks' losses, by name.
         targets: by name, the target network, or the network itself where it has none.
         trained, optimizers: variables that learn and their optimizer, by name of the network (or "temperature").
         prioritized: whether batches have importance weights and updates return priorities.
         imitates: whether half of each batch is demonstrated, which `extras["expert"]` says of each row.
         replicas: how many devices share a batch, of all workers.
-        batch_size: of the global batch, that of all workers.
+        batch_size: number of rows of the global batch, of all workers, before folding.
         local_batch_size: of this worker's share of it, which `update` takes; the same where there are no workers.
-        rows: of the global batch after folding.
-        updates: how many updates were made, a variable.
+        rows: number of rows of the global batch after folding.
+        updates: number of updates that were made, a variable.
         compiled: makes the updates; `compiled.traces` counts how often they were traced.
 
     Raises:
@@ -113,7 +120,7 @@ class Agent(tf.Module):
     ):
         self.policy_class.check(parameters, spec, models is not None)
         super().__init__(name=None)
-        self.algorithm, self.parameters = parameters.algorithm, dict(parameters.networks)
+        self.algorithm, self.network_parameters = parameters.algorithm, dict(parameters.networks)
         self.prioritized = isinstance(parameters.memory, PrioritizedExperienceReplayParameters)
         self.imitates = isinstance(parameters.memory, SQILExperienceReplayParameters)
         self._share_batches(parameters.batch_size)
@@ -124,15 +131,15 @@ class Agent(tf.Module):
             )
         spec_of = functools.partial(_spec_of, self.policy_class, parameters, spec)
         self.networks = make_networks(parameters, spec_of, seed, models)
-        self.targets = {name: self.networks.get(f"{name}_target", self.networks[name]) for name in self.parameters}
-        self.trained = {name: self.networks[name].own_variables for name in self.parameters}
-        self.optimizers = {name: build_optimizer(self.parameters[name], self.trained[name]) for name in self.parameters}
-        self.loss_weights = {name: network.loss_weight for name, network in self.parameters.items()}
+        self.targets = {name: self.networks.get(f"{name}_target", self.networks[name]) for name in self.network_parameters}
+        self.trained = {name: self.networks[name].own_variables for name in self.network_parameters}
+        self.optimizers = {name: build_optimizer(self.network_parameters[name], self.trained[name]) for name in self.network_parameters}
+        self.loss_weights = {name: network.loss_weight for name, network in self.network_parameters.items()}
         self.policy = self.policy_class(parameters, spec, self.networks, seed)
         self.spec = self.policy.spec
         if self.imitates:
             self.spec = self.spec._replace(extras={EXPERT: ArraySpec((), "float32")})
-            attach_diagnostics(self)
+            attach_diagnostics(self)  # around critic_step and policy_step
         self.rows = self.batch_size * (spec.num_agents or 1)
         once = tf.VariableAggregation.ONLY_FIRST_REPLICA
         self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=once, name="updates")
@@ -193,11 +200,12 @@ class Agent(tf.Module):
 
     @abstractmethod
     def update_once(self, batch: Any, train_policy: bool = True) -> Update:
-        """Makes one update: losses, gradients, optimizer steps, target networks.
+        """Makes one update: losses, gradients, optimizer steps, target networks. `CompiledUpdates` calls it.
 
         Args:
             batch: this replica's rows, a `Transition` `[B, ...]`, or a `Sequence` or `Segments` `[T, B, ...]`.
-            train_policy: False in the updates that a policy delay leaves out: policy and temperature stay as they are.
+            train_policy: a flag, False in the updates that a policy delay leaves out: policy and temperature stay as they are, but
+                their metrics are computed.
         """
 
     @abstractmethod
@@ -217,7 +225,7 @@ class Agent(tf.Module):
     @property
     def values_through(self) -> list[str]:
         """Names of the networks that `values` needs."""
-        return [name for name in self.parameters if name != "policy"]
+        return [name for name in self.network_parameters if name != "policy"]
 
     def batch_rows(self) -> Batch:
         """Returns shapes and dtypes of the batches that the agent learns from, as `tf.TensorSpec`."""
@@ -261,12 +269,12 @@ class Agent(tf.Module):
     def mean_loss(self, name: str, loss_rows: tf.Tensor) -> tf.Tensor:
         """Returns a network's loss: the mean over rows `[B]` (of critics `[B, N]` the sum of their means), weighted, plus L2."""
         loss = self.loss_weights[name] * tf.reduce_sum(tf.reduce_mean(loss_rows, axis=0))
-        return loss + self.l2_penalty(name) if self.parameters[name].l2_regularization else loss
+        return loss + self.l2_penalty(name) if self.network_parameters[name].l2_regularization else loss
 
     def l2_penalty(self, name: str) -> tf.Tensor:
         """Returns half the sum of a network's squared kernels times its `l2_regularization`."""
         kernels = [tf.nn.l2_loss(v.value) for v in self.trained[name] if v.name.endswith("kernel")]
-        return self.parameters[name].l2_regularization * tf.add_n(kernels)
+        return self.network_parameters[name].l2_regularization * tf.add_n(kernels)
 
     def gradients(self, name: str, loss: tf.Tensor, tape: tf.GradientTape) -> Gradients:
         """Returns the gradients of the global batch, before clipping, for the mean loss over this replica's rows."""
@@ -293,15 +301,15 @@ class Agent(tf.Module):
         }
         return CriticStep(gradients, tf.reduce_mean(td_error_BN, axis=-1), metrics)
 
-    def apply(self, gradients: Gradients) -> None:
-        """Takes one optimizer step, with gradients clipped as the network's parameters say."""
-        name, values, norm = gradients
-        if name in self.parameters and self.parameters[name].clip_gradients is not None:
-            values = clip_gradients(self.parameters[name], values, norm)
-        if self.replicas == 1:
-            self.optimizers[name].apply(values, self.trained[name])
-        else:
-            apply_on_replicas(self.optimizers[name], values, self.trained[name])
+    def apply(self, *steps: Gradients) -> None:
+        """Takes optimizer steps, one after the other, with gradients clipped as the network's parameters say."""
+        for name, values, norm in steps:
+            if name in self.network_parameters and self.network_parameters[name].clip_gradients is not None:
+                values = clip_gradients(self.network_parameters[name], values, norm)
+            if self.replicas == 1:
+                self.optimizers[name].apply(values, self.trained[name])
+            else:
+                apply_on_replicas(self.optimizers[name], values, self.trained[name])
 
     def update_target(self, name: str) -> None:
         """Polyak averaging, when its period in updates is over: `target <- (1 - rate) * target + rate * online`."""

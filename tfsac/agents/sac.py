@@ -1,4 +1,4 @@
-"""Soft actor-critic with twin target critics: Spinning Up's and DI-engine's (Haarnoja et al. 2018, arXiv 1812.05905).
+"""Soft actor-critic with twin target critics and no V: Spinning Up's and DI-engine's (Haarnoja et al. 2018, arXiv 1812.05905).
 
 Networks: `policy`, twin `q` in one head and its target network `q_target`. The temperature is fixed or learned.
 """
@@ -20,7 +20,7 @@ from tfsac.types import Spec, Transition, Update
 
 
 class TwinSoftActorCriticAgent(Agent):
-    """Critic, policy, temperature and target in the order that the parameters name; see `UPDATE_ORDERS`.
+    """Steps of critics, policy and temperature in the order that the parameters name, `critic_first` by default, then the target.
 
     Args:
         parameters, spec, seed, eager, models, jit_compile: see `Agent`.
@@ -65,7 +65,7 @@ class TwinSoftActorCriticAgent(Agent):
         return self.update_order(self, batch, train_policy)
 
     def critic_step(self, batch: Transition) -> CriticStep:
-        """Regresses every Q(s, a) on `r + discount * (min_i Q_target_i(s', a') - alpha log pi(a'|s'))` (equation 5)."""
+        """Computes the step that regresses every Q(s, a) on `r + discount * (min_i Q_target_i(s', a') - alpha log pi(a'|s'))` (equation 5)."""
         policy = SquashedGaussian(*self.networks["policy"](batch.next_observation))
         noise_BA = self.noise("next", [self.rows, self.policy.action_size])
         next_action_BA, next_log_prob_B = policy.sample_and_log_prob(noise_BA)
@@ -74,7 +74,7 @@ class TwinSoftActorCriticAgent(Agent):
         target_B = losses.bootstrap_target(batch.reward, batch.discount, next_value_B)
         with self.watch("q") as tape:
             q_BN = self.networks["q"](batch.observation, batch.action)
-            loss_BN = losses.squared_error(q_BN, target_B, self.parameters["q"].replace_mse_with_huber_loss)
+            loss_BN = losses.squared_error(q_BN, target_B, self.network_parameters["q"].replace_mse_with_huber_loss)
             if self.prioritized:
                 loss_BN = batch.weight[:, None] * loss_BN
             loss = self.mean_loss("q", loss_BN)
@@ -89,12 +89,12 @@ class TwinSoftActorCriticAgent(Agent):
         return -losses.soft_value(q_BN, log_prob_B, self.temperature.value()), policy, log_prob_B, q_BN
 
     def policy_step(self, batch: Transition, train_policy: bool = True) -> PolicyStep:
-        """Moves the policy to high Q and, times alpha, high entropy (equation 7), and alpha to the target entropy (18)."""
+        """Computes the step of the policy to high Q and, times alpha, high entropy (equation 7), and of alpha (equation 18)."""
         with self.watch("policy") as tape:
             loss_B, policy, log_prob_B, q_BN = self.policy_loss(batch)
             loss = self.mean_loss("policy", loss_B)
         gradients = self.gradients("policy", loss, tape) if train_policy else no_gradients("policy")
-        of_temperature, temperature_metrics = self.temperature.step(self, log_prob_B, self.target_entropy)
+        temperature_gradients, temperature_metrics = self.temperature.step(self, log_prob_B, self.target_entropy)
         metrics = {
             "loss/policy": loss,
             "policy/mean": tf.reduce_mean(policy.loc),
@@ -105,7 +105,7 @@ class TwinSoftActorCriticAgent(Agent):
             "temperature/alpha": self.temperature.value(),
             **temperature_metrics,
         }
-        return PolicyStep([gradients, *of_temperature], loss_B, metrics)
+        return PolicyStep([gradients, *temperature_gradients], loss_B, metrics)
 
     def values(
         self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
@@ -119,8 +119,8 @@ def critic_first(agent: TwinSoftActorCriticAgent, batch: Transition, train_polic
     critic = agent.critic_step(batch)
     agent.apply(critic.gradients)
     policy = agent.policy_step(batch, train_policy)
-    for gradients in policy.gradients if train_policy else ():
-        agent.apply(gradients)
+    if train_policy:
+        agent.apply(*policy.gradients)
     agent.update_target("q")
     return Update({**critic.metrics, **policy.metrics}, critic.td_error_B)
 
@@ -128,8 +128,8 @@ def critic_first(agent: TwinSoftActorCriticAgent, batch: Transition, train_polic
 def policy_first(agent: TwinSoftActorCriticAgent, batch: Transition, train_policy: bool) -> Update:
     """Policy and temperature, then the critics with the new policy and temperature, then the target."""
     policy = agent.policy_step(batch, train_policy)
-    for gradients in policy.gradients if train_policy else ():
-        agent.apply(gradients)
+    if train_policy:
+        agent.apply(*policy.gradients)
     critic = agent.critic_step(batch)
     agent.apply(critic.gradients)
     agent.update_target("q")
@@ -139,8 +139,9 @@ def policy_first(agent: TwinSoftActorCriticAgent, batch: Transition, train_polic
 def simultaneous(agent: TwinSoftActorCriticAgent, batch: Transition, train_policy: bool) -> Update:
     """All gradients are taken before anything moves; the target follows (Spinning Up)."""
     critic, policy = agent.critic_step(batch), agent.policy_step(batch, train_policy)
-    for gradients in (critic.gradients, *(policy.gradients if train_policy else ())):
-        agent.apply(gradients)
+    agent.apply(critic.gradients)
+    if train_policy:
+        agent.apply(*policy.gradients)
     agent.update_target("q")
     return Update({**critic.metrics, **policy.metrics}, critic.td_error_B)
 

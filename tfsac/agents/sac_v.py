@@ -1,7 +1,7 @@
 """Soft actor-critic with a value network: Coach's agent (Haarnoja et al. 2018, arXiv 1801.01290).
 
-Networks: `policy`, twin `q` in one head, `v` and its target network `v_target`. The temperature is 1: it is the inverse of the
-reward scale.
+Networks: `policy`, twin `q` in one head, `v` and its target network `v_target`. The temperature is fixed at 1; scaling the
+reward by 1 / alpha takes its place.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from tfsac.agents.learner import Agent, CriticStep, PolicyStep, no_gradients, per_critic
+from tfsac.agents.learner import Agent, CriticStep, Gradients, PolicyStep, no_gradients, per_critic
 from tfsac.distributions import SquashedGaussian
 from tfsac.losses import soft_actor_critic as losses
 from tfsac.policies import SquashedGaussianPolicy
@@ -38,9 +38,11 @@ class SoftActorCriticAgent(Agent):
     def update_once(self, batch: Transition, train_policy: bool = True) -> Update:
         """One update in the order policy, value, critic, target, with one reparameterised sample of the policy."""
         policy = self.policy_step(batch, train_policy)
-        for gradients in policy.gradients if train_policy else ():
-            self.apply(gradients)
-        value_metrics = self.value_step(batch, -policy.loss_B)
+        if train_policy:
+            self.apply(*policy.gradients)
+        soft_value_B = -policy.loss_B  # of the policy before its step
+        value_gradients, value_metrics = self.value_step(batch, soft_value_B)
+        self.apply(value_gradients)
         critic = self.critic_step(batch)
         self.apply(critic.gradients)
         self.update_target("v")
@@ -54,7 +56,7 @@ class SoftActorCriticAgent(Agent):
         return -losses.soft_value(q_BN, log_prob_B, 1.0), policy, action_BA, log_prob_B, q_BN
 
     def policy_step(self, batch: Transition, train_policy: bool = True) -> PolicyStep:
-        """Moves the policy towards actions of high Q and high entropy (equation 12)."""
+        """Computes the step of the policy towards actions of high Q and high entropy (equation 12)."""
         with self.watch("policy") as tape:
             loss_B, policy, action_BA, log_prob_B, q_BN = self.policy_loss(batch)
             loss = self.mean_loss("policy", loss_B)
@@ -71,29 +73,29 @@ class SoftActorCriticAgent(Agent):
         }
         return PolicyStep([gradients], loss_B, metrics)
 
-    def value_step(self, batch: Transition, soft_value_B: tf.Tensor) -> Metrics:
-        """Regresses V(s) on the soft value of the policy step's sample (equation 5)."""
+    def value_step(self, batch: Transition, soft_value_B: tf.Tensor) -> tuple[Gradients, Metrics]:
+        """Computes the step that regresses V(s) on the soft value of the policy step's sample (equation 5)."""
         target_B = tf.stop_gradient(soft_value_B)
         with self.watch("v") as tape:
             v_B = self.networks["v"](batch.observation)
-            huber = self.parameters["v"].replace_mse_with_huber_loss
+            huber = self.network_parameters["v"].replace_mse_with_huber_loss
             loss = self.mean_loss("v", 0.5 * losses.squared_error(v_B, target_B, huber))
         gradients = self.gradients("v", loss, tape)
-        self.apply(gradients)
-        return {
+        metrics = {
             "loss/v": loss,
             "v/value": tf.reduce_mean(v_B),
             "v/target": tf.reduce_mean(target_B),
             "v/gradient_norm": gradients.norm,
         }
+        return gradients, metrics
 
     def critic_step(self, batch: Transition) -> CriticStep:
-        """Regresses both Q(s, a) on `r + discount * V_target(s')` (equations 7 and 8), weighted by importance."""
+        """Computes the step that regresses both Q(s, a) on `r + discount * V_target(s')` (equations 7 and 8), weighted by importance."""
         next_v_B = self.targets["v"](batch.next_observation)
         target_B = losses.bootstrap_target(batch.reward, batch.discount, next_v_B)
         with self.watch("q") as tape:
             q_BN = self.networks["q"](batch.observation, batch.action)
-            huber = self.parameters["q"].replace_mse_with_huber_loss
+            huber = self.network_parameters["q"].replace_mse_with_huber_loss
             loss_BN = 0.5 * losses.squared_error(q_BN, target_B, huber)
             if self.prioritized:
                 loss_BN = batch.weight[:, None] * loss_BN

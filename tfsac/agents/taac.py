@@ -127,8 +127,8 @@ class TemporallyAbstractActorCriticAgent(Agent):
         critic_gradients, critic_metrics = self.critic_step(batch, rows, policy)
         temperature_gradients, temperature_metrics = self.temperature_steps(rows, policy)
         self.apply(critic_gradients)
-        for gradients in (policy.gradients, *temperature_gradients) if train_policy else ():
-            self.apply(gradients)
+        if train_policy:
+            self.apply(policy.gradients, *temperature_gradients)
         self.update_target("q")
         self.policy.choice_alpha.assign(self.choice_temperature.value())
         return Update({**policy.metrics, **critic_metrics, **temperature_metrics}, tf.zeros([0]))
@@ -147,7 +147,7 @@ class TemporallyAbstractActorCriticAgent(Agent):
         )
 
     def policy_step(self, rows: Rows, train_policy: bool = True) -> ProposalStep:
-        """Moves the policy towards proposals of high Q, as far as they would be chosen, and of high entropy (equation 8)."""
+        """Computes the step of the policy towards proposals of high Q, as far as they would be chosen, and of high entropy (equation 8)."""
         alpha, acting = self.proposal_temperature.value(), self.policy
         noise_RA = flat(self.noise("policy", [self.steps, self.batch_size, acting.action_size]))
         with self.watch("policy") as tape:
@@ -179,7 +179,7 @@ class TemporallyAbstractActorCriticAgent(Agent):
         return ProposalStep(gradients, proposal, both, metrics)
 
     def critic_step(self, batch: Sequence, rows: Rows, policy: ProposalStep) -> tuple[Gradients, Metrics]:
-        """Regresses every Q(s, tau) of the stored trajectories on the compare-through return (equation 9)."""
+        """Computes the step that regresses every Q(s, tau) of the stored trajectories on the compare-through return (equation 9)."""
         acting, weights = self.policy, self.policy.reward_weights
         keep_q_TBD, switch_q_TBD = (
             self._sequences(pessimistic(acting.q(self.targets["q"], rows.observation, tau), weights))
@@ -202,7 +202,7 @@ class TemporallyAbstractActorCriticAgent(Agent):
         )
         with self.watch("q") as tape:
             q_RND = acting.q(self.networks["q"], rows.observation, rows.stored)
-            huber = self.parameters["q"].replace_mse_with_huber_loss
+            huber = self.network_parameters["q"].replace_mse_with_huber_loss
             loss_RN = rows.counts_R[:, None] * flat(losses.critic_loss(self._sequences(q_RND), return_TBD, huber))
             loss = self.mean_loss("q", loss_RN)
         gradients = self.gradients("q", loss, tape)
@@ -217,7 +217,7 @@ class TemporallyAbstractActorCriticAgent(Agent):
         return gradients, metrics
 
     def temperature_steps(self, rows: Rows, policy: ProposalStep) -> tuple[list[Gradients], Metrics]:
-        """Moves both alphas so that the entropies of proposal and choice come to their targets."""
+        """Computes the steps of both alphas with which the entropies of proposal and choice come to their targets."""
         log_prob_R, counts_R = policy.proposal.log_prob_B, rows.counts_R
         proposal, proposal_metrics = self.proposal_temperature.step(
             self, log_prob_R, self.proposal_target_entropy, counts_R

@@ -14,8 +14,8 @@ from tfsac.networks import adam
 from tfsac.parameters import FixedAlphaParameters, LearnedAlphaParameters
 from tfsac.types import Metrics
 
-MOST_PER_DIMENSION = math.log(2.0)  # entropy of the uniform distribution on [-1, 1]
-LEAST_PER_DIMENSION = -5.0  # a deviation below 0.002: nobody's target, but another task's
+MOST_PER_DIMENSION = math.log(2.0)  # nats, the entropy of the uniform distribution on [-1, 1]
+LEAST_PER_DIMENSION = -5.0  # nats, a standard deviation below 0.002: the target of a task with more dimensions
 
 
 class FixedTemperature:
@@ -120,7 +120,7 @@ def check_target_entropy(target: float, action_size: int) -> None:
     """Refuses a target entropy that a policy over [-1, 1]^A cannot reach, or that belongs to more dimensions.
 
     Raises:
-        ValueError: it is one.
+        ValueError: the target is out of reach.
     """
     low, high = LEAST_PER_DIMENSION * action_size, MOST_PER_DIMENSION * action_size
     if not low <= target < high:
