@@ -599,10 +599,10 @@ def test_the_gaussian_has_one_shape(mean, variance):
 @pytest.mark.parametrize("shape", [(4, 1), (1, 2), (4,), (2,), (3, 4, 1), (3, 1, 2), (4, 3, 2), ()])
 def test_actions_and_others_have_the_shape_of_the_gaussian(shape):
     gaussian, x = DiagonalGaussian(MEAN, MEAN + 1.0), tf.zeros(shape)
-    with pytest.raises(ValueError, match=r"The last axes of actions are those of the mean, \(4, 2\). Received: "):
+    with pytest.raises(ValueError, match=r"Actions end in the shape of the mean, \(4, 2\). Received: "):
         gaussian.log_prob(x)
     if x.shape.rank == 2:
-        with pytest.raises(ValueError, match=r"The last axes of the other Gaussian are those of the mean, \(4, 2\). Received: "):
+        with pytest.raises(ValueError, match=r"Both Gaussians have the shape \(4, 2\). Received: "):
             gaussian.kl_to(DiagonalGaussian(x, x + 1.0))
 
 

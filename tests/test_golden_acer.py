@@ -142,8 +142,8 @@ def discrete(z, meta, number, geometry, eager):
 def gaussian(z, meta, number, geometry, eager):
     """The same with the file's means and variances, V, and an advantage that is theirs at the file's two actions in each step.
 
-    The action taken and the fresh one are a basis, beginning at the mean: a hidden layer computes both coordinates, of the own step
-    alone. Baselines are at the mean, where the advantage is zero.
+    Seen from the baseline the action taken and the fresh one are a basis: a hidden layer computes both coordinates, of the own step
+    alone. All draws of the baseline are the same action, where the advantage is zero.
     """
     combo, min_variance = meta["combos"][number], 1e-6
     count, width, size = meta["length"] * meta["segments"], (meta["length"] + 1) * meta["segments"], meta["act"]
@@ -161,15 +161,22 @@ def gaussian(z, meta, number, geometry, eager):
         put(head.variance, with_ends(np.log(np.expm1(rows(z, variance) - min_variance))))
     v, (hidden, out) = agent.networks["v"].head.out, agent.networks["advantage"].head.critics[0]
     put(v, with_ends(rows(z, "v")[:, None], [NOWHERE, z["input/bootstrap"][1]]))
-    mean, fresh = rows(z, "mean"), rows(z, "correction_action")
-    basis = np.linalg.inv(np.stack([rows(z, "action") - mean, fresh - mean], axis=1))  # [R, A, 2]
+    taken, fresh = rows(z, "action"), rows(z, "correction_action")
+    baseline = taken + (fresh - taken)[:, ::-1] * [-1.0, 1.0]  # at a right angle
+    basis = np.linalg.inv(np.stack([taken - baseline, fresh - baseline], axis=1))  # [R, A, 2]
     kernel = np.full((width + size, count, size), -1e6)
-    kernel[np.arange(count), np.arange(count)] = -np.einsum("ra,rak->rk", mean, basis)
+    kernel[np.arange(count), np.arange(count)] = -np.einsum("ra,rak->rk", baseline, basis)
     kernel[width:] = np.moveaxis(basis, 0, 1)
     put(hidden, kernel.reshape(width + size, -1))
     put(out, np.stack([rows(z, "q") - rows(z, "v"), rows(z, "q_correction") - rows(z, "v")], axis=1).reshape(-1, 1))
-    noise = ((fresh - mean) / np.sqrt(rows(z, "var"))).reshape(meta["segments"], meta["length"], 1, size).swapaxes(0, 1)
-    agent.noise = lambda name, shape: tf.constant(single(noise if name == "correction" else np.zeros(shape)))
+
+    def noise(name, shape):
+        action = fresh if name == "correction" else baseline
+        drawn = (action - rows(z, "mean")) / np.sqrt(rows(z, "var"))
+        drawn = drawn.reshape(meta["segments"], meta["length"], 1, size).swapaxes(0, 1)
+        return tf.constant(single(np.broadcast_to(drawn, shape)))
+
+    agent.noise = noise
     slope = 1.0 - np.exp(min_variance - rows(z, "var"))  # of softplus
     update = segments(z, meta, not combo["off_policy"], mean=z["input/mu_mean"], variance=z["input/mu_var"])
     return agent, update, [
