@@ -70,9 +70,11 @@ def make_parameters(
             made[name], head_parameters=dataclasses.replace(made[name].head_parameters, loss_weight=weight)
         )
     made = {name: dataclasses.replace(made[name], **(own or {}).get(name, {})) for name in order or made}
-    chosen = {"t_max": steps, "beta": 0.1, "trust_region_alpha": 0.75, "truncation_threshold": 1.0}
-    if algorithm.get("use_trust_region", True):  # else it has no effect
+    chosen = {"t_max": steps, "beta": 0.1, "truncation_threshold": 1.0}
+    if algorithm.get("use_trust_region", True):  # what has no effect is refused
         chosen["trust_region_delta"] = 0.02
+    if made["policy"].create_target_network:
+        chosen["trust_region_alpha"] = 0.75
     chosen |= algorithm
     agent = DiscreteACERAgentParameters if discrete else GaussianACERAgentParameters
     of_algorithm = DiscreteACERAlgorithmParameters if discrete else GaussianACERAlgorithmParameters

@@ -228,7 +228,7 @@ def test_the_order_in_which_networks_are_given_does_not_matter():
     one, other = (make_agent(cells=3, shared=True, stirred=False, order=order) for order in ([*parameters], [*parameters][::-1]))
     x, mode = observations(), "greedy"
     assert_all_close(one.policy.act(x, mode=mode).state, other.policy.act(x, mode=mode).state, atol=0)
-    assert next(iter(other.parameters)) == "trunk"
+    assert next(iter(other.networks)) == "trunk"  # which the others read
 
 
 def test_images_are_seen_by_a_graph():
