@@ -169,14 +169,9 @@ def gaussian(z, meta, number, geometry, eager):
     kernel[width:] = np.moveaxis(basis, 0, 1)
     put(hidden, kernel.reshape(width + size, -1))
     put(out, np.stack([rows(z, "q") - rows(z, "v"), rows(z, "q_correction") - rows(z, "v")], axis=1).reshape(-1, 1))
-
-    def noise(name, shape):
-        action = fresh if name == "correction" else baseline
-        drawn = (action - rows(z, "mean")) / np.sqrt(rows(z, "var"))
-        drawn = drawn.reshape(meta["segments"], meta["length"], 1, size).swapaxes(0, 1)
-        return tf.constant(single(np.broadcast_to(drawn, shape)))
-
-    agent.noise = noise
+    noise = [(action - rows(z, "mean")) / np.sqrt(rows(z, "var")) for action in (baseline, fresh)]
+    noise = [single(x).reshape(meta["segments"], meta["length"], 1, size).swapaxes(0, 1) for x in noise]
+    agent.noise = lambda name, shape: tf.broadcast_to(noise[name == "correction"], shape)
     slope = 1.0 - np.exp(min_variance - rows(z, "var"))  # of softplus
     update = segments(z, meta, not combo["off_policy"], mean=z["input/mu_mean"], variance=z["input/mu_var"])
     return agent, update, [
