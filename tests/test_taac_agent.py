@@ -189,7 +189,7 @@ def test_all_gradients_are_taken_before_anything_moves_and_the_target_follows_la
     stacked = batches(agent, 1)
     steps = compute(other, stacked).gradients
     applied, apply = {}, agent.apply
-    monkeypatch.setattr(agent, "apply", lambda gradients: (applied.update({gradients.name: gradients}), apply(gradients)))
+    monkeypatch.setattr(agent, "apply", lambda *some: (applied.update({one.name: one for one in some}), apply(*some)))
     before = weights(agent)
     agent.update(stacked)
     assert applied.keys() == steps.keys()
