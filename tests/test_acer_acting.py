@@ -224,7 +224,7 @@ def test_what_reads_a_trunk_may_remember_too():
 
 
 def test_the_order_in_which_networks_are_given_does_not_matter():
-    parameters = make_agent(cells=3, shared=True).parameters
+    parameters = make_agent(cells=3, shared=True).network_parameters
     one, other = (make_agent(cells=3, shared=True, stirred=False, order=order) for order in ([*parameters], [*parameters][::-1]))
     x, mode = observations(), "greedy"
     assert_all_close(one.policy.act(x, mode=mode).state, other.policy.act(x, mode=mode).state, atol=0)
