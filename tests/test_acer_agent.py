@@ -122,8 +122,8 @@ def test_a_column_that_was_cut_off_is_worth_what_comes_after_it(given):
     fix_noise(agent, 1)
     fresh, _ = fresh_and_replayed(agent, seed=5)
     batch = alone(fresh, 1, np.arange(1))  # one of four rows
-    batch.is_first[:] = batch.discount[0] = 0
-    batch.discount[0] = 1
+    batch.is_first[:] = batch.nonterminal[0] = 0
+    batch.nonterminal[0] = 1
     first, after = batch.observation["observation"][[0, -1], 0]
     (v, v_after) = values_along(agent, [first, after], {field: x[0] for field, x in batch.initial_state.items()})
     _, metrics = probe(agent, batch)
@@ -137,13 +137,13 @@ def test_where_the_task_ended_what_comes_after_has_no_value(given):
     fix_noise(agent)
     batch = mixed(agent)
     ends = [(batch.length[:, b] > 0).sum() - 1 for b in range(COLUMNS)]
-    batch.discount[ends, range(COLUMNS)] = 0
+    batch.nonterminal[ends, range(COLUMNS)] = 0
     ours, metrics = probe(agent, batch)
     batch.observation["observation"][-1] = 7.0
     theirs, others = probe(agent, batch)
     assert_gradients(ours, theirs, rtol=0, atol=0)
     assert metrics == others
-    batch.discount[ends[2], 2] = 1
+    batch.nonterminal[ends[2], 2] = 1
     assert probe(agent, batch)[1]["q/target"] != metrics["q/target"]
 
 

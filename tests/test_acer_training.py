@@ -140,11 +140,11 @@ def test_rollouts_are_what_was_played_and_replayed_stretches_are_of_one_episode(
     played = 0
     for end, stack in zip(ENDS, seen.stacks, strict=True):
         steps, full = end - played, end - played == T
-        fresh = {name: getattr(stack, name)[0] for name in ("reward", "discount", "is_first", "length", "on_policy")}
+        fresh = {name: getattr(stack, name)[0] for name in ("reward", "nonterminal", "is_first", "length", "on_policy")}
         # Three steps of an episode that terminates, three of the next; then the two with which that one is cut off.
         assert fresh["length"][:, 0].tolist() == ([3] * 6 if full else [2, 2, 0, 0, 0, 0])
         assert fresh["is_first"][:, 0].tolist() == ([1, 0, 0, 1, 0, 0] if full else [0] * 6)
-        assert fresh["discount"][:, 0].tolist() == ([1, 1, 0, 1, 1, 1] if full else [1, 1, 0, 0, 0, 0])
+        assert fresh["nonterminal"][:, 0].tolist() == ([1, 1, 0, 1, 1, 1] if full else [1, 1, 0, 0, 0, 0])
         assert fresh["on_policy"][:, 0].tolist() == [1] * steps + [0] * (T - steps)
         for value in fresh.values():
             assert (value[:, :envs] == value[:, :1]).all() or value is fresh["reward"]
@@ -166,7 +166,7 @@ def test_rollouts_are_what_was_played_and_replayed_stretches_are_of_one_episode(
             assert not stack.on_policy[update].any() and (stack.is_first[update] == (np.arange(T) == 0)[:, None]).all()
             kind = stack.observation["observation"][update, T, :, 1]
             np.testing.assert_array_equal(length[0], np.where(kind < 0, 3, 5))
-            np.testing.assert_array_equal((stack.discount[update].sum(axis=0)), np.where(kind < 0, 2, 5))
+            np.testing.assert_array_equal((stack.nonterminal[update].sum(axis=0)), np.where(kind < 0, 2, 5))
             ends[update - 1] = kind
         played = end
     assert set(ends.ravel().tolist()) == {-1.0, 1.0}

@@ -210,7 +210,7 @@ def test_the_loss_is_the_papers(kind, given):
             one = (Choices if kind == "discrete" else Numbers)(
                 agent, batch, b, rows, lambda name: drawn(name, STEPS, COLUMNS, draws[name], 2)
             )
-            sums, found = losses_of(one, batch.reward[rows, b], batch.discount[rows, b], bool(batch.on_policy[0, b]))
+            sums, found = losses_of(one, batch.reward[rows, b], batch.nonterminal[rows, b], bool(batch.on_policy[0, b]))
             for name, x in sums.items():
                 factor = agent.network_parameters[name].loss_weight / (len(rows) if agent.algorithm.normalize_loss_by_steps else 1)
                 total[name].append(factor * x / len(segments))
@@ -226,7 +226,7 @@ def test_the_loss_is_the_papers(kind, given):
         assert metrics[f"loss/{name}"] == pytest.approx(float(value), rel=1e-3, abs=1e-5)
     for name, values in means.items():
         assert metrics[name] == pytest.approx(np.mean(values), rel=1e-3, abs=1e-5), name
-    kinds = {(bool(batch.on_policy[rows[-1], b]), bool(batch.discount[rows[-1], b])) for b, rows in segments}
+    kinds = {(bool(batch.on_policy[rows[-1], b]), bool(batch.nonterminal[rows[-1], b])) for b, rows in segments}
     assert kinds == {(True, True), (True, False), (False, True), (False, False)}  # fresh or replayed, cut off or ended
 
 
@@ -412,7 +412,7 @@ def by_hand():
     return batch._replace(
         action=np.int32([[0, 0, 1], [1, 0, 0]]),
         reward=row([[1, 0, 1], [2, 0, 0]]),
-        discount=row([[1, 0, 1], [0, 0, 0]]),
+        nonterminal=row([[1, 0, 1], [0, 0, 0]]),
         is_first=row([[1, 0, 0], [0, 0, 0]]),
         length=row([[2, 1, 1], [2, 0, 0]]),
         on_policy=row([[1, 0, 0], [1, 0, 0]]),

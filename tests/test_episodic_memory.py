@@ -105,7 +105,7 @@ def check_column(batch, column, numbers, after):
     np.testing.assert_array_equal(batch.action[:, column], n)
     np.testing.assert_array_equal(batch.reward[:, column], n / 2)
     np.testing.assert_array_equal(batch.extras["behaviour/logits"][:, column], np.stack([n, 2 * n, -n], axis=1))
-    for array in (batch.length, batch.is_first, batch.discount, batch.on_policy):
+    for array in (batch.length, batch.is_first, batch.nonterminal, batch.on_policy):
         assert not array[len(numbers) :, column].any()
     assert batch.length[: len(numbers), column].all()
 
@@ -129,7 +129,7 @@ def test_a_rollout_has_the_steps_as_they_were_played_beside_empty_columns():
     check_column(rollout, 2, [], after=0)
     check_column(rollout, 3, [], after=0)
     np.testing.assert_array_equal(rollout.is_first[:, :2], [[1, 1], [0, 0], [0, 0]])
-    for array, value in ((rollout.discount, 1), (rollout.length, 3), (rollout.on_policy, 1)):
+    for array, value in ((rollout.nonterminal, 1), (rollout.length, 3), (rollout.on_policy, 1)):
         np.testing.assert_array_equal(array[:, :2], value)
     assert rollout.initial_state == {}
 
@@ -141,11 +141,11 @@ def test_a_rollout_goes_on_over_terminations_and_each_step_knows_the_length_of_i
     check_column(first, 1, [2, 12, 22, 32, 42], after=42.5)
     np.testing.assert_array_equal(first.is_first, [[1, 1], [0, 0], [1, 0], [1, 0], [0, 0]])
     np.testing.assert_array_equal(first.length, [[2, 5], [2, 5], [1, 5], [2, 5], [2, 5]])
-    np.testing.assert_array_equal(first.discount, [[1, 1], [0, 1], [0, 1], [1, 1], [1, 0]])
+    np.testing.assert_array_equal(first.nonterminal, [[1, 1], [0, 1], [0, 1], [1, 1], [1, 0]])
     check_column(second, 0, [51, 61, 71, 81, 91], after=91.5)
     np.testing.assert_array_equal(second.is_first, [[0, 1], [0, 0], [0, 0], [0, 0], [1, 0]])
     np.testing.assert_array_equal(second.length, [[4, 5], [4, 5], [4, 5], [4, 5], [1, 5]])
-    np.testing.assert_array_equal(second.discount, [[1, 1], [1, 1], [1, 1], [0, 1], [1, 1]])
+    np.testing.assert_array_equal(second.nonterminal, [[1, 1], [1, 1], [1, 1], [0, 1], [1, 1]])
 
 
 def test_an_episode_that_is_cut_off_completes_the_rollout_of_all_environments():
@@ -155,7 +155,7 @@ def test_an_episode_that_is_cut_off_completes_the_rollout_of_all_environments():
     check_column(first, 1, [2, 12], after=12.5)
     np.testing.assert_array_equal(first.is_first[:2], [[1, 1], [1, 0]])
     np.testing.assert_array_equal(first.length[:2], [[1, 2], [1, 2]])
-    np.testing.assert_array_equal(first.discount[:2], [[0, 1], [1, 1]])  # time ran out for the second: it bootstraps
+    np.testing.assert_array_equal(first.nonterminal[:2], [[0, 1], [1, 1]])  # time ran out for the second: it bootstraps
     check_column(second, 1, [22, 32, 42, 52, 62], after=62.5)
     np.testing.assert_array_equal(second.is_first[0], [0, 1])
 
@@ -165,7 +165,7 @@ def test_an_episode_that_terminated_when_time_ran_out_does_not_complete_the_roll
     add(memory, 0, terminated=[0], truncated=[0])
     assert not memory.rollout_complete
     add(memory, 1)
-    np.testing.assert_array_equal(rollout_of(memory, 1).discount[:, 0], [0, 1, 0])
+    np.testing.assert_array_equal(rollout_of(memory, 1).nonterminal[:, 0], [0, 1, 0])
 
 
 @pytest.mark.parametrize("truncated", [(), (1,)], ids=["of t_max steps", "cut off"])
@@ -301,7 +301,7 @@ def test_several_environments_give_the_episodes_that_each_played():
         steps += (rollout.action[:count, 0] // 10).tolist()
         for env in range(5):
             check_column(rollout, env, number(np.array(steps[-count:]), env), after=number(steps[-1], env) + 0.5)
-            for step, begins, discount in zip(steps[-count:], rollout.is_first[:, env], rollout.discount[:, env], strict=False):
+            for step, begins, discount in zip(steps[-count:], rollout.is_first[:, env], rollout.nonterminal[:, env], strict=False):
                 assert begins == (left[env] == step) and discount == ((step, env) not in terminated)
                 left[env] = step + 1 if (step, env) in terminated | truncated else left[env]
     assert steps == list(range(300))[: len(steps)] and len(steps) > 290
@@ -340,7 +340,7 @@ def test_replayed_columns_are_stretches_of_finished_episodes():
             assert batch.is_first[:, column].tolist() == [start == first, 0, 0, 0]
             assert batch.length[:, column].tolist() == [count] * count + [0] * (4 - count)
             terminates = (env, stop - 1) in {(0, 1), (1, 9)}
-            assert batch.discount[:, column].tolist() == [1] * (count - 1) + [0 if terminates else 1] + [0] * (4 - count)
+            assert batch.nonterminal[:, column].tolist() == [1] * (count - 1) + [0 if terminates else 1] + [0] * (4 - count)
             found.add((env, start))
     assert not stack.on_policy.any()
     assert found == {(0, 0), *((0, step) for step in (2, 3, 4)), *((1, step) for step in range(7))}
@@ -387,7 +387,7 @@ def test_shapes_and_dtypes_and_images_stay_bytes():
     assert batch.observation["speed"].shape == (3, 5, 6, 2)
     assert batch.action.shape == (3, 4, 6) and batch.action.dtype == np.int32
     assert batch.extras["behaviour/logits"].shape == (3, 4, 6, 3)
-    for array in (batch.reward, batch.discount, batch.is_first, batch.length, batch.on_policy):
+    for array in (batch.reward, batch.nonterminal, batch.is_first, batch.length, batch.on_policy):
         assert array.shape == (3, 4, 6) and array.dtype == np.float32
 
 

@@ -91,7 +91,7 @@ def check_row(batch, place, kind, step, env, ignore_done=False):
     np.testing.assert_array_equal(batch.action[place], 0 * expected["action"] if last else expected["action"])
     assert batch.reward[place] == (0 if last else expected["reward"])
     ended = (step, env) in TERMINATED and not ignore_done
-    assert batch.discount[place] == (0 if last or ended else 1)
+    assert batch.nonterminal[place] == (0 if last or ended else 1)
 
 
 def check_sequence(batch, update, column, env, first, ignore_done=False):
@@ -161,7 +161,7 @@ def test_shapes_and_dtypes():
     assert batch.action.shape == (3, 4, 5, 1)
     assert batch.extras.keys() == SPEC.extras.keys()
     assert batch.extras["state/tau_a"].shape == (3, 4, 5, 3)
-    for array in (batch.reward, batch.discount, batch.extras["switch"]):
+    for array in (batch.reward, batch.nonterminal, batch.extras["switch"]):
         assert array.shape == (3, 4, 5) and array.dtype == np.float32
     assert batch.step_type.shape == (3, 4, 5) and batch.step_type.dtype == np.int32
 

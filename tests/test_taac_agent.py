@@ -281,13 +281,13 @@ def spoiled(stacked, rows, *names):
         return x
 
     extras = {name: other(x) if name in names else x for name, x in stacked.extras.items()}
-    fields = {name: other(getattr(stacked, name)) for name in ("action", "reward", "discount") if name in names}
+    fields = {name: other(getattr(stacked, name)) for name in ("action", "reward", "nonterminal") if name in names}
     if "observation" in names:
         fields["observation"] = {key: other(x) for key, x in stacked.observation.items()}
     return stacked._replace(**fields, extras=extras)
 
 
-OF_STEPS = ("action", "reward", "discount", "next_state/tau_a", "next_state/tau_v", "switch")
+OF_STEPS = ("action", "reward", "nonterminal", "next_state/tau_a", "next_state/tau_v", "switch")
 
 
 def test_rows_after_an_episode_have_no_step_to_learn_from():
@@ -304,7 +304,7 @@ def test_rows_after_an_episode_have_no_step_to_learn_from():
 def test_rows_after_an_episode_give_the_value_of_where_it_was_cut_off(name):
     agent, other = make_agent(), make_agent()
     stacked = batches(agent, 1)
-    stacked.discount[:] = 1.0
+    stacked.nonterminal[:] = 1.0
     other.update(spoiled(stacked, stacked.step_type == LAST, name))
     before = weights(agent)
     agent.update(stacked)
@@ -316,7 +316,7 @@ def test_where_the_task_ended_the_row_after_has_no_value():
     agent, other = make_agent(), make_agent()
     stacked = batches(agent, 1)
     last = stacked.step_type == LAST
-    stacked.discount[:, :-1][last[:, 1:]] = 0.0
+    stacked.nonterminal[:, :-1][last[:, 1:]] = 0.0
     for one, given in ((agent, stacked), (other, spoiled(stacked, last, "observation", "state/tau_a", "state/tau_v"))):
         one.update(given)
     assert_same(agent, other)
@@ -340,7 +340,7 @@ def test_the_action_beside_the_trajectory_is_not_read():
     assert_same(agent, other)
 
 
-@pytest.mark.parametrize("name", ["reward", "discount", "state/tau_a", "state/tau_v", "next_state/tau_a", "next_state/tau_v", "observation"])
+@pytest.mark.parametrize("name", ["reward", "nonterminal", "state/tau_a", "state/tau_v", "next_state/tau_a", "next_state/tau_v", "observation"])
 def test_every_other_field_is_read(name):
     agent, other = make_agent(), make_agent()
     stacked = batches(agent, 1)
@@ -953,8 +953,8 @@ def test_random_sequences_fit_their_spec_and_go_on_from_row_to_row(spec):
         follows = kind[:, 1:] != FIRST
         np.testing.assert_array_equal(extras[name][:, 1:][follows], extras[f"next_{name}"][:, :-1][follows])
         assert not extras[name][kind == FIRST].any() and not extras[f"next_{name}"][last].any()
-    for values in (stacked.action, stacked.reward, stacked.discount, extras["switch"]):
+    for values in (stacked.action, stacked.reward, stacked.nonterminal, extras["switch"]):
         assert not values[last].any() and values[~last].any()
     before_an_end = np.roll(last, -1, axis=1)[:, :-1]
-    assert stacked.discount[:, :-1][before_an_end].mean() == pytest.approx(0.5, abs=0.1)
-    assert (stacked.discount[:, :-1][~before_an_end & ~last[:, :-1]] == 1).all()
+    assert stacked.nonterminal[:, :-1][before_an_end].mean() == pytest.approx(0.5, abs=0.1)
+    assert (stacked.nonterminal[:, :-1][~before_an_end & ~last[:, :-1]] == 1).all()

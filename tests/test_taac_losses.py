@@ -391,7 +391,7 @@ TBD, TB, NO, TBND = tf.zeros((3, 4, 2)), tf.zeros((3, 4)), tf.zeros((3, 4), tf.b
 def returns(**changed):
     """Arguments of `compare_through_returns` with some of them wrong."""
     right = dict(
-        reward_TBD=TBD, discount_TB=TB, gamma_D=tf.zeros(2), keep_q_TBD=TBD, switch_q_TBD=TBD, keep_TB=TB, last_TB=NO,
+        reward_TBD=TBD, nonterminal_TB=TB, gamma_D=tf.zeros(2), keep_q_TBD=TBD, switch_q_TBD=TBD, keep_TB=TB, last_TB=NO,
         switched_TB=NO, would_switch_TB=NO,
     )
     return tuple({**right, **changed}.values())
@@ -401,7 +401,7 @@ WRONG = {
     "returns, no rewards": (
         losses.compare_through_returns, returns(reward_TBD=TB), "reward has the dimensions [T, B, D]. Received: shape (3, 4)"
     ),
-    "returns, discount by reward": (losses.compare_through_returns, returns(discount_TB=TBD), "discount has the dimensions [T, B]"),
+    "returns, nonterminal by reward": (losses.compare_through_returns, returns(nonterminal_TB=TBD), "nonterminal has the dimensions [T, B]"),
     "returns, one gamma": (losses.compare_through_returns, returns(gamma_D=ONE), "gamma has the dimensions [D]"),
     "returns, gammas": (losses.compare_through_returns, returns(gamma_D=tf.zeros(3)), "gamma and reward differ in D: expected 2"),
     "returns, keep_q": (losses.compare_through_returns, returns(keep_q_TBD=TB), "keep_q has the dimensions [T, B, D]"),
@@ -432,7 +432,7 @@ def test_wrong_shapes_are_refused(loss, arguments, words):
 
 
 def test_a_stretch_has_at_least_two_rows():
-    one = returns(reward_TBD=TBD[:1], discount_TB=TB[:1], keep_q_TBD=TBD[:1], switch_q_TBD=TBD[:1], keep_TB=TB[:1], last_TB=NO[:1],
+    one = returns(reward_TBD=TBD[:1], nonterminal_TB=TB[:1], keep_q_TBD=TBD[:1], switch_q_TBD=TBD[:1], keep_TB=TB[:1], last_TB=NO[:1],
                   switched_TB=NO[:1], would_switch_TB=NO[:1])
     with pytest.raises(ValueError, match=r"T is at least 2. Received: \(1, 4, 2\)"):
         losses.compare_through_returns(*one)

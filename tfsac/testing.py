@@ -332,7 +332,7 @@ def random_segments(
         observation=observation,
         action=of_steps(action),
         reward=of_steps(rng.standard_normal(shape).astype(np.float32)),
-        discount=of_steps((~terminated).astype(np.float32)),
+        nonterminal=of_steps((~terminated).astype(np.float32)),
         is_first=of_steps(begins.astype(np.float32)),
         length=length,
         on_policy=on_policy,
@@ -366,8 +366,8 @@ def random_sequences(spec: Spec, updates: int, steps: int, batch_size: int, seed
         values[~counts] = 0
         return values
 
-    discount = np.ones(shape, np.float32)
-    discount[:, :-1][~counts[:, 1:] & (rng.random((updates, steps - 1, batch_size)) < 0.5)] = 0
+    nonterminal = np.ones(shape, np.float32)
+    nonterminal[:, :-1][~counts[:, 1:] & (rng.random((updates, steps - 1, batch_size)) < 0.5)] = 0
     def extra(array: ArraySpec) -> np.ndarray:
         flag = not array.shape  # of a switch
         values = rng.integers(0, 2, shape) if flag else rng.uniform(-1, 1, (*shape, *array.shape))
@@ -382,7 +382,7 @@ def random_sequences(spec: Spec, updates: int, steps: int, batch_size: int, seed
         observation={key: _draw(rng, array, shape) for key, array in spec.observation.items()},
         action=of_steps(rng.uniform(-1, 1, (*shape, *spec.action.shape)).astype(np.float32)),
         reward=of_steps(rng.standard_normal((*shape, *rewards)).astype(np.float32)),
-        discount=of_steps(discount),
+        nonterminal=of_steps(nonterminal),
         step_type=step_type,
         extras=extras,
     )

@@ -133,7 +133,7 @@ class Transition(NamedTuple):
         observation: arrays `[B, ...]` by key.
         action: `[B, A]`, in [-1, 1], or `[B]` discrete ones, numbered from 0.
         reward: `[B]`, after the reward filters.
-        discount: `[B]`, gamma^k * (1 - terminated): it is zero where the task ended and not where time ran out.
+        discount: `[B]`, the bootstrap discount gamma^n * (1 - terminated): it is zero where the task ended and not where time ran out.
         next_observation: arrays `[B, ...]` by key.
         weight: `[B]` importance weights, or ().
         extras: arrays `[B, ...]` by name.
@@ -158,16 +158,16 @@ class Sequence(NamedTuple):
         observation: arrays `[T, B, ...]` by key.
         action: `[T, B, A]`, in [-1, 1].
         reward: `[T, B]`, or `[T, B, D]` of D rewards a step; of the action beside it, after the reward filters.
-        discount: `[T, B]`, 1 - terminated: zero beside the action with which the task ended.
+        nonterminal: `[T, B]`, 1 - terminated: zero beside the action with which the task ended.
         step_type: `[T, B]` int32, FIRST, MID or LAST.
         extras: arrays `[T, B, ...]` by name. In a LAST row `state/x` is the `next_state/x` of the row before, other extras,
-            action, reward and discount are zero.
+            action, reward and nonterminal are zero.
     """
 
     observation: Any
     action: Any
     reward: Any
-    discount: Any
+    nonterminal: Any
     step_type: Any
     extras: Any = ()
 
@@ -184,7 +184,7 @@ class Segments(NamedTuple):
             in the entry that step is.
         action: `[T, B, A]`, or `[T, B]` discrete ones, numbered from 0.
         reward: `[T, B]`, of the action beside it, after the reward filters.
-        discount: `[T, B]`, 1 - terminated.
+        nonterminal: `[T, B]`, 1 - terminated.
         is_first: `[T, B]`, 1 for the first step of an episode, else 0.
         length: `[T, B]`, number of steps of the segment that the step belongs to; zero where there is no step.
         on_policy: `[T, B]`, 1 for steps of a fresh rollout of the current policy, 0 for others.
@@ -195,7 +195,7 @@ class Segments(NamedTuple):
     observation: Any
     action: Any
     reward: Any
-    discount: Any
+    nonterminal: Any
     is_first: Any
     length: Any
     on_policy: Any

@@ -108,7 +108,7 @@ class ACERAgent(Agent):
             rows = self.evaluate(batch, features_of_columns(self.networks, batch))
             trace_R = losses.trace_coefficient(rows.log_ratio_R, self.trace_size)
             q_TB, v_TB, trace_TB = (tf.reshape(x_R, [self.steps, -1]) for x_R in (rows.q_R, rows.v_R, trace_R))
-            reward_and_discount = batch.reward, self.algorithm.discount * batch.discount
+            reward_and_discount = batch.reward, self.algorithm.discount * batch.nonterminal
             returns = losses.retrace_returns(*reward_and_discount, q_TB, v_TB, trace_TB, rows.bootstrap_B, batch.length > 0)
             target_R = flat(returns.q_opc if self.algorithm.use_q_opc else returns.q_ret)
             advantage_R = target_R - tf.stop_gradient(rows.v_R)

@@ -191,7 +191,7 @@ class TemporallyAbstractActorCriticAgent(Agent):
             would_switch_TB = uniform_TB < self._sequences(policy.choice.switch_B)
         return_TBD = losses.compare_through_returns(
             batch.reward if self.spec.num_rewards else batch.reward[..., None],
-            batch.discount,
+            batch.nonterminal,
             tf.constant(self.reward_discounts),
             keep_q_TBD,
             switch_q_TBD,

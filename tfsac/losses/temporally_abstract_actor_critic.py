@@ -15,7 +15,7 @@ from tfsac.losses.checks import assert_shapes
 
 def compare_through_returns(
     reward_TBD: tf.Tensor,
-    discount_TB: tf.Tensor,
+    nonterminal_TB: tf.Tensor,
     gamma_D: tf.Tensor,
     keep_q_TBD: tf.Tensor,
     switch_q_TBD: tf.Tensor,
@@ -26,13 +26,13 @@ def compare_through_returns(
 ) -> tf.Tensor:
     """Equation 9, the compare-through operator: rewards are summed for as long as the policy would have kept the stored trajectory.
 
-    `G[t] = r[t] + gamma * discount[t] * acc[t + 1]`, and `acc[t]` is `G[t]` where the stored step kept its trajectory and so does the policy
-    of now, `V[t] = beta0 * Q(tau0) + beta1 * Q(tau1)` where either switches, the episode is over, or the sequence ends. Rewards and
-    discounts stand beside their actions.
+    `G[t] = r[t] + gamma * nonterminal[t] * acc[t + 1]`, and `acc[t]` is `G[t]` where the stored step kept its trajectory and so does the policy
+    of now, `V[t] = beta0 * Q(tau0) + beta1 * Q(tau1)` where either switches, the episode is over, or the sequence ends. Rewards stand
+    beside their actions.
 
     Args:
         reward_TBD: after the filters.
-        discount_TB: 1 - terminated.
+        nonterminal_TB: 1 - terminated.
         gamma_D: discount of each reward.
         keep_q_TBD, switch_q_TBD: target critics at tau0 and tau1 of the policy of now.
         keep_TB: its probability of keeping, beta0.
@@ -49,7 +49,7 @@ def compare_through_returns(
     """
     assert_shapes(
         reward=(reward_TBD, "TBD"),
-        discount=(discount_TB, "TB"),
+        nonterminal=(nonterminal_TB, "TB"),
         gamma=(gamma_D, "D"),
         keep_q=(keep_q_TBD, "TBD"),
         switch_q=(switch_q_TBD, "TBD"),
@@ -66,7 +66,7 @@ def compare_through_returns(
     value_TBD = keep_TB1 * keep_q_TBD + (1.0 - keep_TB1) * switch_q_TBD
     accumulated_BD, returns = value_TBD[-1], []
     for t in reversed(range(steps - 1)):
-        return_BD = reward_TBD[t] + gamma_D * discount_TB[t][:, None] * accumulated_BD
+        return_BD = reward_TBD[t] + gamma_D * nonterminal_TB[t][:, None] * accumulated_BD
         returns.append(return_BD)
         if would_switch_TB is None:
             through_BD = keep_TB1[t] * return_BD + (1.0 - keep_TB1[t]) * switch_q_TBD[t]

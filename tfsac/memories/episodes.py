@@ -265,7 +265,7 @@ class EpisodicMemory:
             observation={name.removeprefix(OBSERVATION): records[name] for name in names if name.startswith(OBSERVATION)},
             action=rows["action"],
             reward=np.where(there, self.reward_filter(rows["reward"]), 0).astype(np.float32),
-            discount=(there & ~rows["terminated"]).astype(np.float32),
+            nonterminal=(there & ~rows["terminated"]).astype(np.float32),
             is_first=begins,
             length=length,
             on_policy=on_policy,

@@ -24,7 +24,7 @@ class SequenceMemory(TransitionMemory):
         capacity: number of steps, over all environments.
         sequence_length: T.
         num_envs: number of environments that fill it.
-        ignore_done: whether the discount is 1 after a terminated step too. An episode's end makes a LAST row anyway.
+        ignore_done: whether steps count as nonterminal where the task ended too. An episode's end makes a LAST row anyway.
         reward_filter: what the agent sees of raw rewards, any shape.
         allocate: as in TransitionMemory.
 
@@ -101,7 +101,7 @@ class SequenceMemory(TransitionMemory):
             after[:, t] = (flat["terminated"][slot] | flat["truncated"][slot]) & ~after[:, t - 1]
             index[:, t] = np.where(after[:, t], slot, (slot + self.num_envs) % flat.size)
         records = flat.take(index)
-        discount = np.where(after, 0, ~records["terminated"] | self.ignore_done).astype(np.float32)
+        nonterminal = np.where(after, 0, ~records["terminated"] | self.ignore_done).astype(np.float32)
         step_type = np.where(after, LAST, np.where(records["first"], FIRST, MID)).astype(np.int32)
         records["reward"] = self.reward_filter(records["reward"])
         ended = records[after]
@@ -113,7 +113,7 @@ class SequenceMemory(TransitionMemory):
             prefix: {name.removeprefix(prefix): records[name] for name in records.dtype.names or () if name.startswith(prefix)}
             for prefix in (OBSERVATION, EXTRA)
         }
-        return Sequence(part[OBSERVATION], records["action"], records["reward"], discount, step_type, part[EXTRA])
+        return Sequence(part[OBSERVATION], records["action"], records["reward"], nonterminal, step_type, part[EXTRA])
 
 
 def _following(name: str) -> str | None:
