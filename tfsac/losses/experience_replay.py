@@ -28,7 +28,7 @@ class Constrained(NamedTuple):
     """A policy loss inside the trust region.
 
     Attributes:
-        direction: z, `[R, S]`, the gradient that the statistics get.
+        direction: z, `[R, S]`, the gradient that the statistics get; zeros without a trust region.
         kl: KL(average || policy), `[R]`.
         factor: how much of the divergence's gradient was taken out, `[R]`; zero where the region is not touched.
     """
@@ -187,7 +187,7 @@ def constrained(
     """
     if delta is None:
         loss_R, kl_R = loss_and_kl(statistics_RS)
-        return loss_R, Constrained(statistics_RS, tf.stop_gradient(kl_R), tf.zeros_like(kl_R))
+        return loss_R, Constrained(tf.zeros_like(statistics_RS), tf.stop_gradient(kl_R), tf.zeros_like(kl_R))
     point_RS = tf.stop_gradient(statistics_RS)
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
         tape.watch(point_RS)
