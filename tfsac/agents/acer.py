@@ -1,7 +1,8 @@
-"""Actor-critic with experience replay, for discrete and for continuous actions (ChainerRL; Wang et al. 2017, arXiv 1611.01224).
+"""Actor-critic with experience replay, for discrete and for continuous actions (ChainerRL; arXiv 1611.01224).
 
-Networks: `policy` and its average `policy_target`, the critics, and perhaps a `trunk` with its average before them. The critics are
-Q of every discrete action; or V and an advantage. An update looks at columns `[T, B]` of segments, whose rows are `[R]`, R = T * B.
+Networks: `policy` and its average `policy_target`, the critics, and perhaps a `trunk` with its average before them. The
+critics are Q of every discrete action; or V and an advantage. An update looks at columns `[T, B]` of segments, R = T * B
+rows.
 """
 
 from __future__ import annotations
@@ -108,8 +109,8 @@ class ACERAgent(Agent):
             rows = self.evaluate(batch, features_of_columns(self.networks, batch))
             trace_R = losses.trace_coefficient(rows.log_ratio_R, self.trace_size)
             q_TB, v_TB, trace_TB = (tf.reshape(x_R, [self.steps, -1]) for x_R in (rows.q_R, rows.v_R, trace_R))
-            reward_and_discount = batch.reward, self.algorithm.discount * batch.nonterminal
-            returns = losses.retrace_returns(*reward_and_discount, q_TB, v_TB, trace_TB, rows.bootstrap_B, batch.length > 0)
+            steps = batch.reward, self.algorithm.discount * batch.nonterminal
+            returns = losses.retrace_returns(*steps, q_TB, v_TB, trace_TB, rows.bootstrap_B, batch.length > 0)
             target_R = flat(returns.q_opc if self.algorithm.use_q_opc else returns.q_ret)
             advantage_R = target_R - tf.stop_gradient(rows.v_R)
             policy_loss_R, region = losses.constrained(
@@ -132,7 +133,7 @@ class ACERAgent(Agent):
         return Update({**metrics, "gradient_norm": norm}, tf.zeros([0]))
 
     def row_weights(self, length_R: tf.Tensor) -> tf.Tensor:
-        """Returns the rows' weights `[R]`, whose mean with a loss is the mean over segments of their steps' mean (or sum)."""
+        """Returns weights `[R]` whose mean with a loss is the mean over segments of their steps' mean (or sum)."""
         of_segment_R = tf.math.divide_no_nan(1.0, length_R)
         segments = self.mean_over_replicas(tf.reduce_sum(of_segment_R))
         each_R = of_segment_R if self.algorithm.normalize_loss_by_steps else tf.cast(length_R > 0, tf.float32)
@@ -297,7 +298,7 @@ class DiscreteACERAgent(ACERAgent):
 
 
 class GaussianACERAgent(ACERAgent):
-    """V and an advantage are the critics, a stochastic dueling network: `Q(a) = V + Adv(a) - mean_n Adv(u_n)`, u_n of the policy.
+    """V and an advantage are the critics, a dueling network: `Q(a) = V + Adv(a) - mean_n Adv(u_n)`, u_n of the policy.
 
     Samples are not bounded and neither is their density; the environment clips what it is given.
 

@@ -1,7 +1,7 @@
 """What all agents share: networks and their optimizers, noise, losses, gradients, optimizer steps, target networks.
 
-`CompiledUpdates` calls `update_once` in a graph: it takes this replica's rows (`share`), folds several agents into the batch, decides
-by the policy delay whether the policy is trained, and counts updates.
+`CompiledUpdates` calls `update_once` in a graph: it takes this replica's rows (`share`), folds several agents into the
+batch, decides by the policy delay whether the policy is trained, and counts updates.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def no_gradients(name: str) -> Gradients:
 
 
 class CriticStep(NamedTuple):
-    """A step of the critics `q` that `apply` takes: gradients; with absolute TD errors `[B]` (mean over the critics), metrics."""
+    """A step of the critics `q` for `apply`: gradients, absolute TD errors `[B]` (mean over the critics), metrics."""
 
     gradients: Gradients
     td_error_B: tf.Tensor
@@ -54,7 +54,7 @@ class CriticStep(NamedTuple):
 
 
 class PolicyStep(NamedTuple):
-    """A step of the policy (and of a learned temperature) that `apply` takes: gradients; with the loss in each row, metrics."""
+    """A step of the policy (and a learned temperature) for `apply`: gradients, the loss of each row, metrics."""
 
     gradients: list[Gradients]
     loss_B: tf.Tensor
@@ -131,9 +131,10 @@ class Agent(tf.Module):
             )
         spec_of = functools.partial(_spec_of, self.policy_class, parameters, spec)
         self.networks = make_networks(parameters, spec_of, seed, models)
-        self.targets = {name: self.networks.get(f"{name}_target", self.networks[name]) for name in self.network_parameters}
+        names = list(self.network_parameters)
+        self.targets = {name: self.networks.get(f"{name}_target", self.networks[name]) for name in names}
         self.trained = {name: self.networks[name].own_variables for name in self.network_parameters}
-        self.optimizers = {name: build_optimizer(self.network_parameters[name], self.trained[name]) for name in self.network_parameters}
+        self.optimizers = {name: build_optimizer(self.network_parameters[name], self.trained[name]) for name in names}
         self.loss_weights = {name: network.loss_weight for name, network in self.network_parameters.items()}
         self.policy = self.policy_class(parameters, spec, self.networks, seed)
         self.spec = self.policy.spec
@@ -204,8 +205,7 @@ class Agent(tf.Module):
 
         Args:
             batch: this replica's rows, a `Transition` `[B, ...]`, or a `Sequence` or `Segments` `[T, B, ...]`.
-            train_policy: a flag, False in the updates that a policy delay leaves out: policy and temperature stay as they are, but
-                their metrics are computed.
+            train_policy: False where a policy delay leaves policy and temperature as they are.
         """
 
     @abstractmethod
@@ -253,8 +253,8 @@ class Agent(tf.Module):
     ) -> tf.Tensor:
         """Returns noise for this replica's rows of an update, standard normal unless `draw` is another distribution.
 
-        It is a function of the agent's seed, the update's number and `name`, and drawn for the global batch, `shape`: a run that
-        is continued on another number of replicas or workers sees the same noise.
+        A function of the agent's seed, the update's number and `name`, it is drawn for the global batch, `shape`: a run
+        that is continued on another number of replicas or workers sees the same noise.
         """
         seed = tf.stack([self.noise_seed + zlib.crc32(name.encode()), self.updates])
         return self.share_of_replica(draw(shape, seed), self.replicas)
@@ -267,7 +267,7 @@ class Agent(tf.Module):
         return tape
 
     def mean_loss(self, name: str, loss_rows: tf.Tensor) -> tf.Tensor:
-        """Returns a network's loss: the mean over rows `[B]` (of critics `[B, N]` the sum of their means), weighted, plus L2."""
+        """Returns the weighted mean over rows `[B]` (of critics `[B, N]` the sum of their means), plus the L2 penalty."""
         loss = self.loss_weights[name] * tf.reduce_sum(tf.reduce_mean(loss_rows, axis=0))
         return loss + self.l2_penalty(name) if self.network_parameters[name].l2_regularization else loss
 

@@ -52,7 +52,7 @@ def log_ratio(log_prob: Tensor, behaviour_log_prob: Tensor) -> Tensor:
 
 
 def trace_coefficient(log_ratio: Tensor, action_size: int = 1) -> Tensor:
-    """Returns Retrace's c = min(1, rho^(1/A)): A is 1 for discrete actions, else the number of dimensions (section 5.2)."""
+    """Returns Retrace's c = min(1, rho^(1/A)); A is 1 for discrete actions, else their dimensions (section 5.2)."""
     return tf.exp(tf.minimum(0.0, log_ratio / action_size))
 
 
@@ -68,9 +68,9 @@ def retrace_returns(
     """Equation 5: `Qret = r + discount * (c' (Qret' - Q') + V')`, from the end; Qopc is the same with c' = 1.
 
     Args:
-        reward_TB, discount_TB: scaled reward, and gamma * (1 - terminated); after a terminated step another episode may follow.
+        reward_TB, discount_TB: scaled reward, and gamma * (1 - terminated); other episodes may follow terminated steps.
         q_TB, v_TB, trace_TB: Q of the actions taken, V, and c.
-        bootstrap_B, valid_TB: V after the last step; whether there is a step (where not, what comes after it is passed on).
+        bootstrap_B, valid_TB: V after the last step; whether there is a step (else what comes after is passed on).
 
     Raises:
         ValueError: wrong ranks or sizes.
@@ -81,7 +81,7 @@ def retrace_returns(
     )
     targets = []
     for c_TB in (trace_TB, tf.ones_like(trace_TB)):
-        # What each step hands back is linear in what it gets: c (r + discount x - Q) + V. No step hands on what it gets.
+        # What each step hands back is linear in what it gets: c (r + discount x - Q) + V. No step hands it on.
         slope_TB = tf.unstack(tf.where(valid_TB, discount_TB * c_TB, 1.0))
         constant_TB = tf.unstack(tf.where(valid_TB, c_TB * (reward_TB - q_TB) + v_TB, 0.0))
         after_TB = [bootstrap_B]
@@ -94,7 +94,7 @@ def retrace_returns(
 def policy_loss(
     log_prob_R: Tensor, log_ratio_R: Tensor, advantage_R: Tensor, on_policy_R: Tensor, truncation: float | None
 ) -> Tensor:
-    """First term of equation 8: `-min(c, rho) log pi(a) A`; on-policy steps (`on_policy_R` 1, else 0) have the weight 1.
+    """First term of equation 8: `-min(c, rho) log pi(a) A`; on-policy steps (`on_policy_R` is 1) have the weight 1.
 
     Args:
         log_prob_R, log_ratio_R: of the actions taken, with the gradient; and their `log_ratio`.
@@ -113,7 +113,7 @@ def policy_loss(
 
 
 def correction_weight(log_ratio: Tensor, truncation: float) -> Tensor:
-    """Returns `max(0, 1 - c / rho)`, the part of an action's gradient that truncation cuts off; any shape, at most 1."""
+    """Returns `max(0, 1 - c / rho)`, the part of an action's gradient that truncation cuts off; any shape."""
     return tf.maximum(0.0, 1.0 - truncation * tf.exp(-log_ratio))
 
 
@@ -138,7 +138,7 @@ def full_correction(
 
 
 def sampled_correction(log_prob_R: Tensor, log_ratio_R: Tensor, advantage_R: Tensor, truncation: float) -> Tensor:
-    """Second term of equation 9 for continuous actions: `-max(0, 1 - c / rho(a')) log pi(a') (Q(a') - V)`, c `truncation`.
+    """Second term of equation 9, of continuous actions: `-max(0, 1 - c / rho(a')) log pi(a') (Q(a') - V)`.
 
     Args:
         log_prob_R: of a', a fresh action of the policy, itself a constant; it carries the gradient.

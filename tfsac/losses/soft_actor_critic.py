@@ -1,5 +1,5 @@
-"""Losses of the soft actor-critics: with a value network (Haarnoja et al. 2018, arXiv 1801.01290), with twin target critics
-(arXiv 1812.05905), and for discrete actions (Christodoulou 2019, arXiv 1910.07207).
+"""Losses of the soft actor-critics: with a value network (Haarnoja et al. 2018, arXiv 1801.01290), with twin target
+critics (arXiv 1812.05905), and for discrete actions (Christodoulou 2019, arXiv 1910.07207).
 
 All of them are made of one quantity, the soft value `min_i Q_i(s, a) - alpha log pi(a|s)`: the policy maximises it, V is
 regressed on it, and Q on the reward plus the discounted soft value of the next state. Each function returns one value per row,

@@ -42,7 +42,7 @@ Head = PolicyHead | CategoricalHead | GaussianHead | QHead | DiscreteQHead | Tra
 
 
 class Network(tf.Module):
-    """A Keras model of observations, a policy's state and, for Q of continuous actions, an action; and the layers it was made of.
+    """A Keras model of observations, a policy's state and, for Q, continuous actions; and the layers it was made of.
 
     A network with an LSTM also reads the LSTM's state, and returns the next one after what its head computes.
 
@@ -192,7 +192,7 @@ class Network(tf.Module):
         return x
 
     def advance(self, given: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
-        """Returns what the head reads in one step, `[B, F]`, and the LSTM's next hidden state and cells, where there is one."""
+        """Returns what the head reads in one step, `[B, F]`, and the next hidden state and cells of an LSTM."""
         x = self._before_memory(self._embed(given), given)
         if self.lstm is None:
             return [x]
@@ -206,7 +206,7 @@ class Network(tf.Module):
         is_first_TB: tf.Tensor,
         valid_TB: tf.Tensor,
     ) -> tf.Tensor:
-        """Returns what the head reads in every row of columns, `[T, B, F]`, of observations `[T, B, ...]`; see `LSTM.unroll`."""
+        """Returns what the head reads, `[T, B, F]`, of columns of observations `[T, B, ...]`; see `LSTM.unroll`."""
         rows = {key: tf.reshape(observation[key], [-1, *observation[key].shape[2:]]) for key in self.embedders}
         features_RF = self._before_memory(self._embed(rows), rows)
         features_TBF = tf.reshape(features_RF, [*is_first_TB.shape.as_list(), features_RF.shape[-1]])
@@ -215,7 +215,7 @@ class Network(tf.Module):
         return self.lstm.unroll(features_TBF, dict(initial_state), is_first_TB, valid_TB)
 
     def __call__(self, observation: Mapping[str, tf.Tensor], action: tf.Tensor | None = None) -> Any:
-        """Returns what the head computes for observations and state `[B, ...]` by key (more keys than it reads are fine)."""
+        """Returns what the head computes for observations and state `[B, ...]` by key; it leaves out other keys."""
         read = {key: observation[key] for key in (*self.embedders, *self.state, *self.memory)}
         return self.model(read if action is None else [read, action])
 
