@@ -29,6 +29,7 @@ acceptance: $(VENV)/installed-for-tests
 
 style: $(VENV)/installed-for-tests
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
 
 check: style

@@ -7,7 +7,9 @@ from setuptools import setup
 
 HERE = pathlib.Path(__file__).parent
 # Read, not imported: that would need what is about to be installed.
-VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "tfsac" / "__init__.py").read_text(encoding="utf-8"), re.MULTILINE)[1]
+VERSION = re.search(
+    r'^__version__ = "(.+)"$', (HERE / "tfsac" / "__init__.py").read_text(encoding="utf-8"), re.MULTILINE
+)[1]
 
 EXTRAS = {
     "mujoco": ["gymnasium[mujoco]>=1.2", "imageio>=2.30"],
@@ -29,9 +31,26 @@ EXTRAS = {
     "bench": ["stable-baselines3>=2.7", "gymnasium[mujoco]>=1.2", "pfrl>=0.4", "packaging"],
 }
 TESTED = (
-    "mujoco", "box2d", "atari", "multi-objective", "multi-agent", "minari", "video", "litert", "ray", "notebooks", "wandb", "mlflow",
+    "mujoco",
+    "box2d",
+    "atari",
+    "multi-objective",
+    "multi-agent",
+    "minari",
+    "video",
+    "litert",
+    "ray",
+    "notebooks",
+    "wandb",
+    "mlflow",
 )
-EXTRAS["test"] = ["pytest>=8.0", "pytest-xdist>=3.6", "ruff>=0.9", "mypy>=1.14", *(package for extra in TESTED for package in EXTRAS[extra])]
+EXTRAS["test"] = [
+    "pytest>=8.0",
+    "pytest-xdist>=3.6",
+    "ruff>=0.9",
+    "mypy>=1.14",
+    *(package for extra in TESTED for package in EXTRAS[extra]),
+]
 
 setup(
     name="tfsac",
@@ -60,7 +79,8 @@ setup(
     ],
     package_dir={"tfsac.presets": "presets"},
     package_data={"tfsac": ["py.typed"], "tfsac.presets": ["demonstrations/*.npz"]},
-    # Upper bounds where an interface is young: with the next major version (of TensorFlow Probability, the next minor one) it may change.
+    # Upper bounds where an interface is young: with the next major version (of TensorFlow Probability, the next minor
+    # one) it may change.
     install_requires=[
         "tensorflow>=2.21,<3",
         "keras>=3.12,<4",

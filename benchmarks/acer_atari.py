@@ -20,7 +20,16 @@ from tfsac.training.devices import configure
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 ROWS = 10
-COLUMNS = ["env_steps", "updates", "steps_per_second", "loss/policy", "loss/q", "policy/entropy", "policy/kl", "importance/truncated"]
+COLUMNS = [
+    "env_steps",
+    "updates",
+    "steps_per_second",
+    "loss/policy",
+    "loss/q",
+    "policy/entropy",
+    "policy/kl",
+    "importance/truncated",
+]
 
 
 def main() -> None:
@@ -41,7 +50,11 @@ def main() -> None:
         "agent.memory.replay_start_size": steps // ROWS,
     }
     if args.lstm:
-        changes["agent.networks.trunk.middleware_parameters"] = {"kind": "lstm", "number_of_lstm_cells": 256, "scheme": [256]}
+        changes["agent.networks.trunk.middleware_parameters"] = {
+            "kind": "lstm",
+            "number_of_lstm_cells": 256,
+            "scheme": [256],
+        }
     preset = override(preset, changes)
     with tempfile.TemporaryDirectory() as folder:
         Trainer(preset, pathlib.Path(folder) / "run", RunParameters(seed=1, checkpoint_save_steps=10**9)).run()
@@ -51,7 +64,10 @@ def main() -> None:
         csv.writer(file).writerows([COLUMNS, *rows])
     values = np.array(rows, float)
     speed, entropy = np.median(values[2:, 2]), values[:, COLUMNS.index("policy/entropy")]
-    print(f"{args.game}: {frame_skip * values[-1, 0]:.0f} frames, {values[-1, 1]:.0f} updates, {frame_skip * speed:.0f} frames/s")
+    print(
+        f"{args.game}: {frame_skip * values[-1, 0]:.0f} frames, {values[-1, 1]:.0f} updates, {frame_skip * speed:.0f} "
+        f"frames/s"
+    )
     print(f"all numbers finite: {np.isfinite(values).all()}; entropy from {entropy[0]:.3f} to {entropy[-1]:.3f}")
 
 

@@ -5,8 +5,9 @@ Run it in an environment of its own:
     pip install pfrl gymnasium packaging
     python benchmarks/acer_pfrl.py --t_max=50 --n_times_replay=4 --steps=10000
 
-Prints one line of JSON: the steps that were timed, the seconds that they took, steps per second, and the episodes that ended
-within them, on which the number of updates depends: PFRL updates after `t_max` steps and at the end of an episode.
+Prints one line of JSON: the steps that were timed, the seconds that they took, steps per second, and the episodes that
+ended within them, on which the number of updates depends: PFRL updates after `t_max` steps and at the end of an
+episode.
 """
 
 import argparse
@@ -57,8 +58,14 @@ def make_agent(env: gym.Env, t_max: int, n_times_replay: int, learning_rate: flo
     )
     optimizer = SharedRMSpropEpsInsideSqrt(model.parameters(), lr=learning_rate, alpha=0.99, eps=1e-2)
     agent = ACER(
-        model, optimizer, t_max, DISCOUNT, EpisodicReplayBuffer(CAPACITY), n_times_replay=n_times_replay,
-        replay_start_size=REPLAY_START, use_trust_region=True,
+        model,
+        optimizer,
+        t_max,
+        DISCOUNT,
+        EpisodicReplayBuffer(CAPACITY),
+        n_times_replay=n_times_replay,
+        replay_start_size=REPLAY_START,
+        use_trust_region=True,
     )
     # PFRL refuses to update what its processes could not share, also where there is one.
     agent.shared_model.share_memory()

@@ -1,11 +1,13 @@
-"""Measures how fast tfsac and PFRL train actor-critic with experience replay on CartPole-v1: environment steps a second of the whole loop.
+"""Measures how fast tfsac and PFRL train actor-critic with experience replay on CartPole-v1: environment steps a second
+of the whole loop.
 
     python benchmarks/acer_speed.py --pfrl=PYTHON --rounds=3
 
-PFRL runs in an environment of its own (benchmarks/README.md), whose Python `--pfrl` names. Every measurement is a process of its own,
-after 2 000 steps that are not timed; rounds are interleaved. All have separate policy and Q with two hidden tanh layers of 100, RMSProp,
-a memory of 5 000 steps and four replayed updates for each fresh one. tfsac runs with one environment and one segment an update, as PFRL
-does, and with eight of both. Writes results/acer_speed.csv: a row for each measurement.
+PFRL runs in an environment of its own (benchmarks/README.md), whose Python `--pfrl` names. Every measurement is a
+process of its own, after 2 000 steps that are not timed; rounds are interleaved. All have separate policy and Q with
+two hidden tanh layers of 100, RMSProp, a memory of 5 000 steps and four replayed updates for each fresh one. tfsac runs
+with one environment and one segment an update, as PFRL does, and with eight of both. Writes results/acer_speed.csv: a
+row for each measurement.
 """
 
 from __future__ import annotations
@@ -33,8 +35,14 @@ def measure(t_max: int, num_envs: int, steps: int) -> float:
     from tfsac.parameters import discrete_acer_networks
 
     networks = discrete_acer_networks(
-        (100, 100), activation="tanh", optimizer_type="RMSProp", learning_rate=7e-4, rms_prop_optimizer_decay=0.99,
-        optimizer_epsilon=1e-2, clip_gradients=40.0, batch_size=8,
+        (100, 100),
+        activation="tanh",
+        optimizer_type="RMSProp",
+        learning_rate=7e-4,
+        rms_prop_optimizer_decay=0.99,
+        optimizer_epsilon=1e-2,
+        clip_gradients=40.0,
+        batch_size=8,
     )
     preset = tfsac.load_preset("acer_cartpole")
     preset = dataclasses.replace(preset, agent=dataclasses.replace(preset.agent, networks=networks))
@@ -70,7 +78,9 @@ def main() -> None:
     parser.add_argument("--pfrl", help="Python of PFRL's environment; without it tfsac alone is measured")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=20_000, help="timed steps of tfsac; PFRL's are a fifth")
-    parser.add_argument("--one", nargs=2, type=int, metavar=("T_MAX", "NUM_ENVS"), help="one measurement of tfsac in this process")
+    parser.add_argument(
+        "--one", nargs=2, type=int, metavar=("T_MAX", "NUM_ENVS"), help="one measurement of tfsac in this process"
+    )
     args = parser.parse_args()
     if args.one:
         print(json.dumps({"steps_per_second": measure(*args.one, args.steps)}))
@@ -94,7 +104,9 @@ def main() -> None:
         writer.writerows(rows)
     for t_max in LENGTHS:
         medians = {
-            name: statistics.median(row["steps_per_second"] for row in rows if (row["t_max"], row["library"]) == (t_max, name))
+            name: statistics.median(
+                row["steps_per_second"] for row in rows if (row["t_max"], row["library"]) == (t_max, name)
+            )
             for name in dict.fromkeys(row["library"] for row in rows)
         }
         one = medians["tfsac, 1 environment"]

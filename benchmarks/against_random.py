@@ -51,7 +51,15 @@ def main() -> None:
         for name, act in (("trained", policy.act), ("random", random_actions(policy))):
             returns = evaluate(act, env, EnvironmentEpisodes(args.episodes)).returns
             low, high = interval(returns)
-            rows.append([run.name, environment.level, name, args.episodes, *(round(float(x), 3) for x in (returns.mean(), low, high))])
+            rows.append(
+                [
+                    run.name,
+                    environment.level,
+                    name,
+                    args.episodes,
+                    *(round(float(x), 3) for x in (returns.mean(), low, high)),
+                ]
+            )
             print(f"{run.name:<60} {name:<8} mean {returns.mean():8.2f}   95 % interval {low:8.2f} to {high:8.2f}")
         env.close()
     with RESULTS.open("w", newline="") as file:

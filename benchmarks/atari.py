@@ -40,8 +40,13 @@ def main() -> None:
         trainer.run()
         with (pathlib.Path(folder) / "run" / "metrics.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
-    losses = np.array([[float(row[name]) for name in ("loss/q1", "loss/q2", "loss/policy")] for row in rows if row["loss/q1"]])
-    speeds = {"heat-up": float(rows[0]["steps_per_second"]), "training": np.median([float(row["steps_per_second"]) for row in rows[1:]])}
+    losses = np.array(
+        [[float(row[name]) for name in ("loss/q1", "loss/q2", "loss/policy")] for row in rows if row["loss/q1"]]
+    )
+    speeds = {
+        "heat-up": float(rows[0]["steps_per_second"]),
+        "training": np.median([float(row["steps_per_second"]) for row in rows[1:]]),
+    }
     with RESULTS.open("w", newline="") as file:
         out = csv.writer(file)
         out.writerow(["game", "phase", "steps_per_second", "frames_per_second"])
@@ -49,7 +54,10 @@ def main() -> None:
             print(f"{args.game} {phase}: {speed:.0f} actions/s, {frames * speed:.0f} frames/s")
             out.writerow([args.game, phase, round(float(speed), 1), round(float(frames * speed), 1)])
     updates = rows[-1]["updates"]
-    print(f"{frames * args.steps} frames, {updates} updates, all losses finite: {np.isfinite(losses).all()}; last {losses[-1]}")
+    print(
+        f"{frames * args.steps} frames, {updates} updates, all losses finite: {np.isfinite(losses).all()}; last "
+        f"{losses[-1]}"
+    )
 
 
 if __name__ == "__main__":

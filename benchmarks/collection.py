@@ -1,14 +1,16 @@
-"""Measures how fast environments are stepped, alone and within training: in this process, in others, beside the updates, by Ray's actors.
+"""Measures how fast environments are stepped, alone and within training: in this process, in others, beside the
+updates, by Ray's actors.
 
     python benchmarks/collection.py --rounds=3
 
-Every round of a comparison is a process of its own, in which those that are compared take turns for `--seconds` each; what else the
-machine does hits all of them alike. It begins when other processes take less than `--others` of the cores, and is repeated where they
-took more meanwhile (not for Ray, whose processes count as others). Parts:
+Every round of a comparison is a process of its own, in which those that are compared take turns for `--seconds` each;
+what else the machine does hits all of them alike. It begins when other processes take less than `--others` of the
+cores, and is repeated where they took more meanwhile (not for Ray, whose processes count as others). Parts:
 
     stepping     random actions without an agent: 1 and 8 environments in this process, 8 in processes of their own
-    overlap      training, one after the other and with `asynchronous_collection`; and the share of the time that stepping takes
-    ray          8 environments in processes of their own, and those of two actors of a Ray on this machine: acting alone, and
+    overlap      training, one after the other and with `asynchronous_collection`; and the share of the time that
+    stepping takes ray          8 environments in processes of their own, and those of two actors of a Ray on this
+    machine: acting alone, and
                  training with an update for every 8 steps
 
 Writes results/collection.csv: environment steps a second of every round; the rows of parts that are not measured stay.
@@ -76,7 +78,9 @@ def stepping(level: str, seconds: float) -> dict[str, float]:
 
     def turn(num_envs: int, vectorization: str) -> Turn:
         environments = Environments(EnvironmentParameters(level, num_envs, vectorization), seed=1)
-        actions = np.random.default_rng(1).uniform(-1, 1, (997, num_envs, *environments.spec.action.shape)).astype(np.float32)
+        actions = (
+            np.random.default_rng(1).uniform(-1, 1, (997, num_envs, *environments.spec.action.shape)).astype(np.float32)
+        )
 
         def step() -> int:
             environments.step(actions[environments.steps // num_envs % len(actions)])
@@ -86,7 +90,9 @@ def stepping(level: str, seconds: float) -> dict[str, float]:
             step()
         return step
 
-    turns = {f"{num_envs} {how}": turn(num_envs, how) for num_envs, how in ((1, "sync"), (8, "sync"), (8, "subprocess"))}
+    turns = {
+        f"{num_envs} {how}": turn(num_envs, how) for num_envs, how in ((1, "sync"), (8, "sync"), (8, "subprocess"))
+    }
     return taking_turns(turns, seconds)
 
 
@@ -160,7 +166,9 @@ def ray(level: str, case: str, seconds: float) -> dict[str, float]:
         processes = {**changes, "environment.vectorization": "subprocess"}
         trainers = {
             "8 subprocess": trainer_of(level, pathlib.Path(folder, "processes"), processes),
-            f"{ACTORS} actors": trainer_of(level, pathlib.Path(folder, "actors"), changes, ray_address="local", num_actors=ACTORS),
+            f"{ACTORS} actors": trainer_of(
+                level, pathlib.Path(folder, "actors"), changes, ray_address="local", num_actors=ACTORS
+            ),
         }
         speeds = taking_turns({name: turn_of(trainer, 32) for name, trainer in trainers.items()}, seconds)
         for trainer in trainers.values():
@@ -176,11 +184,16 @@ def busy() -> tuple[float, float]:
 
 
 def measured(comparison: list[str], seconds: float) -> tuple[dict[str, float], float]:
-    """Returns what a comparison found in a process of its own, and the share of the cores that other processes took meanwhile."""
+    """Returns what a comparison found in a process of its own, and the share of the cores that other processes took
+    meanwhile.
+    """
     command = [sys.executable, __file__, f"--seconds={seconds}", "--one", json.dumps(comparison)]
     before, began = busy(), time.perf_counter()
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    (everyone, own), gone = (after - first for after, first in zip(busy(), before, strict=True)), time.perf_counter() - began
+    (everyone, own), gone = (
+        (after - first for after, first in zip(busy(), before, strict=True)),
+        time.perf_counter() - began,
+    )
     return json.loads(done.stdout.splitlines()[-1]), max(everyone - own, 0.0) / (gone * (os.cpu_count() or 1))
 
 
@@ -204,7 +217,10 @@ def summary(rows: list[dict]) -> None:
         parts = []
         for method, found in values.items():
             ratio = statistics.median(value / one for value, one in zip(found, first, strict=True))
-            parts.append(f"{method} {statistics.median(found):.3g}" + (f" (x {ratio:.2f})" if statistics.median(found) > 1 else ""))
+            parts.append(
+                f"{method} {statistics.median(found):.3g}"
+                + (f" (x {ratio:.2f})" if statistics.median(found) > 1 else "")
+            )
         print(f"{part} {level} {case}: {', '.join(parts)}")
 
 
@@ -239,7 +255,9 @@ def main() -> None:
             while noisy:
                 wait_for(args.others)
                 found, others = measured(comparison, args.seconds)
-                noisy = others > args.others and comparison[0] != "ray"  # Ray's processes are not children of the one that starts it
+                noisy = (
+                    others > args.others and comparison[0] != "ray"
+                )  # Ray's processes are not children of the one that starts it
                 if noisy:
                     print(f"{comparison}: others took {others:.0%}, {found} does not count", flush=True)
             part, level, case = [*comparison, ""][:3]

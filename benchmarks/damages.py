@@ -2,9 +2,10 @@
 
     python benchmarks/damages.py --damages=600 --seed=0
 
-Each damage is done to a fresh copy of the folder of a tiny run: a bit is flipped, a file is cut off, emptied or deleted. Then the
-copy is restored in this process, as `--resume` does it. Columns: the checkpoint before was used, the file was mended or set aside,
-the damage was refused in one line, nothing was noticed, an error without words. The last two must be empty.
+Each damage is done to a fresh copy of the folder of a tiny run: a bit is flipped, a file is cut off, emptied or
+deleted. Then the copy is restored in this process, as `--resume` does it. Columns: the checkpoint before was used, the
+file was mended or set aside, the damage was refused in one line, nothing was noticed, an error without words. The last
+two must be empty.
 """
 
 import argparse
@@ -55,7 +56,9 @@ def outcome(trainer, folder, damaged):
         return "before used"
     # Files of the run beside its config are brought to what they were; a changed config is announced.
     whole = restored.run_files.get(damaged.name)
-    if notes or (damaged.parent == folder and whole is not None and damaged.name != CONFIG and damaged.read_bytes() == whole):
+    if notes or (
+        damaged.parent == folder and whole is not None and damaged.name != CONFIG and damaged.read_bytes() == whole
+    ):
         return "mended"
     return "unnoticed"
 
@@ -67,7 +70,11 @@ def count(number, seed, folder):
     from tfsac.testing import tiny_preset
     from tfsac.training import Trainer
 
-    changes = {"schedule.heatup_steps": 30, "schedule.improve_steps": 30, "schedule.steps_between_evaluation_periods": 20}
+    changes = {
+        "schedule.heatup_steps": 30,
+        "schedule.improve_steps": 30,
+        "schedule.steps_between_evaluation_periods": 20,
+    }
     preset = override(tiny_preset(), {**changes, "agent.networks.*.batch_size": 16})
     run = RunParameters(checkpoint_save_steps=25)
     original, copy, rng = folder / "run", folder / "copy", np.random.default_rng(seed)
@@ -101,7 +108,13 @@ def printed(table):
     lines = [f"{'file':<44}" + "".join(f"{outcome:>13}" for outcome in OUTCOMES)]
     lines += [f"{name:<44}" + "".join(f"{table[name, outcome] or '-':>13}" for outcome in OUTCOMES) for name in names]
     totals = {outcome: sum(table[name, outcome] for name in names) for outcome in OUTCOMES}
-    return "\n".join([*lines, f"{'all, of ' + str(sum(totals.values())):<44}" + "".join(f"{totals[outcome] or '-':>13}" for outcome in OUTCOMES)])
+    return "\n".join(
+        [
+            *lines,
+            f"{'all, of ' + str(sum(totals.values())):<44}"
+            + "".join(f"{totals[outcome] or '-':>13}" for outcome in OUTCOMES),
+        ]
+    )
 
 
 def main():

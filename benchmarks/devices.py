@@ -1,11 +1,13 @@
-"""Measures twin-target soft actor-critic's updates on one device, compiled with XLA, on two and four logical devices, and on two workers.
+"""Measures twin-target soft actor-critic's updates on one device, compiled with XLA, on two and four logical devices,
+and on two workers.
 
     python benchmarks/devices.py --rounds=5
 
-All share the same global batch: HalfCheetah's sizes, a batch of 256, two hidden layers of 256; a call makes 1 or 50 updates. The logical
-devices of one process take turns; the two workers are processes of their own on loopback, started anew in every round. "First" adds
-gradients up on the first device, "ring" is what TensorFlow does unless told. The processor's time beside the clock's tells more where other
-programs run. Writes results/devices.csv: a row for each measurement.
+All share the same global batch: HalfCheetah's sizes, a batch of 256, two hidden layers of 256; a call makes 1 or 50
+updates. The logical devices of one process take turns; the two workers are processes of their own on loopback, started
+anew in every round. "First" adds gradients up on the first device, "ring" is what TensorFlow does unless told. The
+processor's time beside the clock's tells more where other programs run. Writes results/devices.csv: a row for each
+measurement.
 """
 
 import argparse
@@ -19,7 +21,11 @@ import subprocess
 import sys
 import time
 
-for name, value in (("TF_NUM_INTRAOP_THREADS", "1"), ("TF_NUM_INTEROP_THREADS", str(os.cpu_count())), ("TF_CPP_MIN_LOG_LEVEL", "3")):
+for name, value in (
+    ("TF_NUM_INTRAOP_THREADS", "1"),
+    ("TF_NUM_INTEROP_THREADS", str(os.cpu_count())),
+    ("TF_CPP_MIN_LOG_LEVEL", "3"),
+):
     os.environ.setdefault(name, value)
 
 import tensorflow as tf  # noqa: E402
@@ -64,7 +70,9 @@ def of_workers(options: argparse.Namespace) -> list[list[float]]:
     for index in range(2):
         config = json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}})
         command = [sys.executable, __file__, "--worker", f"--updates={options.updates}"]
-        running.append(subprocess.Popen(command, env={**os.environ, "TF_CONFIG": config}, stdout=subprocess.PIPE, text=True))
+        running.append(
+            subprocess.Popen(command, env={**os.environ, "TF_CONFIG": config}, stdout=subprocess.PIPE, text=True)
+        )
     printed = [process.communicate()[0] for process in running]
     if any(process.returncode for process in running):
         raise RuntimeError("A worker failed")
@@ -75,7 +83,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--updates", type=int, default=300, help="of each measurement")
-    parser.add_argument("--worker", action="store_true", help="measure as a worker of the cluster that TF_CONFIG describes")
+    parser.add_argument(
+        "--worker", action="store_true", help="measure as a worker of the cluster that TF_CONFIG describes"
+    )
     options = parser.parse_args()
     if options.worker:
         agent = make(tf.distribute.MultiWorkerMirroredStrategy())
@@ -115,8 +125,9 @@ def main() -> None:
             ours, one = ([row[3:] for row in rows if row[1:3] == [updates, kind]] for kind in (name, ONE))
             clock, processor = ([mine[i] / theirs[i] for mine, theirs in zip(ours, one, strict=True)] for i in (0, 1))
             print(
-                f"{updates:2} updates a call, {name}: {1e3 / statistics.median(ms for ms, _ in ours):.0f} updates/s; to one device "
-                f"{statistics.median(clock):.2f} [{min(clock):.2f}-{max(clock):.2f}], processor {statistics.median(processor):.2f}"
+                f"{updates:2} updates a call, {name}: {1e3 / statistics.median(ms for ms, _ in ours):.0f} updates/s; "
+                f"to one device {statistics.median(clock):.2f} [{min(clock):.2f}-{max(clock):.2f}], processor "
+                f"{statistics.median(processor):.2f}"
             )
 
 

@@ -1,10 +1,11 @@
-"""A replay memory on disk against one in RAM: adding, sampling, training; what is read from the disk; what a checkpoint takes.
+"""A replay memory on disk against one in RAM: adding, sampling, training; what is read from the disk; what a checkpoint
+takes.
 
     python benchmarks/disk_memory.py --folder=.
 
-Transitions of HalfCheetah's shapes, made of random numbers. RAM and disk take turns in one process, call by call. Beyond the page
-cache is shown by dropping pages of the file from it before each sample. Writes results/disk_memory.csv, a row for each place and round,
-and prints medians. Needs 6 GB of RAM and 6 GB of disk.
+Transitions of HalfCheetah's shapes, made of random numbers. RAM and disk take turns in one process, call by call.
+Beyond the page cache is shown by dropping pages of the file from it before each sample. Writes results/disk_memory.csv,
+a row for each place and round, and prints medians. Needs 6 GB of RAM and 6 GB of disk.
 """
 
 import argparse
@@ -69,7 +70,8 @@ def add(memory: TransitionMemory) -> None:
 
 
 def rates(works: dict[str, Callable[[], object]], amount: int, seconds: float) -> dict[str, float]:
-    """Returns how much each makes in a second of CPU time that does `amount` in a call, from its median call; they take turns.
+    """Returns how much each makes in a second of CPU time that does `amount` in a call, from its median call; they take
+    turns.
 
     CPU time has the faults of pages, and not what others do on this machine; nothing is read from the disk here.
     """
@@ -142,7 +144,9 @@ def warm(size: int, folder: pathlib.Path, rounds: int, seconds: float) -> Iterat
 
 
 def cold(size: int, folder: pathlib.Path, rounds: int) -> Iterator[Row]:
-    """Yields how long samples take for which the disk is read, as `on_disk` asks for it and with the kernel's reading ahead."""
+    """Yields how long samples take for which the disk is read, as `on_disk` asks for it and with the kernel's
+    reading ahead.
+    """
     rng, memory = np.random.default_rng(0), filled(TransitionMemory(SPEC, size, allocate=on_disk(folder)))
     for every, cached in ((2, "half in the cache"), (1, "nothing in the cache")):
         for i in range(rounds):

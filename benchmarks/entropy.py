@@ -47,7 +47,10 @@ def main() -> None:
 
     late = steps > steps[-1] / 2
     off = np.abs(entropy - target)[late] / target[late]
-    print(f"second half: entropy off its target by {off.mean():.1%} on average, {off.max():.1%} at most ({late.sum()} rows)")
+    print(
+        f"second half: entropy off its target by {off.mean():.1%} on average, {off.max():.1%} at most ({late.sum()} "
+        f"rows)"
+    )
     print(f"alpha between {alpha.min():.3g} and {alpha.max():.3g}, all finite: {np.isfinite(alpha).all()}")
 
 

@@ -2,8 +2,8 @@
 
     python benchmarks/imitation.py --run_dir=RUN --run_dir=RUN
 
-Compares the last evaluation of runs of the SQIL presets with the mean return of their demonstrations; for returns below zero
-also on a scale where the run's first evaluation, of an untrained policy, is 0. Writes results/imitation.csv.
+Compares the last evaluation of runs of the SQIL presets with the mean return of their demonstrations; for returns below
+zero also on a scale where the run's first evaluation, of an untrained policy, is 0. Writes results/imitation.csv.
 """
 
 import argparse
@@ -31,7 +31,10 @@ def main() -> None:
         first, last = (float(evaluations[i]["evaluation/return_mean"]) for i in (0, -1))
         scaled = (last - first) / (expert - first)
         rows.append([run.name, episodes, *(round(x, 3) for x in (expert, first, last, scaled))])
-        print(f"{run.name:<50} {episodes} demonstrations of {expert:.1f}; untrained {first:.1f}, last {last:.1f}: {scaled:.1%} of the way")
+        print(
+            f"{run.name:<50} {episodes} demonstrations of {expert:.1f}; untrained {first:.1f}, last {last:.1f}: "
+            f"{scaled:.1%} of the way"
+        )
     with RESULTS.open("w", newline="") as file:
         columns = ["run", "demonstrations", "expert", "untrained", "last evaluation", "part of the way"]
         csv.writer(file).writerows([columns, *rows])

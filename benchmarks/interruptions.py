@@ -3,11 +3,12 @@
     python benchmarks/interruptions.py --interruptions=200 --seed=0
 
 Each run is a process, interrupted by SIGKILL, SIGTERM or SIGINT after a random time and resumed, until its share of the
-interruptions is used up; then it runs to its end. With one environment the rows of metrics.csv (clocks left out), the best weights
-and everything in the last checkpoint must be those of the uninterrupted run, to the bit. With several environments the running
-episodes are lost, so the run must only end, with every row.
+interruptions is used up; then it runs to its end. With one environment the rows of metrics.csv (clocks left out), the
+best weights and everything in the last checkpoint must be those of the uninterrupted run, to the bit. With several
+environments the running episodes are lost, so the run must only end, with every row.
 
-Processes are forked after the import of TensorFlow and before its first operation; moments during that import are not tried.
+Processes are forked after the import of TensorFlow and before its first operation; moments during that import are not
+tried.
 """
 
 import argparse
@@ -40,12 +41,16 @@ def cases():
     with_v = shrunk(load_preset("pendulum_sac"), **changes, **heatup)
     discrete = shrunk(load_preset("cart_pole_discrete_sac"), **changes, **heatup)
     normalised = {"environment.filters.observation_normalization": True}
-    run, beside = RunParameters(seed=1, checkpoint_save_steps=50), RunParameters(seed=1, checkpoint_save_steps=50, asynchronous_collection=True)
+    run, beside = (
+        RunParameters(seed=1, checkpoint_save_steps=50),
+        RunParameters(seed=1, checkpoint_save_steps=50, asynchronous_collection=True),
+    )
     return {
         "SAC with V": (with_v, run),
         "twin SAC": (twin, run),
         "twin SAC, prioritised, n-step": (
-            override(twin, {"agent.memory": {"kind": "prioritized", "max_size": 1000}, "agent.algorithm.n_step": 3}), run
+            override(twin, {"agent.memory": {"kind": "prioritized", "max_size": 1000}, "agent.algorithm.n_step": 3}),
+            run,
         ),
         "twin SAC, observations normalised": (override(twin, normalised), run),
         "twin SAC, asynchronous": (twin, beside),
@@ -133,7 +138,9 @@ def differences(folder, reference):
 
 
 def interrupted(words, preset, run, count, rng, folder):
-    """Interrupts one kind of run `count` times, over as many runs as that takes, and returns its line of the table and its problems."""
+    """Interrupts one kind of run `count` times, over as many runs as that takes, and returns its line of the table
+    and its problems.
+    """
     reference, log = folder / "reference", folder / "errors"
     began = time.monotonic()
     assert ended(started(preset, run, reference, log)) == 0, log.read_text()
@@ -156,7 +163,9 @@ def interrupted(words, preset, run, count, rng, folder):
             status = ended(process)
             if status not in (0, -number, 128 + number):
                 problems.append(f"{words}: {signal.Signals(number).name} ended it with {status}")
-            if not (place / "checkpoints").is_dir() and place.exists():  # nothing was saved yet: the same run from its start
+            if (
+                not (place / "checkpoints").is_dir() and place.exists()
+            ):  # nothing was saved yet: the same run from its start
                 place.rename(folder / f"early{made}")
         if not (place / "metrics.csv").is_file() or not (place / "policy").is_dir():
             status = ended(started(preset, run, place, log))
@@ -188,7 +197,9 @@ def main():
     folder = given.folder or pathlib.Path(tempfile.mkdtemp(prefix="interruptions."))
     kinds = cases()
     print(f"$ python benchmarks/interruptions.py --interruptions={given.interruptions} --seed={given.seed}")
-    print(FORMATS.format("run", "interruptions", "SIGKILL", "SIGTERM", "SIGINT", "runs", "all rows", "equal"), flush=True)
+    print(
+        FORMATS.format("run", "interruptions", "SIGKILL", "SIGTERM", "SIGINT", "runs", "all rows", "equal"), flush=True
+    )
     problems = []
     for i, (words, (preset, run)) in enumerate(kinds.items()):
         count = given.interruptions * (i + 1) // len(kinds) - given.interruptions * i // len(kinds)

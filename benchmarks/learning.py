@@ -1,7 +1,8 @@
 """Learning benchmark: trains the tasks below, resumes what was interrupted, and collects curves and a table.
 
     python benchmarks/learning.py --task=twin_half_cheetah --seeds=1,2,3     # trains; may be stopped and started again
-    python benchmarks/learning.py --collect                                  # CSV, pictures and learning.md from all runs
+    python benchmarks/learning.py --collect                                  # CSV, pictures and learning.md from all
+    runs
 
 Each run is one `tfsac train` command, which is printed. Stable-Baselines3's curves come from learning_sb3.py.
 """
@@ -82,7 +83,9 @@ LIKE_SB3 = ("--set=agent.networks.*.learning_rate=3e-4", "--set=agent.algorithm.
 LINEAR, QUADRATIC = (("--set=agent.algorithm.trajectory=" + kind,) for kind in ("linear", "quadratic"))
 # The published numbers belong to runs of 3 million steps; these are mujoco_twin_sac's random steps and learning rate.
 SHORT_TAAC = (
-    "--set=schedule.heatup_steps=10000", "--set=agent.networks.*.learning_rate=1e-3", "--set=agent.algorithm.alpha_learning_rate=1e-3",
+    "--set=schedule.heatup_steps=10000",
+    "--set=agent.networks.*.learning_rate=1e-3",
+    "--set=agent.algorithm.alpha_learning_rate=1e-3",
 )
 SPREAD = "pettingzoo:mpe2.simple_spread_v3"
 FORGETFUL = ('--set=agent.networks.trunk.middleware_parameters={"scheme": [64, 64]}',)
@@ -96,11 +99,17 @@ TASKS = {
     "twin_half_cheetah": Task("mujoco_twin_sac", "HalfCheetah-v5", 100_000, flags=TO_100_000),
     "twin_hopper": Task("mujoco_twin_sac", "Hopper-v5", 100_000, flags=TO_100_000),
     "twin_inverted_pendulum": Task("mujoco_twin_sac", "InvertedPendulum-v5", 30_000, 1000.0),
-    "twin_inverted_double_pendulum": Task("mujoco_twin_sac", "InvertedDoublePendulum-v5", 100_000, 8000.0, ("--stop_at_threshold",)),
+    "twin_inverted_double_pendulum": Task(
+        "mujoco_twin_sac", "InvertedDoublePendulum-v5", 100_000, 8000.0, ("--stop_at_threshold",)
+    ),
     "twin_walker2d": Task("mujoco_twin_sac", "Walker2d-v5", 100_000, flags=TO_100_000),
     "twin_ant": Task("mujoco_twin_sac", "Ant-v5", 100_000, flags=TO_100_000),
-    "sb3_like_half_cheetah": Task("mujoco_twin_sac", "HalfCheetah-v5", 100_000, None, (*TO_100_000, *LIKE_SB3), "_like_sb3"),
-    "spinningup_half_cheetah": Task("spinningup_sac", "HalfCheetah-v5", 100_000, None, ("--set=schedule.improve_steps=99000",)),
+    "sb3_like_half_cheetah": Task(
+        "mujoco_twin_sac", "HalfCheetah-v5", 100_000, None, (*TO_100_000, *LIKE_SB3), "_like_sb3"
+    ),
+    "spinningup_half_cheetah": Task(
+        "spinningup_sac", "HalfCheetah-v5", 100_000, None, ("--set=schedule.improve_steps=99000",)
+    ),
     "di_engine_hopper": Task("di_engine_mujoco_sac", "Hopper-v5", 100_000, flags=TO_100_000),
     "di_engine_pendulum": Task("di_engine_pendulum_sac", "Pendulum-v1", 100_000),
     "di_engine_bipedal_walker": Task("di_engine_bipedal_walker_sac", "BipedalWalker-v3", 5_000_000),

@@ -2,8 +2,9 @@
 
     python benchmarks/memories.py
 
-50 batches of 256 a call, HalfCheetah's shapes, full memories of zeros with every page touched. The kinds take turns in each round. Writes
-results/memories.csv, a row for each measurement, and prints medians. The largest memories need 3 GB of RAM.
+50 batches of 256 a call, HalfCheetah's shapes, full memories of zeros with every page touched. The kinds take turns in
+each round. Writes results/memories.csv, a row for each measurement, and prints medians. The largest memories need 3 GB
+of RAM.
 """
 
 import csv
@@ -55,7 +56,10 @@ def main() -> None:
             for kind, memory in memories.items():
                 measured[kind].append(milliseconds(memory, rng))
                 rows.append((size, kind, i, round(measured[kind][-1], 3)))
-        print(f"{size:>9}: " + ", ".join(f"{kind} {statistics.median(ms):.2f} ms" for kind, ms in measured.items()), flush=True)
+        print(
+            f"{size:>9}: " + ", ".join(f"{kind} {statistics.median(ms):.2f} ms" for kind, ms in measured.items()),
+            flush=True,
+        )
     with OUT.open("w", newline="") as file:
         csv.writer(file).writerows([("transitions", "kind", "round", "ms_a_call"), *rows])
 

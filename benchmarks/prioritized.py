@@ -2,8 +2,8 @@
 
     python benchmarks/prioritized.py
 
-HalfCheetah's shapes, a full memory with random priorities, one new transition a step, as in training. Prints medians and
-10 % to 90 % quantiles; sampling should take at most 1 ms.
+HalfCheetah's shapes, a full memory with random priorities, one new transition a step, as in training. Prints medians
+and 10 % to 90 % quantiles; sampling should take at most 1 ms.
 """
 
 import time

@@ -60,7 +60,10 @@ def main() -> None:
     path = pathlib.Path(__file__).parent / "results" / "resources.csv"
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([("env_steps", "resident_mb"), *watch.rows])
-    print(f"resident memory after the replay is full: {full[0]:.0f} MB, at the end {full[-1]:.0f} MB ({full[-1] / full[0] - 1:+.1%})")
+    print(
+        f"resident memory after the replay is full: {full[0]:.0f} MB, at the end {full[-1]:.0f} MB "
+        f"({full[-1] / full[0] - 1:+.1%})"
+    )
     print(f"traces of the update over the run: {traces}")
     package, names = import_seconds("import tfsac"), import_seconds("import tfsac; tfsac.train, tfsac.export")
     print(f"on top of importing tensorflow: import tfsac {package:.2f} s, with training and export {names:.2f} s")

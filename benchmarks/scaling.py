@@ -3,9 +3,9 @@
     python benchmarks/scaling.py --rounds=3
     python benchmarks/scaling.py --rounds=3 --mixed_precision=bfloat16
 
-The agent is soft actor-critic with twin critics and automatic temperature, 17 observations and 6 actions as in HalfCheetah-v5.
-Rounds are interleaved; the table in `results/scaling.csv` has medians. A GFLOP count of matrix products stands beside each.
-Prints also how many operations the graph of one update has, at 2 x 256 and batch 256.
+The agent is soft actor-critic with twin critics and automatic temperature, 17 observations and 6 actions as in
+HalfCheetah-v5. Rounds are interleaved; the table in `results/scaling.csv` has medians. A GFLOP count of matrix products
+stands beside each. Prints also how many operations the graph of one update has, at 2 x 256 and batch 256.
 """
 
 import argparse
@@ -62,8 +62,8 @@ def operations(spec):
 def gflop(width, batch):
     """Returns the floating point operations of one update's matrix products.
 
-    The policy's step goes through policy and both critics, the critics' through policy and targets and themselves; forward passes
-    cost one product, gradients of weights and of what came before one each.
+    The policy's step goes through policy and both critics, the critics' through policy and targets and themselves;
+    forward passes cost one product, gradients of weights and of what came before one each.
     """
     policy = OBSERVATION * width + width * width + width * 2 * ACTION
     critic = (OBSERVATION + ACTION) * width + width * width + width
@@ -100,7 +100,9 @@ def main():
             acting[envs].append((time.perf_counter() - start) / 300)
     with out.open("w", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
-        table.writerow(["what", "width", "batch_or_environments", "milliseconds", "least", "most", "gflop", "gflop_per_second"])
+        table.writerow(
+            ["what", "width", "batch_or_environments", "milliseconds", "least", "most", "gflop", "gflop_per_second"]
+        )
         for (width, batch), times in seconds.items():
             median, work = statistics.median(times), gflop(width, batch)
             numbers = [1e3 * median, 1e3 * min(times), 1e3 * max(times), work, work / median]

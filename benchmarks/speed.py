@@ -48,7 +48,11 @@ LIBRARIES = ("tfsac", "sb3", "sbx")
 MODES = ("loop1", "loop50", "updates1", "updates50", "act", "floor")
 # Ratios to SB3 and SBX (larger is faster), or one bound for tfsac alone.
 BARS: dict[str, tuple[float, ...]] = {
-    "loop1": (2.2, 1.3), "loop50": (3.3, 1.4), "updates50": (2.8, 1.3), "act": (60.0,), "floor": (0.7,)
+    "loop1": (2.2, 1.3),
+    "loop50": (3.3, 1.4),
+    "updates50": (2.8, 1.3),
+    "act": (60.0,),
+    "floor": (0.7,),
 }
 
 BATCH, HIDDEN, CAPACITY, DISCOUNT, LEARNING_RATE, TAU = 256, [256, 256], 1_000_000, 0.99, 3e-4, 0.005
@@ -153,8 +157,18 @@ def measure_sb(library: str, mode: str, args: argparse.Namespace) -> dict[str, f
     together = 50 if mode.endswith("50") else 1
     env = gym.make(args.level)
     model = SAC(
-        "MlpPolicy", env, seed=1, device="cpu", batch_size=BATCH, buffer_size=CAPACITY, learning_starts=RANDOM_STEPS,
-        learning_rate=LEARNING_RATE, gamma=DISCOUNT, tau=TAU, train_freq=together, gradient_steps=together,
+        "MlpPolicy",
+        env,
+        seed=1,
+        device="cpu",
+        batch_size=BATCH,
+        buffer_size=CAPACITY,
+        learning_starts=RANDOM_STEPS,
+        learning_rate=LEARNING_RATE,
+        gamma=DISCOUNT,
+        tau=TAU,
+        train_freq=together,
+        gradient_steps=together,
         policy_kwargs={"net_arch": HIDDEN},
     )
     if mode.startswith("loop"):
@@ -394,7 +408,8 @@ def report(found: Found, versions: Versions, args: argparse.Namespace) -> str:
         "",
         f"{args.level}, batch {BATCH}, hidden layers {HIDDEN}, {args.steps} steps or updates a measurement, medians "
         f"[min-max] of {args.rounds} interleaved rounds; {os.cpu_count()} cores, {platform.machine()}, no GPU. "
-        "Each library chooses its own threads. A ratio says how many times as fast tfsac is. Repeat with `python benchmarks/speed.py`.",
+        "Each library chooses its own threads. A ratio says how many times as fast tfsac is. Repeat with `python "
+        "benchmarks/speed.py`.",
         "",
         "| mode | tfsac | sb3 | sbx | tfsac/sb3 | tfsac/sbx | bar |",
         "|---|---|---|---|---|---|---|",

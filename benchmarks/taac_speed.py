@@ -1,9 +1,10 @@
-"""Measures the updates of TAAC against what the count of its matrix products predicts from twin-target soft actor-critic's.
+"""Measures the updates of TAAC against what the count of its matrix products predicts from twin-target soft
+actor-critic's.
 
     python benchmarks/taac_speed.py --rounds=5
 
-Both agents in one process, taking turns, with HalfCheetah's sizes, a batch of 256 and two hidden layers of 256. TAAC learns from stretches of
-T = 4 rows. Writes results/taac_speed.csv: a row for each round.
+Both agents in one process, taking turns, with HalfCheetah's sizes, a batch of 256 and two hidden layers of 256. TAAC
+learns from stretches of T = 4 rows. Writes results/taac_speed.csv: a row for each round.
 """
 
 import argparse
@@ -31,7 +32,9 @@ OBSERVATION, ACTION, BATCH, HIDDEN, CALL = 17, 6, 256, 256, 20
 
 
 def passes(layers: list[tuple[int, int]], gradient: str = "") -> int:
-    """Returns multiplications of a forward pass of one row, and of a gradient to the "weights" or through to the "inputs"."""
+    """Returns multiplications of a forward pass of one row, and of a gradient to the "weights" or through to the
+    "inputs".
+    """
     products = [a * b for a, b in layers]
     forward, below = sum(products), sum(products[1:])
     return forward + {"": 0, "inputs": forward, "weights": forward + below}[gradient]
@@ -55,7 +58,13 @@ def transitions(rng: np.random.Generator) -> Transition:
 
     row = normal()
     return Transition(
-        {"observation": normal(OBSERVATION)}, np.tanh(normal(ACTION)), row, np.ones_like(row), {"observation": normal(OBSERVATION)}, (), {}
+        {"observation": normal(OBSERVATION)},
+        np.tanh(normal(ACTION)),
+        row,
+        np.ones_like(row),
+        {"observation": normal(OBSERVATION)},
+        (),
+        {},
     )
 
 
@@ -64,8 +73,14 @@ def sequences(rng: np.random.Generator, steps: int) -> Sequence:
         return rng.standard_normal((CALL, steps, BATCH, *inner), np.float32)
 
     row, action = normal(), np.tanh(normal(ACTION))
-    extras = {f"{STATE}tau_a": np.tanh(normal(ACTION)), f"{NEXT_STATE}tau_a": action, SWITCH: (normal() > 0).astype(np.float32)}
-    return Sequence({"observation": normal(OBSERVATION)}, action, row, np.ones_like(row), np.ones(row.shape, np.int32), extras)
+    extras = {
+        f"{STATE}tau_a": np.tanh(normal(ACTION)),
+        f"{NEXT_STATE}tau_a": action,
+        SWITCH: (normal() > 0).astype(np.float32),
+    }
+    return Sequence(
+        {"observation": normal(OBSERVATION)}, action, row, np.ones_like(row), np.ones(row.shape, np.int32), extras
+    )
 
 
 def rate(agent, batches, seconds: float) -> float:
@@ -97,14 +112,20 @@ def main() -> None:
         measured = [rate(agent, batches, options.seconds) for agent, batches in work]
         predicted = measured[0] * of_sac / of_taac
         rows.append([i + 1, *(round(x, 1) for x in (*measured, predicted)), round(measured[1] / predicted, 3)])
-        print(f"round {i + 1}: SAC {measured[0]:.0f}, TAAC {measured[1]:.0f} updates/s, predicted {predicted:.0f}", flush=True)
+        print(
+            f"round {i + 1}: SAC {measured[0]:.0f}, TAAC {measured[1]:.0f} updates/s, predicted {predicted:.0f}",
+            flush=True,
+        )
     with OUT.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["round", "sac_updates_per_second", "taac_updates_per_second", "predicted", "share"])
         writer.writerows(rows)
     shares = [row[-1] for row in rows]
     print(f"TAAC's update has {of_taac / of_sac:.2f} times the multiplications of SAC's.")
-    print(f"share of the predicted speed: median {statistics.median(shares):.2f} [{min(shares):.2f}-{max(shares):.2f}], bar 0.6")
+    print(
+        f"share of the predicted speed: median {statistics.median(shares):.2f} [{min(shares):.2f}-{max(shares):.2f}], "
+        f"bar 0.6"
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """ALE/Pong-v5 with actor-critic with experience replay on 84x84x4 frames; other Atari games by --level.
 
-With an LSTM of 256 cells: --set='agent.networks.trunk.middleware_parameters={"kind": "lstm", "number_of_lstm_cells": 256, "scheme": [256]}'
+With an LSTM of 256 cells: --set='agent.networks.trunk.middleware_parameters={"kind": "lstm", "number_of_lstm_cells":
+256, "scheme": [256]}'
 """
 
 from tfsac.parameters import (
@@ -21,8 +22,8 @@ from tfsac.parameters import (
 
 NUM_ENVS, IMPROVE_STEPS, T_MAX, REPLAYS = 8, 2_500_000, 5, 4
 
-# Steps count actions; the game moves on by four frames in each. Segments, replay, network and optimizer are those of ChainerRL's
-# Atari example, with eight environments side by side instead of processes.
+# Steps count actions; the game moves on by four frames in each. Segments, replay, network and optimizer are those of
+# ChainerRL's Atari example, with eight environments side by side instead of processes.
 preset = Preset(
     agent=DiscreteACERAgentParameters(
         algorithm=DiscreteACERAlgorithmParameters(
@@ -33,7 +34,9 @@ preset = Preset(
             trust_region_delta=1.0,
             trust_region_alpha=0.99,
         ),
-        memory=EpisodicReplayParameters(max_size=100_000, replay_start_size=10_000),  # 3.2 GB when it is full, and the running games
+        memory=EpisodicReplayParameters(
+            max_size=100_000, replay_start_size=10_000
+        ),  # 3.2 GB when it is full, and the running games
         networks=discrete_acer_networks(
             layers=(Conv2d(16, 8, 4), Conv2d(32, 4, 2), 256),
             shared=True,

@@ -32,7 +32,8 @@ preset = Preset(
     environment=EnvironmentParameters(
         "CartPole-v1",
         num_envs=8,
-        # With rewards of 1 a step Q diverges: there is no target network. The trust region's delta goes with this scale.
+        # With rewards of 1 a step Q diverges: there is no target network. The trust region's delta goes with this
+        # scale.
         filters=FilterParameters(reward_rescale_factor=1e-2),
     ),
     schedule=ScheduleParameters(

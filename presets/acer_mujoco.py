@@ -1,4 +1,6 @@
-"""Gymnasium's MuJoCo levels with actor-critic with experience replay (arXiv 1611.01224, section 7); others by --level."""
+"""Gymnasium's MuJoCo levels with actor-critic with experience replay (arXiv 1611.01224, section 7); others by
+--level.
+"""
 
 from tfsac.parameters import (
     EnvironmentEpisodes,
@@ -37,7 +39,11 @@ preset = Preset(
         ),
         memory=EpisodicReplayParameters(max_size=50_000, replay_start_size=1_000),
         networks=gaussian_acer_networks(
-            layers=(100, 100), advantage_layers=(25, 25), learning_rate=5e-4, optimizer_epsilon=1e-5, clip_gradients=40.0,
+            layers=(100, 100),
+            advantage_layers=(25, 25),
+            learning_rate=5e-4,
+            optimizer_epsilon=1e-5,
+            clip_gradients=40.0,
             batch_size=8,
         ),
     ),

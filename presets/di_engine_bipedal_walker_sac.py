@@ -1,4 +1,6 @@
-"""BipedalWalker-v3 with DI-engine's soft actor-critic and hyper-parameters: eight environments, automatic temperature."""
+"""BipedalWalker-v3 with DI-engine's soft actor-critic and hyper-parameters: eight environments, automatic
+temperature.
+"""
 
 from tfsac.parameters import (
     AutoAlphaParameters,

@@ -1,4 +1,6 @@
-"""LunarLanderContinuous-v3 with DI-engine's soft actor-critic and hyper-parameters: 256 updates after every 256 steps."""
+"""LunarLanderContinuous-v3 with DI-engine's soft actor-critic and hyper-parameters: 256 updates after every 256
+steps.
+"""
 
 import dataclasses
 

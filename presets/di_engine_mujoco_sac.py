@@ -1,4 +1,6 @@
-"""Hopper, Walker2d, HalfCheetah and Ant with DI-engine's soft actor-critic and hyper-parameters: a fixed temperature."""
+"""Hopper, Walker2d, HalfCheetah and Ant with DI-engine's soft actor-critic and hyper-parameters: a fixed
+temperature.
+"""
 
 from tfsac.parameters import (
     EnvironmentEpisodes,

@@ -25,7 +25,11 @@ preset = Preset(
         ),
         memory=ExperienceReplayParameters(max_size=100_000),
         networks=discrete_soft_actor_critic_networks(
-            layers=(128, 128), policy_input="agent_state", critic_input="global_state", learning_rate=5e-4, batch_size=128
+            layers=(128, 128),
+            policy_input="agent_state",
+            critic_input="global_state",
+            learning_rate=5e-4,
+            batch_size=128,
         ),
     ),
     environment=EnvironmentParameters(

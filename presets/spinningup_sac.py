@@ -1,4 +1,6 @@
-"""Soft actor-critic as OpenAI's Spinning Up trains it by default: fixed temperature, HalfCheetah-v5 or another level."""
+"""Soft actor-critic as OpenAI's Spinning Up trains it by default: fixed temperature, HalfCheetah-v5 or another
+level.
+"""
 
 from tfsac.parameters import (
     EnvironmentEpisodes,

@@ -1,4 +1,6 @@
-"""BipedalWalker-v3 with TAAC in 32 environments, an update of 4096 sequences after every 5 steps of all (arXiv 2104.06521, terrain)."""
+"""BipedalWalker-v3 with TAAC in 32 environments, an update of 4096 sequences after every 5 steps of all (arXiv
+2104.06521, terrain).
+"""
 
 from tfsac.parameters import (
     EnvironmentEpisodes,

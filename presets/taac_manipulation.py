@@ -1,4 +1,6 @@
-"""Gymnasium-Robotics' Fetch tasks with TAAC in 38 environments (arXiv 2104.06521, manipulation); needs `tfsac[robotics]`."""
+"""Gymnasium-Robotics' Fetch tasks with TAAC in 38 environments (arXiv 2104.06521, manipulation); needs
+`tfsac[robotics]`.
+"""
 
 from tfsac.parameters import (
     EmbedderScheme,

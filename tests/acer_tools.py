@@ -35,7 +35,9 @@ RECURRENT, SOME_RECURRENT = [given for given in KINDS if given["cells"]], [SOME[
 
 def named(given):
     """Returns the name of one of these kinds of agents, for test reports."""
-    return ", ".join([given["kind"], "lstm" if given["cells"] else "feed-forward", "shared" if given["shared"] else "separate"])
+    return ", ".join(
+        [given["kind"], "lstm" if given["cells"] else "feed-forward", "shared" if given["shared"] else "separate"]
+    )
 
 
 def make_parameters(
@@ -108,15 +110,17 @@ def fresh_and_replayed(agent, seed=0, columns=COLUMNS):
 def side_by_side(*batches):
     """Returns batches as one, with the columns of all."""
     states = [batch.initial_state for batch in batches]
-    joined = tf.nest.map_structure(lambda *x: np.concatenate(x, axis=1), *[batch._replace(initial_state=()) for batch in batches])
+    joined = tf.nest.map_structure(
+        lambda *x: np.concatenate(x, axis=1), *[batch._replace(initial_state=()) for batch in batches]
+    )
     return joined._replace(initial_state=tf.nest.map_structure(lambda *x: np.concatenate(x), *states))
 
 
 def mixed(agent, seed=5):
     """Returns two fresh columns beside two replayed ones.
 
-    By default the first has three episodes, of which the first goes on from before, the second has one, and the replayed ones are
-    cut off after two and three of four steps.
+    By default the first has three episodes, of which the first goes on from before, the second has one, and the
+    replayed ones are cut off after two and three of four steps.
     """
     fresh, replayed = (columns_of(batch, slice(2)) for batch in fresh_and_replayed(agent, seed))
     return side_by_side(fresh, replayed)
@@ -222,7 +226,9 @@ def metrics_of(agent, stacked):
 
 def weights(agent):
     """Returns all variables that change, by network."""
-    return {name: [variable.numpy() for variable in network.trainable_variables] for name, network in agent.networks.items()}
+    return {
+        name: [variable.numpy() for variable in network.trainable_variables] for name, network in agent.networks.items()
+    }
 
 
 def changed(before, after):

@@ -67,10 +67,14 @@ def put(agent, golden, monkeypatch):
     """Gives an agent the file's first weights and its noise, which has the updates on its first axis."""
     for variable, name in names(agent):
         variable.assign(golden[f"init/{name}"])
-    noise = {key: tf.constant(golden[f"noise/{key}"], tf.float32) for key in ("policy", "next") if f"noise/{key}" in golden}
+    noise = {
+        key: tf.constant(golden[f"noise/{key}"], tf.float32) for key in ("policy", "next") if f"noise/{key}" in golden
+    }
     if agent.spec.num_agents:  # one update, `[B, N, A]`
         noise = {key: tf.reshape(value, [1, -1, value.shape[-1]]) for key, value in noise.items()}
-    monkeypatch.setattr(agent, "noise", lambda name, shape: agent.share_of_replica(noise[name][agent.updates], agent.replicas))
+    monkeypatch.setattr(
+        agent, "noise", lambda name, shape: agent.share_of_replica(noise[name][agent.updates], agent.replicas)
+    )
 
 
 def batches(golden, meta):
@@ -86,8 +90,13 @@ def batches(golden, meta):
 
     action = z["action"].astype("int32") if "actions" in meta and "noise/policy" not in golden else z["action"]
     return Transition(
-        observation(""), action, z["reward"], np.float32(meta["gamma"]) * (1 - z["done"]), observation("next_"),
-        z.get("weight", ()), {},
+        observation(""),
+        action,
+        z["reward"],
+        np.float32(meta["gamma"]) * (1 - z["done"]),
+        observation("next_"),
+        z.get("weight", ()),
+        {},
     )
 
 
@@ -95,9 +104,11 @@ def first_gradients(agent, stacked, monkeypatch):
     """Makes the first update and returns what each optimizer received, by id of the variable."""
     received = {}
     for optimizer in agent.optimizers.values():
+
         def record(gradients, variables, apply=optimizer.apply):
             received.update({id(v): g.numpy() for v, g in zip(variables, gradients, strict=True)})
             return apply(gradients, variables)
+
         monkeypatch.setattr(optimizer, "apply", record)
     agent.update(tf.nest.map_structure(lambda x: x[:1], stacked))
     return received
@@ -124,7 +135,11 @@ def beside_actions(arrived_TB):
 
 def sequence_of(golden, meta):
     """Returns the file's stretches as one update, `[1, T, B, ...]`."""
-    z = {name.removeprefix("batch/"): golden[name].astype("float32")[None] for name in golden if name.startswith("batch/")}
+    z = {
+        name.removeprefix("batch/"): golden[name].astype("float32")[None]
+        for name in golden
+        if name.startswith("batch/")
+    }
     reward, discount = (beside_actions(z[name][0])[None] for name in ("reward", "discount"))
     extras = {f"{STATE}tau_{part}": z[f"prev_{part}"] for part in meta["components"]}
     extras |= {f"{NEXT_STATE}tau_{part}": z[f"tau_{part}"] for part in meta["components"]}
@@ -133,7 +148,9 @@ def sequence_of(golden, meta):
 
 
 def models_of(meta):
-    """Makes the file's networks, which read observation and trajectory side by side; layers are named as in the file."""
+    """Makes the file's networks, which read observation and trajectory side by side; layers are named as in the
+    file.
+    """
 
     def layers(name, x):
         for part in ("dense_0", "dense_1"):
@@ -146,7 +163,10 @@ def models_of(meta):
         inputs |= {f"tau_{part}": keras.Input((meta["act"],), name=f"tau_{part}") for part in parts}
         hidden = layers("policy", keras.layers.Concatenate()([*inputs.values()]))
         outputs = [keras.layers.Dense(meta["act"], name=f"policy_{part}")(hidden) for part in ("mean", "log_std")]
-        seen, tau = keras.Input(observation, name="observation"), keras.Input((meta["act"] * len(parts),), name="action")
+        seen, tau = (
+            keras.Input(observation, name="observation"),
+            keras.Input((meta["act"] * len(parts),), name="action"),
+        )
         both = keras.layers.Concatenate()([seen, tau])
         q = [keras.layers.Dense(1, name=f"{name}_out")(layers(name, both)) for name in ("q1", "q2")]
         q_BND = keras.ops.stack(q, axis=1)
@@ -171,7 +191,15 @@ def put_into_switching(agent, golden, monkeypatch):
     """Gives a temporally abstract agent the file's first weights, temperatures and draws."""
     for variable, name in names_of_models(agent):
         variable.assign(golden[f"init/{name}"])
-    for temperature, log_alpha in zip((agent.choice_temperature, agent.proposal_temperature), golden["init/log_alpha"], strict=True):
+    for temperature, log_alpha in zip(
+        (agent.choice_temperature, agent.proposal_temperature), golden["init/log_alpha"], strict=True
+    ):
         temperature.variable.assign(log_alpha)
-    draws = {name: tf.constant(golden[key], tf.float32) for name, key in (("policy", "batch/eps"), ("choice", "batch/u"))}
-    monkeypatch.setattr(agent, "noise", lambda name, shape, draw=None: agent.share_of_replica(tf.reshape(draws[name], shape), agent.replicas))
+    draws = {
+        name: tf.constant(golden[key], tf.float32) for name, key in (("policy", "batch/eps"), ("choice", "batch/u"))
+    }
+    monkeypatch.setattr(
+        agent,
+        "noise",
+        lambda name, shape, draw=None: agent.share_of_replica(tf.reshape(draws[name], shape), agent.replicas),
+    )

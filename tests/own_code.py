@@ -15,7 +15,9 @@ class Arm(gym.Env):
     def __init__(self, render_mode=None, low=LOW, fails_at=None, discrete=False, undrawable=False):
         self.render_mode, self.fails_at, self.undrawable = render_mode, fails_at, undrawable
         self.observation_space = gym.spaces.Box(-1.0, 1.0, (3,), np.float32)
-        self.action_space = gym.spaces.Discrete(3) if discrete else gym.spaces.Box(np.float32([low]), np.float32([HIGH]))
+        self.action_space = (
+            gym.spaces.Discrete(3) if discrete else gym.spaces.Box(np.float32([low]), np.float32([HIGH]))
+        )
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)

@@ -1,14 +1,14 @@
 """Runs the fenced blocks of a page of the documents from top to bottom, as a reader would.
 
-```python blocks share one namespace. In shell blocks (no language, sh, bash or console), lines that begin with `tfsac` or `python`
-are commands, a `$ ` before them does not matter, a backslash continues a line, and other lines are not looked at. Blocks of other
-languages are skipped. A comment above a block says more:
+```python blocks share one namespace. In shell blocks (no language, sh, bash or console), lines that begin with `tfsac`
+or `python` are commands, a `$ ` before them does not matter, a backslash continues a line, and other lines are not
+looked at. Blocks of other languages are skipped. A comment above a block says more:
 
 <!-- file: my_env.py -->     the block is written to this file
-<!-- status: 2 -->           the last command of the block ends with this exit status, the others and by default all with 0
-<!-- raises: ValueError -->  the block raises this type of error
-<!-- output -->              the block shows what the one before printed, or what it raised; `...` stands for anything
-<!-- skip -->                the block is not run
+<!-- status: 2 -->           the last command of the block ends with this exit status, the others and by default all
+with 0 <!-- raises: ValueError -->  the block raises this type of error <!-- output -->              the block shows
+what the one before printed, or what it raised; `...` stands for anything <!-- skip -->                the block is not
+run
 """
 
 import contextlib
@@ -27,7 +27,9 @@ import gymnasium as gym
 from tfsac import cli
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-BLOCK = re.compile(r"(?:^<!-- (?P<note>.*?) -->\n+)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"(?:^<!-- (?P<note>.*?) -->\n+)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+)
 SHELL = ("", "sh", "bash", "console")
 
 
@@ -94,7 +96,9 @@ def commands_of(text):
 
 
 def shows(expected, printed):
-    """Returns whether the parts of a text between `...` are in what was printed, in this order; spaces do not matter."""
+    """Returns whether the parts of a text between `...` are in what was printed, in this order; spaces do not
+    matter.
+    """
     printed = " ".join(printed.split())
     for part in " ".join(expected.split()).split("..."):
         place = printed.find(part.strip())
@@ -146,7 +150,9 @@ def _ended(program, words):
 
 @contextlib.contextmanager
 def _as_in(folder):
-    """Makes a folder the current one and importable; afterwards nothing that was imported from it or registered is left."""
+    """Makes a folder the current one and importable; afterwards nothing that was imported from it or registered is
+    left.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     path, levels = list(sys.path), set(gym.registry)
     try:

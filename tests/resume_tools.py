@@ -1,4 +1,6 @@
-"""Runs that are interrupted and resumed: a tiny run with everything that has state, a crash, and the comparison of two runs."""
+"""Runs that are interrupted and resumed: a tiny run with everything that has state, a crash, and the comparison of
+two runs.
+"""
 
 import csv
 import dataclasses

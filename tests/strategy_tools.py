@@ -47,7 +47,10 @@ IMAGES = Spec({"observation": ArraySpec((8, 8, 2), "uint8")}, DiscreteSpec(4))
 # A gradient of the wrong scale then changes Adam's step, and clipping what it is clipped to.
 TRAINED = {"learning_rate": 1e-2, "batch_size": BATCH, "optimizer_epsilon": 1e-3, "clip_gradients": 0.5}
 TEAM = {"policy_input": "agent_state", "critic_input": "global_state"}
-PRIORITIZED, SQIL = PrioritizedExperienceReplayParameters(), SQILExperienceReplayParameters(demonstrations="not read here")
+PRIORITIZED, SQIL = (
+    PrioritizedExperienceReplayParameters(),
+    SQILExperienceReplayParameters(demonstrations="not read here"),
+)
 FIXED = FixedAlphaParameters(0.2)
 
 
@@ -56,7 +59,11 @@ def with_v(memory=None, delay=1, **trained):
         num_steps_between_copying_online_weights_to_target=TrainingSteps(2), num_updates_between_policy_updates=delay
     )
     networks = soft_actor_critic_networks((8, 8), **TRAINED, **trained)
-    return SoftActorCriticAgent, SoftActorCriticAgentParameters(algorithm=algorithm, networks=networks, **memory or {}), SPEC
+    return (
+        SoftActorCriticAgent,
+        SoftActorCriticAgentParameters(algorithm=algorithm, networks=networks, **memory or {}),
+        SPEC,
+    )
 
 
 def twin(temperature, memory=None, spec=SPEC, networks=None, **algorithm):
@@ -108,7 +115,11 @@ CASES = {
     "v, imitation": with_v({"memory": SQIL}),
     "discrete": discrete({"memory": PRIORITIZED}),
     "discrete, shared encoder, policy delay": discrete(
-        {"memory": PRIORITIZED}, IMAGES, {"embedder": (Conv2d(3, 4, 2), 8)}, shared_encoder=True, num_updates_between_policy_updates=2
+        {"memory": PRIORITIZED},
+        IMAGES,
+        {"embedder": (Conv2d(3, 4, 2), 8)},
+        shared_encoder=True,
+        num_updates_between_policy_updates=2,
     ),
     "discrete, team": discrete({"memory": PRIORITIZED}, team_spec(3, masked=True), TEAM),
     "discrete, imitation": discrete({"memory": SQIL}, temperature=FIXED),
@@ -161,7 +172,9 @@ def rows_of(agent, stacked, worker):
     if not hasattr(stacked, "initial_state"):
         return tf.nest.map_structure(lambda x: x[:, :, rows] if agent.batch_axis else x[:, rows], stacked)
     state = {field: x[:, rows] for field, x in stacked.initial_state.items()}
-    return tf.nest.map_structure(lambda x: x[:, :, rows], stacked._replace(initial_state=()))._replace(initial_state=state)
+    return tf.nest.map_structure(lambda x: x[:, :, rows], stacked._replace(initial_state=()))._replace(
+        initial_state=state
+    )
 
 
 def variables(agent):
@@ -246,7 +259,9 @@ def refusals(strategy):
 
     def refusal(name, batch_size=BATCH, **more):
         agent_class, parameters, spec = CASES[name]
-        networks = {key: dataclasses.replace(network, batch_size=batch_size) for key, network in parameters.networks.items()}
+        networks = {
+            key: dataclasses.replace(network, batch_size=batch_size) for key, network in parameters.networks.items()
+        }
         try:
             agent_class(dataclasses.replace(parameters, networks=networks), spec, **more)
         except ValueError as error:

@@ -30,7 +30,10 @@ def repeated(rows):
 def a_state(agent, rows=ROWS, names=None, seed=1):
     """A state in the middle of an episode, of what acts, or of these networks."""
     rng = np.random.default_rng(seed)
-    every = {field: rng.uniform(-1, 1, (rows, *array.shape)).astype(np.float32) for field, array in agent.policy.recurrent_state.items()}
+    every = {
+        field: rng.uniform(-1, 1, (rows, *array.shape)).astype(np.float32)
+        for field, array in agent.policy.recurrent_state.items()
+    }
     return {field: x for field, x in every.items() if field.rsplit("_", 1)[0] in (names or agent.policy.acts_through)}
 
 
@@ -62,7 +65,12 @@ def test_choices_are_drawn_from_the_logits_that_are_stored(mode):
     logits = found.extras["behaviour/logits"]
     np.testing.assert_allclose(logits[0], agent.networks["policy"](observations(1))[0], rtol=1e-5)
     expected = softmax(logits[0])
-    assert expected.min() > 0.05 and logits.shape == (rows, 3) and logits.dtype == np.float32 and found.action.dtype == np.int32
+    assert (
+        expected.min() > 0.05
+        and logits.shape == (rows, 3)
+        and logits.dtype == np.float32
+        and found.action.dtype == np.int32
+    )
     np.testing.assert_allclose(np.bincount(found.action, minlength=3) / rows, expected, atol=0.012)
 
 
@@ -105,13 +113,17 @@ def test_greedy_is_the_mode_and_random_is_uniform(kind):
 @pytest.mark.parametrize("cells", [None, 3])
 def test_invalid_choices_are_never_made(mode, cells):
     agent, rows = make_agent(cells=cells, spec=discrete_spec(3, 3, masked=True)), 10_000
-    mask = np.tile(np.array([[True, False, True], [False, True, True], [False, True, False], [True, True, True]]), (rows // 4, 1))
+    mask = np.tile(
+        np.array([[True, False, True], [False, True, True], [False, True, False], [True, True, True]]), (rows // 4, 1)
+    )
     found = agent.policy.act({**observations(rows), "action_mask": mask}, mode=mode)
     assert mask[np.arange(rows), found.action].all()
     for i, valid in enumerate(mask[:4] if mode != "greedy" else ()):
         assert {*found.action[i::4]} == {*np.flatnonzero(valid)}
     if mode == "greedy":
-        np.testing.assert_array_equal(found.action, np.where(mask, found.extras["behaviour/logits"], -np.inf).argmax(axis=1))
+        np.testing.assert_array_equal(
+            found.action, np.where(mask, found.extras["behaviour/logits"], -np.inf).argmax(axis=1)
+        )
     if mode in ("explore", "sample"):
         valid = softmax(np.where(mask, found.extras["behaviour/logits"], -np.inf)).mean(axis=0)
         np.testing.assert_allclose(np.bincount(found.action) / rows, valid, atol=0.015)
@@ -146,7 +158,9 @@ def test_acting_sees_new_weights_after_an_update(given):
 def test_policies_without_memory_have_no_state():
     agent = make_agent(shared=True)
     found = agent.policy.act(observations(), mode="explore")
-    assert agent.policy.recurrent_state == agent.policy.initial_state(2) == found.state == {} and [*found.extras] == ["behaviour/logits"]
+    assert agent.policy.recurrent_state == agent.policy.initial_state(2) == found.state == {} and [*found.extras] == [
+        "behaviour/logits"
+    ]
 
 
 @of_recurrent
@@ -155,7 +169,10 @@ def test_all_states_go_along_while_exploring_and_those_of_acting_otherwise(given
     if given["shared"]:
         names, acting = ["trunk", "trunk_target"], ["trunk"]
     else:
-        names, acting = ["policy", "policy_target", *(name for name in agent.network_parameters if name != "policy")], ["policy"]
+        names, acting = (
+            ["policy", "policy_target", *(name for name in agent.network_parameters if name != "policy")],
+            ["policy"],
+        )
     every = {f"{name}_{field}": (3,) for name in names for field in fields}
     assert {field: array.shape for field, array in agent.policy.recurrent_state.items()} == every
     assert {field: x.shape for field, x in agent.policy.initial_state(ROWS).items()} == {
@@ -167,7 +184,9 @@ def test_all_states_go_along_while_exploring_and_those_of_acting_otherwise(given
     assert {name for name in explored.extras if name.startswith("state/")} == {f"state/{field}" for field in every}
     for mode in ("random", "sample", "greedy"):
         found = agent.policy.act(observations(), mode=mode)
-        assert_all_close(found.state, {field: x for field, x in explored.state.items() if field in agent.policy.initial_state(1)})
+        assert_all_close(
+            found.state, {field: x for field, x in explored.state.items() if field in agent.policy.initial_state(1)}
+        )
         assert not any(name.startswith("state/") for name in found.extras)
 
 
@@ -205,9 +224,17 @@ def test_every_network_computes_its_own_next_state(given):
 def test_what_reads_a_trunk_may_remember_too():
     memory = {"middleware_parameters": make_agent(cells=2).network_parameters["policy"].middleware_parameters}
     with_average = make_agent(cells=3, shared=True, own={"policy": memory})
-    none = {"create_target_network": False, "middleware_parameters": make_agent().network_parameters["policy"].middleware_parameters}
+    none = {
+        "create_target_network": False,
+        "middleware_parameters": make_agent().network_parameters["policy"].middleware_parameters,
+    }
     without = make_agent(shared=True, own={"policy": memory, "trunk": none}, use_trust_region=False)
-    assert {field.rsplit("_", 1)[0] for field in with_average.policy.recurrent_state} == {"trunk", "trunk_target", "policy", "policy_target"}
+    assert {field.rsplit("_", 1)[0] for field in with_average.policy.recurrent_state} == {
+        "trunk",
+        "trunk_target",
+        "policy",
+        "policy_target",
+    }
     assert {field.rsplit("_", 1)[0] for field in without.policy.recurrent_state} == {"policy", "policy_target"}
     for agent in (with_average, without):
         before, nets, x = everything(agent), agent.networks, tensors(observations())
@@ -225,7 +252,9 @@ def test_what_reads_a_trunk_may_remember_too():
 
 def test_the_order_in_which_networks_are_given_does_not_matter():
     parameters = make_agent(cells=3, shared=True).network_parameters
-    one, other = (make_agent(cells=3, shared=True, stirred=False, order=order) for order in ([*parameters], [*parameters][::-1]))
+    one, other = (
+        make_agent(cells=3, shared=True, stirred=False, order=order) for order in ([*parameters], [*parameters][::-1])
+    )
     x, mode = observations(), "greedy"
     assert_all_close(one.policy.act(x, mode=mode).state, other.policy.act(x, mode=mode).state, atol=0)
     assert next(iter(other.networks)) == "trunk"  # which the others read
@@ -237,7 +266,10 @@ def test_images_are_seen_by_a_graph():
     assert {type(agent.policy.forwards[name]) for name in ("trunk", "trunk_target")} == {GraphForward}
     images = {"observation": np.random.default_rng(0).integers(0, 256, (ROWS, 8, 8, 2), np.uint8)}
     state = a_state(agent)
-    found, (action, after) = agent.policy.act(images, state, mode="greedy"), agent.policy.act_tensors(tensors(images), None, tensors(state))
+    found, (action, after) = (
+        agent.policy.act(images, state, mode="greedy"),
+        agent.policy.act_tensors(tensors(images), None, tensors(state)),
+    )
     np.testing.assert_array_equal(found.action, action)
     assert_all_close(found.state, after)
     assert np.isfinite(agent.update(stack(mixed(agent))).metrics).all()
@@ -250,7 +282,10 @@ def test_images_are_seen_by_a_graph():
 def test_acting_in_tensorflow_is_acting_in_numpy(given):
     agent, x = kept_agent(**given), observations(40)
     state = a_state(agent, 40)
-    found, (action, after) = agent.policy.act(x, state, mode="greedy"), agent.policy.act_tensors(tensors(x), None, tensors(state))
+    found, (action, after) = (
+        agent.policy.act(x, state, mode="greedy"),
+        agent.policy.act_tensors(tensors(x), None, tensors(state)),
+    )
     np.testing.assert_allclose(found.action, action, rtol=1e-5, atol=1e-6)
     assert_all_close(found.state, after)
 
@@ -286,7 +321,9 @@ def test_invalid_choices_are_never_made_in_tensorflow():
     for noise in (None, agent.policy.sample_noise(x)):
         assert {*agent.policy.act_tensors(x, noise, state)[0].numpy()} <= {0, 2}
     mask = {**observations(), "action_mask": np.eye(3, dtype=bool)}
-    np.testing.assert_array_equal(agent.policy.act_tensors(tensors(mask), None, tensors(agent.policy.initial_state(3)))[0], [0, 1, 2])
+    np.testing.assert_array_equal(
+        agent.policy.act_tensors(tensors(mask), None, tensors(agent.policy.initial_state(3)))[0], [0, 1, 2]
+    )
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
@@ -356,10 +393,15 @@ def test_values_of_numbers_by_hand(given):
 @of_recurrent
 def test_a_state_of_another_number_of_environments_is_refused(given):
     agent = kept_agent(**given)
-    for mode, state in (("explore", everything(agent, 4)), ("explore", everything(agent, 2)), ("greedy", a_state(agent, 4))):
+    for mode, state in (
+        ("explore", everything(agent, 4)),
+        ("explore", everything(agent, 2)),
+        ("greedy", a_state(agent, 4)),
+    ):
         with pytest.raises(
             ValueError,
-            match=r"The state of this policy has the shapes .*\(3, 3\).* Where the number of environments changes.*Received: ",
+            match=r"The state of this policy has the shapes .*\(3, 3\).* Where the number of environments "
+            r"changes.*Received: ",
         ):
             agent.policy.act(observations(), state, mode=mode)
     with pytest.raises(ValueError, match=r"The state of this policy has the shapes .*Received: .*target"):
@@ -390,6 +432,8 @@ def test_critics_that_remember_on_their_own_have_no_values_outside_of_columns(gi
     with pytest.raises(ValueError, match=f"{re.escape(words)}$"):
         agent.value_tensors(x, tf.zeros([ROWS, 2]), tensors(agent.policy.initial_state(ROWS)))
     without = {"middleware_parameters": make_agent(given["kind"]).network_parameters["policy"].middleware_parameters}
-    feedforward = make_agent(given["kind"], cells=3, own=dict.fromkeys(agent.network_parameters.keys() - {"policy"}, without))
+    feedforward = make_agent(
+        given["kind"], cells=3, own=dict.fromkeys(agent.network_parameters.keys() - {"policy"}, without)
+    )
     action = tf.zeros([ROWS], tf.int32) if given["kind"] == "discrete" else tf.zeros([ROWS, 2])
     assert feedforward.value_tensors(x, action, tensors(feedforward.policy.initial_state(ROWS)))["v"].shape == (ROWS,)

@@ -1,5 +1,6 @@
-"""Actor-critic with experience replay: what an update computes, which rows count, where gradients go, the average policy."""
-
+"""Actor-critic with experience replay: what an update computes, which rows count, where gradients go, the average
+policy.
+"""
 
 import numpy as np
 import pytest
@@ -49,7 +50,9 @@ def test_an_update_is_the_mean_over_its_segments_one_at_a_time(given):
         parts.append(probe(agent, alone(batch, b, rows)))
     fix_noise(agent)
     gradients, metrics = probe(agent, batch)
-    mean = {name: [np.mean(x, axis=0) for x in zip(*(part[name] for part, _ in parts), strict=True)] for name in gradients}
+    mean = {
+        name: [np.mean(x, axis=0) for x in zip(*(part[name] for part, _ in parts), strict=True)] for name in gradients
+    }
     assert_gradients(gradients, mean)
     lengths = [len(rows) for _, rows in segments]
     for name, value in metrics.items():
@@ -85,7 +88,9 @@ def test_empty_columns_and_rows_without_a_step_change_nothing(given):
     spoiled, rng = side_by_side(batch, empty), np.random.default_rng(9)
     without = np.concatenate([spoiled.length == 0, [[False] * COLUMNS + [True]]])
     for x in spoiled.observation.values():
-        x[without] = rng.uniform(20, 30, x[without].shape) > 25 if x.dtype == bool else rng.uniform(20, 30, x[without].shape)
+        x[without] = (
+            rng.uniform(20, 30, x[without].shape) > 25 if x.dtype == bool else rng.uniform(20, 30, x[without].shape)
+        )
     fix_noise(agent)
     (ours, metrics), averages = probe(agent, batch), agent.averages.numpy()
     fix_noise(agent, COLUMNS + 1)
@@ -228,7 +233,8 @@ def test_without_a_trust_region_there_need_not_be_an_average_policy(given):
 @pytest.mark.slow
 @of_kinds
 def test_one_trace_serves_any_number_of_updates_and_all_ways_agree(given):
-    # Adam would make steps of the rounding errors that are the gradient of the advantage's last bias: it cancels out in Q.
+    # Adam would make steps of the rounding errors that are the gradient of the advantage's last bias: it cancels out in
+    # Q.
     calm = {"optimizer_epsilon": 1e-3}
     together, apart, eager = (make_agent(**given, networks=calm, eager=eager) for eager in (False, False, True))
     stacked = stack(*[mixed(eager, seed) for seed in range(5)])
@@ -276,7 +282,9 @@ def test_a_checkpoint_holds_all_that_learns(given, tmp_path):
 
 
 def one_step_tasks(kind, updates, columns, rng):
-    """Tasks of one step, replayed: the right choice is the largest of three numbers, or the right numbers are the first two."""
+    """Tasks of one step, replayed: the right choice is the largest of three numbers, or the right numbers are the
+    first two.
+    """
     shape = (updates, 1, columns)
     seen, ones = rng.uniform(-1, 1, (*shape, 3)).astype(np.float32), np.ones(shape, np.float32)
     if kind == "discrete":

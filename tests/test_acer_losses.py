@@ -1,4 +1,6 @@
-"""Losses of actor-critic with experience replay: hand numbers, exact expectations, the projection, degenerate policies."""
+"""Losses of actor-critic with experience replay: hand numbers, exact expectations, the projection, degenerate
+policies.
+"""
 
 import math
 import re
@@ -26,8 +28,12 @@ def single(x):
 
 # Three steps with gamma 0.5. From the end: 3 + 8/2 = 7; then 2 + (1/4 (7 - 6) + 30)/2 and so on.
 STEPS = {
-    "reward": [1.0, 2.0, 3.0], "discount": [1.0, 1.0, 1.0], "q": [4.0, 5.0, 6.0], "v": [10.0, 20.0, 30.0],
-    "trace": [0.125, 0.5, 0.25], "valid": [True, True, True],
+    "reward": [1.0, 2.0, 3.0],
+    "discount": [1.0, 1.0, 1.0],
+    "q": [4.0, 5.0, 6.0],
+    "v": [10.0, 20.0, 30.0],
+    "trace": [0.125, 0.5, 0.25],
+    "valid": [True, True, True],
 }
 END, RET, OPC = 8.0, [14.03125, 17.125, 7.0], [17.25, 17.5, 7.0]
 
@@ -36,7 +42,12 @@ def returns_of(columns, end):
     """Returns of columns, each a table as `STEPS`, with the values after their ends: `[T, B]`."""
     z = {name: np.stack([column[name] for column in columns], axis=1) for name in STEPS}
     returns = losses.retrace_returns(
-        double(z["reward"]), double(0.5 * z["discount"]), double(z["q"]), double(z["v"]), double(z["trace"]), double(end),
+        double(z["reward"]),
+        double(0.5 * z["discount"]),
+        double(z["q"]),
+        double(z["v"]),
+        double(z["trace"]),
+        double(end),
         tf.constant(z["valid"]),
     )
     return returns.q_ret.numpy(), returns.q_opc.numpy()
@@ -50,7 +61,13 @@ def test_returns_by_hand():
 
 def test_nothing_flows_back_over_a_termination():
     ended = {**STEPS, "discount": [1.0, 0.0, 1.0]}
-    other = {**ended, "reward": [1.0, 2.0, -9.0], "q": [4.0, 5.0, 90.0], "v": [10.0, 20.0, -7.0], "trace": [0.125, 0.5, 1.0]}
+    other = {
+        **ended,
+        "reward": [1.0, 2.0, -9.0],
+        "q": [4.0, 5.0, 90.0],
+        "v": [10.0, 20.0, -7.0],
+        "trace": [0.125, 0.5, 1.0],
+    }
     q_ret, q_opc = returns_of([ended, other], [END, 100.0])
     # 2 alone, then 1 + (1/2 (2 - 5) + 20)/2 and 1 + (2 - 5 + 20)/2; what follows begins from its own end.
     np.testing.assert_array_equal(q_ret, [[10.25, 10.25], [2.0, 2.0], [7.0, 41.0]])
@@ -133,10 +150,15 @@ def test_ratios_and_traces_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("truncation", "weight"), [(None, [4.0, 0.5, 1, 1]), (2.0, [2.0, 0.5, 1, 1]), (0.25, [0.25, 0.25, 1, 1]), (0.0, [0, 0, 1, 1])]
+    ("truncation", "weight"),
+    [(None, [4.0, 0.5, 1, 1]), (2.0, [2.0, 0.5, 1, 1]), (0.25, [0.25, 0.25, 1, 1]), (0.0, [0, 0, 1, 1])],
 )
 def test_the_policy_loss_and_its_gradients(truncation, weight):
-    log_prob, advantage, on_policy = double([-1.0, -2.0, -3.0, 1.0]), double([1.0, -2.0, 3.0, 4.0]), double([0.0, 0.0, 1.0, 1.0])
+    log_prob, advantage, on_policy = (
+        double([-1.0, -2.0, -3.0, 1.0]),
+        double([1.0, -2.0, 3.0, 4.0]),
+        double([0.0, 0.0, 1.0, 1.0]),
+    )
     inputs = [log_prob, double(np.log([4.0, 0.5, 4.0, 0.5])), advantage]
     with tf.GradientTape() as tape:
         tape.watch(inputs)
@@ -311,7 +333,8 @@ def test_z_is_the_nearest_of_all_that_move_the_divergence_by_at_most_delta(delta
     dot, size = (k * z).sum(-1), np.linalg.norm(k, axis=-1)
     touched = (k * g).sum(-1) > delta
     assert 200 < touched.sum() < 1800
-    # Karush-Kuhn-Tucker: z is allowed, g - z is factor * k with a factor of at least zero, which is zero off the boundary.
+    # Karush-Kuhn-Tucker: z is allowed, g - z is factor * k with a factor of at least zero, which is zero off the
+    # boundary.
     assert (dot <= delta + 1e-12 * size).all()
     np.testing.assert_allclose(g - z, factor[:, None] * k, rtol=0, atol=1e-12)
     assert (factor[touched] > 0).all()
@@ -352,7 +375,9 @@ def gaussian_of(statistics_RS, power):
 
 
 def choices(geometry):
-    """Outputs of a policy, its statistics of them, loss and divergence of these, the loss of the outputs, k and the divergence by hand."""
+    """Outputs of a policy, its statistics of them, loss and divergence of these, the loss of the outputs, k and the
+    divergence by hand.
+    """
     rng = np.random.default_rng(5)
     logits, average_logits, weight = (double(rng.normal(0, 1, (50, 4))) for _ in range(3))
     statistics_of, log_prob_of = DISCRETE[geometry]
@@ -469,7 +494,12 @@ def assert_finite(**tensors):
         assert np.isfinite(tensor).all(), f"{name}: {tensor}"
 
 
-SURE = {"first": [1e10, 0.0, -1e10], "last": [-1e10, 0.0, 1e10], "nearly": [66.0, 0.0, 30.0], "unsure": [0.5, 0.0, -0.5]}
+SURE = {
+    "first": [1e10, 0.0, -1e10],
+    "last": [-1e10, 0.0, 1e10],
+    "nearly": [66.0, 0.0, 30.0],
+    "unsure": [0.5, 0.0, -0.5],
+}
 
 
 @pytest.mark.parametrize("geometry", DISCRETE)
@@ -477,15 +507,26 @@ SURE = {"first": [1e10, 0.0, -1e10], "last": [-1e10, 0.0, 1e10], "nearly": [66.0
 @pytest.mark.parametrize(
     ("policy", "behaviour", "average"),
     [
-        ("first", "unsure", "unsure"), ("unsure", "first", "unsure"), ("unsure", "unsure", "first"), ("first", "first", "first"),
-        ("first", "last", "unsure"), ("first", "unsure", "last"), ("first", "last", "last"), ("unsure", "last", "first"),
-        ("nearly", "unsure", "unsure"), ("nearly", "unsure", "first"), ("nearly", "unsure", "last"),
+        ("first", "unsure", "unsure"),
+        ("unsure", "first", "unsure"),
+        ("unsure", "unsure", "first"),
+        ("first", "first", "first"),
+        ("first", "last", "unsure"),
+        ("first", "unsure", "last"),
+        ("first", "last", "last"),
+        ("unsure", "last", "first"),
+        ("nearly", "unsure", "unsure"),
+        ("nearly", "unsure", "first"),
+        ("nearly", "unsure", "last"),
         ("unsure", "nearly", "nearly"),
     ],
 )
 def test_sure_choices_are_finite(policy, behaviour, average, truncation, geometry):
     logits, action = tf.constant([SURE[policy]] * 3), tf.eye(3)  # an action per row
-    other, mean = MaskedCategorical(tf.constant([SURE[behaviour]] * 3)), MaskedCategorical(tf.constant([SURE[average]] * 3))
+    other, mean = (
+        MaskedCategorical(tf.constant([SURE[behaviour]] * 3)),
+        MaskedCategorical(tf.constant([SURE[average]] * 3)),
+    )
     q, q_ret, statistics_of = tf.constant([[2.0, -1.0, 0.5]] * 3), tf.constant([1.0, -3.0, 2.0]), DISCRETE[geometry][0]
     with tf.GradientTape() as tape:
         tape.watch([logits, q])
@@ -496,10 +537,14 @@ def test_sure_choices_are_finite(policy, behaviour, average, truncation, geometr
 
         def loss_of(x):
             log_prob = DISCRETE[geometry][1](x)
-            loss = losses.policy_loss(tf.reduce_sum(log_prob * action, axis=-1), log_ratio, q_ret - v, tf.zeros(3), truncation)
+            loss = losses.policy_loss(
+                tf.reduce_sum(log_prob * action, axis=-1), log_ratio, q_ret - v, tf.zeros(3), truncation
+            )
             if truncation is None:
                 return loss
-            return loss + losses.full_correction(current.prob, log_prob, log_ratio_RA, tf.stop_gradient(q), v, truncation)
+            return loss + losses.full_correction(
+                current.prob, log_prob, log_ratio_RA, tf.stop_gradient(q), v, truncation
+            )
 
         statistics = statistics_of(logits)
         in_region, region = losses.constrained(
@@ -509,8 +554,16 @@ def test_sure_choices_are_finite(policy, behaviour, average, truncation, geometr
         total = free + in_region - 0.01 * current.entropy() + losses.q_loss(q_R, q_ret)
     by_logits, by_q = tape.gradient(total, [logits, q])
     assert_finite(
-        ratio=tf.exp(log_ratio_RA), trace=losses.trace_coefficient(log_ratio), loss=free, in_region=in_region, total=total,
-        direction=region.direction, kl=region.kl, factor=region.factor, by_logits=by_logits, by_q=by_q,
+        ratio=tf.exp(log_ratio_RA),
+        trace=losses.trace_coefficient(log_ratio),
+        loss=free,
+        in_region=in_region,
+        total=total,
+        direction=region.direction,
+        kl=region.kl,
+        factor=region.factor,
+        by_logits=by_logits,
+        by_q=by_q,
     )
 
 
@@ -527,7 +580,11 @@ def test_narrow_gaussians_are_finite(narrow, truncation, geometry):
     assert np.min(variance_of(raw(narrow[0]))) == np.float32(1e-10)
     other = DiagonalGaussian(tf.fill((4, 2), 1.0), variance_of(raw("behaviour")))
     average = DiagonalGaussian(tf.fill((4, 2), -0.5), variance_of(raw("average")))
-    outputs, q, v = [tf.zeros((4, 2)), raw("policy")], tf.constant([2.0, -1.0, 0.5, 1.0]), tf.constant([1.0, 0.0, -1.0, 3.0])
+    outputs, q, v = (
+        [tf.zeros((4, 2)), raw("policy")],
+        tf.constant([2.0, -1.0, 0.5, 1.0]),
+        tf.constant([1.0, 0.0, -1.0, 3.0]),
+    )
     power, q_ret = GAUSSIAN[geometry], tf.constant([1.0, -3.0, 2.0, 5.0])
     with tf.GradientTape() as tape:
         tape.watch([*outputs, q, v])
@@ -545,7 +602,9 @@ def test_narrow_gaussians_are_finite(narrow, truncation, geometry):
             )
             if truncation is None:
                 return loss
-            return loss + losses.sampled_correction(gaussian_of(x, power).log_prob(fresh), fresh_log_ratio, q, truncation)
+            return loss + losses.sampled_correction(
+                gaussian_of(x, power).log_prob(fresh), fresh_log_ratio, q, truncation
+            )
 
         statistics = tf.concat([current.mean, current.variance ** (1.0 / power)], axis=-1)
         in_region, region = losses.constrained(
@@ -556,8 +615,17 @@ def test_narrow_gaussians_are_finite(narrow, truncation, geometry):
         total = free + in_region - 0.01 * current.entropy() + value
     by_mean, by_raw, by_q, by_v = tape.gradient(total, [*outputs, q, v])
     assert_finite(
-        ratio=tf.exp(log_ratio), trace=losses.trace_coefficient(log_ratio, 2), loss=free, in_region=in_region, total=total,
-        direction=region.direction, kl=region.kl, factor=region.factor, by_mean=by_mean, by_raw=by_raw, by_q=by_q,
+        ratio=tf.exp(log_ratio),
+        trace=losses.trace_coefficient(log_ratio, 2),
+        loss=free,
+        in_region=in_region,
+        total=total,
+        direction=region.direction,
+        kl=region.kl,
+        factor=region.factor,
+        by_mean=by_mean,
+        by_raw=by_raw,
+        by_q=by_q,
         by_v=by_v,
     )
 
@@ -576,9 +644,11 @@ def test_the_gaussian_equals_tensorflow_probability():
         action = ours.sample(draw)
         np.testing.assert_allclose(action, mean + tf.sqrt(variance) * draw, rtol=1e-12)
         assert ours.log_prob(action).shape == draw.shape[:-1]
-        np.testing.assert_allclose(other.log_prob(action), tfp.distributions.MultivariateNormalDiag(
-            other_mean, tf.sqrt(other_variance)
-        ).log_prob(action), rtol=1e-12)
+        np.testing.assert_allclose(
+            other.log_prob(action),
+            tfp.distributions.MultivariateNormalDiag(other_mean, tf.sqrt(other_variance)).log_prob(action),
+            rtol=1e-12,
+        )
     np.testing.assert_allclose(ours.entropy(), theirs.entropy(), rtol=1e-12)
     kl = theirs.kl_divergence(tfp.distributions.MultivariateNormalDiag(other_mean, tf.sqrt(other_variance)))
     np.testing.assert_allclose(ours.kl_to(other), kl, rtol=1e-12)
@@ -622,24 +692,60 @@ WRONG = {
     "ratio, column": (losses.log_ratio, (R, COLUMN), "Both log-probabilities have the same shape"),
     "ratio, unequal": (losses.log_ratio, (R, OTHER), "Both log-probabilities have the same shape"),
     "ratio, row": (losses.log_ratio, (RA, tf.zeros((1, 2))), "Both log-probabilities have the same shape"),
-    "returns, flat": (losses.retrace_returns, returns(reward_TB=R), "reward has the dimensions [T, B]. Received: shape (4,)"),
-    "returns, discount": (losses.retrace_returns, returns(discount_TB=TB[..., None]), "discount has the dimensions [T, B]"),
+    "returns, flat": (
+        losses.retrace_returns,
+        returns(reward_TB=R),
+        "reward has the dimensions [T, B]. Received: shape (4,)",
+    ),
+    "returns, discount": (
+        losses.retrace_returns,
+        returns(discount_TB=TB[..., None]),
+        "discount has the dimensions [T, B]",
+    ),
     "returns, q": (losses.retrace_returns, returns(q_TB=TB[:2]), "q and reward differ in T: expected 3"),
     "returns, v": (losses.retrace_returns, returns(v_TB=TB[:, :1]), "v and reward differ in B: expected 4"),
-    "returns, v of T + 1": (losses.retrace_returns, returns(v_TB=tf.zeros((4, 4))), "v and reward differ in T: expected 3"),
+    "returns, v of T + 1": (
+        losses.retrace_returns,
+        returns(v_TB=tf.zeros((4, 4))),
+        "v and reward differ in T: expected 3",
+    ),
     "returns, trace": (losses.retrace_returns, returns(trace_TB=R), "trace has the dimensions [T, B]"),
-    "returns, bootstrap along time": (losses.retrace_returns, returns(bootstrap_B=TB), "bootstrap has the dimensions [B]"),
-    "returns, bootstrap": (losses.retrace_returns, returns(bootstrap_B=OTHER), "bootstrap and reward differ in B: expected 4"),
+    "returns, bootstrap along time": (
+        losses.retrace_returns,
+        returns(bootstrap_B=TB),
+        "bootstrap has the dimensions [B]",
+    ),
+    "returns, bootstrap": (
+        losses.retrace_returns,
+        returns(bootstrap_B=OTHER),
+        "bootstrap and reward differ in B: expected 4",
+    ),
     "returns, valid": (losses.retrace_returns, returns(valid_TB=YES[0]), "valid has the dimensions [T, B]"),
-    "policy, column": (losses.policy_loss, (COLUMN, R, R, R, 1.0), "log_prob has the dimensions [R]. Received: shape (4, 1)"),
+    "policy, column": (
+        losses.policy_loss,
+        (COLUMN, R, R, R, 1.0),
+        "log_prob has the dimensions [R]. Received: shape (4, 1)",
+    ),
     "policy, ratio": (losses.policy_loss, (R, COLUMN, R, R, 1.0), "log_ratio has the dimensions [R]"),
     "policy, advantage": (losses.policy_loss, (R, R, OTHER, R, None), "advantage and log_prob differ in R: expected 4"),
     "policy, on_policy": (losses.policy_loss, (R, R, R, COLUMN, None), "on_policy has the dimensions [R]"),
-    "full, prob": (losses.full_correction, (R, RA, RA, RA, R, 1.0), "prob has the dimensions [R, A]. Received: shape (4,)"),
-    "full, log_prob": (losses.full_correction, (RA, COLUMN, RA, RA, R, 1.0), "log_prob and prob differ in A: expected 2"),
+    "full, prob": (
+        losses.full_correction,
+        (R, RA, RA, RA, R, 1.0),
+        "prob has the dimensions [R, A]. Received: shape (4,)",
+    ),
+    "full, log_prob": (
+        losses.full_correction,
+        (RA, COLUMN, RA, RA, R, 1.0),
+        "log_prob and prob differ in A: expected 2",
+    ),
     "full, ratio": (losses.full_correction, (RA, RA, R, RA, R, 1.0), "log_ratio has the dimensions [R, A]"),
     "full, q": (losses.full_correction, (RA, RA, RA, RA[:3], R, 1.0), "q and prob differ in R: expected 4"),
-    "full, v": (losses.full_correction, (RA, RA, RA, RA, COLUMN, 1.0), "v has the dimensions [R]. Received: shape (4, 1)"),
+    "full, v": (
+        losses.full_correction,
+        (RA, RA, RA, RA, COLUMN, 1.0),
+        "v has the dimensions [R]. Received: shape (4, 1)",
+    ),
     "sampled, column": (losses.sampled_correction, (COLUMN, R, R, 1.0), "log_prob has the dimensions [R]"),
     "sampled, ratio": (losses.sampled_correction, (R, OTHER, R, 1.0), "log_ratio and log_prob differ in R: expected 4"),
     "sampled, advantage": (losses.sampled_correction, (R, R, COLUMN, 1.0), "advantage has the dimensions [R]"),

@@ -1,4 +1,6 @@
-"""Parameters of actor-critic with experience replay: defaults, networks, JSON, and what each mistake is answered with."""
+"""Parameters of actor-critic with experience replay: defaults, networks, JSON, and what each mistake is answered
+with.
+"""
 
 import dataclasses
 import json
@@ -56,14 +58,22 @@ def preset(agent=None, **changes):
 @pytest.mark.parametrize("made", [Discrete(), Gaussian()], ids=["discrete", "gaussian"])
 def test_defaults_are_those_of_the_paper_and_its_implementation(made):
     a = made.algorithm
-    assert (a.discount, a.beta, a.truncation_threshold, a.n_times_replay, a.replay_times) == (0.99, 0.01, 10.0, 8, "fixed")
+    assert (a.discount, a.beta, a.truncation_threshold, a.n_times_replay, a.replay_times) == (
+        0.99,
+        0.01,
+        10.0,
+        8,
+        "fixed",
+    )
     assert (a.use_trust_region, a.trust_region_alpha, a.trust_region_delta, a.use_q_opc) == (True, 0.99, 1.0, False)
     assert (a.normalize_loss_by_steps, a.disable_online_update, a.statistics_decay) == (True, False, 0.999)
     assert (a.use_deterministic_for_evaluation, made.memory.replay_start_size) == (False, 10_000)
     assert a.trust_region_statistics == ("logits" if made.kind == "discrete_acer" else "variance")
     assert a.rate_for_copying_weights_to_target == pytest.approx(0.01)
     losses = {name: network.loss_weight for name, network in made.networks.items()}
-    assert losses == ({"policy": 1.0, "q": 0.5} if made.kind == "discrete_acer" else {"policy": 1.0, "v": 0.5, "advantage": 0.5})
+    assert losses == (
+        {"policy": 1.0, "q": 0.5} if made.kind == "discrete_acer" else {"policy": 1.0, "v": 0.5, "advantage": 0.5}
+    )
     assert {name for name, network in made.networks.items() if network.create_target_network} == {"policy"}
     assert getattr(a, "num_advantage_samples", 5) == 5
 
@@ -81,7 +91,9 @@ def test_networks_are_alike_or_after_a_trunk(cells):
         assert (made.input_embedders_parameters, made.middleware_parameters) == (image, body)
     # The advantage reads the action beside what it sees: its dense layers are those of its head.
     advantage = separate["advantage"]
-    assert advantage.input_embedders_parameters == image and advantage.middleware_parameters.kind == ("lstm" if cells else "fc")
+    assert advantage.input_embedders_parameters == image and advantage.middleware_parameters.kind == (
+        "lstm" if cells else "fc"
+    )
     for name in ("policy", "v", "advantage"):
         assert [*shared[name].input_embedders_parameters] == ["features"]
         assert shared[name].input_embedders_parameters["features"].scheme == EmbedderScheme.Empty
@@ -116,15 +128,27 @@ def test_json_round_trip_is_exact(kind):
     made = preset(make_parameters(kind, **RICH[kind]))
     again = from_json(Preset, json.dumps(to_json(made)))
     assert again == made and [*again.agent.networks] == [*made.agent.networks]
-    changed = override(made, {"agent.algorithm.t_max": 7, "agent.networks.*.batch_size": 5, "agent.memory.replay_start_size": 0})
-    assert (changed.agent.algorithm.t_max, changed.agent.batch_size, changed.agent.memory.replay_start_size) == (7, 5, 0)
+    changed = override(
+        made, {"agent.algorithm.t_max": 7, "agent.networks.*.batch_size": 5, "agent.memory.replay_start_size": 0}
+    )
+    assert (changed.agent.algorithm.t_max, changed.agent.batch_size, changed.agent.memory.replay_start_size) == (
+        7,
+        5,
+        0,
+    )
 
 
 def test_the_number_of_replays_is_fixed_or_has_its_mean():
     rng = np.random.default_rng(0)
-    assert {Algorithm(n_times_replay=3).replays(rng) for _ in range(20)} == {3} == {Algorithm(n_times_replay=3).replays(None)}
+    assert (
+        {Algorithm(n_times_replay=3).replays(rng) for _ in range(20)}
+        == {3}
+        == {Algorithm(n_times_replay=3).replays(None)}
+    )
     drawn = [Algorithm(n_times_replay=3, replay_times="poisson").replays(rng) for _ in range(5000)]
-    assert np.mean(drawn) == pytest.approx(3, abs=0.1) and np.var(drawn) == pytest.approx(3, abs=0.3) and min(drawn) == 0
+    assert (
+        np.mean(drawn) == pytest.approx(3, abs=0.1) and np.var(drawn) == pytest.approx(3, abs=0.3) and min(drawn) == 0
+    )
     assert type(drawn[0]) is int
 
 
@@ -133,7 +157,9 @@ def test_the_number_of_replays_is_fixed_or_has_its_mean():
 
 def with_network(name, kind="discrete", shared=False, **fields):
     made = make_parameters(kind, shared=shared)
-    return dataclasses.replace(made, networks={**made.networks, name: dataclasses.replace(made.networks[name], **fields)})
+    return dataclasses.replace(
+        made, networks={**made.networks, name: dataclasses.replace(made.networks[name], **fields)}
+    )
 
 
 REMEMBERING = {"middleware_parameters": LSTMMiddlewareParameters(3)}
@@ -156,7 +182,11 @@ MISTAKES = {
         "'uniform'",
     ),
     "negative entropy": (lambda: Algorithm(beta=-0.1), "beta: Input should be greater than or equal to 0", "-0.1"),
-    "negative delta": (lambda: Algorithm(trust_region_delta=-1.0), "trust_region_delta: Input should be greater", "-1.0"),
+    "negative delta": (
+        lambda: Algorithm(trust_region_delta=-1.0),
+        "trust_region_delta: Input should be greater",
+        "-1.0",
+    ),
     "an average that stands still": (
         lambda: Algorithm(trust_region_alpha=1.0),
         "trust_region_alpha: Input should be less than 1",
@@ -199,7 +229,11 @@ MISTAKES = {
         "which is at most max_size",
         "replay_start_size=101, max_size=100",
     ),
-    "negative beginning": (lambda: EpisodicReplayParameters(100, -1), "replay_start_size: Input should be greater", "-1"),
+    "negative beginning": (
+        lambda: EpisodicReplayParameters(100, -1),
+        "replay_start_size: Input should be greater",
+        "-1",
+    ),
     "empty memory": (lambda: EpisodicReplayParameters(0, 0), "max_size: Input should be greater than 0", "0"),
     # agents
     "segments longer than the memory": (
@@ -207,7 +241,11 @@ MISTAKES = {
         "A segment has t_max steps, which the memory must hold",
         "t_max=101, max_size=100",
     ),
-    "memory of transitions": (lambda: Discrete(memory=ExperienceReplayParameters(100)), "memory", "ExperienceReplayParameters"),
+    "memory of transitions": (
+        lambda: Discrete(memory=ExperienceReplayParameters(100)),
+        "memory",
+        "ExperienceReplayParameters",
+    ),
     "exploration": (
         lambda: Discrete(exploration=AdditiveNoiseParameters()),
         "exploration: Input should be None",
@@ -296,7 +334,9 @@ MISTAKES = {
     "batches of their own": (lambda: with_network("q", batch_size=7), "train on one batch", "'q': 7"),
     "memory of numbers without an agent for it": (
         lambda: TwinSoftActorCriticAgentParameters(
-            networks={name: dataclasses.replace(x, **REMEMBERING) for name, x in twin_soft_actor_critic_networks().items()}
+            networks={
+                name: dataclasses.replace(x, **REMEMBERING) for name, x in twin_soft_actor_critic_networks().items()
+            }
         ),
         "An LSTM learns from whole episodes: only agents of kinds 'discrete_acer' and 'gaussian_acer' have one",
         "for 'policy'",
@@ -355,7 +395,8 @@ REFUSED = {
     ),
     "numbers for a choice": (
         lambda: make_agent("gaussian", spec=SPECS["discrete"]),
-        "3 discrete actions: that needs an agent of kind 'discrete_acer', as in the preset acer_cartpole. Received: DiscreteSpec(",
+        "3 discrete actions: that needs an agent of kind 'discrete_acer', as in the preset acer_cartpole. Received: "
+        "DiscreteSpec(",
     ),
     "a team of choices": (
         lambda: make_agent(spec=TEAM),

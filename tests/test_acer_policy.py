@@ -23,7 +23,8 @@ HEAD = "agent.networks.policy.head_parameters"
 SPHERICAL = {f"{HEAD}.covariance": "spherical", f"{HEAD}.bound_mean": False}
 CAMERA = {
     "agent.networks.trunk.input_embedders_parameters": {
-        "joints": {"scheme": "Empty"}, "camera": {"scheme": [{"num_filters": 4, "kernel_size": 3, "stride": 2}, 8]},
+        "joints": {"scheme": "Empty"},
+        "camera": {"scheme": [{"num_filters": 4, "kernel_size": 3, "stride": 2}, 8]},
     }
 }
 MASKED = {"environment.kwargs": {"masked": True}}
@@ -130,7 +131,10 @@ def test_a_policy_remembers_until_it_is_reset_and_then_takes_another_number_of_e
     first, later = memory.live(slice(1))[0][0], policy.act(memory.raw(0, slice(1)))
     assert abs(first[0, 0] - later[0, 0]) > 1e-3  # the same observation after an episode of others
     before = policy.state
-    with pytest.raises(ValueError, match=r"number of environments changes, start with an empty state\. Received: .*'policy_hidden': \(1, 8\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"number of environments changes, start with an empty state\. Received: .*'policy_hidden': \(1, 8\)",
+    ):
         policy.act(memory.raw(0))
     assert policy.state is before
     policy.reset()
@@ -166,7 +170,9 @@ def test_samples_follow_the_policy_and_the_mode_is_likeliest(case):
             assert often[~given["action_mask"][0]].sum() == 0.0
     else:
         mean, deviation = distribution.mean[0].numpy(), np.sqrt(distribution.variance[0])
-        inner = np.clip(np.random.default_rng(1).normal(mean, deviation, (40_000, len(mean))), -1, 1)  # as the environment clips
+        inner = np.clip(
+            np.random.default_rng(1).normal(mean, deviation, (40_000, len(mean))), -1, 1
+        )  # as the environment clips
         expected = case.policy.to_environment(inner.astype(np.float32))
         same_moments(found, expected)
 
@@ -193,7 +199,9 @@ def test_every_episode_of_an_evaluation_and_a_recording_begins_with_a_new_state(
     done = api.evaluate(folder, 2)
     assert done.returns.tolist() == [total for _, total in one_by_one] and done.switched is None
     made = api.record(folder, tmp_path / "shown.npz", 2)
-    np.testing.assert_allclose(2.0 * made.records["action"], np.concatenate([actions for actions, _ in one_by_one]), atol=1e-6)
+    np.testing.assert_allclose(
+        2.0 * made.records["action"], np.concatenate([actions for actions, _ in one_by_one]), atol=1e-6
+    )
     np.testing.assert_array_equal(made.returns, done.returns)
     policy, env = api.load_policy(folder), api.environment_of(folder)
     for _ in range(2):  # whatever the policy did before
@@ -201,7 +209,11 @@ def test_every_episode_of_an_evaluation_and_a_recording_begins_with_a_new_state(
         assert policy.state["policy_hidden"].any()
     sampled = [api.evaluate(folder, 2, deterministic=False, seed=seed).returns for seed in (0, 0, 1)]
     env.close()
-    assert sampled[0].tolist() == sampled[1].tolist() and (sampled[0] != done.returns).all() and (sampled[0] != sampled[2]).all()
+    assert (
+        sampled[0].tolist() == sampled[1].tolist()
+        and (sampled[0] != done.returns).all()
+        and (sampled[0] != sampled[2]).all()
+    )
 
 
 # -- exported ----------------------------------------------------------------------------------------------------------
@@ -225,7 +237,12 @@ def litert(case, tmp_path_factory):
 
 def test_the_signatures_take_and_return_the_state(case, saved_model):
     signatures = tf.saved_model.load(str(saved_model)).signatures
-    names = {"serving_default", "sample", *(["initial_state"] if case.lstm else []), *(["values"] if values_of(case) else [])}
+    names = {
+        "serving_default",
+        "sample",
+        *(["initial_state"] if case.lstm else []),
+        *(["values"] if values_of(case) else []),
+    }
     assert set(signatures) == names
     state = {name: ([None, 8], "float32") for name in case.fields}
     seen = {key: ([None, *array.shape], array.dtype) for key, array in case.spec.observation.items()}
@@ -286,7 +303,9 @@ def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, litert):
     acting, size = case.policy.acting, case.spec.action.num_actions if case.discrete else case.spec.action.shape[0]
     noise = (rng.random((20, size)) if case.discrete else rng.standard_normal((20, size))).astype(np.float32)
     done = dict(case.signatures(litert)["sample"](**seen, **state, noise=noise))
-    action, after = acting.act_tensors(tensors_of(case.policy.filters.observation(seen)), tf.constant(noise), tensors_of(state))
+    action, after = acting.act_tensors(
+        tensors_of(case.policy.filters.observation(seen)), tf.constant(noise), tensors_of(state)
+    )
     action = case.policy.to_environment(action.numpy())
     np.testing.assert_allclose(done.pop("action"), action, rtol=0, atol=1e-5)
     assert len(np.unique(action)) > 1 and done.keys() == after.keys() == case.fields
@@ -300,7 +319,9 @@ def test_samples_of_the_saved_model_are_distributed_as_those_of_the_live_policy(
     sample = case.signatures(saved_model)["sample"]
     first, second = (sample(**seen, **state)["action"] for _ in range(2))
     assert (first != second).any()
-    live = case.policy.to_environment(case.policy.acting.act(case.policy.filters.observation(seen), state, mode="sample").action)
+    live = case.policy.to_environment(
+        case.policy.acting.act(case.policy.filters.observation(seen), state, mode="sample").action
+    )
     if case.discrete:
         often = [np.bincount(actions, minlength=case.spec.action.num_actions) / 4000 for actions in (first, live)]
         np.testing.assert_allclose(*often, atol=0.05)  # four deviations at most
@@ -342,7 +363,9 @@ def test_exported_values_are_those_of_the_critics(case, format, request):
 
 
 def test_values_of_critics_with_memories_of_their_own_are_refused(memory, tmp_path):
-    with pytest.raises(ValueError, match=r"no LSTM of their own: shared=True makes one trunk\. Received: an LSTM in 'v'$"):
+    with pytest.raises(
+        ValueError, match=r"no LSTM of their own: shared=True makes one trunk\. Received: an LSTM in 'v'$"
+    ):
         exporting.export(memory.policy, tmp_path / "out", values=True)
     assert not list(tmp_path.iterdir())
 
@@ -352,7 +375,10 @@ def test_an_exported_policy_says_what_it_misses(memory, tmp_path):
     loaded = tf.saved_model.load(str(path))
     with pytest.raises(TypeError, match=r"missing required arguments: policy_cell, policy_hidden"):
         loaded.signatures["serving_default"](observation=tf.zeros([1, 3]))
-    with pytest.raises(ValueError, match=r"reads its state policy_hidden, policy_cell beside .* Received: no policy_cell, policy_hidden$"):
+    with pytest.raises(
+        ValueError,
+        match=r"reads its state policy_hidden, policy_cell beside .* Received: no policy_cell, policy_hidden$",
+    ):
         memory.policy.acting.act_tensors({"observation": tf.zeros([1, 3])})
     exported, live = exporting.load_exported(path), memory.live()
     with pytest.raises(ValueError, match=r"also reads observation\. Received: \['other'\]$"):
@@ -409,7 +435,8 @@ def test_the_saved_model_plays_episodes_where_there_is_only_tensorflow(tmp_path,
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("level", "lstm", "shared"), [("CartPole-v1", False, False), ("CartPole-v1", True, True), ("Pendulum-v1", True, False)]
+    ("level", "lstm", "shared"),
+    [("CartPole-v1", False, False), ("CartPole-v1", True, True), ("Pendulum-v1", True, False)],
 )
 def test_every_command_takes_a_run(tmp_path, capsys, level, lstm, shared):
     folder = tmp_path / "run"
@@ -421,12 +448,19 @@ def test_every_command_takes_a_run(tmp_path, capsys, level, lstm, shared):
         return capsys.readouterr().out
 
     best = api.evaluate(folder, 3).returns.mean()
-    assert f"mean {best:.2f}" in typed("evaluate", f"--run_dir={folder}", "--episodes=3", f"--plot_actions={tmp_path / 'a.png'}")
+    assert f"mean {best:.2f}" in typed(
+        "evaluate", f"--run_dir={folder}", "--episodes=3", f"--plot_actions={tmp_path / 'a.png'}"
+    )
     sampled = api.evaluate(folder, 3, deterministic=False).returns.mean()
-    assert f"mean {sampled:.2f}" in typed("evaluate", f"--run_dir={folder}", "--episodes=3", "--stochastic") and sampled != best
+    assert (
+        f"mean {sampled:.2f}" in typed("evaluate", f"--run_dir={folder}", "--episodes=3", "--stochastic")
+        and sampled != best
+    )
     values = ["--values"] if shared or not lstm else []
     for format in ("saved_model", "tflite"):
-        printed = typed("export", f"--run_dir={folder}", f"--out={tmp_path / format}", f"--format={format}", "--verify", *values)
+        printed = typed(
+            "export", f"--run_dir={folder}", f"--out={tmp_path / format}", f"--format={format}", "--verify", *values
+        )
         assert "(within 1e-05)" in printed
     assert "2 episodes" in typed("record", f"--run_dir={folder}", f"--out={tmp_path / 'shown.npz'}", "--episodes=2")
     assert (tmp_path / "a.png").is_file()

@@ -22,7 +22,9 @@ ENDS = [6, 8, 14, 16, 22, 24]  # when rollouts are complete: after T steps, or w
 
 
 class Cue(gym.Env):
-    """Shows one of four cues in the first observation and nothing in the next three; the last action is to be the cue."""
+    """Shows one of four cues in the first observation and nothing in the next three; the last action is to be the
+    cue.
+    """
 
     metadata = {"render_modes": []}
     observation_space = gym.spaces.Box(0.0, 1.0, (4,), np.float32)
@@ -57,7 +59,9 @@ CUE, CHOICES, CLIFF = f"{__name__}:TfsacCue-v0", f"{__name__}:TfsacChoices-v0", 
 
 
 class Watch(Callback):
-    """Keeps what the agent saw and returned, what was stored and learned from, the number of updates after each step."""
+    """Keeps what the agent saw and returned, what was stored and learned from, the number of updates after each
+    step.
+    """
 
     def on_training_begin(self, trainer):
         self.acted, self.stored, self.stacks, self.counted, self.first = [], [], [], [], weights(trainer)
@@ -87,8 +91,11 @@ def cliff(level=CLIFF, lstm=False, shared=False, **changes):
     """Returns a run of 24 steps of every environment; finished steps are enough for the replay when there are 10."""
     envs = changes.get("environment.num_envs", 1)
     short = {
-        "environment.max_episode_steps": None, "agent.memory.replay_start_size": 10, "agent.algorithm.t_max": T,
-        "schedule.improve_steps": 24 * envs, "schedule.steps_between_evaluation_periods": 16 * envs,
+        "environment.max_episode_steps": None,
+        "agent.memory.replay_start_size": 10,
+        "agent.algorithm.t_max": T,
+        "schedule.improve_steps": 24 * envs,
+        "schedule.steps_between_evaluation_periods": 16 * envs,
     }
     return tiny.acer(level, lstm, shared, **{**short, **changes})
 
@@ -97,9 +104,26 @@ def cliff(level=CLIFF, lstm=False, shared=False, **changes):
 
 
 METRICS = {
-    "env_steps", "updates", "episodes", "wall_seconds", "steps_per_second", "loss/policy", "learning_rate/policy",
-    "policy/value", "policy/entropy", "policy/kl", "average/value", "average/entropy", "average/kl", "q/q", "q/target",
-    "importance/ratio", "importance/truncated", "trust_region/active", "segments/length", "gradient_norm",
+    "env_steps",
+    "updates",
+    "episodes",
+    "wall_seconds",
+    "steps_per_second",
+    "loss/policy",
+    "learning_rate/policy",
+    "policy/value",
+    "policy/entropy",
+    "policy/kl",
+    "average/value",
+    "average/entropy",
+    "average/kl",
+    "q/q",
+    "q/target",
+    "importance/ratio",
+    "importance/truncated",
+    "trust_region/active",
+    "segments/length",
+    "gradient_norm",
 }
 QUICK = [(CHOICES, False, False, 3), (CLIFF, True, True, 1)]
 SLOW = [(CHOICES, True, True, 1), (CLIFF, False, False, 3)]
@@ -122,14 +146,21 @@ def test_a_rollout_is_followed_by_its_update_and_those_of_the_replay(tmp_path, l
     assert [name for name, value in weights(trainer).items() if np.array_equal(value, seen.first[name])] == []
     heads = {"q"} if level == CHOICES else {"v", "advantage"}
     learned = {"policy", *heads, *(["trunk"] if shared else [])}
-    assert {name.split("/")[0] for name in seen.first} == learned | {f"{name}_target" for name in learned & {"policy", "trunk"}}
+    assert {name.split("/")[0] for name in seen.first} == learned | {
+        f"{name}_target" for name in learned & {"policy", "trunk"}
+    }
     expected = METRICS | {f"loss/{name}" for name in heads} | {f"learning_rate/{name}" for name in learned}
     written = tiny.rows(tmp_path / "run")
-    assert [(row["env_steps"], row["updates"]) for row in written] == [(str(end * envs), str(updates[end])) for end in (16, 24)]
+    assert [(row["env_steps"], row["updates"]) for row in written] == [
+        (str(end * envs), str(updates[end])) for end in (16, 24)
+    ]
     for row in written:
         assert {name for name in row if not name.startswith(("training/", "evaluation/"))} == expected
         assert all(np.isfinite(float(value)) for value in row.values())
-    assert set(trainer.agent.policy.recurrent_state) == set(trainer.collector.policy_state) and bool(trainer.collector.policy_state) == lstm
+    assert (
+        set(trainer.agent.policy.recurrent_state) == set(trainer.collector.policy_state)
+        and bool(trainer.collector.policy_state) == lstm
+    )
 
 
 @pytest.mark.slow
@@ -150,7 +181,9 @@ def test_rollouts_are_what_was_played_and_replayed_stretches_are_of_one_episode(
             assert (value[:, :envs] == value[:, :1]).all() or value is fresh["reward"]
             assert not value[:, envs:].any()  # columns beyond the environments
         at, action, reward = zip(*(step[:3] for step in seen.stored[played:end]), strict=True)
-        np.testing.assert_array_equal(stack.observation["observation"][0, :steps, :envs], [row["observation"] for row in at])
+        np.testing.assert_array_equal(
+            stack.observation["observation"][0, :steps, :envs], [row["observation"] for row in at]
+        )
         np.testing.assert_array_equal(stack.action[0, :steps, :envs], action)
         np.testing.assert_array_equal(fresh["reward"][:steps, :envs], reward)
         # After the third or the fifth step of an episode of even number.
@@ -191,7 +224,11 @@ def test_a_replay_that_began_goes_on_whatever_the_memory_forgets(tmp_path):
 @pytest.mark.slow
 def test_a_random_number_of_replays_has_the_right_mean_and_needs_no_new_trace(tmp_path):
     seen = Watch()
-    changes = {"agent.algorithm.replay_times": "poisson", "agent.algorithm.n_times_replay": 3, "schedule.improve_steps": 1600}
+    changes = {
+        "agent.algorithm.replay_times": "poisson",
+        "agent.algorithm.n_times_replay": 3,
+        "schedule.improve_steps": 1600,
+    }
     trainer = trained(tmp_path, cliff(CHOICES, **changes), seen)
     replays = np.array([len(stack.reward) - 1 for stack in seen.stacks])
     assert len(replays) == 400 and replays[:2].tolist() == [0, 0]
@@ -209,7 +246,9 @@ def test_the_agent_sees_filtered_numbers_and_the_memory_keeps_raw_ones(tmp_path,
     seen, preset = Watch(), cliff(level, **filters, **{"agent.networks.*.learning_rate": 1e-9})
     trainer = trained(tmp_path, preset, seen)
     raw = np.stack([step[0]["observation"][0] for step in seen.stored])
-    np.testing.assert_allclose(raw[:4], [[0.0, 1.0], [0.1, -1.0], [0.2, -1.0], [0.0, 1.0]])  # the first episode has three steps
+    np.testing.assert_allclose(
+        raw[:4], [[0.0, 1.0], [0.1, -1.0], [0.2, -1.0], [0.0, 1.0]]
+    )  # the first episode has three steps
     network = trainer.agent.networks["policy"]
     for t, ((given, found), step) in enumerate(zip(seen.acted, seen.stored, strict=True)):
         known = raw[: t + 1].astype(np.float64)
@@ -225,7 +264,9 @@ def test_the_agent_sees_filtered_numbers_and_the_memory_keeps_raw_ones(tmp_path,
         for name, value in behaviour.items():
             np.testing.assert_allclose(found.extras[f"behaviour/{name}"], value, rtol=1e-4, atol=1e-5)
             np.testing.assert_array_equal(step[6][f"behaviour/{name}"], found.extras[f"behaviour/{name}"])
-    stored = trainer.memory.between(0, trainer.memory.total_rows)  # of 3 + 5 steps, each with a row for the observation after
+    stored = trainer.memory.between(
+        0, trainer.memory.total_rows
+    )  # of 3 + 5 steps, each with a row for the observation after
     steps = np.isin(np.arange(len(stored)) % 10, [3, 9], invert=True)
     np.testing.assert_array_equal(stored["observation/observation"][steps], raw)
     np.testing.assert_array_equal(stored["reward"][steps], [step[2][0] for step in seen.stored])
@@ -266,7 +307,10 @@ AGENTS = {
 USUAL = {"Gaussian, LSTM in a trunk", "discrete"}
 
 
-@pytest.fixture(scope="module", params=[pytest.param(name, marks=[] if name in USUAL else pytest.mark.acceptance) for name in AGENTS])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=[] if name in USUAL else pytest.mark.acceptance) for name in AGENTS],
+)
 def uninterrupted(request, tmp_path_factory):
     return complete_run(tmp_path_factory.mktemp("uninterrupted") / "run", AGENTS[request.param](**INTERRUPTED))
 
@@ -275,11 +319,19 @@ def everything(trainer):
     """Returns all arrays that a run consists of, by name."""
     agent, memory = trainer.agent, trainer.memory
     slots = {f"{name}/{i}": v for name, one in agent.optimizers.items() for i, v in enumerate(one.variables)}
-    others = {"averages": agent.averages, "updates": agent.updates, **{f"slots/{name}": value for name, value in slots.items()}}
+    others = {
+        "averages": agent.averages,
+        "updates": agent.updates,
+        **{f"slots/{name}": value for name, value in slots.items()},
+    }
     return {
-        **weights(trainer), **{name: value.numpy() for name, value in others.items()}, "returns": trainer.reporter.recorder.running,
-        **memory.state(), "rows": memory.between(memory.oldest_row, memory.total_rows),
-        **trainer.collector.policy_state, **trainer.environments.observation,
+        **weights(trainer),
+        **{name: value.numpy() for name, value in others.items()},
+        "returns": trainer.reporter.recorder.running,
+        **memory.state(),
+        "rows": memory.between(memory.oldest_row, memory.total_rows),
+        **trainer.collector.policy_state,
+        **trainer.environments.observation,
     }
 
 
@@ -309,7 +361,9 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninte
         assert all(resumed.collector.policy_state[name].any() for name in resumed.agent.policy.recurrent_state)
     resumed.run()
     same_run(resumed, uninterrupted)
-    slots = [value for name, value in everything(resumed).items() if name.startswith("slots/policy") and value.ndim == 2]
+    slots = [
+        value for name, value in everything(resumed).items() if name.startswith("slots/policy") and value.ndim == 2
+    ]
     assert slots and all(value.any() for value in slots)
 
 
@@ -334,9 +388,14 @@ def test_several_environments_resume_with_new_episodes_and_new_states(tmp_path, 
 @pytest.mark.slow
 def test_a_failed_step_leaves_the_state_of_before(tmp_path):
     seen = States()
-    preset = tiny.acer("tfsac.testing:Faulty-v0", True, **{
-        "environment.kwargs": {"fail_at": 57}, "agent.algorithm.use_deterministic_for_evaluation": True,
-    })
+    preset = tiny.acer(
+        "tfsac.testing:Faulty-v0",
+        True,
+        **{
+            "environment.kwargs": {"fail_at": 57},
+            "agent.algorithm.use_deterministic_for_evaluation": True,
+        },
+    )
     trainer = Trainer(preset, tmp_path / "run", RunParameters(seed=3), callbacks=[seen], quiet=True)
     with pytest.raises(EnvironmentFailure, match="the simulator fell over"):
         trainer.run()
@@ -436,7 +495,9 @@ print(done.returns.mean())
     ],
 )
 def test_tasks_of_one_step_are_solved(tmp_path, level, kwargs, threshold):
-    preset = tiny.acer(f"tfsac.testing:{level}-v0", **{**LEARNING, "environment.kwargs": kwargs, "agent.algorithm.t_max": 4})
+    preset = tiny.acer(
+        f"tfsac.testing:{level}-v0", **{**LEARNING, "environment.kwargs": kwargs, "agent.algorithm.t_max": 4}
+    )
     assert trained(tmp_path, preset).evaluator.best_return > threshold
     assert api.evaluate(tmp_path / "run", 200, seed=7).returns.mean() > threshold
 
@@ -466,13 +527,17 @@ REFUSED = {
         "--preset=acer_pendulum --level=CartPole-v1",
         r"has continuous actions, .*'discrete_acer', as in the preset acer_cartpole\. Received: ",
     ),
-    "a team": (f"{CARTPOLE} --level=tfsac.testing:TeamIdentity-v0", r"acts alone\. Received: 3 agents that share a policy$"),
+    "a team": (
+        f"{CARTPOLE} --level=tfsac.testing:TeamIdentity-v0",
+        r"acts alone\. Received: 3 agents that share a policy$",
+    ),
     "more environments than segments": (
         f"{CARTPOLE} --num_envs=9 --set=agent.networks.*.batch_size=8",
         r"a segment of every environment.*set agent\.networks\.\*\.batch_size\. Received: batch_size=8, num_envs=9$",
     ),
     "choices of numbers, as many environments as segments": (
-        f"{CARTPOLE} --num_envs=9 --set=agent.networks.*.batch_size=9 --level=Pendulum-v1", r"has discrete actions",
+        f"{CARTPOLE} --num_envs=9 --set=agent.networks.*.batch_size=9 --level=Pendulum-v1",
+        r"has discrete actions",
     ),
     "rollouts without steps": (f"{CARTPOLE} --set=agent.algorithm.t_max=0", r"t_max: .*greater than 0\. Received: 0$"),
     "segments beyond the memory": (
@@ -484,13 +549,16 @@ REFUSED = {
         r"at most max_size\. Received: replay_start_size=1001, max_size=1000$",
     ),
     "negative truncation": (
-        f"{CARTPOLE} --set=agent.algorithm.truncation_threshold=-1", r"truncation_threshold: .*or equal to 0\. Received: -1$",
+        f"{CARTPOLE} --set=agent.algorithm.truncation_threshold=-1",
+        r"truncation_threshold: .*or equal to 0\. Received: -1$",
     ),
     "a heat-up": (
-        f"{CARTPOLE} --set=schedule.heatup_steps=10", r"there is no warm-up and no random .* Received: heatup_steps=.*=10\)",
+        f"{CARTPOLE} --set=schedule.heatup_steps=10",
+        r"there is no warm-up and no random .* Received: heatup_steps=.*=10\)",
     ),
     "random actions": (
-        f"{CARTPOLE} --set=schedule.random_action_steps=10", r"there is no warm-up and no random .* random_action_steps=10$",
+        f"{CARTPOLE} --set=schedule.random_action_steps=10",
+        r"there is no warm-up and no random .* random_action_steps=10$",
     ),
     "nothing to learn from": (
         f"{CARTPOLE} --set=agent.algorithm.n_times_replay=0 --set=agent.algorithm.disable_online_update=true",
@@ -500,9 +568,13 @@ REFUSED = {
         f"{CARTPOLE} --set=agent.algorithm.trust_region_statistics=variance",
         r"'log_probs' or 'probabilities'\. Received: 'variance'$",
     ),
-    "exploration": (f'{CARTPOLE} --set=agent.exploration={{"noise_std":0.1}}', r"exploration: Input should be null\. Received: "),
+    "exploration": (
+        f'{CARTPOLE} --set=agent.exploration={{"noise_std":0.1}}',
+        r"exploration: Input should be null\. Received: ",
+    ),
     "another memory": (
-        f'{CARTPOLE} --set=agent.memory={{"kind":"uniform"}}', r"memory\.kind: Input should be 'episodes'\. Received: 'uniform'$",
+        f'{CARTPOLE} --set=agent.memory={{"kind":"uniform"}}',
+        r"memory\.kind: Input should be 'episodes'\. Received: 'uniform'$",
     ),
     "no average policy": (
         f"{CARTPOLE} --set=agent.networks.policy.create_target_network=false",
@@ -536,6 +608,8 @@ def test_a_wrong_command_line_is_refused_in_one_line_and_leaves_nothing(tmp_path
 
 
 def test_custom_keras_models_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"'soft_actor_critic', .*Received: models with an agent of kind 'discrete_acer'$"):
+    with pytest.raises(
+        ValueError, match=r"'soft_actor_critic', .*Received: models with an agent of kind 'discrete_acer'$"
+    ):
         Trainer(load_preset("acer_cartpole"), tmp_path / "run", quiet=True, models=dict)
     assert not (tmp_path / "run").exists()

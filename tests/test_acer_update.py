@@ -1,4 +1,6 @@
-"""Actor-critic with experience replay: the loss of an update by hand, where its gradients go, what options and metrics mean."""
+"""Actor-critic with experience replay: the loss of an update by hand, where its gradients go, what options and
+metrics mean.
+"""
 
 import math
 
@@ -92,7 +94,9 @@ class Numbers(ByHand):
         mean, variance = self.of("policy")
         self.mu = [self.extras[f"behaviour/{name}"] for name in ("mean", "variance")]
         adv, v = self.agent.networks["advantage"], self.agent.networks["v"]
-        actions = {name: tf.stop_gradient(mean[:, None] + tf.sqrt(variance)[:, None] * x) for name, x in self.draw.items()}
+        actions = {
+            name: tf.stop_gradient(mean[:, None] + tf.sqrt(variance)[:, None] * x) for name, x in self.draw.items()
+        }
         self.fresh = actions["correction"][:, 0]
         baseline, second = (
             tf.add_n([adv(self.seen, u)[:, 0] for u in tf.unstack(actions[name], axis=1)]) / 5
@@ -192,10 +196,16 @@ CASES = [
     for kind in GEOMETRIES
     for name, given in BY_HAND.items()
 ]
-CASES += [(kind, {"trust_region_statistics": geometry}, geometry) for kind, rest in GEOMETRIES.items() for geometry in rest[1:]]
+CASES += [
+    (kind, {"trust_region_statistics": geometry}, geometry)
+    for kind, rest in GEOMETRIES.items()
+    for geometry in rest[1:]
+]
 
 
-@pytest.mark.parametrize(("kind", "given"), [case[:2] for case in CASES], ids=[f"{kind}, {name}" for kind, _, name in CASES])
+@pytest.mark.parametrize(
+    ("kind", "given"), [case[:2] for case in CASES], ids=[f"{kind}, {name}" for kind, _, name in CASES]
+)
 def test_the_loss_is_the_papers(kind, given):
     of_kind = {name: weight for name, weight in given.get("weights", {}).items() if name in ("policy", *CRITICS[kind])}
     agent = make_agent(kind, **{**given, "weights": of_kind})
@@ -212,7 +222,9 @@ def test_the_loss_is_the_papers(kind, given):
             )
             sums, found = losses_of(one, batch.reward[rows, b], batch.nonterminal[rows, b], bool(batch.on_policy[0, b]))
             for name, x in sums.items():
-                factor = agent.network_parameters[name].loss_weight / (len(rows) if agent.algorithm.normalize_loss_by_steps else 1)
+                factor = agent.network_parameters[name].loss_weight / (
+                    len(rows) if agent.algorithm.normalize_loss_by_steps else 1
+                )
                 total[name].append(factor * x / len(segments))
             means = {name: [*means.get(name, []), *np.asarray(x)] for name, x in found.items()}
         losses = {name: tf.add_n(parts) for name, parts in total.items()}
@@ -249,14 +261,16 @@ def test_a_policy_without_weight_stays_as_it_is_and_so_do_critics_without_weight
 def test_the_losses_of_separate_networks_do_not_reach_each_other(kind):
     agent = make_agent(kind)
     parts = {
-        name: make_agent(kind, weights={other: 0.0 for other in agent.network_parameters if other != name}) for name in agent.network_parameters
+        name: make_agent(kind, weights={other: 0.0 for other in agent.network_parameters if other != name})
+        for name in agent.network_parameters
     }
     batch = mixed(agent)
     for one in (agent, *parts.values()):
         fix_noise(one)
     (whole, _), apart = probe(agent, batch), {name: probe(part, batch)[0] for name, part in parts.items()}
     trains = {
-        name: {found for found, values in gradients.items() if any(x.any() for x in values)} for name, gradients in apart.items()
+        name: {found for found, values in gradients.items() if any(x.any() for x in values)}
+        for name, gradients in apart.items()
     }
     assert trains == {name: {"advantage", "v"} if name == "advantage" else {name} for name in agent.network_parameters}
     for name in {"policy", "q", "advantage"} & whole.keys():
@@ -328,7 +342,12 @@ EFFECTS = [
     ({"networks": {"q_loss_weight": 0.25}}, "critics", {"gradient_norm"}),
     ({"trust_region_alpha": 0.5}, set(), set()),
     (  # the trainer's, and those of acting
-        {"n_times_replay": 1, "replay_times": "poisson", "disable_online_update": True, "use_deterministic_for_evaluation": True},
+        {
+            "n_times_replay": 1,
+            "replay_times": "poisson",
+            "disable_online_update": True,
+            "use_deterministic_for_evaluation": True,
+        },
         set(),
         set(),
     ),
@@ -399,7 +418,10 @@ def constant_agent(**algorithm):
         for variable in network.trainable_variables:
             variable.assign(0 * variable)
     nets = agent.networks
-    for head, values in ((nets["policy"].head.logits, np.log([0.8, 0.2])), (nets["q"].head.critics[0][-1], [1.0, -1.0])):
+    for head, values in (
+        (nets["policy"].head.logits, np.log([0.8, 0.2])),
+        (nets["q"].head.critics[0][-1], [1.0, -1.0]),
+    ):
         head.bias.assign(values)
     return agent
 
@@ -436,14 +458,27 @@ METRICS = {
 }
 
 
-# The divergence's gradient is (-0.3, 0.3). The first step's is -2.2 (0.2, -0.2): their product is 0.264, others' are negative.
+# The divergence's gradient is (-0.3, 0.3). The first step's is -2.2 (0.2, -0.2): their product is 0.264, others' are
+# negative.
 @pytest.mark.parametrize(
     ("given", "metrics"),
     [
-        ({"truncation_threshold": 5.0, "trust_region_delta": 0.25}, {"importance/truncated": 0.25, "trust_region/active": 0.25}),
-        ({"truncation_threshold": 9.0, "trust_region_delta": 0.27}, {"importance/truncated": 0.0, "trust_region/active": 0.0}),
-        ({"truncation_threshold": 0.75, "trust_region_delta": 0.0}, {"importance/truncated": 0.25, "trust_region/active": 0.25}),
-        ({"truncation_threshold": None, "use_trust_region": False}, {"importance/truncated": 0.0, "trust_region/active": 0.0}),
+        (
+            {"truncation_threshold": 5.0, "trust_region_delta": 0.25},
+            {"importance/truncated": 0.25, "trust_region/active": 0.25},
+        ),
+        (
+            {"truncation_threshold": 9.0, "trust_region_delta": 0.27},
+            {"importance/truncated": 0.0, "trust_region/active": 0.0},
+        ),
+        (
+            {"truncation_threshold": 0.75, "trust_region_delta": 0.0},
+            {"importance/truncated": 0.25, "trust_region/active": 0.25},
+        ),
+        (
+            {"truncation_threshold": None, "use_trust_region": False},
+            {"importance/truncated": 0.0, "trust_region/active": 0.0},
+        ),
     ],
     ids=["some", "none", "most", "without"],
 )

@@ -53,7 +53,11 @@ def fail(trainer):
 
 
 def weights(trainer):
-    return {f"{name}{i}": v.numpy() for name, n in trainer.agent.networks.items() for i, v in enumerate(n.trainable_variables)}
+    return {
+        f"{name}{i}": v.numpy()
+        for name, n in trainer.agent.networks.items()
+        for i, v in enumerate(n.trainable_variables)
+    }
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +76,10 @@ def test_a_hook_that_raises_ends_the_run_which_resumes_exactly(tmp_path, capsys,
         trainer.run()
     steps = {"on_training_begin": 0, "on_training_end": 70}.get(hook, 50)
     saved = trainer.checkpoints.places()[-1]
-    assert int(saved.name) == steps and f"A callback failed; the state before is saved in {saved}" in capsys.readouterr().out
+    assert (
+        int(saved.name) == steps
+        and f"A callback failed; the state before is saved in {saved}" in capsys.readouterr().out
+    )
     resumed = Trainer(preset(), tmp_path / "run", resume=True, callbacks=[Failing("", None)], quiet=True)
     assert resumed.counters.env_steps == steps
     resumed.run()
@@ -80,7 +87,9 @@ def test_a_hook_that_raises_ends_the_run_which_resumes_exactly(tmp_path, capsys,
         np.testing.assert_array_equal(value, weights(resumed)[name], err_msg=name)
     assert [row["env_steps"] for row in rows(tmp_path / "run")] == ["50", "70"]
     for name in ("loss/q1", "training/return_mean", "evaluation/return_mean"):
-        assert [row[name] for row in rows(tmp_path / "run")] == [row[name] for row in rows(uninterrupted.directory.path)]
+        assert [row[name] for row in rows(tmp_path / "run")] == [
+            row[name] for row in rows(uninterrupted.directory.path)
+        ]
 
 
 def test_the_final_evaluation_is_kept_when_on_training_end_raises_and_others_are_still_called(tmp_path):
@@ -96,7 +105,9 @@ def test_the_final_evaluation_is_kept_when_on_training_end_raises_and_others_are
 @pytest.mark.slow
 @pytest.mark.parametrize("hook", HOOKS)
 def test_a_run_can_be_stopped_in_every_hook(tmp_path, hook):
-    trainer = Trainer(preset(), tmp_path / "run", callbacks=[Failing(hook, lambda trainer: trainer.stop("enough"))], quiet=True)
+    trainer = Trainer(
+        preset(), tmp_path / "run", callbacks=[Failing(hook, lambda trainer: trainer.stop("enough"))], quiet=True
+    )
     result = trainer.run()
     assert result.reason == "enough" and result.signal is None
     assert result.counters.env_steps == {"on_training_begin": 0, "on_training_end": 70}.get(hook, 50)
@@ -171,7 +182,10 @@ def test_callbacks_are_told_of_the_failure_of_an_environment_which_none_of_them_
     with pytest.raises(EnvironmentFailure, match="simulator fell over") as error:
         trainer.run()
     assert told.ends == [(error.value, 1)]
-    assert "The callback Failing in on_training_end raised. Received: ZeroDivisionError: no such number (" in capsys.readouterr().out
+    assert (
+        "The callback Failing in on_training_end raised. Received: ZeroDivisionError: no such number ("
+        in capsys.readouterr().out
+    )
 
 
 def test_a_callback_that_could_not_begin_is_not_told_of_the_end(tmp_path):
@@ -214,8 +228,14 @@ def test_a_callback_adds_metrics_to_every_row(tmp_path, capsys):
         for event in map(tf.compat.v1.Event.FromString, tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
         for value in event.summary.value
     ]
-    assert [event for event in events if event[0].startswith("mine")] == [("mine/steps", 50, 50.0), ("mine/steps", 70, 70.0)]
-    with pytest.raises(ValueError, match=r"a resumed run keeps .* the metrics of its callbacks.*differing columns \['mine/rest', 'mine/steps'\]$"):
+    assert [event for event in events if event[0].startswith("mine")] == [
+        ("mine/steps", 50, 50.0),
+        ("mine/steps", 70, 70.0),
+    ]
+    with pytest.raises(
+        ValueError,
+        match=r"a resumed run keeps .* the metrics of its callbacks.*differing columns \['mine/rest', 'mine/steps'\]$",
+    ):
         Trainer(preset(), tmp_path / "run", resume=True, quiet=True)
 
 
@@ -226,7 +246,11 @@ def test_a_callback_adds_metrics_to_every_row(tmp_path, capsys):
         (("a",), None, r"in metrics returns a dict with its metric_names a\. Received: None$"),
         (("a",), {"a": "high"}, r"in metrics returns a number for each name\. Received: \{'a': 'high'\}$"),
         (("a", "a"), {}, r"Each metric of a callback has a name of its own\. Received: 'a' twice$"),
-        (("loss/q1",), {}, r"Each metric of a callback has a name of its own\. Received: 'loss/q1', which every run has$"),
+        (
+            ("loss/q1",),
+            {},
+            r"Each metric of a callback has a name of its own\. Received: 'loss/q1', which every run has$",
+        ),
         ("loss", {}, r"metric_names is a list or tuple of names\. Received: 'loss'$"),
         ((1,), {}, r"metric_names is a list or tuple of names\. Received: \(1,\)$"),
         (None, {}, r"metric_names is a list or tuple of names\. Received: None$"),
@@ -255,14 +279,29 @@ def yielding(self, trainer):
 @pytest.mark.parametrize(
     ("callback", "text"),
     [
-        (hook_of("on_train_begin", lambda self, trainer: None), r"no such hook\. Did you mean 'on_training_begin'\?.*Received: Own\.on_train_begin$"),
-        (hook_of("on_epoch_end", lambda self, trainer: None), r"no such hook\..*A callback has on_training_begin, .*Received: Own\.on_epoch_end$"),
-        (hook_of("on_step", lambda self: None), r"on_step is a method with the arguments trainer after self\. Received: Own\.on_step\(\)$"),
-        (hook_of("on_evaluation", lambda self, trainer: None), r"with the arguments trainer, row after self\. Received: Own\.on_evaluation\(trainer\)$"),
+        (
+            hook_of("on_train_begin", lambda self, trainer: None),
+            r"no such hook\. Did you mean 'on_training_begin'\?.*Received: Own\.on_train_begin$",
+        ),
+        (
+            hook_of("on_epoch_end", lambda self, trainer: None),
+            r"no such hook\..*A callback has on_training_begin, .*Received: Own\.on_epoch_end$",
+        ),
+        (
+            hook_of("on_step", lambda self: None),
+            r"on_step is a method with the arguments trainer after self\. Received: Own\.on_step\(\)$",
+        ),
+        (
+            hook_of("on_evaluation", lambda self, trainer: None),
+            r"with the arguments trainer, row after self\. Received: Own\.on_evaluation\(trainer\)$",
+        ),
         (hook_of("on_step", None), r"Received: Own\.on_step = None$"),
         (hook_of("on_step", later), r"without async and yield\. Received: Own\.on_step$"),
         (hook_of("on_step", yielding), r"without async and yield\. Received: Own\.on_step$"),
-        (hook_of("metric_names", ["a"]), r"metrics returns the values of metric_names\. Received: Own with metric_names \['a'\] and no metrics$"),
+        (
+            hook_of("metric_names", ["a"]),
+            r"metrics returns the values of metric_names\. Received: Own with metric_names \['a'\] and no metrics$",
+        ),
     ],
 )
 def test_hooks_that_would_never_work_are_refused_at_once(tmp_path, callback, text):
@@ -280,22 +319,37 @@ def test_a_callback_may_have_attributes_of_any_other_name(tmp_path):
 @pytest.mark.parametrize("part", ["preset", "memory", "counters"])
 def test_a_callback_must_not_replace_a_part_of_the_run(tmp_path, part):
     """It would have no effect, or none that can be resumed."""
-    trainer = Trainer(preset(), tmp_path / "run", callbacks=[Failing("on_step", lambda trainer: setattr(trainer, part, None))], quiet=True)
-    with pytest.raises(UserCodeError, match=rf"in on_step raised\. Received: AttributeError: trainer\.{part} is a part of the run, which cannot be replaced \("):
+    trainer = Trainer(
+        preset(),
+        tmp_path / "run",
+        callbacks=[Failing("on_step", lambda trainer: setattr(trainer, part, None))],
+        quiet=True,
+    )
+    with pytest.raises(
+        UserCodeError,
+        match=rf"in on_step raised\. Received: AttributeError: trainer\.{part} is a part of the run, which cannot be "
+        rf"replaced \(",
+    ):
         trainer.run()
     assert getattr(trainer, part) is not None and trainer.checkpoints.places()
 
 
 @pytest.mark.parametrize("reason", ["", None, 3])
 def test_a_run_is_stopped_with_a_reason(tmp_path, reason):
-    trainer = Trainer(preset(), tmp_path / "run", callbacks=[Failing("on_step", lambda trainer: trainer.stop(reason))], quiet=True)
+    trainer = Trainer(
+        preset(), tmp_path / "run", callbacks=[Failing("on_step", lambda trainer: trainer.stop(reason))], quiet=True
+    )
     with pytest.raises(ParameterError, match="stop is told why the run ends"):
         trainer.run()
     assert [path.name for path in trainer.checkpoints.places()] == ["000000050"]
 
 
 @pytest.mark.parametrize(
-    "error", [MemoryError("Unable to allocate 9 GiB"), tf.errors.ResourceExhaustedError(None, None, "OOM when allocating\nmore lines")]
+    "error",
+    [
+        MemoryError("Unable to allocate 9 GiB"),
+        tf.errors.ResourceExhaustedError(None, None, "OOM when allocating\nmore lines"),
+    ],
 )
 def test_memory_that_runs_out_names_the_checkpoint_to_resume_from(tmp_path, error):
     trainer = Trainer(preset(), tmp_path / "run", RunParameters(checkpoint_save_steps=20), quiet=True)
@@ -360,12 +414,15 @@ def test_the_page_about_callbacks_runs(tmp_path):
 
     shorter = {
         'tfsac.load_preset("pendulum_sac")': (
-            'tfsac.override(tfsac.load_preset("pendulum_sac"), {"schedule.heatup_steps": 130, "schedule.improve_steps": 120, '
-            '"schedule.steps_between_evaluation_periods": 60, "schedule.evaluation_steps": 1, "environment.max_episode_steps": 20})'
+            'tfsac.override(tfsac.load_preset("pendulum_sac"), {"schedule.heatup_steps": 130, '
+            '"schedule.improve_steps": 120, "schedule.steps_between_evaluation_periods": 60, '
+            '"schedule.evaluation_steps": 1, "environment.max_episode_steps": 20})'
         ),
         "patience=5": "patience=1",
     }
     page = run_page(ROOT / "docs" / "callbacks.md", tmp_path, shorter)
     assert page["result"].reason in ("no improvement in 1 evaluations", "finished")
-    assert [float(row["memory/fill"]) for row in rows(tmp_path / "runs" / "fill")] == pytest.approx([n / 1e5 for n in (60, 120, 180, 240, 250)])
+    assert [float(row["memory/fill"]) for row in rows(tmp_path / "runs" / "fill")] == pytest.approx(
+        [n / 1e5 for n in (60, 120, 180, 240, 250)]
+    )
     assert len((tmp_path / "runs" / "json" / "metrics.jsonl").read_text().splitlines()) == 5

@@ -34,7 +34,13 @@ class Plain(gym.Env):
 
     def step(self, action):
         self.steps += 1
-        parts = {"observation": self.drawn(), "reward": 1.0, "terminated": self.steps == 7, "truncated": False, "info": {}}
+        parts = {
+            "observation": self.drawn(),
+            "reward": 1.0,
+            "terminated": self.steps == 7,
+            "truncated": False,
+            "info": {},
+        }
         return tuple({**parts, **self.changes}.values())
 
 
@@ -75,7 +81,15 @@ def test_all_problems_are_told_at_once():
     report = tfsac.check_environment(Plain(Box(-1.0, np.inf, (1,)), **wrong))
     assert not report.usable
     text = "\n".join(report.problems)
-    for words in ("finite bounds", "TransformAction", "of the shape (2,)", "is one number", "terminated is", "truncated is", "info is a dict"):
+    for words in (
+        "finite bounds",
+        "TransformAction",
+        "of the shape (2,)",
+        "is one number",
+        "terminated is",
+        "truncated is",
+        "info is a dict",
+    ):
         assert words in text
 
 
@@ -126,13 +140,18 @@ def test_keys_that_name_no_input_of_a_policy_are_refused(key):
         check(Plain(space=space))
 
 
-@pytest.mark.parametrize("first, second", [("a-b", "a.b"), ("a.b", "a_b"), ("Arm", "arm"), ("Action_Mask", "action_mask")])
+@pytest.mark.parametrize(
+    "first, second", [("a-b", "a.b"), ("a.b", "a_b"), ("Arm", "arm"), ("Action_Mask", "action_mask")]
+)
 def test_keys_that_name_the_same_input_of_a_policy_are_refused_and_told_by_check(first, second):
     mask = gym.spaces.MultiBinary(2) if second == "action_mask" else Box(-1.0, 1.0, (2,))
     space = gym.spaces.Dict({first: Box(-1.0, 1.0, (2,)), second: mask})
     with pytest.raises(ValueError, match=f"'{first}' and '{second}' have the same name; rename one .* Received: "):
         check(Plain(gym.spaces.Discrete(2), space=space))
-    assert any("have the same name" in problem for problem in tfsac.check_environment(Plain(gym.spaces.Discrete(2), space=space)).problems)
+    assert any(
+        "have the same name" in problem
+        for problem in tfsac.check_environment(Plain(gym.spaces.Discrete(2), space=space)).problems
+    )
 
 
 def test_bounds_whose_difference_no_float32_holds_are_refused():
@@ -147,7 +166,9 @@ def test_observations_that_are_no_arrays_do_not_end_the_report():
         def drawn(self):
             return self.observation_space.sample()
 
-    assert tfsac.check_environment(Graphs(space=graphs), num_steps=3).problems[0].startswith("observations must be a Box")
+    assert (
+        tfsac.check_environment(Graphs(space=graphs), num_steps=3).problems[0].startswith("observations must be a Box")
+    )
 
 
 def close_raises():
@@ -174,7 +195,9 @@ def test_a_reward_that_no_float32_holds_is_a_problem():
 
 
 def test_masked_actions_are_valid_ones():
-    report = tfsac.check_environment(lambda: gym.make("tfsac.testing:DiscreteIdentity-v0", masked=True, disable_env_checker=True), 50)
+    report = tfsac.check_environment(
+        lambda: gym.make("tfsac.testing:DiscreteIdentity-v0", masked=True, disable_env_checker=True), 50
+    )
     assert report.usable, report
 
 
@@ -190,7 +213,9 @@ def test_the_command_prints_the_report_and_its_status_says_whether_it_is_usable(
     assert "\nusable\n" in capsys.readouterr().out
     assert cli.run(["check", f"--level={PLAIN}", "--set=environment.kwargs.reward=one"]) == 1
     assert "  problem  step must return" in (printed := capsys.readouterr().out) and "not usable: 1 problem" in printed
-    assert cli.run(["check", "--preset=pendulum_sac", "--level=CartPole-v1", "--num_steps=20"]) == 1  # the agent does not fit
+    assert (
+        cli.run(["check", "--preset=pendulum_sac", "--level=CartPole-v1", "--num_steps=20"]) == 1
+    )  # the agent does not fit
     assert cli.run(["check", "--preset=pendulum_sac", "--num_steps=20"]) == 0
 
 

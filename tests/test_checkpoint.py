@@ -40,7 +40,14 @@ def uninterrupted_twin(tmp_path_factory):
     return complete_run(tmp_path_factory.mktemp("uninterrupted_twin") / "run", twin_preset())
 
 
-@pytest.mark.parametrize("step", [163, pytest.param(50, marks=pytest.mark.slow), *(pytest.param(step, marks=pytest.mark.acceptance) for step in (77, 149, 288, 300))])
+@pytest.mark.parametrize(
+    "step",
+    [
+        163,
+        pytest.param(50, marks=pytest.mark.slow),
+        *(pytest.param(step, marks=pytest.mark.acceptance) for step in (77, 149, 288, 300)),
+    ],
+)
 def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninterrupted, step):
     crashed(tmp_path / "run", step)
     resumed = Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
@@ -53,7 +60,13 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninte
 def test_a_run_with_its_memory_on_disk_resumes_as_one_in_ram(tmp_path, uninterrupted):
     run = dataclasses.replace(RUN, memory_on_disk=True)
     crashed(tmp_path / "run", 163, run=run)
-    assert {path.name for path in (tmp_path / "run").iterdir()} == {"best.npz", "checkpoints", "config.json", "events", "metrics.csv"}
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {
+        "best.npz",
+        "checkpoints",
+        "config.json",
+        "events",
+        "metrics.csv",
+    }
     resumed = Trainer(preset(), tmp_path / "run", run, resume=True, quiet=True)
     assert isinstance(resumed.memory.ring.base, mmap.mmap)
     resumed.run()
@@ -98,14 +111,19 @@ trainer.run()
 
 def in_a_process(run_dir, step, in_the_middle_of_saving):
     code = KILLED.format(
-        tests=str(pathlib.Path(__file__).parent), step=step, run_dir=str(run_dir),
+        tests=str(pathlib.Path(__file__).parent),
+        step=step,
+        run_dir=str(run_dir),
         in_the_middle_of_saving=in_the_middle_of_saving,
     )
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("step", "saving"), [(-1, True), *(pytest.param(step, False, marks=pytest.mark.acceptance) for step in (113, 200, 251))])
+@pytest.mark.parametrize(
+    ("step", "saving"),
+    [(-1, True), *(pytest.param(step, False, marks=pytest.mark.acceptance) for step in (113, 200, 251))],
+)
 def test_a_run_killed_by_the_system_and_resumed_equals_the_uninterrupted_one(tmp_path, uninterrupted, step, saving):
     killed = in_a_process(tmp_path / "run", step, saving)
     assert killed.returncode == -9, killed.stderr
@@ -153,12 +171,16 @@ def damage_flip(path):
 
 @pytest.mark.parametrize("damage", [damage_truncate, damage_flip, pathlib.Path.unlink])
 @pytest.mark.parametrize("name", ["manifest.json", "state.json", "memory.npz", "agent.data-00000-of-00001"])
-def test_a_damaged_checkpoint_is_refused_by_name_and_the_one_before_is_used(tmp_path, uninterrupted, capsys, damage, name):
+def test_a_damaged_checkpoint_is_refused_by_name_and_the_one_before_is_used(
+    tmp_path, uninterrupted, capsys, damage, name
+):
     shutil.copytree(uninterrupted.directory.path, tmp_path / "run")
     damage(tmp_path / "run" / "checkpoints" / "000000300" / name)
     resumed = Trainer(preset(), tmp_path / "run", RUN, resume=True)
     assert resumed.counters.env_steps == 250
-    assert "000000300 is damaged and was not used; it is now damaged-000000300" in capsys.readouterr().out.replace("\n", "")
+    assert "000000300 is damaged and was not used; it is now damaged-000000300" in capsys.readouterr().out.replace(
+        "\n", ""
+    )
     assert [place.name for place in resumed.checkpoints.places()] == ["000000250"]
     if (damage, name) == (damage_truncate, "state.json"):  # what follows does not depend on which file it was, and how
         resumed.run()
@@ -169,7 +191,9 @@ def test_a_damaged_chunk_of_the_memory_is_noticed(tmp_path, uninterrupted):
     shutil.copytree(uninterrupted.directory.path, tmp_path / "run")
     for path in (tmp_path / "run" / "checkpoints" / "memory").iterdir():
         damage_flip(path)
-    with pytest.raises(CheckpointError, match=r"Rows 150 to 199, .* are gone, and there is no checkpoint to continue from"):
+    with pytest.raises(
+        CheckpointError, match=r"Rows 150 to 199, .* are gone, and there is no checkpoint to continue from"
+    ):
         Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
 
 
@@ -242,7 +266,9 @@ def test_a_checkpoint_of_another_version_is_not_called_damaged(tmp_path, uninter
     for path in (tmp_path / "run" / "checkpoints").glob("0*/manifest.json"):
         manifest = {**json.loads(path.read_text()), "format": number}
         del manifest["sha256"]
-        path.write_bytes(sealed(manifest) if number > 2 else json.dumps(manifest).encode())  # before 3 there was no checksum
+        path.write_bytes(
+            sealed(manifest) if number > 2 else json.dumps(manifest).encode()
+        )  # before 3 there was no checksum
     with pytest.raises(CheckpointError, match=rf"written by another version of tfsac, .* Received: format {number}$"):
         Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
 
@@ -263,7 +289,9 @@ def test_a_full_disk_is_a_clear_error_and_keeps_what_was_there(tmp_path, monkeyp
         monkeypatch.setattr(trainer.checkpoints, "checkpoint", type("Full", (), {"write": fail}))
     else:
         monkeypatch.setattr(checkpoint_module, "digest", fail)
-    with pytest.raises(CheckpointError, match=r"step 120 could not be written.*kept: 000000050, 000000100.*No space left"):
+    with pytest.raises(
+        CheckpointError, match=r"step 120 could not be written.*kept: 000000050, 000000100.*No space left"
+    ):
         trainer.save()
     monkeypatch.undo()
     assert sorted(path for path in trainer.directory.checkpoints.rglob("*")) == before

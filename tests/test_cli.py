@@ -215,13 +215,17 @@ def test_a_finished_run_is_extended_with_resume(tmp_path, capsys):
 @pytest.mark.slow
 def test_a_run_that_sees_a_part_of_its_observations_is_resumed_evaluated_recorded_and_exported(tmp_path, capsys):
     folder, shown = tmp_path / "run", tmp_path / "shown.npz"
-    assert tiny.train(folder, changes={"environment.visible_entries": [0, 1]}) == 0  # cosine and sine, without the velocity
+    assert (
+        tiny.train(folder, changes={"environment.visible_entries": [0, 1]}) == 0
+    )  # cosine and sine, without the velocity
     assert api.load_policy(folder).agent.spec.observation == {"observation": ArraySpec((2,), "float32")}
     with pytest.raises(CheckpointError, match=r"its environment\.visible_entries.*Received: .*0, 2"):
         cli.run(["train", f"--run_dir={folder}", "--resume", "--set=environment.visible_entries=[0,2]"])
     assert cli.run(["train", f"--run_dir={folder}", "--resume", "--set=schedule.improve_steps=60"]) == 0
     assert [row["env_steps"] for row in tiny.rows(folder)] == ["50", "60", "100"]
-    assert cli.run(["evaluate", f"--run_dir={folder}", "--episodes=2", f"--plot_actions={tmp_path / 'actions.png'}"]) == 0
+    assert (
+        cli.run(["evaluate", f"--run_dir={folder}", "--episodes=2", f"--plot_actions={tmp_path / 'actions.png'}"]) == 0
+    )
     assert RETURN.search(capsys.readouterr().out)
     assert cli.run(["record", f"--run_dir={folder}", f"--out={shown}", "--episodes=2"]) == 0
     with np.load(shown) as file:
@@ -525,9 +529,12 @@ WRONG_LEVELS = [  # of the commands that notice
 
 
 @pytest.mark.parametrize(
-    ("command", "package", "arguments", "message"), [(command, *case) for commands, *case in WRONG_LEVELS for command in commands]
+    ("command", "package", "arguments", "message"),
+    [(command, *case) for commands, *case in WRONG_LEVELS for command in commands],
 )
-def test_a_wrong_game_or_team_is_refused_and_leaves_nothing(command, package, arguments, message, tmp_path, monkeypatch, capsys):
+def test_a_wrong_game_or_team_is_refused_and_leaves_nothing(
+    command, package, arguments, message, tmp_path, monkeypatch, capsys
+):
     pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as ended:
@@ -547,7 +554,9 @@ def test_a_team_is_trained_in_a_folder_named_after_its_level(tmp_path, monkeypat
     [folder] = (tmp_path / "runs").iterdir()
     assert folder.name == "small-pettingzoo-mpe2.simple_spread_v3"
     [run] = folder.iterdir()
-    assert [row["env_steps"] for row in tiny.rows(run)] == ["50", "60"] and (run / "policy" / "saved_model.pb").is_file()
+    assert [row["env_steps"] for row in tiny.rows(run)] == ["50", "60"] and (
+        run / "policy" / "saved_model.pb"
+    ).is_file()
 
 
 # -- help --------------------------------------------------------------------------------------------------------------
@@ -657,7 +666,9 @@ def test_the_traceback_is_shown_on_request(monkeypatch, capsys):
         cli.main(["trian"])
     lines = capsys.readouterr().err.splitlines()
     assert ended.value.code == 2
-    assert lines[0].startswith("Traceback") and lines[-1].startswith("tfsac: There is no such command. Did you mean 'train'?")
+    assert lines[0].startswith("Traceback") and lines[-1].startswith(
+        "tfsac: There is no such command. Did you mean 'train'?"
+    )
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch, capsys):
@@ -764,8 +775,8 @@ def auto(**given):
     return f"--preset=cart_pole_discrete_sac {setting('agent.algorithm.temperature', kind='auto', **given)}"
 
 
-# Arguments, with {run} a finished run, {tmp} a folder, {file} a file in it and {shown} a folder of demonstrations; and the
-# text that must be printed.
+# Arguments, with {run} a finished run, {tmp} a folder, {file} a file in it and {shown} a folder of demonstrations; and
+# the text that must be printed.
 WRONG = {
     # the command
     "unknown command": (
@@ -774,8 +785,14 @@ WRONG = {
     ),
     "flag before the command": ("--seed=1 train", "There is no such command.* Received: '--seed=1'"),
     "unknown flag": ("train --sed=1", "tfsac train has no flag --sed. Did you mean '--seed'? Received: '--sed=1'$"),
-    "flag of another command": ("evaluate --run_dir={run} --num_envs=2", "has no flag --num_envs. It is a flag of tfsac train, sweep.* Received: '--num_envs=2'$"),
-    "word after train": ("train pendulum_sac", "Flags are written --name=value. Did you mean --preset=pendulum_sac? Received: 'pendulum_sac'$"),
+    "flag of another command": (
+        "evaluate --run_dir={run} --num_envs=2",
+        "has no flag --num_envs. It is a flag of tfsac train, sweep.* Received: '--num_envs=2'$",
+    ),
+    "word after train": (
+        "train pendulum_sac",
+        "Flags are written --name=value. Did you mean --preset=pendulum_sac? Received: 'pendulum_sac'$",
+    ),
     "word after presets": ("presets mine", "Flags are written --name=value. Received: 'mine'"),
     # presets
     "misspelt preset": (
@@ -812,13 +829,28 @@ WRONG = {
     "negative seed": ("train --seed=-1", "--seed is a non-negative integer. Received: --seed=-1$"),
     "large seed": ("train --seed=3000000000", "seed: .*less than 2147483648. Received: 3000000000$"),
     "no seeds": ("train --num_seeds=0", "--num_seeds is a positive integer. Received: --num_seeds=0$"),
-    "no steps between checkpoints": ("train --checkpoint_save_steps=0", "--checkpoint_save_steps is a positive integer. Received: --checkpoint_save_steps=0$"),
-    "unknown strategy": ("train --strategy=both", "--strategy is none or one_device or mirrored or multi_worker. Received: --strategy=both$"),
-    "unsuitable boolean": ("train --tensorboard=maybe", "--tensorboard is true or false. Received: --tensorboard=maybe$"),
+    "no steps between checkpoints": (
+        "train --checkpoint_save_steps=0",
+        "--checkpoint_save_steps is a positive integer. Received: --checkpoint_save_steps=0$",
+    ),
+    "unknown strategy": (
+        "train --strategy=both",
+        "--strategy is none or one_device or mirrored or multi_worker. Received: --strategy=both$",
+    ),
+    "unsuitable boolean": (
+        "train --tensorboard=maybe",
+        "--tensorboard is true or false. Received: --tensorboard=maybe$",
+    ),
     "no evaluation episodes": ("train --evaluate=0", "--evaluate is a positive integer. Received: --evaluate=0$"),
-    "XLA and eager": ("train --jit_compile --eager", "not with eager. Received: jit_compile=True, eager=True, strategy='none', "),
+    "XLA and eager": (
+        "train --jit_compile --eager",
+        "not with eager. Received: jit_compile=True, eager=True, strategy='none', ",
+    ),
     "XLA and bfloat16": ("train --jit_compile --mixed_precision=bfloat16", "in float32 .*mixed_precision='bfloat16'$"),
-    "XLA and a strategy": ("train --jit_compile --strategy=mirrored", "Received: jit_compile=True, eager=False, strategy='mirrored', "),
+    "XLA and a strategy": (
+        "train --jit_compile --strategy=mirrored",
+        "Received: jit_compile=True, eager=False, strategy='mirrored', ",
+    ),
     "histograms alone": ("train --histograms --notensorboard", "add tensorboard=True. Received: histograms=True$"),
     "no threshold to stop at": (
         "train --stop_at_threshold --level=MountainCarContinuous-v0",
@@ -830,7 +862,10 @@ WRONG = {
     "old version": ("train --level=Pendulum-v0", "Received: 'Pendulum-v0'$"),
     "malformed level": ("train --level=Pendulum_v1!", "Received: 'Pendulum_v1!'$"),
     "unknown namespace": ("train --level=Nowhere/Pong-v5", "Received: 'Nowhere/Pong-v5'$"),
-    "level of a package that is not there": ("train --level=no_such_package:Pong-v5", "no module 'no_such_package'.* Received: 'no_such_package:Pong-v5'$"),
+    "level of a package that is not there": (
+        "train --level=no_such_package:Pong-v5",
+        "no module 'no_such_package'.* Received: 'no_such_package:Pong-v5'$",
+    ),
     "discrete level": (
         "train --level=CartPole-v1",
         "has continuous actions, .* 2 discrete actions: .*'discrete_soft_actor_critic', as in the preset "
@@ -872,7 +907,8 @@ WRONG = {
     "unreachable ratio": (f"train {auto(target_entropy_ratio=1.0)}", "ratio lies between 0 and 1. Received: 1.0$"),
     "two targets": (
         f"train {auto(target_entropy=0.6, target_entropy_ratio=0.5)}",
-        "by target_entropy or by target_entropy_ratio; the other one is None .* Received: target_entropy=0.6, target_entropy_ratio=0.5$",
+        "by target_entropy or by target_entropy_ratio; the other one is None .* Received: target_entropy=0.6, "
+        "target_entropy_ratio=0.5$",
     ),
     "shared encoder without layers": (
         "train --preset=cart_pole_discrete_sac --set=agent.shared_encoder=true",
@@ -892,7 +928,10 @@ WRONG = {
         "initial_epsilon: .*less than or equal to 1. Received: 1.5$",
     ),
     # demonstrations
-    "imitate nobody": ('train --set=agent.memory={{"kind":"sqil"}}', "needs the parameter 'demonstrations'. Received: "),
+    "imitate nobody": (
+        'train --set=agent.memory={{"kind":"sqil"}}',
+        "needs the parameter 'demonstrations'. Received: ",
+    ),
     "missing demonstrations": (f"train {sqil('none')}", "There is no demonstration file. Received: .*/none.npz$"),
     "demonstrations of another level": (
         f"train {sqil('pole')}",
@@ -902,9 +941,15 @@ WRONG = {
         f"train --preset=cart_pole_discrete_sac {sqil('whole')}",
         "whole.npz comes from another environment, Pendulum-v1; this one is CartPole-v1. Received: Pendulum-v1$",
     ),
-    "empty demonstrations": (f"train {sqil('empty')}", "empty.npz is empty or truncated. Received: {{.*'action': 0.*}}$"),
+    "empty demonstrations": (
+        f"train {sqil('empty')}",
+        "empty.npz is empty or truncated. Received: {{.*'action': 0.*}}$",
+    ),
     "no bytes of demonstrations": (f"train {sqil('nothing')}", "not a demonstration file.* Received: 0 bytes$"),
-    "cut demonstrations": (f"train {sqil('cut')}", "cut.npz is damaged or not a demonstration file.* Received: 20000 bytes$"),
+    "cut demonstrations": (
+        f"train {sqil('cut')}",
+        "cut.npz is damaged or not a demonstration file.* Received: 20000 bytes$",
+    ),
     "demonstrations without an end": (
         f"train {sqil('endless')}",
         "endless.npz is truncated: .* Received: 9 ends of episodes and returns of shape [(]10,[)] in 1999 steps$",
@@ -929,7 +974,10 @@ WRONG = {
     # run directories
     "existing run": ("train --run_dir={run}", "exists already; .*--resume.* Received: .*/pendulum$"),
     "run at the place of a file": ("train --run_dir={file}", "exists already.* Received: .*/file$"),
-    "run under a file": ("train --run_dir={file}/run", "cannot be made, because .*/file is no folder. Received: .*/file/run$"),
+    "run under a file": (
+        "train --run_dir={file}/run",
+        "cannot be made, because .*/file is no folder. Received: .*/file/run$",
+    ),
     "weights of no run": (
         "train --checkpoint_restore_dir={tmp}/none --run_dir={tmp}/new",
         "no saved weights.* Received: ",
@@ -960,17 +1008,35 @@ WRONG = {
         "belongs to another run: its agent.algorithm.discount is 0.99. Received: agent.algorithm.discount=0.5$",
     ),
     "seeds of actors": ("train --num_seeds=2 --ray_address=local", "Received: --num_seeds with --ray_address$"),
-    "actors of unequal shares": ("train --num_envs=3 --ray_address=local --num_actors=2", "the number of actors, 2; see --num_envs. Received: 3$"),
+    "actors of unequal shares": (
+        "train --num_envs=3 --ray_address=local --num_actors=2",
+        "the number of actors, 2; see --num_envs. Received: 3$",
+    ),
     "actors on no cluster": ("train --num_actors=2", "give a ray_address. Received: num_actors=2$"),
     "resume seeds": ("train --resume --num_seeds=2 --run_dir={run}", "Received: --num_seeds with --resume$"),
     # sweep
-    "word after sweep": ("sweep pendulum_sac", "Flags are written --name=value. Did you mean --preset=pendulum_sac? Received: 'pendulum_sac'$"),
+    "word after sweep": (
+        "sweep pendulum_sac",
+        "Flags are written --name=value. Did you mean --preset=pendulum_sac? Received: 'pendulum_sac'$",
+    ),
     "no jobs": ("sweep --run_dir=new --jobs=0", "--jobs is a positive integer. Received: --jobs=0$"),
-    "more jobs than cores": ("sweep --run_dir=new --jobs=100000", "number of cores of this machine, [0-9]+. Received: 100000$"),
-    "jobs on a cluster": ("sweep --run_dir=new --jobs=2 --ray_address=local", "its cores allow. Received: --jobs with --ray_address$"),
-    "cores on no cluster": ("sweep --run_dir=new --cpus_per_run=2", "a Ray cluster. Received: --cpus_per_run without --ray_address$"),
+    "more jobs than cores": (
+        "sweep --run_dir=new --jobs=100000",
+        "number of cores of this machine, [0-9]+. Received: 100000$",
+    ),
+    "jobs on a cluster": (
+        "sweep --run_dir=new --jobs=2 --ray_address=local",
+        "its cores allow. Received: --jobs with --ray_address$",
+    ),
+    "cores on no cluster": (
+        "sweep --run_dir=new --cpus_per_run=2",
+        "a Ray cluster. Received: --cpus_per_run without --ray_address$",
+    ),
     "sweep on no cluster": ("sweep --run_dir=new --ray_address=here", "is local, auto or HOST:PORT. Received: 'here'$"),
-    "sweep where no cluster is": ("sweep --run_dir=new --ray_address=127.0.0.1:1", "No Ray answers at this address .* Received: '127.0.0.1:1'$"),
+    "sweep where no cluster is": (
+        "sweep --run_dir=new --ray_address=127.0.0.1:1",
+        "No Ray answers at this address .* Received: '127.0.0.1:1'$",
+    ),
     "sweep an unknown parameter": (
         "sweep --run_dir=new --grid=agent.algorithm.discont=0.9,0.98",
         "no parameter 'agent.algorithm.discont'. Did you mean 'discount'?.* Received: 'discont'$",
@@ -978,7 +1044,10 @@ WRONG = {
     "sweep part of a path": ("sweep --run_dir=new --grid=discount=0.9,1", "by its whole path.* Received: 'discount'$"),
     "sweep an unknown flag": ("sweep --run_dir=new --grid=levle=x", "Did you mean 'level'? Received: 'levle'$"),
     "sweep seeds": ("sweep --run_dir=new --grid=seed=1,2", "or a flag of preset, .* Received: 'seed'$"),
-    "sweep a flag to a wrong value": ("sweep --run_dir=new --grid=num_envs=1,two", "--num_envs is a positive integer. Received: --num_envs=two$"),
+    "sweep a flag to a wrong value": (
+        "sweep --run_dir=new --grid=num_envs=1,two",
+        "--num_envs is a positive integer. Received: --num_envs=two$",
+    ),
     "sweep to a wrong value": (
         "sweep --run_dir=new --grid=agent.algorithm.discount=0.9,1.5",
         "less than or equal to 1. Received: 1.5$",
@@ -992,62 +1061,87 @@ WRONG = {
         "must differ. Received: improve_steps=5 and improve_steps=EnvironmentSteps[(]5[)]$",
     ),
     "sweep to no values": ("sweep --run_dir=new --grid=agent.algorithm.discount=", "path=value,value,... Received: "),
-    "sweep a misspelt level": ("sweep --run_dir=new --grid=level=Pendulm-v1", "Did you mean 'Pendulum-v1'?.*Received: "),
+    "sweep a misspelt level": (
+        "sweep --run_dir=new --grid=level=Pendulm-v1",
+        "Did you mean 'Pendulum-v1'?.*Received: ",
+    ),
     "sweep a misspelt preset": ("sweep --run_dir=new --preset=pendulum_sca", "Received: 'pendulum_sca'$"),
     "sweep beyond the seeds": (
         "sweep --run_dir=new --seed=2147483646 --num_seeds=3",
         "seed: .*less than 2147483648. Received: 2147483648$",
     ),
-    "sweep in the folder of a run": ("sweep --run_dir={run}", "new or empty folder, or its own. Received: .*/pendulum$"),
+    "sweep in the folder of a run": (
+        "sweep --run_dir={run}",
+        "new or empty folder, or its own. Received: .*/pendulum$",
+    ),
     "sweep at the place of a file": ("sweep --run_dir={file}", "new or empty folder, or its own. Received: .*/file$"),
     "sweep under a file": ("sweep --run_dir={file}/sweep", "Received: .*"),
     # trajectories
     "trajectories of choices": (
-        taac("--level=CartPole-v1"), " 2 discrete actions: .*'discrete_soft_actor_critic', as in the preset cart_pole.*Received: ",
+        taac("--level=CartPole-v1"),
+        " 2 discrete actions: .*'discrete_soft_actor_critic', as in the preset cart_pole.*Received: ",
     ),
     "unknown trajectory": (
-        taac("--set=agent.algorithm.trajectory=cubic"), "trajectory: .*'constant', 'linear' or 'quadratic'. Received: 'cubic'$",
+        taac("--set=agent.algorithm.trajectory=cubic"),
+        "trajectory: .*'constant', 'linear' or 'quadratic'. Received: 'cubic'$",
     ),
     "derivatives of a constant": (
-        taac("--set=agent.algorithm.inverse_mode=false"), "linear and quadratic trajectories.*Received: inverse_mode=False with .*'constant'$",
+        taac("--set=agent.algorithm.inverse_mode=false"),
+        "linear and quadratic trajectories.*Received: inverse_mode=False with .*'constant'$",
     ),
     "stretches of one row": (
-        taac("--set=agent.memory.sequence_length=1"), "sequence_length is at least 2.* Received: sequence_length=1, max_size=",
+        taac("--set=agent.memory.sequence_length=1"),
+        "sequence_length is at least 2.* Received: sequence_length=1, max_size=",
     ),
     "stretches beyond the memory": (
         taac("--set=agent.memory.max_size=1000", "--set=agent.memory.sequence_length=1001"),
-        "sequence_length is at least 2, .* at most what the memory holds. Received: sequence_length=1001, max_size=1000$",
+        "sequence_length is at least 2, .* at most what the memory holds. Received: sequence_length=1001, "
+        "max_size=1000$",
     ),
     "stretches beyond an environment's part": (
         taac("--num_envs=100", "--set=agent.memory.max_size=399"),
         "hold sequence_length steps of every environment. Received: max_size=399, num_envs=100, sequence_length=4$",
     ),
     "heat-up below a stretch": (
-        taac("--num_envs=100", "--set=schedule.heatup_steps=399"), "collect sequence_length steps of every environment. Received: heatup_steps=",
+        taac("--num_envs=100", "--set=schedule.heatup_steps=399"),
+        "collect sequence_length steps of every environment. Received: heatup_steps=",
     ),
-    "several steps beside trajectories": (taac("--set=agent.algorithm.n_step=3"), "n_step is 1; .*sequence_length.* Received: n_step=3$"),
+    "several steps beside trajectories": (
+        taac("--set=agent.algorithm.n_step=3"),
+        "n_step is 1; .*sequence_length.* Received: n_step=3$",
+    ),
     "no probability": (taac("--set=agent.algorithm.min_prob=0"), "min_prob.*greater than 0.* Received: 0$"),
     "certain": (taac("--set=agent.algorithm.min_prob=1"), "min_prob.*less than 1.* Received: 1$"),
     "more than certain": (taac("--set=agent.algorithm.min_prob=1.5"), "min_prob.*less than 1.* Received: 1.5$"),
     "clipping the wrong way round": (
-        taac("--set=agent.algorithm.b1_advantage_clipping=[1,0]"), "low < high. Received: [(]1.0, 0.0[)]$",
+        taac("--set=agent.algorithm.b1_advantage_clipping=[1,0]"),
+        "low < high. Received: [(]1.0, 0.0[)]$",
     ),
     "weights of other rewards": (
-        taac("--set=agent.algorithm.reward_weights=[1,2]"), "gives 1 reward.*reward_weights.* Received: [(]1.0, 2.0[)]$",
+        taac("--set=agent.algorithm.reward_weights=[1,2]"),
+        "gives 1 reward.*reward_weights.* Received: [(]1.0, 2.0[)]$",
     ),
     "discounts of other rewards": (
-        taac("--set=agent.algorithm.reward_discounts=[0.9,0.9]"), "gives 1 reward.*reward_discounts.* Received: [(]0.9, 0.9[)]$",
+        taac("--set=agent.algorithm.reward_discounts=[0.9,0.9]"),
+        "gives 1 reward.*reward_discounts.* Received: [(]0.9, 0.9[)]$",
     ),
-    "noise on trajectories": (taac(setting("agent.exploration", noise_std=0.1)), "exploration: Input should be null. Received: "),
+    "noise on trajectories": (
+        taac(setting("agent.exploration", noise_std=0.1)),
+        "exploration: Input should be null. Received: ",
+    ),
     "imitated trajectories": (taac(sqil("whole")), "memory.kind: Input should be 'sequences'. Received: 'sqil'$"),
     "trajectories from single rows": (
-        taac(setting("agent.memory", kind="uniform")), "memory.kind: Input should be 'sequences'. Received: 'uniform'$",
+        taac(setting("agent.memory", kind="uniform")),
+        "memory.kind: Input should be 'sequences'. Received: 'uniform'$",
     ),
     # evaluate
     "evaluate nothing": ("evaluate", "--run_dir is required. Received: no --run_dir$"),
     "evaluate no run": ("evaluate --run_dir={tmp}", "A run directory has a config.json. Received: "),
     "evaluate no folder": ("evaluate --run_dir={tmp}/none", "A run directory has a config.json. Received: .*/none$"),
-    "no episodes": ("evaluate --run_dir={run} --episodes=0", "--episodes is a positive integer. Received: --episodes=0$"),
+    "no episodes": (
+        "evaluate --run_dir={run} --episodes=0",
+        "--episodes is a positive integer. Received: --episodes=0$",
+    ),
     "film under a file": ("evaluate --run_dir={run} --episodes=1 --dump_mp4={file}/film.gif", "Received: .*"),
     "film of an unknown kind": (
         "evaluate --run_dir={run} --episodes=1 --dump_mp4={tmp}/film.xyz",
@@ -1071,7 +1165,10 @@ WRONG = {
         "export --run_dir={run} --out={tmp}/out --format=onnx",
         "--format is saved_model or tflite. Received: --format=onnx$",
     ),
-    "export perhaps with values": ("export --run_dir={run} --out={tmp}/out --values=perhaps", "--values is true or false. Received: --values=perhaps$"),
+    "export perhaps with values": (
+        "export --run_dir={run} --out={tmp}/out --values=perhaps",
+        "--values is true or false. Received: --values=perhaps$",
+    ),
     # record
     "record to nowhere": ("record --run_dir={run}", "--out is required. Received: no --out$"),
     "record into a file of another kind": (
@@ -1089,7 +1186,10 @@ WRONG = {
     "compare nothing": ("compare", "A comparison needs runs, as in: .* Received: none$"),
     "compare no run": ("compare {tmp}", "A run directory has a config.json. Received: "),
     "compare no folder": ("compare a={run},{tmp}/none", "A run directory has a config.json. Received: .*/none$"),
-    "compare a run with itself": ("compare {run} {run}", "A group has each run once. Received: 'soft_actor_critic' with "),
+    "compare a run with itself": (
+        "compare {run} {run}",
+        "A group has each run once. Received: 'soft_actor_critic' with ",
+    ),
     "compare no runs": ("compare a={run} b=", "a run or a sweep, or LABEL=RUN,RUN. Received: 'b='$"),
     "compare under a file": ("compare {run} --out={file}/a", "The folder cannot be made, .* Received: .*"),
     "plot under a file": ("plot {run} --out={file}/a.png", "Received: .*"),
@@ -1099,7 +1199,9 @@ WRONG = {
 # Gymnasium warns about old versions before it refuses them.
 @pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning")
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_command_line_is_refused_with_a_reason_and_leaves_nothing(name, run_dir, shown, tmp_path, monkeypatch, capsys):
+def test_a_wrong_command_line_is_refused_with_a_reason_and_leaves_nothing(
+    name, run_dir, shown, tmp_path, monkeypatch, capsys
+):
     line, message = WRONG[name]
     for file in ("file", "file.npz"):
         (tmp_path / file).write_text("mine")

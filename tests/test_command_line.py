@@ -43,7 +43,9 @@ def test_the_version_is_printed(capsys):
     assert re.fullmatch(r"tfsac \d+\.\d+\.\d+\n", capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("arguments", [["--helpfull"], ["--helpshort"], ["-?"], ["--help"], ["-h"], ["help"], ["--seed=1", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--helpfull"], ["--helpshort"], ["-?"], ["--help"], ["-h"], ["help"], ["--seed=1", "--help"]]
+)
 def test_every_way_to_ask_for_help_is_understood(arguments, capsys):
     assert cli.run(["train", *arguments]) == 0
     printed = capsys.readouterr().out
@@ -73,7 +75,13 @@ def test_the_page_names_every_command_flag_and_status():
         missing = [flag for flag in flags_of(name) if f"`--{flag}" not in PAGE]
         assert not missing, (name, missing)
     assert all(f"| {status} |" in PAGE or f"{status}, " in PAGE for status in ("0", "1", "2", "130", "141"))
-    known = {flag for name in cli.COMMANDS for flag in flags_of(name)} | {"help", "version", "noresume", "notensorboard", "flag"}
+    known = {flag for name in cli.COMMANDS for flag in flags_of(name)} | {
+        "help",
+        "version",
+        "noresume",
+        "notensorboard",
+        "flag",
+    }
     assert set(re.findall(r"`--(\w+)", PAGE)) <= known
 
 
@@ -81,19 +89,38 @@ def test_the_page_names_every_command_flag_and_status():
 
 
 def test_what_show_prints_is_what_set_takes(capsys):
-    assert cli.run(["show", "--preset=mujoco_twin_sac", "--level=Hopper-v5", "--set=agent.algorithm.discount=0.9", "--num_envs=2"]) == 0
+    assert (
+        cli.run(
+            [
+                "show",
+                "--preset=mujoco_twin_sac",
+                "--level=Hopper-v5",
+                "--set=agent.algorithm.discount=0.9",
+                "--num_envs=2",
+            ]
+        )
+        == 0
+    )
     lines = capsys.readouterr().out.splitlines()
-    assert "agent.algorithm.discount=0.9" in lines and "environment.level=Hopper-v5" in lines and "environment.num_envs=2" in lines
+    assert (
+        "agent.algorithm.discount=0.9" in lines
+        and "environment.level=Hopper-v5" in lines
+        and "environment.num_envs=2" in lines
+    )
     assert cli.run(["show", "--preset=mujoco_twin_sac", "--level=Hopper-v5", *(f"--set={line}" for line in lines)]) == 0
     assert capsys.readouterr().out.splitlines() == lines
 
 
-@pytest.mark.parametrize("name", ["pendulum_sac", "cart_pole_sqil", "taac_locomotion", "acer_partially_observable", "atari_discrete_sac"])
+@pytest.mark.parametrize(
+    "name", ["pendulum_sac", "cart_pole_sqil", "taac_locomotion", "acer_partially_observable", "atari_discrete_sac"]
+)
 def test_the_json_of_show_is_a_preset_file(name, tmp_path, capsys):
     assert cli.run(["show", f"--preset={name}", "--set=environment.max_episode_steps=7", "--json"]) == 0
     path = tmp_path / "mine.json"
     path.write_text(capsys.readouterr().out)
-    assert load_preset(path) == override(load_preset(name), {"environment.max_episode_steps": 7}) == read_config(path)[0]
+    assert (
+        load_preset(path) == override(load_preset(name), {"environment.max_episode_steps": 7}) == read_config(path)[0]
+    )
     assert cli.run(["show", f"--preset={path}", "--json"]) == 0
     assert capsys.readouterr().out == path.read_text()
 
@@ -102,7 +129,18 @@ def test_the_json_of_show_is_a_preset_file(name, tmp_path, capsys):
 def test_info_tells_versions_devices_and_threads(capsys):
     assert cli.run(["info"]) == 0
     printed = capsys.readouterr().out
-    for name in ("tfsac", "tensorflow", "keras", "gymnasium", "platform", "cpu", "cpu flags", "memory", "devices", "threads"):
+    for name in (
+        "tfsac",
+        "tensorflow",
+        "keras",
+        "gymnasium",
+        "platform",
+        "cpu",
+        "cpu flags",
+        "memory",
+        "devices",
+        "threads",
+    ):
         assert re.search(rf"^{name} +\S", printed, re.MULTILINE), name
     assert "CPU:0" in printed
 
@@ -159,7 +197,9 @@ def test_bash_completes_commands_flags_and_values(script, breaks):
 
 def test_bash_completes_every_command_and_flag(script):
     script("bash")
-    program = 'source ./script; COMP_LINE=$1 COMP_POINT=${#1} COMP_WORDBREAKS==; _tfsac; printf "%s\\n" "${COMPREPLY[@]}"'
+    program = (
+        'source ./script; COMP_LINE=$1 COMP_POINT=${#1} COMP_WORDBREAKS==; _tfsac; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
     assert set(shell("bash", "-c", program, "bash", "tfsac ")) == {*cli.COMMANDS, "help", "--help", "--version"}
     for name in cli.COMMANDS:
         found = {word.removesuffix("=") for word in shell("bash", "-c", program, "bash", f"tfsac {name} --")}
@@ -202,17 +242,32 @@ class ResourceExhaustedError(Exception):
 
 
 FAILURES = [
-    (OSError(errno.ENOSPC, "No space left on device", "/data/run"), "No space left on device. Free some space.* Received: /data/run$"),
-    (PermissionError(errno.EACCES, "Permission denied", "config.json"), "Permission denied. .*may read and write. Received: config.json$"),
+    (
+        OSError(errno.ENOSPC, "No space left on device", "/data/run"),
+        "No space left on device. Free some space.* Received: /data/run$",
+    ),
+    (
+        PermissionError(errno.EACCES, "Permission denied", "config.json"),
+        "Permission denied. .*may read and write. Received: config.json$",
+    ),
     (IsADirectoryError(errno.EISDIR, "Is a directory", "folder"), "Is a directory. Name a file. Received: folder$"),
     (OSError(errno.EROFS, "Read-only file system", "run"), "Read-only file system. .*can be written. Received: run$"),
     (OSError("something"), "something. .* Received: something$"),
-    (MemoryError("Unable to allocate 2.7 TiB"), "not enough memory. .*max_size.* Received: Unable to allocate 2.7 TiB$"),
+    (
+        MemoryError("Unable to allocate 2.7 TiB"),
+        "not enough memory. .*max_size.* Received: Unable to allocate 2.7 TiB$",
+    ),
     (MemoryError(), "not enough memory. .* Received: MemoryError$"),
-    (ResourceExhaustedError("OOM when allocating tensor " + "x" * 999), "not enough memory. .* Received: OOM when .*\\.\\.\\.$"),
+    (
+        ResourceExhaustedError("OOM when allocating tensor " + "x" * 999),
+        "not enough memory. .* Received: OOM when .*\\.\\.\\.$",
+    ),
     (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), "UTF-8. Received: UnicodeDecodeError"),
     (RecursionError("maximum recursion depth exceeded"), "nested too deeply. Received: RecursionError"),
-    (ModuleNotFoundError("No module named 'rich'", name="rich"), "install tfsac again.* Received: No module named 'rich'$"),
+    (
+        ModuleNotFoundError("No module named 'rich'", name="rich"),
+        "install tfsac again.* Received: No module named 'rich'$",
+    ),
     (UserCodeError("env_fn raised. Received: ValueError: no\nway"), "^env_fn raised. Received: ValueError: no way$"),
     (ValueError("What is wrong.\n  Received: 5"), "^What is wrong. Received: 5$"),
 ]
@@ -225,7 +280,8 @@ def test_what_the_user_can_mend_is_one_line_with_what_was_received(error, text):
 
 
 @pytest.mark.parametrize(
-    "error", [ValueError("shapes do not fit"), KeyError("x"), AssertionError(), ModuleNotFoundError("x", name="tfsac.nothing")]
+    "error",
+    [ValueError("shapes do not fit"), KeyError("x"), AssertionError(), ModuleNotFoundError("x", name="tfsac.nothing")],
 )
 def test_a_bug_is_no_line_of_the_users(error, capsys):
     assert reason(error) is None
@@ -255,20 +311,33 @@ def test_what_ends_the_program_is_one_line_and_no_success(error, monkeypatch, ca
         cli.main(["info"])
     assert ended.value.code == 2
     said = capsys.readouterr().err
-    assert re.match(r"tfsac: Your own code.* Received: \w+: enough \(.*test_command_line\.py, line \d+, in end\)\n$", said), said
+    assert re.match(
+        r"tfsac: Your own code.* Received: \w+: enough \(.*test_command_line\.py, line \d+, in end\)\n$", said
+    ), said
 
 
 def test_what_the_users_code_raises_is_no_bug():
     with pytest.raises(ZeroDivisionError) as caught:
         1 / 0  # noqa: B018
-    assert re.match(r"Your own code raised\. Received: ZeroDivisionError: .*test_command_line\.py", reason(caught.value))
+    assert re.match(
+        r"Your own code raised\. Received: ZeroDivisionError: .*test_command_line\.py", reason(caught.value)
+    )
 
 
 @pytest.mark.parametrize("name", ["numpy", "gymnasium"])
-@pytest.mark.parametrize(("text", "said"), [("x = 1", "hides it; rename it"), ("raise ValueError('no')", "Your own code raised")])
+@pytest.mark.parametrize(
+    ("text", "said"), [("x = 1", "hides it; rename it"), ("raise ValueError('no')", "Your own code raised")]
+)
 def test_a_file_with_the_name_of_a_package_is_told(name, text, said, tmp_path):
     (tmp_path / f"{name}.py").write_text(text)
-    done = subprocess.run([*TFSAC, "check", "--level=Pendulum-v1"], cwd=tmp_path, env=ENVIRONMENT | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*TFSAC, "check", "--level=Pendulum-v1"],
+        cwd=tmp_path,
+        env=ENVIRONMENT | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2 and done.stderr.startswith("tfsac: ") and done.stderr.count("\n") == 1, done.stderr
     assert said in done.stderr and f"{name}.py" in done.stderr
 
@@ -289,28 +358,43 @@ def test_the_end_of_the_reader_of_the_output_is_no_error():
     done = subprocess.run(["bash", "-c", program], env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) in ((141, ""), (0, ""))  # 0 where head was slow to end
     assert done.stdout.startswith(preset_names()[0])
-    closed = "import os, sys; r, w = os.pipe(); os.close(r); os.dup2(w, 1); from tfsac import cli; cli.main(['presets'])"
+    closed = (
+        "import os, sys; r, w = os.pipe(); os.close(r); os.dup2(w, 1); from tfsac import cli; cli.main(['presets'])"
+    )
     done = subprocess.run([sys.executable, "-c", closed], env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_a_shell_that_closes_the_output_changes_nothing():
     for line, status in (("presets >&-", 0), ("trian >&- 2>&-", 2), ("trian 2>&-", 2)):
-        done = subprocess.run(["bash", "-c", f"{sys.executable} -m tfsac {line}"], env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            ["bash", "-c", f"{sys.executable} -m tfsac {line}"],
+            env=ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         assert (done.returncode, done.stdout, done.stderr) == (status, "", ""), line
 
 
 @pytest.mark.skipif(not pathlib.Path("/dev/full").exists(), reason="needs /dev/full")
 def test_output_that_cannot_be_written_is_an_error_in_one_line():
     with open("/dev/full", "w") as full:
-        done = subprocess.run([*TFSAC, "presets"], env=ENVIRONMENT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        done = subprocess.run(
+            [*TFSAC, "presets"], env=ENVIRONMENT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+        )
     assert done.returncode == 2
     assert done.stderr.startswith("tfsac: No space left on device. Free some space") and done.stderr.count("\n") == 1
 
 
 def test_train_says_at_once_what_it_does_and_ctrl_c_before_the_run_ends_it_quietly(tmp_path):
     process = subprocess.Popen(
-        [*TFSAC, "train", "--seed=3", "--run_dir=run"], cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*TFSAC, "train", "--seed=3", "--run_dir=run"],
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     try:
         assert process.stdout.readline() == "tfsac train: pendulum_sac, Pendulum-v1, seed 3, in run\n"
@@ -369,7 +453,12 @@ def test_a_preset_file_leaves_no_bytecode_beside_it(tmp_path):
 
 def test_the_program_of_a_preset_refuses_another_preset(tmp_path):
     done = subprocess.run(
-        [sys.executable, "presets/pendulum_sac.py", "--preset=mujoco_sac"], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=60
+        [sys.executable, "presets/pendulum_sac.py", "--preset=mujoco_sac"],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 2
     assert done.stderr.startswith("tfsac: --preset is given once. Received: '--preset=mujoco_sac'")
@@ -381,7 +470,6 @@ def test_levels_and_json_that_are_no_presets_are_refused_in_python_too():
             load_preset(wrong)
     with pytest.raises(ValueError, match="Received: ''"):
         load_preset("")
-
 
 
 @pytest.mark.parametrize(
@@ -417,7 +505,8 @@ def test_plot_groups_runs_as_compare_does_also_while_they_run(tmp_path, monkeypa
     runs = [str(tmp_path / str(i)) for i in range(3)]
     assert cli.run(["plot", *runs, f"--out={tmp_path / 'picture.png'}"]) == 0
     assert {label: [path.name for path in paths] for label, paths in drawn.items()} == {
-        "soft_actor_critic": ["0", "1"], "twin_soft_actor_critic": ["2"],
+        "soft_actor_critic": ["0", "1"],
+        "twin_soft_actor_critic": ["2"],
     }
 
 
@@ -444,7 +533,11 @@ gym.register("Closing-v0", Closing, max_episode_steps=5)
 @pytest.mark.parametrize(
     ("act", "status", "said"),
     [
-        ("sys.stdout.close()", 2, r"tfsac: Your own code closed or replaced sys\.stdout, .*; leave it open\. Received: a closed file\n"),
+        (
+            "sys.stdout.close()",
+            2,
+            r"tfsac: Your own code closed or replaced sys\.stdout, .*; leave it open\. Received: a closed file\n",
+        ),
         ("sys.stderr.close()", 0, ""),
         ("sys.stdout.close(); sys.stderr.close()", 2, r"tfsac: Your own code closed .* Received: a closed file\n"),
         ("sys.stdout = None", 0, ""),
@@ -470,4 +563,7 @@ def test_an_output_that_cannot_be_written_is_no_bug(monkeypatch, capfd, stream):
     with pytest.raises(SystemExit) as ended:
         cli.main(["info"])
     assert ended.value.code == 2
-    assert re.fullmatch(r"tfsac: Your own code closed or replaced sys\.stdout, .* Received: (None|<object .*>)\n", capfd.readouterr().err)
+    assert re.fullmatch(
+        r"tfsac: Your own code closed or replaced sys\.stdout, .* Received: (None|<object .*>)\n",
+        capfd.readouterr().err,
+    )

@@ -190,7 +190,9 @@ def figures(monkeypatch):
 
 def test_what_is_drawn(write, tmp_path, figures):
     good = [write("a", [0, 4]), write("b", [0, 6])]
-    compare({"good": good, "bad": [write("c", [0, 1]), write("d", [0, 2])], "single": [write("e", [3])]}, tmp_path, "Title")
+    compare(
+        {"good": good, "bad": [write("c", [0, 1]), write("d", [0, 2])], "single": [write("e", [3])]}, tmp_path, "Title"
+    )
     [figure] = figures
     steps, seconds, profiles, last, better = figure.axes
     assert figure.get_suptitle() == "Title"
@@ -237,7 +239,10 @@ def test_the_picture_is_written_over_an_earlier_one(write, tmp_path):
         ({"x": ["new"]}, r"has no values yet in this column\. Received: column='evaluation/return_mean'$"),
         ({"x": ["bare"]}, r"run directory with metrics\.csv.* Received: "),
         ({"x": ["one", "one"]}, r"A group has each run once\. Received: 'x' with \['.*one', '.*one'\]$"),
-        ({"x": ["one"], "y": ["car"]}, r"cover the same levels\. Received: {'x': \['Pendulum-v1'\], 'y': \['MountainCar"),
+        (
+            {"x": ["one"], "y": ["car"]},
+            r"cover the same levels\. Received: {'x': \['Pendulum-v1'\], 'y': \['MountainCar",
+        ),
         ({"x": ["one", "car"], "y": ["one"]}, r"cover the same levels\. Received: {'x': \['MountainCar"),
     ],
 )
@@ -263,7 +268,11 @@ def described(write):
     def written(name, preset="pendulum_sac", level=None, **changes):
         made = load_preset(preset)
         made = for_level(made, level) if level else made
-        return write(name, [1], preset=to_json(override(made, {path.replace("__", "."): value for path, value in changes.items()})))
+        return write(
+            name,
+            [1],
+            preset=to_json(override(made, {path.replace("__", "."): value for path, value in changes.items()})),
+        )
 
     return written
 
@@ -293,15 +302,24 @@ def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch):
     one, two, three = (pathlib.Path("sweep") / name for name in names)
     run = pathlib.Path("run")
     assert grouping.groups_of(["sweep"]) == {"rate=1": [one, two], "rate=2": [three]}
-    assert grouping.groups_of(["sweep", "run"]) == {"sweep rate=1": [one, two], "sweep rate=2": [three], "soft_actor_critic": [run]}
+    assert grouping.groups_of(["sweep", "run"]) == {
+        "sweep rate=1": [one, two],
+        "sweep rate=2": [three],
+        "soft_actor_critic": [run],
+    }
     assert grouping.groups_of(["x=run,sweep", "y=sweep/rate=1/seed0"]) == {"x": [run, one, two, three], "y": [one]}
     for words in (["x=run", "y=run", "x=sweep"], ["soft_actor_critic=sweep", "run"]):
         label = words[0].partition("=")[0]
-        with pytest.raises(UsageError, match=f"a label of its own.* Received: the label '{label}' twice, for (run|{one}) and (run|{one})$"):
+        with pytest.raises(
+            UsageError,
+            match=f"a label of its own.* Received: the label '{label}' twice, for (run|{one}) and (run|{one})$",
+        ):
             grouping.groups_of(words)
     # A path with an equals sign is a path.
     assert grouping.groups_of([f"sweep/{names[0]}"]) == {"soft_actor_critic": [one]}
     (two / "policy").rmdir(), (three / "policy").rmdir()
-    with pytest.raises(ValueError, match=r"of runs that have ended; first type .*--resume\. Received: sweep/rate=2/seed0$"):
+    with pytest.raises(
+        ValueError, match=r"of runs that have ended; first type .*--resume\. Received: sweep/rate=2/seed0$"
+    ):
         grouping.refuse_unfinished(grouping.groups_of(["run", "sweep/rate=2/seed0"]))
     assert grouping.groups_of(["sweep"]) == {"rate=1": [one]}

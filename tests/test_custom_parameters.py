@@ -87,9 +87,16 @@ def test_the_page_has_all_files():
 
 def test_a_preset_file_holds_an_own_agent_and_set_changes_its_fields(folder):
     preset = load_preset(folder / "my_preset.py")
-    assert (preset.agent.kind, preset.agent.path, preset.agent.algorithm.location_cost) == (KIND, "my_agent:MyAgent", 1e-3)
+    assert (preset.agent.kind, preset.agent.path, preset.agent.algorithm.location_cost) == (
+        KIND,
+        "my_agent:MyAgent",
+        1e-3,
+    )
     changed = override(preset, {"agent.algorithm.location_cost": 5.0, "agent.algorithm.discount": 0.9})
-    assert type(changed.agent) is type(preset.agent) and (changed.agent.algorithm.location_cost, changed.agent.algorithm.discount) == (5.0, 0.9)
+    assert type(changed.agent) is type(preset.agent) and (
+        changed.agent.algorithm.location_cost,
+        changed.agent.algorithm.discount,
+    ) == (5.0, 0.9)
     assert override(changed, {"agent.algorithm.location_cost": 1e-3, "agent.algorithm.discount": 0.99}) == preset
     with pytest.raises(ParameterError, match="Did you mean 'location_cost'"):
         override(preset, {"agent.algorithm.location_cots": 5.0})
@@ -130,7 +137,9 @@ def test_an_own_agent_comes_back_equal_from_json(agent):
 
 def test_an_own_agent_needs_no_agent_of_tfsac():
     networks = {"policy": soft_actor_critic_networks()["policy"]}
-    preset = Preset(agent=FromTheBase(OffPolicyAlgorithmParameters(0.5), None, SequenceReplayParameters(9000), networks))
+    preset = Preset(
+        agent=FromTheBase(OffPolicyAlgorithmParameters(0.5), None, SequenceReplayParameters(9000), networks)
+    )
     assert from_json(Preset, json.dumps(to_json(preset))) == preset
     with pytest.raises(ParameterError, match="FromTheBase needs the parameter 'algorithm'"):
         FromTheBase()
@@ -164,7 +173,9 @@ def without_an_agent():
 
         algorithm: OffPolicyAlgorithmParameters
 
-    Preset(agent=Nameless(OffPolicyAlgorithmParameters(), None, ExperienceReplayParameters(), soft_actor_critic_networks()))
+    Preset(
+        agent=Nameless(OffPolicyAlgorithmParameters(), None, ExperienceReplayParameters(), soft_actor_critic_networks())
+    )
 
 
 @parameters
@@ -220,7 +231,11 @@ def test_what_is_no_agent_of_ones_own_is_refused(folder, make, error, words, rec
 
 def test_every_agent_of_tfsac_names_another_agent():
     classes = [cls for cls in BaseAgentParameters.__subclasses__() if cls.__module__.startswith("tfsac.")]
-    paths = {cls.path for cls in [*classes, *(below for cls in classes for below in cls.__subclasses__())] if hasattr(cls, "path")}
+    paths = {
+        cls.path
+        for cls in [*classes, *(below for cls in classes for below in cls.__subclasses__())]
+        if hasattr(cls, "path")
+    }
     assert len([path for path in paths if re.fullmatch(r"tfsac\.agents\.\w+:\w+Agent", path)]) == 6
     assert DiscreteSoftActorCriticAgentParameters.path == "tfsac.agents.discrete_sac:DiscreteSoftActorCriticAgent"
 
@@ -231,10 +246,15 @@ def test_an_own_agent_is_trained_and_evaluated_by_commands(folder, run_python, t
     changes = tiny.assignments({path: value for path, value in short.items() if ".v." not in path})
     arguments = ["train", f"--preset={folder / 'my_preset.py'}", f"--run_dir={folder / 'run'}", *changes]
     shown = "import sys; from tfsac import cli; "
-    printed = run_python(shown + f"print(cli.run({arguments!r})); print(sys.modules['my_agent'].MyAgent.__mro__[1].__name__)")
+    printed = run_python(
+        shown + f"print(cli.run({arguments!r})); print(sys.modules['my_agent'].MyAgent.__mro__[1].__name__)"
+    )
     assert printed.split()[-2:] == ["0", "TwinSoftActorCriticAgent"]
     elsewhere = tmp_path_factory.mktemp("elsewhere")
-    printed = run_python(f"import os; os.chdir({str(elsewhere)!r}); {shown} print(cli.run(['evaluate', '--run_dir={folder / 'run'}', '--episodes=2']))")
+    printed = run_python(
+        f"import os; os.chdir({str(elsewhere)!r}); {shown} print(cli.run(['evaluate', '--run_dir={folder / 'run'}', "
+        f"'--episodes=2']))"
+    )
     assert "over 2 episodes" in printed and printed.split()[-1] == "0"
 
 
@@ -254,11 +274,16 @@ def test_the_agent_of_the_page_pays_for_its_locations(folder):
 def test_an_own_agent_has_the_actions_of_the_one_above_it(agent, level):
     from tfsac.cli.early_checks import check_level
 
-    with pytest.raises(ValueError, match=rf"This agent \('{__name__}:\w+'\) has (continuous|discrete) actions, and the environment has"):
+    with pytest.raises(
+        ValueError, match=rf"This agent \('{__name__}:\w+'\) has (continuous|discrete) actions, and the environment has"
+    ):
         check_level(Preset(agent=agent, environment=EnvironmentParameters(level)))
 
 
-@pytest.mark.parametrize("path, error, words", [("tfsac.types:Spec", ParameterError, "below tfsac.agents.Agent"), ("no_module:X", ImportError, "no module")])
+@pytest.mark.parametrize(
+    "path, error, words",
+    [("tfsac.types:Spec", ParameterError, "below tfsac.agents.Agent"), ("no_module:X", ImportError, "no module")],
+)
 def test_a_path_that_leads_to_no_agent_is_refused(path, error, words):
     from tfsac.training.build import agent_class
 
@@ -276,7 +301,9 @@ def test_a_config_whose_module_is_gone_says_so(folder):
     config = {"preset": to_json(preset), "run": to_json(RunParameters())}
     config["preset"]["agent"]["kind"] = "my_agent_that_moved:MyAgentParameters"
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ImportError, match=r"no module 'my_agent_that_moved'.* Received: 'my_agent_that_moved:MyAgentParameters'$"):
+    with pytest.raises(
+        ImportError, match=r"no module 'my_agent_that_moved'.* Received: 'my_agent_that_moved:MyAgentParameters'$"
+    ):
         read_config(folder / "config.json")
 
 

@@ -99,7 +99,9 @@ def test_choices_of_a_team_and_their_masks_are_loaded_exactly(choices):
     assert loaded.records["action"].dtype == np.int32 and loaded.records["action"].shape == (6, 3)
     np.testing.assert_array_equal(loaded.records["action"], np.random.default_rng(0).integers(0, 4, (6, 3)))
     assert loaded.records["next_observation/action_mask"].dtype == bool
-    assert loaded.records["next_observation/action_mask"][1:].reshape(-1, 4).tolist() == [[False, True, True, False]] * 15
+    assert (
+        loaded.records["next_observation/action_mask"][1:].reshape(-1, 4).tolist() == [[False, True, True, False]] * 15
+    )
     assert loaded.returns.tolist() == [1.0, 2.0]
 
 
@@ -124,7 +126,9 @@ def test_episodes_that_there_are_not_are_refused_with_both_numbers(saved, num_ep
 def test_a_file_of_another_level_is_refused_by_both_names(saved):
     assert len(load_demonstrations(saved, SPEC, "TfsacCameraArm-v0").records) == 7
     assert len(load_demonstrations(saved, SPEC, "tests.tiny:TfsacCameraArm-v0").records) == 7
-    message = r"npz comes from another environment, TfsacCameraArm-v0; this one is Pendulum-v1\. Received: TfsacCameraArm-v0"
+    message = (
+        r"npz comes from another environment, TfsacCameraArm-v0; this one is Pendulum-v1\. Received: TfsacCameraArm-v0"
+    )
     with pytest.raises(ValueError, match=message):
         load_demonstrations(saved, SPEC, "Pendulum-v1")
 
@@ -211,7 +215,9 @@ gym.register("TfsacDoors-v0", Doors)
 
 
 def record_with(monkeypatch, folder, level, act):
-    """Records two episodes of a policy that chooses `act(arrays)`, an action from 0 for the arrays of one observation."""
+    """Records two episodes of a policy that chooses `act(arrays)`, an action from 0 for the arrays of one
+    observation.
+    """
     run_dir = folder / "run"
     schedule = ScheduleParameters(heatup_steps="EnvironmentSteps(1000)")
     RunDirectory(run_dir).create(Preset(environment=EnvironmentParameters(level), schedule=schedule), RunParameters())
@@ -370,7 +376,13 @@ def test_choices_that_there_are_not_are_refused(choices, action, dtype):
     "file, spec, name, dtype, message",
     [
         ("choices", CHOICES, "action", "float32", "action should be int32. Received: float32"),
-        ("choices", CHOICES, "observation/action_mask", "int8", "observation/action_mask should be bool. Received: int8"),
+        (
+            "choices",
+            CHOICES,
+            "observation/action_mask",
+            "int8",
+            "observation/action_mask should be bool. Received: int8",
+        ),
         ("saved", SPEC, "observation/camera", "float32", "observation/camera should be uint8. Received: float32"),
         ("saved", SPEC, "reward", "U3", "reward should be float32. Received: <U3"),
     ],
@@ -386,7 +398,11 @@ def test_numbers_of_another_kind_belong_to_another_environment(request, file, sp
 
 @pytest.mark.parametrize(
     "file, spec, name, dtype",
-    [("saved", SPEC, "reward", "float64"), ("saved", SPEC, "observation/joints", "float16"), ("choices", CHOICES, "action", "int64")],
+    [
+        ("saved", SPEC, "reward", "float64"),
+        ("saved", SPEC, "observation/joints", "float16"),
+        ("choices", CHOICES, "action", "int64"),
+    ],
 )
 def test_numbers_of_another_width_are_converted(request, file, spec, name, dtype):
     path = request.getfixturevalue(file)
@@ -565,16 +581,22 @@ def test_a_minari_dataset_of_dicts_with_actions_of_uneven_bounds_is_read(minari)
     np.testing.assert_allclose(rows["action"], [[-1, 1], [1, 0]], atol=1e-6)
     for key in ("joints", "camera"):
         assert rows["observation/" + key].dtype == spec.observation[key].dtype
-        np.testing.assert_array_equal(rows["observation/" + key][0], observation[key].astype(spec.observation[key].dtype))
+        np.testing.assert_array_equal(
+            rows["observation/" + key][0], observation[key].astype(spec.observation[key].dtype)
+        )
         np.testing.assert_array_equal(rows["next_observation/" + key][1], last[key].astype(spec.observation[key].dtype))
 
 
 def test_a_minari_dataset_of_another_level_or_other_spaces_is_refused(minari):
     collected(minari, "pole-v0", "CartPole-v1")
     spec = spec_of(make("Pendulum-v1"))
-    with pytest.raises(ValueError, match=r"minari:pole-v0 comes from another environment, CartPole-v1; this one is Pendulum-v1"):
+    with pytest.raises(
+        ValueError, match=r"minari:pole-v0 comes from another environment, CartPole-v1; this one is Pendulum-v1"
+    ):
         load_demonstrations("minari:pole-v0", spec, "Pendulum-v1", inverse=action_map(spec).inverse)
-    with pytest.raises(ValueError, match=r"another environment, CartPole-v1: .*observation should be \(3,\)\. Received: \(4,\)"):
+    with pytest.raises(
+        ValueError, match=r"another environment, CartPole-v1: .*observation should be \(3,\)\. Received: \(4,\)"
+    ):
         load_demonstrations("minari:pole-v0", spec, inverse=action_map(spec).inverse)
 
 

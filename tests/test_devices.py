@@ -53,6 +53,8 @@ def test_every_strategy_of_one_process_trains_the_same_run(run_python, tmp_path)
 def test_a_variable_that_is_no_number_of_threads_is_refused_before_tensorflow_aborts(monkeypatch, name, value):
     monkeypatch.setenv(name, value)
     monkeypatch.setattr(devices, "CONFIGURED", [])
-    with pytest.raises(ValueError, match=rf"^The environment variable {name} is a number of threads .* Received: '{value}'$"):
+    with pytest.raises(
+        ValueError, match=rf"^The environment variable {name} is a number of threads .* Received: '{value}'$"
+    ):
         devices.configure_once()
     assert not devices.CONFIGURED

@@ -38,16 +38,33 @@ FIXED = FixedAlphaParameters(0.2)
 
 
 def make_agent(
-    temperature=None, memory=None, spec=MASKED, seed=0, eager=True, exploration=None, shared_encoder=False, embedder=(),
-    twin_critic=True, batch_size=BATCH, trained=None, **algorithm,
+    temperature=None,
+    memory=None,
+    spec=MASKED,
+    seed=0,
+    eager=True,
+    exploration=None,
+    shared_encoder=False,
+    embedder=(),
+    twin_critic=True,
+    batch_size=BATCH,
+    trained=None,
+    **algorithm,
 ):
     """Small networks; `trained` are fields of both, the rest are fields of the algorithm."""
     networks = discrete_soft_actor_critic_networks(
-        (16,), twin_critic, embedder=embedder or EmbedderScheme.Empty, learning_rate=1e-2, batch_size=batch_size, **(trained or {})
+        (16,),
+        twin_critic,
+        embedder=embedder or EmbedderScheme.Empty,
+        learning_rate=1e-2,
+        batch_size=batch_size,
+        **(trained or {}),
     )
     changes = {"rate_for_copying_weights_to_target": 0.25, **algorithm}
     parameters = DiscreteSoftActorCriticAgentParameters(
-        algorithm=DiscreteSoftActorCriticAlgorithmParameters(temperature=temperature or DiscreteAutoAlphaParameters(learning_rate=1e-2), **changes),
+        algorithm=DiscreteSoftActorCriticAlgorithmParameters(
+            temperature=temperature or DiscreteAutoAlphaParameters(learning_rate=1e-2), **changes
+        ),
         exploration=exploration,
         memory=memory or ExperienceReplayParameters(),
         networks=networks,
@@ -58,7 +75,11 @@ def make_agent(
 
 def batches(updates, seed=0, spec=MASKED, weight=None):
     stacked = random_batches(spec, updates, BATCH, seed)
-    return stacked if weight is None else stacked._replace(weight=np.broadcast_to(weight, (updates, BATCH)).astype(np.float32))
+    return (
+        stacked
+        if weight is None
+        else stacked._replace(weight=np.broadcast_to(weight, (updates, BATCH)).astype(np.float32))
+    )
 
 
 def prefer(agent, logits):
@@ -98,7 +119,9 @@ STEPS = {
 @pytest.mark.parametrize("name", STEPS)
 def test_a_step_moves_what_it_trains_and_leaves_the_rest_bit_identical(name):
     agent, batch = make_agent(), one(batches(1))
-    agent.networks["q_target"].trainable_variables[0].assign_add(tf.ones_like(agent.networks["q_target"].trainable_variables[0]))
+    agent.networks["q_target"].trainable_variables[0].assign_add(
+        tf.ones_like(agent.networks["q_target"].trainable_variables[0])
+    )
     before = weights(agent)
     STEPS[name](agent, batch)
     assert changed(before, weights(agent)) == {name}
@@ -154,7 +177,11 @@ def test_another_order_of_the_steps_gives_another_policy():
 def test_one_critic_is_used_everywhere():
     agent, batch = make_agent(twin_critic=False), one(batches(1))
     metrics = named(agent, batches(2))
-    assert {name for name in metrics if name.startswith(("loss/q", "q/q", "q/td"))} == {"loss/q1", "q/q1", "q/td_error1"}
+    assert {name for name in metrics if name.startswith(("loss/q", "q/q", "q/td"))} == {
+        "loss/q1",
+        "q/q1",
+        "q/td_error1",
+    }
     q = agent.networks["q"](batch.observation)
     assert q.shape == (BATCH, 1, ACTIONS)
     values = agent.value_tensors(batch.observation, batch.action)["q"]
@@ -191,7 +218,9 @@ def test_importance_weights_scale_the_critic_loss_and_priorities_are_unweighted_
     error, (prob, log_prob) = errors(agent, one(stacked)), choice(agent, one(stacked).observation)
     result = agent.update(stacked)
     metrics = dict(zip(agent.metric_names, result.metrics[0], strict=True))
-    np.testing.assert_allclose([metrics["loss/q1"], metrics["loss/q2"]], (weight[:, None] * error**2).mean(axis=0), rtol=1e-4)
+    np.testing.assert_allclose(
+        [metrics["loss/q1"], metrics["loss/q2"]], (weight[:, None] * error**2).mean(axis=0), rtol=1e-4
+    )
     q = agent.networks["q"](one(stacked).observation).numpy().min(axis=1)
     np.testing.assert_allclose(metrics["loss/policy"], (prob * (0.2 * log_prob - q)).sum(axis=1).mean(), rtol=1e-4)
     assert result.priority.shape == (1, BATCH)
@@ -201,7 +230,9 @@ def test_importance_weights_scale_the_critic_loss_and_priorities_are_unweighted_
 @pytest.mark.slow
 @pytest.mark.parametrize(("spec", "delay"), [(PLAIN, 1), (MASKED, 3)], ids=["plain", "masked and delayed"])
 def test_several_updates_in_a_call_and_single_ones_and_eager_ones_agree(spec, delay):
-    together, apart, eager = (make_agent(spec=spec, eager=eager, num_updates_between_policy_updates=delay) for eager in (False, False, True))
+    together, apart, eager = (
+        make_agent(spec=spec, eager=eager, num_updates_between_policy_updates=delay) for eager in (False, False, True)
+    )
     stacked, moved = batches(6, spec=spec), []
     rows = together.update(stacked).metrics
     for i in range(6):
@@ -231,7 +262,9 @@ def test_a_fixed_temperature_stays_and_is_used():
 
 
 @pytest.mark.parametrize("log_space", [True, False])
-@pytest.mark.parametrize(("logits", "target", "direction"), [([9.0, 0, 0, 0], 1.3, 1), ([0.0] * 4, 0.1, -1)], ids=["below", "above"])
+@pytest.mark.parametrize(
+    ("logits", "target", "direction"), [([9.0, 0, 0, 0], 1.3, 1), ([0.0] * 4, 0.1, -1)], ids=["below", "above"]
+)
 def test_alpha_grows_while_the_entropy_is_below_its_target_and_shrinks_above(log_space, logits, target, direction):
     agent = make_agent(DiscreteAutoAlphaParameters(0.5, 0.01, target_entropy=target, log_space=log_space), spec=PLAIN)
     prefer(agent, logits)
@@ -249,7 +282,10 @@ def test_alpha_outside_log_space_is_never_negative():
 
 @pytest.mark.parametrize("target", [math.log(4), 1.5, 0.0, -4.0])
 def test_a_target_that_no_choice_among_four_reaches_is_refused(target):
-    words = re.escape("4 discrete actions lies between 0 and log(4) = 1.386 nats") + f".*Received: {re.escape(str(target))}$"
+    words = (
+        re.escape("4 discrete actions lies between 0 and log(4) = 1.386 nats")
+        + f".*Received: {re.escape(str(target))}$"
+    )
     with pytest.raises(ValueError, match=words):
         make_agent(DiscreteAutoAlphaParameters(target_entropy=target))
 
@@ -260,7 +296,10 @@ def test_a_target_that_no_choice_among_four_reaches_is_refused(target):
         ({"target_entropy_ratio": 1.0}, "target_entropy_ratio lies between 0 and 1. Received: 1.0"),
         ({"target_entropy_ratio": 1.2}, "target_entropy_ratio lies between 0 and 1. Received: 1.2"),
         ({"target_entropy_ratio": 0.0}, "Received: 0.0"),
-        ({"target_entropy_ratio": 0.5, "target_entropy": 1.0}, "Received: target_entropy=1.0, target_entropy_ratio=0.5"),
+        (
+            {"target_entropy_ratio": 0.5, "target_entropy": 1.0},
+            "Received: target_entropy=1.0, target_entropy_ratio=0.5",
+        ),
     ],
 )
 def test_wrong_ratios_are_refused(fields, words):
@@ -281,7 +320,11 @@ def encoder(agent, name="q"):
 def test_only_the_critic_step_moves_a_shared_encoder(spec, embedder):
     agent, batch = make_agent(spec=spec, shared_encoder=True, embedder=embedder), one(batches(1, spec=spec))
     assert agent.networks["policy"].embedders is agent.networks["q"].embedders
-    assert [v.path for v in agent.trained["policy"]] == [v.path for layer in (*agent.networks["policy"].middleware, agent.networks["policy"].head.logits) for v in layer.weights]
+    assert [v.path for v in agent.trained["policy"]] == [
+        v.path
+        for layer in (*agent.networks["policy"].middleware, agent.networks["policy"].head.logits)
+        for v in layer.weights
+    ]
     before, first = weights(agent), encoder(agent)
     STEPS["policy"](agent, batch)
     assert changed(before, weights(agent)) == {"policy"}
@@ -289,7 +332,9 @@ def test_only_the_critic_step_moves_a_shared_encoder(spec, embedder):
     STEPS["q"](agent, batch)
     assert all((a != b).any() for a, b in zip(first, encoder(agent), strict=True))
     assert (agent.networks["policy"](batch.observation).numpy() != logits).any()
-    for a, b in zip(first, encoder(agent, "q_target"), strict=True):  # the target network waits with an encoder of its own
+    for a, b in zip(
+        first, encoder(agent, "q_target"), strict=True
+    ):  # the target network waits with an encoder of its own
         np.testing.assert_array_equal(a, b)
     STEPS["q_target"](agent, batch)
     for target, a, b in zip(encoder(agent, "q_target"), first, encoder(agent), strict=True):
@@ -305,7 +350,9 @@ def test_acting_follows_the_weights_after_updates(spec, embedder, shared_encoder
     (first,) = agent.policy.forwards["policy"]({"observation": observation})
     agent.update(batches(5, spec=spec))
     logits = agent.networks["policy"]({"observation": tf.constant(observation)}).numpy()
-    np.testing.assert_allclose(agent.policy.forwards["policy"]({"observation": observation})[0], logits, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        agent.policy.forwards["policy"]({"observation": observation})[0], logits, rtol=1e-4, atol=1e-5
+    )
     greedy = agent.policy.act({"observation": observation}, mode="greedy").action
     np.testing.assert_array_equal(greedy, agent.policy.act_tensors({"observation": tf.constant(observation)})[0])
     np.testing.assert_array_equal(greedy, logits.argmax(axis=1))
@@ -315,8 +362,14 @@ def test_acting_follows_the_weights_after_updates(spec, embedder, shared_encoder
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"input_embedders_parameters": {"observation": InputEmbedderParameters((9,))}}, "have equal input_embedders_parameters"),
-        ({"initializer": "he"}, "have equal input_embedders_parameters, embedding_merger_type and initializer. Received: "),
+        (
+            {"input_embedders_parameters": {"observation": InputEmbedderParameters((9,))}},
+            "have equal input_embedders_parameters",
+        ),
+        (
+            {"initializer": "he"},
+            "have equal input_embedders_parameters, embedding_merger_type and initializer. Received: ",
+        ),
         (None, "shared_encoder needs embedders with layers to share. Received: "),
     ],
 )
@@ -348,7 +401,10 @@ def test_every_mode_keeps_to_the_mask(mode):
         np.testing.assert_array_equal(action, np.where(mask, [0, 3, 1, 2], -1).argmax(axis=1))
 
 
-@pytest.mark.parametrize(("mode", "prob"), [("sample", [0.1, 0.2, 0.3, 0.4]), ("random", [0.25] * 4), ("explore", [0.145, 0.215, 0.285, 0.355])])
+@pytest.mark.parametrize(
+    ("mode", "prob"),
+    [("sample", [0.1, 0.2, 0.3, 0.4]), ("random", [0.25] * 4), ("explore", [0.145, 0.215, 0.285, 0.355])],
+)
 def test_frequencies_of_actions_are_their_probabilities(mode, prob):
     agent, rows = make_agent(spec=PLAIN, exploration=EpsilonGreedyParameters(0.3, 0.3)), 100_000
     prefer(agent, np.log([0.1, 0.2, 0.3, 0.4]))
@@ -384,16 +440,21 @@ def test_sampling_in_the_graph_keeps_to_probabilities_and_masks():
     assert noise.shape == (rows, ACTIONS) and noise.numpy().min() >= 0 and noise.numpy().max() < 1
     uniform = tf.random.stateless_uniform(noise.shape, [3, 4])
     action = agent.policy.act_tensors(many(rows, np.tile([True, True, True, False], (rows, 1))), uniform)[0]
-    np.testing.assert_allclose(np.bincount(action, minlength=4) / rows, [1 / 6, 1 / 3, 1 / 2, 0], atol=4 * np.sqrt(0.25 / rows))
+    np.testing.assert_allclose(
+        np.bincount(action, minlength=4) / rows, [1 / 6, 1 / 3, 1 / 2, 0], atol=4 * np.sqrt(0.25 / rows)
+    )
 
 
 def test_actions_and_modes_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match=r"'discrete_soft_actor_critic'\) has discrete actions.*Received: ArraySpec"):
         make_agent(spec=vector_spec())
     for agent, parameters in (
-        (SoftActorCriticAgent, SoftActorCriticAgentParameters), (TwinSoftActorCriticAgent, TwinSoftActorCriticAgentParameters),
+        (SoftActorCriticAgent, SoftActorCriticAgentParameters),
+        (TwinSoftActorCriticAgent, TwinSoftActorCriticAgentParameters),
     ):
-        with pytest.raises(ValueError, match=r"has continuous actions, and the environment has 4 discrete.*Received: DiscreteSpec"):
+        with pytest.raises(
+            ValueError, match=r"has continuous actions, and the environment has 4 discrete.*Received: DiscreteSpec"
+        ):
             agent(parameters(), PLAIN)
     with pytest.raises(ValueError, match=r"mode is 'random', 'explore', 'sample' or 'greedy'\. Received: 'best'"):
         make_agent(spec=PLAIN).policy.act(many(2), mode="best")

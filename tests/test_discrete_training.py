@@ -45,7 +45,8 @@ class Corridor(gym.Env):
 
     Args:
         fail_at: number of the step.
-        how: the mask has no "valid" action, or a wrong "shape"; or the "first" observation after it has no valid action.
+        how: the mask has no "valid" action, or a wrong "shape"; or the "first" observation after it has no valid
+            action.
     """
 
     metadata = {"render_modes": []}
@@ -119,7 +120,9 @@ RESUMED = {
 USUAL = {"a masked choice", "a team of numbers"}
 
 
-@pytest.mark.parametrize("name", [name if name in USUAL else pytest.param(name, marks=pytest.mark.acceptance) for name in RESUMED])
+@pytest.mark.parametrize(
+    "name", [name if name in USUAL else pytest.param(name, marks=pytest.mark.acceptance) for name in RESUMED]
+)
 def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, name):
     preset = RESUMED[name]()
     uninterrupted = complete_run(tmp_path / "uninterrupted", preset)
@@ -148,8 +151,15 @@ def test_a_resumed_run_explores_as_much_as_it_would_have(tmp_path):
 @pytest.mark.parametrize(
     ("how", "text"),
     [
-        ("valid", r"TfsacCorridor-v0: 'action_mask' leaves no valid action \(environment 0, step 134\)\. Received: \[0 0 0\]"),
-        ("shape", r"TfsacCorridor-v0: 'action_mask' must have the shape \(3,\) \(environment 0, step 133\)\. Received: \(2,\)"),
+        (
+            "valid",
+            r"TfsacCorridor-v0: 'action_mask' leaves no valid action \(environment 0, step 134\)\. Received: \[0 0 0\]",
+        ),
+        (
+            "shape",
+            r"TfsacCorridor-v0: 'action_mask' must have the shape \(3,\) \(environment 0, step 133\)\. Received: "
+            r"\(2,\)",
+        ),
     ],
 )
 def test_a_wrong_mask_stops_the_run_and_nothing_before_it_is_lost(tmp_path, how, text):
@@ -237,7 +247,12 @@ def runs(tmp_path_factory):
     return run
 
 
-@pytest.fixture(params=[name if name in ("masked", "team of numbers") else pytest.param(name, marks=pytest.mark.acceptance) for name in RUNS])
+@pytest.fixture(
+    params=[
+        name if name in ("masked", "team of numbers") else pytest.param(name, marks=pytest.mark.acceptance)
+        for name in RUNS
+    ]
+)
 def run_dir(runs, request):
     return runs(request.param)
 
@@ -423,7 +438,11 @@ def test_a_film_of_choices_has_a_frame_for_every_step(runs, tmp_path):
 
 @pytest.mark.parametrize(
     ("mask", "message"),
-    [([0, 2, 0, 1], "'action_mask' holds 0 and 1"), ([0, np.nan, 1, 1], "'action_mask' holds 0 and 1"), ([0, 0, 0, 0], "At least one action is valid")],
+    [
+        ([0, 2, 0, 1], "'action_mask' holds 0 and 1"),
+        ([0, np.nan, 1, 1], "'action_mask' holds 0 and 1"),
+        ([0, 0, 0, 0], "At least one action is valid"),
+    ],
 )
 def test_a_policy_refuses_masks_that_mean_nothing(mask, message):
     spec = discrete_spec(masked=True)

@@ -12,7 +12,14 @@ from tfsac.cli.learning import _experiment, _train_flags
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 COMMAND = re.compile(r"^\s*tfsac train (--preset=.*)$", re.MULTILINE)
-PLACEHOLDERS = ("...", "PRESET", "FILE", "RUN", "--preset=runs/", "my_preset.py")  # a page's own test types the last two
+PLACEHOLDERS = (
+    "...",
+    "PRESET",
+    "FILE",
+    "RUN",
+    "--preset=runs/",
+    "my_preset.py",
+)  # a page's own test types the last two
 
 
 def commands(page):
@@ -60,7 +67,9 @@ def test_the_files_that_a_document_names_are_there(page):
 
 
 def test_the_citation_is_of_this_version():
-    version = re.search(r'^__version__ = "(.+)"$', (ROOT / "tfsac" / "__init__.py").read_text(encoding="utf-8"), re.MULTILINE)
+    version = re.search(
+        r'^__version__ = "(.+)"$', (ROOT / "tfsac" / "__init__.py").read_text(encoding="utf-8"), re.MULTILINE
+    )
     assert f"\nversion: {version[1]}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 

@@ -44,7 +44,11 @@ WRONG = {
     "truncated is a dict": ({"truncated": {}}, f"{STEP}, where truncated is a bool", "{} (dict)"),
     "no info": ({"info": None}, f"{STEP}, where info is a dict", "None (NoneType)"),
     "four values": ({"step": (ZEROS, 1.0, False, {})}, STEP, "4 values, ndarray, float, bool, dict"),
-    "six values": ({"step": (ZEROS, 1.0, False, False, {}, 1)}, STEP, "6 values, ndarray, float, bool, bool, dict, int"),
+    "six values": (
+        {"step": (ZEROS, 1.0, False, False, {}, 1)},
+        STEP,
+        "6 values, ndarray, float, bool, bool, dict, int",
+    ),
     "nothing": ({"step": None}, STEP, "None (NoneType)"),
     "long observation": (
         {"observation": np.zeros(3, np.float32)},
@@ -61,7 +65,11 @@ WRONG = {
         "step must return an observation of the shape (2,) and dtype float32, as its space says",
         None,
     ),
-    "ragged observation": ({"observation": [[1.0], [1.0, 2.0]]}, "step must return an observation of the shape (2,)", None),
+    "ragged observation": (
+        {"observation": [[1.0], [1.0, 2.0]]},
+        "step must return an observation of the shape (2,)",
+        None,
+    ),
     "NaN": ({"observation": np.float32([0, np.nan])}, "observation 'observation' must be finite", "nan"),
     "infinite reward": ({"reward": float("inf")}, "the reward must be finite", "inf"),
 }
@@ -69,7 +77,9 @@ WRONG = {
 
 def made(vectorization="sync", num_envs=2, **kwargs):
     fields = {name: kwargs.pop(name) for name in ("step_timeout_seconds",) if name in kwargs}
-    return Environments(EnvironmentParameters(ODD, num_envs, vectorization, **fields), 1, functools.partial(make, ODD, **kwargs))
+    return Environments(
+        EnvironmentParameters(ODD, num_envs, vectorization, **fields), 1, functools.partial(make, ODD, **kwargs)
+    )
 
 
 def step_twice(environments):
@@ -99,20 +109,30 @@ def test_a_wrong_return_is_refused_by_name_in_evaluation(wrong, what, received):
 
 @pytest.mark.slow
 def test_a_wrong_return_is_refused_in_other_processes_and_in_demonstrations():
-    with pytest.raises(EnvironmentFailure, match=re.escape(f"{STEP}, where reward is one number (environment 0, step 2).")):
+    with pytest.raises(
+        EnvironmentFailure, match=re.escape(f"{STEP}, where reward is one number (environment 0, step 2).")
+    ):
         step_twice(made("subprocess", wrong={"reward": "1"}))
-    with pytest.raises(EnvironmentFailure, match=r"Odd: step must return .* \(evaluation episode 0, step 1\)\. Received: '1'"):
+    with pytest.raises(
+        EnvironmentFailure, match=r"Odd: step must return .* \(evaluation episode 0, step 1\)\. Received: '1'"
+    ):
         tfsac.demonstrate(lambda observation: ZEROS[:1], Odd(wrong={"reward": "1"}), 1)
 
 
 @pytest.mark.parametrize(
     "returned, received",
-    [(ZEROS, "an array of the shape (2,) and dtype float32"), ((ZEROS, {}, 1), "3 values, ndarray, dict, int"), (None, None)],
+    [
+        (ZEROS, "an array of the shape (2,) and dtype float32"),
+        ((ZEROS, {}, 1), "3 values, ndarray, dict, int"),
+        (None, None),
+    ],
 )
 def test_a_reset_of_the_old_interface_is_refused(returned, received):
     if returned is None:  # what is accepted
         return step_twice(made(reset=([0.0, 0.5], {})))
-    with pytest.raises(EnvironmentFailure, match=re.escape("reset must return (observation, info) (environment 0, step 0)")) as error:
+    with pytest.raises(
+        EnvironmentFailure, match=re.escape("reset must return (observation, info) (environment 0, step 0)")
+    ) as error:
         made(reset=returned)
     assert str(error.value).endswith(f"Received: {received}")
     return None
@@ -121,10 +141,15 @@ def test_a_reset_of_the_old_interface_is_refused(returned, received):
 def test_the_keys_and_images_of_a_dict_are_checked():
     space = Dict(a=Box(-1.0, 1.0, (2,)), image=Box(0, 255, (4, 4, 1), np.uint8))
     image = np.zeros((4, 4, 1), np.uint8)
-    with pytest.raises(EnvironmentFailure, match=re.escape("a dict with the keys ['a', 'image'] (environment 0, step 0). Received: keys ['a']")):
+    with pytest.raises(
+        EnvironmentFailure,
+        match=re.escape("a dict with the keys ['a', 'image'] (environment 0, step 0). Received: keys ['a']"),
+    ):
         made(space=space, reset=({"a": ZEROS}, {}))
     # Bytes made of numbers between 0 and 1 would all be 0.
-    with pytest.raises(EnvironmentFailure, match=re.escape("an observation 'image' of the shape (4, 4, 1) and dtype uint8")):
+    with pytest.raises(
+        EnvironmentFailure, match=re.escape("an observation 'image' of the shape (4, 4, 1) and dtype uint8")
+    ):
         made(space=space, reset=({"a": ZEROS, "image": image / 2.0}, {}))
     made(space=space, reset=({"a": [0, 1], "image": image}, {})).close()
 
@@ -132,8 +157,14 @@ def test_the_keys_and_images_of_a_dict_are_checked():
 @pytest.mark.parametrize(
     "good",
     [
-        {"reward": np.float32(1.0)}, {"reward": np.ones(())}, {"reward": 1}, {"reward": True}, {"terminated": np.bool_(False)},
-        {"terminated": 0, "truncated": np.int64(0)}, {"observation": np.zeros(2)}, {"observation": [0, 1]},
+        {"reward": np.float32(1.0)},
+        {"reward": np.ones(())},
+        {"reward": 1},
+        {"reward": True},
+        {"terminated": np.bool_(False)},
+        {"terminated": 0, "truncated": np.int64(0)},
+        {"observation": np.zeros(2)},
+        {"observation": [0, 1]},
     ],
     ids=str,
 )
@@ -143,7 +174,13 @@ def test_numbers_and_bools_of_other_types_are_accepted(good):
 
 @pytest.mark.parametrize("vectorization", ["sync", pytest.param("subprocess", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "action, words", [("raise", r"step raised .*KeyError: 'gear' \("), ("exit", r"step raised .*SystemExit: 0 \("), ("end", r"step raised .*GeneratorExit: over \("), ("reset", r"reset raised .*ValueError: no scene \(")]
+    "action, words",
+    [
+        ("raise", r"step raised .*KeyError: 'gear' \("),
+        ("exit", r"step raised .*SystemExit: 0 \("),
+        ("end", r"step raised .*GeneratorExit: over \("),
+        ("reset", r"reset raised .*ValueError: no scene \("),
+    ],
 )
 def test_an_error_of_the_environment_has_its_file_and_line(vectorization, action, words):
     with pytest.raises(EnvironmentFailure, match=rf"^{ODD}: {words}{HERE}, line \d+, in (step|reset)\)$") as error:
@@ -154,7 +191,9 @@ def test_an_error_of_the_environment_has_its_file_and_line(vectorization, action
 @pytest.mark.slow
 def test_an_interrupt_that_an_environment_raises_in_its_process_does_not_end_that(monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    with pytest.raises(EnvironmentFailure, match=rf"it raised .*Received: KeyboardInterrupt \({HERE}, line \d+, in step\)$"):
+    with pytest.raises(
+        EnvironmentFailure, match=rf"it raised .*Received: KeyboardInterrupt \({HERE}, line \d+, in step\)$"
+    ):
         step_twice(made("subprocess", 1, step_timeout_seconds=60.0, action="interrupt"))
 
 
@@ -173,7 +212,10 @@ def test_a_process_that_ends_is_a_failure_like_any_other(monkeypatch, action, wo
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     environments = made("subprocess", 1, step_timeout_seconds=60.0, action=action)
     began = time.monotonic()
-    with pytest.raises(EnvironmentFailure, match=rf"the process of environment 0 ended .*\(environment 0, step 1\)\. Received: {words}$"):
+    with pytest.raises(
+        EnvironmentFailure,
+        match=rf"the process of environment 0 ended .*\(environment 0, step 1\)\. Received: {words}$",
+    ):
         step_twice(environments)
     assert time.monotonic() - began < 20
 
@@ -182,7 +224,9 @@ def test_a_process_that_ends_is_a_failure_like_any_other(monkeypatch, action, wo
 def test_an_environment_that_hangs_is_ended(monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     environments = made("subprocess", 3, action="hang", step_timeout_seconds=5.0)
-    assert environments.groups.here is None and environments.groups.others == 3  # nothing in this process could be ended
+    assert (
+        environments.groups.here is None and environments.groups.others == 3
+    )  # nothing in this process could be ended
     began = time.monotonic()
     words = "the process of environment 0 did not answer within step_timeout_seconds and was ended (environment 0, step 3). Received: 5 seconds"
     with pytest.raises(EnvironmentFailure, match=re.escape(words)):
@@ -203,14 +247,18 @@ def test_an_environment_apart_does_what_it_does_here_and_can_be_ended(monkeypatc
     apart.close()
     one = functools.partial(make, ODD, action="hang")
     apart = Apart(one(), one, 4.0)
-    with pytest.raises(EnvironmentFailure, match=r"did not answer within step_timeout_seconds .*\(evaluation episode 0, step 1\)"):
+    with pytest.raises(
+        EnvironmentFailure, match=r"did not answer within step_timeout_seconds .*\(evaluation episode 0, step 1\)"
+    ):
         evaluate(lambda observation: ZEROS[:1], apart, EnvironmentEpisodes(1))
     apart.close()
 
 
 def test_a_timeout_is_refused_where_nothing_can_be_ended(tmp_path):
     preset = override(tiny_preset("Pendulum-v1"), {"environment.step_timeout_seconds": 5.0})
-    with pytest.raises(ParameterError, match=r'set environment.vectorization to "subprocess". Received: 5 with vectorization "sync"'):
+    with pytest.raises(
+        ParameterError, match=r'set environment.vectorization to "subprocess". Received: 5 with vectorization "sync"'
+    ):
         tfsac.train(preset, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -219,7 +267,9 @@ def test_a_timeout_is_refused_where_nothing_can_be_ended(tmp_path):
 
 
 def test_an_error_of_a_constructor_has_its_file_and_line():
-    with pytest.raises(UserCodeError, match=rf"cannot be made\. Received: KeyError: 'model' \({HERE}, line \d+, in __init__\)"):
+    with pytest.raises(
+        UserCodeError, match=rf"cannot be made\. Received: KeyError: 'model' \({HERE}, line \d+, in __init__\)"
+    ):
         make(ODD, action="constructor")
     with pytest.raises(ValueError, match=r"does not take these arguments: .*'colour'.*Received: {'colour': 1}"):
         make(ODD, colour=1)
@@ -237,7 +287,9 @@ def test_an_environment_without_a_space_is_refused(monkeypatch, name):
     monkeypatch.setattr(Odd, "__init__", lambda self: None)
     monkeypatch.setattr(Odd, "observation_space", Box(-1.0, 1.0, (2,)), raising=False)
     monkeypatch.setattr(Odd, name, None)
-    with pytest.raises(ValueError, match=rf"Odd-v0: an environment has an attribute {name}, one of gymnasium.spaces. Received: none"):
+    with pytest.raises(
+        ValueError, match=rf"Odd-v0: an environment has an attribute {name}, one of gymnasium.spaces. Received: none"
+    ):
         make(ODD)
 
 
@@ -255,7 +307,9 @@ def test_what_helps_against_infinite_bounds_does_help():
 
 def test_an_evaluation_episode_without_end_is_cut_off_with_a_warning(monkeypatch):
     monkeypatch.setattr(evaluation, "LONGEST_EPISODE", 30)
-    with pytest.warns(RuntimeWarning, match="did not end within 30 steps and was cut off.*environment.max_episode_steps"):
+    with pytest.warns(
+        RuntimeWarning, match="did not end within 30 steps and was cut off.*environment.max_episode_steps"
+    ):
         done = evaluate(lambda observation: ZEROS[:1], make(ODD), EnvironmentEpisodes(2))
     assert done.lengths.tolist() == [30, 30]
     done = evaluate(lambda observation: ZEROS[:1], make(ODD, max_episode_steps=40), EnvironmentEpisodes(1))
@@ -332,8 +386,11 @@ gym.register("OnceFaulty-v0", entry_point=OnceFaulty, max_episode_steps=20)
 @pytest.mark.parametrize("step, saved_at", [(73, 73), (85, 80)], ids=["in training", "in the evaluation at step 80"])
 def test_a_resume_after_an_error_of_the_environment_is_exact(tmp_path, step, saved_at):
     changes = {
-        "schedule.heatup_steps": 40, "schedule.improve_steps": 60, "schedule.steps_between_evaluation_periods": 80,
-        "schedule.evaluation_steps": 1, "environment.filters.observation_normalization": True,
+        "schedule.heatup_steps": 40,
+        "schedule.improve_steps": 60,
+        "schedule.steps_between_evaluation_periods": 80,
+        "schedule.evaluation_steps": 1,
+        "environment.filters.observation_normalization": True,
     }
     preset = override(tiny_preset(f"{__name__}:OnceFaulty-v0"), changes)
     run = RunParameters(seed=3)
@@ -348,10 +405,15 @@ def test_a_resume_after_an_error_of_the_environment_is_exact(tmp_path, step, sav
     assert resumed.counters.env_steps == saved_at
     resumed.run()
     np.testing.assert_array_equal(whole.memory.ring, resumed.memory.ring)
-    for one, other in zip(whole.agent.networks["policy"].model.weights, resumed.agent.networks["policy"].model.weights, strict=True):
+    for one, other in zip(
+        whole.agent.networks["policy"].model.weights, resumed.agent.networks["policy"].model.weights, strict=True
+    ):
         np.testing.assert_array_equal(one, other)
     rows = [[row["env_steps"], row["evaluation/return_mean"]] for row in tiny.rows(tmp_path / "whole")]
-    assert rows == [[row["env_steps"], row["evaluation/return_mean"]] for row in tiny.rows(tmp_path / "broken")] and len(rows) == 2
+    assert (
+        rows == [[row["env_steps"], row["evaluation/return_mean"]] for row in tiny.rows(tmp_path / "broken")]
+        and len(rows) == 2
+    )
 
 
 @pytest.mark.slow
@@ -369,7 +431,9 @@ def test_a_film_that_the_disk_cannot_hold_is_no_success(ending, tmp_path):
 def test_a_render_mode_that_an_environment_does_not_name_is_refused_unless_it_names_none(monkeypatch):
     for mode in ("rgb_array", "rgb_array_list"):
         make(ODD, render_mode=mode).close()
-    with pytest.raises(ValueError, match=r"has the render modes 'rgb_array'\. Did you mean 'rgb_array'\? Received: render_mode='rgb'$"):
+    with pytest.raises(
+        ValueError, match=r"has the render modes 'rgb_array'\. Did you mean 'rgb_array'\? Received: render_mode='rgb'$"
+    ):
         make(ODD, render_mode="rgb")
     monkeypatch.setattr(Odd, "metadata", {})
     make(ODD, render_mode="rgb").close()

@@ -277,7 +277,11 @@ def test_observations_pass_unchanged_when_there_is_nothing_to_normalise_with(fil
 
 def test_the_agents_of_a_team_share_the_statistics():
     team = Spec({"agent_state": ArraySpec((4, 3), "float32")}, DiscreteSpec(2, (4,)), num_agents=4)
-    filters, alone, data = Filters(FilterParameters(observation_normalization=True), team), normalising(), observations(40)
+    filters, alone, data = (
+        Filters(FilterParameters(observation_normalization=True), team),
+        normalising(),
+        observations(40),
+    )
     filters.learn({"agent_state": data["state"].reshape(10, 4, 3)})
     alone.learn(data)
     assert filters.count == alone.count == 40
@@ -443,7 +447,11 @@ REFUSED = {
         "'action_mask' would have no effect on real actions",
         "Box(-2.0, 2.0, (1,), float32)",
     ),
-    "mask alone": (dict(observation=Dict(action_mask=MultiBinary(3)), action=Discrete(3)), "must see more than its", "Dict("),
+    "mask alone": (
+        dict(observation=Dict(action_mask=MultiBinary(3)), action=Discrete(3)),
+        "must see more than its",
+        "Dict(",
+    ),
     "NaN observation bound": (dict(observation=nan_bounds()), "'observation' has NaN bounds", "Box("),
 }
 
@@ -569,7 +577,11 @@ def test_environments_side_by_side_show_the_visible_entries(environments, vector
     [
         (Box(-1.0, 1.0, (3,)), (0, 3), "from 0 to 2. Received: (0, 3)"),
         (Box(0, 255, (8, 8, 3), np.uint8), (0,), "a vector, a Box `(O,)`. Received: Box(0, 255, (8, 8, 3), uint8)"),
-        (Dict(state=Box(-1.0, 1.0, (3,))), (0,), "a vector, a Box `(O,)`. Received: Dict('state': Box(-1.0, 1.0, (3,), float32))"),
+        (
+            Dict(state=Box(-1.0, 1.0, (3,))),
+            (0,),
+            "a vector, a Box `(O,)`. Received: Dict('state': Box(-1.0, 1.0, (3,), float32))",
+        ),
         (Discrete(3), (0,), "a vector, a Box `(O,)`. Received: Discrete(3)"),
     ],
     ids=["past the end", "image", "dict", "number"],
@@ -582,7 +594,9 @@ def test_visible_entries_that_are_not_there_are_refused_and_the_environment_is_c
     assert str(error.value).endswith(words) and closed == [True]
 
 
-@pytest.mark.parametrize("entries, words", [((-1,), "from 0 to 3. Received: (-1,)"), ((), "has no entries. Received: Box(")])
+@pytest.mark.parametrize(
+    "entries, words", [((-1,), "from 0 to 3. Received: (-1,)"), ((), "has no entries. Received: Box(")]
+)
 def test_visible_entries_are_checked_without_parameters_too(entries, words):
     with pytest.raises(ValueError, match=re.escape(words)):
         make("CartPole-v1", visible_entries=entries)
@@ -688,13 +702,33 @@ def test_the_agent_without_a_valid_action_is_named():
 
 WRONG_MASKS = {
     "short": ([1, 1], None, "'action_mask' must have the shape (3,) (environment 1, step 0). Received: (2,)"),
-    "one entry": ([1], None, "'action_mask' must have the shape (3,) (environment 1, step 0). Received: (1,)"),  # would be broadcast
-    "several rows": ([[1, 1, 1]], None, "'action_mask' must have the shape (3,) (environment 1, step 0). Received: (1, 3)"),
+    "one entry": (
+        [1],
+        None,
+        "'action_mask' must have the shape (3,) (environment 1, step 0). Received: (1,)",
+    ),  # would be broadcast
+    "several rows": (
+        [[1, 1, 1]],
+        None,
+        "'action_mask' must have the shape (3,) (environment 1, step 0). Received: (1, 3)",
+    ),
     "two": ([1, 2, 0], None, "'action_mask' must hold 0 and 1 (environment 1, step 0). Received: [1 2 0]"),
     "a half": ([1, 0.5, 0], None, "'action_mask' must hold 0 and 1 (environment 1, step 0). Received: [1.  0.5 0. ]"),
-    "a half of reals": ([1, 0.5, 0], Box(0.0, 1.0, (3,)), "'action_mask' must hold 0 and 1 (environment 1, step 0). Received: [1.  0.5 0. ]"),
-    "wrapped around": ([1, 256, 0], None, "'action_mask' must hold 0 and 1 (environment 1, step 0). Received: [  1 256   0]"),
-    "not a number": ([1, float("nan"), 0], Box(0.0, 1.0, (3,)), "'action_mask' must hold 0 and 1 (environment 1, step 0). Received: [ 1. nan  0.]"),
+    "a half of reals": (
+        [1, 0.5, 0],
+        Box(0.0, 1.0, (3,)),
+        "'action_mask' must hold 0 and 1 (environment 1, step 0). Received: [1.  0.5 0. ]",
+    ),
+    "wrapped around": (
+        [1, 256, 0],
+        None,
+        "'action_mask' must hold 0 and 1 (environment 1, step 0). Received: [  1 256   0]",
+    ),
+    "not a number": (
+        [1, float("nan"), 0],
+        Box(0.0, 1.0, (3,)),
+        "'action_mask' must hold 0 and 1 (environment 1, step 0). Received: [ 1. nan  0.]",
+    ),
 }
 
 
@@ -751,7 +785,14 @@ def test_half_of_the_wrong_actions_of_masked_identity_cannot_be_chosen():
 
 @pytest.mark.parametrize(
     "spec",
-    [vector_spec(), discrete_spec(), discrete_spec(5, 3, masked=True), team_spec(), team_spec(3, masked=True), team_spec(discrete=False)],
+    [
+        vector_spec(),
+        discrete_spec(),
+        discrete_spec(5, 3, masked=True),
+        team_spec(),
+        team_spec(3, masked=True),
+        team_spec(discrete=False),
+    ],
     ids=["vector", "choice", "masked", "team", "masked team", "team of real actions"],
 )
 def test_random_batches_fit_their_spec(spec):
@@ -992,7 +1033,9 @@ def test_parts_of_an_observation_that_do_not_belong_together_are_refused():
     spec = Spec({"observation": ArraySpec((3,), "float32"), "action_mask": ArraySpec((4,), "bool")}, DiscreteSpec(4))
     good = {"observation": np.zeros((2, 3)), "action_mask": np.ones((2, 4))}
     assert as_arrays(good, spec)["action_mask"].dtype == bool
-    with pytest.raises(ValueError, match=r"same leading dimensions\. Received: \{'observation': \(2,\), 'action_mask': \(\)\}"):
+    with pytest.raises(
+        ValueError, match=r"same leading dimensions\. Received: \{'observation': \(2,\), 'action_mask': \(\)\}"
+    ):
         as_arrays({**good, "action_mask": np.ones(4)}, spec)
 
 

@@ -33,7 +33,9 @@ def observation_of(n):
 
 
 def add(memory, step, terminated=(), truncated=(), **extras):
-    """Adds step number `step`, and half a number more as the observation after it; episodes end in the given environments."""
+    """Adds step number `step`, and half a number more as the observation after it; episodes end in the given
+    environments.
+    """
     envs = np.arange(memory.num_envs)
     n = number(step, envs)
     extras = {"behaviour/logits": np.stack([n, 2 * n, -n], axis=1).astype(np.float32), **extras}
@@ -54,7 +56,9 @@ def replayed(memory, updates, columns, rng):
 
 
 def play(memory, steps, terminated=(), truncated=()):
-    """Adds steps, those in the sets of `(step, env)` end episodes, and returns the rollouts, each taken when complete."""
+    """Adds steps, those in the sets of `(step, env)` end episodes, and returns the rollouts, each taken when
+    complete.
+    """
     rollouts = []
     for step in steps:
         add(memory, step, *([env for at, env in ends if at == step] for ends in (terminated, truncated)))
@@ -272,7 +276,9 @@ def test_where_episodes_are_short_the_oldest_make_room_for_observations_too():
         memory.add(seen, 100 * step + envs, envs, ends, ~ends, seen, {})
         memory.batches(0, 100, np.random.default_rng(0))
     assert (len(memory), memory.oldest_row, memory.total_rows) == (1500, 200, 3200)
-    smaller = EpisodicMemory(SPEC._replace(extras={}), 1200, 1, 100)  # what was saved may be more than there is room for
+    smaller = EpisodicMemory(
+        SPEC._replace(extras={}), 1200, 1, 100
+    )  # what was saved may be more than there is room for
     smaller.put(200, memory.between(200, 3200))
     smaller.total_rows = 3200
     smaller.restore(memory.state())
@@ -301,7 +307,9 @@ def test_several_environments_give_the_episodes_that_each_played():
         steps += (rollout.action[:count, 0] // 10).tolist()
         for env in range(5):
             check_column(rollout, env, number(np.array(steps[-count:]), env), after=number(steps[-1], env) + 0.5)
-            for step, begins, discount in zip(steps[-count:], rollout.is_first[:, env], rollout.nonterminal[:, env], strict=False):
+            for step, begins, discount in zip(
+                steps[-count:], rollout.is_first[:, env], rollout.nonterminal[:, env], strict=False
+            ):
                 assert begins == (left[env] == step) and discount == ((step, env) not in terminated)
                 left[env] = step + 1 if (step, env) in terminated | truncated else left[env]
     assert steps == list(range(300))[: len(steps)] and len(steps) > 290
@@ -309,7 +317,11 @@ def test_several_environments_give_the_episodes_that_each_played():
 
 def test_rows_of_the_tape_that_nobody_needs_are_dropped():
     several = EpisodicMemory(SPEC, 30, 4, num_envs=2)
-    play(several, range(2000), terminated={(step, 0) for step in range(9, 2000, 10)} | {(step, 1) for step in range(7, 2000, 8)})
+    play(
+        several,
+        range(2000),
+        terminated={(step, 0) for step in range(9, 2000, 10)} | {(step, 1) for step in range(7, 2000, 8)},
+    )
     assert len(several.tape) <= 2 * 10 + 6
     endless = EpisodicMemory(SPEC, 30, 4)
     play(endless, range(2000))
@@ -324,7 +336,10 @@ def test_rows_of_the_tape_that_nobody_needs_are_dropped():
 def test_replayed_columns_are_stretches_of_finished_episodes():
     memory = EpisodicMemory(SPEC, 30, 4, num_envs=2)
     play(memory, range(12), terminated={(1, 0), (9, 1)}, truncated={(7, 0)})
-    ends = {0: [(0, 1), (2, 7)], 1: [(0, 9)]}  # by environment; two steps of the first are still running, and none counts
+    ends = {
+        0: [(0, 1), (2, 7)],
+        1: [(0, 9)],
+    }  # by environment; two steps of the first are still running, and none counts
     stack = replayed(memory, 3, 40, np.random.default_rng(0))
     found = set()
     for update in range(3):
@@ -340,7 +355,9 @@ def test_replayed_columns_are_stretches_of_finished_episodes():
             assert batch.is_first[:, column].tolist() == [start == first, 0, 0, 0]
             assert batch.length[:, column].tolist() == [count] * count + [0] * (4 - count)
             terminates = (env, stop - 1) in {(0, 1), (1, 9)}
-            assert batch.nonterminal[:, column].tolist() == [1] * (count - 1) + [0 if terminates else 1] + [0] * (4 - count)
+            assert batch.nonterminal[:, column].tolist() == [1] * (count - 1) + [0 if terminates else 1] + [0] * (
+                4 - count
+            )
             found.add((env, start))
     assert not stack.on_policy.any()
     assert found == {(0, 0), *((0, step) for step in (2, 3, 4)), *((1, step) for step in range(7))}
@@ -479,7 +496,10 @@ LOGITS, POLICY, CLOCK = np.zeros((2, 3)), np.zeros((2, 2)), np.zeros(2)
 @pytest.mark.parametrize(
     ("extras", "message"),
     [
-        ({"behaviour/logits": np.zeros((2, 4))}, "The extra behaviour/logits of a step must be (2, 3). Received: (2, 4)"),
+        (
+            {"behaviour/logits": np.zeros((2, 4))},
+            "The extra behaviour/logits of a step must be (2, 3). Received: (2, 4)",
+        ),
         ({"behaviour/logits": np.zeros(3)}, "The extra behaviour/logits of a step must be (2, 3). Received: (3,)"),
         ({"state/policy": np.zeros((2, 1))}, "The extra state/policy of a step must be (2, 2). Received: (2, 1)"),
         ({"behaviour/logits": None}, "The extra behaviour/logits of a step must be (2, 3). Received: nothing"),
@@ -570,7 +590,10 @@ def check_same_future(one, other, steps):
     """Plays the same in two memories and compares all that they return."""
     for step in steps:
         assert (len(one), one.total_rows, one.ready, one.rollout_complete) == (
-            len(other), other.total_rows, other.ready, other.rollout_complete,
+            len(other),
+            other.total_rows,
+            other.ready,
+            other.rollout_complete,
         )
         if one.ready:
             check_equal(*(replayed(memory, 2, 5, np.random.default_rng(step)) for memory in (one, other)))
@@ -649,7 +672,9 @@ def test_rows_that_are_not_kept_cannot_be_read(start, stop):
 
 def test_rows_that_another_agent_recorded_are_refused():
     ring = TransitionMemory(SPEC._replace(extras={}), 4).ring
-    with pytest.raises(ValueError, match=r"This one's has extra/behaviour/logits \(3,\) float32\. Received: truncated \(\) bool"):
+    with pytest.raises(
+        ValueError, match=r"This one's has extra/behaviour/logits \(3,\) float32\. Received: truncated \(\) bool"
+    ):
         empty().put(0, ring)
     theirs = after(3, num_envs=3)
     with pytest.raises(ValueError, match=r"is of 2 environments\. Received: \(3,\)$"):
@@ -731,5 +756,7 @@ def test_a_run_that_begins_new_episodes_after_a_restore_saves_what_it_ended(tmp_
 def test_a_checkpoint_of_an_agent_with_other_extras_is_refused(tmp_path):
     manager_of(tmp_path, after(8)).save(8, {})
     other = EpisodicMemory(SPEC._replace(extras={"behaviour/logits": ArraySpec((4,), "float32")}), 24, 4, 2)
-    with pytest.raises(ValueError, match=r"has extra/behaviour/logits \(4,\) float32\. Received: extra/behaviour/logits \(3,\)"):
+    with pytest.raises(
+        ValueError, match=r"has extra/behaviour/logits \(4,\) float32\. Received: extra/behaviour/logits \(3,\)"
+    ):
         manager_of(tmp_path, other).restore()

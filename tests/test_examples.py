@@ -21,8 +21,10 @@ EXAMPLES = ROOT / "examples"
 # Text of each script and what takes its place, so that it trains for seconds.
 SHORTER = {
     "own_agent.py": {"EnvironmentSteps(5_000)": "EnvironmentSteps(200)", '"schedule.improve_steps": 6_000': '"schedule.improve_steps": 300', "heatup_steps=EnvironmentSteps(1_000)": "heatup_steps=EnvironmentSteps(200)", "periods=EnvironmentSteps(1_000)": "periods=EnvironmentSteps(200)"},
-    "own_environment.py": {'"schedule.improve_steps": 4_000': '"schedule.heatup_steps": 200, "schedule.improve_steps": 200'},
-    "own_networks.py": {'"schedule.improve_steps": 5_000': '"schedule.heatup_steps": 200, "schedule.improve_steps": 200'},
+    "own_environment.py": {'"schedule.improve_steps": 4_000': '"schedule.heatup_steps": 200, "schedule.improve_steps": '
+                                                              '200'},
+    "own_networks.py": {'"schedule.improve_steps": 5_000': '"schedule.heatup_steps": 200, "schedule.improve_steps": '
+                                                           '200'},
 }  # fmt: skip
 
 

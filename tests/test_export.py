@@ -83,7 +83,9 @@ class Case:
         return self.low + (action + 1.0) / 2.0 * (self.high - self.low)
 
     def live_values(self, action):
-        """Returns min Q, and V where there is one, of the agent's own networks for actions in the environment's bounds."""
+        """Returns min Q, and V where there is one, of the agent's own networks for actions in the environment's
+        bounds.
+        """
         agent = self.policy.critics
         filtered = {k: tf.constant(x) for k, x in self.policy.filters.observation(self.batch).items()}
         inner = 2.0 * (action - self.low) / (self.high - self.low) - 1.0
@@ -174,7 +176,9 @@ def test_the_signatures_are_named_and_their_inputs_are_the_observations_keys(cas
 class OddKeys(gym.Env):
     """Observes under keys that Python could not name an argument by."""
 
-    observation_space = gym.spaces.Dict({key: gym.spaces.Box(-1.0, 1.0, (2,)) for key in ("arm.angle", "left-arm", "1")})
+    observation_space = gym.spaces.Dict(
+        {key: gym.spaces.Box(-1.0, 1.0, (2,)) for key in ("arm.angle", "left-arm", "1")}
+    )
     action_space = gym.spaces.Box(-1.0, 1.0, (1,))
 
     def reset(self, *, seed=None, options=None):
@@ -185,7 +189,9 @@ class OddKeys(gym.Env):
 
 
 @pytest.mark.parametrize("format", ["saved_model", pytest.param("tflite", marks=pytest.mark.slow)])
-def test_keys_with_dots_dashes_and_digits_are_inputs_by_the_names_that_tensorflow_gives_them(tmp_path, format, monkeypatch):
+def test_keys_with_dots_dashes_and_digits_are_inputs_by_the_names_that_tensorflow_gives_them(
+    tmp_path, format, monkeypatch
+):
     monkeypatch.setitem(gym.registry, "TfsacOddKeys-v0", gym.envs.registration.EnvSpec("TfsacOddKeys-v0", OddKeys))
     odd = Case("pendulum_twin_sac", "TfsacOddKeys-v0", {})
     path = exporting.export(odd.policy, tmp_path / "exported", format)
@@ -301,9 +307,14 @@ def test_an_exported_policy_names_the_keys_that_are_missing(case, format, reques
     act = exporting.load_exported(request.getfixturevalue(format))
     *others, missing = case.batch
     given = {**{key: case.batch[key] for key in others}, "other": np.zeros((40, 1), np.float32)}
-    with pytest.raises(ValueError, match=rf"^This policy also reads {missing}\. Received: \[{', '.join(map(repr, sorted(given)))}\]$"):
+    with pytest.raises(
+        ValueError, match=rf"^This policy also reads {missing}\. Received: \[{', '.join(map(repr, sorted(given)))}\]$"
+    ):
         act(given)
-    assert act({**given, missing: case.batch[missing]}).shape == (40, len(case.low))  # what it does not read is left out
+    assert act({**given, missing: case.batch[missing]}).shape == (
+        40,
+        len(case.low),
+    )  # what it does not read is left out
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------

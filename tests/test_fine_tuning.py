@@ -42,11 +42,19 @@ def disturbed(trainer, folder):
 
 
 def values_of(trainer):
-    values = {f"{name}/{i}": v.numpy() for name, network in trainer.agent.networks.items() for i, v in enumerate(network.trainable_variables)}
-    return values | {f"{name}/{i}": v.numpy() for name, some in trainer.agent.trained.items() for i, v in enumerate(some)}
+    values = {
+        f"{name}/{i}": v.numpy()
+        for name, network in trainer.agent.networks.items()
+        for i, v in enumerate(network.trainable_variables)
+    }
+    return values | {
+        f"{name}/{i}": v.numpy() for name, some in trainer.agent.trained.items() for i, v in enumerate(some)
+    }
 
 
-@pytest.mark.parametrize("name", [name if name == "v" else pytest.param(name, marks=pytest.mark.slow) for name in PRESETS])
+@pytest.mark.parametrize(
+    "name", [name if name == "v" else pytest.param(name, marks=pytest.mark.slow) for name in PRESETS]
+)
 def test_a_run_with_another_learning_rate_begins_with_all_weights_of_the_other(name, tmp_path):
     preset = PRESETS[name]()
     source = Trainer(preset, tmp_path / "unused", quiet=True)
@@ -58,15 +66,23 @@ def test_a_run_with_another_learning_rate_begins_with_all_weights_of_the_other(n
     for key, value in theirs.items():
         np.testing.assert_array_equal(value, ours[key], err_msg=key)
     assert trainer.filters.state() == source.filters.state()
-    rates = {float(optimizer.learning_rate) for key, optimizer in trainer.agent.optimizers.items() if "temperature" not in key}
+    rates = {
+        float(optimizer.learning_rate)
+        for key, optimizer in trainer.agent.optimizers.items()
+        if "temperature" not in key
+    }
     assert rates == {np.float32(1e-5)}
     seen = trainer.environments.observation
-    np.testing.assert_array_equal(source.agent.policy.act(seen, mode="greedy").action, trainer.agent.policy.act(seen, mode="greedy").action)
+    np.testing.assert_array_equal(
+        source.agent.policy.act(seen, mode="greedy").action, trainer.agent.policy.act(seen, mode="greedy").action
+    )
 
 
 @pytest.mark.slow
 def test_a_fixed_temperature_stays_what_the_preset_says(tmp_path):
-    learned = tiny.shrunk(load_preset("pendulum_twin_sac"), **tiny.SHORTER, **{"agent.algorithm.temperature": AutoAlphaParameters(0.7)})
+    learned = tiny.shrunk(
+        load_preset("pendulum_twin_sac"), **tiny.SHORTER, **{"agent.algorithm.temperature": AutoAlphaParameters(0.7)}
+    )
     fixed = override(learned, {"agent.algorithm.temperature": FixedAlphaParameters(0.3)})
     disturbed(Trainer(learned, tmp_path / "a", quiet=True), tmp_path / "learned")
     for i, (preset, alpha) in enumerate([(fixed, 0.3), (learned, None)]):
@@ -104,10 +120,22 @@ def damaged(folder):
 
 
 WRONG = {
-    "another level": (other_level, ValueError, r"belongs to other networks: policy/0 should be \(3, 16\). Received: \(2, 16\)$"),
-    "another agent": (other_agent, ValueError, "belongs to other networks: those here are policy, v, v_target, q. Received: weights of policy, q, q_target$"),
+    "another level": (
+        other_level,
+        ValueError,
+        r"belongs to other networks: policy/0 should be \(3, 16\). Received: \(2, 16\)$",
+    ),
+    "another agent": (
+        other_agent,
+        ValueError,
+        "belongs to other networks: those here are policy, v, v_target, q. Received: weights of policy, q, q_target$",
+    ),
     "normalised": (other_statistics, ValueError, "observation_normalization to true. Received: false$"),
-    "no evaluation": (no_evaluation, FileNotFoundError, "no saved weights yet; they come with the first evaluation. Received: .*best.npz$"),
+    "no evaluation": (
+        no_evaluation,
+        FileNotFoundError,
+        "no saved weights yet; they come with the first evaluation. Received: .*best.npz$",
+    ),
     "no run": (empty, FileNotFoundError, "A run directory has a config.json. Received: "),
     "no folder": (lambda folder: folder, FileNotFoundError, "A run directory has a config.json. Received: "),
     "damaged": (damaged, ValueError, "damaged or not a file of weights .* Received: 7 bytes$"),
@@ -125,7 +153,9 @@ def test_weights_that_do_not_fit_are_refused_before_anything_is_written(name, tm
 
 
 def test_a_resumed_run_takes_no_other_weights(tmp_path):
-    with pytest.raises(ParameterError, match=r"has its weights from its checkpoint: leave initial_weights .* Received: 'x' with resume"):
+    with pytest.raises(
+        ParameterError, match=r"has its weights from its checkpoint: leave initial_weights .* Received: 'x' with resume"
+    ):
         tfsac.train(tiny_preset(**SHORT), tmp_path / "run", quiet=True, resume=True, initial_weights="x")
 
 
@@ -135,7 +165,10 @@ def test_a_finished_run_gets_more_steps_and_says_when_there_are_none(tmp_path, c
     tfsac.train(preset, tmp_path / "run", quiet=True)
     capsys.readouterr()
     same = tfsac.train(preset, tmp_path / "run", resume=True)
-    assert same.counters.env_steps == 60 and "which this run has reached, so there is nothing to train. For more steps" in capsys.readouterr().out
+    assert (
+        same.counters.env_steps == 60
+        and "which this run has reached, so there is nothing to train. For more steps" in capsys.readouterr().out
+    )
     shorter = tfsac.train(override(preset, {"schedule.improve_steps": 10}), tmp_path / "run", resume=True, quiet=True)
     assert (shorter.counters.env_steps, shorter.reason) == (60, "finished")
     longer = tfsac.train(override(preset, {"schedule.improve_steps": 35}), tmp_path / "run", resume=True)

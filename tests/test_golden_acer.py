@@ -1,7 +1,7 @@
 """Actor-critic with experience replay against the golden vectors: returns, and the updates of both agents.
 
-The files have what networks compute in every step. Here observations are one-hot numbers of the steps, so that linear networks are
-tables of the files' values, and the gradients of their kernels are those of the files.
+The files have what networks compute in every step. Here observations are one-hot numbers of the steps, so that linear
+networks are tables of the files' values, and the gradients of their kernels are those of the files.
 """
 
 import golden_tools
@@ -22,8 +22,13 @@ from tfsac.parameters import (
 from tfsac.types import ArraySpec, DiscreteSpec, Segments, Spec
 
 DTYPES = [tf.float64, tf.float32]
-COMBOS = range(16)  # on-policy, or off-policy with no truncation, 5 and 10; each with and without trust region and q_opc
-GEOMETRIES = {"discrete": {"chainerrl": "logits", "pfrl": "log_probs"}, "gaussian": {"chainerrl": "variance", "pfrl": "scale"}}
+COMBOS = range(
+    16
+)  # on-policy, or off-policy with no truncation, 5 and 10; each with and without trust region and q_opc
+GEOMETRIES = {
+    "discrete": {"chainerrl": "logits", "pfrl": "log_probs"},
+    "gaussian": {"chainerrl": "variance", "pfrl": "scale"},
+}
 RATE, ALPHA = 0.1, 0.75  # the learning rate, and how much of the average policy stays
 NOWHERE = 7.0  # V after a terminated step
 
@@ -43,7 +48,13 @@ def test_returns_match(kind, dtype):
     log_rho = tf.zeros_like(rho) if kind == "on_policy" else tf.math.log(rho)
     trace = losses.trace_coefficient(log_rho, meta["act"] if kind == "continuous" else 1)
     returns = losses.retrace_returns(
-        reward, meta["gamma"] * tf.ones_like(reward), q, v, trace, tf.cast(z["input/bootstrap"], dtype), tf.fill(reward.shape, True)
+        reward,
+        meta["gamma"] * tf.ones_like(reward),
+        q,
+        v,
+        trace,
+        tf.cast(z["input/bootstrap"], dtype),
+        tf.fill(reward.shape, True),
     )
     for name, ours in (("c", trace), ("q_ret", returns.q_ret), ("q_opc", returns.q_opc)):
         close(tf.transpose(ours), z[f"{kind}/{name}"], name, 0.0, 1e-12 if dtype == tf.float64 else 2e-6)
@@ -63,7 +74,9 @@ def rows(z, name):
 
 def with_ends(of_rows, ends=0.0):
     """Appends what a table has for the observations after the segments, `[S]` or the same for both."""
-    return np.concatenate([of_rows, np.broadcast_to(np.reshape(ends, (-1, *[1] * (of_rows.ndim - 1))), (2, *of_rows.shape[1:]))])
+    return np.concatenate(
+        [of_rows, np.broadcast_to(np.reshape(ends, (-1, *[1] * (of_rows.ndim - 1))), (2, *of_rows.shape[1:]))]
+    )
 
 
 def segments(z, meta, on_policy, **stored):
@@ -118,7 +131,9 @@ def put(layer, table):
 
 
 def discrete(z, meta, number, geometry, eager):
-    """Returns an agent with the file's logits and Q, its update, and kernels with what their gradients are of the file's."""
+    """Returns an agent with the file's logits and Q, its update, and kernels with what their gradients are of the
+    file's.
+    """
     combo = meta["combos"][number]
     parameters = DiscreteACERAgentParameters(
         DiscreteACERAlgorithmParameters(**algorithm_of(meta, combo, GEOMETRIES["discrete"][geometry])),
@@ -127,23 +142,32 @@ def discrete(z, meta, number, geometry, eager):
     width = (meta["length"] + 1) * meta["segments"]
     spec = Spec({"observation": ArraySpec((width,), "float32")}, DiscreteSpec(meta["actions"]))
     agent = DiscreteACERAgent(parameters, spec, eager=eager)
-    policy, average, q = agent.networks["policy"].head.logits, agent.networks["policy_target"].head.logits, agent.networks["q"]
+    policy, average, q = (
+        agent.networks["policy"].head.logits,
+        agent.networks["policy_target"].head.logits,
+        agent.networks["q"],
+    )
     put(policy, with_ends(rows(z, "logits")))
     put(average, with_ends(rows(z, "avg_logits")))
     ends = [NOWHERE, z["input/bootstrap"][1]]  # of every action, and so V
     put(q.head.critics[0][-1], with_ends(rows(z, "q"), ends))
     update = segments(z, meta, not combo["off_policy"], logits=z["input/mu_logits"])
-    return agent, update, [
-        (policy.kernel, lambda grad: with_ends(grad("logits"))),
-        (q.head.critics[0][-1].kernel, lambda grad: with_ends(grad("q"))),
-    ]
+    return (
+        agent,
+        update,
+        [
+            (policy.kernel, lambda grad: with_ends(grad("logits"))),
+            (q.head.critics[0][-1].kernel, lambda grad: with_ends(grad("q"))),
+        ],
+    )
 
 
 def gaussian(z, meta, number, geometry, eager):
-    """The same with the file's means and variances, V, and an advantage that is theirs at the file's two actions in each step.
+    """The same with the file's means and variances, V, and an advantage that is theirs at the file's two actions in
+    each step.
 
-    Seen from the baseline the action taken and the fresh one are a basis: a hidden layer computes both coordinates, of the own step
-    alone. All draws of the baseline are the same action, where the advantage is zero.
+    Seen from the baseline the action taken and the fresh one are a basis: a hidden layer computes both coordinates, of
+    the own step alone. All draws of the baseline are the same action, where the advantage is zero.
     """
     combo, min_variance = meta["combos"][number], 1e-6
     count, width, size = meta["length"] * meta["segments"], (meta["length"] + 1) * meta["segments"], meta["act"]
@@ -174,13 +198,17 @@ def gaussian(z, meta, number, geometry, eager):
     agent.noise = lambda name, shape: tf.broadcast_to(noise[name == "correction"], shape)
     slope = 1.0 - np.exp(min_variance - rows(z, "var"))  # of softplus
     update = segments(z, meta, not combo["off_policy"], mean=z["input/mu_mean"], variance=z["input/mu_var"])
-    return agent, update, [
-        (policy.mean.kernel, lambda grad: with_ends(grad("mean"))),
-        (policy.variance.kernel, lambda grad: with_ends(grad("var") * slope)),
-        # V is a part of Q. The fresh action trains no critic.
-        (v.kernel, lambda grad: with_ends((grad("v") + grad("q"))[:, None])),
-        (out.kernel, lambda grad: np.stack([grad("q"), np.zeros(count)], axis=1).reshape(-1, 1)),
-    ]
+    return (
+        agent,
+        update,
+        [
+            (policy.mean.kernel, lambda grad: with_ends(grad("mean"))),
+            (policy.variance.kernel, lambda grad: with_ends(grad("var") * slope)),
+            # V is a part of Q. The fresh action trains no critic.
+            (v.kernel, lambda grad: with_ends((grad("v") + grad("q"))[:, None])),
+            (out.kernel, lambda grad: np.stack([grad("q"), np.zeros(count)], axis=1).reshape(-1, 1)),
+        ],
+    )
 
 
 MADE = {"discrete": discrete, "gaussian": gaussian}
@@ -189,7 +217,9 @@ CASES += [(kind, "chainerrl", number, False) for kind in MADE for number in (3, 
 
 
 @pytest.mark.parametrize(
-    ("kind", "geometry", "number", "eager"), CASES, ids=[f"{k}-{g}-{n}-{'eager' if e else 'compiled'}" for k, g, n, e in CASES]
+    ("kind", "geometry", "number", "eager"),
+    CASES,
+    ids=[f"{k}-{g}-{n}-{'eager' if e else 'compiled'}" for k, g, n, e in CASES],
 )
 def test_updates_match(kind, geometry, number, eager, monkeypatch):
     z, meta = golden_tools.read(f"acer_{kind}.npz")
@@ -224,7 +254,11 @@ def test_updates_match(kind, geometry, number, eager, monkeypatch):
         agent.update(update)
     metrics = dict(zip(agent.metric_names, seen["update"][1].metrics[0], strict=True))
     close(metrics["loss/policy"], golden("pi_loss").mean(), "policy loss")
-    close(sum(metrics[f"loss/{name}"] for name in agent.network_parameters if name != "policy"), golden("q_loss").mean(), "critic losses")
+    close(
+        sum(metrics[f"loss/{name}"] for name in agent.network_parameters if name != "policy"),
+        golden("q_loss").mean(),
+        "critic losses",
+    )
     for variable, before, values in expected:
         close(variable, before - RATE * values / (np.abs(values) + 1.0), variable.path, rtol=1e-5, atol=1e-6)
     for layer, was, online in zip(averages, average_before, agent.networks["policy"].head.outputs, strict=True):

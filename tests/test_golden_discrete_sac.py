@@ -24,7 +24,11 @@ TEAM = {"policy_input": "agent_state", "critic_input": "global_state"}
 def golden_agent(case, monkeypatch, eager):
     golden, meta = golden_tools.read(f"{case}.npz")
     team, continuous = case.startswith("multi_agent"), case == "multi_agent_continuous"
-    target = {"target_entropy": float(meta["target_entropy"]), "learning_rate": meta["lr_alpha"], "initial_alpha": meta["alpha"]}
+    target = {
+        "target_entropy": float(meta["target_entropy"]),
+        "learning_rate": meta["lr_alpha"],
+        "initial_alpha": meta["alpha"],
+    }
     trained = {"learning_rate": meta["lr"], "batch_size": meta["batch"], **(TEAM if team else {})}
     shared = {"discount": meta["gamma"], "rate_for_copying_weights_to_target": meta["tau"]}
     if continuous:
@@ -33,7 +37,8 @@ def golden_agent(case, monkeypatch, eager):
                 algorithm=TwinSoftActorCriticAlgorithmParameters(temperature=AutoAlphaParameters(**target), **shared),
                 networks=twin_soft_actor_critic_networks((meta["hidden"],) * 2, **trained),
             ),
-            golden_tools.team_spec_of(meta, discrete=False), eager=eager,
+            golden_tools.team_spec_of(meta, discrete=False),
+            eager=eager,
         )
     else:
         fixed = case == "discrete_sac_fixed"
@@ -43,7 +48,8 @@ def golden_agent(case, monkeypatch, eager):
                 algorithm=DiscreteSoftActorCriticAlgorithmParameters(temperature=temperature, **shared),
                 networks=discrete_soft_actor_critic_networks((meta["hidden"],) * 2, **trained),
             ),
-            golden_tools.team_spec_of(meta, discrete=True) if team else golden_tools.discrete_spec_of(meta), eager=eager,
+            golden_tools.team_spec_of(meta, discrete=True) if team else golden_tools.discrete_spec_of(meta),
+            eager=eager,
         )
     golden_tools.put(agent, golden, monkeypatch)
     return agent, golden, golden_tools.batches(golden, meta)
@@ -78,8 +84,12 @@ def test_gradients_of_the_first_update_match(case, monkeypatch):
     checked = 0
     for variable, name in golden_tools.names(agent):
         if "_target" not in name:
-            np.testing.assert_allclose(received[id(variable)], golden[f"grad/{name}"], rtol=1e-4, atol=1e-5, err_msg=name)
+            np.testing.assert_allclose(
+                received[id(variable)], golden[f"grad/{name}"], rtol=1e-4, atol=1e-5, err_msg=name
+            )
             checked += 1
     assert checked == (20 if case == "multi_agent_continuous" else 18)
     if case != "discrete_sac_fixed":
-        np.testing.assert_allclose(received[id(agent.temperature.variable)], golden["grad/log_alpha"], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            received[id(agent.temperature.variable)], golden["grad/log_alpha"], rtol=1e-4, atol=1e-5
+        )

@@ -18,7 +18,8 @@ GOLDEN, META = golden_tools.read("sac_v.npz")
 def golden_agent(monkeypatch, eager, batch_size=META["batch"]):
     parameters = SoftActorCriticAgentParameters(
         algorithm=SoftActorCriticAlgorithmParameters(
-            discount=META["gamma"], rate_for_copying_weights_to_target=META["tau"],
+            discount=META["gamma"],
+            rate_for_copying_weights_to_target=META["tau"],
             num_steps_between_copying_online_weights_to_target=EnvironmentSteps(1),
         ),
         networks=soft_actor_critic_networks(tuple(META["hidden"]), learning_rate=META["lr"], batch_size=batch_size),
@@ -43,7 +44,9 @@ def test_three_updates_match(monkeypatch, eager):
         np.testing.assert_allclose(variable.numpy(), GOLDEN[f"after_keras/{name}"], atol=1e-5, err_msg=name)
     first = {"v/next_target_value": "v_next", "q/target": "y", "policy/log_prob": "logp", "v/value": "v"}
     for ours, theirs in first.items():
-        np.testing.assert_allclose(column[ours][0], GOLDEN[f"inter/{theirs}"].mean(), rtol=1e-4, atol=2e-5, err_msg=ours)
+        np.testing.assert_allclose(
+            column[ours][0], GOLDEN[f"inter/{theirs}"].mean(), rtol=1e-4, atol=2e-5, err_msg=ours
+        )
 
 
 def test_gradients_of_the_first_update_match(monkeypatch):
@@ -52,6 +55,8 @@ def test_gradients_of_the_first_update_match(monkeypatch):
     checked = 0
     for variable, name in golden_tools.names(agent):
         if not name.startswith("v_target"):
-            np.testing.assert_allclose(received[id(variable)], GOLDEN[f"grad/{name}"], rtol=1e-4, atol=1e-5, err_msg=name)
+            np.testing.assert_allclose(
+                received[id(variable)], GOLDEN[f"grad/{name}"], rtol=1e-4, atol=1e-5, err_msg=name
+            )
             checked += 1
     assert checked == 26

@@ -30,9 +30,12 @@ def golden_agent(monkeypatch, eager=False, alternating=False):
                 discount=meta["gamma"], rate_for_copying_weights_to_target=meta["tau"], temperature=temperature
             ),
             memory=SQILExperienceReplayParameters(demonstrations="not read here"),
-            networks=twin_soft_actor_critic_networks((meta["hidden"],) * 2, learning_rate=meta["lr"], batch_size=meta["batch"]),
+            networks=twin_soft_actor_critic_networks(
+                (meta["hidden"],) * 2, learning_rate=meta["lr"], batch_size=meta["batch"]
+            ),
         ),
-        golden_tools.spec_of(meta), eager=eager,
+        golden_tools.spec_of(meta),
+        eager=eager,
     )
     golden_tools.put(agent, golden, monkeypatch)
     stacked = golden_tools.batches(golden, meta)

@@ -54,7 +54,9 @@ def test_trajectories_match(kind, mode, tensors):
         tau = trajectory.step(tau)
 
 
-@pytest.mark.parametrize(("suffix", "clipped", "tiny"), [("", False, False), ("_clipped", True, False), ("_tiny_alpha", False, True)])
+@pytest.mark.parametrize(
+    ("suffix", "clipped", "tiny"), [("", False, False), ("_clipped", True, False), ("_tiny_alpha", False, True)]
+)
 def test_choices_match(suffix, clipped, tiny):
     golden, meta = golden_tools.read("taac_tables.npz")
     clipping = (meta["clip_low"], meta["clip_high"]) if clipped else None
@@ -75,8 +77,12 @@ def test_returns_and_errors_match():
         tf.constant(golden_tools.beside_actions(z["reward"])[..., None]),
         tf.constant(golden_tools.beside_actions(z["discount"])),
         tf.constant([meta["gamma"]], tf.float64),
-        value, value, tf.fill(value.shape[:2], tf.constant(0.5, tf.float64)),
-        tf.constant(last), tf.constant(switched), tf.constant(would_switch),
+        value,
+        value,
+        tf.fill(value.shape[:2], tf.constant(0.5, tf.float64)),
+        tf.constant(last),
+        tf.constant(switched),
+        tf.constant(would_switch),
     )
     np.testing.assert_array_equal(np.vstack([last[:1], (last | switched | would_switch)[1:]]), z["stop"])
     np.testing.assert_allclose(returns[..., 0], z["expected"], atol=1e-12)
@@ -139,7 +145,11 @@ def test_losses_and_gradient_norms_of_an_update_match(kind, variant, eager, monk
     metrics = dict(zip(agent.metric_names, row, strict=True))
     counts = stacked.step_type[0] != 2
     # ALF writes the actor's loss as a square with the same gradient.
-    actor = golden["loss/actor"] - 0.5 * (golden["inter/dqda"] ** 2).sum(-1) - golden["inter/beta_probs"][..., 1] * golden["inter/q1"]
+    actor = (
+        golden["loss/actor"]
+        - 0.5 * (golden["inter/dqda"] ** 2).sum(-1)
+        - golden["inter/beta_probs"][..., 1] * golden["inter/q1"]
+    )
     close(metrics["loss/policy"], (counts * actor).mean(), "policy")
     close(metrics["loss/q1"] + metrics["loss/q2"], (counts * golden["loss/critic"]).mean(), "critic")
     temperatures = metrics["loss/proposal_temperature"] + metrics["loss/choice_temperature"]
@@ -189,7 +199,11 @@ def test_values_on_the_way_match_row_by_row(kind, variant, monkeypatch):
     arguments, loss = seen["critic_loss"]
     close(arguments[0], golden["inter/q"], "q")
     close(tf.reduce_sum(loss, axis=-1), golden["loss/critic"], "critic loss")
-    actor = golden["loss/actor"] - 0.5 * (golden["inter/dqda"] ** 2).sum(-1) - golden["inter/beta_probs"][..., 1] * golden["inter/q1"]
+    actor = (
+        golden["loss/actor"]
+        - 0.5 * (golden["inter/dqda"] ** 2).sum(-1)
+        - golden["inter/beta_probs"][..., 1] * golden["inter/q1"]
+    )
     close(seen["policy_loss"][1], actor, "policy loss")
 
 
@@ -208,6 +222,8 @@ def test_gradients_match(kind, variant, monkeypatch):
 
 def test_the_default_target_entropies_are_the_files():
     _, meta = golden_tools.read("taac_loss_taac.npz")
-    agent = TemporallyAbstractActorCriticAgent(TemporallyAbstractActorCriticAgentParameters(), golden_tools.spec_of(meta))
+    agent = TemporallyAbstractActorCriticAgent(
+        TemporallyAbstractActorCriticAgentParameters(), golden_tools.spec_of(meta)
+    )
     assert agent.choice_target_entropy == pytest.approx(meta["target_entropy_beta"])
     assert agent.proposal_target_entropy == pytest.approx(meta["target_entropy_action"])

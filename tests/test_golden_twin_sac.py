@@ -22,8 +22,12 @@ def golden_agent(case, monkeypatch, eager):
     golden, meta = golden_tools.read(f"{case}.npz")
     fixed = case == "sac_fixed_alpha"
     layers = tuple(meta["hidden"]) if fixed else (meta["hidden"],) * 2
-    temperature = FixedAlphaParameters(meta["alpha"]) if fixed else AutoAlphaParameters(
-        initial_alpha=meta["alpha"], learning_rate=meta["lr_alpha"], target_entropy=float(meta["target_entropy"])
+    temperature = (
+        FixedAlphaParameters(meta["alpha"])
+        if fixed
+        else AutoAlphaParameters(
+            initial_alpha=meta["alpha"], learning_rate=meta["lr_alpha"], target_entropy=float(meta["target_entropy"])
+        )
     )
     weighted = "batch/weight" in golden
     parameters = TwinSoftActorCriticAgentParameters(
@@ -35,8 +39,11 @@ def golden_agent(case, monkeypatch, eager):
         ),
         memory=PrioritizedExperienceReplayParameters() if weighted else ExperienceReplayParameters(),
         networks=twin_soft_actor_critic_networks(
-            layers, twin_critic=meta.get("twin", True), critic_loss_weight=0.5 if fixed else 1.0,
-            learning_rate=meta["lr"], batch_size=meta["batch"],
+            layers,
+            twin_critic=meta.get("twin", True),
+            critic_loss_weight=0.5 if fixed else 1.0,
+            learning_rate=meta["lr"],
+            batch_size=meta["batch"],
         ),
     )
     agent = TwinSoftActorCriticAgent(parameters, golden_tools.spec_of(meta), eager=eager)
@@ -76,8 +83,12 @@ def test_gradients_of_the_first_update_match(case, monkeypatch):
     checked = 0
     for variable, name in golden_tools.names(agent):
         if "_target" not in name:
-            np.testing.assert_allclose(received[id(variable)], golden[f"grad/{name}"], rtol=1e-4, atol=1e-5, err_msg=name)
+            np.testing.assert_allclose(
+                received[id(variable)], golden[f"grad/{name}"], rtol=1e-4, atol=1e-5, err_msg=name
+            )
             checked += 1
     assert checked == (14 if case == "sac_auto_alpha_is_single" else 20)
     if case != "sac_fixed_alpha":
-        np.testing.assert_allclose(received[id(agent.temperature.variable)], golden["grad/log_alpha"], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            received[id(agent.temperature.variable)], golden["grad/log_alpha"], rtol=1e-4, atol=1e-5
+        )

@@ -1,4 +1,6 @@
-"""Diagnostics of soft Q imitation learning: errors and losses of both halves of a batch, and the cosine of their gradients."""
+"""Diagnostics of soft Q imitation learning: errors and losses of both halves of a batch, and the cosine of their
+gradients.
+"""
 
 import collections
 
@@ -33,7 +35,10 @@ BATCH, ALPHA = 8, 0.2
 SQIL = SQILExperienceReplayParameters(demonstrations="not read here")
 KINDS = ["discrete", "twin", "v"]
 NAMES = [
-    "imitation/td_error_agent", "imitation/td_error_expert", "imitation/policy_loss_agent", "imitation/policy_loss_expert",
+    "imitation/td_error_agent",
+    "imitation/td_error_expert",
+    "imitation/policy_loss_agent",
+    "imitation/policy_loss_expert",
     "imitation/gradient_cosine",
 ]
 ALTERNATING = np.tile(np.float32([0, 1]), BATCH // 2)
@@ -42,7 +47,9 @@ ALTERNATING = np.tile(np.float32([0, 1]), BATCH // 2)
 def make_agent(kind, memory=SQIL, eager=True, spec=None, **trained):
     trained, fixed = {"learning_rate": 1e-2, "batch_size": BATCH, **trained}, FixedAlphaParameters(ALPHA)
     if kind == "v":
-        parameters = SoftActorCriticAgentParameters(memory=memory, networks=soft_actor_critic_networks((16, 16), **trained))
+        parameters = SoftActorCriticAgentParameters(
+            memory=memory, networks=soft_actor_critic_networks((16, 16), **trained)
+        )
         return SoftActorCriticAgent(parameters, vector_spec(3, 2), eager=eager)
     if kind == "twin":
         algorithm = TwinSoftActorCriticAlgorithmParameters(temperature=fixed)
@@ -82,12 +89,18 @@ def policy_loss(agent, batch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("memory", [ExperienceReplayParameters(), PrioritizedExperienceReplayParameters(), SQIL], ids=lambda memory: memory.kind)
+@pytest.mark.parametrize(
+    "memory",
+    [ExperienceReplayParameters(), PrioritizedExperienceReplayParameters(), SQIL],
+    ids=lambda memory: memory.kind,
+)
 def test_the_metrics_are_there_exactly_when_batches_are_half_demonstrated(kind, memory):
     agent = make_agent(kind, memory)
     stacked = batches(agent)
     if memory is not SQIL:
-        stacked = stacked._replace(extras={}, weight=np.ones((1, BATCH), np.float32) if memory.kind == "prioritized" else ())
+        stacked = stacked._replace(
+            extras={}, weight=np.ones((1, BATCH), np.float32) if memory.kind == "prioritized" else ()
+        )
     found = [name for name in named(agent, stacked) if name.startswith("imitation/")]
     assert sorted(found) == sorted(NAMES if memory is SQIL else [])
     assert ("expert" in agent.spec.extras) == agent.imitates == (memory is SQIL)
@@ -107,7 +120,10 @@ def test_they_change_nothing_of_what_is_learned(kind):
 # -- means of the halves -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("expert", "own", "demonstrated"), [([0, 1, 0, 1], 2.0, 6.0), ([1, 1, 0, 0], 3.0, 5.0), ([0, 1, 1, 1], 1.0, 5.0), ([0] * 4, 4.0, 0.0)])
+@pytest.mark.parametrize(
+    ("expert", "own", "demonstrated"),
+    [([0, 1, 0, 1], 2.0, 6.0), ([1, 1, 0, 0], 3.0, 5.0), ([0, 1, 1, 1], 1.0, 5.0), ([0] * 4, 4.0, 0.0)],
+)
 def test_the_mean_of_each_half_by_hand(expert, own, demonstrated):
     batch = Transition({}, (), (), (), {}, extras={"expert": tf.constant(expert, tf.float32)})
     found = imitation.means_by_origin("x", tf.constant([1.0, 9.0, 3.0, 3.0]), batch)
@@ -141,9 +157,13 @@ def test_the_order_of_the_rows_does_not_matter():
 
 def test_a_demonstrated_step_of_a_team_counts_for_each_agent():
     team = team_spec(3)
-    networks = discrete_soft_actor_critic_networks((16,), policy_input="agent_state", critic_input="global_state", batch_size=BATCH)
+    networks = discrete_soft_actor_critic_networks(
+        (16,), policy_input="agent_state", critic_input="global_state", batch_size=BATCH
+    )
     agent, same = (
-        DiscreteSoftActorCriticAgent(DiscreteSoftActorCriticAgentParameters(memory=memory, networks=networks), team, eager=True)
+        DiscreteSoftActorCriticAgent(
+            DiscreteSoftActorCriticAgentParameters(memory=memory, networks=networks), team, eager=True
+        )
         for memory in (SQIL, PrioritizedExperienceReplayParameters())
     )
     stacked = batches(agent)
@@ -243,7 +263,9 @@ def test_a_restored_agent_repeats_the_cosine_of_the_saved_one(tmp_path):
 def graph_of(agent):
     """Returns how many operations of each type an update has, and the names of the variables that it reads or moves."""
     graph = tf.function(agent.update_once).get_concrete_function(agent.batch_rows()).graph
-    return collections.Counter(operation.type for operation in graph.get_operations()), {v.name for v in graph.variables}
+    return collections.Counter(operation.type for operation in graph.get_operations()), {
+        v.name for v in graph.variables
+    }
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,4 +1,6 @@
-"""Whole runs of soft Q imitation learning: rewards have no effect on them, they resume exactly, and demonstrations stay as they were."""
+"""Whole runs of soft Q imitation learning: rewards have no effect on them, they resume exactly, and demonstrations
+stay as they were.
+"""
 
 import dataclasses
 import json
@@ -122,7 +124,10 @@ ORDINARY = {"agent.memory": {"kind": "uniform", "max_size": 1000}}
 
 def learned(run_dir):
     """Returns what a run's updates reported."""
-    return [{name: x for name, x in row.items() if not name.startswith(("training/", "evaluation/"))} for row in rows_without_clocks(run_dir)]
+    return [
+        {name: x for name, x in row.items() if not name.startswith(("training/", "evaluation/"))}
+        for row in rows_without_clocks(run_dir)
+    ]
 
 
 @pytest.mark.slow
@@ -229,7 +234,9 @@ def test_fewer_demonstrations_than_before_belong_to_another_run(interrupted):
     run_dir, path = interrupted
     memory = {"kind": "sqil", "demonstrations": str(path), "max_size": 1000, "num_episodes": 2}
     fewer = imitation("discrete", path, **{"agent.memory": memory})
-    with pytest.raises(CheckpointError, match=r"agent\.memory\.num_episodes is None\. Received: agent\.memory\.num_episodes=2$"):
+    with pytest.raises(
+        CheckpointError, match=r"agent\.memory\.num_episodes is None\. Received: agent\.memory\.num_episodes=2$"
+    ):
         Trainer(fewer, run_dir, RUN, resume=True, quiet=True)
 
 

@@ -99,7 +99,13 @@ def one_step_choice(agent, level, kwargs):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["a masked choice", *(pytest.param(name, marks=pytest.mark.acceptance) for name in ("a choice", "a team of choices"))])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a masked choice",
+        *(pytest.param(name, marks=pytest.mark.acceptance) for name in ("a choice", "a team of choices")),
+    ],
+)
 def test_choices_are_learned_by_one_agent_and_by_each_of_a_team(tmp_path, name):
     level, kwargs, by_chance = CHOICES[name]
     temperature = DiscreteAutoAlphaParameters(target_entropy_ratio=0.2, learning_rate=1e-2)

@@ -36,7 +36,9 @@ def train_twice(run_dir, logger):
 @pytest.mark.parametrize(("logger", "name"), [(WandbLogger, "wandb"), (MLflowLogger, "mlflow")])
 def test_a_missing_package_is_named_with_the_extra_that_has_it(monkeypatch, logger, name):
     monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ImportError, match=rf"^This logger needs the package {name}: pip install 'tfsac\[{name}\]'\. Received: "):
+    with pytest.raises(
+        ImportError, match=rf"^This logger needs the package {name}: pip install 'tfsac\[{name}\]'\. Received: "
+    ):
         logger("project")
 
 
@@ -45,7 +47,9 @@ def test_a_run_that_fails_is_marked_as_failed(tmp_path, monkeypatch):
     client = types.SimpleNamespace(
         get_experiment_by_name=lambda name: types.SimpleNamespace(experiment_id="1"),
         create_run=lambda *a, **k: types.SimpleNamespace(info=types.SimpleNamespace(run_id="2")),
-        log_param=lambda *a: None, log_metric=lambda *a, **k: None, set_terminated=lambda run, status: told.update(mlflow=status),
+        log_param=lambda *a: None,
+        log_metric=lambda *a, **k: None,
+        set_terminated=lambda run, status: told.update(mlflow=status),
     )
     run = types.SimpleNamespace(id="3", log=lambda *a, **k: None, finish=lambda exit_code: told.update(wandb=exit_code))
     package = types.SimpleNamespace(MlflowClient=lambda uri: client, init=lambda **k: run)
@@ -92,7 +96,9 @@ def test_every_row_reaches_wandb_and_a_resumed_run_goes_on_there(tmp_path, monke
         def on_training_begin(self, trainer):
             super().on_training_begin(trainer)
             log = self.run.log
-            self.run.log = lambda row, step: logged.append((self.run.id, step, row["evaluation/return_mean"])) or log(row, step=step)
+            self.run.log = lambda row, step: (
+                logged.append((self.run.id, step, row["evaluation/return_mean"])) or log(row, step=step)
+            )
 
     train_twice(tmp_path / "run", lambda: Watched("pendulum", mode="offline"))
     wandb.teardown()

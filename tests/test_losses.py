@@ -82,7 +82,9 @@ def test_huber_loss_of_several_critics_keeps_their_shape():
 
 PROB = tf.constant([[0.5, 0.5], [0.25, 0.75], [1.0, 0.0]])
 LOG_PROB = tf.constant([[-1.0, -2.0], [-3.0, -4.0], [0.0, -5.0]])
-Q = tf.constant([[[1.0, 2.0], [3.0, 0.0]], [[4.0, -1.0], [5.0, 8.0]], [[6.0, 9.0], [7.0, 9.0]]])  # smaller: 1 0, 4 -1, 6 9
+Q = tf.constant(
+    [[[1.0, 2.0], [3.0, 0.0]], [[4.0, -1.0], [5.0, 8.0]], [[6.0, 9.0], [7.0, 9.0]]]
+)  # smaller: 1 0, 4 -1, 6 9
 
 
 def test_expected_soft_value_is_an_exact_expectation_of_the_smaller_q_and_the_entropy():
@@ -144,7 +146,9 @@ def test_a_masked_action_adds_nothing_whatever_its_q(q):
 
 @pytest.mark.parametrize("q", [np.inf, -np.inf, np.nan])
 def test_the_q_of_other_actions_leaves_the_chosen_one_alone(q):
-    np.testing.assert_array_equal(losses.q_of_actions(tf.constant([[[q, 2.0], [q, 3.0]]]), tf.constant([1])), [[2.0, 3.0]])
+    np.testing.assert_array_equal(
+        losses.q_of_actions(tf.constant([[[q, 2.0], [q, 3.0]]]), tf.constant([1])), [[2.0, 3.0]]
+    )
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.7])
@@ -175,13 +179,17 @@ WRONG_SHAPES = {
     "soft value, row of q": (losses.soft_value, (B, B, ALPHA), "q has the dimensions [B, N]. Received: shape (4,)"),
     "soft value, column of log_prob": (losses.soft_value, (BN, COLUMN, ALPHA), "log_prob has the dimensions [B]"),
     "soft value, unequal": (
-        losses.soft_value, (BN, OTHER, ALPHA), "log_prob and q differ in B: expected 4. Received: shape (3,)"
+        losses.soft_value,
+        (BN, OTHER, ALPHA),
+        "log_prob and q differ in B: expected 4. Received: shape (3,)",
     ),
     "soft value, alpha by row": (losses.soft_value, (BN, B, B), "alpha has the dimensions []. Received: shape (4,)"),
     "bootstrap, column of reward": (losses.bootstrap_target, (COLUMN, B, B), "reward has the dimensions [B]"),
     "bootstrap, column of value": (losses.bootstrap_target, (B, B, COLUMN), "next_value has the dimensions [B]"),
     "bootstrap, one discount": (
-        losses.bootstrap_target, (B, tf.constant(0.9), B), "discount has the dimensions [B]. Received: shape ()"
+        losses.bootstrap_target,
+        (B, tf.constant(0.9), B),
+        "discount has the dimensions [B]. Received: shape ()",
     ),
     "bootstrap, unequal": (losses.bootstrap_target, (B, B, OTHER), "next_value and reward differ in B"),
     "squared error, column of target": (losses.squared_error, (B, COLUMN), "target has the dimensions [B]"),
@@ -189,30 +197,48 @@ WRONG_SHAPES = {
     "squared error, unequal": (losses.squared_error, (BN[:3], B), "prediction and target differ in B: expected 4"),
     "squared error, rank 3": (losses.squared_error, (tf.zeros((4, 2, 1)), B), "prediction has the dimensions [B]"),
     "expected soft value, no axis of critics": (
-        losses.expected_soft_value, (BA, BA, BA, ALPHA), "q has the dimensions [B, N, A]. Received: shape (4, 3)"
+        losses.expected_soft_value,
+        (BA, BA, BA, ALPHA),
+        "q has the dimensions [B, N, A]. Received: shape (4, 3)",
     ),
     "expected soft value, other actions": (
-        losses.expected_soft_value, (BNA, BA[:, :2], BA, ALPHA), "prob and q differ in A: expected 3. Received: shape (4, 2)"
+        losses.expected_soft_value,
+        (BNA, BA[:, :2], BA, ALPHA),
+        "prob and q differ in A: expected 3. Received: shape (4, 2)",
     ),
     "expected soft value, unequal": (
-        losses.expected_soft_value, (BNA[:3], BA, BA, ALPHA), "prob and q differ in B: expected 3"
+        losses.expected_soft_value,
+        (BNA[:3], BA, BA, ALPHA),
+        "prob and q differ in B: expected 3",
     ),
     "expected soft value, column of log_prob": (
-        losses.expected_soft_value, (BNA, BA, COLUMN, ALPHA), "log_prob and q differ in A: expected 3"
+        losses.expected_soft_value,
+        (BNA, BA, COLUMN, ALPHA),
+        "log_prob and q differ in A: expected 3",
     ),
     "expected soft value, alpha by row": (losses.expected_soft_value, (BNA, BA, BA, B), "alpha has the dimensions []"),
     "expected soft value, column of alpha": (
-        losses.expected_soft_value, (BNA, BA, BA, COLUMN), "alpha has the dimensions []"
+        losses.expected_soft_value,
+        (BNA, BA, BA, COLUMN),
+        "alpha has the dimensions []",
     ),
     "expectation, column": (losses.expectation, (BA, COLUMN), "value and prob differ in A: expected 3"),
     "expectation, row": (losses.expectation, (BA, B), "value has the dimensions [B, A]. Received: shape (4,)"),
     "q of actions, column of actions": (
-        losses.q_of_actions, (BNA, COLUMN), "action has the dimensions [B]. Received: shape (4, 1)"
+        losses.q_of_actions,
+        (BNA, COLUMN),
+        "action has the dimensions [B]. Received: shape (4, 1)",
     ),
     "q of actions, unequal": (
-        losses.q_of_actions, (BNA, OTHER), "action and q differ in B: expected 4. Received: shape (3,)"
+        losses.q_of_actions,
+        (BNA, OTHER),
+        "action and q differ in B: expected 4. Received: shape (3,)",
     ),
-    "temperature, other rows": (temperature_loss, (ALPHA, B, OTHER), "target_entropy and log_prob differ in B: expected 4"),
+    "temperature, other rows": (
+        temperature_loss,
+        (ALPHA, B, OTHER),
+        "target_entropy and log_prob differ in B: expected 4",
+    ),
     "temperature, column": (temperature_loss, (ALPHA, B, COLUMN), "target_entropy has the dimensions [B]"),
 }
 
@@ -339,7 +365,9 @@ def test_noise_of_another_shape_is_refused(shape):
 
 
 def test_masked_actions_have_probability_zero_and_the_others_share_one():
-    policy = MaskedCategorical(tf.constant([[0.0, 5.0, np.log(3.0)], [1.0, 1.0, 1.0]]), tf.constant([[True, False, True], [True] * 3]))
+    policy = MaskedCategorical(
+        tf.constant([[0.0, 5.0, np.log(3.0)], [1.0, 1.0, 1.0]]), tf.constant([[True, False, True], [True] * 3])
+    )
     assert policy.prob[0, 1] == 0.0 and policy.log_prob[0, 1] == 0.0
     np.testing.assert_allclose(policy.prob, [[0.25, 0.0, 0.75], [1 / 3] * 3], rtol=1e-6)
     np.testing.assert_allclose(policy.log_prob, np.log([[0.25, 1.0, 0.75], [1 / 3] * 3]), rtol=1e-6)
@@ -395,9 +423,13 @@ def test_the_mode_is_the_first_of_the_likeliest_valid_actions():
 
 def test_a_choice_of_wrong_shapes_is_refused():
     for logits, mask in (((4,), (4,)), ((4, 2), (4, 1)), ((4, 2), (2,))):
-        with pytest.raises(ValueError, match=re.escape(f"logits and mask are both [B, A]. Received: {logits} and {mask}")):
+        with pytest.raises(
+            ValueError, match=re.escape(f"logits and mask are both [B, A]. Received: {logits} and {mask}")
+        ):
             MaskedCategorical(tf.zeros(logits), tf.zeros(mask, tf.bool))
-    with pytest.raises(ValueError, match=re.escape("uniform numbers have the shape of the logits, (4, 2). Received: (4,)")):
+    with pytest.raises(
+        ValueError, match=re.escape("uniform numbers have the shape of the logits, (4, 2). Received: (4,)")
+    ):
         MaskedCategorical(tf.zeros((4, 2))).sample(tf.zeros(4))
 
 

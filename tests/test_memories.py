@@ -380,9 +380,9 @@ def test_a_number_of_rewards_that_is_not_a_count_is_refused(n_step):
     [
         (
             TransitionMemory(IMAGES, 4, 2).ring[:1],
-            "The replay was recorded by an agent with other fields. This one's has observation/observation (2,) float32, "
-            "next_observation/observation (2,) float32. Received: observation/camera (4, 4, 3) uint8, observation/speed (2,) "
-            "float32, next_observation/camera (4, 4, 3) uint8 and 2 more",
+            "The replay was recorded by an agent with other fields. This one's has observation/observation (2,) "
+            "float32, next_observation/observation (2,) float32. Received: observation/camera (4, 4, 3) uint8, "
+            "observation/speed (2,) float32, next_observation/camera (4, 4, 3) uint8 and 2 more",
         ),
         (TransitionMemory(SPEC, 4, 1).ring[:1], "Rows of this memory are those of 2 environments. Received: (1,)"),
         (np.zeros((1, 2), np.float32), "reward () float32 and 3 more. Received: none of its own"),

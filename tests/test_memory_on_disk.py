@@ -1,4 +1,6 @@
-"""Memories whose records lie in a mapped file: the same to the bit as those in RAM, reserved at once, nothing left behind."""
+"""Memories whose records lie in a mapped file: the same to the bit as those in RAM, reserved at once, nothing left
+behind.
+"""
 
 import errno
 import mmap
@@ -39,7 +41,9 @@ MEMORIES = {
 
 
 def play(memory, first, steps):
-    """Adds steps of random numbers that follow from their index; an episode ends every fifth step. Rollouts are taken and dropped."""
+    """Adds steps of random numbers that follow from their index; an episode ends every fifth step. Rollouts are
+    taken and dropped.
+    """
     for step in range(first, first + steps):
         rng = np.random.default_rng(step)
         seen, following = ({"observation": rng.random((2, 2), np.float32)} for _ in range(2))
@@ -122,7 +126,9 @@ def test_all_space_is_reserved_at_once(tmp_path, monkeypatch):
 
 def test_an_array_that_does_not_fit_the_disk_is_refused(tmp_path):
     free = shutil.disk_usage(tmp_path).free
-    with pytest.raises(OSError, match=rf"needs {2**60} bytes of the disk \(only \d+ are free\)\. Received: {tmp_path}$"):
+    with pytest.raises(
+        OSError, match=rf"needs {2**60} bytes of the disk \(only \d+ are free\)\. Received: {tmp_path}$"
+    ):
         on_disk(tmp_path)((2**57,), np.dtype("float64"))
     assert shutil.disk_usage(tmp_path).free > free / 2
 

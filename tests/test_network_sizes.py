@@ -39,7 +39,9 @@ def test_the_count_is_that_of_the_model(case):
 )
 def test_a_network_too_large_for_the_machine_is_refused_before_anything_is_written(tmp_path, changes):
     flags = {NETWORKS + path: value for path, value in changes.items()}
-    with pytest.raises(ValueError, match=r"GiB: choose fewer or narrower layers under agent.networks.\w+. Received: [\d,]+ weights$"):
+    with pytest.raises(
+        ValueError, match=r"GiB: choose fewer or narrower layers under agent.networks.\w+. Received: [\d,]+ weights$"
+    ):
         tiny.train(tmp_path / "run", "--preset=pendulum_sac", changes=flags)
     assert not (tmp_path / "run").exists()
 
@@ -49,12 +51,13 @@ def test_too_many_critics_and_too_wide_lstms_are_refused_too():
         (tiny.taac(), "q.head_parameters.num_critics", 10**9),
         (tiny.acer(lstm=True), "policy.middleware_parameters.number_of_lstm_cells", 10**7),
     ):
-
         spec = vector_spec(3, 2) if preset.agent.kind.startswith("temporally") else discrete_spec(3, 2)
         with pytest.raises(ValueError, match="choose fewer or narrower layers"):
             build_agent(override(preset, {NETWORKS + path: value}), RunParameters(), spec)
 
 
 def test_an_argument_of_the_optimizer_may_be_set_alone():
-    changed = override(tiny.taac(), {NETWORKS + "*.optimizer_type": "SGD", NETWORKS + "*.optimizer_kwargs.momentum": 0.5})
+    changed = override(
+        tiny.taac(), {NETWORKS + "*.optimizer_type": "SGD", NETWORKS + "*.optimizer_kwargs.momentum": 0.5}
+    )
     assert changed.agent.networks["q"].optimizer_kwargs == {"momentum": 0.5}

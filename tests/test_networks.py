@@ -134,7 +134,11 @@ def test_heads_of_discrete_actions_have_a_number_for_each():
 
 
 def test_discrete_q_has_its_own_layers_and_activation_for_each_critic():
-    net = network(DiscreteQHeadParameters((8, 6), activation_function="tanh"), CHOICE, embed={"observation": InputEmbedderParameters((7,))})
+    net = network(
+        DiscreteQHeadParameters((8, 6), activation_function="tanh"),
+        CHOICE,
+        embed={"observation": InputEmbedderParameters((7,))},
+    )
     assert [widths(critic) for critic in net.head.critics] == [[8, 6, 4], [8, 6, 4]]
     randomise(net)
     x = features = normal(3, 5)
@@ -153,19 +157,25 @@ def test_a_mask_may_be_read_as_zeros_and_ones():
     net = network(CategoricalPolicyHeadParameters(), CHOICE, embed=EmbedderScheme.Empty, middle=())
     mask = np.array([[True, False, False, True]])
     expected = np.concatenate([np.zeros((1, 5)), mask], axis=1) @ net.head.logits.kernel.numpy()
-    np.testing.assert_allclose(net({"observation": np.zeros((1, 5), np.float32), "action_mask": mask}), expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        net({"observation": np.zeros((1, 5), np.float32), "action_mask": mask}), expected, rtol=1e-5
+    )
 
 
 def test_a_network_on_the_encoder_of_another_computes_with_its_layers_and_owns_the_rest():
     parameters = NetworkParameters(
-        CategoricalPolicyHeadParameters(), {"observation": InputEmbedderParameters((6,))}, middleware_parameters=FCMiddlewareParameters((7,))
+        CategoricalPolicyHeadParameters(),
+        {"observation": InputEmbedderParameters((6,))},
+        middleware_parameters=FCMiddlewareParameters((7,)),
     )
     other = network(DiscreteQHeadParameters((8,)), CHOICE, embed={"observation": InputEmbedderParameters((6,))})
     net, x = Network("policy", parameters, CHOICE, 1, encoder=other), {"observation": normal(3, 5)}
     assert net.embedders is other.embedders and len(net.trainable_variables) == 6
     own = [variable for layer in (net.middleware[0], net.head.logits) for variable in layer.weights]
     assert [id(variable) for variable in net.own_variables] == [id(variable) for variable in own]
-    assert [id(variable) for variable in other.own_variables] == [id(variable) for variable in other.trainable_variables]
+    assert [id(variable) for variable in other.own_variables] == [
+        id(variable) for variable in other.trainable_variables
+    ]
     before = net(x).numpy()
     other.embedders["observation"][0].bias.assign_add(np.ones(6))
     assert (net(x).numpy() != before).all()
@@ -200,7 +210,10 @@ def test_a_raw_observation_gives_the_state_its_own_width():
 
 @pytest.mark.parametrize(("rewards", "critics"), [(None, 1), (1, 2), (3, 4)])
 def test_critics_of_trajectories_are_independent_and_have_a_value_for_each_reward(rewards, critics):
-    net = network(TrajectoryQHeadParameters((8,), num_critics=critics, activation_function="tanh"), VECTOR._replace(num_rewards=rewards))
+    net = network(
+        TrajectoryQHeadParameters((8,), num_critics=critics, activation_function="tanh"),
+        VECTOR._replace(num_rewards=rewards),
+    )
     randomise(net)
     x, tau = {"observation": normal(4, 5)}, normal(4, 3)
     q, features = net(x, tau).numpy(), x["observation"]
@@ -270,7 +283,10 @@ def test_an_embedder_for_an_unknown_observation_is_refused_with_the_nearest_name
         network(spec=TWO, embed={"lefft": InputEmbedderParameters()})
     message = str(error.value)
     assert "it gives left, right. Did you mean 'left'?" in message
-    assert """agent.networks.*.input_embedders_parameters={"left": {"scheme": [256]}, "right": {"scheme": [256]}}'""" in message
+    assert (
+        """agent.networks.*.input_embedders_parameters={"left": {"scheme": [256]}, "right": {"scheme": [256]}}'"""
+        in message
+    )
     assert message.endswith("Received: 'lefft'")
 
 
@@ -408,7 +424,9 @@ def test_numpy_computes_what_keras_computes(spec, fields):
 
 
 def test_numpy_computes_the_logits_of_a_choice():
-    net = network(CategoricalPolicyHeadParameters(), CHOICE, embed={"observation": InputEmbedderParameters((6,), "tanh")})
+    net = network(
+        CategoricalPolicyHeadParameters(), CHOICE, embed={"observation": InputEmbedderParameters((6,), "tanh")}
+    )
     randomise(net)
     x = {"observation": normal(16, 5), "action_mask": np.ones((16, 4), bool)}
     (logits,) = NumpyForward(net)(x)
@@ -461,7 +479,9 @@ def unnamed_models():
     """A policy and critics of one's own whose inputs have no names, with a layer that is not dense."""
 
     def body(*inputs):
-        return keras.layers.LayerNormalization()(keras.layers.Concatenate()([*inputs]) if len(inputs) > 1 else inputs[0])
+        return keras.layers.LayerNormalization()(
+            keras.layers.Concatenate()([*inputs]) if len(inputs) > 1 else inputs[0]
+        )
 
     seen, judged, action = {"observation": keras.Input((3,))}, {"observation": keras.Input((3,))}, keras.Input((2,))
     x, y = body(seen["observation"]), body(judged["observation"], action)
@@ -476,7 +496,9 @@ def test_a_policy_of_ones_own_with_unnamed_inputs_acts():
     parameters = TwinSoftActorCriticAgentParameters(networks=twin_soft_actor_critic_networks((8, 8), batch_size=8))
     agent = TwinSoftActorCriticAgent(parameters, spec, eager=True, models=unnamed_models)
     net, x = agent.networks["policy"], {"observation": normal(16, 3)}
-    assert "observation" not in {given.name for given in net.model.inputs} and isinstance(agent.policy.forwards["policy"], GraphForward)
+    assert "observation" not in {given.name for given in net.model.inputs} and isinstance(
+        agent.policy.forwards["policy"], GraphForward
+    )
     randomise(net)
     for updates in (0, 1):  # the graph sees new weights
         before = net(x)[0].numpy()

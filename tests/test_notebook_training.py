@@ -56,7 +56,9 @@ def test_a_cell_is_interrupted_and_the_next_one_continues_the_run(tmp_path):
     from nbformat import v4
 
     notebook = v4.new_notebook(cells=[v4.new_code_cell(cell) for cell in CELLS])
-    client = nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}})
+    client = nbclient.NotebookClient(
+        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
+    )
 
     def interrupt():
         metrics = tmp_path / "run" / "metrics.csv"
@@ -94,13 +96,25 @@ def test_the_table_of_a_notebook_is_updated_in_place(monkeypatch, capsys):
         return Handle()
 
     monkeypatch.setattr("IPython.display.display", display)
-    row = {"env_steps": 50, "evaluation/return_mean": -5.04, "evaluation/return_std": 1.0, "steps_per_second": 30.0, "a<b": 2}
+    row = {
+        "env_steps": 50,
+        "evaluation/return_mean": -5.04,
+        "evaluation/return_std": 1.0,
+        "steps_per_second": 30.0,
+        "a<b": 2,
+    }
     with NotebookSink(100, "steps", extra=["a<b"]) as sink:
         sink.advance(10, 25.0, None)
         sink.write(row)
         sink.print("a line")
-    assert len(shown) == 1 and "<progress value='10' max='100'></progress> 10/100 steps, 25 steps/s, return -" in shown[0][1]
-    assert "<tr><td>50</td><td>-5.0 ± 1.0</td><td>-</td><td>30</td><td>2</td></tr>" in shown[0][-1] and "a&lt;b" in shown[0][-1]
+    assert (
+        len(shown) == 1
+        and "<progress value='10' max='100'></progress> 10/100 steps, 25 steps/s, return -" in shown[0][1]
+    )
+    assert (
+        "<tr><td>50</td><td>-5.0 ± 1.0</td><td>-</td><td>30</td><td>2</td></tr>" in shown[0][-1]
+        and "a&lt;b" in shown[0][-1]
+    )
     assert capsys.readouterr().out == "a line\n"
     with NotebookSink(100, "steps", quiet=True) as sink:
         sink.advance(10, 25.0, None)

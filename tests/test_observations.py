@@ -1,4 +1,6 @@
-"""What networks read: embedders for images and Dicts that a preset does not describe, and the command that an error shows."""
+"""What networks read: embedders for images and Dicts that a preset does not describe, and the command that an error
+shows.
+"""
 
 import dataclasses
 import json
@@ -34,7 +36,9 @@ from tfsac.training.build import build_agent
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
 CAMERA, SMALL, VECTOR = ArraySpec((40, 44, 3), "uint8"), ArraySpec((10, 8, 2), "float32"), ArraySpec((4,), "float32")
-GOAL = {key: ArraySpec((size,), "float32") for key, size in (("achieved_goal", 2), ("desired_goal", 2), ("observation", 4))}
+GOAL = {
+    key: ArraySpec((size,), "float32") for key, size in (("achieved_goal", 2), ("desired_goal", 2), ("observation", 4))
+}
 NUMBERS = ArraySpec((2,), "float32", np.float32([-1, -1]), np.float32([1, 1]))
 MEDIUM, SHALLOW = (Conv2d(32, 8, 4), Conv2d(64, 4, 2), Conv2d(64, 3, 1)), (Conv2d(32, 3, 1),)
 
@@ -92,14 +96,20 @@ def test_an_image_is_flattened_where_the_parameters_say_so():
     found, note = with_embedders("v", made, {"observation": CAMERA})
     assert (found, note) == (made, "")
     net = Network("v", made, Spec({"observation": CAMERA}, NUMBERS), 0)
-    assert [type(layer) for layer in net.embedders["observation"]] == [keras.layers.Rescaling, keras.layers.Flatten, keras.layers.Dense]
+    assert [type(layer) for layer in net.embedders["observation"]] == [
+        keras.layers.Rescaling,
+        keras.layers.Flatten,
+        keras.layers.Dense,
+    ]
     assert net.embedders["observation"][-1].kernel.shape == (40 * 44 * 3, 6)
     named = reading(observation=InputEmbedderParameters(EmbedderScheme.Shallow, flatten=True))
     assert Network("v", named, Spec({"observation": CAMERA}, NUMBERS), 0).embedders["observation"][-1].units == 128
 
 
 def test_bytes_that_are_flattened_are_at_most_one():
-    net = Network("v", reading(observation=InputEmbedderParameters((), flatten=True)), Spec({"observation": CAMERA}, NUMBERS), 0)
+    net = Network(
+        "v", reading(observation=InputEmbedderParameters((), flatten=True)), Spec({"observation": CAMERA}, NUMBERS), 0
+    )
     x = np.full((1, *CAMERA.shape), 255, np.uint8)
     for layer in net.embedders["observation"]:
         x = layer(x)
@@ -112,7 +122,9 @@ def test_bytes_that_are_flattened_are_at_most_one():
 def test_a_preset_that_knows_one_observation_reads_every_key_alike():
     schemes, note = fitted((6,), GOAL)
     assert schemes == {"achieved_goal": (6,), "desired_goal": (6,), "observation": (6,)}
-    assert note.startswith("The environment gives achieved_goal, desired_goal, observation, and the preset reads 'observation' alone")
+    assert note.startswith(
+        "The environment gives achieved_goal, desired_goal, observation, and the preset reads 'observation' alone"
+    )
 
 
 def test_the_images_of_a_dict_get_convolutions_and_its_mask_is_not_read():
@@ -139,7 +151,10 @@ def test_a_team_keeps_its_own_rule():
         with pytest.raises(ValueError) as error:
             fitted((6,), spec, name)
         network = name.removesuffix("_target")
-        assert f"""add --set='agent.networks.{network}.input_embedders_parameters={{"{key}": {{"scheme": [256]}}}}'""" in str(error.value)
+        assert (
+            f"""add --set='agent.networks.{network}.input_embedders_parameters={{"{key}": {{"scheme": [256]}}}}'"""
+            in str(error.value)
+        )
         assert str(error.value).endswith("Received: 'observation'")
 
 
@@ -158,7 +173,10 @@ def small(name, **changes):
     "name",
     [
         "pendulum_twin_sac",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("pendulum_sac", "taac_simple_control", "acer_pendulum")),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("pendulum_sac", "taac_simple_control", "acer_pendulum")
+        ),
     ],
 )
 def test_every_agent_acts_and_learns_from_an_image_and_a_vector_that_its_preset_does_not_name(name):
@@ -170,7 +188,9 @@ def test_every_agent_acts_and_learns_from_an_image_and_a_vector_that_its_preset_
     rng = np.random.default_rng(0)
     seen = {key: rng.normal(size=(2, *array.shape)).astype(np.float32) for key, array in agent.spec.observation.items()}
     other = {**seen, "camera": seen["camera"] + 1.0}
-    assert np.abs(agent.policy.act(seen, mode="greedy").action - agent.policy.act(other, mode="greedy").action).max() > 0
+    assert (
+        np.abs(agent.policy.act(seen, mode="greedy").action - agent.policy.act(other, mode="greedy").action).max() > 0
+    )
 
 
 @pytest.mark.slow
@@ -193,7 +213,10 @@ def test_a_trunk_reads_the_image_and_the_others_its_features():
 def test_a_shared_encoder_is_the_convolutions_of_the_critics():
     shared = {
         "agent.shared_encoder": True,
-        **{f"agent.networks.{name}.input_embedders_parameters": {"observation": {"scheme": [4]}} for name in ("policy", "q")},
+        **{
+            f"agent.networks.{name}.input_embedders_parameters": {"observation": {"scheme": [4]}}
+            for name in ("policy", "q")
+        },
     }
     agent = agent_of(small("cart_pole_discrete_sac", **shared), {"observation": SMALL}, DiscreteSpec(3))
     assert agent.networks["policy"].embedders is agent.networks["q"].embedders
@@ -217,7 +240,11 @@ IMPOSSIBLE = {
     "matrix": (ArraySpec((5, 2), "float32"), (6,), "is neither a vector nor an image"),
     "number": (ArraySpec((), "float32"), (6,), "is neither a vector nor an image"),
     "video": (ArraySpec((4, 8, 8, 3), "float32"), (), "is neither a vector nor an image"),
-    "channels first": (ArraySpec((3, 64, 64), "uint8"), (6,), "has its channels first; gymnasium.wrappers.TransformObservation"),
+    "channels first": (
+        ArraySpec((3, 64, 64), "uint8"),
+        (6,),
+        "has its channels first; gymnasium.wrappers.TransformObservation",
+    ),
     "scheme": (SMALL, EmbedderScheme.Medium, "is too small for Conv2d(num_filters=64"),
     "convolutions": (SMALL, (Conv2d(2, 9, 1),), "is too small for Conv2d(num_filters=2, kernel_size=9"),
     "convolutions of a vector": (VECTOR, (Conv2d(2, 3, 1),), "Convolutions need an image"),
@@ -227,8 +254,14 @@ IMPOSSIBLE = {
 @pytest.mark.parametrize("case", IMPOSSIBLE)
 def test_where_it_is_impossible_the_error_shows_the_command_that_works(case):
     array, scheme, words = IMPOSSIBLE[case]
-    scheme = scheme if isinstance(scheme, EmbedderScheme) else json.loads(json.dumps([dataclasses.asdict(x) if isinstance(x, Conv2d) else x for x in scheme]))
-    preset = small("pendulum_twin_sac", **{"agent.networks.*.input_embedders_parameters": {"observation": {"scheme": scheme}}})
+    scheme = (
+        scheme
+        if isinstance(scheme, EmbedderScheme)
+        else json.loads(json.dumps([dataclasses.asdict(x) if isinstance(x, Conv2d) else x for x in scheme]))
+    )
+    preset = small(
+        "pendulum_twin_sac", **{"agent.networks.*.input_embedders_parameters": {"observation": {"scheme": scheme}}}
+    )
     with pytest.raises(ValueError) as error:
         agent_of(preset, {"observation": array})
     assert words in str(error.value) and re.search(r"Received: .*shape \(", str(error.value))
@@ -240,7 +273,10 @@ def test_where_it_is_impossible_the_error_shows_the_command_that_works(case):
 
 
 def test_unequal_widths_of_a_dict_cannot_be_summed():
-    networks = {"agent.networks.*.embedding_merger_type": "sum", "agent.networks.policy.input_embedders_parameters.*.scheme": []}
+    networks = {
+        "agent.networks.*.embedding_merger_type": "sum",
+        "agent.networks.policy.input_embedders_parameters.*.scheme": [],
+    }
     with pytest.raises(ValueError, match=re.escape("agent.networks.*.embedding_merger_type=concat")) as error:
         agent_of(small("pendulum_twin_sac", **networks), GOAL)
     assert str(error.value).endswith("Received: {'achieved_goal': 2, 'desired_goal': 2, 'observation': 4}")
@@ -250,7 +286,10 @@ def test_unequal_widths_of_a_dict_cannot_be_summed():
     ("fields", "words"),
     [
         ({"scheme": (8, Conv2d(2, 3, 1))}, "Convolutions come before dense layers. Received: scheme=(8, Conv2d("),
-        ({"scheme": (Conv2d(2, 3, 1),), "flatten": True}, "What is flattened goes through dense layers alone. Received: flatten=True"),
+        (
+            {"scheme": (Conv2d(2, 3, 1),), "flatten": True},
+            "What is flattened goes through dense layers alone. Received: flatten=True",
+        ),
     ],
 )
 def test_embedders_that_contradict_themselves_are_refused(fields, words):
@@ -259,7 +298,14 @@ def test_embedders_that_contradict_themselves_are_refused(fields, words):
 
 
 def test_only_images_with_room_have_a_usual_scheme():
-    shapes = {(5,): None, (2, 9, 3): None, (3, 3, 1): "Shallow", (35, 99, 3): "Shallow", (36, 36, 4): "Medium", (3, 84, 84): None}
+    shapes = {
+        (5,): None,
+        (2, 9, 3): None,
+        (3, 3, 1): "Shallow",
+        (35, 99, 3): "Shallow",
+        (36, 36, 4): "Medium",
+        (3, 84, 84): None,
+    }
     assert {shape: usual_scheme(shape) for shape in shapes} == shapes
 
 
@@ -270,7 +316,10 @@ class Screen(gym.Env):
     """Shows a small image and a goal; rewards the action that is the goal."""
 
     observation_space = gym.spaces.Dict(
-        {"observation": gym.spaces.Box(0, 255, (6, 6, 1), np.uint8), "desired_goal": gym.spaces.Box(-1.0, 1.0, (2,), np.float32)}
+        {
+            "observation": gym.spaces.Box(0, 255, (6, 6, 1), np.uint8),
+            "desired_goal": gym.spaces.Box(-1.0, 1.0, (2,), np.float32),
+        }
     )
     action_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
 

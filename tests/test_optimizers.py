@@ -49,7 +49,9 @@ def stepped(made, variables, gradients):
 
 
 def make_agent(case, seed=0, eager=False):
-    networks = twin_soft_actor_critic_networks((8,), batch_size=BATCH, learning_rate=1e-3, weight_decay=0.1, **CASES[case])
+    networks = twin_soft_actor_critic_networks(
+        (8,), batch_size=BATCH, learning_rate=1e-3, weight_decay=0.1, **CASES[case]
+    )
     return TwinSoftActorCriticAgent(TwinSoftActorCriticAgentParameters(networks=networks), SPEC, seed, eager=eager)
 
 
@@ -67,14 +69,16 @@ def test_adamw_takes_its_part_of_the_weights_before_adams_step_by_hand():
     made = training(optimizer_type="AdamW", learning_rate=0.1, weight_decay=0.5, optimizer_epsilon=1e-8)
     gradients = np.array([[3.0, 0.0], [1.0, 4.0]])
     stepped(made, [weight], [[g] for g in gradients])
-    # First: 2 - 0.1 * 0.5 * 2 = 1.9 and -0.95, then each entry with a gradient moves by the learning rate: 1.8 and -0.95.
-    # Second: 1.8 * 0.95 = 1.71 and -0.9025; m = (0.9 * 0.3 + 0.1, 0.4), v = (0.999 * 0.009 + 0.001, 0.016), corrected by
-    # 1 - 0.9^2 = 0.19 and 1 - 0.999^2 = 0.001999.
+    # First: 2 - 0.1 * 0.5 * 2 = 1.9 and -0.95, then each entry with a gradient moves by the learning rate: 1.8 and
+    # -0.95. Second: 1.8 * 0.95 = 1.71 and -0.9025; m = (0.9 * 0.3 + 0.1, 0.4), v = (0.999 * 0.009 + 0.001, 0.016),
+    # corrected by 1 - 0.9^2 = 0.19 and 1 - 0.999^2 = 0.001999.
     m, v = np.array([0.37, 0.4]) / 0.19, np.array([0.009991, 0.016]) / 0.001999
     np.testing.assert_allclose(weight.numpy(), np.array([1.71, -0.9025]) - 0.1 * m / np.sqrt(v), rtol=1e-5)
 
 
-@pytest.mark.parametrize("fields", [{"optimizer_type": "AdamW"}, {"optimizer_type": "Adam", "weight_decay": 0.03}, {}], ids=str)
+@pytest.mark.parametrize(
+    "fields", [{"optimizer_type": "AdamW"}, {"optimizer_type": "Adam", "weight_decay": 0.03}, {}], ids=str
+)
 def test_the_fused_step_is_kerass(fields):
     made, rng = training(learning_rate=0.05, adam_optimizer_beta1=0.8, **fields), np.random.default_rng(0)
     ours, theirs = ([variable(1.0, -2.0, 3.0), variable(0.5)] for _ in range(2))
@@ -101,28 +105,48 @@ def test_a_weight_decay_of_none_is_kerass_usual_one():
 def test_the_decay_of_the_weights_follows_the_learning_rates():
     weight = variable(1.0)
     made = training(
-        optimizer_type="AdamW", learning_rate=0.5, weight_decay=0.5, learning_rate_decay_type="linear", learning_rate_decay_steps=2
+        optimizer_type="AdamW",
+        learning_rate=0.5,
+        weight_decay=0.5,
+        learning_rate_decay_type="linear",
+        learning_rate_decay_steps=2,
     )
     stepped(made, [weight], [[[0.0]]] * 3)
     assert weight.numpy()[0] == pytest.approx(0.75 * 0.875, rel=1e-6)
 
 
 def test_other_arguments_reach_kerass_class():
-    sgd = build_optimizer(training(optimizer_type="SGD", optimizer_kwargs={"momentum": 0.5, "nesterov": True}), [variable(1.0)])
+    sgd = build_optimizer(
+        training(optimizer_type="SGD", optimizer_kwargs={"momentum": 0.5, "nesterov": True}), [variable(1.0)]
+    )
     assert (type(sgd), sgd.momentum, sgd.nesterov) == (keras.optimizers.SGD, 0.5, True)
-    nadam = build_optimizer(training(optimizer_type="Nadam", adam_optimizer_beta1=0.7, optimizer_epsilon=1e-5), [variable(1.0)])
+    nadam = build_optimizer(
+        training(optimizer_type="Nadam", adam_optimizer_beta1=0.7, optimizer_epsilon=1e-5), [variable(1.0)]
+    )
     assert (type(nadam), nadam.beta_1, nadam.epsilon) == (keras.optimizers.Nadam, 0.7, 1e-5)
     assert build_optimizer(training(**OTHERS["amsgrad"]), [variable(1.0)]).amsgrad
 
 
 def test_the_table_of_optimizers_is_kerass():
-    unused = {"self", "learning_rate", "weight_decay", "name", "kwargs", "clipnorm", "clipvalue", "global_clipnorm", "use_ema"}
+    unused = {
+        "self",
+        "learning_rate",
+        "weight_decay",
+        "name",
+        "kwargs",
+        "clipnorm",
+        "clipvalue",
+        "global_clipnorm",
+        "use_ema",
+    }
     unused |= {"ema_momentum", "ema_overwrite_frequency", "loss_scale_factor", "gradient_accumulation_steps"}
     unused |= {"exclude_layers", "exclude_embeddings"}  # Muon finds layers by names, which networks here do not promise
     unused |= {"adam_weight_decay"}  # and has the weight decay of the others for all weights
     for name, takes in OPTIMIZERS.items():
         keras_class = getattr(keras.optimizers, "RMSprop" if name == "RMSProp" else name)
-        assert {*takes.fields.values(), *takes.kwargs} == inspect.signature(keras_class.__init__).parameters.keys() - unused, name
+        assert {*takes.fields.values(), *takes.kwargs} == inspect.signature(
+            keras_class.__init__
+        ).parameters.keys() - unused, name
     classes = {name for name, found in vars(keras.optimizers).items() if inspect.isclass(found)}
     wrappers = {"Optimizer", "LossScaleOptimizer", "MultiOptimizer", "OptimizerMap"}
     assert classes - wrappers - {"RMSprop", "Ftrl", "ScheduleFreeAdamW"} == OPTIMIZERS.keys() - {"RMSProp"}
@@ -131,7 +155,9 @@ def test_the_table_of_optimizers_is_kerass():
 # -- in agents ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", [case if case == "AdamW" else pytest.param(case, marks=pytest.mark.slow) for case in CASES])
+@pytest.mark.parametrize(
+    "case", [case if case == "AdamW" else pytest.param(case, marks=pytest.mark.slow) for case in CASES]
+)
 def test_slots_are_there_before_a_checkpoint_and_go_on_exactly(case, tmp_path):
     eager = case != "AdamW"  # Keras makes slots the same way in a graph
     agent, batches = make_agent(case, eager=eager), random_batches(SPEC, UPDATES, BATCH)
@@ -150,10 +176,14 @@ def test_slots_are_there_before_a_checkpoint_and_go_on_exactly(case, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["AdamW", *(pytest.param(name, marks=pytest.mark.acceptance) for name in ("Muon", "Nadam"))])
+@pytest.mark.parametrize(
+    "name", ["AdamW", *(pytest.param(name, marks=pytest.mark.acceptance) for name in ("Muon", "Nadam"))]
+)
 def test_an_interrupted_run_takes_the_steps_of_the_whole_one(tmp_path, name):
     given = {"optimizer_type": name, "weight_decay": 0.1, "optimizer_epsilon": 1e-5}
-    made = preset(**{f"agent.networks.*.{field}": value for field, value in given.items()}, **{"schedule.improve_steps": 80})
+    made = preset(
+        **{f"agent.networks.*.{field}": value for field, value in given.items()}, **{"schedule.improve_steps": 80}
+    )
     whole = complete_run(tmp_path / "whole", made)
     crashed(tmp_path / "run", 170, made)
     resumed = Trainer(made, tmp_path / "run", RUN, resume=True, quiet=True)
@@ -199,7 +229,9 @@ except ValueError as error:
 @pytest.mark.acceptance
 def test_two_devices_take_the_steps_of_one(run_python, tmp_path):
     printed = run_python(MIRRORED, str(pathlib.Path(__file__).parent), str(tmp_path))
-    assert printed.endswith("choose another optimizer_type, such as Adam, or one replica. Received: optimizer_type='Nadam' on 2 replicas\n")
+    assert printed.endswith(
+        "choose another optimizer_type, such as Adam, or one replica. Received: optimizer_type='Nadam' on 2 replicas\n"
+    )
     for case in CASES.keys() - {"Nadam"}:
         agent = make_agent(case)
         agent.noise = lambda name, shape: tf.ones(shape)
@@ -269,7 +301,9 @@ def test_what_an_optimizer_does_not_take_is_refused(case):
     assert "Received: " in str(error.value) and str(error.value).rstrip("}").endswith(received.rstrip("}"))
 
 
-@pytest.mark.parametrize(("name", "suggested"), [("Relu", "relu"), ("gelo", "gelu"), ("leakyrelu", "leaky_relu"), ("glu", "elu")])
+@pytest.mark.parametrize(
+    ("name", "suggested"), [("Relu", "relu"), ("gelo", "gelu"), ("leakyrelu", "leaky_relu"), ("glu", "elu")]
+)
 def test_an_unknown_activation_is_refused_with_the_nearest(name, suggested):
     with pytest.raises(ParameterError) as error:
         InputEmbedderParameters((8,), name)

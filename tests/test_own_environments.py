@@ -66,14 +66,30 @@ def test_a_module_of_the_current_folder_is_found(folder, capsys):
 
 
 WRONG_LEVELS = {
-    "own_mine:Mine-v1": (ValueError, r"own_mine \(.*own_mine\.py\) does not register 'Mine-v1'\. It registers Mine-v0\. Did you mean 'Mine-v0'\?"),
+    "own_mine:Mine-v1": (
+        ValueError,
+        r"own_mine \(.*own_mine\.py\) does not register 'Mine-v1'\. It registers Mine-v0\. Did you mean 'Mine-v0'\?",
+    ),
     "own_mine:Other": (ValueError, r"does not register 'Other'\. It registers Mine-v0\."),
     "own_empty:Mine-v0": (ValueError, r"It registers none: gymnasium\.register\(ID, entry_point=\.\.\.\) does\."),
-    "own_mime:Mine-v0": (ImportError, r"There is no module 'own_mime'\. Did you mean 'own_mine'\? It was searched for in .* and among"),
+    "own_mime:Mine-v0": (
+        ImportError,
+        r"There is no module 'own_mime'\. Did you mean 'own_mine'\? It was searched for in .* and among",
+    ),
     "own_package.innner:X-v0": (ImportError, r"no module 'own_package\.innner'\. Did you mean 'own_package\.inner'\?"),
-    "own_missing:X-v0": (ImportError, r"is missing\. Received: ModuleNotFoundError: .*'nothing_of_this_name' \(.*own_missing\.py, line 2, in <module>\)"),
-    "own_broken:X-v0": (user_code.UserCodeError, r"cannot be made\. Received: SyntaxError: .* \(.*own_broken\.py, line 1\)"),
-    "own_raising:X-v0": (user_code.UserCodeError, r"cannot be made\. Received: KeyError: 'key' \(.*own_raising\.py, line 1, in <module>\)"),
+    "own_missing:X-v0": (
+        ImportError,
+        r"is missing\. Received: ModuleNotFoundError: .*'nothing_of_this_name' \(.*own_missing\.py, line 2, in "
+        r"<module>\)",
+    ),
+    "own_broken:X-v0": (
+        user_code.UserCodeError,
+        r"cannot be made\. Received: SyntaxError: .* \(.*own_broken\.py, line 1\)",
+    ),
+    "own_raising:X-v0": (
+        user_code.UserCodeError,
+        r"cannot be made\. Received: KeyError: 'key' \(.*own_raising\.py, line 1, in <module>\)",
+    ),
     "own_mine.py:Mine-v0": (ValueError, r"named without \.py\. Did you mean 'own_mine:Mine-v0'\?"),
     "own_mine:": (ValueError, r"or MODULE:ID, such as my_env:MyEnv-v0"),
     "a:b:c": (ValueError, r"or MODULE:ID, such as my_env:MyEnv-v0"),
@@ -133,12 +149,17 @@ def test_a_folder_that_is_gone_is_left_alone(folder):
     assert sys.path == before and user_code.FOLDERS == []
 
 
-SHORT = {"improve_steps=5_000": "improve_steps=20", '"schedule.improve_steps": 2_000': '"schedule.improve_steps": 20, **SHORT'}
+SHORT = {
+    "improve_steps=5_000": "improve_steps=20",
+    '"schedule.improve_steps": 2_000': '"schedule.improve_steps": 20, **SHORT',
+}
 
 
 @pytest.mark.slow
 def test_the_page_about_own_environments_does_what_it_says(tmp_path, monkeypatch):
-    changes = {path: value for path, value in {**tiny.CHANGES, **tiny.SHORTER}.items() if path != "schedule.improve_steps"}
+    changes = {
+        path: value for path, value in {**tiny.CHANGES, **tiny.SHORTER}.items() if path != "schedule.improve_steps"
+    }
     page = tmp_path / "page.md"
     text = (ROOT / "docs" / "own_environments.md").read_text()
     page.write_text(text.replace("import tfsac\n", f"import tfsac\n\nSHORT = {changes!r}\n"))

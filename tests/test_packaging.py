@@ -42,7 +42,7 @@ def required(names):
 def test_the_version_is_written_once(given):
     assert given["version"] == tfsac.__version__
     assert tfsac.__version__ not in (ROOT / "setup.py").read_text() + (ROOT / "pyproject.toml").read_text()
-    assert 'import tfsac' not in (ROOT / "setup.py").read_text()
+    assert "import tfsac" not in (ROOT / "setup.py").read_text()
 
 
 def test_tests_bring_pytest_and_users_do_not(given):
@@ -61,10 +61,18 @@ def test_what_is_installed_here_is_within_the_bounds(given):
 
 
 def test_everything_that_is_imported_is_required_or_an_extra(given):
-    needed = required(given["install_requires"]).keys() | {name for extra in given["extras_require"].values() for name in required(extra)}
+    needed = required(given["install_requires"]).keys() | {
+        name for extra in given["extras_require"].values() for name in required(extra)
+    }
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module] if isinstance(node, ast.ImportFrom) else []
+            names = (
+                [alias.name for alias in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module]
+                if isinstance(node, ast.ImportFrom)
+                else []
+            )
             for name in {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"tfsac"} - NOT_OURS:
                 assert DISTRIBUTIONS.get(name, name).lower() in needed, (path, name)
 
@@ -78,6 +86,8 @@ def test_type_hints_and_demonstrations_come_along(given):
 
 def test_the_makefile_installs_what_its_targets_run(given):
     makefile = (ROOT / "Makefile").read_text()
-    assert "--editable '.[test]'" in makefile and re.search(r"^test: \$\(VENV\)/installed-for-tests$", makefile, re.MULTILINE)
+    assert "--editable '.[test]'" in makefile and re.search(
+        r"^test: \$\(VENV\)/installed-for-tests$", makefile, re.MULTILINE
+    )
     tools = required(given["extras_require"]["test"])
     assert {"pytest", "pytest-xdist", "ruff", "mypy"} <= tools.keys()

@@ -142,14 +142,24 @@ def discrete_preset():
 def switching_preset(heatup_steps=None, max_size=90_000, num_envs=2, **algorithm):
     """A preset of trajectories in which what only such presets have differs from the defaults."""
     given = {
-        "trajectory": "quadratic", "inverse_mode": False, "max_repeat_steps": 7, "randomize_first_state_tau": True,
-        "b1_advantage_clipping": (None, 0.5), "compare_through": "unbiased", "epsilon_greedy": 0.1, "initial_alpha": 0.5,
-        "alpha_learning_rate": 1e-3, "target_entropy": (0.3, -2.0), "reward_weights": (1.0, -0.5),
+        "trajectory": "quadratic",
+        "inverse_mode": False,
+        "max_repeat_steps": 7,
+        "randomize_first_state_tau": True,
+        "b1_advantage_clipping": (None, 0.5),
+        "compare_through": "unbiased",
+        "epsilon_greedy": 0.1,
+        "initial_alpha": 0.5,
+        "alpha_learning_rate": 1e-3,
+        "target_entropy": (0.3, -2.0),
+        "reward_weights": (1.0, -0.5),
         "reward_discounts": (0.9, 0.5),
     }
     networks = temporally_abstract_networks((8,), num_critics=3, init_w=0.1, batch_size=4)
     return Preset(
-        agent=Switching(Trajectories(**{**given, **algorithm}), memory=SequenceReplayParameters(max_size, 6), networks=networks),
+        agent=Switching(
+            Trajectories(**{**given, **algorithm}), memory=SequenceReplayParameters(max_size, 6), networks=networks
+        ),
         environment=EnvironmentParameters(num_envs=num_envs),
         schedule=ScheduleParameters(heatup_steps=heatup_steps or EnvironmentSteps(12)),
     )
@@ -222,7 +232,11 @@ def test_network_helper_lets_a_caller_turn_the_slow_copy_off():
 # -- JSON --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("preset", [Preset(), rich_preset(), discrete_preset(), switching_preset()], ids=["default", "rich", "discrete", "switching"])
+@pytest.mark.parametrize(
+    "preset",
+    [Preset(), rich_preset(), discrete_preset(), switching_preset()],
+    ids=["default", "rich", "discrete", "switching"],
+)
 def test_json_round_trip_is_exact(preset):
     text = json.dumps(to_json(preset))
     assert from_json(Preset, text) == preset
@@ -256,7 +270,11 @@ def test_json_keeps_layers_and_convolutions():
             '{"agent": {"kind": "soft_actor_critic", "algorithm": {"discount": "0.9"}}}',
             "agent.algorithm.discount: Input should be a valid number",
         ),
-        ('{"agent": {"kind": "soft_actor"}}', "Preset.agent: Input should be an object of kind 'soft_actor_critic', 'twin_soft_actor_critic', 'discrete_soft_actor_critic', 'temporally_abstract_actor_critic', 'discrete_acer' or 'gaussian_acer'"),
+        (
+            '{"agent": {"kind": "soft_actor"}}',
+            "Preset.agent: Input should be an object of kind 'soft_actor_critic', 'twin_soft_actor_critic', "
+            "'discrete_soft_actor_critic', 'temporally_abstract_actor_critic', 'discrete_acer' or 'gaussian_acer'",
+        ),
     ],
 )
 def test_bad_json_is_refused_with_the_place_of_the_mistake(text, words):
@@ -332,7 +350,11 @@ MISTAKES = {
     "no environments": (lambda: EnvironmentParameters(num_envs=0), "num_envs: Input should be greater than 0", "0"),
     "no time": (lambda: EnvironmentParameters(max_episode_steps=0), "max_episode_steps: Input should be greater", "0"),
     "nothing visible": (lambda: EnvironmentParameters(visible_entries=()), "one entry or more", "()"),
-    "negative entry": (lambda: EnvironmentParameters(visible_entries=(0, -1)), "visible_entries.1: Input should be greater", "-1"),
+    "negative entry": (
+        lambda: EnvironmentParameters(visible_entries=(0, -1)),
+        "visible_entries.1: Input should be greater",
+        "-1",
+    ),
     "repeated entry": (lambda: EnvironmentParameters(visible_entries=(2, 0, 2)), "each once", "(2, 0, 2)"),
     "no batch": (lambda: network(batch_size=0), "batch_size: Input should be greater than 0", "0"),
     "learning rate of zero": (
@@ -349,7 +371,11 @@ MISTAKES = {
     "reversed clipping": (lambda: FilterParameters(reward_clipping_range=(1, -1)), "(low, high)", "(1.0, -1.0)"),
     "empty clipping": (lambda: FilterParameters(reward_clipping_range=(0.0, 0.0)), "(low, high)", "(0.0, 0.0)"),
     # not one of the choices
-    "optimizer": (lambda: network(optimizer_type="adam"), "optimizer_type: there is none of this name. Did you mean 'Adam'?", "'adam'"),
+    "optimizer": (
+        lambda: network(optimizer_type="adam"),
+        "optimizer_type: there is none of this name. Did you mean 'Adam'?",
+        "'adam'",
+    ),
     "merger": (lambda: network(embedding_merger_type="add"), "Input should be 'concat' or 'sum'", "'add'"),
     "initializer": (
         lambda: network(initializer="glorot"),
@@ -470,16 +496,30 @@ MISTAKES = {
     "negative epsilon": (lambda: EpsilonGreedyParameters(final_epsilon=-0.1), "final_epsilon: Input should be", "-0.1"),
     "no decay": (lambda: EpsilonGreedyParameters(decay_steps=0), "decay_steps: Input should be greater than 0", "0"),
     "unknown decay": (lambda: EpsilonGreedyParameters(decay="cosine"), "'linear' or 'exponential'", "'cosine'"),
-    "imitate nobody": (lambda: SQILExperienceReplayParameters(), "needs the parameter 'demonstrations'", "nothing for it"),
-    "imitate a file without a name": (lambda: SQILExperienceReplayParameters(""), "demonstrations: String should", "''"),
+    "imitate nobody": (
+        lambda: SQILExperienceReplayParameters(),
+        "needs the parameter 'demonstrations'",
+        "nothing for it",
+    ),
+    "imitate a file without a name": (
+        lambda: SQILExperienceReplayParameters(""),
+        "demonstrations: String should",
+        "''",
+    ),
     "no episodes to imitate": (
-        lambda: SQILExperienceReplayParameters("x.npz", num_episodes=0), "num_episodes: Input should be greater than 0", "0"
+        lambda: SQILExperienceReplayParameters("x.npz", num_episodes=0),
+        "num_episodes: Input should be greater than 0",
+        "0",
     ),
     "no own transitions": (
-        lambda: SQILExperienceReplayParameters("x.npz", max_size=0), "max_size: Input should be greater than 0", "0"
+        lambda: SQILExperienceReplayParameters("x.npz", max_size=0),
+        "max_size: Input should be greater than 0",
+        "0",
     ),
     "half of an odd batch": (
-        lambda: Agent(memory=SQILExperienceReplayParameters("x.npz"), networks=soft_actor_critic_networks(batch_size=7)),
+        lambda: Agent(
+            memory=SQILExperienceReplayParameters("x.npz"), networks=soft_actor_critic_networks(batch_size=7)
+        ),
         "Half of every batch is demonstrated, so batch_size is even",
         "7",
     ),
@@ -491,11 +531,25 @@ MISTAKES = {
         "target_entropy=0.3, target_entropy_ratio=0.5",
     ),
     "ratio of real actions": (
-        lambda: AutoAlphaParameters(target_entropy_ratio=0.5), "has no parameter 'target_entropy_ratio'", "=0.5"
+        lambda: AutoAlphaParameters(target_entropy_ratio=0.5),
+        "has no parameter 'target_entropy_ratio'",
+        "=0.5",
     ),
-    "no frames": (lambda: AtariPreprocessingParameters(frame_skip=0), "frame_skip: Input should be greater than 0", "0"),
-    "no screen": (lambda: AtariPreprocessingParameters(screen_size=0), "screen_size: Input should be greater than 0", "0"),
-    "no images": (lambda: AtariPreprocessingParameters(num_stacked_frames=0), "num_stacked_frames: Input should be", "0"),
+    "no frames": (
+        lambda: AtariPreprocessingParameters(frame_skip=0),
+        "frame_skip: Input should be greater than 0",
+        "0",
+    ),
+    "no screen": (
+        lambda: AtariPreprocessingParameters(screen_size=0),
+        "screen_size: Input should be greater than 0",
+        "0",
+    ),
+    "no images": (
+        lambda: AtariPreprocessingParameters(num_stacked_frames=0),
+        "num_stacked_frames: Input should be",
+        "0",
+    ),
     "fewer than no actions": (lambda: AtariPreprocessingParameters(noop_max=-1), "noop_max: Input should be", "-1"),
     "nothing to share": (lambda: Discrete(shared_encoder=True), "needs embedders with layers to share", "Empty"),
     "unequal shared encoders": (
@@ -509,44 +563,86 @@ MISTAKES = {
         "With shared_encoder the networks policy and q have equal input_embedders_parameters",
         "scheme=(9,)",
     ),
-    "noise on choices": (lambda: Discrete(exploration=AdditiveNoiseParameters()), "EpsilonGreedyParameters", "AdditiveNoise"),
-    "choices on noise": (lambda: Agent(exploration=EpsilonGreedyParameters()), "AdditiveNoiseParameters", "EpsilonGreedy"),
+    "noise on choices": (
+        lambda: Discrete(exploration=AdditiveNoiseParameters()),
+        "EpsilonGreedyParameters",
+        "AdditiveNoise",
+    ),
+    "choices on noise": (
+        lambda: Agent(exploration=EpsilonGreedyParameters()),
+        "AdditiveNoiseParameters",
+        "EpsilonGreedy",
+    ),
     # trajectories
     "unknown trajectory": (
-        lambda: Trajectories(trajectory="cubic"), "trajectory: Input should be 'constant', 'linear' or 'quadratic'", "'cubic'"
+        lambda: Trajectories(trajectory="cubic"),
+        "trajectory: Input should be 'constant', 'linear' or 'quadratic'",
+        "'cubic'",
     ),
     "unknown operator": (
-        lambda: Trajectories(compare_through="biased"), "compare_through: Input should be 'sampled' or 'unbiased'", "'biased'"
+        lambda: Trajectories(compare_through="biased"),
+        "compare_through: Input should be 'sampled' or 'unbiased'",
+        "'biased'",
     ),
     "derivatives of a constant": (
-        lambda: Trajectories(inverse_mode=False), "belongs to linear and quadratic trajectories", "inverse_mode=False with trajectory='constant'"
+        lambda: Trajectories(inverse_mode=False),
+        "belongs to linear and quadratic trajectories",
+        "inverse_mode=False with trajectory='constant'",
     ),
     "no repeats": (lambda: Trajectories(max_repeat_steps=0), "max_repeat_steps: Input should be greater than 0", "0"),
-    "several steps": (lambda: Trajectories(n_step=3), "n_step is 1; agent.memory.sequence_length says how many", "n_step=3"),
+    "several steps": (
+        lambda: Trajectories(n_step=3),
+        "n_step is 1; agent.memory.sequence_length says how many",
+        "n_step=3",
+    ),
     "no probability": (lambda: Trajectories(min_prob=0.0), "min_prob: Input should be greater than 0", "0.0"),
     "certain": (lambda: Trajectories(min_prob=1.0), "min_prob: Input should be less than 1", "1.0"),
     "more than certain": (lambda: Trajectories(min_prob=(0.1, 1.5)), "min_prob.1: Input should be less than 1", "1.5"),
-    "choices that are alike": (lambda: Trajectories(min_prob=0.5), "so min_prob of the switch is another number", "min_prob=0.5"),
-    "choices alone that are alike": (
-        lambda: Trajectories(min_prob=(0.5, 0.1)), "so min_prob of the switch is another number", "min_prob=(0.5, 0.1)"
+    "choices that are alike": (
+        lambda: Trajectories(min_prob=0.5),
+        "so min_prob of the switch is another number",
+        "min_prob=0.5",
     ),
-    "negative draws": (lambda: Trajectories(epsilon_greedy=-0.1), "epsilon_greedy: Input should be greater than or equal", "-0.1"),
-    "cold from the beginning": (lambda: Trajectories(initial_alpha=0.0), "initial_alpha: Input should be greater than 0", "0.0"),
+    "choices alone that are alike": (
+        lambda: Trajectories(min_prob=(0.5, 0.1)),
+        "so min_prob of the switch is another number",
+        "min_prob=(0.5, 0.1)",
+    ),
+    "negative draws": (
+        lambda: Trajectories(epsilon_greedy=-0.1),
+        "epsilon_greedy: Input should be greater than or equal",
+        "-0.1",
+    ),
+    "cold from the beginning": (
+        lambda: Trajectories(initial_alpha=0.0),
+        "initial_alpha: Input should be greater than 0",
+        "0.0",
+    ),
     "clipping the wrong way round": (
-        lambda: Trajectories(b1_advantage_clipping=(1.0, 0.0)), "is (low, high) with low < high", "(1.0, 0.0)"
+        lambda: Trajectories(b1_advantage_clipping=(1.0, 0.0)),
+        "is (low, high) with low < high",
+        "(1.0, 0.0)",
     ),
     "clipping to a point": (lambda: Trajectories(b1_advantage_clipping=(0.5, 0.5)), "with low < high", "(0.5, 0.5)"),
     "a reward that grows": (
-        lambda: Trajectories(reward_discounts=(0.9, 1.1)), "reward_discounts.1: Input should be less than or equal to 1", "1.1"
+        lambda: Trajectories(reward_discounts=(0.9, 1.1)),
+        "reward_discounts.1: Input should be less than or equal to 1",
+        "1.1",
     ),
     "stretches of one row": (
-        lambda: SequenceReplayParameters(100, 1), "sequence_length is at least 2", "sequence_length=1, max_size=100"
+        lambda: SequenceReplayParameters(100, 1),
+        "sequence_length is at least 2",
+        "sequence_length=1, max_size=100",
     ),
     "stretches beyond the memory": (
-        lambda: SequenceReplayParameters(5, 6), "at most what the memory holds", "sequence_length=6, max_size=5"
+        lambda: SequenceReplayParameters(5, 6),
+        "at most what the memory holds",
+        "sequence_length=6, max_size=5",
     ),
     "stretches beyond an environment's part": (
-        lambda: switching_preset(max_size=11), "hold sequence_length steps of every environment", "max_size=11, num_envs=2, sequence_length=6"
+        lambda: switching_preset(max_size=11),
+        "hold sequence_length steps of every environment",
+        "max_size=11, num_envs=2, sequence_length=6",
     ),
     "heat-up below a stretch": (
         lambda: switching_preset(EnvironmentSteps(11)),
@@ -554,22 +650,38 @@ MISTAKES = {
         "heatup_steps=EnvironmentSteps(num_steps=11), num_envs=2, sequence_length=6",
     ),
     "single rows for stretches": (
-        lambda: Switching(memory=ExperienceReplayParameters()), "memory: Input should be an instance of SequenceReplayParameters", "ExperienceReplay"
+        lambda: Switching(memory=ExperienceReplayParameters()),
+        "memory: Input should be an instance of SequenceReplayParameters",
+        "ExperienceReplay",
     ),
     "demonstrated stretches": (
-        lambda: Switching(memory=SQILExperienceReplayParameters("x.npz")), "memory: Input should be an instance of SequenceReplayParameters", "SQIL"
+        lambda: Switching(memory=SQILExperienceReplayParameters("x.npz")),
+        "memory: Input should be an instance of SequenceReplayParameters",
+        "SQIL",
     ),
     "stretches for single rows": (lambda: Agent(memory=SequenceReplayParameters()), "memory: ", "SequenceReplay"),
-    "noise on trajectories": (lambda: Switching(exploration=AdditiveNoiseParameters()), "exploration: Input should be None", "AdditiveNoise"),
+    "noise on trajectories": (
+        lambda: Switching(exploration=AdditiveNoiseParameters()),
+        "exploration: Input should be None",
+        "AdditiveNoise",
+    ),
     "other critics": (
         lambda: Switching(networks={**temporally_abstract_networks(), "q": NetworkParameters(SACQHeadParameters())}),
         "The head of network 'q' is of kind 'trajectory_q'",
         "SACQHeadParameters",
     ),
     # update orders, and what they were called
-    "order of Spinning Up": (lambda: Twin(update_order="spinning_up"), "'simultaneous' (once 'spinning_up')", "'spinning_up'"),
+    "order of Spinning Up": (
+        lambda: Twin(update_order="spinning_up"),
+        "'simultaneous' (once 'spinning_up')",
+        "'spinning_up'",
+    ),
     "order of DI-engine": (lambda: Twin(update_order="di_engine"), "'critic_first' (once 'di_engine')", "'di_engine'"),
-    "listed order": (lambda: Twin(update_order=(("policy", "critic"), "target")), "steps are no longer listed", "(('policy', 'critic'), 'target')"),
+    "listed order": (
+        lambda: Twin(update_order=(("policy", "critic"), "target")),
+        "steps are no longer listed",
+        "(('policy', 'critic'), 'target')",
+    ),
     "misspelt order": (lambda: Twin(update_order="critic_frist"), "Did you mean 'critic_first'?", "'critic_frist'"),
     "number for an order": (lambda: Twin(update_order=1), "or 'policy_first'", "1"),
     "decay without steps": (
@@ -714,12 +826,20 @@ def test_a_value_that_is_the_default_is_never_refused():
     filters = FilterParameters(observation_clipping=10.0, observation_normalization=False)
     assert filters == FilterParameters()
     DISCRETE_ACER(use_trust_region=False, trust_region_delta=1.0, trust_region_statistics="logits")
-    network(optimizer_type="RMSProp", adam_optimizer_beta1=0.9, gradients_clipping_method="global_norm", learning_rate_decay_steps=0)
+    network(
+        optimizer_type="RMSProp",
+        adam_optimizer_beta1=0.9,
+        gradients_clipping_method="global_norm",
+        learning_rate_decay_steps=0,
+    )
 
 
 @pytest.mark.parametrize("layers, cells", [((), 8), ((), None), ((8,), 8)])
 def test_the_functions_that_make_networks_give_an_activation_only_to_layers(layers, cells):
-    for networks in (discrete_acer_networks(layers, cells, activation="elu"), gaussian_acer_networks(layers, (), cells, activation="elu")):
+    for networks in (
+        discrete_acer_networks(layers, cells, activation="elu"),
+        gaussian_acer_networks(layers, (), cells, activation="elu"),
+    ):
         made = networks["policy"].middleware_parameters
         assert made.activation_function == ("elu" if layers else "relu")
         assert networks["policy"].input_embedders_parameters["observation"].activation_function == "elu"
@@ -928,7 +1048,9 @@ def test_a_memory_an_agent_and_a_temperature_may_leave_out_their_usual_kind():
     preset = from_json(Preset, '{"agent": {"memory": {"max_size": 9000}}}')
     assert preset.agent == SoftActorCriticAgentParameters(memory=ExperienceReplayParameters(9000))
     twin = Preset(agent=TwinSoftActorCriticAgentParameters())
-    changed = override(twin, {"agent.algorithm.temperature": {"initial_alpha": 0.5}, "agent.memory": {"kind": "prioritized"}})
+    changed = override(
+        twin, {"agent.algorithm.temperature": {"initial_alpha": 0.5}, "agent.memory": {"kind": "prioritized"}}
+    )
     assert changed.agent.algorithm.temperature == AutoAlphaParameters(initial_alpha=0.5)
     assert changed.agent.memory == PrioritizedExperienceReplayParameters()
 
@@ -944,13 +1066,17 @@ def test_a_discrete_agent_is_named_by_its_kind_and_its_parts_may_leave_out_their
     )
     fixed = override(preset, {"agent.algorithm.temperature": {"kind": "fixed"}, "agent.exploration": None})
     assert (fixed.agent.algorithm.temperature, fixed.agent.exploration) == (FixedAlphaParameters(), None)
-    with pytest.raises(ParameterError, match=r"temperature: Input should be an object of kind 'auto' or 'fixed'.* Received: 'sqil'$"):
+    with pytest.raises(
+        ParameterError, match=r"temperature: Input should be an object of kind 'auto' or 'fixed'.* Received: 'sqil'$"
+    ):
         override(preset, {"agent.algorithm.temperature": {"kind": "sqil"}})
 
 
 def test_an_agent_with_trajectories_is_named_by_its_kind():
     text = '{"agent": {"kind": "temporally_abstract_actor_critic", "algorithm": {"min_prob": [0.05, 0.1]}, "memory": {"sequence_length": 6}}}'
-    assert from_json(Preset, text).agent == Switching(Trajectories(min_prob=(0.05, 0.1)), memory=SequenceReplayParameters(sequence_length=6))
+    assert from_json(Preset, text).agent == Switching(
+        Trajectories(min_prob=(0.05, 0.1)), memory=SequenceReplayParameters(sequence_length=6)
+    )
 
 
 def test_a_preset_holds_exactly_as_many_steps_as_its_stretches_need():
@@ -961,9 +1087,17 @@ def test_a_preset_holds_exactly_as_many_steps_as_its_stretches_need():
 def test_the_defaults_of_trajectories_are_the_documented_ones():
     algorithm = Trajectories()
     assert (algorithm.trajectory, algorithm.inverse_mode, algorithm.max_repeat_steps) == ("constant", True, None)
-    assert (algorithm.b1_advantage_clipping, algorithm.compare_through, algorithm.epsilon_greedy) == (None, "sampled", 0.0)
+    assert (algorithm.b1_advantage_clipping, algorithm.compare_through, algorithm.epsilon_greedy) == (
+        None,
+        "sampled",
+        0.0,
+    )
     assert (algorithm.initial_alpha, algorithm.min_prob, algorithm.target_entropy) == (1.0, 0.1, None)
-    assert (algorithm.randomize_first_state_tau, algorithm.reward_weights, algorithm.reward_discounts) == (False, None, None)
+    assert (algorithm.randomize_first_state_tau, algorithm.reward_weights, algorithm.reward_discounts) == (
+        False,
+        None,
+        None,
+    )
     assert SequenceReplayParameters().sequence_length == 4
     networks = Switching().networks
     assert networks["q"].create_target_network and not networks["policy"].create_target_network
@@ -984,7 +1118,10 @@ def test_the_temperature_of_discrete_actions_belongs_to_discrete_agents():
     with pytest.raises(ParameterError, match="temperature"):
         TwinSoftActorCriticAlgorithmParameters(temperature=DiscreteAutoAlphaParameters(target_entropy_ratio=0.3))
     preset = load_preset("lunar_lander_discrete_sac")
-    changes = {"agent.algorithm.temperature.target_entropy": 0.5, "agent.algorithm.temperature.target_entropy_ratio": None}
+    changes = {
+        "agent.algorithm.temperature.target_entropy": 0.5,
+        "agent.algorithm.temperature.target_entropy_ratio": None,
+    }
     temperature = override(preset, changes).agent.algorithm.temperature
     assert (temperature.target_entropy, temperature.target_entropy_ratio) == (0.5, None)
 

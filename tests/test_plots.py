@@ -153,7 +153,9 @@ def test_the_actions_of_an_episode_are_drawn_one_below_the_other(figures, tmp_pa
 
 def shaded(axes):
     """Returns where a picture is shaded, as intervals of steps."""
-    spans = [path.vertices[:, 0] for collection in axes.collections for path in collection.get_paths() if len(path.vertices)]
+    spans = [
+        path.vertices[:, 0] for collection in axes.collections for path in collection.get_paths() if len(path.vertices)
+    ]
     return sorted((span.min(), span.max()) for span in spans)
 
 
@@ -175,13 +177,19 @@ def test_choices_teams_and_policies_without_switches_are_drawn_without_dots(figu
 
 def test_a_picture_of_actions_grows_with_their_number(tmp_path):
     for size, height in ((1, 440), (3, 700)):
-        out = plot_actions(np.random.default_rng(0).uniform(-1, 1, (50, size)), tmp_path / "a.png", np.arange(50) % 3 == 0)
+        out = plot_actions(
+            np.random.default_rng(0).uniform(-1, 1, (50, size)), tmp_path / "a.png", np.arange(50) % 3 == 0
+        )
         assert out.read_bytes().startswith(PNG) and pixels(out).shape[:2] == (height, 720)
 
 
-@pytest.mark.parametrize(("steps", "switched", "received"), [(0, None, r"\(0, None\)"), (3, [True], r"\(3, 1\)"), (1, [], r"\(1, 0\)")])
+@pytest.mark.parametrize(
+    ("steps", "switched", "received"), [(0, None, r"\(0, None\)"), (3, [True], r"\(3, 1\)"), (1, [], r"\(1, 0\)")]
+)
 def test_actions_without_steps_or_with_other_switches_are_refused(tmp_path, steps, switched, received):
-    with pytest.raises(ValueError, match=rf"at least one step, and each tells whether it switched\. Received: {received}$"):
+    with pytest.raises(
+        ValueError, match=rf"at least one step, and each tells whether it switched\. Received: {received}$"
+    ):
         plot_actions(np.zeros((steps, 1)), tmp_path / "a.png", None if switched is None else np.array(switched, bool))
     assert not list(tmp_path.iterdir())
 
@@ -211,7 +219,12 @@ def test_a_run_with_only_training_or_only_evaluations_is_plotted(run, rows):
         ("steps", "updates", r"has no column of this name. Received: column='env_steps'$"),
         ("header", "updates", r"has no values yet in this column. Received: column='updates'$"),
         ("blank", "updates", r"has no column of this name. Received: column='env_steps'$"),
-        ("words", "updates", r"must hold finite numbers in \['updates'\], and numbers from 0 in env_steps. Received: \['1000', 'many'\]$"),
+        (
+            "words",
+            "updates",
+            r"must hold finite numbers in \['updates'\], and numbers from 0 in env_steps. Received: \['1000', "
+            r"'many'\]$",
+        ),
         ("nan", "updates", r"must hold finite numbers in .* Received: \['1000', 'nan'\]$"),
         ("inf", "updates", r"must hold finite numbers in .* Received: \['inf', '1'\]$"),
         ("negative", "updates", r"and numbers from 0 in env_steps. Received: \['-5', '1'\]$"),

@@ -65,7 +65,8 @@ CASES = {
     "taac": (lambda: tiny.taac(**{"agent.algorithm.trajectory": "quadratic", **NORMALISED}), "policy q", "policy q"),
     "acer": (lambda: tiny.acer(MASKED, **MASKS), "policy", "policy"),
     "acer, LSTMs": (lambda: tiny.acer(MASKED, lstm=True, **MASKS), "policy", "policy policy_target q"),
-    "acer, trunk with an LSTM": (lambda: tiny.acer(lstm=True, shared=True), "trunk policy", "trunk trunk_target policy"),
+    "acer, trunk with an LSTM": (lambda: tiny.acer(lstm=True, shared=True), "trunk policy", "trunk trunk_target "
+                                                                                            "policy"),
     "gaussian acer": (lambda: tiny.acer("Pendulum-v1"), "policy", "policy"),
     "gaussian acer, LSTMs": (lambda: tiny.acer("Pendulum-v1", lstm=True), "policy", "policy policy_target v advantage"),
 }  # fmt: skip
@@ -165,7 +166,8 @@ def test_values_without_critics_are_refused_and_nothing_is_written(run, tmp_path
 
 
 @pytest.mark.parametrize(
-    "name", ["sac", *(pytest.param(name, marks=pytest.mark.slow) for name in CASES if name != "sac" and "LSTMs" not in name)]
+    "name",
+    ["sac", *(pytest.param(name, marks=pytest.mark.slow) for name in CASES if name != "sac" and "LSTMs" not in name)],
 )
 def test_values_are_exported_with_critics(name, tmp_path):
     folder = Run(tmp_path / "run", name).folder
@@ -177,5 +179,7 @@ def test_values_are_exported_with_critics(name, tmp_path):
 
 def test_a_policys_agent_says_the_new_names(tmp_path):
     policy = tfsac.load_policy(tiny.untrained_run(tmp_path / "run", "Pendulum-v1"))
-    with pytest.raises(AttributeError, match=r"`acting`, the policy of the agent, and `critics`, the agent .*Received: agent$"):
+    with pytest.raises(
+        AttributeError, match=r"`acting`, the policy of the agent, and `critics`, the agent .*Received: agent$"
+    ):
         policy.agent  # noqa: B018

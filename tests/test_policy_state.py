@@ -83,7 +83,11 @@ def pendulum():
 
 
 @pytest.fixture(
-    scope="module", params=[pytest.param(name, marks=[pytest.mark.slow] if name in ("quadratic", "linear, forward") else []) for name in CASES]
+    scope="module",
+    params=[
+        pytest.param(name, marks=[pytest.mark.slow] if name in ("quadratic", "linear, forward") else [])
+        for name in CASES
+    ],
 )
 def case(request):
     return Case(request.param)
@@ -133,7 +137,10 @@ def test_another_number_of_environments_needs_a_reset(pendulum, rows):
     policy.reset()
     policy.act(pendulum.raw(0))
     before = policy.state
-    with pytest.raises(ValueError, match=r"Where the number of environments changes, start with an empty state\. Received: \{'tau_a': \(3, 1\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"Where the number of environments changes, start with an empty state\. Received: \{'tau_a': \(3, 1\)",
+    ):
         policy.act(pendulum.raw(1, rows))
     assert policy.state is before
     policy.reset()
@@ -225,7 +232,9 @@ def test_the_signatures_take_and_return_the_state(case, saved_model):
     assert set(signatures) == {"serving_default", "initial_state", "sample", "values"}
     size = case.spec.action.shape[0]
     fields = {"constant": 1, "linear": 2, "quadratic": 3}[case.preset.agent.algorithm.trajectory]
-    state = {name: ([None, size], "float32") for name in ("tau_a", "tau_v", "tau_u")[:fields]} | {"repeats": ([None], "int32")}
+    state = {name: ([None, size], "float32") for name in ("tau_a", "tau_v", "tau_u")[:fields]} | {
+        "repeats": ([None], "int32")
+    }
     seen = {key: ([None, *array.shape], array.dtype) for key, array in case.spec.observation.items()}
     for name, more in (("serving_default", {}), ("sample", {}), ("values", {"action": ([None, size], "float32")})):
         inputs = signatures[name].structured_input_signature[1]
@@ -242,7 +251,9 @@ def test_the_signatures_take_and_return_the_state(case, saved_model):
 def test_whole_episodes_of_the_saved_model_are_those_of_the_live_policy(case, saved_model, rows):
     signatures = tf.saved_model.load(str(saved_model)).signatures
     first = signatures["initial_state"](rows=tf.constant(rows.stop))
-    assert_plays_as(case.live(rows), first, lambda step, state: signatures["serving_default"](**case.tensors(step, rows), **state))
+    assert_plays_as(
+        case.live(rows), first, lambda step, state: signatures["serving_default"](**case.tensors(step, rows), **state)
+    )
 
 
 @pytest.mark.parametrize("rows", [slice(1), slice(3)], ids=["one", "three"])
@@ -291,7 +302,9 @@ def test_a_missing_key_is_named_where_an_episode_begins_and_later_and_the_episod
             exported(given)
         rows = {key: array[step] for key, array in case.seen.items()}
         if step:
-            with pytest.raises(ValueError, match=r"is of 3 environments; call reset to start with others\. Received: 1$"):
+            with pytest.raises(
+                ValueError, match=r"is of 3 environments; call reset to start with others\. Received: 1$"
+            ):
                 exported({key: array[:1] for key, array in rows.items()})
         np.testing.assert_allclose(exported(rows), live[step][0], rtol=0, atol=1e-5)
 
@@ -322,7 +335,9 @@ def test_verifying_leaves_out_what_rounding_decides_and_nothing_else(tmp_path, m
     if tie:
         size = 3 * case.spec.action.shape[0]
         for critic in acting.networks["q"].head.critics:  # these ignore the trajectory, beside the observation
-            critic[0].kernel.assign(np.concatenate([critic[0].kernel.numpy()[:-size], np.zeros((size, critic[0].units))]))
+            critic[0].kernel.assign(
+                np.concatenate([critic[0].kernel.numpy()[:-size], np.zeros((size, critic[0].units))])
+            )
         acting.refresh()
     path = exporting.export(case.policy, tmp_path / "policy")
     observations = [case.raw(step, 0) for step in range(STEPS)]
@@ -344,7 +359,9 @@ def test_verifying_leaves_out_what_rounding_decides_and_nothing_else(tmp_path, m
 
 def test_verifying_refuses_a_policy_that_draws(tmp_path):
     case = Case("constant", **{"agent.algorithm.epsilon_greedy": 0.25})
-    with pytest.raises(ValueError, match=r"deterministic policy can be compared with its export\. Received: epsilon_greedy=0\.25$"):
+    with pytest.raises(
+        ValueError, match=r"deterministic policy can be compared with its export\. Received: epsilon_greedy=0\.25$"
+    ):
         exporting.verify(case.policy, tmp_path, [np.zeros(3)])
 
 
@@ -387,7 +404,9 @@ def test_samples_of_the_saved_model_switch_as_often_as_the_live_policy(case, sav
         kept = first[name].numpy()[~switches[0]]
         np.testing.assert_allclose(kept, live.state[name][~switches[1]][:1].repeat(len(kept), axis=0), atol=1e-6)
         new, own = first[name].numpy()[switches[0]], live.state[name][switches[1]]
-        assert np.abs(new.mean(axis=0) - own.mean(axis=0)).max() < 6 * np.sqrt(2.0) * own.std(axis=0).max() / np.sqrt(min(len(new), len(own)))
+        assert np.abs(new.mean(axis=0) - own.mean(axis=0)).max() < 6 * np.sqrt(2.0) * own.std(axis=0).max() / np.sqrt(
+            min(len(new), len(own))
+        )
 
 
 @pytest.mark.parametrize("format", ["saved_model", "litert"])
@@ -403,7 +422,10 @@ def test_exported_values_are_those_of_keeping_and_of_switching(case, format, req
     assert values.keys() == {"keep_q", "switch_q"}
     previous = {name: state[name] for name in acting.trajectory.fields}
     filtered = case.policy.filters.observation(seen)
-    for name, tau in (("keep_q", acting.trajectory.step(previous)), ("switch_q", acting.trajectory.plan(inner, previous))):
+    for name, tau in (
+        ("keep_q", acting.trajectory.step(previous)),
+        ("switch_q", acting.trajectory.plan(inner, previous)),
+    ):
         q = acting.networks["q"](tensors_of(filtered), tf.constant(np.concatenate([*tau.values()], axis=-1))).numpy()
         np.testing.assert_allclose(np.asarray(values[name]), q.min(axis=1)[:, 0], rtol=1e-4, atol=1e-4)
 

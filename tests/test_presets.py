@@ -89,7 +89,9 @@ def fewer_updates(preset):
     algorithm = preset.agent.algorithm
     if isinstance(preset.agent.memory, EpisodicReplayParameters):
         return override(preset, {"agent.algorithm.n_times_replay": 1})
-    return override(preset, {"agent.algorithm.num_consecutive_training_steps": min(2, algorithm.num_consecutive_training_steps)})
+    return override(
+        preset, {"agent.algorithm.num_consecutive_training_steps": min(2, algorithm.num_consecutive_training_steps)}
+    )
 
 
 def counts(preset):
@@ -178,7 +180,9 @@ def test_a_short_run_makes_updates_that_change_the_weights_of_every_network(name
     assert float(row["evaluation/return_mean"]) == result.best_return
 
 
-@pytest.mark.parametrize(("name", "level"), [(name, level) for name in OF_SEVERAL_LEVELS for level in load_preset(name).levels])
+@pytest.mark.parametrize(
+    ("name", "level"), [(name, level) for name in OF_SEVERAL_LEVELS for level in load_preset(name).levels]
+)
 def test_every_level_has_a_threshold_and_an_agent_that_acts_in_it(name, level):
     needs_its_packages(name)
     preset = for_level(load_preset(name), level)

@@ -50,23 +50,29 @@ def policy(run_dir):
 
 TRAIN = {
     "preset a number": ({"preset": 42}, ParameterError, "preset is a Preset .* Received: 42$"),
-    "preset a dict": ({"preset": {"agent": "sac"}}, ParameterError, "preset is a Preset .* Received: {'agent': 'sac'}$"),
+    "preset a dict": ({"preset": {"agent": "sac"}}, ParameterError, "preset is a Preset .* Received: {'agent': "
+                                                                    "'sac'}$"),
     "preset nothing": ({"preset": None}, ParameterError, "preset is a Preset .* Received: None$"),
-    "preset of another name": ({"preset": "pendulum_sax"}, ParameterError, "Did you mean 'pendulum_sac'.* Received: 'pendulum_sax'$"),
-    "preset of no file": ({"preset": "nowhere.py"}, ParameterError, "no preset file of this path. Received: nowhere.py$"),
+    "preset of another name": ({"preset": "pendulum_sax"}, ParameterError, "Did you mean 'pendulum_sac'.* Received: "
+                                                                           "'pendulum_sax'$"),
+    "preset of no file": ({"preset": "nowhere.py"}, ParameterError, "no preset file of this path. Received: "
+                                                                    "nowhere.py$"),
     "no folder": ({"run_dir": None}, TypeError, "run_dir is the path of a folder.* Received: None$"),
     "a folder without a name": ({"run_dir": ""}, ValueError, "run_dir is the path of a folder.* Received: ''$"),
     "a number for a folder": ({"run_dir": 3}, TypeError, "run_dir is the path of a folder.* Received: 3$"),
-    "run a dict": ({"run": {"seed": 1}}, TypeError, r"run is RunParameters, such as tfsac.RunParameters\(seed=1\). Received: {'seed': 1}$"),
+    "run a dict": ({"run": {"seed": 1}}, TypeError, r"run is RunParameters, such as tfsac.RunParameters\(seed=1\). "
+                                                    r"Received: {'seed': 1}$"),
     "run a seed": ({"run": 7}, TypeError, "run is RunParameters.* Received: 7$"),
     "resume a word": ({"resume": "yes"}, TypeError, "resume is True or False. Received: 'yes'$"),
     "quiet a number": ({"quiet": 1}, TypeError, "quiet is True or False. Received: 1$"),
     "a class of callbacks": (
-        {"callbacks": [Own]}, TypeError, r"list of Callback objects, not of classes: write Own\(...\). Received: the class Own$",
+        {"callbacks": [Own]}, TypeError, r"list of Callback objects, not of classes: write Own\(...\). Received: the "
+                                         r"class Own$",
     ),
     "one callback": ({"callbacks": Own()}, TypeError, "callbacks is a list of Callback objects. Received: <"),
     "no callback": ({"callbacks": [NoCallback()]}, TypeError, "callbacks is a list of Callback objects. Received: <"),
-    "a function as callback": ({"callbacks": [print]}, TypeError, "list of Callback objects. Received: <built-in function print>$"),
+    "a function as callback": ({"callbacks": [print]}, TypeError, "list of Callback objects. Received: <built-in "
+                                                                  "function print>$"),
     "callbacks none": ({"callbacks": None}, TypeError, "callbacks is a list of Callback objects. Received: None$"),
     "models a dict": ({"models": {}}, TypeError, "models is a function without arguments .* Received: {}$"),
     "env_fn a level": ({"env_fn": "Pendulum-v1"}, TypeError, "env_fn is a function .* Received: 'Pendulum-v1'$"),
@@ -120,51 +126,86 @@ def in_pendulum(action):
 
 
 OTHERS = {
-    "evaluate deterministic": (lambda r, p: tfsac.evaluate(r, deterministic="no"), TypeError, "deterministic is True or False. Received: 'no'$"),
-    "evaluate render": (lambda r, p: tfsac.evaluate(r, render="rgb_array"), ValueError, "render is '' or 'human'. Received: 'rgb_array'$"),
-    "evaluate a flag for a film": (lambda r, p: tfsac.evaluate(r, 1, dump_mp4=True), TypeError, "dump_mp4 is the path of a new file.* Received: True$"),
+    "evaluate deterministic": (lambda r, p: tfsac.evaluate(r, deterministic="no"), TypeError, "deterministic is True "
+                                                                                              "or False. Received: "
+                                                                                              "'no'$"),
+    "evaluate render": (lambda r, p: tfsac.evaluate(r, render="rgb_array"), ValueError, "render is '' or 'human'. "
+                                                                                        "Received: 'rgb_array'$"),
+    "evaluate a flag for a film": (lambda r, p: tfsac.evaluate(r, 1, dump_mp4=True), TypeError, "dump_mp4 is the path "
+                                                                                                "of a new file.* "
+                                                                                                "Received: True$"),
     "evaluate a film of another kind": (lambda r, p: tfsac.evaluate(r, 1, dump_mp4="new/a.avi"), ValueError, "ends in .mp4 or .gif. Received: new/a.avi$"),
     "evaluate a picture": (lambda r, p: tfsac.evaluate(r, 1, plot_actions="new/a.jpg"), ValueError, "ends in .png. Received: new/a.jpg$"),
-    "evaluate no run": (lambda r, p: tfsac.evaluate("nowhere"), FileNotFoundError, "A run directory has a config.json. Received: nowhere$"),
-    "evaluate a policy": (lambda r, p: tfsac.evaluate(p), TypeError, "run_dir is the path of a folder.* Received: <tfsac"),
-    "load nothing": (lambda r, p: tfsac.load_policy(None), TypeError, "run_dir is the path of a folder.* Received: None$"),
+    "evaluate no run": (lambda r, p: tfsac.evaluate("nowhere"), FileNotFoundError, "A run directory has a config.json. "
+                                                                                   "Received: nowhere$"),
+    "evaluate a policy": (lambda r, p: tfsac.evaluate(p), TypeError, "run_dir is the path of a folder.* Received: "
+                                                                     "<tfsac"),
+    "load nothing": (lambda r, p: tfsac.load_policy(None), TypeError, "run_dir is the path of a folder.* Received: "
+                                                                      "None$"),
     "load with an environment": (lambda r, p: tfsac.load_policy(r, gym.make("Pendulum-v1")), TypeError, "not an environment: .* Received: <"),
     "record to a number": (lambda r, p: tfsac.record(r, 3), TypeError, "out is the path of a new file.* Received: 3$"),
-    "record to another kind": (lambda r, p: tfsac.record(r, "new/a.csv"), ValueError, "ends in .npz. Received: new/a.csv$"),
+    "record to another kind": (lambda r, p: tfsac.record(r, "new/a.csv"), ValueError, "ends in .npz. Received: "
+                                                                                      "new/a.csv$"),
     "demonstrate with an action": (lambda r, p: tfsac.demonstrate(0.5, gym.make("Pendulum-v1")), TypeError, "act is a function .* Received: 0.5$"),
-    "demonstrate in a level": (lambda r, p: tfsac.demonstrate(p.act, "Pendulum-v1"), TypeError, "env is a Gymnasium environment.* Received: 'Pendulum-v1'$"),
-    "export a run": (lambda r, p: tfsac.export(r, "new"), TypeError, r"policy is a Policy, as tfsac.load_policy\(run_dir\) returns it. Received: "),
+    "demonstrate in a level": (lambda r, p: tfsac.demonstrate(p.act, "Pendulum-v1"), TypeError, "env is a Gymnasium "
+                                                                                                "environment.* Received: 'Pendulum-v1'$"),
+    "export a run": (lambda r, p: tfsac.export(r, "new"), TypeError, r"policy is a Policy, as "
+                                                                     r"tfsac.load_policy\(run_dir\) returns it. "
+                                                                     r"Received: "),
     "export an agent": (lambda r, p: tfsac.export(p.acting, "new"), TypeError, "policy is a Policy.* Received: <"),
-    "export to nothing": (lambda r, p: tfsac.export(p, None), TypeError, "out is the path of a folder.* Received: None$"),
-    "export another format": (lambda r, p: tfsac.export(p, "new", "onnx"), ValueError, "format is 'saved_model' or 'tflite'. Received: 'onnx'$"),
-    "export values": (lambda r, p: tfsac.export(p, "new", values="q"), TypeError, "values is True or False. Received: 'q'$"),
+    "export to nothing": (lambda r, p: tfsac.export(p, None), TypeError, "out is the path of a folder.* Received: "
+                                                                         "None$"),
+    "export another format": (lambda r, p: tfsac.export(p, "new", "onnx"), ValueError, "format is 'saved_model' or "
+                                                                                       "'tflite'. Received: 'onnx'$"),
+    "export values": (lambda r, p: tfsac.export(p, "new", values="q"), TypeError, "values is True or False. Received: "
+                                                                                  "'q'$"),
     "verify a number": (lambda r, p: tfsac.verify(p, "new", 3), ValueError, "observations. Received: 3$"),
     "verify without a policy": (lambda r, p: tfsac.verify(r, "new", []), TypeError, "policy is a Policy.* Received: "),
-    "override a name": (lambda r, p: tfsac.override("pendulum_sac", {}), ParameterError, "preset is a Preset.* Received: 'pendulum_sac'$"),
-    "override with a list": (lambda r, p: tfsac.override(PRESET, ["a=1"]), ParameterError, r"changes are a dict .* Received: \['a=1'\]$"),
+    "override a name": (lambda r, p: tfsac.override("pendulum_sac", {}), ParameterError, "preset is a Preset.* "
+                                                                                         "Received: 'pendulum_sac'$"),
+    "override with a list": (lambda r, p: tfsac.override(PRESET, ["a=1"]), ParameterError, r"changes are a dict .* "
+                                                                                           r"Received: \['a=1'\]$"),
     "override a number": (lambda r, p: tfsac.override(PRESET, {1: 2}), ParameterError, "A path is a string.* Received: 1$"),
     "override with a function": (lambda r, p: tfsac.override(PRESET, {"environment.level": print}), ParameterError, "environment.level is set to .* Received: <built-in"),
     "override another field": (lambda r, p: tfsac.override(PRESET, {"agent.algorithm.discont": 1}), ParameterError, "Did you mean 'discount'"),
     "load_preset a number": (lambda r, p: tfsac.load_preset(42), ParameterError, "Received: 42$"),
     "load_preset nothing": (lambda r, p: tfsac.load_preset(None), ParameterError, "Received: None$"),
-    "load_preset a run": (lambda r, p: tfsac.load_preset(str(r)), ParameterError, "Did you mean '.*config.json'.* Received: "),
+    "load_preset a run": (lambda r, p: tfsac.load_preset(str(r)), ParameterError, "Did you mean '.*config.json'.* "
+                                                                                  "Received: "),
     "act on text": (lambda r, p: p.act("left"), ValueError, "holds numbers, .* Received: 'left'$"),
-    "act on NaN": (lambda r, p: p.act(np.full(3, np.nan)), ValueError, r"'observation' must be finite. Received: \[nan nan nan\]$"),
-    "act deterministic": (lambda r, p: p.act(np.zeros(3), "no"), TypeError, "deterministic is True or False. Received: 'no'$"),
+    "act on NaN": (lambda r, p: p.act(np.full(3, np.nan)), ValueError, r"'observation' must be finite. Received: \[nan "
+                                                                       r"nan nan\]$"),
+    "act deterministic": (lambda r, p: p.act(np.zeros(3), "no"), TypeError, "deterministic is True or False. Received: "
+                                                                            "'no'$"),
     "a policy of numbers": (lambda r, p: tfsac.Policy(1, 2), TypeError, "acting is an agent's policy; .* Received: 1$"),
-    "save no demonstrations": (lambda r, p: tfsac.save_demonstrations("a.npz", [1]), TypeError, r"demonstrations is Demonstrations, .* Received: \[1\]$"),
-    "demonstrate four actions": (lambda r, p: in_pendulum(np.zeros(4)), RuntimeError, r"Pendulum-v1: act returns finite numbers of the shape .*Received: .* of the shape \(4,\)$"),
-    "demonstrate text": (lambda r, p: in_pendulum("left"), RuntimeError, r"Pendulum-v1: act returns finite numbers of the shape .* Received: 'left'"),
-    "demonstrate nothing": (lambda r, p: in_pendulum(None), RuntimeError, r"Pendulum-v1: act returns finite numbers of the shape .* Received: None"),
-    "demonstrate beyond the bounds": (lambda r, p: in_pendulum(np.float32([5.0])), RuntimeError, r"Pendulum-v1: act returns an action from \[-2.\] to \[2.\] .*Received: "),
+    "save no demonstrations": (lambda r, p: tfsac.save_demonstrations("a.npz", [1]), TypeError, r"demonstrations is "
+                                                                                                r"Demonstrations, .* "
+                                                                                                r"Received: \[1\]$"),
+    "demonstrate four actions": (lambda r, p: in_pendulum(np.zeros(4)), RuntimeError, r"Pendulum-v1: act returns "
+                                                                                      r"finite numbers of the shape "
+                                                                                      r".*Received: .* of the shape "
+                                                                                      r"\(4,\)$"),
+    "demonstrate text": (lambda r, p: in_pendulum("left"), RuntimeError, r"Pendulum-v1: act returns finite numbers of "
+                                                                         r"the shape .* Received: 'left'"),
+    "demonstrate nothing": (lambda r, p: in_pendulum(None), RuntimeError, r"Pendulum-v1: act returns finite numbers of "
+                                                                          r"the shape .* Received: None"),
+    "demonstrate beyond the bounds": (lambda r, p: in_pendulum(np.float32([5.0])), RuntimeError, r"Pendulum-v1: act "
+                                                                                                 r"returns an action "
+                                                                                                 r"from \[-2.\] to "
+                                                                                                 r"\[2.\] .*Received: "),
     "demonstrate another choice": (
         lambda r, p: tfsac.demonstrate(lambda observation: 2, gym.make("CartPole-v1"), 1), RuntimeError, "CartPole-v1: act returns an action from 0 to 1 .*Received: 2$",
     ),
     "act on nothing": (lambda r, p: p.act(None), ValueError, "Received: "),
-    "act on other numbers": (lambda r, p: p.act(np.zeros(5)), ValueError, r"ends in the shape \(3,\). Received: \(5,\)$"),
-    "act on many more": (lambda r, p: p.act(np.zeros((2, 2, 3))), ValueError, r"act takes one observation \(3,\), or several \('E', 3\). Received: .*\(2, 2, 3\)$"),
-    "act on complex numbers": (lambda r, p: p.act(np.zeros(3, complex)), ValueError, "real values, not complex128.*Received: "),
-    "act on dates": (lambda r, p: p.act(np.zeros(3, "datetime64[D]")), ValueError, r"real values, not datetime64\[D\].*Received: "),
+    "act on other numbers": (lambda r, p: p.act(np.zeros(5)), ValueError, r"ends in the shape \(3,\). Received: "
+                                                                          r"\(5,\)$"),
+    "act on many more": (lambda r, p: p.act(np.zeros((2, 2, 3))), ValueError, r"act takes one observation \(3,\), or "
+                                                                              r"several \('E', 3\). Received: .*\(2, "
+                                                                              r"2, 3\)$"),
+    "act on complex numbers": (lambda r, p: p.act(np.zeros(3, complex)), ValueError, "real values, not "
+                                                                                     "complex128.*Received: "),
+    "act on dates": (lambda r, p: p.act(np.zeros(3, "datetime64[D]")), ValueError, r"real values, not "
+                                                                                   r"datetime64\[D\].*Received: "),
     "act on texts": (lambda r, p: p.act(["1", "0", "0"]), ValueError, r"real values, not <U1.*Received: "),
     "act in a graph": (lambda r, p: p.act(keras.Input((3,))), ValueError, "Received: <KerasTensor"),
     "demonstrate with StopIteration": (
@@ -173,16 +214,25 @@ OTHERS = {
     "demonstrate with a wrong begin": (
         lambda r, p: tfsac.demonstrate(lambda observation: np.zeros(1), gym.make("Pendulum-v1"), 1, begin=lambda: 1 / 0), UserCodeError, "^begin raised. Received: ZeroDiv",
     ),
-    "verify an array": (lambda r, p: tfsac.verify(p, "new", np.zeros((4, 3))), ValueError, r"list of raw observations. Received: array\(\[\["),
-    "a null character": (lambda r, p: tfsac.export(p, "a\0b"), ValueError, r"out is the path of a folder.*null.* Received: 'a\\x00b'$"),
-    "a long name": (lambda r, p: tfsac.export(p, "a" * 300), OSError, "out is the path of a folder.*too long. Received: 'aaa"),
-    "a run in an array": (lambda r, p: tfsac.load_policy(np.zeros((30, 30))), TypeError, r"run_dir is the path .* Received: array\(\[\[.{,200}\.\.\.$"),
+    "verify an array": (lambda r, p: tfsac.verify(p, "new", np.zeros((4, 3))), ValueError, r"list of raw observations. "
+                                                                                           r"Received: array\(\[\["),
+    "a null character": (lambda r, p: tfsac.export(p, "a\0b"), ValueError, r"out is the path of a folder.*null.* "
+                                                                           r"Received: 'a\\x00b'$"),
+    "a long name": (lambda r, p: tfsac.export(p, "a" * 300), OSError, "out is the path of a folder.*too long. "
+                                                                      "Received: 'aaa"),
+    "a run in an array": (lambda r, p: tfsac.load_policy(np.zeros((30, 30))), TypeError, r"run_dir is the path .* "
+                                                                                         r"Received: array\(\[\[.{,200}\.\.\.$"),
     "plot nothing": (lambda r, p: tfsac.plot(None), TypeError, "run_dir is the path of a folder.* Received: None$"),
-    "check text steps": (lambda r, p: tfsac.check_environment(Identity, "3"), TypeError, "num_steps is a whole number .* Received: '3'$"),
-    "check a negative seed": (lambda r, p: tfsac.check_environment(Identity, 3, -1), ValueError, "seed is at least 0. Received: -1$"),
-    "sac with no actor_critic": (lambda r, p: tfsac.sac(Identity, 3), ParameterError, "actor_critic is a function, such as tfsac.mlp_actor_critic. Received: 3$"),
+    "check text steps": (lambda r, p: tfsac.check_environment(Identity, "3"), TypeError, "num_steps is a whole number "
+                                                                                         ".* Received: '3'$"),
+    "check a negative seed": (lambda r, p: tfsac.check_environment(Identity, 3, -1), ValueError, "seed is at least 0. "
+                                                                                                 "Received: -1$"),
+    "sac with no actor_critic": (lambda r, p: tfsac.sac(Identity, 3), ParameterError, "actor_critic is a function, "
+                                                                                      "such as tfsac.mlp_actor_critic. "
+                                                                                      "Received: 3$"),
     "load demonstrations of an environment": (
-        lambda r, p: load_demonstrations("a.npz", gym.make("Pendulum-v1")), TypeError, r"spec is the spec of an environment, tfsac.environments.spec_of\(env\). Received: <",
+        lambda r, p: load_demonstrations("a.npz", gym.make("Pendulum-v1")), TypeError, r"spec is the spec of an "
+                                                                                       r"environment, tfsac.environments.spec_of\(env\). Received: <",
     ),
     "load demonstrations of nothing": (lambda r, p: load_demonstrations(None, p.acting.spec), TypeError, "path is a demonstration file.* Received: None$"),
     "load demonstrations of another level": (lambda r, p: load_demonstrations("a.npz", p.acting.spec, 3), TypeError, "level is the id .* Received: 3$"),
@@ -193,7 +243,8 @@ OTHERS = {
     "save other returns": (
         lambda r, p: tfsac.save_demonstrations("a.npz", DEMONSTRATIONS._replace(returns=np.zeros(3))), ValueError, r"returns has one number .*, here 1. Received: the shape \(3,\)$",
     ),
-    "act on a dict": (lambda r, p: p.act({"camera": np.zeros(3)}), ValueError, r"keys \['observation'\]. Received: \['camera'\]$"),
+    "act on a dict": (lambda r, p: p.act({"camera": np.zeros(3)}), ValueError, r"keys \['observation'\]. Received: "
+                                                                               r"\['camera'\]$"),
 }  # fmt: skip
 
 
@@ -251,8 +302,16 @@ def test_the_export_of_another_policy_is_not_verified(policy, tmp_path):
 
 
 SETTINGS = {
-    "mixed": (lambda: keras.config.set_dtype_policy("mixed_float16"), lambda: keras.config.set_dtype_policy("float32"), "float32: .* Received: mixed_float16$"),
-    "float64": (lambda: keras.config.set_floatx("float64"), lambda: keras.config.set_floatx("float32"), "float32: .* Received: float64$"),
+    "mixed": (
+        lambda: keras.config.set_dtype_policy("mixed_float16"),
+        lambda: keras.config.set_dtype_policy("float32"),
+        "float32: .* Received: mixed_float16$",
+    ),
+    "float64": (
+        lambda: keras.config.set_floatx("float64"),
+        lambda: keras.config.set_floatx("float32"),
+        "float32: .* Received: float64$",
+    ),
     "images": (
         lambda: keras.config.set_image_data_format("channels_first"),
         lambda: keras.config.set_image_data_format("channels_last"),
@@ -275,7 +334,10 @@ def test_settings_of_keras_that_change_networks_are_refused(name, run_dir, tmp_p
 
 
 def test_a_mirrored_strategy_in_scope_has_several_devices(tmp_path):
-    with tf.distribute.MirroredStrategy(["/cpu:0"]).scope(), pytest.raises(ValueError, match=r"Received: the scope of a Mirrored.* of 1 device$"):
+    with (
+        tf.distribute.MirroredStrategy(["/cpu:0"]).scope(),
+        pytest.raises(ValueError, match=r"Received: the scope of a Mirrored.* of 1 device$"),
+    ):
         tfsac.train(PRESET, tmp_path / "run", quiet=True)
     assert not list(tmp_path.iterdir())
 
@@ -284,7 +346,9 @@ def test_a_window_needs_a_display(run_dir, monkeypatch):
     """The library that opens it would end the process with a segmentation fault."""
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(ValueError, match=r"A window needs a display.*dump_mp4.* Received: no DISPLAY, no WAYLAND_DISPLAY$"):
+    with pytest.raises(
+        ValueError, match=r"A window needs a display.*dump_mp4.* Received: no DISPLAY, no WAYLAND_DISPLAY$"
+    ):
         tfsac.evaluate(run_dir, 1, render="human")
 
 
@@ -292,7 +356,9 @@ def test_an_export_with_another_state_is_not_verified(policy, tmp_path):
     taac = tfsac.load_policy(tiny.untrained_run(tmp_path / "run", "Pendulum-v1", tiny.taac()))
     pairs = [(policy, tfsac.export(taac, tmp_path / "a")), (taac, tfsac.export(policy, tmp_path / "b"))]
     for own, out in pairs:
-        with pytest.raises(ValueError, match=r"has another state than this policy.* Received: |takes other observations.* Received: "):
+        with pytest.raises(
+            ValueError, match=r"has another state than this policy.* Received: |takes other observations.* Received: "
+        ):
             tfsac.verify(own, out, [np.zeros(3)])
 
 
@@ -315,7 +381,9 @@ def test_a_current_folder_that_was_deleted_is_named(tmp_path, monkeypatch):
 def test_a_forked_process_is_told_to_be_spawned(run_dir, tmp_path, monkeypatch):
     monkeypatch.setattr(devices, "CONFIGURED", [1])
     for use in (lambda: tfsac.train(PRESET, tmp_path / "run", quiet=True), lambda: tfsac.load_policy(run_dir)):
-        with pytest.raises(RuntimeError, match=r"get_context\('spawn'\). Received: process \d+, forked after process 1 "):
+        with pytest.raises(
+            RuntimeError, match=r"get_context\('spawn'\). Received: process \d+, forked after process 1 "
+        ):
             use()
     assert not list(tmp_path.iterdir())
 
@@ -328,7 +396,9 @@ def test_networks_are_not_built_in_a_graph(run_dir):
 def test_a_preset_is_given_by_name_path_or_config(tmp_path, monkeypatch):
     """The name is looked up before anything is built, so a wrong level of it would be refused here."""
     monkeypatch.chdir(tmp_path)
-    pathlib.Path("mine.py").write_text("from tfsac.testing import tiny_preset\npreset = tiny_preset(schedule__improve_steps=50)\n")
+    pathlib.Path("mine.py").write_text(
+        "from tfsac.testing import tiny_preset\npreset = tiny_preset(schedule__improve_steps=50)\n"
+    )
     trained = tfsac.train("mine.py", "runs/a", quiet=True)
     again = tfsac.train(pathlib.Path("runs/a/config.json"), "runs/b", quiet=True)
     assert trained.counters.env_steps == again.counters.env_steps == 150
@@ -336,7 +406,9 @@ def test_a_preset_is_given_by_name_path_or_config(tmp_path, monkeypatch):
 
 
 def test_override_takes_parameter_objects():
-    changed = tfsac.override(PRESET, {"schedule.improve_steps": EnvironmentSteps(7), "agent.algorithm.discount": np.float64(0.5).item()})
+    changed = tfsac.override(
+        PRESET, {"schedule.improve_steps": EnvironmentSteps(7), "agent.algorithm.discount": np.float64(0.5).item()}
+    )
     assert (changed.schedule.improve_steps, changed.agent.algorithm.discount) == (EnvironmentSteps(7), 0.5)
 
 
@@ -362,7 +434,9 @@ print("threads", tf.config.threading.get_inter_op_parallelism_threads(), tf.conf
 
 
 @pytest.mark.slow
-def test_a_script_has_the_threads_of_the_command_line_and_may_take_warnings_for_errors(run_python, tmp_path, monkeypatch):
+def test_a_script_has_the_threads_of_the_command_line_and_may_take_warnings_for_errors(
+    run_python, tmp_path, monkeypatch
+):
     for name in devices.THREADS:
         monkeypatch.delenv(name, raising=False)
     command = run_python(COMMAND, str(tmp_path / "command")).splitlines()[-1]
@@ -388,5 +462,7 @@ def test_a_script_sees_nothing_of_tensorflows_start():
 
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
-    done = subprocess.run([sys.executable, "-c", "import tfsac; tfsac.train"], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", "import tfsac; tfsac.train"], env=environment, capture_output=True, text=True, check=True
+    )
     assert done.stdout == done.stderr == ""

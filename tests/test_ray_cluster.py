@@ -13,7 +13,9 @@ from tfsac.distributed import ray_cluster
 from tfsac.distributed.ray_cluster import connect
 
 
-@pytest.mark.parametrize("address", ["", "10.0.0.1", ":6379", "host:", "host:port", "host:0", "host:65536", "ray://host:1", "h:1:2", "locl"])
+@pytest.mark.parametrize(
+    "address", ["", "10.0.0.1", ":6379", "host:", "host:port", "host:0", "host:65536", "ray://host:1", "h:1:2", "locl"]
+)
 def test_another_kind_of_address_is_refused(address):
     with pytest.raises(ValueError, match=rf"is local, auto or HOST:PORT\. Received: '{address}'$"), connect(address):
         pass
@@ -76,7 +78,9 @@ def test_a_head_that_answers_is_there_and_one_that_does_not_is_lost_for_good(mon
     head = listening(bytes([0, 0, 0, 4, 0]))  # answers once
     watch = watched(monkeypatch, head)
     watch.check()
-    message = rf"^The Ray cluster is lost: its head has not answered for 0.3 seconds \(.*refused\)\. Received: '{head}'$"
+    message = (
+        rf"^The Ray cluster is lost: its head has not answered for 0.3 seconds \(.*refused\)\. Received: '{head}'$"
+    )
     for _ in range(2):
         with pytest.raises(ConnectionError, match=message):
             watch.check()
@@ -91,11 +95,15 @@ def test_a_process_of_this_machine_that_ended_is_noticed_before_ray_ends_this_on
     watch = watched(monkeypatch, "127.0.0.1:1", "/tmp/ray/store")
     watch.check()
     sockets.write_text("Num Path\n1: /tmp/ray/other\n")
-    with pytest.raises(ConnectionError, match=r"^The Ray cluster is lost: its process on this machine ended\. Received: '127.0.0.1:1'$"):
+    with pytest.raises(
+        ConnectionError, match=r"^The Ray cluster is lost: its process on this machine ended\. Received: '127.0.0.1:1'$"
+    ):
         watch.check()
 
 
-@pytest.mark.parametrize(("address", "token", "mode"), [("local", False, "token"), ("h:1", True, "token"), ("h:1", False, None)])
+@pytest.mark.parametrize(
+    ("address", "token", "mode"), [("local", False, "token"), ("h:1", True, "token"), ("h:1", False, None)]
+)
 def test_clusters_ask_for_a_token_where_there_is_one(monkeypatch, tmp_path, address, token, mode):
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
         monkeypatch.setenv(name, "")
@@ -125,13 +133,18 @@ def test_a_ray_of_this_machine_imports_the_same_code_and_stops_afterwards():
     with pytest.raises(KeyError, match="inside"), connect("local") as joined:
         assert joined is ray and ray.is_initialized()
         task = ray.remote(seen)
-        for module, [file, process] in zip(("tfsac", "tiny"), ray.get([task.remote("tfsac"), task.remote("tiny")]), strict=True):
+        for module, [file, process] in zip(
+            ("tfsac", "tiny"), ray.get([task.remote("tfsac"), task.remote("tiny")]), strict=True
+        ):
             assert file == seen(module)[0] and process != os.getpid()
         here = ray.get_runtime_context().gcs_address
         with connect("auto") as again, connect(here) as same:
             assert again is ray and same is ray
         assert ray.is_initialized()
-        with pytest.raises(ValueError, match=rf"connected to the Ray at {here}\. Received: '127.0.0.1:1'$"), connect("127.0.0.1:1"):
+        with (
+            pytest.raises(ValueError, match=rf"connected to the Ray at {here}\. Received: '127.0.0.1:1'$"),
+            connect("127.0.0.1:1"),
+        ):
             pass
         ray_cluster._greet(here)
         raise KeyError("inside")

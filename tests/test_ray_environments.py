@@ -59,7 +59,9 @@ class CountingActor:
             after, length, ended = self._observe(), self.length.copy(), self.length == LENGTH
             self.episode, self.length = self.episode + ended, np.where(ended, 0, self.length)
             action = np.full((self.num_envs, 1), self.weight)
-            steps.append(Step(observation, action, length / 10, ended, ended & False, after, {}, length, self._observe()))
+            steps.append(
+                Step(observation, action, length / 10, ended, ended & False, after, {}, length, self._observe())
+            )
         return merge_steps(steps, np.stack)
 
 
@@ -120,14 +122,18 @@ class FakeRay:
 
 @pytest.fixture
 def fake(monkeypatch):
-    """Four counting environments of two actors, three steps a rollout: a function that makes Ray, environments, a collector and lines."""
+    """Four counting environments of two actors, three steps a rollout: a function that makes Ray, environments, a
+    collector and lines.
+    """
 
     def make(cores=4, steps=3, **changes):
         ray, lines = FakeRay(cores), []
         monkeypatch.setattr(ray_environments, "ClusterWatch", lambda ray: types.SimpleNamespace(check=lambda: None))
         monkeypatch.setattr(ray_environments, "connect", lambda address: contextlib.nullcontext(ray))
         run = RunParameters(ray_address="local", num_actors=2, actor_steps=steps)
-        environments = RayEnvironments(tiny_preset(environment__num_envs=4, **changes), run, CountingActor, (2,), lines.append)
+        environments = RayEnvironments(
+            tiny_preset(environment__num_envs=4, **changes), run, CountingActor, (2,), lines.append
+        )
         policy = types.SimpleNamespace(
             weights_to_hand_over=lambda acting: acting or [np.array(0.0)], rng=np.random.default_rng(0)
         )
@@ -144,7 +150,9 @@ def played(collector, count, num_envs=4, begin=0):
 def assert_episodes_are_whole(steps):
     for step, after in itertools.pairwise(steps):
         going = ~step.ended
-        np.testing.assert_array_equal(step.next_observation["observation"][going], after.observation["observation"][going])
+        np.testing.assert_array_equal(
+            step.next_observation["observation"][going], after.observation["observation"][going]
+        )
         assert (after.observation["observation"][step.ended, 2] == 0).all()
 
 
@@ -169,7 +177,9 @@ def test_the_next_rollout_is_requested_when_one_came_and_never_another_one(fake,
     assert counts == ahead
     # Those that were answered; the newest is underway.
     assert [request.env_steps for request in ray.actors[1].requests] == [4 * length * i for i in range(ahead[-1] - 1)]
-    assert {(request.steps, request.random_action_steps, request.num_envs) for request in ray.actors[1].requests} == {(length, 10, 4)}
+    assert {(request.steps, request.random_action_steps, request.num_envs) for request in ray.actors[1].requests} == {
+        (length, 10, 4)
+    }
 
 
 def test_weights_travel_when_they_have_changed_and_act_from_the_next_request_on(fake):
@@ -195,7 +205,9 @@ def test_a_lost_actor_is_replaced_and_only_its_own_episodes_are_cut_off(fake):
     steps += played(collector, 5, begin=2)
     assert lines == ["Actor 1 was lost; its replacement continues with new episodes."] and environments.replaced == 1
     assert ray.killed == [1] and len(ray.actors) == 3
-    assert [step.truncated.tolist() for step in steps] == [[False] * 4] * 2 + [[False, False, True, True]] + [[False] * 4] * 4
+    assert [step.truncated.tolist() for step in steps] == [[False] * 4] * 2 + [[False, False, True, True]] + [
+        [False] * 4
+    ] * 4
     assert_episodes_are_whole(steps)
     np.testing.assert_array_equal(steps[3].observation["observation"], [[0, 0, 3], [1, 0, 3], [2, 1, 0], [3, 1, 0]])
     assert ray.actors[2].started == [([1, 1], 12)] and ray.actors[2].requests[0] == ray.actors[0].requests[1]
@@ -215,7 +227,9 @@ def test_actors_that_are_lost_again_and_again_end_the_run(fake):
     ray, _, collector, _ = fake()
     played(collector, 2)
     ray.losing = {"all"}
-    with pytest.raises(ActorsLost, match=r"^Actor 0 was lost 3 times before it had returned a rollout\. Received: 3 was killed$"):
+    with pytest.raises(
+        ActorsLost, match=r"^Actor 0 was lost 3 times before it had returned a rollout\. Received: 3 was killed$"
+    ):
         collector.step(0, 8)
 
 
@@ -248,7 +262,9 @@ def test_environments_that_hang_in_an_actor_end_the_run_where_a_timeout_is_set(f
 
 def test_what_an_environment_raises_is_not_a_lost_actor(fake, monkeypatch):
     ray, environments, collector, _ = fake()
-    monkeypatch.setattr(ray.actors[1], "rollout", lambda *_: (_ for _ in ()).throw(EnvironmentFailure("the simulator fell over")))
+    monkeypatch.setattr(
+        ray.actors[1], "rollout", lambda *_: (_ for _ in ()).throw(EnvironmentFailure("the simulator fell over"))
+    )
     with pytest.raises(EnvironmentFailure, match=r"^the simulator fell over$"):
         collector.step(0, 0)
     assert environments.replaced == 0
@@ -271,8 +287,16 @@ def test_a_checkpoint_continues_with_the_episodes_after_those_that_had_begun(fak
 def test_every_actor_needs_a_core_and_as_many_environments_as_the_others(fake):
     with pytest.raises(ValueError, match=r"Ray cluster, which has 1\. Received: 2 actors$"):
         fake(cores=1)
-    with pytest.raises(ParameterError, match=r"must be divisible by the number of actors, 3; see --num_envs\. Received: 4$"):
-        RayEnvironments(tiny_preset(environment__num_envs=4), RunParameters(ray_address="local", num_actors=3), CountingActor, (1,), print)
+    with pytest.raises(
+        ParameterError, match=r"must be divisible by the number of actors, 3; see --num_envs\. Received: 4$"
+    ):
+        RayEnvironments(
+            tiny_preset(environment__num_envs=4),
+            RunParameters(ray_address="local", num_actors=3),
+            CountingActor,
+            (1,),
+            print,
+        )
 
 
 @pytest.mark.parametrize(
@@ -280,8 +304,14 @@ def test_every_actor_needs_a_core_and_as_many_environments_as_the_others(fake):
     [
         ({"num_actors": 2}, "num_actors is of actors on Ray: give a ray_address. Received: num_actors=2"),
         ({"actor_steps": 8}, "actor_steps is of actors on Ray: give a ray_address. Received: actor_steps=8"),
-        ({"ray_address": "auto", "strategy": "multi_worker"}, "Received: ray_address='auto' with strategy='multi_worker'"),
-        ({"ray_address": "auto", "asynchronous_collection": True}, "Received: ray_address='auto' with asynchronous_collection=True"),
+        (
+            {"ray_address": "auto", "strategy": "multi_worker"},
+            "Received: ray_address='auto' with strategy='multi_worker'",
+        ),
+        (
+            {"ray_address": "auto", "asynchronous_collection": True},
+            "Received: ray_address='auto' with asynchronous_collection=True",
+        ),
     ],
 )
 def test_parameters_that_would_have_no_effect_are_refused(fields, message):
@@ -329,7 +359,11 @@ def cluster():
 
     handler = signal.getsignal(signal.SIGTERM)
     ray.init(
-        num_cpus=4, object_store_memory=100_000_000, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
+        num_cpus=4,
+        object_store_memory=100_000_000,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
         runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}},
     )
     signal.signal(signal.SIGTERM, handler)
@@ -373,7 +407,9 @@ def test_a_run_on_two_actors_learns_with_exact_counters_and_whole_rows(cluster, 
             assert trainer.collector.requested - trainer.counters.env_steps <= 2 * 8 * 4
 
     preset = one_step_task(
-        environment__num_envs=4, environment__filters__observation_normalization=True, agent__memory__max_size=2000,
+        environment__num_envs=4,
+        environment__filters__observation_normalization=True,
+        agent__memory__max_size=2000,
         schedule__improve_steps=updates,
     )
     trainer = on_actors(preset, tmp_path / "run", callbacks=[Check()])
@@ -389,7 +425,9 @@ def test_a_run_on_two_actors_learns_with_exact_counters_and_whole_rows(cluster, 
 @pytest.mark.acceptance
 def test_a_killed_actor_is_replaced_and_nothing_received_is_lost(cluster, tmp_path):
     # Segments with the state of an LSTM, of columns that one kill cuts off in the middle of a rollout.
-    preset = acer(lstm=True, **{"environment.num_envs": 4, "environment.max_episode_steps": 500, "schedule.improve_steps": 400})
+    preset = acer(
+        lstm=True, **{"environment.num_envs": 4, "environment.max_episode_steps": 500, "schedule.improve_steps": 400}
+    )
     trainer = on_actors(preset, tmp_path / "run", callbacks=[KillActor(cluster, 100)])
     stored = []
     collected = trainer.collector.step
@@ -401,7 +439,9 @@ def test_a_killed_actor_is_replaced_and_nothing_received_is_lost(cluster, tmp_pa
     for step, after in itertools.pairwise(stored):
         np.testing.assert_array_equal(step.following["observation"][2:], after.observation["observation"][2:])
         going = ~step.ended
-        np.testing.assert_array_equal(step.next_observation["observation"][going], after.observation["observation"][going])
+        np.testing.assert_array_equal(
+            step.next_observation["observation"][going], after.observation["observation"][going]
+        )
         np.testing.assert_array_equal(after.length, np.where(going, step.length + 1, 1))
     assert result.counters.episodes == sum(step.ended.sum() for step in stored)
     # Each column's episodes have been started once, in their order: CartPole's first observations are the seeds'.
@@ -409,7 +449,9 @@ def test_a_killed_actor_is_replaced_and_nothing_received_is_lost(cluster, tmp_pa
         local = Environments(dataclasses.replace(preset.environment, num_envs=1), 3, first=column)
         for step in stored:
             if step.length[column] == 1:
-                np.testing.assert_array_equal(step.observation["observation"][column], local.observation["observation"][0])
+                np.testing.assert_array_equal(
+                    step.observation["observation"][column], local.observation["observation"][0]
+                )
                 local.episode += 1
                 local.observation = local._reset(np.ones(1, bool))
 
@@ -419,7 +461,9 @@ def test_a_run_does_not_depend_on_how_fast_its_actors_are(cluster, tmp_path):
     preset = tiny_preset(environment__num_envs=2)
     one, two = (on_actors(preset, tmp_path / name, num_actors=actors) for name, actors in (("one", 1), ("two", 1)))
     played = two.collector.step
-    two.collector.step = lambda *arguments: time.sleep(0.01) or played(*arguments)  # they are always done before they are asked
+    two.collector.step = lambda *arguments: (
+        time.sleep(0.01) or played(*arguments)
+    )  # they are always done before they are asked
     one.run()
     two.run()
     assert one.memory.total_rows == 100
@@ -431,7 +475,8 @@ def test_evaluating_and_saving_more_often_does_not_change_a_run(cluster, tmp_pat
     rings, weights = [], []
     for name, period, save in (("seldom", 100, 1000), ("often", 10, 6)):
         preset = tiny_preset(
-            environment__num_envs=2, schedule__steps_between_evaluation_periods=period,
+            environment__num_envs=2,
+            schedule__steps_between_evaluation_periods=period,
             environment__filters__observation_normalization=True,
         )
         trainer = on_actors(preset, tmp_path / name, checkpoint_save_steps=save)
@@ -449,7 +494,10 @@ def test_a_run_is_continued_with_new_episodes_and_another_number_of_actors(clust
     trainer = on_actors(preset, tmp_path / "run", callbacks=[StopAt(70)])
     assert trainer.run().counters.env_steps == 70
     resumed = on_actors(preset, tmp_path / "run", num_actors=1, resume=True)
-    assert resumed.counters.env_steps == 70 and resumed.environments.episode.tolist() == [2, 2]  # of 30 steps; 5 were played
+    assert resumed.counters.env_steps == 70 and resumed.environments.episode.tolist() == [
+        2,
+        2,
+    ]  # of 30 steps; 5 were played
     newest = resumed.memory.newest(1)
     assert newest["truncated"].all()
     result = resumed.run()
@@ -462,7 +510,10 @@ def test_a_run_is_continued_with_new_episodes_and_another_number_of_actors(clust
 def test_an_environment_that_raises_in_an_actor_ends_the_run_after_a_checkpoint(cluster, tmp_path):
     preset = tiny_preset("tfsac.testing:Faulty-v0", environment__kwargs={"fail_at": 50}, environment__num_envs=2)
     trainer = on_actors(preset, tmp_path / "run", num_actors=1)
-    with pytest.raises(EnvironmentFailure, match=r"Faulty-v0: step raised \(environment 0, step 98\)\. Received: RuntimeError: the simulator fell over \("):
+    with pytest.raises(
+        EnvironmentFailure,
+        match=r"Faulty-v0: step raised \(environment 0, step 98\)\. Received: RuntimeError: the simulator fell over \(",
+    ):
         trainer.run()
     # Steps 49 and 50 are of the seventh rollout of eight; of the sixth, the last step waited for it.
     assert [path.name for path in trainer.checkpoints.places()] == ["000000094"]
@@ -479,8 +530,16 @@ def test_more_actors_than_cores_are_refused(cluster, tmp_path):
 def test_a_signal_saves_and_leaves_no_process_behind(tmp_path):
     pytest.importorskip("ray")
     command = [
-        sys.executable, "-m", "tfsac", "train", f"--run_dir={tmp_path / 'run'}", "--ray_address=local", "--num_envs=2",
-        "--set=environment.max_episode_steps=20", "--checkpoint_save_steps=1000000", "--set=schedule.evaluation_steps=EnvironmentEpisodes(1)",
+        sys.executable,
+        "-m",
+        "tfsac",
+        "train",
+        f"--run_dir={tmp_path / 'run'}",
+        "--ray_address=local",
+        "--num_envs=2",
+        "--set=environment.max_episode_steps=20",
+        "--checkpoint_save_steps=1000000",
+        "--set=schedule.evaluation_steps=EnvironmentEpisodes(1)",
         "--set=schedule.steps_between_evaluation_periods=EnvironmentSteps(1000)",
     ]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -497,16 +556,29 @@ def test_a_signal_saves_and_leaves_no_process_behind(tmp_path):
 
 
 @pytest.mark.acceptance
-@pytest.mark.parametrize(("process", "reason"), [("gcs_server", "its head has not answered for 5 seconds"), ("raylet", "its process on this machine ended")])
+@pytest.mark.parametrize(
+    ("process", "reason"),
+    [("gcs_server", "its head has not answered for 5 seconds"), ("raylet", "its process on this machine ended")],
+)
 def test_a_run_whose_cluster_is_lost_saves_and_says_so_within_seconds(tmp_path, process, reason):
     pytest.importorskip("ray")
     folder, schedule = tmp_path / "run", "schedule.steps_between_evaluation_periods=EnvironmentSteps(1000)"
     command = [
-        sys.executable, "-m", "tfsac", "train", f"--run_dir={folder}", "--ray_address=local", "--num_envs=2",
-        "--set=environment.max_episode_steps=20", "--set=schedule.evaluation_steps=EnvironmentEpisodes(1)", f"--set={schedule}",
+        sys.executable,
+        "-m",
+        "tfsac",
+        "train",
+        f"--run_dir={folder}",
+        "--ray_address=local",
+        "--num_envs=2",
+        "--set=environment.max_episode_steps=20",
+        "--set=schedule.evaluation_steps=EnvironmentEpisodes(1)",
+        f"--set={schedule}",
     ]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    run = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    run = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
     for line in run.stdout:
         if line.split()[:1] == ["1000"]:
             break
@@ -514,7 +586,10 @@ def test_a_run_whose_cluster_is_lost_saves_and_says_so_within_seconds(tmp_path, 
     os.kill(ended, signal.SIGKILL)
     began = time.monotonic()
     rest, error = run.communicate(timeout=60)
-    assert "The Ray cluster, or an actor on it, was lost; the state before is saved in " in rest and "An environment failed" not in rest
+    assert (
+        "The Ray cluster, or an actor on it, was lost; the state before is saved in " in rest
+        and "An environment failed" not in rest
+    )
     assert time.monotonic() - began < 20 and run.returncode == 2
     assert re.fullmatch(rf"tfsac: The Ray cluster is lost: {reason}.* Received: '.*'", error.splitlines()[-1]), error
     assert len(list((folder / "checkpoints").glob("0*"))) == 1

@@ -1,4 +1,6 @@
-"""Networks with memory: the LSTM along columns, evaluated in NumPy and in graphs; heads of ACER; RMSProp and linear decay."""
+"""Networks with memory: the LSTM along columns, evaluated in NumPy and in graphs; heads of ACER; RMSProp and linear
+decay.
+"""
 
 import re
 
@@ -100,13 +102,18 @@ def test_a_column_is_one_step_after_another():
 def test_the_state_begins_anew_with_an_episode(lstm):
     features, begins = normal(STEPS, COLUMNS, 5), np.zeros((STEPS, COLUMNS), np.float32)
     begins[0, 1] = begins[2, 0] = begins[4, 0] = 1
-    hidden, zeros = unroll(lstm, features, state(), begins).numpy(), {name: np.zeros_like(x) for name, x in state().items()}
+    hidden, zeros = (
+        unroll(lstm, features, state(), begins).numpy(),
+        {name: np.zeros_like(x) for name, x in state().items()},
+    )
     alone, anew = (unroll(lstm, features, initial).numpy() for initial in (state(), zeros))
     np.testing.assert_array_equal(hidden[:2, 0], alone[:2, 0])
     np.testing.assert_array_equal(hidden[:, 1], anew[:, 1])
     np.testing.assert_array_equal(hidden[:, 2], alone[:, 2])
     for first, last in ((2, 4), (4, 6)):
-        np.testing.assert_allclose(hidden[first:last, 0], unroll(lstm, features[first:last], zeros)[:, 0], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            hidden[first:last, 0], unroll(lstm, features[first:last], zeros)[:, 0], rtol=1e-5, atol=1e-6
+        )
     assert np.abs(hidden[2:, 0] - alone[2:, 0]).max(axis=-1).min() > 0.01
 
 
@@ -211,7 +218,12 @@ def test_numpy_computes_what_keras_computes(head, spec, cells):
 @pytest.mark.parametrize("cells", [None, CELLS], ids=["feed-forward", "lstm"])
 @pytest.mark.parametrize(
     ("head", "spec"),
-    [*HEADS.values(), (VHeadParameters(), NUMBERS), (DiscreteQHeadParameters((3,)), CHOICE), (SACQHeadParameters((3,)), NUMBERS)],
+    [
+        *HEADS.values(),
+        (VHeadParameters(), NUMBERS),
+        (DiscreteQHeadParameters((3,)), CHOICE),
+        (SACQHeadParameters((3,)), NUMBERS),
+    ],
     ids=[*HEADS, "v", "choices", "q"],
 )
 def test_without_the_head_it_computes_what_the_head_reads(head, spec, cells):
@@ -301,7 +313,9 @@ def test_rmsprop_has_its_epsilon_inside_the_root():
 @pytest.mark.parametrize("kind", ["Adam", "RMSProp"])
 def test_a_linear_learning_rate_ends_at_zero(kind):
     variable = keras.Variable(np.ones(1, np.float32))
-    made = training(optimizer_type=kind, learning_rate=0.8, learning_rate_decay_type="linear", learning_rate_decay_steps=4)
+    made = training(
+        optimizer_type=kind, learning_rate=0.8, learning_rate_decay_type="linear", learning_rate_decay_steps=4
+    )
     optimizer, rates, moved = build_optimizer(made, [variable]), [], []
     for _ in range(6):
         rates.append(float(optimizer.learning_rate))
@@ -317,7 +331,8 @@ def test_a_linear_learning_rate_ends_at_zero(kind):
     [
         (
             {"learning_rate_decay_type": "linear"},
-            "learning_rate_decay_type='linear' needs learning_rate_decay_steps >= 1. Received: learning_rate_decay_steps=0",
+            "learning_rate_decay_type='linear' needs learning_rate_decay_steps >= 1. Received: "
+            "learning_rate_decay_steps=0",
         ),
         (
             {"learning_rate_decay_rate": 0.5},
@@ -325,7 +340,8 @@ def test_a_linear_learning_rate_ends_at_zero(kind):
         ),
         (
             {"learning_rate_decay_type": "linear", "learning_rate_decay_steps": 9, "learning_rate_decay_rate": 0.5},
-            "A linear decay goes to zero, so learning_rate_decay_rate belongs to the exponential one. Received: learning_rate_decay_rate=0.5",
+            "A linear decay goes to zero, so learning_rate_decay_rate belongs to the exponential one. Received: "
+            "learning_rate_decay_rate=0.5",
         ),
         ({"learning_rate_decay_type": "cosine"}, "learning_rate_decay_type: Input should be 'exponential' or 'linear'"),
     ],
@@ -342,7 +358,10 @@ def test_wrong_decays_are_refused(fields, words):
     [
         (lambda: LSTMMiddlewareParameters(0), "number_of_lstm_cells: Input should be greater than 0"),
         (lambda: GaussianPolicyHeadParameters(min_variance=-1.0), "min_variance: Input should be greater than 0"),
-        (lambda: GaussianPolicyHeadParameters(covariance="full"), "covariance: Input should be 'diagonal' or 'spherical'"),
+        (
+            lambda: GaussianPolicyHeadParameters(covariance="full"),
+            "covariance: Input should be 'diagonal' or 'spherical'",
+        ),
     ],
     ids=["no cells", "negative variance", "unknown covariance"],
 )

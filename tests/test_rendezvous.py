@@ -31,7 +31,9 @@ def met(those, seconds=20.0, delays=()):
         except Exception as error:
             raised[task.index] = error
 
-    threads = [threading.Thread(target=one, args=each) for each in zip(those, delays or [0.0] * len(those), strict=True)]
+    threads = [
+        threading.Thread(target=one, args=each) for each in zip(those, delays or [0.0] * len(those), strict=True)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -80,8 +82,12 @@ def test_an_address_that_is_listed_twice_or_unknown_is_a_clear_error():
     twice = (f"localhost:{port}", f"127.0.0.1:{port}")
     with pytest.raises(MissingWorkers) as error:
         wait_for_workers(WorkerTask(0, 2, twice), print, 5.0)
-    assert str(error.value).endswith(f"each address of it another port or machine. Received: worker 0 twice in {list(twice)}")
-    with pytest.raises(OSError, match=r"^This worker's host in TF_CONFIG is unknown \(.*\)\. Received: 'no-such-host.invalid:2222'$"):
+    assert str(error.value).endswith(
+        f"each address of it another port or machine. Received: worker 0 twice in {list(twice)}"
+    )
+    with pytest.raises(
+        OSError, match=r"^This worker's host in TF_CONFIG is unknown \(.*\)\. Received: 'no-such-host.invalid:2222'$"
+    ):
         wait_for_workers(WorkerTask(0, 1, ("no-such-host.invalid:2222",)), print, 5.0)
 
 
@@ -111,4 +117,7 @@ def test_what_workers_were_asked_for_must_agree(monkeypatch):
     second.agree({"run": {"seed": 1, "eager": False}})
     with pytest.raises(ParameterError) as error:
         second.agree({"run": {"seed": 2, "eager": False}})
-    assert str(error.value) == "All workers of a run have the same preset and flags. Received: run.seed=2 at worker 1, 1 at worker 0"
+    assert (
+        str(error.value)
+        == "All workers of a run have the same preset and flags. Received: run.seed=2 at worker 1, 1 at worker 0"
+    )

@@ -79,7 +79,10 @@ def test_a_sweep_has_the_flags_of_every_run_but_those_of_one():
 @pytest.mark.parametrize(
     "argument, words",
     [
-        ("--num_checkpoints_to_keep=0", "--num_checkpoints_to_keep is a positive integer. Received: --num_checkpoints_to_keep=0"),
+        (
+            "--num_checkpoints_to_keep=0",
+            "--num_checkpoints_to_keep is a positive integer. Received: --num_checkpoints_to_keep=0",
+        ),
         ("--seed=-1", "--seed is a non-negative integer. Received: --seed=-1"),
         ("--strategy=miror", "Did you mean 'mirrored'?"),
         ("--eager=maybe", "--eager is true or false"),
@@ -110,7 +113,11 @@ class Lists:
 
 
 def test_attributes_of_a_docstring_are_read_by_name():
-    assert descriptions(Lists) == {"first": "several names. And more.", "second": "several names. And more.", "third": "of another sort."}
+    assert descriptions(Lists) == {
+        "first": "several names. And more.",
+        "second": "several names. And more.",
+        "third": "of another sort.",
+    }
 
 
 def test_a_field_of_another_type_is_refused():

@@ -25,7 +25,12 @@ from tfsac.training import run_lock as run_lock_module
 from tfsac.training.run_lock import RunLock
 
 RUN = RunParameters(checkpoint_save_steps=25)
-SHORT = {"schedule.heatup_steps": 30, "schedule.improve_steps": 30, "schedule.steps_between_evaluation_periods": 20, "agent.networks.*.batch_size": 16}
+SHORT = {
+    "schedule.heatup_steps": 30,
+    "schedule.improve_steps": 30,
+    "schedule.steps_between_evaluation_periods": 20,
+    "agent.networks.*.batch_size": 16,
+}
 
 
 def preset(**changes):
@@ -71,7 +76,9 @@ def test_a_second_process_is_refused_until_the_first_one_is_killed(run):
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(run)], stdout=subprocess.PIPE)
     try:
         assert holder.stdout.readline() == b"locked\n"
-        with pytest.raises(BlockingIOError, match=rf"being trained already.* Received: {run} \(process {holder.pid} on "):
+        with pytest.raises(
+            BlockingIOError, match=rf"being trained already.* Received: {run} \(process {holder.pid} on "
+        ):
             Trainer(preset(), run, RUN, resume=True, quiet=True)
         assert {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file() and path.name != LOCK} == {
             path: time for path, time in before.items() if path.is_file()
@@ -130,7 +137,6 @@ def test_the_file_of_a_lock_is_no_run_and_bad_parameters_leave_none(tmp_path):
     with pytest.raises(CheckpointError, match=r"no checkpoint to continue from.*it has none"):
         Trainer(preset(), tmp_path / "nothing", RUN, resume=True, quiet=True)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
-
 
 
 def test_child_processes_do_not_inherit_a_lock(tmp_path):
@@ -226,7 +232,13 @@ def test_damaged_best_weights_are_mended_at_the_start_of_a_resume(run, finished,
 
 
 def test_leftovers_of_killed_writers_are_removed(run):
-    names = [".best.npz.123", ".config.json.77", ".metrics.csv.5", ".learning_curve.png.1", ".non_finite_update_3.npz.12"]
+    names = [
+        ".best.npz.123",
+        ".config.json.77",
+        ".metrics.csv.5",
+        ".learning_curve.png.1",
+        ".non_finite_update_3.npz.12",
+    ]
     for name in [*names, "mine.txt", ".mine.3"]:
         (run / name).write_text("half")
     for folder in (run / ".policy.abc123", run / "checkpoints" / ".000000840.29498"):
@@ -245,11 +257,15 @@ def test_a_checkpoint_that_was_being_replaced_comes_back(run):
         assert trainer.counters.env_steps == 60
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b'{"run": 3}', b"\xff\xfe", b"[" * 100_000, b'{"preset":{"seed":' + b"9" * 5000 + b"}}"])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b'{"run": 3}', b"\xff\xfe", b"[" * 100_000, b'{"preset":{"seed":' + b"9" * 5000 + b"}}"]
+)
 def test_a_damaged_config_is_named_together_with_its_copy(run, content):
     (run / "config.json").write_bytes(content)
     copy = run / "checkpoints" / "000000060" / "config.json"
-    with pytest.raises(ParameterError, match=rf"is not the config of a run .*has a copy, {copy}: .*Received: {len(content)} bytes") as error:
+    with pytest.raises(
+        ParameterError, match=rf"is not the config of a run .*has a copy, {copy}: .*Received: {len(content)} bytes"
+    ) as error:
         RunDirectory(run).read()
     assert "\n" not in str(error.value)
 
@@ -319,9 +335,13 @@ def test_metrics_that_something_else_removed_are_written_again(tmp_path):
 def test_a_batch_that_cannot_be_saved_does_not_hide_what_is_not_finite(tmp_path, monkeypatch):
     from tfsac.types import Transition
 
-    batch = Transition({"observation": np.zeros((1, 2, 3))}, *[np.zeros((1, 2))] * 3, {"observation": np.zeros((1, 2, 3))})
+    batch = Transition(
+        {"observation": np.zeros((1, 2, 3))}, *[np.zeros((1, 2))] * 3, {"observation": np.zeros((1, 2, 3))}
+    )
     monkeypatch.setattr(non_finite.np, "savez", full)
-    with pytest.raises(non_finite.NonFiniteError, match=r"this update could not be saved \(.*No space left.*Received: loss=nan$"):
+    with pytest.raises(
+        non_finite.NonFiniteError, match=r"this update could not be saved \(.*No space left.*Received: loss=nan$"
+    ):
         non_finite.refuse_non_finite(["loss"], np.array([[np.nan]]), batch, 3, 40, tmp_path)
     assert not list(tmp_path.iterdir())
 
@@ -338,7 +358,12 @@ def test_a_run_that_cannot_write_its_curve_or_policy_is_complete_and_resumable(t
         monkeypatch.setattr(exporting.tf.saved_model, "save", full)
     with pytest.raises(OSError, match=rf"complete and saved, but .*--run_dir={folder} --resume.*No space left"):
         api.train(preset(), folder, RUN, quiet=True)
-    assert {path.name for path in folder.iterdir()} - {"learning_curve.png", "events"} == {"best.npz", "checkpoints", "config.json", "metrics.csv"}
+    assert {path.name for path in folder.iterdir()} - {"learning_curve.png", "events"} == {
+        "best.npz",
+        "checkpoints",
+        "config.json",
+        "metrics.csv",
+    }
     monkeypatch.undo()
     assert api.train(preset(), folder, RUN, resume=True, quiet=True).counters.env_steps == 60
     assert (folder / "policy" / "saved_model.pb").is_file() and (folder / "learning_curve.png").is_file()
@@ -346,7 +371,9 @@ def test_a_run_that_cannot_write_its_curve_or_policy_is_complete_and_resumable(t
 
 def test_a_config_that_cannot_be_written_leaves_no_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(RunDirectory, "_write", full)
-    with pytest.raises(OSError, match=rf"cannot be written \(No space left on device\).*Received: {tmp_path / 'a' / 'b'}$"):
+    with pytest.raises(
+        OSError, match=rf"cannot be written \(No space left on device\).*Received: {tmp_path / 'a' / 'b'}$"
+    ):
         Trainer(preset(), tmp_path / "a" / "b", RUN, quiet=True)
     assert not list(tmp_path.iterdir())
 
@@ -354,7 +381,9 @@ def test_a_config_that_cannot_be_written_leaves_no_folder(tmp_path, monkeypatch)
 # -- paths and strangers -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["a[1]", pytest.param("b*?", marks=pytest.mark.slow), pytest.param("c\\[!d]", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", ["a[1]", pytest.param("b*?", marks=pytest.mark.slow), pytest.param("c\\[!d]", marks=pytest.mark.slow)]
+)
 def test_a_folder_may_have_any_name(tmp_path, finished, name):
     folder = tmp_path / name / "run"
     api.train(preset(), folder, RUN, quiet=True)
@@ -372,7 +401,9 @@ def test_checkpoints_behind_a_link_are_refused_and_nothing_there_is_deleted(run,
     (tmp_path / "foreign" / "rows-mine.npy").write_text("mine")
     (run / linked).symlink_to(tmp_path / "foreign")
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(CheckpointError, match=rf"not behind a link.*Received: {run / linked} -> {tmp_path / 'foreign'}"):
+    with pytest.raises(
+        CheckpointError, match=rf"not behind a link.*Received: {run / linked} -> {tmp_path / 'foreign'}"
+    ):
         Trainer(preset(), run, RUN, resume=True, quiet=True)
     assert sorted(path for path in tmp_path.rglob("*") if path.name != LOCK) == before
 
@@ -479,15 +510,23 @@ def test_a_manifest_of_another_version_is_refused_in_one_line(run, change, words
     [
         (lambda state: state.pop("reporter"), "state differs in 'reporter'"),
         (lambda state: state.update(soul=1), "state differs in 'soul'"),
-        (lambda state: state["schedule"]["counters"].update(env_steps="many"), r"state\.schedule\.counters\.env_steps is 'many'"),
+        (
+            lambda state: state["schedule"]["counters"].update(env_steps="many"),
+            r"state\.schedule\.counters\.env_steps is 'many'",
+        ),
         (lambda state: state["evaluator"].update(best_return=[]), r"state\.evaluator\.best_return is \[\]"),
-        (lambda state: state["reporter"]["recorder"].update(running=[None]), r"state\.reporter\.recorder\.running is \[None\]"),
+        (
+            lambda state: state["reporter"]["recorder"].update(running=[None]),
+            r"state\.reporter\.recorder\.running is \[None\]",
+        ),
         (lambda state: state["schedule"].update(heating_up=0), r"state\.schedule\.heating_up is 0"),
     ],
 )
 def test_a_state_of_another_version_is_refused_in_one_line(run, change, words):
     rewritten(run, change, "state.json")
-    with pytest.raises(CheckpointError, match=rf"000000060 was written by another version of tfsac.*Received: .*{words}") as error:
+    with pytest.raises(
+        CheckpointError, match=rf"000000060 was written by another version of tfsac.*Received: .*{words}"
+    ) as error:
         Trainer(preset(), run, RUN, resume=True, quiet=True)
     assert "\n" not in str(error.value)
 
@@ -508,8 +547,17 @@ def test_a_relative_folder_stays_where_it_is_when_a_callback_changes_the_current
     (tmp_path / "elsewhere").mkdir()
     result = api.train(preset(), "runs/one", RUN, callbacks=[Wandering("/"), Wandering(tmp_path / "elsewhere")])
     assert result.run_dir == tmp_path / "runs" / "one"
-    assert {path.name for path in result.run_dir.iterdir()} >= {"metrics.csv", "best.npz", "checkpoints", "events", "learning_curve.png", "policy"}
-    assert [path.name for path in (result.run_dir / "checkpoints").glob("0*")] and not list((tmp_path / "elsewhere").iterdir())
+    assert {path.name for path in result.run_dir.iterdir()} >= {
+        "metrics.csv",
+        "best.npz",
+        "checkpoints",
+        "events",
+        "learning_curve.png",
+        "policy",
+    }
+    assert [path.name for path in (result.run_dir / "checkpoints").glob("0*")] and not list(
+        (tmp_path / "elsewhere").iterdir()
+    )
     printed = capsys.readouterr().out
     assert re.search(r"^run +runs/one$", printed, re.MULTILINE) and str(tmp_path) not in printed
     monkeypatch.chdir(tmp_path)

@@ -15,7 +15,11 @@ from tfsac.training import Callback
 from tfsac.types import ArraySpec, Spec
 
 SPEC = Spec({"observation": ArraySpec((1,), "float32")}, ArraySpec((1,), "float32"))
-RINGS = {"uniform": TransitionMemory, "prioritized": PrioritizedMemory, "sequence": lambda spec, size, n: SequenceMemory(spec, size, 2, n)}
+RINGS = {
+    "uniform": TransitionMemory,
+    "prioritized": PrioritizedMemory,
+    "sequence": lambda spec, size, n: SequenceMemory(spec, size, 2, n),
+}
 
 
 def filled(make, steps):
@@ -25,7 +29,14 @@ def filled(make, steps):
         ends = np.array([i % 7 == 6] * 2)
         if getattr(memory, "rollout_complete", False):
             memory.batches(0, 2, np.random.default_rng(0))
-        memory.add(observation, np.zeros((2, 1)), np.full(2, i), ends, np.zeros(2, bool), {"observation": observation["observation"] + 1})
+        memory.add(
+            observation,
+            np.zeros((2, 1)),
+            np.full(2, i),
+            ends,
+            np.zeros(2, bool),
+            {"observation": observation["observation"] + 1},
+        )
     return memory
 
 
@@ -39,7 +50,13 @@ def test_a_ring_is_put_back_without_a_gap_before_which_its_episodes_end(kind, st
     oldest, gap = before.oldest_row, before.total_rows - 6
     begin = max(oldest - 2, 0)  # the first chunk has rows that the ring does not keep any more
     parts = [
-        (begin, gap, np.concatenate([before.between(oldest, oldest)] + [before.ring[[i % before.rows]] for i in range(begin, gap)])),
+        (
+            begin,
+            gap,
+            np.concatenate(
+                [before.between(oldest, oldest)] + [before.ring[[i % before.rows]] for i in range(begin, gap)]
+            ),
+        ),
         (gap, gap + 2, None),
         (gap + 2, steps, before.between(gap + 2, steps)),
     ]
@@ -67,7 +84,9 @@ def test_episodes_that_lost_a_record_are_left_out():
 
 
 @pytest.mark.slow
-def test_a_run_whose_checkpoints_share_a_damaged_chunk_is_refused_with_its_rows_and_resumed_without_them(tmp_path, capsys):
+def test_a_run_whose_checkpoints_share_a_damaged_chunk_is_refused_with_its_rows_and_resumed_without_them(
+    tmp_path, capsys
+):
     run, chunks = tmp_path / "run", tmp_path / "run" / "checkpoints" / "memory"
 
     class Stop(Callback):
@@ -88,10 +107,14 @@ def test_a_run_whose_checkpoints_share_a_damaged_chunk_is_refused_with_its_rows_
 
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     status, printed = resume()
-    assert status == 2 and re.search(r"^tfsac: Rows 0 to 11 of the replay memory are gone.*--skip_damaged_rows.* Received: ", printed.err)
+    assert status == 2 and re.search(
+        r"^tfsac: Rows 0 to 11 of the replay memory are gone.*--skip_damaged_rows.* Received: ", printed.err
+    )
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
     status, printed = resume("--skip_damaged_rows")
-    assert status in (0, None) and "Without the damaged rows 0 to 11 of the replay memory." in printed.out.replace("\n", " ")
+    assert status in (0, None) and "Without the damaged rows 0 to 11 of the replay memory." in printed.out.replace(
+        "\n", " "
+    )
     assert tiny.rows(run)[-1]["env_steps"] == "60" and (run / "policy").is_dir()
     # It is of this resume alone: neither the next one nor a run of the same config is asked to do it.
     assert not read_config(run / "config.json")[1].skip_damaged_rows

@@ -186,7 +186,9 @@ def test_rewards_are_filtered_but_rows_without_a_step_have_none():
 
 
 def test_several_rewards_a_step():
-    memory = SequenceMemory(SPEC._replace(num_rewards=2), 8, 2, reward_filter=lambda reward: reward * np.float32([1, 10]))
+    memory = SequenceMemory(
+        SPEC._replace(num_rewards=2), 8, 2, reward_filter=lambda reward: reward * np.float32([1, 10])
+    )
     observation = {key: np.zeros((1, *array.shape)) for key, array in OBSERVATION.items()}
     for step in range(3):
         end = np.array([step == 1])
@@ -292,7 +294,9 @@ def test_rows_that_another_agent_recorded_are_refused(other, received):
         memory.put(0, other.ring[:2])
     assert str(error.value).endswith(f". Received: {received}")
     if received == "none of its own":
-        expected = "extra/state/tau_a (3,) float32, extra/next_state/tau_a (3,) float32, extra/switch () float32 and 1 more"
+        expected = (
+            "extra/state/tau_a (3,) float32, extra/next_state/tau_a (3,) float32, extra/switch () float32 and 1 more"
+        )
         assert f"This one's has {expected}." in str(error.value)
     np.testing.assert_array_equal(memory.ring, filled(4).ring)
 

@@ -1,4 +1,6 @@
-"""Several agents that share their networks: folding, acting, updates, what each network reads; tasks of one step are learned."""
+"""Several agents that share their networks: folding, acting, updates, what each network reads; tasks of one step
+are learned.
+"""
 
 import dataclasses
 
@@ -46,9 +48,15 @@ def make_agent(kind, spec=None, rows=TEAMS, prioritized=False, eager=True, tempe
     usual = PrioritizedExperienceReplayParameters() if prioritized else ExperienceReplayParameters()
     more = {"memory": memory or usual}
     if kind == "v":
-        reads = {"policy": ("agent_state", (16,)), "v": ("global_state", (16,)), "q": ("global_state", EmbedderScheme.Empty)}
+        reads = {
+            "policy": ("agent_state", (16,)),
+            "v": ("global_state", (16,)),
+            "q": ("global_state", EmbedderScheme.Empty),
+        }
         networks = {
-            name: dataclasses.replace(network, input_embedders_parameters={reads[name][0]: InputEmbedderParameters(reads[name][1])})
+            name: dataclasses.replace(
+                network, input_embedders_parameters={reads[name][0]: InputEmbedderParameters(reads[name][1])}
+            )
             for name, network in soft_actor_critic_networks((16, 16), **trained).items()
         }
         parameters = SoftActorCriticAgentParameters(networks=networks, **more)
@@ -61,7 +69,9 @@ def make_agent(kind, spec=None, rows=TEAMS, prioritized=False, eager=True, tempe
     algorithm = DiscreteSoftActorCriticAlgorithmParameters(temperature=temperature or DiscreteAutoAlphaParameters())
     networks = discrete_soft_actor_critic_networks((16, 16), **TEAM, **trained)
     exploration = EpsilonGreedyParameters(0.5, 0.5)
-    parameters = DiscreteSoftActorCriticAgentParameters(algorithm=algorithm, exploration=exploration, networks=networks, **more)
+    parameters = DiscreteSoftActorCriticAgentParameters(
+        algorithm=algorithm, exploration=exploration, networks=networks, **more
+    )
     return DiscreteSoftActorCriticAgent(parameters, spec or spec_of(kind), eager=eager)
 
 
@@ -103,7 +113,9 @@ def test_what_is_told_of_a_team_counts_for_each_agent(monkeypatch):
     stacked = batches("discrete", weight=[1, 2, 3, 4])
     team, folded = one(stacked), rows_of_update(make_agent("discrete", prioritized=True), stacked, monkeypatch)
     np.testing.assert_array_equal(folded.reward.numpy().reshape(TEAMS, AGENTS), np.tile(team.reward[:, None], AGENTS))
-    np.testing.assert_array_equal(folded.discount.numpy().reshape(TEAMS, AGENTS), np.tile(team.discount[:, None], AGENTS))
+    np.testing.assert_array_equal(
+        folded.discount.numpy().reshape(TEAMS, AGENTS), np.tile(team.discount[:, None], AGENTS)
+    )
     np.testing.assert_array_equal(folded.weight, [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4])
     np.testing.assert_array_equal(folded.action[AGENTS : 2 * AGENTS], team.action[1])
     np.testing.assert_array_equal(folded.next_observation["action_mask"][5], team.next_observation["action_mask"][1, 2])
@@ -157,7 +169,10 @@ def test_tensors_of_actions_and_values_have_the_axis_of_the_agents(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_exported_tensors_serve_any_number_of_agents(kind):
     agent, observation = make_agent(kind), {key: tf.constant(value) for key, value in see(kind, 50).items()}
-    together, alone = agent.policy.act_tensors(observation)[0], {key: value[:, 1:2] for key, value in observation.items()}
+    together, alone = (
+        agent.policy.act_tensors(observation)[0],
+        {key: value[:, 1:2] for key, value in observation.items()},
+    )
     np.testing.assert_allclose(agent.policy.act_tensors(alone)[0], together[:, 1:2], rtol=1e-6, atol=1e-7)
     assert agent.policy.sample_noise(alone).shape[:2] == (50, 1)
 
@@ -193,14 +208,19 @@ def test_an_update_of_a_team_is_that_of_one_agent_on_the_folded_batch(kind, eage
 
     flat = Transition(
         *(tf.nest.map_structure(by_hand, field) for field in stacked[:2]),
-        by_hand(stacked.reward, True), by_hand(stacked.discount, True),
-        tf.nest.map_structure(by_hand, stacked.next_observation), by_hand(stacked.weight, True), {},
+        by_hand(stacked.reward, True),
+        by_hand(stacked.discount, True),
+        tf.nest.map_structure(by_hand, stacked.next_observation),
+        by_hand(stacked.weight, True),
+        {},
     )
     first, ours, theirs = weights(team), team.update(stacked), alone.update(flat)
     assert team.metric_names == alone.metric_names
     np.testing.assert_allclose(ours.metrics, theirs.metrics, rtol=1e-4, atol=1e-6)
     assert ours.priority.shape == (2, TEAMS)
-    np.testing.assert_allclose(ours.priority, theirs.priority.reshape(2, TEAMS, AGENTS).mean(axis=2), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        ours.priority, theirs.priority.reshape(2, TEAMS, AGENTS).mean(axis=2), rtol=1e-4, atol=1e-6
+    )
     for name, values in weights(team).items():
         for a, b in zip(values, weights(alone)[name], strict=True):
             np.testing.assert_allclose(a, b, atol=1e-6, err_msg=name)
@@ -252,7 +272,12 @@ def team_targets(rng, teams, discrete):
         reward = -np.square(action - target).sum(axis=2).mean(axis=1)
     own = np.broadcast_to(np.eye(AGENTS, dtype=np.float32), (teams, AGENTS, AGENTS))
     everyone = np.repeat(shown.reshape(teams, 1, -1), AGENTS, axis=1)
-    return {"agent_state": shown, "global_state": np.concatenate([everyone, own], axis=2)}, action, np.float32(reward), target
+    return (
+        {"agent_state": shown, "global_state": np.concatenate([everyone, own], axis=2)},
+        action,
+        np.float32(reward),
+        target,
+    )
 
 
 def train(agent, draw, calls, updates=50):
@@ -269,7 +294,11 @@ def train(agent, draw, calls, updates=50):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("masked", [False, True], ids=["plain", "masked"])
-@pytest.mark.parametrize("temperature", [FixedAlphaParameters(0.05), DiscreteAutoAlphaParameters(target_entropy_ratio=0.3, learning_rate=1e-2)], ids=["fixed", "automatic"])
+@pytest.mark.parametrize(
+    "temperature",
+    [FixedAlphaParameters(0.05), DiscreteAutoAlphaParameters(target_entropy_ratio=0.3, learning_rate=1e-2)],
+    ids=["fixed", "automatic"],
+)
 def test_one_agent_learns_to_choose_what_it_sees(masked, temperature):
     arrays = {"observation": ArraySpec((4,), "float32")} | ({"action_mask": ArraySpec((4,), "bool")} if masked else {})
     parameters = DiscreteSoftActorCriticAgentParameters(
@@ -288,7 +317,10 @@ def test_a_team_learns_from_one_reward_what_each_agent_is_to_do(kind):
     bound = np.ones((AGENTS, 2), np.float32)
     size = 3 if discrete else 2
     spec = Spec(
-        {"agent_state": ArraySpec((AGENTS, size), "float32"), "global_state": ArraySpec((AGENTS, AGENTS * size + AGENTS), "float32")},
+        {
+            "agent_state": ArraySpec((AGENTS, size), "float32"),
+            "global_state": ArraySpec((AGENTS, AGENTS * size + AGENTS), "float32"),
+        },
         DiscreteSpec(3, (AGENTS,)) if discrete else ArraySpec((AGENTS, 2), "float32", -bound, bound),
         num_agents=AGENTS,
     )

@@ -337,7 +337,10 @@ def test_an_update_without_the_policy_is_otherwise_the_same():
 
 
 def test_priorities_are_the_absolute_errors_of_each_row_averaged_over_the_critics():
-    agent, stacked = make_agent(prioritised=True, eager=False), batches(3)._replace(weight=np.ones((3, BATCH), np.float32))
+    agent, stacked = (
+        make_agent(prioritised=True, eager=False),
+        batches(3)._replace(weight=np.ones((3, BATCH), np.float32)),
+    )
     expected = []
     for i in range(3):
         batch = one(stacked, i)
@@ -531,7 +534,9 @@ def test_acting_is_reproducible_by_seed(mode):
 def test_exploration_adds_clipped_noise_while_training_only():
     plain, noisy = make_agent(), make_agent(exploration=AdditiveNoiseParameters(0.1))
     for mode in ("greedy", "sample"):
-        np.testing.assert_array_equal(plain.policy.act(see(50), mode=mode).action, noisy.policy.act(see(50), mode=mode).action)
+        np.testing.assert_array_equal(
+            plain.policy.act(see(50), mode=mode).action, noisy.policy.act(see(50), mode=mode).action
+        )
     quiet, loud = (agent.policy.act(see(5000), mode="explore").action for agent in (plain, noisy))
     inside = np.abs(quiet) < 0.5
     assert (loud - quiet)[inside].std() == pytest.approx(0.1, rel=0.05)
@@ -575,7 +580,9 @@ def test_a_restored_agent_acts_as_the_saved_one_after_a_refresh(tmp_path):
 def test_exported_actions_are_those_of_acting():
     agent = make_agent()
     loc, log_scale = (x.numpy() for x in agent.networks["policy"](see(5)))
-    np.testing.assert_allclose(agent.policy.act_tensors(see(5))[0], agent.policy.act(see(5), mode="greedy").action, atol=1e-6)
+    np.testing.assert_allclose(
+        agent.policy.act_tensors(see(5))[0], agent.policy.act(see(5), mode="greedy").action, atol=1e-6
+    )
     noise = np.random.default_rng(0).normal(size=(5, 2)).astype(np.float32)
     expected = np.tanh(loc + np.exp(log_scale) * noise)
     np.testing.assert_allclose(agent.policy.act_tensors(see(5), noise)[0], expected, rtol=1e-5, atol=1e-6)

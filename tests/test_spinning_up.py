@@ -370,7 +370,14 @@ def test_the_table_of_each_epoch_is_printed_and_the_trainers_own_lines_are_not(p
 
 
 def test_an_epoch_without_updates_or_episodes_has_nan_there(tmp_path):
-    result, *_ = watched(pendulum, ac_kwargs=SMALL, max_ep_len=70, update_after=61, epochs=2, logger_kwargs={"output_dir": tmp_path / "run"})
+    result, *_ = watched(
+        pendulum,
+        ac_kwargs=SMALL,
+        max_ep_len=70,
+        update_after=61,
+        epochs=2,
+        logger_kwargs={"output_dir": tmp_path / "run"},
+    )
     first, second = numbers(progress(result.run_dir))
     missing = {name for name in COLUMNS if math.isnan(first[name])}
     of_test = {name for name in COLUMNS if "Test" in name}
@@ -394,11 +401,18 @@ def test_a_resumed_run_has_the_progress_of_an_uninterrupted_one(custom, tmp_path
     with (tmp_path / "run" / "progress.txt").open("a") as file:  # an epoch that the last checkpoint does not know
         file.write("\t".join(["2", *"0" * 10, "120", *"0" * 16]) + "\n")
     with pytest.raises(CheckpointError, match=r"belongs to another run: .*made by .*layered"):
-        watched(Endless, lambda *spaces, **kwargs: mlp_actor_critic(*spaces), **ours, logger_kwargs={**logger, "resume": True})
+        watched(
+            Endless,
+            lambda *spaces, **kwargs: mlp_actor_critic(*spaces),
+            **ours,
+            logger_kwargs={**logger, "resume": True},
+        )
     other_width = {**ours, "ac_kwargs": {"width": 13}}
     with pytest.raises(CheckpointError, match=r"belongs to another run: .*made by .*layered"):
         watched(Endless, layered, **other_width, logger_kwargs={**logger, "resume": True})
-    with pytest.raises(ParameterError, match=r"keeps its arguments but epochs, .* its gamma is 0.99. Received: gamma=0.5$"):
+    with pytest.raises(
+        ParameterError, match=r"keeps its arguments but epochs, .* its gamma is 0.99. Received: gamma=0.5$"
+    ):
         watched(Endless, layered, **ours, gamma=0.5, logger_kwargs={**logger, "resume": True})
     result, *_ = watched(Endless, layered, **ours, logger_kwargs={**logger, "resume": True})
     straight = numbers(progress(custom[0].run_dir), "Time")
@@ -425,9 +439,15 @@ def test_a_run_interrupted_within_an_epoch_has_the_averages_of_an_uninterrupted_
 @pytest.mark.slow
 def test_resuming_from_the_command_line_keeps_what_was_added_to_the_config(tmp_path):
     watched(pendulum, ac_kwargs=SMALL, epochs=1, logger_kwargs={"output_dir": tmp_path / "run", "exp_name": "kept"})
-    assert tfsac.cli.run(["train", f"--run_dir={tmp_path / 'run'}", "--resume", "--set=schedule.improve_steps=100"]) == 0
+    assert (
+        tfsac.cli.run(["train", f"--run_dir={tmp_path / 'run'}", "--resume", "--set=schedule.improve_steps=100"]) == 0
+    )
     config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert (config["exp_name"], config["epochs"], config["preset"]["schedule"]["improve_steps"]) == ("kept", 1, "EnvironmentSteps(100)")
+    assert (config["exp_name"], config["epochs"], config["preset"]["schedule"]["improve_steps"]) == (
+        "kept",
+        1,
+        "EnvironmentSteps(100)",
+    )
     assert len(tiny.rows(tmp_path / "run")) == 2 and len(progress(tmp_path / "run")) == 1
 
 
@@ -447,7 +467,9 @@ def test_max_ep_len_truncates_and_the_target_still_looks_beyond(custom):
 
 def test_every_action_dimension_has_its_own_bounds(custom):
     _, spy, _ = custom
-    actions = np.array([spy.trainer.policy.act(np.float32([x, -x]), deterministic=False) for x in np.linspace(-1, 1, 50)])
+    actions = np.array(
+        [spy.trainer.policy.act(np.float32([x, -x]), deterministic=False) for x in np.linspace(-1, 1, 50)]
+    )
     assert (actions >= Endless.action_space.low).all() and (actions <= Endless.action_space.high).all()
     assert (actions[:, 1] >= 5.0).all() and (actions[:, 0] < 0.7).all()
 
@@ -476,16 +498,23 @@ def test_the_exported_policy_of_a_custom_actor_critic_acts_like_the_live_one(cus
 
 def test_a_run_with_a_custom_actor_critic_is_not_rebuilt_with_other_layers(custom):
     result, *_ = custom
-    with pytest.raises(ParameterError, match=r"environment of this run \(Endless\) was made by the Python function test_spinning_up.Endless,"):
+    with pytest.raises(
+        ParameterError,
+        match=r"environment of this run \(Endless\) was made by the Python function test_spinning_up.Endless,",
+    ):
         api.load_policy(result.run_dir)
-    with pytest.raises(ParameterError, match=r"made by the Python function test_spinning_up.layered, .* Received: no models for"):
+    with pytest.raises(
+        ParameterError, match=r"made by the Python function test_spinning_up.layered, .* Received: no models for"
+    ):
         api.load_policy(result.run_dir, env_fn=Endless)
 
 
 @pytest.mark.slow
 def test_a_custom_run_in_a_known_level_is_not_rebuilt_with_other_layers(tmp_path):
     result, *_ = watched(pendulum, layered, epochs=1, logger_kwargs={"output_dir": tmp_path / "run"})
-    with pytest.raises(ParameterError, match=r"custom Keras models, made by the Python function .*layered, .* Received: no models for"):
+    with pytest.raises(
+        ParameterError, match=r"custom Keras models, made by the Python function .*layered, .* Received: no models for"
+    ):
         api.load_policy(result.run_dir)
 
 
@@ -520,12 +549,19 @@ def test_the_two_critics_become_one_model_and_each_call_begins_with_the_same_wei
 def test_the_default_actor_critic_has_the_layers_of_the_presets_networks(tmp_path):
     env = pendulum()
     models = mlp_actor_critic(env.observation_space, env.action_space, hidden_sizes=(8, 4), activation="tanh")
-    _, spy, _ = watched(pendulum, ac_kwargs={"hidden_sizes": (8, 4), "activation": "tanh"}, epochs=1, logger_kwargs={"output_dir": tmp_path / "run"})
+    _, spy, _ = watched(
+        pendulum,
+        ac_kwargs={"hidden_sizes": (8, 4), "activation": "tanh"},
+        epochs=1,
+        logger_kwargs={"output_dir": tmp_path / "run"},
+    )
     networks = spy.trainer.agent.networks
     shapes = [sorted(tuple(w.shape) for w in model.get_weights()) for model in models]
     assert shapes[0] == sorted(tuple(w.shape) for w in networks["policy"].model.get_weights())
     assert sorted(shapes[1] * 2) == sorted(tuple(w.shape) for w in networks["q"].model.get_weights())
-    of_layers = {layer.activation.__name__ for model in models for layer in model.layers if isinstance(layer, keras.layers.Dense)}
+    of_layers = {
+        layer.activation.__name__ for model in models for layer in model.layers if isinstance(layer, keras.layers.Dense)
+    }
     assert of_layers == {"tanh", "linear"}
 
 
@@ -623,7 +659,10 @@ BAD = {
         lambda _, actions: layered(gym.spaces.Box(-1, 1, (5,)), actions),
         r"actor_critic's policy cannot be called with observations of shape \(None, 2\). Received: ",
     ),
-    "two values": (values_of_every_action, r"q2 returns values of shape \(None,\) or \(None, 1\). Received: \(None, 2\)$"),
+    "two values": (
+        values_of_every_action,
+        r"q2 returns values of shape \(None,\) or \(None, 1\). Received: \(None, 2\)$",
+    ),
     "no action": (of_observations, r"q2 cannot be called with \[observations, actions\] of shape .* Received: "),
     "no weights": (weightless, "q2 has no weights to train. Received: "),
     "frozen weights": (frozen, "q2 has variables that gradients do not train .* Received: "),
@@ -660,7 +699,10 @@ print([done.returns.tolist(), *([*one.returns.tolist(), *one.lengths.tolist()] f
     returns, greedy, drawn = json.loads(printed[-1])
     live = [
         api.run_episodes(
-            spy.trainer.policy.act, gym.wrappers.TimeLimit(Endless(), limit), api.EnvironmentEpisodes(3), where=api.AFTER_TRAINING
+            spy.trainer.policy.act,
+            gym.wrappers.TimeLimit(Endless(), limit),
+            api.EnvironmentEpisodes(3),
+            where=api.AFTER_TRAINING,
         )
         for limit in (7, 15)
     ]
@@ -719,23 +761,40 @@ def test_the_help_names_every_argument_with_its_default_and_loads_no_tensorflow(
 
 
 def test_a_wrong_value_is_refused_before_tensorflow_loads(run_python):
-    program = COMMAND + """
+    program = (
+        COMMAND
+        + """
 try:
     cli.run(['spinup', '--gamma=2'])
 except ValueError as error:
     print(str(error).split('Received')[1], 'tensorflow' in sys.modules)
 """
+    )
     assert run_python(program).strip() == ": 2.0 False"
 
 
 @pytest.mark.slow
 def test_the_command_trains(tmp_path, run_python):
     given = [f"--{name}={value}" for name, value in TINY.items()]
-    arguments = ["spinup", "--env=Pendulum-v1", "--hid=9", "--l=1", "--gamma=0.9", "--seed=3", "--exp_name=typed", *given]
+    arguments = [
+        "spinup",
+        "--env=Pendulum-v1",
+        "--hid=9",
+        "--l=1",
+        "--gamma=0.9",
+        "--seed=3",
+        "--exp_name=typed",
+        *given,
+    ]
     printed = run_python(COMMAND + "sys.exit(cli.run(sys.argv[1:]))", *arguments, f"--run_dir={tmp_path / 'run'}")
     assert "finished at step 120, best test -" in printed and str(tmp_path / "run") in printed
     config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert (config["exp_name"], config["gamma"], config["seed"], config["ac_kwargs"]) == ("typed", 0.9, 3, {"hidden_sizes": [9]})
+    assert (config["exp_name"], config["gamma"], config["seed"], config["ac_kwargs"]) == (
+        "typed",
+        0.9,
+        3,
+        {"hidden_sizes": [9]},
+    )
     preset, run = read_config(tmp_path / "run" / "config.json")
     assert (preset.environment.level, preset.agent.algorithm.discount, run.seed) == ("Pendulum-v1", 0.9, 3)
     assert [row["TotalEnvInteracts"] for row in progress(tmp_path / "run")] == ["60", "120"]

@@ -165,14 +165,17 @@ def test_the_discount_is_zero_only_where_the_task_ended_in_both_halves(ignore_do
     np.testing.assert_array_equal(batch.discount[0], expected[steps])
 
 
-# Gamma is 0.5, n_step 3. Demonstrated steps, {step: how it ended} -> by first step: reward, discount, step it ends with.
+# Gamma is 0.5, n_step 3. Demonstrated steps, {step: how it ended} -> by first step: reward, discount, step it ends
+# with.
 THREE_STEPS = {
     "two episodes": (
-        5, {1: "terminated", 4: "truncated"},
+        5,
+        {1: "terminated", 4: "truncated"},
         [(1.5, 0, 1), (1, 0, 1), (1.75, 1 / 8, 4), (1.5, 1 / 4, 4), (1, 1 / 2, 4)],
     ),
     "the last one has no end": (
-        5, {0: "truncated"},
+        5,
+        {0: "truncated"},
         [(1, 1 / 2, 0), (1.75, 1 / 8, 3), (1.75, 1 / 8, 4), (1.5, 1 / 4, 4), (1, 1 / 2, 4)],
     ),
     "one episode": (3, {2: "terminated"}, [(1.75, 0, 2), (1.5, 0, 2), (1, 0, 2)]),

@@ -46,7 +46,15 @@ def rollout_and_metrics(kind, stale):
     no, actions, stored = np.zeros(ENVS, bool), [], []
     for t in range(STEPS):
         found = agent.policy.act({"observation": seen[t]}, mode="explore")
-        memory.add({"observation": seen[t]}, found.action, np.ones(ENVS), no, no, {"observation": seen[t + 1]}, dict(found.extras))
+        memory.add(
+            {"observation": seen[t]},
+            found.action,
+            np.ones(ENVS),
+            no,
+            no,
+            {"observation": seen[t + 1]},
+            dict(found.extras),
+        )
         actions.append(found.action)
         stored.append(found.extras)
     for variable in agent.networks["policy"].trainable_variables:  # as updates do meanwhile
@@ -85,7 +93,12 @@ RUNS = {
 @pytest.mark.parametrize("case", RUNS)
 def test_fresh_rollouts_are_on_policy_only_where_the_policy_that_learns_played_them(tmp_path, case):
     changes, run, on_policy = RUNS[case]
-    trainer = Trainer(preset_of("discrete", **{"agent.networks.*.learning_rate": 0.03, **changes}), tmp_path / "run", RunParameters(**run), quiet=True)
+    trainer = Trainer(
+        preset_of("discrete", **{"agent.networks.*.learning_rate": 0.03, **changes}),
+        tmp_path / "run",
+        RunParameters(**run),
+        quiet=True,
+    )
     trainer.run()
     ratios = {float(row["importance/ratio"]) for row in tiny.rows(tmp_path / "run") if row["importance/ratio"]}
     assert ratios and (ratios == {1.0}) == on_policy

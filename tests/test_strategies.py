@@ -1,4 +1,6 @@
-"""Agents of every algorithm on two and four devices, on two workers and compiled with XLA: all learn what one device learns."""
+"""Agents of every algorithm on two and four devices, on two workers and compiled with XLA: all learn what one
+device learns.
+"""
 
 import functools
 import json
@@ -69,7 +71,9 @@ def assert_equal(found, expected, rows=slice(None)):
 
 
 def on_devices(run_python, request, path, devices, names):
-    """Returns what came of cases, one after another in one process, and what that process says to agents that do not fit."""
+    """Returns what came of cases, one after another in one process, and what that process says to agents that do
+    not fit.
+    """
     printed = run_python(MIRRORED, str(request.path.parent), str(path), str(devices), *names)
     return tools.read_updated(path), json.loads(printed.splitlines()[-1])
 
@@ -77,7 +81,11 @@ def on_devices(run_python, request, path, devices, names):
 @pytest.mark.slow
 def test_two_devices_learn_what_one_does_and_refuse_what_they_cannot_share(run_python, request, tmp_path):
     found, refusals = on_devices(run_python, request, tmp_path / "found.npz", 2, [QUICK])
-    assert found[QUICK]["replicas"] == 2 and found[QUICK]["local_batch_size"] == tools.BATCH and found[QUICK]["traces"] == 2
+    assert (
+        found[QUICK]["replicas"] == 2
+        and found[QUICK]["local_batch_size"] == tools.BATCH
+        and found[QUICK]["traces"] == 2
+    )
     assert_equal(found[QUICK], on_one_device(QUICK))
     assert refusals[0] == "The batch must divide by the number of replicas, 2. Received: 7"
     assert refusals[1].endswith("so the batch divides by twice the number of replicas, 2. Received: 6")
@@ -94,7 +102,9 @@ def others(request, run_python, tmp_path_factory):
 
 
 @pytest.mark.acceptance
-@pytest.mark.parametrize(("devices", "name"), [(devices, name) for devices, names in ON_DEVICES.items() for name in names])
+@pytest.mark.parametrize(
+    ("devices", "name"), [(devices, name) for devices, names in ON_DEVICES.items() for name in names]
+)
 def test_several_devices_learn_what_one_does(devices, name, others):
     found = others(devices)[name]
     assert found["replicas"] == devices
@@ -104,7 +114,19 @@ def test_several_devices_learn_what_one_does(devices, name, others):
 @pytest.mark.acceptance
 def test_two_devices_match_the_golden_vectors(request):
     folder = request.path.parent
-    command = [sys.executable, "-m", "pytest", "-p", "mirrored_tools", "-p", "no:cacheprovider", "-o", "addopts=", "-k", AS_A_GRAPH]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "mirrored_tools",
+        "-p",
+        "no:cacheprovider",
+        "-o",
+        "addopts=",
+        "-k",
+        AS_A_GRAPH,
+    ]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *(path for path in sys.path if path)])}
     done = subprocess.run([*command, *GOLDEN], cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0 and "13 passed" in done.stdout, done.stdout[-3000:]

@@ -137,8 +137,9 @@ def test_values_that_mean_the_same_run_are_refused():
 
 # -- processes, with a stand-in for training ---------------------------------------------------------------------------
 
-# Returns 50 + seed, then 100 * discount + seed. WAIT=n: the run of seed n saves and waits for a signal. BREAK=n: the run
-# of seed n fails. controls.json: the same for processes that another machine starts. APART: seeds are evaluated at different steps. TOGETHER: waits for a second process.
+# Returns 50 + seed, then 100 * discount + seed. WAIT=n: the run of seed n saves and waits for a signal. BREAK=n: the
+# run of seed n fails. controls.json: the same for processes that another machine starts. APART: seeds are evaluated at
+# different steps. TOGETHER: waits for a second process.
 STAND_IN = """
 import json, os, pathlib, re, signal, sys, time
 controls = pathlib.Path(__file__).with_name("controls.json")
@@ -191,7 +192,9 @@ def stand_in(tmp_path, monkeypatch):
 def run(folder, *more, grid="0.2,0.9", seeds=2, command="sweep"):
     grids = [f"--grid={DISCOUNT}={grid}"] if grid else []
     jobs = [] if command == "train" or any("jobs" in flag or "ray" in flag for flag in more) else ["--jobs=1"]
-    return cli.run([command, f"--run_dir={folder}", f"--num_seeds={seeds}", "--seed=1", "--eager", *grids, *jobs, *more])
+    return cli.run(
+        [command, f"--run_dir={folder}", f"--num_seeds={seeds}", "--seed=1", "--eager", *grids, *jobs, *more]
+    )
 
 
 def table(folder, statistic="last_mean"):
@@ -235,7 +238,14 @@ def test_every_combination_and_seed_is_a_run_and_they_are_compared(stand_in, cap
     returns = (51, 52, 91, 92)
     for line, name, best in zip(printed[2:9:2], ALL, returns, strict=True):
         assert re.fullmatch(rf"finished  {name}  best evaluation {best}.0, 0:00:0\d", line)
-    assert printed[10].split() == ["discount=0.2", "2", *["21.50", "[21.00,", "22.00]"] * 2, "36.50", "[36.00,", "37.00]"]
+    assert printed[10].split() == [
+        "discount=0.2",
+        "2",
+        *["21.50", "[21.00,", "22.00]"] * 2,
+        "36.50",
+        "[36.00,",
+        "37.00]",
+    ]
     assert printed[-2:] == [f"table   {stand_in / 'comparison.csv'}", f"picture {stand_in / 'comparison.png'}"]
 
 
@@ -428,7 +438,9 @@ def test_a_damaged_sweep_is_refused(stand_in, text, reason):
 def test_finished_runs_that_an_edited_sweep_does_not_name_are_not_left_out_silently(stand_in):
     run(stand_in, seeds=1)
     (stand_in / "sweep.json").write_text((stand_in / "sweep.json").read_text().replace('"0.9"', '"0.95"'))
-    with pytest.raises(ValueError, match=r"does not name this combination, so it is damaged. Received: 'discount=0.9'$"):
+    with pytest.raises(
+        ValueError, match=r"does not name this combination, so it is damaged. Received: 'discount=0.9'$"
+    ):
         cli.run(["compare", str(stand_in)])
 
 
@@ -508,7 +520,7 @@ def test_several_seeds_of_train_are_a_sweep_without_a_grid(stand_in):
     assert {len(calls) for calls in starts(stand_in).values()} == {1}
 
 
-# -- on a cluster, with the stand-in -------------------------------------------------------------------------------------
+# -- on a cluster, with the stand-in -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -532,7 +544,12 @@ def test_a_cluster_trains_every_run_and_they_are_compared(stand_in, cluster, mon
     assert list(made) == ALL
     for name, [arguments] in made.items():
         discount, seed = re.findall(r"[\d.]+", name)
-        assert arguments == ["--eager", f"--set={DISCOUNT}={discount}", f"--seed={seed}", f"--run_dir={stand_in / name}"]
+        assert arguments == [
+            "--eager",
+            f"--set={DISCOUNT}={discount}",
+            f"--seed={seed}",
+            f"--run_dir={stand_in / name}",
+        ]
     described = json.loads((stand_in / ALL[0] / "config.json").read_text())
     assert described["threads"] == ["1", "1"] and described["parent"] != os.getpid()
     assert [row[2:4] for row in table(stand_in)] == [["1", "21"], ["1", "91"]]
@@ -593,7 +610,14 @@ def command(folder, *more):
     del changes["agent.networks.policy.middleware_parameters.scheme"]  # the grid has it
     grids = [f"--grid={DISCOUNT}=0.5,0.9", "--grid=agent.networks.policy.middleware_parameters.scheme=[16],[8,8]"]
     flags = ["--seed=3", f"--run_dir={folder}", "--use_cpu", *tiny.assignments(changes), *grids, *more]
-    return [sys.executable, "-m", "tfsac", "sweep", *([] if any("jobs" in flag for flag in more) else ["--jobs=1"]), *flags]
+    return [
+        sys.executable,
+        "-m",
+        "tfsac",
+        "sweep",
+        *([] if any("jobs" in flag for flag in more) else ["--jobs=1"]),
+        *flags,
+    ]
 
 
 @pytest.mark.acceptance

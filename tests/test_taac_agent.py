@@ -44,15 +44,30 @@ KINDS = {
 
 
 def make_agent(
-    spec=SPEC, seed=0, eager=True, num_critics=2, init_w=0.5, steps=STEPS, rows=BATCH, layers=(8, 8), embedders=None, own=None,
-    learning_rate=1e-2, **algorithm,
+    spec=SPEC,
+    seed=0,
+    eager=True,
+    num_critics=2,
+    init_w=0.5,
+    steps=STEPS,
+    rows=BATCH,
+    layers=(8, 8),
+    embedders=None,
+    own=None,
+    learning_rate=1e-2,
+    **algorithm,
 ):
     """Small networks, TaacL unless told; `own` are fields of single networks."""
     networks = temporally_abstract_networks(layers, num_critics, init_w, learning_rate=learning_rate, batch_size=rows)
     if embedders:
         own = {name: {"input_embedders_parameters": embedders} for name in networks}
     networks = {name: dataclasses.replace(network, **(own or {}).get(name, {})) for name, network in networks.items()}
-    given = {"trajectory": "linear", "rate_for_copying_weights_to_target": 0.25, "alpha_learning_rate": 1e-2, **algorithm}
+    given = {
+        "trajectory": "linear",
+        "rate_for_copying_weights_to_target": 0.25,
+        "alpha_learning_rate": 1e-2,
+        **algorithm,
+    }
     parameters = TemporallyAbstractActorCriticAgentParameters(
         algorithm=TemporallyAbstractActorCriticAlgorithmParameters(**given),
         memory=SequenceReplayParameters(sequence_length=steps),
@@ -137,6 +152,7 @@ def tensors(arrays):
 
 def prefer(agent, kept, advantage):
     """Makes the critics of acting say that anything but a kept action is better by so much."""
+
     def q(observation, tau):
         same = (tau[:, : agent.policy.action_size] == kept[: len(tau)]).all(axis=1)
         return [np.where(same, 0.0, advantage).astype(np.float32)[:, None, None]]
@@ -340,7 +356,10 @@ def test_the_action_beside_the_trajectory_is_not_read():
     assert_same(agent, other)
 
 
-@pytest.mark.parametrize("name", ["reward", "nonterminal", "state/tau_a", "state/tau_v", "next_state/tau_a", "next_state/tau_v", "observation"])
+@pytest.mark.parametrize(
+    "name",
+    ["reward", "nonterminal", "state/tau_a", "state/tau_v", "next_state/tau_a", "next_state/tau_v", "observation"],
+)
 def test_every_other_field_is_read(name):
     agent, other = make_agent(), make_agent()
     stacked = batches(agent, 1)
@@ -360,7 +379,9 @@ def test_losses_are_means_over_all_rows_and_other_metrics_over_those_that_count(
     assert metrics["policy/q"] == pytest.approx(q1[counts].mean(), rel=1e-5)
     assert metrics["policy/log_prob"] == pytest.approx(proposal.log_prob_B.numpy()[counts].mean(), rel=1e-5)
     assert metrics["switch/keep_prob"] == pytest.approx(choice.keep_B.numpy()[counts].mean(), rel=1e-5)
-    assert metrics["switch/repeats"] == pytest.approx(1.0 / stacked.extras["switch"].reshape(-1)[counts].mean(), rel=1e-5)
+    assert metrics["switch/repeats"] == pytest.approx(
+        1.0 / stacked.extras["switch"].reshape(-1)[counts].mean(), rel=1e-5
+    )
     q = critics_of(agent, rows.observation, rows.stored)[0][..., 0]
     assert metrics["q/q1"] == pytest.approx(q[counts, 0].mean(), rel=1e-4, abs=1e-5)
     assert metrics["q/q2"] == pytest.approx(q[counts, 1].mean(), rel=1e-4, abs=1e-5)
@@ -406,7 +427,9 @@ def test_temperatures_move_against_the_entropies(target, sign):
     for temperature in (agent.choice_temperature, agent.proposal_temperature):
         assert (float(temperature.value()) - 1.0) * sign > 0.02
     # What acts has the new one: the variable that is exported, and the copy.
-    assert float(agent.policy.choice_alpha) == agent.policy.alpha == pytest.approx(float(agent.choice_temperature.value()))
+    assert (
+        float(agent.policy.choice_alpha) == agent.policy.alpha == pytest.approx(float(agent.choice_temperature.value()))
+    )
 
 
 # -- critics -----------------------------------------------------------------------------------------------------------
@@ -427,7 +450,9 @@ def test_the_smallest_of_any_number_of_critics_counts(num_critics):
 def critic_errors(agent, stacked, monkeypatch):
     """Returns Q - G of a critic step, `[T - 1, B, N, D]`, the rows that count and the metrics."""
     seen, loss = {}, losses.critic_loss
-    monkeypatch.setattr(losses, "critic_loss", lambda q, target, huber: seen.update(q=q, target=target) or loss(q, target, huber))
+    monkeypatch.setattr(
+        losses, "critic_loss", lambda q, target, huber: seen.update(q=q, target=target) or loss(q, target, huber)
+    )
     metrics = compute(agent, stacked).metrics
     error = seen["q"].numpy()[:-1] - seen["target"].numpy()[:, :, None]
     return error, (stacked.step_type[0, :-1] != LAST)[..., None], metrics, seen["target"].numpy()
@@ -442,7 +467,9 @@ def test_the_critic_loss_is_squared_or_linear_beyond_one_and_has_a_weight(monkey
         rows = np.where(size <= 1, size**2, 2 * size - 1) if huber else size**2
         assert (size > 1).any() and (size < 1).any()
         for i in range(2):
-            assert metrics[f"loss/q{i + 1}"] == pytest.approx((counts * rows).sum(axis=(0, 1))[i] / (STEPS * BATCH), rel=1e-4)
+            assert metrics[f"loss/q{i + 1}"] == pytest.approx(
+                (counts * rows).sum(axis=(0, 1))[i] / (STEPS * BATCH), rel=1e-4
+            )
         assert metrics["q/target"] == pytest.approx(target[counts[..., 0]].mean(), rel=1e-4)
 
 
@@ -453,8 +480,11 @@ def test_the_draw_of_the_choice_matters_to_the_sampled_operator_alone(compare_th
         agent = make_agent(compare_through=compare_through)
         noise = agent.noise
         monkeypatch.setattr(
-            agent, "noise",
-            lambda name, shape, *draw, noise=noise, u=uniform: tf.fill(shape, u) if name == "choice" else noise(name, shape, *draw),
+            agent,
+            "noise",
+            lambda name, shape, *draw, noise=noise, u=uniform: (
+                tf.fill(shape, u) if name == "choice" else noise(name, shape, *draw)
+            ),
         )
         targets.append(critic_errors(agent, batches(agent, 1), monkeypatch)[-1])
     assert np.array_equal(*targets) == (compare_through == "unbiased")
@@ -519,7 +549,9 @@ def test_each_reward_has_its_discount(monkeypatch):
 def test_what_is_stored_is_the_state_before_and_after(kind, mode):
     agent = make_agent(**KINDS[kind])
     fields, state = agent.policy.trajectory.fields, agent.policy.initial_state(50)
-    assert set(agent.spec.extras) == {"switch"} | {f"{prefix}/{name}" for prefix in ("state", "next_state") for name in fields}
+    assert set(agent.spec.extras) == {"switch"} | {
+        f"{prefix}/{name}" for prefix in ("state", "next_state") for name in fields
+    }
     switched = []
     for step in range(4):
         found = agent.policy.act(observations(50, step), state, mode=mode)
@@ -606,10 +638,17 @@ def test_custom_models_with_unnamed_inputs_act():
         networks=temporally_abstract_networks((8, 8), 2, batch_size=BATCH),
     )
     agent = TemporallyAbstractActorCriticAgent(parameters, SPEC, eager=True, models=unnamed_models)
-    assert isinstance(agent.policy.forwards["policy"], GraphForward) and isinstance(agent.policy.forwards["q"], GraphForward)
+    assert isinstance(agent.policy.forwards["policy"], GraphForward) and isinstance(
+        agent.policy.forwards["q"], GraphForward
+    )
     rng = np.random.default_rng(2)
     for name in ("policy", "q"):
-        assert not {given.name for given in agent.networks[name].model.inputs} & {"observation", "tau_a", "tau_v", "action"}
+        assert not {given.name for given in agent.networks[name].model.inputs} & {
+            "observation",
+            "tau_a",
+            "tau_v",
+            "action",
+        }
         for variable in agent.networks[name].trainable_variables:
             variable.assign(0.5 * rng.standard_normal(variable.shape))
     x, state = observations(50), random_state(agent, 50)
@@ -617,7 +656,10 @@ def test_custom_models_with_unnamed_inputs_act():
     for _ in range(2):
         mode = np.tanh(agent.networks["policy"]({**x, **previous})[0])
         kept, planned = agent.policy.trajectory.step(previous), agent.policy.trajectory.plan(mode, previous)
-        q = [agent.networks["q"](x, np.hstack([tau["tau_a"], tau["tau_v"]])).numpy().min(axis=1)[:, 0] for tau in (kept, planned)]
+        q = [
+            agent.networks["q"](x, np.hstack([tau["tau_a"], tau["tau_v"]])).numpy().min(axis=1)[:, 0]
+            for tau in (kept, planned)
+        ]
         found = agent.policy.act(x, state, mode="greedy")
         switch = found.extras["switch"] > 0
         assert 0 < switch.sum() < 50
@@ -650,7 +692,10 @@ def test_the_exported_values_are_those_of_keeping_and_of_a_proposal():
         np.testing.assert_allclose(values[name], q.min(axis=1) @ [2.0, 0.5], rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(("epsilon", "switch", "sampled"), [(0.0, 1.0, 0.0), (0.5, 0.5 + 0.5 / (1 + math.exp(-1)), 0.5), (1.0, 1 / (1 + math.exp(-1)), 1.0)])
+@pytest.mark.parametrize(
+    ("epsilon", "switch", "sampled"),
+    [(0.0, 1.0, 0.0), (0.5, 0.5 + 0.5 / (1 + math.exp(-1)), 0.5), (1.0, 1 / (1 + math.exp(-1)), 1.0)],
+)
 def test_a_greedy_policy_draws_both_stages_independently_with_its_probability(epsilon, switch, sampled):
     agent, rows = make_agent(trajectory="constant", epsilon_greedy=epsilon), 20000
     state = {"tau_a": np.full((rows, 2), 0.123, np.float32), "repeats": np.ones(rows, np.int32)}
@@ -688,7 +733,9 @@ def test_what_is_equal_is_kept(kind):
     assert agent.policy.act(x, state, mode="greedy").extras["switch"].sum() == 0
     _, after = agent.policy.act_tensors(tensors(x), None, tensors(state))
     np.testing.assert_array_equal(after["repeats"], state["repeats"] + 1)
-    assert agent.policy.act(observations(20000), random_state(agent, 20000), mode="sample").extras["switch"].mean() == pytest.approx(0.5, abs=0.02)
+    assert agent.policy.act(observations(20000), random_state(agent, 20000), mode="sample").extras[
+        "switch"
+    ].mean() == pytest.approx(0.5, abs=0.02)
 
 
 @pytest.mark.parametrize("mode", ["greedy", "sample"])
@@ -730,7 +777,9 @@ def test_a_low_bound_of_zero_keeps_switching_as_likely_as_keeping():
     agent = make_agent(trajectory="constant", b1_advantage_clipping=(0.0, None))
     state = {"tau_a": np.full((rows, 2), 0.123, np.float32), "repeats": np.ones(rows, np.int32)}
     prefer(agent, state["tau_a"], -50.0)
-    assert agent.policy.act(observations(rows), state, mode="sample").extras["switch"].mean() == pytest.approx(0.5, abs=0.02)
+    assert agent.policy.act(observations(rows), state, mode="sample").extras["switch"].mean() == pytest.approx(
+        0.5, abs=0.02
+    )
     assert agent.policy.act(observations(rows), state, mode="greedy").extras["switch"].sum() == 0
     choice = compute(agent, batches(agent, 1)).choice
     assert choice.switch_B.numpy().min() == 0.5 and choice.advantage_B.numpy().min() < 0
@@ -750,19 +799,26 @@ def test_an_episode_begins_with_zeros_row_by_row():
             np.testing.assert_array_equal(first.state[name], value)
 
 
-@pytest.mark.parametrize(("mode", "random"), [("random", True), ("explore", True), ("sample", False), ("greedy", False)])
+@pytest.mark.parametrize(
+    ("mode", "random"), [("random", True), ("explore", True), ("sample", False), ("greedy", False)]
+)
 def test_first_trajectories_are_random_while_playing_if_wanted(mode, random):
     agent, rows = make_agent(randomize_first_state_tau=True), 5000
     state = random_state(agent, rows)
     begins = np.arange(rows) % 2 == 0
-    for found, new in ((agent.policy.act(observations(rows), mode=mode), np.ones(rows, bool)), (agent.policy.act(observations(rows), state, begins, mode), begins)):
+    for found, new in (
+        (agent.policy.act(observations(rows), mode=mode), np.ones(rows, bool)),
+        (agent.policy.act(observations(rows), state, begins, mode), begins),
+    ):
         for name in agent.policy.trajectory.fields:
             before = found.extras[f"state/{name}"]
             np.testing.assert_array_equal(before[~new], state[name][~new])
             assert before[new].std() == pytest.approx(3**-0.5 if random else 0.0, abs=0.02)
             assert before[new].mean() == pytest.approx(0.0, abs=0.05) and np.abs(before).max() <= 1
         # What it begins with is where the kept ones go on from.
-        kept = agent.policy.trajectory.step({name: found.extras[f"state/{name}"] for name in agent.policy.trajectory.fields})
+        kept = agent.policy.trajectory.step(
+            {name: found.extras[f"state/{name}"] for name in agent.policy.trajectory.fields}
+        )
         stays = found.extras["switch"] == 0
         np.testing.assert_array_equal(found.action[stays], kept["tau_a"][stays])
         np.testing.assert_array_equal(found.state["repeats"][new], 1)
@@ -799,11 +855,31 @@ def test_a_seed_repeats_what_it_does():
     [
         (discrete_spec(), {}, "4 discrete ones: that needs an agent of kind 'discrete_soft_actor_critic'"),
         (team_spec(3, discrete=False), {}, "acts alone. Received: 3 agents"),
-        (SPEC, {"reward_weights": (1.0, 2.0)}, "gives 1 reward(s) a step, and reward_weights has one number for each. Received: (1.0, 2.0)"),
-        (TWO_REWARDS, {"reward_weights": (1.0,)}, "gives 2 reward(s) a step, and reward_weights has one number for each. Received: (1.0,)"),
-        (TWO_REWARDS, {"reward_discounts": (0.9,) * 3}, "gives 2 reward(s) a step, and reward_discounts has one number for each"),
-        (SPEC, {"target_entropy": (0.3, 1.4)}, "With 2 action dimensions target_entropy lies between -10 and 1.39 nats"),
-        (SPEC, {"target_entropy": (0.7, -1.0)}, "The entropy of keeping or switching lies between 0 and log(2) = 0.6931 nats"),
+        (
+            SPEC,
+            {"reward_weights": (1.0, 2.0)},
+            "gives 1 reward(s) a step, and reward_weights has one number for each. Received: (1.0, 2.0)",
+        ),
+        (
+            TWO_REWARDS,
+            {"reward_weights": (1.0,)},
+            "gives 2 reward(s) a step, and reward_weights has one number for each. Received: (1.0,)",
+        ),
+        (
+            TWO_REWARDS,
+            {"reward_discounts": (0.9,) * 3},
+            "gives 2 reward(s) a step, and reward_discounts has one number for each",
+        ),
+        (
+            SPEC,
+            {"target_entropy": (0.3, 1.4)},
+            "With 2 action dimensions target_entropy lies between -10 and 1.39 nats",
+        ),
+        (
+            SPEC,
+            {"target_entropy": (0.7, -1.0)},
+            "The entropy of keeping or switching lies between 0 and log(2) = 0.6931 nats",
+        ),
         (SPEC, {"target_entropy": -1.5}, "The entropy of keeping or switching lies between 0 and log(2) = 0.6931 nats"),
     ],
 )
@@ -904,7 +980,9 @@ def test_a_checkpoint_holds_all_that_learns(tmp_path):
 
 
 def one_step_episodes(agent, updates, rng):
-    """Random actions of a task of one step, whose reward is minus the squared distance of the action from the observation."""
+    """Random actions of a task of one step, whose reward is minus the squared distance of the action from the
+    observation.
+    """
     shape = (updates, 2, agent.batch_size)
     target, action = (rng.uniform(-0.8, 0.8, (*shape, 2)).astype(np.float32) for _ in range(2))
     step_type = np.broadcast_to(np.int32([FIRST, LAST])[:, None], shape).copy()
@@ -916,15 +994,24 @@ def one_step_episodes(agent, updates, rng):
     extras |= {f"next_state/{name}": first[..., None] * np.float32(after[name]) for name in fields}
     extras["switch"] = first
     reward = -first * np.square(action - target).sum(axis=-1)
-    return Sequence({"observation": target}, first[..., None] * action, reward, np.zeros(shape, np.float32), step_type, extras)
+    return Sequence(
+        {"observation": target}, first[..., None] * action, reward, np.zeros(shape, np.float32), step_type, extras
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("trajectory", ["constant", "quadratic"])
 def test_it_learns_to_do_what_it_sees_in_one_step(trajectory):
     agent = make_agent(
-        vector_spec(2, 2), eager=False, trajectory=trajectory, steps=2, rows=64, layers=(32, 32), learning_rate=3e-3,
-        initial_alpha=0.05, min_prob=(0.05, 0.02),
+        vector_spec(2, 2),
+        eager=False,
+        trajectory=trajectory,
+        steps=2,
+        rows=64,
+        layers=(32, 32),
+        learning_rate=3e-3,
+        initial_alpha=0.05,
+        min_prob=(0.05, 0.02),
     )
     rng = np.random.default_rng(0)
     for _ in range(12):
@@ -944,7 +1031,9 @@ def test_random_sequences_fit_their_spec_and_go_on_from_row_to_row(spec):
     kind, extras = stacked.step_type, stacked.extras
     assert stacked.reward.shape == ((3, 6, 50, 2) if spec is TWO_REWARDS else (3, 6, 50))
     for key, array in spec.observation.items():
-        assert stacked.observation[key].shape == (3, 6, 50, *array.shape) and stacked.observation[key].dtype == array.dtype
+        assert (
+            stacked.observation[key].shape == (3, 6, 50, *array.shape) and stacked.observation[key].dtype == array.dtype
+        )
     assert set(extras) == set(agent.spec.extras)
     assert {FIRST, MID, LAST} == set(np.unique(kind)) and (kind[:, 0] != LAST).all()
     assert ((kind[:, :-1] == LAST) == (kind[:, 1:] == FIRST)).all()

@@ -1,4 +1,6 @@
-"""Losses of temporally abstract actor-critic: hand numbers, an exact enumeration of the operator, gradients, wrong shapes."""
+"""Losses of temporally abstract actor-critic: hand numbers, an exact enumeration of the operator, gradients, wrong
+shapes.
+"""
 
 import functools
 import math
@@ -91,9 +93,14 @@ def hand_returns(last, switched, would_switch, discount=(1.0, 1.0, 1.0, 1.0)):
         return tf.constant(np.reshape(x, (4, 1)))
 
     return losses.compare_through_returns(
-        double(np.reshape([1.0, 2.0, 3.0, 4.0], (4, 1, 1))), double(np.reshape(discount, (4, 1))), double([0.5]),
-        double(keep_q[:, None, None]), double(switch_q[:, None, None]), double(np.full((4, 1), 0.25)),
-        column(np.array(last, bool)), column(np.array(switched, bool)),
+        double(np.reshape([1.0, 2.0, 3.0, 4.0], (4, 1, 1))),
+        double(np.reshape(discount, (4, 1))),
+        double([0.5]),
+        double(keep_q[:, None, None]),
+        double(switch_q[:, None, None]),
+        double(np.full((4, 1), 0.25)),
+        column(np.array(last, bool)),
+        column(np.array(switched, bool)),
         None if would_switch is None else column(np.array(would_switch, bool)),
     ).numpy()[:, 0, 0]
 
@@ -121,12 +128,17 @@ def test_returns_by_hand(last, switched, would_switch, expected):
 
 
 def test_a_terminal_step_has_nothing_after_it():
-    np.testing.assert_allclose(hand_returns((0, 0, 1, 0), NONE, NONE, discount=(1, 0, 1, 1)), [1 + 2 / 2, 2, 23], rtol=1e-12)
+    np.testing.assert_allclose(
+        hand_returns((0, 0, 1, 0), NONE, NONE, discount=(1, 0, 1, 1)), [1 + 2 / 2, 2, 23], rtol=1e-12
+    )
 
 
 def test_each_reward_has_its_own_return_and_discount():
     reward = double([[[1.0, 10.0]], [[2.0, 20.0]], [[0.0, 0.0]]])
-    keep_q, switch_q = double([[[0.0, 0.0]], [[0.0, 0.0]], [[4.0, 8.0]]]), double([[[9.0, 9.0]], [[9.0, 9.0]], [[8.0, 0.0]]])
+    keep_q, switch_q = (
+        double([[[0.0, 0.0]], [[0.0, 0.0]], [[4.0, 8.0]]]),
+        double([[[9.0, 9.0]], [[9.0, 9.0]], [[8.0, 0.0]]]),
+    )
     no = tf.zeros((3, 1), tf.bool)
     keep = double([[1.0], [1.0], [0.25]])
     returns = losses.compare_through_returns(
@@ -164,7 +176,14 @@ def test_nothing_of_the_last_row_and_nothing_of_the_return_has_a_gradient():
 
 @pytest.mark.parametrize("sampled", [True, False])
 def test_returns_have_no_gradient(sampled):
-    inputs = [tf.ones((3, 2, 1)), tf.ones((3, 2)), tf.ones(1), tf.ones((3, 2, 1)), tf.ones((3, 2, 1)), tf.fill((3, 2), 0.5)]
+    inputs = [
+        tf.ones((3, 2, 1)),
+        tf.ones((3, 2)),
+        tf.ones(1),
+        tf.ones((3, 2, 1)),
+        tf.ones((3, 2, 1)),
+        tf.fill((3, 2), 0.5),
+    ]
     no = tf.zeros((3, 2), tf.bool)
     with tf.GradientTape() as tape:
         tape.watch(inputs)
@@ -174,12 +193,14 @@ def test_returns_have_no_gradient(sampled):
 
 # -- the operator, exactly ---------------------------------------------------------------------------------------------
 
-# States 0 and 1, constant trajectories 0 and 1. A step leads to state 0, to state 1, to the end of the task, or is cut off
-# in state 1. All tables differ from each other, and the behaviour from the policy.
+# States 0 and 1, constant trajectories 0 and 1. A step leads to state 0, to state 1, to the end of the task, or is cut
+# off in state 1. All tables differ from each other, and the behaviour from the policy.
 GAMMA, ALPHA = 0.9, 0.7
 REWARD = np.array([[1.0, -0.5], [0.3, 2.0]])  # by state and trajectory
 NEXT = np.array([[[0.5, 0.3, 0.1, 0.1], [0.2, 0.6, 0.05, 0.15]], [[0.1, 0.5, 0.25, 0.15], [0.4, 0.4, 0.1, 0.1]]])
-PROPOSE = np.array([[[0.8, 0.2], [0.4, 0.6]], [[0.1, 0.9], [0.7, 0.3]]])  # of the policy, by state and trajectory before
+PROPOSE = np.array(
+    [[[0.8, 0.2], [0.4, 0.6]], [[0.1, 0.9], [0.7, 0.3]]]
+)  # of the policy, by state and trajectory before
 BEHAVIOUR = np.array([[[0.6, 0.1, 0.3], [0.3, 0.5, 0.2]], [[0.7, 0.2, 0.1], [0.5, 0.2, 0.3]]])  # keep, new 0, new 1
 Q = np.array([[1.5, -1.0], [0.5, 2.0]])
 STATES, LASTS, DISCOUNTS = np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1], bool), np.array([1.0, 1.0, 0.0, 1.0])
@@ -216,13 +237,27 @@ def enumerated(steps, state, trajectory, sampled, q=Q):
         keep = keep_prob(q, states, before, proposal)
         probability = probability * BEHAVIOUR[states, before, behaviour] * PROPOSE[states, before, proposal]
         probability = probability * np.where(would, 1.0 - keep, keep)
-        add(keep_q=q[states, before], switch_q=q[states, proposal], keep=keep, last=last, switched=behaviour > 0, would=would > 0)
+        add(
+            keep_q=q[states, before],
+            switch_q=q[states, proposal],
+            keep=keep,
+            last=last,
+            switched=behaviour > 0,
+            would=would > 0,
+        )
         before = np.where(behaviour > 0, behaviour - 1, before)
     add(reward=0.0, discount=0.0)
     z = {name: tf.constant(np.stack(value)) for name, value in rows.items()}
     returns = losses.compare_through_returns(
-        z["reward"][..., None], z["discount"], double([GAMMA]), z["keep_q"][..., None], z["switch_q"][..., None], z["keep"],
-        z["last"], z["switched"], z["would"] if sampled else None,
+        z["reward"][..., None],
+        z["discount"],
+        double([GAMMA]),
+        z["keep_q"][..., None],
+        z["switch_q"][..., None],
+        z["keep"],
+        z["last"],
+        z["switched"],
+        z["would"] if sampled else None,
     )
     assert probability.sum() == pytest.approx(1.0, abs=1e-12)
     return float(probability @ returns[0, :, 0].numpy())
@@ -248,15 +283,25 @@ def expected(steps, state, trajectory, q=Q, bias=False):
                 wrong = own_value(q, state, before, proposal) - q[state, proposal]
                 total += prob * keeps * ((1.0 - keep) * wrong + keep * later)
             else:
-                total += prob * ((1.0 - keep) * q[state, proposal] + keep * (keeps * later + (1.0 - keeps) * q[state, before]))
+                total += prob * (
+                    (1.0 - keep) * q[state, proposal] + keep * (keeps * later + (1.0 - keeps) * q[state, before])
+                )
         return total
 
     def after_step(rows_left, state, trajectory):
         ways = NEXT[state, trajectory]
-        cut = 0.0 if bias else sum(
-            prob * own_value(q, 1, trajectory, proposal) for proposal, prob in enumerate(PROPOSE[1, trajectory])
+        cut = (
+            0.0
+            if bias
+            else sum(
+                prob * own_value(q, 1, trajectory, proposal) for proposal, prob in enumerate(PROPOSE[1, trajectory])
+            )
         )
-        later = ways[0] * accumulated(rows_left, 0, trajectory) + ways[1] * accumulated(rows_left, 1, trajectory) + ways[3] * cut
+        later = (
+            ways[0] * accumulated(rows_left, 0, trajectory)
+            + ways[1] * accumulated(rows_left, 1, trajectory)
+            + ways[3] * cut
+        )
         return (0.0 if bias else REWARD[state, trajectory]) + GAMMA * later
 
     return after_step(steps - 1, state, trajectory)
@@ -273,7 +318,9 @@ def test_the_unbiased_return_is_exactly_that_of_the_policy_of_now(steps):
 
 @pytest.mark.parametrize("steps", [2, 3, 4])
 def test_the_sampled_return_is_off_by_the_value_that_stands_for_the_switch(steps):
-    """At every row that the behaviour kept, by beta1 * (V - Q(tau1)) times the discount until there and the chance to get there."""
+    """At every row that the behaviour kept, by beta1 * (V - Q(tau1)) times the discount until there and the chance
+    to get there.
+    """
     for pair in PAIRS:
         bias = expected(steps, *pair, bias=True)
         assert enumerated(steps, *pair, sampled=True) == pytest.approx(expected(steps, *pair) + bias, abs=1e-12)
@@ -282,17 +329,33 @@ def test_the_sampled_return_is_off_by_the_value_that_stands_for_the_switch(steps
 
 @functools.cache
 def true_q():
-    """Q of the policy of now, whose choice is frozen at the values of the table Q: by applying its one-step operator."""
+    """Q of the policy of now, whose choice is frozen at the values of the table Q: by applying its one-step
+    operator.
+    """
     q = Q
     for _ in range(2000):
-        value = np.array([[
-            sum(
-                PROPOSE[s, before, new] * (keep_prob(Q, s, before, new) * q[s, before] + (1 - keep_prob(Q, s, before, new)) * q[s, new])
-                for new in (0, 1)
-            ) for before in (0, 1)] for s in (0, 1)])
-        q = REWARD + GAMMA * np.array([
-            [NEXT[s, tau, 0] * value[0, tau] + (NEXT[s, tau, 1] + NEXT[s, tau, 3]) * value[1, tau] for tau in (0, 1)] for s in (0, 1)
-        ])
+        value = np.array(
+            [
+                [
+                    sum(
+                        PROPOSE[s, before, new]
+                        * (keep_prob(Q, s, before, new) * q[s, before] + (1 - keep_prob(Q, s, before, new)) * q[s, new])
+                        for new in (0, 1)
+                    )
+                    for before in (0, 1)
+                ]
+                for s in (0, 1)
+            ]
+        )
+        q = REWARD + GAMMA * np.array(
+            [
+                [
+                    NEXT[s, tau, 0] * value[0, tau] + (NEXT[s, tau, 1] + NEXT[s, tau, 3]) * value[1, tau]
+                    for tau in (0, 1)
+                ]
+                for s in (0, 1)
+            ]
+        )
     return q
 
 
@@ -336,8 +399,13 @@ def test_the_policy_gradient_through_the_trajectory_equals_finite_differences(ki
     loc, log_scale = rng.normal(0, 0.7, (rows, size)), rng.normal(-1, 0.3, (rows, size))
 
     def q_of(tau):
-        parts = [tf.reduce_sum(w * tf.sin(2.0 * tau[name]), axis=-1) for name, w in zip(trajectory.fields, weight, strict=True)]
-        return tf.add_n(parts) + tf.reduce_prod(tau[trajectory.fields[0]] - tau[trajectory.fields[-1]] / 3.0 - 2.0, axis=-1)
+        parts = [
+            tf.reduce_sum(w * tf.sin(2.0 * tau[name]), axis=-1)
+            for name, w in zip(trajectory.fields, weight, strict=True)
+        ]
+        return tf.add_n(parts) + tf.reduce_prod(
+            tau[trajectory.fields[0]] - tau[trajectory.fields[-1]] / 3.0 - 2.0, axis=-1
+        )
 
     def loss(loc, log_scale, switch=None):
         action, log_prob = SquashedGaussian(loc, log_scale).sample_and_log_prob(noise)
@@ -369,7 +437,8 @@ def test_the_policy_gradient_through_the_trajectory_equals_finite_differences(ki
 
 
 @pytest.mark.parametrize(
-    ("min_prob", "choice", "action"), [(0.05, 0.198515, -2.302585), (0.1, 0.325083, -1.609438), (0.2, 0.500402, -0.916291)]
+    ("min_prob", "choice", "action"),
+    [(0.05, 0.198515, -2.302585), (0.1, 0.325083, -1.609438), (0.2, 0.500402, -0.916291)],
 )
 def test_target_entropies_of_a_least_probability(min_prob, choice, action):
     assert losses.discrete_target_entropy(min_prob, 2) == pytest.approx(choice, abs=1e-6)
@@ -391,34 +460,75 @@ TBD, TB, NO, TBND = tf.zeros((3, 4, 2)), tf.zeros((3, 4)), tf.zeros((3, 4), tf.b
 def returns(**changed):
     """Arguments of `compare_through_returns` with some of them wrong."""
     right = dict(
-        reward_TBD=TBD, nonterminal_TB=TB, gamma_D=tf.zeros(2), keep_q_TBD=TBD, switch_q_TBD=TBD, keep_TB=TB, last_TB=NO,
-        switched_TB=NO, would_switch_TB=NO,
+        reward_TBD=TBD,
+        nonterminal_TB=TB,
+        gamma_D=tf.zeros(2),
+        keep_q_TBD=TBD,
+        switch_q_TBD=TBD,
+        keep_TB=TB,
+        last_TB=NO,
+        switched_TB=NO,
+        would_switch_TB=NO,
     )
     return tuple({**right, **changed}.values())
 
 
 WRONG = {
     "returns, no rewards": (
-        losses.compare_through_returns, returns(reward_TBD=TB), "reward has the dimensions [T, B, D]. Received: shape (3, 4)"
+        losses.compare_through_returns,
+        returns(reward_TBD=TB),
+        "reward has the dimensions [T, B, D]. Received: shape (3, 4)",
     ),
-    "returns, nonterminal by reward": (losses.compare_through_returns, returns(nonterminal_TB=TBD), "nonterminal has the dimensions [T, B]"),
+    "returns, nonterminal by reward": (
+        losses.compare_through_returns,
+        returns(nonterminal_TB=TBD),
+        "nonterminal has the dimensions [T, B]",
+    ),
     "returns, one gamma": (losses.compare_through_returns, returns(gamma_D=ONE), "gamma has the dimensions [D]"),
-    "returns, gammas": (losses.compare_through_returns, returns(gamma_D=tf.zeros(3)), "gamma and reward differ in D: expected 2"),
+    "returns, gammas": (
+        losses.compare_through_returns,
+        returns(gamma_D=tf.zeros(3)),
+        "gamma and reward differ in D: expected 2",
+    ),
     "returns, keep_q": (losses.compare_through_returns, returns(keep_q_TBD=TB), "keep_q has the dimensions [T, B, D]"),
-    "returns, switch_q": (losses.compare_through_returns, returns(switch_q_TBD=TBD[:2]), "switch_q and reward differ in T: expected 3"),
+    "returns, switch_q": (
+        losses.compare_through_returns,
+        returns(switch_q_TBD=TBD[:2]),
+        "switch_q and reward differ in T: expected 3",
+    ),
     "returns, keep": (losses.compare_through_returns, returns(keep_TB=TBD), "keep has the dimensions [T, B]"),
-    "returns, last": (losses.compare_through_returns, returns(last_TB=NO[:, :3]), "last and reward differ in B: expected 4"),
-    "returns, switched": (losses.compare_through_returns, returns(switched_TB=NO[0]), "switched has the dimensions [T, B]"),
+    "returns, last": (
+        losses.compare_through_returns,
+        returns(last_TB=NO[:, :3]),
+        "last and reward differ in B: expected 4",
+    ),
+    "returns, switched": (
+        losses.compare_through_returns,
+        returns(switched_TB=NO[0]),
+        "switched has the dimensions [T, B]",
+    ),
     "returns, would_switch": (
-        losses.compare_through_returns, returns(would_switch_TB=NO[..., None]), "would_switch has the dimensions [T, B]"
+        losses.compare_through_returns,
+        returns(would_switch_TB=NO[..., None]),
+        "would_switch has the dimensions [T, B]",
     ),
     "returns, would_switch of other rows": (
-        losses.compare_through_returns, returns(would_switch_TB=NO[:, :1]), "would_switch and reward differ in B: expected 4"
+        losses.compare_through_returns,
+        returns(would_switch_TB=NO[:, :1]),
+        "would_switch and reward differ in B: expected 4",
     ),
     "critic, no critics": (losses.critic_loss, (TBD, TBD[:-1]), "q has the dimensions [T, B, N, D]"),
-    "critic, all rows": (losses.critic_loss, (TBND, TBD), "returns and q differ in T: expected 2. Received: shape (3, 4, 2)"),
+    "critic, all rows": (
+        losses.critic_loss,
+        (TBND, TBD),
+        "returns and q differ in T: expected 2. Received: shape (3, 4, 2)",
+    ),
     "critic, other rewards": (losses.critic_loss, (TBND, TBD[:-1, :, :1]), "returns and q differ in D: expected 2"),
-    "policy, column": (losses.policy_loss, (B, B, COLUMN, ONE), "switch_q has the dimensions [B]. Received: shape (4, 1)"),
+    "policy, column": (
+        losses.policy_loss,
+        (B, B, COLUMN, ONE),
+        "switch_q has the dimensions [B]. Received: shape (4, 1)",
+    ),
     "policy, unequal": (losses.policy_loss, (B, OTHER, B, ONE), "switch and log_prob differ in B: expected 4"),
     "policy, alpha by row": (losses.policy_loss, (B, B, B, B), "alpha has the dimensions []. Received: shape (4,)"),
 }
@@ -432,7 +542,15 @@ def test_wrong_shapes_are_refused(loss, arguments, words):
 
 
 def test_a_stretch_has_at_least_two_rows():
-    one = returns(reward_TBD=TBD[:1], nonterminal_TB=TB[:1], keep_q_TBD=TBD[:1], switch_q_TBD=TBD[:1], keep_TB=TB[:1], last_TB=NO[:1],
-                  switched_TB=NO[:1], would_switch_TB=NO[:1])
+    one = returns(
+        reward_TBD=TBD[:1],
+        nonterminal_TB=TB[:1],
+        keep_q_TBD=TBD[:1],
+        switch_q_TBD=TBD[:1],
+        keep_TB=TB[:1],
+        last_TB=NO[:1],
+        switched_TB=NO[:1],
+        would_switch_TB=NO[:1],
+    )
     with pytest.raises(ValueError, match=r"T is at least 2. Received: \(1, 4, 2\)"):
         losses.compare_through_returns(*one)

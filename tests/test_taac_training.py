@@ -1,4 +1,6 @@
-"""Whole runs of policies that keep or switch trajectories: what they store and report, interrupted, several rewards, refused."""
+"""Whole runs of policies that keep or switch trajectories: what they store and report, interrupted, several
+rewards, refused.
+"""
 
 import dataclasses
 import math
@@ -28,7 +30,11 @@ from tfsac.types import LAST
 pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere
 
 FIELDS = {"constant": ("tau_a",), "linear": ("tau_a", "tau_v"), "quadratic": ("tau_a", "tau_v", "tau_u")}
-SMALL = {"environment.max_episode_steps": 7, "schedule.improve_steps": 24, "schedule.steps_between_evaluation_periods": 1000}
+SMALL = {
+    "environment.max_episode_steps": 7,
+    "schedule.improve_steps": 24,
+    "schedule.steps_between_evaluation_periods": 1000,
+}
 
 
 class Batches(Callback):
@@ -99,7 +105,9 @@ def test_a_trajectory_lasts_as_long_as_the_steps_for_each_that_began():
 def test_an_evaluation_tells_of_every_step_whether_it_switched(finished, deterministic):
     policy, env = api.load_policy(finished), api.environment_of(finished)
     seen = []
-    done = evaluate_policy(policy, env, EnvironmentEpisodes(2), deterministic, each_step=lambda *_: seen.append(policy.switched))
+    done = evaluate_policy(
+        policy, env, EnvironmentEpisodes(2), deterministic, each_step=lambda *_: seen.append(policy.switched)
+    )
     env.close()
     np.testing.assert_array_equal(done.switched, seen)
     assert len(seen) == done.lengths.sum() == 60
@@ -122,7 +130,9 @@ def test_the_best_policy_samples_with_the_temperature_of_its_evaluation(finished
 STORED = {
     "constant": {"agent.algorithm.max_repeat_steps": 2},
     "linear, three environments": {
-        "agent.algorithm.trajectory": "linear", "environment.num_envs": 3, "agent.algorithm.randomize_first_state_tau": True,
+        "agent.algorithm.trajectory": "linear",
+        "environment.num_envs": 3,
+        "agent.algorithm.randomize_first_state_tau": True,
         "schedule.improve_steps": 48,
     },
     "quadratic, forward": {"agent.algorithm.trajectory": "quadratic", "agent.algorithm.inverse_mode": False},
@@ -163,7 +173,9 @@ def test_every_stored_step_goes_on_from_the_one_before(tmp_path, name):
 def test_an_evaluated_trajectory_lasts_no_longer_than_it_may(tmp_path):
     changes = {"agent.algorithm.max_repeat_steps": 3, "environment.max_episode_steps": 20}
     trainer = Trainer(tiny.taac(**changes), tmp_path / "run", quiet=True)
-    trainer.agent.policy.forwards["q"] = lambda observation, tau: [np.zeros((len(tau), 2, 1), np.float32)]  # equal values: keep
+    trainer.agent.policy.forwards["q"] = lambda observation, tau: [
+        np.zeros((len(tau), 2, 1), np.float32)
+    ]  # equal values: keep
     done = evaluate_policy(trainer.policy, trainer.evaluation_env, EnvironmentEpisodes(2))
     trainer.close()
     assert np.flatnonzero(done.switched[:20]).tolist() == [3, 6, 9, 12, 15, 18]
@@ -183,7 +195,10 @@ class Updates(Callback):
 
 def test_training_waits_for_a_stretch_and_then_makes_all_updates_that_are_due(tmp_path):
     changes = {
-        **SMALL, "environment.max_episode_steps": 2, "schedule.heatup_steps": "EnvironmentEpisodes(1)", "schedule.improve_steps": 4,
+        **SMALL,
+        "environment.max_episode_steps": 2,
+        "schedule.heatup_steps": "EnvironmentEpisodes(1)",
+        "schedule.improve_steps": 4,
         "agent.algorithm.num_consecutive_training_steps": 3,
     }
     seen = Updates()
@@ -210,9 +225,14 @@ def test_policy_and_temperatures_learn_in_every_second_update(tmp_path):
 
 def test_several_rewards_are_normalised_and_learned_each_on_its_own(tmp_path):
     changes = {
-        **SMALL, "environment.max_episode_steps": None, "environment.num_envs": 2, "schedule.improve_steps": 30,
-        "agent.algorithm.reward_weights": [1.0, -0.5], "agent.algorithm.reward_discounts": [0.9, 0.5],
-        "environment.filters.reward_normalization": True, "environment.filters.reward_clipping_range": [-1.2, 1.2],
+        **SMALL,
+        "environment.max_episode_steps": None,
+        "environment.num_envs": 2,
+        "schedule.improve_steps": 30,
+        "agent.algorithm.reward_weights": [1.0, -0.5],
+        "agent.algorithm.reward_discounts": [0.9, 0.5],
+        "environment.filters.reward_normalization": True,
+        "environment.filters.reward_clipping_range": [-1.2, 1.2],
     }
     seen = Batches()
     trainer = trained(tmp_path, tiny.taac(TWO, **changes), seen)
@@ -224,7 +244,9 @@ def test_several_rewards_are_normalised_and_learned_each_on_its_own(tmp_path):
     np.testing.assert_allclose(trainer.filters.reward_squares / 70, raw.var(axis=0), rtol=1e-6)
     last = seen.batches[-1]
     assert last.reward.shape == (2, 4, 16, 2)  # two updates for a step of two environments
-    (q,) = trainer.agent.policy.forwards["q"]({"observation": np.zeros((5, 1), np.float32)}, np.zeros((5, 1), np.float32))
+    (q,) = trainer.agent.policy.forwards["q"](
+        {"observation": np.zeros((5, 1), np.float32)}, np.zeros((5, 1), np.float32)
+    )
     assert q.shape == (5, 2, 2)  # two critics of two rewards
     assert np.abs(last.reward).max() == pytest.approx(1.2)
     # Where nothing was clipped, the second reward is one of 10, 20 and 30 over their deviation.
@@ -274,7 +296,10 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninte
         assert set(resumed.collector.policy_state) == {"tau_a", "tau_v", "tau_u", "repeats"}
         for field in FIELDS["quadratic"]:
             np.testing.assert_array_equal(resumed.collector.policy_state[field][0], last[f"extra/next_state/{field}"])
-        assert resumed.collector.policy_state["repeats"].dtype == np.int32 and 1 <= resumed.collector.policy_state["repeats"][0] <= 20
+        assert (
+            resumed.collector.policy_state["repeats"].dtype == np.int32
+            and 1 <= resumed.collector.policy_state["repeats"][0] <= 20
+        )
     resumed.run()
     same_run(resumed, uninterrupted)
     for name, value in uninterrupted.collector.policy_state.items():
@@ -284,7 +309,9 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninte
 
 @pytest.mark.slow
 def test_several_environments_resume_with_new_episodes_and_new_trajectories(tmp_path, capsys):
-    preset = tiny.taac(**{"environment.num_envs": 3, "schedule.improve_steps": 140, "agent.algorithm.trajectory": "linear"})
+    preset = tiny.taac(
+        **{"environment.num_envs": 3, "schedule.improve_steps": 140, "agent.algorithm.trajectory": "linear"}
+    )
     crashed(tmp_path / "run", 120, preset)
     resumed = Trainer(preset, tmp_path / "run", RUN, resume=True)
     assert "new ones begin" in capsys.readouterr().out
@@ -314,7 +341,9 @@ def test_a_failed_step_leaves_the_state_of_before(tmp_path):
     assert resumed.collector.policy_state.keys() == before.keys()
     for name, value in before.items():
         np.testing.assert_array_equal(resumed.collector.policy_state[name], value)
-    np.testing.assert_array_equal(resumed.collector.policy_state["tau_a"], resumed.memory.newest(1)["extra/next_state/tau_a"][0])
+    np.testing.assert_array_equal(
+        resumed.collector.policy_state["tau_a"], resumed.memory.newest(1)["extra/next_state/tau_a"][0]
+    )
 
 
 def other_kind(preset):
@@ -325,7 +354,10 @@ def other_kind(preset):
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (lambda p: override(p, {"agent.algorithm.trajectory": "linear"}), "its agent.algorithm.trajectory is 'quadratic'.*Received: .*'linear'"),
+        (
+            lambda p: override(p, {"agent.algorithm.trajectory": "linear"}),
+            "its agent.algorithm.trajectory is 'quadratic'.*Received: .*'linear'",
+        ),
         (lambda p: other_kind(tiny.taac()), "belongs to another run: its .* more fields differ"),
     ],
 )
@@ -348,13 +380,31 @@ class Unbounded(gym.Env):
 WEIGHTS, DISCOUNTS = "agent.algorithm.reward_weights", "agent.algorithm.reward_discounts"
 REFUSED = {
     "choices": (
-        "CartPole-v1", {},
-        r"continuous actions, .* 2 discrete (actions|ones): .*'discrete_soft_actor_critic', as in the preset cart_pole.*Received: ",
+        "CartPole-v1",
+        {},
+        r"continuous actions, .* 2 discrete (actions|ones): .*'discrete_soft_actor_critic', as in the preset "
+        r"cart_pole.*Received: ",
     ),
-    "a team": ("tfsac.testing:TeamIdentity-v0", {"environment.kwargs": {"discrete": False}}, r"acts alone\. Received: 3 agents"),
-    "too many weights": ("Pendulum-v1", {WEIGHTS: [1.0, 2.0]}, r"gives 1 reward.*reward_weights has.*Received: \(1.0, 2.0\)$"),
-    "too few weights": (TWO, {WEIGHTS: [1.0]}, r"gives 2 reward.*reward_weights has one number for each\. Received: \(1.0,\)$"),
-    "too many discounts": (TWO, {DISCOUNTS: [0.9] * 3}, r"gives 2 reward.*reward_discounts has.*Received: \(0.9, 0.9, 0.9\)$"),
+    "a team": (
+        "tfsac.testing:TeamIdentity-v0",
+        {"environment.kwargs": {"discrete": False}},
+        r"acts alone\. Received: 3 agents",
+    ),
+    "too many weights": (
+        "Pendulum-v1",
+        {WEIGHTS: [1.0, 2.0]},
+        r"gives 1 reward.*reward_weights has.*Received: \(1.0, 2.0\)$",
+    ),
+    "too few weights": (
+        TWO,
+        {WEIGHTS: [1.0]},
+        r"gives 2 reward.*reward_weights has one number for each\. Received: \(1.0,\)$",
+    ),
+    "too many discounts": (
+        TWO,
+        {DISCOUNTS: [0.9] * 3},
+        r"gives 2 reward.*reward_discounts has.*Received: \(0.9, 0.9, 0.9\)$",
+    ),
     "too few discounts": (TWO, {DISCOUNTS: [0.9]}, r"gives 2 reward.*reward_discounts has.*Received: \(0.9,\)$"),
 }
 

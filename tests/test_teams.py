@@ -32,7 +32,9 @@ def team_env(action=None, **observation):
 
 
 def test_spec_of_a_team_of_choices():
-    env = team_env(MultiDiscrete([4, 4], start=[5, 5]), global_state=Box(-1, 1, (2, 7)), action_mask=MultiBinary((2, 4)))
+    env = team_env(
+        MultiDiscrete([4, 4], start=[5, 5]), global_state=Box(-1, 1, (2, 7)), action_mask=MultiBinary((2, 4))
+    )
     check(env)
     spec = spec_of(env)
     assert spec.num_agents == 2
@@ -60,10 +62,22 @@ REFUSED = {
     "a vector": (team_env(agent_state=Box(-1, 1, (2,))), "'agent_state' is a Box `(N, ...)`", "(2,)"),
     "no box": (team_env(agent_state=MultiBinary((2, 3))), "'agent_state' is a Box `(N, ...)`", "MultiBinary((2, 3))"),
     "one choice of all": (team_env(Discrete(4)), "a MultiDiscrete of N equal sizes", "Discrete(4)"),
-    "choices of others": (team_env(MultiDiscrete([4, 4, 4])), "2 agents needs a MultiDiscrete of the shape (2,)", "MultiDiscrete([4 4 4])"),
-    "several choices": (team_env(MultiDiscrete([[4, 4], [4, 4]])), "needs a MultiDiscrete of the shape (2,)", "MultiDiscrete("),
+    "choices of others": (
+        team_env(MultiDiscrete([4, 4, 4])),
+        "2 agents needs a MultiDiscrete of the shape (2,)",
+        "MultiDiscrete([4 4 4])",
+    ),
+    "several choices": (
+        team_env(MultiDiscrete([[4, 4], [4, 4]])),
+        "needs a MultiDiscrete of the shape (2,)",
+        "MultiDiscrete(",
+    ),
     "unequal choices": (team_env(MultiDiscrete([4, 3])), "have the same discrete actions", "MultiDiscrete([4 3])"),
-    "unequal numbers": (team_env(MultiDiscrete([4, 4], start=[0, 1])), "have the same discrete actions", "start=[0 1])"),
+    "unequal numbers": (
+        team_env(MultiDiscrete([4, 4], start=[0, 1])),
+        "have the same discrete actions",
+        "start=[0 1])",
+    ),
     "no choice": (team_env(MultiDiscrete([1, 1])), "discrete actions are at least two", "MultiDiscrete([1 1])"),
     "a vector of actions": (team_env(Box(-1, 1, (2,))), "2 rows, one of each agent, of at least one number", "(2,)"),
     "rows of others": (team_env(Box(-1, 1, (3, 2))), "2 rows, one of each agent", "(3, 2)"),
@@ -89,7 +103,11 @@ REFUSED = {
         "(3, 7)",
     ),
     "one number each": (team_env(global_state=Box(-1, 1, (2,))), "'global_state' has a row for each", "(2,)"),
-    "mask of one": (team_env(action_mask=MultiBinary(4)), "an entry for each action, shape (2, 4)", "(4,), MultiBinary(4)"),
+    "mask of one": (
+        team_env(action_mask=MultiBinary(4)),
+        "an entry for each action, shape (2, 4)",
+        "(4,), MultiBinary(4)",
+    ),
     "mask of others": (team_env(action_mask=MultiBinary((3, 4))), "shape (2, 4)", "(3, 4), MultiBinary((3, 4))"),
 }
 
@@ -135,7 +153,9 @@ class Pair:
         return Discrete(3, start=1)
 
     def observe(self):
-        rows = {agent: np.array([i, self.steps, self.last[agent]], float) for i, agent in enumerate(self.possible_agents)}
+        rows = {
+            agent: np.array([i, self.steps, self.last[agent]], float) for i, agent in enumerate(self.possible_agents)
+        }
         if not self.masked:
             return rows
         masks = {"y": np.array([1, 1, 0], np.int8), "x": np.array([0, self.steps < 2, 1], np.int8)}
@@ -260,7 +280,8 @@ NO_TEAMS = {
     "nobody": (dict(possible_agents=[]), "pair: a team has agents, which `possible_agents` names. Received: none"),
     "different observations": (
         dict(observation_space=by_agent(Pair.seen, Box(-1, 9, (2,), np.float64))),
-        "have the same observation space, Box(-1.0, 9.0, (3,), float64) as y has. Received: Box(-1.0, 9.0, (2,), float64) of x",
+        "have the same observation space, Box(-1.0, 9.0, (3,), float64) as y has. Received: Box(-1.0, 9.0, (2,), "
+        "float64) of x",
     ),
     "different actions": (
         dict(action_space=by_agent(Discrete(3), Discrete(4))),
@@ -331,7 +352,10 @@ def test_a_failing_team_is_named_with_the_step(pair_module):
         ("pettingzoo:simple spread", "A PettingZoo level is 'pettingzoo:' and a module"),
         ("pettingzoo:mpe2.simple_spreat_v3", "mpe2 has no module 'simple_spreat_v3'. Did you mean 'simple_spread_v3'?"),
         ("pettingzoo:mpe2.qqqq.simple_v3", "mpe2 has no module 'qqqq'."),
-        ("pettingzoo:json.decoder", "json.decoder has no `parallel_env`; only PettingZoo's parallel environments can be teams."),
+        (
+            "pettingzoo:json.decoder",
+            "json.decoder has no `parallel_env`; only PettingZoo's parallel environments can be teams.",
+        ),
     ],
 )
 def test_an_unknown_pettingzoo_level_is_answered_with_what_there_is(level, words):
@@ -348,7 +372,9 @@ def test_an_unknown_pettingzoo_level_is_answered_with_what_there_is(level, words
         ("my_teams", "pettingzoo:my_teams.football_v1", "among the installed packages."),
     ],
 )
-def test_a_missing_package_of_a_team_is_answered_with_the_command_that_installs_it(monkeypatch, missing, level, command):
+def test_a_missing_package_of_a_team_is_answered_with_the_command_that_installs_it(
+    monkeypatch, missing, level, command
+):
     for name in [name for name in sys.modules if name.split(".")[0] == missing]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [NotInstalled(missing), *sys.meta_path])

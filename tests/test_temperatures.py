@@ -41,7 +41,11 @@ def agent_of(made, **changes):
 AGENTS = {
     "twin": (twin, random_batches, ["temperature"]),
     "discrete": (discrete, random_batches, ["temperature"]),
-    "taac": (taac, lambda spec, updates, rows, seed: random_sequences(spec, updates, STEPS, rows, seed), ["proposal_temperature", "choice_temperature"]),
+    "taac": (
+        taac,
+        lambda spec, updates, rows, seed: random_sequences(spec, updates, STEPS, rows, seed),
+        ["proposal_temperature", "choice_temperature"],
+    ),
 }
 
 
@@ -60,7 +64,9 @@ def test_log_alpha_is_bit_identical_after_updates_that_leave_the_policy(name):
         alphas_after, policy_after = now()
         turn = update % DELAY == 0
         assert any((one != other).any() for one, other in zip(policy, policy_after, strict=True)) == turn
-        assert [one.tobytes() != other.tobytes() for one, other in zip(alphas, alphas_after, strict=True)] == [turn] * len(alphas)
+        assert [one.tobytes() != other.tobytes() for one, other in zip(alphas, alphas_after, strict=True)] == [
+            turn
+        ] * len(alphas)
 
 
 # Four actions, of which 1, 2, 3 or 4 are valid; a uniform policy has entropies of log 1, log 2, log 3 and log 4.

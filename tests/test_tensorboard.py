@@ -24,7 +24,10 @@ def events(folder):
 
 def scalars(found, tag):
     return [
-        (event.step, float(tf.make_ndarray(value.tensor))) for event in found for value in event.summary.value if value.tag == tag
+        (event.step, float(tf.make_ndarray(value.tensor)))
+        for event in found
+        for value in event.summary.value
+        if value.tag == tag
     ]
 
 
@@ -63,7 +66,9 @@ def test_a_resumed_run_drops_what_was_written_after_its_checkpoint(tmp_path):
     second.write_points({"training/episode_return": 2.0}, 25)
     second.close()
     shown = EventAccumulator(str(tmp_path / "events")).Reload()
-    points = [(point.step, float(tf.make_ndarray(point.tensor_proto))) for point in shown.Tensors("training/episode_return")]
+    points = [
+        (point.step, float(tf.make_ndarray(point.tensor_proto))) for point in shown.Tensors("training/episode_return")
+    ]
     assert points == [(10, 1.0), (20, 1.0), (25, 2.0)]
 
 
@@ -98,4 +103,7 @@ def test_the_opening_names_folder_device_parameters_and_tensorboard(tmp_path, ca
     assert lines["run"] == str(tmp_path / "run") and lines["curves"] == f"tensorboard --logdir={tmp_path / 'run'}"
     assert "threads" in lines["device"] or tf.config.get_visible_devices("GPU")
     sizes = {name: network.model.count_params() for name, network in trainer.agent.networks.items()}
-    assert lines["parameters"] == f"{sum(sizes.values()):,} ({', '.join(f'{name} {size:,}' for name, size in sizes.items())})"
+    assert (
+        lines["parameters"]
+        == f"{sum(sizes.values()):,} ({', '.join(f'{name} {size:,}' for name, size in sizes.items())})"
+    )

@@ -40,7 +40,15 @@ def test_lines_are_whole_in_narrow_terminals_and_files(monkeypatch, width):
         sink.advance(5, 100.0, None)
         sink.write({**ROW, "mine": 0.25})
     header, line = out.getvalue().splitlines()
-    assert header.split()[-2:] == ["steps/s", "mine"] and line.split() == ["1000", "-1234.5", "±", "10.0", "-", "321", "0.25"]
+    assert header.split()[-2:] == ["steps/s", "mine"] and line.split() == [
+        "1000",
+        "-1234.5",
+        "±",
+        "10.0",
+        "-",
+        "321",
+        "0.25",
+    ]
     assert len(header) == len(line)
 
 
@@ -72,7 +80,11 @@ def test_a_terminal_that_is_given_prints_instead(tmp_path, capsys):
         def advance(self, completed, speed, value):
             self.moved += 1
 
-    changes = {"schedule__heatup_steps": 40, "schedule__improve_steps": 10, "schedule__steps_between_evaluation_periods": 20}
+    changes = {
+        "schedule__heatup_steps": 40,
+        "schedule__improve_steps": 10,
+        "schedule__steps_between_evaluation_periods": 20,
+    }
     trainer = Trainer(tiny_preset(**changes, environment__max_episode_steps=10), tmp_path / "run", terminal=Kept)
     trainer.print("a line")
     trainer.run()
@@ -86,7 +98,9 @@ def test_a_terminal_that_is_given_prints_instead(tmp_path, capsys):
 @pytest.mark.slow
 def test_a_run_whose_output_is_cut_off_is_saved_and_ends(tmp_path):
     command = [sys.executable, "-m", "tfsac", "train", "--preset=pendulum_sac", f"--run_dir={tmp_path / 'run'}", *TINY]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "300"})
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "300"}
+    )
     assert str(tmp_path / "run") in process.stdout.readline()
     process.stdout.close()
     assert process.wait(300) == 128 + 13

@@ -36,7 +36,10 @@ def test_workers_are_counted_from_the_chief():
         ({"TF_CONFIG": "{"}, r"TF_CONFIG is JSON like .*JSONDecodeError.*Received: '\{'"),
         ({"TF_CONFIG": "[]"}, r"TF_CONFIG is JSON like .*TypeError.*Received: '\[\]'"),
         ({"TF_CONFIG": '{"cluster": {"worker": ["a:1"]}}'}, r"TF_CONFIG is JSON like .*KeyError: 'task'"),
-        (config({"worker": "a:1"}), r"Each worker of TF_CONFIG has an address HOST:PORT of its own. Received: \['a', ':', '1'\]"),
+        (
+            config({"worker": "a:1"}),
+            r"Each worker of TF_CONFIG has an address HOST:PORT of its own. Received: \['a', ':', '1'\]",
+        ),
         (config({"worker": ["a", "b:1"]}), r"has an address HOST:PORT of its own. Received: \['a', 'b:1'\]"),
         (config({"worker": ["a:99999"]}), r"has an address HOST:PORT of its own"),
         (config({"worker": ["a:1", "a:1"]}), r"has an address HOST:PORT of its own"),
@@ -69,7 +72,10 @@ def test_the_replay_of_episodes_begins_with_the_same_number_of_steps_of_all_work
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"environment.num_envs": 3}, r"num_envs must be divisible by the number of workers, 2; see --num_envs. Received: 3"),
+        (
+            {"environment.num_envs": 3},
+            r"num_envs must be divisible by the number of workers, 2; see --num_envs. Received: 3",
+        ),
         (
             {"environment.num_envs": 2, "agent.networks.*.batch_size": 33},
             r"batch_size must be divisible by the number of workers, 2; .*batch_size. Received: 33",

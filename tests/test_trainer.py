@@ -60,7 +60,11 @@ def test_a_run_heats_up_improves_evaluates_and_leaves_everything_behind(tmp_path
         ({"environment__num_envs": 4}, 200, 100),
         ({"environment__num_envs": 3}, 204, 102),
         ({"schedule__improve_steps": "TrainingSteps(40)"}, 140, 40),
-        ({"schedule__heatup_steps": "EnvironmentEpisodes(4)", "schedule__improve_steps": "EnvironmentEpisodes(2)"}, 180, 60),
+        (
+            {"schedule__heatup_steps": "EnvironmentEpisodes(4)", "schedule__improve_steps": "EnvironmentEpisodes(2)"},
+            180,
+            60,
+        ),
         (
             {
                 "agent__algorithm__num_consecutive_playing_steps": "EnvironmentEpisodes(1)",
@@ -83,7 +87,9 @@ def test_random_actions_fill_the_heat_up_and_the_policy_acts_after_it(tmp_path):
     class Watch(Callback):
         def on_training_begin(self, trainer):
             act = trainer.agent.policy.act
-            trainer.agent.policy.act = lambda o, s=(), f=None, mode="sample", steps=0: modes.append(mode) or act(o, s, f, mode, steps)
+            trainer.agent.policy.act = lambda o, s=(), f=None, mode="sample", steps=0: (
+                modes.append(mode) or act(o, s, f, mode, steps)
+            )
 
     trained(tmp_path, callbacks=[Watch()])
     training = [mode for mode in modes if mode != "greedy"]
@@ -99,7 +105,9 @@ def test_random_actions_may_be_fewer_or_more_than_the_heat_up(tmp_path, steps):
     class Watch(Callback):
         def on_training_begin(self, trainer):
             act = trainer.agent.policy.act
-            trainer.agent.policy.act = lambda o, s=(), f=None, mode="sample", steps=0: modes.append(mode) or act(o, s, f, mode, steps)
+            trainer.agent.policy.act = lambda o, s=(), f=None, mode="sample", steps=0: (
+                modes.append(mode) or act(o, s, f, mode, steps)
+            )
 
     _, result = trained(tmp_path, callbacks=[Watch()], schedule__random_action_steps=steps)
     assert [mode for mode in modes if mode != "greedy"] == ["random"] * steps + ["explore"] * (200 - steps)
@@ -135,16 +143,18 @@ def test_evaluations_have_seeds_of_their_own(tmp_path):
             self.own.append(seed)
             return super().reset(seed=seed, options=options)
 
-    changes = {**EVALUATED, "schedule__steps_between_evaluation_periods": 20, "schedule__evaluation_steps": "EnvironmentEpisodes(2)"}
+    changes = {
+        **EVALUATED,
+        "schedule__steps_between_evaluation_periods": 20,
+        "schedule__evaluation_steps": "EnvironmentEpisodes(2)",
+    }
     Trainer(tiny_preset(**changes), tmp_path / "run", quiet=True, env_fn=Seeded).run()
     evaluation, training = (set(own) - {None} for own in seeds)
     assert len(evaluation) == 3 * 2 and len(training) >= 60 // 10 and not evaluation & training
 
 
 def test_a_reached_threshold_ends_the_run(tmp_path):
-    _, result = trained(
-        tmp_path, RunParameters(stop_at_threshold=True), validation__min_reward_threshold=-1e6
-    )
+    _, result = trained(tmp_path, RunParameters(stop_at_threshold=True), validation__min_reward_threshold=-1e6)
     assert (result.reason, result.counters.env_steps) == ("threshold reached", 100)
     with pytest.raises(ParameterError, match=r"min_reward_threshold.*Received: None"):
         trained(tmp_path / "x", RunParameters(stop_at_threshold=True), validation__min_reward_threshold=None)
@@ -152,7 +162,9 @@ def test_a_reached_threshold_ends_the_run(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("threshold", "episodes", "accepted"), [(None, None, None), (0.0, None, False), (-1e6, 3, True), (-1e6, 2, False)])
+@pytest.mark.parametrize(
+    ("threshold", "episodes", "accepted"), [(None, None, None), (0.0, None, False), (-1e6, 3, True), (-1e6, 2, False)]
+)
 def test_a_preset_is_accepted_when_its_threshold_is_reached_in_time(tmp_path, threshold, episodes, accepted):
     changes = {"validation__min_reward_threshold": threshold, "validation__max_episodes_to_achieve_reward": episodes}
     _, result = trained(tmp_path, **changes)  # the first evaluation comes after three episodes
@@ -190,14 +202,20 @@ def test_callbacks_see_the_metrics_of_every_update(tmp_path):
             updates.append(trainer.counters.updates)
 
     # A stretch of 80 updates takes two calls: 64 is the most in one.
-    changes = {"agent__algorithm__num_consecutive_playing_steps": 80, "agent__algorithm__num_consecutive_training_steps": 80}
+    changes = {
+        "agent__algorithm__num_consecutive_playing_steps": 80,
+        "agent__algorithm__num_consecutive_training_steps": 80,
+    }
     trainer, result = trained(tmp_path, callbacks=[Watch()], **changes)
     assert [len(metrics) for metrics in seen] == [64, 16] and updates == [64, 80] == [64, result.counters.updates]
     mean = dict(zip(trainer.update_metrics, np.concatenate(seen).mean(axis=0), strict=True))
     assert float(rows(tmp_path / "run")[1]["loss/q1"]) == pytest.approx(mean["loss/q1"], rel=1e-5)
 
 
-@pytest.mark.parametrize(("how", "text"), [("raise", "simulator fell over"), ("reward", "reward must be finite"), ("observation", "must be finite")])
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [("raise", "simulator fell over"), ("reward", "reward must be finite"), ("observation", "must be finite")],
+)
 def test_a_failing_environment_saves_the_state_first(tmp_path, how, text):
     preset = tiny_preset("tfsac.testing:Faulty-v0", environment__kwargs={"fail_at": 137, "how": how})
     trainer = Trainer(preset, tmp_path / "run", quiet=True)
@@ -208,7 +226,9 @@ def test_a_failing_environment_saves_the_state_first(tmp_path, how, text):
 
 
 def test_a_non_finite_loss_stops_with_its_name_and_the_batch(tmp_path):
-    preset = tiny_preset("tfsac.testing:Faulty-v0", environment__kwargs={"fail_at": 90, "how": "huge"}, agent__memory__max_size=1000)
+    preset = tiny_preset(
+        "tfsac.testing:Faulty-v0", environment__kwargs={"fail_at": 90, "how": "huge"}, agent__memory__max_size=1000
+    )
     trainer = Trainer(preset, tmp_path / "run", quiet=True)
     with pytest.raises(NonFiniteError, match=r"loss/q1 is not finite at update \d+ .*Received: loss/q1=inf") as failure:
         trainer.run()
@@ -245,7 +265,10 @@ def test_an_existing_run_is_refused_and_left_alone(tmp_path):
 
 def test_bad_parameters_leave_no_folder(tmp_path):
     for changes, text in [
-        ({"environment__level": "CartPole-v1"}, "of kind 'discrete_soft_actor_critic', as in the preset cart_pole_discrete_sac"),
+        (
+            {"environment__level": "CartPole-v1"},
+            "of kind 'discrete_soft_actor_critic', as in the preset cart_pole_discrete_sac",
+        ),
         ({"environment__level": "Pendulm-v1"}, "Did you mean 'Pendulum-v1'"),
         ({"environment__kwargs": {"no_such": 1}}, "no_such"),
     ]:
@@ -269,7 +292,14 @@ def test_several_environments_in_processes_train_like_in_one(tmp_path):
 
 def test_the_memory_is_what_the_preset_says(tmp_path):
     changes = {
-        "agent.memory": {"kind": "prioritized", "max_size": 700, "alpha": 0.3, "beta": 0.9, "beta_anneal_updates": 7, "epsilon": 0.5},
+        "agent.memory": {
+            "kind": "prioritized",
+            "max_size": 700,
+            "alpha": 0.3,
+            "beta": 0.9,
+            "beta_anneal_updates": 7,
+            "epsilon": 0.5,
+        },
         "agent.algorithm.n_step": 4,
         "agent.algorithm.ignore_done": True,
         "agent.algorithm.discount": 0.5,
@@ -296,7 +326,9 @@ def test_an_environment_of_ones_own_is_trained_in(tmp_path):
         made.append(gym.make("Pendulum-v1", g=1.0))
         return made[-1]
 
-    trainer = Trainer(override(tiny_preset(), {"environment.max_episode_steps": 13}), tmp_path / "run", quiet=True, env_fn=env_fn)
+    trainer = Trainer(
+        override(tiny_preset(), {"environment.max_episode_steps": 13}), tmp_path / "run", quiet=True, env_fn=env_fn
+    )
     result = trainer.run()
     assert result.counters.env_steps == 13 * result.counters.episodes + trainer.environments.length[0]
     assert {env.unwrapped.g for env in made} == {1.0} and len(made) == 2  # one to train in, one to evaluate in

@@ -31,7 +31,15 @@ FIXED = FixedAlphaParameters(0.2)
 
 
 def make_agent(
-    temperature=None, prioritized=False, seed=0, eager=True, spec=SPEC, twin_critic=True, init_w=None, own=None, **algorithm
+    temperature=None,
+    prioritized=False,
+    seed=0,
+    eager=True,
+    spec=SPEC,
+    twin_critic=True,
+    init_w=None,
+    own=None,
+    **algorithm,
 ):
     """Small networks; `own` are fields of single networks, `{"q": {"learning_rate": 1.0}}`."""
     networks = twin_soft_actor_critic_networks(
@@ -49,7 +57,11 @@ def make_agent(
 
 def batches(updates, seed=0, weight=None):
     stacked = random_batches(SPEC, updates, BATCH, seed)
-    return stacked if weight is None else stacked._replace(weight=np.broadcast_to(weight, (updates, BATCH)).astype(np.float32))
+    return (
+        stacked
+        if weight is None
+        else stacked._replace(weight=np.broadcast_to(weight, (updates, BATCH)).astype(np.float32))
+    )
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------
@@ -110,7 +122,9 @@ def updated_by_hand(order, batch):
 
     def gradients_of_critics():
         action, log_prob = SquashedGaussian(*policy(batch.next_observation)).sample_and_log_prob(noise["next"])
-        next_value = tf.reduce_min(q_target(batch.next_observation, action), axis=1) - tf.exp(log_alpha.value) * log_prob
+        next_value = (
+            tf.reduce_min(q_target(batch.next_observation, action), axis=1) - tf.exp(log_alpha.value) * log_prob
+        )
         y = batch.reward + batch.discount * next_value
         variables = [variable.value for variable in q.trainable_variables]
         with tf.GradientTape() as tape:
@@ -162,7 +176,9 @@ def test_an_update_in_each_order_by_hand(order):
     by_hand = {other: updated_by_hand(other, one(batches(1))) for other in ORDERS}
     for name in by_hand[order]:
         assert furthest(weights(agent), by_hand[order], name) < 1e-5, name
-    for other in {*ORDERS} - {order}:  # only the policy of critic_first sees new critics, only the critics of policy_first a new policy
+    for other in {*ORDERS} - {
+        order
+    }:  # only the policy of critic_first sees new critics, only the critics of policy_first a new policy
         sees_new = {"policy": "critic_first", "q": "policy_first", "q_target": "policy_first"}
         differs = {name for name, first in sees_new.items() if first in (order, other)}
         assert {name for name in sees_new if furthest(weights(agent), by_hand[other], name) > 1e-4} == differs
@@ -235,12 +251,21 @@ def test_the_default_target_entropy_is_minus_the_action_size():
 
 @pytest.mark.parametrize("target", [1.4, 3.0, -10.5, -17.0])
 def test_a_target_entropy_that_belongs_to_another_action_size_is_refused(target):
-    with pytest.raises(ValueError, match=r"With 2 action dimensions target_entropy lies between -10 and 1.39 nats.*Received: "):
+    with pytest.raises(
+        ValueError, match=r"With 2 action dimensions target_entropy lies between -10 and 1.39 nats.*Received: "
+    ):
         make_agent(AutoAlphaParameters(target_entropy=target))
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"initial_alpha": 0.0}, {"initial_alpha": -1.0}, {"learning_rate": 0.0}, {"target_entropy": float("nan")}, {"log_space": 1}]
+    "wrong",
+    [
+        {"initial_alpha": 0.0},
+        {"initial_alpha": -1.0},
+        {"learning_rate": 0.0},
+        {"target_entropy": float("nan")},
+        {"log_space": 1},
+    ],
 )
 def test_wrong_temperature_parameters_are_refused(wrong):
     with pytest.raises(ParameterError, match="Received: "):
@@ -422,7 +447,9 @@ def test_the_policy_gradient_with_the_temperature_agrees_with_finite_differences
 
 
 def test_packing_keeps_every_field_of_every_update():
-    images = Spec({"camera": ArraySpec((4, 4, 3), "uint8"), "speed": ArraySpec((2,), "float32")}, ArraySpec((3,), "float32"))
+    images = Spec(
+        {"camera": ArraySpec((4, 4, 3), "uint8"), "speed": ArraySpec((2,), "float32")}, ArraySpec((3,), "float32")
+    )
     observation = {key: tf.TensorSpec([BATCH, *array.shape], array.dtype) for key, array in images.observation.items()}
     row = tf.TensorSpec([BATCH])
     packing = Packing(Transition(observation, tf.TensorSpec([BATCH, 3]), row, row, dict(observation), row))

@@ -18,8 +18,10 @@ from tfsac.user_code import UserCodeError
 RUN = RunParameters(seed=1, checkpoint_save_steps=50)
 BESIDE = dataclasses.replace(RUN, asynchronous_collection=True)
 GROUPED = {
-    "agent__algorithm__num_consecutive_playing_steps": 10, "agent__algorithm__num_consecutive_training_steps": 10,
-    "schedule__improve_steps": 60, "schedule__steps_between_evaluation_periods": 1000,
+    "agent__algorithm__num_consecutive_playing_steps": 10,
+    "agent__algorithm__num_consecutive_training_steps": 10,
+    "schedule__improve_steps": 60,
+    "schedule__steps_between_evaluation_periods": 1000,
 }
 
 
@@ -65,7 +67,9 @@ def test_the_policy_that_acts_is_one_call_old(tmp_path, graph):
     if graph:  # an activation that acting does not know in NumPy
         changes["agent__networks__policy__middleware_parameters__activation_function"] = "elu"
     often = dataclasses.replace(BESIDE, checkpoint_save_steps=7)  # neither saving nor evaluating hands weights over
-    trainer, spy = trained(tmp_path / "run", tiny_preset(**{**changes, "schedule__steps_between_evaluation_periods": 30}), often)
+    trainer, spy = trained(
+        tmp_path / "run", tiny_preset(**{**changes, "schedule__steps_between_evaluation_periods": 30}), often
+    )
     assert bool(trainer.collector.policy.forwards["policy"].variables) != graph
     assert trainer.counters.updates == 60 and len(spy.made) == 7 and len(spy.acted) == 160
     # Steps 101 to 110 and 111 to 120 are acted on with the first weights: the first call begins after step 110.
@@ -107,7 +111,9 @@ def test_a_run_depends_neither_on_when_it_is_evaluated_and_saved_nor_on_where_it
 
     def preset(**more):
         made = tiny_preset(**{**changes, **more})
-        return dataclasses.replace(made, agent=dataclasses.replace(made.agent, memory=PrioritizedExperienceReplayParameters(max_size=1000)))
+        return dataclasses.replace(
+            made, agent=dataclasses.replace(made.agent, memory=PrioritizedExperienceReplayParameters(max_size=1000))
+        )
 
     rarely = dataclasses.replace(BESIDE, checkpoint_save_steps=500)
     plain, _ = trained(tmp_path / "plain", preset(), rarely)
@@ -229,4 +235,6 @@ def test_policies_with_a_state_act_beside_their_updates(tmp_path, preset):
     before = kernel(trainer.agent) if "policy" in trainer.agent.networks else None
     result = trainer.run()
     assert result.counters.updates > 0 and not np.array_equal(before, kernel(trainer.agent))
-    np.testing.assert_array_equal(kernel(trainer.collector.policy), before)  # it acts in NumPy, with weights that it was handed
+    np.testing.assert_array_equal(
+        kernel(trainer.collector.policy), before
+    )  # it acts in NumPy, with weights that it was handed

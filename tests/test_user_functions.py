@@ -43,10 +43,24 @@ def own(tmp_path_factory):
 
 GIVEN = {"env_fn": arm, "models": own_code.with_v}
 MISSING = [
-    ({}, r"environment of this run \(Arm\) was made by the Python function own_code.arm, .* env_fn=.* --level=module:Id.* Received: no env_fn"),
-    ({"env_fn": arm}, "networks of this run are custom Keras models, made by the Python function own_code.with_v, .* Received: no models for"),
-    ({"env_fn": lambda: Arm(low=-3.0), "models": own_code.with_v}, r"its action.low is \[-5.0\]. Received: action.low=\[-3.0\]$"),
-    ({"env_fn": lambda: gym.make("CartPole-v1"), "models": own_code.with_v}, "belongs to another environment: its .* Received: "),
+    (
+        {},
+        r"environment of this run \(Arm\) was made by the Python function own_code.arm, .* env_fn=.* "
+        r"--level=module:Id.* Received: no env_fn",
+    ),
+    (
+        {"env_fn": arm},
+        "networks of this run are custom Keras models, made by the Python function own_code.with_v, .* Received: no "
+        "models for",
+    ),
+    (
+        {"env_fn": lambda: Arm(low=-3.0), "models": own_code.with_v},
+        r"its action.low is \[-5.0\]. Received: action.low=\[-3.0\]$",
+    ),
+    (
+        {"env_fn": lambda: gym.make("CartPole-v1"), "models": own_code.with_v},
+        "belongs to another environment: its .* Received: ",
+    ),
 ]
 
 
@@ -111,21 +125,34 @@ def test_commands_say_both_ways_in_one_line(own, line, tmp_path, capsys):
 
 def test_a_run_of_custom_networks_in_a_level_is_not_rebuilt_with_layers(tmp_path, capsys):
     tfsac.train(short(), tmp_path / "run", quiet=True, models=own_code.with_v)
-    for line in (f"evaluate --run_dir={tmp_path / 'run'}", f"train --preset={tmp_path / 'run'}/config.json --run_dir={tmp_path / 'new'}"):
+    for line in (
+        f"evaluate --run_dir={tmp_path / 'run'}",
+        f"train --preset={tmp_path / 'run'}/config.json --run_dir={tmp_path / 'new'}",
+    ):
         with pytest.raises(SystemExit) as ended:
             cli.main(line.split())
         printed = capsys.readouterr().err
-        assert ended.value.code == 2 and "models=..." in printed and "tfsac.test_policy" in printed and printed.count("\n") == 1
+        assert (
+            ended.value.code == 2
+            and "models=..." in printed
+            and "tfsac.test_policy" in printed
+            and printed.count("\n") == 1
+        )
     with pytest.raises(ParameterError, match=r"made without env_fn. Received: env_fn=own_code.arm for"):
         tfsac.load_policy(tmp_path / "run", env_fn=arm, models=own_code.with_v)
-    with pytest.raises(ValueError, match=r"belongs to other networks: policy/0 should be \(3, 6\). Received: \(3, 8\)$"):
+    with pytest.raises(
+        ValueError, match=r"belongs to other networks: policy/0 should be \(3, 6\). Received: \(3, 8\)$"
+    ):
         tfsac.load_policy(tmp_path / "run", models=lambda: own_code.gaussian(True, width=6))
     assert not (tmp_path / "new").exists()
 
 
 def test_a_run_of_a_level_is_resumed_without_functions(tmp_path):
     tfsac.train(short(), tmp_path / "run", quiet=True)
-    with pytest.raises(ParameterError, match=r"is the level Pendulum-v1, which is made without env_fn. Received: env_fn=own_code.arm for"):
+    with pytest.raises(
+        ParameterError,
+        match=r"is the level Pendulum-v1, which is made without env_fn. Received: env_fn=own_code.arm for",
+    ):
         tfsac.train(short(), tmp_path / "run", resume=True, quiet=True, env_fn=arm)
     with pytest.raises(ParameterError, match=r"made without models. Received: models=own_code.with_v for"):
         tfsac.train(short(), tmp_path / "run", resume=True, quiet=True, models=own_code.with_v)
@@ -139,7 +166,10 @@ def test_errors_name_the_environment_and_how_its_run_is_resumed(tmp_path):
 
 def test_an_interrupted_run_says_how_python_resumes_it(tmp_path):
     trainer = Trainer(short(), tmp_path / "run", quiet=True, env_fn=arm)
-    assert trainer.how_to_resume.command() == f"tfsac.train('{tmp_path}/run/config.json', '{tmp_path}/run', resume=True, env_fn=arm)"
+    assert (
+        trainer.how_to_resume.command()
+        == f"tfsac.train('{tmp_path}/run/config.json', '{tmp_path}/run', resume=True, env_fn=arm)"
+    )
 
 
 # -- env_fn ------------------------------------------------------------------------------------------------------------
@@ -159,12 +189,36 @@ BAD_ENVIRONMENTS = {
     "a level": ("Pendulum-v1", TypeError, "env_fn is a function .* Received: 'Pendulum-v1'$"),
     "nothing": (lambda: None, TypeError, "env_fn is a function .* Received: None from env_fn$"),
     "text": (lambda: "Pendulum-v1", TypeError, "Received: 'Pendulum-v1' from env_fn$"),
-    "the same twice": (lambda: ONE, ValueError, "makes a new environment at each call: .* Received: <Arm instance> twice$"),
-    "the same wrapped": (lambda: gym.wrappers.TimeLimit(ONE, 5), ValueError, "Received: <TimeLimit<Arm instance>> twice$"),
-    "other bounds": (lambda: Arm(low=next(BOUNDS)), ValueError, r"with the same action_space at each call, here Box.* Received: Box\(-2"),
-    "a key of a path": (lambda: Keyed("a/b"), ValueError, "Keyed: TensorFlow names the inputs of a policy by the keys.* Received: 'a/b'$"),
-    "arguments": (lambda level: gym.make(level), RuntimeError, r"env_fn raised. Received: TypeError: .*missing 1 required"),
-    "an error": (lambda: 1 / 0, RuntimeError, r"env_fn raised. Received: ZeroDivisionError: .*test_user_functions.py, line \d+"),
+    "the same twice": (
+        lambda: ONE,
+        ValueError,
+        "makes a new environment at each call: .* Received: <Arm instance> twice$",
+    ),
+    "the same wrapped": (
+        lambda: gym.wrappers.TimeLimit(ONE, 5),
+        ValueError,
+        "Received: <TimeLimit<Arm instance>> twice$",
+    ),
+    "other bounds": (
+        lambda: Arm(low=next(BOUNDS)),
+        ValueError,
+        r"with the same action_space at each call, here Box.* Received: Box\(-2",
+    ),
+    "a key of a path": (
+        lambda: Keyed("a/b"),
+        ValueError,
+        "Keyed: TensorFlow names the inputs of a policy by the keys.* Received: 'a/b'$",
+    ),
+    "arguments": (
+        lambda level: gym.make(level),
+        RuntimeError,
+        r"env_fn raised. Received: TypeError: .*missing 1 required",
+    ),
+    "an error": (
+        lambda: 1 / 0,
+        RuntimeError,
+        r"env_fn raised. Received: ZeroDivisionError: .*test_user_functions.py, line \d+",
+    ),
 }
 
 
@@ -187,7 +241,10 @@ def with_layer(layer, dtype=None):
     def made():
         seen = {"observation": keras.Input((3,), name="observation")}
         x = layer(seen["observation"])
-        return {**own_code.with_v(), "policy": keras.Model(seen, [keras.layers.Dense(1, dtype=dtype)(x) for _ in range(2)])}
+        return {
+            **own_code.with_v(),
+            "policy": keras.Model(seen, [keras.layers.Dense(1, dtype=dtype)(x) for _ in range(2)]),
+        }
 
     return made
 
@@ -235,29 +292,44 @@ def one_model_twice():
 KEPT = own_code.with_v()
 BAD_MODELS = {
     "not a function": (KEPT, TypeError, "models is a function without arguments .* Received: {"),
-    "nothing": (lambda: None, TypeError, "models returns a dict with a new Keras model for each of policy, v, q. Received: None$"),
+    "nothing": (lambda: None, TypeError, "models returns a dict with a new Keras model for each of policy, v, q. "
+                                         "Received: None$"),
     "a list": (lambda: list(KEPT.values()), TypeError, "models returns a dict .* Received: "),
-    "no Keras models": (lambda: dict.fromkeys(KEPT, print), TypeError, "models returns a dict with a new Keras model .* Received: "),
+    "no Keras models": (lambda: dict.fromkeys(KEPT, print), TypeError, "models returns a dict with a new Keras model "
+                                                                       ".* Received: "),
     "a missing name": (own_code.gaussian, ValueError, "a Keras model for each of policy, v, q. Received: policy, q$"),
-    "an unknown name": (changed(critic=KEPT["q"]), ValueError, "for each of policy, v, q. Received: policy, v, q, critic$"),
+    "an unknown name": (changed(critic=KEPT["q"]), ValueError, "for each of policy, v, q. Received: policy, v, q, "
+                                                               "critic$"),
     "other actions": (
-        lambda: {**own_code.gaussian(True, actions=2)}, ValueError, r"'policy' returns outputs of the shapes \[\(None, 1\), \(None, 1\)\]. Received: \[\(None, 2\),",
+        lambda: {**own_code.gaussian(True, actions=2)}, ValueError, r"'policy' returns outputs of the shapes \[\(None, "
+                                                                    r"1\), \(None, 1\)\]. Received: \[\(None, 2\),",
     ),
     "other observations": (
-        lambda: own_code.gaussian(True, observations=5), ValueError, r"'policy' takes inputs of the shapes {'observation': \(None, 3\)}. Received: {'observation': \(None, 5\)}$",
+        lambda: own_code.gaussian(True, observations=5), ValueError, r"'policy' takes inputs of the shapes "
+                                                                     r"{'observation': \(None, 3\)}. Received: "
+                                                                     r"{'observation': \(None, 5\)}$",
     ),
-    "no dict": (tensor_input, ValueError, r"'policy' takes observations by key, such as {\"observation\": keras.Input\(\(3,\), name=\"observation\"\)}. Received: inputs \(None, 3\)$"),
+    "no dict": (tensor_input, ValueError, r"'policy' takes observations by key, such as {\"observation\": "
+                                          r"keras.Input\(\(3,\), name=\"observation\"\)}. Received: inputs \(None, "
+                                          r"3\)$"),
     "two ranks": (v_of_two_ranks, ValueError, r"'v' returns outputs of the shapes \(None,\). Received: \(None, 1\)$"),
-    "batch normalisation": (with_layer(keras.layers.BatchNormalization()), ValueError, "policy has variables that gradients do not train .* Received: "),
-    "narrow outputs": (with_layer(keras.layers.Dense(4), "float16"), ValueError, "'policy' returns outputs of the dtype float32 .* Received: float16$"),
+    "batch normalisation": (with_layer(keras.layers.BatchNormalization()), ValueError, "policy has variables that "
+                                                                                       "gradients do not train .* "
+                                                                                       "Received: "),
+    "narrow outputs": (with_layer(keras.layers.Dense(4), "float16"), ValueError, "'policy' returns outputs of the "
+                                                                                 "dtype float32 .* Received: float16$"),
     "whole numbers": (
         whole_numbers, ValueError, "'policy' takes 'observation' with the dtype float32. Received: int32$",
     ),
-    "weights that are not finite": (no_numbers, ValueError, "models: policy begins with weights that are not finite. Received: '.*kernel'$"),
-    "layers made in a call": (changed_lazily, ValueError, "models: their models cannot be trained in a graph. Received: [^\n]*singleton tf.Variable"),
+    "weights that are not finite": (no_numbers, ValueError, "models: policy begins with weights that are not finite. "
+                                                            "Received: '.*kernel'$"),
+    "layers made in a call": (changed_lazily, ValueError, "models: their models cannot be trained in a graph. "
+                                                          "Received: [^\n]*singleton tf.Variable"),
     "shared weights": (one_model_twice, ValueError, "share no weights. Received: .* of both policy and v$"),
-    "the same models again": (lambda: KEPT, ValueError, "makes new models at each call.* of both an earlier call and policy$"),
-    "an error": (lambda: 1 / 0, RuntimeError, r"models raised. Received: ZeroDivisionError: .*test_user_functions.py, line \d+"),
+    "the same models again": (lambda: KEPT, ValueError, "makes new models at each call.* of both an earlier call and "
+                                                        "policy$"),
+    "an error": (lambda: 1 / 0, RuntimeError, r"models raised. Received: ZeroDivisionError: .*test_user_functions.py, "
+                                              r"line \d+"),
 }  # fmt: skip
 
 
@@ -299,7 +371,9 @@ class Subclassed(keras.Model):
 
 
 def test_models_need_not_be_functional(tmp_path):
-    result = tfsac.train(short(), tmp_path / "run", quiet=True, models=lambda: {**own_code.with_v(), "policy": Subclassed()})
+    result = tfsac.train(
+        short(), tmp_path / "run", quiet=True, models=lambda: {**own_code.with_v(), "policy": Subclassed()}
+    )
     assert result.counters.updates > 0
 
 
@@ -345,13 +419,17 @@ def test_only_functions_of_modules_are_imported_by_another_process(monkeypatch):
 
 
 def test_what_cannot_be_drawn_is_refused_before_an_episode(own, tmp_path):
-    with pytest.raises(ValueError, match=r"env_fn makes its environment with render_mode='rgb_array'; .* Received: render_mode=None$"):
+    with pytest.raises(
+        ValueError, match=r"env_fn makes its environment with render_mode='rgb_array'; .* Received: render_mode=None$"
+    ):
         film_of(own, tmp_path / "film.gif", arm)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_film_that_fails_leaves_the_numbers(own, tmp_path):
-    with pytest.raises(api.DrawingError, match=r"^The episodes were played \(mean return -.*Arm cannot be drawn here.*no camera") as caught:
+    with pytest.raises(
+        api.DrawingError, match=r"^The episodes were played \(mean return -.*Arm cannot be drawn here.*no camera"
+    ) as caught:
         film_of(own, tmp_path / "film.gif", lambda: Arm("rgb_array", undrawable=True))
     np.testing.assert_array_equal(caught.value.evaluation.returns, tfsac.evaluate(own, 2, **GIVEN).returns)
     assert not list(tmp_path.iterdir())
@@ -369,4 +447,3 @@ def test_evaluate_prints_its_numbers_before_a_film_fails(tmp_path, capsys, monke
     printed = capsys.readouterr()
     assert ended.value.code == 2 and printed.out.startswith("return  mean ")
     assert re.fullmatch(r"tfsac: The episodes were played .* Received: RuntimeError: no camera .*\n", printed.err)
-

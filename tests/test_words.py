@@ -10,11 +10,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 # Regular expression -> what to write instead.
 PHRASES = {
-    r"\bslow cop(y|ies)\b|\bfollows? (it|them|`\w+`|\w+) slowly\b|\bfollows? slowly\b": "target network, Polyak averaging",
+    r"\bslow cop(y|ies)\b|\bfollows? (it|them|`\w+`|\w+) slowly\b|\bfollows? slowly\b": "target network, Polyak "
+    "averaging",
     r"\bslow value\b|\bfast network\b": "target value, online network",
-    r"\bchoices and numbers\b|\b(for|are|of) (choices|numbers)\b|\breal numbers?\b|\breal-valued\b|\ba choice among\b": (
-        "discrete actions, continuous actions"
-    ),
+    r"\bchoices and numbers\b|\b(for|are|of) (choices|numbers)\b|\breal numbers?\b|\breal-valued\b|\ba choice "
+    r"among\b": ("discrete actions, continuous actions"),
     r"\bwhat is due\b|\bthat (is|are|were|was) due\b": "updates, update-to-data ratio",
     r"\bwhat was played\b|\bwhile( training is)? playing\b|\bthe playing\b": "transitions; while collecting",
     r"\bplayers?\b|\bwho plays\b|\bpolicy that plays\b": "collector, actor",

@@ -1,4 +1,6 @@
-"""Runs that two processes share, each with environments and a memory of its own; and runs that another number goes on with."""
+"""Runs that two processes share, each with environments and a memory of its own; and runs that another number goes
+on with.
+"""
 
 import contextlib
 import dataclasses
@@ -45,7 +47,9 @@ def prioritized():
 PRESETS = {
     "prioritized": prioritized,
     "taac": lambda: tiny.taac(**ENVS),
-    "acer": lambda: tiny.acer(lstm=True, **{**ENVS, "schedule.improve_steps": 200, "agent.memory.replay_start_size": 20}),
+    "acer": lambda: tiny.acer(
+        lstm=True, **{**ENVS, "schedule.improve_steps": 200, "agent.memory.replay_start_size": 20}
+    ),
 }
 
 # Each process trains presets one after the other, and notes everything it writes in their folders.
@@ -130,7 +134,9 @@ def together(tmp_path_factory, request):
 
     @functools.cache
     def run(name):
-        processes = start([["-c", WORKER, str(folder), str(request.path.parent), str(index), name] for index in range(2)])
+        processes = start(
+            [["-c", WORKER, str(folder), str(request.path.parent), str(index), name] for index in range(2)]
+        )
         said = end(processes)
         assert [process.returncode for process in processes] == [0, 0], said[0][1][-2000:] + said[1][1][-2000:]
         return folder, [json.loads(out.splitlines()[-1]) for out, _ in said]
@@ -159,7 +165,10 @@ def test_all_workers_end_with_the_same_agent_counters_and_statistics(together, n
 
 @pytest.mark.slow
 def test_updates_follow_the_steps_of_all_workers(together):
-    assert had(together("prioritized")[0], "prioritized")[0]["counters"].tolist()[::2] == [200, 100]  # one for each step after the heat-up
+    assert had(together("prioritized")[0], "prioritized")[0]["counters"].tolist()[::2] == [
+        200,
+        100,
+    ]  # one for each step after the heat-up
 
 
 @pytest.mark.slow
@@ -172,7 +181,9 @@ def test_each_worker_plays_its_own_environments_of_the_run(together, name):
     alone.close()
     np.testing.assert_array_equal(one["observation/observation"][0], first[:2])
     np.testing.assert_array_equal(other["observation/observation"][0], first[2:])
-    assert (one["action"] != other["action"]).all(axis=tuple(range(2, one["action"].ndim))).mean() > 0.99  # own random numbers
+    assert (one["action"] != other["action"]).all(
+        axis=tuple(range(2, one["action"].ndim))
+    ).mean() > 0.99  # own random numbers
 
 
 @pytest.mark.slow
@@ -188,7 +199,9 @@ def test_statistics_are_of_what_all_workers_saw(together):
     assert state["reward"]["mean"] == pytest.approx(reward.mean(), rel=1e-6)
     # Where no episode ended, what follows is the next observation.
     going = ~(rows["terminated"] | rows["truncated"])[:-1]
-    np.testing.assert_array_equal(rows["observation/observation"][1:][going], rows["next_observation/observation"][:-1][going])
+    np.testing.assert_array_equal(
+        rows["observation/observation"][1:][going], rows["next_observation/observation"][:-1][going]
+    )
     seen = np.concatenate([first, rows["observation/observation"][1:].reshape(-1, 3)]).astype(np.float64)
     assert np.allclose(state["mean"]["observation"], seen.mean(axis=0), atol=0.05)  # but for the newest observations
 
@@ -214,7 +227,9 @@ def test_one_process_goes_on_with_the_memories_of_two(together, name):
     )
     newest = trainer.memory.newest(1)
     assert (newest["truncated"] | newest["terminated"]).all()  # the running episodes do not go on
-    for own, saved in zip(trainer.agent.variables, (had(folder, name)[0][f"weights/{i}"] for i in range(10**6)), strict=False):
+    for own, saved in zip(
+        trainer.agent.variables, (had(folder, name)[0][f"weights/{i}"] for i in range(10**6)), strict=False
+    ):
         np.testing.assert_array_equal(own.numpy(), saved)
     if name == "prioritized":
         leaves = [np.load(path)["leaves"].reshape(50, 2) for path in newest_states(folder / name)]
@@ -248,7 +263,15 @@ def test_one_process_goes_on_with_the_episodes_of_two(together):
 
 def typed(run_dir, *flags):
     changes = {**tiny.CHANGES, **tiny.SHORTER, "environment.num_envs": 2, "schedule.improve_steps": 100_000}
-    return ["-m", "tfsac", "train", f"--run_dir={run_dir}", "--strategy=multi_worker", *tiny.assignments(changes), *flags]
+    return [
+        "-m",
+        "tfsac",
+        "train",
+        f"--run_dir={run_dir}",
+        "--strategy=multi_worker",
+        *tiny.assignments(changes),
+        *flags,
+    ]
 
 
 def wait_for(path, processes):
@@ -266,7 +289,10 @@ def test_a_worker_that_is_killed_ends_the_run_which_goes_on_from_its_checkpoint(
     processes[1].kill()
     (_, error), _ = end(processes)
     assert [process.returncode for process in processes] == [2, -signal.SIGKILL]
-    assert "tfsac: Another worker of this run ended or cannot be reached, which ends the run. Start all workers with" in error
+    assert (
+        "tfsac: Another worker of this run ended or cannot be reached, which ends the run. Start all workers with"
+        in error
+    )
     assert f"tfsac train --run_dir={run_dir} --resume" in error and "Received: " in error.splitlines()[-1]
 
     # Two go on, and end together when one of them is asked to.
@@ -305,7 +331,9 @@ def saved_run(run_dir):
         (["--num_devices=2"], {}, "num_devices is of the strategy 'mirrored'"),
     ],
 )
-def test_what_cannot_be_shared_is_refused_before_tensorflow_loads(tmp_path, monkeypatch, capsys, flags, environ, message):
+def test_what_cannot_be_shared_is_refused_before_tensorflow_loads(
+    tmp_path, monkeypatch, capsys, flags, environ, message
+):
     from tfsac import cli
 
     monkeypatch.chdir(tmp_path)

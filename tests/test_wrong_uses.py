@@ -1,4 +1,6 @@
-"""A table of command lines that cannot be carried out: each ends with status 2 and one line with its reason, and writes nothing."""
+"""A table of command lines that cannot be carried out: each ends with status 2 and one line with its reason, and
+writes nothing.
+"""
 
 import json
 import re
@@ -13,9 +15,18 @@ from tfsac.parameters import RunParameters, to_json
 
 NEEDED, INTEGER, COUNT = "needs a value", "is a non-negative integer", "is a positive integer"
 NO_RUN, NO_FLAG, WORD = "A run directory has a config.json", "has no flag", r"Flags are written --name=value\."
-KIND, NUMBER, WHOLE, OBJECT = "Input should be an object of kind", "a valid number", "a valid integer", "Input should be an object"
+KIND, NUMBER, WHOLE, OBJECT = (
+    "Input should be an object of kind",
+    "a valid number",
+    "a valid integer",
+    "Input should be an object",
+)
 UNIT = r"expected EnvironmentSteps\(n\).* or a whole number of environment steps"
-EXISTS, NO_FOLDER, OCCUPIED = "exists already; choose another", "cannot be made, because .*file is no folder", "new or empty folder"
+EXISTS, NO_FOLDER, OCCUPIED = (
+    "exists already; choose another",
+    "cannot be made, because .*file is no folder",
+    "new or empty folder",
+)
 SET, DISCOUNT, SIZE = "train --set=", "agent.algorithm.discount", "agent.memory.max_size"
 NETWORKS, POLICY = "agent.networks", "agent.networks.policy"
 STEPS = "train --set=schedule.improve_steps"
@@ -146,14 +157,20 @@ WRONG = [
     ("train --preset=bad/without.py", "Did you mean 'presets'.* Received: bad/without.py"),
     ("train --preset=bad/empty.py", "a preset file defines|A preset file defines"),
     ("train --preset=bad/parameter.py", "bad/parameter.py, line 3: .* no parameter 'levl'. Did you mean 'level'"),
-    ("train --preset=bad/subclass.py", r"subclass.py, line 5: .*write Preset\(\.\.\.\).* Received: the class Mine\(Preset\)"),
+    (
+        "train --preset=bad/subclass.py",
+        r"subclass.py, line 5: .*write Preset\(\.\.\.\).* Received: the class Mine\(Preset\)",
+    ),
     ("train --preset=bad/levels.py", r"levels\['x'\]: There is no parameter .*'. Did you mean 'discount'"),
     ("train --preset=bad/deep.json", "not the config of a run.*nested too deeply"),
     ("train --preset=bad/five.json", "five.json does not fit this version"),
     ("train --preset=bad/list.json", "not the config of a run"),
     ("train --preset=bad/binary.json", "not the config of a run"),
     ("train --preset=bad/empty.json", "not the config of a run.* Received: 0 bytes"),
-    ("train --preset=bad/newer.json", "newer.json, which tfsac 9.9 wrote, does not fit .* no parameter 'discont'. Did you mean 'discount'"),
+    (
+        "train --preset=bad/newer.json",
+        "newer.json, which tfsac 9.9 wrote, does not fit .* no parameter 'discont'. Did you mean 'discount'",
+    ),
     ("train --preset=bad/run.json", "run.json.* has no parameter 'sed'. Did you mean 'seed'"),
     ("show --preset=pendulum_sca", "Did you mean 'pendulum_sac'"),
     ("show --set=agent.algorithm.discont=1", "Did you mean 'discount'"),
@@ -189,7 +206,10 @@ WRONG = [
     (SET + "environment.kwargs.g=" + "[" * 3000, "no JSON|nested too deeply"),
     (SET + "environment.kwargs.g=" + "[" * 30000 + "]" * 30000, "nested too deeply"),
     (SET + "environment.kwargs.g=" + "[" * 500 + "]" * 500, "Invalid JSON: recursion limit"),
-    *((SET + f"{SIZE}={value}", WHOLE) for value in ("1e400", "inf", "NaN", "Infinity", "1.5", "true", "null", "[1]", "", "1e6", "9" * 5000)),
+    *(
+        (SET + f"{SIZE}={value}", WHOLE)
+        for value in ("1e400", "inf", "NaN", "Infinity", "1.5", "true", "null", "[1]", "", "1e6", "9" * 5000)
+    ),
     (SET + f"{SIZE}=0", "greater than 0"),
     (SET + f"{SIZE}=-5", "greater than 0"),
     (SET + f"{SIZE}={10**32}", "less than"),
@@ -232,8 +252,18 @@ WRONG = [
     *(
         (f"{STEPS}={value}", UNIT)
         for value in (
-            "EnvironmentSteps", "EnvironmentSteps()", "EnvironmentSteps(abc)", "EnvironmentSteps(-5)", "EnvironmentSteps(5.5)",
-            "EnvironmentSteps(5", "environmentsteps(5)", "Minutes(5)", "1e5", "5k", "true", "null",
+            "EnvironmentSteps",
+            "EnvironmentSteps()",
+            "EnvironmentSteps(abc)",
+            "EnvironmentSteps(-5)",
+            "EnvironmentSteps(5.5)",
+            "EnvironmentSteps(5",
+            "environmentsteps(5)",
+            "Minutes(5)",
+            "1e5",
+            "5k",
+            "true",
+            "null",
         )
     ),
     (f"{STEPS}=0", "at least 1"),
@@ -247,8 +277,14 @@ WRONG = [
     ("train --level=Pendulum", "named with its version.* Did you mean 'Pendulum-v1'"),
     ("train --set=environment.kwargs.render_mode=5", "render_mode is a text"),
     ("check --level=own_wrong:Kwargs", "named with its version.* Did you mean 'own_wrong:Kwargs-v0'"),
-    ("train --set=environment.kwargs.render_mode=huma", "has the render modes 'human', 'rgb_array'. Did you mean 'human'"),
-    ("check --level=own_wrong:Kwargs-v0", r"'wrong' \(.*own_wrong.py, line 4\)\. gymnasium.register\(.* gives {'wrong': 2}\. Received: {'wrong': 2}"),
+    (
+        "train --set=environment.kwargs.render_mode=huma",
+        "has the render modes 'human', 'rgb_array'. Did you mean 'human'",
+    ),
+    (
+        "check --level=own_wrong:Kwargs-v0",
+        r"'wrong' \(.*own_wrong.py, line 4\)\. gymnasium.register\(.* gives {'wrong': 2}\. Received: {'wrong': 2}",
+    ),
     ("train --level=no_such_package:Pong-v5", "no_such_package"),
     ("train --level=pettingzoo:", "a module, such as"),
     ("train --level=FrozenLake-v1", "must be a Box or a Dict of boxes"),
@@ -290,8 +326,14 @@ WRONG = [
     ("train --num_seeds=2 --checkpoint_restore_dir=missing", "no saved weights yet"),
     ("train --num_seeds=2 --run_dir=full", OCCUPIED),
     # what a run left
-    *((f"{command} --run_dir=missing{more}", NO_RUN) for command, more in (("evaluate", ""), ("export", " --out=new"), ("record", " --out=n.npz"))),
-    *((f"{command} --run_dir=sweep{more}", "of a sweep") for command, more in (("evaluate", ""), ("export", " --out=new"), ("record", " --out=n.npz"))),
+    *(
+        (f"{command} --run_dir=missing{more}", NO_RUN)
+        for command, more in (("evaluate", ""), ("export", " --out=new"), ("record", " --out=n.npz"))
+    ),
+    *(
+        (f"{command} --run_dir=sweep{more}", "of a sweep")
+        for command, more in (("evaluate", ""), ("export", " --out=new"), ("record", " --out=n.npz"))
+    ),
     *((command, "--run_dir is required") for command in ("evaluate", "export --out=new", "record --out=new.npz")),
     *((f"{command} --run_dir=run", "--out is required") for command in ("export", "record")),
     ("evaluate --run_dir=run/config.json", NO_RUN),
@@ -352,7 +394,10 @@ WRONG = [
     (f"{SWEEP} --strategy=multi_worker", "a sweep trains on one"),
     (f"{SWEEP} --checkpoint_restore_dir=missing", "no saved weights yet"),
     (f"{SWEEP} --stop_at_threshold --level=MountainCarContinuous-v0", "needs validation.min_reward_threshold"),
-    *((GRID + text, "A grid is written path=value") for text in ("a", "a.b", "=1", f"{DISCOUNT}", f"{DISCOUNT}=", f"{DISCOUNT}=0.9,")),
+    *(
+        (GRID + text, "A grid is written path=value")
+        for text in ("a", "a.b", "=1", f"{DISCOUNT}", f"{DISCOUNT}=", f"{DISCOUNT}=0.9,")
+    ),
     (GRID + f"{DISCOUNT}=0.9,0.9", "must differ"),
     (GRID + f"{DISCOUNT}=0.9,abc", NUMBER),
     (GRID + "discount=0.9", "by its whole path"),
@@ -381,7 +426,10 @@ WRONG = [
 LATER = [
     ("train --set=agent.memory.max_size=1000000000000", "does not fit into RAM.* Received: agent.memory.max_size"),
     ("train --memory_on_disk --set=agent.memory.max_size=1000000000000", "bytes of the disk"),
-    (f"train --set={POLICY}.middleware_parameters.scheme=[1000000000000]", "weights of network 'policy' take .* Received: .* weights"),
+    (
+        f"train --set={POLICY}.middleware_parameters.scheme=[1000000000000]",
+        "weights of network 'policy' take .* Received: .* weights",
+    ),
     ("""train --set='agent.memory={"kind":"sqil","demonstrations":"none.npz"}'""", "no demonstration file"),
     ("""train --set='agent.memory={"kind":"sqil","demonstrations":"file.npz"}'""", "not a demonstration file"),
     ("train --checkpoint_restore_dir=run --run_dir=new", "best.npz is damaged"),
@@ -392,16 +440,32 @@ LATER = [
 ]
 
 FILES = {
-    "file": b"mine", "file.png": b"mine", "file.npz": b"mine", "file.mp4": b"mine", "binary": b"\xff\xfe\x00", "full/x": b"mine",
-    "sweep/sweep.json": b'{"format": 1, "grid": [], "first": {}}', "badsweep/sweep.json": b"{",
-    "bad/syntax.py": b"x = 1\npreset = (\n", "bad/raises.py": b'x = 1\nraise ValueError("no\\nway")\n', "bad/exits.py": b"import sys\nsys.exit(0)\n",
-    "bad/imports.py": b"import no_such_module\n", "bad/recursion.py": b"def f(): return f()\nf()\n", "bad/binary.py": b"\xff\xfe", "bad/empty.py": b"",
-    "bad/type.py": b"preset = 5\n", "bad/without.py": b"presets = 1\n", "bad/deep.json": b"[" * 100_000, "bad/five.json": b'{"preset": 5, "run": {}}',
+    "file": b"mine",
+    "file.png": b"mine",
+    "file.npz": b"mine",
+    "file.mp4": b"mine",
+    "binary": b"\xff\xfe\x00",
+    "full/x": b"mine",
+    "sweep/sweep.json": b'{"format": 1, "grid": [], "first": {}}',
+    "badsweep/sweep.json": b"{",
+    "bad/syntax.py": b"x = 1\npreset = (\n",
+    "bad/raises.py": b'x = 1\nraise ValueError("no\\nway")\n',
+    "bad/exits.py": b"import sys\nsys.exit(0)\n",
+    "bad/imports.py": b"import no_such_module\n",
+    "bad/recursion.py": b"def f(): return f()\nf()\n",
+    "bad/binary.py": b"\xff\xfe",
+    "bad/empty.py": b"",
+    "bad/type.py": b"preset = 5\n",
+    "bad/without.py": b"presets = 1\n",
+    "bad/deep.json": b"[" * 100_000,
+    "bad/five.json": b'{"preset": 5, "run": {}}',
     "bad/parameter.py": b'from tfsac.parameters import EnvironmentParameters, Preset\n\npreset = Preset(environment=EnvironmentParameters(levl="x"))\n',
     "bad/levels.py": b'from tfsac.parameters import Preset\n\npreset = Preset(levels={"x": {"agent.algorithm.discont": 1}})\n',
     "bad/subclass.py": b"from dataclasses import dataclass\nfrom tfsac.parameters import Preset\n\n@dataclass(frozen=True)\nclass Mine(Preset):\n    size: int = 3\n\npreset = Mine()\n",
     "own_wrong.py": b'import gymnasium as gym\n\nclass Kwargs(gym.Env):\n    def __init__(self, size=3):\n        pass\n\ngym.register("Kwargs-v0", Kwargs, kwargs={"wrong": 2})\n',
-    "bad/list.json": b"[]", "bad/binary.json": b"\xff", "bad/empty.json": b"",
+    "bad/list.json": b"[]",
+    "bad/binary.json": b"\xff",
+    "bad/empty.json": b"",
 }
 
 
@@ -413,8 +477,14 @@ def place(tmp_path_factory):
     text, curve = json.dumps(config), b"env_steps,wall_seconds,evaluation/return_mean\n10,1,-5\n"
     files = {
         **FILES,
-        "run/config.json": text.encode(), "run/best.npz": b"weights", "run/metrics.csv": curve, "young/config.json": text.encode(), "run/policy/saved_model.pb": b"model",
-        "bad/newer.json": json.dumps({**config, "versions": {"tfsac": "9.9"}}).replace('"discount"', '"discont"').encode(),
+        "run/config.json": text.encode(),
+        "run/best.npz": b"weights",
+        "run/metrics.csv": curve,
+        "young/config.json": text.encode(),
+        "run/policy/saved_model.pb": b"model",
+        "bad/newer.json": json.dumps({**config, "versions": {"tfsac": "9.9"}})
+        .replace('"discount"', '"discont"')
+        .encode(),
         "bad/run.json": json.dumps({**config, "run": {"sed": 1}}).encode(),
     }
     for name, content in files.items():

@@ -66,9 +66,13 @@ def shrunk(preset: Preset, **more) -> Preset:
     if isinstance(preset.agent.memory, EpisodicReplayParameters):
         return override(preset, {**shrunk_segments(preset), **more})
     without_v = "v" not in preset.agent.networks
-    fitting = {path: value for path, value in CHANGES.items() if not (without_v and path.startswith("agent.networks.v."))}
+    fitting = {
+        path: value for path, value in CHANGES.items() if not (without_v and path.startswith("agent.networks.v."))
+    }
     if getattr(preset.agent, "shared_encoder", False):  # equal embedders, of images
-        fitting |= {f"agent.networks.{name}.input_embedders_parameters.*.scheme": TINY_IMAGE for name in ("policy", "q")}
+        fitting |= {
+            f"agent.networks.{name}.input_embedders_parameters.*.scheme": TINY_IMAGE for name in ("policy", "q")
+        }
     return override(preset, {**fitting, **more})
 
 
@@ -92,12 +96,18 @@ def shrunk_segments(preset: Preset) -> dict:
 
 
 def taac(level="Pendulum-v1", **changes) -> Preset:
-    """Returns a tiny run of a policy that keeps or switches trajectories; its critics are far from zero from the beginning."""
+    """Returns a tiny run of a policy that keeps or switches trajectories; its critics are far from zero from the
+    beginning.
+    """
     agent = TemporallyAbstractActorCriticAgentParameters(
         memory=SequenceReplayParameters(max_size=1000, sequence_length=4),
         networks=temporally_abstract_networks((16, 16), init_w=0.5, learning_rate=1e-3, batch_size=16),
     )
-    shorter = {"schedule.heatup_steps": 40, "schedule.improve_steps": 60, "schedule.steps_between_evaluation_periods": 50}
+    shorter = {
+        "schedule.heatup_steps": 40,
+        "schedule.improve_steps": 60,
+        "schedule.steps_between_evaluation_periods": 50,
+    }
     return override(dataclasses.replace(tiny_preset(level), agent=agent), {**shorter, **changes})
 
 
@@ -110,13 +120,17 @@ def acer(level="CartPole-v1", lstm=False, shared=False, **changes) -> Preset:
     widths = {} if discrete else {"advantage_layers": (8,)}
     agent = (DiscreteACERAgentParameters if discrete else GaussianACERAgentParameters)(
         memory=EpisodicReplayParameters(max_size=1000, replay_start_size=40),
-        networks=networks((16,), lstm_cells=8 if lstm else None, shared=shared, learning_rate=1e-3, batch_size=4, **widths),
+        networks=networks(
+            (16,), lstm_cells=8 if lstm else None, shared=shared, learning_rate=1e-3, batch_size=4, **widths
+        ),
     )
     preset = tiny_preset(level)
     schedule = dataclasses.replace(preset.schedule, heatup_steps=EnvironmentSteps(0))
     shorter = {
-        "schedule.improve_steps": 120, "schedule.steps_between_evaluation_periods": 60,
-        "agent.algorithm.t_max": 6, "agent.algorithm.n_times_replay": 2,
+        "schedule.improve_steps": 120,
+        "schedule.steps_between_evaluation_periods": 60,
+        "agent.algorithm.t_max": 6,
+        "agent.algorithm.n_times_replay": 2,
     }
     return override(dataclasses.replace(preset, agent=agent, schedule=schedule), {**shorter, **changes})
 

@@ -68,7 +68,11 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'tfsac' has no attribute {name!r}")
-    with contextlib.nullcontext() if _HOMES[name] in _WITHOUT_TENSORFLOW or "tensorflow" in sys.modules else quiet_start():
+    with (
+        contextlib.nullcontext()
+        if _HOMES[name] in _WITHOUT_TENSORFLOW or "tensorflow" in sys.modules
+        else quiet_start()
+    ):
         module = importlib.import_module(_HOMES[name])
     value = getattr(module, name)
     globals()[name] = value

@@ -68,9 +68,10 @@ def train(
         callbacks: hooks into the loop.
         quiet: print nothing.
         initial_weights: run directory whose best weights to begin with; see docs/fine_tuning.md.
-        env_fn: makes a new environment at each call, instead of the preset's level. Its name is recorded, the function is not: give it
-            again to resume the run, and to `load_policy` and `evaluate`.
-        models: makes custom Keras models, instead of the preset's layers; see docs/own_networks.md. The same holds for it.
+        env_fn: makes a new environment at each call, instead of the preset's level. Its name is recorded, the function
+            is not: give it again to resume the run, and to `load_policy` and `evaluate`.
+        models: makes custom Keras models, instead of the preset's layers; see docs/own_networks.md. The same holds for
+            it.
 
     Returns:
         how it ended and how well.
@@ -112,7 +113,8 @@ def load_policy(
     Raises:
         FileNotFoundError: no run there, or one without an evaluation yet.
         TypeError: arguments of other types.
-        ValueError, ImportError: the run's files are damaged, its environment or networks cannot be made, or are not those of the run.
+        ValueError, ImportError: the run's files are damaged, its environment or networks cannot be made, or are not
+            those of the run.
     """
     arguments.flag("critics", critics)
     env = environment_of(run_dir, env_fn, models)
@@ -238,8 +240,8 @@ def evaluate(
 def _check_render_mode(env: gym.Env, needed: str) -> None:
     if needed and env.render_mode != needed:
         raise ValueError(
-            f"To draw, env_fn makes its environment with render_mode={needed!r}; another env_fn than that of training may do so. "
-            f"Received: render_mode={env.render_mode!r}"
+            f"To draw, env_fn makes its environment with render_mode={needed!r}; another env_fn than that of training "
+            f"may do so. Received: render_mode={env.render_mode!r}"
         )
 
 

@@ -23,7 +23,8 @@ def path(name: str, value: Any, what: str = "the path of a folder, a str or a pa
     """Returns a path.
 
     Raises:
-        TypeError: anything but a str or a path; ValueError: an empty one, or one with a null character; OSError: a name that is too long.
+        TypeError: anything but a str or a path; ValueError: an empty one, or one with a null character; OSError: a name
+            that is too long.
     """
     if not isinstance(value, str | os.PathLike):
         raise TypeError(f"{name} is {what}. Received: {shown(value)}")
@@ -32,7 +33,9 @@ def path(name: str, value: Any, what: str = "the path of a folder, a str or a pa
     try:
         os.lstat(value)
     except ValueError as error:
-        raise ValueError(f"{name} is {what}; no file system takes this one ({error}). Received: {shown(value)}") from error
+        raise ValueError(
+            f"{name} is {what}; no file system takes this one ({error}). Received: {shown(value)}"
+        ) from error
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
             raise OSError(f"{name} is {what}, and this name is too long. Received: {shown(value)}") from error
@@ -100,7 +103,9 @@ def instances(name: str, values: Any, cls: type[T], what: str, example: Callable
         raise TypeError(f"{name} is {what}. Received: {shown(values)}")
     for value in values:
         if isinstance(value, type) and issubclass(value, cls):
-            raise TypeError(f"{name} is {what}, not of classes: write {example(value)}. Received: the class {value.__name__}")
+            raise TypeError(
+                f"{name} is {what}, not of classes: write {example(value)}. Received: the class {value.__name__}"
+            )
         if not isinstance(value, cls):
             raise TypeError(f"{name} is {what}. Received: {shown(value)}")
     return list(values)

@@ -59,7 +59,8 @@ def load_preset(name_or_path: str | pathlib.Path) -> Preset:
     elif path.suffix or path.is_dir() or len(path.parts) > 1:
         config = f" Did you mean {str(path / 'config.json')!r}?" if (path / "config.json").is_file() else ""
         raise ParameterError(
-            f"A preset is a name that `tfsac presets` lists, a .py file, or a run's config.json.{config} Received: {str(name_or_path)!r}"
+            f"A preset is a name that `tfsac presets` lists, a .py file, or a run's config.json.{config} Received: "
+            f"{str(name_or_path)!r}"
         )
     else:
         raise ParameterError(
@@ -88,7 +89,10 @@ def _defined_in(path: pathlib.Path) -> Preset:
         raise ParameterError(f"{path}, line {lines[-1] if lines else 1}: {error}") from error
     if "preset" not in defined:
         names = [name for name in defined if not name.startswith("__")]
-        raise ParameterError(f"A preset file defines preset = Preset(...).{nearest('preset', names)} Received: {path}, which defines none")
+        raise ParameterError(
+            f"A preset file defines preset = Preset(...).{nearest('preset', names)} Received: {path}, which defines "
+            f"none"
+        )
     preset = defined["preset"]
     if not isinstance(preset, Preset):
         raise ParameterError(f"{path}: a preset file defines preset = Preset(...). Received: {preset!r}")
@@ -96,7 +100,8 @@ def _defined_in(path: pathlib.Path) -> Preset:
 
 
 def read_config(path: pathlib.Path) -> tuple[Preset, RunParameters]:
-    """Returns the preset and the run parameters of a config.json; the folders with the user's code can be imported from then on.
+    """Returns the preset and the run parameters of a config.json; the folders with the user's code can be imported from
+    then on.
 
     Raises:
         FileNotFoundError: there is none.
@@ -116,7 +121,9 @@ def read_config(path: pathlib.Path) -> tuple[Preset, RunParameters]:
         copies = sorted(path.parent.glob(f"checkpoints/[0-9]*/{path.name}"))
         advice = f" The newest checkpoint has a copy, {copies[-1]}: put it in its place." if copies else ""
         said = f"no {error}" if isinstance(error, LookupError) else str(error)
-        raise ParameterError(f"{path} is not the config of a run ({said}).{advice} Received: {path.stat().st_size} bytes") from error
+        raise ParameterError(
+            f"{path} is not the config of a run ({said}).{advice} Received: {path.stat().st_size} bytes"
+        ) from error
     for folder in folders if isinstance(folders := content.get("import_folders"), list) else ():
         make_importable(str(folder), first=False)
     try:

@@ -1,4 +1,6 @@
-"""Updates of an agent in one call of a compiled graph: U of them, on every replica, for several agents that share the networks."""
+"""Updates of an agent in one call of a compiled graph: U of them, on every replica, for several agents that share
+the networks.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +111,9 @@ class CompiledUpdates:
 
 
 def _folded(batch: Transition, num_agents: int) -> Transition:
-    """Returns a batch of several agents as a batch of single ones: rewards, discounts and weights `[B]` count for each."""
+    """Returns a batch of several agents as a batch of single ones: rewards, discounts and weights `[B]` count for
+    each.
+    """
 
     def of_each(x: tf.Tensor) -> tf.Tensor:
         return tf.repeat(x, num_agents, axis=0)

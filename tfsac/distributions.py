@@ -1,4 +1,5 @@
-"""What policies sample from: the squashed Gaussian, on TensorFlow Probability, the masked categorical and the plain Gaussian.
+"""What policies sample from: the squashed Gaussian, on TensorFlow Probability, the masked categorical and the plain
+Gaussian.
 
 Samples and modes are computed with NumPy where the parameters are NumPy arrays: acting and training share one formula.
 """
@@ -19,8 +20,8 @@ LEAST_LOGIT = 0.5 * np.finfo(np.float32).min  # of masked actions
 
 @functools.cache
 def _tfp() -> Any:
-    # Importing TensorFlow Probability takes seconds, so only what computes with it pays for it. Its warnings are about itself, and
-    # as errors (python -W error) they would end the trace of an update.
+    # Importing TensorFlow Probability takes seconds, so only what computes with it pays for it. Its warnings are about
+    # itself, and as errors (python -W error) they would end the trace of an update.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import tensorflow_probability as tfp

@@ -98,7 +98,9 @@ class PolicyGraph:
         return {name: tf.zeros([rows, *spec.shape[1:]], spec.dtype) for name, spec in self.state.items()}
 
     def inputs(self, *names: str) -> dict[str, tf.TensorSpec]:
-        """Returns observations `[E, ...]` by key that the named networks read, masks where actions are chosen, and the state."""
+        """Returns observations `[E, ...]` by key that the named networks read, masks where actions are chosen, and
+        the state.
+        """
         read = {key for name in names for key in self.networks[name].embedders}
         read |= {ACTION_MASK} if "policy" in names else set()
         found = {key: array for key, array in self.acting.spec.observation.items() if key in read}
@@ -111,7 +113,9 @@ class PolicyGraph:
         }
 
     def any_number(self, shape: tuple[int, ...]) -> list[int | None]:
-        """Returns the shape of one environment's array for any number of them, and of agents where several share the policy."""
+        """Returns the shape of one environment's array for any number of them, and of agents where several share
+        the policy.
+        """
         return [None, *shape] if self.acting.spec.num_agents is None else [None, None, *shape[1:]]
 
     def signatures(self, noise_as_input: bool, values: bool = False) -> dict[str, Any]:
@@ -142,15 +146,16 @@ def export(
 ) -> pathlib.Path:
     """Writes a policy that raw observations go into and the environment's own actions come out of.
 
-    Signatures, whose inputs are named after the observation's keys, as far as the networks read them ("observation" for a
-    plain box; "action_mask", booleans, where there is one; for keys like "arm.angle" and "1", "arm_angle" and "arg_1"):
-        serving_default: observations `[E, ...]` to "action", the deterministic policy: continuous `[E, A]`, or discrete `[E]`
-            int32; with any number N of agents that share the policy `[E, N, A]` or `[E, N]`. A policy with a state takes its
-            fields beside the observations and returns the next ones beside the action.
+    Signatures, whose inputs are named after the observation's keys, as far as the networks read them ("observation" for
+    a plain box; "action_mask", booleans, where there is one; for keys like "arm.angle" and "1", "arm_angle" and
+    "arg_1"):
+        serving_default: observations `[E, ...]` to "action", the deterministic policy: continuous `[E, A]`, or discrete
+            `[E]` int32; with any number N of agents that share the policy `[E, N, A]` or `[E, N]`. A policy with a
+            state takes its fields beside the observations and returns the next ones beside the action.
         initial_state: of a policy with a state: the number "rows" of environments to the fields of episode starts.
         sample: the same, sampled from the policy. The LiteRT file takes its "noise" as an input: standard normal of the
-            action's shape, or for discrete actions uniform in [0, 1) with a last axis over all of them. A policy that keeps or switches
-            trajectories takes `[E, A + 1]`, whose last column is uniform in [0, 1).
+            action's shape, or for discrete actions uniform in [0, 1) with a last axis over all of them. A policy that
+            keeps or switches trajectories takes `[E, A + 1]`, whose last column is uniform in [0, 1).
         values: on request, observations and "action" to the agent's values, `[E]` each (with N agents `[E, N]`).
 
     Args:
@@ -264,10 +269,12 @@ class Exported:
         self.state: dict[str, np.ndarray] = {}
 
     def __call__(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Returns actions `[E, ...]` for observations `[E, ...]` by key; keys that the policy does not read are left out.
+        """Returns actions `[E, ...]` for observations `[E, ...]` by key; keys that the policy does not read are left
+        out.
 
         Raises:
-            ValueError: missing keys; or another number of environments than in the call before where the policy has a state.
+            ValueError: missing keys; or another number of environments than in the call before where the policy has a
+                state.
         """
         given = {input_name(key): value for key, value in observation.items()}
         if missing := self.wanted - self.fields - given.keys():
@@ -319,12 +326,13 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: list[Any]) ->
         observations: raw ones of one episode, in order.
 
     Returns:
-        the largest absolute difference of an entry of an action, in the environment's units, or of a state. Every step begins
-        with the live policy's state; a tie, in which both choose differently between two actions that are equal within rounding, is
-        left out.
+        the largest absolute difference of an entry of an action, in the environment's units, or of a state. Every step
+        begins with the live policy's state; a tie, in which both choose differently between two actions that are equal
+        within rounding, is left out.
 
     Raises:
-        ValueError: no observations, the export of a policy for another environment, or a policy that draws with `epsilon_greedy`, which its export does not.
+        ValueError: no observations, the export of a policy for another environment, or a policy that draws with
+            `epsilon_greedy`, which its export does not.
     """
     arguments.instance("policy", policy, Policy, A_POLICY)
     arguments.path("path", path)
@@ -357,7 +365,8 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: list[Any]) ->
             )
         if theirs.shape != ours.shape:
             raise ValueError(
-                f"The export at {path} has actions of the shape {theirs.shape}, this policy {ours.shape}. Received: {path}"
+                f"The export at {path} has actions of the shape {theirs.shape}, this policy {ours.shape}. Received: "
+                f"{path}"
             )
         pairs = [(theirs, ours)]
         pairs += [(exported.state[name], value) for name, value in policy.state.items()]

@@ -24,8 +24,20 @@ DEEPEST = 50  # levels of a JSON file
 SEAL = "sha256"
 LOCK = ".lock"  # file in a run's folder
 UNREADABLE = (  # what readers of damaged content raise
-    ValueError, LookupError, TypeError, AttributeError, EOFError, OSError, ArithmeticError, MemoryError, RecursionError, SyntaxError,
-    NotImplementedError, struct.error, zipfile.BadZipFile, zlib.error,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    OSError,
+    ArithmeticError,
+    MemoryError,
+    RecursionError,
+    SyntaxError,
+    NotImplementedError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
 )
 
 
@@ -88,7 +100,8 @@ def absolute(path: pathlib.Path, named: pathlib.Path | None = None) -> pathlib.P
         return path.absolute()
     except FileNotFoundError as error:
         raise FileNotFoundError(
-            f"The current folder was deleted: go to another with os.chdir, or give an absolute path. Received: {named or path}"
+            f"The current folder was deleted: go to another with os.chdir, or give an absolute path. Received: "
+            f"{named or path}"
         ) from error
 
 
@@ -175,7 +188,9 @@ def writing(path: pathlib.Path) -> Iterator[None]:
         if "Received: " in str(error):
             raise
         reason = error.strerror or str(error)
-        raise OSError(f"It cannot be written ({reason}); make room, or choose a folder that can be written. Received: {path}") from error
+        raise OSError(
+            f"It cannot be written ({reason}); make room, or choose a folder that can be written. Received: {path}"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -200,7 +215,9 @@ def written_aside(path: pathlib.Path) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def neutral(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Gives a path to a folder that has no characters of a pattern, for TensorFlow, which reads paths of checkpoints as patterns."""
+    """Gives a path to a folder that has no characters of a pattern, for TensorFlow, which reads paths of
+    checkpoints as patterns.
+    """
     absolute = folder.absolute()
     if not set("[]*?\\") & set(str(absolute)):
         yield folder
@@ -228,7 +245,12 @@ def parse_object(content: bytes | str) -> dict[str, Any]:
         raise ValueError("it is not a JSON object")
     level: list[Any] = [found]
     for _ in range(DEEPEST):
-        level = [inner for value in level for inner in (value.values() if isinstance(value, dict) else value) if isinstance(inner, dict | list)]
+        level = [
+            inner
+            for value in level
+            for inner in (value.values() if isinstance(value, dict) else value)
+            if isinstance(inner, dict | list)
+        ]
         if not level:
             return found
     raise ValueError("it is nested too deeply")
@@ -279,8 +301,8 @@ def read_npz(
     Args:
         path: of the file.
         kind: what it should be, for the error: "a demonstration file".
-        choose: returns the names of the entries to read, or raises a ValueError where one is not as expected. What it does not
-            name is never unpacked.
+        choose: returns the names of the entries to read, or raises a ValueError where one is not as expected. What it
+            does not name is never unpacked.
 
     Returns:
         the entries by name.

@@ -1,6 +1,8 @@
-"""Diagnostics of soft Q imitation learning: how demonstrated rows of a batch differ from the agent's own (arXiv 1905.11108).
+"""Diagnostics of soft Q imitation learning: how demonstrated rows of a batch differ from the agent's own (arXiv
+1905.11108).
 
-The learning itself is the memory's doing. Only agents with a SQIL memory have these, composed around two of their steps.
+The learning itself is the memory's doing. Only agents with a SQIL memory have these, composed around two of their
+steps.
 """
 
 from __future__ import annotations
@@ -59,7 +61,8 @@ def means_by_origin(name: str, values_B: tf.Tensor, batch: Transition) -> Metric
 
 
 def gradient_cosine(agent: Any, batch: Transition) -> tf.Tensor:
-    """Returns the cosine, over all weights, between the policy gradients of own and demonstrated rows of the global batch.
+    """Returns the cosine, over all weights, between the policy gradients of own and demonstrated rows of the global
+    batch.
 
     Near 1 they agree about the policy, below 0 they conflict; 0 where one of them has no gradient.
 

@@ -53,8 +53,8 @@ class Sink:
 class CSVSink(Sink):
     """Appends rows to `metrics.csv`.
 
-    What has been written is also kept in memory: checkpoints hold a copy, and a file that something else changed meanwhile is
-    written again.
+    What has been written is also kept in memory: checkpoints hold a copy, and a file that something else changed
+    meanwhile is written again.
 
     Args:
         path: of the file.
@@ -209,7 +209,13 @@ class TerminalSink(Sink):
         extra: columns of callbacks, which each line ends with.
     """
 
-    COLUMNS = ("env_steps", "evaluation/return_mean", "evaluation/return_std", "training/return_mean", "steps_per_second")
+    COLUMNS = (
+        "env_steps",
+        "evaluation/return_mean",
+        "evaluation/return_std",
+        "training/return_mean",
+        "steps_per_second",
+    )
 
     def __init__(self, total: int, unit: str, quiet: bool = False, extra: Sequence[str] = ()):
         self.quiet, self.extra = quiet, list(extra)

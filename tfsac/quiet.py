@@ -34,7 +34,8 @@ def quiet_start() -> Iterator[None]:
 
 @contextlib.contextmanager
 def interrupts_wait() -> Iterator[None]:
-    """Lets a first Ctrl-C wait until what is inside is over: some modules swallow it while they load, and the program would continue.
+    """Lets a first Ctrl-C wait until what is inside is over: some modules swallow it while they load, and the program
+    would continue.
 
     Raises:
         KeyboardInterrupt: at the end, where Ctrl-C came inside.

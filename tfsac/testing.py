@@ -53,7 +53,9 @@ class Identity(gym.Env):
         self.action_space = Box(-high, high)
         self.state = np.zeros(size, np.float32)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         """Draws the observation."""
         super().reset(seed=seed)
         high = self.observation_space.high  # type: ignore[attr-defined]
@@ -70,8 +72,8 @@ class DiscreteIdentity(gym.Env):
 
     Args:
         size: number of actions.
-        masked: half of the wrong actions, rounded up, are not valid: the observation has an "action_mask", and choosing one
-            of them raises a ValueError.
+        masked: half of the wrong actions, rounded up, are not valid: the observation has an "action_mask", and choosing
+            one of them raises a ValueError.
     """
 
     def __init__(self, size: int = 4, masked: bool = False):
@@ -103,8 +105,8 @@ class DiscreteIdentity(gym.Env):
 class TeamIdentity(gym.Env):
     """One step of a team: the reward is the mean over the agents, each of which sees a target of its own.
 
-    An agent's reward is 1 for choosing its target among 3, else 0, or minus the squared distance from its 2 numbers. Its
-    "agent_state" shows its target, its "global_state" the targets of all agents and a one-hot vector of the agent.
+    An agent's reward is 1 for choosing its target among 3, else 0, or minus the squared distance from its 2 numbers.
+    Its "agent_state" shows its target, its "global_state" the targets of all agents and a one-hot vector of the agent.
 
     Args:
         num_agents: of the team.
@@ -123,7 +125,10 @@ class TeamIdentity(gym.Env):
     def _observe(self) -> dict[str, np.ndarray]:
         num_agents = len(self.targets)
         everyone = np.tile(self.targets.ravel(), (num_agents, 1))
-        return {"agent_state": self.targets, "global_state": np.hstack([everyone, np.eye(num_agents, dtype=np.float32)])}
+        return {
+            "agent_state": self.targets,
+            "global_state": np.hstack([everyone, np.eye(num_agents, dtype=np.float32)]),
+        }
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -162,7 +167,9 @@ class Faulty(gym.Env):
     def _observe(self) -> np.ndarray:
         return self.np_random.standard_normal(3).astype(np.float32)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         """Begins an episode."""
         super().reset(seed=seed)
         self.length = 0
@@ -227,7 +234,8 @@ def discrete_spec(observation: int = 3, actions: int = 4, masked: bool = False) 
 
 
 def team_spec(num_agents: int = 2, discrete: bool = True, masked: bool = False) -> Spec:
-    """Returns the spec of a team: agents see 4 numbers, their critic 6, and have 3 discrete actions, or continuous ones with 2 dimensions.
+    """Returns the spec of a team: agents see 4 numbers, their critic 6, and have 3 discrete actions, or continuous ones
+    with 2 dimensions.
 
     Args:
         num_agents: of the team.
@@ -283,9 +291,11 @@ def random_batches(spec: Spec, updates: int, batch_size: int, seed: int = 0) -> 
 def random_segments(
     spec: Spec, updates: int, steps: int, columns: int, seed: int = 0, state: Mapping[str, ArraySpec] | None = None
 ) -> Segments:
-    """Returns `[U, T, B, ...]` segments of noise that fit the spec of an agent that learns from them, its extras included.
+    """Returns `[U, T, B, ...]` segments of noise that fit the spec of an agent that learns from them, its extras
+    included.
 
-    The first update is a fresh rollout with terminated episodes in its columns, the others are replayed: columns of 1 to T steps.
+    The first update is a fresh rollout with terminated episodes in its columns, the others are replayed: columns of 1
+    to T steps.
 
     Args:
         spec: of the agent, `agent.spec`.
@@ -325,7 +335,10 @@ def random_segments(
         observation["action_mask"][:, -1, :, 0] = True
     on_policy = np.zeros(shape, np.float32)
     on_policy[0] = 1
-    initial = {name: rng.uniform(-1, 1, (updates, columns, *array.shape)).astype(np.float32) for name, array in (state or {}).items()}
+    initial = {
+        name: rng.uniform(-1, 1, (updates, columns, *array.shape)).astype(np.float32)
+        for name, array in (state or {}).items()
+    }
     for values in initial.values():
         values[1:] = 0
     return Segments(
@@ -344,8 +357,8 @@ def random_segments(
 def random_sequences(spec: Spec, updates: int, steps: int, batch_size: int, seed: int = 0) -> Sequence:
     """Returns `[U, T, B, ...]` sequences of noise that fit the spec of an agent with a state, its extras included.
 
-    A row that is not the first of its sequence ends an episode with probability 0.3, and half of these ends are terminal. The
-    state that the policy stores lies in [-1, 1], continues from row to row and starts with zeros.
+    A row that is not the first of its sequence ends an episode with probability 0.3, and half of these ends are
+    terminal. The state that the policy stores lies in [-1, 1], continues from row to row and starts with zeros.
 
     Args:
         spec: of the agent, `agent.spec`.
@@ -368,6 +381,7 @@ def random_sequences(spec: Spec, updates: int, steps: int, batch_size: int, seed
 
     nonterminal = np.ones(shape, np.float32)
     nonterminal[:, :-1][~counts[:, 1:] & (rng.random((updates, steps - 1, batch_size)) < 0.5)] = 0
+
     def extra(array: ArraySpec) -> np.ndarray:
         flag = not array.shape  # of a switch
         values = rng.integers(0, 2, shape) if flag else rng.uniform(-1, 1, (*shape, *array.shape))

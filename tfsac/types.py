@@ -25,7 +25,9 @@ FIRST, MID, LAST = 0, 1, 2
 
 
 def input_name(key: str) -> str:
-    """Returns how TensorFlow names the input of an exported policy that is the observation of this key, `arm_angle` for `arm.angle`."""
+    """Returns how TensorFlow names the input of an exported policy that is the observation of this key, `arm_angle`
+    for `arm.angle`.
+    """
     name = re.sub(r"[^A-Za-z0-9]", "_", key)
     return name if name[:1].isalpha() else f"arg_{name}"
 
@@ -133,7 +135,8 @@ class Transition(NamedTuple):
         observation: arrays `[B, ...]` by key.
         action: `[B, A]`, in [-1, 1], or `[B]` discrete ones, numbered from 0.
         reward: `[B]`, after the reward filters.
-        discount: `[B]`, the bootstrap discount gamma^n * (1 - terminated): it is zero where the task ended and not where time ran out.
+        discount: `[B]`, the bootstrap discount gamma^n * (1 - terminated): it is zero where the task ended and not
+            where time ran out.
         next_observation: arrays `[B, ...]` by key.
         weight: `[B]` importance weights, or ().
         extras: arrays `[B, ...]` by name.
@@ -160,8 +163,8 @@ class Sequence(NamedTuple):
         reward: `[T, B]`, or `[T, B, D]` of D rewards a step; of the action beside it, after the reward filters.
         nonterminal: `[T, B]`, 1 - terminated: zero beside the action with which the task ended.
         step_type: `[T, B]` int32, FIRST, MID or LAST.
-        extras: arrays `[T, B, ...]` by name. In a LAST row `state/x` is the `next_state/x` of the row before, other extras,
-            action, reward and nonterminal are zero.
+        extras: arrays `[T, B, ...]` by name. In a LAST row `state/x` is the `next_state/x` of the row before, other
+            extras, action, reward and nonterminal are zero.
     """
 
     observation: Any
@@ -173,22 +176,24 @@ class Sequence(NamedTuple):
 
 
 class Segments(NamedTuple):
-    """A batch of B entries of up to T consecutive steps, time first: `[T, B]`, or `[U, T, B]` when stacked for U updates.
+    """A batch of B entries of up to T consecutive steps, time first: `[T, B]`, or `[U, T, B]` when stacked for U
+    updates.
 
-    A segment is the part of one episode within an entry. An entry of a fresh rollout continues with the next episode after
-    a terminated step; a replayed entry is one segment. Where there is no step, at the end of an entry or in a whole one,
-    everything is zero.
+    A segment is the part of one episode within an entry. An entry of a fresh rollout continues with the next episode
+    after a terminated step; a replayed entry is one segment. Where there is no step, at the end of an entry or in a
+    whole one, everything is zero.
 
     Attributes:
-        observation: arrays `[T + 1, B, ...]` by key; the last row is the observation after the entry's last step, wherever
-            in the entry that step is.
+        observation: arrays `[T + 1, B, ...]` by key; the last row is the observation after the entry's last step,
+            wherever in the entry that step is.
         action: `[T, B, A]`, or `[T, B]` discrete ones, numbered from 0.
         reward: `[T, B]`, of the action beside it, after the reward filters.
         nonterminal: `[T, B]`, 1 - terminated.
         is_first: `[T, B]`, 1 for the first step of an episode, else 0.
         length: `[T, B]`, number of steps of the segment that the step belongs to; zero where there is no step.
         on_policy: `[T, B]`, 1 for steps of a fresh rollout of the current policy, 0 for others.
-        initial_state: arrays `[B, ...]` by field, of recurrent networks before the first step; zero for replayed entries.
+        initial_state: arrays `[B, ...]` by field, of recurrent networks before the first step; zero for replayed
+            entries.
         extras: arrays `[T, B, ...]` by name, with the parameters of the behaviour's distribution.
     """
 
@@ -257,15 +262,21 @@ def check_actions(kind: str, discrete: bool | None, action: ArraySpec | Discrete
         action: of the environment.
 
     Raises:
-        ValueError: continuous actions for an agent with discrete ones, or the other way round; the message names the other agent.
+        ValueError: continuous actions for an agent with discrete ones, or the other way round; the message names the
+            other agent.
     """
     if discrete is None or discrete == isinstance(action, DiscreteSpec):
         return
     acer = kind.endswith("acer")
     if isinstance(action, DiscreteSpec):
         does = f"has continuous actions, and the environment has {action.num_actions} discrete actions"
-        other, preset = ("discrete_acer", "acer_cartpole") if acer else ("discrete_soft_actor_critic", "cart_pole_discrete_sac")
+        other, preset = (
+            ("discrete_acer", "acer_cartpole") if acer else ("discrete_soft_actor_critic", "cart_pole_discrete_sac")
+        )
     else:
         does = "has discrete actions, and the environment has continuous actions"
         other, preset = ("gaussian_acer", "acer_pendulum") if acer else ("twin_soft_actor_critic", "pendulum_twin_sac")
-    raise ValueError(f"This agent ({kind!r}) {does}: that needs an agent of kind {other!r}, as in the preset {preset}. Received: {action}")
+    raise ValueError(
+        f"This agent ({kind!r}) {does}: that needs an agent of kind {other!r}, as in the preset {preset}. Received: "
+        f"{action}"
+    )

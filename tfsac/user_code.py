@@ -18,7 +18,9 @@ LIBRARIES = (
 
 
 LONGEST = 2000  # characters of a message that are shown
-FOLDERS: list[str] = []  # that `make_importable` added: a run's config keeps them, for the commands that come after training
+FOLDERS: list[
+    str
+] = []  # that `make_importable` added: a run's config keeps them, for the commands that come after training
 
 
 def make_importable(folder: str | pathlib.Path, first: bool = True) -> None:
@@ -54,7 +56,8 @@ def load(name: str) -> Any:
         raise ValueError(f"What a module has is named MODULE:NAME, such as my_agents:MyAgent. Received: {name!r}")
     if module == "__main__":
         raise ImportError(
-            f"What a script or a notebook defines cannot be found by another process: put it in a module of its own. Received: {name!r}"
+            f"What a script or a notebook defines cannot be found by another process: put it in a module of its own. "
+            f"Received: {name!r}"
         )
     try:
         with calling(f"The module {module}"):
@@ -67,7 +70,10 @@ def load(name: str) -> Any:
         raise
     for part in inner.split("."):
         if not hasattr(found, part):
-            raise ImportError(f"The module {module} ({getattr(sys.modules[module], '__file__', None)}) has no {inner}. Received: {name!r}")
+            raise ImportError(
+                f"The module {module} ({getattr(sys.modules[module], '__file__', None)}) has no {inner}. Received: "
+                f"{name!r}"
+            )
         found = getattr(found, part)
     return found
 
@@ -75,7 +81,8 @@ def load(name: str) -> Any:
 def described(error: BaseException) -> str:
     """Returns an error as "Type: message (file, line, function)", in one line.
 
-    The place is the innermost one outside tfsac, the standard library and installed packages; without one, the innermost.
+    The place is the innermost one outside tfsac, the standard library and installed packages; without one, the
+    innermost.
 
     Args:
         error: as it was caught.
@@ -127,7 +134,9 @@ def is_library(filename: str) -> bool:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Returns module and name of a function, such as "experiments.make_arm"; of a functools.partial, of what it calls."""
+    """Returns module and name of a function, such as "experiments.make_arm"; of a functools.partial, of what it
+    calls.
+    """
     function = getattr(function, "func", function)
     return f"{function.__module__}.{function.__qualname__}" if hasattr(function, "__qualname__") else repr(function)
 

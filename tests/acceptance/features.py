@@ -1,4 +1,5 @@
-"""Every agent with every feature, through train, resume, evaluate and export: works, or is refused before anything is written.
+"""Every agent with every feature, through train, resume, evaluate and export: works, or is refused before anything is
+written.
 
     python tests/acceptance/features.py --table=docs/features.md                     # the whole table, about an hour
     python tests/acceptance/features.py --agents=twin_sac,taac --features=n_step     # these cells alone
@@ -33,13 +34,21 @@ SEVERAL = {"environment.num_envs": 2}
 FEATURES = {
     "plain": ("one environment, nothing else", {}, {}),
     "several": ("several environments (`--num_envs`)", SEVERAL, {}),
-    "subprocess": ("environments in processes (`vectorization=subprocess`)", {**SEVERAL, "environment.vectorization": "subprocess"}, {}),
+    "subprocess": (
+        "environments in processes (`vectorization=subprocess`)",
+        {**SEVERAL, "environment.vectorization": "subprocess"},
+        {},
+    ),
     "asynchronous": ("`--asynchronous_collection`", {}, {"asynchronous_collection": True}),
     "ray": ("actors on Ray (`--ray_address`)", SEVERAL, {"ray_address": "local", "num_actors": 2, "actor_steps": 4}),
     "workers": ("two workers (`--strategy=multi_worker`)", SEVERAL, {"strategy": "multi_worker"}),
     "mirrored": ("two devices (`--strategy=mirrored`)", {}, {"strategy": "mirrored", "num_devices": 2}),
     "one_device": ("`--strategy=one_device`", {}, {"strategy": "one_device"}),
-    "prioritized": ("prioritised replay (`agent.memory`)", {"agent.memory": {"kind": "prioritized", "max_size": 1000}}, {}),
+    "prioritized": (
+        "prioritised replay (`agent.memory`)",
+        {"agent.memory": {"kind": "prioritized", "max_size": 1000}},
+        {},
+    ),
     "n_step": ("n-step targets (`agent.algorithm.n_step=3`)", {"agent.algorithm.n_step": 3}, {}),
     "observations": ("observation normalisation", {"environment.filters.observation_normalization": True}, {}),
     "rewards": ("reward normalisation", {"environment.filters.reward_normalization": True}, {}),
@@ -66,7 +75,10 @@ AGENTS = {
     "gaussian_acer": "ACER, Gaussian",
     "lstm_acer": "ACER with an LSTM",
 }
-DISCRETE, TEAMS = ("discrete_sac", "discrete_team", "discrete_sqil", "discrete_acer", "lstm_acer"), ("twin_team", "discrete_team")
+DISCRETE, TEAMS = (
+    ("discrete_sac", "discrete_team", "discrete_sqil", "discrete_acer", "lstm_acer"),
+    ("twin_team", "discrete_team"),
+)
 
 
 def level_of(agent, own=False):
@@ -115,7 +127,10 @@ def preset_of(agent, changes, folder):
             memory = p.SQILExperienceReplayParameters(demonstrations=str(demonstrations(agent, folder)), max_size=1000)
         base = tiny_preset("Pendulum-v1")
         settings = dataclasses.replace(base.environment, level=level, kwargs=arguments)
-        preset, more = dataclasses.replace(base, agent=dataclasses.replace(made, memory=memory), environment=settings), HEATUP
+        preset, more = (
+            dataclasses.replace(base, agent=dataclasses.replace(made, memory=memory), environment=settings),
+            HEATUP,
+        )
     return p.override(preset, {**TINY, **more, **changes})
 
 
@@ -272,7 +287,14 @@ def pair(agent, folder):
 
 def started(agent, features, folder, out, **variables):
     """Starts a process that tries cells of one agent."""
-    command = [sys.executable, __file__, f"--agents={agent}", f"--features={','.join(features)}", f"--folder={folder}", f"--out={out}"]
+    command = [
+        sys.executable,
+        __file__,
+        f"--agents={agent}",
+        f"--features={','.join(features)}",
+        f"--folder={folder}",
+        f"--out={out}",
+    ]
     return subprocess.Popen(command, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **variables})
 
 
@@ -337,7 +359,9 @@ def main():
     given = parser.parse_args()
     agents, features = given.agents.split(","), given.features.split(",")
     for name in {*agents} - AGENTS.keys() | {*features} - FEATURES.keys():
-        parser.error(f"There is no agent or feature of this name: {', '.join([*AGENTS, *FEATURES])}. Received: {name!r}")
+        parser.error(
+            f"There is no agent or feature of this name: {', '.join([*AGENTS, *FEATURES])}. Received: {name!r}"
+        )
     with contextlib.ExitStack() as stack:
         folder = given.folder or pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         out = given.out or folder / "results.jsonl"

@@ -1,4 +1,6 @@
-"""The committed table of agents and features is what this version does: every cell is tried again, which takes an hour on two cores."""
+"""The committed table of agents and features is what this version does: every cell is tried again, which takes an
+hour on two cores.
+"""
 
 import json
 import pathlib
@@ -34,9 +36,18 @@ def test_the_table_has_every_agent_and_feature():
 @pytest.mark.parametrize(
     ("refused", "sentence"),
     [
-        ("Preset.agent.memory.kind: Input should be 'sequences'. Received: 'prioritized'", "The replay memory of this agent is of the kind 'sequences'."),
-        ("There is no parameter 'agent.algorithm.n_step'. Did you mean 'x'? Received: 3", "This agent has no parameter `agent.algorithm.n_step`."),
-        ("Models (models) are for agents of the kind 'a'. Received: 'b'", "Models (models) are for agents of the kind 'a'."),
+        (
+            "Preset.agent.memory.kind: Input should be 'sequences'. Received: 'prioritized'",
+            "The replay memory of this agent is of the kind 'sequences'.",
+        ),
+        (
+            "There is no parameter 'agent.algorithm.n_step'. Did you mean 'x'? Received: 3",
+            "This agent has no parameter `agent.algorithm.n_step`.",
+        ),
+        (
+            "Models (models) are for agents of the kind 'a'. Received: 'b'",
+            "Models (models) are for agents of the kind 'a'.",
+        ),
     ],
 )
 def test_a_note_is_a_sentence(refused, sentence):
@@ -57,5 +68,7 @@ def test_an_agent_does_with_every_feature_what_the_table_says(agent, tmp_path):
     command = [sys.executable, features.__file__, f"--agents={agent}", f"--folder={tmp_path}", f"--out={out}"]
     assert subprocess.run(command, check=False).returncode == 0
     found = {feature: result for _, feature, result in map(json.loads, out.read_text().splitlines())}
-    shown = {feature: f"refused: {features.reason_of(x)}" if x.startswith("refused") else x for feature, x in found.items()}
+    shown = {
+        feature: f"refused: {features.reason_of(x)}" if x.startswith("refused") else x for feature, x in found.items()
+    }
     assert shown == {feature: committed()[agent, feature] for feature in features.FEATURES}

@@ -19,7 +19,11 @@ def test_a_preset_of_choices_or_imitation_reaches_its_threshold(tmp_path, name):
 
 @pytest.mark.parametrize(
     ("name", "changes"),
-    [("pendulum_sac", {}), ("pendulum_twin_sac", {}), ("taac_simple_control", {"agent.algorithm.trajectory": "linear"})],
+    [
+        ("pendulum_sac", {}),
+        ("pendulum_twin_sac", {}),
+        ("taac_simple_control", {"agent.algorithm.trajectory": "linear"}),
+    ],
 )
 def test_a_pendulum_preset_reaches_its_threshold(tmp_path, name, changes):
     preset = override(tfsac.load_preset(name), changes)
@@ -31,6 +35,8 @@ def test_a_pendulum_preset_reaches_its_threshold(tmp_path, name, changes):
 
 @pytest.mark.parametrize(("name", "least"), [("acer_cartpole", 400), ("acer_pendulum", -750)])
 def test_a_preset_that_replays_segments_reaches_its_threshold(tmp_path, name, least):
-    result = tfsac.train(tfsac.load_preset(name), tmp_path / "run", RunParameters(seed=1, stop_at_threshold=True), quiet=True)
+    result = tfsac.train(
+        tfsac.load_preset(name), tmp_path / "run", RunParameters(seed=1, stop_at_threshold=True), quiet=True
+    )
     assert result.accepted, result
     assert tfsac.evaluate(tmp_path / "run", episodes=20, seed=7).returns.mean() > least

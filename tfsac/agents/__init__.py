@@ -1,7 +1,9 @@
-"""The agents learn: one file each, with its losses, gradients, optimizer steps and targets in the order in which they happen.
+"""The agents learn: one file each, with its losses, gradients, optimizer steps and targets in the order in which they
+happen.
 
-`learner.py` has what they share, `tfsac/compiled_updates.py` the compiled loop that calls `update_once`. A suffix names the axes of a
-tensor: B rows of a batch, N critics, A action dimensions or discrete actions, T time, D rewards a step, R = T * B rows.
+`learner.py` has what they share, `tfsac/compiled_updates.py` the compiled loop that calls `update_once`. A suffix names
+the axes of a tensor: B rows of a batch, N critics, A action dimensions or discrete actions, T time, D rewards a step, R
+= T * B rows.
 """
 
 from tfsac.agents.acer import DiscreteACERAgent, GaussianACERAgent

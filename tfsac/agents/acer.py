@@ -1,8 +1,8 @@
 """Actor-critic with experience replay, for discrete and for continuous actions (ChainerRL; arXiv 1611.01224).
 
 Networks: `policy` and its average `policy_target`, the critics, and perhaps a `trunk` with its average before them. The
-critics are Q of every discrete action; or V and an advantage. An update looks at columns `[T, B]` of segments, R = T * B
-rows.
+critics are Q of every discrete action; or V and an advantage. An update looks at columns `[T, B]` of segments, R = T *
+B rows.
 """
 
 from __future__ import annotations
@@ -204,8 +204,8 @@ class ACERAgent(Agent):
         for name in self.network_parameters:
             if name not in self.policy.acts_through and self.networks[name].memory:
                 raise ValueError(
-                    "Values are functions of the policy's state, so its critics have no LSTM of their own: shared=True makes one trunk. "
-                    f"Received: an LSTM in {name!r}"
+                    "Values are functions of the policy's state, so its critics have no LSTM of their own: shared=True "
+                    f"makes one trunk. Received: an LSTM in {name!r}"
                 )
 
 

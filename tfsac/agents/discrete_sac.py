@@ -1,7 +1,7 @@
 """Soft actor-critic for discrete actions: DI-engine's (Christodoulou 2019, arXiv 1910.07207).
 
-Networks: `policy`, twin `q` of all actions in one head and its target network `q_target`. The temperature is fixed or learned.
-Expectations over actions are exact sums, so an update samples nothing.
+Networks: `policy`, twin `q` of all actions in one head and its target network `q_target`. The temperature is fixed or
+learned. Expectations over actions are exact sums, so an update samples nothing.
 """
 
 from __future__ import annotations
@@ -36,11 +36,13 @@ class DiscreteSoftActorCriticAgent(Agent):
         num_actions: how many there are, A.
 
     Raises:
-        ValueError: see `Agent`; a target entropy that so many actions cannot have, or a shared encoder with custom models.
+        ValueError: see `Agent`; a target entropy that so many actions cannot have, or a shared encoder with custom
+            models.
 
     Example:
         >>> env = gymnasium.make("CartPole-v1")
-        >>> agent = DiscreteSoftActorCriticAgent(DiscreteSoftActorCriticAgentParameters(), tfsac.environments.spec_of(env))
+        >>> parameters = DiscreteSoftActorCriticAgentParameters()
+        >>> agent = DiscreteSoftActorCriticAgent(parameters, tfsac.environments.spec_of(env))
         >>> agent.policy.act({"observation": np.zeros((1, 4), "float32")}, mode="greedy").action.shape
         (1,)
     """
@@ -58,7 +60,8 @@ class DiscreteSoftActorCriticAgent(Agent):
     ):
         if models is not None and parameters.shared_encoder:
             raise ValueError(
-                "Custom Keras models have encoders of their own: set agent.shared_encoder to false. Received: shared_encoder=True"
+                "Custom Keras models have encoders of their own: set agent.shared_encoder to false. Received: "
+                "shared_encoder=True"
             )
         super().__init__(parameters, spec, seed, eager, models, jit_compile)
         temperature, self.num_actions = parameters.algorithm.temperature, self.policy.num_actions
@@ -71,8 +74,8 @@ class DiscreteSoftActorCriticAgent(Agent):
         most = math.log(self.num_actions)
         if self.given_target is not None and not 0 < self.given_target < most:
             raise ValueError(
-                f"The entropy of {self.num_actions} discrete actions lies between 0 and log({self.num_actions}) = {most:.4g} "
-                f"nats, and target_entropy between them. Received: {self.given_target}"
+                f"The entropy of {self.num_actions} discrete actions lies between 0 and log({self.num_actions}) = "
+                f"{most:.4g} nats, and target_entropy between them. Received: {self.given_target}"
             )
         self.temperature = make_temperature(temperature)
         self.temperature.register_with(self)
@@ -88,7 +91,9 @@ class DiscreteSoftActorCriticAgent(Agent):
         return Update({**critic.metrics, **policy.metrics}, critic.td_error_B)
 
     def critic_step(self, batch: Transition) -> CriticStep:
-        """Computes the step that regresses every Q(s, a) on `r + discount * V(s')`, V an exact expectation over the policy of now (equation 10)."""
+        """Computes the step that regresses every Q(s, a) on `r + discount * V(s')`, V an exact expectation over the
+        policy of now (equation 10).
+        """
         policy = self.distribution(batch.next_observation)
         next_q_BNA = self.targets["q"](batch.next_observation)
         next_value_B = losses.expected_soft_value(next_q_BNA, policy.prob, policy.log_prob, self.temperature.value())
@@ -111,7 +116,9 @@ class DiscreteSoftActorCriticAgent(Agent):
         return -value_B, policy, tf.reduce_min(q_BNA, axis=1)
 
     def policy_step(self, batch: Transition, train_policy: bool = True) -> PolicyStep:
-        """Computes the step of the policy to high Q and, times alpha, high entropy (equation 12), and of alpha (equation 11)."""
+        """Computes the step of the policy to high Q and, times alpha, high entropy (equation 12), and of alpha
+        (equation 11).
+        """
         with self.watch("policy") as tape:
             loss_B, policy, q_min_BA = self.policy_loss(batch)
             loss = self.mean_loss("policy", loss_B)
@@ -130,7 +137,9 @@ class DiscreteSoftActorCriticAgent(Agent):
         return PolicyStep([gradients, *temperature_gradients], loss_B, metrics)
 
     def target_entropy(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the entropy to be reached in each state `[B]`: as given, or the ratio of the log of how many actions are valid."""
+        """Returns the entropy to be reached in each state `[B]`: as given, or the ratio of the log of how many
+        actions are valid.
+        """
         if ACTION_MASK in observation:
             valid_B = tf.reduce_sum(tf.cast(observation[ACTION_MASK], tf.float32), axis=-1)
         else:

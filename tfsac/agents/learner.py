@@ -65,9 +65,10 @@ class Agent(tf.Module):
     """Base class of the agents: a subclass has `policy_class`, its losses in `update_once`, and `values`.
 
     Make it inside the scope of a `tf.distribute` strategy to train on several devices: every replica then runs
-    `update_once` on its share of the batch. Where the strategy has several workers, each process has an agent of its own,
-    which is given that worker's rows alone; all of them make the same agents and the same updates in the same order. One
-    `tf.train.Checkpoint(agent=agent)` holds networks, target networks, optimizers, counters and the seed of the noise.
+    `update_once` on its share of the batch. Where the strategy has several workers, each process has an agent of its
+    own, which is given that worker's rows alone; all of them make the same agents and the same updates in the same
+    order. One `tf.train.Checkpoint(agent=agent)` holds networks, target networks, optimizers, counters and the seed of
+    the noise.
 
     Several agents share all networks: where the spec has N of them, batches come as `[B, N, ...]` and are folded to
     `[B * N, ...]` before `update_once`. Rewards, discounts and weights count for all N, priorities are means over them.
@@ -78,8 +79,8 @@ class Agent(tf.Module):
         seed: of weights, noise and acting.
         eager: run updates without compiling them, to debug.
         models: makes a Keras model for each network, by name, instead of its parameters' layers; see `make_networks`.
-        jit_compile: compile updates with XLA, on one device. They compute the same but for rounding, from other draws of
-            noise: XLA makes its numbers of the same random bits in its own way.
+        jit_compile: compile updates with XLA, on one device. They compute the same but for rounding, from other draws
+            of noise: XLA makes its numbers of the same random bits in its own way.
 
     Attributes:
         policy: that acts, through some of the networks.
@@ -100,8 +101,8 @@ class Agent(tf.Module):
         compiled: makes the updates; `compiled.traces` counts how often they were traced.
 
     Raises:
-        ValueError: what the policy and `make_networks` say, a batch that the replicas cannot share equally, or XLA for updates
-            that run eagerly or on several replicas.
+        ValueError: what the policy and `make_networks` say, a batch that the replicas cannot share equally, or XLA for
+            updates that run eagerly or on several replicas.
     """
 
     policy_class: ClassVar[type[BasePolicy]]
@@ -126,8 +127,8 @@ class Agent(tf.Module):
         self._share_batches(parameters.batch_size)
         if jit_compile and (eager or self.replicas > 1):
             raise ValueError(
-                f"XLA compiles the updates of one device: jit_compile goes without eager and without a strategy of several "
-                f"replicas. Received: eager={eager}, {self.replicas} replica(s)"
+                f"XLA compiles the updates of one device: jit_compile goes without eager and without a strategy of "
+                f"several replicas. Received: eager={eager}, {self.replicas} replica(s)"
             )
         spec_of = functools.partial(_spec_of, self.policy_class, parameters, spec)
         self.networks = make_networks(parameters, spec_of, seed, models)
@@ -186,8 +187,8 @@ class Agent(tf.Module):
         """Makes U updates in one call of a compiled graph.
 
         Args:
-            stacked: U batches, `[U, B, ...]` or `[U, T, B, ...]`, B being `local_batch_size`; with importance weights where
-                the memory is prioritised.
+            stacked: U batches, `[U, B, ...]` or `[U, T, B, ...]`, B being `local_batch_size`; with importance weights
+                where the memory is prioritised.
 
         Returns:
             metrics `[U, M]` of the global batch, whose columns `metric_names` names, and priorities of the given rows.
@@ -197,7 +198,7 @@ class Agent(tf.Module):
         """
         return self.compiled(stacked)
 
-    # -- what a subclass computes -----------------------------------------------------------------------------------------
+    # -- what a subclass computes --------------------------------------------------------------------------------------
 
     @abstractmethod
     def update_once(self, batch: Any, train_policy: bool = True) -> Update:
@@ -231,7 +232,7 @@ class Agent(tf.Module):
         """Returns shapes and dtypes of the batches that the agent learns from, as `tf.TensorSpec`."""
         return transition_rows(self.spec, self.local_batch_size, self.prioritized)
 
-    # -- what updates are made of -----------------------------------------------------------------------------------------
+    # -- what updates are made of --------------------------------------------------------------------------------------
 
     def share(self, batch: Any) -> Any:
         """Returns this replica's rows of its worker's batch."""
@@ -267,7 +268,7 @@ class Agent(tf.Module):
         return tape
 
     def mean_loss(self, name: str, loss_rows: tf.Tensor) -> tf.Tensor:
-        """Returns the weighted mean over rows `[B]` (of critics `[B, N]` the sum of their means), plus the L2 penalty."""
+        """Returns the weighted mean over rows `[B]` (of critics `[B, N]` the sum of their means), plus the penalty."""
         loss = self.loss_weights[name] * tf.reduce_sum(tf.reduce_mean(loss_rows, axis=0))
         return loss + self.l2_penalty(name) if self.network_parameters[name].l2_regularization else loss
 

@@ -1,4 +1,5 @@
-"""Soft actor-critic with twin target critics and no V: Spinning Up's and DI-engine's (Haarnoja et al. 2018, arXiv 1812.05905).
+"""Soft actor-critic with twin target critics and no V: Spinning Up's and DI-engine's (Haarnoja et al. 2018, arXiv
+1812.05905).
 
 Networks: `policy`, twin `q` in one head and its target network `q_target`. The temperature is fixed or learned.
 """
@@ -20,7 +21,8 @@ from tfsac.types import Spec, Transition, Update
 
 
 class TwinSoftActorCriticAgent(Agent):
-    """Steps of critics, policy and temperature in the order that the parameters name, `critic_first` by default, then the target.
+    """Steps of critics, policy and temperature in the order that the parameters name, `critic_first` by default, then
+    the target.
 
     Args:
         parameters, spec, seed, eager, models, jit_compile: see `Agent`.
@@ -65,7 +67,9 @@ class TwinSoftActorCriticAgent(Agent):
         return self.update_order(self, batch, train_policy)
 
     def critic_step(self, batch: Transition) -> CriticStep:
-        """Computes the step that regresses every Q(s, a) on `r + discount * (min_i Q_target_i(s', a') - alpha log pi(a'|s'))` (equation 5)."""
+        """Computes the step that regresses every Q(s, a) on `r + discount * (min_i Q_target_i(s', a') - alpha log
+        pi(a'|s'))` (equation 5).
+        """
         policy = SquashedGaussian(*self.networks["policy"](batch.next_observation))
         noise_BA = self.noise("next", [self.rows, self.policy.action_size])
         next_action_BA, next_log_prob_B = policy.sample_and_log_prob(noise_BA)
@@ -89,7 +93,9 @@ class TwinSoftActorCriticAgent(Agent):
         return -losses.soft_value(q_BN, log_prob_B, self.temperature.value()), policy, log_prob_B, q_BN
 
     def policy_step(self, batch: Transition, train_policy: bool = True) -> PolicyStep:
-        """Computes the step of the policy to high Q and, times alpha, high entropy (equation 7), and of alpha (equation 18)."""
+        """Computes the step of the policy to high Q and, times alpha, high entropy (equation 7), and of alpha
+        (equation 18).
+        """
         with self.watch("policy") as tape:
             loss_B, policy, log_prob_B, q_BN = self.policy_loss(batch)
             loss = self.mean_loss("policy", loss_B)

@@ -1,7 +1,7 @@
 """Soft actor-critic with a value network: Coach's agent (Haarnoja et al. 2018, arXiv 1801.01290).
 
-Networks: `policy`, twin `q` in one head, `v` and its target network `v_target`. The temperature is fixed at 1; scaling the
-reward by 1 / alpha takes its place.
+Networks: `policy`, twin `q` in one head, `v` and its target network `v_target`. The temperature is fixed at 1; scaling
+the reward by 1 / alpha takes its place.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class SoftActorCriticAgent(Agent):
         return Update({**policy.metrics, **value_metrics, **critic.metrics}, critic.td_error_B)
 
     def policy_loss(self, batch: Transition) -> tuple[tf.Tensor, SquashedGaussian, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns equation 12 in each row, the policy, and of its sample the action, log-probability and Q of every critic."""
+        """Returns equation 12 in each row, the policy, and of its sample the action, log-probability and Q of every
+        critic.
+        """
         policy = SquashedGaussian(*self.networks["policy"](batch.observation))
         action_BA, log_prob_B = policy.sample_and_log_prob(self.noise("policy", [self.rows, self.policy.action_size]))
         q_BN = self.networks["q"](batch.observation, action_BA)
@@ -90,7 +92,9 @@ class SoftActorCriticAgent(Agent):
         return gradients, metrics
 
     def critic_step(self, batch: Transition) -> CriticStep:
-        """Computes the step that regresses both Q(s, a) on `r + discount * V_target(s')` (equations 7 and 8), weighted by importance."""
+        """Computes the step that regresses both Q(s, a) on `r + discount * V_target(s')` (equations 7 and 8),
+        weighted by importance.
+        """
         next_v_B = self.targets["v"](batch.next_observation)
         target_B = losses.bootstrap_target(batch.reward, batch.discount, next_v_B)
         with self.watch("q") as tape:

@@ -1,7 +1,7 @@
 """Temporally abstract actor-critic: ALF's TAAC, TaacL and TaacQ (Yu, Xu and Zhang 2021, arXiv 2104.06521).
 
-Networks: `policy`, twin `q` of trajectories in one head and its target network `q_target`; two learned temperatures. An update
-looks at sequences `[T, B]`, whose rows are `[R]`, R = T * B, where time does not matter.
+Networks: `policy`, twin `q` of trajectories in one head and its target network `q_target`; two learned temperatures. An
+update looks at sequences `[T, B]`, whose rows are `[R]`, R = T * B, where time does not matter.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Rows(NamedTuple):
         observation: by key.
         previous, stored: trajectories before and after the step.
         counts_R: 1 for rows with a step, 0 for those after an episode's last action.
-        count, returns, switches: how many rows have a step, have a return too (the last of a sequence has none), and were
-            switched; means over the replicas, which have unequal numbers of them.
+        count, returns, switches: how many rows have a step, have a return too (the last of a sequence has none), and
+            were switched; means over the replicas, which have unequal numbers of them.
     """
 
     observation: dict[str, tf.Tensor]
@@ -58,7 +58,8 @@ class ProposalStep(NamedTuple):
 
 
 class TemporallyAbstractActorCriticAgent(Agent):
-    """Policy, critic and temperatures take their steps together, from the weights with which the update begins; the target follows.
+    """Policy, critic and temperatures take their steps together, from the weights with which the update begins; the
+    target follows.
 
     Args:
         parameters, spec, seed, eager, models, jit_compile: see `Agent`.
@@ -112,8 +113,8 @@ class TemporallyAbstractActorCriticAgent(Agent):
             check_target_entropy(self.proposal_target_entropy, self.policy.action_size)
             if not 0 < self.choice_target_entropy < math.log(2):
                 raise ValueError(
-                    "The entropy of keeping or switching lies between 0 and log(2) = 0.6931 nats, and its target between them. "
-                    f"Received: target_entropy={algorithm.target_entropy}"
+                    "The entropy of keeping or switching lies between 0 and log(2) = 0.6931 nats, and its target "
+                    f"between them. Received: target_entropy={algorithm.target_entropy}"
                 )
 
     def batch_rows(self) -> Sequence:
@@ -147,7 +148,9 @@ class TemporallyAbstractActorCriticAgent(Agent):
         )
 
     def policy_step(self, rows: Rows, train_policy: bool = True) -> ProposalStep:
-        """Computes the step of the policy towards proposals of high Q, as far as they would be chosen, and of high entropy (equation 8)."""
+        """Computes the step of the policy towards proposals of high Q, as far as they would be chosen, and of high
+        entropy (equation 8).
+        """
         alpha, acting = self.proposal_temperature.value(), self.policy
         noise_RA = flat(self.noise("policy", [self.steps, self.batch_size, acting.action_size]))
         with self.watch("policy") as tape:
@@ -179,7 +182,9 @@ class TemporallyAbstractActorCriticAgent(Agent):
         return ProposalStep(gradients, proposal, both, metrics)
 
     def critic_step(self, batch: Sequence, rows: Rows, policy: ProposalStep) -> tuple[Gradients, Metrics]:
-        """Computes the step that regresses every Q(s, tau) of the stored trajectories on the compare-through return (equation 9)."""
+        """Computes the step that regresses every Q(s, tau) of the stored trajectories on the compare-through return
+        (equation 9).
+        """
         acting, weights = self.policy, self.policy.reward_weights
         keep_q_TBD, switch_q_TBD = (
             self._sequences(pessimistic(acting.q(self.targets["q"], rows.observation, tau), weights))
@@ -234,7 +239,9 @@ class TemporallyAbstractActorCriticAgent(Agent):
     def values(
         self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
     ) -> dict[str, tf.Tensor]:
-        """Returns "switch_q", the value of a new trajectory with the action as the proposal, and "keep_q", of the present one, `[B]`."""
+        """Returns "switch_q", the value of a new trajectory with the action as the proposal, and "keep_q", of the
+        present one, `[B]`.
+        """
         assert state is not None
         acting, critics = self.policy, self.networks["q"]
         previous = {name: state[name] for name in acting.trajectory.fields}

@@ -125,6 +125,6 @@ def check_target_entropy(target: float, action_size: int) -> None:
     low, high = LEAST_PER_DIMENSION * action_size, MOST_PER_DIMENSION * action_size
     if not low <= target < high:
         raise ValueError(
-            f"With {action_size} action dimensions target_entropy lies between {low:g} and {high:.3g} nats, or is None for the "
-            f"usual one. Received: {target}"
+            f"With {action_size} action dimensions target_entropy lies between {low:g} and {high:.3g} nats, or is None "
+            f"for the usual one. Received: {target}"
         )

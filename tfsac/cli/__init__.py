@@ -31,7 +31,11 @@ HELP = ("--help", "-h", "help", "--helpfull", "--helpshort", "-help", "-?")
 def usage() -> str:
     """Returns the overview of all commands."""
     width = max(map(len, COMMANDS))
-    lines = ["tfsac: the soft actor-critic family in TensorFlow 2 and Keras 3", "", "Commands (tfsac COMMAND --help lists its flags):"]
+    lines = [
+        "tfsac: the soft actor-critic family in TensorFlow 2 and Keras 3",
+        "",
+        "Commands (tfsac COMMAND --help lists its flags):",
+    ]
     lines += [f"  {name:<{width}} {command.help}" for name, command in COMMANDS.items()]
     lines += ["", "Example:", "  tfsac train --preset=mujoco_sac --level=HalfCheetah-v5 --seed=1"]
     return "\n".join(lines)
@@ -68,7 +72,9 @@ def run(arguments: list[str]) -> int:
     if name not in COMMANDS:
         from tfsac.parameters.base import nearest
 
-        raise UsageError(f"There is no such command.{nearest(name, COMMANDS)} Commands: {', '.join(COMMANDS)}. Received: {name!r}")
+        raise UsageError(
+            f"There is no such command.{nearest(name, COMMANDS)} Commands: {', '.join(COMMANDS)}. Received: {name!r}"
+        )
     before_words = others[: others.index("--")] if "--" in others else others
     if asked or others == ["help"] or any(argument in HELP and argument != "help" for argument in before_words):
         print(command_usage(name))

@@ -14,8 +14,12 @@ from tfsac.cli.early_checks import assignments
 
 def _check_flags(f: flags.FlagValues) -> None:
     flags.DEFINE_string("level", None, "environment id, or MODULE:ID of your own", flag_values=f)
-    flags.DEFINE_string("preset", None, "take the environment's parameters of this preset, whose agent must fit", flag_values=f)
-    flags.DEFINE_multi_string("set", [], "environment.PATH=value, such as environment.kwargs.size=3; may be repeated", flag_values=f)
+    flags.DEFINE_string(
+        "preset", None, "take the environment's parameters of this preset, whose agent must fit", flag_values=f
+    )
+    flags.DEFINE_multi_string(
+        "set", [], "environment.PATH=value, such as environment.kwargs.size=3; may be repeated", flag_values=f
+    )
     flags.DEFINE_integer("num_steps", 1000, "random steps", lower_bound=1, flag_values=f)
     flags.DEFINE_integer("seed", 0, "of the episodes and the actions", lower_bound=0, flag_values=f)
 
@@ -37,7 +41,9 @@ def check(f: flags.FlagValues, rest: list[str]) -> int:
         preset = for_level(preset, f.level)
     changes = assignments(f)
     if others := [path for path in changes if not path.startswith("environment.")]:
-        raise UsageError(f"Only parameters of the environment are set here, environment.PATH=value. Received: {others[0]}")
+        raise UsageError(
+            f"Only parameters of the environment are set here, environment.PATH=value. Received: {others[0]}"
+        )
     environment = override(preset, changes).environment
     new = functools.partial(
         make_unchecked, environment.level, environment.max_episode_steps, environment.atari, **environment.kwargs

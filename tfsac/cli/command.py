@@ -46,7 +46,9 @@ def command(help: str, define: Define, words: str = "") -> Callable[[Function], 
 
 def help_of(flag: flags.Flag[Any]) -> str:
     """Returns what a flag is for, in one line."""
-    return flag.help.partition(";\n")[0].removesuffix("; may be repeated") + ("; may be repeated" if isinstance(flag, flags.MultiFlag) else "")
+    return flag.help.partition(";\n")[0].removesuffix("; may be repeated") + (
+        "; may be repeated" if isinstance(flag, flags.MultiFlag) else ""
+    )
 
 
 def required(f: flags.FlagValues, name: str, why: str = "") -> str:

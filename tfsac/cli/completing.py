@@ -67,7 +67,10 @@ def bash() -> str:
     flags_of, values_of = [], []
     for name in COMMANDS:
         listed = list(completed(name))
-        flags_of.append(f"        {name}) flags={shlex.quote(' '.join(f'--{flag.name}' + ('' if flag.boolean else '=') for flag in listed))} ;;")
+        flags_of.append(
+            f"        {name}) "
+            f"flags={shlex.quote(' '.join(f'--{flag.name}' + ('' if flag.boolean else '=') for flag in listed))} ;;"
+        )
         for flag in listed:
             kind = {"folder": " kind=-d", "file": " kind=-f", "preset": " kind=-f"}.get(flag.kind, "")
             values = "true false" if flag.boolean else " ".join(flag.values)
@@ -84,7 +87,9 @@ def zsh() -> str:
         lines = []
         for flag in completed(name):
             text = flag.help.replace("[", r"\[").replace("]", r"\]").replace(":", r"\:")
-            action = {"folder": "_files -/", "file": "_files", "preset": "_tfsac_presets"}.get(flag.kind) or f"({' '.join(flag.values)})"
+            action = {"folder": "_files -/", "file": "_files", "preset": "_tfsac_presets"}.get(
+                flag.kind
+            ) or f"({' '.join(flag.values)})"
             value = "" if flag.boolean else f"=[{text}]:{flag.name}:{action if action != '()' else ' '}"
             lines.append(_zsh_quoted(f"{'*' if flag.repeated else ''}--{flag.name}{value or f'[{text}]'}"))
         if entry.words:
@@ -97,7 +102,10 @@ def zsh() -> str:
 
 def fish() -> str:
     """Returns the script of fish."""
-    lines = ["# Completion of tfsac by fish: tfsac completion fish > ~/.config/fish/completions/tfsac.fish", "complete -c tfsac -f"]
+    lines = [
+        "# Completion of tfsac by fish: tfsac completion fish > ~/.config/fish/completions/tfsac.fish",
+        "complete -c tfsac -f",
+    ]
     for name, entry in COMMANDS.items():
         lines.append(f"complete -c tfsac -n __fish_use_subcommand -a {name} -d {_fish_quoted(entry.help)}")
         seen = f"complete -c tfsac -n '__fish_seen_subcommand_from {name}'"

@@ -14,8 +14,15 @@ from tfsac.quiet import quiet_start
 
 CPU_FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8")
 VARIABLES = (
-    "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "TF_CONFIG",
-    "TF_FORCE_GPU_ALLOW_GROWTH", "TF_ENABLE_ONEDNN_OPTS", "XLA_FLAGS", "MUJOCO_GL",
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+    "OMP_NUM_THREADS",
+    "CUDA_VISIBLE_DEVICES",
+    "TF_CONFIG",
+    "TF_FORCE_GPU_ALLOW_GROWTH",
+    "TF_ENABLE_ONEDNN_OPTS",
+    "XLA_FLAGS",
+    "MUJOCO_GL",
 )
 
 
@@ -67,7 +74,9 @@ def info(f: flags.FlagValues, rest: list[str]) -> int:
         from tfsac.training.run_directory import provenance
 
         devices = [
-            f"{device.name} ({details['device_name']})" if (details := tf.config.experimental.get_device_details(device)) else device.name
+            f"{device.name} ({details['device_name']})"
+            if (details := tf.config.experimental.get_device_details(device))
+            else device.name
             for device in tf.config.list_physical_devices()
         ]
     described = provenance()

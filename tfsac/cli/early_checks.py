@@ -31,10 +31,14 @@ def under_runs(f: flags.FlagValues, name: str) -> None:
 
 
 def one_name(f: flags.FlagValues) -> None:
-    """Refuses an experiment's name that leads out of runs/, or stands beside the run's whole folder and has no effect."""
+    """Refuses an experiment's name that leads out of runs/, or stands beside the run's whole folder and has no
+    effect.
+    """
     under_runs(f, "experiment_name")
     if f.run_dir and f.experiment_name:
-        raise UsageError("--experiment_name is a folder under runs/, and --run_dir the whole folder; give one. Received: both")
+        raise UsageError(
+            "--experiment_name is a folder under runs/, and --run_dir the whole folder; give one. Received: both"
+        )
 
 
 def assignments(f: flags.FlagValues, others: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -90,7 +94,9 @@ def check_run(run_dir: pathlib.Path) -> None:
 def check_weights(run_dir: pathlib.Path) -> None:
     """Refuses a folder without saved weights."""
     if not (run_dir / "best.npz").is_file():
-        raise FileNotFoundError(f"There are no saved weights yet; they come with the first evaluation. Received: {run_dir / 'best.npz'}")
+        raise FileNotFoundError(
+            f"There are no saved weights yet; they come with the first evaluation. Received: {run_dir / 'best.npz'}"
+        )
 
 
 def check_resumable(run_dir: pathlib.Path) -> None:

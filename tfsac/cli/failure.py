@@ -1,4 +1,6 @@
-"""What is printed when a command fails: one line about what the user can mend, or a bug's traceback and how to report it."""
+"""What is printed when a command fails: one line about what the user can mend, or a bug's traceback and how to
+report it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ ADVICE = {
     errno.EMFILE: "Allow more open files (ulimit -n), or use fewer environments",
     errno.ENOMEM: "Use fewer environments or a smaller memory",
 }
-BUG_NOTE = "tfsac: this is an error in tfsac itself. Please report it with the lines above, the command and what `tfsac info` prints."
+BUG_NOTE = (
+    "tfsac: this is an error in tfsac itself. Please report it with the lines above, the command and what `tfsac info` "
+    "prints."
+)
 
 
 def status_of(error: BaseException) -> int:
@@ -39,7 +44,9 @@ def status_of(error: BaseException) -> int:
     """
     restored = _restored()
     _drop_undelivered()
-    if isinstance(error, BrokenPipeError) and error.filename is None:  # who read the output has seen enough, as in `| head`
+    if (
+        isinstance(error, BrokenPipeError) and error.filename is None
+    ):  # who read the output has seen enough, as in `| head`
         return STOPPED + SIGPIPE
     interrupted, line = _interrupted(error), reason(error) or restored
     if os.environ.get("TFSAC_TRACEBACK") or not (interrupted or line):
@@ -60,8 +67,9 @@ def reason(error: BaseException) -> str | None:
         return f"Your own code, or a package that it uses, ended the program. Received: {described(error)}"
     if isinstance(error, MemoryError) or _is_exhausted(error):
         return (
-            "There is not enough memory. Smaller networks or batches, fewer environments and a smaller agent.memory.max_size need less; "
-            f"--memory_on_disk keeps the replay memory on the disk. Received: {_shortened(text) or type(error).__name__}"
+            "There is not enough memory. Smaller networks or batches, fewer environments and a smaller "
+            f"agent.memory.max_size need less; --memory_on_disk keeps the replay memory on the disk. Received: "
+            f"{_shortened(text) or type(error).__name__}"
         )
     if isinstance(error, OSError):
         named = error.filename if error.filename is not None else text
@@ -76,12 +84,16 @@ def reason(error: BaseException) -> str | None:
     if has_users(error):
         return f"Your own code raised. Received: {described(error)}"
     if isinstance(error, ImportError) and not (error.name or "tfsac").startswith("tfsac"):
-        return f"A package that tfsac needs cannot be imported; install tfsac again: pip install tfsac. Received: {text}"
+        return (
+            f"A package that tfsac needs cannot be imported; install tfsac again: pip install tfsac. Received: {text}"
+        )
     return None
 
 
 def _restored() -> str | None:
-    """Opens what the user's code has closed or replaced by something that cannot be written; returns a line about it, if it has."""
+    """Opens what the user's code has closed or replaced by something that cannot be written; returns a line about
+    it, if it has.
+    """
     line = None
     for number, name in ((1, "stdout"), (2, "stderr")):
         stream = getattr(sys, name)
@@ -89,7 +101,10 @@ def _restored() -> str | None:
             stream.flush()
         except (ValueError, AttributeError):
             received = "a closed file" if getattr(stream, "closed", False) else repr(stream)
-            line = f"Your own code closed or replaced sys.{name}, which tfsac prints to; leave it open. Received: {received}"
+            line = (
+                f"Your own code closed or replaced sys.{name}, which tfsac prints to; leave it open. "
+                f"Received: {received}"
+            )
             try:
                 setattr(sys, name, open(number, "w", closefd=False))  # noqa: SIM115
             except OSError:
@@ -100,7 +115,9 @@ def _restored() -> str | None:
 
 
 def _hiding(error: BaseException) -> str | None:
-    """Returns the user's file that was imported instead of a package, if an error says that something is missing in it."""
+    """Returns the user's file that was imported instead of a package, if an error says that something is missing in
+    it.
+    """
     if isinstance(error, ImportError):
         package = sys.modules.get((error.name or "").partition(".")[0])
         file = error.path or getattr(package, "__file__", None)

@@ -46,8 +46,8 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
     def add(label: str, runs: list[pathlib.Path]) -> None:
         if label in groups:
             raise UsageError(
-                "Each group has a label of its own. LABEL=RUN,RUN names a group, of runs and sweeps, all listed in one word. "
-                f"Received: the label {label!r} twice, for {groups[label][0]} and {runs[0]}"
+                "Each group has a label of its own. LABEL=RUN,RUN names a group, of runs and sweeps, all listed in one "
+                f"word. Received: the label {label!r} twice, for {groups[label][0]} and {runs[0]}"
             )
         groups[label] = runs
 
@@ -75,7 +75,10 @@ def refuse_unfinished(groups: dict[str, list[pathlib.Path]]) -> None:
     """Raises ValueError for a run that has not ended, whose last evaluation is no result yet."""
     for run in (run for runs in groups.values() for run in runs):
         if (run / "config.json").is_file() and not (run / "policy").is_dir():
-            raise ValueError(f"A comparison is of runs that have ended; first type tfsac train --run_dir={run} --resume. Received: {run}")
+            raise ValueError(
+                f"A comparison is of runs that have ended; first type tfsac train --run_dir={run} --resume. Received: "
+                f"{run}"
+            )
 
 
 def _runs_in(path: pathlib.Path) -> list[pathlib.Path]:
@@ -118,7 +121,10 @@ def by_difference(runs: Sequence[pathlib.Path]) -> dict[str, list[pathlib.Path]]
 
     def label(parameters: dict[str, Any]) -> str:
         values = {path: parameters.get(path) for path in told}
-        texts = {path: value if isinstance(value, str) else json.dumps(value, separators=(",", ":")) for path, value in values.items()}
+        texts = {
+            path: value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+            for path, value in values.items()
+        }
         return ",".join(text if path == "agent" else f"{names[path]}={text}" for path, text in texts.items())
 
     return {label(parameters): paths for parameters, paths in groups.values()}

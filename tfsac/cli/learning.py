@@ -35,19 +35,28 @@ def preset_flags(f: flags.FlagValues) -> None:
 
 
 def _level_flags(f: flags.FlagValues) -> None:
-    flags.DEFINE_string("preset", "pendulum_sac", "name of a preset, a .py file that defines one, or a run's config.json", flag_values=f)
+    flags.DEFINE_string(
+        "preset", "pendulum_sac", "name of a preset, a .py file that defines one, or a run's config.json", flag_values=f
+    )
     flags.DEFINE_string("level", None, "environment id, instead of the preset's", flag_values=f)
     flags.DEFINE_integer("num_envs", None, "environments side by side", lower_bound=1, flag_values=f)
 
 
 def _set_flag(f: flags.FlagValues) -> None:
-    flags.DEFINE_multi_string("set", [], "path=value: changes one parameter, e.g. agent.algorithm.discount=0.98; may be repeated", flag_values=f)
+    flags.DEFINE_multi_string(
+        "set",
+        [],
+        "path=value: changes one parameter, e.g. agent.algorithm.discount=0.98; may be repeated",
+        flag_values=f,
+    )
 
 
 def _run_flags(f: flags.FlagValues) -> None:
     """Defines what a grid may vary beside parameters."""
     _level_flags(f)
-    flags.DEFINE_string("checkpoint_restore_dir", None, "initial weights: the best ones of the run in this folder", flag_values=f)
+    flags.DEFINE_string(
+        "checkpoint_restore_dir", None, "initial weights: the best ones of the run in this folder", flag_values=f
+    )
     flags.DEFINE_bool("use_cpu", False, "hide the GPUs", flag_values=f)
     _run_fields(f, without=ONE_RUN)
 
@@ -65,13 +74,19 @@ def _train_flags(f: flags.FlagValues) -> None:
     _run_flags(f)
     _set_flag(f)
     _run_fields(f, only=ONE_RUN)
-    flags.DEFINE_string("run_dir", None, "the run's folder (default: runs/<experiment_name>/<time>-seed<seed>)", flag_values=f)
+    flags.DEFINE_string(
+        "run_dir", None, "the run's folder (default: runs/<experiment_name>/<time>-seed<seed>)", flag_values=f
+    )
     flags.DEFINE_string("experiment_name", None, "folder under runs/ (default: preset and level)", flag_values=f)
-    flags.DEFINE_integer("num_seeds", 1, "train this many seeds, from --seed on, as a sweep without a grid", lower_bound=1, flag_values=f)
+    flags.DEFINE_integer(
+        "num_seeds", 1, "train this many seeds, from --seed on, as a sweep without a grid", lower_bound=1, flag_values=f
+    )
     flags.DEFINE_bool("resume", False, "continue the run in --run_dir", flag_values=f)
     flags.DEFINE_bool("print_networks_summary", False, "print the layers of every network", flag_values=f)
     flags.DEFINE_bool("list", False, "list the presets instead of training", flag_values=f)
-    flags.DEFINE_integer("evaluate", None, "afterwards evaluate the best policy over this many episodes", lower_bound=1, flag_values=f)
+    flags.DEFINE_integer(
+        "evaluate", None, "afterwards evaluate the best policy over this many episodes", lower_bound=1, flag_values=f
+    )
 
 
 @command("train a preset", _train_flags)
@@ -90,9 +105,14 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     one_name(f)
     if f.num_seeds > 1:
         if f.resume:
-            raise UsageError("Several seeds are resumed by the same command, without --resume. Received: --num_seeds with --resume")
+            raise UsageError(
+                "Several seeds are resumed by the same command, without --resume. Received: --num_seeds with --resume"
+            )
         if f.ray_address:
-            raise UsageError("Several seeds on a cluster are a sweep: tfsac sweep --ray_address. Received: --num_seeds with --ray_address")
+            raise UsageError(
+                "Several seeds on a cluster are a sweep: tfsac sweep --ray_address. Received: --num_seeds with "
+                "--ray_address"
+            )
         return _train_all(f, [], 1)
     preset, run = _experiment(f)
     preset_of_worker(preset, task := worker_task(run))
@@ -108,7 +128,11 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
         check_weights(pathlib.Path(f.checkpoint_restore_dir))
     what = f"resuming {run_dir}" if f.resume else pathlib.Path(f.preset).stem
     if task.is_chief:
-        print(f"tfsac train: {what}, {preset.environment.level}, seed {run.seed}" + ("" if f.resume else f", in {run_dir}"), flush=True)
+        print(
+            f"tfsac train: {what}, {preset.environment.level}, seed {run.seed}"
+            + ("" if f.resume else f", in {run_dir}"),
+            flush=True,
+        )
     with interrupts_wait():
         check_level(preset)
         with quiet_start():
@@ -161,9 +185,13 @@ def _experiment(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
     run = dataclasses.replace(run, **given_fields(f, RunParameters))
     refuse_timeout_in_this_process(preset, run)
     if f.skip_damaged_rows and not f.resume:
-        raise UsageError("--skip_damaged_rows is for runs that are resumed. Received: --skip_damaged_rows without --resume")
+        raise UsageError(
+            "--skip_damaged_rows is for runs that are resumed. Received: --skip_damaged_rows without --resume"
+        )
     if run.stop_at_threshold and preset.validation.min_reward_threshold is None:
-        raise UsageError(f"--stop_at_threshold needs validation.min_reward_threshold. Received: None for {preset.environment.level}")
+        raise UsageError(
+            f"--stop_at_threshold needs validation.min_reward_threshold. Received: None for {preset.environment.level}"
+        )
     return preset, run
 
 
@@ -201,12 +229,26 @@ def _sweep_flags(f: flags.FlagValues) -> None:
     _run_flags(f)
     _set_flag(f)
     _run_fields(f, only=("seed",))
-    flags.DEFINE_multi_string("grid", [], "path=value,value,...: values of a parameter or a flag to combine; may be repeated", flag_values=f)
+    flags.DEFINE_multi_string(
+        "grid", [], "path=value,value,...: values of a parameter or a flag to combine; may be repeated", flag_values=f
+    )
     flags.DEFINE_integer("num_seeds", 1, "seeds of every combination, from --seed on", lower_bound=1, flag_values=f)
-    flags.DEFINE_string("run_dir", None, "the sweep's folder, a new one or that of a sweep to resume (default: runs/<experiment_name>/<time>)", flag_values=f)
+    flags.DEFINE_string(
+        "run_dir",
+        None,
+        "the sweep's folder, a new one or that of a sweep to resume (default: runs/<experiment_name>/<time>)",
+        flag_values=f,
+    )
     flags.DEFINE_string("experiment_name", None, "folder under runs/ (default: preset and level)", flag_values=f)
-    flags.DEFINE_integer("jobs", None, "runs at the same time, at most and by default as many as cores", lower_bound=1, flag_values=f)
-    flags.DEFINE_string("ray_address", None, "train on a Ray cluster: its HOST:PORT, auto for the one of this machine, local to start one here", flag_values=f)
+    flags.DEFINE_integer(
+        "jobs", None, "runs at the same time, at most and by default as many as cores", lower_bound=1, flag_values=f
+    )
+    flags.DEFINE_string(
+        "ray_address",
+        None,
+        "train on a Ray cluster: its HOST:PORT, auto for the one of this machine, local to start one here",
+        flag_values=f,
+    )
     flags.DEFINE_integer("cpus_per_run", 1, "with --ray_address, cores of each run", lower_bound=1, flag_values=f)
 
 
@@ -217,7 +259,9 @@ def sweep(f: flags.FlagValues, rest: list[str]) -> int:
     if f.ray_address is None:
         cores = os.cpu_count() or 1
         if f["cpus_per_run"].present:
-            raise UsageError("--cpus_per_run is of runs on a Ray cluster. Received: --cpus_per_run without --ray_address")
+            raise UsageError(
+                "--cpus_per_run is of runs on a Ray cluster. Received: --cpus_per_run without --ray_address"
+            )
         if f.jobs is not None and f.jobs > cores:
             raise UsageError(f"--jobs is at most the number of cores of this machine, {cores}. Received: {f.jobs}")
         return _train_all(f, f.grid, f.jobs or cores)
@@ -240,7 +284,10 @@ def _train_all(f: flags.FlagValues, grid: Sequence[str], jobs: int, ray_address:
     for combination in combinations:
         preset = from_json(Preset, json.dumps(combination.experiment["preset"]))
         if combination.experiment["run"]["strategy"] == "multi_worker":
-            raise UsageError("A run of several workers is started on each of them; a sweep trains on one. Received: --strategy=multi_worker")
+            raise UsageError(
+                "A run of several workers is started on each of them; a sweep trains on one. Received: "
+                "--strategy=multi_worker"
+            )
         if weights := combination.experiment["checkpoint_restore_dir"]:
             check_weights(pathlib.Path(weights))
         if (made := (preset.environment, preset.agent.kind)) not in checked:

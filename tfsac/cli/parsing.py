@@ -11,7 +11,9 @@ from absl import flags
 
 from tfsac.cli.command import COMMANDS, UsageError
 
-DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"  # what word processors and web pages make of hyphens
+DASHES = (
+    "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"  # what word processors and web pages make of hyphens
+)
 BOOLEANS = ("true", "t", "1", "yes", "y", "false", "f", "0", "no", "n")
 
 
@@ -45,7 +47,10 @@ def parse(name: str, arguments: Sequence[str]) -> tuple[flags.FlagValues, list[s
             rest += words
             break
         if (word[:1] and word[0] in DASHES) or (word[:1] == "-" and word[1:2] and word[1] in DASHES):
-            raise UsageError(f"A flag begins with two plain hyphens, as in --seed=1; this dash is another character. Received: {word!r}")
+            raise UsageError(
+                f"A flag begins with two plain hyphens, as in --seed=1; this dash is another character. Received: "
+                f"{word!r}"
+            )
         if not word.strip("-") or not word.startswith("-"):
             rest.append(word)
             continue
@@ -53,7 +58,9 @@ def parse(name: str, arguments: Sequence[str]) -> tuple[flags.FlagValues, list[s
         if flag.present and not isinstance(flag, flags.MultiFlag):
             raise UsageError(f"--{flag.name} is given once. Received: {word!r} after {flag.value!r}")
         if value == "":
-            raise UsageError(f"--{flag.name} needs a value, {_kind(flag)}; leave the flag out for its default. Received: {word!r}")
+            raise UsageError(
+                f"--{flag.name} needs a value, {_kind(flag)}; leave the flag out for its default. Received: {word!r}"
+            )
         if value.startswith("~/"):  # shells leave it alone after an equals sign
             value = os.path.expanduser(value)
         try:
@@ -81,7 +88,10 @@ def _flag_and_value(command: str, values: flags.FlagValues, word: str, words: li
             return flag, value
         if flag.boolean:
             if words and words[0].lower() in BOOLEANS:
-                raise UsageError(f"--{name} takes its value after an equals sign, as in --{name}={words[0]}. Received: '{word} {words[0]}'")
+                raise UsageError(
+                    f"--{name} takes its value after an equals sign, as in --{name}={words[0]}. Received: '{word} "
+                    f"{words[0]}'"
+                )
             return flag, "true"
         if not words or words[0].startswith("--"):
             raise UsageError(f"--{name} needs a value, {_kind(flag)}. Received: {word!r}")

@@ -61,10 +61,13 @@ def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
 
 
 def print_evaluation(done: object, episodes: int) -> None:
-    """Prints one line about the episodes of an evaluation, and one about how often a policy with trajectories switched."""
+    """Prints one line about the episodes of an evaluation, and one about how often a policy with trajectories
+    switched.
+    """
     returns, lengths = done.returns, done.lengths  # type: ignore[attr-defined]
     print(
-        f"return  mean {returns.mean():.2f}  std {returns.std():.2f}  min {returns.min():.2f}  max {returns.max():.2f}  "
+        f"return  mean {returns.mean():.2f}  std {returns.std():.2f}  "
+        f"min {returns.min():.2f}  max {returns.max():.2f}  "
         f"over {episodes} episodes of {lengths.mean():.0f} steps on average"
     )
     if done.switched is not None:  # type: ignore[attr-defined]
@@ -89,7 +92,9 @@ def export(f: flags.FlagValues, rest: list[str]) -> int:
     check_run(pathlib.Path(run_dir))
     check_new_folder(pathlib.Path(out))
     if f.verify and f.format == "tflite" and importlib.util.find_spec("ai_edge_litert") is None:
-        raise UsageError("Verifying a LiteRT file needs: pip install 'tfsac[litert]'. Received: --verify, and no ai_edge_litert")
+        raise UsageError(
+            "Verifying a LiteRT file needs: pip install 'tfsac[litert]'. Received: --verify, and no ai_edge_litert"
+        )
     with quiet_start():
         from tfsac import api, exporting
 
@@ -125,12 +130,17 @@ def record(f: flags.FlagValues, rest: list[str]) -> int:
         from tfsac import api
 
     made = api.record(run_dir, out, f.episodes, not f.stochastic, f.seed)
-    print(f"{len(made.records)} transitions of {len(made.returns)} episodes, mean return {made.returns.mean():.2f}, in {out}")
+    print(
+        f"{len(made.records)} transitions of {len(made.returns)} episodes, mean return {made.returns.mean():.2f}, in "
+        f"{out}"
+    )
     return 0
 
 
 def _plot_flags(f: flags.FlagValues) -> None:
-    flags.DEFINE_multi_string("run_dir", [], "a run's folder, like a word: plot RUN RUN; several are drawn together", flag_values=f)
+    flags.DEFINE_multi_string(
+        "run_dir", [], "a run's folder, like a word: plot RUN RUN; several are drawn together", flag_values=f
+    )
     flags.DEFINE_string("out", None, "the picture (default: learning_curve.png in the run's folder)", flag_values=f)
     flags.DEFINE_string("title", "", "above the curves of several runs", flag_values=f)
 
@@ -150,7 +160,10 @@ def plot(f: flags.FlagValues, rest: list[str]) -> int:
     only = pathlib.Path(words[0])
     if len(words) == 1 and not is_group(words[0]):
         if f.title:
-            raise UsageError("--title stands above the curves of several runs; the picture of one has its name. Received: --title with one run")
+            raise UsageError(
+                "--title stands above the curves of several runs; the picture of one has its name. Received: --title "
+                "with one run"
+            )
         print(plot_run(only, f.out))
         return 0
     print(plot_curves(groups_of(words), required(f, "out"), f.title))
@@ -158,11 +171,18 @@ def plot(f: flags.FlagValues, rest: list[str]) -> int:
 
 
 def _compare_flags(f: flags.FlagValues) -> None:
-    flags.DEFINE_string("out", None, "folder of comparison.csv and comparison.png (default: the sweep's, or runs/comparison/<time>)", flag_values=f)
+    flags.DEFINE_string(
+        "out",
+        None,
+        "folder of comparison.csv and comparison.png (default: the sweep's, or runs/comparison/<time>)",
+        flag_values=f,
+    )
     flags.DEFINE_string("title", "", "above the picture (default: the levels)", flag_values=f)
 
 
-@command("compare groups of runs, or the combinations of a sweep", _compare_flags, "RUN... | SWEEP... | LABEL=RUN,RUN...")
+@command(
+    "compare groups of runs, or the combinations of a sweep", _compare_flags, "RUN... | SWEEP... | LABEL=RUN,RUN..."
+)
 def compare(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints the statistics of every group of runs, and writes them and their picture."""
     from tfsac.experiments import comparison

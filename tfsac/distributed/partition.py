@@ -1,4 +1,6 @@
-"""Divides a run among its workers, or its environments among its actors. No TensorFlow, so that mistakes are found early."""
+"""Divides a run among its workers, or its environments among its actors. No TensorFlow, so that mistakes are found
+early.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ def refuse_timeout_in_this_process(preset: Preset, run: RunParameters) -> None:
     environment = preset.environment
     if environment.step_timeout_seconds is not None and environment.vectorization == "sync" and run.ray_address is None:
         raise ParameterError(
-            "environment.step_timeout_seconds needs environments in other processes, which can be ended: set environment.vectorization "
+            "environment.step_timeout_seconds needs environments in other processes, which can be ended: set "
+            "environment.vectorization "
             f'to "subprocess". Received: {environment.step_timeout_seconds:g} with vectorization "sync"'
         )
 
@@ -54,7 +57,8 @@ def preset_of_worker(preset: Preset, task: WorkerTask) -> Preset:
     ):
         if value % task.num_workers:
             raise ParameterError(
-                f"{name} must be divisible by the number of workers, {task.num_workers}; see {advice}. Received: {value}"
+                f"{name} must be divisible by the number of workers, {task.num_workers}; see {advice}. Received: "
+                f"{value}"
             )
     changes = {
         "environment.num_envs": num_envs // task.num_workers,
@@ -79,6 +83,7 @@ def environment_of_actor(preset: Preset, run: RunParameters) -> EnvironmentParam
     num_envs = preset.environment.num_envs
     if num_envs % run.num_actors:
         raise ParameterError(
-            f"environment.num_envs must be divisible by the number of actors, {run.num_actors}; see --num_envs. Received: {num_envs}"
+            f"environment.num_envs must be divisible by the number of actors, {run.num_actors}; see --num_envs. "
+            f"Received: {num_envs}"
         )
     return dataclasses.replace(preset.environment, num_envs=num_envs // run.num_actors)

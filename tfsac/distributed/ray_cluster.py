@@ -16,7 +16,8 @@ from typing import Any
 CONNECT_SECONDS = 5.0
 LOST_SECONDS = 5.0  # without an answer, until the head counts as lost
 SECONDS_BETWEEN_CHECKS = 2.0
-# The last one is how long Ray waits for a lost head before it ends the process, with a status and words of its own: `ClusterWatch` is faster.
+# The last one is how long Ray waits for a lost head before it ends the process, with a status and words of its own:
+# `ClusterWatch` is faster.
 SETTINGS_OF_RAY = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -84,13 +85,16 @@ def checked(address: str) -> str:
         ValueError: it is neither "local" nor "auto" nor HOST:PORT.
     """
     host, _, port = address.rpartition(":")
-    if address not in ("local", "auto") and not (host and ":" not in host and port.isdecimal() and 0 < int(port) < 2**16):
+    if address not in ("local", "auto") and not (
+        host and ":" not in host and port.isdecimal() and 0 < int(port) < 2**16
+    ):
         raise ValueError(f"The address of a Ray cluster is local, auto or HOST:PORT. Received: {address!r}")
     return address
 
 
 class ClusterWatch:
-    """Tells whether the cluster that this process is connected to is lost: many calls of Ray then end the process or never return.
+    """Tells whether the cluster that this process is connected to is lost: many calls of Ray then end the process or
+    never return.
 
     Args:
         ray: the package, connected.
@@ -133,13 +137,17 @@ class ClusterWatch:
 
 
 def _package(address: str) -> Any:
-    """Returns the package, which reads the variables in `SETTINGS_OF_RAY` when it is imported and when it starts processes."""
+    """Returns the package, which reads the variables in `SETTINGS_OF_RAY` when it is imported and when it starts
+    processes.
+    """
     for name, value in SETTINGS_OF_RAY.items():
         os.environ.setdefault(name, value)
     # Ray's ports listen on all interfaces. It makes a token for a cluster that it starts; one that runs may ask for it.
     variables = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
     known = any(map(os.environ.get, variables)) or (pathlib.Path.home() / TOKEN_FILE).exists()
-    if (address == "local" or known) and "ray" not in sys.modules:  # what it reads when it is imported holds from then on
+    if (
+        address == "local" or known
+    ) and "ray" not in sys.modules:  # what it reads when it is imported holds from then on
         os.environ.setdefault("RAY_AUTH_MODE", "token")
     try:
         import ray

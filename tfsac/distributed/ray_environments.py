@@ -1,8 +1,8 @@
 """The environments of a run on a Ray cluster: actors step them, while the learner updates in this process.
 
-Actors are asked for a rollout of T steps at a time. When the rollouts of all actors have come, the next ones are requested
-at once, so that actors collect while the learner updates; no actor is ever more than one rollout ahead. What an actor does
-stands in `tfsac.training.ray_collector`.
+Actors are asked for a rollout of T steps at a time. When the rollouts of all actors have come, the next ones are
+requested at once, so that actors collect while the learner updates; no actor is ever more than one rollout ahead. What
+an actor does stands in `tfsac.training.ray_collector`.
 """
 
 from __future__ import annotations
@@ -96,7 +96,10 @@ class RayEnvironments:
             self.watch = ClusterWatch(self.ray)
             cores = int(self.ray.cluster_resources().get("CPU", 0))
             if cores < settings.num_actors:
-                raise ValueError(f"Each actor takes a CPU core of the Ray cluster, which has {cores}. Received: {settings.num_actors} actors")
+                raise ValueError(
+                    f"Each actor takes a CPU core of the Ray cluster, which has {cores}. Received: "
+                    f"{settings.num_actors} actors"
+                )
             remote = self.ray.remote(num_cpus=1)(actor_class).remote
             self.make: Callable[[int], Any] = lambda index: remote(index, *actor_arguments)
             for index in range(settings.num_actors):
@@ -122,7 +125,11 @@ class RayEnvironments:
     def _start_episodes(self, k: int, episode: np.ndarray) -> Any:
         """Asks actor k to reset its environments to their columns of the given episodes `[E]`."""
         env_steps = self.steps if self.request is None else self.request.env_steps
-        state = {"episode": episode[self._columns(k)].tolist(), "length": [0] * self.envs_per_actor, "steps": env_steps // len(self.actors)}
+        state = {
+            "episode": episode[self._columns(k)].tolist(),
+            "length": [0] * self.envs_per_actor,
+            "steps": env_steps // len(self.actors),
+        }
         return self.actors[k].start_episodes.remote(state, env_steps)
 
     def _columns(self, k: int) -> slice:
@@ -171,7 +178,9 @@ class RayEnvironments:
             except ray.exceptions.RayError as error:  # its process, its machine, or what it had answered
                 lost = error
         reason = str(lost).splitlines()[0]
-        raise ActorsLost(f"Actor {k} was lost {ATTEMPTS} times before it had returned a rollout. Received: {reason}") from lost
+        raise ActorsLost(
+            f"Actor {k} was lost {ATTEMPTS} times before it had returned a rollout. Received: {reason}"
+        ) from lost
 
     def _wait(self, reference: Any, k: int, limit: float) -> Any:
         """Returns the answer of actor k when it is there; without `step_timeout_seconds` there is no limit."""
@@ -182,8 +191,8 @@ class RayEnvironments:
             self._check()
             if not ready and self.step_timeout is not None and time.monotonic() - began > limit:
                 raise EnvironmentFailure(
-                    f"The environments of actor {k} did not answer within step_timeout_seconds for each step of a rollout. "
-                    f"Received: {limit:g} seconds without an answer"
+                    f"The environments of actor {k} did not answer within step_timeout_seconds for each step of a "
+                    f"rollout. Received: {limit:g} seconds without an answer"
                 )
         answer = self.ray.get(reference)
         # A copy, for what Ray gives lies in its object store, and could not be given back to one that is lost.
@@ -236,7 +245,9 @@ def merge_steps(steps: Sequence[Step], merge: Callable[[list[np.ndarray]], np.nd
     fields: list[Any] = []
     for values in zip(*steps, strict=True):
         by_key = isinstance(values[0], dict)
-        fields.append({key: merge([value[key] for value in values]) for key in values[0]} if by_key else merge(list(values)))
+        fields.append(
+            {key: merge([value[key] for value in values]) for key in values[0]} if by_key else merge(list(values))
+        )
     return Step(*fields)
 
 

@@ -30,7 +30,9 @@ def job_capacity(ray: Any, cores: int) -> int:
     """
     machines = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
     if cores > max(machines):
-        raise ValueError(f"A run has at most the cores of the largest machine of the cluster, {max(machines)}. Received: {cores}")
+        raise ValueError(
+            f"A run has at most the cores of the largest machine of the cluster, {max(machines)}. Received: {cores}"
+        )
     return sum(of_machine // cores for of_machine in machines)
 
 
@@ -41,8 +43,8 @@ class RayJob:
         ray: the package, connected.
         watch: of the same connection.
         name: of the job, for Ray.
-        start: starts its process on any machine of the cluster, in the folder of this process. It raises BlockingIOError
-            while another process does the job.
+        start: starts its process on any machine of the cluster, in the folder of this process. It raises
+            BlockingIOError while another process does the job.
         cores: that Ray counts for it.
 
     Attributes:

@@ -48,7 +48,9 @@ def wait_for_workers(task: WorkerTask, say: Callable[[str], None], seconds: floa
                     answered[found[0]] = found[1]
             for worker, addresses in {**heard, **answered}.items():
                 if worker not in others:
-                    message = "Each process is another worker of TF_CONFIG, and each address of it another port or machine"
+                    message = (
+                        "Each process is another worker of TF_CONFIG, and each address of it another port or machine"
+                    )
                     raise MissingWorkers(f"{message}. Received: worker {worker} twice in {list(task.addresses)}")
                 if addresses != list(task.addresses):
                     message = f"Every worker has the same list of workers in TF_CONFIG, this one {list(task.addresses)}"
@@ -84,13 +86,18 @@ def _listening(address: str) -> socket.socket:
     try:
         socket.getaddrinfo(host.strip("[]"), int(port))
     except OSError as error:
-        raise OSError(f"This worker's host in TF_CONFIG is unknown ({error.strerror}). Received: {address!r}") from error
+        raise OSError(
+            f"This worker's host in TF_CONFIG is unknown ({error.strerror}). Received: {address!r}"
+        ) from error
     try:
         with contextlib.suppress(OSError):
             return socket.create_server((host.strip("[]"), int(port)))
         return socket.create_server(("", int(port)))  # the name may be that of a gateway
     except OSError as error:
-        message = f"This worker cannot listen at its address in TF_CONFIG ({os.strerror(error.errno or 0)}): another program may use the port"
+        message = (
+            f"This worker cannot listen at its address in TF_CONFIG ({os.strerror(error.errno or 0)}): "
+            f"another program may use the port"
+        )
         raise OSError(f"{message}. Received: {address!r}") from error
 
 

@@ -1,6 +1,6 @@
 """The workers of a run, as TF_CONFIG lists them. No TensorFlow, so that mistakes are found before it loads.
 
-    TF_CONFIG='{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
+TF_CONFIG='{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def worker_task(run: RunParameters, environ: Mapping[str, str] = os.environ) -> 
         if isinstance(task["index"], float):
             raise ValueError("index is a whole number")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ParameterError(f"TF_CONFIG is JSON like {EXAMPLE} ({type(error).__name__}: {error}). Received: {text!r}") from error
+        raise ParameterError(
+            f"TF_CONFIG is JSON like {EXAMPLE} ({type(error).__name__}: {error}). Received: {text!r}"
+        ) from error
     for kind in cluster.keys() - {"chief", "worker"}:
         raise ParameterError(f"The cluster of TF_CONFIG has workers, and a chief if one is named. Received: {kind!r}")
     wrong = [address for address in addresses if not _is_address(address)]

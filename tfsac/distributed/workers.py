@@ -107,4 +107,6 @@ def worker_lost(error: tf.errors.OpError, advice: str) -> WorkerLost:
     """
     lines = str(error.message).splitlines()
     reason = next((line for line in lines if "aborted by" in line), lines[0])
-    return WorkerLost(f"Another worker of this run ended or cannot be reached, which ends the run. {advice} Received: {reason}")
+    return WorkerLost(
+        f"Another worker of this run ended or cannot be reached, which ends the run. {advice} Received: {reason}"
+    )

@@ -1,4 +1,6 @@
-"""Gymnasium and PettingZoo environments: making, checking, filtering and stepping several side by side. No TensorFlow."""
+"""Gymnasium and PettingZoo environments: making, checking, filtering and stepping several side by side. No
+TensorFlow.
+"""
 
 from tfsac.environments.apart import Apart
 from tfsac.environments.check import EnvironmentFailure, check

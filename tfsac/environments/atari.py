@@ -19,8 +19,8 @@ def make_atari(level: str, atari: AtariPreprocessingParameters | None, **kwargs:
 
     Args:
         level: such as "ALE/Pong-v5".
-        atari: preprocessing, whose screens are `[screen, screen, frames]` bytes, the newest frame last; None for the raw
-            ones, `[210, 160, 3]`.
+        atari: preprocessing, whose screens are `[screen, screen, frames]` bytes, the newest frame last; None for the
+            raw ones, `[210, 160, 3]`.
         **kwargs: passed to `gymnasium.make`.
 
     Raises:

@@ -101,7 +101,9 @@ def _checks(env: gym.Env) -> Iterator[Callable[[], None]]:
     if not spaces:
         yield functools.partial(_refuse_empty, name, env.observation_space)
     yield from (functools.partial(_check_observation, name, key, space, team) for key, space in spaces.items())
-    yield functools.partial(_check_names, name, [key for key in spaces_by_key(env.observation_space) if isinstance(key, str) and key])
+    yield functools.partial(
+        _check_names, name, [key for key in spaces_by_key(env.observation_space) if isinstance(key, str) and key]
+    )
 
 
 def _check_agent_state(name: str, state: gym.Space[Any]) -> None:
@@ -122,7 +124,9 @@ def _check_action(name: str, action: gym.Space[Any], team: tuple[int, ...]) -> N
         sizes = np.array([action.n])
     elif isinstance(action, gym.spaces.MultiDiscrete) and team:
         if action.shape != team:
-            raise ValueError(f"{name}: a team of {team[0]} agents needs a MultiDiscrete of the shape {team}. Received: {action}")
+            raise ValueError(
+                f"{name}: a team of {team[0]} agents needs a MultiDiscrete of the shape {team}. Received: {action}"
+            )
         sizes = action.nvec
         if len(set(sizes)) > 1 or len(set(action.start)) > 1:
             raise ValueError(f"{name}: agents that share a policy have the same discrete actions. Received: {action}")
@@ -135,7 +139,9 @@ def _check_action(name: str, action: gym.Space[Any], team: tuple[int, ...]) -> N
 
 def _check_box(name: str, action: gym.spaces.Box, team: tuple[int, ...]) -> None:
     if len(action.shape) != len(team) + 1 or action.shape[:-1] != team or action.shape[-1] == 0:
-        wanted = f"{team[0]} rows, one of each agent, of at least one number" if team else "a vector of at least one number"
+        wanted = (
+            f"{team[0]} rows, one of each agent, of at least one number" if team else "a vector of at least one number"
+        )
         raise ValueError(f"{name}: actions must be {wanted}. Received: {action}")
     if not np.issubdtype(action.dtype, np.floating):
         raise ValueError(f"{name}: actions must be floats. Received: {action}")
@@ -178,7 +184,9 @@ def _check_mask_space(name: str, mask: Any, action: Any, team: tuple[int, ...]) 
     num_actions = action.n if isinstance(action, gym.spaces.Discrete) else action.nvec[0]
     expected = (*team, int(num_actions))
     if mask.shape != expected:
-        raise ValueError(f"{name}: 'action_mask' has an entry for each action, shape {expected}. Received: {mask.shape}, {mask}")
+        raise ValueError(
+            f"{name}: 'action_mask' has an entry for each action, shape {expected}. Received: {mask.shape}, {mask}"
+        )
     binary = isinstance(mask, gym.spaces.MultiBinary)
     if isinstance(mask, gym.spaces.Box):
         binary = bool((mask.low == 0).all() and (mask.high == 1).all())
@@ -196,9 +204,10 @@ def _check_observation(name: str, key: str, space: gym.Space[Any], team: tuple[i
         )
     if not (isinstance(key, str) and KEY.fullmatch(key)) or input_name(key).lower() in TAKEN or keyword.iskeyword(key):
         raise ValueError(
-            f"{name}: TensorFlow names the inputs of a policy by the keys of its observations, so these are of letters from a to z, digits "
-            f"and '_', '-' or '.', begin with a letter or a digit and are not 'action', 'noise', 'self' or a keyword of Python; "
-            f"rename them with gymnasium.wrappers.TransformObservation. Received: {key!r}"
+            f"{name}: TensorFlow names the inputs of a policy by the keys of its observations, so these are of letters "
+            f"from a to z, digits and '_', '-' or '.', begin with a letter or a digit and are not 'action', 'noise', "
+            f"'self' or a keyword of Python; rename them with gymnasium.wrappers.TransformObservation. Received: "
+            f"{key!r}"
         )
     if 0 in space.shape:
         raise ValueError(f"{name}: observation {key!r} has no entries. Received: {space}")
@@ -217,9 +226,9 @@ def _check_names(name: str, keys: list[str]) -> None:
         other = first.setdefault(input_name(key).lower(), key)
         if other != key:
             raise ValueError(
-                f"{name}: TensorFlow names the inputs of a policy by the keys of its observations, with '_' in place of '-' and '.' and without "
-                f"regard to case, so {other!r} and {key!r} have the same name; rename one with gymnasium.wrappers.TransformObservation. "
-                f"Received: {keys}"
+                f"{name}: TensorFlow names the inputs of a policy by the keys of its observations, with '_' in place "
+                f"of '-' and '.' and without regard to case, so {other!r} and {key!r} have the same name; rename one "
+                f"with gymnasium.wrappers.TransformObservation. Received: {keys}"
             )
 
 
@@ -289,7 +298,9 @@ def check_finite(observation: dict[str, Any], reward: np.ndarray, level: str, st
     """
     if not np.isfinite(reward).all():
         i = int(np.argwhere(~np.isfinite(reward))[0, 0])
-        raise EnvironmentFailure(f"{level}: the reward must be finite (environment {i}, step {steps}). Received: {reward[i]}")
+        raise EnvironmentFailure(
+            f"{level}: the reward must be finite (environment {i}, step {steps}). Received: {reward[i]}"
+        )
     for key, value in observation.items():
         if value.dtype != np.uint8 and not np.isfinite(value).all():
             rows = value.reshape(len(value), -1)

@@ -1,7 +1,7 @@
 """Films of episodes, drawn in a process of their own.
 
-The software renderers that MuJoCo uses on machines without a GPU carry another LLVM than TensorFlow does, and crash when both are
-loaded. So the actions are replayed from the episodes' seeds where TensorFlow is not.
+The software renderers that MuJoCo uses on machines without a GPU carry another LLVM than TensorFlow does, and crash
+when both are loaded. So the actions are replayed from the episodes' seeds where TensorFlow is not.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ from tfsac.parameters import EnvironmentParameters, from_json, to_json
 from tfsac.user_code import described, name_of
 
 NOT_WRITTEN = "The film cannot be written"
-HINT = (
-    "MuJoCo draws off-screen with a GL library: install it (libegl1 in Debian) and set MUJOCO_GL=egl"
-)
+HINT = "MuJoCo draws off-screen with a GL library: install it (libegl1 in Debian) and set MUJOCO_GL=egl"
 
 
 def check_render(render: object, of_level: bool) -> None:
-    """Refuses what is no way to draw an evaluation, and a window where there is none: the libraries that open it would crash.
+    """Refuses what is no way to draw an evaluation, and a window where there is none: the libraries that open it would
+    crash.
 
     Args:
         render: "human" for a window, or "".
@@ -47,8 +46,9 @@ def check_render(render: object, of_level: bool) -> None:
     displays = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
     if render and of_level and sys.platform == "linux" and not any(map(os.environ.get, displays)):
         raise ValueError(
-            "A window needs a display, and this machine has none; dump_mp4 (--dump_mp4) makes a film without one. For an environment that "
-            "draws elsewhere, such as on the terminal, set the variable SDL_VIDEODRIVER=dummy. Received: no DISPLAY, no WAYLAND_DISPLAY"
+            "A window needs a display, and this machine has none; dump_mp4 (--dump_mp4) makes a film without one. For "
+            "an environment that draws elsewhere, such as on the terminal, set the variable SDL_VIDEODRIVER=dummy. "
+            "Received: no DISPLAY, no WAYLAND_DISPLAY"
         )
 
 
@@ -66,8 +66,9 @@ def write_film(
         seeds: of the episodes.
         actions: of each episode, `[T, ...]` in the environment's own numbers.
         path: a .mp4 or .gif file.
-        env_fn: made the environment instead of a level; it draws with `render_mode="rgb_array"`. Where another process can import it,
-            that process draws; else a copy of this one, which ends if it crashes and leaves this one alone.
+        env_fn: made the environment instead of a level; it draws with `render_mode="rgb_array"`. Where another process
+            can import it, that process draws; else a copy of this one, which ends if it crashes and leaves this one
+            alone.
 
     Raises:
         ImportError: packages for films are missing.
@@ -80,12 +81,14 @@ def write_film(
         np.savez(file, job=np.array(json.dumps(job)), **{str(i): taken for i, taken in enumerate(actions)})  # type: ignore[arg-type]
         if env_fn is None or place is not None:
             found = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
-            done = subprocess.run([sys.executable, "-m", __name__, str(file)], env=found, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                [sys.executable, "-m", __name__, str(file)], env=found, capture_output=True, text=True, check=False
+            )
             status, said = done.returncode, done.stderr
         elif "fork" not in multiprocessing.get_all_start_methods():
             raise EnvironmentFailure(
-                "A film is drawn by a process of its own, which imports env_fn: define it in a module, not in a script, a notebook or a "
-                f"lambda. Received: env_fn={name_of(env_fn)}"
+                "A film is drawn by a process of its own, which imports env_fn: define it in a module, not in a "
+                f"script, a notebook or a lambda. Received: env_fn={name_of(env_fn)}"
             )
         else:
             errors.touch()
@@ -99,13 +102,17 @@ def write_film(
         if "ModuleNotFoundError" in last and "imageio" in last:
             raise ImportError(f"Films need: pip install 'tfsac[video]'. Received: {last}")
         if NOT_WRITTEN in said:
-            raise EnvironmentFailure(f"{NOT_WRITTEN}; make room, or choose a folder that can be written. Received: {path}")
+            raise EnvironmentFailure(
+                f"{NOT_WRITTEN}; make room, or choose a folder that can be written. Received: {path}"
+            )
         hint = f" {HINT}." if "mujoco" in said.lower() else ""
         raise EnvironmentFailure(f"{parameters.name} cannot be drawn here.{hint} Received: {last}")
 
 
 def _place_of(env_fn: Callable[[], gym.Env]) -> list[str] | None:
-    """Returns module and name under which another process finds a function; None for lambdas, notebooks and the running script."""
+    """Returns module and name under which another process finds a function; None for lambdas, notebooks and the
+    running script.
+    """
     module, name = getattr(env_fn, "__module__", "__main__"), getattr(env_fn, "__qualname__", "<")
     if module == "__main__" or "<" in name:
         return None

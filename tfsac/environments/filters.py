@@ -65,12 +65,15 @@ class Filters:
             return observation
         bound = np.float32(self.parameters.observation_clipping)
         filtered = {
-            key: np.clip((observation[key] - mean) * inverse, -bound, bound) for key, (mean, inverse) in self.scale().items()
+            key: np.clip((observation[key] - mean) * inverse, -bound, bound)
+            for key, (mean, inverse) in self.scale().items()
         }
         return {**observation, **filtered}
 
     def reward(self, reward: np.ndarray) -> np.ndarray:
-        """Returns raw rewards with any leading dimensions as the agent sees them: normalised, rescaled, then clipped."""
+        """Returns raw rewards with any leading dimensions as the agent sees them: normalised, rescaled, then
+        clipped.
+        """
         scale = np.asarray(self.parameters.reward_rescale_factor)
         if self.reward_count:
             # Without subtracting the mean: that would change what ending an episode is worth.

@@ -1,7 +1,7 @@
 """Stepping environments on several cores, in processes that each have a group of environments.
 
-Each process steps a group of environments as if they were one, and so does this process meanwhile: with a process for each environment
-the messages cost more than the stepping gains where there are fewer cores than environments.
+Each process steps a group of environments as if they were one, and so does this process meanwhile: with a process for
+each environment the messages cost more than the stepping gains where there are fewer cores than environments.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ class Group(gym.Env):
 
 
 class WakefulPipe:
-    """A pipe whose reader stays awake for a moment where messages follow each other closely: waking a core takes as long as a step.
+    """A pipe whose reader stays awake for a moment where messages follow each other closely: waking a core takes as
+    long as a step.
 
     Args:
         pipe: to read from and to write to.
@@ -194,14 +195,20 @@ class Processes:
         EnvironmentFailure: from `wait_for_all`: an environment failed, or its process ended or did not answer.
     """
 
-    def __init__(self, makers: Sequence[Callable[[], gym.Env]], size: int, single: gym.Space[Any], timeout: float | None):
+    def __init__(
+        self, makers: Sequence[Callable[[], gym.Env]], size: int, single: gym.Space[Any], timeout: float | None
+    ):
         # Forking a process in which TensorFlow runs threads can hang.
         context: Any = multiprocessing.get_context("spawn")
         self.size, self.pipes, self.processes = size, list[Any](), list[Any]()
         self.asked, self.timeout, self.begun = list[int](), None, False  # starting may take as long as it takes
         space, number = gym.vector.utils.batch_space(single, size), len(makers) // size
-        self.memory = memory = create_shared_memory(space, number, context)  # kept: a process may not have opened it yet
-        self.observations: Any = read_from_shared_memory(space, memory, number)  # `[P, G, ...]`, rewritten in every step
+        self.memory = memory = create_shared_memory(
+            space, number, context
+        )  # kept: a process may not have opened it yet
+        self.observations: Any = read_from_shared_memory(
+            space, memory, number
+        )  # `[P, G, ...]`, rewritten in every step
         try:
             for i in range(number):
                 ours, theirs = context.Pipe()
@@ -244,7 +251,10 @@ class Processes:
         try:
             if until is not None and not pipe.poll(max(until - time.monotonic(), 0.0)):
                 self.processes[i].kill()
-                ended = f"did not answer within step_timeout_seconds and was ended. Received: {self.timeout:g} seconds without an answer"
+                ended = (
+                    f"did not answer within step_timeout_seconds and was ended. "
+                    f"Received: {self.timeout:g} seconds without an answer"
+                )
             else:
                 answer = pipe.recv()
         except (EOFError, OSError):
@@ -356,7 +366,9 @@ class Groups:
 
 
 def _joined(theirs: Any, own: Any) -> Any:
-    """Returns arrays `[P, G, ...]` of processes and `[H, ...]` of this one as `[P * G + H, ...]`, also in dicts; either may be None."""
+    """Returns arrays `[P, G, ...]` of processes and `[H, ...]` of this one as `[P * G + H, ...]`, also in dicts;
+    either may be None.
+    """
     if isinstance(own if theirs is None else theirs, dict):
         return {key: _joined(theirs and theirs[key], own and own[key]) for key in (theirs or own)}
     if theirs is None:

@@ -1,4 +1,6 @@
-"""Why an environment cannot be made: a level that there is not, a module or a package that is missing, code that raised."""
+"""Why an environment cannot be made: a level that there is not, a module or a package that is missing, code that
+raised.
+"""
 
 from __future__ import annotations
 
@@ -46,11 +48,13 @@ def import_module_of(level: str) -> None:
     module, _, name = level.partition(":")
     if not name or ":" in name or not all(part.isidentifier() for part in module.split(".")):
         raise ValueError(
-            "A level is the id of a registered environment, such as Pendulum-v1, or MODULE:ID, such as my_env:MyEnv-v0, whose module "
-            f"registers it. Received: {level!r}"
+            "A level is the id of a registered environment, such as Pendulum-v1, or MODULE:ID, such as "
+            f"my_env:MyEnv-v0, whose module registers it. Received: {level!r}"
         )
     if module.endswith(".py"):
-        raise ValueError(f"A module is named without .py. Did you mean '{module.removesuffix('.py')}:{name}'? Received: {level!r}")
+        raise ValueError(
+            f"A module is named without .py. Did you mean '{module.removesuffix('.py')}:{name}'? Received: {level!r}"
+        )
     importlib.import_module(module)
 
 
@@ -78,10 +82,14 @@ def why_not_made(level: str, kwargs: dict[str, Any], error: BaseException) -> Ex
 
 
 def _not_taken(level: str, kwargs: dict[str, Any], error: TypeError) -> ValueError:
-    """Returns an error with all arguments of the constructor, those of the registration too, and the constructor's place."""
+    """Returns an error with all arguments of the constructor, those of the registration too, and the constructor's
+    place.
+    """
     spec = gym.registry.get(level.rpartition(":")[2])
     given = {**spec.kwargs, **kwargs} if spec else kwargs
-    registered = f" gymnasium.register(..., kwargs=...) of this level gives {spec.kwargs}." if spec and spec.kwargs else ""
+    registered = (
+        f" gymnasium.register(..., kwargs=...) of this level gives {spec.kwargs}." if spec and spec.kwargs else ""
+    )
     return ValueError(f"{level} does not take these arguments: {error}{_place_of(spec)}.{registered} Received: {given}")
 
 
@@ -103,17 +111,20 @@ def check_version(level: str) -> None:
     module, colon, name = level.rpartition(":")
     if name in gym.registry:
         return
-    versions = [spec for spec in gym.registry.values() if spec.version is not None and spec.id == f"{name}-v{spec.version}"]
+    versions = [
+        spec for spec in gym.registry.values() if spec.version is not None and spec.id == f"{name}-v{spec.version}"
+    ]
     if versions:
         newest = max(versions, key=lambda spec: spec.version or 0).id
         raise ValueError(
-            f"A level is named with its version, so that later versions do not change a run. Did you mean {module + colon + newest!r}? "
-            f"Received: {level!r}"
+            f"A level is named with its version, so that later versions do not change a run. Did you mean "
+            f"{module + colon + newest!r}? Received: {level!r}"
         )
 
 
 def check_render_mode(env: gym.Env, level: str, mode: str | None) -> None:
-    """Closes and refuses an environment without the asked for way of drawing; gymnasium makes windows and lists of pictures itself.
+    """Closes and refuses an environment without the asked for way of drawing; gymnasium makes windows and lists of
+    pictures itself.
 
     Args:
         env: as it was made.
@@ -129,7 +140,10 @@ def check_render_mode(env: gym.Env, level: str, mode: str | None) -> None:
     if mode is not None and modes and mode not in allowed:  # metadata without modes are forgotten ones
         with contextlib.suppress(Exception):  # it may not be whole
             env.close()
-        raise ValueError(f"{level} has the render modes {', '.join(map(repr, modes))}.{nearest(mode, allowed)} Received: render_mode={mode!r}")
+        raise ValueError(
+            f"{level} has the render modes {', '.join(map(repr, modes))}.{nearest(mode, allowed)} Received: "
+            f"render_mode={mode!r}"
+        )
 
 
 def _unknown(level: str, kwargs: dict[str, Any], error: Exception) -> ValueError:
@@ -143,8 +157,8 @@ def _unknown(level: str, kwargs: dict[str, Any], error: Exception) -> ValueError
     if re.fullmatch(r"[a-z]\w*(\.\w+)+", level):
         hint = f" Did you mean {PREFIX + level!r}?"
     return ValueError(
-        f"Gymnasium has no environment of this id.{hint} Your own is named with the module that registers it: MODULE:ID. "
-        f"Received: {level!r}"
+        f"Gymnasium has no environment of this id.{hint} Your own is named with the module that registers it: "
+        f"MODULE:ID. Received: {level!r}"
     )
 
 
@@ -152,7 +166,9 @@ def _registering(name: str) -> Iterator[str]:
     """Yields levels MODULE:ID of modules in the user's folders whose text has an id."""
     for folder in FOLDERS:
         for path in sorted(pathlib.Path(folder).glob("*.py")):
-            if path.stem.isidentifier() and re.search(rf"register\(.*[\"']{re.escape(name)}[\"']", path.read_text(errors="ignore")):
+            if path.stem.isidentifier() and re.search(
+                rf"register\(.*[\"']{re.escape(name)}[\"']", path.read_text(errors="ignore")
+            ):
                 yield f"{path.stem}:{name}"
 
 
@@ -162,16 +178,27 @@ def _not_registered(level: str, module: str, name: str) -> ValueError:
     ids = sorted(spec.id for spec in gym.registry.values() if _module_of(spec.entry_point).partition(".")[0] == package)
     if inspect.isclass(made := getattr(found, name, None)) or callable(made):
         what = f"{module} has a {name}, which is not the id of an environment"
-        advice = f'add gymnasium.register("{name}-v0", entry_point="{module}:{name}") to it, and set the level to "{module}:{name}-v0"'
+        advice = (
+            f'add gymnasium.register("{name}-v0", entry_point="{module}:{name}") to it, '
+            f'and set the level to "{module}:{name}-v0"'
+        )
         return ValueError(f"{what}; {advice}. Received: {level!r}")
     more = f" and {len(ids) - MOST_IDS} more" if len(ids) > MOST_IDS else ""
-    these = f"It registers {', '.join(ids[:MOST_IDS])}{more}" if ids else "It registers none: gymnasium.register(ID, entry_point=...) does"
+    these = (
+        f"It registers {', '.join(ids[:MOST_IDS])}{more}"
+        if ids
+        else "It registers none: gymnasium.register(ID, entry_point=...) does"
+    )
     file = getattr(found, "__file__", None)
     return ValueError(f"{module} ({file}) does not register {name!r}. {these}.{nearest(name, ids)} Received: {level!r}")
 
 
 def _module_of(entry_point: Any) -> str:
-    return entry_point.partition(":")[0] if isinstance(entry_point, str) else getattr(entry_point, "__module__", None) or ""
+    return (
+        entry_point.partition(":")[0]
+        if isinstance(entry_point, str)
+        else getattr(entry_point, "__module__", None) or ""
+    )
 
 
 def _not_imported(level: str, error: ImportError) -> Exception:
@@ -183,14 +210,20 @@ def _not_imported(level: str, error: ImportError) -> Exception:
     if isinstance(error, ModuleNotFoundError) and ":" in level and f"{module}.".startswith(f"{name}."):
         folders = list(dict.fromkeys(str(pathlib.Path(path).absolute()) for path in sys.path if is_own_folder(path)))
         package = name.rpartition(".")[0]
-        there = pkgutil.iter_modules(getattr(sys.modules[package], "__path__", ()) if package in sys.modules else folders)
+        there = pkgutil.iter_modules(
+            getattr(sys.modules[package], "__path__", ()) if package in sys.modules else folders
+        )
         return ImportError(
-            f"There is no module {name!r}.{nearest(name, _with_package(package, there))} It was searched for in {', '.join(folders)} and "
-            f"among the installed packages. Received: {level!r}"
+            f"There is no module {name!r}.{nearest(name, _with_package(package, there))} It was searched for in "
+            f"{', '.join(folders)} and among the installed packages. Received: {level!r}"
         )
     if has_users(error):
-        return ImportError(f"{level} cannot be made: something that its code imports is missing. Received: {described(error)}")
-    return ImportError(f"{level} needs {name or 'something'} that cannot be imported ({described(error)}). Received: {level!r}")
+        return ImportError(
+            f"{level} cannot be made: something that its code imports is missing. Received: {described(error)}"
+        )
+    return ImportError(
+        f"{level} needs {name or 'something'} that cannot be imported ({described(error)}). Received: {level!r}"
+    )
 
 
 def _with_package(package: str, modules: Iterable[pkgutil.ModuleInfo]) -> list[str]:
@@ -200,7 +233,9 @@ def _with_package(package: str, modules: Iterable[pkgutil.ModuleInfo]) -> list[s
 def is_own_folder(path: str) -> bool:
     """Returns whether an entry of `sys.path` is a folder of somebody's own code."""
     folder = pathlib.Path(path).absolute()
-    return folder.is_dir() and folder != pathlib.Path(sys.executable).parent and not is_library(str(folder / "module.py"))
+    return (
+        folder.is_dir() and folder != pathlib.Path(sys.executable).parent and not is_library(str(folder / "module.py"))
+    )
 
 
 def _missing_package(level: str, error: Exception) -> ImportError:

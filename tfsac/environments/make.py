@@ -52,10 +52,11 @@ def make(
     """Makes and checks one environment.
 
     Args:
-        level: a Gymnasium environment id, such as "Pendulum-v1" or "ALE/Pong-v5", MODULE:ID such as "my_env:MyEnv-v0", whose
-            module is imported and registers the id, or "pettingzoo:" and a module, such as "pettingzoo:mpe2.simple_spread_v3".
-        max_episode_steps: time limit in steps instead of the level's own; those that Atari games (in frames) and PettingZoo
-            environments keep themselves stay as well.
+        level: a Gymnasium environment id, such as "Pendulum-v1" or "ALE/Pong-v5", MODULE:ID such as "my_env:MyEnv-v0",
+            whose module is imported and registers the id, or "pettingzoo:" and a module, such as
+            "pettingzoo:mpe2.simple_spread_v3".
+        max_episode_steps: time limit in steps instead of the level's own; those that Atari games (in frames) and
+            PettingZoo environments keep themselves stay as well.
         atari: preprocessing of an Atari game.
         visible_entries: indices of the entries of a vector observation that are shown, in this order; None shows all.
         **kwargs: passed to `gymnasium.make`, or to the PettingZoo environment.
@@ -82,12 +83,15 @@ def make_unchecked(
     """
     if level.startswith(BY_ENV_FN):
         raise ValueError(
-            f"The environment {level.removeprefix(BY_ENV_FN)} was made by a Python function, which no file holds. In Python, pass the "
+            f"The environment {level.removeprefix(BY_ENV_FN)} was made by a Python function, which no file holds. In "
+            f"Python, pass the "
             "function again as env_fn=... For the command line, register the environment with Gymnasium and train with "
             f"--level=module:Id. Received: {level!r}"
         )
     if atari is not None and not level.startswith(games.PREFIX):
-        raise ValueError(f"`atari` preprocesses Atari games, levels that begin with {games.PREFIX!r}. Received: {level!r}")
+        raise ValueError(
+            f"`atari` preprocesses Atari games, levels that begin with {games.PREFIX!r}. Received: {level!r}"
+        )
     mode = kwargs.get("render_mode")
     if not isinstance(mode, str | None):
         raise ValueError(f"{level}: render_mode is a text, such as 'rgb_array'. Received: render_mode={mode!r}")

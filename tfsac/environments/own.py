@@ -10,7 +10,10 @@ import gymnasium as gym
 
 from tfsac.user_code import calling
 
-HOW = "env_fn is a function that returns a new Gymnasium environment at each call, such as lambda: gymnasium.make('Pendulum-v1')"
+HOW = (
+    "env_fn is a function that returns a new Gymnasium environment at each call, "
+    "such as lambda: gymnasium.make('Pendulum-v1')"
+)
 
 
 def name_of_environment(env: gym.Env) -> str:
@@ -37,8 +40,9 @@ def making(env_fn: Callable[[], gym.Env]) -> Callable[[], gym.Env]:
         env_fn: returns a new environment at each call.
 
     Raises:
-        TypeError: no function. The returned function raises TypeError for what is no environment, ValueError for the same
-            environment a second time or one with other spaces, and UserCodeError for what the user's function raises.
+        TypeError: no function. The returned function raises TypeError for what is no environment, ValueError for the
+            same environment a second time or one with other spaces, and UserCodeError for what the user's function
+            raises.
     """
     check_env_fn(env_fn)
     made: weakref.WeakSet[gym.Env] = weakref.WeakSet()
@@ -58,7 +62,10 @@ def making(env_fn: Callable[[], gym.Env]) -> Callable[[], gym.Env]:
         for name in ("observation_space", "action_space"):
             space = getattr(env, name, None)
             if first.setdefault(name, space) != space:
-                raise ValueError(f"env_fn makes environments with the same {name} at each call, here {first[name]}. Received: {space}")
+                raise ValueError(
+                    f"env_fn makes environments with the same {name} at each call, here {first[name]}. Received: "
+                    f"{space}"
+                )
         return env
 
     return one

@@ -63,7 +63,11 @@ class EnvironmentReport(NamedTuple):
 
     def __str__(self) -> str:
         lines = [f"  {kind:<8} {text}" for kind, text in self.findings]
-        counts = [f"{len(x)} {word}{'s' * (len(x) != 1)}" for x, word in ((self.problems, PROBLEM), (self.warnings, WARNING)) if x]
+        counts = [
+            f"{len(x)} {word}{'s' * (len(x) != 1)}"
+            for x, word in ((self.problems, PROBLEM), (self.warnings, WARNING))
+            if x
+        ]
         verdict = "usable" if self.usable else "not usable"
         return "\n".join([f"{self.name}:", *lines, f"{verdict}{': ' if counts else ''}{', '.join(counts)}"])
 
@@ -118,7 +122,11 @@ class _Inspection:
         self.findings[Finding(kind, text.removeprefix(f"{self.name}: "))] = None
 
     def report(self, num_steps: int, seed: int) -> EnvironmentReport:
-        missing = [name for name in ("action_space", "observation_space") if not isinstance(getattr(self.env, name, None), gym.Space)]
+        missing = [
+            name
+            for name in ("action_space", "observation_space")
+            if not isinstance(getattr(self.env, name, None), gym.Space)
+        ]
         for text in problems_of_spaces(self.env):
             self.find(PROBLEM, text)
         if not missing:
@@ -143,21 +151,35 @@ class _Inspection:
             if np.isfinite(bound) and bound > LARGE_BOUND:
                 self.find(
                     WARNING,
-                    f"the bounds of the actions are as large as {bound:g}, and policies first try all of them; if useful actions are "
-                    "smaller, narrow the space: gymnasium.wrappers.TransformAction(env, lambda action: action, gymnasium.spaces.Box(low, high))",
+                    f"the bounds of the actions are as large as {bound:g}, and policies first try all of them; if "
+                    f"useful actions are "
+                    "smaller, narrow the space: gymnasium.wrappers.TransformAction(env, lambda action: action, "
+                    "gymnasium.spaces.Box(low, high))",
                 )
         spaces = spaces_by_key(observation)
         for key, space in spaces.items():
             if not isinstance(space, gym.spaces.Box) or key == ACTION_MASK:
                 continue
             if len(space.shape) == 3 and space.dtype == np.uint8:
-                self.find(OK, f"observation {key!r} is an image, [height, width, channels] in bytes: give it a scheme of convolutions")
+                self.find(
+                    OK,
+                    f"observation {key!r} is an image, [height, width, channels] in bytes: give it a scheme of "
+                    f"convolutions",
+                )
             elif len(space.shape) == 3 and space.shape[-1] in (1, 3, 4):
-                self.find(WARNING, f"observation {key!r} has the shape of an image but dtype {space.dtype}; only uint8 is kept as an image")
+                self.find(
+                    WARNING,
+                    f"observation {key!r} has the shape of an image but dtype {space.dtype}; only uint8 is kept as an "
+                    f"image",
+                )
             elif space.dtype == np.float64:
                 self.find(OK, f"observation {key!r} is float64; agents see float32")
         if AGENT_STATE not in spaces and len(spaces.keys() - {ACTION_MASK}) > 1:
-            self.find(OK, f"observations are a dict: set an embedder for each of {', '.join(sorted(spaces.keys() - {ACTION_MASK}))}")
+            self.find(
+                OK,
+                f"observations are a dict: set an embedder for each of "
+                f"{', '.join(sorted(spaces.keys() - {ACTION_MASK}))}",
+            )
 
     # -- random steps --------------------------------------------------------------------------------------------------
 
@@ -171,7 +193,9 @@ class _Inspection:
         return space.sample()
 
     def _returned(self, method: str, call: Callable[[], Any]) -> Any:
-        """Returns what a call of `reset` or `step` returned; notes what is wrong with it, and whether nothing more can be played."""
+        """Returns what a call of `reset` or `step` returned; notes what is wrong with it, and whether nothing more
+        can be played.
+        """
         assert self.checked is not None
         try:
             result = call()
@@ -215,8 +239,8 @@ class _Inspection:
         if reused:
             self.find(
                 WARNING,
-                "a step writes into the array of the observation before; tfsac copies observations, but other code that keeps them "
-                "will see them change: return a copy",
+                "a step writes into the array of the observation before; tfsac copies observations, but other code "
+                "that keeps them will see them change: return a copy",
             )
 
     @contextlib.contextmanager
@@ -234,29 +258,41 @@ class _Inspection:
             finite = part[np.isfinite(part)]
             self.largest[key] = max(self.largest.get(key, 0.0), float(np.abs(finite).max(initial=0.0)))
             if ((finite < space.low[np.isfinite(part)]) | (finite > space.high[np.isfinite(part)])).any():
-                self.find(WARNING, f"observation {key!r} leaves the bounds of its space; training does not mind, other libraries may")
+                self.find(
+                    WARNING,
+                    f"observation {key!r} leaves the bounds of its space; training does not mind, other libraries may",
+                )
 
     def _look_at_play(self, num_steps: int) -> None:
         self.find(OK, f"{num_steps} random steps, {num_steps / max(self.seconds, 1e-9):.0f} a second with these checks")
         if self.returns:
             self.find(
                 OK,
-                f"ended episodes: {len(self.returns)}, after {np.mean(self.lengths):.0f} steps on average, with a mean return of "
-                f"{np.mean(self.returns):.4g}",
+                f"ended episodes: {len(self.returns)}, after {np.mean(self.lengths):.0f} steps on average, with a mean "
+                f"return of {np.mean(self.returns):.4g}",
             )
         elif has_time_limit(self.env):
             self.find(OK, "no episode ended yet, but there is a time limit")
         else:
             self.find(
                 WARNING,
-                f"no episode ended within {num_steps} steps, and there is no time limit known; without ends there are no training returns, "
-                "and an evaluation episode is cut off after 100000 steps: set environment.max_episode_steps if episodes may never end",
+                f"no episode ended within {num_steps} steps, and there is no time limit known; without ends there are "
+                f"no training returns, "
+                "and an evaluation episode is cut off after 100000 steps: set environment.max_episode_steps if "
+                "episodes may never end",
             )
         for key, largest in self.largest.items():
             if largest > LARGE_OBSERVATION:
-                self.find(WARNING, f"observation {key!r} is as large as {largest:.4g}; see environment.filters.observation_normalization")
+                self.find(
+                    WARNING,
+                    f"observation {key!r} is as large as {largest:.4g}; see "
+                    f"environment.filters.observation_normalization",
+                )
         if self.largest_reward > LARGE_REWARD:
-            self.find(WARNING, f"rewards are as large as {self.largest_reward:.4g}; see environment.filters.reward_rescale_factor")
+            self.find(
+                WARNING,
+                f"rewards are as large as {self.largest_reward:.4g}; see environment.filters.reward_rescale_factor",
+            )
 
     # -- seeds ---------------------------------------------------------------------------------------------------------
 
@@ -271,7 +307,9 @@ class _Inspection:
         return seen
 
     def _repeat(self, num_steps: int, seed: int) -> None:
-        """Plays the same actions from the same seed twice; and, where that differs, with the global random numbers seeded too."""
+        """Plays the same actions from the same seed twice; and, where that differs, with the global random numbers
+        seeded too.
+        """
         actions: list[Any] = []
         try:
             observation = self.env.reset(seed=seed)[0]
@@ -293,13 +331,15 @@ class _Inspection:
             self.find(PROBLEM, str(failure("step", error)))
             return
         cause = (
-            "it draws from NumPy's or Python's global random numbers: use self.np_random, which super().reset(seed=seed) seeds"
+            "it draws from NumPy's or Python's global random numbers: use self.np_random, which "
+            "super().reset(seed=seed) seeds"
             if _same(*both)
             else "something outlives reset, or random numbers are not seeded in reset(seed=...)"
         )
         self.find(
             WARNING,
-            f"the same seed and actions give different trajectories, so runs cannot be repeated and a resume is not exact; {cause}",
+            f"the same seed and actions give different trajectories, so runs cannot be repeated and a resume is not "
+            f"exact; {cause}",
         )
 
 

@@ -16,7 +16,10 @@ from tfsac.environments.spaces import spaces_by_key
 from tfsac.types import ACTION_MASK
 from tfsac.user_code import described, is_users, message_of
 
-RESET, STEP = "reset must return (observation, info)", "step must return (observation, reward, terminated, truncated, info)"
+RESET, STEP = (
+    "reset must return (observation, info)",
+    "step must return (observation, reward, terminated, truncated, info)",
+)
 NUMBERS = "biuf"  # kinds of dtypes
 UNPACKED = re.compile(r"values to unpack \(expected 5(?:, got (\d+))?\)|cannot unpack non-iterable (\w+)")
 
@@ -24,8 +27,8 @@ UNPACKED = re.compile(r"values to unpack \(expected 5(?:, got (\d+))?\)|cannot u
 class CheckedReturns(gym.Wrapper):
     """Refuses what an environment must not return, by name, and says in which file and line its code raised.
 
-    A reward is one number (a NumPy scalar or an array `()` as well); terminated and truncated are bool, NumPy's bool, 0 or 1;
-    observations have the keys, shapes and kind of dtype of the space. They are passed on as they are.
+    A reward is one number (a NumPy scalar or an array `()` as well); terminated and truncated are bool, NumPy's bool, 0
+    or 1; observations have the keys, shapes and kind of dtype of the space. They are passed on as they are.
 
     Args:
         env: whose spaces `check` accepts.
@@ -39,7 +42,11 @@ class CheckedReturns(gym.Wrapper):
         self.spaces = {"observation_space": env.observation_space, "action_space": env.action_space}
         self.single = not isinstance(env.observation_space, gym.spaces.Dict)
         # `CheckedMasks` knows which masks there are.
-        self.parts = [(key, space.shape, space.dtype) for key, space in spaces.items() if key != ACTION_MASK and space.shape is not None]
+        self.parts = [
+            (key, space.shape, space.dtype)
+            for key, space in spaces.items()
+            if key != ACTION_MASK and space.shape is not None
+        ]
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begins an episode.
@@ -66,8 +73,8 @@ class CheckedReturns(gym.Wrapper):
         """Makes a step.
 
         Raises:
-            EnvironmentFailure: it raised, or returned something else than an observation of its space, a number, two bools and
-                a dict.
+            EnvironmentFailure: it raised, or returned something else than an observation of its space, a number, two
+                bools and a dict.
         """
         try:
             result: Any = self.env.step(action)
@@ -93,7 +100,10 @@ class CheckedReturns(gym.Wrapper):
         if type(result) is not tuple or len(result) != length:
             yield f"{what}. Received: {kind_of(result)}"
             return
-        checks: list[Callable[[], None]] = [lambda: self._check(method, result[0]), lambda: _check_info(what, result[-1])]
+        checks: list[Callable[[], None]] = [
+            lambda: self._check(method, result[0]),
+            lambda: _check_info(what, result[-1]),
+        ]
         if method == "step":
             checks += [lambda: self._check_reward(result[1]), lambda: _check_end("terminated", result[2])]
             checks += [lambda: _check_end("truncated", result[3])]
@@ -128,7 +138,9 @@ class CheckedReturns(gym.Wrapper):
     def _check_reward(self, reward: Any) -> None:
         array = as_array(reward)
         if array.dtype.kind not in NUMBERS or (array.shape != () and not self.several_rewards):
-            advice = "; reward.item() makes a number of an array with one entry" if array.shape and array.size == 1 else ""
+            advice = (
+                "; reward.item() makes a number of an array with one entry" if array.shape and array.size == 1 else ""
+            )
             refuse(f"{STEP}, where reward is one number{advice}", kind_of(reward))
 
     def _check(self, method: str, observation: Any) -> None:
@@ -140,7 +152,9 @@ class CheckedReturns(gym.Wrapper):
                 _check_part(method, "an observation", observation, shape, dtype)
             return
         if not isinstance(observation, dict) or observation.keys() != self.keys:
-            received = f"keys {sorted(map(str, observation))}" if isinstance(observation, dict) else kind_of(observation)
+            received = (
+                f"keys {sorted(map(str, observation))}" if isinstance(observation, dict) else kind_of(observation)
+            )
             refuse(f"{method} must return an observation that is a dict with the keys {sorted(self.keys)}", received)
         for key, shape, dtype in self.parts:
             part = observation[key]

@@ -10,7 +10,8 @@ import numpy as np
 
 from tfsac.types import ACTION_MASK, AGENT_STATE, ArraySpec, DiscreteSpec, Spec
 
-# Key of an environment's metadata: the number of rewards a step. Vector environments pass metadata on, also of processes.
+# Key of an environment's metadata: the number of rewards a step. Vector environments pass metadata on, also of
+# processes.
 NUM_REWARDS = "num_rewards"
 NO_NUMBERS = "cmMSU"  # kinds of dtypes: complex numbers, dates and durations, texts
 
@@ -67,7 +68,9 @@ def as_arrays(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
     try:
         arrays = {key: _numbers(given[key], array.dtype) for key, array in spec.observation.items()}
     except (TypeError, ValueError, NotImplementedError) as error:  # the last from tensors inside a tf.function
-        raise ValueError(f"An observation holds numbers, {list(spec.observation)} ({error}). Received: {observation!r}") from error
+        raise ValueError(
+            f"An observation holds numbers, {list(spec.observation)} ({error}). Received: {observation!r}"
+        ) from error
     leading = {}
     for key, array in spec.observation.items():
         rank = arrays[key].ndim - len(array.shape)
@@ -86,7 +89,11 @@ def _numbers(value: Any, dtype: str) -> np.ndarray:
         return array
     if array.dtype.kind in NO_NUMBERS:
         raise TypeError(f"real values, not {array.dtype}")
-    if dtype == "uint8" and array.dtype.kind != "b" and not ((array >= 0) & (array <= 255) & (array == np.floor(array))).all():
+    if (
+        dtype == "uint8"
+        and array.dtype.kind != "b"
+        and not ((array >= 0) & (array <= 255) & (array == np.floor(array))).all()
+    ):
         raise ValueError("an image holds whole numbers from 0 to 255")
     return np.asarray(array, dtype)
 

@@ -32,10 +32,14 @@ def make_team(level: str, **kwargs: Any) -> Team:
     """
     name = level.removeprefix(PREFIX)
     if not all(part.isidentifier() for part in name.split(".")):
-        raise ValueError(f"A PettingZoo level is {PREFIX!r} and a module, such as mpe2.simple_spread_v3. Received: {level!r}")
+        raise ValueError(
+            f"A PettingZoo level is {PREFIX!r} and a module, such as mpe2.simple_spread_v3. Received: {level!r}"
+        )
     module = _module(name, level)
     if not hasattr(module, "parallel_env"):
-        raise ValueError(f"{name} has no `parallel_env`; only PettingZoo's parallel environments can be teams. Received: {level!r}")
+        raise ValueError(
+            f"{name} has no `parallel_env`; only PettingZoo's parallel environments can be teams. Received: {level!r}"
+        )
     team = Team(module.parallel_env(**kwargs))
     team.spec = EnvSpec(level)  # its name in messages
     return team
@@ -49,7 +53,9 @@ def _module(name: str, level: str) -> Any:
         if not package or not f"{name}.".startswith(f"{error.name}."):
             raise  # a whole package is missing, perhaps one that the module itself needs
         there = [each.name for each in pkgutil.iter_modules(getattr(importlib.import_module(package), "__path__", []))]
-        raise ValueError(f"{package} has no module {missing!r}.{nearest(missing, there)} Received: {level!r}") from error
+        raise ValueError(
+            f"{package} has no module {missing!r}.{nearest(missing, there)} Received: {level!r}"
+        ) from error
 
 
 class Team(gym.Env):
@@ -62,8 +68,8 @@ class Team(gym.Env):
             share, must know whose action it values.
         action_mask: `[N, n]`, the valid actions, where agents see dicts of "observation" and "action_mask".
 
-    Actions are `[N, A]`, or `[N]` discrete ones. The reward is the mean of the agents' rewards. The episode has `terminated` when it
-    has for every agent, and is `truncated` when every agent is done and some were only cut off.
+    Actions are `[N, A]`, or `[N]` discrete ones. The reward is the mean of the agents' rewards. The episode has
+    `terminated` when it has for every agent, and is `truncated` when every agent is done and some were only cut off.
 
     Args:
         env: has the attributes and methods of a PettingZoo parallel environment.
@@ -82,7 +88,8 @@ class Team(gym.Env):
         own = one["observation"] if self.masked else one
         if not _is_vector(own):
             raise ValueError(
-                f"{env}: each agent sees a vector, or a Dict with a vector 'observation' and an 'action_mask'. Received: {one}"
+                f"{env}: each agent sees a vector, or a Dict with a vector 'observation' and an 'action_mask'. "
+                f"Received: {one}"
             )
         state = getattr(env, "state_space", None)
         self.has_state = _is_vector(state)
@@ -97,15 +104,17 @@ class Team(gym.Env):
         elif _is_vector(action):
             self.action_space = self._rows(action)
         else:
-            raise ValueError(f"{env}: each agent has a Box `(A,)` of floats or a Discrete as actions. Received: {action}")
+            raise ValueError(
+                f"{env}: each agent has a Box `(A,)` of floats or a Discrete as actions. Received: {action}"
+            )
 
     def _shared(self, what: str, space_of: Callable[[Any], gym.Space[Any]]) -> Any:
         first = space_of(self.agents[0])
         for agent in self.agents:
             if space_of(agent) != first:
                 raise ValueError(
-                    f"{self.env}: agents that share a policy have the same {what} space, {first} as {self.agents[0]} has. "
-                    f"Received: {space_of(agent)} of {agent}"
+                    f"{self.env}: agents that share a policy have the same {what} space, {first} as {self.agents[0]} "
+                    f"has. Received: {space_of(agent)} of {agent}"
                 )
         return first
 

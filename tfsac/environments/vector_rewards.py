@@ -35,8 +35,8 @@ class VectorRewards(gym.Wrapper):
         rewards = np.array(reward, np.float32)
         if rewards.shape != self.reward_space.shape:
             raise EnvironmentFailure(
-                f"A step returns rewards of the shape {self.reward_space.shape}, as `reward_space` has it; a wrapper that "
-                f"makes one reward of them sets its `reward_space` to None. Received: shape {rewards.shape}"
+                f"A step returns rewards of the shape {self.reward_space.shape}, as `reward_space` has it; a wrapper "
+                f"that makes one reward of them sets its `reward_space` to None. Received: shape {rewards.shape}"
             )
         return observation, float(rewards.sum()), terminated, truncated, {**info, VECTOR_REWARD: rewards}
 

@@ -94,7 +94,8 @@ class Environments:
 
     def _reset(self, mask: np.ndarray) -> dict[str, np.ndarray]:
         seeds = [
-            episode_seed(self.seed, TRAINING, self.first + i, int(self.episode[i])) if mask[i] else None for i in range(self.num_envs)
+            episode_seed(self.seed, TRAINING, self.first + i, int(self.episode[i])) if mask[i] else None
+            for i in range(self.num_envs)
         ]
         self.length[mask] = 0
         first = self._call(self.groups.reset, seeds)
@@ -152,7 +153,8 @@ class Environments:
 
         Args:
             state: what `state` returned.
-            actions: `[length, ...]` of the running episode, as given to `step`, or None where they are not known any more.
+            actions: `[length, ...]` of the running episode, as given to `step`, or None where they are not known any
+                more.
             observation: `[E, ...]` by key, the observation at the checkpoint, or nothing where it is not known.
 
         Returns:

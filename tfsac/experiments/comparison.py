@@ -95,7 +95,13 @@ def estimate(statistic: Callable[..., np.ndarray], strata: Strata) -> Estimate:
     from scipy.stats import bootstrap
 
     found = bootstrap(
-        strata, statistic, axis=-1, vectorized=True, confidence_level=CONFIDENCE, n_resamples=RESAMPLES, method="percentile",
+        strata,
+        statistic,
+        axis=-1,
+        vectorized=True,
+        confidence_level=CONFIDENCE,
+        n_resamples=RESAMPLES,
+        method="percentile",
         rng=np.random.default_rng(0),
     ).confidence_interval
     return Estimate(value, found.low, found.high)
@@ -119,7 +125,9 @@ class RunEvaluations(NamedTuple):
 
     @property
     def area(self) -> float:
-        """The mean over environment steps, from the first evaluation to the last: the area below the curve by its width."""
+        """The mean over environment steps, from the first evaluation to the last: the area below the curve by its
+        width.
+        """
         if len(self.steps) == 1:
             return self.last
         return float(np.trapezoid(self.returns, self.steps) / (self.steps[-1] - self.steps[0]))
@@ -147,7 +155,9 @@ def read_run(path: Path) -> RunEvaluations:
     try:
         level = str(json.loads(config.read_bytes())["preset"]["environment"]["level"])
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{config} is not the config of a run ({error!r}). Received: {config.stat().st_size} bytes") from error
+        raise ValueError(
+            f"{config} is not the config of a run ({error!r}). Received: {config.stat().st_size} bytes"
+        ) from error
     steps, returns = read_curve(path)
     timed, seconds = read_curve(path, "wall_seconds")
     return RunEvaluations(level, steps, np.interp(steps, timed, seconds), returns)
@@ -159,11 +169,13 @@ def read_groups(groups: Mapping[str, Sequence[Path]]) -> dict[str, list[RunEvalu
     On each level, 0 is the lowest and 1 the highest evaluation of all runs of all groups.
 
     Raises:
-        FileNotFoundError, ValueError: from `read_run`; no groups or an empty one, a run twice in a group, or groups that
-            cover different levels.
+        FileNotFoundError, ValueError: from `read_run`; no groups or an empty one, a run twice in a group, or groups
+            that cover different levels.
     """
     if not groups or not all(groups.values()):
-        raise ValueError(f"A comparison needs at least one group, and each group at least one run. Received: {dict(groups)}")
+        raise ValueError(
+            f"A comparison needs at least one group, and each group at least one run. Received: {dict(groups)}"
+        )
     refuse_repeated(groups)
     read = {label: [read_run(path) for path in paths] for label, paths in groups.items()}
     levels = {label: sorted({run.level for run in runs}) for label, runs in read.items()}
@@ -275,25 +287,32 @@ def remarks(groups: Groups) -> list[str]:
     notes, ends = [], {(run.level, int(run.steps[-1])) for run in everything}
     levels = {run.level for run in everything}
     if len(levels) > 1:
-        notes.append("Returns are normalised: on each level, 0 is the lowest and 1 the highest evaluation of all these runs.")
+        notes.append(
+            "Returns are normalised: on each level, 0 is the lowest and 1 the highest evaluation of all these runs."
+        )
     single = [label for label, runs in groups.items() if min(map(len, strata_of(runs, LAST))) < 2]
     if single:
         notes.append(f"No interval for a single run of a level: {', '.join(single)}.")
     if len(ends) > len(levels):
         steps = [step for _, step in ends]
-        notes.append(f"Last evaluations on the same level are at different steps; all are from {min(steps)} to {max(steps)}.")
+        notes.append(
+            f"Last evaluations on the same level are at different steps; all are from {min(steps)} to {max(steps)}."
+        )
     return notes
 
 
 def printed(groups: Groups, rows: Sequence[Row]) -> list[str]:
-    """Returns the lines of two tables: each group's statistics, and probabilities of the row's group over the column's."""
+    """Returns the lines of two tables: each group's statistics, and probabilities of the row's group over the
+    column's.
+    """
     of = {(row.statistic, row.group, row.other): str(row.estimate) for row in rows}
     names = ("last_mean", "last_iqm", "area_iqm")
     first = [["", "runs", "mean of last", "IQM of last", "IQM over steps"]]
     first += [[label, str(len(runs)), *(of[name, label, ""] for name in names)] for label, runs in groups.items()]
     second = [["better than", *(f"({i + 1})" for i in range(len(groups)))]]
     second += [
-        [f"({i + 1}) {label}", *(of.get(("improvement", label, other), "-") for other in groups)] for i, label in enumerate(groups)
+        [f"({i + 1}) {label}", *(of.get(("improvement", label, other), "-") for other in groups)]
+        for i, label in enumerate(groups)
     ]
     lines = []
     for table in (first, second)[: len(groups)]:  # one group is better than no other
@@ -322,7 +341,9 @@ def draw(groups: Groups, rows: Sequence[Row], out: Path, title: str, notes: Sequ
     """
     from matplotlib.ticker import EngFormatter
 
-    panels: list[Any] = [["steps", "seconds"], ["profile", "scores"], ["improvement", "improvement"]][: 1 + min(len(groups), 2)]
+    panels: list[Any] = [["steps", "seconds"], ["profile", "scores"], ["improvement", "improvement"]][
+        : 1 + min(len(groups), 2)
+    ]
     bars = 0.9 + 0.24 * len(groups)
     heights = [3.0, max(2.6, bars), bars][: len(panels)]
     figure = new_figure(11.0, sum(heights) + 0.6)
@@ -356,13 +377,17 @@ def draw(groups: Groups, rows: Sequence[Row], out: Path, title: str, notes: Sequ
         _bars(axes["improvement"], colors, {"probability": over}, f"probability of being better than {best}")
         axes["improvement"].axvline(0.5, color="black", linewidth=0.8, linestyle=":")
         axes["improvement"].set_xlim(-0.02, 1.02)
-    figure.legend(*axes["steps"].get_legend_handles_labels(), loc="outside upper right", ncols=3, fontsize=8, frameon=False)
+    figure.legend(
+        *axes["steps"].get_legend_handles_labels(), loc="outside upper right", ncols=3, fontsize=8, frameon=False
+    )
     about = "IQM: interquartile mean; bands and bars: 95 % stratified bootstrap intervals; in brackets: number of runs"
     return save_figure(figure, out, "\n".join([about, *notes]))
 
 
 def _bars(axes: Axes, colors: Mapping[str, str], series: Mapping[str, Mapping[str, Estimate]], x_label: str) -> None:
-    """Draws a row for each label: a dot with a bar for its estimate in the first series, a hollow square in the second."""
+    """Draws a row for each label: a dot with a bar for its estimate in the first series, a hollow square in the
+    second.
+    """
     dress(axes, x_label, "")
     labels = list(next(iter(series.values())))
     for j, (name, estimates) in enumerate(series.items()):

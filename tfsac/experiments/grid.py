@@ -50,7 +50,10 @@ def plan(
         raise ParameterError(f"A parameter has one grid with all its values. Received: {list(grid)}")
     combinations = []
     for (name, values), texts in zip(named(axes), itertools.product(*axes.values()), strict=True):
-        arguments = [f"--set={path}={text}" if "." in path else f"--{path}={text}" for path, text in zip(axes, texts, strict=True)]
+        arguments = [
+            f"--set={path}={text}" if "." in path else f"--{path}={text}"
+            for path, text in zip(axes, texts, strict=True)
+        ]
         combinations.append(Combination(name, values, arguments, describe(arguments)))
     for one, other in itertools.combinations(combinations, 2):
         if one.experiment == other.experiment or one.name == other.name:

@@ -96,7 +96,12 @@ def interval(
     from scipy.stats import bootstrap
 
     result = bootstrap(
-        (values,), np.mean, axis=0, confidence_level=confidence, n_resamples=2000, method="percentile",
+        (values,),
+        np.mean,
+        axis=0,
+        confidence_level=confidence,
+        n_resamples=2000,
+        method="percentile",
         rng=np.random.default_rng(0),
     ).confidence_interval
     return common, mean, result.low, result.high
@@ -190,9 +195,7 @@ def plot_run(run_dir: Path, out: Path | None = None) -> pathlib.Path:
     return _save(figure, axes, out or file.parent / "learning_curve.png", note)
 
 
-def plot_actions(
-    actions: np.ndarray, out: Path, switched: np.ndarray | None = None, title: str = ""
-) -> pathlib.Path:
+def plot_actions(actions: np.ndarray, out: Path, switched: np.ndarray | None = None, title: str = "") -> pathlib.Path:
     """Plots the actions of an episode, one row for each entry; a dot marks where a new trajectory starts.
 
     Args:

@@ -1,9 +1,9 @@
 """Sweeps: `tfsac train` for every combination of a grid with several seeds, a process each. No TensorFlow.
 
-    sweep.json                                       what is swept, so that the folder is resumed for nothing else
-    discount=0.98,learning_rate=0.001/seed1          a run directory
-    discount=0.98,learning_rate=0.001/seed1.log      what the run printed
-    comparison.csv, comparison.png                   the combinations against each other
+sweep.json                                       what is swept, so that the folder is resumed for nothing else
+discount=0.98,learning_rate=0.001/seed1          a run directory
+discount=0.98,learning_rate=0.001/seed1.log      what the run printed
+comparison.csv, comparison.png                   the combinations against each other
 """
 
 from __future__ import annotations
@@ -254,7 +254,9 @@ def finished_runs(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
     for path in (*folder.glob("seed*/policy"), *folder.glob("*/seed*/policy")):
         name = str(path.parent.parent.relative_to(folder))
         if name not in known:
-            raise ValueError(f"The sweep.json in {folder} does not name this combination, so it is damaged. Received: {name!r}")
+            raise ValueError(
+                f"The sweep.json in {folder} does not name this combination, so it is damaged. Received: {name!r}"
+            )
     groups: dict[str, list[pathlib.Path]] = {}
     for (name, _), (label, _) in zip(named(axes), named(axes, LEVELS), strict=True):
         runs = [path for path in sorted((folder / name).glob("seed*")) if SweepRun(path, []).finished]
@@ -271,7 +273,10 @@ def _content(file: pathlib.Path) -> dict[str, Any]:
         content = json.loads(file.read_bytes())
         if not isinstance(content, dict) or content.keys() < set(wanted):
             raise ValueError(f"it has no {', '.join(wanted)}")
-        if not all(len(axis) == 2 and isinstance(axis[0], str) and all(isinstance(text, str) for text in axis[1]) for axis in content["grid"]):
+        if not all(
+            len(axis) == 2 and isinstance(axis[0], str) and all(isinstance(text, str) for text in axis[1])
+            for axis in content["grid"]
+        ):
             raise ValueError("grid lists paths with their values")
     except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{file} is damaged ({error}). Received: {file.stat().st_size} bytes") from error

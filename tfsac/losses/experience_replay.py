@@ -1,7 +1,8 @@
 """Losses of actor-critic with experience replay (Wang et al. 2017, arXiv 1611.01224).
 
-Returns look along time, `[T, B]`; everything else is per row, `[R]`, of which there are R = T * B. The agent weights and adds the
-rows. Ratios of densities are computed from log-probabilities and are constants: no gradient goes through them.
+Returns look along time, `[T, B]`; everything else is per row, `[R]`, of which there are R = T * B. The agent weights
+and adds the rows. Ratios of densities are computed from log-probabilities and are constants: no gradient goes through
+them.
 """
 
 from __future__ import annotations

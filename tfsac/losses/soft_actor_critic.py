@@ -1,9 +1,9 @@
 """Losses of the soft actor-critics: with a value network (Haarnoja et al. 2018, arXiv 1801.01290), with twin target
 critics (arXiv 1812.05905), and for discrete actions (Christodoulou 2019, arXiv 1910.07207).
 
-All of them are made of one quantity, the soft value `min_i Q_i(s, a) - alpha log pi(a|s)`: the policy maximises it, V is
-regressed on it, and Q on the reward plus the discounted soft value of the next state. Each function returns one value per row,
-`[B]` (or `[B, N]` for N critics); the agent averages over the global batch.
+All of them are made of one quantity, the soft value `min_i Q_i(s, a) - alpha log pi(a|s)`: the policy maximises it, V
+is regressed on it, and Q on the reward plus the discounted soft value of the next state. Each function returns one
+value per row, `[B]` (or `[B, N]` for N critics); the agent averages over the global batch.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from tfsac.losses.checks import assert_shapes
 def soft_value(q_BN: tf.Tensor, log_prob_B: tf.Tensor, alpha: Any) -> tf.Tensor:
     """Returns `min_i Q_i(s, a) - alpha * log pi(a|s)` of an action of the policy, `[B]`.
 
-    Minus it is the policy's loss, with the gradient through the reparameterised action (1812.05905, equation 7; 1801.01290,
-    equation 12, where alpha is 1). At s' with target critics it is the value to bootstrap from (equations 3 and 5).
+    Minus it is the policy's loss, with the gradient through the reparameterised action (1812.05905, equation 7;
+    1801.01290, equation 12, where alpha is 1). At s' with target critics it is the value to bootstrap from (equations 3
+    and 5).
 
     Args:
         q_BN: N critics of the action.

@@ -1,7 +1,7 @@
 """Losses of temporally abstract actor-critic, TAAC, TaacL and TaacQ (Yu, Xu and Zhang 2021, arXiv 2104.06521).
 
-Rows of sequences are `[T, B]`; D rewards a step, usually one, are an axis of their own. The loss functions return one value per row; the
-agent averages over all rows and leaves out those after an episode's last action.
+Rows of sequences are `[T, B]`; D rewards a step, usually one, are an axis of their own. The loss functions return one
+value per row; the agent averages over all rows and leaves out those after an episode's last action.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ def compare_through_returns(
     switched_TB: tf.Tensor,
     would_switch_TB: tf.Tensor | None,
 ) -> tf.Tensor:
-    """Equation 9, the compare-through operator: rewards are summed for as long as the policy would have kept the stored trajectory.
+    """Equation 9, the compare-through operator: rewards are summed for as long as the policy would have kept the stored
+    trajectory.
 
-    `G[t] = r[t] + gamma * nonterminal[t] * acc[t + 1]`, and `acc[t]` is `G[t]` where the stored step kept its trajectory and so does the policy
-    of now, `V[t] = beta0 * Q(tau0) + beta1 * Q(tau1)` where either switches, the episode is over, or the sequence ends. Rewards stand
-    beside their actions.
+    `G[t] = r[t] + gamma * nonterminal[t] * acc[t + 1]`, and `acc[t]` is `G[t]` where the stored step kept its
+    trajectory and so does the policy of now, `V[t] = beta0 * Q(tau0) + beta1 * Q(tau1)` where either switches, the
+    episode is over, or the sequence ends. Rewards stand beside their actions.
 
     Args:
         reward_TBD: after the filters.
@@ -38,8 +39,9 @@ def compare_through_returns(
         keep_TB: its probability of keeping, beta0.
         last_TB: booleans, rows after an episode's last action.
         switched_TB: booleans, whether the stored step switched.
-        would_switch_TB: booleans, a draw from the choice of now, as ALF has it. Its mistake: where it switches, the target is V and
-            not Q(tau1). None takes the expectation instead, `acc = beta1 * Q(tau1) + beta0 * G`, which is unbiased.
+        would_switch_TB: booleans, a draw from the choice of now, as ALF has it. Its mistake: where it switches, the
+            target is V and not Q(tau1). None takes the expectation instead, `acc = beta1 * Q(tau1) + beta0 * G`, which
+            is unbiased.
 
     Returns:
         `[T - 1, B, D]`, without gradient.
@@ -112,10 +114,14 @@ def policy_loss(log_prob_B: tf.Tensor, switch_B: tf.Tensor, switch_q_B: tf.Tenso
 
 
 def continuous_target_entropy(min_prob: float, action_size: int) -> float:
-    """Returns the entropy of actions on [-1, 1] with most of their mass in the part `min_prob` of the range: `A ln(2 min_prob)` nats."""
+    """Returns the entropy of actions on [-1, 1] with most of their mass in the part `min_prob` of the range: `A
+    ln(2 min_prob)` nats.
+    """
     return action_size * math.log(2.0 * min_prob)
 
 
 def discrete_target_entropy(min_prob: float, num_choices: int) -> float:
-    """Returns the entropy, in nats, of N choices, of which one has the probability `1 - min_prob` and the others share the rest."""
+    """Returns the entropy, in nats, of N choices, of which one has the probability `1 - min_prob` and the others
+    share the rest.
+    """
     return min_prob * (math.log(num_choices - 1) - math.log(min_prob)) - (1.0 - min_prob) * math.log(1.0 - min_prob)

@@ -44,17 +44,25 @@ def save_demonstrations(path: str | pathlib.Path, demonstrations: Demonstrations
         TypeError: arguments of other types.
         FileExistsError, ValueError, OSError: as `tfsac.files.new_file`.
     """
-    arguments.instance("demonstrations", demonstrations, Demonstrations, "Demonstrations, as tfsac.demonstrate returns them")
+    arguments.instance(
+        "demonstrations", demonstrations, Demonstrations, "Demonstrations, as tfsac.demonstrate returns them"
+    )
     records, level, returns = demonstrations
     for name, value, fits in (
-        ("records", records, isinstance(records, np.ndarray) and {"terminated", "truncated"} <= {*(records.dtype.names or ())}),
+        (
+            "records",
+            records,
+            isinstance(records, np.ndarray) and {"terminated", "truncated"} <= {*(records.dtype.names or ())},
+        ),
         ("level", level, isinstance(level, str)),
         ("returns", returns, isinstance(returns, np.ndarray) and returns.dtype.kind in "fiu"),
     ):
         if not fits:
             raise TypeError(f"{name} is what tfsac.demonstrate returns. Received: {arguments.shown(value)}")
     if returns.shape != (ends := int((records["terminated"] | records["truncated"]).sum()),):
-        raise ValueError(f"returns has one number for each episode that ends, here {ends}. Received: the shape {returns.shape}")
+        raise ValueError(
+            f"returns has one number for each episode that ends, here {ends}. Received: the shape {returns.shape}"
+        )
     new_file(arguments.path("path", path, "the path of a new file"), SUFFIX)
     meta = json.dumps({"format": FORMAT, "level": demonstrations.level})
     fields: dict[str, Any] = {name: demonstrations.records[name] for name in demonstrations.records.dtype.names or ()}
@@ -81,8 +89,8 @@ def load_demonstrations(
     Raises:
         FileNotFoundError: no such file or dataset.
         ImportError: Minari is not installed.
-        ValueError: not a demonstration file, empty, truncated, not finite, of another level, of other shapes or dtypes than
-            the spec's, actions that the agent could not take, or fewer episodes than wanted.
+        ValueError: not a demonstration file, empty, truncated, not finite, of another level, of other shapes or dtypes
+            than the spec's, actions that the agent could not take, or fewer episodes than wanted.
     """
     arguments.path("path", path, "a demonstration file, or minari: and an id")
     arguments.instance("spec", spec, Spec, "the spec of an environment, tfsac.environments.spec_of(env)")
@@ -91,7 +99,9 @@ def load_demonstrations(
         raise TypeError(f"num_episodes is a whole number, or None for all. Received: {num_episodes!r}")
     if minari := str(path).startswith(MINARI):
         if inverse is None:
-            raise ValueError(f"Minari datasets keep the environment's actions, so inverse is needed. Received: None for {path}")
+            raise ValueError(
+                f"Minari datasets keep the environment's actions, so inverse is needed. Received: None for {path}"
+            )
         fields, found, returns = read_minari(str(path).removeprefix(MINARI), num_episodes)
     else:
         inverse = np.asarray
@@ -142,7 +152,9 @@ def _level(path: pathlib.Path) -> str:
         raise ValueError(f"{path} is damaged or not {KIND} ({error}). Received: {META} {text[:100]!r}") from error
     level = meta.get("level")
     if meta.get("format") != FORMAT or not isinstance(level, str):
-        raise ValueError(f"{path} is not a demonstration file of format {FORMAT} with level and returns. Received: {text[:300]}")
+        raise ValueError(
+            f"{path} is not a demonstration file of format {FORMAT} with level and returns. Received: {text[:300]}"
+        )
     return level
 
 
@@ -152,10 +164,15 @@ def _read(path: pathlib.Path, layout: np.dtype, other: str) -> dict[str, np.ndar
     def choose(headers: dict[str, Header]) -> list[str]:
         fields = {name: header for name, header in headers.items() if name not in (META, RETURNS)}
         if RETURNS not in headers:
-            raise ValueError(f"{path} is not a demonstration file of format {FORMAT} with level and returns. Received: {sorted(headers)}")
+            raise ValueError(
+                f"{path} is not a demonstration file of format {FORMAT} with level and returns. Received: "
+                f"{sorted(headers)}"
+            )
         _check_layout(path, fields, layout, other)
         if math.prod(headers[RETURNS].shape) > headers["action"].shape[0]:
-            raise ValueError(f"{path} has at most one return for each step. Received: returns of the shape {headers[RETURNS].shape}")
+            raise ValueError(
+                f"{path} has at most one return for each step. Received: returns of the shape {headers[RETURNS].shape}"
+            )
         return [*(layout.names or ()), RETURNS]
 
     return read_npz(path, KIND, choose)
@@ -203,12 +220,15 @@ def _check_masks(path: str | pathlib.Path, records: np.ndarray) -> None:
     mask = OBSERVATION + ACTION_MASK
     if mask not in (records.dtype.names or ()):
         return
-    valid = np.take_along_axis(records[mask], records["action"][..., None], axis=-1).reshape(len(records), -1).all(axis=1)
+    valid = (
+        np.take_along_axis(records[mask], records["action"][..., None], axis=-1).reshape(len(records), -1).all(axis=1)
+    )
     if not valid.all():
         step = int(np.flatnonzero(~valid)[0])
         raise ValueError(
             f"Demonstrated actions are valid in their masks. "
-            f"Received: {records['action'][step]} with the mask {records[mask][step].astype(int)} at step {step} in {path}"
+            f"Received: {records['action'][step]} with the mask {records[mask][step].astype(int)} at step {step} in "
+            f"{path}"
         )
 
 

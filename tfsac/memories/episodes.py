@@ -22,17 +22,17 @@ class EpisodicMemory:
 
     Args:
         spec: fields and their shapes; one reward a step.
-        capacity: number of steps of all finished episodes. The oldest episodes are evicted; of one that is longer, the newest
-            steps are kept. The ring has extra room for the last observations of 1000 episodes, or for one every 8 steps;
-            where episodes are shorter than that, it holds fewer steps.
+        capacity: number of steps of all finished episodes. The oldest episodes are evicted; of one that is longer, the
+            newest steps are kept. The ring has extra room for the last observations of 1000 episodes, or for one every
+            8 steps; where episodes are shorter than that, it holds fewer steps.
         t_max: T, maximum number of steps of a rollout and of a replayed segment.
         num_envs: E.
         replay_start_size: number of steps of finished episodes from which on they may be sampled.
         reward_filter: what the agent sees of raw rewards, any shape.
         initial_state: state of the recurrent networks of one environment, which `add` gets before each step.
         allocate: makes the ring, in RAM or with `on_disk`; the tape is always in RAM.
-        stale_rollouts: the policy that learns from a rollout may differ from the one that collected it: rollouts are not marked as
-            on-policy, so that importance weights come from the stored distributions.
+        stale_rollouts: the policy that learns from a rollout may differ from the one that collected it: rollouts are
+            not marked as on-policy, so that importance weights come from the stored distributions.
 
     Attributes:
         total_rows: records of finished episodes ever stored; the absolute index of the next one.
@@ -57,14 +57,25 @@ class EpisodicMemory:
             raise ValueError(f"t_max must be at least one step. Received: {t_max}")
         if capacity < max(t_max, num_envs):
             raise ValueError(
-                f"The capacity must hold t_max={t_max} steps, and one of each of {num_envs} environments. Received: {capacity}"
+                f"The capacity must hold t_max={t_max} steps, and one of each of {num_envs} environments. Received: "
+                f"{capacity}"
             )
         if replay_start_size < 0:
             raise ValueError(f"replay_start_size must not be negative. Received: {replay_start_size}")
         self.capacity, self.t_max, self.num_envs, self.replay_start_size = capacity, t_max, num_envs, replay_start_size
-        self.reward_filter, self.extras, self.stale_rollouts = reward_filter or np.asarray, list(spec.extras), stale_rollouts
-        fields: list[tuple[Any, ...]] = [(OBSERVATION + key, array.dtype, array.shape) for key, array in spec.observation.items()]
-        fields += [("action", spec.action.dtype, spec.action.shape), ("reward", "float32", ()), ("terminated", "bool", ())]
+        self.reward_filter, self.extras, self.stale_rollouts = (
+            reward_filter or np.asarray,
+            list(spec.extras),
+            stale_rollouts,
+        )
+        fields: list[tuple[Any, ...]] = [
+            (OBSERVATION + key, array.dtype, array.shape) for key, array in spec.observation.items()
+        ]
+        fields += [
+            ("action", spec.action.dtype, spec.action.shape),
+            ("reward", "float32", ()),
+            ("terminated", "bool", ()),
+        ]
         self.dtype = np.dtype(fields + [(EXTRA + key, array.dtype, array.shape) for key, array in spec.extras.items()])
         self.initial_state = {  # of the rollout
             name: np.zeros((num_envs, *array.shape), array.dtype) for name, array in (initial_state or {}).items()
@@ -87,12 +98,16 @@ class EpisodicMemory:
 
     @property
     def ready(self) -> bool:
-        """Whether finished episodes may be sampled: once there were `replay_start_size` steps of them, forgotten ones included."""
+        """Whether finished episodes may be sampled: once there were `replay_start_size` steps of them, forgotten
+        ones included.
+        """
         return self.num_steps >= max(self.replay_start_size, 1) or self.oldest_row > 0
 
     @property
     def rollout_complete(self) -> bool:
-        """Whether the rollout must be taken before the next step: it has `t_max` steps, or its newest one was truncated."""
+        """Whether the rollout must be taken before the next step: it has `t_max` steps, or its newest one was
+        truncated.
+        """
         steps, newest = self.size - self.rollout_begin, self.tape[self.size - 1]
         # A batch entry has room for one observation to bootstrap from.
         return steps == self.t_max or bool(steps and ((self.begin == self.size) & ~newest["terminated"]).any())
@@ -116,18 +131,23 @@ class EpisodicMemory:
             extras: those of the spec, and "state/<field>" for each field of `initial_state`: the state before the step.
 
         Raises:
-            ValueError: the rollout is complete, or extras are missing, unknown or of other shapes. Nothing is stored then.
+            ValueError: the rollout is complete, or extras are missing, unknown or of other shapes. Nothing is stored
+                then.
         """
         if self.rollout_complete:
             steps = self.size - self.rollout_begin
-            raise ValueError(f"A complete rollout must be taken before the next step. Received: a step after {steps} of one")
+            raise ValueError(
+                f"A complete rollout must be taken before the next step. Received: a step after {steps} of one"
+            )
         extras = extras or {}
         self._check_extras({name: np.shape(value) for name, value in extras.items()})
         if self.size + 2 > len(self.tape):
             self._make_room()
         if self.size == self.rollout_begin:
             self.rollout_first = self.begin == self.size
-            self.initial_state = {name: np.array(extras[STATE + name], own.dtype) for name, own in self.initial_state.items()}
+            self.initial_state = {
+                name: np.array(extras[STATE + name], own.dtype) for name, own in self.initial_state.items()
+            }
         row, after = self.tape[self.size], self.tape[self.size + 1]
         for key, value in observation.items():
             row[OBSERVATION + key] = value
@@ -151,7 +171,9 @@ class EpisodicMemory:
         return min(self.rollout_begin, max(int(self.begin.min()), self.size - self.capacity))
 
     def _make_room(self) -> None:
-        """Makes a new tape twice as long as its needed rows, so that each is copied about once, however many there are."""
+        """Makes a new tape twice as long as its needed rows, so that each is copied about once, however many there
+        are.
+        """
         first = self._first_needed()
         needed = self.tape[first : self.size]
         self.tape = np.zeros((2 * len(needed) + self.t_max + 2, self.num_envs), self.dtype)
@@ -185,7 +207,9 @@ class EpisodicMemory:
         return np.arange(start, stop) % len(self.ring)
 
     def end_episodes(self) -> None:
-        """Finishes the running episodes after their newest steps, as if they were truncated there, and drops the rollout."""
+        """Finishes the running episodes after their newest steps, as if they were truncated there, and drops the
+        rollout.
+        """
         for env in np.flatnonzero(self.begin < self.size).tolist():
             self._finish(env)
         self.rollout_begin = self.size
@@ -205,10 +229,11 @@ class EpisodicMemory:
     # -- segments ------------------------------------------------------------------------------------------------------
 
     def batches(self, replays: int, columns: int, rng: np.random.Generator, online: bool = True) -> Segments | None:
-        """Returns the batches `[U, T, B, ...]` to learn from after a rollout, and ends it; the next step starts another.
+        """Returns the batches `[U, T, B, ...]` to learn from after a rollout, and ends it; the next step starts
+        another.
 
-        Each replayed column is a segment of an episode chosen uniformly among the finished ones, whatever its length, with
-        replacement: T consecutive steps from a uniform start, or the whole episode where it is shorter.
+        Each replayed column is a segment of an episode chosen uniformly among the finished ones, whatever its length,
+        with replacement: T consecutive steps from a uniform start, or the whole episode where it is shorter.
 
         Args:
             replays: number of replayed batches, made when the memory is ready for it.
@@ -228,9 +253,13 @@ class EpisodicMemory:
         return segments
 
     def _draw(self, count: int, rng: np.random.Generator) -> list[tuple[int, int, bool]]:
-        """Returns segments of episodes: absolute index of the first record, number of steps, whether the episode starts there."""
+        """Returns segments of episodes: absolute index of the first record, number of steps, whether the episode
+        starts there.
+        """
         episodes = [self.episodes[i] for i in rng.integers(len(self.episodes), size=count)]
-        skipped = rng.integers(np.maximum(np.array([steps for _, steps in episodes], np.int64) - self.t_max, 0) + 1).tolist()
+        skipped = rng.integers(
+            np.maximum(np.array([steps for _, steps in episodes], np.int64) - self.t_max, 0) + 1
+        ).tolist()
         return [
             (start + skip, min(self.t_max, steps), skip == 0 and not self.cut)
             for (start, steps), skip in zip(episodes, skipped, strict=True)
@@ -243,7 +272,9 @@ class EpisodicMemory:
         updates = online + len(drawn) // columns
         records = np.zeros((updates, self.t_max + 1, columns), self.dtype)
         begins, length = np.zeros((2, updates, self.t_max, columns), np.float32)
-        state = {name: np.zeros((updates, columns, *own.shape[1:]), own.dtype) for name, own in self.initial_state.items()}
+        state = {
+            name: np.zeros((updates, columns, *own.shape[1:]), own.dtype) for name, own in self.initial_state.items()
+        }
         if online:
             played, envs = self.tape[self.rollout_begin : self.size], self.num_envs
             first = np.concatenate((self.rollout_first[None], played["terminated"][:-1]))
@@ -262,7 +293,9 @@ class EpisodicMemory:
         on_policy[online and not self.stale_rollouts :] = 0
         names = self.dtype.names or ()
         return Segments(
-            observation={name.removeprefix(OBSERVATION): records[name] for name in names if name.startswith(OBSERVATION)},
+            observation={
+                name.removeprefix(OBSERVATION): records[name] for name in names if name.startswith(OBSERVATION)
+            },
             action=rows["action"],
             reward=np.where(there, self.reward_filter(rows["reward"]), 0).astype(np.float32),
             nonterminal=(there & ~rows["terminated"]).astype(np.float32),
@@ -296,7 +329,8 @@ class EpisodicMemory:
         return self.ring.take(self._slots(start, stop))
 
     def put(self, start: int, rows: np.ndarray) -> None:
-        """Writes records back at their absolute indices, as a checkpoint does, before `restore`; each call continues where the
+        """Writes records back at their absolute indices, as a checkpoint does, before `restore`; each call continues
+        where the
         one before stopped.
 
         Raises:
@@ -307,7 +341,8 @@ class EpisodicMemory:
         self.returned = (start if self.returned is None else self.returned[0], start + len(rows))
 
     def keep(self, episodes: Sequence[np.ndarray]) -> None:
-        """Replaces all episodes by finished ones, `[L + 1]` records each, oldest first; those longer than the capacity are left out.
+        """Replaces all episodes by finished ones, `[L + 1]` records each, oldest first; those longer than the capacity
+        are left out.
 
         Raises:
             ValueError: records with other fields, which another agent recorded.
@@ -319,7 +354,8 @@ class EpisodicMemory:
                 self._append(episode)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Returns what a checkpoint keeps beside the records and `total_rows`; views, to be written before the next step.
+        """Returns what a checkpoint keeps beside the records and `total_rows`; views, to be written before the next
+        step.
 
         Returns:
             `lengths` int64, steps of each finished episode, and `cut`; the needed rows of the `tape`, where on it each
@@ -347,7 +383,9 @@ class EpisodicMemory:
         (start, stop), self.returned = self.returned or (0, 0), None
         refuse_other_fields(self.dtype, arrays["tape"].dtype)
         if arrays["tape"].shape[1:] != (self.num_envs,):
-            raise ValueError(f"The tape of this memory is of {self.num_envs} environments. Received: {arrays['tape'].shape[1:]}")
+            raise ValueError(
+                f"The tape of this memory is of {self.num_envs} environments. Received: {arrays['tape'].shape[1:]}"
+            )
         lengths = arrays["lengths"]
         oldest = self.total_rows - int((lengths + 1).sum())
         if start > oldest or stop != self.total_rows:

@@ -19,8 +19,9 @@ def read_minari(dataset_id: str, num_episodes: int | None = None) -> tuple[dict[
         num_episodes: how many to read at most, the first ones; None for all.
 
     Returns:
-        fields `[K, ...]` by their names in `TransitionMemory.ring`, with raw actions of the environment; its id, "" where
-        the dataset names none; the undiscounted return of each episode, `[E]`. Episodes that were left off are truncated.
+        fields `[K, ...]` by their names in `TransitionMemory.ring`, with raw actions of the environment; its id, ""
+        where the dataset names none; the undiscounted return of each episode, `[E]`. Episodes that were left off are
+        truncated.
 
     Raises:
         ImportError: Minari is not installed.
@@ -33,22 +34,33 @@ def read_minari(dataset_id: str, num_episodes: int | None = None) -> tuple[dict[
         raise ImportError(f"Minari datasets need: pip install 'tfsac[minari]'. Received: {error}") from error
     local = minari.list_local_datasets()
     if dataset_id not in local:
-        raise FileNotFoundError(f"Minari datasets on this machine: {', '.join(local) or 'none'}. Received: {dataset_id}")
+        raise FileNotFoundError(
+            f"Minari datasets on this machine: {', '.join(local) or 'none'}. Received: {dataset_id}"
+        )
     try:
         dataset = minari.load_dataset(dataset_id)
         episodes = [_steps(episode) for episode in itertools.islice(dataset.iterate_episodes(), num_episodes)]
         fields = {name: np.concatenate([steps[name] for steps in episodes]) for name in episodes[0]}
     except (OSError, ValueError, TypeError, LookupError, AssertionError) as error:
-        raise ValueError(f"The Minari dataset is damaged, empty or not of arrays ({error}). Received: {dataset_id}") from error
+        raise ValueError(
+            f"The Minari dataset is damaged, empty or not of arrays ({error}). Received: {dataset_id}"
+        ) from error
     level = dataset.env_spec.id if dataset.env_spec else ""
     return fields, level, np.array([steps["reward"].sum() for steps in episodes])
 
 
 def _steps(episode: Any) -> dict[str, np.ndarray]:
-    observations = episode.observations if isinstance(episode.observations, dict) else {"observation": episode.observations}
+    observations = (
+        episode.observations if isinstance(episode.observations, dict) else {"observation": episode.observations}
+    )
     truncated = np.array(episode.truncations)
     truncated[-1:] |= ~episode.terminations[-1:]
-    steps = {"action": episode.actions, "reward": episode.rewards, "terminated": episode.terminations, "truncated": truncated}
+    steps = {
+        "action": episode.actions,
+        "reward": episode.rewards,
+        "terminated": episode.terminations,
+        "truncated": truncated,
+    }
     for key, array in observations.items():
         if key == ACTION_MASK:  # a MultiBinary space keeps integers
             array = np.asarray(array) != 0

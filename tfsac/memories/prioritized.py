@@ -15,9 +15,9 @@ from tfsac.types import Spec
 class PrioritizedMemory(TransitionMemory):
     """Transitions sampled with P(i) = p_i^alpha / sum_j p_j^alpha, weighted against the bias (arXiv 1511.05952).
 
-    Slot i of a batch is drawn from the i-th of B equal parts of the total. The weight is (N P(i))^-beta over the largest
-    such weight of the whole memory. Batches of one call are drawn with the same priorities, so with U updates a call
-    they are up to U updates old; U = 1 is the textbook's way.
+    Slot i of a batch is drawn from the i-th of B equal parts of the total. The weight is (N P(i))^-beta over the
+    largest such weight of the whole memory. Batches of one call are drawn with the same priorities, so with U updates a
+    call they are up to U updates old; U = 1 is the textbook's way.
 
     Args:
         spec, capacity, num_envs, discount, n_step, ignore_done, reward_filter: as in TransitionMemory.
@@ -57,7 +57,9 @@ class PrioritizedMemory(TransitionMemory):
         self.tree = SumTree(self.ring.size)  # of p^alpha
         self.largest, self.batches = 1.0, 0  # largest priority ever seen, number of batches ever sampled
         self.admitted = 0  # rows ever added that the tree knows
-        self.sampled: np.ndarray | None = None  # absolute indices `[U, B]` of the last sample, until its priorities are set
+        self.sampled: np.ndarray | None = (
+            None  # absolute indices `[U, B]` of the last sample, until its priorities are set
+        )
 
     def _admit(self) -> None:
         """Gives the rows added since the last call the largest priority so far (at first 1), all at once."""
@@ -85,7 +87,9 @@ class PrioritizedMemory(TransitionMemory):
         return index, self.weights(index, beta[:, None])
 
     def weights(self, index: np.ndarray, beta: float | np.ndarray) -> np.ndarray:
-        """Returns the importance weights of slots: N and the sum of the priorities cancel in (N P)^-beta over its maximum."""
+        """Returns the importance weights of slots: N and the sum of the priorities cancel in (N P)^-beta over its
+        maximum.
+        """
         return (self.tree.minimum / self.tree.values(index)) ** beta
 
     def update_priorities(self, priority: np.ndarray) -> None:
@@ -102,10 +106,14 @@ class PrioritizedMemory(TransitionMemory):
         if self.sampled is None:
             raise ValueError(f"Priorities are those of the last sample; sample first. Received: shape {priority.shape}")
         if priority.shape != self.sampled.shape:
-            raise ValueError(f"Priorities of the last sample have the shape {self.sampled.shape}. Received: {priority.shape}")
+            raise ValueError(
+                f"Priorities of the last sample have the shape {self.sampled.shape}. Received: {priority.shape}"
+            )
         wrong = priority[~(np.isfinite(priority) & (priority >= 0))]
         if wrong.size:
-            raise ValueError(f"Priorities must be finite and not negative. Received: {wrong[0]} and {wrong.size - 1} more")
+            raise ValueError(
+                f"Priorities must be finite and not negative. Received: {wrong[0]} and {wrong.size - 1} more"
+            )
         self._admit()
         kept = self.sampled >= (self.total_rows - self.rows) * self.num_envs
         priority = priority[kept] + self.epsilon
@@ -117,8 +125,8 @@ class PrioritizedMemory(TransitionMemory):
         """Returns what a checkpoint keeps beside the rows and `total_rows`, exactly.
 
         Returns:
-            `leaves` float64 `[len]`, p^alpha by slot; `largest` float64 `[]`; `batches` int64 `[]`; and `sampled` int64 `[U, B]`,
-            absolute indices, where the last sample waits for its priorities.
+            `leaves` float64 `[len]`, p^alpha by slot; `largest` float64 `[]`; `batches` int64 `[]`; and `sampled` int64
+            `[U, B]`, absolute indices, where the last sample waits for its priorities.
         """
         self._admit()
         leaves = self.tree.values(np.arange(len(self)))

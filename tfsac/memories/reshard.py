@@ -45,7 +45,9 @@ def reshard(
     for chunks in zip(*rows, strict=True):  # workers step together, so their rows begin and end together
         memory.put(chunks[0][0], np.concatenate([part for _, part in chunks], axis=1)[:, own])
     memory.total_rows = total_rows[0]
-    state = {name: array for name, array in states[0].items() if name != "sampled"}  # updates that were underway are dropped
+    state = {
+        name: array for name, array in states[0].items() if name != "sampled"
+    }  # updates that were underway are dropped
     if "leaves" in state:
         kept = min(memory.total_rows, memory.rows)
         leaves = np.concatenate([other["leaves"].reshape(kept, -1) for other in states], axis=1)

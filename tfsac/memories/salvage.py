@@ -9,7 +9,9 @@ import numpy as np
 from tfsac.memories.episodes import EpisodicMemory
 from tfsac.memories.transitions import TransitionMemory
 
-Part = tuple[int, int, np.ndarray | None]  # absolute indices of the first row and after the last one; None where they are gone
+Part = tuple[
+    int, int, np.ndarray | None
+]  # absolute indices of the first row and after the last one; None where they are gone
 
 
 def put_back_without(
@@ -17,8 +19,8 @@ def put_back_without(
 ) -> None:
     """Fills an empty memory with the rows that are left, side by side.
 
-    In a ring of steps, the step before a gap is marked as the end of its episodes. Of finished episodes, those that lost a
-    record are left out.
+    In a ring of steps, the step before a gap is marked as the end of its episodes. Of finished episodes, those that
+    lost a record are left out.
 
     Args:
         memory: of the same run.
@@ -41,7 +43,9 @@ def put_back_without(
             memory.total_rows += stop - begin
             kept.append(np.arange(begin, stop))
     if "leaves" in state:
-        state = {name: array for name, array in state.items() if name != "sampled"}  # which may be of rows that are gone
+        state = {
+            name: array for name, array in state.items() if name != "sampled"
+        }  # which may be of rows that are gone
         slots = np.concatenate(kept) % memory.rows
         state = {**state, "leaves": state["leaves"].reshape(-1, memory.num_envs)[slots].ravel()}
     memory.restore(state)

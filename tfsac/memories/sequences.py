@@ -15,16 +15,17 @@ from tfsac.types import FIRST, LAST, MID, NEXT_STATE, STATE, Sequence, Spec
 class SequenceMemory(TransitionMemory):
     """The newest steps of N environments, sampled as sequences of T rows of one environment each.
 
-    The ring is that of `TransitionMemory`, whose records also tell whether their step is the first of its episode. A step
-    that ends its episode makes two rows of a sequence: itself, and one of type LAST with the observation and the state
-    after it. The rows after that are those of the next episode.
+    The ring is that of `TransitionMemory`, whose records also tell whether their step is the first of its episode. A
+    step that ends its episode makes two rows of a sequence: itself, and one of type LAST with the observation and the
+    state after it. The rows after that are those of the next episode.
 
     Args:
         spec: fields and their shapes; extras "state/x" go with "next_state/x".
         capacity: number of steps, over all environments.
         sequence_length: T.
         num_envs: number of environments that fill it.
-        ignore_done: whether steps count as nonterminal where the task ended too. An episode's end makes a LAST row anyway.
+        ignore_done: whether steps count as nonterminal where the task ended too. An episode's end makes a LAST row
+            anyway.
         reward_filter: what the agent sees of raw rewards, any shape.
         allocate: as in TransitionMemory.
 
@@ -46,9 +47,12 @@ class SequenceMemory(TransitionMemory):
             raise ValueError(f"A sequence has at least 2 rows. Received: sequence_length={sequence_length}")
         if capacity // num_envs < sequence_length:
             raise ValueError(
-                f"The capacity must hold {sequence_length} steps of every environment. Received: {capacity} for {num_envs}"
+                f"The capacity must hold {sequence_length} steps of every environment. Received: {capacity} for "
+                f"{num_envs}"
             )
-        super().__init__(spec, capacity, num_envs, ignore_done=ignore_done, reward_filter=reward_filter, allocate=allocate)
+        super().__init__(
+            spec, capacity, num_envs, ignore_done=ignore_done, reward_filter=reward_filter, allocate=allocate
+        )
         self.sequence_length = sequence_length
 
     @property
@@ -71,14 +75,16 @@ class SequenceMemory(TransitionMemory):
     ) -> None:
         """Stores one step of all environments, as `TransitionMemory.add`; rewards are `[N]`, or `[N, D]`."""
         before = self.ring[(self.total_rows - 1) % self.rows]
-        self.ring["first"][self.total_rows % self.rows] = before["terminated"] | before["truncated"] | (not self.total_rows)
+        self.ring["first"][self.total_rows % self.rows] = (
+            before["terminated"] | before["truncated"] | (not self.total_rows)
+        )
         super().add(observation, action, reward, terminated, truncated, next_observation, extras)
 
     def sample(self, num_updates: int, batch_size: int, rng: np.random.Generator) -> Sequence:
         """Returns `num_updates` batches `[U, T, B, ...]` of sequences, with replacement.
 
-        Every step that has T - 1 more after it begins a sequence with the same probability. A LAST row begins none: its loss
-        is masked, and the rest of the sequence is a shorter one of the next episode.
+        Every step that has T - 1 more after it begins a sequence with the same probability. A LAST row begins none: its
+        loss is masked, and the rest of the sequence is a shorter one of the next episode.
 
         Raises:
             ValueError: fewer than T rows.
@@ -110,14 +116,20 @@ class SequenceMemory(TransitionMemory):
             if later or name in ("action", "reward") or name.startswith(EXTRA):
                 records[name][after] = ended[later] if later else 0
         part = {
-            prefix: {name.removeprefix(prefix): records[name] for name in records.dtype.names or () if name.startswith(prefix)}
+            prefix: {
+                name.removeprefix(prefix): records[name]
+                for name in records.dtype.names or ()
+                if name.startswith(prefix)
+            }
             for prefix in (OBSERVATION, EXTRA)
         }
         return Sequence(part[OBSERVATION], records["action"], records["reward"], nonterminal, step_type, part[EXTRA])
 
 
 def _following(name: str) -> str | None:
-    """Returns the field that holds what the given one becomes after the step, or None for one that just belongs to it."""
+    """Returns the field that holds what the given one becomes after the step, or None for one that just belongs to
+    it.
+    """
     for now, later in ((OBSERVATION, NEXT), (EXTRA + STATE, EXTRA + NEXT_STATE)):
         if name.startswith(now):
             return later + name.removeprefix(now)

@@ -47,7 +47,9 @@ class SQILMemory(TransitionMemory):
     ):
         super().__init__(spec, capacity, num_envs, discount, n_step, ignore_done, np.zeros_like, allocate)
         count = len(demonstrations.records)
-        self.demonstrations = TransitionMemory(spec, count, 1, discount, n_step, ignore_done, reward_filter=np.ones_like)
+        self.demonstrations = TransitionMemory(
+            spec, count, 1, discount, n_step, ignore_done, reward_filter=np.ones_like
+        )
         self.demonstrations.total_rows = count
         ring = self.demonstrations.ring
         for name in demonstrations.records.dtype.names or ():
@@ -69,7 +71,9 @@ class SQILMemory(TransitionMemory):
         return Transition(**{name: _alternate(getattr(own, name), getattr(shown, name)) for name in fields})
 
     def state(self) -> dict[str, np.ndarray]:
-        """Returns what a checkpoint keeps beside the rows and `total_rows`: SHA-256 of the demonstrations, uint8 `[32]`."""
+        """Returns what a checkpoint keeps beside the rows and `total_rows`: SHA-256 of the demonstrations, uint8
+        `[32]`.
+        """
         return {"demonstrations": self.digest}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:

@@ -35,8 +35,8 @@ def in_ram(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 def on_disk(folder: pathlib.Path) -> Allocate:
     """Returns what takes the place of `np.zeros` for arrays that lie in files of a folder, mapped into memory.
 
-    The files have no name and are gone with their arrays, however the process ends. Their space is reserved at once, because a
-    mapped file that finds the disk full kills the process.
+    The files have no name and are gone with their arrays, however the process ends. Their space is reserved at once,
+    because a mapped file that finds the disk full kills the process.
 
     Args:
         folder: an existing one.
@@ -58,6 +58,8 @@ def on_disk(folder: pathlib.Path) -> Allocate:
             content.madvise(mmap.MADV_RANDOM)  # samples lie anywhere: what is read ahead is hardly ever wanted
         except OSError as error:
             raise OSError(f"The memory needs {size} bytes of the disk ({error}). Received: {folder}") from error
-        return np.ndarray(shape, dtype, content)  # a plain array: what is taken from a np.memmap is one too, which is slower
+        return np.ndarray(
+            shape, dtype, content
+        )  # a plain array: what is taken from a np.memmap is one too, which is slower
 
     return allocate

@@ -43,7 +43,9 @@ class SumTree:
         self.sums[node] = self.minima[node] = values
         for _ in range(self.depth):
             node >>= 1
-            node = node[np.append(node[:-1] != node[1:], True)]  # siblings are neighbours: a range is half as long on every level
+            node = node[
+                np.append(node[:-1] != node[1:], True)
+            ]  # siblings are neighbours: a range is half as long on every level
             left, right = 2 * node, 2 * node + 1
             self.sums[node] = self.sums[left] + self.sums[right]
             self.minima[node] = np.minimum(self.minima[left], self.minima[right])

@@ -19,9 +19,9 @@ class TransitionMemory:
     A record keeps all fields of a transition side by side, so that sampling any number of batches is one gather of
     whole records. Stored rewards and observations are raw; actions are in [-1, 1], or discrete ones numbered from 0.
 
-    A sampled transition spans up to `n_step` steps of its environment: its reward is the sum of gamma^i * r_i over the k
-    rewards that there are until the episode ends or the newest row is reached, its discount is gamma^k * (1 - terminated),
-    its next observation and `terminated` are those of the last of these steps.
+    A sampled transition spans up to `n_step` steps of its environment: its reward is the sum of gamma^i * r_i over the
+    k rewards that there are until the episode ends or the newest row is reached, its discount is gamma^k * (1 -
+    terminated), its next observation and `terminated` are those of the last of these steps.
 
     Args:
         spec: fields and their shapes.
@@ -65,7 +65,9 @@ class TransitionMemory:
 
     def _fields(self, spec: Spec) -> list[tuple[Any, ...]]:
         """Returns name, dtype and shape of the fields of a record."""
-        fields: list[tuple[Any, ...]] = [(OBSERVATION + key, array.dtype, array.shape) for key, array in spec.observation.items()]
+        fields: list[tuple[Any, ...]] = [
+            (OBSERVATION + key, array.dtype, array.shape) for key, array in spec.observation.items()
+        ]
         fields += [("action", spec.action.dtype, spec.action.shape)]
         fields += [("reward", "float32", () if spec.num_rewards is None else (spec.num_rewards,))]
         fields += [("terminated", "bool", ()), ("truncated", "bool", ())]
@@ -131,7 +133,9 @@ class TransitionMemory:
         return rng.integers(len(self), size=shape), ()
 
     def gather(self, index: np.ndarray) -> Transition:
-        """Returns the transitions that begin in the given slots of the flat ring, summed over up to `n_step` rewards."""
+        """Returns the transitions that begin in the given slots of the flat ring, summed over up to `n_step`
+        rewards.
+        """
         flat = self.ring.reshape(-1)
         records = flat.take(index)
         records["reward"] = self.reward_filter(records["reward"])
@@ -209,7 +213,9 @@ class TransitionMemory:
         """
         refuse_other_fields(self.ring.dtype, rows.dtype)
         if rows.shape[1:] != self.ring.shape[1:]:
-            raise ValueError(f"Rows of this memory are those of {self.num_envs} environments. Received: {rows.shape[1:]}")
+            raise ValueError(
+                f"Rows of this memory are those of {self.num_envs} environments. Received: {rows.shape[1:]}"
+            )
         self.ring[np.arange(start, start + len(rows)) % self.rows] = rows
 
     def state(self) -> dict[str, np.ndarray]:
@@ -231,6 +237,11 @@ def refuse_other_fields(own: np.dtype, other: np.dtype) -> None:
 
 def _only(own: np.dtype, other: np.dtype) -> str:
     """Returns the first fields of one layout that the other lacks, with their shapes and dtypes."""
-    layouts = [[f"{name} {layout[name].shape} {layout[name].base}" for name in layout.names or ()] for layout in (own, other)]
+    layouts = [
+        [f"{name} {layout[name].shape} {layout[name].base}" for name in layout.names or ()] for layout in (own, other)
+    ]
     differing = [field for field in layouts[0] if field not in layouts[1]]
-    return ", ".join(differing[:3]) + (f" and {len(differing) - 3} more" if len(differing) > 3 else "") or "none of its own"
+    return (
+        ", ".join(differing[:3]) + (f" and {len(differing) - 3} more" if len(differing) > 3 else "")
+        or "none of its own"
+    )

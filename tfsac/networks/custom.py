@@ -36,7 +36,8 @@ def check_models(
         earlier: variables of the models of earlier calls.
 
     Raises:
-        TypeError, ValueError: no Keras models of these names, inputs or outputs of other shapes, or what `check_weights` says.
+        TypeError, ValueError: no Keras models of these names, inputs or outputs of other shapes, or what
+            `check_weights` says.
     """
     names = ", ".join(heads)
     if not isinstance(made, Mapping) or not all(isinstance(model, keras.Model) for model in made.values()):
@@ -91,20 +92,23 @@ def check_shapes(name: str, model: keras.Model, head: HeadParameters, spec: Spec
     except Exception as error:
         message = " ".join(COLOURS.sub("", str(error)).split())
         raise ValueError(
-            f"models: {name!r} cannot be called with inputs of the shapes {_shapes(inputs)}. Received: {type(error).__name__}: {message}"
+            f"models: {name!r} cannot be called with inputs of the shapes {_shapes(inputs)}. Received: "
+            f"{type(error).__name__}: {message}"
         ) from error
     expected, found = outputs_of(head, spec), _shapes(outputs)
     if not _fit(found, expected):
         raise ValueError(f"models: {name!r} returns outputs of the shapes {_text(expected)}. Received: {found}")
     if other := {str(x.dtype) for x in keras.tree.flatten(outputs)} - {"float32"}:
         raise ValueError(
-            f"models: {name!r} returns outputs of the dtype float32 (without keras.mixed_precision or another dtype of the last layer). "
-            f"Received: {', '.join(sorted(other))}"
+            f"models: {name!r} returns outputs of the dtype float32 (without keras.mixed_precision or another dtype of "
+            f"the last layer). Received: {', '.join(sorted(other))}"
         )
 
 
 def observations_of(model: keras.Model) -> Any:
-    """Returns the inputs of a functional model that are no action, by key; None for a model that does not say what it reads."""
+    """Returns the inputs of a functional model that are no action, by key; None for a model that does not say what
+    it reads.
+    """
     takes = getattr(model, "input", None)
     read = takes[0] if isinstance(takes, list | tuple) and len(takes) == 2 else takes
     return read if isinstance(read, dict) else None
@@ -165,7 +169,8 @@ def check_weights(what: str, models: Mapping[str, keras.Model], earlier: Sequenc
         earlier: variables of the models of earlier calls.
 
     Raises:
-        ValueError: no weights, weights that are not finite, regularizers, variables that gradients do not train, or weights that two models share.
+        ValueError: no weights, weights that are not finite, regularizers, variables that gradients do not train, or
+            weights that two models share.
     """
     owner = {id(variable): "an earlier call" for variable in earlier}
     names = " and ".join([", ".join([*models][:-1]), [*models][-1]])

@@ -57,7 +57,9 @@ class CategoricalHead:
 
 
 class GaussianHead:
-    """Mean of a Gaussian `[B, A]`, and its variances before they are made positive: `[B, A]`, or `[B, 1]` for one of all."""
+    """Mean of a Gaussian `[B, A]`, and its variances before they are made positive: `[B, A]`, or `[B, 1]` for one
+    of all.
+    """
 
     def __init__(self, parameters: GaussianPolicyHeadParameters, action_size: int, seeds: np.random.Generator):
         output = Initializers(parameters.initializer, seeds)

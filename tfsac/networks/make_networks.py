@@ -29,19 +29,20 @@ def make_networks(
     models: ModelMaker | None = None,
     names: Collection[str] | None = None,
 ) -> dict[str, Network]:
-    """Makes the networks that parameters describe; a target network `<name>_target` begins with the weights of its online network.
+    """Makes the networks that parameters describe; a target network `<name>_target` begins with the weights of its
+    online network.
 
     Args:
         parameters: of the agent. A network that shares another's encoder reads its embedders.
         spec_of: what a network reads, by its name and the networks that were made before it.
         seed: of the first weights.
-        models: makes a Keras model for each network, instead of the parameters' layers; called once more for target networks,
-            each time after `keras.utils.set_random_seed(seed)`. See `tfsac.networks.custom`.
+        models: makes a Keras model for each network, instead of the parameters' layers; called once more for target
+            networks, each time after `keras.utils.set_random_seed(seed)`. See `tfsac.networks.custom`.
         names: of the networks to make, target networks among them; None for all.
 
     Raises:
-        ValueError: networks that do not fit the spec, models that do not fit the networks, or settings of Keras with which networks
-            would compute something else; see `check_settings`.
+        ValueError: networks that do not fit the spec, models that do not fit the networks, or settings of Keras with
+            which networks would compute something else; see `check_settings`.
         TypeError: models that are no Keras models.
     """
     check_settings()

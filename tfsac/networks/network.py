@@ -49,11 +49,12 @@ class Network(tf.Module):
     Args:
         name: of the model.
         parameters: its layers and head.
-        spec: shapes of observations and actions, of one agent; fields of a state are concatenated to the embedding, each
-            through a linear layer of its width.
+        spec: shapes of observations and actions, of one agent; fields of a state are concatenated to the embedding,
+            each through a linear layer of its width.
         seed: of its first weights.
         encoder: another network, whose embedders this one reads instead of having its own.
-        model: a Keras model of all observations and state by key (and an action) that takes the place of the parameters' layers.
+        model: a Keras model of all observations and state by key (and an action) that takes the place of the
+            parameters' layers.
 
     Attributes:
         model: the functional Keras model.
@@ -63,12 +64,13 @@ class Network(tf.Module):
         lstm: after the middleware; None for networks without memory.
         memory: specs of the LSTM's state by field; empty for networks without one.
         head: the last layers; None for a given model.
-        head_model: the same as a Keras model of features (and an action); None for a given model, and where the features are all.
+        head_model: the same as a Keras model of features (and an action); None for a given model, and where the
+            features are all.
         note: a line of what the parameters did not say, or nothing; see `with_embedders`.
 
     Raises:
-        ValueError: an embedder for a key that the environment does not have, or for one of an LSTM's state; embeddings of unequal
-            widths to sum, convolutions that do not fit, more weights than this machine has memory for.
+        ValueError: an embedder for a key that the environment does not have, or for one of an LSTM's state; embeddings
+            of unequal widths to sum, convolutions that do not fit, more weights than this machine has memory for.
     """
 
     def __init__(
@@ -153,7 +155,8 @@ class Network(tf.Module):
             self.memory = self.lstm.state
             if reserved := sorted(self.lstm.state.keys() & inputs.keys()):
                 raise ValueError(
-                    f"These keys belong to an LSTM's state, not to observations that network {name!r} reads. Received: {reserved}"
+                    f"These keys belong to an LSTM's state, not to observations that network {name!r} reads. Received: "
+                    f"{reserved}"
                 )
             inputs |= {key: keras.Input(array.shape, name=key) for key, array in self.lstm.state.items()}
             x, after = self.lstm.layer(x, [inputs[HIDDEN], inputs[CELL]])
@@ -176,8 +179,8 @@ class Network(tf.Module):
         widths = {key: x.shape[-1] for key, x in embedded.items()}
         if self.merger == "sum" and len(set(widths.values())) > 1:
             raise ValueError(
-                f"Network {self.name!r} sums its embeddings, which needs equal widths: set agent.networks.*.embedding_merger_type=concat, "
-                f"or embedders of one width. Received: {widths}"
+                f"Network {self.name!r} sums its embeddings, which needs equal widths: set "
+                f"agent.networks.*.embedding_merger_type=concat, or embedders of one width. Received: {widths}"
             )
         merge = keras.layers.Add() if self.merger == "sum" else keras.layers.Concatenate()
         return merge(list(embedded.values())) if len(embedded) > 1 else next(iter(embedded.values()))

@@ -57,7 +57,9 @@ class NumpyForward:
 
     @staticmethod
     def supports(network: Network, with_head: bool = True) -> bool:
-        """Returns whether every layer is dense (or an LSTM), with an activation known here, under a head that is known here."""
+        """Returns whether every layer is dense (or an LSTM), with an activation known here, under a head that is
+        known here.
+        """
         layers = [layer for part in network.embedders.values() for layer in part] + list(network.middleware)
         if isinstance(network.head, TrajectoryQHead):
             layers += [layer for critic in network.head.critics for layer in critic]

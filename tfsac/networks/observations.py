@@ -1,4 +1,6 @@
-"""Which layers embed each observation that an environment gives, and the usual ones where a network's parameters do not say."""
+"""Which layers embed each observation that an environment gives, and the usual ones where a network's parameters do
+not say.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,11 @@ USUAL = "observation"  # the key of an environment without a Dict, which presets
 def with_embedders(
     name: str, parameters: NetworkParameters, observation: Mapping[str, ArraySpec]
 ) -> tuple[NetworkParameters, str]:
-    """Returns a network's parameters with an embedder for all that it reads, and a line of what they did not say, or nothing.
+    """Returns a network's parameters with an embedder for all that it reads, and a line of what they did not say, or
+    nothing.
 
-    Parameters that know an "observation" alone read every key of a Dict, but no mask, and each like that one. An image whose
-    embedder has no convolutions gets the usual ones before the embedder's dense layers.
+    Parameters that know an "observation" alone read every key of a Dict, but no mask, and each like that one. An image
+    whose embedder has no convolutions gets the usual ones before the embedder's dense layers.
 
     Args:
         name: of the network.
@@ -38,21 +41,23 @@ def with_embedders(
         observation: what the environment gives, of one agent.
 
     Raises:
-        ValueError: an embedder that does not fit its observation, or for a key that there is not; the message has the `--set` that
-            mends it.
+        ValueError: an embedder that does not fit its observation, or for a key that there is not; the message has the
+            `--set` that mends it.
     """
     embedders, unsaid = dict(parameters.input_embedders_parameters), list[str]()
     keys = [key for key in observation if key != ACTION_MASK]
     if [*embedders] == [USUAL] and keys != [USUAL] and not {AGENT_STATE, FEATURES} & observation.keys():
         embedders = {key: embedders[USUAL] for key in keys}
         unsaid.append(
-            f"The environment gives {', '.join(keys)}, and the preset reads {USUAL!r} alone: the networks read all of them."
+            f"The environment gives {', '.join(keys)}, and the preset reads {USUAL!r} alone: the networks read all of "
+            f"them."
         )
     for key in embedders:
         if key not in observation:
             raise ValueError(
                 f"Network {name!r} has an embedder for an observation that the environment does not give; it gives "
-                f"{', '.join(observation)}.{nearest(key, observation)} To read these, {_advice(name, (), observation)}. Received: {key!r}"
+                f"{', '.join(observation)}.{nearest(key, observation)} To read these, "
+                f"{_advice(name, (), observation)}. Received: {key!r}"
             )
     advice = _advice(name, embedders, observation)
     for key, embedder in embedders.items():
@@ -62,7 +67,8 @@ def with_embedders(
             dense = VECTOR_SCHEMES[embedder.scheme] if isinstance(embedder.scheme, EmbedderScheme) else embedder.scheme
             embedders[key] = dataclasses.replace(embedder, scheme=(*IMAGE_SCHEMES[usual], *dense))
             unsaid.append(
-                f"The preset does not say how to embed the image {key!r} of shape {shape}: the convolutions of the scheme {usual.value} do."
+                f"The preset does not say how to embed the image {key!r} of shape {shape}: the convolutions of the "
+                f"scheme {usual.value} do."
             )
         check(key, embedders[key], shape, advice)
     if unsaid:
@@ -81,7 +87,9 @@ def is_convolutional(embedder: InputEmbedderParameters) -> bool:
 
 
 def usual_scheme(shape: tuple[int, ...]) -> EmbedderScheme | None:
-    """Returns the largest scheme of convolutions that an image `[height, width, channels]` has room for; None where there is none."""
+    """Returns the largest scheme of convolutions that an image `[height, width, channels]` has room for; None where
+    there is none.
+    """
     if len(shape) != 3 or channels_first(shape):
         return None
     fitting = (
@@ -125,8 +133,8 @@ def check(key: str, embedder: InputEmbedderParameters, shape: tuple[int, ...], a
         advice: ends messages, with a command.
 
     Raises:
-        ValueError: convolutions over something that is not an image, or an image too small for them; dense layers over something that is
-            not a vector, unless they are to flatten it.
+        ValueError: convolutions over something that is not an image, or an image too small for them; dense layers over
+            something that is not a vector, unless they are to flatten it.
     """
     image = len(shape) == 3
     if isinstance(embedder.scheme, EmbedderScheme):
@@ -145,7 +153,10 @@ def check(key: str, embedder: InputEmbedderParameters, shape: tuple[int, ...], a
             "is too small for convolutions" if image else "is neither a vector nor an image [height, width, channels]"
         )
         if channels_first(shape):
-            what = "has its channels first; gymnasium.wrappers.TransformObservation moves them last, as convolutions here read them"
+            what = (
+                "has its channels first; gymnasium.wrappers.TransformObservation moves them last, "
+                "as convolutions here read them"
+            )
         raise ValueError(f"Observation {key!r} {what}. To flatten it, {advice}. Received: shape {shape}")
 
 

@@ -13,8 +13,8 @@ from tfsac.parameters import NetworkParameters
 class FusedAdam(keras.optimizers.Optimizer):
     """Adam, and AdamW, with each variable's step in one kernel instead of a dozen passes over its memory.
 
-    The formula is Keras's: `lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon)`; before it the variable loses
-    `lr * weight_decay` of itself.
+    The formula is Keras's: `lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon)`; before it the variable
+    loses `lr * weight_decay` of itself.
 
     Args:
         learning_rate: step size.

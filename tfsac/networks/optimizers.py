@@ -34,8 +34,8 @@ def build_optimizer(parameters: NetworkParameters, variables: list[keras.Variabl
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     if name == "Nadam" and replicas > 1:
         raise ValueError(
-            "Keras's Nadam keeps a number that several replicas cannot share: choose another optimizer_type, such as Adam, or one replica. "
-            f"Received: optimizer_type='Nadam' on {replicas} replicas"
+            "Keras's Nadam keeps a number that several replicas cannot share: choose another optimizer_type, such as "
+            f"Adam, or one replica. Received: optimizer_type='Nadam' on {replicas} replicas"
         )
     given = {argument: getattr(parameters, field) for field, argument in takes.fields.items()}
     if parameters.weight_decay is not None:

@@ -10,17 +10,20 @@ def check_settings() -> None:
     """Refuses to build networks where a setting of this process would change what they compute.
 
     Raises:
-        ValueError: Keras's types are not float32, or its images begin with their channels, or nothing runs eagerly here.
+        ValueError: Keras's types are not float32, or its images begin with their channels, or nothing runs eagerly
+            here.
     """
     types = {keras.config.floatx(), keras.config.dtype_policy().name}
     if types != {"float32"}:
         raise ValueError(
-            "tfsac's networks are float32: call keras.config.set_floatx('float32') and keras.config.set_dtype_policy('float32') first; "
-            f"RunParameters(mixed_precision='bfloat16') is faster where it can be. Received: {', '.join(sorted(types - {'float32'}))}"
+            "tfsac's networks are float32: call keras.config.set_floatx('float32') and "
+            f"keras.config.set_dtype_policy('float32') first; RunParameters(mixed_precision='bfloat16') is faster "
+            f"where it can be. Received: {', '.join(sorted(types - {'float32'}))}"
         )
     if (images := keras.config.image_data_format()) != "channels_last":
         raise ValueError(
-            f"Images are [height, width, channels]: call keras.config.set_image_data_format('channels_last'). Received: {images}"
+            f"Images are [height, width, channels]: call keras.config.set_image_data_format('channels_last'). "
+            f"Received: {images}"
         )
     if not tf.executing_eagerly():
         raise ValueError(

@@ -41,8 +41,9 @@ def check_size(name: str, parameters: NetworkParameters, spec: Spec) -> None:
     weights, memory = count_weights(parameters, spec), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if weights * BYTES > memory:
         raise ValueError(
-            f"The weights of network {name!r} take {weights * BYTES / 2**30:,.0f} GiB with their gradients and moments, and this machine has "
-            f"{memory / 2**30:,.0f} GiB: choose fewer or narrower layers under agent.networks.{name}. Received: {weights:,} weights"
+            f"The weights of network {name!r} take {weights * BYTES / 2**30:,.0f} GiB with their gradients and "
+            f"moments, and this machine has {memory / 2**30:,.0f} GiB: choose fewer or narrower layers under "
+            f"agent.networks.{name}. Received: {weights:,} weights"
         )
 
 

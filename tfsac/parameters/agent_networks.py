@@ -45,14 +45,21 @@ def soft_actor_critic_networks(
     """
     return {
         "policy": _network(SACPolicyHeadParameters(initializer=head_initializer), layers, trained),
-        "v": _network(VHeadParameters(initializer=head_initializer), layers, {"create_target_network": True, **trained}),
+        "v": _network(
+            VHeadParameters(initializer=head_initializer), layers, {"create_target_network": True, **trained}
+        ),
         "q": _network(SACQHeadParameters(tuple(layers), initializer=head_initializer), (), trained),
     }
 
 
 def twin_soft_actor_critic_networks(
-    layers: tuple[int, ...] = (256, 256), twin_critic: bool = True, init_w: float | None = None,
-    critic_loss_weight: float = 1.0, policy_input: str = "observation", critic_input: str = "observation", **trained: Any,
+    layers: tuple[int, ...] = (256, 256),
+    twin_critic: bool = True,
+    init_w: float | None = None,
+    critic_loss_weight: float = 1.0,
+    policy_input: str = "observation",
+    critic_input: str = "observation",
+    **trained: Any,
 ) -> dict[str, NetworkParameters]:
     """The policy and q networks of soft actor-critic with target critics, alike in width and training.
 
@@ -75,9 +82,13 @@ def twin_soft_actor_critic_networks(
 
 
 def discrete_soft_actor_critic_networks(
-    layers: tuple[int, ...] = (256, 256), twin_critic: bool = True, critic_loss_weight: float = 1.0,
+    layers: tuple[int, ...] = (256, 256),
+    twin_critic: bool = True,
+    critic_loss_weight: float = 1.0,
     embedder: EmbedderScheme | tuple[int | Conv2d, ...] = EmbedderScheme.Empty,
-    policy_input: str = "observation", critic_input: str = "observation", **trained: Any,
+    policy_input: str = "observation",
+    critic_input: str = "observation",
+    **trained: Any,
 ) -> dict[str, NetworkParameters]:
     """The policy and q networks of discrete soft actor-critic, alike in width and training.
 
@@ -92,6 +103,7 @@ def discrete_soft_actor_critic_networks(
     Returns:
         The networks by name, as `DiscreteSoftActorCriticAgentParameters.networks` wants them.
     """
+
     def embedding(key: str) -> dict[str, Any]:
         return {"input_embedders_parameters": {key: InputEmbedderParameters(embedder)}}
 
@@ -110,7 +122,8 @@ def temporally_abstract_networks(
 ) -> dict[str, NetworkParameters]:
     """The policy and q networks of temporally abstract actor-critic, alike in width and training.
 
-    The policy also reads the previous trajectory: one linear layer from each of its fields to the width of the embedding.
+    The policy also reads the previous trajectory: one linear layer from each of its fields to the width of the
+    embedding.
 
     Args:
         layers: widths of the hidden layers of each network; both read raw observations.
@@ -132,8 +145,12 @@ def temporally_abstract_networks(
 
 
 def discrete_acer_networks(
-    layers: tuple[int | Conv2d, ...] = (100, 100), lstm_cells: int | None = None, shared: bool = False,
-    activation: Activation = "relu", q_loss_weight: float = 0.5, **trained: Any,
+    layers: tuple[int | Conv2d, ...] = (100, 100),
+    lstm_cells: int | None = None,
+    shared: bool = False,
+    activation: Activation = "relu",
+    q_loss_weight: float = 0.5,
+    **trained: Any,
 ) -> dict[str, NetworkParameters]:
     """The policy and q networks of discrete actor-critic with experience replay.
 
@@ -146,40 +163,57 @@ def discrete_acer_networks(
         **trained: fields of `NetworkParameters` for all networks, such as `learning_rate` and `batch_size`.
 
     Returns:
-        The networks by name, as `DiscreteACERAgentParameters.networks` wants them; policy and trunk have target networks, which
-        are the average policy.
+        The networks by name, as `DiscreteACERAgentParameters.networks` wants them; policy and trunk have target
+        networks, which are the average policy.
     """
-    policy, q = CategoricalPolicyHeadParameters(), DiscreteQHeadParameters((), twin_critic=False, loss_weight=q_loss_weight)
+    policy, q = (
+        CategoricalPolicyHeadParameters(),
+        DiscreteQHeadParameters((), twin_critic=False, loss_weight=q_loss_weight),
+    )
     return _acer_networks({"policy": policy, "q": q}, layers, lstm_cells, shared, activation, trained)
 
 
 def gaussian_acer_networks(
-    layers: tuple[int | Conv2d, ...] = (100, 100), advantage_layers: tuple[int, ...] = (25, 25), lstm_cells: int | None = None,
-    shared: bool = False, activation: Activation = "relu", q_loss_weight: float = 0.5, bound_mean: bool = True,
-    covariance: Literal["diagonal", "spherical"] = "diagonal", min_variance: float = 1e-6, **trained: Any,
+    layers: tuple[int | Conv2d, ...] = (100, 100),
+    advantage_layers: tuple[int, ...] = (25, 25),
+    lstm_cells: int | None = None,
+    shared: bool = False,
+    activation: Activation = "relu",
+    q_loss_weight: float = 0.5,
+    bound_mean: bool = True,
+    covariance: Literal["diagonal", "spherical"] = "diagonal",
+    min_variance: float = 1e-6,
+    **trained: Any,
 ) -> dict[str, NetworkParameters]:
     """The policy, v and advantage networks of actor-critic with experience replay for continuous actions.
 
     Args:
         layers, lstm_cells, shared, activation: see `discrete_acer_networks`; of policy and v.
-        advantage_layers: of the advantage, which reads the action beside the observation, or beside the features of a trunk or of
-            its own LSTM.
+        advantage_layers: of the advantage, which reads the action beside the observation, or beside the features of a
+            trunk or of its own LSTM.
         q_loss_weight: factor of the squared errors of V and Q.
         bound_mean, covariance, min_variance: see `GaussianPolicyHeadParameters`.
         **trained: fields of `NetworkParameters` for all networks, such as `learning_rate` and `batch_size`.
 
     Returns:
-        The networks by name, as `GaussianACERAgentParameters.networks` wants them; policy and trunk have target networks.
+        The networks by name, as `GaussianACERAgentParameters.networks` wants them; policy and trunk have target
+        networks.
     """
     policy = GaussianPolicyHeadParameters(bound_mean, covariance, min_variance)
     v = VHeadParameters(loss_weight=q_loss_weight)
     activated: dict[str, Any] = {"activation_function": activation} if advantage_layers else {}
     advantage = SACQHeadParameters(tuple(advantage_layers), loss_weight=q_loss_weight, twin_critic=False, **activated)
-    return _acer_networks({"policy": policy, "v": v, "advantage": advantage}, layers, lstm_cells, shared, activation, trained)
+    return _acer_networks(
+        {"policy": policy, "v": v, "advantage": advantage}, layers, lstm_cells, shared, activation, trained
+    )
 
 
 def _acer_networks(
-    heads: Mapping[str, Any], layers: tuple[int | Conv2d, ...], lstm_cells: int | None, shared: bool, activation: Activation,
+    heads: Mapping[str, Any],
+    layers: tuple[int | Conv2d, ...],
+    lstm_cells: int | None,
+    shared: bool,
+    activation: Activation,
     trained: Mapping[str, Any],
 ) -> dict[str, NetworkParameters]:
     """Returns networks of these heads: each with layers of its own, or one layer after a trunk."""
@@ -191,9 +225,13 @@ def _acer_networks(
 
     def body(dense: tuple[int, ...]) -> dict[str, Any]:
         embedder = InputEmbedderParameters(convolutions or EmbedderScheme.Empty, activation)
-        described: dict[str, Any] = {"scheme": dense, "activation_function": activation} if dense else {"scheme": MiddlewareScheme.Empty}
+        described: dict[str, Any] = (
+            {"scheme": dense, "activation_function": activation} if dense else {"scheme": MiddlewareScheme.Empty}
+        )
         middleware: MiddlewareParameters = (
-            FCMiddlewareParameters(**described) if lstm_cells is None else LSTMMiddlewareParameters(lstm_cells, **described)
+            FCMiddlewareParameters(**described)
+            if lstm_cells is None
+            else LSTMMiddlewareParameters(lstm_cells, **described)
         )
         return {"input_embedders_parameters": {"observation": embedder}, "middleware_parameters": middleware}
 
@@ -216,7 +254,9 @@ def _acer_networks(
     return {"trunk": trunk, **made}
 
 
-def _network(head: Any, layers: tuple[int, ...], trained: Mapping[str, Any], key: str = "observation") -> NetworkParameters:
+def _network(
+    head: Any, layers: tuple[int, ...], trained: Mapping[str, Any], key: str = "observation"
+) -> NetworkParameters:
     # Q reads the raw observation beside the action, so all its layers belong to the head.
     body: dict[str, Any] = {
         "input_embedders_parameters": {key: InputEmbedderParameters(tuple(layers[:1]) or EmbedderScheme.Empty)},

@@ -54,8 +54,8 @@ from tfsac.parameters.networks import FEATURES, EmbedderScheme, NetworkParameter
 class BaseAgentParameters(Extensible):
     """What the parameters of all agents share. Each class names the agent that it describes.
 
-    A class of your own has a `path`, and the fields of this class or of the class of another agent. Its kind is "MODULE:CLASS": a
-    run's config finds it by that.
+    A class of your own has a `path`, and the fields of this class or of the class of another agent. Its kind is
+    "MODULE:CLASS": a run's config finds it by that.
 
     Attributes:
         algorithm: what is computed and how often.
@@ -103,12 +103,14 @@ class BaseAgentParameters(Extensible):
             recurrent: whether networks may have an LSTM.
 
         Raises:
-            ParameterError: a network is missing, unknown, has another head, a target network or an LSTM that nobody uses, or a
-                batch of its own; an odd batch with demonstrations.
+            ParameterError: a network is missing, unknown, has another head, a target network or an LSTM that nobody
+                uses, or a batch of its own; an odd batch with demonstrations.
         """
         networks = self.networks
         for name in networks.keys() - heads.keys():
-            raise ParameterError(f"This agent has the networks {', '.join(heads)}.{nearest(name, heads)} Received: {name!r}")
+            raise ParameterError(
+                f"This agent has the networks {', '.join(heads)}.{nearest(name, heads)} Received: {name!r}"
+            )
         for name, kind in heads.items():
             if name not in networks:
                 raise ParameterError(f"This agent needs a network {name!r}. Received: {sorted(networks)}")
@@ -116,21 +118,27 @@ class BaseAgentParameters(Extensible):
             if head.kind != kind:
                 raise ParameterError(f"The head of network {name!r} is of kind {kind!r}. Received: {head}")
             if name not in with_target and networks[name].create_target_network:
-                only = " and ".join(with_target) + (" has a target network" if len(with_target) == 1 else " have target networks")
+                only = " and ".join(with_target) + (
+                    " has a target network" if len(with_target) == 1 else " have target networks"
+                )
                 raise ParameterError(f"Only {only}. Received: create_target_network=True for {name!r}")
             if networks[name].middleware_parameters.kind == "lstm" and not recurrent:
                 raise ParameterError(
-                    "An LSTM learns from whole episodes: only agents of kinds 'discrete_acer' and 'gaussian_acer' have one. "
-                    f"Received: {networks[name].middleware_parameters} for {name!r}"
+                    "An LSTM learns from whole episodes: only agents of kinds 'discrete_acer' and 'gaussian_acer' have "
+                    f"one. Received: {networks[name].middleware_parameters} for {name!r}"
                 )
         sizes = {name: network.batch_size for name, network in networks.items()}
         if len(set(sizes.values())) > 1:
             raise ParameterError(f"All networks of an agent train on one batch: equal batch_size. Received: {sizes}")
         if isinstance(self.memory, SQILExperienceReplayParameters) and self.batch_size % 2:
-            raise ParameterError(f"Half of every batch is demonstrated, so batch_size is even. Received: {self.batch_size}")
+            raise ParameterError(
+                f"Half of every batch is demonstrated, so batch_size is even. Received: {self.batch_size}"
+            )
         if not any(networks[name].create_target_network for name in with_target):
             advice = "set create_target_network=True where there is a target network"
-            refuse_ineffective(self.algorithm, ["rate_for_copying_weights_to_target"], "create_target_network=False", advice)
+            refuse_ineffective(
+                self.algorithm, ["rate_for_copying_weights_to_target"], "create_target_network=False", advice
+            )
 
 
 @parameters
@@ -192,7 +200,9 @@ class DiscreteSoftActorCriticAgentParameters(BaseAgentParameters):
             them. Both networks then describe the same embedders.
     """
 
-    algorithm: DiscreteSoftActorCriticAlgorithmParameters = Field(default_factory=DiscreteSoftActorCriticAlgorithmParameters)
+    algorithm: DiscreteSoftActorCriticAlgorithmParameters = Field(
+        default_factory=DiscreteSoftActorCriticAlgorithmParameters
+    )
     exploration: EpsilonGreedyParameters | None = None
     memory: MemoryParameters = Field(default_factory=ExperienceReplayParameters)
     networks: dict[str, NetworkParameters] = Field(default_factory=discrete_soft_actor_critic_networks)
@@ -211,7 +221,9 @@ class DiscreteSoftActorCriticAgentParameters(BaseAgentParameters):
         if not self.shared_encoder:
             return
         described = [
-            (n.input_embedders_parameters, n.embedding_merger_type, n.initializer) for n in map(self.networks.get, ("policy", "q")) if n
+            (n.input_embedders_parameters, n.embedding_merger_type, n.initializer)
+            for n in map(self.networks.get, ("policy", "q"))
+            if n
         ]
         if described[0] != described[1]:
             raise ParameterError(
@@ -257,8 +269,8 @@ class _ACER(BaseAgentParameters):
         """Checks networks and memory.
 
         Raises:
-            ParameterError: see `check_networks`; a trunk that others do not read, no average policy for the trust region, a Huber loss,
-                segments longer than the memory.
+            ParameterError: see `check_networks`; a trunk that others do not read, no average policy for the trust
+                region, a Huber loss, segments longer than the memory.
         """
         trunk = "trunk" in self.networks
         averaged = ("trunk", "policy") if trunk else ("policy",)
@@ -312,7 +324,9 @@ class DiscreteACERAgentParameters(_ACER):
     def __post_init__(self) -> None:
         self._check_acer({"policy": "categorical_policy", "q": "discrete_q"})
         if self.networks["q"].head_parameters.num_critics != 1:  # type: ignore[union-attr]
-            raise ParameterError("This agent has one Q function: twin_critic is False. Received: twin_critic=True for 'q'")
+            raise ParameterError(
+                "This agent has one Q function: twin_critic is False. Received: twin_critic=True for 'q'"
+            )
 
 
 @parameters
@@ -337,7 +351,9 @@ class GaussianACERAgentParameters(_ACER):
     def __post_init__(self) -> None:
         self._check_acer({"policy": "gaussian_policy", "v": "v", "advantage": "sac_q"})
         if self.networks["advantage"].head_parameters.num_critics != 1:  # type: ignore[union-attr]
-            raise ParameterError("This agent has one advantage: twin_critic is False. Received: twin_critic=True for 'advantage'")
+            raise ParameterError(
+                "This agent has one advantage: twin_critic is False. Received: twin_critic=True for 'advantage'"
+            )
 
 
 def _custom_agent(value: Any) -> Any:
@@ -366,7 +382,12 @@ AgentParameters = Annotated[
     | Annotated[GaussianACERAgentParameters, Tag("gaussian_acer")]
     | Annotated[Any, PlainValidator(_custom_agent), PlainSerializer(to_json), Tag(CUSTOM)],
     by_kind(
-        "soft_actor_critic", "twin_soft_actor_critic", "discrete_soft_actor_critic", "temporally_abstract_actor_critic",
-        "discrete_acer", "gaussian_acer", custom=True,
+        "soft_actor_critic",
+        "twin_soft_actor_critic",
+        "discrete_soft_actor_critic",
+        "temporally_abstract_actor_critic",
+        "discrete_acer",
+        "gaussian_acer",
+        custom=True,
     ),
 ]

@@ -17,7 +17,8 @@ class AlgorithmParameters(Extensible):
 
     Attributes:
         discount: gamma, per step.
-        use_deterministic_for_evaluation: evaluate the policy's mode (the mean, or the likeliest action) instead of a sample.
+        use_deterministic_for_evaluation: evaluate the policy's mode (the mean, or the likeliest action) instead of a
+            sample.
     """
 
     discount: Annotated[float, Field(ge=0, le=1)] = 0.99
@@ -50,7 +51,10 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
     rate_for_copying_weights_to_target: Annotated[float, Field(gt=0, le=1)] = 0.005
 
     def __post_init__(self) -> None:
-        if isinstance(self.num_consecutive_playing_steps, TrainingSteps) or not self.num_consecutive_playing_steps.num_steps:
+        if (
+            isinstance(self.num_consecutive_playing_steps, TrainingSteps)
+            or not self.num_consecutive_playing_steps.num_steps
+        ):
             raise ParameterError(
                 "num_consecutive_playing_steps is at least EnvironmentSteps(1) or EnvironmentEpisodes(1). "
                 f"Received: {self.num_consecutive_playing_steps}"
@@ -66,7 +70,9 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
         period = self.num_steps_between_copying_online_weights_to_target
         playing = self.num_consecutive_playing_steps
         updates, steps = period.num_steps, 1
-        if isinstance(period, EnvironmentEpisodes) or (type(playing) is not EnvironmentSteps and type(period) is EnvironmentSteps):
+        if isinstance(period, EnvironmentEpisodes) or (
+            type(playing) is not EnvironmentSteps and type(period) is EnvironmentSteps
+        ):
             raise ParameterError(
                 "num_steps_between_copying_online_weights_to_target counts EnvironmentSteps or TrainingSteps, and only "
                 f"TrainingSteps when num_consecutive_playing_steps counts episodes. Received: {period} with {playing}"
@@ -126,7 +132,8 @@ class AutoAlphaParameters(LearnedAlphaParameters):
 
 
 TemperatureParameters = Annotated[
-    Annotated[FixedAlphaParameters, Tag("fixed")] | Annotated[AutoAlphaParameters, Tag("auto")], by_kind("auto", "fixed")
+    Annotated[FixedAlphaParameters, Tag("fixed")] | Annotated[AutoAlphaParameters, Tag("auto")],
+    by_kind("auto", "fixed"),
 ]
 
 UPDATE_ORDERS = ("critic_first", "policy_first", "simultaneous")
@@ -137,7 +144,8 @@ def _check_order(order: Any) -> Any:
         return order
     raise ValueError(
         "update_order is 'critic_first' (once 'di_engine'), 'simultaneous' (once 'spinning_up') or 'policy_first'; "
-        f"steps are no longer listed.{nearest(order, UPDATE_ORDERS) if isinstance(order, str) else ''} Received: {order!r}"
+        f"steps are no longer listed.{nearest(order, UPDATE_ORDERS) if isinstance(order, str) else ''} Received: "
+        f"{order!r}"
     )
 
 
@@ -147,15 +155,16 @@ class TwinSoftActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
 
     Attributes:
         update_order: of the steps of one update; the target networks move last, and a fixed temperature never moves.
-            "critic_first" is critic, policy, temperature, each seeing what the one before left (DI-engine; Stable-Baselines3, whose
-            temperature steps first but is used as it was before).
-            "simultaneous" takes the gradients of policy and critic, and of the temperature, at the weights with which the update
-            begins (Spinning Up).
-            "policy_first" is policy, temperature, critic, each seeing what the one before left.
+            "critic_first" is critic, policy, temperature, each seeing what the one before left (DI-engine;
+            Stable-Baselines3, whose temperature steps first but is used as it was before). "simultaneous" takes the
+            gradients of policy and critic, and of the temperature, at the weights with which the update begins
+            (Spinning Up). "policy_first" is policy, temperature, critic, each seeing what the one before left.
         temperature: fixed or automatic.
     """
 
-    update_order: Annotated[Literal["critic_first", "policy_first", "simultaneous"], BeforeValidator(_check_order)] = "critic_first"
+    update_order: Annotated[Literal["critic_first", "policy_first", "simultaneous"], BeforeValidator(_check_order)] = (
+        "critic_first"
+    )
     temperature: TemperatureParameters = Field(default_factory=AutoAlphaParameters)
 
 
@@ -165,8 +174,8 @@ class DiscreteAutoAlphaParameters(LearnedAlphaParameters):
 
     Attributes:
         target_entropy_ratio: target as a part of the log of the number of valid actions in each state, instead of
-            `target_entropy`, which is the same in every state; 0.98 where neither is given. A larger one keeps the policy
-            more random; from 1 on it could not be reached.
+            `target_entropy`, which is the same in every state; 0.98 where neither is given. A larger one keeps the
+            policy more random; from 1 on it could not be reached.
     """
 
     target_entropy_ratio: Annotated[float, Field(gt=0)] | None = None
@@ -175,8 +184,8 @@ class DiscreteAutoAlphaParameters(LearnedAlphaParameters):
     def __post_init__(self) -> None:
         if self.target_entropy_ratio is not None and self.target_entropy_ratio >= 1:
             raise ParameterError(
-                "The entropy of a discrete policy is at most the log of the number of valid actions, so target_entropy_ratio lies "
-                f"between 0 and 1. Received: {self.target_entropy_ratio}"
+                "The entropy of a discrete policy is at most the log of the number of valid actions, so "
+                f"target_entropy_ratio lies between 0 and 1. Received: {self.target_entropy_ratio}"
             )
         if self.target_entropy is not None and self.target_entropy_ratio is not None:
             raise ParameterError(
@@ -186,7 +195,8 @@ class DiscreteAutoAlphaParameters(LearnedAlphaParameters):
 
 
 DiscreteTemperatureParameters = Annotated[
-    Annotated[FixedAlphaParameters, Tag("fixed")] | Annotated[DiscreteAutoAlphaParameters, Tag("auto")], by_kind("auto", "fixed")
+    Annotated[FixedAlphaParameters, Tag("fixed")] | Annotated[DiscreteAutoAlphaParameters, Tag("auto")],
+    by_kind("auto", "fixed"),
 ]
 
 
@@ -208,7 +218,8 @@ Probability = Annotated[float, Field(gt=0, lt=1)]
 class TemporallyAbstractActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
     """Temporally abstract actor-critic (ALF; Yu, Xu and Zhang 2021, arXiv 2104.06521).
 
-    At each step the policy proposes a new trajectory of actions, and a second policy switches to it or keeps the one before.
+    At each step the policy proposes a new trajectory of actions, and a second policy switches to it or keeps the one
+    before.
 
     Attributes:
         trajectory: the actions while it is kept: "constant" repeats the action (TAAC), "linear" lets it change
@@ -217,19 +228,21 @@ class TemporallyAbstractActorCriticAlgorithmParameters(OffPolicyAlgorithmParamet
             it gives the highest derivative itself. Constant trajectories have none.
         max_repeat_steps: the most steps of one trajectory, in collection and evaluation, or None.
         randomize_first_state_tau: begin episodes of training with a uniform previous trajectory instead of zeros.
-        b1_advantage_clipping: (low, high) bounds of the advantage of switching where its probability is computed, either
-            of them None for no bound; or None. A low bound of 0 keeps switching at least as likely as keeping.
-        compare_through: "sampled" is ALF's operator; "unbiased" averages over the switch policy of now where the stored step kept.
-        epsilon_greedy: probability with which a deterministic policy nevertheless draws its proposal and, independently, its
-            choice. Exported policies have none.
+        b1_advantage_clipping: (low, high) bounds of the advantage of switching where its probability is computed,
+            either of them None for no bound; or None. A low bound of 0 keeps switching at least as likely as keeping.
+        compare_through: "sampled" is ALF's operator; "unbiased" averages over the switch policy of now where the stored
+            step kept.
+        epsilon_greedy: probability with which a deterministic policy nevertheless draws its proposal and,
+            independently, its choice. Exported policies have none.
         initial_alpha: first value of both temperatures, of the switch and of the proposal.
         alpha_learning_rate: of their Adam.
-        min_prob: probability of the rarer of switching and keeping, and in each action dimension the density relative to the range, from
-            which the target entropies follow: one number for both or (switch, action). A larger one switches and
-            acts more randomly; for the switch below 0.5, beyond which 0.9 means what 0.1 does.
-        target_entropy: in nats, instead of `min_prob`: one for both or (switch, action); of the switch between 0 and 0.69.
-        reward_weights: of each reward in the policy's objective, where the environment gives several; None for ones. One of
-            0 leaves its reward to the critics alone.
+        min_prob: probability of the rarer of switching and keeping, and in each action dimension the density relative
+            to the range, from which the target entropies follow: one number for both or (switch, action). A larger one
+            switches and acts more randomly; for the switch below 0.5, beyond which 0.9 means what 0.1 does.
+        target_entropy: in nats, instead of `min_prob`: one for both or (switch, action); of the switch between 0 and
+            0.69.
+        reward_weights: of each reward in the policy's objective, where the environment gives several; None for ones.
+            One of 0 leaves its reward to the critics alone.
         reward_discounts: gamma of each reward instead of `discount`, or None.
     """
 
@@ -251,26 +264,32 @@ class TemporallyAbstractActorCriticAlgorithmParameters(OffPolicyAlgorithmParamet
         super().__post_init__()
         if self.n_step != 1:
             raise ParameterError(
-                "This agent's targets already look several steps ahead, so n_step is 1; agent.memory.sequence_length says how "
-                f"many at most. Received: n_step={self.n_step}"
+                "This agent's targets already look several steps ahead, so n_step is 1; agent.memory.sequence_length "
+                f"says how many at most. Received: n_step={self.n_step}"
             )
         low, high = self.b1_advantage_clipping or (None, None)
         if low is not None and high is not None and low >= high:
-            raise ParameterError(f"b1_advantage_clipping is (low, high) with low < high. Received: {self.b1_advantage_clipping}")
+            raise ParameterError(
+                f"b1_advantage_clipping is (low, high) with low < high. Received: {self.b1_advantage_clipping}"
+            )
         if self.target_entropy is not None:
-            refuse_ineffective(self, ["min_prob"], f"target_entropy={self.target_entropy}", "set target_entropy to None")
+            refuse_ineffective(
+                self, ["min_prob"], f"target_entropy={self.target_entropy}", "set target_entropy to None"
+            )
         if self.reward_discounts is not None:
-            refuse_ineffective(self, ["discount"], f"reward_discounts={self.reward_discounts}", "set reward_discounts alone")
+            refuse_ineffective(
+                self, ["discount"], f"reward_discounts={self.reward_discounts}", "set reward_discounts alone"
+            )
         choice = self.min_prob if isinstance(self.min_prob, float) else self.min_prob[0]
         if choice == 0.5 and self.target_entropy is None:
             raise ParameterError(
-                "Switching and keeping with probability 0.5 have the largest entropy there is, which a temperature never reaches, so "
-                f"min_prob of the switch is another number. Received: min_prob={self.min_prob}"
+                "Switching and keeping with probability 0.5 have the largest entropy there is, which a temperature "
+                f"never reaches, so min_prob of the switch is another number. Received: min_prob={self.min_prob}"
             )
         if not self.inverse_mode and self.trajectory == "constant":
             raise ParameterError(
-                "inverse_mode=False belongs to linear and quadratic trajectories, for a constant one has no derivatives. "
-                f"Received: inverse_mode={self.inverse_mode} with trajectory={self.trajectory!r}"
+                "inverse_mode=False belongs to linear and quadratic trajectories, for a constant one has no "
+                f"derivatives. Received: inverse_mode={self.inverse_mode} with trajectory={self.trajectory!r}"
             )
 
 
@@ -280,17 +299,19 @@ class ACERAlgorithmParameters(AlgorithmParameters):
 
     Attributes:
         t_max: the most steps of a segment: a rollout of this many steps of every environment is learned from once while
-            it is fresh, and segments up to this length are replayed. A longer one looks further ahead and learns less often.
+            it is fresh, and segments up to this length are replayed. A longer one looks further ahead and learns less
+            often.
         n_times_replay: updates from the replay after each rollout.
         replay_times: "fixed" replays exactly so often, "poisson" draws the number with this mean, as in the paper.
         disable_online_update: learn from the replay alone.
         beta: weight of the policy's entropy; a larger one keeps the policy more random.
         normalize_loss_by_steps: divide each segment's loss by its number of steps.
-        truncation_threshold: c, the largest importance weight of the policy gradient; what it cuts off, a correction of the
-            bias brings back. None does not truncate. A smaller one has less variance, and relies more on Q.
+        truncation_threshold: c, the largest importance weight of the policy gradient; what it cuts off, a correction of
+            the bias brings back. None does not truncate. A smaller one has less variance, and relies more on Q.
         use_q_opc: advantages from returns without importance weights instead of Retrace's.
         use_trust_region: keep each step's policy near the average policy.
-        trust_region_delta: how far along the gradient of the divergence a step may go; a smaller one changes the policy more slowly.
+        trust_region_delta: how far along the gradient of the divergence a step may go; a smaller one changes the policy
+            more slowly.
         trust_region_alpha: decay of the average policy's weights, which follow after every update.
         statistics_decay: decay per update of the running averages of value, entropy and divergence among the metrics.
         use_deterministic_for_evaluation: evaluate the policy's mode instead of a sample.
@@ -314,7 +335,8 @@ class ACERAlgorithmParameters(AlgorithmParameters):
     def __post_init__(self) -> None:
         if self.disable_online_update and not self.n_times_replay:
             raise ParameterError(
-                "disable_online_update learns from the replay alone, so n_times_replay is at least 1. Received: n_times_replay=0"
+                "disable_online_update learns from the replay alone, so n_times_replay is at least 1. Received: "
+                "n_times_replay=0"
             )
         if not self.n_times_replay:
             refuse_ineffective(self, ["replay_times"], "n_times_replay=0", "set n_times_replay to at least 1")
@@ -332,7 +354,9 @@ class ACERAlgorithmParameters(AlgorithmParameters):
         return 1
 
     def replays(self, rng: Any) -> int:
-        """Returns how many updates from the replay follow a rollout, drawn with a NumPy generator where it is random."""
+        """Returns how many updates from the replay follow a rollout, drawn with a NumPy generator where it is
+        random.
+        """
         return int(rng.poisson(self.n_times_replay)) if self.replay_times == "poisson" else self.n_times_replay
 
 
@@ -341,8 +365,8 @@ class DiscreteACERAlgorithmParameters(ACERAlgorithmParameters):
     """Actor-critic with experience replay for discrete actions.
 
     Attributes:
-        trust_region_statistics: statistics of the policy in which the trust region is measured: its logits, log-probabilities or
-            probabilities.
+        trust_region_statistics: statistics of the policy in which the trust region is measured: its logits,
+            log-probabilities or probabilities.
     """
 
     trust_region_statistics: Literal["logits", "log_probs", "probabilities"] = "logits"
@@ -353,10 +377,10 @@ class GaussianACERAlgorithmParameters(ACERAlgorithmParameters):
     """Actor-critic with experience replay for continuous actions.
 
     Attributes:
-        trust_region_statistics: statistics of the policy in which the trust region is measured: mean and variance, or mean and
-            standard deviation ("scale").
-        num_advantage_samples: n, actions of the policy whose mean advantage is subtracted from every advantage (section 5 of
-            the paper); more have less noise and cost more.
+        trust_region_statistics: statistics of the policy in which the trust region is measured: mean and variance, or
+            mean and standard deviation ("scale").
+        num_advantage_samples: n, actions of the policy whose mean advantage is subtracted from every advantage (section
+            5 of the paper); more have less noise and cost more.
     """
 
     trust_region_statistics: Literal["variance", "scale"] = "variance"

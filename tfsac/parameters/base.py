@@ -59,7 +59,9 @@ def explain(error: ValidationError, cls: type) -> ParameterError:
             f"Its parameters are {', '.join(fields)}. Received: {unknown}={received!r}"
         )
     if kind == "json_invalid":
-        return ParameterError(f"{cls.__name__}: Invalid JSON: {first['ctx']['error']}. Received: {_shortened(received)}")
+        return ParameterError(
+            f"{cls.__name__}: Invalid JSON: {first['ctx']['error']}. Received: {_shortened(received)}"
+        )
     if kind == "missing" and isinstance(place[-1], int):  # of a tuple
         path = ".".join(map(str, [cls.__name__, *_follow(cls, place[:-1])[1]]))
         return ParameterError(f"{path}: a list with more entries is needed. Received: {received!r}")
@@ -77,8 +79,14 @@ def explain(error: ValidationError, cls: type) -> ParameterError:
     message = first["msg"].removeprefix("Value error, ").removesuffix(".")
     if kind == "enum" and any(entry["type"] == "tuple_type" for entry in tried):
         close = nearest(str(received), re.findall(r"'(\w+)'", message))
-        return ParameterError(f"{path}: {message}, or a list of layers such as [256, 256].{close} Received: {received!r}")
-    return ParameterError(message if "Received: " in message else f"{path}{': ' if path else ''}{message}. Received: {_shortened(received)}")
+        return ParameterError(
+            f"{path}: {message}, or a list of layers such as [256, 256].{close} Received: {received!r}"
+        )
+    return ParameterError(
+        message
+        if "Received: " in message
+        else f"{path}{': ' if path else ''}{message}. Received: {_shortened(received)}"
+    )
 
 
 def _shortened(value: Any, longest: int = 300) -> str:
@@ -87,11 +95,15 @@ def _shortened(value: Any, longest: int = 300) -> str:
 
 
 def _follow(cls: type, place: list[int | str]) -> tuple[type, list[int | str]]:
-    """Returns the parameter class at a place inside `cls`, as far as it can be followed, and the place without kinds."""
+    """Returns the parameter class at a place inside `cls`, as far as it can be followed, and the place without
+    kinds.
+    """
     candidates, path = list(_classes(cls)) or [cls], []
     for part in place:
         of_this_kind = [c for c in candidates if _kind(c) == part]
-        in_this_field = [inner for c in candidates for inner in _classes(get_type_hints(c, include_extras=True).get(str(part)))]
+        in_this_field = [
+            inner for c in candidates for inner in _classes(get_type_hints(c, include_extras=True).get(str(part)))
+        ]
         candidates = of_this_kind or in_this_field or candidates  # the key of a dict changes nothing
         path += [] if of_this_kind else [part]
     return candidates[0], path
@@ -115,8 +127,8 @@ def parameters(cls: type[T]) -> type[T]:
     """Makes `cls` a frozen dataclass that checks the type and range of every field when it is made.
 
     Construction raises `ParameterError` for an unknown parameter (naming the nearest one), a wrong type or a value
-    out of range; the message ends with what was received. So does a class outside tfsac that inherits from one that is not
-    `Extensible`.
+    out of range; the message ends with what was received. So does a class outside tfsac that inherits from one that is
+    not `Extensible`.
     """
     config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     made: Any = pydantic.dataclasses.dataclass(frozen=True, config=config)(cls)
@@ -131,15 +143,18 @@ def parameters(cls: type[T]) -> type[T]:
 
     def __setattr__(self: Any, name: str, value: Any) -> None:
         raise dataclasses.FrozenInstanceError(
-            "Parameters stay as they are: tfsac.override(preset, {path: value}) returns a changed preset, and dataclasses.replace a changed "
-            f"object.{'' if name in made.__dataclass_fields__ else nearest(name, made.__dataclass_fields__)} Received: {name}={value!r}"
+            "Parameters stay as they are: tfsac.override(preset, {path: value}) returns a changed preset, and "
+            f"dataclasses.replace a changed "
+            f"object.{'' if name in made.__dataclass_fields__ else nearest(name, made.__dataclass_fields__)} Received: "
+            f"{name}={value!r}"
         )
 
     def __init_subclass__(subclass: type, /, **kwargs: Any) -> None:
         if subclass.__module__.partition(".")[0] != "tfsac":
             raise ParameterError(
-                f"Parameter classes are used as they are, because a run's config has no place for more fields: write {cls.__name__}(...), "
-                f"or change an object with tfsac.override or dataclasses.replace. Received: the class {subclass.__name__}({cls.__name__})"
+                f"Parameter classes are used as they are, because a run's config has no place for more fields: write "
+                f"{cls.__name__}(...), or change an object with tfsac.override or dataclasses.replace. Received: the "
+                f"class {subclass.__name__}({cls.__name__})"
             )
         super(made, subclass).__init_subclass__(**kwargs)
 
@@ -160,8 +175,8 @@ def _refuse_other_classes(made: Any, cls: Any) -> None:
         custom = ":" in str(getattr(value, "kind", ""))  # the config keeps its class
         if isinstance(value, Extensible) and classes and not custom and type(value) not in classes:
             raise ParameterError(
-                f"The field {name} of {cls.__name__} holds {classes[0].__name__}: write a class of your own below {cls.__name__}, with the "
-                f"field {name}: {type(value).__name__}. Received: a {type(value).__name__}"
+                f"The field {name} of {cls.__name__} holds {classes[0].__name__}: write a class of your own below "
+                f"{cls.__name__}, with the field {name}: {type(value).__name__}. Received: a {type(value).__name__}"
             )
 
 
@@ -198,8 +213,8 @@ def name_custom(cls: type) -> None:
     kind = f"{cls.__module__}:{cls.__qualname__}"
     if "kind" in vars(cls) or "kind" in vars(cls).get("__annotations__", {}):
         raise ParameterError(
-            f"A parameter class of your own has the kind {kind!r}, by which a run's config finds it: leave the field out. "
-            f"Received: kind={vars(cls).get('kind')!r}"
+            f"A parameter class of your own has the kind {kind!r}, by which a run's config finds it: leave the field "
+            f"out. Received: kind={vars(cls).get('kind')!r}"
         )
     named: Any = cls
     named.kind = kind
@@ -207,7 +222,8 @@ def name_custom(cls: type) -> None:
 
 
 def custom_class(kind: str) -> type:
-    """Returns the user's parameter class of a kind "MODULE:CLASS", whose module is imported where that was not yet done.
+    """Returns the user's parameter class of a kind "MODULE:CLASS", whose module is imported where that was not yet
+    done.
 
     Raises:
         ImportError: there is no such module, or no such class in it.
@@ -216,7 +232,9 @@ def custom_class(kind: str) -> type:
     """
     found: type = _custom.get(kind) or load(kind)
     if _custom.get(kind) is not found:
-        raise ParameterError(f"A kind {CUSTOM} names a class that @tfsac.parameters.parameters decorates. Received: {kind!r}")
+        raise ParameterError(
+            f"A kind {CUSTOM} names a class that @tfsac.parameters.parameters decorates. Received: {kind!r}"
+        )
     return found
 
 
@@ -254,7 +272,8 @@ def to_json(value: Any) -> Any:
         return TypeAdapter(type(value)).dump_python(value, mode="json", warnings=False)
     except ValueError as error:
         raise ParameterError(
-            f"Parameters are kept in the run's config, so their values are JSON: numbers, texts, lists, dicts. Received: {error}"
+            f"Parameters are kept in the run's config, so their values are JSON: numbers, texts, lists, dicts. "
+            f"Received: {error}"
         ) from error
 
 

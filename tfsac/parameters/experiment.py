@@ -12,7 +12,9 @@ from tfsac.parameters.memories import EpisodicReplayParameters, SequenceReplayPa
 from tfsac.parameters.networks import PositiveFloat, PositiveInt
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, StepMethod, TrainingSteps
 
-BY_ENV_FN = "env_fn:"  # begins the level of an environment that a Python function made, before the environment's own name
+BY_ENV_FN = (
+    "env_fn:"  # begins the level of an environment that a Python function made, before the environment's own name
+)
 
 
 @parameters
@@ -65,17 +67,18 @@ class EnvironmentParameters:
 
     Attributes:
         level: a Gymnasium environment id, or "pettingzoo:" and the module of a PettingZoo environment, such as
-            "pettingzoo:mpe2.simple_spread_v3", whose agents then share one policy. A run whose environment a Python function
-            made has "env_fn:" and the environment's name here; only that function can make it again.
+            "pettingzoo:mpe2.simple_spread_v3", whose agents then share one policy. A run whose environment a Python
+            function made has "env_fn:" and the environment's name here; only that function can make it again.
         num_envs: environments that run side by side.
         vectorization: "sync" steps them in this process, "subprocess" in equal groups on all cores, one of them here.
         max_episode_steps: time limit in steps, or None for the level's own.
         kwargs: passed to `gymnasium.make`, or to the PettingZoo environment.
         atari: preprocessing of an Atari game ("ALE/..."), or None.
-        visible_entries: indices of the entries of a vector observation that the agent sees, in this order; the others are
-            hidden, which makes the task partially observable. None shows all.
-        step_timeout_seconds: environments in other processes fail when they take longer for a step or a reset, or None to wait for
-            as long as it takes. An environment that hangs in this process cannot be stopped, so "sync" refuses it.
+        visible_entries: indices of the entries of a vector observation that the agent sees, in this order; the others
+            are hidden, which makes the task partially observable. None shows all.
+        step_timeout_seconds: environments in other processes fail when they take longer for a step or a reset, or None
+            to wait for as long as it takes. An environment that hangs in this process cannot be stopped, so "sync"
+            refuses it.
         filters: rewards and observations on their way to the agent.
     """
 
@@ -95,8 +98,8 @@ class EnvironmentParameters:
                 to_json([value])
             except ValueError as error:
                 raise ParameterError(
-                    f"kwargs are kept in the run's config, so their values are JSON: numbers, texts, lists, dicts; env_fn is for all others. "
-                    f"Received: {name}={value!r}"
+                    f"kwargs are kept in the run's config, so their values are JSON: numbers, texts, lists, dicts; "
+                    f"env_fn is for all others. Received: {name}={value!r}"
                 ) from error
         visible = self.visible_entries
         if visible is not None and (not visible or len(set(visible)) < len(visible)):
@@ -160,32 +163,37 @@ class PresetValidationParameters:
 
 @parameters
 class RunParameters:
-    """How a preset is run, as opposed to what is run. Each field is a flag of `tfsac train`, described by its first sentence.
+    """How a preset is run, as opposed to what is run. Each field is a flag of `tfsac train`, described by its first
+    sentence.
 
     Attributes:
         seed: of weights, noise, sampling and environments.
-        strategy: devices that compute updates: "none" leaves them to TensorFlow; "one_device" is the first GPU, or the CPU;
-            "mirrored" divides each batch among the GPUs of this machine, or logical devices of a CPU; "multi_worker" among the
-            processes of TF_CONFIG. Each worker has its share of the environments and of the memory.
-        num_devices: with `strategy` mirrored, how many; by default all GPUs, or two logical devices of a machine without.
+        strategy: devices that compute updates: "none" leaves them to TensorFlow; "one_device" is the first GPU, or the
+            CPU; "mirrored" divides each batch among the GPUs of this machine, or logical devices of a CPU;
+            "multi_worker" among the processes of TF_CONFIG. Each worker has its share of the environments and of the
+            memory.
+        num_devices: with `strategy` mirrored, how many; by default all GPUs, or two logical devices of a machine
+            without.
         asynchronous_collection: collect while updates are computed. The policy that acts is one call of updates old.
-        ray_address: local, auto or HOST:PORT: environments are stepped by actors on this Ray cluster. They step while updates
-            are computed. "local" starts a cluster on this machine, "auto" joins the one that runs here. None steps them in this
-            process.
+        ray_address: local, auto or HOST:PORT: environments are stepped by actors on this Ray cluster. They step while
+            updates are computed. "local" starts a cluster on this machine, "auto" joins the one that runs here. None
+            steps them in this process.
         num_actors: with `ray_address`, processes of one CPU core among which the environments are divided.
-        actor_steps: with `ray_address`, environment steps that an actor takes for one message. The policy that acts is up to
-            two messages old.
+        actor_steps: with `ray_address`, environment steps that an actor takes for one message. The policy that acts is
+            up to two messages old.
         checkpoint_save_steps: environment steps between checkpoints.
         num_checkpoints_to_keep: checkpoints that are kept, the newest; older ones are deleted.
-        skip_damaged_rows: resume without rows of the replay memory that a disk lost. It is for memories whose lost rows every
-            checkpoint needs, and of one resume only.
+        skip_damaged_rows: resume without rows of the replay memory that a disk lost. It is for memories whose lost rows
+            every checkpoint needs, and of one resume only.
         stop_at_threshold: end when an evaluation reaches the preset's `min_reward_threshold`.
         stochastic_evaluation: evaluate a second time, with sampled actions.
         tensorboard: write TensorBoard events while the run trains, into its folder.
         histograms: with `tensorboard`, also the weights of every network.
-        memory_on_disk: keep the replay memory in a memory-mapped file in the run's folder, for memories larger than RAM.
+        memory_on_disk: keep the replay memory in a memory-mapped file in the run's folder, for memories larger than
+            RAM.
         deterministic: use TensorFlow's deterministic kernels.
-        mixed_precision: "bfloat16" multiplies matrices in it, on CPUs that can. What is gained and lost: docs/scaling.md.
+        mixed_precision: "bfloat16" multiplies matrices in it, on CPUs that can. What is gained and lost:
+            docs/scaling.md.
         eager: run updates without compiling them, to debug.
         jit_compile: compile updates with XLA, on one device.
     """
@@ -212,22 +220,33 @@ class RunParameters:
 
     def __post_init__(self) -> None:
         if self.num_devices is not None and self.strategy != "mirrored":
-            raise ParameterError(f"num_devices is of the strategy 'mirrored'. Received: num_devices={self.num_devices}, {self.strategy!r}")
+            raise ParameterError(
+                f"num_devices is of the strategy 'mirrored'. Received: num_devices={self.num_devices}, "
+                f"{self.strategy!r}"
+            )
         if self.asynchronous_collection and self.strategy == "multi_worker":
             raise ParameterError(
-                "Workers make their updates together, in the loop: without asynchronous_collection. Received: strategy='multi_worker'"
+                "Workers make their updates together, in the loop: without asynchronous_collection. Received: "
+                "strategy='multi_worker'"
             )
-        if self.jit_compile and (self.eager or self.strategy in ("mirrored", "multi_worker") or self.mixed_precision != "none"):
+        if self.jit_compile and (
+            self.eager or self.strategy in ("mirrored", "multi_worker") or self.mixed_precision != "none"
+        ):
             raise ParameterError(
                 "jit_compile compiles the updates of one device, in float32 and not with eager. Received: "
-                f"jit_compile=True, eager={self.eager}, strategy={self.strategy!r}, mixed_precision={self.mixed_precision!r}"
+                f"jit_compile=True, eager={self.eager}, strategy={self.strategy!r}, "
+                f"mixed_precision={self.mixed_precision!r}"
             )
         if self.histograms and not self.tensorboard:
-            raise ParameterError("histograms are written to TensorBoard: add tensorboard=True. Received: histograms=True")
+            raise ParameterError(
+                "histograms are written to TensorBoard: add tensorboard=True. Received: histograms=True"
+            )
         if self.ray_address is None:
             for name, default in (("num_actors", 1), ("actor_steps", 32)):
                 if getattr(self, name) != default:
-                    raise ParameterError(f"{name} is of actors on Ray: give a ray_address. Received: {name}={getattr(self, name)}")
+                    raise ParameterError(
+                        f"{name} is of actors on Ray: give a ray_address. Received: {name}={getattr(self, name)}"
+                    )
         elif self.strategy == "multi_worker" or self.asynchronous_collection:
             other = "asynchronous_collection=True" if self.asynchronous_collection else "strategy='multi_worker'"
             raise ParameterError(
@@ -262,7 +281,12 @@ class Preset:
             return
         if isinstance(memory, SQILExperienceReplayParameters):
             names = ["reward_rescale_factor", "reward_clipping_range", "reward_normalization"]
-            refuse_ineffective(self.environment.filters, names, "agent.memory of kind 'sqil'", "its rewards are 0 and 1; choose another memory")
+            refuse_ineffective(
+                self.environment.filters,
+                names,
+                "agent.memory of kind 'sqil'",
+                "its rewards are 0 and 1; choose another memory",
+            )
         if isinstance(heatup, EnvironmentSteps) and heatup.num_steps < self.agent.batch_size:
             raise ParameterError(
                 "batch_size must not be larger than what the warm-up collects. "
@@ -302,16 +326,17 @@ class Preset:
         schedule, num_envs = self.schedule, self.environment.num_envs
         if schedule.heatup_steps.num_steps or schedule.random_action_steps:
             raise ParameterError(
-                "This agent learns from actions whose distribution its policy knows, so there is no warm-up and no random action: "
-                "memory.replay_start_size says when the replay begins. "
+                "This agent learns from actions whose distribution its policy knows, so there is no warm-up and no "
+                "random action: memory.replay_start_size says when the replay begins. "
                 f"Received: heatup_steps={schedule.heatup_steps}, random_action_steps={schedule.random_action_steps}"
             )
         if self.agent.batch_size < num_envs:
             raise ParameterError(
-                "An update has a segment of every environment, so batch_size is at least their number; set agent.networks.*.batch_size. "
-                f"Received: batch_size={self.agent.batch_size}, num_envs={num_envs}"
+                "An update has a segment of every environment, so batch_size is at least their number; set "
+                f"agent.networks.*.batch_size. Received: batch_size={self.agent.batch_size}, num_envs={num_envs}"
             )
         if memory.max_size < num_envs:
             raise ParameterError(
-                f"The memory must hold a step of every environment. Received: max_size={memory.max_size}, num_envs={num_envs}"
+                f"The memory must hold a step of every environment. Received: max_size={memory.max_size}, "
+                f"num_envs={num_envs}"
             )

@@ -12,9 +12,35 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 from tfsac.parameters.base import ParameterError, nearest
 
 ACTIVATIONS = (
-    "celu", "elu", "exponential", "gelu", "hard_shrink", "hard_sigmoid", "hard_silu", "hard_tanh", "leaky_relu", "linear",
-    "log_sigmoid", "log_softmax", "mish", "relu", "relu6", "selu", "sigmoid", "silu", "soft_shrink", "softmax", "softplus",
-    "softsign", "sparse_plus", "sparse_sigmoid", "sparsemax", "squareplus", "swish", "tanh", "tanh_shrink",
+    "celu",
+    "elu",
+    "exponential",
+    "gelu",
+    "hard_shrink",
+    "hard_sigmoid",
+    "hard_silu",
+    "hard_tanh",
+    "leaky_relu",
+    "linear",
+    "log_sigmoid",
+    "log_softmax",
+    "mish",
+    "relu",
+    "relu6",
+    "selu",
+    "sigmoid",
+    "silu",
+    "soft_shrink",
+    "softmax",
+    "softplus",
+    "softsign",
+    "sparse_plus",
+    "sparse_sigmoid",
+    "sparsemax",
+    "squareplus",
+    "swish",
+    "tanh",
+    "tanh_shrink",
 )
 
 Decay = Annotated[float, Field(ge=0, lt=1)]
@@ -38,8 +64,8 @@ class Takes(NamedTuple):
 
 EPSILON = {"optimizer_epsilon": "epsilon"}
 MOMENTS = {**EPSILON, "adam_optimizer_beta1": "beta_1", "adam_optimizer_beta2": "beta_2"}
-# Keras also has Ftrl, whose first step forgets the weights it begins with, and ScheduleFreeAdamW, which keeps its own copy of the first
-# weights: neither can begin with those of another run.
+# Keras also has Ftrl, whose first step forgets the weights it begins with, and ScheduleFreeAdamW, which keeps its own
+# copy of the first weights: neither can begin with those of another run.
 OPTIMIZERS: Mapping[str, Takes] = {
     "Adam": Takes(MOMENTS, {"amsgrad": bool}),
     "AdamW": Takes(MOMENTS, {"amsgrad": bool}),
@@ -47,7 +73,11 @@ OPTIMIZERS: Mapping[str, Takes] = {
     "SGD": Takes({}, {"momentum": Decay, "nesterov": bool}),
     "Adadelta": Takes(EPSILON, {"rho": Decay}),
     "Adafactor": Takes(
-        {}, {"beta_2_decay": NotPositive, "epsilon_1": Positive, "epsilon_2": Positive, "clip_threshold": Positive, "relative_step": bool}
+        {},
+        {
+            "beta_2_decay": NotPositive, "epsilon_1": Positive, "epsilon_2": Positive, "clip_threshold": Positive,
+            "relative_step": bool,
+        },
     ),
     "Adagrad": Takes(EPSILON, {"initial_accumulator_value": NotNegative}),
     "Adamax": Takes(MOMENTS, {}),
@@ -57,7 +87,8 @@ OPTIMIZERS: Mapping[str, Takes] = {
         EPSILON,
         {
             "adam_beta_1": Decay, "adam_beta_2": Decay, "adam_lr_ratio": Positive, "momentum": Decay,
-            "nesterov": bool, "ns_steps": Count, "rms_rate": Positive, "muon_a": float, "muon_b": float, "muon_c": float,
+            "nesterov": bool, "ns_steps": Count, "rms_rate": Positive,
+            "muon_a": float, "muon_b": float, "muon_c": float,
         },
     ),
     "Nadam": Takes(MOMENTS, {}),
@@ -103,13 +134,18 @@ def check_arguments(name: str, kwargs: Mapping[str, Any], changed: Mapping[str, 
                 f"optimizer_kwargs of {name} {has}.{nearest(argument, takes.kwargs)} Received: {argument!r}"
             )
         try:
-            TypeAdapter(takes.kwargs[argument], config=ConfigDict(strict=True, allow_inf_nan=False)).validate_python(value)
+            TypeAdapter(takes.kwargs[argument], config=ConfigDict(strict=True, allow_inf_nan=False)).validate_python(
+                value
+            )
         except pydantic.ValidationError as error:
             wanted = re.sub(r"^Input should be ", "should be ", error.errors()[0]["msg"])
-            raise ParameterError(f"{argument} of {name} {wanted}. Received: optimizer_kwargs={{{argument!r}: {value!r}}}") from None
+            raise ParameterError(
+                f"{argument} of {name} {wanted}. Received: optimizer_kwargs={{{argument!r}: {value!r}}}"
+            ) from None
     for field, value in changed.items():
         if field not in takes.fields:
             those = [other for other, its in OPTIMIZERS.items() if field in its.fields]
             raise ParameterError(
-                f"{name} takes no {field}: leave out the field, or choose {' or '.join(those)}. Received: {field}={value!r}"
+                f"{name} takes no {field}: leave out the field, or choose {' or '.join(those)}. Received: "
+                f"{field}={value!r}"
             )

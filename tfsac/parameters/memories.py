@@ -70,8 +70,8 @@ class SequenceReplayParameters:
 
     Attributes:
         max_size: steps of all environments.
-        sequence_length: T, rows of a sequence. A longer one looks further ahead before it bootstraps, and an update costs
-            T times as many rows.
+        sequence_length: T, rows of a sequence. A longer one looks further ahead before it bootstraps, and an update
+            costs T times as many rows.
     """
 
     max_size: PositiveInt = 1_000_000
@@ -91,8 +91,8 @@ class EpisodicReplayParameters:
     """Whole episodes, replayed as segments: an episode chosen uniformly, then a uniform segment of it.
 
     Attributes:
-        max_size: steps of all finished episodes; the oldest episodes make room. Running episodes are kept beside them, for all
-            environments back to the start of the longest.
+        max_size: steps of all finished episodes; the oldest episodes make room. Running episodes are kept beside them,
+            for all environments back to the start of the longest.
         replay_start_size: steps of finished episodes before the first replay.
     """
 

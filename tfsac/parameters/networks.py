@@ -73,7 +73,9 @@ class InputEmbedderParameters:
         if convolutions != sorted(convolutions, reverse=True):
             raise ParameterError(f"Convolutions come before dense layers. Received: scheme={scheme}")
         if self.flatten and any(convolutions):
-            raise ParameterError(f"What is flattened goes through dense layers alone. Received: flatten=True with scheme={scheme}")
+            raise ParameterError(
+                f"What is flattened goes through dense layers alone. Received: flatten=True with scheme={scheme}"
+            )
 
 
 def _refuse_activation(made: Any, layers: Any, name: str) -> None:
@@ -115,7 +117,8 @@ class LSTMMiddlewareParameters:
 
 
 MiddlewareParameters = Annotated[
-    Annotated[FCMiddlewareParameters, Tag("fc")] | Annotated[LSTMMiddlewareParameters, Tag("lstm")], by_kind("fc", "lstm")
+    Annotated[FCMiddlewareParameters, Tag("fc")] | Annotated[LSTMMiddlewareParameters, Tag("lstm")],
+    by_kind("fc", "lstm"),
 ]
 
 
@@ -237,7 +240,8 @@ class GaussianPolicyHeadParameters:
     """An unbounded Gaussian: mean and variance of every action dimension.
 
     Attributes:
-        bound_mean: the mean is a tanh, inside the bounds [-1, 1] of the actions; the environment clips samples beyond them.
+        bound_mean: the mean is a tanh, inside the bounds [-1, 1] of the actions; the environment clips samples beyond
+            them.
         covariance: "diagonal" has a variance for each dimension, "spherical" one for all.
         min_variance: added to the softplus that makes variances positive.
         loss_weight: factor of the policy loss.
@@ -260,8 +264,14 @@ class FeaturesHeadParameters:
 
 
 HeadParameters = Annotated[
-    SACPolicyHeadParameters | SACQHeadParameters | VHeadParameters | CategoricalPolicyHeadParameters | DiscreteQHeadParameters
-    | TrajectoryQHeadParameters | GaussianPolicyHeadParameters | FeaturesHeadParameters,
+    SACPolicyHeadParameters
+    | SACQHeadParameters
+    | VHeadParameters
+    | CategoricalPolicyHeadParameters
+    | DiscreteQHeadParameters
+    | TrajectoryQHeadParameters
+    | GaussianPolicyHeadParameters
+    | FeaturesHeadParameters,
     Field(discriminator="kind"),
 ]
 
@@ -282,9 +292,11 @@ class NetworkParameters:
         optimizer_type: "Adam", "AdamW", "RMSProp" or another one of Keras, by the name of its class.
         learning_rate: step size; multiplied by `learning_rate_decay_rate` every `learning_rate_decay_steps` updates
             (0 steps: constant).
-        learning_rate_decay_type: "linear" lets it go evenly down to zero over `learning_rate_decay_steps` updates instead.
-        weight_decay: every step takes this part of the weights, times the learning rate, beside what the gradients change (decoupled,
-            arXiv 1711.05101); None for Keras's usual one, 0.004 of AdamW and Muon and nothing of the others.
+        learning_rate_decay_type: "linear" lets it go evenly down to zero over `learning_rate_decay_steps` updates
+            instead.
+        weight_decay: every step takes this part of the weights, times the learning rate, beside what the gradients
+            change (decoupled, arXiv 1711.05101); None for Keras's usual one, 0.004 of AdamW and Muon and nothing of the
+            others.
         optimizer_epsilon: added to the root of the second moment; by RMSProp inside the root.
         adam_optimizer_beta1, adam_optimizer_beta2: decay of the two moments of Adam, AdamW, Adamax, Lamb and Nadam.
         rms_prop_optimizer_decay: decay of RMSProp's second moment.
@@ -293,8 +305,8 @@ class NetworkParameters:
         clip_gradients: bound for `gradients_clipping_method`, or None.
         l2_regularization: factor of half the squared kernels, added to the loss.
         replace_mse_with_huber_loss: linear beyond an error of 1 (networks that regress: V and Q).
-        create_target_network: keep a target network (of V, or of Q where there is no V; without it the critic's target uses
-            the network itself).
+        create_target_network: keep a target network (of V, or of Q where there is no V; without it the critic's target
+            uses the network itself).
     """
 
     head_parameters: HeadParameters
@@ -335,7 +347,9 @@ class NetworkParameters:
 
     def __post_init__(self) -> None:
         if not self.input_embedders_parameters:
-            raise ParameterError("A network reads at least one observation key. Received: input_embedders_parameters={}")
+            raise ParameterError(
+                "A network reads at least one observation key. Received: input_embedders_parameters={}"
+            )
         if self.replace_mse_with_huber_loss and self.head_parameters.kind.endswith("policy"):
             raise ParameterError(
                 "replace_mse_with_huber_loss belongs to networks that regress (V, Q), not to a policy. "
@@ -344,13 +358,19 @@ class NetworkParameters:
         usual = {field.name: field.default for field in dataclasses.fields(self) if field.name in OF_OPTIMIZERS}
         changed = {name: getattr(self, name) for name in OF_OPTIMIZERS if getattr(self, name) != usual[name]}
         check_arguments(self.optimizer_type, self.optimizer_kwargs, changed)
-        if self.optimizer_kwargs.get("nesterov") and self.optimizer_type == "SGD" and not self.optimizer_kwargs.get("momentum"):
+        if (
+            self.optimizer_kwargs.get("nesterov")
+            and self.optimizer_type == "SGD"
+            and not self.optimizer_kwargs.get("momentum")
+        ):
             raise ParameterError(
                 "nesterov has no effect without momentum: add momentum, such as 0.9, or leave nesterov out. "
                 f"Received: optimizer_kwargs={self.optimizer_kwargs}"
             )
         if self.clip_gradients is None:
-            refuse_ineffective(self, ["gradients_clipping_method"], "clip_gradients=None", "set clip_gradients to a bound")
+            refuse_ineffective(
+                self, ["gradients_clipping_method"], "clip_gradients=None", "set clip_gradients to a bound"
+            )
         linear = self.learning_rate_decay_type == "linear"
         if self.learning_rate_decay_rate == 1.0 and not linear:
             advice = "set learning_rate_decay_rate below 1, or learning_rate_decay_type='linear'"

@@ -28,10 +28,15 @@ def parse_assignment(text: str) -> tuple[str, Any]:
     try:
         return path.strip(), json.loads(value)
     except RecursionError as error:
-        raise ParameterError(f"The value of {path.strip()} is nested too deeply. Received: {value[:20]}... of {len(value)} characters") from error
+        raise ParameterError(
+            f"The value of {path.strip()} is nested too deeply. Received: {value[:20]}... of {len(value)} characters"
+        ) from error
     except ValueError as error:  # no JSON, or a number with thousands of digits
         if value.startswith(("[", "{")):
-            raise ParameterError(f"The value of {path.strip()} is no JSON, as [64, 64] or {{\"kind\": \"fixed\"}} are ({error}). Received: {value!r}") from error
+            raise ParameterError(
+                f'The value of {path.strip()} is no JSON, as [64, 64] or {{"kind": "fixed"}} are ({error}). Received: '
+                f"{value!r}"
+            ) from error
         return path.strip(), value
 
 
@@ -47,9 +52,13 @@ def override(preset: Preset, changes: Mapping[str, Any]) -> Preset:
         ParameterError: a path that does not exist (naming the nearest field), a wrong type or value.
     """
     if not isinstance(preset, Preset):
-        raise ParameterError(f"preset is a Preset, as tfsac.load_preset('pendulum_sac') returns it. Received: {preset!r}")
+        raise ParameterError(
+            f"preset is a Preset, as tfsac.load_preset('pendulum_sac') returns it. Received: {preset!r}"
+        )
     if not isinstance(changes, Mapping):
-        raise ParameterError(f"changes are a dict of values by path, such as {{'agent.algorithm.discount': 0.98}}. Received: {changes!r}")
+        raise ParameterError(
+            f"changes are a dict of values by path, such as {{'agent.algorithm.discount': 0.98}}. Received: {changes!r}"
+        )
     tree = to_json(preset)
     for path, value in changes.items():
         if not isinstance(path, str):
@@ -69,11 +78,15 @@ def _described(value: Any) -> Any:
 
 
 def _plain(path: str, value: Any) -> Any:
-    """Returns a value as JSON has it; parameter objects, such as `EnvironmentSteps(1000)`, become what a config says."""
+    """Returns a value as JSON has it; parameter objects, such as `EnvironmentSteps(1000)`, become what a config
+    says.
+    """
     try:
         return json.loads(json.dumps(value, default=_described))
     except (TypeError, ValueError) as error:
-        raise ParameterError(f"{path} is set to numbers, strings, lists, dicts or parameter objects. Received: {value!r}") from error
+        raise ParameterError(
+            f"{path} is set to numbers, strings, lists, dicts or parameter objects. Received: {value!r}"
+        ) from error
 
 
 def _assign(node: Any, parts: list[str], value: Any, path: str) -> None:

@@ -43,7 +43,9 @@ def _parse(value: Any) -> Any:
         return EnvironmentSteps(value)
     match = re.fullmatch(r"(\w+)\((\d[\d_]*)\)", value) if isinstance(value, str) else None
     if match is None or match[1] not in UNITS:
-        raise ValueError(f"expected {', '.join(f'{name}(n)' for name in UNITS)}, or a whole number of environment steps")
+        raise ValueError(
+            f"expected {', '.join(f'{name}(n)' for name in UNITS)}, or a whole number of environment steps"
+        )
     return UNITS[match[1]](int(match[2]))
 
 

@@ -1,4 +1,6 @@
-"""What all policies share: which networks they act through, their weights on the way to other processes, and the interface."""
+"""What all policies share: which networks they act through, their weights on the way to other processes, and the
+interface.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ ACTING = 1  # stream of random numbers for acting, beside those of the weights
 class BasePolicy(ABC):
     """Chooses actions through networks, in [-1, 1] or numbered from 0. It knows nothing of losses and optimizers.
 
-    Collectors, Ray actors, evaluation and exports use a policy; an agent trains its networks. Networks of dense layers and LSTMs
-    are evaluated in NumPy, on copies of their weights, others in a compiled graph.
+    Collectors, Ray actors, evaluation and exports use a policy; an agent trains its networks. Networks of dense layers
+    and LSTMs are evaluated in NumPy, on copies of their weights, others in a compiled graph.
 
     Args:
         parameters: of the agent.
@@ -34,7 +36,8 @@ class BasePolicy(ABC):
         networks: those that it acts through, by name.
         forwards: their evaluation outside of updates, by name.
         state: specs of the fields of its state, of one environment; empty for policies without a state.
-        recurrent_state: specs of the states of all LSTMs by field, which segments of experience start with; empty without LSTMs.
+        recurrent_state: specs of the states of all LSTMs by field, which segments of experience start with; empty
+            without LSTMs.
         acts_through: names of the networks that choose actions.
         rng: draws for acting.
     """
@@ -78,7 +81,7 @@ class BasePolicy(ABC):
         networks = make_networks(parameters, spec_of, seed, models, cls.network_names(parameters, collecting))
         return cls(parameters, spec, networks, seed)
 
-    # -- what is made before it -------------------------------------------------------------------------------------------
+    # -- what is made before it ----------------------------------------------------------------------------------------
 
     @classmethod
     def check(cls, parameters: AgentParameters, spec: Spec, custom_models: bool = False) -> None:
@@ -118,7 +121,7 @@ class BasePolicy(ABC):
         """
         return spec.of_one_agent()
 
-    # -- acting -----------------------------------------------------------------------------------------------------------
+    # -- acting --------------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def act(
@@ -133,10 +136,11 @@ class BasePolicy(ABC):
 
         Args:
             observation: arrays `[E, ...]` by key, normalised as in training.
-            state: what the policy returned with the action before; None or empty at first, and for policies without one.
+            state: what the policy returned with the action before; None or empty at first, and for policies without
+                one.
             is_first: `[E]`, episode starts, where the state is the initial one.
-            mode: "random" is uniform, "sample" samples from the policy, "explore" adds the exploration to that, "greedy" is
-                the policy's mode.
+            mode: "random" is uniform, "sample" samples from the policy, "explore" adds the exploration to that,
+                "greedy" is the policy's mode.
             env_steps: so far, for exploration that changes with them.
 
         Returns:
@@ -147,7 +151,9 @@ class BasePolicy(ABC):
         """
 
     def initial_state(self, rows: int) -> dict[str, np.ndarray]:
-        """Returns the policy's state at episode starts, zeros `[rows, ...]` by field; empty for policies without one."""
+        """Returns the policy's state at episode starts, zeros `[rows, ...]` by field; empty for policies without
+        one.
+        """
         return {name: np.zeros((rows, *array.shape), array.dtype) for name, array in self.state.items()}
 
     def is_tie(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> bool:
@@ -175,7 +181,7 @@ class BasePolicy(ABC):
     def sample_noise(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Draws the noise with which `act_tensors` samples for these observations, with TensorFlow's own randomness."""
 
-    # -- weights ----------------------------------------------------------------------------------------------------------
+    # -- weights -------------------------------------------------------------------------------------------------------
 
     @property
     def variables(self) -> dict[str, Any]:
@@ -278,8 +284,8 @@ def state_before(
     )
     if found != wanted:
         raise ValueError(
-            f"The state of this policy has the shapes {wanted}. Where the number of environments changes, start with an empty state. "
-            f"Received: {found}"
+            f"The state of this policy has the shapes {wanted}. Where the number of environments changes, start with "
+            f"an empty state. Received: {found}"
         )
     if not state or is_first is None or not np.any(is_first):
         return state or initial
@@ -291,7 +297,9 @@ def state_before(
 
 
 def fresh_normal(shape: Any) -> tf.Tensor:
-    """Draws standard normal noise, anew in every process: a global seed set at the export must not make exports repeat."""
+    """Draws standard normal noise, anew in every process: a global seed set at the export must not make exports
+    repeat.
+    """
     return tf.raw_ops.RandomStandardNormal(shape=shape, dtype=tf.float32)  # seeds of zero are drawn when it runs
 
 

@@ -46,8 +46,8 @@ def no_exploration(
 def make_exploration(parameters: Any) -> Explore:
     """Returns the exploration that parameters describe, a function of four arguments that returns actions.
 
-    These arguments are the policy's sample `[B, ...]`, the policy's random numbers, a function that draws uniform (valid)
-    actions of the same shape, and the environment steps of the run so far.
+    These arguments are the policy's sample `[B, ...]`, the policy's random numbers, a function that draws uniform
+    (valid) actions of the same shape, and the environment steps of the run so far.
 
     Args:
         parameters: of the exploration; None for samples as they are.

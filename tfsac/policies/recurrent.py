@@ -1,4 +1,6 @@
-"""Policies of networks that may have an LSTM, with a trunk before them or without: those of actor-critic with experience replay."""
+"""Policies of networks that may have an LSTM, with a trunk before them or without: those of actor-critic with
+experience replay.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +34,14 @@ LOGITS, MEAN, VARIANCE = BEHAVIOUR + "logits", BEHAVIOUR + "mean", BEHAVIOUR + "
 class RecurrentPolicy(BasePolicy):
     """Acts with a network `policy`, after a network `trunk` where there is one; its state is that of their LSTMs.
 
-    While it collects experience, all networks with an LSTM run along, so that learning can start in the middle of an episode.
+    While it collects experience, all networks with an LSTM run along, so that learning can start in the middle of an
+    episode.
 
     Args:
         parameters, spec, networks, seed: see `BasePolicy`.
 
-    Fields of states are named "<network>_<field>"; `state` has those of the networks that choose actions, `recurrent_state` all.
+    Fields of states are named "<network>_<field>"; `state` has those of the networks that choose actions,
+    `recurrent_state` all.
 
     Raises:
         ValueError: observations with keys of the state.
@@ -62,11 +66,13 @@ class RecurrentPolicy(BasePolicy):
 
     @classmethod
     def check(cls, parameters: AgentParameters, spec: Spec, custom_models: bool = False) -> None:
-        """Refuses several agents or rewards, custom Keras models and actions of another kind; see `BasePolicy.check`."""
+        """Refuses several agents or rewards, custom Keras models and actions of another kind; see
+        `BasePolicy.check`.
+        """
         if custom_models:
             raise ValueError(
-                "Custom Keras models (models) are for agents of the kinds 'soft_actor_critic', 'twin_soft_actor_critic', "
-                "'discrete_soft_actor_critic' and 'temporally_abstract_actor_critic'. "
+                "Custom Keras models (models) are for agents of the kinds 'soft_actor_critic', "
+                "'twin_soft_actor_critic', 'discrete_soft_actor_critic' and 'temporally_abstract_actor_critic'. "
                 f"Received: models with an agent of kind {parameters.kind!r}"
             )
         super().check(parameters, spec, custom_models)
@@ -123,7 +129,9 @@ class RecurrentPolicy(BasePolicy):
         mode: Mode = "sample",
         env_steps: int = 0,
     ) -> ActResult:
-        """Chooses actions; see `BasePolicy.act`. The extras are the policy's distribution and, in "explore", all states before the step."""
+        """Chooses actions; see `BasePolicy.act`. The extras are the policy's distribution and, in "explore", all
+        states before the step.
+        """
         check_mode(mode)
         rows = len(next(iter(observation.values())))
         names = [*self.networks] if mode == "explore" else [*self.acts_through]
@@ -162,8 +170,8 @@ class RecurrentPolicy(BasePolicy):
         """
         if missing := self.state.keys() - (state or {}).keys():
             raise ValueError(
-                f"A recurrent policy reads its state {', '.join(self.state)} beside the observation; `initial_state` starts an episode. "
-                f"Received: no {', '.join(sorted(missing))}"
+                f"A recurrent policy reads its state {', '.join(self.state)} beside the observation; `initial_state` "
+                f"starts an episode. Received: no {', '.join(sorted(missing))}"
             )
         outputs, after, features = self._advance(
             self.acts_through, observation, state or {}, lambda name, given: tf.nest.flatten(self.networks[name](given))
@@ -248,7 +256,7 @@ class RecurrentGaussianPolicy(RecurrentPolicy):
         self.spec = spec._replace(extras={name: ArraySpec((self.action_size,), "float32") for name in (MEAN, VARIANCE)})
 
     def distribution(self, outputs: list[Any], observation: Mapping[str, Any]) -> DiagonalGaussian:
-        """Returns the distribution of means `[R, A]` and variances before they are made positive, `[R, A]` or `[R, 1]`."""
+        """Returns the distribution of means `[R, A]` and raw variances `[R, A]` or `[R, 1]`."""
         mean, raw = outputs
         return DiagonalGaussian(mean, functions_of(mean).ones_like(mean) * (softplus(raw) + self.min_variance))
 

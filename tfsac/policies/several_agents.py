@@ -1,4 +1,6 @@
-"""Several agents that share one policy: their axis `[B, N, ...]` is folded into the batch, `[B * N, ...]`, and unfolded again."""
+"""Several agents that share one policy: their axis `[B, N, ...]` is folded into the batch, `[B * N, ...]`, and
+unfolded again.
+"""
 
 from __future__ import annotations
 

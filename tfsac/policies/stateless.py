@@ -20,8 +20,8 @@ from tfsac.types import ActResult, Spec
 class StatelessPolicy(BasePolicy):
     """Samples from the distribution that the network `policy` computes.
 
-    A subclass chooses actions of single agents, `[B, ...]`; where the spec has several, their axis is folded into B before and
-    unfolded after.
+    A subclass chooses actions of single agents, `[B, ...]`; where the spec has several, their axis is folded into B
+    before and unfolded after.
 
     Args:
         parameters, spec, networks, seed: see `BasePolicy`.
@@ -110,5 +110,7 @@ class StatelessPolicy(BasePolicy):
 
 
 def leading_sizes(observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """Returns the sizes of the first dimensions, E and with several agents N, where they are known only when it runs."""
+    """Returns the sizes of the first dimensions, E and with several agents N, where they are known only when it
+    runs.
+    """
     return tf.shape(next(iter(observation.values())))

@@ -1,4 +1,6 @@
-"""The temporally abstract policy: it proposes a trajectory of actions and chooses between it and the one before (arXiv 2104.06521)."""
+"""The temporally abstract policy: it proposes a trajectory of actions and chooses between it and the one before
+(arXiv 2104.06521).
+"""
 
 from __future__ import annotations
 
@@ -36,10 +38,11 @@ def _clip(x: Any) -> Any:
 
 
 class Trajectory(ABC):
-    """A kind of trajectory of actions, which a temporally abstract policy keeps or replaces (arXiv 2104.06521, section 4).
+    """A kind of trajectory of actions, which a temporally abstract policy keeps or replaces (arXiv 2104.06521, section
+    4).
 
-    Trajectories are dicts of arrays or tensors `[..., A]` in [-1, 1] by field: the action `tau_a`, its change in a step `tau_v` in
-    units of the range 2, and the change of that `tau_u`.
+    Trajectories are dicts of arrays or tensors `[..., A]` in [-1, 1] by field: the action `tau_a`, its change in a step
+    `tau_v` in units of the range 2, and the change of that `tau_u`.
 
     Attributes:
         fields: names of its fields; the first is the action.
@@ -130,7 +133,9 @@ def make_trajectory(kind: str, inverse: bool) -> Trajectory:
 
 
 class Choice(NamedTuple):
-    """The distribution over keeping and switching, all `[B]`: two probabilities, their entropy in nats, the advantage, its mode."""
+    """The distribution over keeping and switching, all `[B]`: two probabilities, their entropy in nats, the
+    advantage, its mode.
+    """
 
     keep_B: Any
     switch_B: Any
@@ -179,8 +184,8 @@ class Proposal(NamedTuple):
 class TemporallyAbstractPolicy(BasePolicy):
     """Acts with a network `policy` that proposes trajectories, and critics `q` that choose.
 
-    The policy's state is the trajectory, fields `[E, A]`, and `repeats` `[E]` int32, for how many steps it has lasted; zeros at
-    episode starts.
+    The policy's state is the trajectory, fields `[E, A]`, and `repeats` `[E]` int32, for how many steps it has lasted;
+    zeros at episode starts.
 
     Args:
         parameters, spec, networks, seed: see `BasePolicy`. Custom Keras models read the trajectory's fields beside the
@@ -220,9 +225,9 @@ class TemporallyAbstractPolicy(BasePolicy):
         """Refuses discrete actions, several agents, reserved keys, and weights of another number of rewards."""
         if isinstance(spec.action, DiscreteSpec):
             raise ValueError(
-                f"Trajectories are made of continuous actions, and the environment has {spec.action.num_actions} discrete ones: "
-                f"that needs an agent of kind 'discrete_soft_actor_critic', as in the preset cart_pole_discrete_sac. "
-                f"Received: {spec.action}"
+                f"Trajectories are made of continuous actions, and the environment has {spec.action.num_actions} "
+                f"discrete ones: that needs an agent of kind 'discrete_soft_actor_critic', as in the preset "
+                f"cart_pole_discrete_sac. Received: {spec.action}"
             )
         check_one_agent(parameters, spec)
         algorithm: Any = parameters.algorithm
@@ -231,7 +236,8 @@ class TemporallyAbstractPolicy(BasePolicy):
             given = getattr(algorithm, name)
             if given is not None and len(given) != rewards:
                 raise ValueError(
-                    f"The environment gives {rewards} reward(s) a step, and {name} has one number for each. Received: {given}"
+                    f"The environment gives {rewards} reward(s) a step, and {name} has one number for each. Received: "
+                    f"{given}"
                 )
         fields = make_trajectory(algorithm.trajectory, algorithm.inverse_mode).fields
         if reserved := {*fields, REPEATS, "action"} & spec.observation.keys():
@@ -251,7 +257,7 @@ class TemporallyAbstractPolicy(BasePolicy):
             return spec._replace(state={field: ArraySpec((width,), "float32") for field in fields})
         return spec._replace(action=ArraySpec((width * len(fields),), "float32"))
 
-    # -- acting -----------------------------------------------------------------------------------------------------------
+    # -- acting --------------------------------------------------------------------------------------------------------
 
     def act(
         self,
@@ -261,7 +267,9 @@ class TemporallyAbstractPolicy(BasePolicy):
         mode: Mode = "sample",
         env_steps: int = 0,
     ) -> ActResult:
-        """Chooses actions; see `BasePolicy.act`. The extras are the trajectories before and after, and whether it switched."""
+        """Chooses actions; see `BasePolicy.act`. The extras are the trajectories before and after, and whether it
+        switched.
+        """
         check_mode(mode)
         rows = len(next(iter(observation.values())))
         initial = self.initial_state(rows)
@@ -329,7 +337,7 @@ class TemporallyAbstractPolicy(BasePolicy):
         keep_q, switch_q = (self._forward_q(observation, tau) for tau in (self.trajectory.step(previous), planned))
         return bool((np.abs(switch_q - keep_q) <= ROUNDING * (1.0 + np.abs(keep_q))).any())
 
-    # -- as tensors -------------------------------------------------------------------------------------------------------
+    # -- as tensors ----------------------------------------------------------------------------------------------------
 
     def propose(self, observation: Mapping[str, tf.Tensor], previous: Tau, noise_BA: tf.Tensor) -> Proposal:
         """Returns the first stage, sampled with standard normal noise."""
@@ -371,11 +379,13 @@ class TemporallyAbstractPolicy(BasePolicy):
         return after[self.trajectory.fields[0]], after
 
     def sample_noise(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Draws `[E, A + 1]`: standard normal for the proposal, and in the last column uniform in [0, 1) for the choice."""
+        """Draws `[E, A + 1]`: standard normal for the proposal, and in the last column uniform in [0, 1) for the
+        choice.
+        """
         rows = tf.shape(next(iter(observation.values())))[0]
         return tf.concat([fresh_normal([rows, self.action_size]), fresh_uniform([rows, 1])], axis=-1)
 
-    # -- weights ----------------------------------------------------------------------------------------------------------
+    # -- weights -------------------------------------------------------------------------------------------------------
 
     @property
     def variables(self) -> dict[str, Any]:

@@ -81,7 +81,9 @@ def model_maker(
         keras.utils.set_random_seed(seed)
         with calling("actor_critic"):
             models = actor_critic(observation_space, action_space, **ac_kwargs)
-        if not (isinstance(models, tuple | list) and len(models) == 3 and all(isinstance(m, keras.Model) for m in models)):
+        if not (
+            isinstance(models, tuple | list) and len(models) == 3 and all(isinstance(m, keras.Model) for m in models)
+        ):
             raise ValueError(f"actor_critic returns three Keras models: policy, q1, q2. Received: {models!r}")
         joined = _joined(models, spec)
         check_weights("actor_critic", dict(zip(NAMES, models, strict=True)), earlier)
@@ -103,7 +105,9 @@ def _joined(models: Sequence[keras.Model], spec: Spec) -> dict[str, keras.Model]
         raise ValueError(
             f"actor_critic's policy returns (mean, log_std), each of shape (None, {size}). Received: {shapes}"
         )
-    values = [_called(name, q, [observation, action], "[observations, actions]") for name, q in (("q1", q1), ("q2", q2))]
+    values = [
+        _called(name, q, [observation, action], "[observations, actions]") for name, q in (("q1", q1), ("q2", q2))
+    ]
     for name, value in zip(NAMES[1:], values, strict=True):
         shape = tuple(value.shape) if hasattr(value, "shape") else value
         if shape not in ((None,), (None, 1)):

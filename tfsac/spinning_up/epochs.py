@@ -69,7 +69,8 @@ class EpochLog(Callback):
         """Says how to resume an interrupted run."""
         if not trainer.schedule.finished():
             trainer.print(
-                f"To continue progress.txt: sac or tfsac spinup with the same arguments and resume, in {trainer.directory.shown()}."
+                f"To continue progress.txt: sac or tfsac spinup with the same arguments and resume, in "
+                f"{trainer.directory.shown()}."
             )
 
     def _values(self, row: dict[str, Any], steps_per_epoch: int) -> dict[str, float]:
@@ -84,7 +85,9 @@ class EpochLog(Callback):
         seen = np.concatenate([np.full([0, len(OF_UPDATES)], np.nan), *self.updates])
         for name, of_update in zip(OF_UPDATES, seen.T, strict=True):
             spread = [float(f(of_update)) for f in (np.std, np.max, np.min)] if len(of_update) else [math.nan] * 3
-            values |= dict(zip((word + name for word in WORDS), (row.get(OF_UPDATES[name], math.nan), *spread), strict=True))
+            values |= dict(
+                zip((word + name for word in WORDS), (row.get(OF_UPDATES[name], math.nan), *spread), strict=True)
+            )
         values |= {name: row.get(metric, math.nan) for name, metric in LOSSES.items()}
         return values | {"Time": row["wall_seconds"]}
 

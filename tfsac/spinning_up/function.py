@@ -53,10 +53,11 @@ def sac(
     Every epoch ends with a test of the deterministic policy, a table on the terminal and a row in progress.txt; the run
     directory has everything that `tfsac.train` leaves as well. Nothing is written before everything is built.
 
-    The same call with `logger_kwargs={"output_dir": ..., "resume": True}` resumes an interrupted run exactly from its last
-    checkpoint; epochs, save_freq and num_test_episodes may be others. Std, Max and Min of the epoch in which it was interrupted
-    are over the updates after it. `tfsac train --resume` also continues runs of the default `actor_critic` in an environment
-    that `gymnasium.make` can make, but writes no progress.txt; it refuses the others, whose functions it does not have.
+    The same call with `logger_kwargs={"output_dir": ..., "resume": True}` resumes an interrupted run exactly from its
+    last checkpoint; epochs, save_freq and num_test_episodes may be others. Std, Max and Min of the epoch in which it
+    was interrupted are over the updates after it. `tfsac train --resume` also continues runs of the default
+    `actor_critic` in an environment that `gymnasium.make` can make, but writes no progress.txt; it refuses the others,
+    whose functions it does not have.
 
     Args:
         env_fn: returns a new environment at each call, with a `Box` of observations (not a `Dict`) and of actions.
@@ -112,8 +113,21 @@ def sac(
         >>> tfsac.sac(lambda: gymnasium.make("Pendulum-v1"), small, {"width": 64}, epochs=5)
     """
     arguments = SpinningUpArguments(
-        seed, steps_per_epoch, epochs, replay_size, gamma, polyak, lr, alpha, batch_size, start_steps, update_after,
-        update_every, num_test_episodes, max_ep_len, save_freq,
+        seed,
+        steps_per_epoch,
+        epochs,
+        replay_size,
+        gamma,
+        polyak,
+        lr,
+        alpha,
+        batch_size,
+        start_steps,
+        update_after,
+        update_every,
+        num_test_episodes,
+        max_ep_len,
+        save_freq,
     )
     examples = ("lambda: gymnasium.make('Hopper-v5')", "tfsac.mlp_actor_critic")
     for name, function, example in zip(("env_fn", "actor_critic"), (env_fn, actor_critic), examples, strict=True):
@@ -122,7 +136,9 @@ def sac(
     ac_kwargs, logger = dict(ac_kwargs or {}), dict(LOGGER)
     logger.update({name: value for name, value in (logger_kwargs or {}).items() if value is not None})
     for name in logger.keys() - LOGGER.keys():
-        raise ParameterError(f"logger_kwargs has the keys {', '.join(LOGGER)}.{nearest(name, LOGGER)} Received: {name!r}")
+        raise ParameterError(
+            f"logger_kwargs has the keys {', '.join(LOGGER)}.{nearest(name, LOGGER)} Received: {name!r}"
+        )
     if logger["resume"] and logger["output_dir"] is None:
         raise ParameterError(f"To resume, name the run's folder as output_dir (--run_dir). Received: {logger_kwargs}")
 
@@ -150,7 +166,9 @@ def sac(
     if actor_critic is mlp_actor_critic:
         networks = arguments.mlp_networks(ac_kwargs)
     else:
-        networks = arguments.networks_made_by(f"{name_of(actor_critic)}({json.dumps(_plain(ac_kwargs), sort_keys=True)})")
+        networks = arguments.networks_made_by(
+            f"{name_of(actor_critic)}({json.dumps(_plain(ac_kwargs), sort_keys=True)})"
+        )
         models = model_maker(actor_critic, env.observation_space, env.action_space, ac_kwargs, spec, seed)
     functions = {"env_fn": name_of(env_fn), "actor_critic": name_of(actor_critic), "ac_kwargs": _plain(ac_kwargs)}
     environment = _environment(env, env_fn, max_ep_len)
@@ -174,18 +192,23 @@ def _refuse_changes(config: pathlib.Path, arguments: dict[str, Any]) -> None:
     for name, theirs, ours in differences({key: earlier.get(key) for key in arguments}, arguments):
         if name not in MAY_CHANGE:
             raise ParameterError(
-                f"A resumed run keeps its arguments but {', '.join(MAY_CHANGE)}; its {name} is {theirs!r}. Received: {name}={ours!r}"
+                f"A resumed run keeps its arguments but {', '.join(MAY_CHANGE)}; its {name} is {theirs!r}. Received: "
+                f"{name}={ours!r}"
             )
 
 
 def _environment(env: gym.Env, env_fn: Callable[[], gym.Env], max_ep_len: int) -> EnvironmentParameters:
-    """Returns the level and the arguments that make the same environment, or a description of one that only env_fn makes."""
+    """Returns the level and the arguments that make the same environment, or a description of one that only env_fn
+    makes.
+    """
     spec = env.spec
     limit = min(max_ep_len, (spec and spec.max_episode_steps) or max_ep_len)
     own = EnvironmentParameters(BY_ENV_FN + name_of_environment(env), max_episode_steps=limit)
     if spec is None or spec.id not in gym.registry or not _is_plain(spec.kwargs):
         return own
-    if not all(wrapper.entry_point.startswith("tfsac.") for wrapper in spec.additional_wrappers):  # those of checks are made again
+    if not all(
+        wrapper.entry_point.startswith("tfsac.") for wrapper in spec.additional_wrappers
+    ):  # those of checks are made again
         return own
     level = EnvironmentParameters(spec.id, max_episode_steps=limit, kwargs=spec.kwargs)
     with contextlib.suppress(Exception):  # an environment that fails says so when it is trained in

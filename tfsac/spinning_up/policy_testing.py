@@ -99,7 +99,9 @@ class _Printer:
     def __init__(self) -> None:
         self.episode, self.total, self.length = 0, 0.0, 0
 
-    def __call__(self, observation: Any, action: np.ndarray, reward: float, terminated: bool, truncated: bool, *_: Any) -> None:
+    def __call__(
+        self, observation: Any, action: np.ndarray, reward: float, terminated: bool, truncated: bool, *_: Any
+    ) -> None:
         self.total, self.length = self.total + float(reward), self.length + 1
         if terminated or truncated:
             print(f"episode {self.episode:<3}return {self.total:10.2f}  length {self.length:5}", flush=True)

@@ -78,7 +78,8 @@ class SpinningUpArguments:
         for name in ("update_after", "replay_size"):
             if getattr(self, name) < self.batch_size:
                 raise ParameterError(
-                    f"{name} is at least batch_size. Received: {name}={getattr(self, name)}, batch_size={self.batch_size}"
+                    f"{name} is at least batch_size. Received: {name}={getattr(self, name)}, "
+                    f"batch_size={self.batch_size}"
                 )
         if self.steps_per_epoch * self.epochs < self.update_after + self.update_every:
             raise ParameterError(
@@ -139,7 +140,10 @@ class SpinningUpArguments:
             raise ParameterError(f"activation is a name, such as 'tanh'. Received: {given['activation']!r}")
         activation: Any = given["activation"]
         networks = twin_soft_actor_critic_networks(
-            tuple(given["hidden_sizes"]), critic_loss_weight=CRITIC_LOSS_WEIGHT, learning_rate=self.lr, batch_size=self.batch_size
+            tuple(given["hidden_sizes"]),
+            critic_loss_weight=CRITIC_LOSS_WEIGHT,
+            learning_rate=self.lr,
+            batch_size=self.batch_size,
         )
         policy, q = networks["policy"], networks["q"]
         q_head: Any = q.head_parameters

@@ -44,7 +44,8 @@ def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMak
         preset: the experiment.
         run: its seed, and whether and how to compile.
         spec: what the agent observes and does.
-        models: makes Keras models that take the place of the preset's layers; not for actor-critic with experience replay.
+        models: makes Keras models that take the place of the preset's layers; not for actor-critic with experience
+            replay.
 
     Raises:
         ValueError: parameters that do not fit the spec, or networks that only a function can make.
@@ -82,7 +83,8 @@ def agent_class(preset: Preset) -> type[Agent]:
     found = load(path)
     if not (isinstance(found, type) and issubclass(found, Agent)):
         raise ParameterError(
-            f"The path of {type(preset.agent).__name__} names a class below tfsac.agents.Agent, such as 'my_agent:MyAgent'. Received: {path!r}"
+            f"The path of {type(preset.agent).__name__} names a class below tfsac.agents.Agent, such as "
+            f"'my_agent:MyAgent'. Received: {path!r}"
         )
     return found
 
@@ -96,9 +98,9 @@ def refuse_missing_models(preset: Preset, models: ModelMaker | None) -> None:
     made_by = next((network.made_by for network in preset.agent.networks.values() if network.made_by), None)
     if models is None and made_by:
         raise ParameterError(
-            "The networks of this run are custom Keras models, made by a Python function, which no file holds. In Python, pass the "
-            "function again as models=...; tfsac.test_policy(run_dir) runs the policy that a finished run exported, without it. "
-            f"Received: networks made by {made_by}, and no models"
+            "The networks of this run are custom Keras models, made by a Python function, which no file holds. In "
+            "Python, pass the function again as models=...; tfsac.test_policy(run_dir) runs the policy that a finished "
+            f"run exported, without it. Received: networks made by {made_by}, and no models"
         )
 
 
@@ -131,8 +133,9 @@ def build_memory(
         return _build_memory(preset, spec, filters, recurrent, allocate, older_policies)
     except MemoryError as error:
         raise ParameterError(
-            f"The replay memory does not fit into RAM: {error}. Set a smaller agent.memory.max_size, or keep it on the disk with "
-            f"memory_on_disk=True (--memory_on_disk). Received: agent.memory.max_size={preset.agent.memory.max_size}"
+            f"The replay memory does not fit into RAM: {error}. Set a smaller agent.memory.max_size, or keep it on the "
+            f"disk with memory_on_disk=True (--memory_on_disk). Received: "
+            f"agent.memory.max_size={preset.agent.memory.max_size}"
         ) from error
 
 
@@ -150,8 +153,15 @@ def _build_memory(
         # Statistics that move between an action and the update change the policy too.
         stale = older_policies or preset.environment.filters.observation_normalization
         return EpisodicMemory(
-            spec, episodes.max_size, preset.agent.algorithm.t_max, num_envs, episodes.replay_start_size, filters.reward,
-            recurrent, allocate, stale,
+            spec,
+            episodes.max_size,
+            preset.agent.algorithm.t_max,
+            num_envs,
+            episodes.replay_start_size,
+            filters.reward,
+            recurrent,
+            allocate,
+            stale,
         )
     algorithm = preset.agent.algorithm
     if isinstance(memory, SequenceReplayParameters):
@@ -189,4 +199,6 @@ def with_absolute_paths(preset: Preset) -> Preset:
     memory = preset.agent.memory
     if not isinstance(memory, SQILExperienceReplayParameters) or memory.demonstrations.startswith(MINARI):
         return preset
-    return override(preset, {"agent.memory.demonstrations": str(pathlib.Path(memory.demonstrations).expanduser().absolute())})
+    return override(
+        preset, {"agent.memory.demonstrations": str(pathlib.Path(memory.demonstrations).expanduser().absolute())}
+    )

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class Callback:
     """Subclass it and override what you need; `trainer.stop("why")` ends the run after the current step.
 
-    A hook that raises ends the run: the step is completed and the state is saved first. A callback is also the way to send metrics
-    to a place of your own. docs/callbacks.md has examples.
+    A hook that raises ends the run: the step is completed and the state is saved first. A callback is also the way to
+    send metrics to a place of your own. docs/callbacks.md has examples.
 
     Attributes:
         metric_names: names of the metrics that `metrics` adds to each row of metrics.csv, the terminal and TensorBoard.
@@ -50,14 +50,17 @@ class Callback:
         """
 
     def metrics(self, trainer: Trainer) -> Mapping[str, float]:
-        """Returns values of `metric_names` for the row of the evaluation that was just made; a missing one leaves its cell empty."""
+        """Returns values of `metric_names` for the row of the evaluation that was just made; a missing one leaves
+        its cell empty.
+        """
         return {}
 
     def on_evaluation(self, trainer: Trainer, row: dict[str, Any]) -> None:
         """Called with every row of metrics, after it was written."""
 
     def on_training_end(self, trainer: Trainer) -> None:
-        """Called once, after the last checkpoint, also after an interruption or a failure, which `trainer.error` then is.
+        """Called once, after the last checkpoint, also after an interruption or a failure, which `trainer.error` then
+        is.
 
         It is not called where `on_training_begin` of this callback failed.
         """
@@ -88,8 +91,8 @@ class Hooks:
         begun: callbacks whose `on_training_begin` returned, and whose `on_training_end` is to be called.
 
     Raises:
-        ParameterError: a hook that does not exist or takes other arguments, names of metrics that are no names, or two metrics
-            of one name.
+        ParameterError: a hook that does not exist or takes other arguments, names of metrics that are no names, or two
+            metrics of one name.
     """
 
     def __init__(self, callbacks: Sequence[Callback], signals: StopSignals):
@@ -146,7 +149,9 @@ class Hooks:
         except KeyboardInterrupt:
             self.signals.interrupt()
         except Exception as error:
-            if hook == "on_training_end" and (trainer.error or self.error):  # which ends the run, and must not hide this one
+            if hook == "on_training_end" and (
+                trainer.error or self.error
+            ):  # which ends the run, and must not hide this one
                 trainer.print(str(error))
             self.error = self.error or error
         return None
@@ -165,11 +170,13 @@ def _check(callback: Callback) -> None:
     for name in dir(callback):
         if name.startswith("on_") and name not in HOOKS and callable(getattr(callback, name)):
             raise ParameterError(
-                f"There is no such hook.{nearest(name, HOOKS)} A callback has {', '.join(HOOKS)}; other methods begin with something else "
-                f"than on_. Received: {kind}.{name}"
+                f"There is no such hook.{nearest(name, HOOKS)} A callback has {', '.join(HOOKS)}; other methods begin "
+                f"with something else than on_. Received: {kind}.{name}"
             )
     if names and type(callback).metrics is Callback.metrics and "metrics" not in vars(callback):
-        raise ParameterError(f"metrics returns the values of metric_names. Received: {kind} with metric_names {names!r} and no metrics")
+        raise ParameterError(
+            f"metrics returns the values of metric_names. Received: {kind} with metric_names {names!r} and no metrics"
+        )
     for name, arguments in HOOKS.items():
         hook = getattr(callback, name)
         if name == "metrics" and not names:

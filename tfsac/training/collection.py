@@ -81,16 +81,24 @@ class Collector:
         return {"environments": self.environments.state(), "rng": self.policy.rng.bit_generator.state}
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Returns what a checkpoint keeps to continue: observations, the policy's state, and weights that were handed over."""
+        """Returns what a checkpoint keeps to continue: observations, the policy's state, and weights that were
+        handed over.
+        """
         policy_state = {POLICY_STATE + name: value for name, value in self.policy_state.items()}
-        return {**self.environments.observation, **policy_state, **{f"{HANDED}{i}": value for i, value in enumerate(self.handed)}}
+        return {
+            **self.environments.observation,
+            **policy_state,
+            **{f"{HANDED}{i}": value for i, value in enumerate(self.handed)},
+        }
 
     def start_episodes(self, environments: dict[str, Any]) -> None:
         """Starts new episodes after those in a state of the environments."""
         self.policy_state = {}
         self.environments.restore(environments, None, {})
 
-    def restore(self, state: dict[str, Any], arrays: Mapping[str, np.ndarray], actions: np.ndarray | None, learned: BasePolicy) -> bool:
+    def restore(
+        self, state: dict[str, Any], arrays: Mapping[str, np.ndarray], actions: np.ndarray | None, learned: BasePolicy
+    ) -> bool:
         """Continues where a checkpoint was taken.
 
         Args:

@@ -22,8 +22,8 @@ CONFIGURED: list[int] = []  # id of the process; a child that was forked has its
 def configure(use_cpu: bool = False) -> str | None:
     """Sets TensorFlow up for this process; call it before anything else touches TensorFlow.
 
-    GPUs are used when there are any, with memory growth so that others can share them. On the CPU the operations of a small
-    update are spread over the cores instead of each being divided among them, unless TF_NUM_INTEROP_THREADS or
+    GPUs are used when there are any, with memory growth so that others can share them. On the CPU the operations of a
+    small update are spread over the cores instead of each being divided among them, unless TF_NUM_INTEROP_THREADS or
     TF_NUM_INTRAOP_THREADS say otherwise.
 
     Args:
@@ -39,8 +39,8 @@ def configure(use_cpu: bool = False) -> str | None:
     for name, value in chosen.items():
         if not re.fullmatch(r"\d{1,4}", value, re.ASCII):
             raise ValueError(
-                f"The environment variable {name} is a number of threads from 0 (as many as there are cores) to 9999; unset it or "
-                f"correct it. Received: {value!r}"
+                f"The environment variable {name} is a number of threads from 0 (as many as there are cores) to 9999; "
+                f"unset it or correct it. Received: {value!r}"
             )
     CONFIGURED.append(os.getpid())
     gpus = tf.config.list_physical_devices("GPU")
@@ -86,7 +86,9 @@ def set_numerics(run: RunParameters) -> None:
         tf.config.experimental.enable_op_determinism()
     narrow = run.mixed_precision == "bfloat16"
     if narrow and tf.config.get_visible_devices("GPU"):
-        raise ValueError("bfloat16 is for CPUs that multiply it (AVX512_BF16, AMX); GPUs use TF32 anyway. Received: a GPU")
+        raise ValueError(
+            "bfloat16 is for CPUs that multiply it (AVX512_BF16, AMX); GPUs use TF32 anyway. Received: a GPU"
+        )
     # Weights, optimizers and sums stay float32; graphs that are exported have no trace of it.
     tf.config.optimizer.set_experimental_options({"auto_mixed_precision_onednn_bfloat16": narrow})
 
@@ -99,18 +101,23 @@ def make_strategy(run: RunParameters, task: WorkerTask) -> tf.distribute.Strateg
         task: of this process; the workers connect the first time that this is called.
 
     Raises:
-        ValueError: more devices than there are, a mirrored strategy of one replica in scope, or TensorFlow was used before its CPU could be divided or workers connected.
+        ValueError: more devices than there are, a mirrored strategy of one replica in scope, or TensorFlow was used
+            before its CPU could be divided or workers connected.
         MissingWorkers, OSError: from `wait_for_workers`.
     """
     if run.strategy != "none":
         return _strategy(run.strategy, run.num_devices, task)
     strategy = tf.distribute.get_strategy()
     if isinstance(strategy, tf.distribute.MirroredStrategy) and strategy.num_replicas_in_sync == 1:
-        raise ValueError("A mirrored strategy needs several devices; leave its scope. Received: the scope of a MirroredStrategy of 1 device")
+        raise ValueError(
+            "A mirrored strategy needs several devices; leave its scope. Received: the scope of a MirroredStrategy of "
+            "1 device"
+        )
     return strategy
 
 
-@functools.cache  # a second one of the same devices would use the numbers of the first one's collective operations again
+# A second one of the same devices would use the numbers of the first one's collective operations again.
+@functools.cache
 def _strategy(name: str, num_devices: int | None, task: WorkerTask) -> tf.distribute.Strategy:
     if name == "multi_worker":
         wait_for_workers(task, lambda line: print(f"tfsac: {line}", file=sys.stderr, flush=True))
@@ -153,7 +160,10 @@ def device() -> str:
     if gpus:
         names = [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name) for gpu in gpus]
         return ", ".join(names)
-    inter, intra = tf.config.threading.get_inter_op_parallelism_threads(), tf.config.threading.get_intra_op_parallelism_threads()
+    inter, intra = (
+        tf.config.threading.get_inter_op_parallelism_threads(),
+        tf.config.threading.get_intra_op_parallelism_threads(),
+    )
     threads = f"{inter or 'all'} x {intra or 'all'} threads"
     return f"{_cpu()}, {threads}"
 

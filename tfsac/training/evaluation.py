@@ -32,8 +32,8 @@ class Evaluation(NamedTuple):
     """Undiscounted returns and lengths of whole episodes, `[E]` each.
 
     Attributes:
-        switched: of policies that keep or switch trajectories, which of all steps began a new one, booleans `[steps]`; else
-            None.
+        switched: of policies that keep or switch trajectories, which of all steps began a new one, booleans `[steps]`;
+            else None.
     """
 
     returns: np.ndarray
@@ -41,14 +41,18 @@ class Evaluation(NamedTuple):
     switched: np.ndarray | None = None
 
     def summary(self, prefix: str) -> dict[str, float]:
-        """Returns mean, std, min and max of the returns and the mean length as `prefix/name`; and how often it switched."""
+        """Returns mean, std, min and max of the returns and the mean length as `prefix/name`; and how often it
+        switched.
+        """
         row = summary(prefix, self.returns, self.lengths)
         if self.switched is not None:
             row |= dict(zip([f"{prefix}/{name}" for name in SWITCHING], self.switching(), strict=True))
         return row
 
     def switching(self) -> tuple[float, float]:
-        """Returns the part of the steps in which the policy switched, and for how many steps a trajectory lasted on average."""
+        """Returns the part of the steps in which the policy switched, and for how many steps a trajectory lasted on
+        average.
+        """
         assert self.switched is not None
         # Every episode begins a trajectory, also where the first choice is to keep the one of zeros.
         starts = np.cumsum(self.lengths) - self.lengths
@@ -97,7 +101,8 @@ def evaluate(
     each_step: Callable[..., None] | None = None,
     begin: Callable[[], None] | None = None,
 ) -> Evaluation:
-    """Runs whole episodes and adds up their rewards. Without a time limit an episode is cut off after `LONGEST_EPISODE` steps.
+    """Runs whole episodes and adds up their rewards. Without a time limit an episode is cut off after `LONGEST_EPISODE`
+    steps.
 
     Args:
         act: raw observation of one environment to an action in the environment's bounds.
@@ -126,7 +131,9 @@ def evaluate(
         while not done:
             seen = observation
             if each_step is not None:
-                observation = copy.deepcopy(observation)  # environments may write the next one into the same array, and so may act
+                observation = copy.deepcopy(
+                    observation
+                )  # environments may write the next one into the same array, and so may act
             with _failing_in(name, len(returns), length, ValueError):  # an observation that the policy refuses
                 action = act(seen)
             with _failing_in(name, len(returns), length):

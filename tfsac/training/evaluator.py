@@ -41,8 +41,17 @@ class Evaluator:
         periods, evaluated_at: evaluation periods, and environment steps, at the last evaluation.
     """
 
-    def __init__(self, preset: Preset, settings: RunParameters, policy: Policy, agent: Agent, env: gym.Env, best: pathlib.Path):
-        self.preset, self.settings, self.policy, self.agent, self.env, self.best = preset, settings, policy, agent, env, best
+    def __init__(
+        self, preset: Preset, settings: RunParameters, policy: Policy, agent: Agent, env: gym.Env, best: pathlib.Path
+    ):
+        self.preset, self.settings, self.policy, self.agent, self.env, self.best = (
+            preset,
+            settings,
+            policy,
+            agent,
+            env,
+            best,
+        )
         self.best_return, self.accepted = -np.inf, False
         self.best_weights = b""
         self.periods, self.evaluated_at = 0, 0
@@ -114,7 +123,12 @@ class Evaluator:
     def state(self, counters: Counters) -> dict[str, Any]:
         """Returns what a checkpoint keeps of a run at `counters`, as JSON values."""
         best = None if np.isinf(self.best_return) else self.best_return
-        return {"evaluated_at": self.evaluated_at, "due": self.due(counters), "best_return": best, "accepted": self.accepted}
+        return {
+            "evaluated_at": self.evaluated_at,
+            "due": self.due(counters),
+            "best_return": best,
+            "accepted": self.accepted,
+        }
 
     def files(self) -> dict[str, bytes]:
         """Returns the content of the file of the best weights by its name, once there is one."""

@@ -32,9 +32,14 @@ class HowToResume:
 
     def command(self) -> str:
         """Returns the command that continues the run, or the call in Python where it needs functions."""
-        given = [f"{name}={function.rpartition('.')[2]}" for name in ("env_fn", "models") if (function := self.functions[name])]
+        given = [
+            f"{name}={function.rpartition('.')[2]}"
+            for name in ("env_fn", "models")
+            if (function := self.functions[name])
+        ]
         if given:  # which no command line has
-            return f"tfsac.train({str(self.directory.shown(self.directory.config))!r}, {str(self.directory.shown())!r}, resume=True, {', '.join(given)})"
+            config, folder = str(self.directory.shown(self.directory.config)), str(self.directory.shown())
+            return f"tfsac.train({config!r}, {folder!r}, resume=True, {', '.join(given)})"
         return f"tfsac train --run_dir={self.directory.shown()} --resume"
 
     def advice(self) -> str:
@@ -62,8 +67,9 @@ def explaining(counters: Counters, resume: HowToResume, workers: int) -> Iterato
         yield
     except (MemoryError, tf.errors.ResourceExhaustedError) as error:
         raise OutOfMemory(
-            f"Memory ran out at environment step {counters.env_steps}. A smaller agent.memory.max_size, --memory_on_disk, "
-            f"a smaller batch_size or fewer environments take less. {resume.advice()} Received: {first_line(error)}"
+            f"Memory ran out at environment step {counters.env_steps}. A smaller agent.memory.max_size, "
+            f"--memory_on_disk, a smaller batch_size or fewer environments take less. {resume.advice()} Received: "
+            f"{first_line(error)}"
         ) from error
     except tf.errors.OpError as error:
         if workers == 1:
@@ -109,8 +115,8 @@ def writing_results(resume: HowToResume) -> Iterator[None]:
     except OSError as error:
         received = str(error) if "Received: " in str(error) else f"Received: {error}"
         raise OSError(
-            "The run is complete and saved, but its curve or policy could not be written. When there is room, make them with: "
-            f"{resume.command()}. {received}"
+            "The run is complete and saved, but its curve or policy could not be written. When there is room, make "
+            f"them with: {resume.command()}. {received}"
         ) from error
 
 

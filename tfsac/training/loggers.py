@@ -64,7 +64,8 @@ class MLflowLogger(Callback):
 
     Args:
         experiment: of MLflow.
-        tracking_uri: where it keeps runs, such as "http://localhost:5000" or "sqlite:///mlflow.db"; by default as MLflow is set up.
+        tracking_uri: where it keeps runs, such as "http://localhost:5000" or "sqlite:///mlflow.db"; by default as
+            MLflow is set up.
 
     Raises:
         ImportError: the package mlflow is missing.
@@ -100,14 +101,18 @@ class MLflowLogger(Callback):
 
     def on_training_end(self, trainer: Trainer) -> None:
         """Completes the run there, or marks it as stopped or failed."""
-        self.client.set_terminated(self.run_id, "FAILED" if trainer.error else "FINISHED" if trainer.schedule.finished() else "KILLED")
+        self.client.set_terminated(
+            self.run_id, "FAILED" if trainer.error else "FINISHED" if trainer.schedule.finished() else "KILLED"
+        )
 
 
 def _package(name: str, extra: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise ImportError(f"This logger needs the package {name}: pip install 'tfsac[{extra}]'. Received: {error}") from error
+        raise ImportError(
+            f"This logger needs the package {name}: pip install 'tfsac[{extra}]'. Received: {error}"
+        ) from error
 
 
 def _config(trainer: Trainer) -> dict[str, Any]:
@@ -118,7 +123,11 @@ def _flat(value: Any, path: str = "") -> dict[str, Any]:
     """Returns the leaves of nested dicts by their path."""
     if not isinstance(value, dict):
         return {path: value}
-    return {name: leaf for key, part in value.items() for name, leaf in _flat(part, f"{path}.{key}" if path else key).items()}
+    return {
+        name: leaf
+        for key, part in value.items()
+        for name, leaf in _flat(part, f"{path}.{key}" if path else key).items()
+    }
 
 
 def _read(file: pathlib.Path) -> dict[str, str]:

@@ -35,7 +35,16 @@ from tfsac.training.user_functions import described, recorded, refuse_other_spac
 from tfsac.training.weights import load_initial_weights
 from tfsac.types import Batch, UpdateResult
 
-FIXED = ("agent", "memory", "environments", "filters", "policy", "counters", "preset", "directory")  # callbacks must not replace them
+FIXED = (
+    "agent",
+    "memory",
+    "environments",
+    "filters",
+    "policy",
+    "counters",
+    "preset",
+    "directory",
+)  # callbacks must not replace them
 
 MakeTerminal = Callable[[int, str, bool, Sequence[str]], TerminalSink]
 
@@ -84,7 +93,8 @@ class RunParts:
             self.print(line)
         if asked.resume and self.schedule.finished():
             self.print(
-                f"The schedule ends before step {self.counters.env_steps}, which this run has reached, so there is nothing to train. "
+                f"The schedule ends before step {self.counters.env_steps}, which this run has reached, so there is "
+                f"nothing to train. "
                 "For more steps, lengthen schedule.improve_steps (--set=schedule.improve_steps=...)."
             )
 
@@ -123,7 +133,12 @@ class RunParts:
         allocate = on_disk(self.directory.disk) if settings.memory_on_disk else in_ram
         beside = settings.asynchronous_collection or settings.ray_address is not None
         self.memory = build_memory(
-            self.worker_preset, self.agent.spec, self.filters, self.agent.policy.recurrent_state, allocate, older_policies=beside
+            self.worker_preset,
+            self.agent.spec,
+            self.filters,
+            self.agent.policy.recurrent_state,
+            allocate,
+            older_policies=beside,
         )
         self.collector: Collector | RayCollector = (
             RayCollector(actor, self.filters, self.environments, settings.actor_steps)
@@ -147,7 +162,12 @@ class RunParts:
         preset, settings, workers = self.preset, self.settings, self.workers
         self.evaluator = Evaluator(preset, settings, self.policy, self.agent, self.evaluation_env, self.directory.best)
         self.reporter = Reporter(
-            self.schedule, settings, self.update_metrics, preset.environment.num_envs, self.terminal, self.hooks.metric_names()
+            self.schedule,
+            settings,
+            self.update_metrics,
+            preset.environment.num_envs,
+            self.terminal,
+            self.hooks.metric_names(),
         )
         identity = identity_of(preset, settings.seed, self.agent.spec)
         self.checkpoints = CheckpointManager(
@@ -155,8 +175,17 @@ class RunParts:
         )
         self.checkpoint_period = Period(settings.checkpoint_save_steps)
         self.state = RunState(
-            workers, self.agent, self.memory, self.schedule, self.sampler, self.collector, self.updates, self.evaluator, self.reporter,
-            self.filters, settings.seed,
+            workers,
+            self.agent,
+            self.memory,
+            self.schedule,
+            self.sampler,
+            self.collector,
+            self.updates,
+            self.evaluator,
+            self.reporter,
+            self.filters,
+            settings.seed,
         )
         if workers.task.num_workers > 1:
             self.state.reseed()
@@ -173,7 +202,9 @@ class RunParts:
             with self._writing():
                 self.reporter.open(self.directory, columns, self.run_files.get(METRICS, b""))
             if asked.resume:
-                for note in self.directory.note_resume(self.preset, self.settings, self.counters.env_steps, self.run_files):
+                for note in self.directory.note_resume(
+                    self.preset, self.settings, self.counters.env_steps, self.run_files
+                ):
                     self.print(note)
         self.checkpoint_period.start(self.counters.env_steps)
 
@@ -185,7 +216,11 @@ class RunParts:
 
     def _restore(self) -> None:
         """Locks the run's folder and brings a new run to where its newest whole checkpoint was taken."""
-        if self.workers.task.is_chief and self.checkpoints.places() and (note := self.lock.acquire(self.directory.path)):
+        if (
+            self.workers.task.is_chief
+            and self.checkpoints.places()
+            and (note := self.lock.acquire(self.directory.path))
+        ):
             self.print(note)
         restored = self.checkpoints.restore(self.settings.skip_damaged_rows)
         for note in restored.notes:

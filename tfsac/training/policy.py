@@ -26,8 +26,8 @@ class Policy:
     Attributes:
         to_environment: from the agent's actions to the environment's; its `inverse` goes back.
         state: arrays `[E, ...]` by field after the last action; empty after `reset`, and for policies without one.
-        switched: whether the last action started a new trajectory, or `[E]` booleans; None for policies without temporal
-            abstraction.
+        switched: whether the last action started a new trajectory, or `[E]` booleans; None for policies without
+            temporal abstraction.
 
     Example:
         >>> policy = tfsac.load_policy("runs/pendulum")
@@ -36,8 +36,14 @@ class Policy:
     """
 
     def __init__(self, acting: BasePolicy, filters: Filters, critics: Agent | None = None):
-        arguments.instance("acting", acting, BasePolicy, "an agent's policy; tfsac.load_policy(run_dir) returns the policy of a run")
-        self.acting, self.critics, self.filters = acting, critics, arguments.instance("filters", filters, Filters, "the Filters of the run")
+        arguments.instance(
+            "acting", acting, BasePolicy, "an agent's policy; tfsac.load_policy(run_dir) returns the policy of a run"
+        )
+        self.acting, self.critics, self.filters = (
+            acting,
+            critics,
+            arguments.instance("filters", filters, Filters, "the Filters of the run"),
+        )
         self.to_environment = action_map(acting.spec)
         self.reset()
 
@@ -48,7 +54,10 @@ class Policy:
         Raises:
             AttributeError: always.
         """
-        raise AttributeError("A policy has `acting`, the policy of the agent, and `critics`, the agent where it was loaded. Received: agent")
+        raise AttributeError(
+            "A policy has `acting`, the policy of the agent, and `critics`, the agent where it was loaded. Received: "
+            "agent"
+        )
 
     def reset(self) -> None:
         """Sets the state to the initial one: an episode starts, in all environments."""
@@ -63,13 +72,14 @@ class Policy:
             deterministic: the mode of the policy instead of a sample.
 
         Returns:
-            action `[A]`, or `[E, A]`, in the environment's bounds; the number of a discrete action, or `[E]` of them. With N agents
+            action `[A]`, or `[E, A]`, in the environment's bounds; the number of a discrete action, or `[E]` of them.
+            With N agents
             there is an action of each: `[N, A]` or `[N]`.
 
         Raises:
             TypeError: deterministic is no flag.
-            ValueError: an observation of other keys or another shape, or that is not finite, a mask without any valid action, or another number
-                of environments than in the call before where the policy has a state.
+            ValueError: an observation of other keys or another shape, or that is not finite, a mask without any valid
+                action, or another number of environments than in the call before where the policy has a state.
         """
         arguments.flag("deterministic", deterministic)
         arrays = as_arrays(observation, self.acting.spec)
@@ -82,11 +92,17 @@ class Policy:
         shape = self.acting.spec.observation[key].shape
         single = array.ndim == len(shape)
         if array.ndim > len(shape) + 1:
-            raise ValueError(f"act takes one observation {shape}, or several {('E', *shape)}. Received: {key!r} of the shape {array.shape}")
+            raise ValueError(
+                f"act takes one observation {shape}, or several {('E', *shape)}. Received: {key!r} of the shape "
+                f"{array.shape}"
+            )
         if single:
             arrays = {key: value[None] for key, value in arrays.items()}
         if ACTION_MASK in arrays and not arrays[ACTION_MASK].any(axis=-1).all():
-            raise ValueError(f"At least one action is valid in every state. Received: {ACTION_MASK}={arrays[ACTION_MASK].astype(int)}")
+            raise ValueError(
+                f"At least one action is valid in every state. Received: "
+                f"{ACTION_MASK}={arrays[ACTION_MASK].astype(int)}"
+            )
         mode: Mode = "greedy" if deterministic else "sample"
         result = self.acting.act(self.filters.observation(arrays), self.state, mode=mode)
         self.state, action = dict(result.state), self.to_environment(result.action)

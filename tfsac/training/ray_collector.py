@@ -38,7 +38,12 @@ class RolloutActor:
     """
 
     def __init__(
-        self, index: int, preset: Preset, settings: RunParameters, env_fn: Callable[[], gym.Env] | None, models: ModelMaker | None
+        self,
+        index: int,
+        preset: Preset,
+        settings: RunParameters,
+        env_fn: Callable[[], gym.Env] | None,
+        models: ModelMaker | None,
     ):
         self.index, self.preset, self.settings, self.env_fn, self.models = index, preset, settings, env_fn, models
         self.collector: Collector | None = None
@@ -86,7 +91,8 @@ class RolloutActor:
         collector.filters.restore(request.filters)
         with calling(f"Actor {self.index}"):
             steps = [
-                collector.step(request.random_action_steps, request.env_steps + i * request.num_envs) for i in range(request.steps)
+                collector.step(request.random_action_steps, request.env_steps + i * request.num_envs)
+                for i in range(request.steps)
             ]
         return merge_steps(steps, np.stack)
 
@@ -94,8 +100,8 @@ class RolloutActor:
 class RayCollector:
     """Hands out the steps that actors on a Ray cluster collect, one after the other, as `Collector` does.
 
-    The newest step that was received is kept back until the next ones are there, because the loss of an actor truncates its
-    episodes.
+    The newest step that was received is kept back until the next ones are there, because the loss of an actor truncates
+    its episodes.
 
     Args:
         policy: of the agent, whose weights the actors get.
@@ -140,7 +146,9 @@ class RayCollector:
         envs, weights = self.environments.num_envs, None
         if self.weights_changed:
             weights, self.weights_changed = self.policy.weights_to_hand_over(self.acting), False
-        self.environments.send(RolloutRequest(self.actor_steps, random_until, self.requested, envs, self.filters.state()), weights)
+        self.environments.send(
+            RolloutRequest(self.actor_steps, random_until, self.requested, envs, self.filters.state()), weights
+        )
         self.requested += self.actor_steps * envs
 
     def hand_over(self, learned: BasePolicy, acting: Weights | None = None) -> None:
@@ -164,7 +172,9 @@ class RayCollector:
         """Returns nothing: a resumed run starts new episodes."""
         return {}
 
-    def restore(self, state: dict[str, Any], arrays: Mapping[str, np.ndarray], actions: np.ndarray | None, learned: BasePolicy) -> bool:
+    def restore(
+        self, state: dict[str, Any], arrays: Mapping[str, np.ndarray], actions: np.ndarray | None, learned: BasePolicy
+    ) -> bool:
         """Starts the episodes after those of a checkpoint, and returns that the running ones are not continued.
 
         Args:

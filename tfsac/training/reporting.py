@@ -49,7 +49,10 @@ class Reporter:
     ):
         self.schedule, self.counters, self.settings = schedule, schedule.counters, settings
         self.names, self.extra, self.terminal = list(names), list(extra), terminal
-        self.recorder, self.curves = Recorder(names, num_envs), Means(names)  # of the next row, and of TensorBoard's next point
+        self.recorder, self.curves = (
+            Recorder(names, num_envs),
+            Means(names),
+        )  # of the next row, and of TensorBoard's next point
         self.csv: CSVSink | None = None
         self.tensorboard: TensorBoardSink | None = None
         self.curve_period = Period(STEPS_BETWEEN_CURVES)
@@ -73,7 +76,9 @@ class Reporter:
         columns += [*(f"training/{name}" for name in SUMMARY), *self.names, *evaluation]
         taken = sorted(set(columns) & set(self.extra))
         if taken:
-            raise ParameterError(f"Each metric of a callback has a name of its own. Received: {taken[0]!r}, which every run has")
+            raise ParameterError(
+                f"Each metric of a callback has a name of its own. Received: {taken[0]!r}, which every run has"
+            )
         return columns + self.extra
 
     def open(self, directory: RunDirectory, columns: list[str], content: bytes) -> None:
@@ -202,7 +207,8 @@ class Reporter:
 
 
 def opening(directory: RunDirectory, agent: Agent, tensorboard: bool) -> str:
-    """Returns what a run says before its first step: folder, device, number of parameters and where TensorBoard finds it.
+    """Returns what a run says before its first step: folder, device, number of parameters and where TensorBoard finds
+    it.
 
     Args:
         directory: of the run.

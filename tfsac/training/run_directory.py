@@ -32,12 +32,24 @@ from tfsac.user_code import FOLDERS
 
 CONFIG, METRICS, BEST = "config.json", "metrics.csv", "best.npz"
 LEFT = re.compile(  # by a killed writer
-    r"\.(config\.json|metrics\.csv|best\.npz|progress\.txt|learning_curve\.png|non_finite_update_\d+\.npz)\.\d+", re.ASCII
+    r"\.(config\.json|metrics\.csv|best\.npz|progress\.txt|learning_curve\.png|non_finite_update_\d+\.npz)\.\d+",
+    re.ASCII,
 )
 
 PACKAGES = (
-    "tfsac", "tensorflow", "keras", "tensorflow-probability", "gymnasium", "numpy",
-    "mujoco", "box2d", "ale-py", "opencv-python-headless", "pettingzoo", "mpe2", "minari",
+    "tfsac",
+    "tensorflow",
+    "keras",
+    "tensorflow-probability",
+    "gymnasium",
+    "numpy",
+    "mujoco",
+    "box2d",
+    "ale-py",
+    "opencv-python-headless",
+    "pettingzoo",
+    "mpe2",
+    "minari",
 )
 
 
@@ -141,7 +153,8 @@ class RunDirectory(NamedTuple):
         return note
 
     def note_resume(self, preset: Preset, run: RunParameters, step: int, run_files: Mapping[str, bytes]) -> list[str]:
-        """Brings the run's files to where they were at a checkpoint, and adds where and how the run was continued to the config.
+        """Brings the run's files to where they were at a checkpoint, and adds where and how the run was continued to
+        the config.
 
         What was added to files after the checkpoint goes, and so does what killed writers left.
 
@@ -229,7 +242,9 @@ def _state_of(error: Exception) -> str:
 def _changed(copy: dict[str, Any], found: dict[str, Any]) -> str:
     """Returns a line about a config that something else than tfsac has written."""
     parts = ("preset", "run")
-    for name, then, now in differences({part: copy.get(part) for part in parts}, {part: found.get(part) for part in parts}):
+    for name, then, now in differences(
+        {part: copy.get(part) for part in parts}, {part: found.get(part) for part in parts}
+    ):
         return f"{CONFIG} was changed by hand, or damaged: its {name} is {now!r}, and was {then!r} at the checkpoint."
     return f"{CONFIG} was changed by hand, or damaged; its preset and run parameters are those of the checkpoint."
 
@@ -253,5 +268,8 @@ def provenance() -> dict[str, Any]:
     return {
         "command": sys.argv,
         "versions": versions,
-        "git": {"commit": git("rev-parse", "HEAD"), "changed_files": git("status", "--porcelain", "--untracked-files=no")},
+        "git": {
+            "commit": git("rev-parse", "HEAD"),
+            "changed_files": git("status", "--porcelain", "--untracked-files=no"),
+        },
     }

@@ -56,10 +56,11 @@ class Sampler:
         self.ready, self.rollout_complete = bool(offers["ready"].all()), bool(offers["rollout_complete"].any())
 
     def pending_batches(self) -> Iterator[Callable[[], Batch | None]]:
-        """Yields functions that draw the stack of batches to learn from in one compiled call, or None where there is nothing.
+        """Yields functions that draw the stack of batches to learn from in one compiled call, or None where there is
+        nothing.
 
-        N updates are pending after every M steps or episodes since the warm-up. An agent that learns from segments makes its
-        updates when a rollout is complete: one from the rollout, then those from the replay.
+        N updates are pending after every M steps or episodes since the warm-up. An agent that learns from segments
+        makes its updates when a rollout is complete: one from the rollout, then those from the replay.
         """
         if self.schedule.heating_up:
             return
@@ -69,7 +70,9 @@ class Sampler:
             if self.rollout_complete:
                 # The same for all workers: every one of them makes the same number of updates.
                 replays = algorithm.replays(np.random.default_rng([REPLAYING, counters.env_steps])) if self.ready else 0
-                yield functools.partial(memory.batches, replays, self.batch_size, self.rng, online=not algorithm.disable_online_update)
+                yield functools.partial(
+                    memory.batches, replays, self.batch_size, self.rng, online=not algorithm.disable_online_update
+                )
             return
         assert isinstance(algorithm, OffPolicyAlgorithmParameters)
         if not self.ready:

@@ -62,7 +62,9 @@ class Schedule:
         self.heating_up = parameters.heatup_steps.num_steps > 0
 
     def length(self) -> tuple[int, str]:
-        """Returns how long the run is, and in which unit: that of its improvement, warm-up included where it has the same."""
+        """Returns how long the run is, and in which unit: that of its improvement, warm-up included where it has
+        the same.
+        """
         improve, heatup = self.parameters.improve_steps, self.parameters.heatup_steps
         return improve.num_steps + (heatup.num_steps if type(heatup) is type(improve) else 0), type(improve).__name__
 
@@ -79,7 +81,9 @@ class Schedule:
         return self.counters.of(steps) - self.heatup_end.of(steps)
 
     def random_until(self) -> float:
-        """Returns the environment steps before which actions are random: the warm-up's, or as many as the schedule says."""
+        """Returns the environment steps before which actions are random: the warm-up's, or as many as the schedule
+        says.
+        """
         steps, heatup = self.parameters.random_action_steps, self.parameters.heatup_steps
         if steps is None and isinstance(heatup, EnvironmentEpisodes):
             return np.inf if self.heating_up else 0

@@ -1,4 +1,6 @@
-"""SIGTERM and Ctrl-C end a run after the current step instead of in the middle of one; the second one ends it at once."""
+"""SIGTERM and Ctrl-C end a run after the current step instead of in the middle of one; the second one ends it at
+once.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,12 @@ HANDLED = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopSignals:
-    """While entered, remembers the first SIGTERM or SIGINT in `received`; the second one ends the process and its children at once.
+    """While entered, remembers the first SIGTERM or SIGINT in `received`; the second one ends the process and its
+    children at once.
 
-    A thread waits for the second one, because Python's handlers run in the main thread, which may hang in TensorFlow's code or in
-    an environment's. In a notebook, whose process has more than this run, the second one raises KeyboardInterrupt.
+    A thread waits for the second one, because Python's handlers run in the main thread, which may hang in TensorFlow's
+    code or in an environment's. In a notebook, whose process has more than this run, the second one raises
+    KeyboardInterrupt.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,6 @@
-"""What a checkpoint holds of a run beside the agent and the memory: the state of each part, which the part itself gives and takes."""
+"""What a checkpoint holds of a run beside the agent and the memory: the state of each part, which the part itself
+gives and takes.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,13 @@ class RunState:
         seed: int,
     ):
         self.workers, self.agent, self.memory, self.schedule, self.sampler = workers, agent, memory, schedule, sampler
-        self.collector, self.updates, self.evaluator, self.reporter, self.filters = collector, updates, evaluator, reporter, filters
+        self.collector, self.updates, self.evaluator, self.reporter, self.filters = (
+            collector,
+            updates,
+            evaluator,
+            reporter,
+            filters,
+        )
         self.seed = seed
 
     def values(self) -> dict[str, Any]:
@@ -68,7 +76,9 @@ class RunState:
         }
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Returns the arrays of the same: what the running episodes and the updates that are underway need to continue."""
+        """Returns the arrays of the same: what the running episodes and the updates that are underway need to
+        continue.
+        """
         # Several workers start new episodes where the run is resumed.
         return {**self.collector.arrays(), **self.updates.arrays()} if self.workers.task.num_workers == 1 else {}
 
@@ -99,13 +109,18 @@ class RunState:
         collector, environments = state["collector"], state["collector"]["environments"]
         envs = len(environments["length"]) // task.num_workers
         own = slice(task.index * envs, (task.index + 1) * envs)
-        collector = {**collector, "environments": {**environments, **{name: environments[name][own] for name in PER_ENVIRONMENT}}}
+        collector = {
+            **collector,
+            "environments": {**environments, **{name: environments[name][own] for name in PER_ENVIRONMENT}},
+        }
         alone = restored.workers == task.num_workers == 1
         arrays = restored.arrays if alone else {}
         if restored.whole:  # else the updates that are underway learned from rows that are gone
             self.updates.restore(arrays)
         steps = self.memory.newest(collector["environments"]["length"][0])
-        exact = self.collector.restore(collector, arrays, None if steps is None else steps["action"][:, 0], self.agent.policy)
+        exact = self.collector.restore(
+            collector, arrays, None if steps is None else steps["action"][:, 0], self.agent.policy
+        )
         if not alone:
             self.reseed()
         if not exact:
@@ -114,7 +129,9 @@ class RunState:
         return exact
 
     def reseed(self) -> None:
-        """Gives this worker streams of random numbers that no other one has, and that it did not have before this step."""
+        """Gives this worker streams of random numbers that no other one has, and that it did not have before this
+        step.
+        """
         where = [self.workers.task.index, self.workers.task.num_workers, self.schedule.counters.env_steps]
         self.sampler.reseed([self.seed, SAMPLING, *where])
         self.collector.reseed([self.seed, ACTING, *where])
@@ -128,7 +145,9 @@ def refuse_other_kinds(theirs: Any, ours: Any, name: str = "state") -> None:
     """
     if isinstance(ours, dict):
         if not isinstance(theirs, dict) or (differing := sorted(theirs.keys() ^ ours.keys())):
-            raise ValueError(f"{name} differs in {differing[0]!r}" if isinstance(theirs, dict) else f"{name} is {theirs!r}")
+            raise ValueError(
+                f"{name} differs in {differing[0]!r}" if isinstance(theirs, dict) else f"{name} is {theirs!r}"
+            )
         for key, value in ours.items():
             refuse_other_kinds(theirs[key], value, f"{name}.{key}")
     elif isinstance(ours, list):
@@ -138,5 +157,7 @@ def refuse_other_kinds(theirs: Any, ours: Any, name: str = "state") -> None:
     elif ours is None:  # of a number that there is not yet
         if theirs is not None:
             refuse_other_kinds(theirs, 0.0, name)
-    elif isinstance(theirs, bool) != isinstance(ours, bool) or not isinstance(theirs, (int, float) if isinstance(ours, float) else type(ours)):
+    elif isinstance(theirs, bool) != isinstance(ours, bool) or not isinstance(
+        theirs, (int, float) if isinstance(ours, float) else type(ours)
+    ):
         raise ValueError(f"{name} is {theirs!r}")

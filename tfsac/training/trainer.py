@@ -44,8 +44,10 @@ class Trainer(RunParts):
         callbacks: hooks.
         quiet: print nothing.
         initial_weights: run directory whose best weights to begin with.
-        env_fn: makes one environment, instead of the preset's level and its arguments. A function is not saved: give it again to resume.
-        models: makes a Keras model for each network, instead of the preset's layers; see docs/own_networks.md. It is not saved either.
+        env_fn: makes one environment, instead of the preset's level and its arguments. A function is not saved: give it
+            again to resume.
+        models: makes a Keras model for each network, instead of the preset's layers; see docs/own_networks.md. It is
+            not saved either.
         terminal: makes what prints the progress, such as a subclass of `TerminalSink`; it gets that class's arguments.
 
     Attributes:
@@ -170,7 +172,9 @@ class Trainer(RunParts):
             RuntimeError: the run has ended.
         """
         if self.ended:
-            raise RuntimeError(f"The run has ended: tfsac.evaluate(run_dir) evaluates its policy. Received: {self.directory.path}")
+            raise RuntimeError(
+                f"The run has ended: tfsac.evaluate(run_dir) evaluates its policy. Received: {self.directory.path}"
+            )
         self.updates.wait()
         evaluated = self.evaluator.evaluate(self.counters.env_steps) if self.workers.task.is_chief else {}
         self.evaluator.completed(self.counters)
@@ -218,9 +222,16 @@ class Trainer(RunParts):
     # -- inside a step -------------------------------------------------------------------------------------------------
 
     def _count(self, step: Step) -> None:
-        """Counts a step of every worker, learns statistics from it, and agrees with the other workers on what follows."""
+        """Counts a step of every worker, learns statistics from it, and agrees with the other workers on what
+        follows.
+        """
         normalised = {OBSERVED + key: step.following[key] for key in self.filters.mean}
-        own = {"ended": step.ended, "length": step.length, "reward": step.reward, "stop": np.array([self._wish_to_stop()])}
+        own = {
+            "ended": step.ended,
+            "length": step.length,
+            "reward": step.reward,
+            "stop": np.array([self._wish_to_stop()]),
+        }
         seen = self.workers.gather({**own, **normalised, **self.sampler.offers()})
         self.filters.learn({key: seen[OBSERVED + key] for key in self.filters.mean})
         self.filters.learn_reward(seen["reward"])
@@ -243,7 +254,9 @@ class Trainer(RunParts):
 
     def _computed(self, batch: Batch, result: UpdateResult) -> None:
         before = self.counters.updates - len(result.metrics)
-        refuse_non_finite(self.update_metrics, result.metrics, batch, before, self.counters.env_steps, self.directory.path)
+        refuse_non_finite(
+            self.update_metrics, result.metrics, batch, before, self.counters.env_steps, self.directory.path
+        )
         self.reporter.add_updates(result.metrics)
         self.hooks.call("on_updates", self, result.metrics)
 
@@ -260,8 +273,8 @@ class Trainer(RunParts):
     def _end(self, saved: pathlib.Path) -> None:
         if self.signals.received:
             self.print(
-                f"Stopped by {self.stop_reason} at step {self.counters.env_steps}; saved in {self.directory.shown(saved)}. "
-                f"Continue with: {self.how_to_resume.command()}"
+                f"Stopped by {self.stop_reason} at step {self.counters.env_steps}; saved in "
+                f"{self.directory.shown(saved)}. Continue with: {self.how_to_resume.command()}"
             )
         self.hooks.raise_error()
         self.hooks.end(self)
@@ -269,7 +282,9 @@ class Trainer(RunParts):
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
-        """Saves the state of the run when an environment or a callback fails inside, explains other failures, and tells callbacks."""
+        """Saves the state of the run when an environment or a callback fails inside, explains other failures, and
+        tells callbacks.
+        """
         try:
             with explaining(self.counters, self.how_to_resume, self.workers.task.num_workers):
                 yield
@@ -291,7 +306,10 @@ class Trainer(RunParts):
         except (CheckpointError, OSError) as error:
             self.print(f"{what}, and its state could not be saved: {description(error)}")
             return
-        self.print(f"{what}; the state before is saved in {self.directory.shown(place)}. Continue with: {self.how_to_resume.command()}")
+        self.print(
+            f"{what}; the state before is saved in {self.directory.shown(place)}. Continue with: "
+            f"{self.how_to_resume.command()}"
+        )
 
 
 @dataclasses.dataclass
@@ -304,8 +322,8 @@ class Result:
         counters: env_steps, episodes, updates.
         best_return: mean return of the best evaluation, or None.
         signal: the number of the signal that interrupted it, or None.
-        accepted: whether an evaluation reached the preset's threshold within its number of training episodes; None for a
-            preset without a threshold.
+        accepted: whether an evaluation reached the preset's threshold within its number of training episodes; None for
+            a preset without a threshold.
     """
 
     reason: str

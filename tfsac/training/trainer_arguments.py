@@ -20,7 +20,9 @@ from tfsac.training.callbacks import Callback
 from tfsac.training.run_directory import RunDirectory
 from tfsac.training.user_functions import refuse_others
 
-MODELS = "a function without arguments that returns a dict of new Keras models by network, such as {'policy': ..., 'q': ...}"
+MODELS = (
+    "a function without arguments that returns a dict of new Keras models by network, such as {'policy': ..., 'q': ...}"
+)
 
 
 def preset_of(preset: Any) -> Preset:
@@ -33,8 +35,8 @@ def preset_of(preset: Any) -> Preset:
         return load_preset(preset)
     if not isinstance(preset, Preset):
         raise ParameterError(
-            "preset is a Preset (see tfsac.load_preset), the name of one such as 'pendulum_sac', or the path of a .py file or of a run's "
-            f"config.json. Received: {preset!r}"
+            "preset is a Preset (see tfsac.load_preset), the name of one such as 'pendulum_sac', or the path of a .py "
+            f"file or of a run's config.json. Received: {preset!r}"
         )
     return preset
 
@@ -108,20 +110,26 @@ def requested(
         arguments.path("initial_weights", initial_weights, "the run directory whose best weights to begin with")
         if resume:
             raise ParameterError(
-                "A resumed run has its weights from its checkpoint: leave initial_weights (--checkpoint_restore_dir) out. "
-                f"Received: {str(initial_weights)!r} with resume"
+                "A resumed run has its weights from its checkpoint: leave initial_weights (--checkpoint_restore_dir) "
+                f"out. Received: {str(initial_weights)!r} with resume"
             )
     check_functions(env_fn, models)
-    callbacks = arguments.instances("callbacks", callbacks, Callback, "a list of Callback objects", lambda cls: f"{cls.__name__}(...)")
+    callbacks = arguments.instances(
+        "callbacks", callbacks, Callback, "a list of Callback objects", lambda cls: f"{cls.__name__}(...)"
+    )
     known = resume and directory.config.is_file()
     settings = run or (directory.read()[1] if known else RunParameters())
     task = worker_task(settings)
     preset_of_worker(preset, task)
     refuse_timeout_in_this_process(preset, settings)
     if settings.stop_at_threshold and preset.validation.min_reward_threshold is None:
-        raise ParameterError(f"stop_at_threshold needs validation.min_reward_threshold. Received: None for {preset.environment.level}")
+        raise ParameterError(
+            f"stop_at_threshold needs validation.min_reward_threshold. Received: None for {preset.environment.level}"
+        )
     if settings.skip_damaged_rows and not resume:
-        raise ParameterError("skip_damaged_rows is for runs that are resumed. Received: skip_damaged_rows=True without resume")
+        raise ParameterError(
+            "skip_damaged_rows is for runs that are resumed. Received: skip_damaged_rows=True without resume"
+        )
     if not resume:
         directory.refuse_existing()
     if known:

@@ -20,8 +20,9 @@ class Updates:
         agent: that learns.
         computed: called in the thread of the caller with each batch and its result, as soon as someone waits for it.
         apply: called with each result when it takes effect: on the priorities of the memory, and on who acts.
-        asynchronous: compute in a thread of its own, so that the caller can act meanwhile. A result takes effect when the next call
-            begins, never earlier, so that a run does not depend on how fast the thread is, or on who waits for it.
+        asynchronous: compute in a thread of its own, so that the caller can act meanwhile. A result takes effect when
+            the next call begins, never earlier, so that a run does not depend on how fast the thread is, or on who
+            waits for it.
 
     Attributes:
         pending: the result that was computed and takes effect when the next call begins; part of a checkpoint.

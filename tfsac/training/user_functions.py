@@ -26,7 +26,8 @@ MODELS = "models"  # what the networks of such a preset are made by
 
 
 def described(preset: Preset, env: gym.Env, env_fn: Callable[[], gym.Env] | None, models: ModelMaker | None) -> Preset:
-    """Returns the preset as a run's config records it: with what functions made, which nobody then takes for something else.
+    """Returns the preset as a run's config records it: with what functions made, which nobody then takes for something
+    else.
 
     Args:
         preset: as it was given.
@@ -36,14 +37,18 @@ def described(preset: Preset, env: gym.Env, env_fn: Callable[[], gym.Env] | None
     """
     environment, agent = preset.environment, preset.agent
     if env_fn is not None:
-        environment = dataclasses.replace(environment, level=BY_ENV_FN + name_of_environment(env), kwargs={}, atari=None)
+        environment = dataclasses.replace(
+            environment, level=BY_ENV_FN + name_of_environment(env), kwargs={}, atari=None
+        )
     if models is not None and not any(network.made_by for network in agent.networks.values()):
         agent = dataclasses.replace(agent, networks=networks_made_by(MODELS, agent.networks))
     return dataclasses.replace(preset, environment=environment, agent=agent)
 
 
 def recorded(env_fn: Callable[[], gym.Env] | None, models: ModelMaker | None, spec: Spec) -> dict[str, Any]:
-    """Returns what config.json says beside the preset: the functions' names, and the spaces that the policy belongs to."""
+    """Returns what config.json says beside the preset: the functions' names, and the spaces that the policy belongs
+    to.
+    """
     return {"env_fn": env_fn and name_of(env_fn), "models": models and name_of(models), "spaces": spaces_of(spec)}
 
 
@@ -60,7 +65,8 @@ def spaces_of(spec: Spec) -> dict[str, Any]:
 
 
 def refuse_others(directory: RunDirectory, env_fn: Callable[[], gym.Env] | None, models: ModelMaker | None) -> None:
-    """Refuses to resume a run without the functions that made its environment and networks, or with functions that it had not.
+    """Refuses to resume a run without the functions that made its environment and networks, or with functions that it
+    had not.
 
     Raises:
         FileNotFoundError, ParameterError: no run there, or another config.
@@ -71,9 +77,10 @@ def refuse_others(directory: RunDirectory, env_fn: Callable[[], gym.Env] | None,
     by_models = any(network.made_by for network in preset.agent.networks.values())
     if preset.environment.by_env_fn and env_fn is None:
         raise ParameterError(
-            f"The environment of this run ({preset.environment.name}) was made by the Python function {config.get('env_fn')}, which no "
-            "file holds. In Python, pass it again as env_fn=... For the command line, register the environment with Gymnasium and train "
-            f"with --level=module:Id. Received: no env_fn for {directory.path}"
+            f"The environment of this run ({preset.environment.name}) was made by the Python function "
+            f"{config.get('env_fn')}, which no "
+            "file holds. In Python, pass it again as env_fn=... For the command line, register the environment with "
+            f"Gymnasium and train with --level=module:Id. Received: no env_fn for {directory.path}"
         )
     if env_fn is not None and not preset.environment.by_env_fn:
         raise ParameterError(
@@ -82,9 +89,10 @@ def refuse_others(directory: RunDirectory, env_fn: Callable[[], gym.Env] | None,
         )
     if by_models and models is None:
         raise ParameterError(
-            f"The networks of this run are custom Keras models, made by the Python function {config.get('models')}, which no file holds. "
-            "In Python, pass it again as models=...; tfsac.test_policy(run_dir) runs the policy that a finished run exported, without it. "
-            f"Received: no models for {directory.path}"
+            f"The networks of this run are custom Keras models, made by the Python function {config.get('models')}, "
+            f"which no file holds. "
+            "In Python, pass it again as models=...; tfsac.test_policy(run_dir) runs the policy that a finished run "
+            f"exported, without it. Received: no models for {directory.path}"
         )
     if models is not None and not by_models:
         raise ParameterError(
@@ -124,5 +132,6 @@ def refuse_other_spaces(directory: RunDirectory, spec: Spec) -> None:
         return
     for name, theirs, ours in differences(trained, spaces_of(spec)):
         raise ValueError(
-            f"The policy of {directory.path} belongs to another environment: its {name} is {theirs}. Received: {name}={ours}"
+            f"The policy of {directory.path} belongs to another environment: its {name} is {theirs}. Received: "
+            f"{name}={ours}"
         )

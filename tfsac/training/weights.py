@@ -1,4 +1,6 @@
-"""Weights of an agent's networks, and of what else acting needs, with the filters' statistics, as one small file to serve from."""
+"""Weights of an agent's networks, and of what else acting needs, with the filters' statistics, as one small file to
+serve from.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ def save_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> bytes:
 
 
 def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filters) -> None:
-    """Reads what `save_weights` wrote. A temperature that the file does not have, or that the agent does not learn, stays as it is.
+    """Reads what `save_weights` wrote. A temperature that the file does not have, or that the agent does not learn,
+    stays as it is.
 
     Args:
         path: of the file.
@@ -49,7 +52,9 @@ def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filte
         ValueError: the file is damaged or belongs to other networks.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"There are no saved weights yet; they come with the first evaluation. Received: {path}")
+        raise FileNotFoundError(
+            f"There are no saved weights yet; they come with the first evaluation. Received: {path}"
+        )
     agent = learned if isinstance(learned, Agent) else None
     variables: dict[str, Any] = learned.variables if isinstance(learned, BasePolicy) else _variables(learned)
     temperatures, own = _temperatures(agent) if agent else {}, filters.state()
@@ -58,15 +63,22 @@ def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filte
         text = headers.pop(STATISTICS)
         if text.shape or text.dtype.kind != "U" or text.dtype.itemsize > LARGEST_STATISTICS:
             raise ValueError(f"{STATISTICS} is not a text")
-        named = {name: x for name, x in headers.items() if name in variables or not name.partition("/")[0].endswith("temperature")}
-        theirs, ours = (list(dict.fromkeys(name.partition("/")[0] for name in names if "/" in name)) for names in (named, variables))
+        named = {
+            name: x
+            for name, x in headers.items()
+            if name in variables or not name.partition("/")[0].endswith("temperature")
+        }
+        theirs, ours = (
+            list(dict.fromkeys(name.partition("/")[0] for name in names if "/" in name)) for names in (named, variables)
+        )
         if isinstance(learned, BasePolicy):  # it leaves the agent's other networks in the file
             others = _other_networks(learned)
             named = {name: x for name, x in named.items() if name.partition("/")[0] not in others}
             theirs = [name for name in theirs if name not in others]
         if sorted(theirs) != sorted(ours):
             raise ValueError(
-                f"{path} belongs to other networks: those here are {', '.join(ours)}. Received: weights of {', '.join(theirs)}"
+                f"{path} belongs to other networks: those here are {', '.join(ours)}. Received: weights of "
+                f"{', '.join(theirs)}"
             )
         wanted = {**variables, **{name: x for name, x in temperatures.items() if name in headers}}
         for name in {**wanted, **named}:
@@ -96,7 +108,9 @@ def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filte
         if "Received: " in str(error):
             raise
         said = str(error) or type(error).__name__
-        raise ValueError(f"{path} belongs to other filters, or is damaged ({said}). Received: {path.stat().st_size} bytes") from error
+        raise ValueError(
+            f"{path} belongs to other filters, or is damaged ({said}). Received: {path.stat().st_size} bytes"
+        ) from error
     for name, value in arrays.items():
         {**variables, **temperatures}[name].assign(value)
     (agent.policy if agent else learned).refresh()
@@ -115,7 +129,10 @@ def load_initial_weights(directory: RunDirectory, agent: Agent, filters: Filters
 
 def _variables(agent: Agent) -> dict[str, Any]:
     named = {name: network.trainable_variables for name, network in agent.networks.items()}
-    return {**{f"{name}/{i}": variable for name, some in named.items() for i, variable in enumerate(some)}, **agent.policy.variables}
+    return {
+        **{f"{name}/{i}": variable for name, some in named.items() for i, variable in enumerate(some)},
+        **agent.policy.variables,
+    }
 
 
 def _other_networks(policy: BasePolicy) -> set[str]:
@@ -126,4 +143,6 @@ def _other_networks(policy: BasePolicy) -> set[str]:
 def _temperatures(agent: Agent) -> dict[str, Any]:
     """Returns the learned temperatures, or their logarithms, which have names of their own."""
     others = sorted(agent.trained.keys() - agent.networks.keys())
-    return {f"{name}/{variable.name.partition(':')[0]}": variable for name in others for variable in agent.trained[name]}
+    return {
+        f"{name}/{variable.name.partition(':')[0]}": variable for name in others for variable in agent.trained[name]
+    }

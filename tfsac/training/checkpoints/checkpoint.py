@@ -8,8 +8,8 @@
 
 Where several workers share a run, the first one writes for all: the manifest lists the rows of every worker's memory.
 
-A checkpoint is written beside its place, synced to disk and renamed. Its manifest lists every file and chunk with size and
-SHA-256, and has a checksum of its own. A chunk is deleted when no kept manifest names it.
+A checkpoint is written beside its place, synced to disk and renamed. Its manifest lists every file and chunk with size
+and SHA-256, and has a checksum of its own. A chunk is deleted when no kept manifest names it.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ class CheckpointManager:
     ) -> pathlib.Path:
         """Saves everything.
 
-        Chunks of the memory that the checkpoint before has too are looked at, see `Chunks`; one that is missing or changed is
-        written again.
+        Chunks of the memory that the checkpoint before has too are looked at, see `Chunks`; one that is missing or
+        changed is written again.
 
         Args:
             step: environment steps; names the checkpoint.
@@ -175,7 +175,13 @@ class CheckpointManager:
         for name, content in run_files.items():
             (aside / name).write_bytes(content)
         files = {path.name: digest(path) for path in sorted(aside.iterdir())}
-        manifest = {"format": FORMAT, "step": step, "identity": self.identity, "files": files, "run_files": list(run_files)}
+        manifest = {
+            "format": FORMAT,
+            "step": step,
+            "identity": self.identity,
+            "files": files,
+            "run_files": list(run_files),
+        }
         manifest |= {"memory": saved[0], "memory_of_others": saved[1:]}
         (aside / MANIFEST).write_bytes(sealed(manifest))
         for path in [*aside.iterdir(), aside]:
@@ -249,8 +255,8 @@ class CheckpointManager:
         """Restores agent and memory from the newest checkpoint that is whole.
 
         Args:
-            skip_damaged_rows: where every checkpoint is damaged, use the newest one of which only rows of the memory are, without
-                these rows.
+            skip_damaged_rows: where every checkpoint is damaged, use the newest one of which only rows of the memory
+                are, without these rows.
 
         Raises:
             CheckpointError: there is no checkpoint, none is whole, or it belongs to another run.
@@ -275,7 +281,11 @@ class CheckpointManager:
         if self.workers.task.is_chief:
             try:
                 place, gone, damaged = self.folder.choose(skip_damaged_rows, self.workers.task.num_workers)
-                told = {"place": place.name, "gone": gone, "damaged": {path.name: reason for path, reason in damaged.items()}}
+                told = {
+                    "place": place.name,
+                    "gone": gone,
+                    "damaged": {path.name: reason for path, reason in damaged.items()},
+                }
             except CheckpointError as error:
                 told = {"error": str(error)}
         told = json.loads(self.workers.broadcast(0, json.dumps(told).encode()))
@@ -288,7 +298,9 @@ class CheckpointManager:
         try:
             found = differences(identity if identity == self.identity else with_defaults(identity), self.identity)
         except ParameterError as error:
-            raise CheckpointError(f"{place} was written by another version of tfsac, with other parameters: {error}") from error
+            raise CheckpointError(
+                f"{place} was written by another version of tfsac, with other parameters: {error}"
+            ) from error
         if found:
             name, theirs, ours = found[0]
             raise CheckpointError(
@@ -300,12 +312,16 @@ class CheckpointManager:
     def _read(self, place: pathlib.Path, manifest: dict[str, Any], gone: list[tuple[int, int]]) -> None:
         saved, own = memories(manifest), self.workers.task.index
         if gone:
-            parts = [(c["start"], c["stop"], None if (c["start"], c["stop"] - 1) in gone else self.chunks.rows(c)) for c in saved[0]["chunks"]]
+            parts = [
+                (c["start"], c["stop"], None if (c["start"], c["stop"] - 1) in gone else self.chunks.rows(c))
+                for c in saved[0]["chunks"]
+            ]
             put_back_without(self.memory, parts, _arrays(place / memory_file(0)), saved[0]["total_rows"])
             self.saved_chunks = self._nothing_saved()
         elif len(saved) == self.workers.task.num_workers:
             for chunk in saved[own]["chunks"]:
-                # The first chunk may begin with rows that are not kept any more: a ring overwrites them, episodes leave them out.
+                # The first chunk may begin with rows that are not kept any more: a ring overwrites them, episodes leave
+                # them out.
                 self.memory.put(chunk["start"], self.chunks.rows(chunk))
             self.memory.total_rows = saved[own]["total_rows"]
             self.memory.restore(_arrays(place / memory_file(own)))

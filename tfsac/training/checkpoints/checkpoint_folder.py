@@ -33,18 +33,24 @@ class CheckpointFolder:
         for folder in (self.path, self.chunks.folder):
             if folder.is_symlink():
                 raise CheckpointError(
-                    "Old checkpoints are deleted, so they lie in folders of the run itself and not behind a link; the run's folder may "
-                    f"be a link instead. Received: {folder} -> {os.readlink(folder)}"
+                    "Old checkpoints are deleted, so they lie in folders of the run itself and not behind a link; the "
+                    f"run's folder may be a link instead. Received: {folder} -> {os.readlink(folder)}"
                 )
 
     def places(self) -> list[pathlib.Path]:
         """Returns the checkpoints' folders, oldest first."""
         if not self.path.is_dir():
             return []
-        found = [path for path in self.path.iterdir() if STEP.fullmatch(path.name) and path.is_dir() and not path.is_symlink()]
+        found = [
+            path
+            for path in self.path.iterdir()
+            if STEP.fullmatch(path.name) and path.is_dir() and not path.is_symlink()
+        ]
         return sorted(found, key=lambda path: int(path.name))
 
-    def choose(self, skip_damaged_rows: bool, workers: int) -> tuple[pathlib.Path, list[tuple[int, int]], dict[pathlib.Path, str]]:
+    def choose(
+        self, skip_damaged_rows: bool, workers: int
+    ) -> tuple[pathlib.Path, list[tuple[int, int]], dict[pathlib.Path, str]]:
         """Looks at every file of every checkpoint, after what killed writers left was removed.
 
         Args:
@@ -66,7 +72,9 @@ class CheckpointFolder:
             except (OSError, ValueError) as error:
                 damaged[place] = str(error)
                 continue
-            problems = {(c["start"], c["stop"] - 1): problem for c in chunks_of(manifest) if (problem := self.chunks.problem(c))}
+            problems = {
+                (c["start"], c["stop"] - 1): problem for c in chunks_of(manifest) if (problem := self.chunks.problem(c))
+            }
             if not problems:
                 whole.append(place)
                 continue
@@ -83,7 +91,8 @@ class CheckpointFolder:
                 return place, gone, damaged
             rows = ", ".join(f"{first} to {last}" for first, last in gone)
             raise CheckpointError(
-                f"Rows {rows} of the replay memory are gone, and there is no checkpoint to continue from that does not need them. "
+                f"Rows {rows} of the replay memory are gone, and there is no checkpoint to continue from that does not "
+                f"need them. "
                 "To resume without them: --skip_damaged_rows, or RunParameters(skip_damaged_rows=True). "
                 f"Received: {place} ({reason})"
             )
@@ -120,7 +129,9 @@ class CheckpointFolder:
         return manifest
 
     def prune(self, keep: int) -> None:
-        """Deletes what no longer belongs to the newest `keep` checkpoints; those with a damaged manifest are set aside."""
+        """Deletes what no longer belongs to the newest `keep` checkpoints; those with a damaged manifest are set
+        aside.
+        """
         with contextlib.suppress(OSError):  # what cannot be deleted now is deleted next time
             kept, named = 0, set[str]()
             for place in reversed(self.places()):

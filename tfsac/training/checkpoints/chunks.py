@@ -21,9 +21,10 @@ LEFT = re.compile(rf"\.{ROWS.pattern}\.\d+", re.ASCII)  # by a killed writer
 class Chunks:
     """The files `rows-<first>-<last>-<hash>.npy` in one folder.
 
-    Each is compared with its checksum once in the life of this object: when it is written, or when it is first asked for. After that,
-    size, time of change and inode tell whether it is still the same. That costs one look a file, however large it is; a
-    disk that alters bytes without a trace in these three is noticed by the next process that resumes.
+    Each is compared with its checksum once in the life of this object: when it is written, or when it is first asked
+    for. After that, size, time of change and inode tell whether it is still the same. That costs one look a file,
+    however large it is; a disk that alters bytes without a trace in these three is noticed by the next process that
+    resumes.
 
     Args:
         folder: where they are.

@@ -23,7 +23,8 @@ def identity_of(preset: Preset, seed: int, spec: Spec) -> dict[str, Any]:
 
 
 def with_defaults(identity: dict[str, Any]) -> dict[str, Any]:
-    """Returns the identity of a checkpoint with the parameters that came later, as they have been before: their defaults.
+    """Returns the identity of a checkpoint with the parameters that came later, as they have been before: their
+    defaults.
 
     Raises:
         ParameterError: it has parameters that there are not any more.
@@ -33,7 +34,11 @@ def with_defaults(identity: dict[str, Any]) -> dict[str, Any]:
         agent["memory"][DEMONSTRATIONS] = DEMONSTRATIONS
     agents: Any = AgentParameters  # a union of classes
     environment = to_json(from_json(EnvironmentParameters, json.dumps(identity["environment"])))
-    return {**identity, "environment": environment, "agent": _without_files(to_json(from_json(agents, json.dumps(agent))))}
+    return {
+        **identity,
+        "environment": environment,
+        "agent": _without_files(to_json(from_json(agents, json.dumps(agent)))),
+    }
 
 
 def _without_files(agent: dict[str, Any]) -> dict[str, Any]:

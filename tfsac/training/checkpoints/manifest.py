@@ -1,7 +1,7 @@
 """What the manifest of a checkpoint says, and whether the files are what it says.
 
-The manifest has its own checksum and those of all files, so that no changed byte of a checkpoint goes unnoticed. The checksums
-guard against damage, not against people: whoever can write the folder can write these too.
+The manifest has its own checksum and those of all files, so that no changed byte of a checkpoint goes unnoticed. The
+checksums guard against damage, not against people: whoever can write the folder can write these too.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ def check_file(path: pathlib.Path, expected: dict[str, Any]) -> None:
     """
     size = path.lstat().st_size
     if size != expected["bytes"] or digest(path)["sha256"] != expected["sha256"]:
-        raise ValueError(f"{path.name} should have {expected['bytes']} bytes with another checksum, and has {size} bytes")
+        raise ValueError(
+            f"{path.name} should have {expected['bytes']} bytes with another checksum, and has {size} bytes"
+        )
 
 
 def read_manifest(place: pathlib.Path) -> dict[str, Any]:
