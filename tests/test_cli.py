@@ -218,7 +218,7 @@ def test_a_run_that_sees_a_part_of_its_observations_is_resumed_evaluated_recorde
     assert (
         tiny.train(folder, changes={"environment.visible_entries": [0, 1]}) == 0
     )  # cosine and sine, without the velocity
-    assert api.load_policy(folder).agent.spec.observation == {"observation": ArraySpec((2,), "float32")}
+    assert api.load_policy(folder).acting.spec.observation == {"observation": ArraySpec((2,), "float32")}
     with pytest.raises(CheckpointError, match=r"its environment\.visible_entries.*Received: .*0, 2"):
         cli.run(["train", f"--run_dir={folder}", "--resume", "--set=environment.visible_entries=[0,2]"])
     assert cli.run(["train", f"--run_dir={folder}", "--resume", "--set=schedule.improve_steps=60"]) == 0

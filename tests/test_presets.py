@@ -89,9 +89,10 @@ def fewer_updates(preset):
     algorithm = preset.agent.algorithm
     if isinstance(preset.agent.memory, EpisodicReplayParameters):
         return override(preset, {"agent.algorithm.n_times_replay": 1})
-    return override(
-        preset, {"agent.algorithm.num_consecutive_training_steps": min(2, algorithm.num_consecutive_training_steps)}
-    )
+    fewer = {"agent.algorithm.num_consecutive_training_steps": min(2, algorithm.num_consecutive_training_steps)}
+    if algorithm.num_consecutive_training_steps > 2:  # a period in environment steps may be no whole number of updates
+        fewer["agent.algorithm.num_steps_between_copying_online_weights_to_target"] = "TrainingSteps(1)"
+    return override(preset, fewer)
 
 
 def counts(preset):

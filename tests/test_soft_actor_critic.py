@@ -115,7 +115,7 @@ def policy_step(agent, batch):
 
 STEPS = {
     "policy": policy_step,
-    "v": lambda agent, batch: agent.value_step(batch, tf.ones(BATCH)),
+    "v": lambda agent, batch: agent.apply(agent.value_step(batch, tf.ones(BATCH))[0]),
     "q": lambda agent, batch: agent.apply(agent.critic_step(batch).gradients),
 }
 
@@ -140,17 +140,17 @@ def test_a_step_trains_its_own_network_and_leaves_the_others_bit_identical(name)
     assert all((a != b).any() for a, b in zip(before[name], after[name], strict=True))
 
 
-@pytest.mark.parametrize("step", ["policy_step", "critic_step"])
+@pytest.mark.parametrize("step", ["policy_step", "value_step", "critic_step"])
 def test_computing_a_step_moves_nothing(step):
     agent, batch = make_agent(), one(batches(1))
     before = weights(agent)
-    getattr(agent, step)(batch)
+    getattr(agent, step)(batch, *([tf.ones(BATCH)] if step == "value_step" else []))
     assert changed_networks(before, weights(agent)) == set()
 
 
 def test_the_target_step_moves_only_the_target_network():
     agent = make_agent()
-    agent.value_step(one(batches(1)), tf.ones(BATCH))
+    STEPS["v"](agent, one(batches(1)))
     before = weights(agent)
     agent.update_target("v")
     assert changed_networks(before, weights(agent)) == {"v_target"}
@@ -441,10 +441,10 @@ def test_huber_loss_makes_large_errors_count_linearly(name, loss, error):
 
 def test_huber_loss_of_v_is_linear_too():
     agent = make_agent(v__replace_mse_with_huber_loss=True)
-    agent.value_step(one(batches(1)), tf.zeros(BATCH))
+    agent.apply(agent.value_step(one(batches(1)), tf.zeros(BATCH))[0])
     batch = one(batches(1))
     v = agent.networks["v"](batch.observation).numpy()
-    metrics = agent.value_step(batch, tf.fill([BATCH], 1000.0))
+    _, metrics = agent.value_step(batch, tf.fill([BATCH], 1000.0))
     assert metrics["loss/v"].numpy() == pytest.approx((1000.0 - v).mean() - 0.5, rel=1e-5)
 
 
