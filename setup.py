@@ -47,8 +47,8 @@ TESTED = (
 EXTRAS["test"] = [
     "pytest>=8.0",
     "pytest-xdist>=3.6",
-    "ruff>=0.9",
-    "mypy>=1.14",
+    "ruff>=0.17,<0.18",  # its format changes with its second number
+    "mypy>=2.4,<3",
     *(package for extra in TESTED for package in EXTRAS[extra]),
 ]
 
