@@ -42,7 +42,7 @@ class SquashedGaussian:
     """
 
     def __init__(self, loc: Any, log_scale: Any):
-        if len(loc.shape) != 2 or not tf.TensorShape(loc.shape).is_compatible_with(log_scale.shape):
+        if len(loc.shape) != 2 or _differ(loc.shape, log_scale.shape):
             raise ValueError(f"loc and log_scale are both [B, A]. Received: {loc.shape} and {log_scale.shape}")
         self.functions = functions_of(loc)
         self.loc = loc
@@ -68,7 +68,7 @@ class SquashedGaussian:
         Raises:
             ValueError: noise of another shape.
         """
-        if not tf.TensorShape(self.loc.shape).is_compatible_with(noise.shape):
+        if _differ(self.loc.shape, noise.shape):
             raise ValueError(f"noise has the shape of loc, {self.loc.shape}. Received: {noise.shape}")
         u = self._before_tanh(noise)
         normal = _tfp().distributions.MultivariateNormalDiag(self.loc, tf.exp(self.log_scale))
@@ -96,14 +96,14 @@ class MaskedCategorical:
     """
 
     def __init__(self, logits: Any, mask: Any = None):
+        if len(logits.shape) != 2 or (mask is not None and _differ(logits.shape, mask.shape)):
+            raise ValueError(f"logits and mask are both [B, A]. Received: {logits.shape} and {np.shape(mask)}")
         self.functions = functions_of(logits)
-        self.mask = self.functions.ones_like(logits, dtype=bool) if mask is None else mask
-        if len(logits.shape) != 2 or not tf.TensorShape(logits.shape).is_compatible_with(self.mask.shape):
-            raise ValueError(f"logits and mask are both [B, A]. Received: {logits.shape} and {self.mask.shape}")
         # A finite number instead of minus infinity: its differences and gradients are finite too.
-        self.logits = self.functions.where(self.mask, logits, LEAST_LOGIT)
+        self.logits = logits if mask is None else self.functions.where(mask, logits, LEAST_LOGIT)
         if self.functions is np:  # sampling needs no probabilities
             return
+        self.mask = tf.ones_like(logits, tf.bool) if mask is None else mask
         log_prob, zero = tf.nn.log_softmax(self.logits), tf.zeros([], logits.dtype)
         self.log_prob = tf.where(self.mask, log_prob, zero)
         self.prob = tf.where(self.mask, tf.exp(log_prob), zero)
@@ -122,12 +122,13 @@ class MaskedCategorical:
         Raises:
             ValueError: numbers of another shape.
         """
-        if not tf.TensorShape(self.logits.shape).is_compatible_with(uniform.shape):
+        if _differ(self.logits.shape, uniform.shape):
             raise ValueError(
                 f"uniform numbers have the shape of the logits, {self.logits.shape}. Received: {uniform.shape}"
             )
         log = self.functions.log
-        inside = self.functions.clip(uniform, 1e-20, 1.0 - 1e-7)  # -log(-log(x)) is finite there
+        # -log(-log(x)) is finite inside these bounds.
+        inside = self.functions.maximum(self.functions.minimum(uniform, np.float32(1.0 - 1e-7)), np.float32(1e-20))
         return likeliest(self.logits - log(-log(inside)))
 
 
@@ -150,7 +151,7 @@ class DiagonalGaussian:
     """
 
     def __init__(self, mean: Any, variance: Any):
-        if len(mean.shape) != 2 or not tf.TensorShape(mean.shape).is_compatible_with(variance.shape):
+        if len(mean.shape) != 2 or _differ(mean.shape, variance.shape):
             raise ValueError(f"mean and variance are both [B, A]. Received: {mean.shape} and {variance.shape}")
         self.mean, self.variance = mean, variance
 
@@ -164,7 +165,7 @@ class DiagonalGaussian:
         Raises:
             ValueError: actions of another shape.
         """
-        if not tf.TensorShape(self.mean.shape).is_compatible_with(action.shape[-2:]):
+        if _differ(self.mean.shape, action.shape[-2:]):
             raise ValueError(f"Actions end in the shape of the mean, {self.mean.shape}. Received: {action.shape}")
         squared = tf.square(action - self.mean) / self.variance
         return -0.5 * tf.reduce_sum(squared + tf.math.log(2.0 * math.pi * self.variance), axis=-1)
@@ -183,14 +184,10 @@ class DiagonalGaussian:
         Raises:
             ValueError: a Gaussian of another shape.
         """
-        if not tf.TensorShape(self.mean.shape).is_compatible_with(other.mean.shape):
+        if _differ(self.mean.shape, other.mean.shape):
             raise ValueError(f"Both Gaussians have the shape {self.mean.shape}. Received: {other.mean.shape}")
-        ratio = self.variance / other.variance
-        distance = tf.square(self.mean - other.mean) / other.variance
+        ratio, distance = self.variance / other.variance, tf.square(self.mean - other.mean) / other.variance
         return 0.5 * tf.reduce_sum(distance + ratio - 1.0 - tf.math.log(ratio), axis=-1)
-
-
-# -- one formula for arrays and tensors -------------------------------------------------------------------------------
 
 
 class TensorFunctions:
@@ -203,7 +200,12 @@ class TensorFunctions:
 
 def functions_of(x: Any) -> Any:
     """Returns the module whose functions compute with `x`: NumPy, or TensorFlow under NumPy's names."""
-    return TensorFunctions if tf.is_tensor(x) else np
+    return np if isinstance(x, np.ndarray) or not tf.is_tensor(x) else TensorFunctions
+
+
+def _differ(shape: Any, other: Any) -> bool:
+    """Returns whether two shapes, of arrays or tensors, cannot be the same."""
+    return shape != other and not tf.TensorShape(shape).is_compatible_with(other)
 
 
 def constant(x: Any) -> Any:

@@ -254,8 +254,7 @@ class Agent(tf.Module):
     ) -> tf.Tensor:
         """Returns noise for this replica's rows of an update, standard normal unless `draw` is another distribution.
 
-        A function of the agent's seed, the update's number and `name`, it is drawn for the global batch, `shape`: a run
-        that is continued on another number of replicas or workers sees the same noise.
+        A function of seed, update and `name`, it is drawn for the global batch, `shape`, whatever the replicas are.
         """
         seed = tf.stack([self.noise_seed + zlib.crc32(name.encode()), self.updates])
         return self.share_of_replica(draw(shape, seed), self.replicas)
