@@ -193,7 +193,7 @@ class DiagonalGaussian:
 class TensorFunctions:
     """TensorFlow's functions under NumPy's names."""
 
-    abs, clip, concatenate, exp, log = tf.abs, tf.clip_by_value, tf.concat, tf.exp, tf.math.log
+    clip, concatenate, exp, log = tf.clip_by_value, tf.concat, tf.exp, tf.math.log
     maximum, minimum, ones_like, sqrt = tf.maximum, tf.minimum, tf.ones_like, tf.sqrt
     min, tanh, where = tf.reduce_min, tf.tanh, tf.where
 
