@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "files": ({"numpy"}, set()),
     "parameters": ({"pydantic"}, {"user_code"}),
     "user_code": (set(), set()),
-    "arguments": (set(), set()),
+    "argument_checks": (set(), set()),
     "quiet": (TENSORFLOW, set()),
     "losses": (TENSORFLOW, {"types"}),
     "distributions": ({"numpy", *TENSORFLOW}, {"types"}),
@@ -29,9 +29,9 @@ MAY_IMPORT = {
     "policies": ({"numpy", *TENSORFLOW}, {"types", "parameters", "networks", "distributions"}),
     "environments": (
         {"numpy", "gymnasium", "imageio", "imageio_ffmpeg"},
-        {"types", "parameters", "user_code", "arguments"},
+        {"types", "parameters", "user_code", "argument_checks"},
     ),
-    "memories": ({"numpy", "gymnasium", "minari"}, {"types", "parameters", "files", "arguments"}),
+    "memories": ({"numpy", "gymnasium", "minari"}, {"types", "parameters", "files", "argument_checks"}),
     "networks": ({"numpy", "keras", *TENSORFLOW}, {"types", "parameters", "user_code"}),
     "agents": (
         {"numpy", "keras", *TENSORFLOW},
@@ -64,7 +64,7 @@ MAY_IMPORT = {
             "files",
             "api",
             "user_code",
-            "arguments",
+            "argument_checks",
         },
     ),
     # Checked before TensorFlow loads: see also test_what_answers_without_tensorflow_imports_none.
@@ -87,12 +87,12 @@ MAY_IMPORT = {
             "distributed",
             "files",
             "user_code",
-            "arguments",
+            "argument_checks",
         },
     ),
     "exporting": (
         {"numpy", "tensorflow", "ai_edge_litert"},
-        {"types", "environments", "training", "files", "arguments", "user_code"},
+        {"types", "environments", "training", "files", "argument_checks", "user_code"},
     ),
 }
 SEE_EVERYTHING = {"api", "cli", "__init__", "__main__"}

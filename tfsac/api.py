@@ -10,7 +10,7 @@ from typing import Any, Literal
 import gymnasium as gym
 import numpy as np
 
-from tfsac import arguments
+from tfsac import argument_checks
 from tfsac.agents import Agent
 from tfsac.environments import (
     Filters,
@@ -36,7 +36,7 @@ from tfsac.training.devices import configure_once
 from tfsac.training.evaluation import evaluate as run_episodes
 from tfsac.training.evaluation import evaluate_policy
 from tfsac.training.failures import writing_results
-from tfsac.training.trainer_arguments import check_functions
+from tfsac.training.run_request import check_functions
 from tfsac.training.user_functions import refuse_other_spaces, refuse_others
 from tfsac.training.weights import load_weights
 from tfsac.types import DiscreteSpec, Spec
@@ -116,7 +116,7 @@ def load_policy(
         ValueError, ImportError: the run's files are damaged, its environment or networks cannot be made, or are not
             those of the run.
     """
-    arguments.flag("critics", critics)
+    argument_checks.flag("critics", critics)
     env = environment_of(run_dir, env_fn, models)
     env.close()
     return _policy_in(env, run_dir, models, critics)
@@ -144,7 +144,7 @@ def environment_of(
         **kwargs: for `gymnasium.make`, or the PettingZoo environment; not for what env_fn makes.
     """
     check_functions(env_fn, models)
-    directory = RunDirectory(arguments.path("run_dir", run_dir))
+    directory = RunDirectory(argument_checks.path("run_dir", run_dir))
     refuse_others(directory, env_fn, models)
     parameters = directory.read()[0].environment
     return maker(dataclasses.replace(parameters, kwargs={**parameters.kwargs, **kwargs}), env_fn)()
@@ -194,10 +194,10 @@ def evaluate(
         DrawingError: film or picture failed; it has the evaluation.
     """
     episodes, seed = _checked(episodes, seed)
-    arguments.flag("deterministic", deterministic)
+    argument_checks.flag("deterministic", deterministic)
     check_render(render, env_fn is None)
-    film = None if dump_mp4 is None else arguments.path("dump_mp4", dump_mp4, A_FILE)
-    picture = None if plot_actions is None else arguments.path("plot_actions", plot_actions, A_FILE)
+    film = None if dump_mp4 is None else argument_checks.path("dump_mp4", dump_mp4, A_FILE)
+    picture = None if plot_actions is None else argument_checks.path("plot_actions", plot_actions, A_FILE)
     env = environment_of(run_dir, env_fn, models, **({"render_mode": render} if render and env_fn is None else {}))
     actions: list[np.ndarray] = []
     try:
@@ -267,9 +267,9 @@ def record(
     Raises:
         as `tfsac.files.new_file`, and as `evaluate`.
     """
-    arguments.flag("deterministic", deterministic)
+    argument_checks.flag("deterministic", deterministic)
     episodes, seed = _checked(episodes, seed)
-    out = arguments.path("out", out, A_FILE)
+    out = argument_checks.path("out", out, A_FILE)
     env = environment_of(run_dir, env_fn, models)
     try:
         policy = _policy_in(env, run_dir, models)
@@ -285,7 +285,7 @@ def record(
 
 
 def _checked(episodes: Any, seed: Any) -> tuple[int, int]:
-    return arguments.whole("episodes", episodes, 1), arguments.whole("seed", seed, 0)
+    return argument_checks.whole("episodes", episodes, 1), argument_checks.whole("seed", seed, 0)
 
 
 def demonstrate(
@@ -317,10 +317,10 @@ def demonstrate(
         >>> tfsac.save_demonstrations("expert.npz", expert)
     """
     episodes, seed = _checked(episodes, seed)
-    arguments.function("act", act, "a function of an observation that returns an action")
-    arguments.instance("env", env, gym.Env, "a Gymnasium environment, such as gymnasium.make('CartPole-v1')")
+    argument_checks.function("act", act, "a function of an observation that returns an action")
+    argument_checks.instance("env", env, gym.Env, "a Gymnasium environment, such as gymnasium.make('CartPole-v1')")
     if begin is not None:
-        arguments.function("begin", begin, "a function without arguments")
+        argument_checks.function("begin", begin, "a function without arguments")
     env = checked(env)
     spec, level = spec_of(env), name_of_environment(env)
     inverse, steps = action_map(spec).inverse, list[tuple[Any, ...]]()
@@ -359,7 +359,7 @@ def plot(run_dir: str | pathlib.Path) -> Picture:
     """
     from tfsac.experiments.plots import plot_run
 
-    return Picture(plot_run(arguments.path("run_dir", run_dir)))
+    return Picture(plot_run(argument_checks.path("run_dir", run_dir)))
 
 
 def _acceptable(action: Any, spec: Spec) -> Any:
@@ -384,7 +384,7 @@ def observations_of(
 ) -> list[Any]:
     """Returns the raw observations of some episodes of a run's environment, to verify an export with."""
     episodes, _ = _checked(episodes, 0)
-    arguments.instance("policy", policy, Policy, A_POLICY)
+    argument_checks.instance("policy", policy, Policy, A_POLICY)
     env, observations = environment_of(run_dir, env_fn, models), []
     try:
         amount = EnvironmentEpisodes(episodes)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import tensorflow as tf
 
-from tfsac import arguments
+from tfsac import argument_checks
 from tfsac.environments import ActionNumbering, action_map, as_arrays
 from tfsac.files import check_new_folder, neutral, new_file, sync, writing
 from tfsac.training.policy import Policy
@@ -173,10 +173,10 @@ def export(
         OSError: it cannot be written; there is nothing at `out` then, or what was there before.
         ValueError: an unknown format; values of a policy without critics, or with an LSTM of their own.
     """
-    arguments.instance("policy", policy, Policy, A_POLICY)
-    arguments.flag("values", values)
-    arguments.flag("replace", replace)
-    out = arguments.path("out", out)
+    argument_checks.instance("policy", policy, Policy, A_POLICY)
+    argument_checks.flag("values", values)
+    argument_checks.flag("replace", replace)
+    out = argument_checks.path("out", out)
     if values and policy.critics is None:
         raise ValueError(
             "The values are those of critics, so values=True needs a policy loaded with them: "
@@ -334,10 +334,10 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: list[Any]) ->
         ValueError: no observations, the export of a policy for another environment, or a policy that draws with
             `epsilon_greedy`, which its export does not.
     """
-    arguments.instance("policy", policy, Policy, A_POLICY)
-    arguments.path("path", path)
+    argument_checks.instance("policy", policy, Policy, A_POLICY)
+    argument_checks.path("path", path)
     if not isinstance(observations, list | tuple) or not observations:
-        raise ValueError(f"Verifying needs a list of raw observations. Received: {arguments.shown(observations)}")
+        raise ValueError(f"Verifying needs a list of raw observations. Received: {argument_checks.shown(observations)}")
     epsilon = getattr(policy.acting.parameters.algorithm, "epsilon_greedy", 0.0)
     if epsilon:
         raise ValueError(
@@ -351,7 +351,9 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: list[Any]) ->
         before = dict(policy.state)
         exported.state, ours = before, policy.act(observation)
         if any(array.shape[1:] != policy.acting.spec.observation[key].shape for key, array in arrays.items()):
-            raise ValueError(f"Each observation is that of one environment. Received: {arguments.shown(observation)}")
+            raise ValueError(
+                f"Each observation is that of one environment. Received: {argument_checks.shown(observation)}"
+            )
         try:
             theirs = exported(arrays)[0]
         except (tf.errors.InvalidArgumentError, ValueError, RuntimeError) as error:  # LiteRT raises the last two

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from tfsac import arguments
+from tfsac import argument_checks
 from tfsac.environments.check import has_time_limit, problems_of_spaces
 from tfsac.environments.own import making, name_of_environment
 from tfsac.environments.returns import CheckedReturns, failure, refuse_non_finite
@@ -89,7 +89,7 @@ def check_environment(env: gym.Env | Callable[[], gym.Env], num_steps: int = 100
         >>> print(report)
         >>> assert report.usable
     """
-    num_steps, seed = arguments.whole("num_steps", num_steps, 1), arguments.whole("seed", seed, 0)
+    num_steps, seed = argument_checks.whole("num_steps", num_steps, 1), argument_checks.whole("seed", seed, 0)
     if isinstance(env, gym.Env):
         return _Inspection(env).report(num_steps, seed)
     new = making(env)

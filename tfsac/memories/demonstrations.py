@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfsac import arguments
+from tfsac import argument_checks
 from tfsac.files import Header, new_file, parse_object, read_npz, written_aside
 from tfsac.memories.minari_datasets import read_minari
 from tfsac.memories.transitions import OBSERVATION, TransitionMemory
@@ -44,7 +44,7 @@ def save_demonstrations(path: str | pathlib.Path, demonstrations: Demonstrations
         TypeError: arguments of other types.
         FileExistsError, ValueError, OSError: as `tfsac.files.new_file`.
     """
-    arguments.instance(
+    argument_checks.instance(
         "demonstrations", demonstrations, Demonstrations, "Demonstrations, as tfsac.demonstrate returns them"
     )
     records, level, returns = demonstrations
@@ -58,12 +58,12 @@ def save_demonstrations(path: str | pathlib.Path, demonstrations: Demonstrations
         ("returns", returns, isinstance(returns, np.ndarray) and returns.dtype.kind in "fiu"),
     ):
         if not fits:
-            raise TypeError(f"{name} is what tfsac.demonstrate returns. Received: {arguments.shown(value)}")
+            raise TypeError(f"{name} is what tfsac.demonstrate returns. Received: {argument_checks.shown(value)}")
     if returns.shape != (ends := int((records["terminated"] | records["truncated"]).sum()),):
         raise ValueError(
             f"returns has one number for each episode that ends, here {ends}. Received: the shape {returns.shape}"
         )
-    new_file(arguments.path("path", path, "the path of a new file"), SUFFIX)
+    new_file(argument_checks.path("path", path, "the path of a new file"), SUFFIX)
     meta = json.dumps({"format": FORMAT, "level": demonstrations.level})
     fields: dict[str, Any] = {name: demonstrations.records[name] for name in demonstrations.records.dtype.names or ()}
     with written_aside(pathlib.Path(path)) as file:
@@ -92,9 +92,9 @@ def load_demonstrations(
         ValueError: not a demonstration file, empty, truncated, not finite, of another level, of other shapes or dtypes
             than the spec's, actions that the agent could not take, or fewer episodes than wanted.
     """
-    arguments.path("path", path, "a demonstration file, or minari: and an id")
-    arguments.instance("spec", spec, Spec, "the spec of an environment, tfsac.environments.spec_of(env)")
-    arguments.instance("level", level, (str, type(None)), "the id of an environment, or None")
+    argument_checks.path("path", path, "a demonstration file, or minari: and an id")
+    argument_checks.instance("spec", spec, Spec, "the spec of an environment, tfsac.environments.spec_of(env)")
+    argument_checks.instance("level", level, (str, type(None)), "the id of an environment, or None")
     if num_episodes is not None and (not isinstance(num_episodes, int | np.integer) or isinstance(num_episodes, bool)):
         raise TypeError(f"num_episodes is a whole number, or None for all. Received: {num_episodes!r}")
     if minari := str(path).startswith(MINARI):

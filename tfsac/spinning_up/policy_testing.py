@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 import tensorflow as tf
 
-from tfsac import arguments
+from tfsac import argument_checks
 from tfsac.api import AFTER_TRAINING
 from tfsac.environments import as_arrays, maker, spec_of
 from tfsac.exporting import load_exported
@@ -51,10 +51,10 @@ def test_policy(
     Example:
         >>> tfsac.test_policy("runs/sac/20250101-120000-seed0", lambda: gymnasium.make("Pendulum-v1"), episodes=3)
     """
-    episodes = arguments.whole("episodes", episodes, 1)
+    episodes = argument_checks.whole("episodes", episodes, 1)
     for name, value in (("deterministic", deterministic), ("render", render)):
-        arguments.flag(name, value)
-    directory = RunDirectory(arguments.path("run_dir", run_dir))
+        argument_checks.flag(name, value)
+    directory = RunDirectory(argument_checks.path("run_dir", run_dir))
     parameters = directory.read()[0].environment
     if max_ep_len is not None:
         parameters = dataclasses.replace(parameters, max_episode_steps=max_ep_len)

@@ -25,11 +25,11 @@ from tfsac.training.ray_collector import RayCollector, RolloutActor
 from tfsac.training.reporting import Reporter
 from tfsac.training.run_directory import METRICS
 from tfsac.training.run_lock import RunLock
+from tfsac.training.run_request import RunRequest
 from tfsac.training.sampling import Sampler
 from tfsac.training.schedule import Period, Schedule
 from tfsac.training.signals import StopSignals
 from tfsac.training.state import RunState
-from tfsac.training.trainer_arguments import Request
 from tfsac.training.updates import Updates
 from tfsac.training.user_functions import described, recorded, refuse_other_spaces, training_models
 from tfsac.training.weights import load_initial_weights
@@ -63,7 +63,7 @@ class RunParts:
 
     def __init__(
         self,
-        asked: Request,
+        asked: RunRequest,
         terminal: MakeTerminal,
         computed: Callable[[Batch, UpdateResult], None],
         apply: Callable[[UpdateResult], None],
@@ -103,7 +103,7 @@ class RunParts:
             raise AttributeError(f"trainer.{name} is a part of the run, which cannot be replaced")
         super().__setattr__(name, value)
 
-    def _make_environments(self, asked: Request) -> None:
+    def _make_environments(self, asked: RunRequest) -> None:
         env_fn, task = asked.env_fn, asked.task
         one = maker(asked.preset.environment, env_fn)
         self.evaluation_env = one()
@@ -119,7 +119,7 @@ class RunParts:
             arguments = self.preset, self.settings, env_fn, asked.models
             self.environments = RayEnvironments(self.preset, self.settings, RolloutActor, arguments, self.print)
 
-    def _make_learner(self, asked: Request) -> None:
+    def _make_learner(self, asked: RunRequest) -> None:
         preset, settings, spec, env_fn = self.preset, self.settings, self.environments.spec, asked.env_fn
         if asked.resume and env_fn is not None:
             refuse_other_spaces(self.directory, spec)
@@ -191,7 +191,7 @@ class RunParts:
             self.state.reseed()
         self.how_to_resume = HowToResume(self.directory, self.checkpoints, self.functions)
 
-    def _open(self, asked: Request) -> None:
+    def _open(self, asked: RunRequest) -> None:
         """Makes the run's folder, or brings everything to where the newest checkpoint in it was taken."""
         columns, chief = self.reporter.columns(self.evaluator.columns()), self.workers.task.is_chief
         if asked.resume:

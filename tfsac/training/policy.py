@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tfsac import arguments
+from tfsac import argument_checks
 from tfsac.agents import Agent
 from tfsac.environments import Filters, action_map, as_arrays
 from tfsac.policies import BasePolicy, Mode
@@ -36,13 +36,13 @@ class Policy:
     """
 
     def __init__(self, acting: BasePolicy, filters: Filters, critics: Agent | None = None):
-        arguments.instance(
+        argument_checks.instance(
             "acting", acting, BasePolicy, "an agent's policy; tfsac.load_policy(run_dir) returns the policy of a run"
         )
         self.acting, self.critics, self.filters = (
             acting,
             critics,
-            arguments.instance("filters", filters, Filters, "the Filters of the run"),
+            argument_checks.instance("filters", filters, Filters, "the Filters of the run"),
         )
         self.to_environment = action_map(acting.spec)
         self.reset()
@@ -81,7 +81,7 @@ class Policy:
             ValueError: an observation of other keys or another shape, or that is not finite, a mask without any valid
                 action, or another number of environments than in the call before where the policy has a state.
         """
-        arguments.flag("deterministic", deterministic)
+        argument_checks.flag("deterministic", deterministic)
         arrays = as_arrays(observation, self.acting.spec)
         for key, array in arrays.items():
             if array.dtype == np.float32 and not np.isfinite(array).all():

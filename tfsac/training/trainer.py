@@ -23,8 +23,8 @@ from tfsac.training.non_finite import refuse_non_finite
 from tfsac.training.parts import MakeTerminal, RunParts
 from tfsac.training.reporting import opening
 from tfsac.training.run_directory import CONFIG
+from tfsac.training.run_request import requested
 from tfsac.training.schedule import Counters
-from tfsac.training.trainer_arguments import requested
 from tfsac.types import Batch, Step, UpdateResult
 from tfsac.user_code import described as description
 

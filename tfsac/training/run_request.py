@@ -1,4 +1,4 @@
-"""What callers may give a trainer, checked before anything is built."""
+"""What a trainer was asked to run: its arguments, checked before anything is built."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from tfsac import arguments
+from tfsac import argument_checks
 from tfsac.catalog import load_preset
 from tfsac.distributed.partition import preset_of_worker, refuse_timeout_in_this_process
 from tfsac.distributed.tf_config import WorkerTask, worker_task
@@ -50,10 +50,10 @@ def check_functions(env_fn: Any, models: Any) -> None:
     if env_fn is not None:
         check_env_fn(env_fn)
     if models is not None:
-        arguments.function("models", models, MODELS)
+        argument_checks.function("models", models, MODELS)
 
 
-class Request(NamedTuple):
+class RunRequest(NamedTuple):
     """What a trainer was asked for; see `Trainer` for each field.
 
     Attributes:
@@ -89,7 +89,7 @@ def requested(
     initial_weights: Any,
     env_fn: Callable[..., Any] | None,
     models: ModelMaker | None,
-) -> Request:
+) -> RunRequest:
     """Refuses what a trainer cannot use, before anything is built; see `Trainer` for each argument.
 
     Returns:
@@ -101,20 +101,20 @@ def requested(
         FileExistsError: there is something in the folder of a new run.
     """
     preset = with_absolute_paths(preset_of(preset))
-    directory = RunDirectory.fixed(arguments.path("run_dir", run_dir))
+    directory = RunDirectory.fixed(argument_checks.path("run_dir", run_dir))
     if run is not None:
-        arguments.instance("run", run, RunParameters, "RunParameters, such as tfsac.RunParameters(seed=1)")
-    arguments.flag("resume", resume)
-    arguments.flag("quiet", quiet)
+        argument_checks.instance("run", run, RunParameters, "RunParameters, such as tfsac.RunParameters(seed=1)")
+    argument_checks.flag("resume", resume)
+    argument_checks.flag("quiet", quiet)
     if initial_weights is not None:
-        arguments.path("initial_weights", initial_weights, "the run directory whose best weights to begin with")
+        argument_checks.path("initial_weights", initial_weights, "the run directory whose best weights to begin with")
         if resume:
             raise ParameterError(
                 "A resumed run has its weights from its checkpoint: leave initial_weights (--checkpoint_restore_dir) "
                 f"out. Received: {str(initial_weights)!r} with resume"
             )
     check_functions(env_fn, models)
-    callbacks = arguments.instances(
+    callbacks = argument_checks.instances(
         "callbacks", callbacks, Callback, "a list of Callback objects", lambda cls: f"{cls.__name__}(...)"
     )
     known = resume and directory.config.is_file()
@@ -135,4 +135,4 @@ def requested(
     if known:
         refuse_others(directory, env_fn, models)
     source = None if initial_weights is None else RunDirectory(pathlib.Path(initial_weights))
-    return Request(preset, directory, settings, resume, callbacks, quiet, source, env_fn, models, task)
+    return RunRequest(preset, directory, settings, resume, callbacks, quiet, source, env_fn, models, task)
