@@ -17,12 +17,12 @@ import tiny
 from odd_tools import ODD, ZEROS, Odd
 
 import tfsac
-from tfsac.environments import Apart, EnvironmentFailure, Environments, make
+from tfsac.environments import EnvironmentFailure, Environments, IsolatedEnvironment, make
 from tfsac.environments.film import write_film
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, ParameterError, RunParameters, override
 from tfsac.testing import tiny_preset
-from tfsac.training import evaluation, signals
-from tfsac.training.evaluation import evaluate
+from tfsac.training import evaluation_episodes, signals
+from tfsac.training.evaluation_episodes import evaluate
 from tfsac.user_code import UserCodeError
 
 Box, Dict = gym.spaces.Box, gym.spaces.Dict
@@ -235,23 +235,30 @@ def test_an_environment_that_hangs_is_ended(monkeypatch):
 
 
 @pytest.mark.slow
-def test_an_environment_apart_does_what_it_does_here_and_can_be_ended(monkeypatch):
+def test_an_isolated_environment_does_what_it_does_here_and_can_be_ended(monkeypatch):
     space = Dict(a=Box(-1.0, 1.0, (2,)), b=Box(0, 9, (1,), np.int64))
     one = functools.partial(make, ODD, max_episode_steps=4, space=space)
-    here, apart = one(), Apart(one(), one, 60.0)
-    assert apart.spec.max_episode_steps == 4 and apart.observation_space == space
-    results = [evaluate(lambda observation: ZEROS[:1], env, EnvironmentEpisodes(2)) for env in (here, apart)]
+    here, isolated = one(), IsolatedEnvironment(one(), one, 60.0)
+    assert isolated.spec.max_episode_steps == 4 and isolated.observation_space == space
+    results = [evaluate(lambda observation: ZEROS[:1], env, EnvironmentEpisodes(2)) for env in (here, isolated)]
     np.testing.assert_array_equal(results[0].returns, results[1].returns)
-    seen = [env.step(env.reset(seed=1)[0]["a"][:1])[0] for env in (here, apart)]
+    seen = [env.step(env.reset(seed=1)[0]["a"][:1])[0] for env in (here, isolated)]
     assert all(np.array_equal(seen[0][key], seen[1][key]) and seen[0][key].dtype == seen[1][key].dtype for key in space)
-    apart.close()
+    isolated.close()
     one = functools.partial(make, ODD, action="hang")
-    apart = Apart(one(), one, 4.0)
+    isolated = IsolatedEnvironment(one(), one, 4.0)
     with pytest.raises(
         EnvironmentFailure, match=r"did not answer within step_timeout_seconds .*\(evaluation episode 0, step 1\)"
     ):
-        evaluate(lambda observation: ZEROS[:1], apart, EnvironmentEpisodes(1))
-    apart.close()
+        evaluate(lambda observation: ZEROS[:1], isolated, EnvironmentEpisodes(1))
+    isolated.close()
+
+
+def test_the_earlier_name_of_an_isolated_environment_says_the_new_one():
+    with pytest.raises(ImportError, match=r"is now IsolatedEnvironment\. Received: Apart$"):
+        from tfsac.environments import Apart  # noqa: F401
+    with pytest.raises(AttributeError, match="'Aparte'"):
+        tfsac.environments.Aparte  # noqa: B018
 
 
 def test_a_timeout_is_refused_where_nothing_can_be_ended(tmp_path):
@@ -306,7 +313,7 @@ def test_what_helps_against_infinite_bounds_does_help():
 
 
 def test_an_evaluation_episode_without_end_is_cut_off_with_a_warning(monkeypatch):
-    monkeypatch.setattr(evaluation, "LONGEST_EPISODE", 30)
+    monkeypatch.setattr(evaluation_episodes, "LONGEST_EPISODE", 30)
     with pytest.warns(
         RuntimeWarning, match="did not end within 30 steps and was cut off.*environment.max_episode_steps"
     ):

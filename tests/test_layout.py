@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "parameters": ({"pydantic"}, {"user_code"}),
     "user_code": (set(), set()),
     "argument_checks": (set(), set()),
-    "quiet": (TENSORFLOW, set()),
+    "tensorflow_start": (TENSORFLOW, set()),
     "losses": (TENSORFLOW, {"types"}),
     "distributions": ({"numpy", *TENSORFLOW}, {"types"}),
     "batches": ({"numpy", *TENSORFLOW}, {"types"}),

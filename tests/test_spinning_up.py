@@ -21,7 +21,7 @@ from tfsac import api, exporting
 from tfsac.catalog import load_preset, read_config
 from tfsac.environments import spec_of
 from tfsac.parameters import EnvironmentParameters, ParameterError
-from tfsac.spinning_up import function
+from tfsac.spinning_up import sac_function
 from tfsac.spinning_up.actor_critic import mlp_actor_critic, model_maker
 from tfsac.spinning_up.sac_arguments import SpinningUpArguments
 from tfsac.testing import DiscreteIdentity, TeamIdentity
@@ -108,7 +108,7 @@ def watched(env_fn, actor_critic=mlp_actor_critic, end_at=None, **arguments):
         return api.finish(trainer)
 
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
-        patch.setattr(function, "finish", finish)
+        patch.setattr(sac_function, "finish", finish)
         result = tfsac.sac(env_fn, actor_critic, **{**TINY, **arguments})
     return result, spy, printed.getvalue()
 
@@ -151,7 +151,7 @@ def planned(monkeypatch, env_fn=pendulum, *args, **arguments):
         given.update(preset=preset, run_dir=run_dir, run=run, resume=resume, callbacks=callbacks, **others)
         raise Stopped
 
-    monkeypatch.setattr(function, "Trainer", trainer)
+    monkeypatch.setattr(sac_function, "Trainer", trainer)
     with pytest.raises(Stopped):
         tfsac.sac(env_fn, *args, **arguments)
     return given

@@ -24,7 +24,7 @@ from tfsac.parameters import (
 )
 from tfsac.policies.temporally_abstract import make_trajectory
 from tfsac.training import Callback, CheckpointError, Evaluation, Trainer
-from tfsac.training.evaluation import evaluate_policy
+from tfsac.training.evaluation_episodes import evaluate_policy
 from tfsac.types import LAST
 
 pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere

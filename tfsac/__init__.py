@@ -17,7 +17,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tfsac.quiet import quiet_start
+from tfsac.tensorflow_start import quiet_start
 
 # TensorFlow's C++ start-up messages hide the program's own output; set the variable yourself to see them.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -38,7 +38,7 @@ _HOMES = {
     "demonstrate": "tfsac.api",
     "check_environment": "tfsac.environments",
     "save_demonstrations": "tfsac.memories",
-    "sac": "tfsac.spinning_up.function",
+    "sac": "tfsac.spinning_up.sac_function",
     "mlp_actor_critic": "tfsac.spinning_up.actor_critic",
     "test_policy": "tfsac.spinning_up.policy_testing",
     "Policy": "tfsac.training",
@@ -60,8 +60,8 @@ if TYPE_CHECKING:
     from tfsac.memories import save_demonstrations
     from tfsac.parameters import Preset, RunParameters, override
     from tfsac.spinning_up.actor_critic import mlp_actor_critic
-    from tfsac.spinning_up.function import sac
     from tfsac.spinning_up.policy_testing import test_policy
+    from tfsac.spinning_up.sac_function import sac
     from tfsac.training import Callback, Policy, Trainer
 
 

@@ -33,11 +33,11 @@ from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters
 from tfsac.training import Callback, Evaluation, Policy, Result, RunDirectory, Trainer
 from tfsac.training.build import build_agent, build_policy
 from tfsac.training.devices import configure_once
-from tfsac.training.evaluation import evaluate as run_episodes
-from tfsac.training.evaluation import evaluate_policy
+from tfsac.training.evaluation_episodes import evaluate as run_episodes
+from tfsac.training.evaluation_episodes import evaluate_policy
 from tfsac.training.failures import writing_results
+from tfsac.training.recorded_functions import refuse_other_spaces, refuse_others
 from tfsac.training.run_request import check_functions
-from tfsac.training.user_functions import refuse_other_spaces, refuse_others
 from tfsac.training.weights import load_weights
 from tfsac.types import DiscreteSpec, Spec
 from tfsac.user_code import calling, described

@@ -1,4 +1,4 @@
-"""Errors of the user's own code (environments, preset files, models, callbacks) in one line that says where."""
+"""The user's own code (environments, preset files, models, callbacks): imported, called, its errors in one line."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import platform
 from absl import flags
 
 from tfsac.cli.command import command
-from tfsac.quiet import quiet_start
+from tfsac.tensorflow_start import quiet_start
 
 CPU_FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8")
 VARIABLES = (

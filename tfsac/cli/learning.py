@@ -17,7 +17,7 @@ from tfsac.cli.command import UsageError, command, required
 from tfsac.cli.early_checks import alone, assignments, check_level, check_resumable, check_weights, one_name
 from tfsac.cli.failure import STOPPED
 from tfsac.cli.parsing import parse
-from tfsac.quiet import interrupts_wait, quiet_start
+from tfsac.tensorflow_start import interrupts_wait, quiet_start
 
 if TYPE_CHECKING:
     from tfsac.parameters import Preset, RunParameters

@@ -10,7 +10,7 @@ from absl import flags
 from tfsac.cli.command import UsageError, command, required
 from tfsac.cli.early_checks import check_run
 from tfsac.cli.grouping import check_words, groups_of, is_group, refuse_unfinished
-from tfsac.quiet import quiet_start
+from tfsac.tensorflow_start import quiet_start
 
 
 def _run_flags(f: flags.FlagValues) -> None:

@@ -12,7 +12,7 @@ from absl import flags
 from tfsac.cli.command import command, required
 from tfsac.cli.early_checks import check_level, check_resumable, under_runs
 from tfsac.cli.failure import STOPPED
-from tfsac.quiet import quiet_start
+from tfsac.tensorflow_start import quiet_start
 
 
 def _spinup_flags(f: flags.FlagValues) -> None:
@@ -53,7 +53,7 @@ def spinup(f: flags.FlagValues, rest: list[str]) -> int:
 
         configure()
         from tfsac.environments import make
-        from tfsac.spinning_up.function import sac
+        from tfsac.spinning_up.sac_function import sac
 
     result = sac(
         functools.partial(make, f.env),

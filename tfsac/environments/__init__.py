@@ -2,12 +2,14 @@
 TensorFlow.
 """
 
-from tfsac.environments.apart import Apart
+from typing import TYPE_CHECKING, Any
+
 from tfsac.environments.check import EnvironmentFailure, check
+from tfsac.environments.env_fn import check_env_fn, name_of_environment
+from tfsac.environments.environment_report import EnvironmentReport, check_environment
 from tfsac.environments.filters import Filters
+from tfsac.environments.isolated import IsolatedEnvironment
 from tfsac.environments.make import checked, make, make_unchecked, maker
-from tfsac.environments.own import check_env_fn, name_of_environment
-from tfsac.environments.report import EnvironmentReport, check_environment
 from tfsac.environments.spaces import ActionNumbering, ActionRescaling, action_map, as_arrays, spec_of
 from tfsac.environments.teams import Team
 from tfsac.environments.vector_rewards import VectorRewards
@@ -16,7 +18,7 @@ from tfsac.environments.vectorize import Environments, StepResult, episode_seed
 __all__ = [
     "ActionNumbering",
     "ActionRescaling",
-    "Apart",
+    "IsolatedEnvironment",
     "EnvironmentFailure",
     "EnvironmentReport",
     "Environments",
@@ -37,3 +39,10 @@ __all__ = [
     "name_of_environment",
     "spec_of",
 ]
+
+if not TYPE_CHECKING:  # for type checkers every other name would be there too
+
+    def __getattr__(name: str) -> Any:
+        if name == "Apart":  # an AttributeError would lose its text in `from tfsac.environments import Apart`
+            raise ImportError("tfsac.environments.Apart is now IsolatedEnvironment. Received: Apart")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,9 +13,9 @@ import numpy as np
 from tfsac.environments import atari as games
 from tfsac.environments import teams
 from tfsac.environments.check import CheckedMasks, check, check_has_spaces
+from tfsac.environments.checked_returns import CheckedReturns
+from tfsac.environments.env_fn import making
 from tfsac.environments.levels import check_render_mode, check_version, import_module_of, why_not_made
-from tfsac.environments.own import making
-from tfsac.environments.returns import CheckedReturns
 from tfsac.environments.spaces import spaces_by_key
 from tfsac.environments.vector_rewards import VectorRewards, has_vector_rewards
 from tfsac.parameters import BY_ENV_FN, AtariPreprocessingParameters, EnvironmentParameters

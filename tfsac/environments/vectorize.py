@@ -11,9 +11,9 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac.environments.check import EnvironmentFailure, check_finite, check_masks
+from tfsac.environments.checked_returns import placed
 from tfsac.environments.groups import Groups, with_few_infos
 from tfsac.environments.make import maker
-from tfsac.environments.returns import placed
 from tfsac.environments.spaces import action_map, as_arrays, spec_of
 from tfsac.environments.vector_rewards import VECTOR_REWARD
 from tfsac.parameters import EnvironmentParameters

@@ -1,6 +1,6 @@
 """Keras networks built from `NetworkParameters` and a `Spec`."""
 
-from tfsac.networks.custom import check_models, check_weights
+from tfsac.networks.custom_models import check_models, check_weights
 from tfsac.networks.forward import GraphForward, forward_of
 from tfsac.networks.make_networks import ModelMaker, make_networks
 from tfsac.networks.network import Network

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from tfsac.networks.custom import check_models
+from tfsac.networks.custom_models import check_models
 from tfsac.networks.network import Network
 from tfsac.networks.settings import check_settings
 from tfsac.parameters import AgentParameters
@@ -37,7 +37,7 @@ def make_networks(
         spec_of: what a network reads, by its name and the networks that were made before it.
         seed: of the first weights.
         models: makes a Keras model for each network, instead of the parameters' layers; called once more for target
-            networks, each time after `keras.utils.set_random_seed(seed)`. See `tfsac.networks.custom`.
+            networks, each time after `keras.utils.set_random_seed(seed)`. See `tfsac.networks.custom_models`.
         names: of the networks to make, target networks among them; None for all.
 
     Raises:

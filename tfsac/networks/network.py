@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfsac.networks.custom import observations_of
+from tfsac.networks.custom_models import observations_of
 from tfsac.networks.embedders import embedder_layers, middleware_layers
 from tfsac.networks.heads import (
     CategoricalHead,

@@ -12,7 +12,7 @@ import numpy as np
 
 from tfsac.agents import Agent
 from tfsac.parameters import Preset, RunParameters
-from tfsac.training.evaluation import SWITCHING, evaluate_policy
+from tfsac.training.evaluation_episodes import SWITCHING, evaluate_policy
 from tfsac.training.policy import Policy
 from tfsac.training.recorder import SUMMARY
 from tfsac.training.run_directory import BEST

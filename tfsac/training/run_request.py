@@ -17,8 +17,8 @@ from tfsac.networks import ModelMaker
 from tfsac.parameters import ParameterError, Preset, RunParameters, to_json
 from tfsac.training.build import with_absolute_paths
 from tfsac.training.callbacks import Callback
+from tfsac.training.recorded_functions import refuse_others
 from tfsac.training.run_directory import RunDirectory
-from tfsac.training.user_functions import refuse_others
 
 MODELS = (
     "a function without arguments that returns a dict of new Keras models by network, such as {'policy': ..., 'q': ...}"

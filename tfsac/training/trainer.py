@@ -20,9 +20,9 @@ from tfsac.training.checkpoints import CheckpointError
 from tfsac.training.devices import set_numerics
 from tfsac.training.failures import explaining
 from tfsac.training.non_finite import refuse_non_finite
-from tfsac.training.parts import MakeTerminal, RunParts
 from tfsac.training.reporting import opening
 from tfsac.training.run_directory import CONFIG
+from tfsac.training.run_parts import MakeTerminal, RunParts
 from tfsac.training.run_request import requested
 from tfsac.training.schedule import Counters
 from tfsac.types import Batch, Step, UpdateResult

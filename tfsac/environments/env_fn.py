@@ -1,4 +1,4 @@
-"""Environments that a function of the user makes, which is called again for each one."""
+"""Environments that `env_fn`, a function of the user, makes: it is called again for each one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluation: episodes in an environment of its own, with seeds of their own."""
+"""Episodes of an evaluation, in an environment of its own, with seeds of their own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from tfsac.environments import episode_seed
 from tfsac.environments.check import has_time_limit
-from tfsac.environments.returns import placed, refuse_non_finite
+from tfsac.environments.checked_returns import placed, refuse_non_finite
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.parameters import EnvironmentEpisodes, StepMethod
 from tfsac.training.policy import Policy

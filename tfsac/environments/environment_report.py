@@ -15,8 +15,8 @@ import numpy as np
 
 from tfsac import argument_checks
 from tfsac.environments.check import has_time_limit, problems_of_spaces
-from tfsac.environments.own import making, name_of_environment
-from tfsac.environments.returns import CheckedReturns, failure, refuse_non_finite
+from tfsac.environments.checked_returns import CheckedReturns, failure, refuse_non_finite
+from tfsac.environments.env_fn import making, name_of_environment
 from tfsac.environments.spaces import spaces_by_key
 from tfsac.environments.vector_rewards import has_vector_rewards
 from tfsac.types import ACTION_MASK, AGENT_STATE

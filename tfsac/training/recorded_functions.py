@@ -1,4 +1,4 @@
-"""What of a run Python functions of the user make, and how its config names it: the environment, and the networks."""
+"""The functions that made the environment and the networks of a run, as its config records them."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import numpy as np
 from tfsac.environments.groups import Processes, with_few_infos
 
 
-class Apart(gym.Env):
+class IsolatedEnvironment(gym.Env):
     """Steps an environment in another process.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Any
 from tfsac.distributed.partition import preset_of_worker
 from tfsac.distributed.ray_environments import RayEnvironments
 from tfsac.distributed.workers import Workers
-from tfsac.environments import Apart, Environments, Filters, maker
+from tfsac.environments import Environments, Filters, IsolatedEnvironment, maker
 from tfsac.memories import in_ram, on_disk
 from tfsac.metrics import TerminalSink
 from tfsac.parameters import OffPolicyAlgorithmParameters
@@ -22,16 +22,16 @@ from tfsac.training.evaluator import Evaluator
 from tfsac.training.failures import HowToResume, writing
 from tfsac.training.policy import Policy
 from tfsac.training.ray_collector import RayCollector, RolloutActor
+from tfsac.training.recorded_functions import described, recorded, refuse_other_spaces, training_models
 from tfsac.training.reporting import Reporter
 from tfsac.training.run_directory import METRICS
 from tfsac.training.run_lock import RunLock
 from tfsac.training.run_request import RunRequest
+from tfsac.training.run_state import RunState
 from tfsac.training.sampling import Sampler
 from tfsac.training.schedule import Period, Schedule
 from tfsac.training.signals import StopSignals
-from tfsac.training.state import RunState
 from tfsac.training.updates import Updates
-from tfsac.training.user_functions import described, recorded, refuse_other_spaces, training_models
 from tfsac.training.weights import load_initial_weights
 from tfsac.types import Batch, UpdateResult
 
@@ -109,7 +109,7 @@ class RunParts:
         self.evaluation_env = one()
         self.preset = described(asked.preset, self.evaluation_env, env_fn, asked.models)
         if (timeout := self.preset.environment.step_timeout_seconds) is not None:
-            self.evaluation_env = Apart(self.evaluation_env, one, timeout)
+            self.evaluation_env = IsolatedEnvironment(self.evaluation_env, one, timeout)
         self.worker_preset = preset_of_worker(self.preset, task)
         self.environments: Environments | RayEnvironments
         if self.settings.ray_address is None:

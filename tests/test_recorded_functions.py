@@ -217,7 +217,7 @@ BAD_ENVIRONMENTS = {
     "an error": (
         lambda: 1 / 0,
         RuntimeError,
-        r"env_fn raised. Received: ZeroDivisionError: .*test_user_functions.py, line \d+",
+        r"env_fn raised. Received: ZeroDivisionError: .*test_recorded_functions.py, line \d+",
     ),
 }
 
@@ -328,7 +328,7 @@ BAD_MODELS = {
     "shared weights": (one_model_twice, ValueError, "share no weights. Received: .* of both policy and v$"),
     "the same models again": (lambda: KEPT, ValueError, "makes new models at each call.* of both an earlier call and "
                                                         "policy$"),
-    "an error": (lambda: 1 / 0, RuntimeError, r"models raised. Received: ZeroDivisionError: .*test_user_functions.py, "
+    "an error": (lambda: 1 / 0, RuntimeError, r"models raised. Received: ZeroDivisionError: .*test_recorded_functions.py, "
                                               r"line \d+"),
 }  # fmt: skip
 
