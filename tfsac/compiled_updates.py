@@ -31,9 +31,12 @@ class CompiledUpdates:
         self.packing = Packing(agent.batch_rows())
         self.metric_names: list[str] = []
         self.traces = 0
-        self._compiled = tf.function(self._update_stack)
+        # Without AutoGraph, which takes most of the time of a trace: loop and branches below are TensorFlow's own.
+        self._compiled = tf.function(self._update_stack, autograph=False)
         # The loop over U has no fixed number of passes, so what XLA compiles is inside of it.
-        self._each_update = tf.function(self._one_update, jit_compile=True) if jit_compile else self._one_update
+        self._each_update = (
+            tf.function(self._one_update, autograph=False, jit_compile=True) if jit_compile else self._one_update
+        )
         self._single: Any = None
         self._several: Any = None
 
@@ -75,11 +78,14 @@ class CompiledUpdates:
             agent.updates.assign_add(1)
             return metrics[None], priority[None], agent.policy.acting_weights()
         count = tf.shape(packed[0])[0]
-        rows, priorities = tf.TensorArray(tf.float32, size=count), tf.TensorArray(tf.float32, size=count)
-        for i in tf.range(count):
+
+        def update(i: tf.Tensor, rows: tf.TensorArray, priorities: tf.TensorArray) -> tuple[Any, ...]:
             metrics, priority = self._each_update(self.packing.unpack(packed, i))
-            rows, priorities = rows.write(i, metrics), priorities.write(i, priority)
             agent.updates.assign_add(1)
+            return i + 1, rows.write(i, metrics), priorities.write(i, priority)
+
+        empty = [tf.TensorArray(tf.float32, size=count) for _ in ("rows", "priorities")]
+        _, rows, priorities = tf.while_loop(lambda i, *_: i < count, update, [0, *empty])
         return rows.stack(), priorities.stack(), agent.policy.acting_weights()
 
     def _one_update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
