@@ -249,6 +249,7 @@ def test_the_value_target_uses_the_critics_of_before_their_step():
     before = agent.networks["q"](one(stacked).observation, one(stacked).action).numpy()
     metrics = named(agent, stacked)
     _, q_min = draw_of_policy(make_agent(), one(stacked))
+    np.testing.assert_allclose(metrics["policy/q"], q_min.mean(), rtol=1e-5)
     np.testing.assert_allclose(metrics["v/target"] + metrics["policy/log_prob"], q_min.mean(), rtol=1e-4, atol=1e-5)
     assert np.abs(agent.networks["q"](one(stacked).observation, one(stacked).action).numpy() - before).max() > 1e-3
 
@@ -263,6 +264,7 @@ def test_the_critic_step_bootstraps_from_the_target_network_of_before_it_moved()
     np.testing.assert_allclose(metrics["v/next_target_value"], next_v.mean(), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(metrics["q/target"], target.mean(), rtol=1e-5, atol=1e-6)
     for i in range(2):
+        np.testing.assert_allclose(metrics[f"q/q{i + 1}"], q_before[:, i].mean(), rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(metrics[f"loss/q{i + 1}"], (0.5 * (q_before[:, i] - target) ** 2).mean(), rtol=1e-5)
     assert abs(agent.networks["v_target"](batch.next_observation).numpy().mean() - next_v.mean()) > 1e-4
 

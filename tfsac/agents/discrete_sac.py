@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from tfsac.agents.learner import Agent, CriticStep, PolicyStep, no_gradients, per_critic
+from tfsac.agents.learner import Agent, CriticStep, PolicyStep, no_gradients
 from tfsac.agents.temperature import make_temperature
 from tfsac.distributions import MaskedCategorical
 from tfsac.losses import soft_actor_critic as losses
@@ -104,8 +104,7 @@ class DiscreteSoftActorCriticAgent(Agent):
             if self.prioritized:
                 loss_BN = batch.weight[:, None] * loss_BN
             loss = self.mean_loss("q", loss_BN)
-        step = self.critic_result(q_BN, target_B, loss_BN, self.gradients("q", loss, tape))
-        return step._replace(metrics={**per_critic("q/q", tf.reduce_mean(q_BN, axis=0)), **step.metrics})
+        return self.critic_result(q_BN, target_B, loss_BN, self.gradients("q", loss, tape))
 
     def policy_loss(self, batch: Transition) -> tuple[tf.Tensor, MaskedCategorical, tf.Tensor]:
         """Returns equation 12 in each row, the policy, and the smallest Q of every action."""

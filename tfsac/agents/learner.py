@@ -294,6 +294,7 @@ class Agent(tf.Module):
         """Returns the step of critics that predicted `q_BN` for `target_B`, with the metrics that all agents report."""
         td_error_BN = tf.abs(q_BN - target_B[:, None])
         metrics = {
+            **per_critic("q/q", tf.reduce_mean(q_BN, axis=0)),
             **per_critic("loss/q", self.loss_weights["q"] * tf.reduce_mean(loss_BN, axis=0)),
             **per_critic("q/td_error", tf.reduce_mean(td_error_BN, axis=0)),
             "q/target": tf.reduce_mean(target_B),

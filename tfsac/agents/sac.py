@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from tfsac.agents.learner import Agent, CriticStep, PolicyStep, no_gradients, per_critic
+from tfsac.agents.learner import Agent, CriticStep, PolicyStep, no_gradients
 from tfsac.agents.temperature import check_target_entropy, make_temperature
 from tfsac.distributions import SquashedGaussian
 from tfsac.losses import soft_actor_critic as losses
@@ -82,8 +82,7 @@ class TwinSoftActorCriticAgent(Agent):
             if self.prioritized:
                 loss_BN = batch.weight[:, None] * loss_BN
             loss = self.mean_loss("q", loss_BN)
-        step = self.critic_result(q_BN, target_B, loss_BN, self.gradients("q", loss, tape))
-        return step._replace(metrics={**per_critic("q/q", tf.reduce_mean(q_BN, axis=0)), **step.metrics})
+        return self.critic_result(q_BN, target_B, loss_BN, self.gradients("q", loss, tape))
 
     def policy_loss(self, batch: Transition) -> tuple[tf.Tensor, SquashedGaussian, tf.Tensor, tf.Tensor]:
         """Returns equation 7 in each row, the policy, and of its sample the log-probability and Q of every critic."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from tfsac.agents.learner import Agent, CriticStep, Gradients, PolicyStep, no_gradients, per_critic
+from tfsac.agents.learner import Agent, CriticStep, Gradients, PolicyStep, no_gradients
 from tfsac.distributions import SquashedGaussian
 from tfsac.losses import soft_actor_critic as losses
 from tfsac.policies import SquashedGaussianPolicy
@@ -71,7 +71,7 @@ class SoftActorCriticAgent(Agent):
             "policy/action": tf.reduce_mean(action_BA),
             "policy/gradient_sum_abs": tf.add_n([tf.zeros([]), *(tf.reduce_sum(tf.abs(x)) for x in gradients.values)]),
             "policy/gradient_norm": gradients.norm,
-            **per_critic("q/q", tf.reduce_mean(q_BN, axis=0)),
+            "policy/q": tf.reduce_mean(tf.reduce_min(q_BN, axis=-1)),
         }
         return PolicyStep([gradients], loss_B, metrics)
 
