@@ -373,6 +373,14 @@ def test_masked_actions_have_probability_zero_and_the_others_share_one():
     np.testing.assert_allclose(policy.log_prob, np.log([[0.25, 1.0, 0.75], [1 / 3] * 3]), rtol=1e-6)
 
 
+@pytest.mark.parametrize(("mask", "valid"), [(None, [3, 3]), ([[True, False, True], [True] * 3], [2, 3])])
+def test_the_largest_entropy_is_that_of_equally_likely_valid_actions(mask, valid):
+    mask = None if mask is None else tf.constant(mask)
+    largest = MaskedCategorical(tf.constant([[0.0, 5.0, 1.0], [9.0, 1.0, 1.0]]), mask).max_entropy()
+    np.testing.assert_allclose(largest, np.log(valid), rtol=1e-6)
+    np.testing.assert_allclose(largest, MaskedCategorical(tf.zeros((2, 3)), mask).entropy(), rtol=1e-6)
+
+
 def test_a_row_without_a_valid_action_gives_finite_zeros():
     logits, q = tf.constant([[3.0, -1.0], [0.0, 0.0]]), tf.constant([[[np.inf, 1.0]], [[1.0, 3.0]]])
     with tf.GradientTape() as tape:
@@ -381,7 +389,7 @@ def test_a_row_without_a_valid_action_gives_finite_zeros():
         value = losses.expected_soft_value(q, policy.prob, policy.log_prob, tf.constant(0.0))
     np.testing.assert_array_equal(policy.prob, [[0.0, 0.0], [0.5, 0.5]])
     np.testing.assert_array_equal(policy.log_prob[0], [0.0, 0.0])
-    np.testing.assert_array_equal(policy.entropy()[0], 0.0)
+    np.testing.assert_array_equal([policy.entropy()[0], policy.max_entropy()[0]], 0.0)
     np.testing.assert_array_equal(value, [0.0, 2.0])
     np.testing.assert_array_equal(tape.gradient(value, logits), [[0.0, 0.0], [-0.5, 0.5]])
 

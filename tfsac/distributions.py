@@ -116,6 +116,10 @@ class MaskedCategorical:
         """Returns `-sum_a pi(a) log pi(a)` in nats, `[B]`."""
         return -tf.reduce_sum(tf.math.multiply_no_nan(self.log_prob, self.prob), axis=-1)
 
+    def max_entropy(self) -> tf.Tensor:
+        """Returns the largest entropy, of equally likely valid actions: the log of how many there are, `[B]`."""
+        return tf.math.log(tf.maximum(tf.reduce_sum(tf.cast(self.mask, tf.float32), axis=-1), 1.0))
+
     def sample(self, uniform: Any) -> Any:
         """Returns actions `[B]` int32 sampled with uniform numbers `[B, A]` in [0, 1), by Gumbel's argmax.
 

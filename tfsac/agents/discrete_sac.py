@@ -33,6 +33,9 @@ class DiscreteSoftActorCriticAgent(Agent):
 
     Attributes:
         temperature: fixed or learned.
+        target_entropy: in nats, to which a learned temperature brings the policy's entropy; None for the ratio of the
+            largest entropy in each state.
+        target_entropy_ratio: of the log of how many actions are valid.
         num_actions: how many there are, A.
 
     Raises:
@@ -65,17 +68,17 @@ class DiscreteSoftActorCriticAgent(Agent):
             )
         super().__init__(parameters, spec, seed, eager, models, jit_compile)
         temperature, self.num_actions = parameters.algorithm.temperature, self.policy.num_actions
-        self.given_target, self.target_ratio = None, USUAL_RATIO
+        self.target_entropy, self.target_entropy_ratio = None, USUAL_RATIO
         if not isinstance(temperature, FixedAlphaParameters):
-            self.given_target, self.target_ratio = (
+            self.target_entropy, self.target_entropy_ratio = (
                 temperature.target_entropy,
                 temperature.target_entropy_ratio or USUAL_RATIO,
             )
         most = math.log(self.num_actions)
-        if self.given_target is not None and not 0 < self.given_target < most:
+        if self.target_entropy is not None and not 0 < self.target_entropy < most:
             raise ValueError(
                 f"The entropy of {self.num_actions} discrete actions lies between 0 and log({self.num_actions}) = "
-                f"{most:.4g} nats, and target_entropy between them. Received: {self.given_target}"
+                f"{most:.4g} nats, and target_entropy between them. Received: {self.target_entropy}"
             )
         self.temperature = make_temperature(temperature)
         self.temperature.register_with(self)
@@ -122,30 +125,20 @@ class DiscreteSoftActorCriticAgent(Agent):
             loss_B, policy, q_min_BA = self.policy_loss(batch)
             loss = self.mean_loss("policy", loss_B)
         gradients = self.gradients("policy", loss, tape) if train_policy else no_gradients("policy")
-        entropy_B, target_B = policy.entropy(), self.target_entropy(batch.observation)
-        temperature_gradients, temperature_metrics = self.temperature.step(self, -entropy_B, target_B)
+        entropy_B, target = policy.entropy(), self.target_entropy
+        if target is None:
+            target = self.target_entropy_ratio * policy.max_entropy()
+        temperature_gradients, temperature_metrics = self.temperature.step(self, -entropy_B, target)
         metrics = {
             "loss/policy": loss,
             "policy/entropy": tf.reduce_mean(entropy_B),
             "policy/q": tf.reduce_mean(losses.expectation(policy.prob, q_min_BA)),
             "policy/gradient_norm": gradients.norm,
             "temperature/alpha": self.temperature.value(),
-            **({"policy/target_entropy": tf.reduce_mean(target_B)} if temperature_metrics else {}),
+            **({"policy/target_entropy": tf.reduce_mean(target)} if temperature_metrics else {}),
             **temperature_metrics,
         }
         return PolicyStep([gradients, *temperature_gradients], loss_B, metrics)
-
-    def target_entropy(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the entropy to be reached in each state `[B]`: as given, or the ratio of the log of how many
-        actions are valid.
-        """
-        if ACTION_MASK in observation:
-            valid_B = tf.reduce_sum(tf.cast(observation[ACTION_MASK], tf.float32), axis=-1)
-        else:
-            valid_B = tf.fill(tf.shape(next(iter(observation.values())))[:1], float(self.num_actions))
-        if self.given_target is not None:
-            return tf.fill(tf.shape(valid_B), self.given_target)
-        return self.target_ratio * tf.math.log(tf.maximum(valid_B, 1.0))
 
     def distribution(self, observation: Mapping[str, tf.Tensor]) -> MaskedCategorical:
         """Returns the policy at observations `[B, ...]`."""
