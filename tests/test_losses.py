@@ -54,27 +54,27 @@ def test_no_gradient_flows_into_a_target():
     assert tape.gradient(target, inputs) == [None] * 4
 
 
-def test_squared_error_by_hand():
-    loss = losses.squared_error(tf.constant([3.0, -1.0]), tf.constant([1.0, -1.5]))
+def test_regression_loss_by_hand():
+    loss = losses.regression_loss(tf.constant([3.0, -1.0]), tf.constant([1.0, -1.5]))
     np.testing.assert_allclose(loss, [4.0, 0.25])
 
 
 def test_critics_share_one_target_row_by_row():
     prediction, target = tf.constant([[3.0, 1.0], [0.0, 5.0], [2.0, 2.0]]), tf.constant([1.0, 4.0, 2.0])
-    np.testing.assert_allclose(losses.squared_error(prediction, target), [[4.0, 0.0], [16.0, 1.0], [0.0, 0.0]])
+    np.testing.assert_allclose(losses.regression_loss(prediction, target), [[4.0, 0.0], [16.0, 1.0], [0.0, 0.0]])
 
 
 def test_huber_loss_is_linear_beyond_an_error_of_one():
     prediction = tf.constant([0.0, 0.5, 1.0, -1.0, 3.0, -101.0])
     with tf.GradientTape() as tape:
         tape.watch(prediction)
-        loss = losses.squared_error(prediction, tf.zeros(6), huber=True)
+        loss = losses.regression_loss(prediction, tf.zeros(6), huber=True)
     np.testing.assert_allclose(loss, [0.0, 0.25, 1.0, 1.0, 5.0, 201.0])
     np.testing.assert_allclose(tape.gradient(loss, prediction), [0.0, 1.0, 2.0, -2.0, 2.0, -2.0])
 
 
 def test_huber_loss_of_several_critics_keeps_their_shape():
-    loss = losses.squared_error(tf.constant([[3.0, 1.5], [4.0, 4.0]]), tf.constant([1.0, 4.0]), huber=True)
+    loss = losses.regression_loss(tf.constant([[3.0, 1.5], [4.0, 4.0]]), tf.constant([1.0, 4.0]), huber=True)
     np.testing.assert_allclose(loss, [[3.0, 0.25], [0.0, 0.0]])
 
 
@@ -192,10 +192,10 @@ WRONG_SHAPES = {
         "discount has the dimensions [B]. Received: shape ()",
     ),
     "bootstrap, unequal": (losses.bootstrap_target, (B, B, OTHER), "next_value and reward differ in B"),
-    "squared error, column of target": (losses.squared_error, (B, COLUMN), "target has the dimensions [B]"),
-    "squared error, targets by critic": (losses.squared_error, (BN, BN), "target has the dimensions"),
-    "squared error, unequal": (losses.squared_error, (BN[:3], B), "prediction and target differ in B: expected 4"),
-    "squared error, rank 3": (losses.squared_error, (tf.zeros((4, 2, 1)), B), "prediction has the dimensions [B]"),
+    "regression loss, column of target": (losses.regression_loss, (B, COLUMN), "target has the dimensions [B]"),
+    "regression loss, targets by critic": (losses.regression_loss, (BN, BN), "target has the dimensions"),
+    "regression loss, unequal": (losses.regression_loss, (BN[:3], B), "prediction and target differ in B: expected 4"),
+    "regression loss, rank 3": (losses.regression_loss, (tf.zeros((4, 2, 1)), B), "prediction has the dimensions [B]"),
     "expected soft value, no axis of critics": (
         losses.expected_soft_value,
         (BA, BA, BA, ALPHA),

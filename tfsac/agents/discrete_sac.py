@@ -103,7 +103,7 @@ class DiscreteSoftActorCriticAgent(Agent):
         target_B = losses.bootstrap_target(batch.reward, batch.discount, next_value_B)
         with self.watch("q") as tape:
             q_BN = losses.q_of_actions(self.networks["q"](batch.observation), batch.action)
-            loss_BN = losses.squared_error(q_BN, target_B, self.network_parameters["q"].replace_mse_with_huber_loss)
+            loss_BN = losses.regression_loss(q_BN, target_B, self.network_parameters["q"].replace_mse_with_huber_loss)
             if self.prioritized:
                 loss_BN = batch.weight[:, None] * loss_BN
             loss = self.mean_loss("q", loss_BN)

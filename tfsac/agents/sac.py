@@ -78,7 +78,7 @@ class TwinSoftActorCriticAgent(Agent):
         target_B = losses.bootstrap_target(batch.reward, batch.discount, next_value_B)
         with self.watch("q") as tape:
             q_BN = self.networks["q"](batch.observation, batch.action)
-            loss_BN = losses.squared_error(q_BN, target_B, self.network_parameters["q"].replace_mse_with_huber_loss)
+            loss_BN = losses.regression_loss(q_BN, target_B, self.network_parameters["q"].replace_mse_with_huber_loss)
             if self.prioritized:
                 loss_BN = batch.weight[:, None] * loss_BN
             loss = self.mean_loss("q", loss_BN)

@@ -81,7 +81,7 @@ class SoftActorCriticAgent(Agent):
         with self.watch("v") as tape:
             v_B = self.networks["v"](batch.observation)
             huber = self.network_parameters["v"].replace_mse_with_huber_loss
-            loss = self.mean_loss("v", 0.5 * losses.squared_error(v_B, target_B, huber))
+            loss = self.mean_loss("v", 0.5 * losses.regression_loss(v_B, target_B, huber))
         gradients = self.gradients("v", loss, tape)
         metrics = {
             "loss/v": loss,
@@ -100,7 +100,7 @@ class SoftActorCriticAgent(Agent):
         with self.watch("q") as tape:
             q_BN = self.networks["q"](batch.observation, batch.action)
             huber = self.network_parameters["q"].replace_mse_with_huber_loss
-            loss_BN = 0.5 * losses.squared_error(q_BN, target_B, huber)
+            loss_BN = 0.5 * losses.regression_loss(q_BN, target_B, huber)
             if self.prioritized:
                 loss_BN = batch.weight[:, None] * loss_BN
             loss = self.mean_loss("q", loss_BN)

@@ -74,13 +74,13 @@ def bootstrap_target(reward_B: tf.Tensor, discount_B: tf.Tensor, next_value_B: t
     return tf.stop_gradient(reward_B + discount_B * next_value_B)
 
 
-def squared_error(prediction: tf.Tensor, target_B: tf.Tensor, huber: bool = False) -> tf.Tensor:
-    """Returns `(prediction - target)^2` in each row, of predictions `[B]`, or `[B, N]` of N critics with one target.
+def regression_loss(prediction: tf.Tensor, target_B: tf.Tensor, huber: bool = False) -> tf.Tensor:
+    """Returns the squared error or Huber's in each row, of predictions `[B]`, or `[B, N]` of N critics with one target.
 
     Args:
         prediction: of V or Q.
         target_B: regression target.
-        huber: linear, `2 |error| - 1`, where the error exceeds 1.
+        huber: `2 |error| - 1` where the error exceeds 1, instead of its square.
 
     Raises:
         ValueError: wrong ranks or sizes.
