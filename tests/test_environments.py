@@ -412,7 +412,7 @@ def masked(mask):
 REFUSED = {
     "several choices": (dict(action=MultiDiscrete([2, 3])), "or a Discrete;", "MultiDiscrete([2 3])"),
     "switches": (dict(action=MultiBinary(3)), "actions are a Box `(A,)` of floats or a", "MultiBinary(3)"),
-    "tuple of actions": (dict(action=gym.spaces.Tuple([Discrete(2)])), "of a team of N agents", "Tuple("),
+    "tuple of actions": (dict(action=gym.spaces.Tuple([Discrete(2)])), "of a team of P agents", "Tuple("),
     "dict of actions": (dict(action=Dict(a=Counting.action_space)), "actions are a Box `(A,)` of floats", "Dict("),
     "one choice": (dict(action=Discrete(1)), "discrete actions are at least two", "Discrete(1)"),
     "unbounded above": (dict(action=action_box([-1, -1], [1, np.inf])), "finite bounds", "high=inf in dimension 1"),

@@ -61,7 +61,7 @@ def test_spec_of_a_team_of_real_actions_and_images():
 REFUSED = {
     "a vector": (team_env(agent_state=Box(-1, 1, (2,))), "'agent_state' is a Box `(N, ...)`", "(2,)"),
     "no box": (team_env(agent_state=MultiBinary((2, 3))), "'agent_state' is a Box `(N, ...)`", "MultiBinary((2, 3))"),
-    "one choice of all": (team_env(Discrete(4)), "a MultiDiscrete of N equal sizes", "Discrete(4)"),
+    "one choice of all": (team_env(Discrete(4)), "a MultiDiscrete of P equal sizes", "Discrete(4)"),
     "choices of others": (
         team_env(MultiDiscrete([4, 4, 4])),
         "2 agents needs a MultiDiscrete of the shape (2,)",

@@ -164,7 +164,7 @@ class DiagonalGaussian:
         return self.mean
 
     def log_prob(self, action: tf.Tensor) -> tf.Tensor:
-        """Returns log densities over R^A: of actions `[B, A]`, `[B]`; of `[N, B, A]`, `[N, B]`.
+        """Returns log densities over R^A: of actions `[B, A]`, `[B]`; of `[J, B, A]`, `[J, B]`.
 
         Raises:
             ValueError: actions of another shape.
@@ -175,7 +175,7 @@ class DiagonalGaussian:
         return -0.5 * tf.reduce_sum(squared + tf.math.log(2.0 * math.pi * self.variance), axis=-1)
 
     def sample(self, noise: Any) -> Any:
-        """Returns reparameterised actions, made with standard normal noise `[B, A]` or `[N, B, A]`."""
+        """Returns reparameterised actions, made with standard normal noise `[B, A]` or `[J, B, A]`."""
         return self.mean + functions_of(self.mean).sqrt(self.variance) * noise
 
     def entropy(self) -> tf.Tensor:

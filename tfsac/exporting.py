@@ -150,13 +150,13 @@ def export(
     a plain box; "action_mask", booleans, where there is one; for keys like "arm.angle" and "1", "arm_angle" and
     "arg_1"):
         serving_default: observations `[E, ...]` to "action", the deterministic policy: continuous `[E, A]`, or discrete
-            `[E]` int32; with any number N of agents that share the policy `[E, N, A]` or `[E, N]`. A policy with a
+            `[E]` int32; with any number P of agents that share the policy `[E, P, A]` or `[E, P]`. A policy with a
             state takes its fields beside the observations and returns the next ones beside the action.
         initial_state: of a policy with a state: the number "rows" of environments to the fields of episode starts.
         sample: the same, sampled from the policy. The LiteRT file takes its "noise" as an input: standard normal of the
             action's shape, or for discrete actions uniform in [0, 1) with a last axis over all of them. A policy that
             keeps or switches trajectories takes `[E, A + 1]`, whose last column is uniform in [0, 1).
-        values: on request, observations and "action" to the agent's values, `[E]` each (with N agents `[E, N]`).
+        values: on request, observations and "action" to the agent's values, `[E]` each (with P agents `[E, P]`).
 
     Args:
         policy: see `tfsac.load_policy`.

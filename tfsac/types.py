@@ -53,7 +53,7 @@ class DiscreteSpec(NamedTuple):
 
     Attributes:
         num_actions: how many there are.
-        shape: () for one agent, `(N,)` for N agents.
+        shape: () for one agent, `(P,)` for P agents.
         start: the environment's own number of the first action.
         dtype: of stored actions.
     """
@@ -72,7 +72,7 @@ class Spec(NamedTuple):
             ``"action_mask"`` tells which discrete actions are valid.
         action: continuous, with the environment's own bounds while the agent acts in [-1, 1], or discrete.
         extras: what is stored beside each step: what `act` returns, and whether an expert made the step.
-        num_agents: None, or N agents that share one policy; every array of observation and action then begins with N.
+        num_agents: None, or P agents that share one policy; every array of observation and action then begins with P.
         num_rewards: None for one reward a step, or D rewards, stored as `[D]`.
         state: fields of the policy's state that its network reads beside the observation.
     """
@@ -85,7 +85,7 @@ class Spec(NamedTuple):
     state: dict[str, ArraySpec] = {}
 
     def of_one_agent(self) -> Spec:
-        """Returns the spec of each of the N agents; a spec without several agents stays as it is."""
+        """Returns the spec of each of the P agents; a spec without several agents stays as it is."""
         if self.num_agents is None:
             return self
 

@@ -3,7 +3,7 @@ happen.
 
 `learner.py` has what they share, `tfsac/compiled_updates.py` the compiled loop that calls `update_once`. A suffix names
 the axes of a tensor: B rows of a batch, N critics, A action dimensions or discrete actions, T time, D rewards a step, R
-= T * B rows.
+= T * B rows, J sampled actions of a row. Docstrings also have E environments and P agents that share a policy.
 """
 
 from tfsac.agents.acer import DiscreteACERAgent, GaussianACERAgent

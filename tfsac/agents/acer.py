@@ -327,12 +327,12 @@ class GaussianACERAgent(ACERAgent):
         behaviour = DiagonalGaussian(mean_RA, tf.where(flat(batch.length)[:, None] > 0, stored_RA, 1.0))
         # Actions of the policy, constants: a fresh one for the correction, and for the baselines of both advantages.
         draws = {"correction": 1, "baseline": samples, "correction_baseline": samples}
-        noise_RNA = (flat(self.noise(name, [steps, self.batch_size, n, size])) for name, n in draws.items())
-        fresh, *baselines = (tf.stop_gradient(policy.sample(tf.transpose(x, [1, 0, 2]))) for x in noise_RNA)
+        noise_RJA = (flat(self.noise(name, [steps, self.batch_size, n, size])) for name, n in draws.items())
+        fresh, *baselines = (tf.stop_gradient(policy.sample(tf.transpose(x, [1, 0, 2]))) for x in noise_RJA)
         action_KRA = tf.concat([action_RA[None], fresh, *baselines], axis=0)
         many = tf.tile(features["advantage"][:steps], [action_KRA.shape[0], 1, 1])
         advantage_KR = tf.reshape(self.head("advantage", many, flat(action_KRA))[0], [action_KRA.shape[0], -1])
-        taken_R, fresh_R, first_NR, second_NR = tf.split(advantage_KR, [1, 1, samples, samples])
+        taken_R, fresh_R, first_JR, second_JR = tf.split(advantage_KR, [1, 1, samples, samples])
         v_TB = tf.reshape(self.head("v", features["v"])[0], [steps + 1, -1])
         ratio_R, fresh_ratio_R = (
             losses.log_ratio(policy.log_prob(action), behaviour.log_prob(action)) for action in (action_RA, fresh[0])
@@ -341,10 +341,10 @@ class GaussianACERAgent(ACERAgent):
             policy=policy,
             average=average,
             log_ratio_R=(1.0 - flat(batch.on_policy)) * ratio_R,
-            q_R=flat(v_TB[:steps]) + taken_R[0] - tf.reduce_mean(first_NR, axis=0),
+            q_R=flat(v_TB[:steps]) + taken_R[0] - tf.reduce_mean(first_JR, axis=0),
             v_R=flat(v_TB[:steps]),
             bootstrap_B=tf.stop_gradient(v_TB[steps]),
-            correction=(fresh[0], fresh_ratio_R, tf.stop_gradient(fresh_R[0] - tf.reduce_mean(second_NR, axis=0))),
+            correction=(fresh[0], fresh_ratio_R, tf.stop_gradient(fresh_R[0] - tf.reduce_mean(second_JR, axis=0))),
         )
 
     def statistics(self, policy: DiagonalGaussian) -> tf.Tensor:

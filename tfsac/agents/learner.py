@@ -70,12 +70,12 @@ class Agent(tf.Module):
     order. One `tf.train.Checkpoint(agent=agent)` holds networks, target networks, optimizers, counters and the seed of
     the noise.
 
-    Several agents share all networks: where the spec has N of them, batches come as `[B, N, ...]` and are folded to
-    `[B * N, ...]` before `update_once`. Rewards, discounts and weights count for all N, priorities are means over them.
+    Several agents share all networks: where the spec has P of them, batches come as `[B, P, ...]` and are folded to
+    `[B * P, ...]` before `update_once`. Rewards, discounts and weights count for all P, priorities are means over them.
 
     Args:
         parameters: algorithm, memory and networks.
-        spec: what the agent observes and does, or N agents together.
+        spec: what the agent observes and does, or P agents together.
         seed: of weights, noise and acting.
         eager: run updates without compiling them, to debug.
         models: makes a Keras model for each network, by name, instead of its parameters' layers; see `make_networks`.
@@ -218,7 +218,7 @@ class Agent(tf.Module):
     def value_tensors(
         self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
     ) -> dict[str, tf.Tensor]:
-        """Returns what `values` does for single agents or several: `[E]`, or `[E, N]`, by name."""
+        """Returns what `values` does for single agents or several: `[E]`, or `[E, P]`, by name."""
         if self.spec.num_agents is None:
             return self.values(observation, action, state)
         return unfold(self.values(fold(dict(observation)), fold(action)), tf.shape(action)[1])
@@ -239,7 +239,7 @@ class Agent(tf.Module):
         return tf.nest.map_structure(lambda rows: self.share_of_replica(rows, self.local_replicas), batch)
 
     def share_of_replica(self, rows: tf.Tensor, replicas: int) -> tf.Tensor:
-        """Returns this replica's rows of a batch that so many replicas share, `[B, ...]` or folded `[B * N, ...]`."""
+        """Returns this replica's rows of a batch that so many replicas share, `[B, ...]` or folded `[B * P, ...]`."""
         if replicas == 1:
             return rows
         begin, size = [0] * rows.shape.rank, rows.shape.as_list()

@@ -15,8 +15,8 @@ from tfsac.environments.spaces import spaces_by_key
 from tfsac.types import ACTION_MASK, AGENT_STATE, input_name
 
 ACTIONS = (
-    "actions are a Box `(A,)` of floats or a Discrete; of a team of N agents, whose observations have the "
-    "key 'agent_state', a Box `(N, A)` or a MultiDiscrete of N equal sizes"
+    "actions are a Box `(A,)` of floats or a Discrete; of a team of P agents, whose observations have the "
+    "key 'agent_state', a Box `(P, A)` or a MultiDiscrete of P equal sizes"
 )
 
 
@@ -108,7 +108,7 @@ def _checks(env: gym.Env) -> Iterator[Callable[[], None]]:
 
 def _check_agent_state(name: str, state: gym.Space[Any]) -> None:
     if not isinstance(state, gym.spaces.Box) or len(state.shape) < 2:
-        raise ValueError(f"{name}: 'agent_state' is a Box `(N, ...)` of N agents' observations. Received: {state}")
+        raise ValueError(f"{name}: 'agent_state' is a Box `(P, ...)` of P agents' observations. Received: {state}")
 
 
 def _refuse_empty(name: str, observation: Any) -> None:

@@ -32,7 +32,7 @@ class Filters:
         self.reward_count, self.reward_mean, self.reward_squares = 0, np.zeros(shape), np.zeros(shape)
 
     def learn(self, observation: dict[str, np.ndarray]) -> None:
-        """Adds observations `[E, ...]`, or `[E, N, ...]` of a team's agents, to the running statistics."""
+        """Adds observations `[E, ...]`, or `[E, P, ...]` of a team's agents, to the running statistics."""
         if not self.mean:
             return
         rows = {key: observation[key].reshape(-1, *mean.shape) for key, mean in self.mean.items()}

@@ -102,7 +102,7 @@ class ActionRescaling(NamedTuple):
     """Maps [-1, 1] to `[low, high]`, each dimension on its own.
 
     Attributes:
-        low, high: bounds `[A]`, or `[N, A]` of N agents.
+        low, high: bounds `[A]`, or `[P, A]` of P agents.
     """
 
     low: np.ndarray

@@ -61,14 +61,14 @@ def _module(name: str, level: str) -> Any:
 class Team(gym.Env):
     """All agents of a cooperative PettingZoo parallel environment at once, in the order of `possible_agents`.
 
-    Observations of N agents that see O numbers each:
-        agent_state: `[N, O]` float32, what each agent sees.
-        global_state: `[N, G]` float32, what each agent sees, followed by the environment's `state()` where that is a
+    Observations of P agents that see O numbers each:
+        agent_state: `[P, O]` float32, what each agent sees.
+        global_state: `[P, G]` float32, what each agent sees, followed by the environment's `state()` where that is a
             vector, else by what all agents see. The agent's own part comes first because the critic, which all agents
             share, must know whose action it values.
-        action_mask: `[N, n]`, the valid actions, where agents see dicts of "observation" and "action_mask".
+        action_mask: `[P, n]`, the valid actions, where agents see dicts of "observation" and "action_mask".
 
-    Actions are `[N, A]`, or `[N]` discrete ones. The reward is the mean of the agents' rewards. The episode has
+    Actions are `[P, A]`, or `[P]` discrete ones. The reward is the mean of the agents' rewards. The episode has
     `terminated` when it has for every agent, and is `truncated` when every agent is done and some were only cut off.
 
     Args:
@@ -119,7 +119,7 @@ class Team(gym.Env):
         return first
 
     def _rows(self, *boxes: Box) -> Box:
-        """Returns the space of N rows, each of which has the numbers of all boxes."""
+        """Returns the space of P rows, each of which has the numbers of all boxes."""
         low, high = (
             np.tile(np.concatenate(bounds).astype(np.float32), (len(self.agents), 1))
             for bounds in ([box.low for box in boxes], [box.high for box in boxes])
@@ -164,7 +164,7 @@ class Team(gym.Env):
         return self._observe(self.env.reset(seed=seed, options=options)[0]), {}
 
     def step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
-        """Makes a step of all agents with actions `[N, A]`, or `[N]` discrete ones, in the environment's own numbers.
+        """Makes a step of all agents with actions `[P, A]`, or `[P]` discrete ones, in the environment's own numbers.
 
         Raises:
             RuntimeError: as `reset`, or an agent left before the others.

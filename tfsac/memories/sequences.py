@@ -13,7 +13,7 @@ from tfsac.types import FIRST, LAST, MID, NEXT_STATE, STATE, Sequence, Spec
 
 
 class SequenceMemory(TransitionMemory):
-    """The newest steps of N environments, sampled as sequences of T rows of one environment each.
+    """The newest steps of E environments, sampled as sequences of T rows of one environment each.
 
     The ring is that of `TransitionMemory`, whose records also tell whether their step is the first of its episode. A
     step that ends its episode makes two rows of a sequence: itself, and one of type LAST with the observation and the
@@ -73,7 +73,7 @@ class SequenceMemory(TransitionMemory):
         next_observation: dict[str, np.ndarray],
         extras: dict[str, np.ndarray] | None = None,
     ) -> None:
-        """Stores one step of all environments, as `TransitionMemory.add`; rewards are `[N]`, or `[N, D]`."""
+        """Stores one step of all environments, as `TransitionMemory.add`; rewards are `[E]`, or `[E, D]`."""
         before = self.ring[(self.total_rows - 1) % self.rows]
         self.ring["first"][self.total_rows % self.rows] = (
             before["terminated"] | before["truncated"] | (not self.total_rows)

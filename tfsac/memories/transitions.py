@@ -14,7 +14,7 @@ OBSERVATION, NEXT, EXTRA = "observation/", "next_observation/", "extra/"
 
 
 class TransitionMemory:
-    """The newest `capacity` transitions of N environments, in a ring `[capacity // N, N]` of records.
+    """The newest `capacity` transitions of E environments, in a ring `[capacity // E, E]` of records.
 
     A record keeps all fields of a transition side by side, so that sampling any number of batches is one gather of
     whole records. Stored rewards and observations are raw; actions are in [-1, 1], or discrete ones numbered from 0.
@@ -102,7 +102,7 @@ class TransitionMemory:
         next_observation: dict[str, np.ndarray],
         extras: dict[str, np.ndarray] | None = None,
     ) -> None:
-        """Stores one step of all environments; arrays `[N, ...]`.
+        """Stores one step of all environments; arrays `[E, ...]`.
 
         Args:
             next_observation: at the end of an episode its last observation, not the first of the next.
@@ -184,7 +184,7 @@ class TransitionMemory:
         """Takes the absolute TD errors of what was sampled last; sampling uniformly makes no use of them."""
 
     def newest(self, num_rows: int) -> np.ndarray | None:
-        """Returns copies of the last rows `[num_rows, N]`, oldest first, or None where they are not all kept."""
+        """Returns copies of the last rows `[num_rows, E]`, oldest first, or None where they are not all kept."""
         if num_rows > min(self.total_rows, self.rows):
             return None
         return self.between(self.total_rows - num_rows, self.total_rows)

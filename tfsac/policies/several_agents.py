@@ -1,4 +1,4 @@
-"""Several agents that share one policy: their axis `[B, N, ...]` is folded into the batch, `[B * N, ...]`, and
+"""Several agents that share one policy: their axis `[B, P, ...]` is folded into the batch, `[B * P, ...]`, and
 unfolded again.
 """
 
@@ -11,12 +11,12 @@ import tensorflow as tf
 
 
 def fold(tree: Any) -> Any:
-    """Returns arrays or tensors `[B, N, ...]` as `[B * N, ...]`."""
+    """Returns arrays or tensors `[B, P, ...]` as `[B * P, ...]`."""
     return tf.nest.map_structure(lambda x: _reshape(x, (-1, *x.shape[2:])), tree)
 
 
 def unfold(tree: Any, num_agents: int | tf.Tensor) -> Any:
-    """Returns arrays or tensors `[B * N, ...]` as `[B, N, ...]`."""
+    """Returns arrays or tensors `[B * P, ...]` as `[B, P, ...]`."""
     return tf.nest.map_structure(lambda x: _reshape(x, (-1, num_agents, *x.shape[1:])), tree)
 
 

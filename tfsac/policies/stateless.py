@@ -102,7 +102,7 @@ class StatelessPolicy(BasePolicy):
         return policy.mode() if noise is None else policy.sample(noise)
 
     def sample_noise(self, observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Draws noise `[E, A]`, of several agents `[E, N, A]`."""
+        """Draws noise `[E, A]`, of several agents `[E, P, A]`."""
         rows = leading_sizes(observation)
         if self.spec.num_agents is None:
             return self.noise_tensor(rows[0])
@@ -110,7 +110,7 @@ class StatelessPolicy(BasePolicy):
 
 
 def leading_sizes(observation: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """Returns the sizes of the first dimensions, E and with several agents N, where they are known only when it
+    """Returns the sizes of the first dimensions, E and with several agents P, where they are known only when it
     runs.
     """
     return tf.shape(next(iter(observation.values())))

@@ -73,8 +73,7 @@ class Policy:
 
         Returns:
             action `[A]`, or `[E, A]`, in the environment's bounds; the number of a discrete action, or `[E]` of them.
-            With N agents
-            there is an action of each: `[N, A]` or `[N]`.
+            With P agents there is an action of each: `[P, A]` or `[P]`.
 
         Raises:
             TypeError: deterministic is no flag.
