@@ -59,8 +59,8 @@ def test_spec_of_a_team_of_real_actions_and_images():
 
 
 REFUSED = {
-    "a vector": (team_env(agent_state=Box(-1, 1, (2,))), "'agent_state' is a Box `(N, ...)`", "(2,)"),
-    "no box": (team_env(agent_state=MultiBinary((2, 3))), "'agent_state' is a Box `(N, ...)`", "MultiBinary((2, 3))"),
+    "a vector": (team_env(agent_state=Box(-1, 1, (2,))), "'agent_state' is a Box `(P, ...)`", "(2,)"),
+    "no box": (team_env(agent_state=MultiBinary((2, 3))), "'agent_state' is a Box `(P, ...)`", "MultiBinary((2, 3))"),
     "one choice of all": (team_env(Discrete(4)), "a MultiDiscrete of P equal sizes", "Discrete(4)"),
     "choices of others": (
         team_env(MultiDiscrete([4, 4, 4])),
