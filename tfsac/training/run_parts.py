@@ -175,17 +175,17 @@ class RunParts:
         )
         self.checkpoint_period = Period(settings.checkpoint_save_steps)
         self.state = RunState(
-            workers,
-            self.agent,
-            self.memory,
-            self.schedule,
-            self.sampler,
-            self.collector,
-            self.updates,
-            self.evaluator,
-            self.reporter,
-            self.filters,
-            settings.seed,
+            workers=workers,
+            agent=self.agent,
+            memory=self.memory,
+            schedule=self.schedule,
+            sampler=self.sampler,
+            collector=self.collector,
+            updates=self.updates,
+            evaluator=self.evaluator,
+            reporter=self.reporter,
+            filters=self.filters,
+            seed=settings.seed,
         )
         if workers.task.num_workers > 1:
             self.state.reseed()

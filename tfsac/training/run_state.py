@@ -4,6 +4,7 @@ gives and takes.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,11 @@ ACTING = 1  # stream of random numbers of whoever acts
 PER_ENVIRONMENT = ("episode", "length")  # entries of the environments' state, a number for each of them
 
 
+@dataclass(frozen=True, kw_only=True)
 class RunState:
     """The parts of a run that have a state.
 
-    Args:
+    Attributes:
         workers: that share the run.
         agent: that learns.
         memory: of this worker, as all that follows.
@@ -36,29 +38,17 @@ class RunState:
         seed: of the run.
     """
 
-    def __init__(
-        self,
-        workers: Workers,
-        agent: Agent,
-        memory: TransitionMemory | EpisodicMemory,
-        schedule: Schedule,
-        sampler: Sampler,
-        collector: Collector | RayCollector,
-        updates: Updates,
-        evaluator: Evaluator,
-        reporter: Reporter,
-        filters: Filters,
-        seed: int,
-    ):
-        self.workers, self.agent, self.memory, self.schedule, self.sampler = workers, agent, memory, schedule, sampler
-        self.collector, self.updates, self.evaluator, self.reporter, self.filters = (
-            collector,
-            updates,
-            evaluator,
-            reporter,
-            filters,
-        )
-        self.seed = seed
+    workers: Workers
+    agent: Agent
+    memory: TransitionMemory | EpisodicMemory
+    schedule: Schedule
+    sampler: Sampler
+    collector: Collector | RayCollector
+    updates: Updates
+    evaluator: Evaluator
+    reporter: Reporter
+    filters: Filters
+    seed: int
 
     def values(self) -> dict[str, Any]:
         """Returns the state of the whole run as JSON values, at every worker; all of them call it together."""
