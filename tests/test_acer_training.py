@@ -133,6 +133,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("level", "lstm", "shared", "envs"), KINDS)
 def test_a_rollout_is_followed_by_its_update_and_those_of_the_replay(tmp_path, level, lstm, shared, envs):
     seen = Watch()

@@ -203,6 +203,7 @@ CASES += [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "given"), [case[:2] for case in CASES], ids=[f"{kind}, {name}" for kind, _, name in CASES]
 )
@@ -372,6 +373,7 @@ def ordinary():
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "given", "networks", "metrics"), CHANGES, ids=[f"{kind}, {given}" for kind, given, *_ in CHANGES]
 )

@@ -85,6 +85,7 @@ def test_raw_screens_without_preprocessing():
     env.close()
 
 
+@pytest.mark.slow
 def test_games_side_by_side_follow_from_their_seeds_and_come_back():
     parameters = EnvironmentParameters(PONG, num_envs=2, atari=AtariPreprocessingParameters(), max_episode_steps=20)
     one, two = Environments(parameters, 3), Environments(parameters, 3)

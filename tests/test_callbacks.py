@@ -92,6 +92,7 @@ def test_a_hook_that_raises_ends_the_run_which_resumes_exactly(tmp_path, capsys,
         ]
 
 
+@pytest.mark.slow
 def test_the_final_evaluation_is_kept_when_on_training_end_raises_and_others_are_still_called(tmp_path):
     other = Failing("", None)
     other.metric_names = ()
@@ -138,6 +139,7 @@ class Ending(BaseException):
     """Is no Exception, so that few catch it."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [GeneratorExit("enough"), Ending("enough")])
 def test_whatever_a_callback_or_an_environment_raises_the_run_is_saved(tmp_path, monkeypatch, error):
     def act(trainer):
@@ -164,6 +166,7 @@ class Told(Callback):
         self.ends.append((trainer.error, len(trainer.checkpoints.places())))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hook", ["on_step", "on_evaluation"])
 def test_callbacks_are_told_once_how_a_run_ended(tmp_path, hook):
     told = Told()
@@ -239,6 +242,7 @@ def test_a_callback_adds_metrics_to_every_row(tmp_path, capsys):
         Trainer(preset(), tmp_path / "run", resume=True, quiet=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "returned", "text"),
     [
@@ -316,6 +320,7 @@ def test_a_callback_may_have_attributes_of_any_other_name(tmp_path):
     Trainer(preset(), tmp_path / "run", callbacks=[callback], quiet=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["preset", "memory", "counters"])
 def test_a_callback_must_not_replace_a_part_of_the_run(tmp_path, part):
     """It would have no effect, or none that can be resumed."""
@@ -334,6 +339,7 @@ def test_a_callback_must_not_replace_a_part_of_the_run(tmp_path, part):
     assert getattr(trainer, part) is not None and trainer.checkpoints.places()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reason", ["", None, 3])
 def test_a_run_is_stopped_with_a_reason(tmp_path, reason):
     trainer = Trainer(
@@ -344,6 +350,7 @@ def test_a_run_is_stopped_with_a_reason(tmp_path, reason):
     assert [path.name for path in trainer.checkpoints.places()] == ["000000050"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "error",
     [

@@ -169,6 +169,7 @@ def damage_flip(path):
     path.write_bytes(bytes(content))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [damage_truncate, damage_flip, pathlib.Path.unlink])
 @pytest.mark.parametrize("name", ["manifest.json", "state.json", "memory.npz", "agent.data-00000-of-00001"])
 def test_a_damaged_checkpoint_is_refused_by_name_and_the_one_before_is_used(
@@ -197,6 +198,7 @@ def test_a_damaged_chunk_of_the_memory_is_noticed(tmp_path, uninterrupted):
         Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
@@ -223,6 +225,7 @@ def test_a_run_from_before_a_parameter_came_is_continued(tmp_path, uninterrupted
     same_run(resumed, uninterrupted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -242,6 +245,7 @@ def test_another_run_from_before_a_parameter_came_is_refused(tmp_path, uninterru
     assert "more field" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_the_schedule_of_a_resumed_run_may_be_extended(tmp_path, uninterrupted):
     shutil.copytree(uninterrupted.directory.path, tmp_path / "run")
     longer = preset(**{"schedule.improve_steps": 240})
@@ -260,6 +264,7 @@ def test_a_resumed_run_may_be_evaluated_more_or_less_often(tmp_path, uninterrupt
     assert steps == [35, 70, 105, 140, 175, 210, 245, 280, 300, 400, 500, 600]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 2, 3, FORMAT + 1])
 def test_a_checkpoint_of_another_version_is_not_called_damaged(tmp_path, uninterrupted, number):
     shutil.copytree(uninterrupted.directory.path, tmp_path / "run")

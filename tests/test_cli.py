@@ -76,6 +76,7 @@ def weights(run):
 # -- train -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_run_leaves_its_results_and_says_where_they_are(tiny_run):
     folder, printed = tiny_run
     names = {"best.npz", "checkpoints", "config.json", "events", "learning_curve.png", "metrics.csv", "policy"}
@@ -402,6 +403,7 @@ def test_record_writes_the_episodes_and_counts_them(run_dir, tmp_path, capsys):
         np.testing.assert_allclose(file["returns"], returns)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["saved_model", "tflite"])
 def test_export_writes_the_policy_and_verifies_it(run_dir, tmp_path, capsys, format):
     if format == "tflite":
@@ -1197,6 +1199,7 @@ WRONG = {
 
 
 # Gymnasium warns about old versions before it refuses them.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning")
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_command_line_is_refused_with_a_reason_and_leaves_nothing(

@@ -387,6 +387,7 @@ def test_output_that_cannot_be_written_is_an_error_in_one_line():
     assert done.stderr.startswith("tfsac: No space left on device. Free some space") and done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_train_says_at_once_what_it_does_and_ctrl_c_before_the_run_ends_it_quietly(tmp_path):
     process = subprocess.Popen(
         [*TFSAC, "train", "--seed=3", "--run_dir=run"],
@@ -530,6 +531,7 @@ gym.register("Closing-v0", Closing, max_episode_steps=5)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("act", "status", "said"),
     [

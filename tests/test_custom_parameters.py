@@ -102,6 +102,7 @@ def test_a_preset_file_holds_an_own_agent_and_set_changes_its_fields(folder):
         override(preset, {"agent.algorithm.location_cots": 5.0})
 
 
+@pytest.mark.slow
 def test_a_config_is_read_in_a_process_that_has_not_seen_the_class(folder, run_python, tmp_path_factory):
     run_python(
         f"""

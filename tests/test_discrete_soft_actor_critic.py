@@ -163,6 +163,7 @@ def test_an_update_by_hand_critic_then_policy_then_temperature_then_target(spec)
     assert changed(before, after) == {"q", "policy", "temperature", "q_target"}
 
 
+@pytest.mark.slow
 def test_another_order_of_the_steps_gives_another_policy():
     agents = {order: make_agent(FIXED) for order in ("update", "critic first", "policy first")}
     batch, stacked = one(batches(1)), batches(1)
@@ -341,6 +342,7 @@ def test_only_the_critic_step_moves_a_shared_encoder(spec, embedder):
         np.testing.assert_allclose(target, 0.75 * a + 0.25 * b, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared_encoder", [True, False])
 @pytest.mark.parametrize(("spec", "embedder"), SHARED.values(), ids=SHARED)
 def test_acting_follows_the_weights_after_updates(spec, embedder, shared_encoder):

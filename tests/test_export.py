@@ -118,6 +118,7 @@ def pendulum():
 # -- SavedModel --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_saved_model_acts_as_the_live_policy_in_batches_and_one_by_one(case, saved_model):
     live = case.policy.act(case.raw())
     assert (np.ptp(live, axis=0) > 0.05 * (case.high - case.low)).all()  # the policy does something
@@ -302,6 +303,7 @@ def test_without_the_package_that_runs_litert_the_error_says_what_to_install(tmp
         exporting.load_exported(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["saved_model", "litert"])
 def test_an_exported_policy_names_the_keys_that_are_missing(case, format, request):
     act = exporting.load_exported(request.getfixturevalue(format))

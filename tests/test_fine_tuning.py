@@ -143,6 +143,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG)
 def test_weights_that_do_not_fit_are_refused_before_anything_is_written(name, tmp_path):
     make, error, message = WRONG[name]
@@ -179,6 +180,7 @@ def test_a_finished_run_gets_more_steps_and_says_when_there_are_none(tmp_path, c
     assert config["preset"]["schedule"]["improve_steps"] == "EnvironmentSteps(35)" and len(config["resumed"]) == 3
 
 
+@pytest.mark.slow
 def test_python_resumes_with_the_parameters_of_the_run(tmp_path):
     preset, run = tiny_preset(**SHORT), tfsac.RunParameters(seed=3, checkpoint_save_steps=7)
     tfsac.train(preset, tmp_path / "run", run, quiet=True)

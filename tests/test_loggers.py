@@ -42,6 +42,7 @@ def test_a_missing_package_is_named_with_the_extra_that_has_it(monkeypatch, logg
         logger("project")
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_is_marked_as_failed(tmp_path, monkeypatch):
     told = {}
     client = types.SimpleNamespace(

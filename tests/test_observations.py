@@ -223,6 +223,7 @@ def test_a_shared_encoder_is_the_convolutions_of_the_critics():
     assert isinstance(agent.networks["q"].embedders["observation"][0], keras.layers.Conv2D)
 
 
+@pytest.mark.slow
 def test_an_update_trains_the_convolutions():
     preset = small("pendulum_twin_sac")
     agent = agent_of(preset, {"observation": SMALL})
@@ -251,6 +252,7 @@ IMPOSSIBLE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", IMPOSSIBLE)
 def test_where_it_is_impossible_the_error_shows_the_command_that_works(case):
     array, scheme, words = IMPOSSIBLE[case]
@@ -341,6 +343,7 @@ gym.register("TfsacScreen-v0", Screen)
 LEVEL = f"{__name__}:TfsacScreen-v0"
 
 
+@pytest.mark.slow
 def test_a_run_says_once_what_it_chose_and_what_it_wrote_acts_alike(tmp_path, capsys):
     assert tiny.train(tmp_path / "run", "--preset=pendulum_sac", f"--level={LEVEL}") == 0
     printed = capsys.readouterr().out

@@ -250,6 +250,7 @@ def test_the_table_of_activations_is_kerass():
     assert functions - {"get", "serialize", "deserialize", "glu", "threshold", "hard_swish"} == set(ACTIVATIONS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_every_activation_acts_and_learns(name):
     networks = twin_soft_actor_critic_networks((8,), batch_size=BATCH)

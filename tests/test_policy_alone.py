@@ -128,6 +128,7 @@ def run(request, tmp_path_factory):
     return made
 
 
+@pytest.mark.slow
 def test_loading_a_policy_makes_no_network_that_acting_does_not_need(run, monkeypatch):
     with made_networks(monkeypatch) as names:
         policy = tfsac.load_policy(run.folder)
@@ -146,6 +147,7 @@ def test_an_actor_makes_the_networks_alone_whose_states_are_collected(run, monke
     assert sorted(names) == sorted(run.collecting) and isinstance(actor.collector, Collector)
 
 
+@pytest.mark.slow
 def test_a_policy_alone_acts_bit_for_bit_as_with_its_critics(run):
     alone, whole = tfsac.load_policy(run.folder), tfsac.load_policy(run.folder, critics=True)
     source = tfsac.Policy(run.agent.policy, run.filters)

@@ -181,6 +181,7 @@ def test_a_short_run_makes_updates_that_change_the_weights_of_every_network(name
     assert float(row["evaluation/return_mean"]) == result.best_return
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "level"), [(name, level) for name in OF_SEVERAL_LEVELS for level in load_preset(name).levels]
 )

@@ -393,6 +393,7 @@ def test_networks_are_not_built_in_a_graph(run_dir):
         tfsac.load_policy(run_dir)
 
 
+@pytest.mark.slow
 def test_a_preset_is_given_by_name_path_or_config(tmp_path, monkeypatch):
     """The name is looked up before anything is built, so a wrong level of it would be refused here."""
     monkeypatch.chdir(tmp_path)

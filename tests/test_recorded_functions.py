@@ -64,6 +64,7 @@ MISSING = [
 ]
 
 
+@pytest.mark.slow
 def test_the_config_names_the_functions_and_the_spaces(own):
     config = json.loads((own / "config.json").read_text())
     assert (config["env_fn"], config["models"]) == ("own_code.arm", "own_code.with_v")
@@ -87,6 +88,7 @@ def test_whoever_cannot_make_a_run_again_says_what_to_pass(own, given, message, 
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_with_its_functions_a_run_is_loaded_evaluated_exported_recorded_and_resumed(own, tmp_path):
     policy = tfsac.load_policy(own, **GIVEN, critics=True)
     actions = [policy.act(np.float32([x, -x, 0.3])) for x in np.linspace(-1, 1, 9)]
@@ -333,6 +335,7 @@ BAD_MODELS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BAD_MODELS)
 def test_models_that_cannot_be_trained_are_refused_with_their_shapes(name, tmp_path):
     models, error, message = BAD_MODELS[name]
@@ -377,6 +380,7 @@ def test_models_need_not_be_functional(tmp_path):
     assert result.counters.updates > 0
 
 
+@pytest.mark.slow
 def test_the_seed_decides_the_first_weights_of_custom_networks(tmp_path):
     def first_weights(seed):
         folder = tmp_path / f"{len(list(tmp_path.iterdir()))}"
@@ -403,6 +407,7 @@ def film_of(run, path, env_fn):
     return tfsac.evaluate(run, 2, dump_mp4=path, env_fn=env_fn, models=own_code.with_v)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_fn", [drawn_arm, lambda: Arm("rgb_array")], ids=["of a module", "lambda"])
 def test_a_film_is_drawn_of_what_a_function_makes(own, env_fn, tmp_path):
     imageio = pytest.importorskip("imageio.v2")

@@ -48,6 +48,7 @@ def test_workers_that_come_at_different_times_all_meet_and_leave_their_ports_fre
         socket.create_server(("127.0.0.1", int(address.rpartition(":")[2]))).close()
 
 
+@pytest.mark.slow
 def test_who_does_not_come_is_named(monkeypatch):
     monkeypatch.setattr(rendezvous, "QUIET_SECONDS", 0.2)
     one, two, _ = tasks(3)
@@ -91,6 +92,7 @@ def test_an_address_that_is_listed_twice_or_unknown_is_a_clear_error():
         wait_for_workers(WorkerTask(0, 1, ("no-such-host.invalid:2222",)), print, 5.0)
 
 
+@pytest.mark.slow
 def test_what_other_programs_say_at_an_address_is_not_a_worker():
     one, two = tasks(2)
     with socket.create_server(("127.0.0.1", int(one.addresses[1].rpartition(":")[2]))) as server:

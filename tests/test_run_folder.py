@@ -71,6 +71,7 @@ time.sleep(100)
 # -- one process -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused_until_the_first_one_is_killed(run):
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(run)], stdout=subprocess.PIPE)
@@ -92,6 +93,7 @@ def test_a_second_process_is_refused_until_the_first_one_is_killed(run):
     assert not (run / LOCK).exists()
 
 
+@pytest.mark.slow
 def test_two_new_runs_in_one_folder_are_one_too_many(tmp_path):
     first = Trainer(preset(), tmp_path / "run", RUN, quiet=True)
     with pytest.raises(FileExistsError, match="exists already"):
@@ -113,6 +115,7 @@ def test_a_lock_ends_with_the_run_its_plot_and_its_export(tmp_path, monkeypatch)
     assert held == [True] and not trainer.lock.held and not (tmp_path / "run" / LOCK).exists()
 
 
+@pytest.mark.slow
 def test_a_lock_is_released_where_building_or_the_run_fails(tmp_path, run):
     class Raises(Callback):
         def on_training_begin(self, trainer):
@@ -204,6 +207,7 @@ def another_row(path):
     path.write_bytes(b"".join([lines[0], *lines[2:]]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [half_a_row, garbage, empty, another_row, pathlib.Path.unlink])
 def test_damaged_metrics_are_mended_from_the_checkpoint(run, finished, capsys, damage):
     damage(run / "metrics.csv")
@@ -223,6 +227,7 @@ def test_rows_from_after_the_checkpoint_are_cut_off_without_a_word(run, finished
     assert "metrics.csv" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [half_a_row, garbage, empty, pathlib.Path.unlink])
 def test_damaged_best_weights_are_mended_at_the_start_of_a_resume(run, finished, capsys, damage):
     damage(run / "best.npz")
@@ -346,6 +351,7 @@ def test_a_batch_that_cannot_be_saved_does_not_hide_what_is_not_finite(tmp_path,
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["plot", "export"])
 def test_a_run_that_cannot_write_its_curve_or_policy_is_complete_and_resumable(tmp_path, monkeypatch, where):
     from tfsac import exporting
@@ -487,6 +493,7 @@ def no_identity(manifest):
     manifest["identity"] = {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -505,6 +512,7 @@ def test_a_manifest_of_another_version_is_refused_in_one_line(run, change, words
     assert "\n" not in str(error.value) and "Received: " in str(error.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -128,6 +128,7 @@ def test_what_is_told_of_a_team_counts_for_each_agent(monkeypatch):
 # -- acting ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["greedy", "sample", "explore", "random"])
 @pytest.mark.parametrize("kind", ["discrete", "twin"])
 def test_a_team_acts_with_one_action_for_each_agent(kind, mode):

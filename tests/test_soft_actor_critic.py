@@ -338,6 +338,7 @@ def test_an_update_without_the_policy_is_otherwise_the_same():
 # -- priorities and importance weights ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_priorities_are_the_absolute_errors_of_each_row_averaged_over_the_critics():
     agent, stacked = (
         make_agent(prioritised=True, eager=False),
@@ -431,6 +432,7 @@ def gradients_received(monkeypatch, agent, name):
     return received
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, loss, error", [("q", "loss/q1", "q/td_error1"), ("q", "loss/q2", "q/td_error2")])
 def test_huber_loss_makes_large_errors_count_linearly(name, loss, error):
     stacked = batches(1)._replace(reward=np.full((1, BATCH), 1000.0, np.float32))
@@ -450,6 +452,7 @@ def test_huber_loss_of_v_is_linear_too():
     assert metrics["loss/v"].numpy() == pytest.approx((1000.0 - v).mean() - 0.5, rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["policy", "v", "q"])
 def test_gradients_are_clipped_and_reported_unclipped(monkeypatch, name):
     agent = make_agent(**{f"{name}__clip_gradients": 1e-3})
@@ -494,6 +497,7 @@ def test_random_actions_are_uniform_over_the_action_space():
     np.testing.assert_allclose(counts, 800, atol=6 * np.sqrt(800))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("updates", [0, 2])
 def test_greedy_actions_are_tanh_of_the_mean_also_after_training(updates):
     agent = make_agent()
@@ -522,6 +526,7 @@ def test_sampled_actions_have_the_distribution_of_the_policy():
     np.testing.assert_allclose(spread, np.exp(log_scale[0]), rtol=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["random", "explore", "sample"])
 def test_acting_is_reproducible_by_seed(mode):
     one_run, two, other = (
@@ -619,6 +624,7 @@ def test_the_compiled_update_equals_the_eager_one(compiled):
             np.testing.assert_allclose(a, b, rtol=0, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.slow
 def test_single_updates_run_in_one_trace_and_any_number_in_another():
     agent = make_agent(eager=False)
     for updates, traces in ((1, 1), (1, 1), (5, 2), (50, 2), (1, 2)):
@@ -676,6 +682,7 @@ def camera_agent(**fields):
     return SoftActorCriticAgent(SoftActorCriticAgentParameters(networks=networks), CAMERA, **fields)
 
 
+@pytest.mark.slow
 def test_images_and_dicts_are_learned_from_and_acted_on():
     agent = camera_agent()
     before = weights(agent)

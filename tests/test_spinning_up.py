@@ -311,6 +311,7 @@ def test_an_environment_made_with_arrays_is_described_as_one_that_cannot_be_made
 # -- a run -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_progress_has_spinning_ups_columns_a_row_for_each_epoch_and_the_numbers_of_the_metrics(plain):
     result, spy, _ = plain
     rows, metrics = progress(result.run_dir), tiny.rows(result.run_dir)
@@ -465,6 +466,7 @@ def test_max_ep_len_truncates_and_the_target_still_looks_beyond(custom):
     assert {row["TestEpLen"] for row in progress(result.run_dir)} == {"15.0"}
 
 
+@pytest.mark.slow
 def test_every_action_dimension_has_its_own_bounds(custom):
     _, spy, _ = custom
     actions = np.array(

@@ -69,6 +69,7 @@ def rollout_and_metrics(kind, stale):
     return log_rho, metrics, batch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LEVELS)
 def test_a_stale_rollout_has_the_ratio_of_its_stored_distributions(kind):
     log_rho, metrics, batch = rollout_and_metrics(kind, stale=True)
@@ -76,6 +77,7 @@ def test_a_stale_rollout_has_the_ratio_of_its_stored_distributions(kind):
     assert metrics["importance/ratio"] == pytest.approx(np.exp(np.minimum(log_rho, 10)).mean(), rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LEVELS)
 def test_a_rollout_of_the_policy_itself_has_the_ratio_one(kind):
     _, metrics, batch = rollout_and_metrics(kind, stale=False)
@@ -90,6 +92,7 @@ RUNS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", RUNS)
 def test_fresh_rollouts_are_on_policy_only_where_the_policy_that_learns_played_them(tmp_path, case):
     changes, run, on_policy = RUNS[case]

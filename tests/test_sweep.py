@@ -263,6 +263,7 @@ def test_a_finished_sweep_is_only_compared_again(stand_in, capsys):
     assert capsys.readouterr().out.splitlines() == first[9:]
 
 
+@pytest.mark.slow
 def test_levels_of_a_grid_are_compared_together_and_normalised(stand_in, capsys):
     assert run(stand_in, "--grid=level=Pendulum-v1,MountainCarContinuous-v0") == 0
     # On each level the evaluations are 21 to 92.
@@ -292,6 +293,7 @@ def send_when(path, number):
     threading.Thread(target=send).start()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_is_passed_on_and_the_same_command_goes_on(stand_in, monkeypatch, capsys, number):
     monkeypatch.setenv("WAIT", "2")
@@ -391,6 +393,7 @@ def test_as_many_jobs_as_cores_run_at_the_same_time(stand_in, monkeypatch):
         run(stand_in, "--jobs=3")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "grid", "message"),
     [

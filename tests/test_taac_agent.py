@@ -420,6 +420,7 @@ def test_target_entropies_are_given_or_follow_from_a_probability(algorithm, choi
     assert agent.proposal_target_entropy == pytest.approx(proposal, abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("target", "sign"), [((0.69, 1.38), 1), ((0.001, -10.0), -1)])
 def test_temperatures_move_against_the_entropies(target, sign):
     agent = make_agent(target_entropy=target)
@@ -435,6 +436,7 @@ def test_temperatures_move_against_the_entropies(target, sign):
 # -- critics -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_critics", [1, 2, 3])
 def test_the_smallest_of_any_number_of_critics_counts(num_critics):
     agent = make_agent(num_critics=num_critics)
@@ -473,6 +475,7 @@ def test_the_critic_loss_is_squared_or_linear_beyond_one_and_has_a_weight(monkey
         assert metrics["q/target"] == pytest.approx(target[counts[..., 0]].mean(), rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compare_through", ["sampled", "unbiased"])
 def test_the_draw_of_the_choice_matters_to_the_sampled_operator_alone(compare_through, monkeypatch):
     targets = []
@@ -493,6 +496,7 @@ def test_the_draw_of_the_choice_matters_to_the_sampled_operator_alone(compare_th
 # -- several rewards ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_one_reward_is_a_vector_of_one():
     scalar, vector = make_agent(), make_agent(SPEC._replace(num_rewards=1))
     stacked = batches(scalar, 3)
@@ -544,6 +548,7 @@ def test_each_reward_has_its_discount(monkeypatch):
 # -- acting ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["random", "explore", "sample", "greedy"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_stored_is_the_state_before_and_after(kind, mode):
@@ -592,6 +597,7 @@ ACTING = {name: (SPEC, kind) for name, kind in KINDS.items()} | {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("spec", "fields"), ACTING.values(), ids=ACTING.keys())
 def test_acting_in_numpy_equals_the_exported_tensors(spec, fields):
     agent, rows = make_agent(spec, initial_alpha=0.05, **fields), 200

@@ -87,6 +87,7 @@ def test_a_run_that_is_resumed_begins_a_new_file(tmp_path):
     assert [step for step, _ in scalars(found, "training/episode_return")] == [30, 60, 90]
 
 
+@pytest.mark.slow
 def test_the_opening_names_folder_device_parameters_and_tensorboard(tmp_path, capsys):
     trainer = Trainer(tiny_preset(**SHORT), tmp_path / "run")
 

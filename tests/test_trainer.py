@@ -117,6 +117,7 @@ def test_random_actions_may_be_fewer_or_more_than_the_heat_up(tmp_path, steps):
 EVALUATED = {"schedule__heatup_steps": 40, "schedule__improve_steps": 20, "environment__max_episode_steps": 10}
 
 
+@pytest.mark.slow
 def test_training_does_not_depend_on_how_it_is_evaluated(tmp_path):
     """Noise, seeds and batches come from streams of random numbers that evaluations do not draw from."""
     rarely, often = ({**EVALUATED, "schedule__steps_between_evaluation_periods": steps} for steps in (60, 5))
@@ -212,6 +213,7 @@ def test_callbacks_see_the_metrics_of_every_update(tmp_path):
     assert float(rows(tmp_path / "run")[1]["loss/q1"]) == pytest.approx(mean["loss/q1"], rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "text"),
     [("raise", "simulator fell over"), ("reward", "reward must be finite"), ("observation", "must be finite")],
@@ -255,6 +257,7 @@ def test_a_signal_saves_and_the_run_can_be_resumed(tmp_path, number):
     assert resumed.run().counters.env_steps == 200
 
 
+@pytest.mark.slow
 def test_an_existing_run_is_refused_and_left_alone(tmp_path):
     trained(tmp_path)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}
@@ -290,6 +293,7 @@ def test_several_environments_in_processes_train_like_in_one(tmp_path):
     np.testing.assert_array_equal(sync.memory.ring, processes.memory.ring)
 
 
+@pytest.mark.slow
 def test_the_memory_is_what_the_preset_says(tmp_path):
     changes = {
         "agent.memory": {
@@ -312,6 +316,7 @@ def test_the_memory_is_what_the_preset_says(tmp_path):
     np.testing.assert_allclose(memory.reward_filter(np.float32([-5.0, 0.05])), [-0.1, 0.05])
 
 
+@pytest.mark.slow
 def test_training_hands_the_errors_of_updates_to_a_prioritised_memory(tmp_path):
     trainer = Trainer(override(tiny_preset(), {"agent.memory.kind": "prioritized"}), tmp_path / "run", quiet=True)
     trainer.run()
@@ -319,6 +324,7 @@ def test_training_hands_the_errors_of_updates_to_a_prioritised_memory(tmp_path):
     assert len(np.unique(leaves)) > 10 and trainer.memory.batches == trainer.counters.updates > 0
 
 
+@pytest.mark.slow
 def test_an_environment_of_ones_own_is_trained_in(tmp_path):
     made = []
 

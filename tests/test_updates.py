@@ -154,6 +154,7 @@ def test_priorities_are_set_before_the_next_sample(tmp_path):
     assert order == [*["sample", "set"] * 5, "sample"]  # the last ones are part of the checkpoint
 
 
+@pytest.mark.slow
 def test_priorities_of_rows_that_are_gone_are_dropped(tmp_path):
     preset = tiny_preset(**GROUPED)
     agent = dataclasses.replace(preset.agent, memory=PrioritizedExperienceReplayParameters(max_size=1000))

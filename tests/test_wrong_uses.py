@@ -531,6 +531,7 @@ def test_what_is_noticed_after_tensorflow_has_loaded_writes_nothing_either(line,
     refused(line, reason, place, capfd)
 
 
+@pytest.mark.slow
 def test_none_of_them_loads_tensorflow(place, run_python):
     program = """
 import contextlib, io, json, os, shlex, sys
