@@ -90,8 +90,8 @@ def _defined_in(path: pathlib.Path) -> Preset:
     if "preset" not in defined:
         names = [name for name in defined if not name.startswith("__")]
         raise ParameterError(
-            f"A preset file defines preset = Preset(...).{nearest('preset', names)} Received: {path}, which defines "
-            f"none"
+            f"A preset file defines preset = Preset(...).{nearest('preset', names)} Received: {path}, "
+            "which defines none"
         )
     preset = defined["preset"]
     if not isinstance(preset, Preset):

@@ -100,8 +100,8 @@ def absolute(path: pathlib.Path, named: pathlib.Path | None = None) -> pathlib.P
         return path.absolute()
     except FileNotFoundError as error:
         raise FileNotFoundError(
-            f"The current folder was deleted: go to another with os.chdir, or give an absolute path. Received: "
-            f"{named or path}"
+            "The current folder was deleted: go to another with os.chdir, or give an absolute path. "
+            f"Received: {named or path}"
         ) from error
 
 

@@ -78,8 +78,8 @@ class CSVSink(Sink):
         else:
             header = next(csv.reader(io.StringIO(content.decode(errors="replace"))), [])
             raise ValueError(
-                f"{path} should have the columns of the run so far (a resumed run keeps its "
-                "stochastic_evaluation and the metrics of its callbacks). "
+                f"{path} should have the columns of the run so far "
+                "(a resumed run keeps its stochastic_evaluation and the metrics of its callbacks). "
                 f"Received: differing columns {sorted(set(header) ^ set(self.columns))}"
             )
 

@@ -71,8 +71,8 @@ def load(name: str) -> Any:
     for part in inner.split("."):
         if not hasattr(found, part):
             raise ImportError(
-                f"The module {module} ({getattr(sys.modules[module], '__file__', None)}) has no {inner}. Received: "
-                f"{name!r}"
+                f"The module {module} ({getattr(sys.modules[module], '__file__', None)}) has no {inner}. "
+                f"Received: {name!r}"
             )
         found = getattr(found, part)
     return found

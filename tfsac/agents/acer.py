@@ -204,8 +204,8 @@ class ACERAgent(Agent):
         for name in self.network_parameters:
             if name not in self.policy.acts_through and self.networks[name].memory:
                 raise ValueError(
-                    "Values are functions of the policy's state, so its critics have no LSTM of their own: shared=True "
-                    f"makes one trunk. Received: an LSTM in {name!r}"
+                    "Values are functions of the policy's state, so its critics have no LSTM of their own: "
+                    f"shared=True makes one trunk. Received: an LSTM in {name!r}"
                 )
 
 

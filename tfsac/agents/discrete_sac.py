@@ -63,8 +63,8 @@ class DiscreteSoftActorCriticAgent(Agent):
     ):
         if models is not None and parameters.shared_encoder:
             raise ValueError(
-                "Custom Keras models have encoders of their own: set agent.shared_encoder to false. Received: "
-                "shared_encoder=True"
+                "Custom Keras models have encoders of their own: set agent.shared_encoder to false. "
+                "Received: shared_encoder=True"
             )
         super().__init__(parameters, spec, seed, eager, models, jit_compile)
         temperature, self.num_actions = parameters.algorithm.temperature, self.policy.num_actions

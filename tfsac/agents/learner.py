@@ -160,8 +160,8 @@ class Agent(tf.Module):
             )
         if self.imitates and batch_size % (2 * self.replicas):
             raise ValueError(
-                f"Every replica has as many demonstrated rows as own ones, so the batch divides by twice the number of "
-                f"replicas, {self.replicas}. Received: {batch_size}"
+                "Every replica has as many demonstrated rows as own ones, "
+                f"so the batch divides by twice the number of replicas, {self.replicas}. Received: {batch_size}"
             )
         self.batch_size, self.local_batch_size = batch_size, batch_size // self.replicas * self.local_replicas
 

@@ -31,8 +31,8 @@ ADVICE = {
     errno.ENOMEM: "Use fewer environments or a smaller memory",
 }
 BUG_NOTE = (
-    "tfsac: this is an error in tfsac itself. Please report it with the lines above, the command and what `tfsac info` "
-    "prints."
+    "tfsac: this is an error in tfsac itself. "
+    "Please report it with the lines above, the command and what `tfsac info` prints."
 )
 
 
@@ -67,9 +67,9 @@ def reason(error: BaseException) -> str | None:
         return f"Your own code, or a package that it uses, ended the program. Received: {described(error)}"
     if isinstance(error, MemoryError) or _is_exhausted(error):
         return (
-            "There is not enough memory. Smaller networks or batches, fewer environments and a smaller "
-            f"agent.memory.max_size need less; --memory_on_disk keeps the replay memory on the disk. Received: "
-            f"{_shortened(text) or type(error).__name__}"
+            "There is not enough memory. Smaller networks or batches, fewer environments "
+            "and a smaller agent.memory.max_size need less; --memory_on_disk keeps the replay memory on the disk. "
+            f"Received: {_shortened(text) or type(error).__name__}"
         )
     if isinstance(error, OSError):
         named = error.filename if error.filename is not None else text

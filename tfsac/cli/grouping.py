@@ -46,8 +46,8 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
     def add(label: str, runs: list[pathlib.Path]) -> None:
         if label in groups:
             raise UsageError(
-                "Each group has a label of its own. LABEL=RUN,RUN names a group, of runs and sweeps, all listed in one "
-                f"word. Received: the label {label!r} twice, for {groups[label][0]} and {runs[0]}"
+                "Each group has a label of its own. LABEL=RUN,RUN names a group, of runs and sweeps, "
+                f"all listed in one word. Received: the label {label!r} twice, for {groups[label][0]} and {runs[0]}"
             )
         groups[label] = runs
 
@@ -76,8 +76,8 @@ def refuse_unfinished(groups: dict[str, list[pathlib.Path]]) -> None:
     for run in (run for runs in groups.values() for run in runs):
         if (run / "config.json").is_file() and not (run / "policy").is_dir():
             raise ValueError(
-                f"A comparison is of runs that have ended; first type tfsac train --run_dir={run} --resume. Received: "
-                f"{run}"
+                "A comparison is of runs that have ended; "
+                f"first type tfsac train --run_dir={run} --resume. Received: {run}"
             )
 
 

@@ -110,8 +110,8 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
             )
         if f.ray_address:
             raise UsageError(
-                "Several seeds on a cluster are a sweep: tfsac sweep --ray_address. Received: --num_seeds with "
-                "--ray_address"
+                "Several seeds on a cluster are a sweep: tfsac sweep --ray_address. "
+                "Received: --num_seeds with --ray_address"
             )
         return _train_all(f, [], 1)
     preset, run = _experiment(f)
@@ -285,8 +285,8 @@ def _train_all(f: flags.FlagValues, grid: Sequence[str], jobs: int, ray_address:
         preset = from_json(Preset, json.dumps(combination.experiment["preset"]))
         if combination.experiment["run"]["strategy"] == "multi_worker":
             raise UsageError(
-                "A run of several workers is started on each of them; a sweep trains on one. Received: "
-                "--strategy=multi_worker"
+                "A run of several workers is started on each of them; a sweep trains on one. "
+                "Received: --strategy=multi_worker"
             )
         if weights := combination.experiment["checkpoint_restore_dir"]:
             check_weights(pathlib.Path(weights))

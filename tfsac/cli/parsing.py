@@ -48,8 +48,8 @@ def parse(name: str, arguments: Sequence[str]) -> tuple[flags.FlagValues, list[s
             break
         if (word[:1] and word[0] in DASHES) or (word[:1] == "-" and word[1:2] and word[1] in DASHES):
             raise UsageError(
-                f"A flag begins with two plain hyphens, as in --seed=1; this dash is another character. Received: "
-                f"{word!r}"
+                "A flag begins with two plain hyphens, as in --seed=1; this dash is another character. "
+                f"Received: {word!r}"
             )
         if not word.strip("-") or not word.startswith("-"):
             rest.append(word)
@@ -89,8 +89,8 @@ def _flag_and_value(command: str, values: flags.FlagValues, word: str, words: li
         if flag.boolean:
             if words and words[0].lower() in BOOLEANS:
                 raise UsageError(
-                    f"--{name} takes its value after an equals sign, as in --{name}={words[0]}. Received: '{word} "
-                    f"{words[0]}'"
+                    f"--{name} takes its value after an equals sign, as in --{name}={words[0]}. "
+                    f"Received: '{word} {words[0]}'"
                 )
             return flag, "true"
         if not words or words[0].startswith("--"):

@@ -66,9 +66,8 @@ def print_evaluation(done: object, episodes: int) -> None:
     """
     returns, lengths = done.returns, done.lengths  # type: ignore[attr-defined]
     print(
-        f"return  mean {returns.mean():.2f}  std {returns.std():.2f}  "
-        f"min {returns.min():.2f}  max {returns.max():.2f}  "
-        f"over {episodes} episodes of {lengths.mean():.0f} steps on average"
+        f"return  mean {returns.mean():.2f}  std {returns.std():.2f}  min {returns.min():.2f}  "
+        f"max {returns.max():.2f}  over {episodes} episodes of {lengths.mean():.0f} steps on average"
     )
     if done.switched is not None:  # type: ignore[attr-defined]
         rate, repeats = done.switching()  # type: ignore[attr-defined]
@@ -131,8 +130,8 @@ def record(f: flags.FlagValues, rest: list[str]) -> int:
 
     made = api.record(run_dir, out, f.episodes, not f.stochastic, f.seed)
     print(
-        f"{len(made.records)} transitions of {len(made.returns)} episodes, mean return {made.returns.mean():.2f}, in "
-        f"{out}"
+        f"{len(made.records)} transitions of {len(made.returns)} episodes, "
+        f"mean return {made.returns.mean():.2f}, in {out}"
     )
     return 0
 
@@ -161,8 +160,8 @@ def plot(f: flags.FlagValues, rest: list[str]) -> int:
     if len(words) == 1 and not is_group(words[0]):
         if f.title:
             raise UsageError(
-                "--title stands above the curves of several runs; the picture of one has its name. Received: --title "
-                "with one run"
+                "--title stands above the curves of several runs; the picture of one has its name. "
+                "Received: --title with one run"
             )
         print(plot_run(only, f.out))
         return 0

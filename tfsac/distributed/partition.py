@@ -57,8 +57,8 @@ def preset_of_worker(preset: Preset, task: WorkerTask) -> Preset:
     ):
         if value % task.num_workers:
             raise ParameterError(
-                f"{name} must be divisible by the number of workers, {task.num_workers}; see {advice}. Received: "
-                f"{value}"
+                f"{name} must be divisible by the number of workers, {task.num_workers}; see {advice}. "
+                f"Received: {value}"
             )
     changes = {
         "environment.num_envs": num_envs // task.num_workers,

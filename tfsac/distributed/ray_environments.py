@@ -97,8 +97,8 @@ class RayEnvironments:
             cores = int(self.ray.cluster_resources().get("CPU", 0))
             if cores < settings.num_actors:
                 raise ValueError(
-                    f"Each actor takes a CPU core of the Ray cluster, which has {cores}. Received: "
-                    f"{settings.num_actors} actors"
+                    f"Each actor takes a CPU core of the Ray cluster, which has {cores}. "
+                    f"Received: {settings.num_actors} actors"
                 )
             remote = self.ray.remote(num_cpus=1)(actor_class).remote
             self.make: Callable[[int], Any] = lambda index: remote(index, *actor_arguments)

@@ -15,8 +15,8 @@ from tfsac.environments.spaces import spaces_by_key
 from tfsac.types import ACTION_MASK, AGENT_STATE, input_name
 
 ACTIONS = (
-    "actions are a Box `(A,)` of floats or a Discrete; of a team of P agents, whose observations have the "
-    "key 'agent_state', a Box `(P, A)` or a MultiDiscrete of P equal sizes"
+    "actions are a Box `(A,)` of floats or a Discrete; of a team of P agents, "
+    "whose observations have the key 'agent_state', a Box `(P, A)` or a MultiDiscrete of P equal sizes"
 )
 
 
@@ -199,15 +199,15 @@ def _check_mask_space(name: str, mask: Any, action: Any, team: tuple[int, ...]) 
 def _check_observation(name: str, key: str, space: gym.Space[Any], team: tuple[int, ...]) -> None:
     if not isinstance(space, gym.spaces.Box):
         raise ValueError(
-            f"{name}: observations must be a Box or a Dict of boxes; gymnasium.wrappers.FlattenObservation turns "
-            f"others into a vector. Received: {space} for {key!r}"
+            f"{name}: observations must be a Box or a Dict of boxes; "
+            f"gymnasium.wrappers.FlattenObservation turns others into a vector. Received: {space} for {key!r}"
         )
     if not (isinstance(key, str) and KEY.fullmatch(key)) or input_name(key).lower() in TAKEN or keyword.iskeyword(key):
         raise ValueError(
-            f"{name}: TensorFlow names the inputs of a policy by the keys of its observations, so these are of letters "
-            f"from a to z, digits and '_', '-' or '.', begin with a letter or a digit and are not 'action', 'noise', "
-            f"'self' or a keyword of Python; rename them with gymnasium.wrappers.TransformObservation. Received: "
-            f"{key!r}"
+            f"{name}: TensorFlow names the inputs of a policy by the keys of its observations, "
+            "so these are of letters from a to z, digits and '_', "
+            "'-' or '.', begin with a letter or a digit and are not 'action', 'noise', 'self' or a keyword of Python; "
+            f"rename them with gymnasium.wrappers.TransformObservation. Received: {key!r}"
         )
     if 0 in space.shape:
         raise ValueError(f"{name}: observation {key!r} has no entries. Received: {space}")

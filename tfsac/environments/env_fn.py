@@ -63,8 +63,8 @@ def making(env_fn: Callable[[], gym.Env]) -> Callable[[], gym.Env]:
             space = getattr(env, name, None)
             if first.setdefault(name, space) != space:
                 raise ValueError(
-                    f"env_fn makes environments with the same {name} at each call, here {first[name]}. Received: "
-                    f"{space}"
+                    f"env_fn makes environments with the same {name} at each call, here {first[name]}. "
+                    f"Received: {space}"
                 )
         return env
 

@@ -151,10 +151,9 @@ class _Inspection:
             if np.isfinite(bound) and bound > LARGE_BOUND:
                 self.find(
                     WARNING,
-                    f"the bounds of the actions are as large as {bound:g}, and policies first try all of them; if "
-                    f"useful actions are "
-                    "smaller, narrow the space: gymnasium.wrappers.TransformAction(env, lambda action: action, "
-                    "gymnasium.spaces.Box(low, high))",
+                    f"the bounds of the actions are as large as {bound:g}, and policies first try all of them; "
+                    "if useful actions are smaller, narrow the space: "
+                    "gymnasium.wrappers.TransformAction(env, lambda action: action, gymnasium.spaces.Box(low, high))",
                 )
         spaces = spaces_by_key(observation)
         for key, space in spaces.items():
@@ -163,22 +162,22 @@ class _Inspection:
             if len(space.shape) == 3 and space.dtype == np.uint8:
                 self.find(
                     OK,
-                    f"observation {key!r} is an image, [height, width, channels] in bytes: give it a scheme of "
-                    f"convolutions",
+                    f"observation {key!r} is an image, [height, width, channels] in bytes: "
+                    "give it a scheme of convolutions",
                 )
             elif len(space.shape) == 3 and space.shape[-1] in (1, 3, 4):
                 self.find(
                     WARNING,
-                    f"observation {key!r} has the shape of an image but dtype {space.dtype}; only uint8 is kept as an "
-                    f"image",
+                    f"observation {key!r} has the shape of an image but dtype {space.dtype}; "
+                    "only uint8 is kept as an image",
                 )
             elif space.dtype == np.float64:
                 self.find(OK, f"observation {key!r} is float64; agents see float32")
         if AGENT_STATE not in spaces and len(spaces.keys() - {ACTION_MASK}) > 1:
             self.find(
                 OK,
-                f"observations are a dict: set an embedder for each of "
-                f"{', '.join(sorted(spaces.keys() - {ACTION_MASK}))}",
+                "observations are a dict: "
+                f"set an embedder for each of {', '.join(sorted(spaces.keys() - {ACTION_MASK}))}",
             )
 
     # -- random steps --------------------------------------------------------------------------------------------------
@@ -276,17 +275,16 @@ class _Inspection:
         else:
             self.find(
                 WARNING,
-                f"no episode ended within {num_steps} steps, and there is no time limit known; without ends there are "
-                f"no training returns, "
-                "and an evaluation episode is cut off after 100000 steps: set environment.max_episode_steps if "
-                "episodes may never end",
+                f"no episode ended within {num_steps} steps, and there is no time limit known; "
+                "without ends there are no training returns, and an evaluation episode is cut off after 100000 steps: "
+                "set environment.max_episode_steps if episodes may never end",
             )
         for key, largest in self.largest.items():
             if largest > LARGE_OBSERVATION:
                 self.find(
                     WARNING,
-                    f"observation {key!r} is as large as {largest:.4g}; see "
-                    f"environment.filters.observation_normalization",
+                    f"observation {key!r} is as large as {largest:.4g}; "
+                    "see environment.filters.observation_normalization",
                 )
         if self.largest_reward > LARGE_REWARD:
             self.find(
@@ -331,15 +329,15 @@ class _Inspection:
             self.find(PROBLEM, str(failure("step", error)))
             return
         cause = (
-            "it draws from NumPy's or Python's global random numbers: use self.np_random, which "
-            "super().reset(seed=seed) seeds"
+            "it draws from NumPy's or Python's global random numbers: "
+            "use self.np_random, which super().reset(seed=seed) seeds"
             if _same(*both)
             else "something outlives reset, or random numbers are not seeded in reset(seed=...)"
         )
         self.find(
             WARNING,
-            f"the same seed and actions give different trajectories, so runs cannot be repeated and a resume is not "
-            f"exact; {cause}",
+            "the same seed and actions give different trajectories, "
+            f"so runs cannot be repeated and a resume is not exact; {cause}",
         )
 
 

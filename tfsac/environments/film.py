@@ -46,8 +46,8 @@ def check_render(render: object, of_level: bool) -> None:
     displays = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
     if render and of_level and sys.platform == "linux" and not any(map(os.environ.get, displays)):
         raise ValueError(
-            "A window needs a display, and this machine has none; dump_mp4 (--dump_mp4) makes a film without one. For "
-            "an environment that draws elsewhere, such as on the terminal, set the variable SDL_VIDEODRIVER=dummy. "
+            "A window needs a display, and this machine has none; dump_mp4 (--dump_mp4) makes a film without one. "
+            "For an environment that draws elsewhere, such as on the terminal, set the variable SDL_VIDEODRIVER=dummy. "
             "Received: no DISPLAY, no WAYLAND_DISPLAY"
         )
 
@@ -87,8 +87,8 @@ def write_film(
             status, said = done.returncode, done.stderr
         elif "fork" not in multiprocessing.get_all_start_methods():
             raise EnvironmentFailure(
-                "A film is drawn by a process of its own, which imports env_fn: define it in a module, not in a "
-                f"script, a notebook or a lambda. Received: env_fn={name_of(env_fn)}"
+                "A film is drawn by a process of its own, which imports env_fn: "
+                f"define it in a module, not in a script, a notebook or a lambda. Received: env_fn={name_of(env_fn)}"
             )
         else:
             errors.touch()

@@ -117,8 +117,8 @@ def check_version(level: str) -> None:
     if versions:
         newest = max(versions, key=lambda spec: spec.version or 0).id
         raise ValueError(
-            f"A level is named with its version, so that later versions do not change a run. Did you mean "
-            f"{module + colon + newest!r}? Received: {level!r}"
+            "A level is named with its version, so that later versions do not change a run. "
+            f"Did you mean {module + colon + newest!r}? Received: {level!r}"
         )
 
 

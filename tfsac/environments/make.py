@@ -83,10 +83,10 @@ def make_unchecked(
     """
     if level.startswith(BY_ENV_FN):
         raise ValueError(
-            f"The environment {level.removeprefix(BY_ENV_FN)} was made by a Python function, which no file holds. In "
-            f"Python, pass the "
-            "function again as env_fn=... For the command line, register the environment with Gymnasium and train with "
-            f"--level=module:Id. Received: {level!r}"
+            f"The environment {level.removeprefix(BY_ENV_FN)} was made by a Python function, which no file holds. "
+            "In Python, pass the function again as env_fn=... "
+            "For the command line, register the environment with Gymnasium and train with --level=module:Id. "
+            f"Received: {level!r}"
         )
     if atari is not None and not level.startswith(games.PREFIX):
         raise ValueError(

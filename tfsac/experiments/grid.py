@@ -82,8 +82,8 @@ def _axis(text: str, flags: Collection[str]) -> tuple[str, list[str]]:
         raise ParameterError(f"A grid is written path=value,value,... Received: {text!r}")
     if "." not in path and path not in flags:
         raise ParameterError(
-            "A grid varies a parameter by its whole path, as in agent.algorithm.discount=0.98,0.99, or a flag of "
-            f"{', '.join(flags)}.{nearest(path, flags)} Received: {path!r}"
+            "A grid varies a parameter by its whole path, as in agent.algorithm.discount=0.98,0.99, "
+            f"or a flag of {', '.join(flags)}.{nearest(path, flags)} Received: {path!r}"
         )
     return path, split
 

@@ -49,14 +49,14 @@ def with_embedders(
     if [*embedders] == [USUAL] and keys != [USUAL] and not {AGENT_STATE, FEATURES} & observation.keys():
         embedders = {key: embedders[USUAL] for key in keys}
         unsaid.append(
-            f"The environment gives {', '.join(keys)}, and the preset reads {USUAL!r} alone: the networks read all of "
-            f"them."
+            f"The environment gives {', '.join(keys)}, and the preset reads {USUAL!r} alone: "
+            "the networks read all of them."
         )
     for key in embedders:
         if key not in observation:
             raise ValueError(
-                f"Network {name!r} has an embedder for an observation that the environment does not give; it gives "
-                f"{', '.join(observation)}.{nearest(key, observation)} To read these, "
+                f"Network {name!r} has an embedder for an observation that the environment does not give; "
+                f"it gives {', '.join(observation)}.{nearest(key, observation)} To read these, "
                 f"{_advice(name, (), observation)}. Received: {key!r}"
             )
     advice = _advice(name, embedders, observation)
@@ -67,8 +67,8 @@ def with_embedders(
             dense = VECTOR_SCHEMES[embedder.scheme] if isinstance(embedder.scheme, EmbedderScheme) else embedder.scheme
             embedders[key] = dataclasses.replace(embedder, scheme=(*IMAGE_SCHEMES[usual], *dense))
             unsaid.append(
-                f"The preset does not say how to embed the image {key!r} of shape {shape}: the convolutions of the "
-                f"scheme {usual.value} do."
+                f"The preset does not say how to embed the image {key!r} of shape {shape}: "
+                f"the convolutions of the scheme {usual.value} do."
             )
         check(key, embedders[key], shape, advice)
     if unsaid:

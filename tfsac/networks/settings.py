@@ -16,9 +16,9 @@ def check_settings() -> None:
     types = {keras.config.floatx(), keras.config.dtype_policy().name}
     if types != {"float32"}:
         raise ValueError(
-            "tfsac's networks are float32: call keras.config.set_floatx('float32') and "
-            f"keras.config.set_dtype_policy('float32') first; RunParameters(mixed_precision='bfloat16') is faster "
-            f"where it can be. Received: {', '.join(sorted(types - {'float32'}))}"
+            "tfsac's networks are float32: call keras.config.set_floatx('float32') "
+            "and keras.config.set_dtype_policy('float32') first; RunParameters(mixed_precision='bfloat16') "
+            f"is faster where it can be. Received: {', '.join(sorted(types - {'float32'}))}"
         )
     if (images := keras.config.image_data_format()) != "channels_last":
         raise ValueError(

@@ -264,8 +264,8 @@ class TemporallyAbstractActorCriticAlgorithmParameters(OffPolicyAlgorithmParamet
         super().__post_init__()
         if self.n_step != 1:
             raise ParameterError(
-                "This agent's targets already look several steps ahead, so n_step is 1; agent.memory.sequence_length "
-                f"says how many at most. Received: n_step={self.n_step}"
+                "This agent's targets already look several steps ahead, so n_step is 1; "
+                f"agent.memory.sequence_length says how many at most. Received: n_step={self.n_step}"
             )
         low, high = self.b1_advantage_clipping or (None, None)
         if low is not None and high is not None and low >= high:
@@ -335,8 +335,8 @@ class ACERAlgorithmParameters(AlgorithmParameters):
     def __post_init__(self) -> None:
         if self.disable_online_update and not self.n_times_replay:
             raise ParameterError(
-                "disable_online_update learns from the replay alone, so n_times_replay is at least 1. Received: "
-                "n_times_replay=0"
+                "disable_online_update learns from the replay alone, so n_times_replay is at least 1. "
+                "Received: n_times_replay=0"
             )
         if not self.n_times_replay:
             refuse_ineffective(self, ["replay_times"], "n_times_replay=0", "set n_times_replay to at least 1")

@@ -226,16 +226,16 @@ class RunParameters:
             )
         if self.asynchronous_collection and self.strategy == "multi_worker":
             raise ParameterError(
-                "Workers make their updates together, in the loop: without asynchronous_collection. Received: "
-                "strategy='multi_worker'"
+                "Workers make their updates together, in the loop: without asynchronous_collection. "
+                "Received: strategy='multi_worker'"
             )
         if self.jit_compile and (
             self.eager or self.strategy in ("mirrored", "multi_worker") or self.mixed_precision != "none"
         ):
             raise ParameterError(
-                "jit_compile compiles the updates of one device, in float32 and not with eager. Received: "
-                f"jit_compile=True, eager={self.eager}, strategy={self.strategy!r}, "
-                f"mixed_precision={self.mixed_precision!r}"
+                "jit_compile compiles the updates of one device, in float32 and not with eager. "
+                "Received: jit_compile=True, "
+                f"eager={self.eager}, strategy={self.strategy!r}, mixed_precision={self.mixed_precision!r}"
             )
         if self.histograms and not self.tensorboard:
             raise ParameterError(
@@ -326,14 +326,14 @@ class Preset:
         schedule, num_envs = self.schedule, self.environment.num_envs
         if schedule.heatup_steps.num_steps or schedule.random_action_steps:
             raise ParameterError(
-                "This agent learns from actions whose distribution its policy knows, so there is no warm-up and no "
-                "random action: memory.replay_start_size says when the replay begins. "
+                "This agent learns from actions whose distribution its policy knows, "
+                "so there is no warm-up and no random action: memory.replay_start_size says when the replay begins. "
                 f"Received: heatup_steps={schedule.heatup_steps}, random_action_steps={schedule.random_action_steps}"
             )
         if self.agent.batch_size < num_envs:
             raise ParameterError(
-                "An update has a segment of every environment, so batch_size is at least their number; set "
-                f"agent.networks.*.batch_size. Received: batch_size={self.agent.batch_size}, num_envs={num_envs}"
+                "An update has a segment of every environment, so batch_size is at least their number; "
+                f"set agent.networks.*.batch_size. Received: batch_size={self.agent.batch_size}, num_envs={num_envs}"
             )
         if memory.max_size < num_envs:
             raise ParameterError(

@@ -146,6 +146,6 @@ def check_arguments(name: str, kwargs: Mapping[str, Any], changed: Mapping[str, 
         if field not in takes.fields:
             those = [other for other, its in OPTIMIZERS.items() if field in its.fields]
             raise ParameterError(
-                f"{name} takes no {field}: leave out the field, or choose {' or '.join(those)}. Received: "
-                f"{field}={value!r}"
+                f"{name} takes no {field}: leave out the field, or choose {' or '.join(those)}. "
+                f"Received: {field}={value!r}"
             )

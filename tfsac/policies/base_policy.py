@@ -261,8 +261,8 @@ def check_one_reward(parameters: AgentParameters, spec: Spec) -> None:
     """
     if spec.num_rewards is not None:
         raise ValueError(
-            f"This agent ({parameters.kind!r}) learns from one reward a step; several are for agents of kind "
-            f"'temporally_abstract_actor_critic'. Received: {spec.num_rewards} rewards"
+            f"This agent ({parameters.kind!r}) learns from one reward a step; "
+            f"several are for agents of kind 'temporally_abstract_actor_critic'. Received: {spec.num_rewards} rewards"
         )
 
 
@@ -284,8 +284,8 @@ def state_before(
     )
     if found != wanted:
         raise ValueError(
-            f"The state of this policy has the shapes {wanted}. Where the number of environments changes, start with "
-            f"an empty state. Received: {found}"
+            f"The state of this policy has the shapes {wanted}. "
+            f"Where the number of environments changes, start with an empty state. Received: {found}"
         )
     if not state or is_first is None or not np.any(is_first):
         return state or initial

@@ -170,8 +170,8 @@ class RecurrentPolicy(BasePolicy):
         """
         if missing := self.state.keys() - (state or {}).keys():
             raise ValueError(
-                f"A recurrent policy reads its state {', '.join(self.state)} beside the observation; `initial_state` "
-                f"starts an episode. Received: no {', '.join(sorted(missing))}"
+                f"A recurrent policy reads its state {', '.join(self.state)} beside the observation; "
+                f"`initial_state` starts an episode. Received: no {', '.join(sorted(missing))}"
             )
         outputs, after, features = self._advance(
             self.acts_through, observation, state or {}, lambda name, given: tf.nest.flatten(self.networks[name](given))

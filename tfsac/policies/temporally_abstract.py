@@ -236,8 +236,8 @@ class TemporallyAbstractPolicy(BasePolicy):
             given = getattr(algorithm, name)
             if given is not None and len(given) != rewards:
                 raise ValueError(
-                    f"The environment gives {rewards} reward(s) a step, and {name} has one number for each. Received: "
-                    f"{given}"
+                    f"The environment gives {rewards} reward(s) a step, and {name} has one number for each. "
+                    f"Received: {given}"
                 )
         fields = make_trajectory(algorithm.trajectory, algorithm.inverse_mode).fields
         if reserved := {*fields, REPEATS, "action"} & spec.observation.keys():

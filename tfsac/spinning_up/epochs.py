@@ -69,8 +69,8 @@ class EpochLog(Callback):
         """Says how to resume an interrupted run."""
         if not trainer.schedule.finished():
             trainer.print(
-                f"To continue progress.txt: sac or tfsac spinup with the same arguments and resume, in "
-                f"{trainer.directory.shown()}."
+                "To continue progress.txt: "
+                f"sac or tfsac spinup with the same arguments and resume, in {trainer.directory.shown()}."
             )
 
     def _values(self, row: dict[str, Any], steps_per_epoch: int) -> dict[str, float]:

@@ -192,8 +192,8 @@ def _refuse_changes(config: pathlib.Path, arguments: dict[str, Any]) -> None:
     for name, theirs, ours in differences({key: earlier.get(key) for key in arguments}, arguments):
         if name not in MAY_CHANGE:
             raise ParameterError(
-                f"A resumed run keeps its arguments but {', '.join(MAY_CHANGE)}; its {name} is {theirs!r}. Received: "
-                f"{name}={ours!r}"
+                f"A resumed run keeps its arguments but {', '.join(MAY_CHANGE)}; its {name} is {theirs!r}. "
+                f"Received: {name}={ours!r}"
             )
 
 

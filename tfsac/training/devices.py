@@ -110,8 +110,8 @@ def make_strategy(run: RunParameters, task: WorkerTask) -> tf.distribute.Strateg
     strategy = tf.distribute.get_strategy()
     if isinstance(strategy, tf.distribute.MirroredStrategy) and strategy.num_replicas_in_sync == 1:
         raise ValueError(
-            "A mirrored strategy needs several devices; leave its scope. Received: the scope of a MirroredStrategy of "
-            "1 device"
+            "A mirrored strategy needs several devices; leave its scope. "
+            "Received: the scope of a MirroredStrategy of 1 device"
         )
     return strategy
 

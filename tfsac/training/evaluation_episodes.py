@@ -22,8 +22,8 @@ from tfsac.user_code import calling
 
 LONGEST_EPISODE = 100_000  # steps of an evaluation episode whose environment has no time limit
 NEVER_ENDS = (
-    "An evaluation episode did not end within {} steps and was cut off, because its environment has no time limit; set "
-    "environment.max_episode_steps, or register the environment with max_episode_steps."
+    "An evaluation episode did not end within {} steps and was cut off, because its environment has no time limit; "
+    "set environment.max_episode_steps, or register the environment with max_episode_steps."
 )
 SWITCHING = ("switch_rate", "repeats_mean")
 

@@ -67,9 +67,9 @@ def explaining(counters: Counters, resume: HowToResume, workers: int) -> Iterato
         yield
     except (MemoryError, tf.errors.ResourceExhaustedError) as error:
         raise OutOfMemory(
-            f"Memory ran out at environment step {counters.env_steps}. A smaller agent.memory.max_size, "
-            f"--memory_on_disk, a smaller batch_size or fewer environments take less. {resume.advice()} Received: "
-            f"{first_line(error)}"
+            f"Memory ran out at environment step {counters.env_steps}. "
+            "A smaller agent.memory.max_size, --memory_on_disk, a smaller batch_size or fewer environments take less. "
+            f"{resume.advice()} Received: {first_line(error)}"
         ) from error
     except tf.errors.OpError as error:
         if workers == 1:
@@ -115,8 +115,8 @@ def writing_results(resume: HowToResume) -> Iterator[None]:
     except OSError as error:
         received = str(error) if "Received: " in str(error) else f"Received: {error}"
         raise OSError(
-            "The run is complete and saved, but its curve or policy could not be written. When there is room, make "
-            f"them with: {resume.command()}. {received}"
+            "The run is complete and saved, but its curve or policy could not be written. "
+            f"When there is room, make them with: {resume.command()}. {received}"
         ) from error
 
 

@@ -55,8 +55,8 @@ class Policy:
             AttributeError: always.
         """
         raise AttributeError(
-            "A policy has `acting`, the policy of the agent, and `critics`, the agent where it was loaded. Received: "
-            "agent"
+            "A policy has `acting`, "
+            "the policy of the agent, and `critics`, the agent where it was loaded. Received: agent"
         )
 
     def reset(self) -> None:
@@ -92,15 +92,15 @@ class Policy:
         single = array.ndim == len(shape)
         if array.ndim > len(shape) + 1:
             raise ValueError(
-                f"act takes one observation {shape}, or several {('E', *shape)}. Received: {key!r} of the shape "
-                f"{array.shape}"
+                f"act takes one observation {shape}, or several {('E', *shape)}. "
+                f"Received: {key!r} of the shape {array.shape}"
             )
         if single:
             arrays = {key: value[None] for key, value in arrays.items()}
         if ACTION_MASK in arrays and not arrays[ACTION_MASK].any(axis=-1).all():
             raise ValueError(
-                f"At least one action is valid in every state. Received: "
-                f"{ACTION_MASK}={arrays[ACTION_MASK].astype(int)}"
+                "At least one action is valid in every state. "
+                f"Received: {ACTION_MASK}={arrays[ACTION_MASK].astype(int)}"
             )
         mode: Mode = "greedy" if deterministic else "sample"
         result = self.acting.act(self.filters.observation(arrays), self.state, mode=mode)

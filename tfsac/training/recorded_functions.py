@@ -77,10 +77,10 @@ def refuse_others(directory: RunDirectory, env_fn: Callable[[], gym.Env] | None,
     by_models = any(network.made_by for network in preset.agent.networks.values())
     if preset.environment.by_env_fn and env_fn is None:
         raise ParameterError(
-            f"The environment of this run ({preset.environment.name}) was made by the Python function "
-            f"{config.get('env_fn')}, which no "
-            "file holds. In Python, pass it again as env_fn=... For the command line, register the environment with "
-            f"Gymnasium and train with --level=module:Id. Received: no env_fn for {directory.path}"
+            "The environment of this run "
+            f"({preset.environment.name}) was made by the Python function {config.get('env_fn')}, which no file holds. "
+            "In Python, pass it again as env_fn=... For the command line, register the environment "
+            f"with Gymnasium and train with --level=module:Id. Received: no env_fn for {directory.path}"
         )
     if env_fn is not None and not preset.environment.by_env_fn:
         raise ParameterError(
@@ -90,9 +90,9 @@ def refuse_others(directory: RunDirectory, env_fn: Callable[[], gym.Env] | None,
     if by_models and models is None:
         raise ParameterError(
             f"The networks of this run are custom Keras models, made by the Python function {config.get('models')}, "
-            f"which no file holds. "
-            "In Python, pass it again as models=...; tfsac.test_policy(run_dir) runs the policy that a finished run "
-            f"exported, without it. Received: no models for {directory.path}"
+            "which no file holds. In Python, pass it again as models=...; "
+            "tfsac.test_policy(run_dir) runs the policy that a finished run exported, without it. "
+            f"Received: no models for {directory.path}"
         )
     if models is not None and not by_models:
         raise ParameterError(
@@ -132,6 +132,6 @@ def refuse_other_spaces(directory: RunDirectory, spec: Spec) -> None:
         return
     for name, theirs, ours in differences(trained, spaces_of(spec)):
         raise ValueError(
-            f"The policy of {directory.path} belongs to another environment: its {name} is {theirs}. Received: "
-            f"{name}={ours}"
+            f"The policy of {directory.path} belongs to another environment: its {name} is {theirs}. "
+            f"Received: {name}={ours}"
         )

@@ -55,8 +55,8 @@ class RunLock:
             who = os.read(descriptor, 200).decode(errors="replace").strip()
             os.close(descriptor)
             raise BlockingIOError(
-                "This run is being trained already, so nothing else may write to its folder: wait for its end, or "
-                f"choose another folder. Received: {folder}{f' ({who})' if who else ''}"
+                "This run is being trained already, so nothing else may write to its folder: "
+                f"wait for its end, or choose another folder. Received: {folder}{f' ({who})' if who else ''}"
             ) from None
         except OSError as error:
             if "Received: " in str(error):

@@ -93,8 +93,8 @@ class RunParts:
             self.print(line)
         if asked.resume and self.schedule.finished():
             self.print(
-                f"The schedule ends before step {self.counters.env_steps}, which this run has reached, so there is "
-                f"nothing to train. "
+                f"The schedule ends before step {self.counters.env_steps}, "
+                "which this run has reached, so there is nothing to train. "
                 "For more steps, lengthen schedule.improve_steps (--set=schedule.improve_steps=...)."
             )
 

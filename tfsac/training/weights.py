@@ -77,8 +77,8 @@ def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filte
             theirs = [name for name in theirs if name not in others]
         if sorted(theirs) != sorted(ours):
             raise ValueError(
-                f"{path} belongs to other networks: those here are {', '.join(ours)}. Received: weights of "
-                f"{', '.join(theirs)}"
+                f"{path} belongs to other networks: those here are {', '.join(ours)}. "
+                f"Received: weights of {', '.join(theirs)}"
             )
         wanted = {**variables, **{name: x for name, x in temperatures.items() if name in headers}}
         for name in {**wanted, **named}:
@@ -94,8 +94,8 @@ def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filte
         statistics = parse_object(str(arrays.pop(STATISTICS)))
         if statistics["mean"].keys() != filters.mean.keys():
             raise ValueError(
-                f"The weights of {path} belong to {'normalised' if statistics['mean'] else 'raw'} observations: set "
-                f"environment.filters.observation_normalization to {'true' if statistics['mean'] else 'false'}. "
+                f"The weights of {path} belong to {'normalised' if statistics['mean'] else 'raw'} observations: "
+                f"set environment.filters.observation_normalization to {'true' if statistics['mean'] else 'false'}. "
                 f"Received: {'true' if filters.mean else 'false'}"
             )
         for part in ("mean", "squares"):

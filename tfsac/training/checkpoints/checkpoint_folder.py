@@ -33,8 +33,8 @@ class CheckpointFolder:
         for folder in (self.path, self.chunks.folder):
             if folder.is_symlink():
                 raise CheckpointError(
-                    "Old checkpoints are deleted, so they lie in folders of the run itself and not behind a link; the "
-                    f"run's folder may be a link instead. Received: {folder} -> {os.readlink(folder)}"
+                    "Old checkpoints are deleted, so they lie in folders of the run itself and not behind a link; "
+                    f"the run's folder may be a link instead. Received: {folder} -> {os.readlink(folder)}"
                 )
 
     def places(self) -> list[pathlib.Path]:
@@ -91,8 +91,8 @@ class CheckpointFolder:
                 return place, gone, damaged
             rows = ", ".join(f"{first} to {last}" for first, last in gone)
             raise CheckpointError(
-                f"Rows {rows} of the replay memory are gone, and there is no checkpoint to continue from that does not "
-                f"need them. "
+                f"Rows {rows} of the replay memory are gone, "
+                "and there is no checkpoint to continue from that does not need them. "
                 "To resume without them: --skip_damaged_rows, or RunParameters(skip_damaged_rows=True). "
                 f"Received: {place} ({reason})"
             )
