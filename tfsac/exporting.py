@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 import shutil
 import tempfile
@@ -121,21 +122,22 @@ class PolicyGraph:
     def signatures(self, noise_as_input: bool, values: bool = False) -> dict[str, Any]:
         """Returns the concrete functions by signature name; inputs are named after the observation's keys."""
         seen, action = self.inputs(*self.acting.acts_through), self.acting.spec.action
-        made = {"serving_default": tf.function(lambda given: self.act(given)).get_concrete_function(seen)}
+        function = functools.partial(tf.function, autograph=False)  # AutoGraph would take most of the time of an export
+        made = {"serving_default": function(lambda given: self.act(given)).get_concrete_function(seen)}
         if self.state:
             rows = tf.TensorSpec([], tf.int32, name="rows")
-            made["initial_state"] = tf.function(self.initial_state).get_concrete_function(rows)
+            made["initial_state"] = function(self.initial_state).get_concrete_function(rows)
         if noise_as_input:
             one = {key: tf.zeros([1, *array.shape], array.dtype) for key, array in self.acting.spec.observation.items()}
             shape = self.any_number(tuple(self.acting.sample_noise(one).shape[1:]))
             noise = tf.TensorSpec(shape, tf.float32, name="noise")
-            made["sample"] = tf.function(self.act).get_concrete_function(seen, noise)
+            made["sample"] = function(self.act).get_concrete_function(seen, noise)
         else:
-            made["sample"] = tf.function(self.sample).get_concrete_function(seen)
+            made["sample"] = function(self.sample).get_concrete_function(seen)
         if values:
             assert self.critics is not None
             taken = tf.TensorSpec(self.any_number(action.shape), action.dtype, name="action")
-            made["values"] = tf.function(self.values).get_concrete_function(
+            made["values"] = function(self.values).get_concrete_function(
                 self.inputs(*self.critics.values_through), taken
             )
         return made

@@ -33,6 +33,7 @@ class GraphForward:
                 tf.nest.flatten(network(observation, *action)) if with_head else network.advance(observation)
             ),
             input_signature=[inputs, *actions],
+            autograph=False,
         )
 
     def load(self, weights: list[np.ndarray]) -> None:
