@@ -49,6 +49,7 @@ EXTRAS["test"] = [
     "pytest-xdist>=3.6",
     "ruff>=0.17,<0.18",  # its format changes with its second number
     "mypy>=2.4,<3",
+    "tensorflow-probability[tf]>=0.25,<0.26",  # other formulas of the densities
     *(package for extra in TESTED for package in EXTRAS[extra]),
 ]
 
@@ -79,12 +80,10 @@ setup(
     ],
     package_dir={"tfsac.presets": "presets"},
     package_data={"tfsac": ["py.typed"], "tfsac.presets": ["demonstrations/*.npz"]},
-    # Upper bounds where an interface is young: with the next major version (of TensorFlow Probability, the next minor
-    # one) it may change.
+    # Upper bounds where an interface is young: with the next major version it may change.
     install_requires=[
         "tensorflow>=2.21,<3",
         "keras>=3.12,<4",
-        "tensorflow-probability[tf]>=0.25,<0.26",
         "gymnasium[classic-control]>=1.2,<2",
         "numpy>=2.0,<3",
         "absl-py>=2.1",

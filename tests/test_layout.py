@@ -11,7 +11,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "tfsac"
 FILES = sorted(PACKAGE.rglob("*.py"))
-TENSORFLOW = {"tensorflow", "tensorflow_probability"}
+TENSORFLOW = {"tensorflow"}
 
 # Room -> other packages it may import, rooms of tfsac it may import. Only what users call sees everything.
 MAY_IMPORT = {

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 from scipy.stats import norm
 
 from tfsac.agents.temperature import temperature_loss
@@ -286,6 +287,20 @@ def test_log_density_is_the_change_of_variables():
     np.testing.assert_allclose(log_prob, log_density(loc, log_scale, noise), rtol=1e-10)
     naive = norm.logpdf(u, loc, np.exp(log_scale)) - np.log(1 - np.tanh(u) ** 2)
     np.testing.assert_allclose(log_prob, naive.sum(axis=-1), rtol=1e-6)
+
+
+def test_log_density_and_its_gradient_are_those_of_tensorflow_probability():
+    loc, log_scale, noise = map(double, random_policy())
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch([loc, log_scale])
+        ours = SquashedGaussian(loc, log_scale).sample_and_log_prob(noise)
+        before_tanh = loc + tf.exp(log_scale) * noise
+        normal = tfp.distributions.MultivariateNormalDiag(loc, tf.exp(log_scale))
+        slope = tfp.bijectors.Tanh().forward_log_det_jacobian(before_tanh, event_ndims=1)
+        theirs = tf.tanh(before_tanh), normal.log_prob(before_tanh) - slope
+    np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-12)
+    for variable in (loc, log_scale):
+        np.testing.assert_allclose(tape.gradient(ours, variable), tape.gradient(theirs, variable), rtol=1e-10)
 
 
 def test_log_density_integrates_to_one_over_the_action_space():

@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "tfsac"
 # Import name -> name in the package index, where they differ.
 DISTRIBUTIONS = {
-    "tensorflow_probability": "tensorflow-probability", "absl": "absl-py", "cv2": "opencv-python-headless", "ale_py": "ale-py",
+    "absl": "absl-py", "cv2": "opencv-python-headless", "ale_py": "ale-py",
     "ai_edge_litert": "ai-edge-litert", "imageio_ffmpeg": "imageio-ffmpeg", "mlflow": "mlflow-skinny", "mo_gymnasium": "mo-gymnasium",
 }  # fmt: skip
 NOT_OURS = {"IPython"}  # is there wherever a notebook runs
@@ -51,7 +51,7 @@ def test_tests_bring_pytest_and_users_do_not(given):
 
 def test_young_interfaces_have_an_upper_bound(given):
     needed = required(given["install_requires"])
-    for name in ("tensorflow", "keras", "tensorflow-probability", "gymnasium", "pydantic"):
+    for name in ("tensorflow", "keras", "gymnasium", "pydantic"):
         assert any(bound.operator == "<" for bound in needed[name].specifier), name
 
 

@@ -1,14 +1,11 @@
-"""What policies sample from: the squashed Gaussian, on TensorFlow Probability, the masked categorical and the plain
-Gaussian.
+"""What policies sample from: the squashed Gaussian, the masked categorical and the plain Gaussian.
 
 Samples and modes are computed with NumPy where the parameters are NumPy arrays: acting and training share one formula.
 """
 
 from __future__ import annotations
 
-import functools
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -16,18 +13,6 @@ import tensorflow as tf
 
 LOG_SCALE_MIN, LOG_SCALE_MAX = -20.0, 2.0
 LEAST_LOGIT = 0.5 * np.finfo(np.float32).min  # of masked actions
-
-
-@functools.cache
-def _tfp() -> Any:
-    # Importing TensorFlow Probability takes seconds, so only what computes with it pays for it. Its warnings are about
-    # itself, and as errors (python -W error) they would end the trace of an update.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import tensorflow_probability as tfp
-
-        tfp.distributions  # noqa: B018 loads it, which the import does not
-    return tfp
 
 
 class SquashedGaussian:
@@ -71,9 +56,9 @@ class SquashedGaussian:
         if _differ(self.loc.shape, noise.shape):
             raise ValueError(f"noise has the shape of loc, {self.loc.shape}. Received: {noise.shape}")
         u = self._before_tanh(noise)
-        normal = _tfp().distributions.MultivariateNormalDiag(self.loc, tf.exp(self.log_scale))
-        squash = _tfp().bijectors.Tanh()
-        return tf.tanh(u), normal.log_prob(u) - squash.forward_log_det_jacobian(u, event_ndims=1)
+        log_normal = -0.5 * (tf.square(noise) + math.log(2.0 * math.pi)) - self.log_scale
+        log_slope = 2.0 * (math.log(2.0) - u - tf.math.softplus(-2.0 * u))  # log(1 - tanh(u)^2), finite far out too
+        return tf.tanh(u), tf.reduce_sum(log_normal - log_slope, axis=-1)
 
     def _before_tanh(self, noise: Any) -> Any:
         return self.loc + self.functions.exp(self.log_scale) * noise

@@ -40,7 +40,6 @@ PACKAGES = (
     "tfsac",
     "tensorflow",
     "keras",
-    "tensorflow-probability",
     "gymnasium",
     "numpy",
     "mujoco",
