@@ -331,7 +331,7 @@ class EpisodicMemory:
         return self.ring.take(self._slots(start, stop))
 
     def put(self, start: int, rows: np.ndarray) -> None:
-        """Writes records back at their absolute indices, as a checkpoint does, before `restore`; each call goes on
+        """Writes records back at their absolute indices, as a checkpoint does, before `restore`; each call continues
         where the one before stopped.
 
         Raises:
