@@ -27,7 +27,6 @@ from tfsac.parameters import (
     SequenceReplayParameters,
     TwinSoftActorCriticAgentParameters,
     TwinSoftActorCriticAlgorithmParameters,
-    class_of,
     from_json,
     override,
     parameters,
@@ -36,7 +35,7 @@ from tfsac.parameters import (
 )
 from tfsac.user_code import UserCodeError
 
-PAGE = (ROOT / "docs" / "own_classes.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "parameters.md").read_text(encoding="utf-8")
 FILES = {block.note[1]: block.text for block in blocks(PAGE) if block.note[0] == "file"}
 KIND = "my_parameters:MyAgentParameters"
 
@@ -213,7 +212,7 @@ WRONG = {
     ),
     "no decorator": (undecorated, ParameterError, "The class Plain is decorated with @tfsac.parameters.parameters", "Plain"),
     "a kind of its own": (with_a_kind, ParameterError, "leave the field out", "kind='mine'"),
-    "no agent": (without_an_agent, ParameterError, "The class Nameless names what is built", "Nameless"),
+    "no agent": (without_an_agent, ParameterError, "The class Nameless names its agent", "Nameless"),
     "an algorithm of another agent": (
         lambda: TwinSoftActorCriticAgentParameters(OwnAlgorithm()), ParameterError,
         "write a class of your own below TwinSoftActorCriticAgentParameters, with the field algorithm: OwnAlgorithm", "OwnAlgorithm",
@@ -287,7 +286,7 @@ def test_an_own_agent_has_the_actions_of_the_one_above_it(agent, level):
     [("tfsac.types:Spec", ParameterError, "below tfsac.agents.Agent"), ("no_module:X", ImportError, "no module")],
 )
 def test_a_path_that_leads_to_no_agent_is_refused(path, error, words):
-    from tfsac.agents import Agent
+    from tfsac.training.build import agent_class
 
     @parameters
     class Lost(TwinSoftActorCriticAgentParameters):
@@ -295,7 +294,7 @@ def test_a_path_that_leads_to_no_agent_is_refused(path, error, words):
 
     Lost.path = path
     with pytest.raises(error, match=f"{words}.*Received: '{path}'$"):
-        class_of(Lost(), Agent)
+        agent_class(Preset(agent=Lost()))
 
 
 def test_a_config_whose_module_is_gone_says_so(folder):
@@ -307,3 +306,8 @@ def test_a_config_whose_module_is_gone_says_so(folder):
         ImportError, match=r"no module 'my_agent_that_moved'.* Received: 'my_agent_that_moved:MyAgentParameters'$"
     ):
         read_config(folder / "config.json")
+
+
+def test_memories_are_those_of_tfsac():
+    with pytest.raises(ParameterError, match=r"'uniform', 'prioritized' or 'sqil'\. Received: 'my_module:Mine'$"):
+        override(Preset(), {"agent.memory": {"kind": "my_module:Mine"}})

@@ -19,8 +19,7 @@ PLACEHOLDERS = (
     "RUN",
     "--preset=runs/",
     "my_preset.py",
-    "my_exploration.py",
-)  # a page's own test loads the last ones
+)  # a page's own test types the last two
 
 
 def commands(page):

@@ -6,14 +6,13 @@ from tfsac.memories.prioritized import PrioritizedMemory
 from tfsac.memories.sequences import SequenceMemory
 from tfsac.memories.sqil import SQILMemory
 from tfsac.memories.storage import Allocate, in_ram, on_disk
-from tfsac.memories.transitions import MemoryContext, TransitionMemory
+from tfsac.memories.transitions import TransitionMemory
 
 __all__ = [
     "MINARI",
     "Allocate",
     "Demonstrations",
     "EpisodicMemory",
-    "MemoryContext",
     "PrioritizedMemory",
     "SQILMemory",
     "SequenceMemory",

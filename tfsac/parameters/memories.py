@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, Tag
 
 from tfsac.parameters.base import ParameterError, by_kind, parameters, refuse_ineffective
 from tfsac.parameters.networks import NonNegativeInt, PositiveFloat, PositiveInt
-from tfsac.parameters.own_classes import ClassParameters, OrOwn
 
 
 @parameters
-class ExperienceReplayParameters(ClassParameters):
+class ExperienceReplayParameters:
     """A ring of transitions sampled uniformly with replacement; `max_size` counts transitions of all environments."""
 
     max_size: PositiveInt = 1_000_000
     kind: Literal["uniform"] = "uniform"
-    path: ClassVar[str] = "tfsac.memories.transitions:TransitionMemory"
 
 
 @parameters
-class PrioritizedExperienceReplayParameters(ClassParameters):
+class PrioritizedExperienceReplayParameters:
     """A ring of transitions sampled by priority, the absolute TD error (arXiv 1511.05952, proportional variant).
 
     With several updates in a call, the later ones use priorities from before the call; one update a call is the
@@ -41,7 +39,6 @@ class PrioritizedExperienceReplayParameters(ClassParameters):
     beta_anneal_updates: PositiveInt = 100_000
     epsilon: PositiveFloat = 1e-5
     kind: Literal["prioritized"] = "prioritized"
-    path: ClassVar[str] = "tfsac.memories.prioritized:PrioritizedMemory"
 
     def __post_init__(self) -> None:
         if self.alpha == 0:
@@ -51,7 +48,7 @@ class PrioritizedExperienceReplayParameters(ClassParameters):
 
 
 @parameters
-class SQILExperienceReplayParameters(ClassParameters):
+class SQILExperienceReplayParameters:
     """Soft Q imitation learning (arXiv 1905.11108): half of every batch is demonstrated, with reward 1; the other half
     is the agent's own, with reward 0. The environment's rewards are never learned from.
 
@@ -65,11 +62,10 @@ class SQILExperienceReplayParameters(ClassParameters):
     num_episodes: PositiveInt | None = None
     max_size: PositiveInt = 1_000_000
     kind: Literal["sqil"] = "sqil"
-    path: ClassVar[str] = "tfsac.memories.sqil:SQILMemory"
 
 
 @parameters
-class SequenceReplayParameters(ClassParameters):
+class SequenceReplayParameters:
     """A ring of steps, sampled uniformly as sequences of consecutive rows; `max_size` counts steps of all environments.
 
     Attributes:
@@ -81,7 +77,6 @@ class SequenceReplayParameters(ClassParameters):
     max_size: PositiveInt = 1_000_000
     sequence_length: PositiveInt = 4
     kind: Literal["sequences"] = "sequences"
-    path: ClassVar[str] = "tfsac.memories.sequences:SequenceMemory"
 
     def __post_init__(self) -> None:
         if not 2 <= self.sequence_length <= self.max_size:
@@ -92,7 +87,7 @@ class SequenceReplayParameters(ClassParameters):
 
 
 @parameters
-class EpisodicReplayParameters(ClassParameters):
+class EpisodicReplayParameters:
     """Whole episodes, replayed as segments: an episode chosen uniformly, then a uniform segment of it.
 
     Attributes:
@@ -104,7 +99,6 @@ class EpisodicReplayParameters(ClassParameters):
     max_size: PositiveInt = 1_000_000
     replay_start_size: NonNegativeInt = 10_000
     kind: Literal["episodes"] = "episodes"
-    path: ClassVar[str] = "tfsac.memories.episodes:EpisodicMemory"
 
     def __post_init__(self) -> None:
         if self.replay_start_size > self.max_size:
@@ -118,6 +112,5 @@ MemoryParameters = Annotated[
     Annotated[ExperienceReplayParameters, Tag("uniform")]
     | Annotated[PrioritizedExperienceReplayParameters, Tag("prioritized")]
     | Annotated[SQILExperienceReplayParameters, Tag("sqil")],
-    by_kind("uniform", "prioritized", "sqil", custom=True),
-    OrOwn(),
+    by_kind("uniform", "prioritized", "sqil"),
 ]
