@@ -27,6 +27,7 @@ from tfsac.parameters import (
     SequenceReplayParameters,
     TwinSoftActorCriticAgentParameters,
     TwinSoftActorCriticAlgorithmParameters,
+    class_of,
     from_json,
     override,
     parameters,
@@ -35,7 +36,7 @@ from tfsac.parameters import (
 )
 from tfsac.user_code import UserCodeError
 
-PAGE = (ROOT / "docs" / "parameters.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "own_classes.md").read_text(encoding="utf-8")
 FILES = {block.note[1]: block.text for block in blocks(PAGE) if block.note[0] == "file"}
 KIND = "my_parameters:MyAgentParameters"
 
@@ -212,7 +213,7 @@ WRONG = {
     ),
     "no decorator": (undecorated, ParameterError, "The class Plain is decorated with @tfsac.parameters.parameters", "Plain"),
     "a kind of its own": (with_a_kind, ParameterError, "leave the field out", "kind='mine'"),
-    "no agent": (without_an_agent, ParameterError, "The class Nameless names its agent", "Nameless"),
+    "no agent": (without_an_agent, ParameterError, "The class Nameless names what is built", "Nameless"),
     "an algorithm of another agent": (
         lambda: TwinSoftActorCriticAgentParameters(OwnAlgorithm()), ParameterError,
         "write a class of your own below TwinSoftActorCriticAgentParameters, with the field algorithm: OwnAlgorithm", "OwnAlgorithm",
@@ -286,7 +287,7 @@ def test_an_own_agent_has_the_actions_of_the_one_above_it(agent, level):
     [("tfsac.types:Spec", ParameterError, "below tfsac.agents.Agent"), ("no_module:X", ImportError, "no module")],
 )
 def test_a_path_that_leads_to_no_agent_is_refused(path, error, words):
-    from tfsac.training.build import agent_class
+    from tfsac.agents import Agent
 
     @parameters
     class Lost(TwinSoftActorCriticAgentParameters):
@@ -294,7 +295,7 @@ def test_a_path_that_leads_to_no_agent_is_refused(path, error, words):
 
     Lost.path = path
     with pytest.raises(error, match=f"{words}.*Received: '{path}'$"):
-        agent_class(Preset(agent=Lost()))
+        class_of(Lost(), Agent)
 
 
 def test_a_config_whose_module_is_gone_says_so(folder):
@@ -306,8 +307,3 @@ def test_a_config_whose_module_is_gone_says_so(folder):
         ImportError, match=r"no module 'my_agent_that_moved'.* Received: 'my_agent_that_moved:MyAgentParameters'$"
     ):
         read_config(folder / "config.json")
-
-
-def test_memories_are_those_of_tfsac():
-    with pytest.raises(ParameterError, match=r"'uniform', 'prioritized' or 'sqil'\. Received: 'my_module:Mine'$"):
-        override(Preset(), {"agent.memory": {"kind": "my_module:Mine"}})

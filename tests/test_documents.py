@@ -19,7 +19,8 @@ PLACEHOLDERS = (
     "RUN",
     "--preset=runs/",
     "my_preset.py",
-)  # a page's own test types the last two
+    "my_exploration.py",
+)  # a page's own test loads the last ones
 
 
 def commands(page):

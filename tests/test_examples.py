@@ -21,6 +21,7 @@ EXAMPLES = ROOT / "examples"
 # Text of each script and what takes its place, so that it trains for seconds.
 SHORTER = {
     "own_agent.py": {"EnvironmentSteps(5_000)": "EnvironmentSteps(200)", '"schedule.improve_steps": 6_000': '"schedule.improve_steps": 300', "heatup_steps=EnvironmentSteps(1_000)": "heatup_steps=EnvironmentSteps(200)", "periods=EnvironmentSteps(1_000)": "periods=EnvironmentSteps(200)"},
+    **{f"own_{name}.py": {'"schedule.improve_steps": 4_000': '"schedule.heatup_steps": 200, "schedule.improve_steps": 200', '"schedule.improve_steps": 5_000': '"schedule.improve_steps": 300'} for name in ("memory", "exploration", "head")},
     "own_environment.py": {'"schedule.improve_steps": 4_000': '"schedule.heatup_steps": 200, "schedule.improve_steps": '
                                                               '200'},
     "own_networks.py": {'"schedule.improve_steps": 5_000': '"schedule.heatup_steps": 200, "schedule.improve_steps": '
@@ -99,6 +100,57 @@ def test_own_environments_and_networks_are_trained_and_exported(name, tmp_path):
     assert re.search(rf"mean return -\d+\.\d+; exported to runs/{name}/exported\n$", printed)
     assert (tmp_path / "runs" / name / "exported" / "saved_model.pb").is_file()
     assert name != "own_environment" or "usable" in printed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name, kind", [("memory", "RecentReplayParameters"), ("exploration", "DecayingNoiseParameters")]
+)
+def test_a_run_with_an_own_memory_or_exploration_is_resumed_in_a_process_that_has_not_seen_it(name, kind, tmp_path):
+    printed = run_example(f"own_{name}.py", tmp_path)
+    assert re.search(r"best mean return -\d+\.\d\n$", printed)
+    run_dir = tmp_path / "runs" / f"own_{name}"
+    config = json.loads((run_dir / "config.json").read_text())
+    assert config["preset"]["agent"][name]["kind"] == f"own_{name}:{kind}"
+    longer = ["--set=schedule.improve_steps=400", "--resume"]
+    command = [sys.executable, "-m", "tfsac", "train", f"--run_dir={run_dir}", *longer]
+    done = subprocess.run(command, cwd="/", env=environment(), capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert max(int(float(row["env_steps"])) for row in tiny.rows(run_dir)) == 600  # 200 of warm-up, then 400
+    # The same as without the two pauses, in one process.
+    (tmp_path / "once").mkdir()
+    once = ["--set=schedule.improve_steps=400", f"--run_dir={tmp_path / 'once' / 'run'}"]
+    command = [sys.executable, "-m", "tfsac", "train", f"--preset={tmp_path / f'own_{name}.py'}", *once]
+    subprocess.run(command, cwd=tmp_path, env=environment(), check=True, capture_output=True, timeout=300)
+    names = ("env_steps", "updates", "evaluation/return_mean")
+    last = [
+        [row[name] for name in names] for run in (run_dir, tmp_path / "once" / "run") for row in tiny.rows(run)[-1:]
+    ]
+    assert last[0] == last[1]
+
+
+@pytest.mark.slow
+def test_an_exported_own_head_acts_as_the_live_policy(tmp_path, run_python):
+    printed = run_example("own_head.py", tmp_path)
+    assert re.search(r"best mean return -\d+\.\d; exported to runs/own_head/exported\n$", printed)
+    run_dir = tmp_path / "runs" / "own_head"
+    printed = run_python(
+        f"""
+import os, numpy as np, tensorflow as tf, tfsac
+os.chdir("/")
+policy = tfsac.load_policy({str(run_dir)!r})
+head = policy.acting.networks["policy"].head
+value = head.log_std.value.numpy()
+assert type(head).__name__ == "ConstantStdHead" and value != -0.5, value  # trained
+exported = tf.saved_model.load({str(run_dir / "exported")!r})
+for seed in range(3):
+    seen = np.random.default_rng(seed).uniform(-1, 1, (16, 3)).astype(np.float32)
+    action = exported.signatures["serving_default"](observation=tf.constant(seen))["action"]
+    np.testing.assert_allclose(action, policy.act(seen), atol=1e-5)
+print("equal")
+"""
+    )
+    assert printed.splitlines()[-1] == "equal"
 
 
 @contextlib.contextmanager

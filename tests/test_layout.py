@@ -17,7 +17,7 @@ TENSORFLOW = {"tensorflow"}
 MAY_IMPORT = {
     "types": ({"numpy"}, set()),
     "files": ({"numpy"}, set()),
-    "parameters": ({"pydantic"}, {"user_code"}),
+    "parameters": ({"pydantic", "pydantic_core"}, {"user_code"}),
     "user_code": (set(), set()),
     "argument_checks": (set(), set()),
     "tensorflow_start": (TENSORFLOW, set()),

@@ -6,13 +6,14 @@ from tfsac.memories.prioritized import PrioritizedMemory
 from tfsac.memories.sequences import SequenceMemory
 from tfsac.memories.sqil import SQILMemory
 from tfsac.memories.storage import Allocate, in_ram, on_disk
-from tfsac.memories.transitions import TransitionMemory
+from tfsac.memories.transitions import MemoryContext, TransitionMemory
 
 __all__ = [
     "MINARI",
     "Allocate",
     "Demonstrations",
     "EpisodicMemory",
+    "MemoryContext",
     "PrioritizedMemory",
     "SQILMemory",
     "SequenceMemory",

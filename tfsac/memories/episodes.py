@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from tfsac.memories.storage import Allocate
-from tfsac.memories.transitions import EXTRA, OBSERVATION, refuse_other_fields
+from tfsac.memories.transitions import EXTRA, OBSERVATION, MemoryContext, refuse_other_fields
+from tfsac.parameters import Preset
 from tfsac.types import STATE, ArraySpec, Segments, Spec
 
 
@@ -63,23 +64,14 @@ class EpisodicMemory:
         if replay_start_size < 0:
             raise ValueError(f"replay_start_size must not be negative. Received: {replay_start_size}")
         self.capacity, self.t_max, self.num_envs, self.replay_start_size = capacity, t_max, num_envs, replay_start_size
-        self.reward_filter, self.extras, self.stale_rollouts = (
-            reward_filter or np.asarray,
-            list(spec.extras),
-            stale_rollouts,
-        )
-        fields: list[tuple[Any, ...]] = [
-            (OBSERVATION + key, array.dtype, array.shape) for key, array in spec.observation.items()
-        ]
-        fields += [
-            ("action", spec.action.dtype, spec.action.shape),
-            ("reward", "float32", ()),
-            ("terminated", "bool", ()),
-        ]
+        self.reward_filter, self.stale_rollouts = reward_filter or np.asarray, stale_rollouts
+        self.extras = list(spec.extras)
+        fields: list[tuple[Any, ...]] = [(OBSERVATION + key, x.dtype, x.shape) for key, x in spec.observation.items()]
+        fields += [("action", spec.action.dtype, spec.action.shape)]
+        fields += [("reward", "float32", ()), ("terminated", "bool", ())]
         self.dtype = np.dtype(fields + [(EXTRA + key, array.dtype, array.shape) for key, array in spec.extras.items()])
-        self.initial_state = {  # of the rollout
-            name: np.zeros((num_envs, *array.shape), array.dtype) for name, array in (initial_state or {}).items()
-        }
+        wanted = (initial_state or {}).items()
+        self.initial_state = {name: np.zeros((num_envs, *x.shape), x.dtype) for name, x in wanted}  # of the rollout
         self.extra_shapes = {name: (num_envs, *array.shape) for name, array in spec.extras.items()}
         self.extra_shapes |= {STATE + name: value.shape for name, value in self.initial_state.items()}
 
@@ -93,21 +85,35 @@ class EpisodicMemory:
         self.rollout_begin, self.rollout_first = 0, np.ones(num_envs, bool)  # where, and whether episodes began there
         self.returned: tuple[int, int] | None = None  # absolute indices of what was put back, until `restore`
 
+    @classmethod
+    def build(cls, preset: Preset, context: MemoryContext, **more: Any) -> Self:
+        """Returns the memory that a preset describes; see `TransitionMemory.build`."""
+        agent: Any = preset.agent
+        return cls(
+            context.spec,
+            agent.memory.max_size,
+            agent.algorithm.t_max,
+            preset.environment.num_envs,
+            agent.memory.replay_start_size,
+            context.reward_filter,
+            context.recurrent_state,
+            context.allocate,
+            # Statistics that move between an action and the update change the policy too.
+            context.older_policies or preset.environment.filters.observation_normalization,
+            **more,
+        )
+
     def __len__(self) -> int:
         return self.num_steps
 
     @property
     def ready(self) -> bool:
-        """Whether finished episodes may be sampled: once there were `replay_start_size` steps of them, forgotten
-        ones included.
-        """
+        """Whether finished episodes may be sampled: once there were `replay_start_size` steps, forgotten ones too."""
         return self.num_steps >= max(self.replay_start_size, 1) or self.oldest_row > 0
 
     @property
     def rollout_complete(self) -> bool:
-        """Whether the rollout must be taken before the next step: it has `t_max` steps, or its newest one was
-        truncated.
-        """
+        """Whether the rollout is complete: it has `t_max` steps, or its newest one was truncated."""
         steps, newest = self.size - self.rollout_begin, self.tape[self.size - 1]
         # A batch entry has room for one observation to bootstrap from.
         return steps == self.t_max or bool(steps and ((self.begin == self.size) & ~newest["terminated"]).any())
@@ -171,9 +177,7 @@ class EpisodicMemory:
         return min(self.rollout_begin, max(int(self.begin.min()), self.size - self.capacity))
 
     def _make_room(self) -> None:
-        """Makes a new tape twice as long as its needed rows, so that each is copied about once, however many there
-        are.
-        """
+        """Makes a new tape twice as long as its needed rows, so that each row is copied about once."""
         first = self._first_needed()
         needed = self.tape[first : self.size]
         self.tape = np.zeros((2 * len(needed) + self.t_max + 2, self.num_envs), self.dtype)
@@ -207,9 +211,7 @@ class EpisodicMemory:
         return np.arange(start, stop) % len(self.ring)
 
     def end_episodes(self) -> None:
-        """Finishes the running episodes after their newest steps, as if they were truncated there, and drops the
-        rollout.
-        """
+        """Finishes the running episodes, as if truncated after their newest steps, and drops the rollout."""
         for env in np.flatnonzero(self.begin < self.size).tolist():
             self._finish(env)
         self.rollout_begin = self.size
@@ -330,8 +332,7 @@ class EpisodicMemory:
 
     def put(self, start: int, rows: np.ndarray) -> None:
         """Writes records back at their absolute indices, as a checkpoint does, before `restore`; each call continues
-        where the
-        one before stopped.
+        where the one before stopped.
 
         Raises:
             ValueError: records with other fields, which another agent recorded.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Self
 
 import numpy as np
 
 from tfsac.memories.storage import Allocate
 from tfsac.memories.sum_tree import SumTree
-from tfsac.memories.transitions import TransitionMemory
+from tfsac.memories.transitions import MemoryContext, TransitionMemory
+from tfsac.parameters import Preset
 from tfsac.types import Spec
 
 
@@ -61,13 +63,21 @@ class PrioritizedMemory(TransitionMemory):
             None  # absolute indices `[U, B]` of the last sample, until its priorities are set
         )
 
+    @classmethod
+    def build(cls, preset: Preset, context: MemoryContext, **more: Any) -> Self:
+        """Returns the memory that a preset describes; see `TransitionMemory.build`."""
+        memory: Any = preset.agent.memory
+        names = ("alpha", "beta", "beta_anneal_updates", "epsilon")
+        return super().build(preset, context, **{name: getattr(memory, name) for name in names}, **more)
+
     def _admit(self) -> None:
         """Gives the rows added since the last call the largest priority so far (at first 1), all at once."""
         rows = np.arange(max(self.admitted, self.total_rows - self.rows), self.total_rows) % self.rows
         self.tree.set((rows[:, None] * self.num_envs + np.arange(self.num_envs)).ravel(), self.largest**self.alpha)
         self.admitted = self.total_rows
 
-    def _choose(self, shape: tuple[int, int], rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    def choose(self, shape: tuple[int, int], rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Returns slots and importance weights of a sample by priority, both `[U, B]`."""
         index, weight = self.draw(rng.random(shape))
         return index, weight.astype(np.float32)
 

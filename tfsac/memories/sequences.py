@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from tfsac.memories.storage import Allocate
-from tfsac.memories.transitions import EXTRA, NEXT, OBSERVATION, TransitionMemory
+from tfsac.memories.transitions import EXTRA, NEXT, OBSERVATION, MemoryContext, TransitionMemory
+from tfsac.parameters import Preset
 from tfsac.types import FIRST, LAST, MID, NEXT_STATE, STATE, Sequence, Spec
 
 
@@ -54,6 +55,21 @@ class SequenceMemory(TransitionMemory):
             spec, capacity, num_envs, ignore_done=ignore_done, reward_filter=reward_filter, allocate=allocate
         )
         self.sequence_length = sequence_length
+
+    @classmethod
+    def build(cls, preset: Preset, context: MemoryContext, **more: Any) -> Self:
+        """Returns the memory that a preset describes; see `TransitionMemory.build`."""
+        agent: Any = preset.agent
+        return cls(
+            context.spec,
+            agent.memory.max_size,
+            agent.memory.sequence_length,
+            preset.environment.num_envs,
+            agent.algorithm.ignore_done,
+            context.reward_filter,
+            context.allocate,
+            **more,
+        )
 
     @property
     def ready(self) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from tfsac.memories.demonstrations import Demonstrations
+from tfsac.memories.demonstrations import Demonstrations, load_demonstrations
 from tfsac.memories.storage import Allocate
-from tfsac.memories.transitions import EXTRA, TransitionMemory
+from tfsac.memories.transitions import EXTRA, MemoryContext, TransitionMemory
+from tfsac.parameters import Preset
 from tfsac.types import EXPERT, Spec, Transition
 
 
@@ -56,6 +57,30 @@ class SQILMemory(TransitionMemory):
             ring[name][:, 0] = demonstrations.records[name]
         ring[EXTRA + EXPERT] = 1
         self.digest = np.frombuffer(hashlib.sha256(ring.view(np.uint8).data).digest(), np.uint8)
+
+    @classmethod
+    def build(cls, preset: Preset, context: MemoryContext, **more: Any) -> Self:
+        """Returns the memory that a preset describes; see `TransitionMemory.build`.
+
+        Raises:
+            ValueError, OSError, ImportError: demonstrations that cannot be read, or do not fit the environment.
+        """
+        agent: Any = preset.agent
+        spec, memory, algorithm, environment = context.spec, agent.memory, agent.algorithm, preset.environment
+        demonstrations = load_demonstrations(
+            memory.demonstrations, spec, environment.level, memory.num_episodes, context.stored_action
+        )
+        return cls(
+            spec,
+            memory.max_size,
+            demonstrations,
+            environment.num_envs,
+            algorithm.discount,
+            algorithm.n_step,
+            algorithm.ignore_done,
+            context.allocate,
+            **more,
+        )
 
     def sample(self, num_updates: int, batch_size: int, rng: np.random.Generator) -> Transition:
         """Returns `num_updates` batches `[U, B, ...]`, with replacement: own rows at even places, demonstrated at odd.

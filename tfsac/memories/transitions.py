@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from tfsac.memories.storage import Allocate
-from tfsac.types import Sequence, Spec, Transition
+from tfsac.parameters import Preset
+from tfsac.types import ArraySpec, Sequence, Spec, Transition
 
 OBSERVATION, NEXT, EXTRA = "observation/", "next_observation/", "extra/"
+
+
+class MemoryContext(NamedTuple):
+    """What a memory is built from beside the preset.
+
+    Attributes:
+        spec: of the agent.
+        reward_filter: what the agent sees of raw rewards, any shape.
+        stored_action: from an environment's actions, such as demonstrated ones, to those that a memory stores.
+        recurrent_state: specs of the states of the agent's LSTMs by field.
+        allocate: makes the arrays of the records.
+        older_policies: whether what is collected may come from a policy before the last updates.
+    """
+
+    spec: Spec
+    reward_filter: Callable[[np.ndarray], np.ndarray]
+    stored_action: Callable[[np.ndarray], np.ndarray]
+    recurrent_state: Mapping[str, ArraySpec] | None = None
+    allocate: Allocate = np.zeros
+    older_policies: bool = False
 
 
 class TransitionMemory:
@@ -62,6 +83,28 @@ class TransitionMemory:
         self.powers = (discount ** np.arange(self.n_step + 1)).astype(np.float32)
         # Zeroed memory is taken from the operating system page by page as it fills.
         self.ring = allocate((self.rows, num_envs), np.dtype(self._fields(spec)))
+
+    @classmethod
+    def build(cls, preset: Preset, context: MemoryContext, **more: Any) -> Self:
+        """Returns the memory that a preset describes, with none of the agent's own transitions.
+
+        Args:
+            preset: the experiment; its `agent.memory` has the parameters of the memory.
+            context: what it is built from beside that.
+            more: arguments that a class below this one adds in its own `build`.
+        """
+        algorithm: Any = preset.agent.algorithm
+        return cls(
+            context.spec,
+            preset.agent.memory.max_size,
+            preset.environment.num_envs,
+            algorithm.discount,
+            algorithm.n_step,
+            algorithm.ignore_done,
+            context.reward_filter,
+            allocate=context.allocate,
+            **more,
+        )
 
     def _fields(self, spec: Spec) -> list[tuple[Any, ...]]:
         """Returns name, dtype and shape of the fields of a record."""
@@ -125,11 +168,16 @@ class TransitionMemory:
         """
         if not len(self):
             raise ValueError(f"Sampling needs at least one transition. Received: {len(self)} in memory")
-        index, weight = self._choose((num_updates, batch_size), rng)
+        index, weight = self.choose((num_updates, batch_size), rng)
         return self.gather(index)._replace(weight=weight)
 
-    def _choose(self, shape: tuple[int, int], rng: np.random.Generator) -> tuple[np.ndarray, Any]:
-        """Returns the slots of a sample, uniform, and their importance weights or ()."""
+    def choose(self, shape: tuple[int, int], rng: np.random.Generator) -> tuple[np.ndarray, Any]:
+        """Returns slots of the flat ring for a sample, here uniform ones, and their importance weights or ().
+
+        Args:
+            shape: `[U, B]` of both.
+            rng: the random numbers of sampling.
+        """
         return rng.integers(len(self), size=shape), ()
 
     def gather(self, index: np.ndarray) -> Transition:

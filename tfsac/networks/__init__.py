@@ -2,6 +2,17 @@
 
 from tfsac.networks.custom_models import check_models, check_weights
 from tfsac.networks.forward import GraphForward, forward_of
+from tfsac.networks.heads import (
+    CategoricalHead,
+    DiscreteQHead,
+    FeaturesHead,
+    GaussianHead,
+    Head,
+    PolicyHead,
+    QHead,
+    TrajectoryQHead,
+    VHead,
+)
 from tfsac.networks.make_networks import ModelMaker, make_networks
 from tfsac.networks.network import Network
 from tfsac.networks.numpy_forward import NumpyForward
@@ -10,10 +21,19 @@ from tfsac.networks.optimizers import adam, build_optimizer
 from tfsac.networks.replicas import apply_on_replicas, polyak_average_on_replicas
 
 __all__ = [
+    "CategoricalHead",
+    "DiscreteQHead",
+    "FeaturesHead",
+    "GaussianHead",
     "GraphForward",
+    "Head",
     "ModelMaker",
     "Network",
     "NumpyForward",
+    "PolicyHead",
+    "QHead",
+    "TrajectoryQHead",
+    "VHead",
     "adam",
     "apply_on_replicas",
     "build_optimizer",

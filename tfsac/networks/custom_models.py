@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from tfsac.networks.sizes import action_size
 from tfsac.parameters import (
     CategoricalPolicyHeadParameters,
     DiscreteQHeadParameters,
@@ -17,7 +18,7 @@ from tfsac.parameters import (
     TrajectoryQHeadParameters,
     VHeadParameters,
 )
-from tfsac.types import DiscreteSpec, Spec
+from tfsac.types import Spec
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in Keras's messages
 CRITICS = "N"  # in a shape: any number of critics
@@ -116,8 +117,7 @@ def observations_of(model: keras.Model) -> Any:
 
 def outputs_of(head: HeadParameters, spec: Spec) -> Shape | list[Shape]:
     """Returns the shapes that a network with this head returns; "N" stands for any number of critics."""
-    action = spec.action
-    size = action.num_actions if isinstance(action, DiscreteSpec) else action.shape[0]
+    size = action_size(spec)
     if isinstance(head, VHeadParameters):
         return (None,)
     if isinstance(head, CategoricalPolicyHeadParameters):

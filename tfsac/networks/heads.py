@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
 
 from tfsac.networks.embedders import dense_layers
 from tfsac.networks.initializers import Initializers, uniform
+from tfsac.networks.sizes import action_size
 from tfsac.parameters import (
     CategoricalPolicyHeadParameters,
+    ClassParameters,
     DiscreteQHeadParameters,
     GaussianPolicyHeadParameters,
     QHeadParameters,
@@ -21,19 +23,44 @@ from tfsac.parameters import (
     TwinQHeadParameters,
     VHeadParameters,
 )
+from tfsac.types import Spec
 
 
-class PolicyHead:
+class Head:
+    """The last layers of a network, which it makes once and connects more than once.
+
+    Args:
+        parameters: of the head.
+        spec: what the network reads, and the actions.
+        hidden: initialisers of hidden layers.
+        seeds: of the initialisers of the output layers.
+
+    Attributes:
+        judges_actions: whether it also reads an action `[B, A]`.
+        outputs: the output layers of a policy's head.
+    """
+
+    judges_actions: ClassVar[bool] = False
+    outputs: Sequence[keras.Layer] = ()
+    __call__: Callable[..., Any]
+
+    def __init__(self, parameters: ClassParameters, spec: Spec, hidden: Initializers, seeds: np.random.Generator):
+        pass
+
+
+class PolicyHead(Head):
     """Location and log scale of a squashed Gaussian: features `[B, F]` to two `[B, A]`."""
 
-    def __init__(self, parameters: SACPolicyHeadParameters, action_size: int, seeds: np.random.Generator):
-        output = Initializers(parameters.initializer, seeds)
+    def __init__(
+        self, parameters: SACPolicyHeadParameters, spec: Spec, hidden: Initializers, seeds: np.random.Generator
+    ):
+        output, size = Initializers(parameters.initializer, seeds), action_size(spec)
 
         def layer(name: str) -> keras.layers.Dense:
             if parameters.init_w is None:
-                return keras.layers.Dense(action_size, kernel_initializer=output.next(), name=name)
+                return keras.layers.Dense(size, kernel_initializer=output.next(), name=name)
             kernel, bias = uniform(parameters.init_w, seeds), uniform(parameters.init_w, seeds)
-            return keras.layers.Dense(action_size, kernel_initializer=kernel, bias_initializer=bias, name=name)
+            return keras.layers.Dense(size, kernel_initializer=kernel, bias_initializer=bias, name=name)
 
         self.mean, self.log_std = layer("mean"), layer("log_std")
         self.outputs = [self.mean, self.log_std]
@@ -43,12 +70,14 @@ class PolicyHead:
         return [self.mean(features), self.log_std(features)]
 
 
-class CategoricalHead:
+class CategoricalHead(Head):
     """Logits of discrete actions: features `[B, F]` to `[B, A]`."""
 
-    def __init__(self, parameters: CategoricalPolicyHeadParameters, num_actions: int, seeds: np.random.Generator):
+    def __init__(
+        self, parameters: CategoricalPolicyHeadParameters, spec: Spec, hidden: Initializers, seeds: np.random.Generator
+    ):
         initializer = Initializers(parameters.initializer, seeds).next()
-        self.logits = keras.layers.Dense(num_actions, kernel_initializer=initializer, name="logits")
+        self.logits = keras.layers.Dense(action_size(spec), kernel_initializer=initializer, name="logits")
         self.outputs = [self.logits]
 
     def __call__(self, features: keras.KerasTensor) -> keras.KerasTensor:
@@ -56,18 +85,18 @@ class CategoricalHead:
         return self.logits(features)
 
 
-class GaussianHead:
+class GaussianHead(Head):
     """Mean of a Gaussian `[B, A]`, and its variances before they are made positive: `[B, A]`, or `[B, 1]` for one
     of all.
     """
 
-    def __init__(self, parameters: GaussianPolicyHeadParameters, action_size: int, seeds: np.random.Generator):
-        output = Initializers(parameters.initializer, seeds)
+    def __init__(
+        self, parameters: GaussianPolicyHeadParameters, spec: Spec, hidden: Initializers, seeds: np.random.Generator
+    ):
+        output, size = Initializers(parameters.initializer, seeds), action_size(spec)
         activation = "tanh" if parameters.bound_mean else "linear"
-        variances = action_size if parameters.covariance == "diagonal" else 1
-        self.mean = keras.layers.Dense(
-            action_size, activation=activation, kernel_initializer=output.next(), name="mean"
-        )
+        variances = size if parameters.covariance == "diagonal" else 1
+        self.mean = keras.layers.Dense(size, activation=activation, kernel_initializer=output.next(), name="mean")
         self.variance = keras.layers.Dense(variances, kernel_initializer=output.next(), name="variance")
         self.outputs = [self.mean, self.variance]
 
@@ -76,20 +105,18 @@ class GaussianHead:
         return [self.mean(features), self.variance(features)]
 
 
-class FeaturesHead:
+class FeaturesHead(Head):
     """Passes the features on, for other networks to read."""
-
-    outputs: ClassVar[list[keras.layers.Dense]] = []
 
     def __call__(self, features: keras.KerasTensor) -> keras.KerasTensor:
         """Connects the head."""
         return features
 
 
-class VHead:
+class VHead(Head):
     """One state value: features `[B, F]` to `[B]`."""
 
-    def __init__(self, parameters: VHeadParameters, seeds: np.random.Generator):
+    def __init__(self, parameters: VHeadParameters, spec: Spec, hidden: Initializers, seeds: np.random.Generator):
         self.out = keras.layers.Dense(
             1, kernel_initializer=Initializers(parameters.initializer, seeds).next(), name="v"
         )
@@ -99,10 +126,12 @@ class VHead:
         return keras.layers.Reshape(())(self.out(features))
 
 
-class QHead:
+class QHead(Head):
     """N independent Q functions, two or one: features `[B, F]` and action `[B, A]` to `[B, N]`."""
 
-    def __init__(self, parameters: SACQHeadParameters, hidden: Initializers, seeds: np.random.Generator):
+    judges_actions: ClassVar[bool] = True
+
+    def __init__(self, parameters: SACQHeadParameters, spec: Spec, hidden: Initializers, seeds: np.random.Generator):
         self.critics = _twin_critics(parameters, 1, hidden, seeds)
 
     def __call__(self, features: keras.KerasTensor, action: keras.KerasTensor) -> keras.KerasTensor:
@@ -111,28 +140,32 @@ class QHead:
         return keras.layers.Concatenate()(outputs) if len(outputs) > 1 else outputs[0]
 
 
-class DiscreteQHead:
+class DiscreteQHead(Head):
     """N independent Q functions, two or one, of all actions at once: features `[B, F]` to `[B, N, A]`."""
 
     def __init__(
-        self, parameters: DiscreteQHeadParameters, num_actions: int, hidden: Initializers, seeds: np.random.Generator
+        self, parameters: DiscreteQHeadParameters, spec: Spec, hidden: Initializers, seeds: np.random.Generator
     ):
-        self.critics = _twin_critics(parameters, num_actions, hidden, seeds)
+        self.critics = _twin_critics(parameters, action_size(spec), hidden, seeds)
 
     def __call__(self, features: keras.KerasTensor) -> keras.KerasTensor:
         """Connects the head."""
         return keras.ops.stack(_connect(self.critics, features), axis=1)
 
 
-class TrajectoryQHead:
+class TrajectoryQHead(Head):
     """N independent Q functions of D rewards: features `[B, F]` and a trajectory's fields `[B, K]` to `[B, N, D]`."""
 
+    judges_actions: ClassVar[bool] = True
+
     def __init__(
-        self, parameters: TrajectoryQHeadParameters, num_rewards: int, hidden: Initializers, seeds: np.random.Generator
+        self, parameters: TrajectoryQHeadParameters, spec: Spec, hidden: Initializers, seeds: np.random.Generator
     ):
         def output(name: str) -> keras.layers.Dense:
             kernel, bias = uniform(parameters.init_w, seeds), uniform(parameters.init_w, seeds)
-            return keras.layers.Dense(num_rewards, kernel_initializer=kernel, bias_initializer=bias, name=name)
+            return keras.layers.Dense(
+                spec.num_rewards or 1, kernel_initializer=kernel, bias_initializer=bias, name=name
+            )
 
         self.critics = _critics(parameters, parameters.num_critics, output, hidden)
 

@@ -11,34 +11,13 @@ import tensorflow as tf
 
 from tfsac.networks.custom_models import observations_of
 from tfsac.networks.embedders import embedder_layers, middleware_layers
-from tfsac.networks.heads import (
-    CategoricalHead,
-    DiscreteQHead,
-    FeaturesHead,
-    GaussianHead,
-    PolicyHead,
-    QHead,
-    TrajectoryQHead,
-    VHead,
-)
+from tfsac.networks.heads import FeaturesHead, Head
 from tfsac.networks.initializers import Initializers
 from tfsac.networks.lstm import CELL, HIDDEN, LSTM
 from tfsac.networks.observations import with_embedders
 from tfsac.networks.sizes import check_size
-from tfsac.parameters import (
-    CategoricalPolicyHeadParameters,
-    DiscreteQHeadParameters,
-    FeaturesHeadParameters,
-    GaussianPolicyHeadParameters,
-    LSTMMiddlewareParameters,
-    NetworkParameters,
-    SACPolicyHeadParameters,
-    SACQHeadParameters,
-    TrajectoryQHeadParameters,
-)
-from tfsac.types import ArraySpec, DiscreteSpec, Spec
-
-Head = PolicyHead | CategoricalHead | GaussianHead | QHead | DiscreteQHead | TrajectoryQHead | VHead | FeaturesHead
+from tfsac.parameters import LSTMMiddlewareParameters, NetworkParameters, class_of
+from tfsac.types import ArraySpec, Spec
 
 
 class Network(tf.Module):
@@ -113,29 +92,9 @@ class Network(tf.Module):
             }
         )
         self.middleware = middleware_layers(parameters.middleware_parameters, hidden)
-        self.head = self._make_head(parameters, spec, hidden, seeds)
+        head = parameters.head_parameters
+        self.head = class_of(head, Head)(head, spec, hidden, seeds)
         self.model = self._connect(name, parameters, spec, self.head, hidden)
-
-    def _make_head(
-        self, parameters: NetworkParameters, spec: Spec, hidden: Initializers, seeds: np.random.Generator
-    ) -> Head:
-        head, action = parameters.head_parameters, spec.action
-        size = action.num_actions if isinstance(action, DiscreteSpec) else action.shape[0]
-        if isinstance(head, SACPolicyHeadParameters):
-            return PolicyHead(head, size, seeds)
-        if isinstance(head, CategoricalPolicyHeadParameters):
-            return CategoricalHead(head, size, seeds)
-        if isinstance(head, SACQHeadParameters):
-            return QHead(head, hidden, seeds)
-        if isinstance(head, DiscreteQHeadParameters):
-            return DiscreteQHead(head, size, hidden, seeds)
-        if isinstance(head, TrajectoryQHeadParameters):
-            return TrajectoryQHead(head, spec.num_rewards or 1, hidden, seeds)
-        if isinstance(head, GaussianPolicyHeadParameters):
-            return GaussianHead(head, size, seeds)
-        if isinstance(head, FeaturesHeadParameters):
-            return FeaturesHead()
-        return VHead(head, seeds)
 
     def _connect(
         self, name: str, parameters: NetworkParameters, spec: Spec, head: Head, hidden: Initializers
@@ -160,7 +119,7 @@ class Network(tf.Module):
                 )
             inputs |= {key: keras.Input(array.shape, name=key) for key, array in self.lstm.state.items()}
             x, after = self.lstm.layer(x, [inputs[HIDDEN], inputs[CELL]])
-        action = [keras.Input(spec.action.shape, name="action")] if isinstance(head, QHead | TrajectoryQHead) else []
+        action = [keras.Input(spec.action.shape, name="action")] if head.judges_actions else []
         outputs = head(x, *action)
         if not isinstance(head, FeaturesHead):
             features = keras.Input((x.shape[-1],), name="features")

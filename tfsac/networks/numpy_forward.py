@@ -12,7 +12,7 @@ from tfsac.networks.lstm import CELL, HIDDEN
 from tfsac.networks.network import Network
 
 Array = np.ndarray
-Heads = PolicyHead | CategoricalHead | GaussianHead | TrajectoryQHead | FeaturesHead
+HEADS = (PolicyHead, CategoricalHead, GaussianHead, TrajectoryQHead, FeaturesHead)  # users' below may do otherwise
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "linear": lambda x: x,
     "relu": lambda x: np.maximum(x, 0.0, out=x),
@@ -47,10 +47,9 @@ class NumpyForward:
         if network.lstm is not None:
             cell = network.lstm.layer
             self.lstm = [place[id(variable)] for variable in (cell.kernel, cell.recurrent_kernel, cell.bias)]
-        head = network.head if with_head else FeaturesHead()
-        assert isinstance(head, Heads)
+        head = network.head if with_head else None
         self.critics = isinstance(head, TrajectoryQHead)
-        branches = head.critics if isinstance(head, TrajectoryQHead) else [[output] for output in head.outputs]
+        branches = head.critics if isinstance(head, TrajectoryQHead) else [[x] for x in (head.outputs if head else ())]
         self.branches = [plan(list(layers)) for layers in branches]
         self.sums = network.merger == "sum"
         self.load([variable.numpy() for variable in self.variables])
@@ -63,7 +62,7 @@ class NumpyForward:
         layers = [layer for part in network.embedders.values() for layer in part] + list(network.middleware)
         if isinstance(network.head, TrajectoryQHead):
             layers += [layer for critic in network.head.critics for layer in critic]
-        known = isinstance(network.head, Heads) if with_head else network.head is not None
+        known = type(network.head) in HEADS if with_head else network.head is not None
         return known and all(
             isinstance(layer, keras.layers.Dense) and layer.activation.__name__ in ACTIVATIONS for layer in layers
         )

@@ -84,9 +84,13 @@ def _dense(width: int, sizes: Iterable[int]) -> tuple[int, int]:
     return total, width
 
 
+def action_size(spec: Spec) -> int:
+    """Returns the number of discrete actions, or of the dimensions of a continuous one."""
+    return spec.action.num_actions if isinstance(spec.action, DiscreteSpec) else spec.action.shape[0]
+
+
 def _head(parameters: NetworkParameters, width: int, spec: Spec) -> int:
-    head = parameters.head_parameters
-    size = spec.action.num_actions if isinstance(spec.action, DiscreteSpec) else spec.action.shape[0]
+    head, size = parameters.head_parameters, action_size(spec)
     if isinstance(head, QHeadParameters):
         judged = 0 if isinstance(head, DiscreteQHeadParameters) else size
         outputs = size if isinstance(head, DiscreteQHeadParameters) else 1

@@ -81,6 +81,7 @@ from tfsac.parameters.networks import (
     VHeadParameters,
 )
 from tfsac.parameters.overrides import for_level, override, parse_assignment
+from tfsac.parameters.own_classes import ClassParameters, class_of
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, StepMethod, TrainingSteps
 
 __all__ = [
@@ -97,6 +98,7 @@ __all__ = [
     "AutoAlphaParameters",
     "BaseAgentParameters",
     "CategoricalPolicyHeadParameters",
+    "ClassParameters",
     "Conv2d",
     "DiscreteACERAgentParameters",
     "DiscreteACERAlgorithmParameters",
@@ -151,6 +153,7 @@ __all__ = [
     "TwinSoftActorCriticAgentParameters",
     "TwinSoftActorCriticAlgorithmParameters",
     "VHeadParameters",
+    "class_of",
     "discrete_acer_networks",
     "discrete_soft_actor_critic_networks",
     "for_level",

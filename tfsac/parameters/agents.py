@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, PlainSerializer, PlainValidator, Tag
+from pydantic import Field, Tag
 
 from tfsac.parameters.agent_networks import (
     discrete_acer_networks,
@@ -26,19 +24,7 @@ from tfsac.parameters.algorithms import (
     TemporallyAbstractActorCriticAlgorithmParameters,
     TwinSoftActorCriticAlgorithmParameters,
 )
-from tfsac.parameters.base import (
-    CUSTOM,
-    Extensible,
-    ParameterError,
-    by_kind,
-    custom_class,
-    from_json,
-    name_custom,
-    nearest,
-    parameters,
-    refuse_ineffective,
-    to_json,
-)
+from tfsac.parameters.base import ParameterError, by_kind, nearest, parameters, refuse_ineffective
 from tfsac.parameters.exploration_parameters import AdditiveNoiseParameters, EpsilonGreedyParameters
 from tfsac.parameters.memories import (
     EpisodicReplayParameters,
@@ -48,14 +34,14 @@ from tfsac.parameters.memories import (
     SQILExperienceReplayParameters,
 )
 from tfsac.parameters.networks import FEATURES, EmbedderScheme, NetworkParameters
+from tfsac.parameters.own_classes import ClassParameters, OrOwn, is_of_kind
 
 
 @parameters
-class BaseAgentParameters(Extensible):
+class BaseAgentParameters(ClassParameters):
     """What the parameters of all agents share. Each class names the agent that it describes.
 
-    A class of your own has a `path`, and the fields of this class or of the class of another agent. Its kind is
-    "MODULE:CLASS": a run's config finds it by that.
+    A class of your own has a `path`, and the fields of this class or of the class of another agent.
 
     Attributes:
         algorithm: what is computed and how often.
@@ -76,13 +62,7 @@ class BaseAgentParameters(Extensible):
     exploration: AdditiveNoiseParameters | EpsilonGreedyParameters | None
     memory: MemoryParameters | SequenceReplayParameters | EpisodicReplayParameters
     networks: dict[str, NetworkParameters]
-    path: ClassVar[str]
     discrete_actions: ClassVar[bool | None] = None
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if cls.__module__.partition(".")[0] != __name__.partition(".")[0]:
-            name_custom(cls)
 
     @property
     def batch_size(self) -> int:
@@ -115,7 +95,7 @@ class BaseAgentParameters(Extensible):
             if name not in networks:
                 raise ParameterError(f"This agent needs a network {name!r}. Received: {sorted(networks)}")
             head = networks[name].head_parameters
-            if head.kind != kind:
+            if not is_of_kind(head, kind):
                 raise ParameterError(f"The head of network {name!r} is of kind {kind!r}. Received: {head}")
             if name not in with_target and networks[name].create_target_network:
                 only = " and ".join(with_target) + (
@@ -153,7 +133,7 @@ class SoftActorCriticAgentParameters(BaseAgentParameters):
     """
 
     algorithm: SoftActorCriticAlgorithmParameters = Field(default_factory=SoftActorCriticAlgorithmParameters)
-    exploration: AdditiveNoiseParameters | None = None
+    exploration: Annotated[AdditiveNoiseParameters, OrOwn()] | None = None
     memory: MemoryParameters = Field(default_factory=ExperienceReplayParameters)
     networks: dict[str, NetworkParameters] = Field(default_factory=soft_actor_critic_networks)
     kind: Literal["soft_actor_critic"] = "soft_actor_critic"
@@ -176,7 +156,7 @@ class TwinSoftActorCriticAgentParameters(BaseAgentParameters):
     """
 
     algorithm: TwinSoftActorCriticAlgorithmParameters = Field(default_factory=TwinSoftActorCriticAlgorithmParameters)
-    exploration: AdditiveNoiseParameters | None = None
+    exploration: Annotated[AdditiveNoiseParameters, OrOwn()] | None = None
     memory: MemoryParameters = Field(default_factory=ExperienceReplayParameters)
     networks: dict[str, NetworkParameters] = Field(default_factory=twin_soft_actor_critic_networks)
     kind: Literal["twin_soft_actor_critic"] = "twin_soft_actor_critic"
@@ -203,7 +183,7 @@ class DiscreteSoftActorCriticAgentParameters(BaseAgentParameters):
     algorithm: DiscreteSoftActorCriticAlgorithmParameters = Field(
         default_factory=DiscreteSoftActorCriticAlgorithmParameters
     )
-    exploration: EpsilonGreedyParameters | None = None
+    exploration: Annotated[EpsilonGreedyParameters, OrOwn()] | None = None
     memory: MemoryParameters = Field(default_factory=ExperienceReplayParameters)
     networks: dict[str, NetworkParameters] = Field(default_factory=discrete_soft_actor_critic_networks)
     shared_encoder: bool = False
@@ -249,7 +229,7 @@ class TemporallyAbstractActorCriticAgentParameters(BaseAgentParameters):
         default_factory=TemporallyAbstractActorCriticAlgorithmParameters
     )
     exploration: None = None
-    memory: SequenceReplayParameters = Field(default_factory=SequenceReplayParameters)
+    memory: Annotated[SequenceReplayParameters, OrOwn()] = Field(default_factory=SequenceReplayParameters)
     networks: dict[str, NetworkParameters] = Field(default_factory=temporally_abstract_networks)
     kind: Literal["temporally_abstract_actor_critic"] = "temporally_abstract_actor_critic"
     path: ClassVar[str] = "tfsac.agents.taac:TemporallyAbstractActorCriticAgent"
@@ -315,7 +295,7 @@ class DiscreteACERAgentParameters(_ACER):
 
     algorithm: DiscreteACERAlgorithmParameters = Field(default_factory=DiscreteACERAlgorithmParameters)
     exploration: None = None
-    memory: EpisodicReplayParameters = Field(default_factory=EpisodicReplayParameters)
+    memory: Annotated[EpisodicReplayParameters, OrOwn()] = Field(default_factory=EpisodicReplayParameters)
     networks: dict[str, NetworkParameters] = Field(default_factory=discrete_acer_networks)
     kind: Literal["discrete_acer"] = "discrete_acer"
     path: ClassVar[str] = "tfsac.agents.acer:DiscreteACERAgent"
@@ -342,7 +322,7 @@ class GaussianACERAgentParameters(_ACER):
 
     algorithm: GaussianACERAlgorithmParameters = Field(default_factory=GaussianACERAlgorithmParameters)
     exploration: None = None
-    memory: EpisodicReplayParameters = Field(default_factory=EpisodicReplayParameters)
+    memory: Annotated[EpisodicReplayParameters, OrOwn()] = Field(default_factory=EpisodicReplayParameters)
     networks: dict[str, NetworkParameters] = Field(default_factory=gaussian_acer_networks)
     kind: Literal["gaussian_acer"] = "gaussian_acer"
     path: ClassVar[str] = "tfsac.agents.acer:GaussianACERAgent"
@@ -356,31 +336,13 @@ class GaussianACERAgentParameters(_ACER):
             )
 
 
-def _custom_agent(value: Any) -> Any:
-    """Returns an agent of a user's own class, which JSON names by its kind."""
-    if isinstance(value, dict):
-        cls: Any = custom_class(value["kind"])
-        return from_json(cls, json.dumps(value))
-    cls, wrong = type(value), ""
-    if not isinstance(value, BaseAgentParameters):
-        wrong = "The parameters of an agent are of a class below tfsac.parameters.BaseAgentParameters"
-    elif "__dataclass_fields__" not in vars(cls):
-        wrong = f"The class {cls.__name__} is decorated with @tfsac.parameters.parameters"
-    elif not re.fullmatch(r"[\w.]+:\w+", str(getattr(cls, "path", ""))):
-        wrong = f'The class {cls.__name__} names its agent, as in path: ClassVar[str] = "my_agent:MyAgent"'
-    if wrong:
-        raise ParameterError(f"{wrong}. Received: {value!r}")
-    return value
-
-
 AgentParameters = Annotated[
     Annotated[SoftActorCriticAgentParameters, Tag("soft_actor_critic")]
     | Annotated[TwinSoftActorCriticAgentParameters, Tag("twin_soft_actor_critic")]
     | Annotated[DiscreteSoftActorCriticAgentParameters, Tag("discrete_soft_actor_critic")]
     | Annotated[TemporallyAbstractActorCriticAgentParameters, Tag("temporally_abstract_actor_critic")]
     | Annotated[DiscreteACERAgentParameters, Tag("discrete_acer")]
-    | Annotated[GaussianACERAgentParameters, Tag("gaussian_acer")]
-    | Annotated[Any, PlainValidator(_custom_agent), PlainSerializer(to_json), Tag(CUSTOM)],
+    | Annotated[GaussianACERAgentParameters, Tag("gaussian_acer")],
     by_kind(
         "soft_actor_critic",
         "twin_soft_actor_critic",
@@ -390,4 +352,5 @@ AgentParameters = Annotated[
         "gaussian_acer",
         custom=True,
     ),
+    OrOwn(BaseAgentParameters),
 ]

@@ -7,7 +7,7 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal, TypeVar, dataclass_transform, get_args, get_type_hints
+from typing import Any, TypeVar, dataclass_transform, get_args, get_type_hints
 
 import pydantic
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -16,11 +16,12 @@ from tfsac.user_code import load
 
 T = TypeVar("T")
 CUSTOM = "MODULE:CLASS"  # what the kind of a user's own parameter class looks like
+TFSAC = ""  # the tag of a class of tfsac's, where a field may hold a user's; no part of a path
 _custom: dict[str, type] = {}  # such classes by kind
 
 
 class Extensible:
-    """Base of the parameter classes below which users write their own: those of agents and of algorithms."""
+    """Base of the parameter classes below which users write their own."""
 
 
 class ParameterError(ValueError):
@@ -47,13 +48,13 @@ def explain(error: ValidationError, cls: type) -> ParameterError:
     tried = error.errors(include_url=False)
     first = max(tried, key=lambda entry: len(entry["loc"]))
     kind, place, received = first["type"], list(first["loc"]), first["input"]
-    names = list(getattr(cls, "__dataclass_fields__", {}))
+    names = _names(cls)
     if kind == "unexpected_positional_argument":
         return ParameterError(f"{cls.__name__} has only the parameters {', '.join(names)}. Received: {received!r} more")
     if kind in ("unexpected_keyword_argument", "extra_forbidden"):
         unknown = str(place.pop())
         owner, _ = _follow(cls, place)
-        fields = list(owner.__dataclass_fields__)  # type: ignore[attr-defined]
+        fields = _names(owner)
         return ParameterError(
             f"{owner.__name__} has no parameter {unknown!r}.{nearest(unknown, fields)} "
             f"Its parameters are {', '.join(fields)}. Received: {unknown}={received!r}"
@@ -98,23 +99,28 @@ def _follow(cls: type, place: list[int | str]) -> tuple[type, list[int | str]]:
     """Returns the parameter class at a place inside `cls`, as far as it can be followed, and the place without
     kinds.
     """
-    candidates, path = list(_classes(cls)) or [cls], []
+    candidates, path = list(classes_in(cls)) or [cls], []
     for part in place:
         of_this_kind = [c for c in candidates if _kind(c) == part]
         in_this_field = [
-            inner for c in candidates for inner in _classes(get_type_hints(c, include_extras=True).get(str(part)))
+            inner for c in candidates for inner in classes_in(get_type_hints(c, include_extras=True).get(str(part)))
         ]
         candidates = of_this_kind or in_this_field or candidates  # the key of a dict changes nothing
-        path += [] if of_this_kind else [part]
+        path += [] if of_this_kind or part == TFSAC else [part]
     return candidates[0], path
 
 
-def _classes(hint: Any) -> Iterator[type]:
+def classes_in(hint: Any) -> Iterator[type]:
     """Yields the parameter classes inside a type hint, such as `dict[str, A | B]`."""
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         yield hint
     for inner in get_args(hint):
-        yield from _classes(inner)
+        yield from classes_in(inner)
+
+
+def _names(cls: Any) -> list[str]:
+    """Returns the names of a parameter class's fields; none of a union."""
+    return [field.name for field in dataclasses.fields(cls)] if dataclasses.is_dataclass(cls) else []
 
 
 def _kind(cls: type) -> Any:
@@ -145,7 +151,7 @@ def parameters(cls: type[T]) -> type[T]:
         raise dataclasses.FrozenInstanceError(
             "Parameters stay as they are: tfsac.override(preset, {path: value}) returns a changed preset, and "
             f"dataclasses.replace a changed "
-            f"object.{'' if name in made.__dataclass_fields__ else nearest(name, made.__dataclass_fields__)} Received: "
+            f"object.{'' if name in _names(made) else nearest(name, _names(made))} Received: "
             f"{name}={value!r}"
         )
 
@@ -171,7 +177,7 @@ def parameters(cls: type[T]) -> type[T]:
 def _refuse_other_classes(made: Any, cls: Any) -> None:
     """Refuses parts of a user's class in a field that is declared for another one, which would be read back as that."""
     for name, field in cls.__pydantic_fields__.items():  # with types resolved, also those of a function's classes
-        value, classes = getattr(made, name), list(_classes(field.annotation))
+        value, classes = getattr(made, name), list(classes_in(field.annotation))
         custom = ":" in str(getattr(value, "kind", ""))  # the config keeps its class
         if isinstance(value, Extensible) and classes and not custom and type(value) not in classes:
             raise ParameterError(
@@ -201,26 +207,6 @@ def refuse_ineffective(made: Any, names: Iterable[str], because: str, advice: st
             )
 
 
-def name_custom(cls: type) -> None:
-    """Gives a user's parameter class the kind "MODULE:CLASS", by which a config finds it in another process.
-
-    Args:
-        cls: before `parameters` decorates it.
-
-    Raises:
-        ParameterError: it has a kind of its own.
-    """
-    kind = f"{cls.__module__}:{cls.__qualname__}"
-    if "kind" in vars(cls) or "kind" in vars(cls).get("__annotations__", {}):
-        raise ParameterError(
-            f"A parameter class of your own has the kind {kind!r}, by which a run's config finds it: leave the field "
-            f"out. Received: kind={vars(cls).get('kind')!r}"
-        )
-    named: Any = cls
-    named.kind = kind
-    named.__annotations__ = {**vars(cls).get("__annotations__", {}), "kind": Literal[kind]}
-
-
 def custom_class(kind: str) -> type:
     """Returns the user's parameter class of a kind "MODULE:CLASS", whose module is imported where that was not yet
     done.
@@ -243,19 +229,11 @@ def by_kind(usual: str, *others: str, custom: bool = False) -> pydantic.Discrimi
 
     Args:
         usual, others: kinds of tfsac.
-        custom: the member with the tag `CUSTOM` holds classes of users.
+        custom: whether `OrOwn` adds the classes of users.
     """
     kinds = [repr(kind) for kind in (usual, *others)]
-
-    def kind_of(value: Any) -> Any:
-        if isinstance(value, dict):
-            kind = value.get("kind", usual)
-            return CUSTOM if custom and ":" in str(kind) else kind
-        known = type(value).__module__.partition(".")[0] == __name__.partition(".")[0]
-        return getattr(value, "kind", None) if known or not custom or not hasattr(value, "kind") else CUSTOM
-
     return pydantic.Discriminator(
-        kind_of,
+        lambda value: value.get("kind", usual) if isinstance(value, dict) else getattr(value, "kind", None),
         custom_error_type="kind",
         custom_error_message=f"Input should be an object of kind {', '.join(kinds[:-1])} or {kinds[-1]}"
         + (f", or {CUSTOM} of your own" if custom else ""),

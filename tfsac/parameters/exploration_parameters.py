@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from tfsac.parameters.base import parameters, refuse_ineffective
 from tfsac.parameters.networks import NonNegativeFloat, PositiveInt
+from tfsac.parameters.own_classes import ClassParameters
 
 
 @parameters
-class AdditiveNoiseParameters:
+class AdditiveNoiseParameters(ClassParameters):
     """Gaussian noise added to sampled actions while training, in units of the [-1, 1] action, then clipped."""
 
     noise_std: NonNegativeFloat = 0.1
+    path: ClassVar[str] = "tfsac.policies.exploration:AdditiveNoise"
 
 
 @parameters
-class EpsilonGreedyParameters:
+class EpsilonGreedyParameters(ClassParameters):
     """With probability epsilon a uniform valid action instead of the policy's, in each environment on its own.
 
     Attributes:
@@ -34,6 +36,7 @@ class EpsilonGreedyParameters:
     final_epsilon: Annotated[float, Field(ge=0, le=1)] = 0.1
     decay_steps: PositiveInt = 10_000
     decay: Literal["linear", "exponential"] = "exponential"
+    path: ClassVar[str] = "tfsac.policies.exploration:EpsilonGreedy"
 
     def __post_init__(self) -> None:
         if self.initial_epsilon == self.final_epsilon:

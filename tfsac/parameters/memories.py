@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, Tag
 
 from tfsac.parameters.base import ParameterError, by_kind, parameters, refuse_ineffective
 from tfsac.parameters.networks import NonNegativeInt, PositiveFloat, PositiveInt
+from tfsac.parameters.own_classes import ClassParameters, OrOwn
 
 
 @parameters
-class ExperienceReplayParameters:
+class ExperienceReplayParameters(ClassParameters):
     """A ring of transitions sampled uniformly with replacement; `max_size` counts transitions of all environments."""
 
     max_size: PositiveInt = 1_000_000
     kind: Literal["uniform"] = "uniform"
+    path: ClassVar[str] = "tfsac.memories.transitions:TransitionMemory"
 
 
 @parameters
-class PrioritizedExperienceReplayParameters:
+class PrioritizedExperienceReplayParameters(ClassParameters):
     """A ring of transitions sampled by priority, the absolute TD error (arXiv 1511.05952, proportional variant).
 
     With several updates in a call, the later ones use priorities from before the call; one update a call is the
@@ -39,6 +41,7 @@ class PrioritizedExperienceReplayParameters:
     beta_anneal_updates: PositiveInt = 100_000
     epsilon: PositiveFloat = 1e-5
     kind: Literal["prioritized"] = "prioritized"
+    path: ClassVar[str] = "tfsac.memories.prioritized:PrioritizedMemory"
 
     def __post_init__(self) -> None:
         if self.alpha == 0:
@@ -48,7 +51,7 @@ class PrioritizedExperienceReplayParameters:
 
 
 @parameters
-class SQILExperienceReplayParameters:
+class SQILExperienceReplayParameters(ClassParameters):
     """Soft Q imitation learning (arXiv 1905.11108): half of every batch is demonstrated, with reward 1; the other half
     is the agent's own, with reward 0. The environment's rewards are never learned from.
 
@@ -62,10 +65,11 @@ class SQILExperienceReplayParameters:
     num_episodes: PositiveInt | None = None
     max_size: PositiveInt = 1_000_000
     kind: Literal["sqil"] = "sqil"
+    path: ClassVar[str] = "tfsac.memories.sqil:SQILMemory"
 
 
 @parameters
-class SequenceReplayParameters:
+class SequenceReplayParameters(ClassParameters):
     """A ring of steps, sampled uniformly as sequences of consecutive rows; `max_size` counts steps of all environments.
 
     Attributes:
@@ -77,6 +81,7 @@ class SequenceReplayParameters:
     max_size: PositiveInt = 1_000_000
     sequence_length: PositiveInt = 4
     kind: Literal["sequences"] = "sequences"
+    path: ClassVar[str] = "tfsac.memories.sequences:SequenceMemory"
 
     def __post_init__(self) -> None:
         if not 2 <= self.sequence_length <= self.max_size:
@@ -87,7 +92,7 @@ class SequenceReplayParameters:
 
 
 @parameters
-class EpisodicReplayParameters:
+class EpisodicReplayParameters(ClassParameters):
     """Whole episodes, replayed as segments: an episode chosen uniformly, then a uniform segment of it.
 
     Attributes:
@@ -99,6 +104,7 @@ class EpisodicReplayParameters:
     max_size: PositiveInt = 1_000_000
     replay_start_size: NonNegativeInt = 10_000
     kind: Literal["episodes"] = "episodes"
+    path: ClassVar[str] = "tfsac.memories.episodes:EpisodicMemory"
 
     def __post_init__(self) -> None:
         if self.replay_start_size > self.max_size:
@@ -112,5 +118,6 @@ MemoryParameters = Annotated[
     Annotated[ExperienceReplayParameters, Tag("uniform")]
     | Annotated[PrioritizedExperienceReplayParameters, Tag("prioritized")]
     | Annotated[SQILExperienceReplayParameters, Tag("sqil")],
-    by_kind("uniform", "prioritized", "sqil"),
+    by_kind("uniform", "prioritized", "sqil", custom=True),
+    OrOwn(),
 ]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, Tag
+from pydantic import Discriminator, Field, Tag
 
 from tfsac.parameters.base import ParameterError, by_kind, parameters, refuse_ineffective
 from tfsac.parameters.keras_names import Activation, OptimizerName, check_arguments
+from tfsac.parameters.own_classes import ClassParameters, OrOwn
 
 PositiveInt = Annotated[int, Field(gt=0, lt=2**40)]  # an array of so many of the largest images can still be counted
 NonNegativeInt = Annotated[int, Field(ge=0)]
@@ -123,7 +124,7 @@ MiddlewareParameters = Annotated[
 
 
 @parameters
-class SACPolicyHeadParameters:
+class SACPolicyHeadParameters(ClassParameters):
     """A squashed Gaussian: location and log scale of every action dimension.
 
     Attributes:
@@ -136,6 +137,7 @@ class SACPolicyHeadParameters:
     initializer: Initializer = "xavier"
     init_w: PositiveFloat | None = None
     kind: Literal["sac_policy"] = "sac_policy"
+    path: ClassVar[str] = "tfsac.networks.heads:PolicyHead"
 
     def __post_init__(self) -> None:
         if self.init_w is not None:
@@ -143,7 +145,7 @@ class SACPolicyHeadParameters:
 
 
 @parameters
-class QHeadParameters:
+class QHeadParameters(ClassParameters):
     """What the heads of Q functions share: several independent ones.
 
     Attributes:
@@ -184,6 +186,7 @@ class SACQHeadParameters(TwinQHeadParameters):
     """Q functions of the concatenated embedding and action."""
 
     kind: Literal["sac_q"] = "sac_q"
+    path: ClassVar[str] = "tfsac.networks.heads:QHead"
 
 
 @parameters
@@ -191,6 +194,7 @@ class DiscreteQHeadParameters(TwinQHeadParameters):
     """Q functions of the embedding, with a value for each discrete action."""
 
     kind: Literal["discrete_q"] = "discrete_q"
+    path: ClassVar[str] = "tfsac.networks.heads:DiscreteQHead"
 
 
 @parameters
@@ -205,10 +209,11 @@ class TrajectoryQHeadParameters(QHeadParameters):
     num_critics: PositiveInt = 2
     init_w: PositiveFloat = 0.003
     kind: Literal["trajectory_q"] = "trajectory_q"
+    path: ClassVar[str] = "tfsac.networks.heads:TrajectoryQHead"
 
 
 @parameters
-class VHeadParameters:
+class VHeadParameters(ClassParameters):
     """One state value.
 
     Attributes:
@@ -219,10 +224,11 @@ class VHeadParameters:
     loss_weight: NonNegativeFloat = 1.0
     initializer: Initializer = "xavier"
     kind: Literal["v"] = "v"
+    path: ClassVar[str] = "tfsac.networks.heads:VHead"
 
 
 @parameters
-class CategoricalPolicyHeadParameters:
+class CategoricalPolicyHeadParameters(ClassParameters):
     """A categorical distribution over discrete actions: one logit of each.
 
     Attributes:
@@ -233,10 +239,11 @@ class CategoricalPolicyHeadParameters:
     loss_weight: NonNegativeFloat = 1.0
     initializer: Initializer = "xavier"
     kind: Literal["categorical_policy"] = "categorical_policy"
+    path: ClassVar[str] = "tfsac.networks.heads:CategoricalHead"
 
 
 @parameters
-class GaussianPolicyHeadParameters:
+class GaussianPolicyHeadParameters(ClassParameters):
     """An unbounded Gaussian: mean and variance of every action dimension.
 
     Attributes:
@@ -254,13 +261,15 @@ class GaussianPolicyHeadParameters:
     loss_weight: NonNegativeFloat = 1.0
     initializer: Initializer = "xavier"
     kind: Literal["gaussian_policy"] = "gaussian_policy"
+    path: ClassVar[str] = "tfsac.networks.heads:GaussianHead"
 
 
 @parameters
-class FeaturesHeadParameters:
+class FeaturesHeadParameters(ClassParameters):
     """No layer: what the network computes are the features that other networks read under the key "features"."""
 
     kind: Literal["features"] = "features"
+    path: ClassVar[str] = "tfsac.networks.heads:FeaturesHead"
 
 
 HeadParameters = Annotated[
@@ -272,7 +281,8 @@ HeadParameters = Annotated[
     | TrajectoryQHeadParameters
     | GaussianPolicyHeadParameters
     | FeaturesHeadParameters,
-    Field(discriminator="kind"),
+    Discriminator("kind"),
+    OrOwn(),
 ]
 
 
@@ -350,7 +360,8 @@ class NetworkParameters:
             raise ParameterError(
                 "A network reads at least one observation key. Received: input_embedders_parameters={}"
             )
-        if self.replace_mse_with_huber_loss and self.head_parameters.kind.endswith("policy"):
+        policies = SACPolicyHeadParameters | CategoricalPolicyHeadParameters | GaussianPolicyHeadParameters
+        if self.replace_mse_with_huber_loss and isinstance(self.head_parameters, policies):
             raise ParameterError(
                 "replace_mse_with_huber_loss belongs to networks that regress (V, Q), not to a policy. "
                 "Received: replace_mse_with_huber_loss=True"

@@ -2,14 +2,18 @@
 
 from tfsac.policies.base_policy import BasePolicy, Mode
 from tfsac.policies.categorical import CategoricalPolicy
+from tfsac.policies.exploration import AdditiveNoise, EpsilonGreedy, Exploration
 from tfsac.policies.recurrent import RecurrentCategoricalPolicy, RecurrentGaussianPolicy, RecurrentPolicy
 from tfsac.policies.squashed_gaussian import SquashedGaussianPolicy
 from tfsac.policies.stateless import StatelessPolicy
 from tfsac.policies.temporally_abstract import TemporallyAbstractPolicy
 
 __all__ = [
+    "AdditiveNoise",
     "BasePolicy",
     "CategoricalPolicy",
+    "EpsilonGreedy",
+    "Exploration",
     "Mode",
     "RecurrentCategoricalPolicy",
     "RecurrentGaussianPolicy",

@@ -10,9 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.networks import Network, forward_of
-from tfsac.parameters import AgentParameters
+from tfsac.parameters import AgentParameters, class_of
 from tfsac.policies.base_policy import BasePolicy, Mode, check_mode, check_one_reward
-from tfsac.policies.exploration import make_exploration
+from tfsac.policies.exploration import Exploration
 from tfsac.policies.several_agents import fold, unfold
 from tfsac.types import ActResult, Spec
 
@@ -30,7 +30,8 @@ class StatelessPolicy(BasePolicy):
     def __init__(self, parameters: AgentParameters, spec: Spec, networks: Mapping[str, Network], seed: int = 0):
         super().__init__(parameters, spec, {"policy": networks["policy"]}, seed)
         self.forwards = {"policy": forward_of(networks["policy"], spec.of_one_agent())}
-        self.explore = make_exploration(parameters.exploration)
+        exploration = parameters.exploration
+        self.exploration = class_of(exploration, Exploration)(exploration) if exploration else None
 
     @classmethod
     def check(cls, parameters: AgentParameters, spec: Spec, custom_models: bool = False) -> None:
@@ -81,9 +82,9 @@ class StatelessPolicy(BasePolicy):
         if mode == "greedy":
             return policy.mode()
         action = policy.sample(self.noise(rows))
-        if mode == "sample":
+        if mode == "sample" or self.exploration is None:
             return action
-        return self.explore(action, self.rng, lambda: self.uniform(observation, rows), env_steps)
+        return self.exploration(action, self.rng, lambda: self.uniform(observation, rows), env_steps)
 
     def act_tensors(
         self,

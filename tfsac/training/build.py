@@ -4,37 +4,25 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from tfsac.agents import Agent
 from tfsac.environments import Filters, action_map
-from tfsac.memories import (
-    MINARI,
-    Allocate,
-    EpisodicMemory,
-    PrioritizedMemory,
-    SequenceMemory,
-    SQILMemory,
-    TransitionMemory,
-    load_demonstrations,
-)
+from tfsac.memories import MINARI, Allocate, EpisodicMemory, MemoryContext, SequenceMemory, TransitionMemory
 from tfsac.networks import ModelMaker
 from tfsac.parameters import (
-    DiscreteACERAgentParameters,
-    GaussianACERAgentParameters,
+    EpisodicReplayParameters,
     ParameterError,
     Preset,
-    PrioritizedExperienceReplayParameters,
     RunParameters,
     SequenceReplayParameters,
     SQILExperienceReplayParameters,
+    class_of,
     override,
 )
 from tfsac.policies import BasePolicy
 from tfsac.types import ArraySpec, Spec
-from tfsac.user_code import load
 
 
 def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMaker | None = None) -> Agent:
@@ -52,7 +40,7 @@ def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMak
         TypeError: models that are no Keras models.
     """
     refuse_missing_models(preset, models)
-    return agent_class(preset)(preset.agent, spec, run.seed, run.eager, models, run.jit_compile)
+    return class_of(preset.agent, Agent)(preset.agent, spec, run.seed, run.eager, models, run.jit_compile)
 
 
 def build_policy(
@@ -68,25 +56,7 @@ def build_policy(
         ValueError, TypeError: see `build_agent`.
     """
     refuse_missing_models(preset, models)
-    return agent_class(preset).policy_class.build(preset.agent, spec, run.seed, models, collecting)
-
-
-def agent_class(preset: Preset) -> type[Agent]:
-    """Returns the class that a preset's agent parameters name, the package's or the user's.
-
-    Raises:
-        ImportError: there is no such module, or nothing of this name in it.
-        ParameterError: what is there is no class of agents.
-        UserCodeError: its module raised.
-    """
-    path = preset.agent.path
-    found = load(path)
-    if not (isinstance(found, type) and issubclass(found, Agent)):
-        raise ParameterError(
-            f"The path of {type(preset.agent).__name__} names a class below tfsac.agents.Agent, such as "
-            f"'my_agent:MyAgent'. Received: {path!r}"
-        )
-    return found
+    return class_of(preset.agent, Agent).policy_class.build(preset.agent, spec, run.seed, models, collecting)
 
 
 def refuse_missing_models(preset: Preset, models: ModelMaker | None) -> None:
@@ -125,73 +95,25 @@ def build_memory(
         older_policies: whether what is collected may come from a policy before the last updates.
 
     Raises:
-        ParameterError: the records do not fit into RAM.
+        ParameterError: the records do not fit into RAM, or `agent.memory` names no class of its kind of memory.
         ValueError, OSError, ImportError: demonstrations that cannot be read, or do not fit the environment.
         OSError: there is no room for the records.
     """
+    memory = preset.agent.memory
+    base: type[TransitionMemory] | type[EpisodicMemory] = TransitionMemory
+    if isinstance(memory, EpisodicReplayParameters):
+        base = EpisodicMemory
+    elif isinstance(memory, SequenceReplayParameters):
+        base = SequenceMemory
+    stored_action = action_map(spec).inverse
+    context = MemoryContext(spec, filters.reward, stored_action, recurrent, allocate, older_policies)
     try:
-        return _build_memory(preset, spec, filters, recurrent, allocate, older_policies)
+        return class_of(memory, base).build(preset, context)
     except MemoryError as error:
         raise ParameterError(
             f"The replay memory does not fit into RAM: {error}. Set a smaller agent.memory.max_size, or keep it on the "
-            f"disk with memory_on_disk=True (--memory_on_disk). Received: "
-            f"agent.memory.max_size={preset.agent.memory.max_size}"
+            f"disk with memory_on_disk=True (--memory_on_disk). Received: agent.memory.max_size={memory.max_size}"
         ) from error
-
-
-def _build_memory(
-    preset: Preset,
-    spec: Spec,
-    filters: Filters,
-    recurrent: Mapping[str, ArraySpec] | None,
-    allocate: Allocate,
-    older_policies: bool,
-) -> TransitionMemory | EpisodicMemory:
-    memory, num_envs = preset.agent.memory, preset.environment.num_envs
-    if isinstance(preset.agent, DiscreteACERAgentParameters | GaussianACERAgentParameters):
-        episodes = preset.agent.memory
-        # Statistics that move between an action and the update change the policy too.
-        stale = older_policies or preset.environment.filters.observation_normalization
-        return EpisodicMemory(
-            spec,
-            episodes.max_size,
-            preset.agent.algorithm.t_max,
-            num_envs,
-            episodes.replay_start_size,
-            filters.reward,
-            recurrent,
-            allocate,
-            stale,
-        )
-    algorithm = preset.agent.algorithm
-    if isinstance(memory, SequenceReplayParameters):
-        return SequenceMemory(
-            spec, memory.max_size, memory.sequence_length, num_envs, algorithm.ignore_done, filters.reward, allocate
-        )
-    shared: dict[str, Any] = {
-        "spec": spec,
-        "capacity": memory.max_size,
-        "num_envs": num_envs,
-        "discount": algorithm.discount,
-        "n_step": algorithm.n_step,
-        "ignore_done": algorithm.ignore_done,
-        "allocate": allocate,
-    }
-    if isinstance(memory, SQILExperienceReplayParameters):
-        demonstrations = load_demonstrations(
-            memory.demonstrations, spec, preset.environment.level, memory.num_episodes, action_map(spec).inverse
-        )
-        return SQILMemory(**shared, demonstrations=demonstrations)
-    if isinstance(memory, PrioritizedExperienceReplayParameters):
-        return PrioritizedMemory(
-            **shared,
-            reward_filter=filters.reward,
-            alpha=memory.alpha,
-            beta=memory.beta,
-            beta_anneal_updates=memory.beta_anneal_updates,
-            epsilon=memory.epsilon,
-        )
-    return TransitionMemory(**shared, reward_filter=filters.reward)
 
 
 def with_absolute_paths(preset: Preset) -> Preset:

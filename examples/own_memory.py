@@ -1,0 +1,60 @@
+"""A memory of your own: it samples new transitions more often than old ones, by `python examples/own_memory.py`.
+
+The script trains on Pendulum-v1 for about a minute and resumes the run with a longer schedule. The command line knows
+the memory too: `tfsac train --preset=examples/own_memory.py --set=agent.memory.recency=3`.
+"""
+
+import pathlib
+from typing import Annotated, Any, ClassVar, Self
+
+import numpy as np
+from pydantic import Field
+
+import tfsac
+from tfsac.memories import MemoryContext, TransitionMemory
+from tfsac.parameters import ExperienceReplayParameters, Preset, parameters
+
+RUN = pathlib.Path("runs/own_memory")
+
+
+@parameters
+class RecentReplayParameters(ExperienceReplayParameters):
+    """Those of the uniform memory, and `recency`: 1 samples uniformly, a larger one newer transitions more often."""
+
+    recency: Annotated[float, Field(ge=1)] = 2.0
+    path: ClassVar[str] = "own_memory:RecentMemory"
+
+
+class RecentMemory(TransitionMemory):
+    """Samples transitions whose age, as a part of the oldest one's, is the `recency`-th power of a uniform number."""
+
+    def __init__(self, *arguments: Any, recency: float, **more: Any):
+        super().__init__(*arguments, **more)
+        self.recency = recency
+
+    @classmethod
+    def build(cls, preset: Preset, context: MemoryContext, **more: Any) -> Self:
+        """Adds the parameter to what the memory above is built from."""
+        return super().build(preset, context, recency=preset.agent.memory.recency, **more)
+
+    def choose(self, shape: tuple[int, int], rng: np.random.Generator) -> tuple[np.ndarray, Any]:
+        """Returns slots of the flat ring, where row follows row; no importance weights."""
+        age = (len(self) * rng.random(shape) ** self.recency).astype(int)
+        return (self.total_rows * self.num_envs - 1 - age) % self.ring.size, ()
+
+
+preset = tfsac.override(
+    tfsac.load_preset("pendulum_twin_sac"),
+    {"agent.memory": RecentReplayParameters(max_size=100_000), "schedule.improve_steps": 4_000},
+)
+
+
+def main() -> None:
+    """Trains and resumes."""
+    tfsac.train(__file__, RUN)
+    longer = tfsac.override(tfsac.load_preset(RUN / "config.json"), {"schedule.improve_steps": 5_000})
+    print(f"best mean return {tfsac.train(longer, RUN, resume=True).best_return:.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,341 @@
+"""Users' memories, explorations and heads: in presets, in configs, in runs, and where they lead nowhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from pages import ROOT, blocks
+
+from tfsac import user_code
+from tfsac.catalog import load_preset
+from tfsac.environments import Filters
+from tfsac.memories import EpisodicMemory, PrioritizedMemory, SequenceMemory, TransitionMemory
+from tfsac.networks import GraphForward, PolicyHead, forward_of
+from tfsac.parameters import (
+    AdditiveNoiseParameters,
+    CategoricalPolicyHeadParameters,
+    DiscreteSoftActorCriticAgentParameters,
+    EpisodicReplayParameters,
+    EpsilonGreedyParameters,
+    ExperienceReplayParameters,
+    GaussianACERAgentParameters,
+    ParameterError,
+    Preset,
+    PrioritizedExperienceReplayParameters,
+    RunParameters,
+    SACPolicyHeadParameters,
+    SequenceReplayParameters,
+    SoftActorCriticAgentParameters,
+    TemporallyAbstractActorCriticAgentParameters,
+    TwinSoftActorCriticAgentParameters,
+    from_json,
+    override,
+    parameters,
+    to_json,
+    twin_soft_actor_critic_networks,
+)
+from tfsac.policies import EpsilonGreedy, Exploration
+from tfsac.testing import discrete_spec, vector_spec
+from tfsac.training.build import build_agent, build_memory, build_policy
+from tfsac.user_code import UserCodeError
+
+EXAMPLES = ROOT / "examples"
+
+
+@parameters
+class OwnReplay(ExperienceReplayParameters):
+    """Parameters of a memory with an option."""
+
+    option: float = 0.5
+    path: ClassVar[str] = f"{__name__}:OwnMemory"
+
+
+@parameters
+class OwnPrioritized(PrioritizedExperienceReplayParameters):
+    """Parameters that name the class above."""
+
+    option: float = 0.5
+
+
+@parameters
+class OwnSequences(SequenceReplayParameters):
+    """Parameters of a memory of sequences."""
+
+    path: ClassVar[str] = f"{__name__}:OwnSequenceMemory"
+
+
+@parameters
+class OwnEpisodes(EpisodicReplayParameters):
+    """Parameters of a memory of episodes."""
+
+    path: ClassVar[str] = f"{__name__}:OwnEpisodicMemory"
+
+
+@parameters
+class OwnNoise(AdditiveNoiseParameters):
+    """Parameters of an exploration."""
+
+    path: ClassVar[str] = f"{__name__}:Shift"
+
+
+@parameters
+class OwnEpsilon(EpsilonGreedyParameters):
+    """Parameters of an exploration with discrete actions, with tfsac's class."""
+
+    option: int = 3
+
+
+@parameters
+class OwnHead(SACPolicyHeadParameters):
+    """Parameters of a head."""
+
+    factor: float = 2.0
+    path: ClassVar[str] = f"{__name__}:ScaledHead"
+
+
+@parameters
+class OwnCategoricalHead(CategoricalPolicyHeadParameters):
+    """Parameters of a head of another kind."""
+
+
+class OwnMemory(TransitionMemory):
+    """Samples the oldest transition alone."""
+
+    def choose(self, shape, rng):
+        return np.zeros(shape, int), ()
+
+
+class OwnSequenceMemory(SequenceMemory):
+    """As the one above."""
+
+
+class OwnEpisodicMemory(EpisodicMemory):
+    """As the one above."""
+
+
+class Shift(Exploration):
+    """Adds `noise_std`."""
+
+    def __call__(self, action, rng, uniform, env_steps):
+        return action + self.parameters.noise_std
+
+
+class ScaledHead(PolicyHead):
+    """Multiplies the mean."""
+
+    def __init__(self, parameters, *arguments):
+        super().__init__(parameters, *arguments)
+        self.factor = parameters.factor
+
+    def __call__(self, features):
+        return [self.factor * self.mean(features), self.log_std(features)]
+
+
+def with_head(head):
+    networks = twin_soft_actor_critic_networks(layers=(8,), learning_rate=1e-3, batch_size=4)
+    policy = dataclasses.replace(networks["policy"], head_parameters=head)
+    return TwinSoftActorCriticAgentParameters(networks={**networks, "policy": policy})
+
+
+AGENTS = {
+    "memory": SoftActorCriticAgentParameters(memory=OwnReplay(max_size=5000, option=0.25)),
+    "prioritized": TwinSoftActorCriticAgentParameters(memory=OwnPrioritized(max_size=5000, alpha=0.3)),
+    "sequences": TemporallyAbstractActorCriticAgentParameters(memory=OwnSequences(5000, 3)),
+    "episodes": GaussianACERAgentParameters(memory=OwnEpisodes(5000, 10)),
+    "exploration": TwinSoftActorCriticAgentParameters(exploration=OwnNoise(0.3)),
+    "epsilon": DiscreteSoftActorCriticAgentParameters(exploration=OwnEpsilon(option=5)),
+    "head": with_head(OwnHead(factor=3.0)),
+}
+
+
+def preset_of(agent):
+    if isinstance(agent, GaussianACERAgentParameters):  # has no warm-up
+        return override(load_preset("acer_pendulum"), {"agent": to_json(agent)})
+    return Preset(agent=agent)
+
+
+@pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS.keys())
+def test_own_parameters_come_back_equal_from_json(agent):
+    preset = preset_of(agent)
+    text = json.dumps(to_json(preset))
+    assert f'"kind": "{__name__}:Own' in text
+    back = from_json(Preset, text)
+    assert back == preset and back.agent == agent
+    assert type(back.agent.memory) is type(agent.memory) and type(back.agent.exploration) is type(agent.exploration)
+
+
+def test_set_changes_own_fields_and_names_mistakes():
+    preset = preset_of(AGENTS["memory"])
+    assert override(preset, {"agent.memory.option": 0.75}).agent.memory == OwnReplay(5000, option=0.75)
+    kind = f"{__name__}:OwnPrioritized"
+    assert override(preset, {"agent.memory": {"kind": kind, "option": 1.5}}).agent.memory == OwnPrioritized(option=1.5)
+    with pytest.raises(ParameterError, match=r"OwnReplay.*max_size.*Received: 0"):
+        override(preset, {"agent.memory.max_size": 0})
+    with pytest.raises(ParameterError, match=r"OwnHead has no parameter 'facto'\. Did you mean 'factor'"):
+        override(
+            preset_of(AGENTS["head"]),
+            {"agent.networks.policy.head_parameters": {"kind": f"{__name__}:OwnHead", "facto": 1}},
+        )
+
+
+def memory_of(agent, spec=None):
+    preset = override(preset_of(agent), {"environment.num_envs": 2})
+    spec = spec or vector_spec(3, 1)
+    return build_memory(preset, spec, Filters(preset.environment.filters, spec))
+
+
+def test_a_memory_is_built_from_its_parameters():
+    memory = memory_of(AGENTS["memory"])
+    assert type(memory) is OwnMemory and (memory.rows, memory.num_envs, memory.discount) == (2500, 2, 0.99)
+    seen = {"observation": np.zeros((2, 3), np.float32)}
+    for reward in (1.0, 2.0):
+        memory.add(seen, np.zeros((2, 1)), np.full(2, reward), np.zeros(2, bool), np.zeros(2, bool), seen)
+    assert (memory.sample(1, 4, np.random.default_rng(0)).reward == 1.0).all()
+    prioritized = memory_of(AGENTS["prioritized"])
+    assert type(prioritized) is PrioritizedMemory and prioritized.alpha == 0.3
+    assert type(memory_of(AGENTS["sequences"])) is OwnSequenceMemory
+    assert type(memory_of(AGENTS["episodes"])) is OwnEpisodicMemory
+
+
+def test_an_agent_weights_what_an_own_memory_below_the_prioritised_one_samples():
+    assert build_agent(preset_of(AGENTS["prioritized"]), RunParameters(eager=True), vector_spec(3, 1)).prioritized
+    assert not build_agent(preset_of(AGENTS["memory"]), RunParameters(eager=True), vector_spec(3, 1)).prioritized
+
+
+def test_a_policy_explores_by_an_own_exploration():
+    spec = vector_spec(3, 1)
+    seen = {"observation": np.ones((4, 3), np.float32)}
+    actions = {}
+    for mode in ("sample", "explore"):
+        policy = build_policy(preset_of(AGENTS["exploration"]), RunParameters(seed=3), spec)
+        actions[mode] = policy.act(seen, mode=mode).action
+    np.testing.assert_allclose(actions["explore"] - actions["sample"], 0.3, atol=1e-6)
+
+
+def test_an_own_head_computes_what_it_says_in_graphs():
+    spec, seen = vector_spec(3, 1), {"observation": np.ones((4, 3), np.float32)}
+    own, usual = (
+        build_agent(preset_of(with_head(head)), RunParameters(eager=True), spec).networks["policy"]
+        for head in (OwnHead(), SACPolicyHeadParameters())
+    )
+    usual.model.set_weights(own.model.get_weights())
+    (mean, log_std), expected = own(seen), usual(seen)
+    np.testing.assert_allclose(mean, 2 * expected[0], rtol=1e-6)
+    np.testing.assert_allclose(log_std, expected[1], rtol=1e-6)
+    forward = forward_of(own, spec)  # NumPy would leave the factor out
+    assert isinstance(forward, GraphForward) and not isinstance(forward_of(usual, spec), GraphForward)
+    np.testing.assert_allclose(forward(seen)[0], mean, rtol=1e-6)
+
+
+REFUSED = {
+    "sequences for an agent of transitions": (lambda: SoftActorCriticAgentParameters(memory=OwnSequences()), "below tfsac.parameters.ExperienceReplayParameters or ", "OwnSequences"),
+    "transitions for an agent of sequences": (lambda: TemporallyAbstractActorCriticAgentParameters(memory=OwnReplay()), "below tfsac.parameters.SequenceReplayParameters", "OwnReplay"),
+    "a head as a memory, in JSON": (
+        lambda: override(Preset(), {"agent.memory": {"kind": f"{__name__}:OwnHead"}}), "below tfsac.parameters.ExperienceReplayParameters", "OwnHead",
+    ),
+    "epsilon for continuous actions": (lambda: TwinSoftActorCriticAgentParameters(exploration=OwnEpsilon()), "below tfsac.parameters.AdditiveNoiseParameters", "OwnEpsilon"),
+    "an exploration where there is none": (lambda: TemporallyAbstractActorCriticAgentParameters(exploration=OwnNoise()), "exploration", "OwnNoise"),
+    "a head of another network": (lambda: with_head(OwnCategoricalHead()), "The head of network 'policy' is of kind 'sac_policy'", "OwnCategoricalHead"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("make, words, received", REFUSED.values(), ids=REFUSED.keys())
+def test_own_parameters_where_they_do_not_belong_are_refused(make, words, received):
+    with pytest.raises(ParameterError) as caught:
+        make()
+    message, _, tail = str(caught.value).rpartition("Received: ")
+    assert words in message and received in tail
+
+
+def build_all(agent):
+    preset, spec = preset_of(agent), vector_spec(3, 1)
+    build_policy(preset, RunParameters(), spec)
+    memory_of(agent)
+
+
+@pytest.mark.parametrize("which", ["memory", "sequences", "episodes", "exploration", "head"])
+@pytest.mark.parametrize(
+    "path, error, words",
+    [
+        ("no_such_module:X", ImportError, "There is no module 'no_such_module'"),
+        ("tfsac.types:Nothing", ImportError, "has no Nothing"),
+        ("tfsac.types:Spec", ParameterError, "names a class below tfsac."),
+        ("raises_here:X", UserCodeError, "The module raises_here raised"),
+    ],
+)
+def test_a_path_that_leads_nowhere_is_refused(which, path, error, words, tmp_path, monkeypatch):
+    (tmp_path / "raises_here.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    agent = AGENTS[which]
+    made = {"exploration": agent.exploration, "head": agent.networks["policy"].head_parameters}.get(which, agent.memory)
+    monkeypatch.setattr(type(made), "path", path)
+    with pytest.raises(error, match=rf"{words}.*Received: .*{'ZeroDivisionError' if 'raises' in path else path}"):
+        build_all(agent)
+
+
+def test_a_memory_of_another_sort_is_named_with_the_class_that_is_needed(monkeypatch):
+    monkeypatch.setattr(OwnSequences, "path", f"{__name__}:OwnMemory")
+    with pytest.raises(ParameterError, match=r"below tfsac\.memories\.SequenceMemory, such as .*:OwnMemory'$"):
+        memory_of(AGENTS["sequences"])
+
+
+@pytest.fixture
+def modules(monkeypatch):
+    """Lets a test import modules of users, which are forgotten afterwards."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(user_code, "FOLDERS", [])
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if name.startswith(("own_", "my_")):
+            sys.modules.pop(name)
+
+
+def test_the_exploration_of_the_page_ends(modules, tmp_path):
+    page = (ROOT / "docs" / "own_classes.md").read_text(encoding="utf-8")
+    text = next(block.text for block in blocks(page) if block.note == ("file", "my_exploration.py"))
+    (tmp_path / "my_exploration.py").write_text(text)
+    preset = override(load_preset(tmp_path / "my_exploration.py"), {"agent.exploration.noisy_steps": 10})
+    explore = build_policy(preset, RunParameters(), vector_spec(3, 1)).exploration
+    action, rng = np.zeros((4, 1), np.float32), np.random.default_rng(0)
+    assert (explore(action, rng, None, 9) != 0).all() and (explore(action, rng, None, 10) == 0).all()
+
+
+def test_the_memory_of_the_example_prefers_new_transitions(modules):
+    preset = load_preset(EXAMPLES / "own_memory.py")
+    memory = memory_of(
+        dataclasses.replace(preset.agent, memory=dataclasses.replace(preset.agent.memory, max_size=2000))
+    )
+    seen = {"observation": np.zeros((2, 3), np.float32)}
+    for step in range(1500):  # of 1000 that are kept
+        memory.add(seen, np.zeros((2, 1)), np.full(2, step), np.zeros(2, bool), np.zeros(2, bool), seen)
+    age = 1499 - memory.sample(10, 2000, np.random.default_rng(0)).reward
+    assert 0 <= age.min() < 5 and 990 < age.max() <= 999
+    assert np.mean(age < 250) == pytest.approx(0.5, abs=0.02)  # the square root of a quarter
+
+
+def test_the_noise_of_the_example_decays(modules):
+    preset = load_preset(EXAMPLES / "own_exploration.py")
+    explore = build_policy(preset, RunParameters(), vector_spec(3, 1)).exploration
+    action, rng = np.zeros((5000, 1), np.float32), np.random.default_rng(0)
+    spread = [np.std(explore(action, rng, None, steps)) for steps in (1500, 3000, 9000)]
+    assert spread == [pytest.approx(0.25, abs=0.01), 0, 0]
+
+
+def test_the_head_of_the_example_has_one_standard_deviation_in_all_states(modules):
+    preset = load_preset(EXAMPLES / "own_head.py")
+    network = build_agent(preset, RunParameters(eager=True), vector_spec(3, 2)).networks["policy"]
+    mean, log_std = network({"observation": np.random.default_rng(0).uniform(-1, 1, (5, 3)).astype(np.float32)})
+    assert np.std(mean, axis=0).min() > 0 and (np.asarray(log_std) == -0.5).all()
+    names = [variable.path for variable in network.trainable_variables]
+    assert sum("log_std" in name for name in names) == 1 and len(set(names)) == len(names)
+
+
+def test_discrete_explorations_of_users_may_keep_the_class_of_tfsac():
+    policy = build_policy(preset_of(AGENTS["epsilon"]), RunParameters(), discrete_spec())
+    assert type(policy.exploration) is EpsilonGreedy and policy.exploration.parameters.option == 5
