@@ -33,7 +33,7 @@ def pong():
 
 def test_screens_are_grey_images_of_the_newest_frames(pong):
     env = pong()
-    assert spec_of(env) == Spec({"observation": ArraySpec((84, 84, 4), "uint8")}, DiscreteSpec(6))
+    assert spec_of(env) == Spec({"observation": ArraySpec((84, 84, 4), "uint8", stacked=True)}, DiscreteSpec(6))
     before, _ = env.reset(seed=1)
     assert before.shape == (84, 84, 4) and before.dtype == np.uint8 and before in env.observation_space
     for frame in range(3):  # of the first screen four times

@@ -7,7 +7,8 @@ import pytest
 import tfsac
 from tfsac.environments import make, spec_of
 from tfsac.memories import load_demonstrations
-from tfsac.memories.transitions import NEXT, OBSERVATION
+from tfsac.memories.frames import OBSERVATION
+from tfsac.memories.transitions import NEXT
 
 
 class Reused(gym.Env):

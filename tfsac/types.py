@@ -40,12 +40,15 @@ class ArraySpec(NamedTuple):
         dtype: name of a NumPy dtype: ``"float32"``, ``"uint8"`` for images, ``"bool"`` for action masks.
         low: lower bounds `shape`, or None where there are none.
         high: upper bounds `shape`, or None where there are none.
+        stacked: whether it is an image `[H, W, k]` of the last k frames of its episode, one after each step, the
+            newest last; an episode's first observation repeats its first frame. Memories store each frame once.
     """
 
     shape: tuple[int, ...]
     dtype: str
     low: np.ndarray | None = None
     high: np.ndarray | None = None
+    stacked: bool = False
 
 
 class DiscreteSpec(NamedTuple):
@@ -83,6 +86,10 @@ class Spec(NamedTuple):
     num_agents: int | None = None
     num_rewards: int | None = None
     state: dict[str, ArraySpec] = {}
+
+    def unstacked(self) -> Spec:
+        """Returns the spec with stacks of frames as any other images."""
+        return self._replace(observation={key: a._replace(stacked=False) for key, a in self.observation.items()})
 
     def of_one_agent(self) -> Spec:
         """Returns the spec of each of the P agents; a spec without several agents stays as it is."""

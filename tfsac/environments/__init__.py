@@ -10,7 +10,7 @@ from tfsac.environments.environment_report import EnvironmentReport, check_envir
 from tfsac.environments.filters import Filters
 from tfsac.environments.isolated import IsolatedEnvironment
 from tfsac.environments.make import checked, make, make_unchecked, maker
-from tfsac.environments.spaces import ActionNumbering, ActionRescaling, action_map, as_arrays, spec_of
+from tfsac.environments.spaces import ActionNumbering, ActionRescaling, FrameStack, action_map, as_arrays, spec_of
 from tfsac.environments.teams import Team
 from tfsac.environments.vector_rewards import VectorRewards
 from tfsac.environments.vectorize import Environments, StepResult, episode_seed
@@ -23,6 +23,7 @@ __all__ = [
     "EnvironmentReport",
     "Environments",
     "Filters",
+    "FrameStack",
     "StepResult",
     "Team",
     "VectorRewards",

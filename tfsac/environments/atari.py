@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac.environments.levels import check_version
+from tfsac.environments.spaces import FrameStack
 from tfsac.parameters import AtariPreprocessingParameters
 
 PREFIX = "ALE/"
@@ -42,7 +43,5 @@ def make_atari(level: str, atari: AtariPreprocessingParameters | None, **kwargs:
         screen_size=atari.screen_size,
     )
     env = gym.wrappers.FrameStackObservation(env, atari.num_stacked_frames)
-    shape = (atari.screen_size, atari.screen_size, atari.num_stacked_frames)
-    return gym.wrappers.TransformObservation(
-        env, lambda frames: np.moveaxis(frames, 0, -1), gym.spaces.Box(0, 255, shape, np.uint8)
-    )
+    space = FrameStack(atari.screen_size, atari.screen_size, atari.num_stacked_frames)
+    return gym.wrappers.TransformObservation(env, lambda frames: np.moveaxis(frames, 0, -1), space)

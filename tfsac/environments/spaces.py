@@ -16,6 +16,20 @@ NUM_REWARDS = "num_rewards"
 NO_NUMBERS = "cmMSU"  # kinds of dtypes: complex numbers, dates and durations, texts
 
 
+class FrameStack(gym.spaces.Box):
+    """Images `[H, W, k]` of bytes, the last k frames of an episode, one after each step, the newest last.
+
+    The first observation of an episode repeats its frame. Replay memories store each frame once.
+
+    Args:
+        height, width: H and W, in pixels.
+        num_frames: k.
+    """
+
+    def __init__(self, height: int, width: int, num_frames: int):
+        super().__init__(0, 255, (height, width, num_frames), np.uint8)
+
+
 def spaces_by_key(observation: gym.Space[Any]) -> Mapping[str, gym.Space[Any]]:
     """Returns the spaces of an observation by key; anything but a Dict has the one key "observation"."""
     return observation.spaces if isinstance(observation, gym.spaces.Dict) else {"observation": observation}
@@ -53,7 +67,9 @@ def _array_spec(key: str, space: Any, num_agents: int | None) -> ArraySpec:
         return ArraySpec(tuple(space.shape), "bool")
     # Only images keep their bytes; any other dtype (float64, integers) is learned from as float32.
     image = space.dtype == np.uint8 and len(space.shape) == (3 if num_agents is None else 4)
-    return ArraySpec(tuple(space.shape), "uint8" if image else "float32")
+    return ArraySpec(
+        tuple(space.shape), "uint8" if image else "float32", stacked=image and isinstance(space, FrameStack)
+    )
 
 
 def as_arrays(observation: Any, spec: Spec) -> dict[str, np.ndarray]:

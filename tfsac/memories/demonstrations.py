@@ -12,8 +12,9 @@ import numpy as np
 
 from tfsac import argument_checks
 from tfsac.files import Header, new_file, parse_object, read_npz, written_aside
+from tfsac.memories.frames import OBSERVATION
 from tfsac.memories.minari_datasets import read_minari
-from tfsac.memories.transitions import OBSERVATION, TransitionMemory
+from tfsac.memories.transitions import TransitionMemory
 from tfsac.types import ACTION_MASK, DiscreteSpec, Spec
 
 FORMAT = 1
@@ -27,7 +28,7 @@ class Demonstrations(NamedTuple):
     """Transitions of whole episodes, in order.
 
     Attributes:
-        records: `[K]`, with the fields of `TransitionMemory.ring`.
+        records: `[K]`, with the fields of `TransitionMemory.ring`, stacks of frames as whole arrays.
         level: the environment they come from; "" where a Minari dataset names none.
         returns: `[E]`, undiscounted return of each episode.
     """
@@ -108,7 +109,7 @@ def load_demonstrations(
         found = _level(pathlib.Path(path))
     if level is not None and found and _environment(found) != _environment(level):
         raise ValueError(f"{path} comes from another environment, {found}; this one is {level}. Received: {found}")
-    layout = TransitionMemory(spec._replace(extras={}), 1).ring.dtype
+    layout = TransitionMemory(spec._replace(extras={}).unstacked(), 1).ring.dtype
     other = f"{path} comes from another environment, {found or 'which it does not name'}:"
     if minari:
         _check_layout(path, fields, layout, other)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
+from tfsac.memories.frames import OBSERVATION, EpisodeFrames, observation_fields
 from tfsac.memories.storage import Allocate
-from tfsac.memories.transitions import EXTRA, OBSERVATION, MemoryContext, refuse_other_fields
+from tfsac.memories.transitions import EXTRA, MemoryContext, refuse_other_fields
 from tfsac.parameters import Preset
 from tfsac.types import STATE, ArraySpec, Segments, Spec
 
@@ -24,8 +25,9 @@ class EpisodicMemory:
     Args:
         spec: fields and their shapes; one reward a step.
         capacity: number of steps of all finished episodes. The oldest episodes are evicted; of one that is longer, the
-            newest steps are kept. The ring has extra room for the last observations of 1000 episodes, or for one every
-            8 steps; where episodes are shorter than that, it holds fewer steps.
+            newest steps are kept, whose first k - 1 only give their frames to stacks of k. The ring has extra room for
+            the last observations of 1000 episodes, or for one every 8 steps; where episodes are shorter than that, it
+            holds fewer steps.
         t_max: T, maximum number of steps of a rollout and of a replayed segment.
         num_envs: E.
         replay_start_size: number of steps of finished episodes from which on they may be sampled.
@@ -54,20 +56,21 @@ class EpisodicMemory:
         allocate: Allocate = np.zeros,
         stale_rollouts: bool = False,
     ):
+        self.frames = {key: EpisodeFrames(key, array) for key, array in spec.observation.items() if array.stacked}
+        self.num_earlier = max([frames.num_earlier for frames in self.frames.values()], default=0)
         if t_max < 1:
             raise ValueError(f"t_max must be at least one step. Received: {t_max}")
-        if capacity < max(t_max, num_envs):
+        if capacity < max(t_max, num_envs, self.num_earlier + 1):
             raise ValueError(
-                f"The capacity must hold t_max={t_max} steps, and one of each of {num_envs} environments. Received: "
-                f"{capacity}"
+                f"The capacity must hold t_max={t_max} steps, one of each of {num_envs} environments, and those of a "
+                f"stack of frames. Received: {capacity}"
             )
         if replay_start_size < 0:
             raise ValueError(f"replay_start_size must not be negative. Received: {replay_start_size}")
         self.capacity, self.t_max, self.num_envs, self.replay_start_size = capacity, t_max, num_envs, replay_start_size
         self.reward_filter, self.stale_rollouts = reward_filter or np.asarray, stale_rollouts
         self.extras = list(spec.extras)
-        fields: list[tuple[Any, ...]] = [(OBSERVATION + key, x.dtype, x.shape) for key, x in spec.observation.items()]
-        fields += [("action", spec.action.dtype, spec.action.shape)]
+        fields = [*observation_fields(spec), ("action", spec.action.dtype, spec.action.shape)]
         fields += [("reward", "float32", ()), ("terminated", "bool", ())]
         self.dtype = np.dtype(fields + [(EXTRA + key, array.dtype, array.shape) for key, array in spec.extras.items()])
         wanted = (initial_state or {}).items()
@@ -156,8 +159,10 @@ class EpisodicMemory:
             }
         row, after = self.tape[self.size], self.tape[self.size + 1]
         for key, value in observation.items():
-            row[OBSERVATION + key] = value
-            after[OBSERVATION + key] = next_observation[key]
+            if key in self.frames:
+                self.frames[key].store(row, after, value, next_observation[key], self.size - self.begin)
+            else:
+                row[OBSERVATION + key], after[OBSERVATION + key] = value, next_observation[key]
         row["action"], row["reward"], row["terminated"] = action, reward, terminated
         for name in self.extras:
             row[EXTRA + name] = extras[name]
@@ -173,8 +178,9 @@ class EpisodicMemory:
         raise ValueError(f"The extra {wrong} of a step must be {expected}. Received: {found}")
 
     def _first_needed(self) -> int:
-        """Returns the first row of the tape that belongs to the rollout, or to what is kept of a running episode."""
-        return min(self.rollout_begin, max(int(self.begin.min()), self.size - self.capacity))
+        """Returns the first row of the tape that the rollout needs, or what is kept of a running episode."""
+        first = min(self.rollout_begin, max(int(self.begin.min()), self.size - self.capacity))
+        return max(first - self.num_earlier, 0)
 
     def _make_room(self) -> None:
         """Makes a new tape twice as long as its needed rows, so that each row is copied about once."""
@@ -258,7 +264,9 @@ class EpisodicMemory:
         """Returns segments of episodes: absolute index of the first record, number of steps, whether the episode
         starts there.
         """
-        episodes = [self.episodes[i] for i in rng.integers(len(self.episodes), size=count)]
+        lead = self.num_earlier * self.cut  # the first steps of such an episode only give their frames to the next ones
+        chosen = (self.episodes[i] for i in rng.integers(len(self.episodes), size=count))
+        episodes = [(start + lead, steps - lead) for start, steps in chosen]
         skipped = rng.integers(
             np.maximum(np.array([steps for _, steps in episodes], np.int64) - self.t_max, 0) + 1
         ).tolist()
@@ -271,17 +279,19 @@ class EpisodicMemory:
         """Returns a batch of the rollout, if it is wanted, and batches of the given segments."""
         if online and columns < self.num_envs:
             raise ValueError(f"Each of {self.num_envs} environments needs a column. Received: {columns}")
-        updates = online + len(drawn) // columns
+        updates, envs = online + len(drawn) // columns, self.num_envs
+        segments: list[tuple[int, np.ndarray, int, int]] = []  # see `EpisodeFrames.columns`
         records = np.zeros((updates, self.t_max + 1, columns), self.dtype)
         begins, length = np.zeros((2, updates, self.t_max, columns), np.float32)
         state = {
             name: np.zeros((updates, columns, *own.shape[1:]), own.dtype) for name, own in self.initial_state.items()
         }
         if online:
-            played, envs = self.tape[self.rollout_begin : self.size], self.num_envs
+            played = self.tape[self.rollout_begin : self.size]
             first = np.concatenate((self.rollout_first[None], played["terminated"][:-1]))
             records[0, : len(played), :envs], records[0, -1, :envs] = played, self.tape[self.size]
             begins[0, : len(played), :envs], length[0, : len(played), :envs] = first, _lengths(first)
+            segments += [(env, self.tape[:, env], self.rollout_begin, len(played)) for env in range(envs)]
             for name, own in self.initial_state.items():
                 state[name][0, :envs] = own
         for place, (start, steps, whole) in enumerate(drawn):
@@ -290,14 +300,15 @@ class EpisodicMemory:
             records[update, :steps, column], records[update, -1, column] = found[:-1], found[-1]
             begins[update, 0, column] = whole
             length[update, :steps, column] = steps
+            segments.append((update * columns + column, self.ring, start, steps))
         rows, there = records[:, :-1], length > 0
         on_policy = there.astype(np.float32)
         on_policy[online and not self.stale_rollouts :] = 0
         names = self.dtype.names or ()
+        observation = {name.removeprefix(OBSERVATION): records[name] for name in names if name.startswith(OBSERVATION)}
+        observation |= {key: frames.columns(records.shape, segments) for key, frames in self.frames.items()}
         return Segments(
-            observation={
-                name.removeprefix(OBSERVATION): records[name] for name in names if name.startswith(OBSERVATION)
-            },
+            observation=observation,
             action=rows["action"],
             reward=np.where(there, self.reward_filter(rows["reward"]), 0).astype(np.float32),
             nonterminal=(there & ~rows["terminated"]).astype(np.float32),

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tfsac.memories.transitions import NEXT, OBSERVATION
+from tfsac.memories.frames import OBSERVATION
+from tfsac.memories.transitions import NEXT
 from tfsac.types import ACTION_MASK
 
 

@@ -135,12 +135,17 @@ class PrioritizedMemory(TransitionMemory):
         """Returns what a checkpoint keeps beside the rows and `total_rows`, exactly.
 
         Returns:
-            `leaves` float64 `[len]`, p^alpha by slot; `largest` float64 `[]`; `batches` int64 `[]`; and `sampled` int64
-            `[U, B]`, absolute indices, where the last sample waits for its priorities.
+            what a `TransitionMemory` does; `leaves` float64 `[len]`, p^alpha by slot; `largest` float64 `[]`; `batches`
+            int64 `[]`; and `sampled` int64 `[U, B]`, absolute indices, where the last sample waits for its priorities.
         """
         self._admit()
         leaves = self.tree.values(np.arange(len(self)))
-        state = {"leaves": leaves, "largest": np.array(self.largest), "batches": np.array(self.batches)}
+        state = {
+            **super().state(),
+            "leaves": leaves,
+            "largest": np.array(self.largest),
+            "batches": np.array(self.batches),
+        }
         return state if self.sampled is None else {**state, "sampled": self.sampled}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
@@ -149,10 +154,12 @@ class PrioritizedMemory(TransitionMemory):
         Raises:
             ValueError: other arrays, or not as many leaves as there are transitions. Nothing is changed then.
         """
-        shapes = {name: np.shape(array) for name, array in arrays.items() if name != "sampled"}
         expected = {"leaves": (len(self),), "largest": (), "batches": ()}
+        beside = {"sampled", *super().state()}
+        shapes = {name: np.shape(array) for name, array in arrays.items() if name not in beside}
         if shapes != expected:
             raise ValueError(f"Priorities of this memory are {expected}. Received: {shapes}")
+        super().restore(arrays)
         self.tree = SumTree(self.ring.size)
         self.tree.set(np.arange(len(self)), arrays["leaves"])
         self.largest, self.batches = float(arrays["largest"]), int(arrays["batches"])

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from tfsac.memories.episodes import EpisodicMemory
+from tfsac.memories.frames import FRAMES, PLACES
 from tfsac.memories.transitions import TransitionMemory
 
 Rows = Iterable[tuple[int, np.ndarray]]  # absolute index of the first row, and rows, one after the other
@@ -48,6 +49,12 @@ def reshard(
     state = {
         name: array for name, array in states[0].items() if name != "sampled"
     }  # updates that were underway are dropped
+    for key in memory.frames:
+        frames = np.concatenate([other[FRAMES + key] for other in states])
+        envs = memory.num_envs * count // len(states)  # of each memory before
+        places = np.concatenate([other[PLACES + key] + [0, envs * i, 0] for i, other in enumerate(states)])
+        ours = (own.start <= places[:, 1]) & (places[:, 1] < own.stop)
+        state |= {PLACES + key: places[ours] - [0, own.start, 0], FRAMES + key: frames[ours]}
     if "leaves" in state:
         kept = min(memory.total_rows, memory.rows)
         leaves = np.concatenate([other["leaves"].reshape(kept, -1) for other in states], axis=1)

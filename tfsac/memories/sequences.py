@@ -7,8 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from tfsac.memories.frames import OBSERVATION
 from tfsac.memories.storage import Allocate
-from tfsac.memories.transitions import EXTRA, NEXT, OBSERVATION, MemoryContext, TransitionMemory
+from tfsac.memories.transitions import EXTRA, NEXT, MemoryContext, TransitionMemory
 from tfsac.parameters import Preset
 from tfsac.types import FIRST, LAST, MID, NEXT_STATE, STATE, Sequence, Spec
 
@@ -90,10 +91,7 @@ class SequenceMemory(TransitionMemory):
         extras: dict[str, np.ndarray] | None = None,
     ) -> None:
         """Stores one step of all environments, as `TransitionMemory.add`; rewards are `[E]`, or `[E, D]`."""
-        before = self.ring[(self.total_rows - 1) % self.rows]
-        self.ring["first"][self.total_rows % self.rows] = (
-            before["terminated"] | before["truncated"] | (not self.total_rows)
-        )
+        self.ring["first"][self.total_rows % self.rows] = self._begins()
         super().add(observation, action, reward, terminated, truncated, next_observation, extras)
 
     def sample(self, num_updates: int, batch_size: int, rng: np.random.Generator) -> Sequence:
@@ -126,19 +124,17 @@ class SequenceMemory(TransitionMemory):
         nonterminal = np.where(after, 0, ~records["terminated"] | self.ignore_done).astype(np.float32)
         step_type = np.where(after, LAST, np.where(records["first"], FIRST, MID)).astype(np.int32)
         records["reward"] = self.reward_filter(records["reward"])
-        ended = records[after]
-        for name in records.dtype.names or ():
+        ended, names = records[after], records.dtype.names or ()
+        for name in names:
             later = _following(name)
-            if later or name in ("action", "reward") or name.startswith(EXTRA):
+            if later in names or name in ("action", "reward") or name.startswith(EXTRA):
                 records[name][after] = ended[later] if later else 0
         part = {
-            prefix: {
-                name.removeprefix(prefix): records[name]
-                for name in records.dtype.names or ()
-                if name.startswith(prefix)
-            }
+            prefix: {name.removeprefix(prefix): records[name] for name in names if name.startswith(prefix)}
             for prefix in (OBSERVATION, EXTRA)
         }
+        for key, frames in self.frames.items():
+            part[OBSERVATION][key] = frames.stacks(self._absolute(index), after)
         return Sequence(part[OBSERVATION], records["action"], records["reward"], nonterminal, step_type, part[EXTRA])
 
 

@@ -49,7 +49,7 @@ class SQILMemory(TransitionMemory):
         super().__init__(spec, capacity, num_envs, discount, n_step, ignore_done, np.zeros_like, allocate)
         count = len(demonstrations.records)
         self.demonstrations = TransitionMemory(
-            spec, count, 1, discount, n_step, ignore_done, reward_filter=np.ones_like
+            spec.unstacked(), count, 1, discount, n_step, ignore_done, reward_filter=np.ones_like
         )
         self.demonstrations.total_rows = count
         ring = self.demonstrations.ring
@@ -96,13 +96,13 @@ class SQILMemory(TransitionMemory):
         return Transition(**{name: _alternate(getattr(own, name), getattr(shown, name)) for name in fields})
 
     def state(self) -> dict[str, np.ndarray]:
-        """Returns what a checkpoint keeps beside the rows and `total_rows`: SHA-256 of the demonstrations, uint8
-        `[32]`.
+        """Returns what a checkpoint keeps beside the rows and `total_rows`: what a `TransitionMemory` does, and SHA-256
+        of the `demonstrations`, uint8 `[32]`.
         """
-        return {"demonstrations": self.digest}
+        return {**super().state(), "demonstrations": self.digest}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Checks that the demonstrations are those of the checkpoint, whose `state` is given.
+        """Loads what `state` returned, if the demonstrations are those of the checkpoint.
 
         Raises:
             ValueError: they are not.
@@ -112,6 +112,7 @@ class SQILMemory(TransitionMemory):
                 "The demonstrations changed since the checkpoint was written: their SHA-256 was "
                 f"{arrays['demonstrations'].tobytes().hex()}. Received: {self.digest.tobytes().hex()}"
             )
+        super().restore(arrays)
 
 
 def _alternate(own: Any, shown: Any) -> Any:

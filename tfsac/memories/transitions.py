@@ -7,11 +7,12 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from tfsac.memories.frames import FRAMES, OBSERVATION, PLACES, RingFrames, observation_fields
 from tfsac.memories.storage import Allocate
 from tfsac.parameters import Preset
 from tfsac.types import ArraySpec, Sequence, Spec, Transition
 
-OBSERVATION, NEXT, EXTRA = "observation/", "next_observation/", "extra/"
+NEXT, EXTRA = "next_observation/", "extra/"
 
 
 class MemoryContext(NamedTuple):
@@ -38,7 +39,8 @@ class TransitionMemory:
     """The newest `capacity` transitions of E environments, in a ring `[capacity // E, E]` of records.
 
     A record keeps all fields of a transition side by side, so that sampling any number of batches is one gather of
-    whole records. Stored rewards and observations are raw; actions are in [-1, 1], or discrete ones numbered from 0.
+    whole records. Of a stack of frames it keeps the newest one; see `RingFrames`. Stored rewards and observations are
+    raw; actions are in [-1, 1], or discrete ones numbered from 0.
 
     A sampled transition spans up to `n_step` steps of its environment: its reward is the sum of gamma^i * r_i over the
     k rewards that there are until the episode ends or the newest row is reached, its discount is gamma^k * (1 -
@@ -83,6 +85,9 @@ class TransitionMemory:
         self.powers = (discount ** np.arange(self.n_step + 1)).astype(np.float32)
         # Zeroed memory is taken from the operating system page by page as it fills.
         self.ring = allocate((self.rows, num_envs), np.dtype(self._fields(spec)))
+        self.frames = {
+            key: RingFrames(self.ring, key, array) for key, array in spec.observation.items() if array.stacked
+        }
 
     @classmethod
     def build(cls, preset: Preset, context: MemoryContext, **more: Any) -> Self:
@@ -108,13 +113,13 @@ class TransitionMemory:
 
     def _fields(self, spec: Spec) -> list[tuple[Any, ...]]:
         """Returns name, dtype and shape of the fields of a record."""
-        fields: list[tuple[Any, ...]] = [
-            (OBSERVATION + key, array.dtype, array.shape) for key, array in spec.observation.items()
-        ]
+        fields = observation_fields(spec)
         fields += [("action", spec.action.dtype, spec.action.shape)]
         fields += [("reward", "float32", () if spec.num_rewards is None else (spec.num_rewards,))]
         fields += [("terminated", "bool", ()), ("truncated", "bool", ())]
-        fields += [(NEXT + key, array.dtype, array.shape) for key, array in spec.observation.items()]
+        fields += [
+            (NEXT + key, array.dtype, array.shape) for key, array in spec.observation.items() if not array.stacked
+        ]
         return fields + [(EXTRA + key, array.dtype, array.shape) for key, array in spec.extras.items()]
 
     @property
@@ -152,13 +157,21 @@ class TransitionMemory:
         """
         row = self.ring[self.total_rows % self.rows]
         for key, value in observation.items():
-            row[OBSERVATION + key] = value
-            row[NEXT + key] = next_observation[key]
+            if key in self.frames:
+                self.frames[key].add(self.total_rows, value, next_observation[key], self._begins())
+            else:
+                row[OBSERVATION + key] = value
+                row[NEXT + key] = next_observation[key]
         row["action"], row["reward"] = action, reward
         row["terminated"], row["truncated"] = terminated, truncated
         for key, value in (extras or {}).items():
             row[EXTRA + key] = value
         self.total_rows += 1
+
+    def _begins(self) -> np.ndarray:
+        """Returns whether the next step of each environment is the first of its episode, `[N]`."""
+        before = self.ring[(self.total_rows - 1) % self.rows]
+        return before["terminated"] | before["truncated"] | (not self.total_rows)
 
     def sample(self, num_updates: int, batch_size: int, rng: np.random.Generator) -> Transition | Sequence:
         """Returns `num_updates` batches `[U, B, ...]`, with replacement; a `SequenceMemory` returns a Sequence.
@@ -188,7 +201,7 @@ class TransitionMemory:
         records = flat.take(index)
         records["reward"] = self.reward_filter(records["reward"])
         if self.n_step == 1:
-            return self.transitions(records)
+            return self._with_stacks(self.transitions(records), index, index)
         later = self.total_rows - 1 - self._absolute(index) // self.num_envs  # rows after the first one
         last, steps, going = index, np.ones(index.shape, int), np.ones(index.shape, bool)
         for i in range(1, self.n_step):
@@ -199,7 +212,17 @@ class TransitionMemory:
         for name in records.dtype.names or ():
             if name == "terminated" or name.startswith(NEXT):
                 records[name] = flat[name][last]
-        return self.transitions(records, steps)
+        return self._with_stacks(self.transitions(records, steps), index, last)
+
+    def _with_stacks(self, batch: Transition, first: np.ndarray, last: np.ndarray) -> Transition:
+        """Returns a batch whose stacks of frames are those before the first and after the last steps in the given
+        slots.
+        """
+        for key, frames in self.frames.items():
+            both = self._absolute(np.stack((first, last)))
+            after = np.array([False, True]).reshape(2, *[1] * first.ndim)
+            batch.observation[key], batch.next_observation[key] = frames.stacks(both, after)
+        return batch
 
     def _absolute(self, index: np.ndarray) -> np.ndarray:
         """Returns how many transitions had ever been added before those in the given slots of the flat ring."""
@@ -267,11 +290,18 @@ class TransitionMemory:
         self.ring[np.arange(start, start + len(rows)) % self.rows] = rows
 
     def state(self) -> dict[str, np.ndarray]:
-        """Returns what a checkpoint keeps beside the rows and `total_rows`: nothing."""
-        return {}
+        """Returns what a checkpoint keeps beside the rows and `total_rows`: the frames of stacks that lie aside,
+        "places/<key>" and "frames/<key>".
+        """
+        state = {}
+        for key, frames in self.frames.items():
+            state[PLACES + key], state[FRAMES + key] = frames.state()
+        return state
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Loads what `state` returned, after the rows were put back and `total_rows` was set."""
+        for key, frames in self.frames.items():
+            frames.restore(arrays[PLACES + key], arrays[FRAMES + key])
 
 
 def refuse_other_fields(own: np.dtype, other: np.dtype) -> None:

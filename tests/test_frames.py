@@ -1,0 +1,387 @@
+"""Stacks of frames: memories that store each frame once sample what memories of whole stacks do, to the bit."""
+
+import itertools
+import re
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import tensorflow as tf
+import tiny
+from resume_tools import RUN, complete_run, crashed, same_run, weights
+
+from tfsac.catalog import load_preset
+from tfsac.environments import FrameStack, make, spec_of
+from tfsac.memories import (
+    Demonstrations,
+    EpisodicMemory,
+    PrioritizedMemory,
+    SequenceMemory,
+    SQILMemory,
+    TransitionMemory,
+    in_ram,
+    on_disk,
+)
+from tfsac.memories.reshard import reshard
+from tfsac.memories.salvage import put_back_without
+from tfsac.parameters import AtariPreprocessingParameters
+from tfsac.training import Trainer, build, parts
+from tfsac.training.checkpoints import CheckpointManager
+from tfsac.training.checkpoints import checkpoint as checkpoint_module
+from tfsac.types import ArraySpec, DiscreteSpec, Spec
+
+EXPERT = {"expert": ArraySpec((), "float32")}
+SHOWN = 6  # demonstrated transitions
+
+
+def spec_of_stacks(k=4, **fields):
+    """Returns the spec of stacks of k frames beside a vector."""
+    camera = ArraySpec((5, 6, k), "uint8", stacked=True)
+    return Spec({"camera": camera, "speed": ArraySpec((2,), "float32")}, DiscreteSpec(3), **fields)
+
+
+class Game:
+    """Steps of environments whose frames are random and whose episodes end at random."""
+
+    def __init__(self, num_envs, k=4, ends=0.15, seed=0):
+        self.rng, self.num_envs, self.k, self.ends = np.random.default_rng(seed), num_envs, k, ends
+        self.stack, self.first = np.zeros((num_envs, 5, 6, k), np.uint8), np.ones(num_envs, bool)
+
+    def step(self):
+        """Returns the arguments of `add` for one step."""
+        rng, n = self.rng, self.num_envs
+        shown = np.where(self.first[:, None, None, None], rng.integers(0, 256, (n, 5, 6, 1), np.uint8), self.stack)
+        following = np.concatenate((shown[..., 1:], rng.integers(0, 256, (n, 5, 6, 1), np.uint8)), axis=-1)
+        terminated, truncated = rng.random((2, n)) < self.ends
+        self.stack, self.first = following, terminated | truncated
+        speeds = rng.random((2, n, 2), np.float32)
+        before, after = (
+            {"camera": camera, "speed": speed} for camera, speed in zip((shown, following), speeds, strict=True)
+        )
+        return before, rng.integers(0, 3, n), rng.random(n, np.float32), terminated, truncated, after
+
+    def restart(self):
+        """Begins new episodes, as the environments of a run that is resumed do."""
+        self.first[:] = True
+
+
+def play(game, steps, *memories):
+    for _ in range(steps):
+        step = game.step()
+        for memory in memories:
+            memory.add(*step)
+
+
+def check_equal(one, other):
+    for field, ours, theirs in zip(one._fields, one, other, strict=True):
+        flat, expected = tf.nest.flatten(ours), tf.nest.flatten(theirs)
+        for array, whole in zip(flat, expected, strict=True):
+            assert array.dtype == whole.dtype
+            np.testing.assert_array_equal(array, whole, err_msg=field)
+        if isinstance(theirs, dict):
+            assert ours.keys() == theirs.keys()
+
+
+def everything(memory):
+    """Returns the transitions of all slots."""
+    return memory.gather(np.arange(len(memory))[None])
+
+
+def imitating(spec, capacity, num_envs, **fields):
+    shown = Demonstrations(TransitionMemory(spec.unstacked(), SHOWN).ring[:, 0], "", np.zeros(1))
+    return SQILMemory(spec._replace(extras=EXPERT), capacity, shown, num_envs, **fields)
+
+
+RINGS = {
+    "uniform": TransitionMemory,
+    "n steps": lambda *args, **fields: TransitionMemory(*args, n_step=3, **fields),
+    "prioritised": lambda *args, **fields: PrioritizedMemory(*args, n_step=2, **fields),
+    "imitation": imitating,
+    "sequences": lambda spec, capacity, n, **fields: SequenceMemory(spec, capacity, 3, n, **fields),
+}
+
+
+# -- rings of steps ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_envs", [1, 3])
+@pytest.mark.parametrize("k", [1, 2, 4])
+@pytest.mark.parametrize("kind", RINGS)
+def test_the_same_steps_make_the_same_batches_as_whole_stacks_do(kind, k, num_envs):
+    spec, draws = spec_of_stacks(k), [np.random.default_rng(1), np.random.default_rng(1)]
+    for rows in (3, 4, 17):
+        memories = [RINGS[kind](each, rows * num_envs + num_envs - 1, num_envs) for each in (spec, spec.unstacked())]
+        game = Game(num_envs, k)
+        for step in range(60):
+            play(game, 1, *memories)
+            if step == 40:
+                game.restart()
+                for memory in memories:
+                    memory.end_episodes()
+            if memories[0].ready:
+                check_equal(*(memory.sample(2, 8, rng) for memory, rng in zip(memories, draws, strict=True)))
+                for memory in memories:
+                    memory.update_priorities(np.arange(16.0).reshape(2, 8))
+            if kind != "sequences":
+                check_equal(*map(everything, memories))
+
+
+def test_a_ring_of_one_row_keeps_the_frames_before_it():
+    memories = [TransitionMemory(spec, 2, 2) for spec in (spec_of_stacks(), spec_of_stacks().unstacked())]
+    game = Game(2)
+    for _ in range(30):
+        play(game, 1, *memories)
+        check_equal(*map(everything, memories))
+
+
+def test_a_transition_of_an_atari_game_takes_seven_kilobytes():
+    camera = ArraySpec((84, 84, 4), "uint8", stacked=True)
+    spec = Spec({"observation": camera}, DiscreteSpec(6))
+    memory = TransitionMemory(spec, 100, 2)
+    assert memory.row_bytes == 2 * (84 * 84 + 1 + 4 + 4 + 2)
+    assert TransitionMemory(spec.unstacked(), 100, 2).row_bytes > 7.9 * memory.row_bytes
+    assert EpisodicMemory(spec, 100, 5).row_bytes == 84 * 84 + 1 + 4 + 4 + 1
+
+
+def test_frames_that_no_row_holds_are_dropped_with_the_rows_that_need_them():
+    memory, game = TransitionMemory(spec_of_stacks(), 20, 2), Game(2, ends=0.3)
+    for _ in range(200):
+        play(game, 1, memory)
+        rows = memory.between(memory.oldest_row, memory.total_rows)
+        ended = (rows["terminated"] | rows["truncated"])[:-1].sum()
+        assert len(memory.frames["camera"].aside) == ended + 2 + 2 * min(memory.oldest_row, 3)
+
+
+def test_a_first_observation_of_other_frames_is_refused():
+    game = Game(2)
+    for memory in (TransitionMemory(spec_of_stacks(), 20, 2), EpisodicMemory(spec_of_stacks(), 20, 4, 2)):
+        before, *rest = game.step()
+        game.restart()
+        before["camera"] = before["camera"].copy()
+        before["camera"][1, 2, 3, 0] ^= 1
+        message = "The first observation of an episode repeats its frame, where observations are stacks of frames."
+        with pytest.raises(ValueError, match=re.escape(message) + r".* Received: 4 frames that differ$"):
+            memory.add(before, *rest)
+        assert memory.total_rows == 0 and not len(memory)
+
+
+# -- episodes ----------------------------------------------------------------------------------------------------------
+
+
+def play_episodes(game, steps, one, other, columns=4):
+    """Adds steps to both memories and compares all rollouts and replayed segments; returns how many were of an episode
+    that was cut.
+    """
+    rng, cut = np.random.default_rng(2), 0
+    for _ in range(steps):
+        play(game, 1, one, other)
+        if one.rollout_complete:
+            drawn = one._draw(3 * columns, rng) if one.ready else []
+            cut += len(drawn) * one.cut
+            check_equal(*(memory._stack(True, drawn, columns) for memory in (one, other)))
+            for memory in (one, other):
+                memory.rollout_begin = memory.size
+    return cut
+
+
+@pytest.mark.parametrize("num_envs", [1, 3])
+@pytest.mark.parametrize("k", [1, 2, 4])
+@pytest.mark.parametrize("t_max", [1, 5])
+def test_segments_and_rollouts_are_those_of_whole_stacks(t_max, k, num_envs):
+    spec = spec_of_stacks(k)
+    for capacity in (9, 40):
+        memories = [EpisodicMemory(each, capacity, t_max, num_envs) for each in (spec, spec.unstacked())]
+        cut = play_episodes(Game(num_envs, k, ends=0.04), 300, *memories)
+        assert memories[0].total_rows > len(memories[0].ring)
+        assert cut > 0 or capacity == 40
+
+
+def test_an_episode_that_lost_its_beginning_is_sampled_from_its_first_whole_stack():
+    memory = EpisodicMemory(spec_of_stacks(), 9, 5)
+    play_episodes(Game(1, ends=0), 30, memory, EpisodicMemory(spec_of_stacks().unstacked(), 9, 5))
+    memory.end_episodes()
+    assert memory.cut and len(memory) == 9
+    drawn = memory._draw(200, np.random.default_rng(0))
+    assert {(start, steps, first) for start, steps, first in drawn} == {(3, 5, False), (4, 5, False)}
+
+
+def test_an_episodic_memory_that_holds_no_stack_is_refused():
+    with pytest.raises(ValueError, match=r"and those of a stack of frames. Received: 3$"):
+        EpisodicMemory(spec_of_stacks(), 3, 2)
+    EpisodicMemory(spec_of_stacks().unstacked(), 3, 2)
+
+
+# -- checkpoints -------------------------------------------------------------------------------------------------------
+
+KINDS = {**RINGS, "episodes": lambda spec, capacity, n, **fields: EpisodicMemory(spec, capacity, 4, n, **fields)}
+
+
+def advance(game, steps, *memories):
+    """Adds steps; complete rollouts are taken and dropped."""
+    for _ in range(steps):
+        play(game, 1, *memories)
+        for memory in memories:
+            if getattr(memory, "rollout_complete", False):
+                memory.batches(0, memory.num_envs, np.random.default_rng(0))
+
+
+def sampled(memory, seed):
+    rng = np.random.default_rng(seed)
+    return memory.batches(3, 4, rng) if isinstance(memory, EpisodicMemory) else memory.sample(3, 32, rng)
+
+
+@pytest.mark.parametrize("disk", [False, True], ids=["RAM", "disk"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_memory_comes_back_from_a_checkpoint_and_continues_as_it_was(tmp_path, monkeypatch, kind, disk):
+    monkeypatch.setattr(checkpoint_module, "CHUNK_BYTES", 500)  # several chunks, and rows older than the ring
+    allocate = on_disk(tmp_path) if disk else in_ram
+    memory, again = (KINDS[kind](spec_of_stacks(), 40, 2, allocate=allocate) for _ in range(2))
+    whole, game = KINDS[kind](spec_of_stacks().unstacked(), 40, 2), Game(2)
+    manager = CheckpointManager(tmp_path / "checkpoints", tf.Module(), memory, {})
+    for step in (7, 19, 50):
+        advance(game, step, memory, whole)
+        manager.save(memory.total_rows, {})
+    CheckpointManager(tmp_path / "checkpoints", tf.Module(), again, {}).restore()
+    for steps in (0, 1, 2, 3, 40):
+        advance(game, steps, memory, whole, again)
+        expected = sampled(whole, steps)
+        check_equal(sampled(memory, steps), expected)
+        check_equal(sampled(again, steps), expected)
+
+
+@pytest.mark.parametrize("before, after", [(2, 1), (1, 2), (2, 4)])
+@pytest.mark.parametrize("kind", ["n steps", "prioritised", "sequences"])
+def test_steps_are_resharded_with_their_frames(kind, before, after):
+    games, old, whole = [], [], []
+    for i in range(before):
+        games.append(Game(4 // before, seed=i))
+        for made, spec in ((old, spec_of_stacks()), (whole, spec_of_stacks().unstacked())):
+            made.append(RINGS[kind](spec, 40 // before, 4 // before))
+        play(games[-1], 33, old[-1], whole[-1])
+    new = []
+    for memories, spec in ((old, spec_of_stacks()), (whole, spec_of_stacks().unstacked())):
+        new.append([RINGS[kind](spec, 40 // after, 4 // after) for _ in range(after)])
+        for i, memory in enumerate(new[-1]):
+            rows = [[(each.oldest_row, each.between(each.oldest_row, each.total_rows))] for each in memories]
+            totals = [each.total_rows for each in memories]
+            reshard(memory, i, rows, [each.state() for each in memories], totals, after)
+            memory.end_episodes()
+    for ours, theirs in zip(*new, strict=True):
+        game = Game(4 // after, seed=9)
+        for steps in (0, 1, 3, 20):
+            play(game, steps, ours, theirs)
+            check_equal(sampled(ours, steps), sampled(theirs, steps))
+
+
+def test_episodes_are_resharded_with_their_frames():
+    old, whole = ([EpisodicMemory(spec, 60, 4, 2) for _ in range(2)] for spec in both_specs())
+    for i in range(2):
+        advance(Game(2, seed=i), 50, old[i], whole[i])
+    new = [EpisodicMemory(spec, 120, 4, 4) for spec in both_specs()]
+    for memory, memories in zip(new, (old, whole), strict=True):
+        rows = [[(each.oldest_row, each.between(each.oldest_row, each.total_rows))] for each in memories]
+        reshard(memory, 0, rows, [each.state() for each in memories], [each.total_rows for each in memories], 1)
+    check_equal(*(memory.batches(5, 4, np.random.default_rng(0)) for memory in new))
+
+
+def both_specs():
+    return spec_of_stacks(), spec_of_stacks().unstacked()
+
+
+def damaged(memory, gaps, chunk):
+    """Returns the parts of a memory's rows, without the chunks in which the given rows lie."""
+    edges = [*range(memory.oldest_row, memory.total_rows, chunk), memory.total_rows]
+    return [
+        (start, stop, None if any(start <= row < stop for row in gaps) else memory.between(start, stop))
+        for start, stop in itertools.pairwise(edges)
+    ]
+
+
+@pytest.mark.parametrize("gaps", [[36], [22], [49], [22, 49], [30, 34], [24, 28, 40], [25, 29, 33]])
+@pytest.mark.parametrize("chunk", [1, 2, 3, 8])
+@pytest.mark.parametrize("kind", ["uniform", "prioritised"])
+def test_rows_beside_a_gap_show_the_frames_that_are_left(kind, chunk, gaps):
+    """Rows are those with absolute indices 20 to 49, which their rewards tell."""
+    make = TransitionMemory if kind == "uniform" else PrioritizedMemory
+    memory, whole, after = make(spec_of_stacks(), 60, 2), make(both_specs()[1], 60, 2), make(spec_of_stacks(), 60, 2)
+    play(Game(2), 50, memory, whole)
+    for each in (memory, whole):
+        each.ring["reward"] = np.array([[20 + (slot - 20) % 30] * 2 for slot in range(30)])
+    parts = damaged(memory, gaps, chunk)
+    put_back_without(after, parts, memory.state(), memory.total_rows)
+    runs, rows = [], []  # rows without a gap, and whether one follows
+    for start, stop, there in [*parts, (50, 50, parts[-1][2])]:
+        if start == 50 or there is None:
+            runs, rows = [*runs, (rows, there is None)] if rows else runs, []
+        rows = rows if there is None else [*rows, *range(start, stop)]
+    kept = [row for some, before_gap in runs for row in (some[:-1] if before_gap else some)]
+    assert after.total_rows == len(kept) and after.ring["reward"][: len(kept), 0].tolist() == kept
+    found, expected = everything(after), everything(whole)
+    for i, row in enumerate(kept):
+        begin = next(some[0] for some, _ in runs if row in some)
+        for env in range(2):
+            ours, theirs = 2 * i + env, 2 * (row % 30) + env
+            first = 3 if begin == 20 else min(row - begin, 3)  # earlier frames that are left
+            for stacks, left, whole_stacks in (
+                (found.observation, first, expected.observation),
+                (found.next_observation, min(first + 1, 3) if begin > 20 else 3, expected.next_observation),
+            ):
+                stack, true = stacks["camera"][0, ours], whole_stacks["camera"][0, theirs]
+                np.testing.assert_array_equal(stack[..., 3 - left :], true[..., 3 - left :])
+                for lost in range(3 - left):
+                    np.testing.assert_array_equal(stack[..., lost], stack[..., 3 - left])
+    game = Game(2, seed=5)
+    play(game, 100, after, whole)  # nothing is left of the rows from before
+    slots = np.array([[(after.total_rows - n) % 30 * 2 for n in range(1, 31)]])
+    others = np.array([[(whole.total_rows - n) % 30 * 2 for n in range(1, 31)]])
+    check_equal(after.gather(slots), whole.gather(others))
+
+
+# -- games -------------------------------------------------------------------------------------------------------------
+
+
+def test_observations_are_stacks_where_their_space_is():
+    env = make("ALE/Pong-v5", atari=AtariPreprocessingParameters(num_stacked_frames=3))
+    assert env.observation_space == FrameStack(84, 84, 3)
+    assert spec_of(env).observation["observation"].stacked
+    assert not spec_of(env).unstacked().observation["observation"].stacked
+    darker = gym.spaces.Box(0, 127, (84, 84, 3), np.uint8)
+    wrapped = gym.wrappers.TransformObservation(env, lambda stack: stack // 2, darker)
+    assert not spec_of(wrapped).observation["observation"].stacked
+    env.close()
+
+
+def game_preset(name):
+    small = {
+        "environment.atari.screen_size": 32,
+        "environment.max_episode_steps": 12,
+        "schedule.heatup_steps": 40 if name == "atari_discrete_sac" else 0,
+        "schedule.improve_steps": 160 if name == "atari_discrete_sac" else 200,
+        "schedule.steps_between_evaluation_periods": "EnvironmentSteps(100)",
+        "schedule.evaluation_steps": "EnvironmentSteps(5)",
+        "environment.num_envs": 1,
+        "agent.memory.max_size": 110,
+    }
+    return tiny.shrunk(load_preset(name), **small)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["atari_discrete_sac", "acer_atari"])
+def test_a_game_is_learned_as_from_whole_stacks_and_resumes_exactly(tmp_path, monkeypatch, name):
+    preset = game_preset(name)
+    frames = complete_run(tmp_path / "frames", preset)
+    assert frames.memory.frames and frames.counters.updates > 0
+    crashed(tmp_path / "crashed", 163, preset)
+    resumed = Trainer(preset, tmp_path / "crashed", RUN, resume=True, quiet=True)
+    assert resumed.counters.env_steps >= 100
+    resumed.run()
+    same_run(resumed, frames)
+
+    def of_stacks(preset, spec, *args, **fields):
+        return build.build_memory(preset, spec.unstacked(), *args, **fields)
+
+    monkeypatch.setattr(parts, "build_memory", of_stacks)
+    whole = complete_run(tmp_path / "whole", preset)
+    assert not whole.memory.frames
+    for key, value in weights(whole).items():
+        np.testing.assert_array_equal(weights(frames)[key], value, err_msg=key)

@@ -1,0 +1,207 @@
+"""Stacks of frames, `[H, W, k]` bytes: a memory stores each frame once, and stacks frames when they are sampled."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfsac.types import ArraySpec, Spec
+
+OBSERVATION = "observation/"
+EARLIER = "earlier/"  # how many earlier frames of its episode the stack of a record shows
+PLACES, FRAMES = "places/", "frames/"  # arrays of a checkpoint
+
+
+def observation_fields(spec: Spec) -> list[tuple[Any, ...]]:
+    """Returns name, dtype and shape of the fields of a record that hold its observation; of a stack, its newest
+    frame.
+    """
+    fields: list[tuple[Any, ...]] = []
+    for key, array in spec.observation.items():
+        fields += [(OBSERVATION + key, array.dtype, array.shape[:-1] if array.stacked else array.shape)]
+        fields += [(EARLIER + key, "uint8", ())] if array.stacked else []
+    return fields
+
+
+def newest_frame(stack: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """Returns the newest frame of stacks.
+
+    Args:
+        stack: `[N, H, W, k]`.
+        first: `[N]`, whether it is the first observation of an episode.
+
+    Raises:
+        ValueError: a first observation that does not repeat one frame, so that it could not be stacked again.
+    """
+    frame = stack[..., -1]
+    if first.any() and (stack[first] != frame[first][..., None]).any():
+        raise ValueError(
+            f"The first observation of an episode repeats its frame, where observations are stacks of frames. "
+            f"Received: {stack.shape[-1]} frames that differ"
+        )
+    return frame
+
+
+def steps_back(earlier: np.ndarray, num_frames: int) -> np.ndarray:
+    """Returns how many steps before its newest frame each frame of a stack was, `[..., k]`, the newest last.
+
+    An episode's first frame takes the place of those that would be before it.
+
+    Args:
+        earlier: `[...]`, how many earlier frames each stack shows.
+        num_frames: k.
+    """
+    return np.minimum(np.arange(num_frames)[::-1], earlier[..., None])
+
+
+def stack_frames(stacks: Iterable[np.ndarray], frames: Iterable[Sequence[np.ndarray]]) -> None:
+    """Fills each stack `[H, W, k]` with its k frames `[H, W]`.
+
+    Whoever stacks frames of a game has OpenCV, which interleaves them three times as fast as NumPy.
+    """
+    merge = importlib.import_module("cv2").merge
+    for stack, channels in zip(stacks, frames, strict=True):
+        merge(channels, dst=stack)
+
+
+class RingFrames:
+    """The frames of one observation in a ring `[R, N]` of steps, which records hold one by one.
+
+    Frames that no record holds lie aside: those after the newest steps and after ended ones, and the k - 1 before the
+    oldest row.
+
+    Args:
+        ring: the records.
+        key: of the observation.
+        array: its spec.
+
+    Attributes:
+        aside: frames `[H, W]` by number, `2 * transition` for the frame of a transition that is overwritten,
+            `2 * transition + 1` for the one after it. Transitions are numbered by row, then by environment.
+    """
+
+    def __init__(self, ring: np.ndarray, key: str, array: ArraySpec):
+        self.frames, self.earlier, self.shape = ring[OBSERVATION + key], ring[EARLIER + key], array.shape
+        self.rows, self.num_envs = ring.shape
+        self.aside: dict[int, np.ndarray] = {}
+
+    def add(self, row: int, stack: np.ndarray, following: np.ndarray, first: np.ndarray) -> None:
+        """Stores the frames of one step of all environments.
+
+        Args:
+            row: absolute index of the step.
+            stack, following: `[N, H, W, k]`, before and after the step.
+            first: `[N]`, whether the step is the first of its episode.
+
+        Raises:
+            ValueError: as `newest_frame`. Nothing is stored then.
+        """
+        frame, slot, longest = newest_frame(stack, first), row % self.rows, self.shape[-1] - 1
+        for env in range(self.num_envs):
+            gone = 2 * ((row - self.rows) * self.num_envs + env)
+            self.aside.pop(gone + 1, None)
+            if row >= self.rows:
+                self.aside[gone] = self.frames[slot, env].copy()
+            self.aside.pop(gone - 2 * longest * self.num_envs, None)
+            now = 2 * (row * self.num_envs + env)
+            if not first[env]:
+                self.aside.pop(now - 2 * self.num_envs + 1, None)  # which this row holds from now on
+            self.aside[now + 1] = following[env, ..., -1].copy()
+        self.earlier[slot] = np.where(first, 0, np.minimum(self.earlier[slot - 1] + 1, longest))
+        self.frames[slot] = frame
+
+    def stacks(self, transition: np.ndarray, after: bool | np.ndarray) -> np.ndarray:
+        """Returns the stacks `[..., H, W, k]` before transitions, or after them.
+
+        Args:
+            transition: their numbers, which are kept.
+            after: for all of them or each.
+        """
+        slots, k, later = self.rows * self.num_envs, self.shape[-1], np.asarray(after, np.int64)[..., None]
+        frames, earlier = self.frames.reshape(slots, *self.shape[:-1]), self.earlier.reshape(slots)
+        back = steps_back(earlier[transition % slots] + later[..., 0], k) - later
+        number = transition[..., None] - back * self.num_envs
+        aside = np.where(back < 0, 2 * transition[..., None] + 1, 2 * number)
+        stacks = np.empty((transition.size, *self.shape), np.uint8)
+        pairs = zip(aside.reshape(-1, k).tolist(), (number % slots).reshape(-1, k).tolist(), strict=True)
+        stack_frames(
+            stacks,
+            ([self.aside[a] if a in self.aside else frames[s] for a, s in zip(*pair, strict=True)] for pair in pairs),
+        )
+        return stacks.reshape(*transition.shape, *self.shape)
+
+    def put_aside(self, row: int) -> None:
+        """Puts the frames of a row aside as those after the row before it, because another row takes its place."""
+        for env in range(self.num_envs):
+            self.aside[2 * ((row - 1) * self.num_envs + env) + 1] = self.frames[row % self.rows, env].copy()
+
+    def forget_before(self, row: int, stop: int) -> None:
+        """Has the stacks from a row on, of those before another one, show no frame of the rows before it."""
+        slots = np.arange(row, min(row + self.shape[-1], stop)) % self.rows
+        self.earlier[slots] = np.minimum(self.earlier[slots], np.arange(len(slots))[:, None])
+
+    def state(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the frames that lie aside: `[M, 3]` int64 of row, environment and whether after it; `[M, H, W]`."""
+        numbers = np.array([*self.aside], np.int64)
+        row, env = np.divmod(numbers // 2, self.num_envs)
+        places = np.stack((row, env, numbers % 2), axis=1)
+        return places, np.array([*self.aside.values()], np.uint8).reshape(-1, *self.shape[:-1])
+
+    def restore(self, places: np.ndarray, frames: np.ndarray) -> None:
+        """Puts frames aside that `state` returned."""
+        numbers = 2 * (places[:, 0] * self.num_envs + places[:, 1]) + places[:, 2]
+        self.aside |= dict(zip(numbers.tolist(), frames.copy(), strict=True))
+
+
+class EpisodeFrames:
+    """The frames of one observation in records of whole episodes, one a record, the last observation's included.
+
+    Args:
+        key: of the observation.
+        array: its spec.
+
+    Attributes:
+        num_earlier: k - 1.
+    """
+
+    def __init__(self, key: str, array: ArraySpec):
+        self.frame, self.earlier, self.shape = OBSERVATION + key, EARLIER + key, array.shape
+        self.num_earlier = array.shape[-1] - 1
+
+    def store(
+        self, row: np.ndarray, after: np.ndarray, stack: np.ndarray, following: np.ndarray, steps: np.ndarray
+    ) -> None:
+        """Stores the frames of one step of all environments.
+
+        Args:
+            row, after: records `[N]` of the step and of the observation after it.
+            stack, following: `[N, H, W, k]`, before and after the step.
+            steps: `[N]`, number of steps before in each episode.
+
+        Raises:
+            ValueError: as `newest_frame`. Nothing is stored then.
+        """
+        row[self.frame], after[self.frame] = newest_frame(stack, steps == 0), following[..., -1]
+        row[self.earlier] = np.minimum(steps, self.num_earlier)
+        after[self.earlier] = np.minimum(steps + 1, self.num_earlier)
+
+    def columns(self, leading: tuple[int, ...], segments: Iterable[tuple[int, np.ndarray, int, int]]) -> np.ndarray:
+        """Returns the stacks `[U, T + 1, B, H, W, k]` of segments, one a column, zero where there is none.
+
+        Args:
+            leading: U, T + 1 and B.
+            segments: of each the column, counted over all updates; the ring of records; the absolute index of the first
+                one; and the number of steps, after which the last observation follows in row T.
+        """
+        stacks = np.zeros((*leading, *self.shape), np.uint8)
+        for place, records, start, steps in segments:
+            rows = np.arange(start, start + steps + 1)
+            frames, earlier = records[self.frame], records[self.earlier][rows % len(records)]
+            sources = (rows[:, None] - steps_back(earlier, self.num_earlier + 1)) % len(records)
+            update, column = divmod(place, leading[-1])
+            found = [stacks[update, row, column] for row in (*range(steps), -1)]
+            stack_frames(found, ([frames[source] for source in each] for each in sources.tolist()))
+        return stacks
