@@ -36,7 +36,7 @@ preset = Preset(
         ),
         memory=EpisodicReplayParameters(
             max_size=100_000, replay_start_size=10_000
-        ),  # 3.2 GB when it is full, and the running games
+        ),  # 0.8 GB when it is full, and the running games
         networks=discrete_acer_networks(
             layers=(Conv2d(16, 8, 4), Conv2d(32, 4, 2), 256),
             shared=True,

@@ -28,7 +28,7 @@ preset = Preset(
             rate_for_copying_weights_to_target=1.0,
             temperature=DiscreteAutoAlphaParameters(initial_alpha=0.2, learning_rate=3e-4, target_entropy_ratio=0.5),
         ),
-        memory=ExperienceReplayParameters(max_size=100_000),  # 5.6 GB when it is full
+        memory=ExperienceReplayParameters(max_size=100_000),  # 0.7 GB when it is full
         networks=discrete_soft_actor_critic_networks(
             layers=(512,), embedder=EmbedderScheme.Medium, learning_rate=3e-4, optimizer_epsilon=1e-4, batch_size=64
         ),

@@ -206,7 +206,7 @@ def test_an_episode_that_lost_its_beginning_is_sampled_from_its_first_whole_stac
 
 
 def test_an_episodic_memory_that_holds_no_stack_is_refused():
-    with pytest.raises(ValueError, match=r"and those of a stack of frames. Received: 3$"):
+    with pytest.raises(ValueError, match=r"must hold a stack of 4 frames\. Received: 3$"):
         EpisodicMemory(spec_of_stacks(), 3, 2)
     EpisodicMemory(spec_of_stacks().unstacked(), 3, 2)
 

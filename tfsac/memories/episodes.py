@@ -25,9 +25,8 @@ class EpisodicMemory:
     Args:
         spec: fields and their shapes; one reward a step.
         capacity: number of steps of all finished episodes. The oldest episodes are evicted; of one that is longer, the
-            newest steps are kept, whose first k - 1 only give their frames to stacks of k. The ring has extra room for
-            the last observations of 1000 episodes, or for one every 8 steps; where episodes are shorter than that, it
-            holds fewer steps.
+            newest steps are kept, and the first k - 1 only complete stacks of k frames. The ring has extra room for the
+            last observations of 1000 episodes, or for one every 8 steps; of shorter ones it holds fewer steps.
         t_max: T, maximum number of steps of a rollout and of a replayed segment.
         num_envs: E.
         replay_start_size: number of steps of finished episodes from which on they may be sampled.
@@ -41,7 +40,7 @@ class EpisodicMemory:
         total_rows: records of finished episodes ever stored; the absolute index of the next one.
 
     Raises:
-        ValueError: `t_max` below 1, a capacity below `t_max` or `num_envs`, or a negative `replay_start_size`.
+        ValueError: `t_max` below 1, a capacity below `t_max`, `num_envs` or k, or a negative `replay_start_size`.
     """
 
     def __init__(
@@ -60,11 +59,13 @@ class EpisodicMemory:
         self.num_earlier = max([frames.num_earlier for frames in self.frames.values()], default=0)
         if t_max < 1:
             raise ValueError(f"t_max must be at least one step. Received: {t_max}")
-        if capacity < max(t_max, num_envs, self.num_earlier + 1):
+        if capacity < max(t_max, num_envs):
             raise ValueError(
-                f"The capacity must hold t_max={t_max} steps, one of each of {num_envs} environments, and those of a "
-                f"stack of frames. Received: {capacity}"
+                f"The capacity must hold t_max={t_max} steps, and one of each of {num_envs} environments. Received: "
+                f"{capacity}"
             )
+        if capacity <= self.num_earlier:
+            raise ValueError(f"The capacity must hold a stack of {self.num_earlier + 1} frames. Received: {capacity}")
         if replay_start_size < 0:
             raise ValueError(f"replay_start_size must not be negative. Received: {replay_start_size}")
         self.capacity, self.t_max, self.num_envs, self.replay_start_size = capacity, t_max, num_envs, replay_start_size
@@ -267,9 +268,8 @@ class EpisodicMemory:
         lead = self.num_earlier * self.cut  # the first steps of such an episode only give their frames to the next ones
         chosen = (self.episodes[i] for i in rng.integers(len(self.episodes), size=count))
         episodes = [(start + lead, steps - lead) for start, steps in chosen]
-        skipped = rng.integers(
-            np.maximum(np.array([steps for _, steps in episodes], np.int64) - self.t_max, 0) + 1
-        ).tolist()
+        lengths = np.array([steps for _, steps in episodes], np.int64)
+        skipped = rng.integers(np.maximum(lengths - self.t_max, 0) + 1).tolist()
         return [
             (start + skip, min(self.t_max, steps), skip == 0 and not self.cut)
             for (start, steps), skip in zip(episodes, skipped, strict=True)
