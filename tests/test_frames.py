@@ -25,7 +25,7 @@ from tfsac.memories import (
 from tfsac.memories.reshard import reshard
 from tfsac.memories.salvage import put_back_without
 from tfsac.parameters import AtariPreprocessingParameters
-from tfsac.training import Trainer, build, parts
+from tfsac.training import Trainer, build, run_parts
 from tfsac.training.checkpoints import CheckpointManager
 from tfsac.training.checkpoints import checkpoint as checkpoint_module
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
@@ -380,7 +380,7 @@ def test_a_game_is_learned_as_from_whole_stacks_and_resumes_exactly(tmp_path, mo
     def of_stacks(preset, spec, *args, **fields):
         return build.build_memory(preset, spec.unstacked(), *args, **fields)
 
-    monkeypatch.setattr(parts, "build_memory", of_stacks)
+    monkeypatch.setattr(run_parts, "build_memory", of_stacks)
     whole = complete_run(tmp_path / "whole", preset)
     assert not whole.memory.frames
     for key, value in weights(whole).items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -93,19 +93,12 @@ class EpisodicMemory:
     def build(cls, preset: Preset, context: MemoryContext, **more: Any) -> Self:
         """Returns the memory that a preset describes; see `TransitionMemory.build`."""
         agent: Any = preset.agent
-        return cls(
-            context.spec,
-            agent.memory.max_size,
-            agent.algorithm.t_max,
-            preset.environment.num_envs,
-            agent.memory.replay_start_size,
-            context.reward_filter,
-            context.recurrent_state,
-            context.allocate,
-            # Statistics that move between an action and the update change the policy too.
-            context.older_policies or preset.environment.filters.observation_normalization,
-            **more,
-        )
+        memory, num_envs = agent.memory, preset.environment.num_envs
+        sizes = memory.max_size, agent.algorithm.t_max, num_envs, memory.replay_start_size
+        # Statistics that move between an action and the update change the policy too.
+        stale = context.older_policies or preset.environment.filters.observation_normalization
+        given = context.reward_filter, context.recurrent_state, context.allocate, stale
+        return cls(context.spec, *sizes, *given, **more)
 
     def __len__(self) -> int:
         return self.num_steps
@@ -279,7 +272,7 @@ class EpisodicMemory:
         """Returns a batch of the rollout, if it is wanted, and batches of the given segments."""
         if online and columns < self.num_envs:
             raise ValueError(f"Each of {self.num_envs} environments needs a column. Received: {columns}")
-        updates, envs = online + len(drawn) // columns, self.num_envs
+        updates = online + len(drawn) // columns
         segments: list[tuple[int, np.ndarray, int, int]] = []  # see `EpisodeFrames.columns`
         records = np.zeros((updates, self.t_max + 1, columns), self.dtype)
         begins, length = np.zeros((2, updates, self.t_max, columns), np.float32)
@@ -287,7 +280,7 @@ class EpisodicMemory:
             name: np.zeros((updates, columns, *own.shape[1:]), own.dtype) for name, own in self.initial_state.items()
         }
         if online:
-            played = self.tape[self.rollout_begin : self.size]
+            played, envs = self.tape[self.rollout_begin : self.size], self.num_envs
             first = np.concatenate((self.rollout_first[None], played["terminated"][:-1]))
             records[0, : len(played), :envs], records[0, -1, :envs] = played, self.tape[self.size]
             begins[0, : len(played), :envs], length[0, : len(played), :envs] = first, _lengths(first)

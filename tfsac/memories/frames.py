@@ -30,8 +30,8 @@ def newest_frame(stack: np.ndarray, first: np.ndarray) -> np.ndarray:
     """Returns the newest frame of stacks.
 
     Args:
-        stack: `[N, H, W, k]`.
-        first: `[N]`, whether it is the first observation of an episode.
+        stack: `[E, H, W, k]`.
+        first: `[E]`, whether it is the first observation of an episode.
 
     Raises:
         ValueError: a first observation that does not repeat one frame, so that it could not be stacked again.
@@ -68,7 +68,7 @@ def stack_frames(stacks: Iterable[np.ndarray], frames: Iterable[Sequence[np.ndar
 
 
 class RingFrames:
-    """The frames of one observation in a ring `[R, N]` of steps, which records hold one by one.
+    """The frames of one observation in a ring `[R, E]` of steps, which records hold one by one.
 
     Frames that no record holds lie aside: those after the newest steps and after ended ones, and the k - 1 before the
     oldest row.
@@ -93,8 +93,8 @@ class RingFrames:
 
         Args:
             row: absolute index of the step.
-            stack, following: `[N, H, W, k]`, before and after the step.
-            first: `[N]`, whether the step is the first of its episode.
+            stack, following: `[E, H, W, k]`, before and after the step.
+            first: `[E]`, whether the step is the first of its episode.
 
         Raises:
             ValueError: as `newest_frame`. Nothing is stored then.
@@ -177,9 +177,9 @@ class EpisodeFrames:
         """Stores the frames of one step of all environments.
 
         Args:
-            row, after: records `[N]` of the step and of the observation after it.
-            stack, following: `[N, H, W, k]`, before and after the step.
-            steps: `[N]`, number of steps before in each episode.
+            row, after: records `[E]` of the step and of the observation after it.
+            stack, following: `[E, H, W, k]`, before and after the step.
+            steps: `[E]`, number of steps before in each episode.
 
         Raises:
             ValueError: as `newest_frame`. Nothing is stored then.

@@ -169,7 +169,7 @@ class TransitionMemory:
         self.total_rows += 1
 
     def _begins(self) -> np.ndarray:
-        """Returns whether the next step of each environment is the first of its episode, `[N]`."""
+        """Returns whether the next step of each environment is the first of its episode, `[E]`."""
         before = self.ring[(self.total_rows - 1) % self.rows]
         return before["terminated"] | before["truncated"] | (not self.total_rows)
 
