@@ -261,12 +261,9 @@ class EpisodicMemory:
         lead = self.num_earlier * self.cut  # the first steps of such an episode only give their frames to the next ones
         chosen = (self.episodes[i] for i in rng.integers(len(self.episodes), size=count))
         episodes = [(start + lead, steps - lead) for start, steps in chosen]
-        lengths = np.array([steps for _, steps in episodes], np.int64)
-        skipped = rng.integers(np.maximum(lengths - self.t_max, 0) + 1).tolist()
-        return [
-            (start + skip, min(self.t_max, steps), skip == 0 and not self.cut)
-            for (start, steps), skip in zip(episodes, skipped, strict=True)
-        ]
+        skipped = rng.integers([max(steps - self.t_max, 0) + 1 for _, steps in episodes]).tolist()
+        segments = zip(episodes, skipped, strict=True)
+        return [(start + n, min(self.t_max, steps), n == 0 and not self.cut) for (start, steps), n in segments]
 
     def _stack(self, online: bool, drawn: list[tuple[int, int, bool]], columns: int) -> Segments:
         """Returns a batch of the rollout, if it is wanted, and batches of the given segments."""
