@@ -305,6 +305,7 @@ def started(agent, features, folder, out, **variables):
 PLAIN = {
     r"Preset\.agent\.memory\.kind: Input should be ('\w+')": r"The replay memory of this agent is of the kind \1",
     r"There is no parameter '([\w.]+)'": r"This agent has no parameter `\1`",
+    r"reward_normalization has no effect with agent\.memory of kind 'sqil'.*": "The rewards of SQIL are 0 and 1",
 }
 
 
