@@ -222,39 +222,20 @@ def test_a_half_without_gradient_has_a_cosine_of_zero():
     assert metrics["imitation/td_error_agent"] > 0.0
 
 
-def of_every_update(agent, updates):
-    """Returns the metrics of updates that all see another batch, by name."""
-    metrics = agent.update(batches(agent, updates)).metrics
-    return {name: metrics[:, i] for i, name in enumerate(agent.metric_names)}
-
-
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_cosine_is_computed_every_fiftieth_update_and_repeated_between(kind, monkeypatch):
-    agent, computed = make_agent(kind), {}
+def test_the_cosine_is_computed_in_updates_that_report_all_metrics_alone(kind, monkeypatch):
+    agent, computed = make_agent(kind), []
 
     def recorded(agent, batch, compute=imitation.gradient_cosine):
-        computed[int(agent.updates)] = compute(agent, batch)
-        return computed[int(agent.updates)]
+        computed.append(int(agent.updates))
+        return compute(agent, batch)
 
     monkeypatch.setattr(imitation, "gradient_cosine", recorded)
-    column = of_every_update(agent, 103)
-    assert [*computed] == [0, 50, 100] and len({float(value) for value in computed.values()}) == 3
-    reported = np.repeat([*computed.values()], [50, 50, 3])
-    np.testing.assert_array_equal(column["imitation/gradient_cosine"], reported)
-    assert len({*column["imitation/policy_loss_agent"]}) == 103  # the halves are of every update
-
-
-def test_a_compiled_update_reports_a_cosine_for_fifty_updates():
-    cosine = of_every_update(make_agent("discrete", eager=False), 103)["imitation/gradient_cosine"]
-    assert [len({*part}) for part in np.split(cosine, [50, 100])] == [1, 1, 1] and len({*cosine}) == 3
-
-
-def test_a_restored_agent_repeats_the_cosine_of_the_saved_one(tmp_path):
-    saved, restored = make_agent("discrete"), make_agent("discrete")
-    first = named(saved, batches(saved))["imitation/gradient_cosine"]
-    path = tf.train.Checkpoint(agent=saved).write(str(tmp_path / "agent"))
-    tf.train.Checkpoint(agent=restored).read(path).assert_consumed()
-    assert named(restored, batches(restored, seed=1))["imitation/gradient_cosine"] == first != 0.0
+    agent.compiled.updates_between_diagnostics = 5
+    metrics = agent.update(batches(agent, 12)).metrics
+    assert computed == [10, 11]  # two multiples of 5 were passed: the last two updates of the call
+    column = metrics[:, agent.metric_names.index("imitation/gradient_cosine")]
+    assert np.isnan(column[:10]).all() and np.isfinite(column[10:]).all()
 
 
 # -- the graph of an update --------------------------------------------------------------------------------------------
@@ -269,19 +250,20 @@ def graph_of(agent):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_only_agents_that_imitate_pay_for_the_diagnostics(kind, monkeypatch):
+def test_only_agents_that_imitate_pay_for_the_diagnostics_and_in_some_updates(kind, monkeypatch):
     plain, variables = graph_of(make_agent(kind, ExperienceReplayParameters()))
     weighted, more_variables = graph_of(make_agent(kind, PrioritizedExperienceReplayParameters()))
-    imitating, its_variables = graph_of(make_agent(kind))
-    for operations, names in ((plain, variables), (weighted, more_variables)):
-        assert not {"If", "StatelessIf"} & operations.keys()
-        assert not any("cosine" in name or "imitation" in name for name in names)
-    assert {"If", "StatelessIf"} & imitating.keys() and any("gradient_cosine" in name for name in its_variables)
+    agent = make_agent(kind)
+    imitating, its_variables = graph_of(agent)
+    assert len(variables) == len(more_variables) == len(its_variables)
+    assert sum(imitating.values()) > sum(weighted.values()) + 100
+    agent.diagnosed = False
+    without_cosine, _ = graph_of(agent)
+    assert sum(without_cosine.values()) < sum(imitating.values()) - 100
     monkeypatch.setattr(learner, "attach_diagnostics", lambda agent: None)
-    without, same_variables = graph_of(make_agent(kind))
+    without, _ = graph_of(make_agent(kind))
     without.subtract({"Placeholder": 1})  # which rows are demonstrated
-    assert without == plain and len(same_variables) == len(variables)
-    assert sum(imitating.values()) > sum(plain.values())
+    assert without == plain
 
 
 # -- compiled ----------------------------------------------------------------------------------------------------------

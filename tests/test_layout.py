@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "losses": (TENSORFLOW, {"types"}),
     "distributions": ({"numpy", *TENSORFLOW}, {"types"}),
     "batches": ({"numpy", *TENSORFLOW}, {"types"}),
-    "compiled_updates": (TENSORFLOW, {"types", "batches", "policies"}),
+    "compiled_updates": ({"numpy", *TENSORFLOW}, {"types", "batches", "policies"}),
     "imitation": (TENSORFLOW, {"types"}),
     "policies": ({"numpy", *TENSORFLOW}, {"types", "parameters", "networks", "distributions"}),
     "environments": (

@@ -29,6 +29,7 @@ TYPED = [
     ("--stochastic_evaluation", "stochastic_evaluation", True),
     ("--notensorboard", "tensorboard", False),
     ("--histograms", "histograms", True),
+    ("--updates_between_diagnostics=1", "updates_between_diagnostics", 1),
     ("--memory_on_disk", "memory_on_disk", True),
     ("--deterministic", "deterministic", True),
     ("--mixed_precision=bfloat16", "mixed_precision", "bfloat16"),

@@ -338,7 +338,7 @@ def test_metrics_that_something_else_removed_are_written_again(tmp_path):
 
 
 def test_a_batch_that_cannot_be_saved_does_not_hide_what_is_not_finite(tmp_path, monkeypatch):
-    from tfsac.types import Transition
+    from tfsac.types import Transition, UpdateResult
 
     batch = Transition(
         {"observation": np.zeros((1, 2, 3))}, *[np.zeros((1, 2))] * 3, {"observation": np.zeros((1, 2, 3))}
@@ -347,7 +347,8 @@ def test_a_batch_that_cannot_be_saved_does_not_hide_what_is_not_finite(tmp_path,
     with pytest.raises(
         non_finite.NonFiniteError, match=r"this update could not be saved \(.*No space left.*Received: loss=nan$"
     ):
-        non_finite.refuse_non_finite(["loss"], np.array([[np.nan]]), batch, 3, 40, tmp_path)
+        result = UpdateResult(np.array([[np.nan]]), np.zeros((1, 0)), None, diagnosed=1)
+        non_finite.refuse_non_finite(["loss"], result, batch, 3, 40, tmp_path)
     assert not list(tmp_path.iterdir())
 
 

@@ -41,7 +41,7 @@ def test_a_run_heats_up_improves_evaluates_and_leaves_everything_behind(tmp_path
     assert result.best_return == max(float(row["evaluation/return_mean"]) for row in written)
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert {"preset", "run", "command", "versions", "git"} <= config.keys()
-    assert trainer.agent.compiled.traces == 1
+    assert trainer.agent.compiled.traces == 2  # with all metrics, and with losses alone
 
 
 @pytest.mark.slow

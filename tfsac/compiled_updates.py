@@ -4,13 +4,15 @@ the networks.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tfsac.batches import Packed, Packing
 from tfsac.policies.several_agents import fold, unfold
-from tfsac.types import Batch, Transition, UpdateResult
+from tfsac.types import Batch, Transition, UpdateResult, is_loss
 
 
 class CompiledUpdates:
@@ -22,30 +24,25 @@ class CompiledUpdates:
         jit_compile: compile updates with XLA, on one device.
 
     Attributes:
+        updates_between_diagnostics: n, every n-th update reports all its metrics; the others report losses, "loss/...",
+            alone, and their graph computes nothing else. In a call of several updates the last ones report all.
         metric_names: names of the metrics' columns, known after `trace` or the first call.
-        traces: how often the update was traced.
+        traces: how often a graph of updates was traced.
     """
 
     def __init__(self, agent: Any, eager: bool, jit_compile: bool):
         self.agent, self.eager = agent, eager
         self.packing = Packing(agent.batch_rows())
+        self.updates_between_diagnostics = 1
         self.metric_names: list[str] = []
         self.traces = 0
-        # Without AutoGraph, which takes most of the time of a trace: loop and branches below are TensorFlow's own.
-        self._compiled = tf.function(self._update_stack, autograph=False)
         # The loop over U has no fixed number of passes, so what XLA compiles is inside of it.
-        self._each_update = (
-            tf.function(self._one_update, autograph=False, jit_compile=True) if jit_compile else self._one_update
-        )
-        self._single: Any = None
-        self._several: Any = None
+        self._each_update = tf.function(self._one_update, jit_compile=True) if jit_compile else self._one_update
+        self._graphs: dict[str, Any] = {}  # by what they make: "all", "losses" (a single update), or "several"
 
     def trace(self, single: bool) -> list[str]:
         """Traces the update without running it, and returns `metric_names`; see `Agent.trace`."""
-        if single and self._single is None:
-            self._single = self._compiled.get_concrete_function(self.packing.signature(1))
-        if not single and self._several is None:
-            self._several = self._compiled.get_concrete_function(self.packing.signature(None))
+        self._graph("all" if single else "several")
         return self.metric_names
 
     def __call__(self, stacked: Batch) -> UpdateResult:
@@ -53,42 +50,64 @@ class CompiledUpdates:
         wanted, agent = self.packing.batch.reward.shape.as_list(), self.agent
         if list(stacked.reward.shape[1:]) != wanted:
             raise ValueError(f"Updates need rewards [U, {str(wanted)[1:]}. Received: {stacked.reward.shape}")
-        packed = self.packing.pack(stacked)
+        packed, count = self.packing.pack(stacked), len(stacked.reward)
+        before, period = int(agent.updates.numpy()), self.updates_between_diagnostics
+        diagnosed = (before + count) // period - before // period
         if self.eager:
-            rows = []
-            for i in range(len(stacked.reward)):
-                rows.append(self._one_update(self.packing.unpack(packed, i)))
-                agent.updates.assign_add(1)
+            rows = [self._counted_update(packed, i, i >= count - diagnosed) for i in range(count)]
             metrics, priority = (tf.stack(column) for column in zip(*rows, strict=True))
             outputs = agent.policy.acting_weights()
+        elif count > 1 or "several" in self._graphs:
+            metrics, priority, outputs = self._graph("several")(packed, tf.constant(count - diagnosed))
         else:
-            single = len(stacked.reward) == 1 and self._several is None
-            self.trace(single)
-            # Calling the trace directly, with tensors, saves a millisecond of looking for it.
-            metrics, priority, outputs = (self._single if single else self._several)(packed)
+            metrics, priority, outputs = self._graph("all" if diagnosed else "losses")(packed)
         acting = [output.numpy() for output in outputs]
         agent.policy.refresh(acting)
-        return UpdateResult(metrics.numpy(), priority.numpy(), acting)
+        return UpdateResult(metrics.numpy(), priority.numpy(), acting, diagnosed)
 
-    def _update_stack(self, packed: Packed) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
-        agent = self.agent
+    def _graph(self, kind: str) -> Any:
+        """Returns the trace of this kind; calling it directly, with tensors, saves a millisecond of looking for it."""
+        if kind not in self._graphs:
+            if kind == "several":
+                graph: Any = self._several_updates
+                signature = [self.packing.signature(None), tf.TensorSpec([], tf.int32)]
+            else:
+                graph, signature = functools.partial(self._single_update, kind == "all"), [self.packing.signature(1)]
+            self._graphs[kind] = tf.function(graph, autograph=False).get_concrete_function(*signature)
+        return self._graphs[kind]
+
+    def _single_update(self, diagnosed: bool, packed: Packed) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
         self.traces += 1  # Python runs while tracing only
-        if packed[0].shape[0] == 1:
-            metrics, priority = self._each_update(self.packing.unpack(packed, 0))
-            agent.updates.assign_add(1)
-            return metrics[None], priority[None], agent.policy.acting_weights()
+        metrics, priority = self._counted_update(packed, 0, diagnosed)
+        return metrics[None], priority[None], self.agent.policy.acting_weights()
+
+    def _several_updates(
+        self, packed: Packed, first_diagnosed: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
+        self.traces += 1
         count = tf.shape(packed[0])[0]
+        state = [0, *(tf.TensorArray(tf.float32, size=count) for _ in ("metrics", "priority"))]
+        if self.updates_between_diagnostics > 1:
+            state = self._updates(packed, state, first_diagnosed, False)
+        _, metrics, priority = self._updates(packed, state, count, True)
+        return metrics.stack(), priority.stack(), self.agent.policy.acting_weights()
 
-        def update(i: tf.Tensor, rows: tf.TensorArray, priorities: tf.TensorArray) -> tuple[Any, ...]:
-            metrics, priority = self._each_update(self.packing.unpack(packed, i))
-            agent.updates.assign_add(1)
-            return i + 1, rows.write(i, metrics), priorities.write(i, priority)
+    def _updates(self, packed: Packed, state: Any, end: tf.Tensor, diagnosed: bool) -> Any:
+        """Makes the updates up to `end`; the state is the next one and what they returned so far."""
 
-        empty = [tf.TensorArray(tf.float32, size=count) for _ in ("rows", "priorities")]
-        _, rows, priorities = tf.while_loop(lambda i, *_: i < count, update, [0, *empty])
-        return rows.stack(), priorities.stack(), agent.policy.acting_weights()
+        def update(i: tf.Tensor, *returned: tf.TensorArray) -> list[Any]:
+            values = self._counted_update(packed, i, diagnosed)
+            return [i + 1, *(array.write(i, value) for array, value in zip(returned, values, strict=True))]
 
-    def _one_update(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+        return tf.while_loop(lambda i, *_: i < end, update, state)
+
+    def _counted_update(self, packed: Packed, i: int | tf.Tensor, diagnosed: bool) -> tuple[tf.Tensor, tf.Tensor]:
+        result = self._each_update(self.packing.unpack(packed, i), diagnosed)
+        self.agent.updates.assign_add(1)
+        return result
+
+    def _one_update(self, batch: Batch, diagnosed: bool) -> tuple[tf.Tensor, tf.Tensor]:
+        self.agent.diagnosed = diagnosed
         period = self.agent.algorithm.num_updates_between_policy_updates
         if period == 1:
             return self._on_replicas(batch, True)
@@ -104,7 +123,7 @@ class CompiledUpdates:
         return mean, tf.concat(strategy.experimental_local_results(priority), axis=0)
 
     def _of_replica(self, batch: Batch, train_policy: bool) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns metrics and priorities of an update of this replica's rows."""
+        """Returns metrics, NaN for those that are not reported, and priorities of an update of this replica's rows."""
         agent, rows = self.agent, self.agent.share(batch)
         num_agents = agent.spec.num_agents
         metrics, td_error_B = agent.update_once(rows if num_agents is None else _folded(rows, num_agents), train_policy)
@@ -112,8 +131,11 @@ class CompiledUpdates:
             td_error_B = tf.reduce_mean(unfold(td_error_B, num_agents), axis=1)
         rates = {f"learning_rate/{name}": optimizer.learning_rate for name, optimizer in agent.optimizers.items()}
         self.metric_names = [*metrics, *rates]
-        stacked = tf.stack([tf.cast(value, tf.float32) for value in (*metrics.values(), *rates.values())])
-        return stacked, td_error_B if agent.prioritized else tf.zeros([0])
+        values = [
+            tf.cast(value, tf.float32) if agent.diagnosed or is_loss(name) else np.float32(np.nan)
+            for name, value in {**metrics, **rates}.items()
+        ]
+        return tf.stack(values), td_error_B if agent.prioritized else tf.zeros([0])
 
 
 def _folded(batch: Transition, num_agents: int) -> Transition:

@@ -13,19 +13,14 @@ import tensorflow as tf
 
 from tfsac.types import EXPERT, Metrics, Transition
 
-PERIOD = 50  # updates between two cosines, which cost two gradients of the policy
-
 
 def attach_diagnostics(agent: Any) -> None:
-    """Lets an agent's steps report the metrics of own and of demonstrated rows.
+    """Lets an agent's steps report the metrics of own and of demonstrated rows, in updates that report all metrics.
 
     Args:
         agent: with `policy_loss(batch)`, `policy_step(batch, train_policy)` and `critic_step(batch)`.
     """
     critic_step, policy_step = agent.critic_step, agent.policy_step
-    once = tf.VariableAggregation.ONLY_FIRST_REPLICA
-    newest = tf.Variable(0.0, trainable=False, aggregation=once, name="gradient_cosine")
-    agent.gradient_cosine = newest  # part of checkpoints
 
     def diagnosed_critic_step(batch: Transition) -> Any:
         step = critic_step(batch)
@@ -33,12 +28,8 @@ def attach_diagnostics(agent: Any) -> None:
 
     def diagnosed_policy_step(batch: Transition, train_policy: bool = True) -> Any:
         step = policy_step(batch, train_policy)
-        due = agent.updates % PERIOD == 0
-        if agent.replicas == 1:
-            cosine = tf.cond(due, lambda: gradient_cosine(agent, batch), lambda: tf.convert_to_tensor(newest))
-        else:  # replicas cannot average inside a condition
-            cosine = tf.where(due, gradient_cosine(agent, batch), newest)
-        newest.assign(cosine)
+        # Two gradients of the policy; replicas of several workers would exchange them in every update.
+        cosine = gradient_cosine(agent, batch) if agent.diagnosed else tf.zeros([])
         return step._replace(
             metrics={
                 **step.metrics,

@@ -249,15 +249,23 @@ class UpdateResult(NamedTuple):
     """What `Agent.update` returns.
 
     Attributes:
-        metrics: `[U, M]` float32, one row an update; `Agent.metric_names` names the columns.
+        metrics: `[U, M]` float32, one row an update; `Agent.metric_names` names the columns. NaN where an update
+            reports losses alone.
         priority: `[U, B]` float32, the absolute TD error of every row, mean over the critics; empty unless the agent's
             memory is prioritised.
         acting: arrays with which acting computes in NumPy from now on; None for those that the agent has now.
+        diagnosed: how many of the updates, the last ones, report all metrics.
     """
 
     metrics: np.ndarray
     priority: np.ndarray
     acting: list[np.ndarray] | None
+    diagnosed: int
+
+
+def is_loss(metric: str) -> bool:
+    """Returns whether a metric is one that every update reports."""
+    return metric.startswith("loss/")
 
 
 def check_actions(kind: str, discrete: bool | None, action: ArraySpec | DiscreteSpec) -> None:

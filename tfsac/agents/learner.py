@@ -99,6 +99,7 @@ class Agent(tf.Module):
         rows: number of rows of the global batch after folding.
         updates: number of updates that were made, a variable.
         compiled: makes the updates; `compiled.traces` counts how often they were traced.
+        diagnosed: whether the update that is computed or traced reports all metrics, not its losses alone.
 
     Raises:
         ValueError: what the policy and `make_networks` say, a batch that the replicas cannot share equally, or XLA for
@@ -108,6 +109,7 @@ class Agent(tf.Module):
     policy_class: ClassVar[type[BasePolicy]]
     policy: Any
     algorithm: Any
+    diagnosed: bool = True
     batch_axis: ClassVar[int] = 0  # of the rows in what `update_once` gets; 1 in sequences
 
     def __init__(

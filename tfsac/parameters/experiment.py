@@ -189,6 +189,8 @@ class RunParameters:
         stochastic_evaluation: evaluate a second time, with sampled actions.
         tensorboard: write TensorBoard events while the run trains, into its folder.
         histograms: with `tensorboard`, also the weights of every network.
+        updates_between_diagnostics: n, every n-th update reports all its metrics and the others their losses alone.
+            1 is slower.
         memory_on_disk: keep the replay memory in a memory-mapped file in the run's folder, for memories larger than
             RAM.
         deterministic: use TensorFlow's deterministic kernels.
@@ -212,6 +214,7 @@ class RunParameters:
     stochastic_evaluation: bool = False
     tensorboard: bool = True
     histograms: bool = False
+    updates_between_diagnostics: PositiveInt = 20
     memory_on_disk: bool = False
     deterministic: bool = False
     mixed_precision: Literal["none", "bfloat16"] = "none"

@@ -119,8 +119,9 @@ class SpinningUpArguments:
         )
 
     def run_parameters(self) -> RunParameters:
-        """Returns the seed, and when to save."""
-        return RunParameters(seed=self.seed, checkpoint_save_steps=self.save_freq * self.steps_per_epoch)
+        """Returns the seed, when to save, and that the averages of progress.txt are over all updates."""
+        save_steps = self.save_freq * self.steps_per_epoch
+        return RunParameters(seed=self.seed, checkpoint_save_steps=save_steps, updates_between_diagnostics=1)
 
     def mlp_networks(self, ac_kwargs: Mapping[str, Any]) -> dict[str, NetworkParameters]:
         """Returns the networks of the default `actor_critic`.

@@ -40,7 +40,9 @@ def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMak
         TypeError: models that are no Keras models.
     """
     refuse_missing_models(preset, models)
-    return class_of(preset.agent, Agent)(preset.agent, spec, run.seed, run.eager, models, run.jit_compile)
+    agent = class_of(preset.agent, Agent)(preset.agent, spec, run.seed, run.eager, models, run.jit_compile)
+    agent.compiled.updates_between_diagnostics = run.updates_between_diagnostics
+    return agent
 
 
 def build_policy(

@@ -46,7 +46,8 @@ class Callback:
 
         Args:
             trainer: of the run.
-            metrics: `[U, M]` of U updates; `trainer.update_metrics` names the columns.
+            metrics: `[U, M]` of U updates; `trainer.update_metrics` names the columns. NaN where an update reports
+                losses alone.
         """
 
     def metrics(self, trainer: Trainer) -> Mapping[str, float]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfsac.files import written_aside
-from tfsac.types import Batch
+from tfsac.types import Batch, UpdateResult, is_loss
 
 
 class NonFiniteError(RuntimeError):
@@ -16,13 +16,13 @@ class NonFiniteError(RuntimeError):
 
 
 def refuse_non_finite(
-    names: list[str], metrics: np.ndarray, batch: Batch, before: int, env_steps: int, folder: pathlib.Path
+    names: list[str], result: UpdateResult, batch: Batch, before: int, env_steps: int, folder: pathlib.Path
 ) -> None:
     """Checks the metrics of U updates; saves the batch of the first update in which one is not finite.
 
     Args:
         names: of the metrics, in the order of the update, so that the first bad one is where it went wrong.
-        metrics: `[U, M]`.
+        result: of the updates.
         batch: what the updates learned from, `[U, B, ...]` or `[U, T, B, ...]`.
         before: number of updates before these.
         env_steps: of the run so far.
@@ -31,9 +31,11 @@ def refuse_non_finite(
     Raises:
         NonFiniteError: names the metric, the update, the environment step and the file, or why there is none.
     """
-    if np.isfinite(metrics).all():
+    bad = ~np.isfinite(result.metrics)
+    bad[: len(bad) - result.diagnosed] &= [is_loss(name) for name in names]
+    if not bad.any():
         return
-    update, column = (int(i) for i in np.argwhere(~np.isfinite(metrics))[0])
+    update, column = (int(i) for i in np.argwhere(bad)[0])
     number, name = before + update + 1, names[column]
     path = folder / f"non_finite_update_{number}.npz"
     saved = f"is in {path}"
@@ -44,7 +46,7 @@ def refuse_non_finite(
         saved = f"could not be saved ({str(error).partition(' Received: ')[0]})"
     raise NonFiniteError(
         f"{name} is not finite at update {number} (environment step {env_steps}); the batch of this update {saved}, "
-        f"the last checkpoint is from before. Received: {name}={metrics[update, column]}"
+        f"the last checkpoint is from before. Received: {name}={result.metrics[update, column]}"
     )
 
 

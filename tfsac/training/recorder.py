@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 SUMMARY = ("return_mean", "return_std", "return_min", "return_max", "length_mean")
+AVERAGED = ("averaged/losses", "averaged/diagnostics")  # over how many updates the means of a row are
 RECENT_EPISODES = 10  # over which the progress bar averages
 
 
@@ -19,7 +20,7 @@ def summary(prefix: str, returns: np.ndarray, lengths: np.ndarray) -> dict[str, 
 
 
 class Means:
-    """Averages the metrics of updates.
+    """Averages the metrics of updates, each over the updates that reported it.
 
     Args:
         names: of the metrics that an update returns.
@@ -27,28 +28,28 @@ class Means:
 
     def __init__(self, names: Sequence[str]):
         self.names = list(names)
-        self.sums, self.updates = np.zeros(len(self.names)), 0
+        self.sums, self.counts = np.zeros(len(self.names)), np.zeros(len(self.names), np.int64)
 
     def add(self, metrics: np.ndarray) -> None:
-        """Adds the metrics `[U, M]` of U updates."""
-        self.sums += metrics.sum(axis=0, dtype=np.float64)
-        self.updates += len(metrics)
+        """Adds the metrics `[U, M]` of U updates, NaN for those that an update does not report."""
+        reported = ~np.isnan(metrics)
+        self.sums += np.sum(metrics, axis=0, dtype=np.float64, where=reported)
+        self.counts += reported.sum(axis=0)
 
     def take(self) -> dict[str, float]:
-        """Returns the means since the last call, or nothing where there was no update."""
-        if not self.updates:
-            return {}
-        means = dict(zip(self.names, (self.sums / self.updates).tolist(), strict=True))
-        self.sums, self.updates = np.zeros(len(self.names)), 0
+        """Returns the means since the last call, without metrics that no update reported."""
+        columns = zip(self.names, self.sums.tolist(), self.counts.tolist(), strict=True)
+        means = {name: total / count for name, total, count in columns if count}
+        self.sums, self.counts = np.zeros_like(self.sums), np.zeros_like(self.counts)
         return means
 
     def state(self) -> dict[str, Any]:
         """Returns what a checkpoint keeps, as JSON values, exactly."""
-        return {"sums": self.sums.tolist(), "updates": self.updates}
+        return {"sums": self.sums.tolist(), "counts": self.counts.tolist()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes what `state` returned."""
-        self.sums, self.updates = np.array(state["sums"]), state["updates"]
+        self.sums, self.counts = np.array(state["sums"]), np.array(state["counts"], np.int64)
 
 
 class Recorder:
@@ -98,10 +99,11 @@ class Recorder:
         return float(np.mean(self.recent)) if self.recent else None
 
     def take(self) -> dict[str, float]:
-        """Returns the means since the last call; what did not happen is left out."""
+        """Returns the means since the last call, and of how many updates; what did not happen is left out."""
         row = summary("training", np.array(self.returns), np.array(self.lengths)) if self.returns else {}
         self.returns, self.lengths = [], []
-        return row | self.updates.take()
+        averaged = (int(self.updates.counts.max()), int(self.updates.counts.min()))
+        return row | self.updates.take() | dict(zip(AVERAGED, averaged, strict=True))
 
     def state(self) -> dict[str, Any]:
         """Returns what a checkpoint keeps, as JSON values, exactly."""

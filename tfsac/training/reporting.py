@@ -13,7 +13,7 @@ from tfsac.agents import Agent
 from tfsac.metrics import CSVSink, Row, Sink, TensorBoardSink, TerminalSink
 from tfsac.parameters import ParameterError, RunParameters
 from tfsac.training.devices import device
-from tfsac.training.recorder import SUMMARY, Means, Recorder
+from tfsac.training.recorder import AVERAGED, SUMMARY, Means, Recorder
 from tfsac.training.run_directory import METRICS, RunDirectory
 from tfsac.training.schedule import Period, Schedule
 
@@ -73,7 +73,7 @@ class Reporter:
             ParameterError: a callback adds one that every run has.
         """
         columns = ["env_steps", "updates", "episodes", "wall_seconds", "steps_per_second"]
-        columns += [*(f"training/{name}" for name in SUMMARY), *self.names, *evaluation]
+        columns += [*(f"training/{name}" for name in SUMMARY), *self.names, *AVERAGED, *evaluation]
         taken = sorted(set(columns) & set(self.extra))
         if taken:
             raise ParameterError(

@@ -254,9 +254,7 @@ class Trainer(RunParts):
 
     def _computed(self, batch: Batch, result: UpdateResult) -> None:
         before = self.counters.updates - len(result.metrics)
-        refuse_non_finite(
-            self.update_metrics, result.metrics, batch, before, self.counters.env_steps, self.directory.path
-        )
+        refuse_non_finite(self.update_metrics, result, batch, before, self.counters.env_steps, self.directory.path)
         self.reporter.add_updates(result.metrics)
         self.hooks.call("on_updates", self, result.metrics)
 

@@ -1,0 +1,157 @@
+"""Updates that report their losses alone: they learn the same, compute less, and rows say what their means are over."""
+
+import collections
+import csv
+import itertools
+
+import numpy as np
+import pytest
+import strategy_tools as cases
+import tensorflow as tf
+
+from tfsac.agents import TwinSoftActorCriticAgent
+from tfsac.parameters import RunParameters, TwinSoftActorCriticAgentParameters, twin_soft_actor_critic_networks
+from tfsac.testing import tiny_preset, vector_spec
+from tfsac.training import NonFiniteError, Trainer, non_finite
+from tfsac.training.recorder import Means
+from tfsac.types import Transition, UpdateResult, is_loss
+
+NAMES = [
+    "twin, temperature outside log space, policy delay",
+    "v",
+    "discrete",
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("taac", "acer, discrete", "twin, imitation")),
+]
+
+
+def updated(name, period, together, eager=False):
+    """Returns an agent after five updates, and what they reported."""
+    agent = cases.make_agent(name, eager=eager)
+    cases.fix_noise(agent)
+    agent.compiled.updates_between_diagnostics = period
+    stacked = cases.global_batches(agent)
+    calls = [slice(0, 5)] if together else [slice(i, i + 1) for i in range(5)]
+    results = [agent.update(tf.nest.map_structure(lambda x, call=call: x[call], stacked)) for call in calls]
+    return agent, np.concatenate([result.metrics for result in results]), [result.diagnosed for result in results]
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["one by one", "together"])
+@pytest.mark.parametrize("name", NAMES)
+def test_updates_learn_the_same_whatever_they_report(name, together):
+    agent, metrics, diagnosed = updated(name, 1, together)
+    other, some, some_diagnosed = updated(name, 2, together)
+    assert diagnosed == ([5] if together else [1] * 5) and some_diagnosed == ([2] if together else [0, 1, 0, 1, 0])
+    ours, theirs = cases.variables(agent), cases.variables(other)
+    assert ours.keys() == theirs.keys()
+    for variable, value in ours.items():
+        np.testing.assert_allclose(theirs[variable], value, rtol=1e-5, atol=1e-7, err_msg=variable)
+    assert agent.metric_names == other.metric_names
+    losses = np.array([is_loss(metric) for metric in agent.metric_names])
+    reported = np.isin(np.arange(5), [3, 4] if together else [1, 3])
+    np.testing.assert_array_equal(np.isnan(some), ~reported[:, None] & ~losses[None])
+    np.testing.assert_allclose(some[~np.isnan(some)], metrics[~np.isnan(some)], rtol=1e-4, atol=1e-6)
+    assert 1 <= losses.sum() < len(losses) and other.compiled.traces == (1 if together else 2)
+
+
+def test_eager_updates_report_the_same_ones():
+    _, eager, _ = updated("discrete", 2, True, eager=True)
+    _, compiled, _ = updated("discrete", 2, True)
+    np.testing.assert_allclose(eager, compiled, rtol=1e-4, atol=1e-6)
+
+
+def operations(agent, kind):
+    """Counts what a graph of a single update computes: what its outputs and side effects need."""
+    graph = agent.compiled._graph(kind).graph
+    pending = [x.op for x in graph.outputs] + list(graph.control_outputs)
+    needed = {operation.name: operation for operation in pending}
+    while pending:
+        operation = pending.pop()
+        for other in [*(x.op for x in operation.inputs), *operation.control_inputs]:
+            if other.name not in needed:
+                needed[other.name] = other
+                pending.append(other)
+    return collections.Counter(operation.type for operation in needed.values())
+
+
+def test_an_update_that_reports_its_losses_computes_no_diagnostics():
+    networks = twin_soft_actor_critic_networks((16, 16), batch_size=8)
+    agent = TwinSoftActorCriticAgent(TwinSoftActorCriticAgentParameters(networks=networks), vector_spec())
+    every, losses = operations(agent, "all"), operations(agent, "losses")
+    assert every["L2Loss"] > 0 == losses["L2Loss"]  # norms of gradients
+    assert losses["MatMul"] == every["MatMul"] and losses["Mean"] < every["Mean"]
+    assert sum(losses.values()) < sum(every.values())
+
+
+def test_a_call_diagnoses_as_many_updates_as_it_passes_multiples():
+    agent = cases.make_agent("v")
+    agent.compiled.updates_between_diagnostics = 3
+    stacked = cases.global_batches(agent)
+    found = [agent.update(tf.nest.map_structure(lambda x, n=n: x[:n], stacked)).diagnosed for n in (1, 4, 5, 1, 1)]
+    assert found == [0, 1, 2, 0, 1]  # of updates 1, 2-5, 6-10, 11 and 12
+
+
+def test_means_are_over_the_updates_that_reported():
+    means = Means(["loss/q", "q/target"])
+    means.add(np.array([[1.0, np.nan], [3.0, 5.0]], np.float32))
+    means.add(np.array([[8.0, np.nan]], np.float32))
+    restored = Means(means.names)
+    restored.restore(means.state())
+    for each in (means, restored):
+        assert each.counts.tolist() == [3, 1] and each.take() == {"loss/q": 4.0, "q/target": 5.0}
+        assert each.take() == {} and each.counts.tolist() == [0, 0]
+
+
+def rows_of(path):
+    with (path / "metrics.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_row_says_over_how_many_updates_its_means_are(tmp_path):
+    preset = tiny_preset(schedule__improve_steps=60, schedule__steps_between_evaluation_periods=30)
+    every = Trainer(preset, tmp_path / "every", RunParameters(updates_between_diagnostics=1), quiet=True)
+    some = Trainer(preset, tmp_path / "some", RunParameters(updates_between_diagnostics=20), quiet=True)
+    for trainer in (every, some):
+        trainer.run()
+    for row, other in zip(rows_of(tmp_path / "every"), rows_of(tmp_path / "some"), strict=True):
+        assert row["averaged/losses"] == row["averaged/diagnostics"] == other["averaged/losses"]
+        assert float(row["loss/q1"] or 0) == pytest.approx(float(other["loss/q1"] or 0), rel=1e-5)
+        assert float(row["evaluation/return_mean"]) == pytest.approx(float(other["evaluation/return_mean"]), rel=1e-4)
+    counted = [
+        (int(row["updates"]), int(row["averaged/losses"]), int(row["averaged/diagnostics"]))
+        for row in rows_of(tmp_path / "some")
+    ]
+    assert counted[0] == (0, 0, 0) and sum(losses for _, losses, _ in counted) == counted[-1][0]
+    assert [diagnosed for *_, diagnosed in counted[1:]] == [
+        after // 20 - before // 20 for (before, *_), (after, *_) in itertools.pairwise(counted)
+    ]
+
+
+def test_a_loss_that_is_not_finite_is_found_in_every_update(tmp_path):
+    batch = Transition(
+        {"observation": np.zeros((3, 2, 3))}, *[np.zeros((3, 2))] * 3, {"observation": np.zeros((3, 2, 3))}
+    )
+    nan, names = np.nan, ["loss/q", "q/target"]
+
+    def check(metrics, diagnosed=1):
+        result = UpdateResult(np.array(metrics), np.zeros((3, 0)), None, diagnosed)
+        non_finite.refuse_non_finite(names, result, batch, 10, 40, tmp_path)
+
+    check([[1.0, nan], [1.0, nan], [1.0, 1.0]])
+    with pytest.raises(NonFiniteError, match=r"^loss/q is not finite at update 12 "):
+        check([[1.0, nan], [np.inf, nan], [1.0, 1.0]])
+    with pytest.raises(NonFiniteError, match=r"^q/target is not finite at update 13 "):
+        check([[1.0, nan], [1.0, nan], [1.0, nan]])
+    with pytest.raises(NonFiniteError, match=r"^q/target is not finite at update 12 "):
+        check([[1.0, nan], [1.0, nan], [1.0, 1.0]], diagnosed=2)
+
+
+@pytest.mark.slow
+def test_a_resumed_run_diagnoses_every_nth_update(tmp_path):
+    run = RunParameters(seed=3, updates_between_diagnostics=7)
+    for steps in (40, 65):
+        preset = tiny_preset(schedule__improve_steps=steps, schedule__steps_between_evaluation_periods=30)
+        Trainer(preset, tmp_path / "run", run, resume=steps > 40, quiet=True).run()
+    rows = rows_of(tmp_path / "run")
+    updates = int(rows[-1]["updates"])
+    assert sum(int(row["averaged/losses"]) for row in rows) == updates == 65
+    assert sum(int(row["averaged/diagnostics"]) for row in rows) == updates // 7
