@@ -13,6 +13,7 @@ from tfsac.types import ArraySpec, Spec
 OBSERVATION = "observation/"
 EARLIER = "earlier/"  # how many earlier frames of its episode the stack of a record shows
 PLACES, FRAMES = "places/", "frames/"  # arrays of a checkpoint
+BLOCK = 64  # stacks that are made at once, whose frames fit the processor's cache
 
 
 def observation_fields(spec: Spec) -> list[tuple[Any, ...]]:
@@ -45,26 +46,12 @@ def newest_frame(stack: np.ndarray, first: np.ndarray) -> np.ndarray:
     return frame
 
 
-def steps_back(earlier: np.ndarray, num_frames: int) -> np.ndarray:
-    """Returns how many steps before its newest frame each frame of a stack was, `[..., k]`, the newest last.
-
-    An episode's first frame takes the place of those that would be before it.
-
-    Args:
-        earlier: `[...]`, how many earlier frames each stack shows.
-        num_frames: k.
-    """
-    return np.minimum(np.arange(num_frames)[::-1], earlier[..., None])
-
-
-def stack_frames(stacks: Iterable[np.ndarray], frames: Iterable[Sequence[np.ndarray]]) -> None:
-    """Fills each stack `[H, W, k]` with its k frames `[H, W]`.
+def stack_frames(stack: np.ndarray, frames: Sequence[np.ndarray]) -> None:
+    """Fills a stack `[h, W, k]` with k frames `[h, W]`, or with images of several frames, one below the other.
 
     Whoever stacks frames of a game has OpenCV, which interleaves them three times as fast as NumPy.
     """
-    merge = importlib.import_module("cv2").merge
-    for stack, channels in zip(stacks, frames, strict=True):
-        merge(channels, dst=stack)
+    importlib.import_module("cv2").merge(frames, dst=stack)
 
 
 class RingFrames:
@@ -113,25 +100,38 @@ class RingFrames:
         self.earlier[slot] = np.where(first, 0, np.minimum(self.earlier[slot - 1] + 1, longest))
         self.frames[slot] = frame
 
-    def stacks(self, transition: np.ndarray, after: bool | np.ndarray) -> np.ndarray:
-        """Returns the stacks `[..., H, W, k]` before transitions, or after them.
+    def stacks(self, first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the stacks before the first and after the last of some transitions, `[..., H, W, k]` each.
 
         Args:
-            transition: their numbers, which are kept.
-            after: for all of them or each.
+            first, last: numbers `[...]` of transitions that are kept; the same array where they span one step.
         """
-        slots, k, later = self.rows * self.num_envs, self.shape[-1], np.asarray(after, np.int64)[..., None]
-        frames, earlier = self.frames.reshape(slots, *self.shape[:-1]), self.earlier.reshape(slots)
-        back = steps_back(earlier[transition % slots] + later[..., 0], k) - later
-        number = transition[..., None] - back * self.num_envs
-        aside = np.where(back < 0, 2 * transition[..., None] + 1, 2 * number)
-        stacks = np.empty((transition.size, *self.shape), np.uint8)
-        pairs = zip(aside.reshape(-1, k).tolist(), (number % slots).reshape(-1, k).tolist(), strict=True)
-        stack_frames(
-            stacks,
-            ([self.aside[a] if a in self.aside else frames[s] for a, s in zip(*pair, strict=True)] for pair in pairs),
-        )
-        return stacks.reshape(*transition.shape, *self.shape)
+        before, after = (np.empty((*first.shape, *self.shape), np.uint8) for _ in range(2))
+        tall = -1, *self.shape[1:]
+        for start in range(0, first.size, BLOCK):
+            block = slice(start, start + BLOCK)
+            frames = self._around(first.reshape(-1)[block])
+            stack_frames(before.reshape(-1, *self.shape)[block].reshape(tall), frames[:-1])
+            frames = frames if last is first else self._around(last.reshape(-1)[block])
+            stack_frames(after.reshape(-1, *self.shape)[block].reshape(tall), frames[1:])
+        return before, after
+
+    def _around(self, transition: np.ndarray) -> list[np.ndarray]:
+        """Returns the k frames before transitions `[n]`, oldest first, and those after them, `[n * H, W]` each.
+
+        An episode's first frame takes the place of those that would be before it.
+        """
+        size, found = self.rows * self.num_envs, []
+        frames, earlier = self.frames.reshape(size, *self.shape[:-1]), self.earlier.reshape(size)
+        longest = earlier[transition % size].astype(np.int64)
+        for back in range(self.shape[-1] - 1, -2, -1):
+            number = transition - np.minimum(back, longest) * self.num_envs
+            frame = frames[number % size]
+            for i, aside in enumerate((2 * number if back >= 0 else 2 * transition + 1).tolist()):
+                if aside in self.aside:
+                    frame[i] = self.aside[aside]
+            found.append(frame.reshape(-1, self.shape[1]))
+        return found
 
     def put_aside(self, row: int) -> None:
         """Puts the frames of a row aside as those after the row before it, because another row takes its place."""
@@ -200,8 +200,9 @@ class EpisodeFrames:
         for place, records, start, steps in segments:
             rows = np.arange(start, start + steps + 1)
             frames, earlier = records[self.frame], records[self.earlier][rows % len(records)]
-            sources = (rows[:, None] - steps_back(earlier, self.num_earlier + 1)) % len(records)
+            back = np.minimum(np.arange(self.num_earlier, -1, -1), earlier[:, None])
+            sources = ((rows[:, None] - back) % len(records)).tolist()
             update, column = divmod(place, leading[-1])
-            found = [stacks[update, row, column] for row in (*range(steps), -1)]
-            stack_frames(found, ([frames[source] for source in each] for each in sources.tolist()))
+            for row, source in zip((*range(steps), -1), sources, strict=True):
+                stack_frames(stacks[update, row, column], [frames[i] for i in source])
         return stacks

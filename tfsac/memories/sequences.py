@@ -134,7 +134,10 @@ class SequenceMemory(TransitionMemory):
             for prefix in (OBSERVATION, EXTRA)
         }
         for key, frames in self.frames.items():
-            part[OBSERVATION][key] = frames.stacks(self._absolute(index), after)
+            number = self._absolute(index)
+            stacks, following = frames.stacks(number, number)
+            stacks[after] = following[after]
+            part[OBSERVATION][key] = stacks
         return Sequence(part[OBSERVATION], records["action"], records["reward"], nonterminal, step_type, part[EXTRA])
 
 

@@ -219,9 +219,9 @@ class TransitionMemory:
         slots.
         """
         for key, frames in self.frames.items():
-            both = self._absolute(np.stack((first, last)))
-            after = np.array([False, True]).reshape(2, *[1] * first.ndim)
-            batch.observation[key], batch.next_observation[key] = frames.stacks(both, after)
+            begin = self._absolute(first)
+            end = begin if last is first else self._absolute(last)
+            batch.observation[key], batch.next_observation[key] = frames.stacks(begin, end)
         return batch
 
     def _absolute(self, index: np.ndarray) -> np.ndarray:
