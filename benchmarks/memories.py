@@ -1,23 +1,27 @@
 """Time of sampling against the size of the memory: uniform, prioritised, sequences of 4 steps.
 
     python benchmarks/memories.py
+    python benchmarks/memories.py --frames
 
 50 batches of 256 a call, HalfCheetah's shapes, full memories of zeros with every page touched. The kinds take turns in
 each round. Writes results/memories.csv, a row for each measurement, and prints medians. The largest memories need 3 GB
-of RAM.
+of RAM. With --frames one batch of 64 a call, Atari's shapes, each frame stored once against whole stacks; writes
+results/memories_frames.csv and needs 2 GB.
 """
 
+import argparse
 import csv
 import pathlib
 import statistics
 import time
+from collections.abc import Callable
 
 import numpy as np
 
 from tfsac.memories import PrioritizedMemory, SequenceMemory, TransitionMemory
-from tfsac.types import ArraySpec, Spec
+from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
-OUT = pathlib.Path(__file__).parent / "results" / "memories.csv"
+RESULTS = pathlib.Path(__file__).parent / "results"
 SPEC = Spec({"observation": ArraySpec((17,), "float32")}, ArraySpec((6,), "float32"))
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 CALL, BATCH, ROUNDS, SECONDS = 50, 256, 7, 0.5
@@ -26,11 +30,17 @@ KINDS = {
     "prioritised": PrioritizedMemory,
     "sequences": lambda spec, size: SequenceMemory(spec, size, 4),
 }
+STACKS = Spec({"observation": ArraySpec((84, 84, 4), "uint8", stacked=True)}, DiscreteSpec(6))
+FRAMES = {
+    "frames": lambda _, size: TransitionMemory(STACKS, size),
+    "whole stacks": lambda _, size: TransitionMemory(STACKS.unstacked(), size),
+}
 
 
-def full(kind: str, size: int) -> TransitionMemory:
-    memory = KINDS[kind](SPEC, size)
-    memory.ring["reward"] = 1.0  # touches every page
+def full(make: Callable[[Spec, int], TransitionMemory], size: int) -> TransitionMemory:
+    memory = make(SPEC, size)
+    for name in memory.ring.dtype.names:
+        memory.ring[name] = name == "reward"  # touches every page
     memory.total_rows = size
     if isinstance(memory, PrioritizedMemory):
         leaves = np.random.default_rng(0).exponential(size=size)
@@ -38,29 +48,33 @@ def full(kind: str, size: int) -> TransitionMemory:
     return memory
 
 
-def milliseconds(memory: TransitionMemory, rng: np.random.Generator) -> float:
+def milliseconds(memory: TransitionMemory, rng: np.random.Generator, call: int, batch: int) -> float:
     """Returns the mean time of a call."""
     began, made = time.perf_counter(), 0
     while (gone := time.perf_counter() - began) < SECONDS:
-        memory.sample(CALL, BATCH, rng)
+        memory.sample(call, batch, rng)
         made += 1
     return 1e3 * gone / made
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--frames", action="store_true", help="stacks of frames instead of vectors")
+    frames = parser.parse_args().frames
+    kinds, sizes = (FRAMES, (10_000, 30_000)) if frames else (KINDS, SIZES)
     rng, rows = np.random.default_rng(0), []
-    for size in SIZES:
-        measured: dict[str, list[float]] = {kind: [] for kind in KINDS}
-        memories = {kind: full(kind, size) for kind in KINDS}
+    for size in sizes:
+        measured: dict[str, list[float]] = {kind: [] for kind in kinds}
+        memories = {kind: full(make, size) for kind, make in kinds.items()}
         for i in range(ROUNDS):
             for kind, memory in memories.items():
-                measured[kind].append(milliseconds(memory, rng))
+                measured[kind].append(milliseconds(memory, rng, *((1, 64) if frames else (CALL, BATCH))))
                 rows.append((size, kind, i, round(measured[kind][-1], 3)))
         print(
             f"{size:>9}: " + ", ".join(f"{kind} {statistics.median(ms):.2f} ms" for kind, ms in measured.items()),
             flush=True,
         )
-    with OUT.open("w", newline="") as file:
+    with (RESULTS / f"memories{'_frames' * frames}.csv").open("w", newline="") as file:
         csv.writer(file).writerows([("transitions", "kind", "round", "ms_a_call"), *rows])
 
 
