@@ -1,4 +1,5 @@
-"""Measures how fast tfsac, Stable-Baselines3 (PyTorch) and SBX (JAX) train the same soft actor-critic on a CPU.
+"""Measures how fast a bare TensorFlow loop, tfsac, Stable-Baselines3 (PyTorch) and SBX (JAX) train the same soft
+actor-critic on a CPU.
 
 The algorithm is twin-target soft actor-critic with automatic temperature, with Stable-Baselines3's defaults.
 
@@ -7,10 +8,11 @@ Each library runs in a virtual environment of its own; one that is not named is 
     pip install 'tfsac[mujoco]'                             # 1st environment, or a checkout with its requirements
     pip install stable-baselines3 'gymnasium[mujoco]'       # 2nd
     pip install sbx-rl 'gymnasium[mujoco]'                  # 3rd
-    python benchmarks/speed.py --tfsac=PYTHON1 --sb3=PYTHON2 --sbx=PYTHON3 --rounds=3 --steps=3000
+    python benchmarks/speed.py --tfsac=PYTHON1 --sb3=PYTHON2 --sbx=PYTHON3 --rounds=5 --steps=2000
 
-Every measurement is a process of its own. Rounds are interleaved: what else the machine does hits all libraries alike.
-Modes:
+The bare loop (`bare_loop.py`) runs in the first environment. `tfsac` is `tfsac.train` in a fresh Python process, and
+`command` is `tfsac train`. Every measurement is a process of its own. Rounds are interleaved: what else the machine
+does hits all libraries alike. Modes:
 
     loop1, loop50        environment steps/s of the whole training loop, K updates after every K steps, without
                          start-up, random steps and the first updates
@@ -18,7 +20,8 @@ Modes:
     act                  microseconds from one raw observation to one sampled action in the environment's bounds
     floor                share of the machine's own rate of float32 matrix products that tfsac's updates reach
 
-Writes speed.csv (every measurement) and speed.md (medians, ranges and ratios).
+Adds its measurements, under the name of the processor, to speed.csv, and writes speed.md (medians, ranges and ratios)
+from all machines' runs.
 """
 
 from __future__ import annotations
@@ -40,20 +43,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-Found = dict[tuple[str, str, str], list[float]]  # measurements by mode, library, name
-Versions = dict[str, dict[str, str]]  # by library and package
+COLUMNS = ("machine", "versions", "round", "mode", "library", "name", "value")
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-LIBRARIES = ("tfsac", "sb3", "sbx")
+LIBRARIES = ("bare", "tfsac", "command", "sb3", "sbx")
 MODES = ("loop1", "loop50", "updates1", "updates50", "act", "floor")
-# Ratios to SB3 and SBX (larger is faster), or one bound for tfsac alone.
-BARS: dict[str, tuple[float, ...]] = {
-    "loop1": (2.2, 1.3),
-    "loop50": (3.3, 1.4),
-    "updates50": (2.8, 1.3),
-    "act": (60.0,),
-    "floor": (0.7,),
-}
+LOOPS = ("loop1", "loop50")
+# Smallest ratio to the bare loop, or one bound for tfsac alone.
+BARS = {"loop1": 0.95, "loop50": 0.95, "updates50": 0.95, "act": 40.0, "floor": 0.7}
 
 BATCH, HIDDEN, CAPACITY, DISCOUNT, LEARNING_RATE, TAU = 256, [256, 256], 1_000_000, 0.99, 3e-4, 0.005
 RANDOM_STEPS, FIRST_UPDATES = 1_000, 200  # before the clock starts
@@ -209,18 +206,20 @@ def measure_tfsac(library: str, mode: str, args: argparse.Namespace) -> dict[str
     from tfsac.agents import TwinSoftActorCriticAgent
     from tfsac.environments import Environments, Filters
     from tfsac.memories import TransitionMemory
+    from tfsac.parameters import RunParameters
     from tfsac.training import Policy
     from tfsac.training.devices import configure
 
-    configure()
     together = 50 if mode.endswith("50") or mode == "floor" else 1
     preset = tfsac_preset(args.level, together)
-    if mode.startswith("loop"):
+    if mode in LOOPS:
         return {"value": tfsac_loop(preset, args.steps)}
 
+    configure()
     environments = Environments(preset.environment, seed=1)
     spec = environments.spec
     agent = TwinSoftActorCriticAgent(preset.agent, spec, seed=1)
+    agent.compiled.updates_between_diagnostics = RunParameters().updates_between_diagnostics
     filters = Filters(preset.environment.filters, spec)
     memory = TransitionMemory(spec, CAPACITY, discount=DISCOUNT, reward_filter=filters.reward)
     rng = np.random.default_rng(1)
@@ -243,7 +242,8 @@ def measure_tfsac(library: str, mode: str, args: argparse.Namespace) -> dict[str
     return {"value": updates_per_second(call, together, args.steps)}
 
 
-def tfsac_preset(level: str, together: int) -> Any:
+def tfsac_preset(level: str, together: int, improve: int | None = None, every: int = 10**9) -> Any:
+    """Returns the experiment, of so many steps after the random ones, evaluated every so many steps."""
     from tfsac import parameters as p
 
     algorithm = p.TwinSoftActorCriticAlgorithmParameters(
@@ -263,14 +263,16 @@ def tfsac_preset(level: str, together: int) -> Any:
         environment=p.EnvironmentParameters(level),
         schedule=p.ScheduleParameters(
             heatup_steps=p.EnvironmentSteps(RANDOM_STEPS),
+            **({} if improve is None else {"improve_steps": p.EnvironmentSteps(improve)}),
             evaluation_steps=p.EnvironmentEpisodes(1),
-            steps_between_evaluation_periods=p.EnvironmentSteps(10**9),
+            steps_between_evaluation_periods=p.EnvironmentSteps(every),
         ),
     )
 
 
 def tfsac_loop(preset: Any, steps: int) -> float:
     """Returns environment steps/s of a training run; nothing is evaluated or saved while the clock runs."""
+    import tfsac
     from tfsac.parameters import RunParameters
     from tfsac.training import Callback, Trainer
 
@@ -282,8 +284,44 @@ def tfsac_loop(preset: Any, steps: int) -> float:
                 trainer.stop("measured")
 
     run = RunParameters(seed=1, checkpoint_save_steps=10**9)
-    Trainer(preset, "run", run, callbacks=[Watch()], quiet=True).run()
+    tfsac.train(preset, "run", run, callbacks=[Watch()], quiet=True)
     return clock.rate
+
+
+def measure_command(library: str, mode: str, args: argparse.Namespace) -> dict[str, float]:
+    """Returns the steps/s that `tfsac train` writes of the part of its run between its first and second evaluation."""
+    together, steps = 50 if mode.endswith("50") else 1, RANDOM_STEPS + args.steps
+    pathlib.Path("preset.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(ROOT / 'benchmarks')!r})\nimport speed\n"
+        f"preset = speed.tfsac_preset({args.level!r}, {together}, improve={steps + args.steps - RANDOM_STEPS}, every={steps})\n"
+    )
+    command = [sys.executable, "-m", "tfsac", "train", "--preset=preset.py", "--run_dir=run", "--seed=1"]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([*command, f"--checkpoint_save_steps={10**9}"], check=True, env=environ, stdout=subprocess.DEVNULL)
+    with pathlib.Path("run", "metrics.csv").open(newline="") as file:
+        return {"value": float(list(csv.DictReader(file))[1]["steps_per_second"])}
+
+
+# -- the bare loop -----------------------------------------------------------------------------------------------------
+
+
+def measure_bare(library: str, mode: str, args: argparse.Namespace) -> dict[str, float]:
+    from bare_loop import BareLoop
+
+    together = 50 if mode.endswith("50") else 1
+    loop = BareLoop(args.level, together)
+    if mode in LOOPS:
+        clock, step = LoopClock(args.steps), 0
+        while not clock.finished(step):
+            loop.play(random=step < RANDOM_STEPS)
+            step += 1
+            if step > RANDOM_STEPS and step % together == 0:
+                loop.update()
+        return {"value": clock.rate}
+    for _ in range(STORED):
+        loop.play(random=True)
+    updates_per_second(loop.update, together, 100)
+    return {"value": updates_per_second(loop.update, together, args.steps)}
 
 
 def floor(update_rate: Callable[[], float], flops: int) -> dict[str, float]:
@@ -328,10 +366,25 @@ def floor(update_rate: Callable[[], float], flops: int) -> dict[str, float]:
 # -- processes and tables ----------------------------------------------------------------------------------------------
 
 
+MEASURE = {
+    "bare": measure_bare,
+    "tfsac": measure_tfsac,
+    "command": measure_command,
+    "sb3": measure_sb,
+    "sbx": measure_sb,
+}
+
+
+def measured(library: str, mode: str) -> bool:
+    """Returns whether a library has this mode."""
+    return {"bare": mode not in ("act", "floor"), "command": mode in LOOPS}.get(
+        library, mode != "floor" or library == "tfsac"
+    )
+
+
 def work(args: argparse.Namespace) -> None:
     """Makes one measurement and prints it as the last line."""
-    measure = measure_tfsac if args.worker == "tfsac" else measure_sb
-    result = measure(args.worker, args.mode, args)
+    result = MEASURE[args.worker](args.worker, args.mode, args)
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -343,7 +396,8 @@ def work(args: argparse.Namespace) -> None:
 
 
 def start_worker(library: str, mode: str, args: argparse.Namespace) -> dict[str, Any]:
-    command = [getattr(args, library), str(pathlib.Path(__file__).resolve()), f"--worker={library}", f"--mode={mode}"]
+    python = getattr(args, library, args.tfsac)  # the bare loop and the command line run in tfsac's environment
+    command = [python, str(pathlib.Path(__file__).resolve()), f"--worker={library}", f"--mode={mode}"]
     command += [f"--{name}={getattr(args, name)}" for name in ("steps", "level")]
     environ = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "2"}
     with tempfile.TemporaryDirectory() as folder:  # takes run directories and the logs of simulators
@@ -353,25 +407,42 @@ def start_worker(library: str, mode: str, args: argparse.Namespace) -> dict[str,
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def measure_all(args: argparse.Namespace, out: pathlib.Path) -> tuple[Found, Versions]:
-    """Makes all measurements and writes speed.csv on the way."""
-    found: Found = {}
-    versions: Versions = {}
-    libraries = [library for library in LIBRARIES if getattr(args, library)]
-    with (out / "speed.csv").open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["round", "mode", "library", "name", "value"])
-        for number, mode, library in itertools.product(range(args.rounds), args.modes.split(","), libraries):
-            if mode == "floor" and library != "tfsac":
-                continue
-            result = start_worker(library, mode, args)
-            versions[library] = result.pop("versions")
-            for name, value in result.items():
-                found.setdefault((mode, library, name), []).append(value)
-                rows.writerow([number + 1, mode, library, name, f"{value:.5g}"])
-            file.flush()
-            print(f"round {number + 1}  {mode:9}  {library:5}  {result['value']:.4g} {unit(mode)}", file=sys.stderr)
-    return found, versions
+def measure_all(args: argparse.Namespace, out: pathlib.Path) -> None:
+    """Makes all measurements and writes speed.csv on the way, beside the runs of other machines."""
+    path, name = out / "speed.csv", machine()
+    kept = [row for row in read(path) if row["machine"] != name]
+    libraries = [library for library in LIBRARIES if getattr(args, library, args.tfsac)]
+    with path.open("w", newline="") as file:
+        rows = csv.DictWriter(file, COLUMNS)
+        rows.writeheader()
+        rows.writerows(kept)
+        for number, mode in itertools.product(range(args.rounds), args.modes.split(",")):
+            # Every other round in the opposite order, for machines that slow down while they are busy.
+            for library in libraries[:: 1 if number % 2 else -1]:
+                if not measured(library, mode):
+                    continue
+                result = start_worker(library, mode, args)
+                versions = ", ".join(f"{package} {version}" for package, version in result.pop("versions").items())
+                for key, value in result.items():
+                    values = (name, versions, number + 1, mode, library, key, f"{value:.5g}")
+                    rows.writerow(dict(zip(COLUMNS, values, strict=True)))
+                file.flush()
+                print(f"round {number + 1}  {mode:9}  {library:7}  {result['value']:.4g} {unit(mode)}", file=sys.stderr)
+
+
+def read(path: pathlib.Path) -> list[dict[str, str]]:
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def machine() -> str:
+    """Returns the processor, its cores and those of its instructions on which the speed of matrix products depends."""
+    text = pathlib.Path("/proc/cpuinfo").read_text()
+    model = next(line.split(":")[1].strip() for line in text.splitlines() if line.startswith("model name"))
+    flags = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if f" {flag} " in text.replace("\n", " ")]
+    return f"{model}, {os.cpu_count()} cores, {' '.join(flags)}"
 
 
 def unit(mode: str) -> str:
@@ -388,48 +459,43 @@ def span(values: list[float] | None) -> str:
     return f"{text(statistics.median(values))} [{text(min(values))}-{text(max(values))}]"
 
 
-def bar(mode: str, medians: dict[str, float], ratios: list[float | None]) -> str:
+def ratio(mode: str, medians: dict[str, float], other: str) -> float | None:
+    """Returns how many times as fast tfsac is."""
+    if other not in medians or "tfsac" not in medians:
+        return None
+    return medians[other] / medians["tfsac"] if mode == "act" else medians["tfsac"] / medians[other]
+
+
+def bar(mode: str, medians: dict[str, float]) -> str:
     """Returns what tfsac should reach, and whether it does."""
-    bounds = BARS.get(mode, ())
-    if len(bounds) == 2:
-        measured = [(ratio, bound) for ratio, bound in zip(ratios, bounds, strict=True) if ratio]
-        reached = all(ratio >= bound for ratio, bound in measured)
-        return f"{bounds[0]} / {bounds[1]}" + ("" if not measured else ": reached" if reached else ": missed")
-    if len(bounds) == 1 and "tfsac" in medians:
-        reached = medians["tfsac"] <= bounds[0] if mode == "act" else medians["tfsac"] >= bounds[0]
-        return f"{'<=' if mode == 'act' else '>='} {bounds[0]:g}: {'reached' if reached else 'missed'}"
-    return ""
+    value = ratio(mode, medians, "bare") if mode not in ("act", "floor") else medians.get("tfsac")
+    if mode not in BARS or value is None:
+        return ""
+    reached = value <= BARS[mode] if mode == "act" else value >= BARS[mode]
+    return f"{'<=' if mode == 'act' else '>='} {BARS[mode]:g}: {'reached' if reached else 'missed'}"
 
 
-def report(found: Found, versions: Versions, args: argparse.Namespace) -> str:
-    modes = args.modes.split(",")
-    lines = [
-        "# Speed",
-        "",
-        f"{args.level}, batch {BATCH}, hidden layers {HIDDEN}, {args.steps} steps or updates a measurement, medians "
-        f"[min-max] of {args.rounds} interleaved rounds; {os.cpu_count()} cores, {platform.machine()}, no GPU. "
-        "Each library chooses its own threads. A ratio says how many times as fast tfsac is. Repeat with `python "
-        "benchmarks/speed.py`.",
-        "",
-        "| mode | tfsac | sb3 | sbx | tfsac/sb3 | tfsac/sbx | bar |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for mode in modes:
+def section(name: str, rows: list[dict[str, str]]) -> list[str]:
+    """Returns the tables of one machine."""
+    found: dict[tuple[str, str, str], list[float]] = {}
+    for row in rows:
+        found.setdefault((row["mode"], row["library"], row["name"]), []).append(float(row["value"]))
+    others = [library for library in LIBRARIES if library != "tfsac"]
+    head = [*LIBRARIES, *(f"tfsac/{other}" for other in others if other != "command"), "bar"]
+    lines = [f"## {name}", "", f"Medians [min-max] of {max(int(row['round']) for row in rows)} interleaved rounds.", ""]
+    lines += ["| mode | " + " | ".join(head) + " |", "|---" * (len(head) + 1) + "|"]
+    for mode in dict.fromkeys(row["mode"] for row in rows):
         values = {library: found.get((mode, library, "value")) for library in LIBRARIES}
         medians = {library: statistics.median(numbers) for library, numbers in values.items() if numbers}
-        ratios: list[float | None] = [None, None]
-        for i, other in enumerate(LIBRARIES[1:]):
-            if "tfsac" in medians and other in medians:
-                ratio = medians["tfsac"] / medians[other]
-                ratios[i] = 1 / ratio if mode == "act" else ratio
-        cells = [f"{mode}, {unit(mode)}"]
-        cells += [span(values[library]) for library in LIBRARIES]
-        cells += ["-" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
-        lines.append("| " + " | ".join([*cells, bar(mode, medians, ratios)]) + " |")
-    lines += ["", "Peak resident memory, MB:", "", "| mode | tfsac | sb3 | sbx |", "|---|---|---|---|"]
-    for mode in modes:
-        cells = [span(found.get((mode, library, "peak_rss_mb"))) for library in LIBRARIES]
-        lines.append("| " + " | ".join([mode, *cells]) + " |")
+        ratios = [ratio(mode, medians, other) for other in others if other != "command"]
+        cells = [f"{mode}, {unit(mode)}", *(span(values[library]) for library in LIBRARIES)]
+        cells += ["-" if x is None else f"{x:.2f}" for x in ratios]
+        lines.append("| " + " | ".join([*cells, bar(mode, medians)]) + " |")
+    memory = [(library, found.get(("loop1", library, "peak_rss_mb"))) for library in LIBRARIES if library != "command"]
+    lines += [
+        "",
+        "Peak resident memory of loop1, MB: " + ", ".join(f"{name} {span(mb)}" for name, mb in memory if mb) + ".",
+    ]
     if ("floor", "tfsac", "gflops_2048") in found:
         names = ("gflops_2048", "gflops_256", "updates_per_second", "share_256")
         large, small, rate, share = (span(found["floor", "tfsac", name]) for name in names)
@@ -439,12 +505,25 @@ def report(found: Found, versions: Versions, args: argparse.Namespace) -> str:
             f"2048 x 2048 matrices, {small} in 256 x 256; beside them {rate} updates/s, which is {share} of the rate "
             "of the small ones.",
         ]
-    if args.level == "HalfCheetah-v5":  # whose sizes these are
-        lines += ["", f"Matrix products: {flops_text(17, 6)}.", ""]
-        lines.append("SB3 also computes gradients of Q's weights in the policy step and drops them: not counted.")
-    lines += ["", "Versions:", ""]
-    for library, packages in versions.items():
-        lines.append(f"- {library}: " + ", ".join(f"{name} {version}" for name, version in packages.items()))
+    versions = {row["library"]: row["versions"] for row in rows}
+    return [*lines, "", *(f"- {library}: {packages}" for library, packages in versions.items()), ""]
+
+
+def report(rows: list[dict[str, str]]) -> str:
+    """Returns speed.md: a section for each machine, the newest last."""
+    lines = [
+        "# Speed",
+        "",
+        f"HalfCheetah-v5, batch {BATCH}, hidden layers {HIDDEN}, on CPUs without a GPU. `bare` is a TensorFlow loop of the "
+        "same arithmetic, `tfsac` is `tfsac.train` in a fresh Python process, `command` is `tfsac train`; each library "
+        "chooses its own threads. A ratio says how many times as fast tfsac is. Absolute figures hold for the machine and "
+        "the minute: compare ratios. Repeat with `python benchmarks/speed.py`, which adds a section.",
+        "",
+    ]
+    for name in dict.fromkeys(row["machine"] for row in rows):
+        lines += section(name, [row for row in rows if row["machine"] == name])
+    lines += [f"Matrix products: {flops_text(17, 6)}.", ""]
+    lines.append("SB3 also computes gradients of Q's weights in the policy step and drops them: not counted.")
     return "\n".join(lines) + "\n"
 
 
@@ -453,8 +532,8 @@ def main() -> None:
     parser.add_argument("--tfsac", default=sys.executable, help="its Python")
     parser.add_argument("--sb3", default="", help="its Python")
     parser.add_argument("--sbx", default="", help="its Python")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=3000, help="steps or updates a measurement, a multiple of 50")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=2000, help="steps or updates a measurement, a multiple of 50")
     parser.add_argument("--level", default="HalfCheetah-v5")
     parser.add_argument("--modes", default=",".join(MODES), help="some of them, separated by commas")
     parser.add_argument("--out", default=str(ROOT / "benchmarks" / "results"), help="folder of speed.csv and speed.md")
@@ -471,8 +550,8 @@ def main() -> None:
         return
     out = pathlib.Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
-    found, versions = measure_all(args, out)
-    text = report(found, versions, args)
+    measure_all(args, out)
+    text = report(read(out / "speed.csv"))
     (out / "speed.md").write_text(text, encoding="utf-8")
     print(text)
 
