@@ -49,7 +49,6 @@ EXTRAS["test"] = [
     "pytest-xdist>=3.6",
     "ruff>=0.17,<0.18",  # its format changes with its second number
     "mypy>=2.4,<3",
-    "tensorflow-probability[tf]>=0.25,<0.26",  # other formulas of the densities
     *(package for extra in TESTED for package in EXTRAS[extra]),
 ]
 
@@ -83,6 +82,7 @@ setup(
     # Upper bounds where an interface is young: with the next major version it may change.
     install_requires=[
         "tensorflow>=2.21,<3",
+        "tensorflow-probability[tf]>=0.25,<0.26",
         "keras>=3.12,<4",
         "gymnasium[classic-control]>=1.2,<2",
         "numpy>=2.0,<3",

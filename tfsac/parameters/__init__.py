@@ -81,8 +81,8 @@ from tfsac.parameters.networks import (
     VHeadParameters,
 )
 from tfsac.parameters.overrides import for_level, override, parse_assignment
-from tfsac.parameters.own_classes import ClassParameters, class_of
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, StepMethod, TrainingSteps
+from tfsac.parameters.user_classes import ClassParameters, class_of
 
 __all__ = [
     "ACTIVATIONS",

@@ -34,7 +34,7 @@ from tfsac.parameters.memories import (
     SQILExperienceReplayParameters,
 )
 from tfsac.parameters.networks import FEATURES, EmbedderScheme, NetworkParameters
-from tfsac.parameters.own_classes import ClassParameters, OrOwn, is_of_kind
+from tfsac.parameters.user_classes import ClassParameters, OrOwn, is_of_kind
 
 
 @parameters

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from tfsac.parameters.base import parameters, refuse_ineffective
 from tfsac.parameters.networks import NonNegativeFloat, PositiveInt
-from tfsac.parameters.own_classes import ClassParameters
+from tfsac.parameters.user_classes import ClassParameters
 
 
 @parameters

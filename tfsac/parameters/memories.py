@@ -8,7 +8,7 @@ from pydantic import Field, Tag
 
 from tfsac.parameters.base import ParameterError, by_kind, parameters, refuse_ineffective
 from tfsac.parameters.networks import NonNegativeInt, PositiveFloat, PositiveInt
-from tfsac.parameters.own_classes import ClassParameters, OrOwn
+from tfsac.parameters.user_classes import ClassParameters, OrOwn
 
 
 @parameters

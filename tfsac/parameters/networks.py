@@ -10,7 +10,7 @@ from pydantic import Discriminator, Field, Tag
 
 from tfsac.parameters.base import ParameterError, by_kind, parameters, refuse_ineffective
 from tfsac.parameters.keras_names import Activation, OptimizerName, check_arguments
-from tfsac.parameters.own_classes import ClassParameters, OrOwn
+from tfsac.parameters.user_classes import ClassParameters, OrOwn
 
 PositiveInt = Annotated[int, Field(gt=0, lt=2**40)]  # an array of so many of the largest images can still be counted
 NonNegativeInt = Annotated[int, Field(ge=0)]
