@@ -14,7 +14,7 @@ from tfsac.testing import discrete_spec, random_batches, random_sequences, vecto
 from tfsac.training.build import build_agent
 
 DELAY, BATCH, STEPS = 3, 8, 4
-EAGER = RunParameters(seed=1, eager=True)
+EAGER = RunParameters(seed=1, eager=True, updates_between_diagnostics=1)
 
 
 def twin():

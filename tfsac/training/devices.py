@@ -14,6 +14,7 @@ import tensorflow as tf
 from tfsac.distributed.rendezvous import wait_for_workers
 from tfsac.distributed.tf_config import WorkerTask
 from tfsac.parameters import RunParameters
+from tfsac.training.bfloat16 import use_bfloat16, warning_about_bfloat16
 
 THREADS = ("TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS")
 CONFIGURED: list[int] = []  # id of the process; a child that was forked has its parent's
@@ -76,8 +77,11 @@ def configure_once() -> str | None:
     return None if CONFIGURED else configure()
 
 
-def set_numerics(run: RunParameters) -> None:
+def set_numerics(run: RunParameters) -> str | None:
     """Sets how this process computes from now on: deterministic kernels, and matrix products in bfloat16.
+
+    Returns:
+        a line about bfloat16 where it is slower than float32 on this CPU; else None.
 
     Raises:
         ValueError: bfloat16 on a GPU, whose own way is TF32.
@@ -89,8 +93,9 @@ def set_numerics(run: RunParameters) -> None:
         raise ValueError(
             "bfloat16 is for CPUs that multiply it (AVX512_BF16, AMX); GPUs use TF32 anyway. Received: a GPU"
         )
-    # Weights, optimizers and sums stay float32; graphs that are exported have no trace of it.
-    tf.config.optimizer.set_experimental_options({"auto_mixed_precision_onednn_bfloat16": narrow})
+    warning = warning_about_bfloat16() if narrow else None
+    use_bfloat16(narrow)
+    return warning
 
 
 def make_strategy(run: RunParameters, task: WorkerTask) -> tf.distribute.Strategy:

@@ -76,8 +76,7 @@ class RunParts:
         self.counters = self.schedule.counters
         quiet = asked.quiet or not asked.task.is_chief
         self.terminal = terminal(*self.schedule.length(), quiet, self.hooks.metric_names())
-        late = configure_once()
-        set_numerics(self.settings)
+        about_numerics = configure_once(), set_numerics(self.settings)
         self.workers = Workers(make_strategy(self.settings, asked.task), asked.task)
         self.workers.agree(asked.to_agree())
         self._make_environments(asked)
@@ -89,7 +88,7 @@ class RunParts:
         except BaseException:
             self.close()
             raise
-        for line in (*self.agent.notes, *([late] if late else [])):
+        for line in (*self.agent.notes, *filter(None, about_numerics)):
             self.print(line)
         if asked.resume and self.schedule.finished():
             self.print(
