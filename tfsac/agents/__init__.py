@@ -1,9 +1,12 @@
-"""The agents learn: one file each, with its losses, gradients, optimizer steps and targets in the order in which they
-happen.
+"""The agents learn: one file each, with losses, gradients, optimizer steps and targets in the order in which they
+happen. `sac_v.py` is Coach's agent with V, `sac.py` the one with twin critics.
 
-`learner.py` has what they share, `tfsac/compiled_updates.py` the compiled loop that calls `update_once`. A suffix names
-the axes of a tensor: B rows of a batch, N critics, A action dimensions or discrete actions, T time, D rewards a step, R
-= T * B rows, J sampled actions of a row. Docstrings also have E environments and P agents that share a policy.
+The formulas of the losses are in `tfsac/losses/`, `learner.py` has what the agents share, and
+`tfsac/compiled_updates.py` the compiled loop that calls `update_once`.
+
+A suffix names the axes of a tensor: B rows of a batch, N critics, A action dimensions or discrete actions, T time, D
+rewards a step, R = T * B rows, J sampled actions of a row, S parameters of a distribution. Docstrings also have U
+updates of a call, M metrics, E environments and P agents that share a policy.
 """
 
 from tfsac.agents.acer import DiscreteACERAgent, GaussianACERAgent

@@ -99,7 +99,7 @@ class Agent(tf.Module):
         rows: number of rows of the global batch after folding.
         updates: number of updates that were made, a variable.
         compiled: makes the updates; `compiled.traces` counts how often they were traced.
-        diagnosed: whether the update that is computed or traced reports all metrics, not its losses alone.
+        diagnosed: whether the update being computed or traced reports all metrics, not only its losses.
 
     Raises:
         ValueError: what the policy and `make_networks` say, a batch that the replicas cannot share equally, or XLA for
@@ -143,7 +143,7 @@ class Agent(tf.Module):
         self.spec = self.policy.spec
         if self.imitates:
             self.spec = self.spec._replace(extras={EXPERT: ArraySpec((), "float32")})
-            attach_diagnostics(self)  # around critic_step and policy_step
+            attach_diagnostics(self)  # replaces critic_step and policy_step by ones that report more
         self.rows = self.batch_size * (spec.num_agents or 1)
         once = tf.VariableAggregation.ONLY_FIRST_REPLICA
         self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=once, name="updates")

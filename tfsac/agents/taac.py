@@ -44,7 +44,7 @@ class Rows(NamedTuple):
     switches: tf.Tensor
 
     def mean(self, values_R: tf.Tensor) -> tf.Tensor:
-        """Returns what has the mean over the rows with a step as its mean over the replicas."""
+        """Returns this replica's part of the mean over the global rows that have a step."""
         return tf.math.divide_no_nan(tf.reduce_sum(self.counts_R * values_R), self.count)
 
 

@@ -15,7 +15,7 @@ from tfsac.parameters import FixedAlphaParameters, LearnedAlphaParameters
 from tfsac.types import Metrics
 
 MOST_PER_DIMENSION = math.log(2.0)  # nats, the entropy of the uniform distribution on [-1, 1]
-LEAST_PER_DIMENSION = -5.0  # nats, a standard deviation below 0.002: the target of a task with more dimensions
+LEAST_PER_DIMENSION = -5.0  # nats, a standard deviation of 0.002: a lower target was set for more dimensions
 
 
 class FixedTemperature:
