@@ -23,9 +23,9 @@ train: $(VENV)/installed
 test: $(VENV)/installed-for-tests
 	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
 
-# What takes hours, named one by one as it ends: tests/acceptance/README.md tells what it holds.
+# What takes most of an hour, named one by one as it ends: tests/acceptance/README.md tells what it holds.
 acceptance: $(VENV)/installed-for-tests
-	$(BIN)/python -m pytest -m acceptance --verbose --verbose
+	$(BIN)/python -m pytest -m acceptance --verbose --verbose --numprocesses=2 --dist=worksteal
 
 style: $(VENV)/installed-for-tests
 	$(BIN)/ruff check .
