@@ -82,7 +82,13 @@ class Watch(Callback):
 
 
 def trained(folder, preset, *callbacks, **run):
-    trainer = Trainer(preset, folder / "run", RunParameters(seed=3, **run), callbacks=callbacks, quiet=True)
+    trainer = Trainer(
+        preset,
+        folder / "run",
+        RunParameters(seed=3, updates_between_diagnostics=1, **run),
+        callbacks=callbacks,
+        quiet=True,
+    )
     trainer.run()
     return trainer
 
@@ -109,6 +115,8 @@ METRICS = {
     "episodes",
     "wall_seconds",
     "steps_per_second",
+    "averaged/losses",
+    "averaged/diagnostics",
     "loss/policy",
     "learning_rate/policy",
     "policy/value",

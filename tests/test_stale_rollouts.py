@@ -39,7 +39,7 @@ def rollout_and_metrics(kind, stale):
     preset = preset_of(kind)
     env = make(LEVELS[kind])
     spec = spec_of(env)
-    agent = build_agent(preset, RunParameters(seed=4), spec)
+    agent = build_agent(preset, RunParameters(seed=4, updates_between_diagnostics=1), spec)
     memory = build_memory(preset, agent.spec, Filters(preset.environment.filters, agent.spec), older_policies=stale)
     rng = np.random.default_rng(5)
     seen = rng.normal(size=(STEPS + 1, ENVS, *spec.observation["observation"].shape)).astype(np.float32)
@@ -99,7 +99,7 @@ def test_fresh_rollouts_are_on_policy_only_where_the_policy_that_learns_played_t
     trainer = Trainer(
         preset_of("discrete", **{"agent.networks.*.learning_rate": 0.03, **changes}),
         tmp_path / "run",
-        RunParameters(**run),
+        RunParameters(updates_between_diagnostics=1, **run),
         quiet=True,
     )
     trainer.run()

@@ -49,7 +49,13 @@ class Batches(Callback):
 
 
 def trained(folder, preset, *callbacks, **run):
-    trainer = Trainer(preset, folder / "run", RunParameters(seed=3, **run), callbacks=callbacks, quiet=True)
+    trainer = Trainer(
+        preset,
+        folder / "run",
+        RunParameters(seed=3, updates_between_diagnostics=1, **run),
+        callbacks=callbacks,
+        quiet=True,
+    )
     trainer.run()
     return trainer
 
