@@ -5,6 +5,8 @@ the networks.
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -35,6 +37,7 @@ class CompiledUpdates:
         self.packing = Packing(agent.batch_rows())
         self.updates_between_diagnostics = 1
         self.metric_names: list[str] = []
+        self.acting_shapes: list[tuple[int, ...]] = []
         self.traces = 0
         # The loop over U has no fixed number of passes, so what XLA compiles is inside of it.
         self._each_update = tf.function(self._one_update, jit_compile=True) if jit_compile else self._one_update
@@ -56,14 +59,24 @@ class CompiledUpdates:
         if self.eager:
             rows = [self._counted_update(packed, i, i >= count - diagnosed) for i in range(count)]
             metrics, priority = (tf.stack(column) for column in zip(*rows, strict=True))
-            outputs = agent.policy.acting_weights()
+            weights = self._acting_weights()
         elif count > 1 or "several" in self._graphs:
-            metrics, priority, outputs = self._graph("several")(packed, tf.constant(count - diagnosed))
+            metrics, priority, weights = self._graph("several")(packed, tf.constant(count - diagnosed))
         else:
-            metrics, priority, outputs = self._graph("all" if diagnosed else "losses")(packed)
-        acting = [output.numpy() for output in outputs]
+            metrics, priority, weights = self._graph("all" if diagnosed else "losses")(packed)
+        flat, ends = weights.numpy(), itertools.accumulate(map(math.prod, self.acting_shapes))
+        acting = [
+            flat[end - math.prod(shape) : end].reshape(shape)
+            for shape, end in zip(self.acting_shapes, ends, strict=True)
+        ]
         agent.policy.refresh(acting)
         return UpdateResult(metrics.numpy(), priority.numpy(), acting, diagnosed)
+
+    def _acting_weights(self) -> tf.Tensor:
+        """Returns the weights that acting has copies of in one array, for every output of a call costs time."""
+        weights = self.agent.policy.acting_weights()
+        self.acting_shapes = [tuple(weight.shape) for weight in weights]
+        return tf.concat([tf.zeros([0]), *(tf.reshape(weight, [-1]) for weight in weights)], axis=0)
 
     def _graph(self, kind: str) -> Any:
         """Returns the trace of this kind; calling it directly, with tensors, saves a millisecond of looking for it."""
@@ -76,21 +89,19 @@ class CompiledUpdates:
             self._graphs[kind] = tf.function(graph, autograph=False).get_concrete_function(*signature)
         return self._graphs[kind]
 
-    def _single_update(self, diagnosed: bool, packed: Packed) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
+    def _single_update(self, diagnosed: bool, packed: Packed) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         self.traces += 1  # Python runs while tracing only
         metrics, priority = self._counted_update(packed, 0, diagnosed)
-        return metrics[None], priority[None], self.agent.policy.acting_weights()
+        return metrics[None], priority[None], self._acting_weights()
 
-    def _several_updates(
-        self, packed: Packed, first_diagnosed: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
+    def _several_updates(self, packed: Packed, first_diagnosed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         self.traces += 1
         count = tf.shape(packed[0])[0]
         state = [0, *(tf.TensorArray(tf.float32, size=count) for _ in ("metrics", "priority"))]
         if self.updates_between_diagnostics > 1:
             state = self._updates(packed, state, first_diagnosed, False)
         _, metrics, priority = self._updates(packed, state, count, True)
-        return metrics.stack(), priority.stack(), self.agent.policy.acting_weights()
+        return metrics.stack(), priority.stack(), self._acting_weights()
 
     def _updates(self, packed: Packed, state: Any, end: tf.Tensor, diagnosed: bool) -> Any:
         """Makes the updates up to `end`; the state is the next one and what they returned so far."""
