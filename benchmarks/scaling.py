@@ -56,7 +56,7 @@ def operations(spec):
     """Returns how many operations the graph of one update has besides constants, shapes and reads of variables."""
     agent, _ = agent_and_batches(256, 256, spec)
     agent.trace(single=True)
-    return sum(operation.type not in CHEAP for operation in agent.compiled._single.graph.get_operations())
+    return sum(operation.type not in CHEAP for operation in agent.compiled._graph("all").graph.get_operations())
 
 
 def gflop(width, batch):
