@@ -18,7 +18,8 @@ from tfsac.types import Batch, Transition, UpdateResult, is_loss
 
 
 class CompiledUpdates:
-    """Makes an agent's updates; there is one trace for calls of a single update and one for any number.
+    """Makes an agent's updates; calls of a single update have a trace with all metrics and one with losses alone, calls
+    of several updates one trace for any number.
 
     Args:
         agent: with `update_once`.
@@ -39,8 +40,11 @@ class CompiledUpdates:
         self.metric_names: list[str] = []
         self.acting_shapes: list[tuple[int, ...]] = []
         self.traces = 0
-        # The loop over U has no fixed number of passes, so what XLA compiles is inside of it.
-        self._each_update = tf.function(self._one_update, jit_compile=True) if jit_compile else self._one_update
+        # The loop over U has no fixed number of passes, so what XLA compiles is inside of it. No graph needs AutoGraph,
+        # which would take most of the time of a trace.
+        self._each_update = (
+            tf.function(self._one_update, autograph=False, jit_compile=True) if jit_compile else self._one_update
+        )
         self._graphs: dict[str, Any] = {}  # by what they make: "all", "losses" (a single update), or "several"
 
     def trace(self, single: bool) -> list[str]:
