@@ -6,12 +6,17 @@ Run it in an environment of its own:
     python benchmarks/learning_sb3.py --level=HalfCheetah-v5 --seed=1 --steps=100000
 
 Stable-Baselines3's defaults (automatic temperature, 2 x 256, batch 256, one update a step) with the 10 000 random
-steps that its model zoo gives MuJoCo tasks. The columns have the names of a tfsac run's metrics.csv.
+steps that its model zoo gives MuJoCo tasks. The folder of a run gets `versions.json` and, when the run has ended,
+`metrics.csv` with the names of a tfsac run's columns; until then its rows are in `metrics.csv.partial`.
 """
 
 import argparse
 import csv
+import importlib.metadata
+import json
 import pathlib
+import platform
+import subprocess
 import time
 
 import gymnasium as gym
@@ -35,9 +40,9 @@ def episode_return(model: SAC, env: gym.Env, seed: int) -> float:
 
 
 class Evaluate(BaseCallback):
-    def __init__(self, level: str, every: int, episodes: int, path: pathlib.Path):
+    def __init__(self, env: gym.Env, every: int, episodes: int, path: pathlib.Path):
         super().__init__()
-        self.env = gym.make(level)
+        self.env = env
         self.every, self.episodes, self.path = every, episodes, path
         self.start = time.perf_counter()
 
@@ -53,25 +58,52 @@ class Evaluate(BaseCallback):
         return True
 
 
+def provenance() -> dict[str, dict[str, str]]:
+    """Returns versions and the commit under the names that they have in the config of a tfsac run."""
+    packages = ("stable-baselines3", "torch", "gymnasium", "numpy", "mujoco")
+    here = pathlib.Path(__file__).parent
+    commit, changed = (
+        subprocess.run(["git", *words], cwd=here, capture_output=True, text=True).stdout.strip()
+        for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+    )
+    versions = {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in packages}
+    return {"versions": versions, "git": {"commit": commit, "changed_files": changed}}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--level", default="HalfCheetah-v5")
+    parser.add_argument("--env_kwargs", type=json.loads, default={}, help="JSON, passed to gymnasium.make")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=100_000)
+    parser.add_argument("--learning_starts", type=int, default=10_000)
+    parser.add_argument("--learning_rate", type=float, default=3e-4)
     parser.add_argument("--evaluate_every", type=int, default=5_000)
-    parser.add_argument("--episodes", type=int, default=5)
+    parser.add_argument("--episodes", type=int, default=10)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--out", default="benchmarks/results/learning")
+    parser.add_argument("--out", type=pathlib.Path, help="folder (default: runs/learning/sb3_LEVEL_seedSEED)")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    path = pathlib.Path(args.out) / f"sb3_{args.level}_seed{args.seed}.csv"
+    out = args.out or pathlib.Path(f"runs/learning/sb3_{args.level}_seed{args.seed}")
+    path = out / "metrics.csv"
     if path.exists():
         raise SystemExit(f"{path} exists already; move it away to measure again.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "versions.json").write_text(json.dumps(provenance(), indent=2))
+    partial = out / "metrics.csv.partial"
+    with partial.open("w", newline="") as file:
         csv.writer(file).writerow(HEADER)
-    model = SAC("MlpPolicy", gym.make(args.level), seed=args.seed, learning_starts=10_000, device="cpu")
-    model.learn(args.steps, callback=Evaluate(args.level, args.evaluate_every, args.episodes, path))
+    env, evaluated = (gym.make(args.level, **args.env_kwargs) for _ in range(2))
+    model = SAC(
+        "MlpPolicy",
+        env,
+        seed=args.seed,
+        learning_rate=args.learning_rate,
+        learning_starts=args.learning_starts,
+        device="cpu",
+    )
+    model.learn(args.steps, callback=Evaluate(evaluated, args.evaluate_every, args.episodes, partial))
+    partial.rename(path)
 
 
 if __name__ == "__main__":

@@ -7,23 +7,21 @@ import pathlib
 import numpy as np
 import pytest
 
+from tfsac import cli
 from tfsac.cli import grouping
 from tfsac.cli.command import UsageError
-from tfsac.experiments import comparison
+from tfsac.experiments import comparison, estimates
 from tfsac.experiments.comparison import (
     AGAINST,
-    Estimate,
     RunEvaluations,
     compare,
+    compare_evaluations,
     curve,
-    estimate,
-    improvement,
-    iqm,
-    mean,
-    profile,
+    read_evaluations,
     read_groups,
     read_run,
 )
+from tfsac.experiments.estimates import Estimate, estimate, improvement, iqm, mean, profile
 
 PENDULUM, CAR = "Pendulum-v1", "MountainCarContinuous-v0"
 
@@ -95,7 +93,7 @@ def test_a_single_run_has_no_interval(strata):
 
 @pytest.mark.parametrize("statistic", [mean, iqm])
 def test_about_95_of_100_intervals_cover_the_truth(statistic, monkeypatch):
-    monkeypatch.setattr(comparison, "RESAMPLES", 400)
+    monkeypatch.setattr(estimates, "RESAMPLES", 400)
     drawn = np.random.default_rng(0).normal(5.0, 2.0, (300, 2, 15))  # two levels with 15 runs each
     found = estimate(statistic, [drawn[:, 0], drawn[:, 1]])
     covered = ((found.low <= 5.0) & (found.high >= 5.0)).mean()
@@ -105,7 +103,7 @@ def test_about_95_of_100_intervals_cover_the_truth(statistic, monkeypatch):
 
 
 def test_intervals_of_the_probability_cover_the_truth(monkeypatch):
-    monkeypatch.setattr(comparison, "RESAMPLES", 400)
+    monkeypatch.setattr(estimates, "RESAMPLES", 400)
     random = np.random.default_rng(0)
     # P(X > Y) of two normals whose means are a deviation apart is Phi(1 / sqrt 2) = 0.760.
     found = estimate(improvement, [random.normal(1.0, 1.0, (300, 15)), random.normal(0.0, 1.0, (300, 15))])
@@ -122,6 +120,15 @@ def test_a_run_has_its_evaluations_against_steps_and_seconds(write):
     # Trapezoids of 10 steps: (1 + 3) / 2 and (3 + 2) / 2, by 20 steps.
     assert (run.last, run.area) == (2.0, 2.25)
     assert read_run(write("b", [4])).area == 4.0
+
+
+def test_a_score_is_the_mean_of_the_last_evaluations(write):
+    run = write("a", [1, 3, 2, 7])
+    assert [read_run(run, n).last for n in (1, 2, 4)] == [7.0, 4.5, 3.25]
+    assert read_groups({"x": [run]}, 2)["x"][0].last == 4.5
+    for n in (0, 5):
+        with pytest.raises(ValueError, match=f"1 to as many .* Received: last_evaluations={n}, and 4 evaluations in "):
+            read_run(run, n)
 
 
 def test_one_level_has_raw_returns_and_several_are_normalised(write):
@@ -176,6 +183,26 @@ def test_the_table_of_two_groups_by_hand(write, tmp_path):
     assert printed[6] == "No interval for a single run of a level: bad, one."
     out = tmp_path / "new" / "out"
     assert printed[7:] == [f"table   {out / 'comparison.csv'}", f"picture {out / 'comparison.png'}"]
+
+
+def test_csv_files_are_compared_by_the_mean_of_their_last_evaluations(write, tmp_path):
+    runs = [
+        read_evaluations(write(name, returns) / "metrics.csv", "A level", 2)
+        for name, returns in (("a", [9, 2, 4]), ("b", [9, 4, 8]))
+    ]
+    printed = compare_evaluations({"x": runs}, tmp_path / "out").splitlines()
+    assert printed[1].count("4.50 [3.00, 6.00]") == 2
+    assert "Last: the mean of the last 2 evaluations of a run." in printed
+
+
+def test_the_flag_chooses_how_many_last_evaluations_count(write, tmp_path):
+    runs = [write("a", [9, 2, 4]), write("b", [9, 4, 8])]
+    for run in runs:
+        (run / "policy").mkdir()
+    for chosen, value in (([], "6"), (["--last_evaluations=2"], "4.5")):
+        assert cli.run(["compare", f"x={runs[0]},{runs[1]}", f"--out={tmp_path}", *chosen]) == 0
+        with (tmp_path / "comparison.csv").open(newline="") as file:
+            assert next(row for row in csv.DictReader(file) if row["statistic"] == "last_mean")["value"] == value
 
 
 @pytest.fixture

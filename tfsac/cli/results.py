@@ -177,6 +177,13 @@ def _compare_flags(f: flags.FlagValues) -> None:
         flag_values=f,
     )
     flags.DEFINE_string("title", "", "above the picture (default: the levels)", flag_values=f)
+    flags.DEFINE_integer(
+        "last_evaluations",
+        1,
+        "of so many evaluations, the last of a run, its score is the mean",
+        lower_bound=1,
+        flag_values=f,
+    )
 
 
 @command(
@@ -192,5 +199,5 @@ def compare(f: flags.FlagValues, rest: list[str]) -> int:
     only = pathlib.Path(rest[0])
     ours = only if len(rest) == 1 and (only / "sweep.json").is_file() else new_run_dir("comparison", None)
     refuse_unfinished(groups := groups_of(rest))
-    print(comparison.compare(groups, f.out or ours, f.title))
+    print(comparison.compare(groups, f.out or ours, f.title, f.last_evaluations))
     return 0

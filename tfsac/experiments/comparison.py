@@ -1,8 +1,4 @@
-"""Compares groups of runs: statistics for few seeds, their bootstrap intervals, a table and a figure.
-
-The statistics are those of Agarwal et al. (2021), "Deep Reinforcement Learning at the Edge of the Statistical
-Precipice". The strata of a group are its scores by level: a list of arrays `[n]`, one for each level. No TensorFlow.
-"""
+"""Compares groups of runs: statistics for few seeds, their bootstrap intervals, a table and a figure. No TensorFlow."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ import csv
 import io
 import itertools
 import json
-import math
 import operator
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
@@ -18,110 +13,37 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tfsac.experiments.estimates import Estimate, estimate, improvement, iqm, mean, profile
 from tfsac.experiments.plots import Path, color_and_style, dress, new_figure, read_curve, refuse_repeated, save_figure
 from tfsac.files import new_file, written_aside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Strata = Sequence[np.ndarray]
-CONFIDENCE, RESAMPLES = 0.95, 2000
 GRID = 100  # points at which the curves of several runs are combined
-
-# -- statistics --------------------------------------------------------------------------------------------------------
-
-
-class Estimate(NamedTuple):
-    """A statistic and its bootstrap interval; low and high are NaN where there is none.
-
-    The arrays of a curve have an entry for each of its points.
-    """
-
-    value: Any
-    low: Any
-    high: Any
-
-    def __str__(self) -> str:
-        interval = "" if math.isnan(self.low) else f" [{self.low:.2f}, {self.high:.2f}]"
-        return f"{self.value:.2f}{interval}"
-
-
-def mean(*strata: np.ndarray, axis: int = -1) -> np.ndarray:
-    """Returns the mean of all runs; every run counts the same."""
-    return np.concatenate(strata, axis).mean(axis)
-
-
-def iqm(*strata: np.ndarray, axis: int = -1) -> np.ndarray:
-    """Returns the interquartile mean: of all runs without the lowest and the highest fourth, rounded down."""
-    from scipy.stats import trim_mean
-
-    return trim_mean(np.concatenate(strata, axis), 0.25, axis=axis)
-
-
-def improvement(*strata: np.ndarray, axis: int = -1) -> np.ndarray:
-    """Returns the probability that a run of one group has a higher score than one of another, ties counting one half.
-
-    It is Mann and Whitney's U over the number of pairs, and the mean of it over levels.
-
-    Args:
-        *strata: of the one group, then of the other.
-        axis: of the runs.
-    """
-    half = len(strata) // 2
-    of_levels = []
-    for x, y in zip(strata[:half], strata[half:], strict=True):
-        x, y = np.moveaxis(x, axis, -1)[..., :, None], np.moveaxis(y, axis, -1)[..., None, :]
-        of_levels.append(((x > y) + 0.5 * (x == y)).mean((-1, -2)))
-    return np.mean(of_levels, axis=0)
-
-
-def profile(strata: Strata, taus: np.ndarray) -> np.ndarray:
-    """Returns the performance profile: the fraction of runs whose score is above each tau, `[T]`."""
-    return (np.concatenate(strata)[:, None] > taus).mean(0)
-
-
-def estimate(statistic: Callable[..., np.ndarray], strata: Strata) -> Estimate:
-    """Returns a statistic with its stratified percentile bootstrap interval of 95 %, drawn with a fixed seed.
-
-    Runs are resampled with replacement within their level. Where a level has one run there is no interval.
-
-    Args:
-        statistic: `mean`, `iqm` or `improvement`.
-        strata: of one group, or for `improvement` of two; `[n]`, or `[T, n]` for T points of a curve.
-    """
-    value = statistic(*strata)
-    if min(scores.shape[-1] for scores in strata) < 2:
-        return Estimate(value, np.full_like(value, np.nan), np.full_like(value, np.nan))
-    from scipy.stats import bootstrap
-
-    found = bootstrap(
-        strata,
-        statistic,
-        axis=-1,
-        vectorized=True,
-        confidence_level=CONFIDENCE,
-        n_resamples=RESAMPLES,
-        method="percentile",
-        rng=np.random.default_rng(0),
-    ).confidence_interval
-    return Estimate(value, found.low, found.high)
-
 
 # -- runs --------------------------------------------------------------------------------------------------------------
 
 
 class RunEvaluations(NamedTuple):
-    """The evaluations of a run: its level, then environment steps, wall-clock seconds and mean returns, each `[T]`."""
+    """The evaluations of a run.
+
+    Attributes:
+        level: of the run.
+        steps, seconds, returns: environment steps, wall-clock seconds and mean returns, each `[T]`.
+        last_evaluations: of so many, at most T, the score `last` is the mean.
+    """
 
     level: str
     steps: np.ndarray
     seconds: np.ndarray
     returns: np.ndarray
+    last_evaluations: int = 1
 
     @property
     def last(self) -> float:
-        """The last evaluation."""
-        return float(self.returns[-1])
+        """The mean of the last evaluations."""
+        return float(self.returns[-self.last_evaluations :].mean())
 
     @property
     def area(self) -> float:
@@ -129,7 +51,7 @@ class RunEvaluations(NamedTuple):
         width.
         """
         if len(self.steps) == 1:
-            return self.last
+            return float(self.returns[0])
         return float(np.trapezoid(self.returns, self.steps) / (self.steps[-1] - self.steps[0]))
 
 
@@ -142,12 +64,16 @@ AGAINST: dict[str, Callable[[RunEvaluations], np.ndarray]] = {
 }
 
 
-def read_run(path: Path) -> RunEvaluations:
+def read_run(path: Path, last_evaluations: int = 1) -> RunEvaluations:
     """Reads the evaluations of a run directory.
+
+    Args:
+        path: of the run directory.
+        last_evaluations: of so many the score is the mean.
 
     Raises:
         FileNotFoundError: it has no config.
-        ValueError: its config is damaged, or it has no evaluations yet.
+        ValueError: its config is damaged, or from `read_evaluations`.
     """
     config = pathlib.Path(path) / "config.json"
     if not config.is_file():
@@ -158,26 +84,57 @@ def read_run(path: Path) -> RunEvaluations:
         raise ValueError(
             f"{config} is not the config of a run ({error!r}). Received: {config.stat().st_size} bytes"
         ) from error
-    steps, returns = read_curve(path)
-    timed, seconds = read_curve(path, "wall_seconds")
-    return RunEvaluations(level, steps, np.interp(steps, timed, seconds), returns)
+    return read_evaluations(path, level, last_evaluations)
 
 
-def read_groups(groups: Mapping[str, Sequence[Path]]) -> dict[str, list[RunEvaluations]]:
-    """Reads the runs of every group. Where they cover several levels, returns are normalised.
+def read_evaluations(path: Path, level: str, last_evaluations: int = 1) -> RunEvaluations:
+    """Reads the evaluations of a run, which another library may have trained.
 
-    On each level, 0 is the lowest and 1 the highest evaluation of all runs of all groups.
+    Args:
+        path: a run directory, or a CSV file with the columns `env_steps`, `wall_seconds` and `evaluation/return_mean`.
+        level: of the run, which a CSV file does not say.
+        last_evaluations: of so many the score is the mean.
 
     Raises:
-        FileNotFoundError, ValueError: from `read_run`; no groups or an empty one, a run twice in a group, or groups
-            that cover different levels.
+        ValueError: from `read_curve`, or there are fewer evaluations.
+    """
+    steps, returns = read_curve(path)
+    if not 1 <= last_evaluations <= len(steps):
+        raise ValueError(
+            "A score is the mean of 1 to as many last evaluations as the run has; choose another number. "
+            f"Received: last_evaluations={last_evaluations}, and {len(steps)} evaluations in {path}"
+        )
+    timed, seconds = read_curve(path, "wall_seconds")
+    return RunEvaluations(level, steps, np.interp(steps, timed, seconds), returns, last_evaluations)
+
+
+def read_groups(groups: Mapping[str, Sequence[Path]], last_evaluations: int = 1) -> Groups:
+    """Reads the runs of every group. Where they cover several levels, returns are normalised.
+
+    Args:
+        groups: run directories by label.
+        last_evaluations: of so many the score of a run is the mean.
+
+    Raises:
+        FileNotFoundError, ValueError: from `read_run` and `normalised`; no groups or an empty one, or a run twice in a
+            group.
     """
     if not groups or not all(groups.values()):
         raise ValueError(
             f"A comparison needs at least one group, and each group at least one run. Received: {dict(groups)}"
         )
     refuse_repeated(groups)
-    read = {label: [read_run(path) for path in paths] for label, paths in groups.items()}
+    return normalised({label: [read_run(path, last_evaluations) for path in paths] for label, paths in groups.items()})
+
+
+def normalised(read: Groups) -> Groups:
+    """Normalises returns where the runs cover several levels.
+
+    On each level, 0 is the lowest and 1 the highest evaluation of all runs of all groups.
+
+    Raises:
+        ValueError: the groups cover different levels.
+    """
     levels = {label: sorted({run.level for run in runs}) for label, runs in read.items()}
     everywhere = sorted({level for of_group in levels.values() for level in of_group})
     if any(of_group != everywhere for of_group in levels.values()):
@@ -239,11 +196,29 @@ class Row(NamedTuple):
     estimate: Estimate
 
 
-def compare(groups: Mapping[str, Sequence[Path]], folder: Path, title: str = "") -> str:
-    """Compares groups of runs, and writes `comparison.csv` and `comparison.png` into a folder.
+def compare(groups: Mapping[str, Sequence[Path]], folder: Path, title: str = "", last_evaluations: int = 1) -> str:
+    """Compares groups of run directories, and writes `comparison.csv` and `comparison.png` into a folder.
 
     Args:
         groups: run directories by label.
+        folder, title: as for `compare_evaluations`.
+        last_evaluations: of so many the score of a run is the mean.
+
+    Returns:
+        what `compare_evaluations` returns.
+
+    Raises:
+        FileNotFoundError, ValueError: from `read_groups`.
+        OSError: the folder cannot be written.
+    """
+    return compare_evaluations(read_groups(groups, last_evaluations), folder, title)
+
+
+def compare_evaluations(read: Groups, folder: Path, title: str = "") -> str:
+    """Compares groups of runs that were read, and writes `comparison.csv` and `comparison.png` into a folder.
+
+    Args:
+        read: runs by label, from `read_groups` or `normalised`.
         folder: made if it is not there; an earlier comparison in it is replaced.
         title: of the picture; by default the levels.
 
@@ -251,10 +226,8 @@ def compare(groups: Mapping[str, Sequence[Path]], folder: Path, title: str = "")
         what there is to print: a table of the groups, the probabilities of improvement, remarks and the files.
 
     Raises:
-        FileNotFoundError, ValueError: from `read_groups`.
         OSError: the folder cannot be written.
     """
-    read = read_groups(groups)
     rows, notes = statistics(read), remarks(read)
     table = new_file(pathlib.Path(folder) / "comparison.csv", replace=True)
     with written_aside(table) as stream:
@@ -290,6 +263,9 @@ def remarks(groups: Groups) -> list[str]:
         notes.append(
             "Returns are normalised: on each level, 0 is the lowest and 1 the highest evaluation of all these runs."
         )
+    means = {run.last_evaluations for run in everything} - {1}
+    if means:
+        notes.append(f"Last: the mean of the last {', '.join(map(str, sorted(means)))} evaluations of a run.")
     single = [label for label, runs in groups.items() if min(map(len, strata_of(runs, LAST))) < 2]
     if single:
         notes.append(f"No interval for a single run of a level: {', '.join(single)}.")
