@@ -5,8 +5,8 @@
 
 50 batches of 256 a call, HalfCheetah's shapes, full memories of zeros with every page touched. The kinds take turns in
 each round. Writes results/memories.csv, a row for each measurement, and prints medians. The largest memories need 3 GB
-of RAM. With --frames one batch of 64 a call, Atari's shapes, each frame stored once against whole stacks; writes
-results/memories_frames.csv and needs 2 GB.
+of RAM. With --frames one batch of 64 a call, Atari's shapes, each frame stored once against whole stacks, and four
+batches of ACER's segments, 8 of 5 steps each; writes results/memories_frames.csv and needs 5 GB.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tfsac.memories import PrioritizedMemory, SequenceMemory, TransitionMemory
+from tfsac.memories import EpisodicMemory, PrioritizedMemory, SequenceMemory, TransitionMemory
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
 RESULTS = pathlib.Path(__file__).parent / "results"
@@ -34,13 +34,20 @@ STACKS = Spec({"observation": ArraySpec((84, 84, 4), "uint8", stacked=True)}, Di
 FRAMES = {
     "frames": lambda _, size: TransitionMemory(STACKS, size),
     "whole stacks": lambda _, size: TransitionMemory(STACKS.unstacked(), size),
+    "segments of frames": lambda _, size: episodes(STACKS, size),
+    "segments of whole stacks": lambda _, size: episodes(STACKS.unstacked(), size),
 }
+SEGMENTS, STEPS, EPISODE = (4, 8), 5, 500  # batches and columns a call, their steps, and those of an episode
 
 
-def full(make: Callable[[Spec, int], TransitionMemory], size: int) -> TransitionMemory:
+def full(
+    make: Callable[[Spec, int], TransitionMemory | EpisodicMemory], size: int
+) -> TransitionMemory | EpisodicMemory:
     memory = make(SPEC, size)
+    if isinstance(memory, EpisodicMemory):
+        return memory
     for name in memory.ring.dtype.names:
-        memory.ring[name] = name == "reward"  # touches every page
+        memory.ring[name] = 3 * name.startswith("earlier/") or name == "reward"  # touches every page
     memory.total_rows = size
     if isinstance(memory, PrioritizedMemory):
         leaves = np.random.default_rng(0).exponential(size=size)
@@ -48,11 +55,24 @@ def full(make: Callable[[Spec, int], TransitionMemory], size: int) -> Transition
     return memory
 
 
-def milliseconds(memory: TransitionMemory, rng: np.random.Generator, call: int, batch: int) -> float:
+def episodes(spec: Spec, size: int) -> EpisodicMemory:
+    """Returns a memory of finished episodes."""
+    memory = EpisodicMemory(spec, size, STEPS)
+    episode = np.ones(EPISODE + 1, memory.dtype)
+    for name in memory.frames:
+        episode["earlier/" + name] = np.minimum(np.arange(EPISODE + 1), 3)
+    memory.keep([episode] * (size // EPISODE))
+    return memory
+
+
+def milliseconds(memory: TransitionMemory | EpisodicMemory, rng: np.random.Generator, call: int, batch: int) -> float:
     """Returns the mean time of a call."""
     began, made = time.perf_counter(), 0
     while (gone := time.perf_counter() - began) < SECONDS:
-        memory.sample(call, batch, rng)
+        if isinstance(memory, EpisodicMemory):
+            memory.batches(*SEGMENTS, rng)
+        else:
+            memory.sample(call, batch, rng)
         made += 1
     return 1e3 * gone / made
 

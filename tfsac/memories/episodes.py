@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tfsac.memories.frames import OBSERVATION, EpisodeFrames, observation_fields
+from tfsac.memories.frames import OBSERVATION, EpisodeFrames, observation_fields, without_frames
 from tfsac.memories.storage import Allocate
 from tfsac.memories.transitions import EXTRA, MemoryContext, refuse_other_fields
 from tfsac.parameters import Preset
@@ -269,39 +269,39 @@ class EpisodicMemory:
         """Returns a batch of the rollout, if it is wanted, and batches of the given segments."""
         if online and columns < self.num_envs:
             raise ValueError(f"Each of {self.num_envs} environments needs a column. Received: {columns}")
-        updates = online + len(drawn) // columns
-        segments: list[tuple[int, np.ndarray, int, int]] = []  # see `EpisodeFrames.columns`
-        records = np.zeros((updates, self.t_max + 1, columns), self.dtype)
-        begins, length = np.zeros((2, updates, self.t_max, columns), np.float32)
-        state = {
-            name: np.zeros((updates, columns, *own.shape[1:]), own.dtype) for name, own in self.initial_state.items()
-        }
+        replayed, envs, initial = len(drawn) // columns, np.arange(columns), self.initial_state.items()
+        start, steps, whole = np.array(drawn, np.int64).reshape(replayed, columns, 3).transpose(2, 0, 1)
         if online:
-            played, envs = self.tape[self.rollout_begin : self.size], self.num_envs
-            first = np.concatenate((self.rollout_first[None], played["terminated"][:-1]))
-            records[0, : len(played), :envs], records[0, -1, :envs] = played, self.tape[self.size]
-            begins[0, : len(played), :envs], length[0, : len(played), :envs] = first, _lengths(first)
-            segments += [(env, self.tape[:, env], self.rollout_begin, len(played)) for env in range(envs)]
-            for name, own in self.initial_state.items():
-                state[name][0, :envs] = own
-        for place, (start, steps, whole) in enumerate(drawn):
-            update, column = online + place // columns, place % columns
-            found = self.ring.take(self._slots(start, start + steps + 1))
-            records[update, :steps, column], records[update, -1, column] = found[:-1], found[-1]
-            begins[update, 0, column] = whole
-            length[update, :steps, column] = steps
-            segments.append((update * columns + column, self.ring, start, steps))
-        rows, there = records[:, :-1], length > 0
-        on_policy = there.astype(np.float32)
+            steps = np.concatenate((np.where(envs < self.num_envs, self.size - self.rollout_begin, 0)[None], steps))
+        row = np.arange(self.t_max + 1)[:, None]
+        step = np.minimum(row, steps[:, None])  # the observation after the last step is in row T
+        there = (row < steps[:, None]) | (row == self.t_max) & (steps[:, None] > 0)
+        sources = [(self.ring, start[:, None] + step[online:], 1)]  # see `EpisodeFrames.columns`
+        is_step = there[:, :-1]
+        length = np.where(is_step, steps[:, None], 0).astype(np.float32)
+        begins = np.zeros_like(length)
+        begins[online:, 0] = whole
+        state = {name: np.zeros((len(steps), columns, *own.shape[1:]), own.dtype) for name, own in initial}
+        if online:
+            played = slice(0, self.size - self.rollout_begin), slice(0, self.num_envs)
+            first = np.append(self.rollout_first[None], self.tape["terminated"][self.rollout_begin : self.size - 1], 0)
+            begins[0][played], length[0][played] = first, _lengths(first)
+            place = (self.rollout_begin + step[:1]) * self.num_envs + envs % self.num_envs
+            sources.insert(0, (self.tape.reshape(-1), place, self.num_envs))
+            for name, own in initial:
+                state[name][0, : self.num_envs] = own
+        names = without_frames(self.dtype)
+        records = np.concatenate([source[names][index % len(source)] for source, index, _ in sources])
+        records[~there] = 0
+        rows, on_policy = records[:, :-1], is_step.astype(np.float32)
         on_policy[online and not self.stale_rollouts :] = 0
-        names = self.dtype.names or ()
         observation = {name.removeprefix(OBSERVATION): records[name] for name in names if name.startswith(OBSERVATION)}
-        observation |= {key: frames.columns(records.shape, segments) for key, frames in self.frames.items()}
+        observation |= {key: frames.columns(there, sources) for key, frames in self.frames.items()}
         return Segments(
             observation=observation,
             action=rows["action"],
-            reward=np.where(there, self.reward_filter(rows["reward"]), 0).astype(np.float32),
-            nonterminal=(there & ~rows["terminated"]).astype(np.float32),
+            reward=np.where(is_step, self.reward_filter(rows["reward"]), 0).astype(np.float32),
+            nonterminal=(is_step & ~rows["terminated"]).astype(np.float32),
             is_first=begins,
             length=length,
             on_policy=on_policy,

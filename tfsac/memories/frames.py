@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from tfsac.types import ArraySpec, Spec
 OBSERVATION = "observation/"
 EARLIER = "earlier/"  # how many earlier frames of its episode the stack of a record shows
 PLACES, FRAMES = "places/", "frames/"  # arrays of a checkpoint
-BLOCK = 64  # stacks that are made at once, whose frames fit the processor's cache
+BLOCK = 16  # stacks that are made at once, whose frames fit the processor's cache
 
 
 def observation_fields(spec: Spec) -> list[tuple[Any, ...]]:
@@ -46,12 +46,19 @@ def newest_frame(stack: np.ndarray, first: np.ndarray) -> np.ndarray:
     return frame
 
 
-def stack_frames(stack: np.ndarray, frames: Sequence[np.ndarray]) -> None:
-    """Fills a stack `[h, W, k]` with k frames `[h, W]`, or with images of several frames, one below the other.
+def stack_frames(stacks: np.ndarray, frames: np.ndarray) -> None:
+    """Fills stacks `[n, H * W, k]` with frames `[k, n, H * W]`.
 
     Whoever stacks frames of a game has OpenCV, which interleaves them three times as fast as NumPy.
     """
-    importlib.import_module("cv2").merge(frames, dst=stack)
+    importlib.import_module("cv2").merge([*frames], dst=stacks)
+
+
+def without_frames(dtype: np.dtype) -> list[str]:
+    """Returns the fields of a record but the frames and what is kept to stack them."""
+    names = dtype.names or ()
+    stacked = {OBSERVATION + name.removeprefix(EARLIER) for name in names if name.startswith(EARLIER)}
+    return [name for name in names if name not in stacked and not name.startswith(EARLIER)]
 
 
 class RingFrames:
@@ -106,32 +113,37 @@ class RingFrames:
         Args:
             first, last: numbers `[...]` of transitions that are kept; the same array where they span one step.
         """
-        before, after = (np.empty((*first.shape, *self.shape), np.uint8) for _ in range(2))
-        tall = -1, *self.shape[1:]
+        stacks = np.empty((2, *first.shape, *self.shape), np.uint8)
+        num_frames = self.shape[-1]
+        back = np.arange(num_frames - 1, -2, -1)  # steps before each transition, oldest first, and the one after it
+        spans = [(first, back)] if last is first else [(first, back[:-1]), (last, back[1:])]
+        slots, numbers = np.concatenate([self._around(*span) for span in spans], axis=1)
+        before, after = stacks.reshape(2, first.size, -1, num_frames)
+        frames = self.frames.reshape(self.rows * self.num_envs, -1)
         for start in range(0, first.size, BLOCK):
             block = slice(start, start + BLOCK)
-            frames = self._around(first.reshape(-1)[block])
-            stack_frames(before.reshape(-1, *self.shape)[block].reshape(tall), frames[:-1])
-            frames = frames if last is first else self._around(last.reshape(-1)[block])
-            stack_frames(after.reshape(-1, *self.shape)[block].reshape(tall), frames[1:])
-        return before, after
+            found = frames[slots[:, block]]
+            stack_frames(before[block], found[:num_frames])
+            stack_frames(after[block], found[-num_frames:])
+            del found  # so that the next ones take its place in the processor's cache
+        for place, number in enumerate(numbers.ravel().tolist()):
+            if number in self.aside:
+                row, i = divmod(place, first.size)
+                for stack, channel in ((before[i], row), (after[i], row - len(slots) + num_frames)):
+                    if 0 <= channel < num_frames:
+                        stack[:, channel] = self.aside[number].reshape(-1)
+        return stacks[0], stacks[1]
 
-    def _around(self, transition: np.ndarray) -> list[np.ndarray]:
-        """Returns the k frames before transitions `[n]`, oldest first, and those after them, `[n * H, W]` each.
+    def _around(self, transition: np.ndarray, back: np.ndarray) -> np.ndarray:
+        """Returns slots of the flat ring and numbers `[2, m, n]` of the frames m steps before n transitions.
 
-        An episode's first frame takes the place of those that would be before it.
+        An episode's first frame takes the place of those that would be before it. A number is that of `aside`, where
+        the frame may lie instead.
         """
-        size, found = self.rows * self.num_envs, []
-        frames, earlier = self.frames.reshape(size, *self.shape[:-1]), self.earlier.reshape(size)
-        longest = earlier[transition % size].astype(np.int64)
-        for back in range(self.shape[-1] - 1, -2, -1):
-            number = transition - np.minimum(back, longest) * self.num_envs
-            frame = frames[number % size]
-            for i, aside in enumerate((2 * number if back >= 0 else 2 * transition + 1).tolist()):
-                if aside in self.aside:
-                    frame[i] = self.aside[aside]
-            found.append(frame.reshape(-1, self.shape[1]))
-        return found
+        transition, back = transition.reshape(-1), back[:, None]
+        size = self.rows * self.num_envs
+        number = transition - np.minimum(back, self.earlier.reshape(size)[transition % size]) * self.num_envs
+        return np.stack((number % size, np.where(back < 0, 2 * transition + 1, 2 * number)))
 
     def put_aside(self, row: int) -> None:
         """Puts the frames of a row aside as those after the row before it, because another row takes its place."""
@@ -188,21 +200,24 @@ class EpisodeFrames:
         row[self.earlier] = np.minimum(steps, self.num_earlier)
         after[self.earlier] = np.minimum(steps + 1, self.num_earlier)
 
-    def columns(self, leading: tuple[int, ...], segments: Iterable[tuple[int, np.ndarray, int, int]]) -> np.ndarray:
-        """Returns the stacks `[U, T + 1, B, H, W, k]` of segments, one a column, zero where there is none.
+    def columns(self, there: np.ndarray, sources: Iterable[tuple[np.ndarray, np.ndarray, int]]) -> np.ndarray:
+        """Returns the stacks `[U, T + 1, B, H, W, k]` of segments, one a column.
 
         Args:
-            leading: U, T + 1 and B.
-            segments: of each the column, counted over all updates; the ring of records; the absolute index of the first
-                one; and the number of steps, after which the last observation follows in row T.
+            there: `[U, T + 1, B]`, whether there is a stack; others are zero.
+            sources: of the first updates, then of the next ones: a ring of records, the index `[u, T + 1, B]` of each
+                stack's own one, and how far apart the records of two steps are.
         """
-        stacks = np.zeros((*leading, *self.shape), np.uint8)
-        for place, records, start, steps in segments:
-            rows = np.arange(start, start + steps + 1)
-            frames, earlier = records[self.frame], records[self.earlier][rows % len(records)]
-            back = np.minimum(np.arange(self.num_earlier, -1, -1), earlier[:, None])
-            sources = ((rows[:, None] - back) % len(records)).tolist()
-            update, column = divmod(place, leading[-1])
-            for row, source in zip((*range(steps), -1), sources, strict=True):
-                stack_frames(stacks[update, row, column], [frames[i] for i in source])
+        stacks = np.empty((*there.shape, *self.shape), np.uint8)
+        flat, done = stacks.reshape(there.size, -1, self.shape[-1]), 0
+        for records, own, stride in sources:
+            frames, own = records[self.frame].reshape(len(records), -1), own.reshape(-1)
+            earlier = records[self.earlier][own % len(records)]
+            back = np.minimum(np.arange(self.num_earlier, -1, -1)[:, None], earlier)
+            slots = (own - back * stride) % len(records)
+            for start in range(0, own.size, BLOCK):
+                block = slots[:, start : start + BLOCK]
+                stack_frames(flat[done : done + block.shape[1]], frames[block])
+                done += block.shape[1]
+        stacks[~there] = 0
         return stacks

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from tfsac.memories.frames import FRAMES, OBSERVATION, PLACES, RingFrames, observation_fields
+from tfsac.memories.frames import FRAMES, OBSERVATION, PLACES, RingFrames, observation_fields, without_frames
 from tfsac.memories.storage import Allocate
 from tfsac.parameters import Preset
 from tfsac.types import ArraySpec, Sequence, Spec, Transition
@@ -198,7 +198,7 @@ class TransitionMemory:
         rewards.
         """
         flat = self.ring.reshape(-1)
-        records = flat.take(index)
+        records = flat[without_frames(flat.dtype)][index] if self.frames else flat.take(index)
         records["reward"] = self.reward_filter(records["reward"])
         if self.n_step == 1:
             return self._with_stacks(self.transitions(records), index, index)
