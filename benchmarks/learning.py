@@ -20,7 +20,7 @@ from learning_suites import SUITES, TASKS
 from learning_tables import missing, tabulate, tabulate_tasks
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--suite", choices=list(SUITES))
@@ -37,7 +37,7 @@ def main() -> int:
     parser.add_argument("--collect", action="store_true", help="train nothing")
     parser.add_argument("--runs", type=pathlib.Path, default=pathlib.Path("runs/learning"))
     parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path(__file__).parent / "results" / "learning")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     if not (args.suite or args.task or args.collect):
         parser.error("choose --suite, --task or --collect")
     if args.suite:

@@ -1,0 +1,234 @@
+"""The suites of benchmarks/learning.py: killed and continued, failures, records, tables; with a stand-in for SB3."""
+
+import csv
+import importlib
+import json
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from absl import flags
+
+from tfsac.cli.learning import _experiment, _train_flags
+
+BENCHMARKS = pathlib.Path(__file__).resolve().parents[1] / "benchmarks"
+
+# An interpreter to which learning_sb3.py is an argument: evaluations after 100, 200 and 300 steps. It waits in the
+# middle while there is a file "wait", and fails where there is a file "fail".
+STAND_IN = """#!{python}
+import json, pathlib, sys, time
+flags = dict(word.lstrip("-").split("=", 1) for word in sys.argv[2:])
+out, here = pathlib.Path(flags["out"]), pathlib.Path(__file__).parent
+out.mkdir(parents=True, exist_ok=True)
+versions = {{"versions": {{"torch": "2.0", "gymnasium": "1.0"}}, "git": {{"commit": "abc", "changed_files": ""}}}}
+(out / "versions.json").write_text(json.dumps(versions))
+if (here / "fail").exists():
+    sys.exit("no such\\nlevel")
+with (out / "metrics.csv.partial").open("w") as file:
+    print("env_steps,wall_seconds,evaluation/return_mean,evaluation/return_std,evaluation/return_min,"
+          "evaluation/return_max", file=file)
+    for step in (100, 200, 300):
+        value = step * int(flags["seed"])
+        print(f"{{step}},{{step / 10}},{{value}},0,{{value}},{{value}}", file=file, flush=True)
+        while step == 200 and (here / "wait").exists():
+            time.sleep(0.01)
+(out / "metrics.csv.partial").rename(out / "metrics.csv")
+"""
+TINY = ("--set=schedule.heatup_steps=200", "--set=schedule.improve_steps=1800", "--checkpoint_save_steps=200")
+TINY += ("--set=schedule.steps_between_evaluation_periods=EnvironmentSteps(500)",)
+TINY += ("--set=schedule.evaluation_steps=EnvironmentEpisodes(1)",)
+DRIVER = """
+import sys
+sys.path.insert(0, {benchmarks!r})
+import learning, learning_runs
+from learning_suites import *
+learning_runs.cpu = lambda: "a processor"
+tiny = ("--preset=pendulum_twin_sac", *{tiny})
+SUITES["tiny"] = Suite(
+    (Level("Pendulum-v1", "-150 ± 10"), Level("Pendulum-v1", "", {{"g": 5.0}}, "-light", "light Pendulum")),
+    (Group("sb3", SB3, "sb3", (1, 2)), Group("sb3_fast", "fast", "sb3", (1,), ("--learning_rate=1",))),
+    last_evaluations=2,
+    published="something.",
+)
+SUITES["own"] = Suite((Level("Pendulum-v1"),), (Group("twin", TWIN, "tfsac", (1, 2), tiny),), last_evaluations=2)
+if __name__ == "__main__":
+    raise SystemExit(learning.main())
+"""
+NAMES = [
+    "sb3_Pendulum-v1_seed1",
+    "sb3_fast_Pendulum-v1_seed1",
+    "sb3_Pendulum-v1-light_seed1",
+    "sb3_fast_Pendulum-v1-light_seed1",
+    "sb3_Pendulum-v1_seed2",
+    "sb3_Pendulum-v1-light_seed2",
+]
+
+
+class Suites:
+    """A driver with tiny suites, in a folder of its own."""
+
+    def __init__(self, folder):
+        self.folder, self.records = folder, folder / "results" / "tiny"
+        self.driver, self.stand_in = folder / "driver.py", folder / "python"
+        self.driver.write_text(DRIVER.format(benchmarks=str(BENCHMARKS), tiny=TINY))
+        self.stand_in.write_text(STAND_IN.format(python=sys.executable))
+        self.stand_in.chmod(0o755)
+
+    def start(self, *flags, suite="tiny"):
+        command = [sys.executable, str(self.driver), f"--suite={suite}", "--runs=runs", "--results=results", *flags]
+        return subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def type(self, *flags, suite="tiny", sb3=True):
+        """Returns exit status and what was printed."""
+        process = self.start(*flags, *([f"--sb3_python={self.stand_in}"] if sb3 else []), suite=suite)
+        printed, _ = process.communicate(timeout=300)
+        return process.returncode, printed
+
+    def rows(self, suite="tiny"):
+        with (self.folder / "results" / suite / "runs.csv").open(newline="") as file:
+            return {row["name"]: row for row in csv.DictReader(file)}
+
+
+@pytest.fixture
+def suites(tmp_path):
+    return Suites(tmp_path)
+
+
+@pytest.fixture
+def module(monkeypatch):
+    """Returns a function that imports a module of benchmarks."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module
+
+
+def kill_when(process, condition):
+    """Kills a suite as soon as something is so."""
+    for _ in range(6000):  # looks, not seconds, of which a busy machine has few
+        if condition() or process.poll() is not None:
+            break
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    printed, _ = process.communicate()
+    assert process.returncode == -signal.SIGKILL, printed
+
+
+def started(printed):
+    return [line.split()[2] for line in printed.splitlines() if " started " in line]
+
+
+@pytest.mark.slow
+def test_a_killed_suite_continues_and_takes_no_half_curve_for_a_result(suites):
+    (suites.folder / "wait").touch()
+    first = suites.start(f"--sb3_python={suites.stand_in}")
+    partial = suites.folder / "runs" / "tiny" / NAMES[0] / "metrics.csv.partial"
+    kill_when(first, lambda: partial.is_file() and partial.read_text().count("\n") == 3)
+    (suites.folder / "wait").unlink()
+    assert not (suites.records / "runs.csv").exists()
+    status, printed = suites.type()
+    assert status == 0 and sorted(started(printed)) == sorted(NAMES)
+    # The first seed of everything comes before the second.
+    assert [name[-1] for name in started(printed)][-2:] == ["2", "2"]
+    rows = suites.rows()
+    assert [rows[name]["starts"] for name in NAMES] == ["2", "1", "1", "1", "1", "1"]
+    assert [rows[name]["shared_clock"] for name in NAMES] == ["yes", "no", "no", "no", "no", "no"]
+    row = rows[NAMES[5]]
+    assert [row["score"], row["steps"], row["wall_seconds"]] == ["500", "300", "30"]  # (400 + 600) / 2
+    assert [row["level"], row["group"], row["seed"]] == ["light Pendulum", "Stable-Baselines3 SAC", "2"]
+    assert [row["cpu"], row["versions"], row["commit"]] == ["a processor", "torch=2.0 gymnasium=1.0", "abc"]
+    assert row["command"].startswith("python benchmarks/learning_sb3.py --level=Pendulum-v1 --seed=2 '--env_kwargs=")
+    assert (suites.records / f"{NAMES[0]}.csv").read_text().splitlines()[1:] == [
+        f"{step},{step / 10},{step},0,{step},{step}" for step in (100, 200, 300)
+    ]
+    assert started(suites.type()[1]) == []
+
+
+@pytest.mark.slow
+def test_tables_and_pictures_come_from_the_records_alone(suites):
+    assert suites.type("--jobs=2")[0] == 0
+    assert all(row["shared_clock"] == "yes" for row in suites.rows().values())
+    assert "--threads=1" in (suites.folder / "runs" / "tiny" / f"{NAMES[0]}.log").read_text()
+    table = (suites.records / "tables.md").read_text()
+    assert (
+        "| Pendulum-v1 | Stable-Baselines3 SAC | 2 | 375.00 [250.00, 500.00] | 375.00 [250.00, 500.00] |  | -150 ± 10 |"
+        in table
+    )
+    assert "| light Pendulum | fast | 1 | 250.00 | 250.00 |  |  |" in table
+    assert "mean of its last 2 evaluations" in table and "Published: something." in table
+    for place in ("Pendulum-v1", "Pendulum-v1-light"):
+        assert f"({place}/comparison.png)" in table
+        assert (suites.records / place / "comparison.csv").is_file()
+        shutil.rmtree(suites.records / place)
+    shutil.rmtree(suites.folder / "runs")
+    (suites.records / "tables.md").unlink()
+    status, printed = suites.type("--collect")
+    assert status == 0 and started(printed) == []
+    assert (suites.records / "tables.md").read_text() == table
+    assert (suites.records / "Pendulum-v1" / "comparison.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_a_run_that_failed_has_a_row_and_is_trained_again(suites):
+    (suites.folder / "fail").touch()
+    status, printed = suites.type("--only=fast_Pendulum-v1_")
+    assert status == 1 and started(printed) == [NAMES[1]]
+    assert suites.rows()[NAMES[1]]["failure"] == "exit status 1: level"
+    assert f"`{NAMES[1]}` failed: exit status 1: level" in (suites.records / "tables.md").read_text()
+    (suites.folder / "fail").unlink()
+    status, printed = suites.type("--only=fast_Pendulum-v1_")
+    assert status == 0 and started(printed) == [NAMES[1]]
+    assert list(suites.rows()) == [NAMES[1]] and suites.rows()[NAMES[1]]["failure"] == ""
+    assert "1 of 6 runs have ended." in printed
+
+
+def test_without_its_interpreter_the_commands_of_sb3_are_printed(suites):
+    status, printed = suites.type(sb3=False)
+    assert status == 0 and started(printed) == []
+    assert (
+        f"missing   {NAMES[1]}  (--sb3_python, or python benchmarks/learning_sb3.py --learning_rate=1 --level=Pendulum-v1 "
+        f"--seed=1 --out=runs/tiny/{NAMES[1]})" in printed
+    )
+    status, printed = suites.type("--minutes=0")
+    assert started(printed) == [] and printed.count("missing ") == 6
+
+
+@pytest.mark.slow
+def test_a_run_of_tfsac_is_resumed_and_a_folder_of_another_experiment_is_refused(suites):
+    folder = suites.folder / "runs" / "own"
+    names = [f"twin_Pendulum-v1_seed{seed}" for seed in (1, 2)]
+    first = suites.start(suite="own")
+    kill_when(first, lambda: any((folder / names[0] / "checkpoints").glob("0*")))
+    status, printed = suites.type("--only=seed1", suite="own")
+    assert status == 0, printed
+    row = suites.rows("own")[names[0]]
+    assert (row["steps"], row["failure"], row["starts"], row["shared_clock"]) == ("2000", "", "2", "yes")
+    assert len(json.loads((folder / names[0] / "config.json").read_text())["resumed"]) == 1
+    curve = (suites.folder / "results" / "own" / f"{names[0]}.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in curve[1:]] == ["500", "1000", "1500", "2000"]
+    shutil.copytree(folder / names[0], folder / names[1])
+    status, printed = suites.type("--collect", suite="own")
+    assert "holds this very experiment; move the other one away. Received: run.seed=1" in printed
+    assert suites.rows("own")[names[1]]["failure"]
+
+
+def test_the_mujoco_suite_is_what_its_page_says(module):
+    suite = module("learning_suites").SUITES["mujoco"]
+    runs = suite.runs()
+    assert len(runs) == len({run.name for run in runs}) == 6 * (5 + 3 + 3)
+    assert {run.seed for run in runs[:18]} == {1} and {run.seed for run in runs[-12:]} == {4, 5}
+    for run in runs:
+        if run.library != "tfsac":
+            assert "--steps=100000" in run.flags
+            continue
+        _train_flags(values := flags.FlagValues())
+        assert values(["train", *run.flags])[1:] == []
+        preset, parameters = _experiment(values)
+        schedule = preset.schedule
+        assert schedule.heatup_steps.num_steps + schedule.improve_steps.num_steps == 100_000
+        assert schedule.steps_between_evaluation_periods.num_steps == 5_000
+        assert schedule.evaluation_steps.num_steps == 10
+        assert bool(preset.environment.kwargs) == ("without" in run.level)
+        assert parameters.seed == run.seed
