@@ -28,11 +28,11 @@ def tabulate(suite: Suite, records: Records) -> str:
     pictures = []
     for level in suite.levels:
         of_level = [run for run in finished if run.level == level.title]
-        groups, seconds = {}, {}
+        groups, rows = {}, {}
         for run in of_level:
             read = read_evaluations(records.curve(run), run.level, suite.last_evaluations)
             groups.setdefault(run.group, []).append(read)
-            seconds.setdefault(run.group, []).append(records.rows[run.name])
+            rows.setdefault(run.group, []).append(records.rows[run.name])
         if not groups:
             continue
         folder = records.folder / level.place
@@ -41,7 +41,7 @@ def tabulate(suite: Suite, records: Records) -> str:
         found = {(row.statistic, row.group): row.estimate for row in statistics(groups)}
         for label, read in groups.items():
             cells = [level.title, label, str(len(read)), str(found["last_mean", label]), str(found["last_iqm", label])]
-            clocks = [float(row["wall_seconds"]) for row in seconds[label] if row["shared_clock"] == "no"]
+            clocks = [float(row["wall_seconds"]) for row in rows[label] if row["shared_clock"] == "no"]
             cells.append(f"{np.median(clocks):.0f} ({len(clocks)})" if clocks else "")
             lines.append("| " + " | ".join(cells + [level.published] * bool(suite.published)) + " |")
     counted = (
