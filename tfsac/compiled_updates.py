@@ -38,8 +38,9 @@ class CompiledUpdates:
         self.packing = Packing(agent.batch_rows())
         self.updates_between_diagnostics = 1
         self.metric_names: list[str] = []
-        self.acting_shapes: list[tuple[int, ...]] = []
+        self.acting_places: list[tuple[slice, tuple[int, ...]]] = []  # of the weights in their array, and their shapes
         self.traces = 0
+        self._made: int | None = None  # updates so far; reading the variable each time would take 0.1 ms
         # The loop over U has no fixed number of passes, so what XLA compiles is inside of it. No graph needs AutoGraph,
         # which would take most of the time of a trace.
         self._each_update = (
@@ -58,8 +59,10 @@ class CompiledUpdates:
         if list(stacked.reward.shape[1:]) != wanted:
             raise ValueError(f"Updates need rewards [U, {str(wanted)[1:]}. Received: {stacked.reward.shape}")
         packed, count = self.packing.pack(stacked), len(stacked.reward)
-        before, period = int(agent.updates.numpy()), self.updates_between_diagnostics
-        diagnosed = (before + count) // period - before // period
+        period, before = self.updates_between_diagnostics, self._made
+        before = int(agent.updates.numpy()) if before is None else before
+        self._made = before + count
+        diagnosed = self._made // period - before // period
         if self.eager:
             rows = [self._counted_update(packed, i, i >= count - diagnosed) for i in range(count)]
             metrics, priority = (tf.stack(column) for column in zip(*rows, strict=True))
@@ -68,18 +71,17 @@ class CompiledUpdates:
             metrics, priority, weights = self._graph("several")(packed, tf.constant(count - diagnosed))
         else:
             metrics, priority, weights = self._graph("all" if diagnosed else "losses")(packed)
-        flat, ends = weights.numpy(), itertools.accumulate(map(math.prod, self.acting_shapes))
-        acting = [
-            flat[end - math.prod(shape) : end].reshape(shape)
-            for shape, end in zip(self.acting_shapes, ends, strict=True)
-        ]
+        flat = weights.numpy()
+        acting = [flat[place].reshape(shape) for place, shape in self.acting_places]
         agent.policy.refresh(acting)
         return UpdateResult(metrics.numpy(), priority.numpy(), acting, diagnosed)
 
     def _acting_weights(self) -> tf.Tensor:
         """Returns the weights that acting has copies of in one array, for every output of a call costs time."""
         weights = self.agent.policy.acting_weights()
-        self.acting_shapes = [tuple(weight.shape) for weight in weights]
+        shapes = [tuple(weight.shape) for weight in weights]
+        ends = itertools.accumulate(map(math.prod, shapes))
+        self.acting_places = [(slice(end - math.prod(shape), end), shape) for shape, end in zip(shapes, ends, strict=True)]
         return tf.concat([tf.zeros([0]), *(tf.reshape(weight, [-1]) for weight in weights)], axis=0)
 
     def _graph(self, kind: str) -> Any:

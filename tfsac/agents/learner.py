@@ -327,7 +327,7 @@ class Agent(tf.Module):
             polyak_average_on_replicas(pairs, rate)
             return
         for target, online in pairs:
-            target.assign_sub(rate * (target - online))
+            tf.raw_ops.ResourceApplyGradientDescent(var=target.handle, alpha=rate, delta=target - online)
 
 
 def flat(x_TB: tf.Tensor) -> tf.Tensor:

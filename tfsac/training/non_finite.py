@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 from typing import Any
 
@@ -31,11 +32,11 @@ def refuse_non_finite(
     Raises:
         NonFiniteError: names the metric, the update, the environment step and the file, or why there is none.
     """
-    bad = ~np.isfinite(result.metrics)
-    bad[: len(bad) - result.diagnosed] &= [is_loss(name) for name in names]
-    if not bad.any():
+    finite = np.isfinite(result.metrics)
+    finite[: len(finite) - result.diagnosed] |= _diagnostics(tuple(names))
+    if finite.all():
         return
-    update, column = (int(i) for i in np.argwhere(bad)[0])
+    update, column = (int(i) for i in np.argwhere(~finite)[0])
     number, name = before + update + 1, names[column]
     path = folder / f"non_finite_update_{number}.npz"
     saved = f"is in {path}"
@@ -48,6 +49,11 @@ def refuse_non_finite(
         f"{name} is not finite at update {number} (environment step {env_steps}); the batch of this update {saved}, "
         f"the last checkpoint is from before. Received: {name}={result.metrics[update, column]}"
     )
+
+
+@functools.cache
+def _diagnostics(names: tuple[str, ...]) -> np.ndarray:
+    return np.array([not is_loss(name) for name in names])
 
 
 def _leaves(tree: Any, keys: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], np.ndarray]]:

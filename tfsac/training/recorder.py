@@ -10,6 +10,7 @@ import numpy as np
 
 SUMMARY = ("return_mean", "return_std", "return_min", "return_max", "length_mean")
 AVERAGED = ("averaged/losses", "averaged/diagnostics")  # over how many updates the means of a row are
+MOST_ADDED = 1000  # calls of updates whose metrics wait to be summed
 RECENT_EPISODES = 10  # over which the progress bar averages
 
 
@@ -29,15 +30,30 @@ class Means:
     def __init__(self, names: Sequence[str]):
         self.names = list(names)
         self.sums, self.counts = np.zeros(len(self.names)), np.zeros(len(self.names), np.int64)
+        self.added: list[np.ndarray] = []  # not summed yet: many at once take a tenth of the time
 
     def add(self, metrics: np.ndarray) -> None:
         """Adds the metrics `[U, M]` of U updates, NaN for those that an update does not report."""
-        reported = ~np.isnan(metrics)
-        self.sums += np.sum(metrics, axis=0, dtype=np.float64, where=reported)
+        self.added.append(metrics)
+        if len(self.added) == MOST_ADDED:
+            self._sum()
+
+    def _sum(self) -> None:
+        rows = np.concatenate([np.zeros((0, len(self.names))), *self.added])
+        reported = ~np.isnan(rows)
+        # One row after the other, so that the sums are the same to the bit however many are summed at once.
+        self.sums = np.cumsum(np.concatenate([self.sums[None], np.where(reported, rows, 0.0)]), axis=0)[-1]
         self.counts += reported.sum(axis=0)
+        self.added = []
+
+    def averaged(self) -> tuple[int, int]:
+        """Returns the largest and the smallest number of updates that a mean is over."""
+        self._sum()
+        return int(self.counts.max()), int(self.counts.min())
 
     def take(self) -> dict[str, float]:
         """Returns the means since the last call, without metrics that no update reported."""
+        self._sum()
         columns = zip(self.names, self.sums.tolist(), self.counts.tolist(), strict=True)
         means = {name: total / count for name, total, count in columns if count}
         self.sums, self.counts = np.zeros_like(self.sums), np.zeros_like(self.counts)
@@ -45,6 +61,7 @@ class Means:
 
     def state(self) -> dict[str, Any]:
         """Returns what a checkpoint keeps, as JSON values, exactly."""
+        self._sum()
         return {"sums": self.sums.tolist(), "counts": self.counts.tolist()}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -102,8 +119,8 @@ class Recorder:
         """Returns the means since the last call, and of how many updates; what did not happen is left out."""
         row = summary("training", np.array(self.returns), np.array(self.lengths)) if self.returns else {}
         self.returns, self.lengths = [], []
-        averaged = (int(self.updates.counts.max()), int(self.updates.counts.min()))
-        return row | self.updates.take() | dict(zip(AVERAGED, averaged, strict=True))
+        averaged = dict(zip(AVERAGED, self.updates.averaged(), strict=True))
+        return row | self.updates.take() | averaged
 
     def state(self) -> dict[str, Any]:
         """Returns what a checkpoint keeps, as JSON values, exactly."""
