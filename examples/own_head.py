@@ -1,18 +1,14 @@
-"""A head of your own: a policy whose standard deviations are the same in every state, by `python examples/own_head.py`.
+"""A head of your own: a policy with one standard deviation in all states, trained, resumed and exported in a minute."""
 
-The script trains on Pendulum-v1 for about a minute, resumes the run with a longer schedule and exports the policy.
-"""
-
-import pathlib
 from typing import Any, ClassVar
 
 import keras
 
 import tfsac
-from tfsac.networks import PolicyHead
+from tfsac.networks import Head, Initializers
 from tfsac.parameters import SACPolicyHeadParameters, parameters
 
-RUN = pathlib.Path("runs/own_head")
+RUN = "runs/own_head"
 
 
 @parameters
@@ -35,12 +31,16 @@ class Constant(keras.layers.Layer):
         return keras.ops.zeros_like(features[:, :1]) + self.value
 
 
-class ConstantStdHead(PolicyHead):
+class ConstantStdHead(Head):
     """The mean is a layer of the features, the log standard deviation is not."""
 
-    def __init__(self, parameters: ConstantStdHeadParameters, *arguments: Any):
-        super().__init__(parameters, *arguments)
-        self.log_std = Constant(self.mean.units, parameters.initial_log_std)
+    def __init__(self, parameters: ConstantStdHeadParameters, spec: Any, hidden: Initializers, seeds: Any):
+        self.mean = keras.layers.Dense(spec.action.shape[0], kernel_initializer=hidden.next(), name="mean")
+        self.log_std = Constant(spec.action.shape[0], parameters.initial_log_std)
+
+    def __call__(self, features: Any) -> list[Any]:
+        """Connects the head."""
+        return [self.mean(features), self.log_std(features)]
 
 
 changes = {"agent.networks.policy.head_parameters": ConstantStdHeadParameters(), "schedule.improve_steps": 4_000}
@@ -50,9 +50,9 @@ preset = tfsac.override(tfsac.load_preset("pendulum_twin_sac"), changes)
 def main() -> None:
     """Trains, resumes and exports."""
     tfsac.train(__file__, RUN)
-    longer = tfsac.override(tfsac.load_preset(RUN / "config.json"), {"schedule.improve_steps": 5_000})
+    longer = tfsac.override(tfsac.load_preset(f"{RUN}/config.json"), {"schedule.improve_steps": 5_000})
     result = tfsac.train(longer, RUN, resume=True)
-    path = tfsac.export(tfsac.load_policy(RUN), RUN / "exported")
+    path = tfsac.export(tfsac.load_policy(RUN), f"{RUN}/exported")
     print(f"best mean return {result.best_return:.1f}; exported to {path}")
 
 

@@ -86,7 +86,7 @@ def test_explicit_layers_replace_a_scheme():
     assert widths(net.embedders["observation"]) == [9, 8]
     assert widths(net.middleware) == [7, 6, 5]
     shapes = [tuple(variable.shape) for variable in net.trainable_variables if variable.name == "kernel"]
-    assert shapes == [(5, 9), (9, 8), (8, 7), (7, 6), (6, 5), (5, 3), (5, 3)]
+    assert shapes == [(5, 9), (9, 8), (8, 7), (7, 6), (6, 5), (5, 6)]
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh", "elu", "selu", "leaky_relu", "sigmoid", "silu"])
@@ -94,7 +94,7 @@ def test_the_activation_follows_every_hidden_layer_and_no_output(activation):
     net = network(activation=activation)
     hidden = [*net.embedders["observation"], *net.middleware]
     assert [layer.activation.__name__ for layer in hidden] == [activation] * 2
-    assert net.head.mean.activation.__name__ == net.head.log_std.activation.__name__ == "linear"
+    assert net.head.output.activation.__name__ == "linear"
 
 
 def test_q_has_its_own_layers_and_activation_for_each_critic():
@@ -198,8 +198,9 @@ def test_each_field_of_a_state_goes_through_a_linear_layer_of_the_embeddings_wid
     (embedder,), (middle,) = net.embedders["observation"], net.middleware
     merged = [np.maximum(dense(embedder, x["observation"]), 0), *(dense(net.state[name], x[name]) for name in STATE)]
     hidden = np.maximum(dense(middle, np.concatenate(merged, axis=1)), 0)
-    for output, layer in zip(net(x), (net.head.mean, net.head.log_std), strict=True):
-        np.testing.assert_allclose(output, dense(layer, hidden), rtol=1e-5, atol=1e-5)
+    expected = np.split(dense(net.head.output, hidden), 2, axis=1)
+    for output, values in zip(net(x), expected, strict=True):
+        np.testing.assert_allclose(output, values, rtol=1e-5, atol=1e-5)
 
 
 def test_a_raw_observation_gives_the_state_its_own_width():
@@ -384,9 +385,17 @@ def test_orthogonal_columns_are_orthonormal():
     np.testing.assert_allclose(kernel.T @ kernel, np.eye(20), atol=1e-5)
 
 
+def test_mean_and_log_std_begin_as_layers_of_their_own():
+    kernel = network(middle=(300,)).head.output.kernel.numpy()
+    parts, bound = np.split(kernel, 2, axis=1), np.sqrt(6 / (300 + 3))  # Glorot's, of three outputs each
+    assert (parts[0] != parts[1]).all()
+    for part in parts:
+        assert 0.97 * bound < np.abs(part).max() <= bound
+
+
 def test_normalised_columns_have_a_norm_of_a_hundredth():
     net = network(SACPolicyHeadParameters(initializer="normalized_columns"))
-    np.testing.assert_allclose(np.linalg.norm(net.head.mean.kernel.numpy(), axis=0), 0.01, rtol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(net.head.output.kernel.numpy(), axis=0), 0.01, rtol=1e-5)
     hidden = net.middleware[0].kernel.numpy()
     assert np.linalg.norm(hidden, axis=0).min() > 0.1  # the network's own initialiser
 

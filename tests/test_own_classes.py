@@ -133,7 +133,8 @@ class ScaledHead(PolicyHead):
         self.factor = parameters.factor
 
     def __call__(self, features):
-        return [self.factor * self.mean(features), self.log_std(features)]
+        mean, log_std = super().__call__(features)
+        return [self.factor * mean, log_std]
 
 
 def with_head(head):

@@ -562,7 +562,7 @@ def test_an_unknown_mode_is_refused():
 
 def test_the_policy_is_clipped_when_acting_as_when_learning():
     agent = make_agent()
-    agent.networks["policy"].head.log_std.bias.assign([-100.0, 100.0])
+    agent.networks["policy"].head.output.bias.assign([0.0, 0.0, -100.0, 100.0])
     agent.policy.refresh()
     action = agent.policy.act(see(1000), mode="sample").action
     greedy = agent.policy.act(see(1000), mode="greedy").action

@@ -218,7 +218,7 @@ def test_a_fixed_temperature_stays_and_is_used():
 @pytest.mark.parametrize(("target", "direction"), [(-9.0, -1), (1.0, 1)])
 def test_an_automatic_temperature_moves_against_the_entropy(log_space, target, direction):
     agent = make_agent(AutoAlphaParameters(0.5, 0.01, target_entropy=target, log_space=log_space))
-    agent.networks["policy"].head.log_std.bias.assign([-3.0, -3.0])  # an entropy of about -3
+    agent.networks["policy"].head.output.bias.assign([0.0, 0.0, -3.0, -3.0])  # an entropy of about -3
     first = float(agent.temperature.value())
     assert first == pytest.approx(0.5)
     agent.update(batches(3))
@@ -377,10 +377,9 @@ def test_without_priorities_none_are_returned():
 
 def test_init_w_bounds_the_first_output_of_the_policy():
     head = make_agent(init_w=3e-3).networks["policy"].head
-    for layer in (head.mean, head.log_std):
-        for variable in (layer.kernel, layer.bias):
-            assert 0 < np.abs(variable.numpy()).max() <= 3e-3
-    assert np.abs(make_agent().networks["policy"].head.mean.kernel.numpy()).max() > 0.1
+    for variable in (head.output.kernel, head.output.bias):
+        assert 0 < np.abs(variable.numpy()).max() <= 3e-3
+    assert np.abs(make_agent().networks["policy"].head.output.kernel.numpy()).max() > 0.1
 
 
 def test_each_network_and_the_temperature_have_their_own_learning_rate():
@@ -430,17 +429,17 @@ def test_the_policy_gradient_with_the_temperature_agrees_with_finite_differences
     def loss():
         return agent.policy_step(batch).metrics["loss/policy"].numpy()
 
-    for layer in (agent.networks["policy"].head.mean, agent.networks["policy"].head.log_std):
-        index = next(i for i, variable in enumerate(agent.trained["policy"]) if variable is layer.bias)
-        for entry in range(2):
-            value, step = layer.bias.numpy(), np.zeros(2, np.float32)
-            step[entry] = 1e-2
-            layer.bias.assign(value + step)
-            above = loss()
-            layer.bias.assign(value - step)
-            below = loss()
-            layer.bias.assign(value)
-            np.testing.assert_allclose((above - below) / 2e-2, gradients.values[index][entry], rtol=2e-2, atol=2e-3)
+    bias = agent.networks["policy"].head.output.bias
+    index = next(i for i, variable in enumerate(agent.trained["policy"]) if variable is bias)
+    for entry in range(4):
+        value, step = bias.numpy(), np.zeros(4, np.float32)
+        step[entry] = 1e-2
+        bias.assign(value + step)
+        above = loss()
+        bias.assign(value - step)
+        below = loss()
+        bias.assign(value)
+        np.testing.assert_allclose((above - below) / 2e-2, gradients.values[index][entry], rtol=2e-2, atol=2e-3)
 
 
 # -- batches -----------------------------------------------------------------------------------------------------------

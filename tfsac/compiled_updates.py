@@ -81,7 +81,9 @@ class CompiledUpdates:
         weights = self.agent.policy.acting_weights()
         shapes = [tuple(weight.shape) for weight in weights]
         ends = itertools.accumulate(map(math.prod, shapes))
-        self.acting_places = [(slice(end - math.prod(shape), end), shape) for shape, end in zip(shapes, ends, strict=True)]
+        self.acting_places = [
+            (slice(end - math.prod(shape), end), shape) for shape, end in zip(shapes, ends, strict=True)
+        ]
         return tf.concat([tf.zeros([0]), *(tf.reshape(weight, [-1]) for weight in weights)], axis=0)
 
     def _graph(self, kind: str) -> Any:

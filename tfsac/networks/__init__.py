@@ -13,6 +13,7 @@ from tfsac.networks.heads import (
     TrajectoryQHead,
     VHead,
 )
+from tfsac.networks.initializers import Initializers
 from tfsac.networks.make_networks import ModelMaker, make_networks
 from tfsac.networks.network import Network
 from tfsac.networks.numpy_forward import NumpyForward
@@ -27,6 +28,7 @@ __all__ = [
     "GaussianHead",
     "GraphForward",
     "Head",
+    "Initializers",
     "ModelMaker",
     "Network",
     "NumpyForward",

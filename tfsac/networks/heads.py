@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from tfsac.networks.embedders import dense_layers
-from tfsac.networks.initializers import Initializers, uniform
+from tfsac.networks.initializers import Initializers, SideBySide, uniform
 from tfsac.networks.sizes import action_size
 from tfsac.parameters import (
     CategoricalPolicyHeadParameters,
@@ -49,25 +49,29 @@ class Head:
 
 
 class PolicyHead(Head):
-    """Location and log scale of a squashed Gaussian: features `[B, F]` to two `[B, A]`."""
+    """Location and log scale of a squashed Gaussian: features `[B, F]` to two `[B, A]`, in one product of matrices.
+
+    Attributes:
+        output: the layer of both, `[B, 2 A]`, whose first weights are those of two layers.
+    """
 
     def __init__(
         self, parameters: SACPolicyHeadParameters, spec: Spec, hidden: Initializers, seeds: np.random.Generator
     ):
-        output, size = Initializers(parameters.initializer, seeds), action_size(spec)
-
-        def layer(name: str) -> keras.layers.Dense:
-            if parameters.init_w is None:
-                return keras.layers.Dense(size, kernel_initializer=output.next(), name=name)
+        kernels, size = Initializers(parameters.initializer, seeds), action_size(spec)
+        if parameters.init_w is None:
+            kernel, bias = SideBySide([kernels.next(), kernels.next()]), keras.initializers.Zeros()
+        else:
             kernel, bias = uniform(parameters.init_w, seeds), uniform(parameters.init_w, seeds)
-            return keras.layers.Dense(size, kernel_initializer=kernel, bias_initializer=bias, name=name)
-
-        self.mean, self.log_std = layer("mean"), layer("log_std")
-        self.outputs = [self.mean, self.log_std]
+        self.output = keras.layers.Dense(
+            2 * size, kernel_initializer=kernel, bias_initializer=bias, name="mean_and_log_std"
+        )
+        self.outputs = [self.output]
 
     def __call__(self, features: keras.KerasTensor) -> list[keras.KerasTensor]:
         """Connects the head."""
-        return [self.mean(features), self.log_std(features)]
+        mean, log_std = keras.ops.split(self.output(features), 2, axis=-1)
+        return [mean, log_std]
 
 
 class CategoricalHead(Head):

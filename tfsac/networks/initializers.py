@@ -19,6 +19,22 @@ class NormalizedColumns(keras.initializers.Initializer):
         return keras.ops.convert_to_tensor(0.01 * draw / norm, dtype=dtype or keras.config.floatx())
 
 
+class SideBySide(keras.initializers.Initializer):
+    """Kernels of equal width in one, as those of layers with the same input.
+
+    Args:
+        parts: initialises each of them.
+    """
+
+    def __init__(self, parts: list[keras.initializers.Initializer]):
+        self.parts = parts
+
+    def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> keras.KerasTensor:
+        """Draws a kernel."""
+        part = (*shape[:-1], shape[-1] // len(self.parts))
+        return keras.ops.concatenate([initializer(part, dtype=dtype) for initializer in self.parts], axis=-1)
+
+
 KINDS = {
     "xavier": keras.initializers.GlorotUniform,
     "he": keras.initializers.HeUniform,

@@ -99,6 +99,8 @@ class Recorder:
             undiscounted return and length of each episode that ended.
         """
         self.running += reward if reward.ndim == 1 else reward.sum(axis=1)
+        if not ended.any():
+            return []
         episodes = [(float(self.running[i]), int(length[i])) for i in np.flatnonzero(ended)]
         self.running[ended] = 0.0
         for episode_return, steps in episodes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,7 +18,7 @@ from tfsac.training.checkpoints import CheckpointManager, identity_of, understan
 from tfsac.training.collection import Collector
 from tfsac.training.devices import configure_once, make_strategy, set_numerics
 from tfsac.training.evaluator import Evaluator
-from tfsac.training.failures import HowToResume, writing
+from tfsac.training.failures import HowToResume, Writing
 from tfsac.training.policy import Policy
 from tfsac.training.ray_collector import RayCollector, RolloutActor
 from tfsac.training.recorded_functions import described, recorded, refuse_other_spaces, training_models
@@ -189,6 +188,7 @@ class RunParts:
         if workers.task.num_workers > 1:
             self.state.reseed()
         self.how_to_resume = HowToResume(self.directory, self.checkpoints, self.functions)
+        self.writing = Writing(self.counters, self.how_to_resume)
 
     def _open(self, asked: RunRequest) -> None:
         """Makes the run's folder, or brings everything to where the newest checkpoint in it was taken."""
@@ -198,7 +198,7 @@ class RunParts:
         elif chief and (note := self.directory.create(self.preset, self.settings, self.functions, self.lock)):
             self.print(note)
         if chief:
-            with self._writing():
+            with self.writing:
                 self.reporter.open(self.directory, columns, self.run_files.get(METRICS, b""))
             if asked.resume:
                 for note in self.directory.note_resume(
@@ -235,6 +235,3 @@ class RunParts:
     def print(self, text: str) -> None:
         """Prints a line above the progress bar, unless the run is quiet."""
         self.terminal.print(text)
-
-    def _writing(self) -> contextlib.AbstractContextManager[None]:
-        return writing(self.counters, self.how_to_resume)

@@ -106,7 +106,7 @@ class Trainer(RunParts):
         self.print(opening(self.directory, self.agent, self.settings.tensorboard))
         try:
             with self.signals, self.terminal, self._failing():
-                with self._writing():
+                with self.writing:
                     self.reporter.start(self.directory)
                 self._train()
         finally:
@@ -182,7 +182,7 @@ class Trainer(RunParts):
         if not self.workers.task.is_chief:
             return {}
         row |= self.hooks.metrics(self)
-        with self._writing():
+        with self.writing:
             self.reporter.write(row, self.agent)
             reached = self.evaluator.judge(row["evaluation/return_mean"], self.counters)
         if reached and self.settings.stop_at_threshold:
@@ -201,7 +201,7 @@ class Trainer(RunParts):
 
     def report(self) -> None:
         """Moves the progress bar; ends the run where nobody reads what it prints any more."""
-        with self._writing():
+        with self.writing:
             self.reporter.advance()
         if self.terminal.nobody_reads:
             self.signals.received = self.signals.received or signal.SIGPIPE
@@ -236,7 +236,7 @@ class Trainer(RunParts):
         self.filters.learn({key: seen[OBSERVED + key] for key in self.filters.mean})
         self.filters.learn_reward(seen["reward"])
         self.schedule.count(len(seen["ended"]), int(seen["ended"].sum()))
-        with self._writing():
+        with self.writing:
             self.reporter.add_step(seen["reward"], seen["ended"], seen["length"])
         self.sampler.agree(seen)
         if seen["stop"].any():
