@@ -559,7 +559,9 @@ def test_the_default_actor_critic_has_the_layers_of_the_presets_networks(tmp_pat
     )
     networks = spy.trainer.agent.networks
     shapes = [sorted(tuple(w.shape) for w in model.get_weights()) for model in models]
-    assert shapes[0] == sorted(tuple(w.shape) for w in networks["policy"].model.get_weights())
+    kernels = [tuple(w.shape) for w in networks["policy"].model.get_weights() if w.ndim == 2]
+    assert kernels == [(3, 8), (8, 4), (4, 2)]  # mean and log_std are one layer there, two here
+    assert [shape for shape in shapes[0] if len(shape) == 2] == [(3, 8), (4, 1), (4, 1), (8, 4)]
     assert sorted(shapes[1] * 2) == sorted(tuple(w.shape) for w in networks["q"].model.get_weights())
     of_layers = {
         layer.activation.__name__ for model in models for layer in model.layers if isinstance(layer, keras.layers.Dense)
