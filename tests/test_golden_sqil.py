@@ -17,10 +17,10 @@ from tfsac.parameters import (
 def golden_agent(monkeypatch, eager=False, alternating=False):
     """Returns the agent, the file and its batch: as the file has it, or with rows of both halves by turns."""
     golden, meta = golden_tools.read("sqil.npz")
-    golden, half = dict(golden), meta["batch"] // 2
+    half = meta["batch"] // 2
     if alternating:
         order = np.arange(2 * half).reshape(2, half).T.ravel()
-        golden |= {name: golden[name][:, order] for name in golden if name.startswith(("batch/", "noise/"))}
+        golden.update({name: golden[name][:, order] for name in golden if name.startswith(("batch/", "noise/"))})
     temperature = AutoAlphaParameters(
         initial_alpha=meta["alpha"], learning_rate=meta["lr_alpha"], target_entropy=float(meta["target_entropy"])
     )
