@@ -7,7 +7,6 @@ each environment the messages cost more than the stepping gains where there are 
 from __future__ import annotations
 
 import contextlib
-import functools
 import multiprocessing
 import os
 import signal
@@ -19,7 +18,6 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import (
     CloudpickleWrapper,
     create_shared_memory,
@@ -28,6 +26,7 @@ from gymnasium.vector.utils import (
 )
 
 from tfsac.environments.check import EnvironmentFailure
+from tfsac.environments.spaces import spaces_by_key
 from tfsac.environments.vector_rewards import VECTOR_REWARD
 from tfsac.user_code import described
 
@@ -36,69 +35,83 @@ GOODBYE = 5.0  # seconds that processes get to close their environments
 MAIN = '; a script that trains with processes does so below `if __name__ == "__main__":`'
 
 
-class FewInfos(gym.Wrapper):
-    """Drops the infos that nobody reads: merging those of MuJoCo's levels took as long as stepping them.
-
-    Args:
-        env: one of several.
-        index: its number among them, which a failure gets.
-    """
-
-    def __init__(self, env: gym.Env, index: int = 0):
-        super().__init__(env)
-        self.index = index
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begins an episode."""
-        try:
-            return self.env.reset(seed=seed, options=options)[0], {}
-        except EnvironmentFailure as error:
-            error.environment = self.index
-            raise
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Makes a step; its info has the rewards where they are several."""
-        try:
-            observation, reward, terminated, truncated, info = self.env.step(action)
-        except EnvironmentFailure as error:
-            error.environment = self.index
-            raise
-        return observation, reward, terminated, truncated, {key: info[key] for key in (VECTOR_REWARD,) if key in info}
-
-
-def with_few_infos(one: Callable[[], gym.Env], index: int) -> gym.Env:
-    """Makes the environment of a number."""
-    return FewInfos(one(), index)
-
-
-class Group(gym.Env):
+class Group:
     """G environments, stepped one after the other; everything has a leading dimension G.
 
     Args:
         makers: of each environment.
+        first: number of the first one among all, which a failure gets.
+
+    Attributes:
+        envs: the environments.
+        observation_space: of all of them together.
+
+    Raises:
+        ValueError: environments with different spaces.
     """
 
-    def __init__(self, makers: Sequence[Callable[[], gym.Env]]):
-        self.vector = SyncVectorEnv(makers, copy=False, autoreset_mode=AutoresetMode.DISABLED)
-        self.metadata = self.vector.metadata
-        self.observation_space, self.action_space = self.vector.observation_space, self.vector.action_space
-        self.seen: Any = None  # the newest observations
+    def __init__(self, makers: Sequence[Callable[[], gym.Env]], first: int = 0):
+        self.envs, self.first = [make() for make in makers], first
+        single = self.envs[0].observation_space
+        for env in self.envs[1:]:
+            for name in ("observation_space", "action_space"):
+                if getattr(env, name) != getattr(self.envs[0], name):
+                    raise ValueError(
+                        f"Environments that are stepped together have the same {name}, {getattr(self.envs[0], name)}. "
+                        f"Received: {getattr(env, name)}"
+                    )
+        self.observation_space = gym.vector.utils.batch_space(single, len(self.envs))
+        self.arrays = {
+            key: np.zeros((len(self.envs), *(space.shape or ())), space.dtype)
+            for key, space in spaces_by_key(single).items()
+        }
+        self.several_keys = isinstance(single, gym.spaces.Dict)
 
-    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begins an episode in each environment that has a seed, one or None for each of them."""
-        began = np.array([one is not None for one in seed])
-        if began.any():
-            self.seen, _ = self.vector.reset(seed=seed, options=None if began.all() else {"reset_mask": began})
-        return self.seen, {}
+    @property
+    def seen(self) -> Any:
+        """The newest observations, rewritten in every step."""
+        return self.arrays if self.several_keys else self.arrays["observation"]
 
-    def step(self, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Steps all environments."""
-        self.seen, reward, terminated, truncated, info = self.vector.step(action)
-        return self.seen, reward, terminated, truncated, {key: info[key] for key in (VECTOR_REWARD,) if key in info}
+    def reset(self, seeds: Sequence[int | None]) -> Any:
+        """Begins an episode in each environment that has a seed, and returns the observations of all."""
+        for i, (env, seed) in enumerate(zip(self.envs, seeds, strict=True)):
+            if seed is not None:
+                try:
+                    self._see(i, env.reset(seed=seed)[0])
+                except EnvironmentFailure as error:
+                    error.environment = self.first + i
+                    raise
+        return self.seen
+
+    def step(self, action: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+        """Steps all environments; returns what a vector environment does, of infos only several rewards a step."""
+        rewards, terminated, truncated, vectors = [], [], [], []
+        for i, env in enumerate(self.envs):
+            try:
+                observation, reward, ends, cut, info = env.step(action[i])
+            except EnvironmentFailure as error:
+                error.environment = self.first + i
+                raise
+            self._see(i, observation)
+            rewards.append(reward)
+            terminated.append(ends)
+            truncated.append(cut)
+            if VECTOR_REWARD in info:
+                vectors.append(info[VECTOR_REWARD])
+        infos = {VECTOR_REWARD: np.array(vectors)} if vectors else {}
+        return self.seen, np.array(rewards, np.float64), np.array(terminated, bool), np.array(truncated, bool), infos
+
+    def _see(self, i: int, observation: Any) -> None:
+        if self.several_keys:
+            for key, array in self.arrays.items():
+                array[i] = observation[key]
+        else:
+            self.arrays["observation"][i] = observation
 
     def close(self) -> None:
         """Ends the environments."""
-        self.vector.close()
+        for env in self.envs:
+            env.close()
 
 
 class WakefulPipe:
@@ -132,7 +145,7 @@ class Done(NamedTuple):
     failure: tuple[int | None, str] | None = None
 
 
-def work(makers: Any, pipe: Connection, memory: Any, index: int) -> None:
+def work(makers: Any, pipe: Connection, memory: Any, index: int, first: int) -> None:
     """Steps a group of environments in a process of its own, as messages ask, until the pipe is closed.
 
     Ctrl-C does not reach it, because the run ends as it sees fit; it does not outlive the run, however that ends.
@@ -142,6 +155,7 @@ def work(makers: Any, pipe: Connection, memory: Any, index: int) -> None:
         pipe: for messages ("make", None), then ("reset", seeds) and ("step", actions), each answered by `Done`.
         memory: for the observations of all processes.
         index: of this process among them.
+        first: number of its first environment.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_the_run, daemon=True).start()
@@ -152,10 +166,10 @@ def work(makers: Any, pipe: Connection, memory: Any, index: int) -> None:
         nonlocal group
         try:
             if group is None:
-                group = Group(makers.fn)
+                group = Group(makers.fn, first)
                 return Done()
             if name == "reset":
-                seen, result = group.reset(seed=content)[0], None
+                seen, result = group.reset(content), None
                 write_to_shared_memory(group.observation_space, index, seen, memory)
             else:
                 seen, *result = group.step(content)
@@ -213,7 +227,7 @@ class Processes:
             for i in range(number):
                 ours, theirs = context.Pipe()
                 group = CloudpickleWrapper(list(makers[i * size : (i + 1) * size]))  # type: ignore[arg-type]
-                process = context.Process(target=work, args=(group, theirs, memory, i), daemon=True)
+                process = context.Process(target=work, args=(group, theirs, memory, i, i * size), daemon=True)
                 self.pipes.append(WakefulPipe(ours))
                 process.start()
                 self.processes.append(process)
@@ -292,7 +306,7 @@ class Groups:
     """E environments in groups of equal size, one of them (the last, which may be smaller) in this process.
 
     Args:
-        one: makes the environment of an index.
+        one: makes an environment.
         num_envs: E.
         cores: most groups.
         single: the observation space of one environment, where there are several groups.
@@ -301,20 +315,20 @@ class Groups:
 
     def __init__(
         self,
-        one: Callable[[int], gym.Env],
+        one: Callable[[], gym.Env],
         num_envs: int,
         cores: int,
         single: gym.Space[Any] | None = None,
         timeout: float | None = None,
     ):
-        makers = [functools.partial(one, index) for index in range(num_envs)]
+        makers = [one] * num_envs
         size = -(-num_envs // cores)
         if timeout is not None:
             while num_envs % size:  # groups of equal size, as this process has none that may be smaller
                 size -= 1
         self.others = (num_envs if timeout is not None else num_envs - 1) // size  # groups in processes of their own
         self.beside = self.others * size  # environments in these
-        self.here = Group(makers[self.beside :]) if self.beside < num_envs else None
+        self.here = Group(makers[self.beside :], self.beside) if self.beside < num_envs else None
         self.processes: Processes | None = None
         if self.others:
             assert single is not None
@@ -333,7 +347,7 @@ class Groups:
                 if any(seed is not None for seed in group):
                     self.processes.ask(i, "reset", group)
         try:
-            own = self.here.reset(seed=seeds[self.beside :])[0] if self.here else None
+            own = self.here.reset(seeds[self.beside :]) if self.here else None
         finally:
             if self.processes is not None:
                 self.processes.wait_for_all()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from tfsac.environments.groups import Processes, with_few_infos
+from tfsac.environments.groups import Processes
 
 
 class IsolatedEnvironment(gym.Env):
@@ -28,7 +27,7 @@ class IsolatedEnvironment(gym.Env):
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self.metadata, self.spec = env.metadata, env.spec
         env.close()
-        self.process = Processes([functools.partial(with_few_infos, one, 0)], 1, self.observation_space, timeout)
+        self.process = Processes([one], 1, self.observation_space, timeout)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begins an episode.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,7 +11,7 @@ import numpy as np
 
 from tfsac.environments.check import EnvironmentFailure, check_finite, check_masks
 from tfsac.environments.checked_returns import placed
-from tfsac.environments.groups import Groups, with_few_infos
+from tfsac.environments.groups import Groups
 from tfsac.environments.make import maker
 from tfsac.environments.spaces import action_map, spec_of
 from tfsac.environments.vector_rewards import VECTOR_REWARD
@@ -71,17 +70,16 @@ class Environments:
         one = one or maker(parameters)
         self.level, self.seed, self.num_envs, self.first = parameters.name, seed, parameters.num_envs, first
         self.steps = 0
-        indexed = functools.partial(with_few_infos, one)
         if parameters.vectorization == "subprocess":
             env = one()  # errors of a wrong level are clearer from this process
             self.spec, single = spec_of(env), env.observation_space
             env.close()
             cores, timeout = os.cpu_count() or 1, parameters.step_timeout_seconds
-            self.groups = self._call(Groups, indexed, self.num_envs, cores, single, timeout)
+            self.groups = self._call(Groups, one, self.num_envs, cores, single, timeout)
         else:
-            self.groups = Groups(indexed, self.num_envs, 1)
+            self.groups = Groups(one, self.num_envs, 1)
             assert self.groups.here is not None
-            self.spec = spec_of(self.groups.here.vector)
+            self.spec = spec_of(self.groups.here.envs[0])
         self.action_map = action_map(self.spec)
         self.episode = np.zeros(self.num_envs, np.int64)  # index of the running episode, by environment
         self.length = np.zeros(self.num_envs, np.int64)  # steps of the running episode, by environment
@@ -105,7 +103,7 @@ class Environments:
         return observation
 
     def _arrays(self, observation: Any) -> dict[str, np.ndarray]:
-        # Vector environments, which checked what they got, reuse their buffers: what is kept is copied.
+        # The groups' arrays are rewritten in every step: what is kept is copied.
         given = observation if isinstance(observation, dict) else {"observation": observation}
         return {key: np.array(given[key], array.dtype) for key, array in self.spec.observation.items()}
 
