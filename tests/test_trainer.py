@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import signal
+import time
 
 import gymnasium as gym
 import numpy as np
@@ -192,6 +193,21 @@ def test_callbacks_see_every_step_and_row_and_can_stop_the_run(tmp_path):
     _, result = trained(tmp_path, callbacks=[Watch()])
     assert result.reason == "enough"
     assert seen == ["begin", 100, 150, "end"]
+
+
+def test_the_speed_of_a_row_leaves_out_the_seconds_of_evaluations(tmp_path):
+    class Slow(Callback):
+        def on_training_begin(self, trainer):
+            evaluate = trainer.evaluator.evaluate
+
+            def slowly(env_steps):
+                time.sleep(5)
+                return evaluate(env_steps)
+
+            trainer.evaluator.evaluate = slowly
+
+    trained(tmp_path, callbacks=[Slow()])
+    assert float(rows(tmp_path / "run")[0]["steps_per_second"]) > 100 / 4  # 100 random steps before the evaluation
 
 
 def test_callbacks_see_the_metrics_of_every_update(tmp_path):

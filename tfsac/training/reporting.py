@@ -143,10 +143,14 @@ class Reporter:
         self.recorder.updates.add(metrics)
         self.curves.add(metrics)
 
-    def row(self) -> Row:
-        """Returns the next row of metrics without its evaluation, and empties the recorder."""
+    def row(self, speed: float) -> Row:
+        """Returns the next row of metrics without its evaluation, and empties the recorder.
+
+        Args:
+            speed: `steps_per_second` before the evaluation.
+        """
         row: Row = {**dataclasses.asdict(self.counters), "wall_seconds": round(self._clock(), 3)}
-        return row | {"steps_per_second": round(self._steps_per_second(), 1), **self.recorder.take()}
+        return row | {"steps_per_second": round(speed, 1), **self.recorder.take()}
 
     def write(self, row: Row, agent: Agent) -> None:
         """Sends a row everywhere.
@@ -181,13 +185,13 @@ class Reporter:
         if now - self.bar_moved > SECONDS_BETWEEN_BAR_UPDATES:
             self.bar_moved = now
             done = self.counters.of(self.schedule.parameters.improve_steps)
-            self.terminal.advance(done, self._steps_per_second(), self.recorder.recent_return())
+            self.terminal.advance(done, self.steps_per_second(), self.recorder.recent_return())
 
     def _clock(self) -> float:
         """Returns the seconds that the run has taken, also before it was resumed."""
         return time.perf_counter() - self.started
 
-    def _steps_per_second(self) -> float:
+    def steps_per_second(self) -> float:
         """Returns the speed since the last row, in environment steps."""
         since, steps = self.row_started
         return (self.counters.env_steps - steps) / max(time.perf_counter() - since, 1e-9)

@@ -176,9 +176,10 @@ class Trainer(RunParts):
                 f"The run has ended: tfsac.evaluate(run_dir) evaluates its policy. Received: {self.directory.path}"
             )
         self.updates.wait()
+        speed = self.reporter.steps_per_second()
         evaluated = self.evaluator.evaluate(self.counters.env_steps) if self.workers.task.is_chief else {}
         self.evaluator.completed(self.counters)
-        row = self.reporter.row() | evaluated
+        row = self.reporter.row(speed) | evaluated
         if not self.workers.task.is_chief:
             return {}
         row |= self.hooks.metrics(self)
