@@ -67,12 +67,12 @@ class Machine(NamedTuple):
 
     def trainer(self, run: Run) -> "SweepRun | Sb3Run":
         path = self.runs / run.name
-        if run.library == "tfsac":
+        if run.package == "tfsac":
             return SweepRun(path, list(run.flags))
         return Sb3Run(path, [*run.flags, *(["--threads=1"] if self.jobs > 1 else [])], self.sb3_python)
 
     def can_train(self, run: Run) -> bool:
-        return run.library == "tfsac" or self.sb3_python is not None
+        return run.package == "tfsac" or self.sb3_python is not None
 
     def start(self, run: Run) -> subprocess.Popen | None:
         """Starts a run, or continues one of tfsac; None if it has ended.
@@ -168,7 +168,7 @@ class Records:
         path, (starts, shared) = machine.runs / run.name, machine.starts(run)
         row = dict.fromkeys(ROW, "") | {name: getattr(run, name) for name in ("name", "level", "group", "seed")}
         row |= {"command": shlex.join(run.command), "starts": starts, "shared_clock": "yes" if shared else "no"}
-        row |= {"cpu": cpu(), **origin(path / ("config.json" if run.library == "tfsac" else "versions.json"))}
+        row |= {"cpu": cpu(), **origin(path / ("config.json" if run.package == "tfsac" else "versions.json"))}
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
             refuse_other_experiment(path, run)
@@ -235,7 +235,7 @@ def origin(file: pathlib.Path) -> dict[str, str]:
 def refuse_other_experiment(path: pathlib.Path, run: Run) -> None:
     """Raises ValueError where the folder of a tfsac run has another preset or seed than the run's flags say."""
     config = path / "config.json"
-    if run.library != "tfsac" or not config.is_file():
+    if run.package != "tfsac" or not config.is_file():
         return
     found = json.loads(config.read_bytes())
     show = [flag for flag in run.flags if flag.startswith(("--preset=", "--level=", "--num_envs=", "--set="))]
@@ -300,7 +300,7 @@ def train(runs: Sequence[Run], machine: Machine, records: Records, minutes: floa
                     status |= ended(run, running.pop(run).returncode, machine, records)
                 spent = (time.monotonic() - begun) / 60
                 for run, process in running.items():
-                    late = minutes is not None and spent >= GRACE * minutes and run.library == "tfsac"
+                    late = minutes is not None and spent >= GRACE * minutes and run.package == "tfsac"
                     if run not in asked and (late or received):
                         process.send_signal(signal.SIGTERM)
                         asked.add(run)

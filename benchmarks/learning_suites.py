@@ -9,19 +9,19 @@ TWIN, SB3 = "tfsac, twin-target SAC", "Stable-Baselines3 SAC"
 class Run(NamedTuple):
     """A training run.
 
-    `flags` are those of `tfsac train`, or of learning_sb3.py where `library` is "sb3"; the folder is not among them.
+    `flags` are those of `tfsac train`, or of learning_sb3.py where `package` is "sb3"; the folder is not among them.
     """
 
     name: str
     level: str
     group: str
     seed: int
-    library: str
+    package: str
     flags: tuple[str, ...]
 
     @property
     def command(self) -> list[str]:
-        program = ["tfsac", "train"] if self.library == "tfsac" else ["python", "benchmarks/learning_sb3.py"]
+        program = ["tfsac", "train"] if self.package == "tfsac" else ["python", "benchmarks/learning_sb3.py"]
         return [*program, *self.flags]
 
 
@@ -52,21 +52,21 @@ class Level(NamedTuple):
 
 
 class Group(NamedTuple):
-    """One way to train, on every level of a suite: the library, "tfsac" or "sb3", and its flags."""
+    """One way to train, on every level of a suite: the package, "tfsac" or "sb3", and its flags."""
 
     name: str
     label: str
-    library: str
+    package: str
     seeds: tuple[int, ...]
     flags: tuple[str, ...] = ()
 
     def run(self, level: Level, seed: int) -> Run:
         flags = [*self.flags, f"--level={level.id}", f"--seed={seed}"]
         if level.kwargs:
-            flag = "--set=environment.kwargs=" if self.library == "tfsac" else "--env_kwargs="
+            flag = "--set=environment.kwargs=" if self.package == "tfsac" else "--env_kwargs="
             flags.append(flag + json.dumps(level.kwargs))
         name = f"{self.name}_{level.place}_seed{seed}"
-        return Run(name, level.title, self.label, seed, self.library, tuple(flags))
+        return Run(name, level.title, self.label, seed, self.package, tuple(flags))
 
 
 class Suite(NamedTuple):

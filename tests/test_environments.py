@@ -545,6 +545,12 @@ def test_atari_preprocessing_of_other_levels_is_refused():
         maker(parameters)()
 
 
+def test_environments_side_by_side_have_the_same_spaces():
+    made = iter(("Pendulum-v1", "MountainCarContinuous-v0"))
+    with pytest.raises(ValueError, match=r"stepped together have the same observation_space, .* Received: Box"):
+        Environments(EnvironmentParameters("Pendulum-v1", num_envs=2), 0, lambda: gym.make(next(made)))
+
+
 @pytest.mark.parametrize("env_fn", [None, Counting], ids=["a level", "an environment of one's own"])
 def test_only_the_visible_entries_are_seen_and_in_their_order(env_fn):
     env = maker(EnvironmentParameters(COUNTING, visible_entries=(2, 1)), env_fn)()

@@ -220,7 +220,7 @@ def test_the_mujoco_suite_is_what_its_page_says(module):
     assert len(runs) == len({run.name for run in runs}) == 6 * (5 + 3 + 3)
     assert {run.seed for run in runs[:18]} == {1} and {run.seed for run in runs[-12:]} == {4, 5}
     for run in runs:
-        if run.library != "tfsac":
+        if run.package != "tfsac":
             assert "--steps=100000" in run.flags
             continue
         _train_flags(values := flags.FlagValues())

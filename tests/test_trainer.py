@@ -195,6 +195,15 @@ def test_callbacks_see_every_step_and_row_and_can_stop_the_run(tmp_path):
     assert seen == ["begin", 100, 150, "end"]
 
 
+def test_callbacks_that_change_the_metrics_they_get_change_no_row(tmp_path):
+    class Erase(Callback):
+        def on_updates(self, trainer, metrics):
+            metrics[:] = 0.0
+
+    trained(tmp_path, callbacks=[Erase()])
+    assert float(rows(tmp_path / "run")[1]["loss/v"]) > 0
+
+
 def test_the_speed_of_a_row_leaves_out_the_seconds_of_evaluations(tmp_path):
     class Slow(Callback):
         def on_training_begin(self, trainer):

@@ -61,8 +61,7 @@ class CompiledUpdates:
         packed, count = self.packing.pack(stacked), len(stacked.reward)
         period, before = self.updates_between_diagnostics, self._made
         before = int(agent.updates.numpy()) if before is None else before
-        self._made = before + count
-        diagnosed = self._made // period - before // period
+        diagnosed = (before + count) // period - before // period
         if self.eager:
             rows = [self._counted_update(packed, i, i >= count - diagnosed) for i in range(count)]
             metrics, priority = (tf.stack(column) for column in zip(*rows, strict=True))
@@ -71,6 +70,7 @@ class CompiledUpdates:
             metrics, priority, weights = self._graph("several")(packed, tf.constant(count - diagnosed))
         else:
             metrics, priority, weights = self._graph("all" if diagnosed else "losses")(packed)
+        self._made = before + count
         flat = weights.numpy()
         acting = [flat[place].reshape(shape) for place, shape in self.acting_places]
         agent.policy.refresh(acting)

@@ -35,20 +35,16 @@ def spaces_by_key(observation: gym.Space[Any]) -> Mapping[str, gym.Space[Any]]:
     return observation.spaces if isinstance(observation, gym.spaces.Dict) else {"observation": observation}
 
 
-def spec_of(env: gym.Env | gym.vector.VectorEnv) -> Spec:
-    """Returns the spec of one environment (of each, for a vector environment), which `check` accepts.
+def spec_of(env: gym.Env) -> Spec:
+    """Returns the spec of an environment that `check` accepts.
 
     Only environments from `make` and `maker` have several rewards a step; of others the number is None.
     """
-    if isinstance(env, gym.vector.VectorEnv):
-        observation, action = env.single_observation_space, env.single_action_space
-    else:
-        observation, action = env.observation_space, env.action_space
-    spaces = spaces_by_key(observation)
+    spaces = spaces_by_key(env.observation_space)
     num_agents = spaces[AGENT_STATE].shape[0] if AGENT_STATE in spaces else None  # type: ignore[index]
     return Spec(
         observation={key: _array_spec(key, space, num_agents) for key, space in spaces.items()},
-        action=_action_spec(action),
+        action=_action_spec(env.action_space),
         num_agents=num_agents,
         num_rewards=env.metadata.get(NUM_REWARDS),
     )

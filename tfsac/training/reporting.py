@@ -140,8 +140,9 @@ class Reporter:
 
     def add_updates(self, metrics: np.ndarray) -> None:
         """Adds the metrics `[U, M]` of U updates."""
-        self.recorder.updates.add(metrics)
-        self.curves.add(metrics)
+        kept = metrics.copy()  # callbacks get the array next, and may change it
+        self.recorder.updates.add(kept)
+        self.curves.add(kept)
 
     def row(self, speed: float) -> Row:
         """Returns the next row of metrics without its evaluation, and empties the recorder.
