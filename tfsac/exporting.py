@@ -52,15 +52,14 @@ class PolicyGraph:
         """Returns the environment's actions for the agent's."""
         if isinstance(self.map, ActionNumbering):
             return action + self.map.start
-        low, high = self.map
-        return tf.clip_by_value(low + (action + 1.0) * (0.5 * (high - low)), low, high)
+        low, high = self.map.low, self.map.high
+        return tf.clip_by_value(low + (action + 1.0) * self.map.scale, low, high)
 
     def to_agent(self, action: tf.Tensor) -> tf.Tensor:
         """Returns the agent's actions for the environment's."""
         if isinstance(self.map, ActionNumbering):
             return action - self.map.start
-        low, high = self.map
-        return (action - low) / (0.5 * (high - low)) - 1.0
+        return (action - self.map.low) / self.map.scale - 1.0
 
     def filtered(self, observation: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Returns observations as they are normalised in training."""

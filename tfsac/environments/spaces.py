@@ -110,23 +110,25 @@ def _numbers(value: Any, dtype: str) -> np.ndarray:
     return np.asarray(array, dtype)
 
 
-class ActionRescaling(NamedTuple):
+class ActionRescaling:
     """Maps [-1, 1] to `[low, high]`, each dimension on its own.
 
-    Attributes:
+    Args:
         low, high: bounds `[A]`, or `[P, A]` of P agents.
     """
 
-    low: np.ndarray
-    high: np.ndarray
+    def __init__(self, low: np.ndarray, high: np.ndarray):
+        self.low: np.ndarray = low
+        self.high: np.ndarray = high
+        self.scale = 0.5 * (high - low)
 
     def inverse(self, action: np.ndarray) -> np.ndarray:
         """Returns actions `[..., A]` in [-1, 1] for actions in the environment's units."""
-        return (action - self.low) / (0.5 * (self.high - self.low)) - 1.0
+        return (action - self.low) / self.scale - 1.0
 
     def __call__(self, action: np.ndarray) -> np.ndarray:
         """Returns actions `[..., A]` in the environment's units, clipped to its bounds."""
-        scaled = self.low + (action + 1.0) * (0.5 * (self.high - self.low))
+        scaled = self.low + (action + 1.0) * self.scale
         return np.minimum(np.maximum(scaled, self.low), self.high)  # in half the time of np.clip
 
 

@@ -53,7 +53,7 @@ class Sampler:
         Args:
             offers: booleans `[workers]` by name.
         """
-        self.ready, self.rollout_complete = bool(offers["ready"].all()), bool(offers["rollout_complete"].any())
+        self.ready, self.rollout_complete = all(offers["ready"]), any(offers["rollout_complete"])
 
     def pending_batches(self) -> Iterator[Callable[[], Batch | None]]:
         """Yields functions that draw the stack of batches to learn from in one compiled call, or None where there is

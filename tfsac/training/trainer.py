@@ -236,12 +236,12 @@ class Trainer(RunParts):
         seen = self.workers.gather({**own, **normalised, **self.sampler.offers()})
         self.filters.learn({key: seen[OBSERVED + key] for key in self.filters.mean})
         self.filters.learn_reward(seen["reward"])
-        self.schedule.count(len(seen["ended"]), int(seen["ended"].sum()))
+        self.schedule.count(len(seen["ended"]), int(np.count_nonzero(seen["ended"])))
         with self.writing:
             self.reporter.add_step(seen["reward"], seen["ended"], seen["length"])
         self.sampler.agree(seen)
-        if seen["stop"].any():
-            self.agreed_to_stop, received = True, int(seen["stop"].max())
+        if any(seen["stop"]):
+            self.agreed_to_stop, received = True, int(max(seen["stop"]))
             self.stop_reason = self.stop_reason or "another worker stopped"
             self.signals.received = received if received > 0 else None
 
