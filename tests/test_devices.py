@@ -58,3 +58,18 @@ def test_a_variable_that_is_no_number_of_threads_is_refused_before_tensorflow_ab
     ):
         devices.configure_once()
     assert not devices.CONFIGURED
+
+
+@pytest.mark.parametrize(
+    "asked, variables, shown",
+    [((2, 1), {}, "2 x 1"), ((0, 0), {"TF_NUM_INTRAOP_THREADS": "3"}, "all x 3"), ((0, 0), {}, "all x all")],
+)
+def test_the_device_of_a_run_names_the_threads_that_it_has(asked, variables, shown, monkeypatch):
+    for name in devices.THREADS:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    threading = devices.tf.config.threading
+    monkeypatch.setattr(threading, "get_inter_op_parallelism_threads", lambda: asked[0])
+    monkeypatch.setattr(threading, "get_intra_op_parallelism_threads", lambda: asked[1])
+    assert devices.device().endswith(f", {shown} threads")

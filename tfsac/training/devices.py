@@ -165,11 +165,12 @@ def device() -> str:
     if gpus:
         names = [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name) for gpu in gpus]
         return ", ".join(names)
-    inter, intra = (
+    asked = (
         tf.config.threading.get_inter_op_parallelism_threads(),
         tf.config.threading.get_intra_op_parallelism_threads(),
     )
-    threads = f"{inter or 'all'} x {intra or 'all'} threads"
+    counts = [number or int(os.environ.get(name, 0)) for number, name in zip(asked, THREADS, strict=True)]
+    threads = " x ".join(str(count or "all") for count in counts) + " threads"
     return f"{_cpu()}, {threads}"
 
 
