@@ -1,31 +1,27 @@
 """Trains what shows that the library learns, and makes tables and pictures of it. Every command may be stopped, also by
 SIGKILL, and typed again: it trains what is missing.
 
-    python benchmarks/learning.py --suite=mujoco --sb3_python=PYTHON       # trains, then tables and pictures
+    python benchmarks/learning.py --suite=taac                             # trains, then tables and pictures
+    python benchmarks/learning.py --suite=taac --only=Pendulum --jobs=2    # some of its runs, two at a time
+    python benchmarks/learning.py --suite=mujoco --sb3_python=PYTHON       # PYTHON has Stable-Baselines3
     python benchmarks/learning.py --suite=mujoco --collect                 # tables and pictures alone
-    python benchmarks/learning.py --task=cart_pole --seeds=1,2,3           # a single task
-    python benchmarks/learning.py --collect                                # table and pictures of the single tasks
 
-Suites and tasks are data in learning_suites.py. A suite's records, tables and pictures are in a folder of its name below
---results, those of single tasks in --results itself. PYTHON has Stable-Baselines3; without it, its runs stay missing.
+Suites are data in learning_suites.py. A suite's records, tables and pictures are in a folder of its name below --results.
+Without PYTHON the runs of Stable-Baselines3 stay missing.
 """
 
 import argparse
-import json
 import pathlib
 import re
 
 from learning_runs import Machine, Records, train
-from learning_suites import SUITES, TASKS
-from learning_tables import missing, tabulate, tabulate_tasks
+from learning_suites import SUITES
+from learning_tables import missing, tabulate
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--suite", choices=list(SUITES))
-    what.add_argument("--task", choices=list(TASKS))
-    parser.add_argument("--seeds", default="1,2,3", help="of --task")
+    parser.add_argument("--suite", choices=list(SUITES), required=True)
     parser.add_argument("--only", type=re.compile, default="", help="regular expression: runs whose name has it")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time; with more than one, each has one thread")
     parser.add_argument(
@@ -38,27 +34,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--runs", type=pathlib.Path, default=pathlib.Path("runs/learning"))
     parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path(__file__).parent / "results" / "learning")
     args = parser.parse_args(arguments)
-    if not (args.suite or args.task or args.collect):
-        parser.error("choose --suite, --task or --collect")
-    if args.suite:
-        suite = SUITES[args.suite]
-        runs, machine = suite.runs(), Machine(args.runs / args.suite, args.jobs, args.sb3_python)
-        records = Records(args.results / args.suite, suite.last_evaluations)
-    else:
-        tasks = [TASKS[args.task]] if args.task else TASKS.values()
-        runs = [task.run(seed) for task in tasks for seed in json.loads(f"[{args.seeds}]")]
-        machine, records = Machine(args.runs, args.jobs), Records(args.results, 1)
-    runs = [run for run in runs if re.search(args.only, run.name)]
+    suite = SUITES[args.suite]
+    machine = Machine(args.runs / args.suite, args.jobs, args.sb3_python)
+    records = Records(args.results / args.suite, suite.last_evaluations)
+    runs = [run for run in suite.runs() if re.search(args.only, run.name)]
+    status = 0
     if args.collect:
         records.collect(machine, runs)
-        status = 0
     else:
         status = train(runs, machine, records, args.minutes)
-    if args.suite:
-        print(tabulate(suite, records))
-        print(*missing(suite, machine, records), sep="\n")
-    elif args.collect:
-        print(tabulate_tasks(args.results))
+    print(tabulate(suite, records))
+    print(*missing(suite, machine, records), sep="\n")
     return status
 
 

@@ -1,4 +1,4 @@
-"""What learning.py trains: suites of groups on levels, and single tasks. Data only."""
+"""What learning.py trains: suites of groups of runs, which differ in their seeds, on levels. Data only."""
 
 import json
 from typing import NamedTuple
@@ -25,17 +25,21 @@ class Run(NamedTuple):
         return [*program, *self.flags]
 
 
-def in_file_name(level: str) -> str:
-    return level.replace("/", "-").replace(":", "-")
+class Group(NamedTuple):
+    """One way to train on a level: the package, "tfsac" or "sb3", and its flags; `name` is part of the runs' names."""
 
-
-# -- suites ------------------------------------------------------------------------------------------------------------
+    name: str
+    label: str
+    flags: tuple[str, ...] = ()
+    package: str = "tfsac"
+    seeds: tuple[int, ...] = (1, 2, 3)
 
 
 class Level(NamedTuple):
-    """A level of a suite; `variant` distinguishes names of runs with other `kwargs` of `gymnasium.make`."""
+    """A level of a suite; `variant` distinguishes names of runs with other `kwargs` of `gymnasium.make`, or tasks."""
 
     id: str
+    groups: tuple[Group, ...]
     published: str = ""
     kwargs: dict = {}
     variant: str = ""
@@ -48,198 +52,211 @@ class Level(NamedTuple):
     @property
     def place(self) -> str:
         """The level as part of a file's name."""
-        return in_file_name(self.id) + self.variant
+        return self.id.replace("/", "-").replace(":", "-") + self.variant
 
-
-class Group(NamedTuple):
-    """One way to train, on every level of a suite: the package, "tfsac" or "sb3", and its flags."""
-
-    name: str
-    label: str
-    package: str
-    seeds: tuple[int, ...]
-    flags: tuple[str, ...] = ()
-
-    def run(self, level: Level, seed: int) -> Run:
-        flags = [*self.flags, f"--level={level.id}", f"--seed={seed}"]
-        if level.kwargs:
-            flag = "--set=environment.kwargs=" if self.package == "tfsac" else "--env_kwargs="
-            flags.append(flag + json.dumps(level.kwargs))
-        name = f"{self.name}_{level.place}_seed{seed}"
-        return Run(name, level.title, self.label, seed, self.package, tuple(flags))
+    def run(self, group: Group, seed: int) -> Run:
+        flags = [*group.flags, f"--level={self.id}", f"--seed={seed}"]
+        if self.kwargs:
+            flag = "--set=environment.kwargs=" if group.package == "tfsac" else "--env_kwargs="
+            flags.append(flag + json.dumps(self.kwargs))
+        name = f"{group.name}_{self.place}_seed{seed}"
+        return Run(name, self.title, group.label, seed, group.package, tuple(flags))
 
 
 class Suite(NamedTuple):
-    """Groups on levels; a run's score is the mean of its last evaluations.
+    """Levels with groups of runs; a run's score is the mean of its last evaluations.
 
     `published` says what the numbers of that name of the levels are.
     """
 
     levels: tuple[Level, ...]
-    groups: tuple[Group, ...]
-    last_evaluations: int = 5
     published: str = ""
+    last_evaluations: int = 5
 
     def runs(self) -> list[Run]:
         """The runs in their order: the first seed of everything, then the second."""
-        seeds = sorted({seed for group in self.groups for seed in group.seeds})
-        return [
-            group.run(level, seed)
-            for seed in seeds
-            for level in self.levels
-            for group in self.groups
-            if seed in group.seeds
-        ]
+        groups = [(level, group) for level in self.levels for group in level.groups]
+        seeds = sorted({seed for _, group in groups for seed in group.seeds})
+        return [level.run(group, seed) for seed in seeds for level, group in groups if seed in group.seeds]
 
 
-TEN_EPISODES = "--set=schedule.evaluation_steps=EnvironmentEpisodes(10)"
+def preset(name: str, label: str, *flags: str, variant: str = "", seeds: tuple[int, ...] = (1, 2, 3)) -> Group:
+    """Returns runs of a preset with more flags, which `variant` distinguishes from its runs with others."""
+    return Group(name + variant, label, (f"--preset={name}", *flags), seeds=seeds)
+
+
+def improve(steps: int) -> str:
+    return f"--set=schedule.improve_steps={steps}"
+
+
+def episodes(number: int) -> str:
+    return f"--set=schedule.evaluation_steps=EnvironmentEpisodes({number})"
+
+
+MUJOCO = (
+    preset("mujoco_twin_sac", TWIN, improve(90_000), episodes(10), seeds=(1, 2, 3, 4, 5)),
+    Group("sb3", SB3, ("--steps=100000",), "sb3"),
+    Group("sb3_1e-3", f"{SB3}, learning rate 1e-3", ("--steps=100000", "--learning_rate=1e-3"), "sb3"),
+)
 NO_CONTACTS = {"include_cfrc_ext_in_observation": False}
-SUITES = {
-    "mujoco": Suite(
-        levels=(
-            Level("HalfCheetah-v5", "6156 ± 700"),
-            Level("Hopper-v5", "1103 ± 368"),
-            Level("Walker2d-v5", "690 ± 241"),
-            Level("Ant-v5", "747 ± 501", label="Ant-v5 with contact forces"),
-            Level("Ant-v5", "747 ± 501", NO_CONTACTS, "-no-contacts", "Ant-v5 without contact forces"),
-            Level("Humanoid-v5", "632 ± 170"),
-        ),
-        groups=(
-            Group(
-                "mujoco_twin_sac",
-                TWIN,
-                "tfsac",
-                (1, 2, 3, 4, 5),
-                ("--preset=mujoco_twin_sac", "--set=schedule.improve_steps=90000", TEN_EPISODES),
-            ),
-            Group("sb3", SB3, "sb3", (1, 2, 3), ("--steps=100000",)),
-            Group(
-                "sb3_1e-3", f"{SB3}, learning rate 1e-3", "sb3", (1, 2, 3), ("--steps=100000", "--learning_rate=1e-3")
-            ),
-        ),
-        published="SAC with a learning rate of 1e-3 on the v4 levels, 10 seeds, mean ± deviation. Observations and "
-        "rewards of v5 differ; those of Ant v4 are without contact forces.",
-    ),
-}
-
-
-# -- single tasks ------------------------------------------------------------------------------------------------------
-
-LABELS = {
-    "pendulum_sac": "tfsac, SAC with V",
-    "mujoco_sac": "tfsac, SAC with V",
-    "pendulum_twin_sac": "tfsac, twin-target SAC",
-    "mujoco_twin_sac": TWIN,
-    "mujoco_twin_sac_like_sb3": "tfsac, twin-target SAC, SB3's learning rate",
-    "lunar_lander_continuous_twin_sac": "tfsac, twin-target SAC",
-    "spinningup_sac": "tfsac, as Spinning Up",
-    "di_engine_mujoco_sac": "tfsac, as DI-engine",
-    "di_engine_pendulum_sac": "tfsac, as DI-engine, 10 environments",
-    "di_engine_lunar_lander_continuous_sac": "tfsac, as DI-engine",
-    "di_engine_bipedal_walker_sac": "tfsac, as DI-engine, 8 environments",
-    "cart_pole_discrete_sac": "tfsac, discrete SAC",
-    "lunar_lander_discrete_sac": "tfsac, discrete SAC",
-    "cart_pole_sqil": "tfsac, SQIL, 10 demonstrations, no rewards",
-    "pendulum_sqil": "tfsac, SQIL, 10 demonstrations, no rewards",
-    "hopper_sqil": "tfsac, SQIL, 4 demonstrations, no rewards",
-    "simple_spread_discrete_sac": "tfsac, discrete SAC, 3 agents",
-    "simple_spread_twin_sac": "tfsac, twin-target SAC, 3 agents",
-    "taac_simple_control": "tfsac, TAAC",
-    "taac_simple_control_linear": "tfsac, TaacL",
-    "taac_simple_control_quadratic": "tfsac, TaacQ",
-    "taac_locomotion": "tfsac, TAAC",
-    "acer_cartpole": "tfsac, ACER, 8 environments",
-    "acer_lunar_lander": "tfsac, ACER, 8 environments",
-    "acer_pendulum": "tfsac, ACER, 8 environments",
-    "acer_mujoco": "tfsac, ACER, 8 environments",
-    "acer_partially_observable": "tfsac, ACER with an LSTM, velocities hidden",
-    "acer_partially_observable_feed_forward": "tfsac, ACER without an LSTM, velocities hidden",
-    "sb3": SB3,
-    "sb3_1e-3": f"{SB3}, learning rate 1e-3",
-}
-
-
-class Task(NamedTuple):
-    """One level that one preset is trained on; `bar` is the mean of the last evaluations that is wanted after `steps`.
-
-    `variant` distinguishes runs of a preset with other flags.
-    """
-
-    preset: str
-    level: str
-    steps: int
-    bar: float | None = None
-    flags: tuple[str, ...] = ()
-    variant: str = ""
-
-    @property
-    def name(self) -> str:
-        return self.preset + self.variant
-
-    @property
-    def place(self) -> str:
-        """The level as part of a file's name."""
-        return in_file_name(self.level)
-
-    def run(self, seed: int) -> Run:
-        flags = (f"--preset={self.preset}", f"--level={self.level}", f"--seed={seed}", *self.flags)
-        return Run(f"{self.name}_{self.place}_seed{seed}", self.level, LABELS[self.name], seed, "tfsac", flags)
-
-
-TO_100_000 = ("--set=schedule.improve_steps=90000",)
-LIKE_SB3 = ("--set=agent.networks.*.learning_rate=3e-4", "--set=agent.algorithm.temperature.initial_alpha=1.0")
-LINEAR, QUADRATIC = (("--set=agent.algorithm.trajectory=" + kind,) for kind in ("linear", "quadratic"))
+SPREAD = "pettingzoo:mpe2.simple_spread_v3"
 # The published numbers belong to runs of 3 million steps; these are mujoco_twin_sac's random steps and learning rate.
 SHORT_TAAC = (
     "--set=schedule.heatup_steps=10000",
     "--set=agent.networks.*.learning_rate=1e-3",
     "--set=agent.algorithm.alpha_learning_rate=1e-3",
 )
-SPREAD = "pettingzoo:mpe2.simple_spread_v3"
-FORGETFUL = ('--set=agent.networks.trunk.middleware_parameters={"scheme": [64, 64]}',)
-OF_100 = ("--set=schedule.evaluation_steps=EnvironmentEpisodes(100)",)
-TASKS = {
-    "pendulum": Task("pendulum_sac", "Pendulum-v1", 10_000, -180.0),
-    "inverted_pendulum": Task("mujoco_sac", "InvertedPendulum-v5", 30_000, 1000.0, ("--stop_at_threshold",)),
-    "half_cheetah": Task("mujoco_sac", "HalfCheetah-v5", 100_000, flags=TO_100_000),
-    "hopper": Task("mujoco_sac", "Hopper-v5", 100_000, flags=TO_100_000),
-    "twin_pendulum": Task("pendulum_twin_sac", "Pendulum-v1", 10_000, -160.0),
-    "twin_inverted_pendulum": Task("mujoco_twin_sac", "InvertedPendulum-v5", 30_000, 1000.0),
-    "twin_inverted_double_pendulum": Task(
-        "mujoco_twin_sac", "InvertedDoublePendulum-v5", 100_000, 8000.0, ("--stop_at_threshold",)
+
+
+def long(seeds: tuple[int, ...]) -> tuple[Group, ...]:
+    every_10_000 = "--set=schedule.steps_between_evaluation_periods=10000"
+    return (preset("mujoco_twin_sac", TWIN, every_10_000, episodes(20), variant="_long", seeds=seeds),)
+
+
+def sqil(name: str, *demonstrations: int) -> tuple[Group, ...]:
+    return tuple(
+        preset(
+            name,
+            f"tfsac, SQIL, {number} demonstration{'s' * (number > 1)}",
+            f"--set=agent.memory.num_episodes={number}",
+            variant=f"_{number}",
+        )
+        for number in demonstrations
+    )
+
+
+def trajectories(*kinds: str) -> tuple[Group, ...]:
+    labels = {"constant": "TAAC", "linear": "TaacL", "quadratic": "TaacQ"}
+    return tuple(
+        preset(
+            "taac_simple_control",
+            f"tfsac, {labels[kind]}",
+            f"--set=agent.algorithm.trajectory={kind}",
+            variant=f"_{kind}",
+        )
+        for kind in kinds
+    )
+
+
+SUITES = {
+    "mujoco": Suite(
+        (
+            Level("HalfCheetah-v5", MUJOCO, "6156 ± 700"),
+            Level("Hopper-v5", MUJOCO, "1103 ± 368"),
+            Level("Walker2d-v5", MUJOCO, "690 ± 241"),
+            Level("Ant-v5", MUJOCO, "747 ± 501", label="Ant-v5 with contact forces"),
+            Level("Ant-v5", MUJOCO, "747 ± 501", NO_CONTACTS, "-no-contacts", "Ant-v5 without contact forces"),
+            Level("Humanoid-v5", MUJOCO, "632 ± 170"),
+        ),
+        "SAC with a learning rate of 1e-3 on the v4 levels, 10 seeds, mean ± deviation. Observations and rewards of v5 "
+        "differ; those of Ant v4 are without contact forces.",
     ),
-    "sb3_like_half_cheetah": Task(
-        "mujoco_twin_sac", "HalfCheetah-v5", 100_000, None, (*TO_100_000, *LIKE_SB3), "_like_sb3"
+    "long": Suite(
+        (
+            Level("HalfCheetah-v5", long((1, 2, 3)), "11 321 ± 1051; 12 139"),
+            Level("Hopper-v5", long((1,)), "2787 ± 823; 3542"),
+            Level("Walker2d-v5", long((1,)), "4536 ± 469; 5007"),
+        ),
+        "SAC after 1 million steps on the v4 levels, 10 seeds, mean ± deviation; and Tianshou's best on v3 or v4.",
     ),
-    "spinningup_half_cheetah": Task(
-        "spinningup_sac", "HalfCheetah-v5", 100_000, None, ("--set=schedule.improve_steps=99000",)
+    "sac": Suite(
+        (
+            Level("Pendulum-v1", (preset("pendulum_sac", "tfsac, SAC with V"),)),
+            Level("InvertedPendulum-v5", (preset("mujoco_sac", "tfsac, SAC with V"),)),
+            Level("HalfCheetah-v5", (preset("mujoco_sac", "tfsac, SAC with V", improve(90_000)),)),
+            Level("Hopper-v5", (preset("mujoco_sac", "tfsac, SAC with V", improve(90_000)),)),
+        )
     ),
-    "di_engine_hopper": Task("di_engine_mujoco_sac", "Hopper-v5", 100_000, flags=TO_100_000),
-    "di_engine_pendulum": Task("di_engine_pendulum_sac", "Pendulum-v1", 100_000),
-    "di_engine_bipedal_walker": Task("di_engine_bipedal_walker_sac", "BipedalWalker-v3", 5_000_000),
-    "di_engine_lunar_lander": Task("di_engine_lunar_lander_continuous_sac", "LunarLanderContinuous-v3", 150_000),
-    "cart_pole": Task("cart_pole_discrete_sac", "CartPole-v1", 30_000, 475.0),
-    "lunar_lander": Task("lunar_lander_discrete_sac", "LunarLander-v3", 200_000, 150.0),
-    "cart_pole_sqil": Task("cart_pole_sqil", "CartPole-v1", 20_000, 450.0),
-    "pendulum_sqil": Task("pendulum_sqil", "Pendulum-v1", 20_000, None, OF_100),
-    "hopper_sqil": Task("hopper_sqil", "Hopper-v5", 100_000),
-    "simple_spread": Task("simple_spread_discrete_sac", SPREAD, 100_000),
-    "twin_simple_spread": Task("simple_spread_twin_sac", SPREAD, 100_000),
-    "taac_pendulum": Task("taac_simple_control", "Pendulum-v1", 30_000, -200.0),
-    "taac_linear_pendulum": Task("taac_simple_control", "Pendulum-v1", 30_000, -200.0, LINEAR, "_linear"),
-    "taac_quadratic_pendulum": Task("taac_simple_control", "Pendulum-v1", 30_000, -200.0, QUADRATIC, "_quadratic"),
-    "taac_mountain_car": Task("taac_simple_control", "MountainCarContinuous-v0", 100_000, 90.0),
-    "twin_mountain_car": Task("mujoco_twin_sac", "MountainCarContinuous-v0", 100_000, flags=TO_100_000),
-    "taac_inverted_double_pendulum": Task("taac_simple_control", "InvertedDoublePendulum-v5", 50_000, 8000.0),
-    "taac_half_cheetah": Task("taac_locomotion", "HalfCheetah-v5", 100_000, flags=(*SHORT_TAAC, *TO_100_000)),
-    "acer_cart_pole": Task("acer_cartpole", "CartPole-v1", 100_000, 475.0),
-    "acer_lunar_lander": Task("acer_lunar_lander", "LunarLander-v3", 500_000, 150.0),
-    "acer_pendulum": Task("acer_pendulum", "Pendulum-v1", 300_000, -600.0),
-    "acer_half_cheetah": Task("acer_mujoco", "HalfCheetah-v5", 500_000, 1000.0),
-    "acer_hopper": Task("acer_mujoco", "Hopper-v5", 500_000, 1000.0),
-    "acer_walker2d": Task("acer_mujoco", "Walker2d-v5", 500_000, 500.0),
-    "acer_inverted_pendulum": Task("acer_mujoco", "InvertedPendulum-v5", 200_000, 900.0),
-    "acer_remembering": Task("acer_partially_observable", "CartPole-v1", 300_000, 400.0),
-    "acer_forgetful": Task("acer_partially_observable", "CartPole-v1", 300_000, None, FORGETFUL, "_feed_forward"),
-    "twin_lunar_lander": Task("lunar_lander_continuous_twin_sac", "LunarLanderContinuous-v3", 150_000, 200.0),
+    "twin_sac": Suite(
+        (
+            Level("Pendulum-v1", (preset("pendulum_twin_sac", TWIN),)),
+            Level("InvertedPendulum-v5", (preset("mujoco_twin_sac", TWIN),)),
+            Level("InvertedDoublePendulum-v5", (preset("mujoco_twin_sac", TWIN),)),
+            Level("LunarLanderContinuous-v3", (preset("lunar_lander_continuous_twin_sac", TWIN),)),
+            Level(
+                "HalfCheetah-v5",
+                (
+                    preset("spinningup_sac", "tfsac, as Spinning Up", improve(99_000)),
+                    preset(
+                        "mujoco_twin_sac",
+                        "tfsac, learning rate and first alpha of Stable-Baselines3",
+                        improve(90_000),
+                        "--set=agent.networks.*.learning_rate=3e-4",
+                        "--set=agent.algorithm.temperature.initial_alpha=1.0",
+                        variant="_like_sb3",
+                    ),
+                ),
+            ),
+        )
+    ),
+    "di_engine": Suite(
+        (
+            Level("Pendulum-v1", (preset("di_engine_pendulum_sac", "tfsac, as DI-engine"),)),
+            Level(
+                "LunarLanderContinuous-v3", (preset("di_engine_lunar_lander_continuous_sac", "tfsac, as DI-engine"),)
+            ),
+            Level("Hopper-v5", (preset("di_engine_mujoco_sac", "tfsac, as DI-engine", improve(90_000)),)),
+            Level("BipedalWalker-v3", (preset("di_engine_bipedal_walker_sac", "tfsac, as DI-engine"),)),
+        )
+    ),
+    "discrete_sac": Suite(
+        (
+            Level("CartPole-v1", (preset("cart_pole_discrete_sac", "tfsac, discrete SAC"),)),
+            Level("LunarLander-v3", (preset("lunar_lander_discrete_sac", "tfsac, discrete SAC"),)),
+        )
+    ),
+    "several_agents": Suite(
+        (
+            Level(
+                SPREAD,
+                (
+                    preset("simple_spread_discrete_sac", "tfsac, discrete SAC, 3 agents"),
+                    preset("simple_spread_twin_sac", "tfsac, twin-target SAC, 3 agents"),
+                ),
+            ),
+        )
+    ),
+    "sqil": Suite(
+        (
+            Level("Pendulum-v1", sqil("pendulum_sqil", 1, 4, 10)),
+            Level("CartPole-v1", sqil("cart_pole_sqil", 1, 4, 10)),
+            Level("Hopper-v5", sqil("hopper_sqil", 1, 4)),
+        )
+    ),
+    "taac": Suite(
+        (
+            Level("Pendulum-v1", trajectories("constant", "linear", "quadratic")),
+            Level(
+                "MountainCarContinuous-v0",
+                (*trajectories("constant"), preset("mujoco_twin_sac", TWIN, improve(90_000))),
+            ),
+            Level("InvertedDoublePendulum-v5", trajectories("constant")),
+            Level("HalfCheetah-v5", (preset("taac_locomotion", "tfsac, TAAC", *SHORT_TAAC, improve(90_000)),)),
+        )
+    ),
+    "acer": Suite(
+        (
+            Level("CartPole-v1", (preset("acer_cartpole", "tfsac, ACER"),)),
+            Level(
+                "CartPole-v1",
+                (
+                    preset("acer_partially_observable", "tfsac, ACER with an LSTM"),
+                    preset(
+                        "acer_partially_observable",
+                        "tfsac, ACER without an LSTM",
+                        '--set=agent.networks.trunk.middleware_parameters={"scheme": [64, 64]}',
+                        variant="_feed_forward",
+                    ),
+                ),
+                variant="-without-velocities",
+                label="CartPole-v1 without velocities",
+            ),
+            Level("LunarLander-v3", (preset("acer_lunar_lander", "tfsac, ACER"),)),
+            Level("Pendulum-v1", (preset("acer_pendulum", "tfsac, ACER"),)),
+            Level("InvertedPendulum-v5", (preset("acer_mujoco", "tfsac, ACER"),)),
+            Level("HalfCheetah-v5", (preset("acer_mujoco", "tfsac, ACER"),)),
+            Level("Hopper-v5", (preset("acer_mujoco", "tfsac, ACER"),)),
+            Level("Walker2d-v5", (preset("acer_mujoco", "tfsac, ACER"),)),
+        )
+    ),
 }

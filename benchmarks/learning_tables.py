@@ -1,14 +1,12 @@
 """Tables and pictures of learning.py, made from the committed records alone."""
 
-import pathlib
 import shlex
 
 import numpy as np
 from learning_runs import Machine, Records
-from learning_suites import LABELS, SUITES, TASKS, Suite
+from learning_suites import Suite
 
 from tfsac.experiments.comparison import compare_evaluations, read_evaluations, statistics
-from tfsac.experiments.plots import plot_curves, read_curve
 
 
 def tabulate(suite: Suite, records: Records) -> str:
@@ -18,6 +16,7 @@ def tabulate(suite: Suite, records: Records) -> str:
     columns = [
         "level",
         "group",
+        "steps",
         "seeds",
         "mean",
         "interquartile mean",
@@ -40,7 +39,9 @@ def tabulate(suite: Suite, records: Records) -> str:
         pictures.append(f"![{level.title}]({level.place}/comparison.png)")
         found = {(row.statistic, row.group): row.estimate for row in statistics(groups)}
         for label, read in groups.items():
-            cells = [level.title, label, str(len(read)), str(found["last_mean", label]), str(found["last_iqm", label])]
+            steps = " to ".join(sorted({row["steps"] for row in rows[label]}, key=int))
+            cells = [level.title, label, steps, str(len(read))]
+            cells += [str(found["last_mean", label]), str(found["last_iqm", label])]
             clocks = [float(row["wall_seconds"]) for row in rows[label] if row["shared_clock"] == "no"]
             cells.append(f"{np.median(clocks):.0f} ({len(clocks)})" if clocks else "")
             lines.append("| " + " | ".join(cells + [level.published] * bool(suite.published)) + " |")
@@ -55,6 +56,8 @@ def tabulate(suite: Suite, records: Records) -> str:
         "beside them."
     ]
     notes += [f"Published: {suite.published}"] * bool(suite.published)
+    trained = {(row["commit"][:7] or "unknown", row["cpu"]) for row in (records.rows[run.name] for run in finished)}
+    notes += ["\n".join(f"* Trained at commit {commit} on {cpu}." for commit, cpu in sorted(trained))] * bool(trained)
     failures = [
         f"* `{run.name}` failed: {records.rows[run.name]['failure']}"
         for run in runs
@@ -79,37 +82,3 @@ def missing(suite: Suite, machine: Machine, records: Records) -> list[str]:
                 f"missing   {run.name}" + ("" if machine.can_train(run) else f"  (--sb3_python, or {command})")
             )
     return lines
-
-
-def tabulate_tasks(folder: pathlib.Path) -> str:
-    """Writes learning.md and a picture for each level of the single tasks; returns the table.
-
-    Runs of a suite on the same level stand beside them.
-    """
-    lines = ["| level | group | last evaluation of each seed (at step) | mean | bar |", "|---|---|---|---|---|"]
-    for level in dict.fromkeys(task.level for task in TASKS.values()):
-        tasks = {task.name: task for task in TASKS.values() if task.level == level}
-        place = next(iter(tasks.values())).place
-        pictures = {}  # runs of one length together
-        for name in LABELS:
-            found = (
-                sorted(where.glob(f"{name}_{place}_seed*.csv"))
-                for where in (*(folder / suite for suite in SUITES), folder)
-            )
-            paths = next(filter(None, found), [])
-            if not paths:
-                continue
-            ends = [(int(at[-1]), float(values[-1])) for at, values in map(read_curve, paths)]
-            task = tasks.get(name)
-            steps = task.steps if task else max(step for step, _ in ends)
-            pictures.setdefault(steps, {})[LABELS[name]] = paths
-            shown = ", ".join(f"{value:.1f} ({step})" for step, value in ends)
-            mean = np.mean([value for _, value in ends])
-            goal = f"{task.bar:g} by {task.steps}" if task and task.bar is not None else ""
-            lines.append(f"| {level} | {LABELS[name]} | {shown} | {mean:.1f} | {goal} |")
-        for i, (steps, groups) in enumerate(pictures.items()):
-            bars = [task.bar for task in tasks.values() if task.bar is not None and task.steps == steps]
-            out = folder / (f"{place}.png" if i == 0 else f"{place}_{steps}.png")
-            plot_curves(groups, out, title=level, threshold=max(bars, default=None))
-    (folder / "learning.md").write_text("\n".join(lines) + "\n")
-    return "\n".join(lines)

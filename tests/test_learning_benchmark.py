@@ -48,13 +48,19 @@ import learning, learning_runs
 from learning_suites import *
 learning_runs.cpu = lambda: "a processor"
 tiny = ("--preset=pendulum_twin_sac", *{tiny})
-SUITES["tiny"] = Suite(
-    (Level("Pendulum-v1", "-150 ± 10"), Level("Pendulum-v1", "", {{"g": 5.0}}, "-light", "light Pendulum")),
-    (Group("sb3", SB3, "sb3", (1, 2)), Group("sb3_fast", "fast", "sb3", (1,), ("--learning_rate=1",))),
-    last_evaluations=2,
-    published="something.",
+both = (
+    Group("sb3", SB3, (), "sb3", (1, 2)),
+    Group("sb3_fast", "fast", ("--learning_rate=1",), "sb3", (1,)),
 )
-SUITES["own"] = Suite((Level("Pendulum-v1"),), (Group("twin", TWIN, "tfsac", (1, 2), tiny),), last_evaluations=2)
+SUITES["tiny"] = Suite(
+    (
+        Level("Pendulum-v1", both, "-150 ± 10"),
+        Level("Pendulum-v1", both, kwargs={{"g": 5.0}}, variant="-light", label="light Pendulum"),
+    ),
+    "something.",
+    last_evaluations=2,
+)
+SUITES["own"] = Suite((Level("Pendulum-v1", (Group("twin", TWIN, tiny, seeds=(1, 2)),)),), last_evaluations=2)
 if __name__ == "__main__":
     raise SystemExit(learning.main())
 """
@@ -153,10 +159,11 @@ def test_tables_and_pictures_come_from_the_records_alone(suites):
     assert "--threads=1" in (suites.folder / "runs" / "tiny" / f"{NAMES[0]}.log").read_text()
     table = (suites.records / "tables.md").read_text()
     assert (
-        "| Pendulum-v1 | Stable-Baselines3 SAC | 2 | 375.00 [250.00, 500.00] | 375.00 [250.00, 500.00] |  | -150 ± 10 |"
+        "| Pendulum-v1 | Stable-Baselines3 SAC | 300 | 2 | 375.00 [250.00, 500.00] | 375.00 [250.00, 500.00] |  | -150 ± 10 |"
         in table
     )
-    assert "| light Pendulum | fast | 1 | 250.00 | 250.00 |  |  |" in table
+    assert "| light Pendulum | fast | 300 | 1 | 250.00 | 250.00 |  |  |" in table
+    assert "* Trained at commit abc on a processor." in table
     assert "mean of its last 2 evaluations" in table and "Published: something." in table
     for place in ("Pendulum-v1", "Pendulum-v1-light"):
         assert f"({place}/comparison.png)" in table
@@ -232,3 +239,17 @@ def test_the_mujoco_suite_is_what_its_page_says(module):
         assert schedule.evaluation_steps.num_steps == 10
         assert bool(preset.environment.kwargs) == ("without" in run.level)
         assert parameters.seed == run.seed
+
+
+def test_every_suite_has_seeds_from_1_on_of_experiments_that_can_be_trained(module):
+    for suite in module("learning_suites").SUITES.values():
+        runs = suite.runs()
+        assert len(runs) == len({run.name for run in runs}) == len({tuple(run.command) for run in runs})
+        for level in suite.levels:
+            assert len(level.groups) == len({group.label for group in level.groups})
+            assert all(group.seeds == tuple(range(1, len(group.seeds) + 1)) for group in level.groups)
+        for run in runs:
+            if run.package == "tfsac" and run.seed == 1:
+                _train_flags(values := flags.FlagValues())
+                assert values(["train", *run.flags])[1:] == []
+                assert _experiment(values)[1].seed == 1
