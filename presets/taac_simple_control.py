@@ -23,8 +23,9 @@ LEVELS = {
         "schedule.improve_steps": "EnvironmentSteps(40000)",
         "validation.min_reward_threshold": 8000.0,
     },
-    "MountainCarContinuous-v0": {
-        "schedule.improve_steps": "EnvironmentSteps(90000)",
+    "MountainCarContinuous-v0": {  # without a success in the warm-up, which 10 000 steps risk, it learns to stand still
+        "schedule.heatup_steps": "EnvironmentSteps(30000)",
+        "schedule.improve_steps": "EnvironmentSteps(70000)",
         "schedule.steps_between_evaluation_periods": "EnvironmentSteps(5000)",
         "schedule.evaluation_steps": "EnvironmentEpisodes(5)",
         "validation.min_reward_threshold": 90.0,
