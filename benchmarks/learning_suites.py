@@ -298,4 +298,5 @@ SUITES = {
             Level("Walker2d-v5", (preset("acer_mujoco", "tfsac, ACER"),)),
         )
     ),
+    "atari": Suite((Level("ALE/Pong-v5", (preset("acer_atari", "tfsac, ACER", seeds=(1,)),)),)),
 }
