@@ -208,7 +208,13 @@ SUITES = {
     ),
     "twin_sac": Suite(
         (
-            Level("Pendulum-v1", (preset("pendulum_twin_sac", TWIN),)),
+            Level(
+                "Pendulum-v1",
+                (
+                    preset("pendulum_twin_sac", TWIN),
+                    Group("sb3", SB3, ("--steps=10000", "--learning_starts=1000", "--evaluate_every=1000"), "sb3"),
+                ),
+            ),
             Level("InvertedPendulum-v5", (preset("mujoco_twin_sac", TWIN),)),
             Level("InvertedDoublePendulum-v5", (preset("mujoco_twin_sac", TWIN),)),
             Level("LunarLanderContinuous-v3", (preset("lunar_lander_continuous_twin_sac", TWIN),)),

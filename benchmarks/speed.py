@@ -40,7 +40,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 COLUMNS = ("machine", "versions", "round", "mode", "library", "name", "value")
@@ -72,10 +72,10 @@ def forward(rows: int, *sizes: int) -> int:
     return 2 * rows * sum(a * b for a, b in itertools.pairwise(sizes))
 
 
-def flops(observation: int, action: int) -> dict[str, int]:
+def flops(observation: int, action: int, hidden: Sequence[int] = HIDDEN, batch: int = BATCH) -> dict[str, int]:
     """FLOPs of the matrix products of one update, the same in all three libraries, by part."""
-    policy = forward(BATCH, observation, *HIDDEN, 2 * action)
-    q = forward(BATCH, observation + action, *HIDDEN, 1)
+    policy = forward(batch, observation, *hidden, 2 * action)
+    q = forward(batch, observation + action, *hidden, 1)
     return {
         "policy, training step": 3 * policy,
         "policy of the next observation": policy,
