@@ -138,6 +138,27 @@ def choices() -> tuple[Group, ...]:
     )
 
 
+TAAC_CHOICES = {
+    "": ("as it is",),
+    "_unclipped": ("advantage not clipped", "--set=agent.algorithm.b1_advantage_clipping=null"),
+    "_certain": ("switch's min_prob 0.01", "--set=agent.algorithm.min_prob=[0.01, 0.184]"),
+    "_certain_unclipped": (
+        "switch's min_prob 0.01, advantage not clipped",
+        "--set=agent.algorithm.min_prob=[0.01, 0.184]",
+        "--set=agent.algorithm.b1_advantage_clipping=null",
+    ),
+    "_short": ("sequences of 2 steps", "--set=agent.memory.sequence_length=2"),
+}
+
+
+def taac_choices() -> tuple[Group, ...]:
+    flags = (*SHORT_TAAC, improve(90_000), episodes(10), "--mixed_precision=bfloat16")
+    return tuple(
+        preset("taac_locomotion", f"TAAC, {label}", *flags, *more, variant=variant, seeds=(11, 12, 13))
+        for variant, (label, *more) in TAAC_CHOICES.items()
+    )
+
+
 def long(seeds: tuple[int, ...]) -> tuple[Group, ...]:
     every_10_000 = "--set=schedule.steps_between_evaluation_periods=10000"
     return (preset("mujoco_twin_sac", TWIN, every_10_000, episodes(20), variant="_long", seeds=seeds),)
@@ -185,6 +206,7 @@ SUITES = {
         (
             Level("Hopper-v5", choices()),
             Level("Walker2d-v5", choices()),
+            Level("HalfCheetah-v5", taac_choices()),
             Level(
                 "Ant-v5", choices(), kwargs=NO_CONTACTS, variant="-no-contacts", label="Ant-v5 without contact forces"
             ),
@@ -305,4 +327,7 @@ SUITES = {
         )
     ),
     "atari": Suite((Level("ALE/Pong-v5", (preset("acer_atari", "tfsac, ACER", seeds=(1,)),)),)),
+    "robotics": Suite(
+        (Level("gymnasium_robotics:FetchReach-v4", (preset("taac_manipulation", "tfsac, TAAC", seeds=(1,)),)),)
+    ),
 }
