@@ -108,55 +108,62 @@ SHORT_TAAC = (
 )
 
 
-# What may make mujoco_twin_sac better, one at a time. These seeds are those of no other suite.
-CHOICES = {
-    "": ("as it is", improve(90_000)),
-    "_rate_3e-4": ("learning rate 3e-4", "--set=agent.networks.*.learning_rate=3e-4", improve(90_000)),
-    "_alpha_rate_1e-3": (
-        "alpha's learning rate 1e-3",
-        "--set=agent.algorithm.temperature.learning_rate=1e-3",
-        improve(90_000),
-    ),
-    "_alpha_1": ("first alpha 1", "--set=agent.algorithm.temperature.initial_alpha=1.0", improve(90_000)),
-    "_random_1000": ("1000 random steps", "--set=schedule.heatup_steps=1000", improve(99_000)),
-    "_simultaneous": ("simultaneous steps", "--set=agent.algorithm.update_order=simultaneous", improve(90_000)),
-    "_reward_5": ("rewards times 5", "--set=environment.filters.reward_rescale_factor=5.0", improve(90_000)),
-    "_normalised": (
-        "observations normalised",
-        "--set=environment.filters.observation_normalization=true",
-        improve(90_000),
-    ),
-    "_orthogonal": ("orthogonal first weights", "--set=agent.networks.*.initializer=orthogonal", improve(90_000)),
-}
+def one_changed(name: str, flags: tuple[str, ...], changes: dict[str, tuple[str, ...]]) -> tuple[Group, ...]:
+    """Returns runs of a preset as it is and with one thing changed, by variant: label and flags.
+
+    A change takes the place of the flag that sets the same parameter. The seeds are those of no other suite: what is
+    chosen by them is judged by others.
+    """
+    groups = []
+    for variant, (label, *more) in {"": ("as it is",), **changes}.items():
+        changed = {parameter(flag) for flag in more}
+        kept = [flag for flag in flags if parameter(flag) not in changed]
+        groups.append(preset(name, label, *kept, *more, variant=variant, seeds=(11, 12, 13)))
+    return tuple(groups)
 
 
-def choices() -> tuple[Group, ...]:
-    flags = (episodes(10), "--mixed_precision=bfloat16")
-    return tuple(
-        preset("mujoco_twin_sac", label, *flags, *more, variant=variant, seeds=(11, 12, 13))
-        for variant, (label, *more) in CHOICES.items()
-    )
+def parameter(flag: str) -> str:
+    """Returns what a flag sets: `--set=PATH`, or its name."""
+    return flag.rpartition("=")[0]
 
 
-TAAC_CHOICES = {
-    "": ("as it is",),
-    "_unclipped": ("advantage not clipped", "--set=agent.algorithm.b1_advantage_clipping=null"),
-    "_certain": ("switch's min_prob 0.01", "--set=agent.algorithm.min_prob=[0.01, 0.184]"),
-    "_certain_unclipped": (
-        "switch's min_prob 0.01, advantage not clipped",
-        "--set=agent.algorithm.min_prob=[0.01, 0.184]",
-        "--set=agent.algorithm.b1_advantage_clipping=null",
-    ),
-    "_short": ("sequences of 2 steps", "--set=agent.memory.sequence_length=2"),
-}
-
-
-def taac_choices() -> tuple[Group, ...]:
-    flags = (*SHORT_TAAC, improve(90_000), episodes(10), "--mixed_precision=bfloat16")
-    return tuple(
-        preset("taac_locomotion", f"TAAC, {label}", *flags, *more, variant=variant, seeds=(11, 12, 13))
-        for variant, (label, *more) in TAAC_CHOICES.items()
-    )
+NARROW = "--mixed_precision=bfloat16"
+MUJOCO_CHOICES = one_changed(
+    "mujoco_twin_sac",
+    (improve(90_000), episodes(10), NARROW),
+    {
+        "_rate_3e-4": ("learning rate 3e-4", "--set=agent.networks.*.learning_rate=3e-4"),
+        "_alpha_rate_1e-3": ("alpha's learning rate 1e-3", "--set=agent.algorithm.temperature.learning_rate=1e-3"),
+        "_alpha_1": ("first alpha 1", "--set=agent.algorithm.temperature.initial_alpha=1.0"),
+        "_random_1000": ("1000 random steps", "--set=schedule.heatup_steps=1000", improve(99_000)),
+        "_simultaneous": ("simultaneous steps", "--set=agent.algorithm.update_order=simultaneous"),
+        "_reward_5": ("rewards times 5", "--set=environment.filters.reward_rescale_factor=5.0"),
+        "_normalised": ("observations normalised", "--set=environment.filters.observation_normalization=true"),
+        "_orthogonal": ("orthogonal first weights", "--set=agent.networks.*.initializer=orthogonal"),
+    },
+)
+CERTAIN, UNCLIPPED = "--set=agent.algorithm.min_prob=[0.01, 0.184]", "--set=agent.algorithm.b1_advantage_clipping=null"
+TAAC_CHOICES = one_changed(
+    "taac_locomotion",
+    (*SHORT_TAAC, improve(90_000), episodes(10), NARROW),
+    {
+        "_unclipped": ("advantage not clipped", UNCLIPPED),
+        "_certain": ("switch's min_prob 0.01", CERTAIN),
+        "_certain_unclipped": ("switch's min_prob 0.01, advantage not clipped", CERTAIN, UNCLIPPED),
+        "_short": ("sequences of 2 steps", "--set=agent.memory.sequence_length=2"),
+    },
+)
+LUNAR_LANDER_CHOICES = one_changed(
+    "lunar_lander_discrete_sac",
+    (),
+    {
+        "_3_steps": ("returns of 3 steps", "--set=agent.algorithm.n_step=3"),
+        "_entropy_0.5": ("half of the largest entropy", "--set=agent.algorithm.temperature.target_entropy_ratio=0.5"),
+        "_target_0.005": ("slower target", "--set=agent.algorithm.rate_for_copying_weights_to_target=0.005"),
+        "_rate_3e-4": ("learning rate 3e-4", "--set=agent.networks.*.learning_rate=3e-4"),
+        "_reward_0.1": ("rewards times 0.1", "--set=environment.filters.reward_rescale_factor=0.1"),
+    },
+)
 
 
 def long(seeds: tuple[int, ...]) -> tuple[Group, ...]:
@@ -204,11 +211,16 @@ SUITES = {
     ),
     "choices": Suite(
         (
-            Level("Hopper-v5", choices()),
-            Level("Walker2d-v5", choices()),
-            Level("HalfCheetah-v5", taac_choices()),
+            Level("Hopper-v5", MUJOCO_CHOICES),
+            Level("Walker2d-v5", MUJOCO_CHOICES),
+            Level("HalfCheetah-v5", TAAC_CHOICES),
+            Level("LunarLander-v3", LUNAR_LANDER_CHOICES),
             Level(
-                "Ant-v5", choices(), kwargs=NO_CONTACTS, variant="-no-contacts", label="Ant-v5 without contact forces"
+                "Ant-v5",
+                MUJOCO_CHOICES,
+                kwargs=NO_CONTACTS,
+                variant="-no-contacts",
+                label="Ant-v5 without contact forces",
             ),
         )
     ),
