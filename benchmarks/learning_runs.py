@@ -241,7 +241,8 @@ def refuse_other_experiment(path: pathlib.Path, run: Run) -> None:
     show = [flag for flag in run.flags if flag.startswith(("--preset=", "--level=", "--num_envs=", "--set="))]
     command = [sys.executable, "-m", "tfsac", "show", "--json", *show]
     wanted = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    run_flags = {name: wanted["run"][name] for name in ("mixed_precision", "strategy", "num_actors")}
+    given = dict(flag.removeprefix("--").split("=", 1) for flag in run.flags)
+    run_flags = {name: given.get(name, wanted["run"][name]) for name in ("mixed_precision", "strategy")}
     theirs = {"preset": found["preset"], "run": {name: found["run"].get(name) for name in (*run_flags, "seed")}}
     ours = {"preset": wanted["preset"], "run": run_flags | {"seed": run.seed}}
     if different := [f"{name}={value}" for name, value, _ in differences(theirs, ours)]:

@@ -47,7 +47,7 @@ sys.path.insert(0, {benchmarks!r})
 import learning, learning_runs
 from learning_suites import *
 learning_runs.cpu = lambda: "a processor"
-tiny = ("--preset=pendulum_twin_sac", *{tiny})
+tiny = ("--preset=pendulum_twin_sac", "--strategy=one_device", *{tiny})
 both = (
     Group("sb3", SB3, (), "sb3", (1, 2)),
     Group("sb3_fast", "fast", ("--learning_rate=1",), "sb3", (1,)),
@@ -217,7 +217,7 @@ def test_a_run_of_tfsac_is_resumed_and_a_folder_of_another_experiment_is_refused
     assert [line.split(",")[0] for line in curve[1:]] == ["500", "1000", "1500", "2000"]
     shutil.copytree(folder / names[0], folder / names[1])
     status, printed = suites.type("--collect", suite="own")
-    assert "holds this very experiment; move the other one away. Received: run.seed=1" in printed
+    assert "holds this very experiment; move the other one away. Received: run.seed=1\n" in printed
     assert suites.rows("own")[names[1]]["failure"]
 
 
