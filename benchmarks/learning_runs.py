@@ -241,8 +241,9 @@ def refuse_other_experiment(path: pathlib.Path, run: Run) -> None:
     show = [flag for flag in run.flags if flag.startswith(("--preset=", "--level=", "--num_envs=", "--set="))]
     command = [sys.executable, "-m", "tfsac", "show", "--json", *show]
     wanted = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    given = dict(flag.removeprefix("--").split("=", 1) for flag in run.flags)
-    run_flags = {name: given.get(name, wanted["run"][name]) for name in ("mixed_precision", "strategy")}
+    given = {name: value for name, _, value in (flag.removeprefix("--").partition("=") for flag in run.flags)}
+    defaults = {name: wanted["run"][name] for name in ("mixed_precision", "strategy", "num_actors")}
+    run_flags = {name: type(default)(given.get(name, default)) for name, default in defaults.items()}
     theirs = {"preset": found["preset"], "run": {name: found["run"].get(name) for name in (*run_flags, "seed")}}
     ours = {"preset": wanted["preset"], "run": run_flags | {"seed": run.seed}}
     if different := [f"{name}={value}" for name, value, _ in differences(theirs, ours)]:
