@@ -183,8 +183,8 @@ def test_no_two_modules_and_no_two_classes_have_the_same_name():
     stems = [path.parent.name if path.stem == "__init__" else path.stem for path in FILES]
     nodes = [node for path in FILES for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
     names = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
-    named_as_their_rooms = {"agents", "memories", "networks"}  # the parameters of these
-    assert {stem for stem in stems if stems.count(stem) > 1} <= named_as_their_rooms
+    named_as_what_they_describe = {"agents", "heads", "memories", "networks"}  # parameters
+    assert {stem for stem in stems if stems.count(stem) > 1} <= named_as_what_they_describe
     assert {name for name in names if names.count(name) > 1} == set()
 
 

@@ -22,17 +22,11 @@ from tfsac.parameters.agents import (
 from tfsac.parameters.algorithms import (
     ACERAlgorithmParameters,
     AlgorithmParameters,
-    AutoAlphaParameters,
     DiscreteACERAlgorithmParameters,
-    DiscreteAutoAlphaParameters,
     DiscreteSoftActorCriticAlgorithmParameters,
-    DiscreteTemperatureParameters,
-    FixedAlphaParameters,
     GaussianACERAlgorithmParameters,
-    LearnedAlphaParameters,
     OffPolicyAlgorithmParameters,
     SoftActorCriticAlgorithmParameters,
-    TemperatureParameters,
     TemporallyAbstractActorCriticAlgorithmParameters,
     TwinSoftActorCriticAlgorithmParameters,
 )
@@ -48,6 +42,19 @@ from tfsac.parameters.experiment import (
     ScheduleParameters,
 )
 from tfsac.parameters.exploration_parameters import AdditiveNoiseParameters, EpsilonGreedyParameters
+from tfsac.parameters.heads import (
+    CategoricalPolicyHeadParameters,
+    DiscreteQHeadParameters,
+    FeaturesHeadParameters,
+    GaussianPolicyHeadParameters,
+    HeadParameters,
+    QHeadParameters,
+    SACPolicyHeadParameters,
+    SACQHeadParameters,
+    TrajectoryQHeadParameters,
+    TwinQHeadParameters,
+    VHeadParameters,
+)
 from tfsac.parameters.keras_names import ACTIVATIONS, OPTIMIZERS
 from tfsac.parameters.memories import (
     EpisodicReplayParameters,
@@ -60,28 +67,25 @@ from tfsac.parameters.memories import (
 from tfsac.parameters.networks import (
     FEATURES,
     MADE_BY,
-    CategoricalPolicyHeadParameters,
     Conv2d,
-    DiscreteQHeadParameters,
     EmbedderScheme,
     FCMiddlewareParameters,
-    FeaturesHeadParameters,
-    GaussianPolicyHeadParameters,
-    HeadParameters,
     InputEmbedderParameters,
     LSTMMiddlewareParameters,
     MiddlewareParameters,
     MiddlewareScheme,
     NetworkParameters,
-    QHeadParameters,
-    SACPolicyHeadParameters,
-    SACQHeadParameters,
-    TrajectoryQHeadParameters,
-    TwinQHeadParameters,
-    VHeadParameters,
 )
 from tfsac.parameters.overrides import for_level, override, parse_assignment
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, StepMethod, TrainingSteps
+from tfsac.parameters.temperatures import (
+    AutoAlphaParameters,
+    DiscreteAutoAlphaParameters,
+    DiscreteTemperatureParameters,
+    FixedAlphaParameters,
+    LearnedAlphaParameters,
+    TemperatureParameters,
+)
 from tfsac.parameters.user_classes import ClassParameters, class_of
 
 __all__ = [

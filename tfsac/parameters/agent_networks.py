@@ -7,26 +7,28 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from tfsac.parameters.base import ParameterError
+from tfsac.parameters.heads import (
+    CategoricalPolicyHeadParameters,
+    DiscreteQHeadParameters,
+    FeaturesHeadParameters,
+    GaussianPolicyHeadParameters,
+    SACPolicyHeadParameters,
+    SACQHeadParameters,
+    TrajectoryQHeadParameters,
+    VHeadParameters,
+)
 from tfsac.parameters.keras_names import Activation
 from tfsac.parameters.networks import (
     FEATURES,
     MADE_BY,
-    CategoricalPolicyHeadParameters,
     Conv2d,
-    DiscreteQHeadParameters,
     EmbedderScheme,
     FCMiddlewareParameters,
-    FeaturesHeadParameters,
-    GaussianPolicyHeadParameters,
     InputEmbedderParameters,
     LSTMMiddlewareParameters,
     MiddlewareParameters,
     MiddlewareScheme,
     NetworkParameters,
-    SACPolicyHeadParameters,
-    SACQHeadParameters,
-    TrajectoryQHeadParameters,
-    VHeadParameters,
 )
 
 

@@ -7,7 +7,7 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar, dataclass_transform, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_type_hints
 
 import pydantic
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -15,6 +15,11 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from tfsac.user_code import load
 
 T = TypeVar("T")
+PositiveInt = Annotated[int, Field(gt=0, lt=2**40)]  # an array of so many of the largest images can still be counted
+NonNegativeInt = Annotated[int, Field(ge=0)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+NonNegativeFloat = Annotated[float, Field(ge=0)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
 CUSTOM = "MODULE:CLASS"  # what the kind of a user's own parameter class looks like
 TFSAC = ""  # the tag of a class of tfsac's, where a field may hold a user's; no part of a path
 _custom: dict[str, type] = {}  # such classes by kind

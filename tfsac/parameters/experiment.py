@@ -7,9 +7,15 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tfsac.parameters.agents import AgentParameters, SoftActorCriticAgentParameters
-from tfsac.parameters.base import ParameterError, parameters, refuse_ineffective, to_json
+from tfsac.parameters.base import (
+    ParameterError,
+    PositiveFloat,
+    PositiveInt,
+    parameters,
+    refuse_ineffective,
+    to_json,
+)
 from tfsac.parameters.memories import EpisodicReplayParameters, SequenceReplayParameters, SQILExperienceReplayParameters
-from tfsac.parameters.networks import PositiveFloat, PositiveInt
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, StepMethod, TrainingSteps
 
 BY_ENV_FN = (

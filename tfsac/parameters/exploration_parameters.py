@@ -7,8 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from tfsac.parameters.base import parameters, refuse_ineffective
-from tfsac.parameters.networks import NonNegativeFloat, PositiveInt
+from tfsac.parameters.base import NonNegativeFloat, PositiveInt, parameters, refuse_ineffective
 from tfsac.parameters.user_classes import ClassParameters
 
 

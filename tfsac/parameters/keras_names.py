@@ -1,10 +1,10 @@
-"""Keras's optimizers by name, what each of them takes, and Keras's activations: known without importing Keras."""
+"""Keras's optimizers by name, what each of them takes, activations and initializers: known without importing Keras."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import pydantic
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
@@ -107,6 +107,7 @@ def _one_of(names: Collection[str]) -> AfterValidator:
 
 Activation = Annotated[str, _one_of(ACTIVATIONS)]
 OptimizerName = Annotated[str, _one_of(OPTIMIZERS)]
+Initializer = Literal["xavier", "he", "orthogonal", "normalized_columns"]
 
 
 def check_arguments(name: str, kwargs: Mapping[str, Any], changed: Mapping[str, Any]) -> None:

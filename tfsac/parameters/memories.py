@@ -6,8 +6,15 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, Tag
 
-from tfsac.parameters.base import ParameterError, by_kind, parameters, refuse_ineffective
-from tfsac.parameters.networks import NonNegativeInt, PositiveFloat, PositiveInt
+from tfsac.parameters.base import (
+    NonNegativeInt,
+    ParameterError,
+    PositiveFloat,
+    PositiveInt,
+    by_kind,
+    parameters,
+    refuse_ineffective,
+)
 from tfsac.parameters.user_classes import ClassParameters, OrOwn
 
 

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Field, Tag
 
-from tfsac.parameters.base import ParameterError, by_kind, parameters, refuse_ineffective
-from tfsac.parameters.keras_names import Activation, OptimizerName, check_arguments
-from tfsac.parameters.user_classes import ClassParameters, OrOwn
+from tfsac.parameters.base import (
+    Fraction,
+    NonNegativeFloat,
+    NonNegativeInt,
+    ParameterError,
+    PositiveFloat,
+    PositiveInt,
+    by_kind,
+    parameters,
+    refuse_ineffective,
+)
+from tfsac.parameters.heads import (
+    CategoricalPolicyHeadParameters,
+    GaussianPolicyHeadParameters,
+    HeadParameters,
+    SACPolicyHeadParameters,
+)
+from tfsac.parameters.keras_names import Activation, Initializer, OptimizerName, check_arguments
 
-PositiveInt = Annotated[int, Field(gt=0, lt=2**40)]  # an array of so many of the largest images can still be counted
-NonNegativeInt = Annotated[int, Field(ge=0)]
-PositiveFloat = Annotated[float, Field(gt=0)]
-NonNegativeFloat = Annotated[float, Field(ge=0)]
-Fraction = Annotated[float, Field(ge=0, lt=1)]
 FEATURES = "features"  # the key under which networks read what a common one computes
 OF_OPTIMIZERS = ("optimizer_epsilon", "adam_optimizer_beta1", "adam_optimizer_beta2", "rms_prop_optimizer_decay")
-Initializer = Literal["xavier", "he", "orthogonal", "normalized_columns"]
 
 
 @parameters
@@ -120,169 +129,6 @@ class LSTMMiddlewareParameters:
 MiddlewareParameters = Annotated[
     Annotated[FCMiddlewareParameters, Tag("fc")] | Annotated[LSTMMiddlewareParameters, Tag("lstm")],
     by_kind("fc", "lstm"),
-]
-
-
-@parameters
-class SACPolicyHeadParameters(ClassParameters):
-    """A squashed Gaussian: location and log scale of every action dimension.
-
-    Attributes:
-        loss_weight: factor of the policy loss.
-        initializer: of the output layer.
-        init_w: bound of uniform first weights and biases of the output layer, instead of `initializer`, or None.
-    """
-
-    loss_weight: NonNegativeFloat = 1.0
-    initializer: Initializer = "xavier"
-    init_w: PositiveFloat | None = None
-    kind: Literal["sac_policy"] = "sac_policy"
-    path: ClassVar[str] = "tfsac.networks.heads:PolicyHead"
-
-    def __post_init__(self) -> None:
-        if self.init_w is not None:
-            refuse_ineffective(self, ["initializer"], f"init_w={self.init_w}", "set init_w to None")
-
-
-@parameters
-class QHeadParameters(ClassParameters):
-    """What the heads of Q functions share: several independent ones.
-
-    Attributes:
-        network_layers_sizes: widths of the hidden layers of each.
-        activation_function: after every hidden layer.
-        loss_weight: factor of the critic loss.
-    """
-
-    network_layers_sizes: tuple[PositiveInt, ...] = (256, 256)
-    activation_function: Activation = "relu"
-    loss_weight: NonNegativeFloat = 1.0
-
-    def __post_init__(self) -> None:
-        if not self.network_layers_sizes:
-            refuse_ineffective(self, ["activation_function"], "network_layers_sizes=()", "give the head layers")
-
-
-@parameters
-class TwinQHeadParameters(QHeadParameters):
-    """Two Q functions, or one.
-
-    Attributes:
-        twin_critic: two, whose smaller value counts, instead of one.
-        initializer: of the output layers.
-    """
-
-    twin_critic: bool = True
-    initializer: Initializer = "xavier"
-
-    @property
-    def num_critics(self) -> int:
-        """Number of Q functions."""
-        return 2 if self.twin_critic else 1
-
-
-@parameters
-class SACQHeadParameters(TwinQHeadParameters):
-    """Q functions of the concatenated embedding and action."""
-
-    kind: Literal["sac_q"] = "sac_q"
-    path: ClassVar[str] = "tfsac.networks.heads:QHead"
-
-
-@parameters
-class DiscreteQHeadParameters(TwinQHeadParameters):
-    """Q functions of the embedding, with a value for each discrete action."""
-
-    kind: Literal["discrete_q"] = "discrete_q"
-    path: ClassVar[str] = "tfsac.networks.heads:DiscreteQHead"
-
-
-@parameters
-class TrajectoryQHeadParameters(QHeadParameters):
-    """Q functions of the concatenated embedding and trajectory, with a value for each reward.
-
-    Attributes:
-        num_critics: how many, whose smallest value counts.
-        init_w: bound of the uniform first weights and biases of the output layers.
-    """
-
-    num_critics: PositiveInt = 2
-    init_w: PositiveFloat = 0.003
-    kind: Literal["trajectory_q"] = "trajectory_q"
-    path: ClassVar[str] = "tfsac.networks.heads:TrajectoryQHead"
-
-
-@parameters
-class VHeadParameters(ClassParameters):
-    """One state value.
-
-    Attributes:
-        loss_weight: factor of the value loss.
-        initializer: of the output layer.
-    """
-
-    loss_weight: NonNegativeFloat = 1.0
-    initializer: Initializer = "xavier"
-    kind: Literal["v"] = "v"
-    path: ClassVar[str] = "tfsac.networks.heads:VHead"
-
-
-@parameters
-class CategoricalPolicyHeadParameters(ClassParameters):
-    """A categorical distribution over discrete actions: one logit of each.
-
-    Attributes:
-        loss_weight: factor of the policy loss.
-        initializer: of the output layer.
-    """
-
-    loss_weight: NonNegativeFloat = 1.0
-    initializer: Initializer = "xavier"
-    kind: Literal["categorical_policy"] = "categorical_policy"
-    path: ClassVar[str] = "tfsac.networks.heads:CategoricalHead"
-
-
-@parameters
-class GaussianPolicyHeadParameters(ClassParameters):
-    """An unbounded Gaussian: mean and variance of every action dimension.
-
-    Attributes:
-        bound_mean: the mean is a tanh, inside the bounds [-1, 1] of the actions; the environment clips samples beyond
-            them.
-        covariance: "diagonal" has a variance for each dimension, "spherical" one for all.
-        min_variance: added to the softplus that makes variances positive.
-        loss_weight: factor of the policy loss.
-        initializer: of the output layers.
-    """
-
-    bound_mean: bool = True
-    covariance: Literal["diagonal", "spherical"] = "diagonal"
-    min_variance: PositiveFloat = 1e-6
-    loss_weight: NonNegativeFloat = 1.0
-    initializer: Initializer = "xavier"
-    kind: Literal["gaussian_policy"] = "gaussian_policy"
-    path: ClassVar[str] = "tfsac.networks.heads:GaussianHead"
-
-
-@parameters
-class FeaturesHeadParameters(ClassParameters):
-    """No layer: what the network computes are the features that other networks read under the key "features"."""
-
-    kind: Literal["features"] = "features"
-    path: ClassVar[str] = "tfsac.networks.heads:FeaturesHead"
-
-
-HeadParameters = Annotated[
-    SACPolicyHeadParameters
-    | SACQHeadParameters
-    | VHeadParameters
-    | CategoricalPolicyHeadParameters
-    | DiscreteQHeadParameters
-    | TrajectoryQHeadParameters
-    | GaussianPolicyHeadParameters
-    | FeaturesHeadParameters,
-    Discriminator("kind"),
-    OrOwn(),
 ]
 
 
