@@ -143,6 +143,17 @@ MUJOCO_CHOICES = one_changed(
     },
 )
 CERTAIN, UNCLIPPED = "--set=agent.algorithm.min_prob=[0.01, 0.184]", "--set=agent.algorithm.b1_advantage_clipping=null"
+PENDULUM_CHOICES = one_changed(
+    "pendulum_twin_sac",
+    (),
+    {
+        "_rate_3e-4": ("learning rate 3e-4", "--set=agent.networks.*.learning_rate=3e-4"),
+        "_target_0.005": ("slower target", "--set=agent.algorithm.rate_for_copying_weights_to_target=0.005"),
+        "_batch_256": ("batches of 256", "--set=agent.networks.*.batch_size=256"),
+        "_alpha_rate_3e-4": ("alpha's learning rate 3e-4", "--set=agent.algorithm.temperature.learning_rate=3e-4"),
+        "_alpha_1": ("first alpha 1", "--set=agent.algorithm.temperature.initial_alpha=1.0"),
+    },
+)
 TAAC_CHOICES = one_changed(
     "taac_locomotion",
     (*SHORT_TAAC, improve(90_000), episodes(10), NARROW),
@@ -215,6 +226,7 @@ SUITES = {
             Level("Walker2d-v5", MUJOCO_CHOICES),
             Level("HalfCheetah-v5", TAAC_CHOICES),
             Level("LunarLander-v3", LUNAR_LANDER_CHOICES),
+            Level("Pendulum-v1", PENDULUM_CHOICES),
             Level(
                 "Ant-v5",
                 MUJOCO_CHOICES,

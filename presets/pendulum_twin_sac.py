@@ -22,7 +22,7 @@ preset = Preset(
             temperature=AutoAlphaParameters(initial_alpha=0.2, learning_rate=1e-3),
         ),
         memory=ExperienceReplayParameters(max_size=100_000),
-        networks=twin_soft_actor_critic_networks(layers=(128, 128), learning_rate=1e-3, batch_size=128),
+        networks=twin_soft_actor_critic_networks(layers=(128, 128), learning_rate=1e-3, batch_size=256),
     ),
     environment=EnvironmentParameters(level="Pendulum-v1"),
     schedule=ScheduleParameters(
