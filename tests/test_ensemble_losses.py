@@ -1,0 +1,243 @@
+"""Reductions over critics, and projections and quantiles: by hand and by their properties; wrong ranks are refused."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfsac.losses import distributional, ensembles
+from tfsac.losses.distributional import Support
+
+SUPPORT = Support(-5.0, 5.0, 101)
+ROWS = 64
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def uniform(low, high, *shape, seed=1):
+    return np.random.default_rng(seed).uniform(low, high, shape).astype(np.float32)
+
+
+def projected(prob, reward, discount, log_prob, alpha, support=SUPPORT):
+    position = distributional.target_positions(reward, discount, log_prob, alpha, support)
+    return distributional.projected_target(prob, position).numpy()
+
+
+# -- subsets and reductions --------------------------------------------------------------------------------------------
+
+
+def test_every_pair_of_critics_is_drawn_equally_often():
+    draws, critics = 4000, 5
+    uniforms = tf.random.stateless_uniform([draws, critics], [1, 2])
+    drawn = [tuple(sorted(ensembles.draw_critics(u, 2).numpy())) for u in uniforms]
+    pairs = list(itertools.combinations(range(critics), 2))
+    counts = np.array([drawn.count(pair) for pair in pairs])
+    assert counts.sum() == draws  # no critic twice
+    expected = draws / len(pairs)
+    assert ((counts - expected) ** 2 / expected).sum() < 27.9  # chi-squared with 9 degrees of freedom, p = 0.001
+
+
+def test_the_subset_of_all_critics_has_each_once():
+    assert sorted(ensembles.draw_critics(tf.constant(uniform(0, 1, 10)), 10).numpy()) == list(range(10))
+
+
+@pytest.mark.parametrize("size", [0, 4])
+def test_a_subset_of_no_critics_or_of_too_many_is_refused(size):
+    with pytest.raises(ValueError, match=rf"A subset of 3 critics .* at most all. Received: {size}"):
+        ensembles.draw_critics(tf.zeros([3]), size)
+
+
+def test_index_min_takes_whole_distributions_and_the_first_of_equal_critics():
+    values = tf.constant(normal(3, 3, 4))
+    q = tf.constant([[2.0, 1.0, 3.0], [0.5, 4.0, 0.5], [7.0, 7.0, 6.0]])
+    chosen = ensembles.reduce_distributions(values, q, "index_min")
+    np.testing.assert_array_equal(chosen, [values[0, 1], values[1, 0], values[2, 2]])
+
+
+def test_own_keeps_every_critic_apart():
+    q, values = tf.constant(normal(3, 2)), tf.constant(normal(3, 2, 4))
+    np.testing.assert_array_equal(ensembles.reduce_q(q, "own"), q)
+    np.testing.assert_array_equal(ensembles.reduce_distributions(values, q, "own"), values)
+    target = ensembles.soft_target(tf.ones([3]), tf.constant([0.5, 0.5, 0.0]), q, tf.constant([1.0, 2.0, 3.0]), 0.1)
+    expected = 1.0 + np.array([[0.5], [0.5], [0.0]]) * (q.numpy() - 0.1 * np.array([[1.0], [2.0], [3.0]]))
+    np.testing.assert_allclose(target, expected, rtol=1e-6)
+    np.testing.assert_allclose(ensembles.regression_rows(2.0 * q, q), np.square(q), rtol=1e-6)
+    np.testing.assert_allclose(ensembles.regression_rows(3.0 + q, q, huber=True), np.full([3, 2], 5.0), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("reduce", "allowed"),
+    [
+        (lambda: ensembles.reduce_q(tf.zeros([2, 3]), "max"), "min, mean, index_min or own"),
+        (
+            lambda: ensembles.reduce_distributions(tf.zeros([2, 3, 4]), tf.zeros([2, 3]), "min"),
+            "index_min, mean or own",
+        ),
+    ],
+)
+def test_another_reduction_is_refused(reduce, allowed):
+    with pytest.raises(ValueError, match=f"The reduction over critics is {allowed}. Received: 'm"):
+        reduce()
+
+
+# -- categorical -------------------------------------------------------------------------------------------------------
+
+
+def test_a_projection_keeps_the_mass_and_inside_the_support_the_mean():
+    logits, reward = tf.constant(4.0 * normal(ROWS, 2, 101)), tf.constant(uniform(-12, 12, ROWS))
+    discount, log_prob = tf.constant(uniform(0, 1, ROWS, seed=2)), tf.constant(normal(ROWS, seed=3))
+    prob = tf.nn.softmax(logits)
+    target = projected(prob, reward, discount, log_prob, 0.2)
+    assert np.abs(target.astype(np.float64).sum(axis=-1) - 1.0).max() < 1e-6
+    assert (target >= 0).all()
+    reward, discount = 0.1 * reward, 0.5 * discount  # so that everything stays inside
+    position = distributional.target_positions(reward, discount, log_prob, 0.2, SUPPORT)
+    np.testing.assert_array_equal(distributional.clipped_mass(prob, position), np.zeros([ROWS, 2]))
+    mean = distributional.expected_value(distributional.projected_target(prob, position), SUPPORT)
+    q = distributional.q_of_logits(logits, SUPPORT)
+    expected = reward[:, None] + discount[:, None] * (q - 0.2 * log_prob[:, None])
+    np.testing.assert_allclose(mean, expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("atoms", [-101, -37, -1, 0, 3, 50, 101])
+def test_a_shift_by_whole_atoms_is_exact(atoms):
+    prob = tf.nn.softmax(tf.constant(normal(4, 101)))
+    reward = np.full(4, atoms * SUPPORT.width, np.float32)
+    target = projected(prob, reward, tf.ones([4]), tf.zeros([4]), 0.2)
+    padded = np.pad(prob.numpy(), ((0, 0), (101, 101)))
+    expected = padded[:, 101 - atoms : 202 - atoms].copy()
+    np.testing.assert_array_equal(target[:, 1:-1], expected[:, 1:-1])
+    np.testing.assert_allclose(target.sum(axis=-1), 1.0, atol=1e-6)
+
+
+def test_a_terminal_row_is_two_hot_at_its_reward():
+    reward = tf.constant([-7.0, -5.0, 0.03, 2.5, 5.0, 9.0])
+    prob = tf.nn.softmax(tf.constant(normal(6, 101)))
+    target = projected(prob, reward, tf.zeros([6]), tf.fill([6], 3.0), 0.2)
+    two_hot = distributional.two_hot(reward, SUPPORT).numpy()
+    np.testing.assert_allclose(target, two_hot, atol=1e-5)
+    np.testing.assert_allclose(two_hot[2, [50, 51]], [0.7, 0.3], atol=1e-5)
+    assert two_hot[0, 0] == two_hot[1, 0] == two_hot[4, -1] == two_hot[5, -1] == 1.0
+    assert ((two_hot > 0).sum(axis=-1) <= 2).all()
+
+
+def test_no_gradient_flows_into_targets():
+    logits, log_prob = tf.constant(normal(4, 2, 101)), tf.constant(normal(4))
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch([logits, log_prob])
+        prob = tf.nn.softmax(logits)
+        position = distributional.target_positions(tf.ones([4]), tf.ones([4]), log_prob, 0.2, SUPPORT)
+        loss = distributional.cross_entropy(tf.zeros([4, 2, 101]), prob)
+        target = distributional.projected_target(prob, position)
+        y = ensembles.soft_target(tf.ones([4]), tf.ones([4]), logits, log_prob, 0.2)
+        huber = distributional.quantile_huber(tf.zeros([4, 2, 3]), logits)
+    for made in (loss, target, y, huber):
+        assert tape.gradient(made, [logits, log_prob]) == [None, None]
+
+
+def test_everything_is_float32_whatever_comes_in():
+    def half(*shape):
+        return tf.cast(normal(*shape), tf.bfloat16)
+
+    prob, logits = tf.nn.softmax(half(4, 2, 101)), half(4, 2, 101)
+    position = distributional.target_positions(half(4), half(4), half(4), tf.constant(0.2, tf.bfloat16), SUPPORT)
+    made = [
+        position,
+        distributional.projected_target(prob, position),
+        distributional.clipped_mass(prob, position),
+        distributional.q_of_logits(logits, SUPPORT),
+        distributional.expected_value(prob, SUPPORT),
+        distributional.two_hot(half(4), SUPPORT),
+        distributional.cross_entropy(logits, prob),
+        distributional.q_of_quantiles(logits),
+        distributional.pooled_quantiles(logits, 1),
+        distributional.quantile_huber(logits, half(4, 7)),
+    ]
+    assert {tensor.dtype for tensor in made} == {tf.float32}
+    exact = tf.nn.log_softmax(tf.cast(logits, tf.float32))
+    expected = -tf.reduce_sum(tf.cast(prob, tf.float32) * exact, axis=-1)
+    np.testing.assert_allclose(distributional.cross_entropy(logits, prob), expected, rtol=1e-6)
+
+
+def test_positions_outside_of_the_support_are_clipped_mass():
+    prob = tf.constant([[0.1, 0.2, 0.7], [0.5, 0.25, 0.25]])
+    position = tf.constant([[-0.5, 0.0, 2.0], [0.5, 2.5, 7.0]])
+    np.testing.assert_allclose(distributional.clipped_mass(prob, position), [0.1, 0.5], rtol=1e-6)
+    target = distributional.projected_target(prob, position)
+    np.testing.assert_allclose(target, [[0.3, 0.0, 0.7], [0.25, 0.25, 0.5]], rtol=1e-6)
+
+
+# -- quantiles ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_largest_of_the_pool_are_dropped_whoever_predicted_them():
+    quantiles = tf.constant([[[9.0, 8.0, 7.0], [1.0, -2.0, 3.0]]])
+    np.testing.assert_array_equal(distributional.pooled_quantiles(quantiles, 0), [[-2, 1, 3, 7, 8, 9]])
+    np.testing.assert_array_equal(distributional.pooled_quantiles(quantiles, 1), [[-2, 1, 3, 7]])
+    np.testing.assert_array_equal(distributional.pooled_quantiles(quantiles, 2), [[-2, 1]])
+    with pytest.raises(ValueError, match=r"Of 3 quantiles at least one .* Received: drop 3"):
+        distributional.pooled_quantiles(quantiles, 3)
+
+
+def test_quantile_huber_by_hand():
+    # Fractions 1/4 and 3/4; errors 0.5, -0.5, 3 and 2: (0.25 * 0.125 + 0.25 * 2.5 + 0.25 * 0.125 + 0.75 * 1.5) / 4
+    rows = distributional.quantile_huber(tf.constant([[[0.0, 1.0]]]), tf.constant([[0.5, 3.0]]))
+    np.testing.assert_allclose(rows, [[(0.03125 + 0.625 + 0.03125 + 1.125) / 4]], rtol=1e-6)
+
+
+def test_quantile_huber_is_least_at_the_quantiles_of_the_target():
+    target = tf.constant(np.linspace(-40, 40, 801, dtype=np.float32)[None])
+    quantiles = tf.Variable(np.zeros([1, 1, 5], np.float32))
+    for _ in range(400):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(distributional.quantile_huber(quantiles, target))
+        quantiles.assign_sub(200.0 * tape.gradient(loss, quantiles))
+    np.testing.assert_allclose(quantiles[0, 0], [-32, -16, 0, 16, 32], atol=0.6)  # at 0.1, 0.3, ..
+
+
+def test_critics_with_targets_of_their_own():
+    quantiles, target = tf.constant(normal(3, 2, 4)), tf.constant(normal(3, 2, 5, seed=1))
+    both = distributional.quantile_huber(quantiles, target)
+    for i in range(2):
+        alone = distributional.quantile_huber(quantiles[:, i : i + 1], target[:, i])
+        np.testing.assert_allclose(both[:, i], alone[:, 0], rtol=1e-6)
+
+
+# -- wrong ranks -------------------------------------------------------------------------------------------------------
+
+B, BN, BNK, BK = tf.zeros([2]), tf.zeros([2, 3]), tf.zeros([2, 3, 4]), tf.zeros([2, 4])
+FOUR = Support(0.0, 3.0, 4)
+WRONG = {
+    "subset": lambda: ensembles.draw_critics(BN, 1),
+    "q": lambda: ensembles.reduce_q(B, "min"),
+    "distributions": lambda: ensembles.reduce_distributions(BN, BN, "mean"),
+    "q of distributions": lambda: ensembles.reduce_distributions(BNK, tf.zeros([2, 2]), "index_min"),
+    "reward": lambda: ensembles.soft_target(BN, B, B, B, 0.1),
+    "discount": lambda: ensembles.soft_target(B, tf.zeros([3]), B, B, 0.1),
+    "next value": lambda: ensembles.soft_target(B, B, tf.zeros([3, 2]), B, 0.1),
+    "alpha": lambda: ensembles.soft_target(B, B, B, B, B),
+    "regression": lambda: ensembles.regression_rows(BN, tf.zeros([2, 1])),
+    "logits": lambda: distributional.q_of_logits(BK, FOUR),
+    "atoms": lambda: distributional.q_of_logits(BNK, SUPPORT),
+    "probabilities": lambda: distributional.expected_value(B, FOUR),
+    "positions": lambda: distributional.target_positions(B, B, BN, 0.1, FOUR),
+    "rows of a projection": lambda: distributional.projected_target(BNK, tf.zeros([3, 4])),
+    "atoms of a projection": lambda: distributional.projected_target(BK, tf.zeros([2, 5])),
+    "clipped": lambda: distributional.clipped_mass(BN, BK),
+    "two hot": lambda: distributional.two_hot(BN, FOUR),
+    "cross entropy": lambda: distributional.cross_entropy(BNK, tf.zeros([2, 5])),
+    "own cross entropy": lambda: distributional.cross_entropy(BNK, tf.zeros([2, 1, 4])),
+    "quantiles": lambda: distributional.q_of_quantiles(BN),
+    "pool": lambda: distributional.pooled_quantiles(BN, 0),
+    "huber": lambda: distributional.quantile_huber(BK, BK),
+    "own huber": lambda: distributional.quantile_huber(BNK, tf.zeros([2, 2, 4])),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_ranks_and_sizes_are_refused(name):
+    with pytest.raises(ValueError, match="Received: shape"):
+        WRONG[name]()

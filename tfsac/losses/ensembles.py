@@ -1,0 +1,108 @@
+"""Reductions over N critics to one target or one value: of all of them, or of M that are drawn for each update (REDQ,
+Chen et al. 2021, arXiv 2101.05982).
+
+A reduction is "min"; "mean"; "index_min", the critic of the lowest Q in each row; or "own", where every critic keeps a
+target of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from tensorflow import Tensor
+
+from tfsac.losses import soft_actor_critic as losses
+from tfsac.losses.checks import assert_shapes
+
+
+def draw_critics(uniform_N: Tensor, size: int) -> Tensor:
+    """Returns the indices of M of N critics, `[M]`, drawn without replacement: all subsets are equally likely.
+
+    Args:
+        uniform_N: independent uniform numbers.
+        size: M.
+
+    Raises:
+        ValueError: wrong rank, or a size that is not between 1 and N.
+    """
+    assert_shapes(uniform=(uniform_N, "N"))
+    if not 1 <= size <= uniform_N.shape[0]:
+        raise ValueError(f"A subset of {uniform_N.shape[0]} critics has at least one and at most all. Received: {size}")
+    return tf.argsort(uniform_N)[:size]
+
+
+def reduce_q(q_BN: Tensor, reduction: str) -> Tensor:
+    """Returns one Q of each row, `[B]`, by "min", "mean" or "index_min", which is "min" here; `[B, N]` by "own".
+
+    Raises:
+        ValueError: wrong rank or another reduction.
+    """
+    assert_shapes(q=(q_BN, "BN"))
+    if reduction in ("min", "index_min"):
+        return tf.reduce_min(q_BN, axis=-1)
+    if reduction == "mean":
+        return tf.reduce_mean(q_BN, axis=-1)
+    return _own(q_BN, reduction, "min, mean, index_min or own")
+
+
+def reduce_distributions(values_BNK: Tensor, q_BN: Tensor, reduction: str) -> Tensor:
+    """Returns one distribution of each row, `[B, K]`, by "index_min" or "mean"; `[B, N, K]` by "own".
+
+    Args:
+        values_BNK: probabilities of atoms, or quantiles, whose mean is taken index by index.
+        q_BN: means of the distributions; of equally low ones "index_min" takes the first.
+        reduction: see above.
+
+    Raises:
+        ValueError: wrong ranks or sizes, or another reduction.
+    """
+    assert_shapes(values=(values_BNK, "BNK"), q=(q_BN, "BN"))
+    if reduction == "index_min":
+        return tf.gather(values_BNK, tf.argmin(q_BN, axis=-1), axis=1, batch_dims=1)
+    if reduction == "mean":
+        return tf.reduce_mean(values_BNK, axis=1)
+    return _own(values_BNK, reduction, "index_min, mean or own")
+
+
+def _own(values: Tensor, reduction: str, allowed: str) -> Tensor:
+    if reduction != "own":
+        raise ValueError(f"The reduction over critics is {allowed}. Received: {reduction!r}")
+    return values
+
+
+def soft_target(
+    reward_B: Tensor, discount_B: Tensor, next_value: Tensor, next_log_prob_B: Tensor, alpha: Any
+) -> Tensor:
+    """Returns `r + discount * (value(s', a') - alpha log pi(a'|s'))` without gradient, of the shape of the values
+    (2101.05982, algorithm 1).
+
+    Args:
+        reward_B, discount_B: after scaling; and gamma^n * (1 - terminated).
+        next_value: `[B]`, or of several critics or quantiles `[B, M]` or `[B, N, M]`.
+        next_log_prob_B: log density of a'.
+        alpha: temperature, a scalar; 0 leaves the entropy out of the target.
+
+    Raises:
+        ValueError: wrong ranks or sizes.
+    """
+    dimensions = "BNM" if next_value.shape.rank == 3 else "BM"[: next_value.shape.rank]
+    assert_shapes(reward=(reward_B, "B"), discount=(discount_B, "B"), next_log_prob=(next_log_prob_B, "B"))
+    assert_shapes(reward=(reward_B, "B"), next_value=(next_value, dimensions), alpha=(alpha, ""))
+    reward, discount, log_prob = (
+        tf.reshape(x_B, [-1] + [1] * (len(dimensions) - 1)) for x_B in (reward_B, discount_B, next_log_prob_B)
+    )
+    return tf.stop_gradient(reward + discount * (next_value - alpha * log_prob))
+
+
+def regression_rows(q_BN: Tensor, target: Tensor, huber: bool = False) -> Tensor:
+    """Returns `regression_loss` of every critic, `[B, N]`, on one target `[B]` or on targets of their own, `[B, N]`.
+
+    Raises:
+        ValueError: wrong ranks or sizes.
+    """
+    if target.shape.rank == 1:
+        return losses.regression_loss(q_BN, target, huber)
+    assert_shapes(q=(q_BN, "BN"), target=(target, "BN"))
+    rows = losses.regression_loss(tf.reshape(q_BN, [-1]), tf.reshape(target, [-1]), huber)
+    return tf.reshape(rows, tf.shape(q_BN))
