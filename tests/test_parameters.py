@@ -570,7 +570,7 @@ MISTAKES = {
     ),
     "choices on noise": (
         lambda: Agent(exploration=EpsilonGreedyParameters()),
-        "AdditiveNoiseParameters",
+        "exploration: Input should be an object of kind 'additive_noise' or 'noise_repetition'",
         "EpsilonGreedy",
     ),
     # trajectories

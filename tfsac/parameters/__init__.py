@@ -41,7 +41,12 @@ from tfsac.parameters.experiment import (
     RunParameters,
     ScheduleParameters,
 )
-from tfsac.parameters.exploration_parameters import AdditiveNoiseParameters, EpsilonGreedyParameters
+from tfsac.parameters.exploration_parameters import (
+    AdditiveNoiseParameters,
+    EpsilonGreedyParameters,
+    GaussianExplorationParameters,
+    NoiseRepetitionParameters,
+)
 from tfsac.parameters.heads import (
     CategoricalPolicyHeadParameters,
     DiscreteQHeadParameters,
@@ -124,6 +129,7 @@ __all__ = [
     "FixedAlphaParameters",
     "GaussianACERAgentParameters",
     "GaussianACERAlgorithmParameters",
+    "GaussianExplorationParameters",
     "GaussianPolicyHeadParameters",
     "HeadParameters",
     "InputEmbedderParameters",
@@ -133,6 +139,7 @@ __all__ = [
     "MiddlewareParameters",
     "MiddlewareScheme",
     "NetworkParameters",
+    "NoiseRepetitionParameters",
     "OffPolicyAlgorithmParameters",
     "ParameterError",
     "Preset",

@@ -25,7 +25,12 @@ from tfsac.parameters.algorithms import (
     TwinSoftActorCriticAlgorithmParameters,
 )
 from tfsac.parameters.base import ParameterError, by_kind, nearest, parameters, refuse_ineffective
-from tfsac.parameters.exploration_parameters import AdditiveNoiseParameters, EpsilonGreedyParameters
+from tfsac.parameters.exploration_parameters import (
+    AdditiveNoiseParameters,
+    EpsilonGreedyParameters,
+    GaussianExplorationParameters,
+    NoiseRepetitionParameters,
+)
 from tfsac.parameters.memories import (
     EpisodicReplayParameters,
     ExperienceReplayParameters,
@@ -59,7 +64,7 @@ class BaseAgentParameters(ClassParameters):
     """
 
     algorithm: AlgorithmParameters
-    exploration: AdditiveNoiseParameters | EpsilonGreedyParameters | None
+    exploration: AdditiveNoiseParameters | NoiseRepetitionParameters | EpsilonGreedyParameters | None
     memory: MemoryParameters | SequenceReplayParameters | EpisodicReplayParameters
     networks: dict[str, NetworkParameters]
     discrete_actions: ClassVar[bool | None] = None
@@ -127,13 +132,13 @@ class SoftActorCriticAgentParameters(BaseAgentParameters):
 
     Attributes:
         algorithm: what is computed and how often.
-        exploration: noise beyond the policy's own, or None.
+        exploration: noise beyond the policy's own or that noise repeated, or None.
         memory: the replay.
         networks: "policy", "v" and "q".
     """
 
     algorithm: SoftActorCriticAlgorithmParameters = Field(default_factory=SoftActorCriticAlgorithmParameters)
-    exploration: Annotated[AdditiveNoiseParameters, OrOwn()] | None = None
+    exploration: GaussianExplorationParameters | None = None
     memory: MemoryParameters = Field(default_factory=ExperienceReplayParameters)
     networks: dict[str, NetworkParameters] = Field(default_factory=soft_actor_critic_networks)
     kind: Literal["soft_actor_critic"] = "soft_actor_critic"
@@ -150,13 +155,13 @@ class TwinSoftActorCriticAgentParameters(BaseAgentParameters):
 
     Attributes:
         algorithm: what is computed, in which order and how often.
-        exploration: noise beyond the policy's own, or None.
+        exploration: noise beyond the policy's own or that noise repeated, or None.
         memory: the replay.
         networks: "policy" and "q".
     """
 
     algorithm: TwinSoftActorCriticAlgorithmParameters = Field(default_factory=TwinSoftActorCriticAlgorithmParameters)
-    exploration: Annotated[AdditiveNoiseParameters, OrOwn()] | None = None
+    exploration: GaussianExplorationParameters | None = None
     memory: MemoryParameters = Field(default_factory=ExperienceReplayParameters)
     networks: dict[str, NetworkParameters] = Field(default_factory=twin_soft_actor_critic_networks)
     kind: Literal["twin_soft_actor_critic"] = "twin_soft_actor_critic"

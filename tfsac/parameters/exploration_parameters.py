@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, Tag
 
-from tfsac.parameters.base import NonNegativeFloat, PositiveInt, parameters, refuse_ineffective
-from tfsac.parameters.user_classes import ClassParameters
+from tfsac.parameters.base import NonNegativeFloat, PositiveInt, by_kind, parameters, refuse_ineffective
+from tfsac.parameters.user_classes import ClassParameters, OrOwn
 
 
 @parameters
@@ -16,7 +16,40 @@ class AdditiveNoiseParameters(ClassParameters):
     """Gaussian noise added to sampled actions while training, in units of the [-1, 1] action, then clipped."""
 
     noise_std: NonNegativeFloat = 0.1
+    kind: Literal["additive_noise"] = "additive_noise"
     path: ClassVar[str] = "tfsac.policies.exploration:AdditiveNoise"
+
+
+@parameters
+class NoiseRepetitionParameters(ClassParameters):
+    """The noise of the policy's samples is used for several steps, so that exploration keeps its direction (FlashSAC).
+
+    How many steps is drawn with the noise, n with a probability proportional to `n ** -mu`, one number for all
+    environments. The end of an episode does not cut it off.
+
+    Attributes:
+        mu: a larger one repeats less; 0 draws all numbers up to `max_repeats` equally often.
+        max_repeats: the most steps with the same noise.
+        every: always this many steps, instead of a number that is drawn.
+    """
+
+    mu: NonNegativeFloat = 2.0
+    max_repeats: Annotated[int, Field(ge=2, le=10**6)] = 16
+    every: Annotated[int, Field(ge=2)] | None = None
+    kind: Literal["noise_repetition"] = "noise_repetition"
+    path: ClassVar[str] = "tfsac.policies.exploration:NoiseRepetition"
+
+    def __post_init__(self) -> None:
+        if self.every is not None:
+            refuse_ineffective(self, ["mu", "max_repeats"], f"every={self.every}", "set every to None")
+
+
+GaussianExplorationParameters = Annotated[
+    Annotated[AdditiveNoiseParameters, Tag("additive_noise")]
+    | Annotated[NoiseRepetitionParameters, Tag("noise_repetition")],
+    by_kind("additive_noise", "noise_repetition", custom=True),
+    OrOwn(),
+]
 
 
 @parameters

@@ -2,7 +2,7 @@
 
 from tfsac.policies.base_policy import BasePolicy, Mode
 from tfsac.policies.categorical import CategoricalPolicy
-from tfsac.policies.exploration import AdditiveNoise, EpsilonGreedy, Exploration
+from tfsac.policies.exploration import AdditiveNoise, EpsilonGreedy, Exploration, NoiseRepetition
 from tfsac.policies.recurrent import RecurrentCategoricalPolicy, RecurrentGaussianPolicy, RecurrentPolicy
 from tfsac.policies.squashed_gaussian import SquashedGaussianPolicy
 from tfsac.policies.stateless import StatelessPolicy
@@ -15,6 +15,7 @@ __all__ = [
     "EpsilonGreedy",
     "Exploration",
     "Mode",
+    "NoiseRepetition",
     "RecurrentCategoricalPolicy",
     "RecurrentGaussianPolicy",
     "RecurrentPolicy",

@@ -137,7 +137,7 @@ class BasePolicy(ABC):
         Args:
             observation: arrays `[E, ...]` by key, normalised as in training.
             state: what the policy returned with the action before; None or empty at first, and for policies without
-                one.
+                one. In mode "explore" it also holds what the exploration keeps.
             is_first: `[E]`, episode starts, where the state is the initial one.
             mode: "random" is uniform, "sample" samples from the policy, "explore" adds the exploration to that,
                 "greedy" is the policy's mode.

@@ -1,20 +1,23 @@
-"""Exploration: what is added to a policy's samples while experience is collected, and nowhere else."""
+"""Exploration: what changes a policy's samples, or their noise, while experience is collected, and nowhere else."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from tfsac.parameters import AdditiveNoiseParameters, EpsilonGreedyParameters
+from tfsac.parameters import AdditiveNoiseParameters, EpsilonGreedyParameters, NoiseRepetitionParameters
+
+NOISE, STEPS_LEFT = "noise", "noise_steps_left"  # fields of a state
 
 
 class Exploration(ABC):
-    """Changes actions that a policy sampled.
+    """Changes actions that a policy sampled, and perhaps the noise that it samples them with.
 
-    It keeps nothing between calls that a checkpoint would have to hold: it may depend on the environment steps.
+    It keeps nothing between calls in its attributes, for a checkpoint holds only the state that `noise` returns. It
+    may depend on the environment steps.
 
     Args:
         parameters: of the exploration.
@@ -22,6 +25,25 @@ class Exploration(ABC):
 
     def __init__(self, parameters: Any):
         self.parameters = parameters
+
+    def noise(
+        self,
+        rows: int,
+        draw: Callable[[int], np.ndarray],
+        rng: np.random.Generator,
+        state: Mapping[str, np.ndarray],
+    ) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
+        """Returns the noise that the policy samples with, `[B, A]`, and the exploration's next state; here fresh noise
+        and no state.
+
+        Args:
+            rows: B, of environments, or of environments times agents.
+            draw: draws the policy's own noise for so many rows.
+            rng: the policy's random numbers.
+            state: what was returned in the step before, arrays `[B, ...]` by field; empty at first and wherever a
+                resumed run has to start new episodes.
+        """
+        return draw(rows), {}
 
     @abstractmethod
     def __call__(
@@ -48,6 +70,48 @@ class AdditiveNoise(Exploration):
         """Returns noisy actions; see `Exploration`."""
         noise = rng.standard_normal(action.shape, np.float32) * np.float32(self.parameters.noise_std)
         return np.clip(action + noise, -1.0, 1.0)
+
+
+class NoiseRepetition(Exploration):
+    """Has the policy sample several times with the same noise; all environments draw new noise in the same step.
+
+    Args:
+        parameters: of the exploration.
+
+    Attributes:
+        cdf: the probability of at most n steps, for n from 1 on.
+    """
+
+    parameters: NoiseRepetitionParameters
+
+    def __init__(self, parameters: NoiseRepetitionParameters):
+        super().__init__(parameters)
+        sums = np.cumsum(np.arange(1.0, parameters.max_repeats + 1.0) ** -parameters.mu)
+        self.cdf = sums / sums[-1]
+
+    def repeats(self, u: float) -> int:
+        """Returns for how many steps noise is used, by a uniform number in [0, 1): the first n with `u < cdf`."""
+        return self.parameters.every or 1 + int(np.searchsorted(self.cdf, u, side="right"))
+
+    def noise(
+        self,
+        rows: int,
+        draw: Callable[[int], np.ndarray],
+        rng: np.random.Generator,
+        state: Mapping[str, np.ndarray],
+    ) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
+        """Returns the noise of the step before, or new noise where its steps are over; see `Exploration`."""
+        left = state.get(STEPS_LEFT, np.zeros(0, np.int64))
+        if len(left) == rows and left[0] > 0:
+            return state[NOISE], {NOISE: state[NOISE], STEPS_LEFT: left - 1}
+        noise = draw(rows)
+        return noise, {NOISE: noise, STEPS_LEFT: np.full(rows, self.repeats(rng.random()) - 1)}
+
+    def __call__(
+        self, action: np.ndarray, rng: np.random.Generator, uniform: Callable[[], np.ndarray], env_steps: int
+    ) -> np.ndarray:
+        """Returns the samples as they are."""
+        return action
 
 
 class EpsilonGreedy(Exploration):

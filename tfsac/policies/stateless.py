@@ -18,7 +18,7 @@ from tfsac.types import ActResult, Spec
 
 
 class StatelessPolicy(BasePolicy):
-    """Samples from the distribution that the network `policy` computes.
+    """Samples from the distribution that the network `policy` computes; only its exploration can have a state.
 
     A subclass chooses actions of single agents, `[B, ...]`; where the spec has several, their axis is folded into B
     before and unfolded after.
@@ -71,20 +71,25 @@ class StatelessPolicy(BasePolicy):
         """Chooses actions; see `BasePolicy.act`."""
         check_mode(mode)
         if self.spec.num_agents is None:
-            return ActResult(self._act(observation, mode, env_steps))
-        return ActResult(unfold(self._act(fold(dict(observation)), mode, env_steps), self.spec.num_agents))
+            return ActResult(*self._act(observation, state or {}, mode, env_steps))
+        action, state = self._act(fold(dict(observation)), state or {}, mode, env_steps)
+        return ActResult(unfold(action, self.spec.num_agents), state)
 
-    def _act(self, observation: Mapping[str, np.ndarray], mode: Mode, env_steps: int) -> np.ndarray:
+    def _act(
+        self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray], mode: Mode, env_steps: int
+    ) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
+        """Returns actions and the exploration's next state."""
         rows = len(next(iter(observation.values())))
         if mode == "random":
-            return self.uniform(observation, rows)
+            return self.uniform(observation, rows), state
         policy = self.distribution(self.forwards["policy"](dict(observation)), observation)
         if mode == "greedy":
-            return policy.mode()
-        action = policy.sample(self.noise(rows))
+            return policy.mode(), state
         if mode == "sample" or self.exploration is None:
-            return action
-        return self.exploration(action, self.rng, lambda: self.uniform(observation, rows), env_steps)
+            return policy.sample(self.noise(rows)), state
+        noise, state = self.exploration.noise(rows, self.noise, self.rng, state)
+        action = policy.sample(noise)
+        return self.exploration(action, self.rng, lambda: self.uniform(observation, rows), env_steps), state
 
     def act_tensors(
         self,
