@@ -314,6 +314,9 @@ def test_only_the_observations_of_a_sampled_batch_are_filtered_and_the_memory_do
     assert stretches.reward is reward and stretches.step_type is rows and stretches.extras == {"switch": rows}
 
 
+GOING = np.array(False)  # no episode ends
+
+
 def normalising_rewards(num_rewards=None, **fields):
     spec = VECTOR_AND_IMAGE._replace(num_rewards=num_rewards)
     return Filters(FilterParameters(reward_normalization=True, **fields), spec)
@@ -326,7 +329,7 @@ def test_rewards_are_divided_by_their_own_deviation_and_keep_their_mean(num_rewa
     rewards = rewards[:, 0] if num_rewards is None else rewards
     filters = normalising_rewards(num_rewards)
     for start, stop in itertools.pairwise(cuts):
-        filters.learn_reward(rewards[start:stop])
+        filters.learn_reward(rewards[start:stop], GOING)
     filtered = filters.reward(rewards.reshape(3, 200, *rewards.shape[1:]))
     assert filtered.dtype == np.float32
     expected = rewards.astype(np.float64) / rewards.astype(np.float64).std(axis=0)
@@ -335,21 +338,21 @@ def test_rewards_are_divided_by_their_own_deviation_and_keep_their_mean(num_rewa
 
 def test_rewards_are_normalised_before_they_are_rescaled_and_clipped():
     filters = normalising_rewards(reward_rescale_factor=3.0, reward_clipping_range=(-5.0, 5.0))
-    filters.learn_reward(np.float32([8.0, 12.0]))  # deviation 2
+    filters.learn_reward(np.float32([8.0, 12.0]), GOING)  # deviation 2
     filtered = filters.reward(np.float32([-8.0, -2.0, 0.0, 3.0, 12.0]))
     np.testing.assert_allclose(filtered, [-5.0, -3.0, 0.0, 4.5, 5.0], rtol=1e-6)
 
 
 def test_a_constant_reward_stays_finite():
     filters = normalising_rewards()
-    filters.learn_reward(np.full(10, 2.0, np.float32))
+    filters.learn_reward(np.full(10, 2.0, np.float32), GOING)
     np.testing.assert_allclose(filters.reward(np.float32([2.0])), [2e4], rtol=1e-5)
 
 
 @pytest.mark.parametrize("filters", [normalising_rewards(), normalising()], ids=["unlearned", "off"])
 def test_rewards_pass_unchanged_when_there_is_nothing_to_normalise_with(filters):
     if not filters.parameters.reward_normalization:
-        filters.learn_reward(np.float32([1.0, 5.0]))
+        filters.learn_reward(np.float32([1.0, 5.0]), GOING)
     np.testing.assert_array_equal(filters.reward(np.float32([-3.0, 7.0])), [-3.0, 7.0])
     np.testing.assert_array_equal(filters.observation(observations(3))["state"], observations(3)["state"])
 
@@ -358,10 +361,10 @@ def test_rewards_pass_unchanged_when_there_is_nothing_to_normalise_with(filters)
 def test_restored_reward_statistics_continue_exactly_also_through_json(num_rewards):
     rng, shape = np.random.default_rng(0), (7,) if num_rewards is None else (7, 2)
     first, second, later = normalising_rewards(num_rewards), normalising_rewards(num_rewards), rng.normal(size=shape)
-    first.learn_reward(rng.normal(1e3, 3.0, shape).astype(np.float32))
+    first.learn_reward(rng.normal(1e3, 3.0, shape).astype(np.float32), GOING)
     second.restore(json.loads(json.dumps(first.state())))
     for filters in (first, second):
-        filters.learn_reward(later)
+        filters.learn_reward(later, GOING)
     assert first.state() == second.state()
     assert first.state()["reward"]["count"] == 14
     assert np.shape(first.state()["reward"]["mean"]) == shape[1:]
@@ -376,7 +379,7 @@ def test_statistics_of_a_run_without_normalised_rewards_begin_with_a_factor_of_o
     data = observations(9, seed=6)
     np.testing.assert_array_equal(filters.observation(data)["state"], old.observation(data)["state"])
     np.testing.assert_array_equal(filters.reward(rewards), rewards)
-    filters.learn_reward(rewards)  # deviation 2
+    filters.learn_reward(rewards, GOING)  # deviation 2
     np.testing.assert_allclose(filters.reward(rewards), [4.0, 6.0], rtol=1e-6)
 
 

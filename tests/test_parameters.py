@@ -35,6 +35,7 @@ from tfsac.parameters import (
     Preset,
     PresetValidationParameters,
     PrioritizedExperienceReplayParameters,
+    ReturnScalingParameters,
     RunParameters,
     SACPolicyHeadParameters,
     SACQHeadParameters,
@@ -768,6 +769,9 @@ WITHOUT_EFFECT = {
     "clipped imitation": (lambda: imitating(reward_clipping_range=(0.0, 1.0)), "reward_clipping_range", "sqil", imitating),
     "normalised imitation": (
         lambda: imitating(reward_normalization=True), "reward_normalization", "sqil", lambda: imitating(observation_normalization=True)
+    ),
+    "imitation scaled by returns": (
+        lambda: imitating(return_scaling=ReturnScalingParameters()), "return_scaling", "sqil", lambda: imitating(observation_normalization=True)
     ),
     "deadline of no threshold": (
         lambda: PresetValidationParameters(None, 50), "max_episodes_to_achieve_reward", "min_reward_threshold",

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
+from return_tools import statistics_of
 
 from tfsac.distributed.tf_config import WorkerTask
 from tfsac.distributed.workers import Workers
@@ -46,7 +47,7 @@ def prioritized():
 
 PRESETS = {
     "prioritized": prioritized,
-    "taac": lambda: tiny.taac(**ENVS),
+    "taac": lambda: tiny.taac(**{**ENVS, "environment.filters.return_scaling": {"bound": 5.0}}),
     "acer": lambda: tiny.acer(
         lstm=True, **{**ENVS, "schedule.improve_steps": 200, "agent.memory.replay_start_size": 20}
     ),
@@ -204,6 +205,16 @@ def test_statistics_are_of_what_all_workers_saw(together):
     )
     seen = np.concatenate([first, rows["observation/observation"][1:].reshape(-1, 3)]).astype(np.float64)
     assert np.allclose(state["mean"]["observation"], seen.mean(axis=0), atol=0.05)  # but for the newest observations
+
+
+@pytest.mark.acceptance
+def test_returns_are_of_what_all_workers_got(together):
+    arrays = had(together("taac")[0], "taac")
+    state, rows = json.loads(str(arrays[0]["filters"])), np.concatenate([each["rows"] for each in arrays], axis=1)
+    returns, running = statistics_of(rows, PRESETS["taac"]().agent.algorithm.discount)
+    assert state["returns"]["count"] == returns.size
+    assert state["returns"]["mean"] == pytest.approx(returns.mean(), rel=1e-9)
+    np.testing.assert_array_equal(state["returns"]["running"], running)
 
 
 @pytest.mark.slow

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from tfsac.parameters import FilterParameters
+from tfsac.environments.return_scaling import ReturnScaling
+from tfsac.environments.running_statistics import EPSILON, merged
+from tfsac.parameters import FilterParameters, ParameterError
 from tfsac.types import Batch, Spec
-
-EPSILON = 1e-8  # added to the variance, so that a constant entry is divided by 1e-4 and not by zero
 
 
 class Filters:
@@ -17,9 +17,17 @@ class Filters:
 
     Statistics are a Welford-style merge of batches in float64, each of several rewards a step with its own; images are
     left alone. The agents of a team share them as they share the policy: the same observation looks the same to each.
+
+    Args:
+        parameters: of the filters.
+        spec: of the agent.
+        discount: gamma, of the returns by which return scaling divides.
+
+    Raises:
+        ParameterError: return scaling of several rewards a step.
     """
 
-    def __init__(self, parameters: FilterParameters, spec: Spec):
+    def __init__(self, parameters: FilterParameters, spec: Spec, discount: float = 0.99):
         self.parameters = parameters
         self.count = 0
         self.mean: dict[str, np.ndarray] = {}
@@ -30,6 +38,15 @@ class Filters:
                     self.mean[key], self.squares[key] = np.zeros(array.shape), np.zeros(array.shape)
         shape = () if spec.num_rewards is None else (spec.num_rewards,)
         self.reward_count, self.reward_mean, self.reward_squares = 0, np.zeros(shape), np.zeros(shape)
+        self.returns: ReturnScaling | None = None
+        if parameters.return_scaling:
+            if spec.num_rewards is not None:
+                raise ParameterError(
+                    "return_scaling divides by the returns of one reward a step. Where there are several, "
+                    "reward_normalization=True divides each by its own deviation. "
+                    f"Received: return_scaling={parameters.return_scaling} for {spec.num_rewards} rewards a step"
+                )
+            self.returns = ReturnScaling(parameters.return_scaling, discount)
 
     def learn(self, observation: dict[str, np.ndarray]) -> None:
         """Adds observations `[E, ...]`, or `[E, P, ...]` of a team's agents, to the running statistics."""
@@ -38,16 +55,27 @@ class Filters:
         rows = {key: observation[key].reshape(-1, *mean.shape) for key, mean in self.mean.items()}
         added = len(next(iter(rows.values())))
         for key, mean in self.mean.items():
-            self.mean[key], self.squares[key] = _merged(self.count, mean, self.squares[key], rows[key])
+            self.mean[key], self.squares[key] = merged(self.count, mean, self.squares[key], rows[key])
         self.count += added
 
-    def learn_reward(self, reward: np.ndarray) -> None:
-        """Adds raw rewards `[E]`, or `[E, D]` of D rewards a step, to the running statistics."""
+    def learn_reward(self, reward: np.ndarray, ended: np.ndarray) -> None:
+        """Adds a step of every environment to the running statistics.
+
+        Args:
+            reward: raw ones, `[E]`, or `[E, D]` of D rewards a step.
+            ended: booleans `[E]`, whether it was the last step of its episode.
+        """
+        if self.returns:
+            self.returns.learn(reward, ended)
         if not self.parameters.reward_normalization:
             return
-        merged = _merged(self.reward_count, self.reward_mean, self.reward_squares, reward)
-        self.reward_mean, self.reward_squares = merged
+        self.reward_mean, self.reward_squares = merged(self.reward_count, self.reward_mean, self.reward_squares, reward)
         self.reward_count += len(reward)
+
+    def end_episodes(self) -> None:
+        """Continues no running episode: new ones start in all environments."""
+        if self.returns:
+            self.returns.end_episodes()
 
     def scale(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Returns (mean, 1 / deviation) by observation key, float32, for the keys that are normalised."""
@@ -71,13 +99,15 @@ class Filters:
         return {**observation, **filtered}
 
     def reward(self, reward: np.ndarray) -> np.ndarray:
-        """Returns raw rewards with any leading dimensions as the agent sees them: normalised, rescaled, then
+        """Returns raw rewards with any leading dimensions as the agent sees them: divided, rescaled, then
         clipped.
         """
         scale = np.asarray(self.parameters.reward_rescale_factor)
         if self.reward_count:
             # Without subtracting the mean: that would change what ending an episode is worth.
             scale = scale / np.sqrt(self.reward_squares / self.reward_count + EPSILON)
+        if self.returns:
+            scale = scale / self.returns.divisor()
         scaled = reward * scale.astype(np.float32)
         if self.parameters.reward_clipping_range is None:
             return scaled
@@ -102,6 +132,8 @@ class Filters:
         if self.parameters.reward_normalization:
             mean, squares = self.reward_mean.tolist(), self.reward_squares.tolist()
             state["reward"] = {"count": self.reward_count, "mean": mean, "squares": squares}
+        if self.returns:
+            state["returns"] = self.returns.state()
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -113,12 +145,5 @@ class Filters:
             reward = state["reward"]
             self.reward_count = reward["count"]
             self.reward_mean, self.reward_squares = np.array(reward["mean"]), np.array(reward["squares"])
-
-
-def _merged(count: int, mean: np.ndarray, squares: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns mean and sum of squared deviations after `rows` `[K, ...]`, of which there were `count` before."""
-    batch, total = rows.astype(np.float64), count + len(rows)
-    batch_mean = batch.mean(axis=0)
-    delta = batch_mean - mean
-    squares = squares + ((batch - batch_mean) ** 2).sum(axis=0) + delta**2 * (count * len(rows) / total)
-    return mean + delta * (len(rows) / total), squares
+        if self.returns and "returns" in state:
+            self.returns.restore(state["returns"])

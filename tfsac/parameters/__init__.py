@@ -35,7 +35,6 @@ from tfsac.parameters.experiment import (
     BY_ENV_FN,
     AtariPreprocessingParameters,
     EnvironmentParameters,
-    FilterParameters,
     Preset,
     PresetValidationParameters,
     RunParameters,
@@ -47,6 +46,7 @@ from tfsac.parameters.exploration_parameters import (
     GaussianExplorationParameters,
     NoiseRepetitionParameters,
 )
+from tfsac.parameters.filters import FilterParameters, ReturnScalingParameters
 from tfsac.parameters.heads import (
     CategoricalPolicyHeadParameters,
     DiscreteQHeadParameters,
@@ -146,6 +146,7 @@ __all__ = [
     "PresetValidationParameters",
     "PrioritizedExperienceReplayParameters",
     "QHeadParameters",
+    "ReturnScalingParameters",
     "RunParameters",
     "SACPolicyHeadParameters",
     "SACQHeadParameters",

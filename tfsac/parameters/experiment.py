@@ -15,39 +15,13 @@ from tfsac.parameters.base import (
     refuse_ineffective,
     to_json,
 )
+from tfsac.parameters.filters import FilterParameters
 from tfsac.parameters.memories import EpisodicReplayParameters, SequenceReplayParameters, SQILExperienceReplayParameters
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, StepMethod, TrainingSteps
 
 BY_ENV_FN = (
     "env_fn:"  # begins the level of an environment that a Python function made, before the environment's own name
 )
-
-
-@parameters
-class FilterParameters:
-    """What happens to rewards and observations between the memory, which keeps them raw, and the agent.
-
-    Attributes:
-        reward_rescale_factor: rewards are multiplied by it; in soft actor-critic with a fixed temperature of 1 this is
-            the inverse temperature: a larger one explores less.
-        reward_clipping_range: (low, high) after rescaling, or None.
-        observation_normalization: subtract the running mean and divide by the running deviation, per dimension.
-        observation_clipping: bound of normalised observations, in deviations.
-        reward_normalization: divide by the running standard deviation of the rewards of training, before rescaling.
-    """
-
-    reward_rescale_factor: PositiveFloat = 1.0
-    reward_clipping_range: tuple[float, float] | None = None
-    observation_normalization: bool = False
-    observation_clipping: PositiveFloat = 10.0
-    reward_normalization: bool = False
-
-    def __post_init__(self) -> None:
-        if self.reward_clipping_range and self.reward_clipping_range[0] >= self.reward_clipping_range[1]:
-            raise ParameterError(f"reward_clipping_range is (low, high). Received: {self.reward_clipping_range}")
-        if not self.observation_normalization:
-            advice = "set observation_normalization=True"
-            refuse_ineffective(self, ["observation_clipping"], "observation_normalization=False", advice)
 
 
 @parameters
@@ -289,7 +263,7 @@ class Preset:
             self._check_segments(memory)
             return
         if isinstance(memory, SQILExperienceReplayParameters):
-            names = ["reward_rescale_factor", "reward_clipping_range", "reward_normalization"]
+            names = ["reward_rescale_factor", "reward_clipping_range", "reward_normalization", "return_scaling"]
             refuse_ineffective(
                 self.environment.filters,
                 names,

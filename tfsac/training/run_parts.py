@@ -127,7 +127,7 @@ class RunParts:
         actor = self.agent.policy
         if settings.asynchronous_collection:
             actor = build_policy(preset, settings, spec, asked.models, collecting=True)
-        self.filters = Filters(preset.environment.filters, self.agent.spec)
+        self.filters = Filters(preset.environment.filters, self.agent.spec, preset.agent.algorithm.discount)
         allocate = on_disk(self.directory.disk) if settings.memory_on_disk else in_ram
         beside = settings.asynchronous_collection or settings.ray_address is not None
         self.memory = build_memory(

@@ -115,6 +115,7 @@ class RunState:
             self.reseed()
         if not exact:
             self.memory.end_episodes()
+            self.filters.end_episodes()
             self.reporter.drop_running()
         return exact
 

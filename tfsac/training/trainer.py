@@ -235,7 +235,7 @@ class Trainer(RunParts):
         }
         seen = self.workers.gather({**own, **normalised, **self.sampler.offers()})
         self.filters.learn({key: seen[OBSERVED + key] for key in self.filters.mean})
-        self.filters.learn_reward(seen["reward"])
+        self.filters.learn_reward(seen["reward"], seen["ended"])
         self.schedule.count(len(seen["ended"]), int(np.count_nonzero(seen["ended"])))
         with self.writing:
             self.reporter.add_step(seen["reward"], seen["ended"], seen["length"])

@@ -125,6 +125,7 @@ def load_initial_weights(directory: RunDirectory, agent: Agent, filters: Filters
     """
     directory.read()
     load_weights(directory.best, agent, filters)
+    filters.end_episodes()
 
 
 def _variables(agent: Agent) -> dict[str, Any]:

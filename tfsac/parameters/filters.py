@@ -1,0 +1,52 @@
+"""Parameters of the filters between the memory and the agent."""
+
+from __future__ import annotations
+
+from tfsac.parameters.base import ParameterError, PositiveFloat, parameters, refuse_ineffective
+
+
+@parameters
+class ReturnScalingParameters:
+    """Rewards are divided by the running standard deviation of the discounted returns of training.
+
+    Attributes:
+        bound: rewards are divided by at least the largest absolute return over it, so that no return of training
+            exceeds it; None for no bound.
+    """
+
+    bound: PositiveFloat | None = None
+
+
+@parameters
+class FilterParameters:
+    """What happens to rewards and observations between the memory, which keeps them raw, and the agent.
+
+    Attributes:
+        reward_rescale_factor: rewards are multiplied by it; in soft actor-critic with a fixed temperature of 1 this is
+            the inverse temperature: a larger one explores less.
+        reward_clipping_range: (low, high) after rescaling, or None.
+        observation_normalization: subtract the running mean and divide by the running deviation, per dimension.
+        observation_clipping: bound of normalised observations, in deviations.
+        reward_normalization: divide by the running standard deviation of the rewards of training, before rescaling.
+        return_scaling: divide by the running standard deviation of the returns of training, before rescaling, or None.
+    """
+
+    reward_rescale_factor: PositiveFloat = 1.0
+    reward_clipping_range: tuple[float, float] | None = None
+    observation_normalization: bool = False
+    observation_clipping: PositiveFloat = 10.0
+    reward_normalization: bool = False
+    return_scaling: ReturnScalingParameters | None = None
+
+    def __post_init__(self) -> None:
+        if self.reward_clipping_range and self.reward_clipping_range[0] >= self.reward_clipping_range[1]:
+            raise ParameterError(f"reward_clipping_range is (low, high). Received: {self.reward_clipping_range}")
+        if not self.observation_normalization:
+            advice = "set observation_normalization=True"
+            refuse_ineffective(self, ["observation_clipping"], "observation_normalization=False", advice)
+        if self.reward_normalization and self.return_scaling:
+            raise ParameterError(
+                "Rewards are divided by their own deviation or by that of their returns: "
+                "set reward_normalization=False or return_scaling=None. "
+                f"Received: reward_normalization=True, return_scaling={self.return_scaling}"
+            )
