@@ -46,7 +46,7 @@ from tfsac.parameters.exploration_parameters import (
     GaussianExplorationParameters,
     NoiseRepetitionParameters,
 )
-from tfsac.parameters.filters import FilterParameters, ReturnScalingParameters
+from tfsac.parameters.filter_parameters import FilterParameters, ReturnScalingParameters
 from tfsac.parameters.heads import (
     CategoricalPolicyHeadParameters,
     DiscreteQHeadParameters,

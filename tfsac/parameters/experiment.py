@@ -15,7 +15,7 @@ from tfsac.parameters.base import (
     refuse_ineffective,
     to_json,
 )
-from tfsac.parameters.filters import FilterParameters
+from tfsac.parameters.filter_parameters import FilterParameters
 from tfsac.parameters.memories import EpisodicReplayParameters, SequenceReplayParameters, SQILExperienceReplayParameters
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, StepMethod, TrainingSteps
 
