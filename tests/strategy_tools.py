@@ -52,6 +52,7 @@ PRIORITIZED, SQIL = (
     SQILExperienceReplayParameters(demonstrations="not read here"),
 )
 FIXED = FixedAlphaParameters(0.2)
+FALLING = {"learning_rate_decay_type": "linear", "learning_rate_decay_steps": 2 * UPDATES}
 
 
 def with_v(memory=None, delay=1, **trained):
@@ -105,7 +106,10 @@ def acer(kind, cells=None, shared=False):
 CASES = {
     "twin, automatic temperature": twin(AutoAlphaParameters(0.05, 0.03), {"memory": PRIORITIZED}),
     "twin, temperature outside log space, policy delay": twin(
-        AutoAlphaParameters(0.05, 0.3, log_space=False), {"memory": PRIORITIZED}, num_updates_between_policy_updates=2
+        AutoAlphaParameters(0.05, 0.3, log_space=False, **FALLING),
+        {"memory": PRIORITIZED},
+        networks=FALLING,
+        num_updates_between_policy_updates=2,
     ),
     "twin, fixed temperature, simultaneous": twin(FIXED, update_order="simultaneous"),
     "twin, team": twin(AutoAlphaParameters(), {"memory": PRIORITIZED}, team_spec(3, discrete=False), TEAM),

@@ -340,10 +340,13 @@ def test_a_linear_learning_rate_ends_at_zero(kind):
         ),
         (
             {"learning_rate_decay_type": "linear", "learning_rate_decay_steps": 9, "learning_rate_decay_rate": 0.5},
-            "A linear decay goes to zero, so learning_rate_decay_rate belongs to the exponential one. Received: "
+            "A linear decay goes to learning_rate_end, so learning_rate_decay_rate belongs to the exponential one. Received: "
             "learning_rate_decay_rate=0.5",
         ),
-        ({"learning_rate_decay_type": "cosine"}, "learning_rate_decay_type: Input should be 'exponential' or 'linear'"),
+        (
+            {"learning_rate_decay_type": "step"},
+            "learning_rate_decay_type: Input should be 'exponential', 'linear' or 'cosine'",
+        ),
     ],
     ids=["no length", "no length of the factor", "a factor", "unknown"],
 )

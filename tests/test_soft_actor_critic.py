@@ -477,8 +477,7 @@ def test_each_network_has_its_own_optimizer_and_learning_rate():
     column = {name: rows[:, i] for i, name in enumerate(agent.metric_names)}
     np.testing.assert_allclose(column["learning_rate/v"], 0.5)
     np.testing.assert_allclose(column["learning_rate/q"], 1e-2)
-    # Reported after the step: the rate that the next update takes.
-    np.testing.assert_allclose(column["learning_rate/policy"], [0.5e-2, 0.25e-2, 0.125e-2], rtol=1e-6)
+    np.testing.assert_allclose(column["learning_rate/policy"], [1e-2, 0.5e-2, 0.25e-2], rtol=1e-6)
     assert isinstance(agent.optimizers["q"], tf.keras.optimizers.RMSprop)
 
 

@@ -134,10 +134,12 @@ class Agent(tf.Module):
             )
         spec_of = functools.partial(_spec_of, self.policy_class, parameters, spec)
         self.networks = make_networks(parameters, spec_of, seed, models)
-        names = list(self.network_parameters)
+        given, names = self.network_parameters, list(self.network_parameters)
         self.targets = {name: self.networks.get(f"{name}_target", self.networks[name]) for name in names}
         self.trained = {name: self.networks[name].own_variables for name in self.network_parameters}
-        self.optimizers = {name: build_optimizer(self.network_parameters[name], self.trained[name]) for name in names}
+        once = tf.VariableAggregation.ONLY_FIRST_REPLICA
+        self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=once, name="updates")
+        self.optimizers = {name: build_optimizer(given[name], self.trained[name], self.updates) for name in names}
         self.loss_weights = {name: network.loss_weight for name, network in self.network_parameters.items()}
         self.policy = self.policy_class(parameters, spec, self.networks, seed)
         self.spec = self.policy.spec
@@ -145,8 +147,6 @@ class Agent(tf.Module):
             self.spec = self.spec._replace(extras={EXPERT: ArraySpec((), "float32")})
             attach_diagnostics(self)  # replaces critic_step and policy_step by ones that report more
         self.rows = self.batch_size * (spec.num_agents or 1)
-        once = tf.VariableAggregation.ONLY_FIRST_REPLICA
-        self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=once, name="updates")
         self.noise_seed = tf.Variable(seed, dtype=tf.int64, trainable=False, aggregation=once, name="noise_seed")
         self.target_period = self.algorithm.updates_between_target_copies()
         self.target_rate = self.algorithm.rate_for_copying_weights_to_target

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfsac.agents.learner import Agent, Gradients
 from tfsac.losses.checks import assert_shapes
-from tfsac.networks import adam
+from tfsac.networks import adam, learning_rate_of
 from tfsac.parameters import FixedAlphaParameters, LearnedAlphaParameters
 from tfsac.types import Metrics
 
@@ -52,7 +52,7 @@ class LearnedTemperature(keras.layers.Layer):
 
     def __init__(self, parameters: LearnedAlphaParameters, name: str = "temperature"):
         super().__init__(name=name)
-        self.log_space, self.learning_rate = parameters.log_space, parameters.learning_rate
+        self.parameters, self.log_space = parameters, parameters.log_space
         first = math.log(parameters.initial_alpha) if self.log_space else parameters.initial_alpha
         self.variable = self.add_weight(
             name="log_alpha" if self.log_space else "alpha",
@@ -69,7 +69,7 @@ class LearnedTemperature(keras.layers.Layer):
     def register_with(self, agent: Agent) -> None:
         """Becomes one of the things that an agent trains, under its name."""
         agent.trained[self.name] = self.trainable_variables
-        agent.optimizers[self.name] = adam(self.learning_rate, self.trainable_variables)
+        agent.optimizers[self.name] = adam(learning_rate_of(self.parameters, agent.updates), self.trainable_variables)
 
     def step(
         self, agent: Agent, log_prob_B: tf.Tensor, target_entropy: Any, counts_B: Any = 1.0

@@ -18,7 +18,7 @@ from tfsac.networks.make_networks import ModelMaker, make_networks
 from tfsac.networks.network import Network
 from tfsac.networks.numpy_forward import NumpyForward
 from tfsac.networks.optimizer_steps import clip_gradients
-from tfsac.networks.optimizers import adam, build_optimizer
+from tfsac.networks.optimizers import adam, build_optimizer, learning_rate_of
 from tfsac.networks.replicas import apply_on_replicas, polyak_average_on_replicas
 
 __all__ = [
@@ -43,6 +43,7 @@ __all__ = [
     "check_weights",
     "clip_gradients",
     "forward_of",
+    "learning_rate_of",
     "make_networks",
     "polyak_average_on_replicas",
 ]

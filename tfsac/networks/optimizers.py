@@ -2,34 +2,77 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
 import keras
 import tensorflow as tf
 
 from tfsac.networks.optimizer_steps import FusedAdam
-from tfsac.parameters import OPTIMIZERS, NetworkParameters
+from tfsac.parameters import OPTIMIZERS, LearnedAlphaParameters, NetworkParameters
 
+LearningRate: TypeAlias = float | keras.optimizers.schedules.LearningRateSchedule
 USUAL_DECAY = 0.004  # Keras's, of AdamW and Muon
 
 
-def build_optimizer(parameters: NetworkParameters, variables: list[keras.Variable]) -> keras.optimizers.Optimizer:
+class OfUpdates(keras.optimizers.schedules.LearningRateSchedule):
+    """A learning rate by the number of an agent's updates, whether or not the optimizer takes a step in each.
+
+    Args:
+        schedule: the learning rate by a number.
+        updates: number of updates so far.
+    """
+
+    def __init__(self, schedule: keras.optimizers.schedules.LearningRateSchedule, updates: tf.Variable):
+        self.schedule, self.updates = schedule, updates
+
+    def __call__(self, step: Any) -> Any:
+        """Returns the learning rate of the update that is being made."""
+        return self.schedule(tf.convert_to_tensor(self.updates))
+
+
+def learning_rate_of(
+    parameters: NetworkParameters | LearnedAlphaParameters, updates: tf.Variable | None = None
+) -> LearningRate:
+    """Returns a constant learning rate, or one that falls.
+
+    Args:
+        parameters: with the learning rate and its decay.
+        updates: number of the agent's updates so far; None counts the optimizer's own steps.
+
+    Raises:
+        ValueError: the decay lasts as long as a run, of which nobody said how long it is.
+    """
+    rate, steps = parameters.learning_rate, parameters.learning_rate_decay_steps
+    if isinstance(steps, str):
+        raise ValueError(
+            f"Only a Trainer knows how many updates a run has: outside of one, learning_rate_decay_steps is a number. "
+            f"Received: learning_rate_decay_steps={steps!r}"
+        )
+    if not steps:
+        return rate
+    schedules, kind = keras.optimizers.schedules, parameters.learning_rate_decay_type
+    if kind == "linear":
+        schedule = schedules.PolynomialDecay(rate, steps, end_learning_rate=parameters.learning_rate_end)
+    elif kind == "cosine":
+        schedule = schedules.CosineDecay(rate, steps, alpha=parameters.learning_rate_end / rate)
+    else:
+        schedule = schedules.ExponentialDecay(rate, steps, parameters.learning_rate_decay_rate, staircase=True)
+    return schedule if updates is None else OfUpdates(schedule, updates)
+
+
+def build_optimizer(
+    parameters: NetworkParameters, variables: list[keras.Variable], updates: tf.Variable | None = None
+) -> keras.optimizers.Optimizer:
     """Returns an optimizer with its slots made, so that a checkpoint can be read into them.
 
     Args:
         parameters: of the network.
         variables: that it trains.
+        updates: see `learning_rate_of`.
 
     Raises:
-        ValueError: Nadam under a strategy of several replicas.
+        ValueError: Nadam under a strategy of several replicas; see also `learning_rate_of`.
     """
-    rate: float | keras.optimizers.schedules.LearningRateSchedule = parameters.learning_rate
-    if parameters.learning_rate_decay_type == "linear":
-        rate = keras.optimizers.schedules.PolynomialDecay(
-            rate, parameters.learning_rate_decay_steps, end_learning_rate=0.0
-        )
-    elif parameters.learning_rate_decay_steps:
-        rate = keras.optimizers.schedules.ExponentialDecay(
-            rate, parameters.learning_rate_decay_steps, parameters.learning_rate_decay_rate, staircase=True
-        )
     name, takes = parameters.optimizer_type, OPTIMIZERS[parameters.optimizer_type]
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     if name == "Nadam" and replicas > 1:
@@ -47,13 +90,13 @@ def build_optimizer(parameters: NetworkParameters, variables: list[keras.Variabl
         given |= parameters.optimizer_kwargs
     if name == "Muon":  # which gives vectors a decay of their own
         given["adam_weight_decay"] = given.get("weight_decay", USUAL_DECAY)
-    optimizer = made(rate, **given)
+    optimizer = made(learning_rate_of(parameters, updates), **given)
     optimizer.build(variables)
     return optimizer
 
 
 def adam(
-    rate: float | keras.optimizers.schedules.LearningRateSchedule,
+    rate: LearningRate,
     variables: list[keras.Variable],
     beta1: float = 0.9,
     beta2: float = 0.999,

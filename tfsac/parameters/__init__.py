@@ -61,6 +61,7 @@ from tfsac.parameters.heads import (
     VHeadParameters,
 )
 from tfsac.parameters.keras_names import ACTIVATIONS, OPTIMIZERS
+from tfsac.parameters.learning_rates import LearningRateDecayParameters
 from tfsac.parameters.memories import (
     EpisodicReplayParameters,
     ExperienceReplayParameters,
@@ -135,6 +136,7 @@ __all__ = [
     "InputEmbedderParameters",
     "LSTMMiddlewareParameters",
     "LearnedAlphaParameters",
+    "LearningRateDecayParameters",
     "MemoryParameters",
     "MiddlewareParameters",
     "MiddlewareScheme",

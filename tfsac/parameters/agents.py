@@ -31,6 +31,7 @@ from tfsac.parameters.exploration_parameters import (
     GaussianExplorationParameters,
     NoiseRepetitionParameters,
 )
+from tfsac.parameters.learning_rates import LearningRateDecayParameters
 from tfsac.parameters.memories import (
     EpisodicReplayParameters,
     ExperienceReplayParameters,
@@ -39,6 +40,7 @@ from tfsac.parameters.memories import (
     SQILExperienceReplayParameters,
 )
 from tfsac.parameters.networks import FEATURES, EmbedderScheme, NetworkParameters
+from tfsac.parameters.temperatures import LearnedAlphaParameters
 from tfsac.parameters.user_classes import ClassParameters, OrOwn, is_of_kind
 
 
@@ -73,6 +75,13 @@ class BaseAgentParameters(ClassParameters):
     def batch_size(self) -> int:
         """Rows of an update."""
         return self.networks["policy"].batch_size
+
+    @property
+    def learning_rates(self) -> dict[str, LearningRateDecayParameters]:
+        """By path in the agent's parameters, what has a learning rate: networks, and a learned temperature."""
+        temperature = getattr(self.algorithm, "temperature", None)
+        learned = {"algorithm.temperature": temperature} if isinstance(temperature, LearnedAlphaParameters) else {}
+        return {**{f"networks.{name}": network for name, network in self.networks.items()}, **learned}
 
     @property
     def encoders(self) -> dict[str, str]:

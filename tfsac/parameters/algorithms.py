@@ -39,6 +39,24 @@ class AlgorithmParameters(Extensible):
     discount: Annotated[float, Field(ge=0, le=1)] = 0.99
     use_deterministic_for_evaluation: bool = True
 
+    def updates_in(self, steps: StepMethod, num_envs: int) -> int:
+        """Returns how many updates a run of so many steps after its warm-up makes; of ACER, about so many.
+
+        Args:
+            steps: length of the run.
+            num_envs: environments side by side.
+
+        Raises:
+            ParameterError: steps of another unit than the updates follow.
+        """
+        if isinstance(steps, TrainingSteps):
+            return steps.num_steps
+        raise ParameterError(
+            "The number of updates of a run is known where schedule.improve_steps counts TrainingSteps, or in the unit "
+            "that updates follow: that of num_consecutive_playing_steps, EnvironmentSteps of ACER. Change the unit, or "
+            f"set learning_rate_decay_steps to a number of updates. Received: improve_steps={steps}"
+        )
+
 
 @parameters
 class OffPolicyAlgorithmParameters(AlgorithmParameters):
@@ -75,6 +93,13 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
                 f"Received: {self.num_consecutive_playing_steps}"
             )
         self.updates_between_target_copies()
+
+    def updates_in(self, steps: StepMethod, num_envs: int) -> int:
+        """Returns how many updates a run of so many steps makes; see `AlgorithmParameters.updates_in`."""
+        playing = self.num_consecutive_playing_steps
+        if type(steps) is not type(playing):
+            return super().updates_in(steps, num_envs)
+        return max(1, steps.num_steps // playing.num_steps * self.num_consecutive_training_steps)
 
     def updates_between_target_copies(self) -> int:
         """Returns the target period in updates: period times updates per environment step.
@@ -287,6 +312,13 @@ class ACERAlgorithmParameters(AlgorithmParameters):
     def rate_for_copying_weights_to_target(self) -> float:
         """The average policy's step towards the policy."""
         return 1.0 - self.trust_region_alpha
+
+    def updates_in(self, steps: StepMethod, num_envs: int) -> int:
+        """Returns about how many updates a run of so many steps makes; see `AlgorithmParameters.updates_in`."""
+        if not isinstance(steps, EnvironmentSteps):
+            return super().updates_in(steps, num_envs)
+        updates = self.n_times_replay + (0 if self.disable_online_update else 1)
+        return max(1, steps.num_steps // (self.t_max * num_envs) * updates)
 
     def updates_between_target_copies(self) -> int:
         """Returns 1: the average policy follows after every update."""

@@ -77,7 +77,7 @@ def explain(error: ValidationError, cls: type) -> ParameterError:
     if kind == "kind" and isinstance(received, dict):  # the rest of a large object says nothing
         received = received["kind"]
     if place and isinstance(place[0], int):  # a positional argument
-        place[0] = names[place[0]]
+        place[0] = [field.name for field in dataclasses.fields(cls) if not field.kw_only][place[0]]
     # Pydantic names branches of unions by their type or kind, which is no part of a path.
     _, parts = _follow(cls, place)
     names = [str(part) for part in parts if isinstance(part, int) or str(part).isidentifier()]
@@ -133,7 +133,7 @@ def _kind(cls: type) -> Any:
     return None if field is None else field.default
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=False, field_specifiers=(Field,))
+@dataclass_transform(frozen_default=True, kw_only_default=False, field_specifiers=(Field, dataclasses.field))
 def parameters(cls: type[T]) -> type[T]:
     """Makes `cls` a frozen dataclass that checks the type and range of every field when it is made.
 

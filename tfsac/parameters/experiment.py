@@ -257,7 +257,14 @@ class Preset:
     validation: PresetValidationParameters = Field(default_factory=PresetValidationParameters)
     levels: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
+    @property
+    def updates(self) -> int:
+        """How many updates the schedule has, or about how many; see `AlgorithmParameters.updates_in`."""
+        return self.agent.algorithm.updates_in(self.schedule.improve_steps, self.environment.num_envs)
+
     def __post_init__(self) -> None:
+        if any(decay.learning_rate_decay_steps == "run" for decay in self.agent.learning_rates.values()):
+            _ = self.updates  # refused here where it is not known
         memory, heatup, num_envs = self.agent.memory, self.schedule.heatup_steps, self.environment.num_envs
         if isinstance(memory, EpisodicReplayParameters):
             self._check_segments(memory)

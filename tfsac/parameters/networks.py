@@ -11,7 +11,6 @@ from pydantic import Field, Tag
 from tfsac.parameters.base import (
     Fraction,
     NonNegativeFloat,
-    NonNegativeInt,
     ParameterError,
     PositiveFloat,
     PositiveInt,
@@ -26,6 +25,7 @@ from tfsac.parameters.heads import (
     SACPolicyHeadParameters,
 )
 from tfsac.parameters.keras_names import Activation, Initializer, OptimizerName, check_arguments
+from tfsac.parameters.learning_rates import LearningRateDecayParameters
 
 FEATURES = "features"  # the key under which networks read what a common one computes
 OF_OPTIMIZERS = ("optimizer_epsilon", "adam_optimizer_beta1", "adam_optimizer_beta2", "rms_prop_optimizer_decay")
@@ -136,7 +136,7 @@ MADE_BY = "made by "  # begins the one observation key of a network that a Pytho
 
 
 @parameters
-class NetworkParameters:
+class NetworkParameters(LearningRateDecayParameters):
     """One network and how it is trained.
 
     Attributes:
@@ -146,10 +146,7 @@ class NetworkParameters:
         middleware_parameters: layers after the merger.
         initializer: of all layers but the head's output.
         optimizer_type: "Adam", "AdamW", "RMSProp" or another one of Keras, by the name of its class.
-        learning_rate: step size; multiplied by `learning_rate_decay_rate` every `learning_rate_decay_steps` updates
-            (0 steps: constant).
-        learning_rate_decay_type: "linear" lets it go evenly down to zero over `learning_rate_decay_steps` updates
-            instead.
+        learning_rate: step size, at first.
         weight_decay: every step takes this part of the weights, times the learning rate, beside what the gradients
             change (decoupled, arXiv 1711.05101); None for Keras's usual one, 0.004 of AdamW and Muon and nothing of the
             others.
@@ -174,9 +171,6 @@ class NetworkParameters:
     initializer: Initializer = "xavier"
     optimizer_type: OptimizerName = "Adam"
     learning_rate: PositiveFloat = 3e-4
-    learning_rate_decay_rate: PositiveFloat = 1.0
-    learning_rate_decay_steps: NonNegativeInt = 0
-    learning_rate_decay_type: Literal["exponential", "linear"] = "exponential"
     weight_decay: NonNegativeFloat | None = None
     optimizer_epsilon: PositiveFloat = 1e-8
     adam_optimizer_beta1: Fraction = 0.9
@@ -202,6 +196,7 @@ class NetworkParameters:
         return getattr(self.head_parameters, "loss_weight", 1.0)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.input_embedders_parameters:
             raise ParameterError(
                 "A network reads at least one observation key. Received: input_embedders_parameters={}"
@@ -227,16 +222,4 @@ class NetworkParameters:
         if self.clip_gradients is None:
             refuse_ineffective(
                 self, ["gradients_clipping_method"], "clip_gradients=None", "set clip_gradients to a bound"
-            )
-        linear = self.learning_rate_decay_type == "linear"
-        if self.learning_rate_decay_rate == 1.0 and not linear:
-            advice = "set learning_rate_decay_rate below 1, or learning_rate_decay_type='linear'"
-            refuse_ineffective(self, ["learning_rate_decay_steps"], "learning_rate_decay_rate=1.0", advice)
-        if (self.learning_rate_decay_rate != 1.0 or linear) and self.learning_rate_decay_steps == 0:
-            needs = "learning_rate_decay_type='linear'" if linear else "learning_rate_decay_rate"
-            raise ParameterError(f"{needs} needs learning_rate_decay_steps >= 1. Received: learning_rate_decay_steps=0")
-        if linear and self.learning_rate_decay_rate != 1.0:
-            raise ParameterError(
-                "A linear decay goes to zero, so learning_rate_decay_rate belongs to the exponential one. "
-                f"Received: learning_rate_decay_rate={self.learning_rate_decay_rate}"
             )

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, Tag
 
 from tfsac.parameters.base import ParameterError, PositiveFloat, by_kind, parameters
+from tfsac.parameters.learning_rates import LearningRateDecayParameters
 
 
 @parameters
@@ -22,12 +23,12 @@ class FixedAlphaParameters:
 
 
 @parameters
-class LearnedAlphaParameters:
+class LearnedAlphaParameters(LearningRateDecayParameters):
     """What all learned temperatures share.
 
     Attributes:
         initial_alpha: the first value.
-        learning_rate: of its own Adam.
+        learning_rate: of its own Adam, at first.
         target_entropy: in nats; None is the default of the kind of actions. A larger one keeps the policy more random.
         log_space: learn log alpha, which cannot become negative; otherwise alpha itself, held at 0 or above.
     """
@@ -68,6 +69,7 @@ class DiscreteAutoAlphaParameters(LearnedAlphaParameters):
     kind: Literal["auto"] = "auto"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.target_entropy_ratio is not None and self.target_entropy_ratio >= 1:
             raise ParameterError(
                 "The entropy of a discrete policy is at most the log of the number of valid actions, so "

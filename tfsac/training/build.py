@@ -40,7 +40,8 @@ def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMak
         TypeError: models that are no Keras models.
     """
     refuse_missing_models(preset, models)
-    agent = class_of(preset.agent, Agent)(preset.agent, spec, run.seed, run.eager, models, run.jit_compile)
+    parameters = with_counted_decays(preset).agent
+    agent = class_of(parameters, Agent)(parameters, spec, run.seed, run.eager, models, run.jit_compile)
     agent.compiled.updates_between_diagnostics = run.updates_between_diagnostics
     return agent
 
@@ -59,6 +60,14 @@ def build_policy(
     """
     refuse_missing_models(preset, models)
     return class_of(preset.agent, Agent).policy_class.build(preset.agent, spec, run.seed, models, collecting)
+
+
+def with_counted_decays(preset: Preset) -> Preset:
+    """Returns the preset with the number of its updates where a learning rate falls over the whole run."""
+    whole = [path for path, made in preset.agent.learning_rates.items() if made.learning_rate_decay_steps == "run"]
+    if not whole:
+        return preset
+    return override(preset, {f"agent.{path}.learning_rate_decay_steps": preset.updates for path in whole})
 
 
 def refuse_missing_models(preset: Preset, models: ModelMaker | None) -> None:

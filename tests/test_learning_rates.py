@@ -1,0 +1,211 @@
+"""Learning rates that fall over updates, or over a run, for every optimizer of an agent alike."""
+
+import json
+import re
+
+import golden_tools
+import numpy as np
+import pytest
+import tensorflow as tf
+import tiny
+
+from tfsac.agents import TwinSoftActorCriticAgent
+from tfsac.catalog import load_preset
+from tfsac.networks import learning_rate_of
+from tfsac.parameters import (
+    AutoAlphaParameters,
+    DiscreteAutoAlphaParameters,
+    EnvironmentEpisodes,
+    EnvironmentSteps,
+    NetworkParameters,
+    ParameterError,
+    Preset,
+    RunParameters,
+    TrainingSteps,
+    TwinSoftActorCriticAgentParameters,
+    TwinSoftActorCriticAlgorithmParameters,
+    VHeadParameters,
+    from_json,
+    override,
+    to_json,
+    twin_soft_actor_critic_networks,
+)
+from tfsac.testing import random_batches, vector_spec
+from tfsac.training import Trainer
+from tfsac.training.build import build_agent
+
+SPEC, BATCH = vector_spec(3, 2), 8
+TWIN = tiny.shrunk(load_preset("pendulum_twin_sac"))
+NAMES = ("policy", "q", "temperature")
+
+
+def network(**fields):
+    return NetworkParameters(VHeadParameters(), **fields)
+
+
+def make_agent(temperature=None, delay=1, **trained):
+    algorithm = TwinSoftActorCriticAlgorithmParameters(
+        num_updates_between_policy_updates=delay, temperature=temperature or AutoAlphaParameters()
+    )
+    networks = twin_soft_actor_critic_networks((8,), batch_size=BATCH, **trained)
+    return TwinSoftActorCriticAgent(TwinSoftActorCriticAgentParameters(algorithm, networks=networks), SPEC)
+
+
+def rates_of(agent, updates):
+    """Makes updates and returns the learning rate of each, by name."""
+    metrics = agent.update(random_batches(SPEC, updates, BATCH)).metrics
+    return {name: metrics[:, agent.metric_names.index(f"learning_rate/{name}")] for name in NAMES}
+
+
+@pytest.mark.parametrize("kind", ["linear", "cosine"])
+@pytest.mark.parametrize("make", [network, AutoAlphaParameters, DiscreteAutoAlphaParameters])
+def test_learning_rates_follow_the_golden_ones(kind, make):
+    golden, meta = golden_tools.read("modern_tables.npz")
+    made = make(
+        learning_rate=meta["learning_rate"],
+        learning_rate_end=meta["learning_rate_end"],
+        learning_rate_decay_type=kind,
+        learning_rate_decay_steps=meta["schedule_updates"],
+    )
+    updates = tf.Variable(0, dtype=tf.int64)
+    rate = learning_rate_of(made, updates)
+    for update, expected in zip(golden["schedule/update"], golden[f"schedule/{kind}"], strict=True):
+        updates.assign(update)
+        assert float(rate(999)) == pytest.approx(expected, rel=1e-5)  # whatever number of steps the optimizer took
+
+
+def test_updates_that_leave_the_policy_count_for_its_learning_rate_and_the_temperatures():
+    falls = {"learning_rate_decay_type": "linear", "learning_rate_decay_steps": 6}
+    temperature = AutoAlphaParameters(learning_rate=0.2, learning_rate_end=0.1, **falls)
+    agent = make_agent(temperature, delay=3, learning_rate=0.06, **falls)
+    rates = rates_of(agent, 8)
+    falling = np.array([0.06, 0.05, 0.04, 0.03, 0.02, 0.01, 0.0, 0.0])
+    np.testing.assert_allclose(rates["q"], falling, atol=1e-7)
+    np.testing.assert_allclose(rates["policy"], falling, atol=1e-7)
+    np.testing.assert_allclose(rates["temperature"], 0.1 + falling / 0.6, atol=1e-7)
+    assert int(agent.optimizers["policy"].iterations.numpy()) == 2
+    before = [variable.numpy() for variable in agent.trained["policy"]]
+    agent.update(random_batches(SPEC, 1, BATCH))  # the ninth, in which the policy has its turn, at a rate of zero
+    assert int(agent.optimizers["policy"].iterations.numpy()) == 3
+    for one, other in zip(before, agent.trained["policy"], strict=True):
+        np.testing.assert_array_equal(one, other.numpy())
+
+
+def test_the_first_step_of_a_delayed_policy_takes_the_rate_of_its_update():
+    agent = make_agent(delay=2, learning_rate=0.5, learning_rate_decay_type="linear", learning_rate_decay_steps=2)
+    kernel = agent.trained["policy"][-1]
+    before = kernel.numpy()
+    agent.update(random_batches(SPEC, 2, BATCH))
+    np.testing.assert_allclose(np.abs(kernel.numpy() - before), 0.25, rtol=1e-3)  # Adam's first step is the rate
+
+
+def test_an_exponential_decay_counts_updates_too():
+    agent = make_agent(delay=2, learning_rate=0.8, learning_rate_decay_rate=0.5, learning_rate_decay_steps=2)
+    rates = rates_of(agent, 5)
+    np.testing.assert_allclose(rates["policy"], [0.8, 0.8, 0.4, 0.4, 0.2], rtol=1e-6)
+    np.testing.assert_allclose(rates["temperature"], 3e-4, rtol=1e-6)
+
+
+# -- the length of a run -----------------------------------------------------------------------------------------------
+
+COSINE = {"learning_rate_decay_type": "cosine", "learning_rate_decay_steps": "run"}
+ACER = {"agent.algorithm.t_max": 5, "agent.algorithm.n_times_replay": 3, "environment.num_envs": 2}
+ACER |= {"agent.networks.*.batch_size": 4}
+
+
+def twin(**changes):
+    given = {"agent.algorithm.num_consecutive_playing_steps": "EnvironmentSteps(4)"}
+    given |= {"agent.algorithm.num_consecutive_training_steps": 6}
+    given |= {"agent.algorithm.num_steps_between_copying_online_weights_to_target": "TrainingSteps(1)"}
+    return override(TWIN, given | {path.replace("__", "."): value for path, value in changes.items()})
+
+
+@pytest.mark.parametrize(
+    ("steps", "updates"), [(EnvironmentSteps(402), 600), (EnvironmentSteps(3), 1), (TrainingSteps(77), 77)]
+)
+def test_the_updates_of_a_run_follow_from_schedule_and_algorithm(steps, updates):
+    assert twin(schedule__improve_steps=steps).updates == updates
+
+
+def test_updates_after_episodes_count_episodes():
+    algorithm = TwinSoftActorCriticAlgorithmParameters(
+        num_consecutive_playing_steps=EnvironmentEpisodes(2),
+        num_consecutive_training_steps=50,
+        num_steps_between_copying_online_weights_to_target=TrainingSteps(1),
+    )
+    assert algorithm.updates_in(EnvironmentEpisodes(9), 1) == 200
+    with pytest.raises(ParameterError, match="in the unit that updates follow"):
+        algorithm.updates_in(EnvironmentSteps(9), 1)
+
+
+@pytest.mark.parametrize(("online", "updates"), [(True, 80), (False, 60)])
+def test_acer_updates_after_rollouts_of_all_environments(online, updates):
+    made = override(
+        tiny.acer("CartPole-v1"),
+        {**ACER, "schedule.improve_steps": 209, "agent.algorithm.disable_online_update": not online},
+    )
+    assert made.updates == updates
+
+
+def test_a_run_ends_at_the_end_of_its_learning_rates(tmp_path):
+    changes = {
+        "agent.networks.*.learning_rate_end": 1e-5,
+        "agent.algorithm.temperature.learning_rate_end": 1e-6,
+        "agent.algorithm.num_updates_between_policy_updates": 4,
+        **{f"agent.networks.*.{name}": value for name, value in COSINE.items()},
+        **{f"agent.algorithm.temperature.{name}": value for name, value in COSINE.items()},
+    }
+    preset = override(TWIN, changes)
+    assert from_json(Preset, json.dumps(to_json(preset))) == preset
+    trainer = Trainer(preset, tmp_path / "run", RunParameters(seed=1, tensorboard=False), quiet=True)
+    updates = trainer.run().counters.updates
+    assert updates == preset.updates > 8
+    ends = {name: float(optimizer.learning_rate) for name, optimizer in trainer.agent.optimizers.items()}
+    assert ends == pytest.approx({"policy": 1e-5, "q": 1e-5, "temperature": 1e-6}, rel=1e-4)
+    last = tiny.rows(tmp_path / "run")[-1]
+    assert 1e-5 < float(last["learning_rate/policy"]) == float(last["learning_rate/q"]) < 1e-3
+
+
+def test_only_a_trainer_knows_how_long_a_run_is():
+    with pytest.raises(ValueError, match=r"Only a Trainer knows .* Received: learning_rate_decay_steps='run'"):
+        make_agent(**COSINE)
+    preset = override(TWIN, {f"agent.networks.q.{name}": value for name, value in COSINE.items()})
+    agent = build_agent(preset, RunParameters(seed=1), SPEC)
+    assert agent.network_parameters["q"].learning_rate_decay_steps == preset.updates
+
+
+def test_a_run_of_unknown_length_is_refused_with_the_preset():
+    changes = {f"agent.networks.policy.{name}": value for name, value in COSINE.items()}
+    words = "set learning_rate_decay_steps to a number of updates. Received: improve_steps=EnvironmentEpisodes"
+    with pytest.raises(ParameterError, match=re.escape(words)):
+        twin(**{**changes, "schedule.improve_steps": EnvironmentEpisodes(9)})
+    assert twin(schedule__improve_steps=EnvironmentEpisodes(9))
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+LINEAR = {"learning_rate_decay_type": "linear", "learning_rate_decay_steps": 9}
+REFUSED = {
+    "end without a decay": ({"learning_rate_end": 1e-5}, "learning_rate_end has no effect with learning_rate_decay_type"),
+    "end above": ({**LINEAR, "learning_rate_end": 3e-4}, "learning_rate_end is below learning_rate, 0.0003. Received: "),
+    "negative end": ({**LINEAR, "learning_rate_end": -1.0}, "learning_rate_end: Input should be greater than or equal to 0"),
+    "run of an exponential decay": (
+        {"learning_rate_decay_rate": 0.5, "learning_rate_decay_steps": "run"}, "belongs to a linear or a cosine decay"
+    ),
+    "another word": ({**LINEAR, "learning_rate_decay_steps": "all"}, "expected a number of updates, or 'run'"),
+    "no length of a cosine": (
+        {"learning_rate_decay_type": "cosine"}, "learning_rate_decay_type='cosine' needs learning_rate_decay_steps >= 1"
+    ),
+    "factor of a cosine": (
+        {**LINEAR, "learning_rate_decay_type": "cosine", "learning_rate_decay_rate": 0.5}, "A cosine decay goes to"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [network, AutoAlphaParameters, DiscreteAutoAlphaParameters])
+@pytest.mark.parametrize("case", REFUSED)
+def test_decays_without_effect_or_sense_are_refused(case, make):
+    fields, words = REFUSED[case]
+    with pytest.raises(ParameterError, match=re.escape(words)) as error:
+        make(**fields)
+    assert "Received: " in str(error.value)
