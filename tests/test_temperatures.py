@@ -2,14 +2,26 @@
 
 import dataclasses
 import math
+import re
+import types
 
+import golden_tools
 import numpy as np
 import pytest
+import tensorflow as tf
 import tiny
 from agent_tools import named
 
+from tfsac.agents.temperature import LearnedTemperature, check_target_entropy
 from tfsac.catalog import load_preset
-from tfsac.parameters import DiscreteAutoAlphaParameters, RunParameters, override
+from tfsac.parameters import (
+    AutoAlphaParameters,
+    DiscreteAutoAlphaParameters,
+    ParameterError,
+    RunParameters,
+    gaussian_entropy,
+    override,
+)
 from tfsac.testing import discrete_spec, random_batches, random_sequences, vector_spec
 from tfsac.training.build import build_agent
 
@@ -88,3 +100,82 @@ def test_the_target_entropy_of_each_row_is_the_ratio_of_the_logarithm_of_its_val
     assert metrics["loss/temperature"] == pytest.approx(math.log(0.2) * (1 - ratio) * MEAN_ENTROPY, rel=1e-4)
     # The entropy is above its target, so alpha falls, by Adam's first step. With log 4 for every row it would rise.
     assert agent.trained["temperature"][0].numpy() == pytest.approx(math.log(0.2) - 0.01, rel=1e-5)
+
+
+# -- losses and targets ------------------------------------------------------------------------------------------------
+
+
+def watching(temperature):
+    """Returns what a temperature sees of an agent, which hands on plain gradients."""
+
+    def watch(name):
+        tape = tf.GradientTape()
+        with tape:
+            tape.watch(temperature.variable.value)
+        return tape
+
+    return types.SimpleNamespace(
+        watch=watch, gradients=lambda name, loss, tape: tape.gradient(loss, temperature.variable.value)
+    )
+
+
+@pytest.mark.parametrize("kind", [AutoAlphaParameters, DiscreteAutoAlphaParameters])
+@pytest.mark.parametrize("loss", ["log", "alpha"])
+def test_both_losses_and_their_gradients_are_the_golden_ones(loss, kind):
+    golden, _ = golden_tools.read("modern_tables.npz")
+    temperature = LearnedTemperature(kind(initial_alpha=math.exp(golden["temperature/log_alpha"]), loss=loss))
+    (gradient,), metrics = temperature.step(
+        watching(temperature), tf.constant(golden["temperature/log_prob"]), float(golden["temperature/target_entropy"])
+    )
+    assert float(metrics["loss/temperature"]) == pytest.approx(float(golden[f"temperature/loss_{loss}"]), rel=1e-5)
+    assert float(gradient) == pytest.approx(float(golden[f"temperature/grad_{loss}"]), rel=1e-5)
+
+
+def test_targets_by_the_entropy_of_gaussians_are_the_golden_ones():
+    golden, _ = golden_tools.read("modern_tables.npz")
+    for size, row in zip(golden["target_entropy/action_size"], golden["target_entropy/value"], strict=True):
+        for sigma, expected in zip(golden["target_entropy/sigma"], row, strict=True):
+            assert gaussian_entropy(float(sigma), int(size)) == pytest.approx(expected, abs=2e-6)
+            if sigma < 0.48:  # a wider Gaussian has more entropy than uniform actions
+                target = AutoAlphaParameters(target_entropy_sigma=float(sigma)).target(int(size))
+                assert target == pytest.approx(expected, abs=2e-6)
+                check_target_entropy(target, int(size))
+
+
+@pytest.mark.parametrize(
+    ("given", "target"),
+    [({}, -2.0), ({"target_entropy_factor": -0.5}, -1.0), ({"target_entropy_sigma": 0.15}, -0.95636284)],
+    ids=str,
+)
+def test_an_agents_target_counts_its_action_dimensions(given, target):
+    agent = agent_of(twin(), **{f"algorithm.temperature.{name}": value for name, value in given.items()})
+    assert agent.target_entropy == pytest.approx(target, abs=1e-6)
+
+
+REFUSED = {
+    "two targets": (
+        {"target_entropy": -1.0, "target_entropy_factor": -0.5},
+        "the others are None (null). Received: target_entropy=-1.0, target_entropy_factor=-0.5",
+    ),
+    "three targets": (
+        {"target_entropy": -1.0, "target_entropy_factor": -0.5, "target_entropy_sigma": 0.1},
+        "Received: target_entropy=-1.0, target_entropy_factor=-0.5, target_entropy_sigma=0.1",
+    ),
+    "sigma of nothing": ({"target_entropy_sigma": 0.0}, "target_entropy_sigma: Input should be greater than 0"),
+    "wide sigma": ({"target_entropy_sigma": 0.5}, "between 0.0016 and 0.4839. Received: target_entropy_sigma=0.5"),
+    "narrow sigma": ({"target_entropy_sigma": 1e-200}, "Received: target_entropy_sigma=1e-200"),
+    "large factor": ({"target_entropy_factor": 0.7}, "between -5.0 and 0.6931, target_entropy_sigma between"),
+    "small factor": ({"target_entropy_factor": -5.1}, "Received: target_entropy_factor=-5.1"),
+    "loss outside log space": (
+        {"loss": "alpha", "log_space": False}, "loss has no effect with log_space=False: set log_space=True"
+    ),
+    "another loss": ({"loss": "log_alpha"}, "loss: Input should be 'log' or 'alpha'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_targets_and_losses_without_effect_or_sense_are_refused(case):
+    fields, words = REFUSED[case]
+    with pytest.raises(ParameterError, match=re.escape(words)) as error:
+        AutoAlphaParameters(**fields)
+    assert "Received: " in str(error.value)

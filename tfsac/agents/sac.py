@@ -54,10 +54,9 @@ class TwinSoftActorCriticAgent(Agent):
     ):
         super().__init__(parameters, spec, seed, eager, models, jit_compile)
         temperature, size = parameters.algorithm.temperature, self.policy.action_size
-        given = None if isinstance(temperature, FixedAlphaParameters) else temperature.target_entropy
-        if given is not None:
-            check_target_entropy(given, size)
-        self.target_entropy = float(-size) if given is None else given
+        given = float(-size) if isinstance(temperature, FixedAlphaParameters) else temperature.target(size)
+        check_target_entropy(given, size)
+        self.target_entropy = given
         self.temperature = make_temperature(temperature)
         self.temperature.register_with(self)
         self.update_order = UPDATE_ORDERS[parameters.algorithm.update_order]

@@ -11,11 +11,8 @@ import tensorflow as tf
 from tfsac.agents.learner import Agent, Gradients
 from tfsac.losses.checks import assert_shapes
 from tfsac.networks import adam, learning_rate_of
-from tfsac.parameters import FixedAlphaParameters, LearnedAlphaParameters
+from tfsac.parameters import LEAST_PER_DIMENSION, MOST_PER_DIMENSION, FixedAlphaParameters, LearnedAlphaParameters
 from tfsac.types import Metrics
-
-MOST_PER_DIMENSION = math.log(2.0)  # nats, the entropy of the uniform distribution on [-1, 1]
-LEAST_PER_DIMENSION = -5.0  # nats, a standard deviation of 0.002: a lower target was set for more dimensions
 
 
 class FixedTemperature:
@@ -82,7 +79,9 @@ class LearnedTemperature(keras.layers.Layer):
             counts_B: factors of the rows.
         """
         with agent.watch(self.name) as tape:
-            loss_B = temperature_loss(tf.convert_to_tensor(self.variable.value), log_prob_B, target_entropy)
+            value = tf.convert_to_tensor(self.variable.value)
+            learned = tf.exp(value) if self.parameters.loss == "alpha" else value
+            loss_B = temperature_loss(learned, log_prob_B, target_entropy)
             loss = tf.reduce_mean(counts_B * loss_B)
         return [agent.gradients(self.name, loss, tape)], {f"loss/{self.name}": loss}
 

@@ -85,12 +85,15 @@ from tfsac.parameters.networks import (
 from tfsac.parameters.overrides import for_level, override, parse_assignment
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, StepMethod, TrainingSteps
 from tfsac.parameters.temperatures import (
+    LEAST_PER_DIMENSION,
+    MOST_PER_DIMENSION,
     AutoAlphaParameters,
     DiscreteAutoAlphaParameters,
     DiscreteTemperatureParameters,
     FixedAlphaParameters,
     LearnedAlphaParameters,
     TemperatureParameters,
+    gaussian_entropy,
 )
 from tfsac.parameters.user_classes import ClassParameters, class_of
 
@@ -98,7 +101,9 @@ __all__ = [
     "ACTIVATIONS",
     "BY_ENV_FN",
     "FEATURES",
+    "LEAST_PER_DIMENSION",
     "MADE_BY",
+    "MOST_PER_DIMENSION",
     "OPTIMIZERS",
     "ACERAlgorithmParameters",
     "AdditiveNoiseParameters",
@@ -173,6 +178,7 @@ __all__ = [
     "for_level",
     "from_json",
     "gaussian_acer_networks",
+    "gaussian_entropy",
     "networks_made_by",
     "override",
     "parameters",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field, Tag
 
-from tfsac.parameters.base import ParameterError, PositiveFloat, by_kind, parameters
+from tfsac.parameters.base import ParameterError, PositiveFloat, by_kind, parameters, refuse_ineffective
 from tfsac.parameters.learning_rates import LearningRateDecayParameters
+
+MOST_PER_DIMENSION = math.log(2.0)  # nats, the entropy of the uniform distribution on [-1, 1]
+LEAST_PER_DIMENSION = -5.0  # nats, a standard deviation of 0.002: a lower target was set for more dimensions
 
 
 @parameters
@@ -31,22 +35,69 @@ class LearnedAlphaParameters(LearningRateDecayParameters):
         learning_rate: of its own Adam, at first.
         target_entropy: in nats; None is the default of the kind of actions. A larger one keeps the policy more random.
         log_space: learn log alpha, which cannot become negative; otherwise alpha itself, held at 0 or above.
+        loss: in log space, "log" is log alpha times entropy minus target; "alpha" is alpha times that, whose gradient
+            is smaller where alpha is.
     """
 
     initial_alpha: PositiveFloat = 0.2
     learning_rate: PositiveFloat = 3e-4
     target_entropy: float | None = None
     log_space: bool = True
+    loss: Literal["log", "alpha"] = "log"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.log_space:
+            refuse_ineffective(self, ["loss"], "log_space=False", "set log_space=True")
 
 
 @parameters
 class AutoAlphaParameters(LearnedAlphaParameters):
     """A temperature that is learned so that the policy's entropy stays near a target (arXiv 1812.05905, section 5).
 
-    The entropy is that of all action dimensions in [-1, 1] together; without a target it is minus their number.
+    The entropy is that of all action dimensions in [-1, 1] together. One of three fields gives its target; without any
+    it is minus the number of dimensions.
+
+    Attributes:
+        target_entropy_factor: the target in nats for each dimension.
+        target_entropy_sigma: the target is the entropy of Gaussians of this standard deviation, one for each dimension,
+            before any squashing.
     """
 
+    target_entropy_factor: float | None = None
+    target_entropy_sigma: PositiveFloat | None = None
     kind: Literal["auto"] = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = ("target_entropy", "target_entropy_factor", "target_entropy_sigma")
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        if len(given) > 1:
+            raise ParameterError(
+                f"The target is given by one of {', '.join(names)}; the others are None (null). "
+                f"Received: {', '.join(f'{name}={value}' for name, value in given.items())}"
+            )
+        least, most = LEAST_PER_DIMENSION, MOST_PER_DIMENSION
+        if self.target_entropy is None and not least <= self.target(1) < most:
+            sigmas = " and ".join(f"{math.exp(entropy - gaussian_entropy(1.0, 1)):.4f}" for entropy in (least, most))
+            raise ParameterError(
+                "The entropy of a dimension is below log(2), that of uniform actions: target_entropy_factor lies "
+                f"between {least} and {most:.4f}, target_entropy_sigma between {sigmas}. "
+                f"Received: {', '.join(f'{name}={value}' for name, value in given.items())}"
+            )
+
+    def target(self, action_size: int) -> float:
+        """Returns the target in nats for actions of so many dimensions."""
+        if self.target_entropy is not None:
+            return self.target_entropy
+        if self.target_entropy_sigma is not None:
+            return gaussian_entropy(self.target_entropy_sigma, action_size)
+        return action_size * (-1.0 if self.target_entropy_factor is None else self.target_entropy_factor)
+
+
+def gaussian_entropy(sigma: float, action_size: int) -> float:
+    """Returns `A / 2 * log(2 pi e sigma^2)`, the entropy in nats of independent Gaussians in A dimensions."""
+    return action_size * (0.5 * math.log(2.0 * math.pi * math.e) + math.log(sigma))
 
 
 TemperatureParameters = Annotated[
