@@ -23,6 +23,7 @@ from tfsac.parameters import (
     DiscreteSoftActorCriticAgentParameters,
     DiscreteSoftActorCriticAlgorithmParameters,
     FixedAlphaParameters,
+    PriorDataReplayParameters,
     PrioritizedExperienceReplayParameters,
     SequenceReplayParameters,
     SoftActorCriticAgentParameters,
@@ -261,18 +262,21 @@ def read_updated(path):
 def refusals(strategy):
     """Returns what agents say that cannot be made on two devices."""
 
-    def refusal(name, batch_size=BATCH, **more):
+    def refusal(name, batch_size=BATCH, memory=None, **more):
         agent_class, parameters, spec = CASES[name]
         networks = {
             key: dataclasses.replace(network, batch_size=batch_size) for key, network in parameters.networks.items()
         }
         try:
-            agent_class(dataclasses.replace(parameters, networks=networks), spec, **more)
+            memory = memory or parameters.memory
+            agent_class(dataclasses.replace(parameters, networks=networks, memory=memory), spec, **more)
         except ValueError as error:
             return str(error)
 
     with strategy.scope():
-        return [refusal("v", 7), refusal("v, imitation", 6), refusal("v", jit_compile=True)]
+        prior = PriorDataReplayParameters(demonstrations="not read here", share=0.25)
+        uneven = [refusal("v", 7), refusal("v, imitation", 6), refusal("v", 12, prior)]
+        return [*uneven, refusal("v", jit_compile=True)]
 
 
 def free_ports(count):

@@ -15,6 +15,7 @@ from tfsac.environments import FrameStack, make, spec_of
 from tfsac.memories import (
     Demonstrations,
     EpisodicMemory,
+    PriorDataMemory,
     PrioritizedMemory,
     SequenceMemory,
     SQILMemory,
@@ -87,9 +88,12 @@ def everything(memory):
     return memory.gather(np.arange(len(memory))[None])
 
 
+def shown(spec):
+    return Demonstrations(TransitionMemory(spec.unstacked(), SHOWN).ring[:, 0], "", np.zeros(1))
+
+
 def imitating(spec, capacity, num_envs, **fields):
-    shown = Demonstrations(TransitionMemory(spec.unstacked(), SHOWN).ring[:, 0], "", np.zeros(1))
-    return SQILMemory(spec._replace(extras=EXPERT), capacity, shown, num_envs, **fields)
+    return SQILMemory(spec._replace(extras=EXPERT), capacity, shown(spec), num_envs, **fields)
 
 
 RINGS = {
@@ -97,6 +101,7 @@ RINGS = {
     "n steps": lambda *args, **fields: TransitionMemory(*args, n_step=3, **fields),
     "prioritised": lambda *args, **fields: PrioritizedMemory(*args, n_step=2, **fields),
     "imitation": imitating,
+    "prior data": lambda spec, capacity, n, **fields: PriorDataMemory(spec, capacity, shown(spec), 0.25, n, **fields),
     "sequences": lambda spec, capacity, n, **fields: SequenceMemory(spec, capacity, 3, n, **fields),
 }
 

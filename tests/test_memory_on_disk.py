@@ -16,6 +16,7 @@ import tensorflow as tf
 from tfsac.memories import (
     Demonstrations,
     EpisodicMemory,
+    PriorDataMemory,
     PrioritizedMemory,
     SequenceMemory,
     SQILMemory,
@@ -38,6 +39,7 @@ MEMORIES = {
     "sequences": lambda allocate: SequenceMemory(SPEC, 20, 3, 2, allocate=allocate),
     "episodes": lambda allocate: EpisodicMemory(SPEC, 20, 4, 2, allocate=allocate),
     "imitation": lambda allocate: SQILMemory(IMITATING, 20, SHOWN, 2, allocate=allocate),
+    "prior data": lambda allocate: PriorDataMemory(SPEC, 20, SHOWN, 0.25, 2, allocate=allocate),
 }
 
 

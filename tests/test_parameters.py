@@ -34,6 +34,7 @@ from tfsac.parameters import (
     ParameterError,
     Preset,
     PresetValidationParameters,
+    PriorDataReplayParameters,
     PrioritizedExperienceReplayParameters,
     ReturnScalingParameters,
     RunParameters,
@@ -961,6 +962,11 @@ def test_a_bare_number_keeps_the_unit_and_a_written_unit_replaces_it(text, expec
             "environment.filters.reward_clipping_range=[-1, 2]",
             lambda p: p.environment.filters.reward_clipping_range,
             (-1.0, 2.0),
+        ),
+        (
+            'agent.memory={"kind": "prior_data", "demonstrations": "x.npz", "share": 0.25}',
+            lambda p: p.agent.memory,
+            PriorDataReplayParameters("x.npz", share=0.25),
         ),
         (
             'agent.memory={"kind": "sqil", "demonstrations": "x.npz"}',

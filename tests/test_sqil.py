@@ -4,6 +4,8 @@ import re
 
 import numpy as np
 import pytest
+from demonstration_tools import SPEC as UNMARKED
+from demonstration_tools import add, first_steps, restored, shown
 
 from tfsac.environments import Filters
 from tfsac.memories import Demonstrations, SQILMemory, TransitionMemory, save_demonstrations
@@ -15,38 +17,15 @@ from tfsac.parameters import (
     TwinSoftActorCriticAgentParameters,
     TwinSoftActorCriticAlgorithmParameters,
 )
-from tfsac.testing import vector_spec
 from tfsac.training.build import build_memory
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
 EXPERT = {"expert": ArraySpec((), "float32")}
-SPEC = vector_spec(observation=1, action=1)._replace(extras=EXPERT)
+SPEC = UNMARKED._replace(extras=EXPERT)
 DISCRETE = Spec(
     {"camera": ArraySpec((2, 2, 1), "uint8"), "action_mask": ArraySpec((5,), "bool")}, DiscreteSpec(5), EXPERT
 )
 TEAM = Spec({"agent_state": ArraySpec((3, 2), "float32")}, DiscreteSpec(4, (3,)), EXPERT, num_agents=3)
-
-
-def shown(steps=6, ends=None, reward=lambda step: 1e30, spec=SPEC):
-    """Demonstrations of `steps` steps; step s has 1000 + s everywhere. `ends` is {step: how its episode ended}."""
-    ends = {steps - 1: "terminated"} if ends is None else ends
-    memory = TransitionMemory(spec._replace(extras={}), steps)
-    for step in range(steps):
-        add(memory, 1000 + step, reward(step), ends.get(step))
-    return Demonstrations(memory.ring[:, 0], "Pendulum-v1", np.zeros(len(ends)))
-
-
-def add(memory, step, reward, end=None):
-    """Adds a step of the first environment, as of all others; step s ends in the observation s + 0.5."""
-    many = np.full(memory.num_envs, step)
-    memory.add(
-        {"observation": many[:, None]},
-        many[:, None] / 10_000,
-        np.full(memory.num_envs, reward),
-        np.full(memory.num_envs, end == "terminated"),
-        np.full(memory.num_envs, end == "truncated"),
-        {"observation": many[:, None] + 0.5},
-    )
 
 
 def filled(own=5, demonstrations=None, capacity=8, num_envs=1, **fields):
@@ -55,11 +34,6 @@ def filled(own=5, demonstrations=None, capacity=8, num_envs=1, **fields):
     for step in range(own):
         add(memory, step, -1e30 if step % 2 else 1e30)
     return memory
-
-
-def first_steps(batch):
-    """Numbers of the steps with which the rows begin."""
-    return batch.observation["observation"][..., 0]
 
 
 # -- halves ------------------------------------------------------------------------------------------------------------
@@ -207,14 +181,6 @@ def test_sums_of_own_rewards_are_0_while_their_discounts_count_the_steps():
 
 
 # -- checkpoints -------------------------------------------------------------------------------------------------------
-
-
-def restored(old, new):
-    """Does what a checkpoint does with the memory of a run that is resumed."""
-    new.put(0, old.between(0, old.total_rows))
-    new.total_rows = old.total_rows
-    new.restore(old.state())
-    return new
 
 
 def test_a_restored_memory_samples_the_same():

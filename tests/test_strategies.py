@@ -89,7 +89,8 @@ def test_two_devices_learn_what_one_does_and_refuse_what_they_cannot_share(run_p
     assert_equal(found[QUICK], on_one_device(QUICK))
     assert refusals[0] == "The batch must divide by the number of replicas, 2. Received: 7"
     assert refusals[1].endswith("so the batch divides by twice the number of replicas, 2. Received: 6")
-    assert refusals[2].endswith("without a strategy of several replicas. Received: eager=False, 2 replica(s)")
+    assert refusals[2].endswith("Received: share=0.25 of batch_size=12, which is 3 rows")
+    assert refusals[3].endswith("without a strategy of several replicas. Received: eager=False, 2 replica(s)")
 
 
 @pytest.fixture(scope="module")

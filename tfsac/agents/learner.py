@@ -126,7 +126,7 @@ class Agent(tf.Module):
         self.algorithm, self.network_parameters = parameters.algorithm, dict(parameters.networks)
         self.prioritized = isinstance(parameters.memory, PrioritizedExperienceReplayParameters)
         self.imitates = isinstance(parameters.memory, SQILExperienceReplayParameters)
-        self._share_batches(parameters.batch_size)
+        self._share_batches(parameters)
         if jit_compile and (eager or self.replicas > 1):
             raise ValueError(
                 f"XLA compiles the updates of one device: jit_compile goes without eager and without a strategy of "
@@ -152,19 +152,12 @@ class Agent(tf.Module):
         self.target_rate = self.algorithm.rate_for_copying_weights_to_target
         self.compiled = CompiledUpdates(self, eager, jit_compile)
 
-    def _share_batches(self, batch_size: int) -> None:
+    def _share_batches(self, parameters: AgentParameters) -> None:
         self.strategy = tf.distribute.get_strategy()
         self.replicas = self.strategy.num_replicas_in_sync
         self.local_replicas = len(self.strategy.extended.worker_devices) if self.replicas > 1 else 1
-        if batch_size % self.replicas:
-            raise ValueError(
-                f"The batch must divide by the number of replicas, {self.replicas}. Received: {batch_size}"
-            )
-        if self.imitates and batch_size % (2 * self.replicas):
-            raise ValueError(
-                "Every replica has as many demonstrated rows as own ones, "
-                f"so the batch divides by twice the number of replicas, {self.replicas}. Received: {batch_size}"
-            )
+        parameters.check_batch(self.replicas)
+        batch_size = parameters.batch_size
         self.batch_size, self.local_batch_size = batch_size, batch_size // self.replicas * self.local_replicas
 
     @property

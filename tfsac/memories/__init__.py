@@ -2,6 +2,7 @@
 
 from tfsac.memories.demonstrations import MINARI, Demonstrations, load_demonstrations, save_demonstrations
 from tfsac.memories.episodes import EpisodicMemory
+from tfsac.memories.prior_data import PriorDataMemory
 from tfsac.memories.prioritized import PrioritizedMemory
 from tfsac.memories.sequences import SequenceMemory
 from tfsac.memories.sqil import SQILMemory
@@ -14,6 +15,7 @@ __all__ = [
     "Demonstrations",
     "EpisodicMemory",
     "MemoryContext",
+    "PriorDataMemory",
     "PrioritizedMemory",
     "SQILMemory",
     "SequenceMemory",

@@ -63,9 +63,11 @@ from tfsac.parameters.heads import (
 from tfsac.parameters.keras_names import ACTIVATIONS, OPTIMIZERS
 from tfsac.parameters.learning_rates import LearningRateDecayParameters
 from tfsac.parameters.memories import (
+    DemonstratedReplayParameters,
     EpisodicReplayParameters,
     ExperienceReplayParameters,
     MemoryParameters,
+    PriorDataReplayParameters,
     PrioritizedExperienceReplayParameters,
     SequenceReplayParameters,
     SQILExperienceReplayParameters,
@@ -115,6 +117,7 @@ __all__ = [
     "CategoricalPolicyHeadParameters",
     "ClassParameters",
     "Conv2d",
+    "DemonstratedReplayParameters",
     "DiscreteACERAgentParameters",
     "DiscreteACERAlgorithmParameters",
     "DiscreteAutoAlphaParameters",
@@ -151,6 +154,7 @@ __all__ = [
     "ParameterError",
     "Preset",
     "PresetValidationParameters",
+    "PriorDataReplayParameters",
     "PrioritizedExperienceReplayParameters",
     "QHeadParameters",
     "ReturnScalingParameters",

@@ -33,11 +33,11 @@ from tfsac.parameters.exploration_parameters import (
 )
 from tfsac.parameters.learning_rates import LearningRateDecayParameters
 from tfsac.parameters.memories import (
+    DemonstratedReplayParameters,
     EpisodicReplayParameters,
     ExperienceReplayParameters,
     MemoryParameters,
     SequenceReplayParameters,
-    SQILExperienceReplayParameters,
 )
 from tfsac.parameters.networks import FEATURES, EmbedderScheme, NetworkParameters
 from tfsac.parameters.temperatures import LearnedAlphaParameters
@@ -76,6 +76,22 @@ class BaseAgentParameters(ClassParameters):
         """Rows of an update."""
         return self.networks["policy"].batch_size
 
+    def check_batch(self, replicas: int = 1) -> None:
+        """Checks that replicas can share a batch equally, and its demonstrated rows too.
+
+        Args:
+            replicas: how many devices share it.
+
+        Raises:
+            ParameterError: they cannot.
+        """
+        if self.batch_size % replicas:
+            raise ParameterError(
+                f"The batch must divide by the number of replicas, {replicas}. Received: {self.batch_size}"
+            )
+        if isinstance(self.memory, DemonstratedReplayParameters):
+            self.memory.check_batch(self.batch_size, replicas)
+
     @property
     def learning_rates(self) -> dict[str, LearningRateDecayParameters]:
         """By path in the agent's parameters, what has a learning rate: networks, and a learned temperature."""
@@ -98,7 +114,7 @@ class BaseAgentParameters(ClassParameters):
 
         Raises:
             ParameterError: a network is missing, unknown, has another head, a target network or an LSTM that nobody
-                uses, or a batch of its own; an odd batch with demonstrations.
+                uses, or a batch of its own; a batch that demonstrations cannot share.
         """
         networks = self.networks
         for name in networks.keys() - heads.keys():
@@ -124,10 +140,7 @@ class BaseAgentParameters(ClassParameters):
         sizes = {name: network.batch_size for name, network in networks.items()}
         if len(set(sizes.values())) > 1:
             raise ParameterError(f"All networks of an agent train on one batch: equal batch_size. Received: {sizes}")
-        if isinstance(self.memory, SQILExperienceReplayParameters) and self.batch_size % 2:
-            raise ParameterError(
-                f"Half of every batch is demonstrated, so batch_size is even. Received: {self.batch_size}"
-            )
+        self.check_batch()
         if not any(networks[name].create_target_network for name in with_target):
             advice = "set create_target_network=True where there is a target network"
             refuse_ineffective(

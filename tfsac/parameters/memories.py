@@ -57,8 +57,34 @@ class PrioritizedExperienceReplayParameters(ClassParameters):
             refuse_ineffective(self, ["beta_anneal_updates"], "beta=1", "set beta below 1")
 
 
+class DemonstratedReplayParameters(ClassParameters):
+    """Base of the parameters of memories in whose batches a fixed number of rows comes from demonstrations.
+
+    Attributes:
+        demonstrations: where these are.
+        num_episodes: how many of their episodes to use, the first ones; None for all.
+        max_size: the agent's own transitions, of all environments.
+    """
+
+    demonstrations: str
+    num_episodes: int | None
+    max_size: int
+
+    def check_batch(self, batch_size: int, replicas: int = 1) -> None:
+        """Checks the number of demonstrated rows, of which every replica has as many as the others.
+
+        Args:
+            batch_size: rows of the global batch.
+            replicas: how many devices share it.
+
+        Raises:
+            ParameterError: there is no such number.
+        """
+        raise NotImplementedError
+
+
 @parameters
-class SQILExperienceReplayParameters(ClassParameters):
+class SQILExperienceReplayParameters(DemonstratedReplayParameters):
     """Soft Q imitation learning (arXiv 1905.11108): half of every batch is demonstrated, with reward 1; the other half
     is the agent's own, with reward 0. The environment's rewards are never learned from.
 
@@ -73,6 +99,50 @@ class SQILExperienceReplayParameters(ClassParameters):
     max_size: PositiveInt = 1_000_000
     kind: Literal["sqil"] = "sqil"
     path: ClassVar[str] = "tfsac.memories.sqil:SQILMemory"
+
+    def check_batch(self, batch_size: int, replicas: int = 1) -> None:
+        """Checks that half of the rows of every replica can be demonstrated; see the base class."""
+        if batch_size % 2:
+            raise ParameterError(f"Half of every batch is demonstrated, so batch_size is even. Received: {batch_size}")
+        if batch_size % (2 * replicas):
+            raise ParameterError(
+                "Every replica has as many demonstrated rows as own ones, "
+                f"so the batch divides by twice the number of replicas, {replicas}. Received: {batch_size}"
+            )
+
+
+@parameters
+class PriorDataReplayParameters(DemonstratedReplayParameters):
+    """Prior data (RLPD, arXiv 2302.02948): a share of every batch are transitions of a fixed data set, with the rewards
+    that it recorded; the others are the agent's own. Both are sampled uniformly, from the first update on.
+
+    Attributes:
+        demonstrations: the data: a file that `tfsac record` wrote, or "minari:" and the id of a Minari dataset.
+        num_episodes: how many episodes of the data to use, the first ones; None for all.
+        share: of the rows of a batch that come from the data; `share * batch_size` is rounded.
+        max_size: the agent's own transitions, of all environments.
+    """
+
+    demonstrations: Annotated[str, Field(min_length=1)]
+    num_episodes: PositiveInt | None = None
+    share: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    max_size: PositiveInt = 1_000_000
+    kind: Literal["prior_data"] = "prior_data"
+    path: ClassVar[str] = "tfsac.memories.prior_data:PriorDataMemory"
+
+    def check_batch(self, batch_size: int, replicas: int = 1) -> None:
+        """Checks that the data have some rows of a batch, and as many in every replica; see the base class."""
+        rows = round(self.share * batch_size)
+        received = f"Received: share={self.share} of batch_size={batch_size}, which is {rows} rows"
+        if not 0 < rows < batch_size:
+            raise ParameterError(
+                f"Every batch has rows of the data and rows of the agent's own: change share. {received}"
+            )
+        if rows % replicas:
+            raise ParameterError(
+                "Every replica has as many rows of the data as the others, so their number divides by the number of "
+                f"replicas, {replicas}: change share or batch_size. {received}"
+            )
 
 
 @parameters
@@ -124,7 +194,8 @@ class EpisodicReplayParameters(ClassParameters):
 MemoryParameters = Annotated[
     Annotated[ExperienceReplayParameters, Tag("uniform")]
     | Annotated[PrioritizedExperienceReplayParameters, Tag("prioritized")]
-    | Annotated[SQILExperienceReplayParameters, Tag("sqil")],
-    by_kind("uniform", "prioritized", "sqil", custom=True),
+    | Annotated[SQILExperienceReplayParameters, Tag("sqil")]
+    | Annotated[PriorDataReplayParameters, Tag("prior_data")],
+    by_kind("uniform", "prioritized", "sqil", "prior_data", custom=True),
     OrOwn(),
 ]

@@ -12,12 +12,12 @@ from tfsac.environments import Filters, action_map
 from tfsac.memories import MINARI, Allocate, EpisodicMemory, MemoryContext, SequenceMemory, TransitionMemory
 from tfsac.networks import ModelMaker
 from tfsac.parameters import (
+    DemonstratedReplayParameters,
     EpisodicReplayParameters,
     ParameterError,
     Preset,
     RunParameters,
     SequenceReplayParameters,
-    SQILExperienceReplayParameters,
     class_of,
     override,
 )
@@ -130,7 +130,7 @@ def build_memory(
 def with_absolute_paths(preset: Preset) -> Preset:
     """Returns the preset with a path of demonstrations that means the same in every folder."""
     memory = preset.agent.memory
-    if not isinstance(memory, SQILExperienceReplayParameters) or memory.demonstrations.startswith(MINARI):
+    if not isinstance(memory, DemonstratedReplayParameters) or memory.demonstrations.startswith(MINARI):
         return preset
     return override(
         preset, {"agent.memory.demonstrations": str(pathlib.Path(memory.demonstrations).expanduser().absolute())}

@@ -30,7 +30,7 @@ def with_defaults(identity: dict[str, Any]) -> dict[str, Any]:
         ParameterError: it has parameters that there are not any more.
     """
     agent = json.loads(json.dumps(identity["agent"]))
-    if agent["memory"]["kind"] == "sqil":
+    if agent["memory"]["kind"] in ("sqil", "prior_data"):
         agent["memory"][DEMONSTRATIONS] = DEMONSTRATIONS
     agents: Any = AgentParameters  # a union of classes
     environment = to_json(from_json(EnvironmentParameters, json.dumps(identity["environment"])))
