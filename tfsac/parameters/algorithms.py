@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
@@ -73,6 +74,8 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
         num_steps_between_copying_online_weights_to_target: period of the target update, in environment steps or
             updates; a larger one keeps the target longer unchanged.
         rate_for_copying_weights_to_target: tau of the soft update; 1 copies.
+        reset_steps: environment steps, rising, before whose updates all networks, target networks, temperatures and
+            optimizers start again with fresh weights; the memory stays (arXiv 2205.07802).
     """
 
     n_step: PositiveInt = 1
@@ -82,6 +85,7 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
     num_updates_between_policy_updates: PositiveInt = 1
     num_steps_between_copying_online_weights_to_target: StepMethod = EnvironmentSteps(1)
     rate_for_copying_weights_to_target: Annotated[float, Field(gt=0, le=1)] = 0.005
+    reset_steps: tuple[PositiveInt, ...] = ()
 
     def __post_init__(self) -> None:
         if (
@@ -92,6 +96,8 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
                 "num_consecutive_playing_steps is at least EnvironmentSteps(1) or EnvironmentEpisodes(1). "
                 f"Received: {self.num_consecutive_playing_steps}"
             )
+        if any(later <= step for step, later in itertools.pairwise(self.reset_steps)):
+            raise ParameterError(f"reset_steps are environment steps that rise. Received: {self.reset_steps}")
         self.updates_between_target_copies()
 
     def updates_in(self, steps: StepMethod, num_envs: int) -> int:

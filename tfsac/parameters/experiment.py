@@ -292,6 +292,14 @@ class Preset:
                 "The memory must hold a step of every environment. "
                 f"Received: max_size={memory.max_size}, num_envs={num_envs}"
             )
+        resets = getattr(self.agent.algorithm, "reset_steps", ())
+        needed = heatup.num_steps if isinstance(heatup, EnvironmentSteps) else self.agent.batch_size
+        if resets and resets[0] <= needed:
+            raise ParameterError(
+                "A reset needs updates before it and a memory to learn from after it, so reset_steps are larger than "
+                "the warm-up and the batch. "
+                f"Received: reset_steps={resets}, heatup_steps={heatup}, batch_size={self.agent.batch_size}"
+            )
         n_step = getattr(self.agent.algorithm, "n_step", 1)
         if n_step > memory.max_size // num_envs:
             raise ParameterError(

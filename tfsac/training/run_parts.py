@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tfsac.agents import Agent
 from tfsac.distributed.partition import preset_of_worker
 from tfsac.distributed.ray_environments import RayEnvironments
 from tfsac.distributed.workers import Workers
@@ -23,6 +25,7 @@ from tfsac.training.policy import Policy
 from tfsac.training.ray_collector import RayCollector, RolloutActor
 from tfsac.training.recorded_functions import described, recorded, refuse_other_spaces, training_models
 from tfsac.training.reporting import Reporter
+from tfsac.training.resets import Resets
 from tfsac.training.run_directory import METRICS
 from tfsac.training.run_lock import RunLock
 from tfsac.training.run_request import RunRequest
@@ -149,6 +152,11 @@ class RunParts:
             load_initial_weights(asked.initial_weights, self.agent, self.filters)
         self.policy = Policy(self.agent.policy, self.filters, self.agent)
         algorithm = preset.agent.algorithm
+
+        def make_agent(seed: int) -> Agent:
+            return build_agent(preset, dataclasses.replace(settings, seed=seed), spec, asked.models)
+
+        self.resets = Resets(self.agent, getattr(algorithm, "reset_steps", ()), make_agent, settings.seed)
         one_by_one = isinstance(algorithm, OffPolicyAlgorithmParameters) and (
             preset.environment.num_envs * algorithm.num_consecutive_training_steps == 1
         )

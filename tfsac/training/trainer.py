@@ -155,12 +155,24 @@ class Trainer(RunParts):
         self._count(step)
 
     def update(self) -> None:
-        """Makes the updates that are pending: see `Sampler.pending_batches`."""
+        """Makes the updates that are pending, see `Sampler.pending_batches`; where it is time, a reset before them."""
+        if self.resets.pending(self.counters.env_steps):
+            self.reset()
         for sample in self.sampler.pending_batches():
             self.updates.finish()  # its priorities count in the next sample
             if (batch := sample()) is not None:
                 self.counters.updates += len(batch.reward)
                 self.updates.start(self.filters.batch(batch))
+
+    def reset(self) -> None:
+        """Has the agent start again with fresh networks; see `Resets`."""
+        self.updates.finish()
+        number = self.resets.reset(self.counters.env_steps)
+        self.collector.hand_over(self.agent.policy)
+        self.print(
+            f"Reset {number} of {len(self.resets.steps)} at step {self.counters.env_steps}: networks and optimizers "
+            "start again, the replay memory stays."
+        )
 
     def evaluate(self) -> Row:
         """Evaluates the policy, writes a row of metrics and keeps the weights if they are the best so far.

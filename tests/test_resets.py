@@ -1,0 +1,346 @@
+"""Resets: networks, target networks, temperatures and optimizers start again; memory and counters stay."""
+
+import json
+import re
+
+import agent_tools
+import keras
+import numpy as np
+import pytest
+import strategy_tools as tools
+import tiny
+from resume_tools import crashed, same_run, twin_preset
+
+from tfsac.parameters import (
+    DiscreteACERAgentParameters,
+    EnvironmentEpisodes,
+    ParameterError,
+    Preset,
+    RunParameters,
+    TwinSoftActorCriticAlgorithmParameters,
+    from_json,
+    override,
+)
+from tfsac.parameters.base import to_json
+from tfsac.testing import tiny_preset
+from tfsac.training import Trainer
+from tfsac.training.resets import Resets
+
+STEPS = (120, 150, 151)
+CASES = {"twin, imitation", "v", "discrete, team", "taacl"}
+SEED = 4
+
+
+def resets_of(name, **more):
+    """Returns resets of a case's agent, and a list in which the agents that they make appear."""
+    agent_class, parameters, spec = tools.CASES[name]
+    made = []
+
+    def make_agent(seed):
+        made.append(agent_class(parameters, spec, seed=seed))
+        return made[-1]
+
+    return Resets(agent_class(parameters, spec, seed=SEED, **more), STEPS, make_agent, SEED), made
+
+
+def everything(agent):
+    """Returns what a reset is of, by name: all variables but counters and seeds."""
+    found = tools.variables(agent)
+    found |= {
+        f"model {name} {i}": variable.numpy()
+        for name, network in agent.networks.items()
+        for i, variable in enumerate(network.model.variables)
+    }
+    return {name: value for name, value in found.items() if not name.startswith("counters")}
+
+
+def assert_equal(one, other):
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        np.testing.assert_array_equal(value, other[name], err_msg=name)
+
+
+# -- agents ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "v" else pytest.mark.slow) for name in sorted(CASES)]
+)
+def test_an_agent_after_a_reset_is_a_new_one_with_its_old_counters(name):
+    resets, made = resets_of(name)
+    agent = resets.agent
+    first, batches = everything(agent), tools.global_batches(agent)
+    agent.update(batches)
+    learned, updates = everything(agent), int(agent.updates)
+    assert not resets.pending(119) and resets.pending(120)
+    assert resets.reset(120) == 1 and not resets.pending(149)
+    new = everything(agent)
+    assert_equal(new, everything(made[0]))
+    for kind in ("network policy", "network q", "model q"):
+        kernels = [key for key in new if key.startswith(kind) and first[key].std() > 0]
+        assert kernels and all((new[key] != first[key]).any() and (new[key] != learned[key]).any() for key in kernels)
+    for optimizer in agent.optimizers.values():
+        assert not any(moment.numpy().any() for moment in (*optimizer.momentums, *optimizer.velocities))
+    assert all(int(optimizer.iterations.numpy()) == 0 for optimizer in agent.optimizers.values())
+    assert int(agent.updates) == updates and int(agent.noise_seed) == SEED
+    seen = {key: x[0, 0] if agent.batch_axis else x[0] for key, x in batches.observation.items()}
+    ours, theirs = (one.policy.act(seen, mode="greedy").action for one in (agent, made[0]))
+    np.testing.assert_array_equal(ours, theirs)  # its copies of weights are new, too
+    made[0].updates.assign(updates)
+    made[0].noise_seed.assign(SEED)
+    for one in (agent, made[0]):
+        one.update(batches)
+    assert_equal(everything(agent), everything(made[0]))
+
+
+def test_each_reset_has_weights_of_its_own_and_a_step_may_pass_several():
+    resets, made = resets_of("v")
+    kernels = []
+    for step, number in ((120, 1), (151, 3)):
+        assert resets.reset(step) == number
+        kernels.append(resets.agent.networks["policy"].trainable_variables[0].numpy())
+    assert (kernels[0] != kernels[1]).all() and len(made) == 2 and not resets.pending(10**9)
+    third, _ = resets_of("v")
+    third.reset(400)  # what was passed before changes nothing
+    assert_equal(everything(third.agent), everything(resets.agent))
+
+
+def test_variables_that_nothing_trains_start_again_too():
+    resets, made = resets_of("v")
+    for name in ("q", "v_target"):
+        model = resets.agent.networks[name].model
+        model.layers[-1].trainable = False
+        for variable in model.variables:
+            variable.assign(variable + 7.0)
+    resets.reset(120)
+    assert_equal(everything(resets.agent), everything(made[0]))
+
+
+def test_custom_models_are_made_again(tmp_path):
+    made, first = [], []
+
+    def models():
+        observation = {"observation": keras.Input((3,), name="observation")}
+        action = keras.Input((1,), name="action")
+        hidden = keras.layers.Dense(4, "relu")(observation["observation"])
+        q = keras.layers.Dense(2)(keras.layers.Concatenate()([observation["observation"], action]))
+        v = keras.layers.Reshape(())(keras.layers.Dense(1)(observation["observation"]))
+        made.append(
+            {
+                "policy": keras.Model(observation, [keras.layers.Dense(1)(hidden), keras.layers.Dense(1)(hidden)]),
+                "q": keras.Model([observation, action], q),
+                "v": keras.Model(observation, v),
+            }
+        )
+        first.append(made[-1]["policy"].get_weights())
+        return made[-1]
+
+    preset = tiny_preset(agent__algorithm__reset_steps=(120,), schedule__improve_steps=20)
+    trainer = Trainer(preset, tmp_path / "run", models=models, quiet=True)
+    trainer.run()
+    assert len(made) == 4  # online and target networks, twice
+    for ours, new, old in zip(trainer.agent.networks["policy"].model.get_weights(), first[2], first[0], strict=True):
+        assert np.abs(ours - new).max() < 0.02  # it learned once since
+        assert ours.ndim == 1 or np.abs(new - old).max() > 0.02
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------
+
+
+def run_of(folder, parameters, run):
+    trainer = Trainer(parameters, folder, run, quiet=True)
+    trainer.run()
+    return trainer
+
+
+def preset_of(*steps, **changes):
+    return override(twin_preset(), {"agent.algorithm.reset_steps": steps, "schedule.improve_steps": 120, **changes})
+
+
+def test_a_run_resets_before_the_updates_of_its_step_and_keeps_its_memory(tmp_path, capsys):
+    seen = {}
+    trainer = Trainer(tiny_preset(agent__algorithm__reset_steps=(120, 150)), tmp_path / "run")
+    reset, update = trainer.resets.reset, trainer.agent.update
+
+    def watched_reset(env_steps):
+        rows = trainer.memory.between(0, trainer.memory.total_rows).copy()
+        number = reset(env_steps)
+        seen[env_steps] = agent_tools.weights(trainer.agent)
+        np.testing.assert_array_equal(trainer.memory.between(0, trainer.memory.total_rows), rows)
+        assert len(rows) == env_steps and trainer.counters.updates == env_steps - 101 == int(trainer.agent.updates)
+        return number
+
+    def watched_update(batch):
+        result = update(batch)
+        steps = trainer.counters.env_steps
+        since = steps - max([100, *(step - 1 for step in (120, 150) if step <= steps)])
+        assert {int(optimizer.iterations.numpy()) for optimizer in trainer.agent.optimizers.values()} == {since}
+        return result
+
+    trainer.resets.reset, trainer.agent.update = watched_reset, watched_update
+    trainer.run()
+    assert list(seen) == [120, 150] and agent_tools.changed(seen[120], seen[150]) == {"policy", "q", "v", "v_target"}
+    assert int(trainer.agent.resets) == 2 and trainer.counters.updates == 100
+    printed = capsys.readouterr().out
+    assert re.findall(r"Reset (\d of \d) at step (\d+): .* memory stays\.", printed) == [
+        ("1 of 2", "120"),
+        ("2 of 2", "150"),
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("run", [{}, {"asynchronous_collection": True}])
+def test_a_resumed_run_resets_as_an_uninterrupted_one(tmp_path, run):
+    settings = RunParameters(seed=3, checkpoint_save_steps=25, **run)
+    preset = preset_of(130, 170)
+    whole = run_of(tmp_path / "whole", preset, settings)
+    assert int(whole.agent.updates) == whole.counters.updates == 120  # by which the learning rate decays
+    for step, resets in ((126, 0), (151, 1), (176, 2)):  # saved before the first, between them, and after the last
+        crashed(tmp_path / f"run{step}", step, preset, settings)
+        resumed = Trainer(preset, tmp_path / f"run{step}", settings, resume=True, quiet=True)
+        assert int(resumed.agent.resets) == resets
+        resumed.run()
+        assert int(resumed.agent.resets) == 2
+        same_run(resumed, whole)
+        for name, optimizer in whole.agent.optimizers.items():
+            for ours, theirs in zip(resumed.agent.optimizers[name].variables, optimizer.variables, strict=True):
+                np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+
+
+@pytest.mark.slow
+def test_a_run_with_resets_does_not_depend_on_when_it_is_saved(tmp_path):
+    beside = {"seed": 3, "asynchronous_collection": True}
+    one, other = (
+        run_of(tmp_path / str(steps), preset_of(131, 170), RunParameters(checkpoint_save_steps=steps, **beside))
+        for steps in (7, 1000)
+    )
+    assert_equal(everything(one.agent), everything(other.agent))
+    np.testing.assert_array_equal(one.memory.ring, other.memory.ring)
+
+
+@pytest.mark.slow
+def test_the_policy_that_acts_beside_the_updates_starts_again_too(tmp_path):
+    acted = []
+    preset = tiny_preset(
+        agent__algorithm__reset_steps=(125,),
+        agent__algorithm__num_consecutive_playing_steps=10,
+        agent__algorithm__num_consecutive_training_steps=10,
+        schedule__improve_steps=40,
+    )
+    trainer = Trainer(preset, tmp_path / "run", RunParameters(asynchronous_collection=True), quiet=True)
+    forward, act, reset = (
+        trainer.collector.policy.forwards["policy"],
+        trainer.collector.policy.act,
+        trainer.resets.reset,
+    )
+    trainer.collector.policy.act = lambda *given: acted.append(forward.weights[0]) or act(*given)
+    fresh = []
+
+    def watched(env_steps):
+        number = reset(env_steps)
+        fresh.append(trainer.agent.networks["policy"].trainable_variables[0].numpy())
+        return number
+
+    trainer.resets.reset = watched
+    trainer.run()
+    same = [(weights == fresh[0]).all() for weights in acted]
+    assert [step for step, is_same in enumerate(same) if is_same] == list(range(125, 140))  # until the next call's end
+
+
+@pytest.mark.slow
+def test_several_environments_reset_once_where_a_step_passes_several(tmp_path, capsys):
+    changes = {"agent__algorithm__reset_steps": (121, 122, 150), "environment__num_envs": 4}
+    trainer = Trainer(tiny_preset(**changes), tmp_path / "run")
+    trainer.run()
+    found = re.findall(r"Reset (\d) of 3 at step (\d+)", capsys.readouterr().out)
+    assert found == [("2", "124"), ("3", "152")] and trainer.counters.updates == 100
+
+
+REPLICAS = """
+import sys
+import numpy as np
+from tfsac.parameters import RunParameters
+from tfsac.testing import tiny_preset
+from tfsac.training import Trainer
+from tfsac.training.resets import Resets
+
+folder, tests = sys.argv[1:]
+sys.path.insert(0, tests)
+import test_resets as t
+changes = {"agent__algorithm__reset_steps": (105,), "schedule__improve_steps": 10}
+elu = {"agent__networks__policy__middleware_parameters__activation_function": "elu"}  # acts in a graph
+for name, run in {"two": {"strategy": "mirrored", "num_devices": 2}, "one": {}}.items():
+    trainer = Trainer(tiny_preset(**changes, **elu), f"{folder}/{name}", RunParameters(seed=1, **run), quiet=True)
+    reset, found = trainer.resets.reset, {}
+
+    def watched(env_steps):
+        number = reset(env_steps)
+        found.update({f"after {key}": value for key, value in t.everything(trainer.agent).items()})
+        return number
+
+    trainer.resets.reset = watched
+    trainer.run()
+    found.update({f"end {key}": value for key, value in t.everything(trainer.agent).items()})
+    found["replicas"] = trainer.agent.replicas
+    np.savez(f"{folder}/{name}.npz", **found)
+"""
+
+
+@pytest.mark.slow
+def test_two_replicas_reset_as_one_does(run_python, request, tmp_path):
+    run_python(REPLICAS, str(tmp_path), str(request.path.parent))
+    one, two = (dict(np.load(tmp_path / f"{name}.npz")) for name in ("one", "two"))
+    assert (one.pop("replicas"), two.pop("replicas")) == (1, 2) and one.keys() == two.keys()
+    for name, value in one.items():
+        tolerance = {"atol": 0.0 if name.startswith("after") else 1e-4, "rtol": 0}
+        np.testing.assert_allclose(two[name], value, **tolerance, err_msg=name)
+    assert any(name.startswith("after optimizer") for name in one)
+
+
+# -- parameters --------------------------------------------------------------------------------------------------------
+
+
+def test_reset_steps_in_presets_and_in_json():
+    preset = override(Preset(), {"agent.algorithm.reset_steps": [15_001, 50_001]})
+    assert preset.agent.algorithm.reset_steps == (15_001, 50_001)
+    assert from_json(Preset, json.dumps(to_json(preset))) == preset
+    assert tiny.taac(**{"agent.algorithm.reset_steps": [10_000]}).agent.algorithm.reset_steps == (10_000,)
+
+
+REFUSED = {
+    "not rising": (
+        lambda: TwinSoftActorCriticAlgorithmParameters(reset_steps=(200, 200)),
+        "reset_steps are environment steps that rise",
+        "(200, 200)",
+    ),
+    "at the start": (
+        lambda: TwinSoftActorCriticAlgorithmParameters(reset_steps=(0,)),
+        "reset_steps.0: Input should be greater than 0",
+        "0",
+    ),
+    "in the warm-up": (
+        lambda: tiny_preset(agent__algorithm__reset_steps=(100, 150)),
+        "reset_steps are larger than the warm-up and the batch",
+        "reset_steps=(100, 150), heatup_steps=EnvironmentSteps(num_steps=100)",
+    ),
+    "before there is a batch": (
+        lambda: tiny_preset(agent__algorithm__reset_steps=(32,), schedule__heatup_steps=EnvironmentEpisodes(1)),
+        "reset_steps are larger than the warm-up and the batch",
+        "batch_size=32",
+    ),
+    "segments": (
+        lambda: override(
+            Preset(), {"agent": DiscreteACERAgentParameters(), "agent.algorithm.reset_steps": [20_000]}
+        ),
+        "There is no parameter 'agent.algorithm.reset_steps'",
+        "reset_steps",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "words", "received"), REFUSED.values(), ids=REFUSED)
+def test_resets_without_effect_are_refused(make, words, received):
+    with pytest.raises(ParameterError) as error:
+        make()
+    message, _, tail = str(error.value).rpartition("Received: ")
+    assert words in message and received in tail

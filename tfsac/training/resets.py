@@ -1,0 +1,57 @@
+"""Resets: an agent starts with fresh networks in the middle of a run, and learns from the memory that it has (Nikishin
+et al. 2022, arXiv 2205.07802; Nauman et al. 2024, arXiv 2405.16158).
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tfsac.agents import Agent
+
+RESETTING = 6  # stream of random numbers beside those of a run
+
+
+class Resets:
+    """Gives an agent fresh networks, target networks, temperatures and optimizers at given environment steps.
+
+    The number of updates that were made, the seed of the noise and acting's random numbers stay.
+
+    Args:
+        agent: that learns; its checkpoint holds the number of the last reset.
+        steps: environment steps, rising.
+        make_agent: makes an agent of the same kind with the first weights of a seed.
+        seed: of the run.
+
+    Attributes:
+        steps: as given.
+    """
+
+    def __init__(self, agent: Agent, steps: Sequence[int], make_agent: Callable[[int], Agent], seed: int):
+        self.agent, self.steps, self.make_agent, self.seed = agent, steps, make_agent, seed
+
+    def number(self, env_steps: int) -> int:
+        """Returns the number of the last reset up to so many environment steps, from 1 on; 0 if there is none."""
+        return bisect.bisect_right(self.steps, env_steps)
+
+    def pending(self, env_steps: int) -> bool:
+        """Returns whether there is a reset to make; the last one stands for all that a step passes."""
+        return (number := self.number(env_steps)) > 0 and number > int(self.agent.resets.numpy())
+
+    def reset(self, env_steps: int) -> int:
+        """Makes the reset of these environment steps and returns its number, with which its seed is made."""
+        agent, number = self.agent, self.number(env_steps)
+        fresh = self.make_agent(int(np.random.default_rng([self.seed, RESETTING, number]).integers(2**31)))
+        pairs = [(agent.policy.variables[name], value) for name, value in fresh.policy.variables.items()]
+        for name, network in agent.networks.items():  # running statistics too, which nothing trains
+            pairs += zip(network.model.variables, fresh.networks[name].model.variables, strict=True)
+        for name, optimizer in agent.optimizers.items():  # and temperatures, which are no networks
+            pairs += zip(agent.trained[name], fresh.trained[name], strict=True)
+            pairs += zip(optimizer.variables, fresh.optimizers[name].variables, strict=True)
+        for variable, value in pairs:
+            variable.assign(value.numpy())
+        agent.resets.assign(number)
+        agent.policy.refresh()
+        return number
