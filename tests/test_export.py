@@ -32,6 +32,19 @@ CASES = {
             "agent.networks.policy.middleware_parameters.activation_function": "silu",
         },
     ),
+    "log sigma by tanh": (
+        "pendulum_twin_sac",
+        "Pendulum-v1",
+        {
+            "agent.networks.policy.head_parameters.log_std": "tanh",
+            "agent.networks.policy.head_parameters.log_std_bounds": [-10.0, 2.0],
+        },
+    ),
+    "log sigma, clipped": (
+        "pendulum_twin_sac",
+        "Pendulum-v1",
+        {"agent.networks.policy.head_parameters.log_std_bounds": [-0.1, 0.1]},
+    ),
     "camera, normalised": ("pendulum_sac", "TfsacCameraArm-v0", {**tiny.camera_networks(), **NORMALISED}),
 }
 

@@ -1,6 +1,7 @@
 """Networks: layers, mergers, images, initialisers, the NumPy forward pass, optimizers and clipping."""
 
 import re
+from typing import get_args
 
 import keras
 import numpy as np
@@ -8,8 +9,11 @@ import pytest
 import tensorflow as tf
 
 from tfsac.agents import TwinSoftActorCriticAgent
+from tfsac.catalog import load_preset
+from tfsac.distributions import LOG_SCALE_MAX, LOG_SCALE_MIN
 from tfsac.networks import GraphForward, Network, NumpyForward, build_optimizer, clip_gradients, forward_of
 from tfsac.parameters import (
+    LOG_STD_BOUNDS,
     CategoricalPolicyHeadParameters,
     Conv2d,
     DiscreteQHeadParameters,
@@ -18,14 +22,19 @@ from tfsac.parameters import (
     InputEmbedderParameters,
     MiddlewareScheme,
     NetworkParameters,
+    ParameterError,
+    RunParameters,
     SACPolicyHeadParameters,
     SACQHeadParameters,
     TrajectoryQHeadParameters,
     TwinSoftActorCriticAgentParameters,
     VHeadParameters,
+    override,
     twin_soft_actor_critic_networks,
 )
+from tfsac.parameters.keras_names import Initializer
 from tfsac.testing import random_batches, vector_spec
+from tfsac.training.build import build_agent
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
 VECTOR = Spec({"observation": ArraySpec((5,), "float32")}, ArraySpec((3,), "float32"))
@@ -363,7 +372,7 @@ def weights(net):
     return [variable.numpy() for variable in net.trainable_variables]
 
 
-@pytest.mark.parametrize("kind", ["xavier", "he", "orthogonal", "normalized_columns"])
+@pytest.mark.parametrize("kind", get_args(Initializer))
 def test_first_weights_follow_from_the_seed(kind):
     head = SACPolicyHeadParameters(initializer=kind)
     one, two, other = (weights(network(head, seed=seed, initializer=kind)) for seed in (3, 3, 4))
@@ -373,11 +382,20 @@ def test_first_weights_follow_from_the_seed(kind):
     assert not np.array_equal(one[-4], one[-2])  # mean and log sigma start apart
 
 
-@pytest.mark.parametrize("kind, bound", [("xavier", np.sqrt(6 / (200 + 100))), ("he", np.sqrt(6 / 200))])
+@pytest.mark.parametrize(
+    "kind, bound",
+    [("xavier", np.sqrt(6 / (200 + 100))), ("he", np.sqrt(6 / 200)), ("fan_in_uniform", np.sqrt(1 / 200))],
+)
 def test_uniform_initialisers_fill_their_range(kind, bound):
     kernel = network(embed=(200, 100), initializer=kind).embedders["observation"][1].kernel.numpy()
     assert 0.99 * bound < np.abs(kernel).max() <= bound
     assert kernel.std() == pytest.approx(bound / np.sqrt(3), rel=0.02)
+
+
+def test_lecuns_normal_kernels_have_a_variance_of_one_over_their_inputs():
+    kernel = network(embed=(200, 100), initializer="lecun_normal").embedders["observation"][1].kernel.numpy()
+    assert kernel.std() == pytest.approx(np.sqrt(1 / 200), rel=0.02)
+    assert np.abs(kernel).max() < 2.3 * np.sqrt(1 / 200)  # cut off at two deviations of what it is drawn from
 
 
 def test_orthogonal_columns_are_orthonormal():
@@ -402,6 +420,68 @@ def test_normalised_columns_have_a_norm_of_a_hundredth():
 
 def test_biases_start_at_zero():
     assert all((variable == 0).all() for variable in weights(network()) if variable.ndim == 1)
+
+
+# -- bounds of the log standard deviation ------------------------------------------------------------------------------
+
+BOUNDED = {
+    "clip": (lambda raw: np.clip(raw, -10.0, 2.0), {"log_std_bounds": (-10.0, 2.0)}),
+    "tanh": (lambda raw: -10.0 + 6.0 * (1.0 + np.tanh(raw)), {"log_std_bounds": (-10.0, 2.0), "log_std": "tanh"}),
+    "default bounds": (lambda raw: -20.0 + 11.0 * (1.0 + np.tanh(raw)), {"log_std": "tanh"}),
+}
+
+
+@pytest.mark.parametrize(("formula", "fields"), BOUNDED.values(), ids=BOUNDED.keys())
+def test_the_head_bounds_log_sigma_the_same_in_keras_and_numpy(formula, fields):
+    net, plain = network(SACPolicyHeadParameters(**fields)), network()
+    for one in (net, plain):
+        randomise(one)
+        one.head.output.kernel.assign(20.0 * one.head.output.kernel)  # far beyond the bounds
+    x = {"observation": 3.0 * normal(64, 5)}
+    (mean, raw), (same_mean, log_std) = plain(x), net(x)
+    assert raw.numpy().min() < -20.0 and raw.numpy().max() > 2.0
+    np.testing.assert_array_equal(mean, same_mean)
+    np.testing.assert_allclose(log_std, formula(raw.numpy()), rtol=1e-5, atol=1e-5)
+    ours = NumpyForward(net)(x)
+    assert ours[1].dtype == np.float32
+    np.testing.assert_allclose(ours[0], same_mean, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(ours[1], log_std, rtol=1e-5, atol=1e-5)
+
+
+def test_the_default_bounds_are_the_distributions_and_no_part_of_the_network():
+    assert (LOG_SCALE_MIN, LOG_SCALE_MAX) == LOG_STD_BOUNDS == SACPolicyHeadParameters().log_std_bounds
+    plain, bounded = network().model, network(SACPolicyHeadParameters(log_std_bounds=(-9.0, 1.0))).model
+    operations = [[type(operation).__name__ for operation in model.operations] for model in (plain, bounded)]
+    assert operations[0] == ["InputLayer", "Dense", "Dense", "Dense", "Split"]
+    assert operations[1] == [*operations[0], "Clip"]
+
+
+@pytest.mark.parametrize("bounds", [(-21.0, 2.0), (-20.0, 2.5), (1.0, 1.0), (2.0, -5.0)])
+def test_bounds_that_are_none_are_refused(bounds):
+    words = f"(low, high) with -20.0 <= low < high <= 2.0. Received: log_std_bounds={bounds}"
+    with pytest.raises(ParameterError, match=re.escape(words)):
+        SACPolicyHeadParameters(log_std_bounds=bounds)
+
+
+@pytest.mark.parametrize("log_std", ["clip", "tanh"])
+def test_a_policy_acts_and_learns_within_the_bounds(log_std):
+    head = {"log_std_bounds": (-3.0, -1.0), "log_std": log_std}
+    preset = override(
+        load_preset("pendulum_twin_sac"),
+        {f"agent.networks.policy.head_parameters.{name}": value for name, value in head.items()},
+    )
+    agent = build_agent(preset, RunParameters(seed=1, updates_between_diagnostics=1), vector_spec(3, 1))
+    agent.networks["policy"].head.output.bias.assign([0.0, -50.0])
+    batch = random_batches(agent.spec, 1, preset.agent.batch_size)
+    metrics = dict(zip(agent.trace(single=True), agent.update(batch).metrics[0], strict=True))
+    assert metrics["policy/log_std"] == pytest.approx(-3.0, abs=1e-3)
+    see = {"observation": np.repeat(normal(1, 3), 4000, axis=0)}
+    u = np.arctanh(agent.policy.act(see, mode="sample").action.astype(np.float64))
+    assert u.std() == pytest.approx(np.exp(-3.0), rel=0.05)
+    noise = tf.constant(normal(4000, 1))
+    action, _ = agent.policy.act_tensors({"observation": tf.constant(see["observation"])}, noise)
+    mean, log_std = agent.networks["policy"](see)
+    np.testing.assert_allclose(action, np.tanh(mean + np.exp(log_std) * noise), atol=1e-6)
 
 
 # -- NumPy -------------------------------------------------------------------------------------------------------------

@@ -381,7 +381,7 @@ MISTAKES = {
     "merger": (lambda: network(embedding_merger_type="add"), "Input should be 'concat' or 'sum'", "'add'"),
     "initializer": (
         lambda: network(initializer="glorot"),
-        "'xavier', 'he', 'orthogonal' or 'normalized_columns'",
+        "'xavier', 'he', 'orthogonal', 'normalized_columns', 'lecun_normal' or 'fan_in_uniform'",
         "'glorot'",
     ),
     "clipping method": (lambda: network(gradients_clipping_method="all"), "'global_norm', 'norm' or 'value'", "'all'"),

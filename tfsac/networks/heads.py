@@ -12,6 +12,7 @@ from tfsac.networks.embedders import dense_layers
 from tfsac.networks.initializers import Initializers, SideBySide, uniform
 from tfsac.networks.sizes import action_size
 from tfsac.parameters import (
+    LOG_STD_BOUNDS,
     CategoricalPolicyHeadParameters,
     ClassParameters,
     DiscreteQHeadParameters,
@@ -49,7 +50,8 @@ class Head:
 
 
 class PolicyHead(Head):
-    """Location and log scale of a squashed Gaussian: features `[B, F]` to two `[B, A]`, in one product of matrices.
+    """Location and log standard deviation of a squashed Gaussian: features `[B, F]` to two `[B, A]`, in one product of
+    matrices.
 
     Attributes:
         output: the layer of both, `[B, 2 A]`, whose first weights are those of two layers.
@@ -67,11 +69,21 @@ class PolicyHead(Head):
             2 * size, kernel_initializer=kernel, bias_initializer=bias, name="mean_and_log_std"
         )
         self.outputs = [self.output]
+        self.log_std, self.log_std_bounds = parameters.log_std, parameters.log_std_bounds
 
     def __call__(self, features: keras.KerasTensor) -> list[keras.KerasTensor]:
         """Connects the head."""
         mean, log_std = keras.ops.split(self.output(features), 2, axis=-1)
-        return [mean, log_std]
+        return [mean, self.bounded(log_std, keras.ops)]
+
+    def bounded(self, log_std: Any, functions: Any) -> Any:
+        """Returns the log standard deviation inside its bounds, computed with the functions of `keras.ops` or NumPy."""
+        low, high = self.log_std_bounds
+        if self.log_std == "tanh":
+            return low + 0.5 * (high - low) * (1.0 + functions.tanh(log_std))
+        if (low, high) == LOG_STD_BOUNDS:  # where the distribution clips
+            return log_std
+        return functions.clip(log_std, low, high)
 
 
 class CategoricalHead(Head):

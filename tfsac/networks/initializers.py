@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import keras
 import numpy as np
 
@@ -40,6 +42,10 @@ KINDS = {
     "he": keras.initializers.HeUniform,
     "orthogonal": keras.initializers.Orthogonal,
     "normalized_columns": NormalizedColumns,
+    "lecun_normal": keras.initializers.LecunNormal,
+    "fan_in_uniform": functools.partial(  # in +-1 / sqrt(fan_in)
+        keras.initializers.VarianceScaling, 1.0 / 3.0, mode="fan_in", distribution="uniform"
+    ),
 }
 
 

@@ -51,7 +51,7 @@ class NumpyForward:
         self.critics = isinstance(head, TrajectoryQHead)
         branches = head.critics if isinstance(head, TrajectoryQHead) else [[x] for x in (head.outputs if head else ())]
         self.branches = [plan(list(layers)) for layers in branches]
-        self.pairs = isinstance(head, PolicyHead)  # whose one layer computes both outputs
+        self.pair = head if isinstance(head, PolicyHead) else None  # whose one layer computes both outputs
         self.sums = network.merger == "sum"
         self.load([variable.numpy() for variable in self.variables])
 
@@ -107,9 +107,9 @@ class NumpyForward:
         if action is not None:
             x = np.concatenate([x, action], axis=-1)
         outputs = [self._run(x, branch) for branch in self.branches] or [x]
-        if self.pairs:
+        if self.pair:
             size = outputs[0].shape[-1] // 2
-            outputs = [outputs[0][:, :size], outputs[0][:, size:]]
+            outputs = [outputs[0][:, :size], self.pair.bounded(outputs[0][:, size:], np)]
         return [np.stack(outputs, axis=1)] if self.critics else [*outputs, *after]
 
 

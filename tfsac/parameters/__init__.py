@@ -48,6 +48,7 @@ from tfsac.parameters.exploration_parameters import (
 )
 from tfsac.parameters.filter_parameters import FilterParameters, ReturnScalingParameters
 from tfsac.parameters.heads import (
+    LOG_STD_BOUNDS,
     CategoricalPolicyHeadParameters,
     DiscreteQHeadParameters,
     FeaturesHeadParameters,
@@ -104,6 +105,7 @@ __all__ = [
     "BY_ENV_FN",
     "FEATURES",
     "LEAST_PER_DIMENSION",
+    "LOG_STD_BOUNDS",
     "MADE_BY",
     "MOST_PER_DIMENSION",
     "OPTIMIZERS",

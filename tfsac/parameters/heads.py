@@ -6,30 +6,50 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Discriminator
 
-from tfsac.parameters.base import NonNegativeFloat, PositiveFloat, PositiveInt, parameters, refuse_ineffective
+from tfsac.parameters.base import (
+    NonNegativeFloat,
+    ParameterError,
+    PositiveFloat,
+    PositiveInt,
+    parameters,
+    refuse_ineffective,
+)
 from tfsac.parameters.keras_names import Activation, Initializer
 from tfsac.parameters.user_classes import ClassParameters, OrOwn
+
+LOG_STD_BOUNDS = (-20.0, 2.0)  # inside which the squashed Gaussian keeps every log standard deviation
 
 
 @parameters
 class SACPolicyHeadParameters(ClassParameters):
-    """A squashed Gaussian: location and log scale of every action dimension.
+    """A squashed Gaussian: location and log standard deviation of every action dimension.
 
     Attributes:
         loss_weight: factor of the policy loss.
         initializer: of the output layer.
         init_w: bound of uniform first weights and biases of the output layer, instead of `initializer`, or None.
+        log_std_bounds: (low, high) of the log standard deviation, between -20 and 2.
+        log_std: how it stays inside: "clip" cuts off what is beyond, where the gradient is zero; "tanh" is
+            `low + (high - low) / 2 * (1 + tanh(raw))`, which begins near the middle.
     """
 
     loss_weight: NonNegativeFloat = 1.0
     initializer: Initializer = "xavier"
     init_w: PositiveFloat | None = None
+    log_std_bounds: tuple[float, float] = LOG_STD_BOUNDS
+    log_std: Literal["clip", "tanh"] = "clip"
     kind: Literal["sac_policy"] = "sac_policy"
     path: ClassVar[str] = "tfsac.networks.heads:PolicyHead"
 
     def __post_init__(self) -> None:
         if self.init_w is not None:
             refuse_ineffective(self, ["initializer"], f"init_w={self.init_w}", "set init_w to None")
+        low, high = self.log_std_bounds
+        if not LOG_STD_BOUNDS[0] <= low < high <= LOG_STD_BOUNDS[1]:
+            raise ParameterError(
+                f"log_std_bounds is (low, high) with {LOG_STD_BOUNDS[0]} <= low < high <= {LOG_STD_BOUNDS[1]}. "
+                f"Received: log_std_bounds={self.log_std_bounds}"
+            )
 
 
 @parameters

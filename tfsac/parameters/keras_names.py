@@ -107,7 +107,7 @@ def _one_of(names: Collection[str]) -> AfterValidator:
 
 Activation = Annotated[str, _one_of(ACTIVATIONS)]
 OptimizerName = Annotated[str, _one_of(OPTIMIZERS)]
-Initializer = Literal["xavier", "he", "orthogonal", "normalized_columns"]
+Initializer = Literal["xavier", "he", "orthogonal", "normalized_columns", "lecun_normal", "fan_in_uniform"]
 
 
 def check_arguments(name: str, kwargs: Mapping[str, Any], changed: Mapping[str, Any]) -> None:
