@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 
+import golden_tools
 import pytest
 
 from tfsac.catalog import load_preset
@@ -51,6 +52,7 @@ from tfsac.parameters import (
     TwinSoftActorCriticAgentParameters,
     TwinSoftActorCriticAlgorithmParameters,
     VHeadParameters,
+    discount_of_episodes,
     discrete_acer_networks,
     discrete_soft_actor_critic_networks,
     for_level,
@@ -1162,3 +1164,11 @@ def test_parameters_say_how_they_are_changed():
 def test_arguments_of_a_level_are_what_a_config_can_keep(value):
     with pytest.raises(ParameterError, match=r"their values are JSON: .*env_fn is for all others\. Received: x="):
         EnvironmentParameters(kwargs={"x": value})
+
+
+def test_the_discount_of_episodes_is_the_golden_one():
+    golden, _ = golden_tools.read("modern_tables.npz")
+    for steps, expected in zip(golden["gamma/episode_steps"], golden["gamma/value"], strict=True):
+        assert discount_of_episodes(int(steps)) == pytest.approx(float(expected), abs=1e-6)
+    with pytest.raises(ParameterError, match=r"An episode has at least one decision. Received: 0"):
+        discount_of_episodes(0)

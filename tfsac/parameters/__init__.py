@@ -29,6 +29,7 @@ from tfsac.parameters.algorithms import (
     SoftActorCriticAlgorithmParameters,
     TemporallyAbstractActorCriticAlgorithmParameters,
     TwinSoftActorCriticAlgorithmParameters,
+    discount_of_episodes,
 )
 from tfsac.parameters.base import ParameterError, from_json, parameters, to_json
 from tfsac.parameters.experiment import (
@@ -179,6 +180,7 @@ __all__ = [
     "TwinSoftActorCriticAlgorithmParameters",
     "VHeadParameters",
     "class_of",
+    "discount_of_episodes",
     "discrete_acer_networks",
     "discrete_soft_actor_critic_networks",
     "for_level",

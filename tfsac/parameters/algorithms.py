@@ -59,6 +59,26 @@ class AlgorithmParameters(Extensible):
         )
 
 
+def discount_of_episodes(steps: int) -> float:
+    """Returns a discount for episodes of so many decisions: `1 - 5 / steps`, kept between 0.95 and 0.995.
+
+    Its horizon, `1 / (1 - discount)`, is a fifth of an episode (SimBa, arXiv 2410.09754).
+
+    Args:
+        steps: the most decisions of an episode, of which action repeat makes fewer.
+
+    Raises:
+        ParameterError: no positive number.
+
+    Example:
+        >>> discount_of_episodes(1000)
+        0.995
+    """
+    if steps < 1:
+        raise ParameterError(f"An episode has at least one decision. Received: {steps}")
+    return min(max(1.0 - 5.0 / steps, 0.95), 0.995)
+
+
 @parameters
 class OffPolicyAlgorithmParameters(AlgorithmParameters):
     """What all algorithms share that learn from transitions or sequences of any age.
