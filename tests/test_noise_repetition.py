@@ -8,10 +8,14 @@ from resume_tools import crashed, same_run
 from tfsac.distributed.ray_environments import RolloutRequest
 from tfsac.environments import EnvironmentFailure, Environments, Filters, maker
 from tfsac.parameters import (
+    DiscreteACERAgentParameters,
+    DiscreteSoftActorCriticAgentParameters,
+    GaussianACERAgentParameters,
     NoiseRepetitionParameters,
     ParameterError,
     RunParameters,
     SoftActorCriticAgentParameters,
+    TemporallyAbstractActorCriticAgentParameters,
     TwinSoftActorCriticAgentParameters,
     override,
     twin_soft_actor_critic_networks,
@@ -218,3 +222,17 @@ def test_repetition_without_effect_is_refused(fields, words, received):
         NoiseRepetitionParameters(**fields)
     message, _, tail = str(error.value).rpartition("Received: ")
     assert words in message and received in tail
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        DiscreteSoftActorCriticAgentParameters,
+        TemporallyAbstractActorCriticAgentParameters,
+        DiscreteACERAgentParameters,
+        GaussianACERAgentParameters,
+    ],
+)
+def test_agents_whose_policy_is_no_squashed_gaussian_refuse_repetition(agent):
+    with pytest.raises(ParameterError, match=r"exploration: Input should be .* Received: NoiseRepetitionParameters"):
+        agent(exploration=NoiseRepetitionParameters())

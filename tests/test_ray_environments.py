@@ -422,6 +422,41 @@ def test_a_run_on_two_actors_learns_with_exact_counters_and_whole_rows(cluster, 
     assert trainer.filters.count == steps + 4
 
 
+@pytest.mark.slow
+def test_actors_have_repeated_noise_of_their_own_and_the_weights_of_a_reset(cluster, tmp_path):
+    class Look(Callback):
+        def on_step(self, trainer):
+            if trainer.counters.env_steps == 292:
+                ask = [
+                    actor.__ray_call__.remote(
+                        lambda actor: (actor.collector.policy_state, actor.collector.policy.forwards["policy"].weights)
+                    )
+                    for actor in trainer.environments.actors
+                ]
+                self.noise, self.weights = zip(*cluster.get(ask), strict=True)
+                self.learned = trainer.agent.networks["policy"].model.get_weights()
+
+    # The 100 updates are made at step 200, so nothing is learned after the reset.
+    preset = tiny_preset(
+        environment__num_envs=4,
+        agent__exploration={"kind": "noise_repetition", "every": 1000},
+        agent__algorithm__reset_steps=(204,),
+        agent__algorithm__num_consecutive_playing_steps=100,
+        agent__algorithm__num_consecutive_training_steps=100,
+        schedule__improve_steps=196,
+    )
+    look = Look()
+    trainer = on_actors(preset, tmp_path / "run", callbacks=[look])
+    trainer.run()
+    assert int(trainer.agent.resets) == 1 and trainer.counters.updates == 100
+    assert (look.noise[0]["noise"] != look.noise[1]["noise"]).all()
+    for noise in look.noise:
+        assert noise["noise"].shape == (2, 1) and 900 < noise["noise_steps_left"][0] == noise["noise_steps_left"][1]
+    for weights in look.weights:
+        for ours, theirs in zip(weights, look.learned, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
 @pytest.mark.acceptance
 def test_a_killed_actor_is_replaced_and_nothing_received_is_lost(cluster, tmp_path):
     # Segments with the state of an LSTM, of columns that one kill cuts off in the middle of a rollout.

@@ -37,12 +37,13 @@ ENVS = {"environment.num_envs": 4, "schedule.improve_steps": 100}
 
 
 def prioritized():
-    """Returns a run with priorities and statistics of observations and rewards."""
+    """Returns a run with priorities, statistics of observations and rewards, a reset and noise that is repeated."""
     networks = twin_soft_actor_critic_networks((16, 16), learning_rate=1e-3, batch_size=32)
     memory = PrioritizedExperienceReplayParameters(max_size=1_000)
     agent = TwinSoftActorCriticAgentParameters(memory=memory, networks=networks)
     normalised = {f"environment.filters.{name}_normalization": True for name in ("observation", "reward")}
-    return override(dataclasses.replace(tiny_preset(), agent=agent), {**ENVS, **normalised})
+    more = {"agent.algorithm.reset_steps": [150], "agent.exploration": {"kind": "noise_repetition"}}
+    return override(dataclasses.replace(tiny_preset(), agent=agent), {**ENVS, **normalised, **more})
 
 
 PRESETS = {
@@ -85,6 +86,7 @@ def known(trainer):
     return {
         **variables,
         "counters": np.array([counters.env_steps, counters.episodes, counters.updates]),
+        "resets": trainer.agent.resets.numpy(),
         "filters": np.array(json.dumps(trainer.filters.state())),
         "rows": memory.between(memory.oldest_row, memory.total_rows),
     }
@@ -161,7 +163,7 @@ def test_all_workers_end_with_the_same_agent_counters_and_statistics(together, n
         np.testing.assert_array_equal(one[key], other[key], err_msg=key)
     steps, episodes, updates = one["counters"]
     assert steps == (200 if name != "taac" else PRESETS[name]().schedule.heatup_steps.num_steps + 100)
-    assert updates > 0 and episodes > 0
+    assert updates > 0 and episodes > 0 and one["resets"] == (name == "prioritized")
 
 
 @pytest.mark.slow

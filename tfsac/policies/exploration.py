@@ -40,8 +40,8 @@ class Exploration(ABC):
             rows: B, of environments, or of environments times agents.
             draw: draws the policy's own noise for so many rows.
             rng: the policy's random numbers.
-            state: what was returned in the step before, arrays `[B, ...]` by field; empty at first and wherever a
-                resumed run has to start new episodes.
+            state: what was returned in the step before, arrays `[B, ...]` by field; empty at first, and where a run of
+                several workers or of actors on Ray is resumed.
         """
         return draw(rows), {}
 
