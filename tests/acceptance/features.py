@@ -49,9 +49,11 @@ FEATURES = {
         {"agent.memory": {"kind": "prioritized", "max_size": 1000}},
         {},
     ),
+    "prior_data": ("prior data (`agent.memory`)", {}, {}),  # recorded in `cell`
     "n_step": ("n-step targets (`agent.algorithm.n_step=3`)", {"agent.algorithm.n_step": 3}, {}),
     "observations": ("observation normalisation", {"environment.filters.observation_normalization": True}, {}),
     "rewards": ("reward normalisation", {"environment.filters.reward_normalization": True}, {}),
+    "returns": ("return scaling", {"environment.filters.return_scaling": {"bound": 5.0}}, {}),
     "on_disk": ("`--memory_on_disk`", {}, {"memory_on_disk": True}),
     "jit_compile": ("XLA (`--jit_compile`)", {}, {"jit_compile": True}),
     "bfloat16": ("`--mixed_precision=bfloat16`", {}, {"mixed_precision": "bfloat16"}),
@@ -165,10 +167,13 @@ def cell(agent, feature, folder):
 
     run_dir = folder / agent / feature
     _, changes, settings = FEATURES[feature]
-    if agent.endswith("sqil") and feature == "prioritized":
+    if agent.endswith("sqil") and feature in ("prioritized", "prior_data"):
         return "refused: SQIL has a replay memory of its own, which samples uniformly"
     if agent.endswith("sqil") and feature == "level":
         changes = {"agent.memory.demonstrations": str(run_dir.with_suffix(".npz"))}
+    if feature == "prior_data":
+        data = str(demonstrations(agent, folder))
+        changes = {"agent.memory": {"kind": "prior_data", "demonstrations": data, "max_size": 1000}}
     user = {}
     try:
         run = RunParameters(seed=1, checkpoint_save_steps=1000, **settings)
@@ -305,7 +310,7 @@ def started(agent, features, folder, out, **variables):
 PLAIN = {
     r"Preset\.agent\.memory\.kind: Input should be ('\w+')": r"The replay memory of this agent is of the kind \1",
     r"There is no parameter '([\w.]+)'": r"This agent has no parameter `\1`",
-    r"reward_normalization has no effect with agent\.memory of kind 'sqil'.*": "The rewards of SQIL are 0 and 1",
+    r"(reward_normalization|return_scaling) has no effect with agent\.memory of kind 'sqil'.*": "The rewards of SQIL are 0 and 1",
 }
 
 
