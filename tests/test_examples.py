@@ -21,10 +21,10 @@ EXAMPLES = ROOT / "examples"
 # Text of each script and what takes its place, so that it trains for seconds.
 SHORTER = {
     "own_agent.py": {"EnvironmentSteps(5_000)": "EnvironmentSteps(200)", '"schedule.improve_steps": 6_000': '"schedule.improve_steps": 300', "heatup_steps=EnvironmentSteps(1_000)": "heatup_steps=EnvironmentSteps(200)", "periods=EnvironmentSteps(1_000)": "periods=EnvironmentSteps(200)"},
-    **{f"own_{name}.py": {'"schedule.improve_steps": 4_000': '"schedule.heatup_steps": 200, "schedule.improve_steps": 200', '"schedule.improve_steps": 5_000': '"schedule.improve_steps": 300'} for name in ("memory", "exploration", "head")},
-    "own_environment.py": {'"schedule.improve_steps": 4_000': '"schedule.heatup_steps": 200, "schedule.improve_steps": '
+    **{f"own_{name}.py": {'"schedule.improve_steps": 4_000': '"schedule.heatup_steps": 300, "schedule.improve_steps": 200', '"schedule.improve_steps": 5_000': '"schedule.improve_steps": 300'} for name in ("memory", "exploration", "head")},
+    "own_environment.py": {'"schedule.improve_steps": 4_000': '"schedule.heatup_steps": 300, "schedule.improve_steps": '
                                                               '200'},
-    "own_networks.py": {'"schedule.improve_steps": 5_000': '"schedule.heatup_steps": 200, "schedule.improve_steps": '
+    "own_networks.py": {'"schedule.improve_steps": 5_000': '"schedule.heatup_steps": 300, "schedule.improve_steps": '
                                                            '200'},
 }  # fmt: skip
 
@@ -116,7 +116,7 @@ def test_a_run_with_an_own_memory_or_exploration_is_resumed_in_a_process_that_ha
     command = [sys.executable, "-m", "tfsac", "train", f"--run_dir={run_dir}", *longer]
     done = subprocess.run(command, cwd="/", env=environment(), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert max(int(float(row["env_steps"])) for row in tiny.rows(run_dir)) == 600  # 200 of warm-up, then 400
+    assert max(int(float(row["env_steps"])) for row in tiny.rows(run_dir)) == 700  # 300 of warm-up, then 400
     # The same as without the two pauses, in one process.
     (tmp_path / "once").mkdir()
     once = ["--set=schedule.improve_steps=400", f"--run_dir={tmp_path / 'once' / 'run'}"]
