@@ -12,6 +12,7 @@ import tensorflow as tf
 from tfsac.agents import (
     DiscreteACERAgent,
     DiscreteSoftActorCriticAgent,
+    EnsembleSoftActorCriticAgent,
     GaussianACERAgent,
     SoftActorCriticAgent,
     TemporallyAbstractActorCriticAgent,
@@ -19,12 +20,18 @@ from tfsac.agents import (
 )
 from tfsac.parameters import (
     AutoAlphaParameters,
+    CategoricalValueParameters,
     Conv2d,
     DiscreteSoftActorCriticAgentParameters,
     DiscreteSoftActorCriticAlgorithmParameters,
+    EnsembleQHeadParameters,
+    FCMiddlewareParameters,
     FixedAlphaParameters,
+    NormalizationParameters,
     PriorDataReplayParameters,
     PrioritizedExperienceReplayParameters,
+    QuantileValueParameters,
+    ResidualMiddlewareParameters,
     SequenceReplayParameters,
     SoftActorCriticAgentParameters,
     SoftActorCriticAlgorithmParameters,
@@ -35,6 +42,7 @@ from tfsac.parameters import (
     TwinSoftActorCriticAgentParameters,
     TwinSoftActorCriticAlgorithmParameters,
     discrete_soft_actor_critic_networks,
+    ensemble_soft_actor_critic_networks,
     soft_actor_critic_networks,
     temporally_abstract_networks,
     twin_soft_actor_critic_networks,
@@ -77,6 +85,24 @@ def twin(temperature, memory=None, spec=SPEC, networks=None, **algorithm):
     return TwinSoftActorCriticAgent, parameters, spec
 
 
+def ensemble(body, policy=None, critics=2, distribution=None, memory=None, networks=None, **algorithm):
+    parameters = TwinSoftActorCriticAgentParameters(
+        algorithm=TwinSoftActorCriticAlgorithmParameters(
+            temperature=AutoAlphaParameters(0.05, 0.03),
+            num_steps_between_copying_online_weights_to_target=TrainingSteps(1),
+            **algorithm,
+        ),
+        networks=ensemble_soft_actor_critic_networks(
+            EnsembleQHeadParameters(critics, body, distribution),
+            policy or FCMiddlewareParameters((8,)),
+            **TRAINED,
+            **networks or {},
+        ),
+        **memory or {},
+    )
+    return EnsembleSoftActorCriticAgent, parameters, SPEC
+
+
 def discrete(memory=None, spec=CHOICE, networks=None, shared_encoder=False, **algorithm):
     parameters = DiscreteSoftActorCriticAgentParameters(
         algorithm=DiscreteSoftActorCriticAlgorithmParameters(**algorithm),
@@ -103,6 +129,11 @@ def acer(kind, cells=None, shared=False):
     return DiscreteACERAgent if kind == "discrete" else GaussianACERAgent, parameters, acer_tools.SPECS[kind]
 
 
+LAYER = NormalizationParameters("layer")
+BATCH_BEFORE = NormalizationParameters("batch", "before", normalize_input=True)
+RENORM_AFTER = NormalizationParameters("batch_renorm", "after", normalize_input=True)
+ATOMS = CategoricalValueParameters(11, -3.0, 3.0)
+
 # Name -> class, parameters, spec. The first makes one update and then four in one call, the others make five in one.
 CASES = {
     "twin, automatic temperature": twin(AutoAlphaParameters(0.05, 0.03), {"memory": PRIORITIZED}),
@@ -115,6 +146,48 @@ CASES = {
     "twin, fixed temperature, simultaneous": twin(FIXED, update_order="simultaneous"),
     "twin, team": twin(AutoAlphaParameters(), {"memory": PRIORITIZED}, team_spec(3, discrete=False), TEAM),
     "twin, imitation": twin(FIXED, {"memory": SQIL}),
+    "ensemble, subset": ensemble(
+        FCMiddlewareParameters((8, 8)),
+        critics=4,
+        critic_subset=2,
+        policy_reduction="mean",
+        memory={"memory": PRIORITIZED},
+    ),
+    "ensemble, dropout, policy delay": ensemble(
+        FCMiddlewareParameters((8, 8), normalization=LAYER, dropout=0.3), num_updates_between_policy_updates=2
+    ),
+    "ensemble, quantiles": ensemble(
+        FCMiddlewareParameters((8, 8)), critics=3, distribution=QuantileValueParameters(5, 1), target_reduction="pool"
+    ),
+    "ensemble, batch renormalisation, no target": ensemble(
+        FCMiddlewareParameters((8, 8), normalization=RENORM_AFTER),
+        FCMiddlewareParameters((8,), normalization=RENORM_AFTER),
+        joint_critic_forward=True,
+        networks={"target_network": False},
+        num_updates_between_policy_updates=3,
+    ),
+    "ensemble, atoms, batch normalisation, unit kernels": ensemble(
+        FCMiddlewareParameters((8, 8), normalization=BATCH_BEFORE),
+        FCMiddlewareParameters((8,), normalization=BATCH_BEFORE),
+        distribution=ATOMS,
+        joint_critic_forward=True,
+        target_reduction="index_min",
+        networks={"unit_weights": "kernels"},
+        memory={"memory": PRIORITIZED},
+    ),
+    "ensemble, atoms, flash, unit weights": ensemble(
+        ResidualMiddlewareParameters("flash", 8),
+        ResidualMiddlewareParameters("flash", 8),
+        distribution=ATOMS,
+        joint_critic_forward=True,
+        joint_policy_forward=True,
+        target_reduction="index_min",
+        update_order="policy_first",
+        networks={"unit_weights": "all"},
+    ),
+    "ensemble, simba": ensemble(
+        ResidualMiddlewareParameters("simba", 8), ResidualMiddlewareParameters("simba", 8), target_reduction="own"
+    ),
     "v": with_v(l2_regularization=0.01),
     "v, prioritized, policy delay": with_v({"memory": PRIORITIZED}, delay=2),
     "v, imitation": with_v({"memory": SQIL}),
@@ -184,7 +257,7 @@ def rows_of(agent, stacked, worker):
 
 def variables(agent):
     """Returns everything that an update may change, by name."""
-    found = {f"network {name}": network.trainable_variables for name, network in agent.networks.items()} | agent.trained
+    found = {f"network {name}": network.variables for name, network in agent.networks.items()} | agent.trained
     found |= {f"optimizer {name}": optimizer.variables for name, optimizer in agent.optimizers.items()}
     found["counters"] = [agent.updates, *([agent.averages] if hasattr(agent, "averages") else [])]
     found["acting"] = [agent.policy.choice_alpha] if hasattr(agent.policy, "choice_alpha") else []

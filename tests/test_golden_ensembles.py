@@ -1,141 +1,258 @@
-"""Reductions over critics and distributional losses against the golden vectors: values and gradients."""
+"""Ensembles of critics against the golden vectors: targets, losses, gradients, statistics and weights of two updates
+of REDQ's relatives, and the step of a policy with batch normalisation.
+"""
 
 import golden_tools
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfsac.losses import distributional, ensembles
+from tfsac.agents import EnsembleSoftActorCriticAgent, ensemble_sac
+from tfsac.networks import compute
+from tfsac.networks.body_layers import BatchNormalization, tensor
+from tfsac.networks.unit_weights import normalizations
+from tfsac.parameters import (
+    CategoricalValueParameters,
+    EmbedderScheme,
+    EnsembleQHeadParameters,
+    FCMiddlewareParameters,
+    FixedAlphaParameters,
+    InputEmbedderParameters,
+    MiddlewareScheme,
+    NetworkParameters,
+    NormalizationParameters,
+    ResidualMiddlewareParameters,
+    SACPolicyHeadParameters,
+    TwinSoftActorCriticAgentParameters,
+    TwinSoftActorCriticAlgorithmParameters,
+)
+from tfsac.types import Transition
 
-VALUES, GRADIENTS = 5e-5, 5e-5  # of max(1, absolute value), in float32
-
-
-def close(ours, expected, allowed, name=""):
-    ours, expected = np.asarray(ours), np.asarray(expected)
-    assert ours.shape == expected.shape, name
-    assert (np.abs(ours - expected) / np.maximum(1.0, np.abs(expected))).max() <= allowed, name
-
-
-def inputs(golden, dtype=tf.float32):
-    names = [name.removeprefix("input/") for name in golden if name.startswith("input/")]
-    return {name: tf.constant(golden[f"input/{name}"], None if name == "subset" else dtype) for name in names}
-
-
-def differentiated(loss, x):
-    """Returns what a function computes and its gradient."""
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        value = loss(x)
-    return value, tape.gradient(value, x)
-
-
-def summed(rows_BN, weight_B=None):
-    """Returns the sum over critics of the mean over rows."""
-    rows_BN = rows_BN if weight_B is None else weight_B[:, None] * rows_BN
-    return tf.reduce_sum(tf.reduce_mean(rows_BN, axis=0))
+CASES = ["crossq/warm_up", "crossq/renorm", "xqc", "flash_sac", "droq", "simba"]
+RAW = {"observation": InputEmbedderParameters(EmbedderScheme.Empty)}
+UNIT_WEIGHTS = {"xqc": "kernels", "flash": "all"}
 
 
-@pytest.mark.parametrize(("dtype", "values", "gradients"), [("float32", VALUES, GRADIENTS), ("float64", 2e-6, 1e-6)])
-def test_scalar_critics(dtype, values, gradients):
-    golden, meta = golden_tools.read("modern_redq_target.npz")
-    x, alpha = inputs(golden, dtype), tf.constant(meta["alpha"], dtype)
+def body_of(meta):
+    case, hidden = meta["case"], meta["hidden"]
+    if case in ("simba", "flash_sac"):
+        return ResidualMiddlewareParameters("simba" if case == "simba" else "flash", hidden, meta["blocks"])
+    normalization = {
+        "crossq": NormalizationParameters("batch_renorm", "after", normalize_input=True),
+        "xqc": NormalizationParameters("batch", "before", normalize_input=True),
+        "droq": NormalizationParameters("layer", "before"),
+    }[case]
+    return FCMiddlewareParameters(tuple(hidden), normalization=normalization, dropout=meta.get("dropout", 0.0))
 
-    def target(next_q_BN, reduction, alpha=alpha):
-        next_value = ensembles.reduce_q(next_q_BN, reduction)
-        return ensembles.soft_target(x["reward"], x["discount"], next_value, x["next_log_prob"], alpha)
 
-    subsets = [tf.gather(x["next_q"], subset, axis=1) for subset in x["subset"]]
-    for i, subset in enumerate(subsets):
-        close(target(subset, "min"), golden[f"target/subset_{i}"], values)
-    close(target(subsets[0], "index_min"), golden["target/subset_0"], values)
-    close(target(subsets[0], "mean"), golden["target/subset_mean_0"], values)
-    close(target(subsets[0][:, :1], "min"), golden["target/single"], values)
-    close(target(x["next_q"], "min"), golden["target/min"], values)
-    close(target(x["next_q"], "mean"), golden["target/mean"], values)
-    close(target(subsets[0], "min", 0.0), golden["target/no_entropy_subset_0"], values)
+def agent_of(meta):
+    categorical = meta["head"] == "categorical"
+    distribution = CategoricalValueParameters(meta["atoms"], meta["low"], meta["high"]) if categorical else None
+    decoupled = {"optimizer_type": "AdamW", "weight_decay": meta["weight_decay"]} if meta["weight_decay"] else {}
+    head = EnsembleQHeadParameters(meta["critics"], body_of(meta), distribution, meta["loss_weight"])
+    unit_weights = UNIT_WEIGHTS.get(meta.get("projection"), "none")
+    trained = {"batch_size": meta["batch"], "middleware_parameters": FCMiddlewareParameters(MiddlewareScheme.Empty)}
+    q = NetworkParameters(
+        head,
+        RAW,
+        learning_rate=meta["lr"],
+        adam_optimizer_beta1=meta["beta_1"],
+        create_target_network=meta["target_network"],
+        unit_weights=unit_weights,
+        **decoupled,
+        **trained,
+    )
+    algorithm = TwinSoftActorCriticAlgorithmParameters(
+        discount=meta["gamma"],
+        temperature=FixedAlphaParameters(meta["alpha"]),
+        target_reduction=meta["target_reduction"],
+        policy_reduction=meta["policy_reduction"],
+        joint_critic_forward=meta["joint"],
+        **({"rate_for_copying_weights_to_target": meta["tau"]} if meta["target_network"] else {}),
+    )
+    networks = {"policy": NetworkParameters(SACPolicyHeadParameters(), RAW, **trained), "q": q}
+    parameters = TwinSoftActorCriticAgentParameters(algorithm=algorithm, networks=networks)
+    return EnsembleSoftActorCriticAgent(parameters, golden_tools.spec_of(meta), eager=True)
 
-    y = target(subsets[0], "min")
-    for suffix, weight in (("", None), ("_weighted", x["weight"])):
-        loss, gradient = differentiated(lambda q: summed(ensembles.regression_rows(q, y), weight), x["q"])  # noqa: B023
-        close(loss, golden[f"loss/critic{suffix}"], values)
-        close(gradient, golden[f"grad/q{suffix}"], gradients)
-    close(tf.reduce_mean(tf.abs(x["q"] - y[:, None]), axis=-1), golden["td_error"], values)
-    for reduction in ("min", "mean"):
-        loss, gradient = differentiated(
-            lambda q: tf.reduce_mean(alpha * x["log_prob"] - ensembles.reduce_q(q, reduction)),  # noqa: B023
-            x["q"],
+
+def named(network):
+    """Yields a network's trained weights and running statistics with their names in the file."""
+    layers = network.head.critics.layers if hasattr(network.head, "critics") else [*network.middleware]
+    for layer in layers:
+        for inner in getattr(layer, "layers", [layer]):
+            for variable in inner.weights:
+                statistic = variable.name in ("mean", "variance", "steps")
+                name = variable.name.replace("variance", "var")
+                yield variable, f"{inner.name.replace('block_0_', 'block_0/')}/{name}", statistic
+
+
+def put(network, golden, prefix, statistics):
+    for variable, name, statistic in named(network):
+        places = [f"{statistics}/{name}", f"stats/{name}"] if statistic else [f"{prefix}/{name}"]
+        found = [golden[place] for place in places if place in golden]
+        if found:
+            variable.assign(found[0])
+        else:
+            assert statistic, name
+
+
+def check(network, golden, prefix, statistics, allowed):
+    seen = 0
+    for variable, name, statistic in named(network):
+        place = f"{statistics if statistic else prefix}/{name}"
+        if statistics is None and statistic:
+            continue
+        tolerance = allowed.get(name, 5e-6 if statistic else 1e-5)
+        np.testing.assert_allclose(variable.numpy(), golden[place], rtol=tolerance, atol=tolerance, err_msg=place)
+        seen += 1
+    assert seen > 4
+
+
+class GivenPolicy:
+    """A policy whose next action and log-probability are given."""
+
+    def __init__(self, batches):
+        self.batches = iter(batches)
+
+    def __call__(self, *outputs):
+        return self
+
+    def sample_and_log_prob(self, noise):
+        return next(self.batches)
+
+
+def critic_batches(golden):
+    names = ("obs", "action", "reward", "discount", "next_obs", "next_action", "next_log_prob")
+    for i in range(2):
+        obs, action, reward, discount, next_obs, *given = (tf.constant(golden[f"batch/{name}"][i]) for name in names)
+        yield Transition({"observation": obs}, action, reward, discount, {"observation": next_obs}), given
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("case", CASES)
+def test_two_critic_updates_match(case, at_once, monkeypatch):
+    name, _, variant = case.partition("/")
+    golden, meta = golden_tools.read(f"modern_{name}.npz")
+    under = f"{variant}/" if variant else ""
+    agent = agent_of(meta)
+    q = agent.networks["q"]
+    for network in {id(n): n for n in (q, agent.targets["q"])}.values():
+        network.head.critics.at_once = at_once
+        for layer in normalizations(network):
+            if isinstance(layer, BatchNormalization):
+                layer.momentum, layer.epsilon = meta["momentum"], meta["batch_epsilon"]
+                layer.unbiased = meta.get("unbiased", False)
+                layer.bounds, layer.warm_up = (meta.get("r_max", 3), meta.get("d_max", 5)), meta.get("warm_up", 0)
+    put(q, golden, "init/q", f"{under}stats")
+    if meta["target_network"]:
+        put(agent.targets["q"], golden, "init/q_target", f"{under}stats")
+    step = 0
+
+    def noise(place, shape, draw=None):
+        if not place.startswith("dropout"):
+            return tf.zeros(shape)
+        _, where, layer, _ = place.split("/")
+        mask = golden[f"batch/mask/{where}/{layer.replace('dropout', 'dense')}"]
+        mask = mask if where == "policy" else mask[step]
+        return tf.transpose(tf.constant(mask, tf.float32), [1, 0, 2])
+
+    monkeypatch.setattr(agent, "noise", noise)
+    batches = list(critic_batches(golden))
+    monkeypatch.setattr(ensemble_sac, "SquashedGaussian", GivenPolicy([given for _, given in batches]))
+    for step, (batch, _) in enumerate(batches):
+        result = agent.critic_step(batch)
+        loss = sum(result.metrics[f"loss/q{i + 1}"].numpy() for i in range(meta["critics"]))
+        np.testing.assert_allclose(loss, golden[f"{under}loss/critic"][step], rtol=5e-5)
+        if step == 0:
+            np.testing.assert_allclose(
+                [result.metrics[f"q/q{i + 1}"].numpy() for i in range(meta["critics"])],
+                golden[f"{under}inter/q"].mean(axis=0),
+                atol=5e-5,
+            )
+            gradients = dict(zip((v.path for v in agent.trained["q"]), result.gradients.values, strict=True))
+            for variable, place, statistic in named(q):
+                if not statistic:
+                    wanted = golden[f"{under}grad/q/{place}"]
+                    np.testing.assert_allclose(gradients[variable.path], wanted, rtol=5e-5, atol=5e-5, err_msg=place)
+            if f"{under}first_stats/norm_0/mean" in golden:
+                for variable, place, statistic in named(q):
+                    if statistic:
+                        wanted = golden[f"{under}first_stats/{place}"]
+                        np.testing.assert_allclose(variable.numpy(), wanted, rtol=5e-6, atol=5e-6)
+        agent.apply(result.gradients)
+        agent.update_target("q")
+    # A bias that batch normalisation removes has no gradient but rounding, which Adam turns into steps.
+    allowed = {"norm_0/bias": 2 * meta["lr"]} if name == "xqc" else {}
+    check(q, golden, f"{under}after_keras/q", f"{under}after_keras_stats", allowed)
+    if meta["target_network"]:
+        check(agent.targets["q"], golden, f"{under}after_keras/q_target", None, allowed)
+
+
+def test_the_policy_sees_running_statistics_and_dropout(monkeypatch):
+    for case in CASES:
+        name, _, variant = case.partition("/")
+        golden, meta = golden_tools.read(f"modern_{name}.npz")
+        under = f"{variant}/" if variant else ""
+        agent = agent_of(meta)
+        put(agent.networks["q"], golden, f"{under}after/q", f"{under}after_stats")
+        for layer in normalizations(agent.networks["q"]):
+            if isinstance(layer, BatchNormalization):
+                layer.epsilon = meta["batch_epsilon"]
+
+        def noise(place, shape, draw=None, golden=golden):
+            mask = golden[f"batch/mask/policy/{place.split('/')[2].replace('dropout', 'dense')}"]
+            return tf.transpose(tf.constant(mask, tf.float32), [1, 0, 2])
+
+        monkeypatch.setattr(agent, "noise", noise)
+        action = tf.constant(golden["policy/action"])
+        observation = {"observation": tf.constant(golden["batch/obs"][0])}
+        with tf.GradientTape() as tape:
+            tape.watch(action)
+            outputs = compute(agent.networks["q"], observation, action, of_batch=False, masks=agent.masks("policy", 1))
+            q_BN = agent.critics.q(outputs)
+            q_B = ensemble_sac.reduce_q(q_BN, meta["policy_reduction"])
+        np.testing.assert_allclose(q_BN, golden[f"{under}policy/q_all"], rtol=5e-5, atol=5e-5)
+        np.testing.assert_allclose(q_B, golden[f"{under}policy/q"], rtol=5e-5, atol=5e-5)
+        np.testing.assert_allclose(
+            tape.gradient(q_B, action), golden[f"{under}policy/dq_daction"], rtol=1e-4, atol=5e-5
         )
-        close(loss, golden[f"loss/policy_{reduction}"], values)
-        close(gradient, golden[f"grad/policy_{reduction}_q"], gradients)
 
 
-def test_categorical_critics():
-    golden, meta = golden_tools.read("modern_categorical.npz")
-    x, support = inputs(golden), distributional.Support(meta["low"], meta["high"], meta["atoms"])
-    close(support.atoms(), golden["atoms"], 1e-6)
-    next_q = distributional.q_of_logits(x["next_logits"], support)
-    close(next_q, golden["inter/next_q"], VALUES)
-    position = distributional.target_positions(x["reward"], x["discount"], x["next_log_prob"], meta["alpha"], support)
-    close(support.low + position * support.width, golden["inter/values"], VALUES)
-    next_prob = tf.nn.softmax(x["next_logits"])
-    for reduction in ("index_min", "mean", "own"):
-        chosen = ensembles.reduce_distributions(next_prob, next_q, reduction)
-        target = distributional.projected_target(chosen, position)
-        close(target, golden[f"target/{reduction}"], VALUES, reduction)
-        close(distributional.cross_entropy(x["logits"], target), golden[f"rows/{reduction}"], VALUES)
-        loss, gradient = differentiated(
-            lambda logits: summed(distributional.cross_entropy(logits, target)),  # noqa: B023
-            x["logits"],
-        )
-        close(loss, golden[f"loss/{reduction}"], VALUES)
-        close(gradient, golden[f"grad/{reduction}_logits"], GRADIENTS)
-        rows = distributional.cross_entropy(x["logits"], target)
-        close(summed(rows, x["weight"]), golden[f"loss/{reduction}_weighted"], VALUES)
-
-    chosen = ensembles.reduce_distributions(next_prob, next_q, "index_min")
-    np.testing.assert_array_equal(tf.argmin(next_q, axis=-1), golden["inter/index"])
-    expected = golden["clipped_mass"].copy()
-    # Rows 4 and 5 move by whole atoms: one ends on an end, which the file's rounding leaves 6e-9 beyond it.
-    expected[4], expected[5] = tf.reduce_sum(chosen[4, -2:]), tf.reduce_sum(chosen[5, :3])
-    close(distributional.clipped_mass(chosen, position), expected, VALUES)
-    q = distributional.q_of_logits(x["logits"], support)
-    close(q, golden["q"], VALUES)
-    y = distributional.expected_value(distributional.projected_target(chosen, position), support)
-    close(tf.reduce_mean(tf.abs(q - y[:, None]), axis=-1), golden["td_error"], VALUES)
-    for reduction in ("min", "mean"):
-        value, gradient = differentiated(
-            lambda logits: ensembles.reduce_q(distributional.q_of_logits(logits, support), reduction),  # noqa: B023
-            x["logits"],
-        )
-        close(value, golden[f"policy/{reduction}"], VALUES)
-        close(gradient, golden[f"policy/{reduction}_grad_logits"], GRADIENTS)
-    two_hot = distributional.two_hot(tf.constant(golden["two_hot/value"]), support)
-    close(two_hot, golden["two_hot/probs"], VALUES)
+@pytest.mark.parametrize("variant", ["batch", "renorm", "batch_unbiased"])
+@pytest.mark.parametrize("at_once", [False, True])
+def test_batch_normalisation_and_renormalisation_match(variant, at_once):
+    golden, meta = golden_tools.read("modern_batch_renorm.npz")
+    critics, features = meta["critics"], meta["features"]
+    layer = BatchNormalization("norm", critics, variant == "renorm", unbiased=variant == "batch_unbiased")
+    layer.momentum, layer.bounds, layer.warm_up = meta["momentum"], (meta["r_max"], meta["d_max"]), meta["warm_up"]
+    layer.build((None, features))
+    layer.scale.assign(golden["input/scale"])
+    layer.bias.assign(golden["input/bias"])
+    for step in range(meta["steps"]):
+        x, upstream = tf.constant(golden["input/x"][step]), golden["input/upstream"][step]
+        moments = {}
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = normalised(layer, x, at_once, of_batch=True, moments=moments)
+            total = tf.reduce_sum(y * upstream)
+        gradients = tape.gradient(total, [x, layer.scale.value, layer.bias.value])
+        layer.move(moments[layer])
+        place = f"{variant}/"
+        np.testing.assert_allclose(y, golden[place + "y"][step], rtol=5e-5, atol=5e-5)
+        np.testing.assert_allclose(layer.mean.numpy(), golden[place + "mean"][step], rtol=5e-6, atol=5e-6)
+        np.testing.assert_allclose(layer.variance.numpy(), golden[place + "var"][step], rtol=5e-6, atol=5e-6)
+        for gradient, name in zip(gradients, ("grad_x", "grad_scale", "grad_bias"), strict=True):
+            np.testing.assert_allclose(gradient, golden[place + name][step], rtol=5e-5, atol=5e-5, err_msg=name)
+    inference = normalised(layer, tf.constant(golden["input/inference_x"]), at_once)
+    np.testing.assert_allclose(inference, golden[f"{variant}/inference_y"], rtol=5e-5, atol=5e-5)
 
 
-def test_quantile_critics():
-    golden, meta = golden_tools.read("modern_quantile.npz")
-    x = inputs(golden)
-    next_q = distributional.q_of_quantiles(x["next_quantiles"])
-    kept = {f"drop_{drop}": distributional.pooled_quantiles(x["next_quantiles"], drop) for drop in meta["drops"]}
-    kept["mean"] = ensembles.reduce_distributions(x["next_quantiles"], next_q, "mean")
-    targets = {}
-    for name, next_quantiles in kept.items():
-        y = targets[name] = ensembles.soft_target(
-            x["reward"], x["discount"], next_quantiles, x["next_log_prob"], meta["alpha"]
-        )
-        close(y, golden[f"target/{name}"], VALUES, name)
-        rows = distributional.quantile_huber(x["quantiles"], y)
-        close(rows, golden[f"rows/{name}"], VALUES, name)
-        loss, gradient = differentiated(
-            lambda quantiles: summed(distributional.quantile_huber(quantiles, y)),  # noqa: B023
-            x["quantiles"],
-        )
-        close(loss, golden[f"loss/{name}"], VALUES, name)
-        close(loss / meta["critics"], golden[f"loss/{name}_tqc"], VALUES, name)
-        close(gradient, golden[f"grad/{name}_quantiles"], GRADIENTS, name)
-        close(summed(rows, x["weight"]), golden[f"loss/{name}_weighted"], VALUES, name)
-    q = distributional.q_of_quantiles(x["quantiles"])
-    close(ensembles.reduce_q(q, "mean"), golden["policy/mean"], VALUES)
-    td_error = tf.abs(q - tf.reduce_mean(targets["drop_1"], axis=-1, keepdims=True))
-    close(tf.reduce_mean(td_error, axis=-1), golden["td_error"], VALUES)
+def normalised(layer, x_NBF, at_once, of_batch=False, moments=None):
+    from tfsac.networks.body_layers import Mode
+
+    mode = Mode(of_batch, moments)
+    if at_once:
+        return layer.forward(x_NBF, lambda variable: tensor(variable)[:, None], mode)
+    return tf.stack(
+        [layer.forward(x, lambda variable, i=i: tensor(variable)[i], mode) for i, x in enumerate(tf.unstack(x_NBF))]
+    )

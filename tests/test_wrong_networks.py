@@ -31,7 +31,7 @@ WRONG = [
     ("pendulum_twin_sac", P + "policy.middleware_parameters.scheme=[100000000000]", "choose fewer or narrower layers"),
     ("pendulum_twin_sac", P + 'policy.middleware_parameters={"kind": "lstm"}', "only agents of kinds 'discrete_acer' "
                                                                                "and 'gaussian_acer'"),
-    ("pendulum_twin_sac", P + 'policy.middleware_parameters={"kind": "gru"}', "of kind 'fc' or 'lstm'"),
+    ("pendulum_twin_sac", P + 'policy.middleware_parameters={"kind": "gru"}', "of kind 'fc', 'residual' or 'lstm'"),
     ("pendulum_twin_sac", P + "q.head_parameters.network_layers_sizes=64", "Input should be a valid array"),
     ("pendulum_twin_sac", P + 'q.head_parameters={"kind": "discrete_q"}', "The head of network 'q' is of kind 'sac_q'"),
     ("pendulum_twin_sac", P + "q.head_parameters.twin_critic=2", "twin_critic: Input should be a valid boolean"),

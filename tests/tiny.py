@@ -69,6 +69,16 @@ def shrunk(preset: Preset, **more) -> Preset:
     fitting = {
         path: value for path, value in CHANGES.items() if not (without_v and path.startswith("agent.networks.v."))
     }
+    if getattr(preset.agent, "has_ensemble", False):
+        fitting = {path: value for path, value in fitting.items() if ".networks." not in path or "batch_size" in path}
+        bodies = {
+            "agent.networks.policy.middleware_parameters": preset.agent.networks["policy"].middleware_parameters,
+            "agent.networks.q.head_parameters.body_parameters": preset.agent.networks[
+                "q"
+            ].head_parameters.body_parameters,
+        }
+        for path, body in bodies.items():
+            fitting |= {f"{path}.width": 8} if body.kind == "residual" else {f"{path}.scheme": [16] * len(body.scheme)}
     if getattr(preset.agent, "shared_encoder", False):  # equal embedders, of images
         fitting |= {
             f"agent.networks.{name}.input_embedders_parameters.*.scheme": TINY_IMAGE for name in ("policy", "q")
@@ -93,6 +103,11 @@ def shrunk_segments(preset: Preset) -> dict:
         if name == "advantage":
             changes[f"{place}.head_parameters.network_layers_sizes"] = [16]
     return changes
+
+
+def ensemble(name="flash_sac_mujoco", level="Pendulum-v1", **changes) -> Preset:
+    """Returns a tiny run of a preset whose critics are an ensemble."""
+    return shrunk(load_preset(name), **{"environment.level": level, **SHORTER, **changes})
 
 
 def taac(level="Pendulum-v1", **changes) -> Preset:

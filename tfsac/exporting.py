@@ -41,7 +41,7 @@ class PolicyGraph:
         self.acting, self.critics, self.filters = policy.acting, policy.critics, policy.filters
         self.map = action_map(self.acting.spec.of_one_agent())  # the same for each of several agents
         self.networks = {**self.acting.networks, **(self.critics.networks if self.critics and values else {})}
-        variables = [v.value for network in self.networks.values() for v in network.trainable_variables]
+        variables = [v.value for network in self.networks.values() for v in network.variables]
         self.weights = [*variables, *(v for v in self.acting.variables.values() if isinstance(v, tf.Variable))]
         self.state = {
             name: tf.TensorSpec([None, *array.shape], array.dtype, name=name)

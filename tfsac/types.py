@@ -268,6 +268,11 @@ def is_loss(metric: str) -> bool:
     return metric.startswith("loss/")
 
 
+def is_of_policy(metric: str) -> bool:
+    """Returns whether a metric is one of a policy's step, which a policy delay may leave out."""
+    return metric.startswith(("policy/", "temperature/", "loss/policy", "loss/temperature", "imitation/policy_loss"))
+
+
 def check_actions(kind: str, discrete: bool | None, action: ArraySpec | DiscreteSpec) -> None:
     """Refuses an environment whose actions an agent cannot choose.
 

@@ -11,6 +11,7 @@ updates of a call, M metrics, E environments and P agents that share a policy.
 
 from tfsac.agents.acer import DiscreteACERAgent, GaussianACERAgent
 from tfsac.agents.discrete_sac import DiscreteSoftActorCriticAgent
+from tfsac.agents.ensemble_sac import EnsembleSoftActorCriticAgent
 from tfsac.agents.learner import Agent
 from tfsac.agents.sac import TwinSoftActorCriticAgent
 from tfsac.agents.sac_v import SoftActorCriticAgent
@@ -20,6 +21,7 @@ __all__ = [
     "Agent",
     "DiscreteACERAgent",
     "DiscreteSoftActorCriticAgent",
+    "EnsembleSoftActorCriticAgent",
     "GaussianACERAgent",
     "SoftActorCriticAgent",
     "TemporallyAbstractActorCriticAgent",

@@ -107,7 +107,7 @@ class DiscreteSoftActorCriticAgent(Agent):
             if self.prioritized:
                 loss_BN = batch.weight[:, None] * loss_BN
             loss = self.mean_loss("q", loss_BN)
-        return self.critic_result(q_BN, target_B, loss_BN, self.gradients("q", loss, tape))
+        return self.critic_result(q_BN, target_B[:, None], loss_BN, self.gradients("q", loss, tape))
 
     def policy_loss(self, batch: Transition) -> tuple[tf.Tensor, MaskedCategorical, tf.Tensor]:
         """Returns equation 12 in each row, the policy, and the smallest Q of every action."""

@@ -285,15 +285,15 @@ class Agent(tf.Module):
         return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, values)
 
     def critic_result(
-        self, q_BN: tf.Tensor, target_B: tf.Tensor, loss_BN: tf.Tensor, gradients: Gradients
+        self, q_BN: tf.Tensor, target_BN: tf.Tensor, loss_BN: tf.Tensor, gradients: Gradients
     ) -> CriticStep:
-        """Returns the step of critics that predicted `q_BN` for `target_B`, with the metrics that all agents report."""
-        td_error_BN = tf.abs(q_BN - target_B[:, None])
+        """Returns the step of critics with the metrics that all agents report; one target of all is `[B, 1]`."""
+        td_error_BN = tf.abs(q_BN - target_BN)
         metrics = {
             **per_critic("q/q", tf.reduce_mean(q_BN, axis=0)),
             **per_critic("loss/q", self.loss_weights["q"] * tf.reduce_mean(loss_BN, axis=0)),
             **per_critic("q/td_error", tf.reduce_mean(td_error_BN, axis=0)),
-            "q/target": tf.reduce_mean(target_B),
+            "q/target": tf.reduce_mean(target_BN),
             "q/gradient_norm": gradients.norm,
         }
         return CriticStep(gradients, tf.reduce_mean(td_error_BN, axis=-1), metrics)

@@ -81,7 +81,7 @@ class TwinSoftActorCriticAgent(Agent):
             if self.prioritized:
                 loss_BN = batch.weight[:, None] * loss_BN
             loss = self.mean_loss("q", loss_BN)
-        return self.critic_result(q_BN, target_B, loss_BN, self.gradients("q", loss, tape))
+        return self.critic_result(q_BN, target_B[:, None], loss_BN, self.gradients("q", loss, tape))
 
     def policy_loss(self, batch: Transition) -> tuple[tf.Tensor, SquashedGaussian, tf.Tensor, tf.Tensor]:
         """Returns equation 7 in each row, the policy, and of its sample the log-probability and Q of every critic."""

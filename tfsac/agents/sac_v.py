@@ -104,7 +104,7 @@ class SoftActorCriticAgent(Agent):
             if self.prioritized:
                 loss_BN = batch.weight[:, None] * loss_BN
             loss = self.mean_loss("q", loss_BN)
-        step = self.critic_result(q_BN, target_B, loss_BN, self.gradients("q", loss, tape))
+        step = self.critic_result(q_BN, target_B[:, None], loss_BN, self.gradients("q", loss, tape))
         return step._replace(metrics={**step.metrics, "v/next_target_value": tf.reduce_mean(next_v_B)})
 
     def values(

@@ -15,11 +15,13 @@ from tfsac.networks.heads import (
 )
 from tfsac.networks.initializers import Initializers
 from tfsac.networks.make_networks import ModelMaker, make_networks
+from tfsac.networks.modes import compute
 from tfsac.networks.network import Network
 from tfsac.networks.numpy_forward import NumpyForward
 from tfsac.networks.optimizer_steps import clip_gradients
 from tfsac.networks.optimizers import adam, build_optimizer, learning_rate_of
 from tfsac.networks.replicas import apply_on_replicas, polyak_average_on_replicas
+from tfsac.networks.unit_weights import project, weight_norm
 
 __all__ = [
     "CategoricalHead",
@@ -42,8 +44,11 @@ __all__ = [
     "check_models",
     "check_weights",
     "clip_gradients",
+    "compute",
     "forward_of",
     "learning_rate_of",
     "make_networks",
     "polyak_average_on_replicas",
+    "project",
+    "weight_norm",
 ]

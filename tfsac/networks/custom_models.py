@@ -13,6 +13,7 @@ from tfsac.networks.sizes import action_size
 from tfsac.parameters import (
     CategoricalPolicyHeadParameters,
     DiscreteQHeadParameters,
+    EnsembleQHeadParameters,
     HeadParameters,
     SACQHeadParameters,
     TrajectoryQHeadParameters,
@@ -65,7 +66,7 @@ def check_shapes(name: str, model: keras.Model, head: HeadParameters, spec: Spec
     Raises:
         ValueError: the message has the expected and the received shapes or dtypes.
     """
-    judges = isinstance(head, SACQHeadParameters | TrajectoryQHeadParameters)
+    judges = isinstance(head, SACQHeadParameters | EnsembleQHeadParameters | TrajectoryQHeadParameters)
     given = {
         key: keras.Input(array.shape, dtype=array.dtype, name=key)
         for key, array in (*spec.observation.items(), *spec.state.items())
@@ -124,6 +125,8 @@ def outputs_of(head: HeadParameters, spec: Spec) -> Shape | list[Shape]:
         return (None, size)
     if isinstance(head, SACQHeadParameters):
         return (None, CRITICS)
+    if isinstance(head, EnsembleQHeadParameters):
+        return (None, head.num_critics, head.outputs) if head.distribution else (None, head.num_critics)
     if isinstance(head, DiscreteQHeadParameters):
         return (None, CRITICS, size)
     if isinstance(head, TrajectoryQHeadParameters):

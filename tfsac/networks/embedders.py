@@ -55,13 +55,6 @@ def embedder_layers(
     return layers + dense_layers(dense, parameters.activation_function, initializers)
 
 
-def middleware_layers(
-    parameters: FCMiddlewareParameters | LSTMMiddlewareParameters, initializers: Initializers
-) -> list[keras.Layer]:
-    """Returns the dense layers between the merged embeddings and the head."""
-    return dense_layers(middleware_widths(parameters), parameters.activation_function, initializers)
-
-
 def middleware_widths(parameters: FCMiddlewareParameters | LSTMMiddlewareParameters) -> tuple[int, ...]:
     """Returns the widths of these layers."""
     scheme = parameters.scheme

@@ -37,6 +37,21 @@ class SideBySide(keras.initializers.Initializer):
         return keras.ops.concatenate([initializer(part, dtype=dtype) for initializer in self.parts], axis=-1)
 
 
+class Stacked(keras.initializers.Initializer):
+    """Kernels `[N, ...]`, each of its own initialiser.
+
+    Args:
+        parts: initialises each of them.
+    """
+
+    def __init__(self, parts: list[keras.initializers.Initializer]):
+        self.parts = parts
+
+    def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> keras.KerasTensor:
+        """Draws the kernels."""
+        return keras.ops.stack([initializer(shape[1:], dtype=dtype) for initializer in self.parts])
+
+
 KINDS = {
     "xavier": keras.initializers.GlorotUniform,
     "he": keras.initializers.HeUniform,
@@ -55,9 +70,9 @@ class Initializers:
     def __init__(self, kind: str, seeds: np.random.Generator):
         self.kind, self.seeds = kind, seeds
 
-    def next(self) -> keras.initializers.Initializer:
-        """Returns the next initialiser."""
-        return KINDS[self.kind](seed=int(self.seeds.integers(2**31)))
+    def next(self, kind: str | None = None) -> keras.initializers.Initializer:
+        """Returns the next initialiser, of this kind where one is given."""
+        return KINDS[kind or self.kind](seed=int(self.seeds.integers(2**31)))
 
 
 def uniform(bound: float, seeds: np.random.Generator) -> keras.initializers.Initializer:

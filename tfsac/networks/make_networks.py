@@ -12,6 +12,7 @@ import numpy as np
 from tfsac.networks.custom_models import check_models
 from tfsac.networks.network import Network
 from tfsac.networks.settings import check_settings
+from tfsac.networks.unit_weights import project
 from tfsac.parameters import AgentParameters
 from tfsac.types import Spec
 from tfsac.user_code import calling
@@ -71,6 +72,8 @@ def make_networks(
         if name in wanted:
             assert spec is not None
             networks[name] = Network(name, given, spec, seeds[name], made.get(name), networks.get(encoder or ""))
+            if given.unit_weights != "none":
+                project(networks[name], given.unit_weights)
         if name in targets:
             assert spec is not None
             networks[name + TARGET] = Network(name + TARGET, given, spec, seeds[name], copies.get(name))

@@ -9,8 +9,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfsac.networks.bodies import middleware_layers
 from tfsac.networks.custom_models import observations_of
-from tfsac.networks.embedders import embedder_layers, middleware_layers
+from tfsac.networks.embedders import embedder_layers
 from tfsac.networks.heads import FeaturesHead, Head
 from tfsac.networks.initializers import Initializers
 from tfsac.networks.lstm import CELL, HIDDEN, LSTM
@@ -103,7 +104,7 @@ class Network(tf.Module):
             key: keras.Input(spec.observation[key].shape, dtype=spec.observation[key].dtype, name=key)
             for key in self.embedders
         }
-        x = self._embed(inputs)
+        x = self.embed(inputs)
         for key, array in spec.state.items():
             inputs[key] = keras.Input(array.shape, dtype=array.dtype, name=key)
             self.state[key] = keras.layers.Dense(x.shape[-1], kernel_initializer=hidden.next(), name=f"{key}_embedding")
@@ -128,7 +129,7 @@ class Network(tf.Module):
             outputs = [*(outputs if isinstance(outputs, list) else [outputs]), *after]
         return keras.Model([inputs, *action] if action else inputs, outputs, name=name)
 
-    def _embed(self, given: Mapping[str, Any]) -> Any:
+    def embed(self, given: Mapping[str, Any]) -> Any:
         """Returns the merged embeddings."""
         embedded = {}
         for key, layers in self.embedders.items():
@@ -155,7 +156,7 @@ class Network(tf.Module):
 
     def advance(self, given: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
         """Returns what the head reads in one step, `[B, F]`, and the next hidden state and cells of an LSTM."""
-        x = self._before_memory(self._embed(given), given)
+        x = self._before_memory(self.embed(given), given)
         if self.lstm is None:
             return [x]
         x, (hidden, cell) = self.lstm.layer(x, [given[HIDDEN], given[CELL]])
@@ -170,7 +171,7 @@ class Network(tf.Module):
     ) -> tf.Tensor:
         """Returns what the head reads, `[T, B, F]`, of columns of observations `[T, B, ...]`; see `LSTM.unroll`."""
         rows = {key: tf.reshape(observation[key], [-1, *observation[key].shape[2:]]) for key in self.embedders}
-        features_RF = self._before_memory(self._embed(rows), rows)
+        features_RF = self._before_memory(self.embed(rows), rows)
         features_TBF = tf.reshape(features_RF, [*is_first_TB.shape.as_list(), features_RF.shape[-1]])
         if self.lstm is None:
             return features_TBF
@@ -189,6 +190,11 @@ class Network(tf.Module):
     def trainable_variables(self) -> list[keras.Variable]:
         """Keras's variables, in a fixed order; also those of an encoder's embedders."""
         return list(self.model.trainable_variables)
+
+    @property
+    def variables(self) -> list[keras.Variable]:
+        """Keras's variables with those that gradients do not train, running statistics."""
+        return list(self.model.weights)
 
     @property
     def own_variables(self) -> list[keras.Variable]:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import keras
 import numpy as np
 
+from tfsac.networks.body_layers import NUMPY_ACTIVATIONS, Activation, BodyLayer, Residual
 from tfsac.networks.heads import CategoricalHead, FeaturesHead, GaussianHead, PolicyHead, TrajectoryQHead
 from tfsac.networks.lstm import CELL, HIDDEN
 from tfsac.networks.network import Network
 
 Array = np.ndarray
 HEADS = (PolicyHead, CategoricalHead, GaussianHead, TrajectoryQHead, FeaturesHead)  # users' below may do otherwise
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "linear": lambda x: x,
-    "relu": lambda x: np.maximum(x, 0.0, out=x),
-    "tanh": lambda x: np.tanh(x, out=x),
-}
+Step = Callable[[Array], Array]
 
 
 class NumpyForward:
@@ -31,12 +29,22 @@ class NumpyForward:
     """
 
     def __init__(self, network: Network, with_head: bool = True):
-        self.variables = list(network.trainable_variables)
+        self.variables = network.variables
         place = {id(variable): i for i, variable in enumerate(self.variables)}
 
-        def plan(layers: list[keras.Layer]) -> list[tuple[int, int, Callable[[Array], Array]]]:
+        def value(variable: keras.Variable) -> Array:
+            return self.weights[place[id(variable)]]
+
+        def plan(layers: list[keras.Layer]) -> list[Step]:
             return [
-                (place[id(layer.kernel)], place[id(layer.bias)], ACTIVATIONS[layer.activation.__name__])
+                functools.partial(layer.forward, value=value)
+                if isinstance(layer, BodyLayer)
+                else functools.partial(
+                    self._dense,
+                    place[id(layer.kernel)],
+                    place[id(layer.bias)],
+                    NUMPY_ACTIVATIONS[layer.activation.__name__],
+                )
                 for layer in layers
             ]
 
@@ -64,19 +72,20 @@ class NumpyForward:
         if isinstance(network.head, TrajectoryQHead):
             layers += [layer for critic in network.head.critics for layer in critic]
         known = type(network.head) in HEADS if with_head else network.head is not None
-        return known and all(
-            isinstance(layer, keras.layers.Dense) and layer.activation.__name__ in ACTIVATIONS for layer in layers
-        )
+        return known and all(map(_is_known, layers))
 
     def load(self, weights: list[Array]) -> None:
-        """Takes new weights, in the order of the network's trainable variables."""
+        """Takes new weights, in the order of the network's variables."""
         self.weights = weights
 
-    def _run(self, x: Array, layers: list[tuple[int, int, Callable[[Array], Array]]]) -> Array:
-        for kernel, bias, activation in layers:
-            x = x @ self.weights[kernel]
-            x += self.weights[bias]
-            x = activation(x)
+    def _dense(self, kernel: int, bias: int, activation: Step, x: Array) -> Array:
+        x = x @ self.weights[kernel]
+        x += self.weights[bias]
+        return activation(x)
+
+    def _run(self, x: Array, layers: list[Step]) -> Array:
+        for layer in layers:
+            x = layer(x)
         return x
 
     def _remember(self, x: Array, hidden: Array, cell: Array) -> list[Array]:
@@ -111,6 +120,14 @@ class NumpyForward:
             size = outputs[0].shape[-1] // 2
             outputs = [outputs[0][:, :size], self.pair.bounded(outputs[0][:, size:], np)]
         return [np.stack(outputs, axis=1)] if self.critics else [*outputs, *after]
+
+
+def _is_known(layer: keras.Layer) -> bool:
+    if isinstance(layer, Residual):
+        return all(map(_is_known, layer.layers))
+    if isinstance(layer, BodyLayer) and not isinstance(layer, Activation):
+        return True
+    return isinstance(layer, keras.layers.Dense | Activation) and layer.activation.__name__ in NUMPY_ACTIVATIONS
 
 
 def _sigmoid(x: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Steps that several replicas take together: of optimizers and of target networks."""
+"""Steps that several replicas take together: of optimizers, of target networks, and other assignments."""
 
 from __future__ import annotations
 
@@ -51,3 +51,20 @@ def polyak_average_on_replicas(pairs: list[tuple[tf.Variable, tf.Variable]], rat
             strategy.extended.update(target, average, args=(online, rate))
 
     tf.distribute.get_replica_context().merge_call(of_all, args=(rate,))
+
+
+def assign(pairs: list[tuple[keras.Variable, tf.Tensor]]) -> None:
+    """Gives variables values that are the same on every replica, for pairs of both."""
+    if tf.distribute.get_strategy().num_replicas_in_sync == 1 or tf.distribute.in_cross_replica_context():
+        for variable, value in pairs:
+            variable.assign(value)
+        return
+
+    def set_value(variable: tf.Variable, value: tf.Tensor) -> None:
+        variable.assign(value)
+
+    def of_all(strategy: tf.distribute.Strategy, *values: Any) -> None:
+        for (variable, _), value in zip(pairs, values, strict=True):
+            strategy.extended.update(variable.value, set_value, args=(value,))
+
+    tf.distribute.get_replica_context().merge_call(of_all, args=tuple(value for _, value in pairs))

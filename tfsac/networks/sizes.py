@@ -6,20 +6,25 @@ import math
 import os
 from collections.abc import Iterable
 
+from tfsac.networks.bodies import EXPANSION
 from tfsac.networks.embedders import middleware_widths
 from tfsac.networks.observations import layers_of
 from tfsac.parameters import (
+    BodyParameters,
     Conv2d,
     DiscreteQHeadParameters,
+    EnsembleQHeadParameters,
     FeaturesHeadParameters,
     GaussianPolicyHeadParameters,
     InputEmbedderParameters,
     LSTMMiddlewareParameters,
     NetworkParameters,
     QHeadParameters,
+    ResidualMiddlewareParameters,
     SACPolicyHeadParameters,
     TrajectoryQHeadParameters,
     VHeadParameters,
+    normalizes_batches,
 )
 from tfsac.types import DiscreteSpec, Spec
 
@@ -57,7 +62,7 @@ def count_weights(parameters: NetworkParameters, spec: Spec) -> int:
     width = widths[0] if parameters.embedding_merger_type == "sum" else sum(widths)
     total += sum((math.prod(array.shape) + 1) * width for array in spec.state.values())
     middleware = parameters.middleware_parameters
-    more, width = _dense(width * (1 + len(spec.state)), middleware_widths(middleware))
+    more, width = _body(width * (1 + len(spec.state)), middleware)
     total += more
     if isinstance(middleware, LSTMMiddlewareParameters):
         cells = middleware.number_of_lstm_cells
@@ -74,6 +79,24 @@ def _embedder(embedder: InputEmbedderParameters, shape: tuple[int, ...]) -> tupl
             shape = (*((side - layer.kernel_size) // layer.stride + 1 for side in shape[:2]), layer.num_filters)
     more, width = _dense(math.prod(shape), (layer for layer in layers if not isinstance(layer, Conv2d)))
     return total + more, width
+
+
+def _body(width: int, parameters: BodyParameters | LSTMMiddlewareParameters) -> tuple[int, int]:
+    """Returns the number of weights and the last width of hidden layers; those of an LSTM do not count."""
+    if isinstance(parameters, ResidualMiddlewareParameters):
+        last, wide = parameters.width, EXPANSION * parameters.width
+        kernels = width * last + parameters.num_blocks * 2 * last * wide
+        if parameters.block == "simba":
+            return kernels + last + parameters.num_blocks * (wide + 3 * last) + 2 * last, last
+        return kernels + 2 * width + parameters.num_blocks * 2 * (wide + last) + last, last
+    widths = middleware_widths(parameters)
+    total, last = _dense(width, widths)
+    normalization = getattr(parameters, "normalization", None)
+    if normalization is not None:
+        each = 1 if normalization.kind == "rms" else 2
+        total += each * (sum(widths) + width * normalization.normalize_input)
+        total -= sum(widths) * (normalizes_batches(parameters) and normalization.placement == "before")
+    return total, last
 
 
 def _dense(width: int, sizes: Iterable[int]) -> tuple[int, int]:
@@ -96,6 +119,9 @@ def _head(parameters: NetworkParameters, width: int, spec: Spec) -> int:
         outputs = size if isinstance(head, DiscreteQHeadParameters) else 1
         outputs = spec.num_rewards or 1 if isinstance(head, TrajectoryQHeadParameters) else outputs
         return head.num_critics * _dense(width + judged, (*head.network_layers_sizes, outputs))[0]
+    if isinstance(head, EnsembleQHeadParameters):
+        body, last = _body(width + size, head.body_parameters)
+        return head.num_critics * (body + (last + 1) * head.outputs)
     if isinstance(head, FeaturesHeadParameters):
         return 0
     if isinstance(head, GaussianPolicyHeadParameters):

@@ -10,6 +10,7 @@ from tfsac.parameters.base import ParameterError
 from tfsac.parameters.heads import (
     CategoricalPolicyHeadParameters,
     DiscreteQHeadParameters,
+    EnsembleQHeadParameters,
     FeaturesHeadParameters,
     GaussianPolicyHeadParameters,
     SACPolicyHeadParameters,
@@ -17,17 +18,20 @@ from tfsac.parameters.heads import (
     TrajectoryQHeadParameters,
     VHeadParameters,
 )
+from tfsac.parameters.hidden_layers import (
+    BodyParameters,
+    FCMiddlewareParameters,
+    LSTMMiddlewareParameters,
+    MiddlewareParameters,
+    MiddlewareScheme,
+)
 from tfsac.parameters.keras_names import Activation
 from tfsac.parameters.networks import (
     FEATURES,
     MADE_BY,
     Conv2d,
     EmbedderScheme,
-    FCMiddlewareParameters,
     InputEmbedderParameters,
-    LSTMMiddlewareParameters,
-    MiddlewareParameters,
-    MiddlewareScheme,
     NetworkParameters,
 )
 
@@ -80,6 +84,35 @@ def twin_soft_actor_critic_networks(
     return {
         "policy": _network(SACPolicyHeadParameters(init_w=init_w), layers, trained, policy_input),
         "q": _network(q_head, (), {"create_target_network": True, **trained}, critic_input),
+    }
+
+
+def ensemble_soft_actor_critic_networks(
+    critics: EnsembleQHeadParameters,
+    policy: BodyParameters,
+    policy_head: SACPolicyHeadParameters | None = None,
+    target_network: bool = True,
+    **trained: Any,
+) -> dict[str, NetworkParameters]:
+    """The policy and q networks of soft actor-critic with an ensemble of critics, alike in training.
+
+    Args:
+        critics: the head of q, whose body reads observations and actions.
+        policy: hidden layers of the policy.
+        policy_head: of the policy; None for the usual one.
+        target_network: of q.
+        **trained: fields of `NetworkParameters` for both, such as `learning_rate` and `batch_size`.
+
+    Returns:
+        The networks by name, as `TwinSoftActorCriticAgentParameters.networks` wants them.
+    """
+    raw = {"input_embedders_parameters": {"observation": InputEmbedderParameters(EmbedderScheme.Empty)}}
+    none = {"middleware_parameters": FCMiddlewareParameters(MiddlewareScheme.Empty)}
+    return {
+        "policy": NetworkParameters(
+            policy_head or SACPolicyHeadParameters(), **{**raw, "middleware_parameters": policy, **trained}
+        ),
+        "q": NetworkParameters(critics, **{**raw, **none, "create_target_network": target_network, **trained}),
     }
 
 

@@ -25,6 +25,7 @@ from tfsac.parameters.algorithms import (
     TwinSoftActorCriticAlgorithmParameters,
 )
 from tfsac.parameters.base import ParameterError, by_kind, nearest, parameters, refuse_ineffective
+from tfsac.parameters.ensemble_options import check_ensemble, check_plain
 from tfsac.parameters.exploration_parameters import (
     AdditiveNoiseParameters,
     EpsilonGreedyParameters,
@@ -137,6 +138,13 @@ class BaseAgentParameters(ClassParameters):
                     "An LSTM learns from whole episodes: only agents of kinds 'discrete_acer' and 'gaussian_acer' have "
                     f"one. Received: {networks[name].middleware_parameters} for {name!r}"
                 )
+            if "ensemble_q" not in heads.values():
+                check_plain(name, networks[name])
+            if getattr(networks[name].middleware_parameters, "dropout", 0.0):
+                raise ParameterError(
+                    "Dropout acts in the critics of an ensemble, in head_parameters.body_parameters. Received: "
+                    f"dropout in the middleware of {name!r}"
+                )
         sizes = {name: network.batch_size for name, network in networks.items()}
         if len(set(sizes.values())) > 1:
             raise ParameterError(f"All networks of an agent train on one batch: equal batch_size. Received: {sizes}")
@@ -187,11 +195,25 @@ class TwinSoftActorCriticAgentParameters(BaseAgentParameters):
     memory: MemoryParameters = Field(default_factory=ExperienceReplayParameters)
     networks: dict[str, NetworkParameters] = Field(default_factory=twin_soft_actor_critic_networks)
     kind: Literal["twin_soft_actor_critic"] = "twin_soft_actor_critic"
-    path: ClassVar[str] = "tfsac.agents.sac:TwinSoftActorCriticAgent"
     discrete_actions: ClassVar[bool | None] = False
 
+    @property
+    def path(self) -> str:  # type: ignore[override]
+        """Of the agent's class: that of an ensemble of critics has more options."""
+        if self.has_ensemble:
+            return "tfsac.agents.ensemble_sac:EnsembleSoftActorCriticAgent"
+        return "tfsac.agents.sac:TwinSoftActorCriticAgent"
+
+    @property
+    def has_ensemble(self) -> bool:
+        """Whether the critics are an ensemble, the head "ensemble_q"."""
+        return "q" in self.networks and is_of_kind(self.networks["q"].head_parameters, "ensemble_q")
+
     def __post_init__(self) -> None:
-        self.check_networks({"policy": "sac_policy", "q": "sac_q"}, with_target=("q",))
+        self.check_networks(
+            {"policy": "sac_policy", "q": "ensemble_q" if self.has_ensemble else "sac_q"}, with_target=("q",)
+        )
+        check_ensemble(self.algorithm, self.networks, self.has_ensemble)
 
 
 @parameters

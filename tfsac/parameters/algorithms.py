@@ -182,12 +182,29 @@ class TwinSoftActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
             gradients of policy and critic, and of the temperature, at the weights with which the update begins
             (Spinning Up). "policy_first" is policy, temperature, critic, each seeing what the one before left.
         temperature: fixed or automatic.
+        critic_subset: M, the target is of M critics, drawn for each update (REDQ, arXiv 2101.05982); None
+            for all. This and what follows are of an ensemble of critics, the head "ensemble_q".
+        target_reduction: of these critics to one target: "min" or "mean"; of distributions "index_min" (that of the
+            critic with the lowest mean in each row), "mean", or "pool" (of quantiles, the largest dropped). With "own"
+            critic i learns from target i alone.
+        policy_reduction: of all critics to what the policy maximises.
+        entropy_in_target: subtract alpha times the next action's log-probability in the target.
+        joint_critic_forward: the critics compute Q(s, a) and Q(s', a') in one batch, which batch normalisation needs
+            (CrossQ, arXiv 1902.05605); the second half bootstraps, of the target network where there is one.
+        joint_policy_forward: the policy learns from the first half of a batch of s and s', whose statistics normalise
+            it.
     """
 
     update_order: Annotated[Literal["critic_first", "policy_first", "simultaneous"], BeforeValidator(_check_order)] = (
         "critic_first"
     )
     temperature: TemperatureParameters = Field(default_factory=AutoAlphaParameters)
+    critic_subset: PositiveInt | None = None
+    target_reduction: Literal["min", "mean", "index_min", "own", "pool"] = "min"
+    policy_reduction: Literal["min", "mean"] = "min"
+    entropy_in_target: bool = True
+    joint_critic_forward: bool = False
+    joint_policy_forward: bool = False
 
 
 @parameters

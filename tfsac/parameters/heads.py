@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Discriminator
+from pydantic import Discriminator, Field
 
 from tfsac.parameters.base import (
     NonNegativeFloat,
+    NonNegativeInt,
     ParameterError,
     PositiveFloat,
     PositiveInt,
     parameters,
     refuse_ineffective,
 )
+from tfsac.parameters.hidden_layers import BodyParameters, FCMiddlewareParameters
 from tfsac.parameters.keras_names import Activation, Initializer
 from tfsac.parameters.user_classes import ClassParameters, OrOwn
 
@@ -121,6 +123,78 @@ class TrajectoryQHeadParameters(QHeadParameters):
 
 
 @parameters
+class CategoricalValueParameters:
+    """A categorical distribution of returns over fixed atoms (C51, arXiv 1707.06887).
+
+    Attributes:
+        num_atoms: how many, evenly between the bounds.
+        low, high: the bounds of scaled returns, beyond which their mass is moved to the bound. None for both where the
+            filter `return_scaling` keeps returns within its own bound.
+    """
+
+    num_atoms: Annotated[int, Field(ge=2)] = 101
+    low: float | None = None
+    high: float | None = None
+    kind: Literal["categorical"] = "categorical"
+
+    def __post_init__(self) -> None:
+        if (self.low is None) != (self.high is None):
+            raise ParameterError(f"Bounds are both given or both None. Received: low={self.low}, high={self.high}")
+        if self.low is not None and self.high is not None and self.low >= self.high:
+            raise ParameterError(f"Atoms lie between low < high. Received: low={self.low}, high={self.high}")
+
+
+@parameters
+class QuantileValueParameters:
+    """Quantiles of the distribution of returns (QR-DQN, arXiv 1710.10044; TQC, arXiv 2005.04269).
+
+    Attributes:
+        num_quantiles: of each critic.
+        drop_per_critic: how many of each critic's number of quantiles are dropped from the pool of all target
+            quantiles, the largest; more of them estimate lower. It belongs to the target reduction "pool".
+    """
+
+    num_quantiles: PositiveInt = 25
+    drop_per_critic: NonNegativeInt = 2
+    kind: Literal["quantile"] = "quantile"
+
+    def __post_init__(self) -> None:
+        if self.drop_per_critic >= self.num_quantiles:
+            raise ParameterError(
+                "drop_per_critic is smaller than num_quantiles, so that target quantiles are left. "
+                f"Received: drop_per_critic={self.drop_per_critic}, num_quantiles={self.num_quantiles}"
+            )
+
+
+@parameters
+class EnsembleQHeadParameters(ClassParameters):
+    """N independent Q functions of the concatenated embedding and action, whose weights are stacked (arXiv 2101.05982).
+
+    Attributes:
+        num_critics: N.
+        body_parameters: hidden layers of each Q function, which may be normalised.
+        distribution: of returns, whose mean is Q; None for Q alone.
+        loss_weight: factor of the critic loss, which is a sum over critics.
+        initializer: of the output layers.
+    """
+
+    num_critics: PositiveInt = 2
+    body_parameters: BodyParameters = Field(default_factory=lambda: FCMiddlewareParameters((256, 256)))
+    distribution: Annotated[CategoricalValueParameters | QuantileValueParameters, Discriminator("kind")] | None = None
+    loss_weight: NonNegativeFloat = 1.0
+    initializer: Initializer = "xavier"
+    kind: Literal["ensemble_q"] = "ensemble_q"
+    path: ClassVar[str] = "tfsac.networks.critic_ensembles:EnsembleQHead"
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs of each critic: its atoms or quantiles, or 1."""
+        if isinstance(self.distribution, CategoricalValueParameters):
+            return self.distribution.num_atoms
+        return self.distribution.num_quantiles if self.distribution else 1
+
+
+@parameters
 class VHeadParameters(ClassParameters):
     """One state value.
 
@@ -187,6 +261,7 @@ HeadParameters = Annotated[
     | CategoricalPolicyHeadParameters
     | DiscreteQHeadParameters
     | TrajectoryQHeadParameters
+    | EnsembleQHeadParameters
     | GaussianPolicyHeadParameters
     | FeaturesHeadParameters,
     Discriminator("kind"),

@@ -6,7 +6,7 @@ import dataclasses
 import enum
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, Tag
+from pydantic import Field
 
 from tfsac.parameters.base import (
     Fraction,
@@ -14,7 +14,6 @@ from tfsac.parameters.base import (
     ParameterError,
     PositiveFloat,
     PositiveInt,
-    by_kind,
     parameters,
     refuse_ineffective,
 )
@@ -24,6 +23,7 @@ from tfsac.parameters.heads import (
     HeadParameters,
     SACPolicyHeadParameters,
 )
+from tfsac.parameters.hidden_layers import FCMiddlewareParameters, MiddlewareParameters
 from tfsac.parameters.keras_names import Activation, Initializer, OptimizerName, check_arguments
 from tfsac.parameters.learning_rates import LearningRateDecayParameters
 
@@ -49,18 +49,8 @@ class EmbedderScheme(enum.StrEnum):
     Deep = "Deep"
 
 
-class MiddlewareScheme(enum.StrEnum):
-    """Named middleware: Empty [], Shallow [64], Medium [512], Deep [128, 128, 128]."""
-
-    Empty = "Empty"
-    Shallow = "Shallow"
-    Medium = "Medium"
-    Deep = "Deep"
-
-
 # A scheme may also be given by its name.
 EmbedderName = Annotated[EmbedderScheme, Field(strict=False)]
-MiddlewareName = Annotated[MiddlewareScheme, Field(strict=False)]
 
 
 @parameters
@@ -86,50 +76,6 @@ class InputEmbedderParameters:
             raise ParameterError(
                 f"What is flattened goes through dense layers alone. Received: flatten=True with scheme={scheme}"
             )
-
-
-def _refuse_activation(made: Any, layers: Any, name: str) -> None:
-    """Refuses an activation of no layers; those of a Q function belong to its head."""
-    if layers in ((), MiddlewareScheme.Empty):
-        advice = "layers elsewhere in the network have their own, such as head_parameters.activation_function; set that"
-        refuse_ineffective(made, ["activation_function"], f"{name}={layers if layers == () else str(layers)!r}", advice)
-
-
-@parameters
-class FCMiddlewareParameters:
-    """Dense layers between the merged embeddings and the head; a named scheme or the widths of the layers."""
-
-    scheme: MiddlewareName | tuple[PositiveInt, ...] = MiddlewareScheme.Medium
-    activation_function: Activation = "relu"
-    kind: Literal["fc"] = "fc"
-
-    def __post_init__(self) -> None:
-        _refuse_activation(self, self.scheme, "scheme")
-
-
-@parameters
-class LSTMMiddlewareParameters:
-    """Dense layers as in `FCMiddlewareParameters`, then an LSTM, whose state carries what was observed in the episode.
-
-    Attributes:
-        number_of_lstm_cells: width of its hidden state and of its cells.
-        scheme: of the dense layers before it.
-        activation_function: after every dense layer.
-    """
-
-    number_of_lstm_cells: PositiveInt = 256
-    scheme: MiddlewareName | tuple[PositiveInt, ...] = MiddlewareScheme.Empty
-    activation_function: Activation = "relu"
-    kind: Literal["lstm"] = "lstm"
-
-    def __post_init__(self) -> None:
-        _refuse_activation(self, self.scheme, "scheme")
-
-
-MiddlewareParameters = Annotated[
-    Annotated[FCMiddlewareParameters, Tag("fc")] | Annotated[LSTMMiddlewareParameters, Tag("lstm")],
-    by_kind("fc", "lstm"),
-]
 
 
 MADE_BY = "made by "  # begins the one observation key of a network that a Python function makes
@@ -158,6 +104,9 @@ class NetworkParameters(LearningRateDecayParameters):
         clip_gradients: bound for `gradients_clipping_method`, or None.
         l2_regularization: factor of half the squared kernels, added to the loss.
         replace_mse_with_huber_loss: linear beyond an error of 1 (networks that regress: V and Q).
+        unit_weights: "kernels" scales each unit's column of every kernel to norm 1 at first and after every step (XQC);
+            "all" also the scales and biases of each normalisation to the root of their number (FlashSAC); "none"
+            neither. Only for networks of an ensemble of critics and their policy.
         create_target_network: keep a target network (of V, or of Q where there is no V; without it the critic's target
             uses the network itself).
     """
@@ -182,6 +131,7 @@ class NetworkParameters(LearningRateDecayParameters):
     gradients_clipping_method: Literal["global_norm", "norm", "value"] = "global_norm"
     l2_regularization: NonNegativeFloat = 0.0
     replace_mse_with_huber_loss: bool = False
+    unit_weights: Literal["none", "kernels", "all"] = "none"
     create_target_network: bool = False
 
     @property

@@ -186,11 +186,7 @@ class BasePolicy(ABC):
     @property
     def variables(self) -> dict[str, Any]:
         """The variables that acting needs, by name."""
-        return {
-            f"{name}/{i}": v
-            for name, network in self.networks.items()
-            for i, v in enumerate(network.trainable_variables)
-        }
+        return {f"{name}/{i}": v for name, network in self.networks.items() for i, v in enumerate(network.variables)}
 
     @property
     def reads_variables(self) -> bool:

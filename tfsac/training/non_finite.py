@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfsac.files import written_aside
-from tfsac.types import Batch, UpdateResult, is_loss
+from tfsac.types import Batch, UpdateResult, is_loss, is_of_policy
 
 
 class NonFiniteError(RuntimeError):
@@ -17,7 +17,7 @@ class NonFiniteError(RuntimeError):
 
 
 def refuse_non_finite(
-    names: list[str], result: UpdateResult, batch: Batch, before: int, env_steps: int, folder: pathlib.Path
+    names: list[str], result: UpdateResult, batch: Batch, before: int, env_steps: int, folder: pathlib.Path, delay: int
 ) -> None:
     """Checks the metrics of U updates; saves the batch of the first update in which one is not finite.
 
@@ -28,12 +28,15 @@ def refuse_non_finite(
         before: number of updates before these.
         env_steps: of the run so far.
         folder: where the batch is written, as an npz file.
+        delay: the policy is trained in every so many updates; the others may leave its metrics out.
 
     Raises:
         NonFiniteError: names the metric, the update, the environment step and the file, or why there is none.
     """
     finite = np.isfinite(result.metrics)
-    finite[: len(finite) - result.diagnosed] |= _diagnostics(tuple(names))
+    diagnostics, of_policy = _kinds(tuple(names))
+    finite[: len(finite) - result.diagnosed] |= diagnostics
+    finite[np.arange(before + 1, before + 1 + len(finite)) % delay != 0] |= of_policy
     if finite.all():
         return
     update, column = (int(i) for i in np.argwhere(~finite)[0])
@@ -52,8 +55,9 @@ def refuse_non_finite(
 
 
 @functools.cache
-def _diagnostics(names: tuple[str, ...]) -> np.ndarray:
-    return np.array([not is_loss(name) for name in names])
+def _kinds(names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns which metrics are diagnostics, and which those of a policy's step."""
+    return np.array([not is_loss(name) for name in names]), np.array([is_of_policy(name) for name in names])
 
 
 def _leaves(tree: Any, keys: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], np.ndarray]]:

@@ -267,7 +267,8 @@ class Trainer(RunParts):
 
     def _computed(self, batch: Batch, result: UpdateResult) -> None:
         before = self.counters.updates - len(result.metrics)
-        refuse_non_finite(self.update_metrics, result, batch, before, self.counters.env_steps, self.directory.path)
+        steps, delay = self.counters.env_steps, self.preset.agent.algorithm.num_updates_between_policy_updates
+        refuse_non_finite(self.update_metrics, result, batch, before, steps, self.directory.path, delay)
         self.reporter.add_updates(result.metrics)
         self.hooks.call("on_updates", self, result.metrics)
 

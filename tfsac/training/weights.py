@@ -129,7 +129,7 @@ def load_initial_weights(directory: RunDirectory, agent: Agent, filters: Filters
 
 
 def _variables(agent: Agent) -> dict[str, Any]:
-    named = {name: network.trainable_variables for name, network in agent.networks.items()}
+    named = {name: network.variables for name, network in agent.networks.items()}
     return {
         **{f"{name}/{i}": variable for name, some in named.items() for i, variable in enumerate(some)},
         **agent.policy.variables,

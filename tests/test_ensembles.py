@@ -1,0 +1,301 @@
+"""Soft actor-critic with an ensemble of critics: what the stack is, what moves running statistics and what does not,
+subsets, delays, unit weights, and options that do not go together. Golden vectors are in test_golden_ensembles.py,
+several devices in test_strategies.py.
+"""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tiny
+from agent_tools import changed, one, weights
+
+from tfsac.agents import EnsembleSoftActorCriticAgent, TwinSoftActorCriticAgent
+from tfsac.networks import compute
+from tfsac.networks.body_layers import BatchNormalization
+from tfsac.networks.unit_weights import normalizations
+from tfsac.parameters import (
+    CategoricalValueParameters,
+    EnsembleQHeadParameters,
+    FCMiddlewareParameters,
+    NormalizationParameters,
+    ParameterError,
+    QuantileValueParameters,
+    ResidualMiddlewareParameters,
+    TwinSoftActorCriticAgentParameters,
+    TwinSoftActorCriticAlgorithmParameters,
+    ensemble_soft_actor_critic_networks,
+    twin_soft_actor_critic_networks,
+)
+from tfsac.testing import random_batches, vector_spec
+
+SPEC = vector_spec(3, 2)
+PLAIN = FCMiddlewareParameters((16, 16))
+BATCH_NORM = NormalizationParameters("batch", "before", normalize_input=True)
+NORMALISED = FCMiddlewareParameters((16, 16), normalization=BATCH_NORM)
+JOINT = {"joint_critic_forward": True}
+ROWS = 8
+
+
+def parameters(body=PLAIN, critics=2, policy=PLAIN, distribution=None, networks=None, **algorithm):
+    return TwinSoftActorCriticAgentParameters(
+        algorithm=TwinSoftActorCriticAlgorithmParameters(**algorithm),
+        networks=ensemble_soft_actor_critic_networks(
+            EnsembleQHeadParameters(critics, body, distribution), policy, batch_size=ROWS, **networks or {}
+        ),
+    )
+
+
+def agent_of(*args, seed=3, eager=True, **kwargs):
+    return EnsembleSoftActorCriticAgent(parameters(*args, **kwargs), SPEC, seed, eager=eager)
+
+
+def batches(updates=1, seed=0):
+    return random_batches(SPEC, updates, ROWS, seed)
+
+
+def statistics(agent):
+    """Returns the running statistics of every network, by name."""
+    return {
+        f"{name}/{variable.path}": variable.numpy()
+        for name, network in agent.networks.items()
+        for variable in network.model.non_trainable_variables
+    }
+
+
+def observed(rows=ROWS):
+    return {"observation": np.random.default_rng(4).standard_normal((rows, 3)).astype(np.float32)}
+
+
+# -- a stack -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body",
+    [PLAIN, NORMALISED, ResidualMiddlewareParameters("simba", 8), ResidualMiddlewareParameters("flash", 8, 2)],
+    ids=str,
+)
+@pytest.mark.parametrize("of_batch", [False, True])
+def test_a_stack_of_critics_is_as_many_critics(body, of_batch):
+    stack = agent_of(body, critics=3, **JOINT).networks["q"]
+    action = np.random.default_rng(1).uniform(-1, 1, (ROWS, 2)).astype(np.float32)
+    q_BN = compute(stack, observed(), action, of_batch=of_batch)
+    assert q_BN.shape == (ROWS, 3) and len(np.unique(q_BN[0])) == 3
+    for i in range(3):
+        alone = agent_of(body, critics=1, **JOINT).networks["q"]
+        for variable, of_stack in zip(alone.variables, stack.variables, strict=True):
+            variable.assign(of_stack.numpy()[i : i + 1] if of_stack.shape else of_stack)
+        np.testing.assert_allclose(compute(alone, observed(), action, of_batch=of_batch)[:, 0], q_BN[:, i], atol=1e-5)
+
+
+@pytest.mark.parametrize("body", [PLAIN, NORMALISED, ResidualMiddlewareParameters("flash", 8)], ids=str)
+def test_all_critics_at_once_are_one_after_the_other(body):
+    network = agent_of(body, critics=4, **JOINT).networks["q"]
+    action, members = np.zeros((ROWS, 2), np.float32), tf.constant([2, 0])
+    found = []
+    for at_once in (False, True):
+        network.head.critics.at_once = at_once
+        found.append((compute(network, observed(), action), compute(network, observed(), action, members=members)))
+    np.testing.assert_allclose(found[0][0], found[1][0], atol=1e-5)
+    np.testing.assert_allclose(found[0][1], found[1][1], atol=1e-5)
+    np.testing.assert_allclose(found[0][1], tf.gather(found[0][0], members, axis=1), atol=1e-5)
+
+
+def test_without_options_an_ensemble_of_two_learns_what_the_twin_agent_does():
+    plain = TwinSoftActorCriticAgentParameters(networks=twin_soft_actor_critic_networks((16, 16), batch_size=ROWS))
+    twin, ensemble = TwinSoftActorCriticAgent(plain, SPEC, eager=True), agent_of()
+    policies = [ensemble.networks["policy"].variables, twin.networks["policy"].variables]
+    for to, given in zip(*policies, strict=True):
+        to.assign(given.numpy())
+    for name in ("q", "q_target"):
+        critics = twin.networks[name].head.critics  # each a list of dense layers
+        for i, layer in enumerate(layer for layer in ensemble.networks[name].head.critics.layers if layer.weights):
+            layer.kernel.assign(np.stack([critic[i].kernel.numpy() for critic in critics]))
+            layer.bias.assign(np.stack([critic[i].bias.numpy() for critic in critics]))
+    ensemble.noise_seed.assign(twin.noise_seed.numpy())
+    twin.update(batches(3)), ensemble.update(batches(3))
+    for ours, theirs in zip(*policies, strict=True):
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=1e-6)
+
+
+def test_adam_on_the_stack_is_adam_on_each_critic():
+    """Both regress on one target, so that critics of a stack know nothing of each other."""
+    stack = agent_of(critics=2, critic_subset=1)
+    before = weights(stack)["q"]
+    stack.update(batches())
+    for variable, first in zip(stack.networks["q"].variables, before, strict=True):
+        step = variable.numpy() - first
+        assert (np.abs(step) <= 3.001e-4).all() and np.abs(step).max() > 1e-4  # Adam's first step is its rate
+
+
+# -- targets -----------------------------------------------------------------------------------------------------------
+
+
+def test_subsets_are_uniform_over_pairs_and_follow_from_seed_and_update():
+    agent, seen = agent_of(critics=4, critic_subset=2), {}
+    for update in range(600):
+        agent.updates.assign(update)
+        pair = tuple(sorted(agent.subset().numpy()))
+        seen[pair] = seen.get(pair, 0) + 1
+    assert len(seen) == 6 and min(seen.values()) > 60 and all(a < b for a, b in seen)
+    again = agent_of(critics=4, critic_subset=2)
+    again.updates.assign(599)
+    np.testing.assert_array_equal(again.subset(), agent.subset())
+
+
+def test_only_the_subset_makes_the_target(monkeypatch):
+    agent = agent_of(critics=4, critic_subset=2)
+    batch = one(batches())
+    first = agent.critic_step(batch).metrics["q/target"]
+    out = agent.networks["q_target"].head.critics.output_layer.bias
+    others = [i for i in range(4) if i not in agent.subset().numpy()]
+    out.assign(out.numpy() + 100.0 * np.isin(np.arange(4), others)[:, None])
+    assert agent.critic_step(batch).metrics["q/target"] == first
+    out.assign(out.numpy() + 100.0)
+    assert agent.critic_step(batch).metrics["q/target"] > first + 50
+
+
+def test_a_target_without_entropy_is_higher_by_alpha_times_it():
+    target = {}
+    for entropy in (True, False):
+        agent = agent_of(entropy_in_target=entropy)
+        batch = one(batches())._replace(discount=tf.ones(ROWS))
+        target[entropy] = float(agent.critic_step(batch).metrics["q/target"])
+    noise = agent.noise("next", [ROWS, 2])
+    from tfsac.distributions import SquashedGaussian
+
+    policy = SquashedGaussian(*agent.networks["policy"](batch.next_observation))
+    log_prob = float(tf.reduce_mean(policy.sample_and_log_prob(noise)[1]))
+    assert target[False] - target[True] == pytest.approx(0.2 * log_prob, abs=1e-5)
+
+
+def test_without_batch_normalisation_a_joint_forward_is_a_separate_one():
+    found = []
+    for joint in (False, True):
+        agent = agent_of(
+            FCMiddlewareParameters((16,), normalization=NormalizationParameters("layer")), joint_critic_forward=joint
+        )
+        agent.update(batches(3))
+        found.append(weights(agent))
+    for name, values in found[0].items():
+        for a, b in zip(values, found[1][name], strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_with_batch_normalisation_the_gradient_runs_through_the_next_rows():
+    agent, batch = agent_of(NORMALISED, **JOINT, networks={"target_network": False}), one(batches())
+    moved = batch._replace(next_observation={"observation": batch.next_observation["observation"] * 3.0})
+    agent.critics.target = lambda *args: (tf.zeros(ROWS), {})  # the target stays as it is
+    ours, theirs = (agent.critic_step(b).gradients.values for b in (batch, moved))
+    assert max(float(tf.reduce_max(tf.abs(a - b))) for a, b in zip(ours, theirs, strict=True)) > 1e-3
+
+
+def test_no_target_network_has_no_variables():
+    agent = agent_of(NORMALISED, networks={"target_network": False}, **JOINT)
+    assert set(agent.networks) == {"policy", "q"} and agent.targets["q"] is agent.networks["q"]
+    agent.update(batches(2))
+
+
+# -- running statistics ------------------------------------------------------------------------------------------------
+
+
+def test_statistics_move_where_a_network_learns_and_nowhere_else():
+    agent = agent_of(NORMALISED, policy=NORMALISED, num_updates_between_policy_updates=2, **JOINT)
+    first = statistics(agent)
+    agent.policy.act(observed(), mode="sample")
+    agent.policy.act(observed(1), mode="greedy")
+    agent.values(observed(), np.zeros((ROWS, 2), np.float32))
+    assert not changed_names(first, statistics(agent))
+    agent.update(batches())  # the policy's delay leaves its step out
+    assert {name.partition("/")[0] for name in changed_names(first, statistics(agent))} == {"q"}
+    second, before = statistics(agent), weights(agent)
+    agent.update(batches(seed=1))
+    assert {name.partition("/")[0] for name in changed_names(second, statistics(agent))} == {"q", "policy"}
+    assert "policy" in changed(before, weights(agent))
+
+
+def changed_names(before, after):
+    return {name for name in before if (before[name] != after[name]).any()}
+
+
+def test_a_policy_update_that_is_left_out_reports_nothing_and_moves_no_moments():
+    agent = agent_of(num_updates_between_policy_updates=2)
+    metrics = dict(zip(agent.metric_names or agent.trace(), agent.update(batches(2)).metrics.T, strict=True))
+    assert np.isnan(metrics["loss/policy"][0]) and np.isfinite(metrics["loss/policy"][1])
+    assert np.isfinite(metrics["loss/q1"]).all()
+    assert int(agent.optimizers["policy"].iterations) == int(agent.optimizers["temperature"].iterations) == 1
+    assert int(agent.optimizers["q"].iterations) == 2
+
+
+@pytest.mark.parametrize("preset", ["flash_sac_mujoco", "xqc_mujoco", "crossq_mujoco", "simba_mujoco", "droq_mujoco"])
+def test_numpy_acts_as_the_network_does(preset):
+    made = tiny.ensemble(preset)
+    agent = EnsembleSoftActorCriticAgent(made.agent, SPEC, 1)
+    agent.update(random_batches(SPEC, 6, made.agent.batch_size))
+    policy, observation = agent.policy, observed(1)
+    assert type(policy.forwards["policy"]).__name__ == "NumpyForward"
+    outputs = agent.networks["policy"](observation)
+    for ours, theirs in zip(policy.forwards["policy"](observation), outputs, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+# -- unit weights ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["kernels", "all"])
+def test_unit_weights_stay_on_the_sphere(kind):
+    flash = ResidualMiddlewareParameters("flash", 8)
+    agent = agent_of(flash, policy=flash, eager=False, networks={"unit_weights": kind}, **JOINT)
+    for stage in ("first", "learned"):
+        for name in ("policy", "q") if stage == "learned" else agent.networks:
+            for variable in agent.networks[name].trainable_variables:
+                if variable.name == "kernel":
+                    norms = np.linalg.norm(variable.numpy(), axis=-2)
+                    np.testing.assert_allclose(norms, 1.0, atol=1e-6)
+            for layer in normalizations(agent.networks[name]):
+                if kind == "all" and isinstance(layer, BatchNormalization):
+                    squares = (layer.scale.numpy() ** 2 + layer.bias.numpy() ** 2).sum(-1)
+                    np.testing.assert_allclose(squares, layer.scale.shape[-1], rtol=1e-5)
+        agent.update(batches(4))
+
+
+# -- options that do not go together -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: parameters(NORMALISED), "joint_critic_forward=True.*Received: joint_critic_forward=False"),
+        (lambda: CategoricalValueParameters(11, 2.0, 2.0), "low < high. Received: low=2.0, high=2.0"),
+        (lambda: CategoricalValueParameters(11, 2.0), "both given or both None. Received: low=2.0, high=None"),
+        (lambda: parameters(critics=2, critic_subset=3), "at most the number of critics, 2. Received: critic_subset=3"),
+        (lambda: QuantileValueParameters(5, 5), "smaller than num_quantiles.*Received: drop_per_critic=5"),
+        (lambda: parameters(target_reduction="pool"), "target_reduction is 'min' or .*Received: .*'pool'"),
+        (
+            lambda: parameters(distribution=CategoricalValueParameters(), target_reduction="min"),
+            "target_reduction is 'index_min' or .*Received: target_reduction='min'",
+        ),
+        (lambda: parameters(critic_subset=1, target_reduction="own"), "there is no critic_subset. Received"),
+        (lambda: parameters(joint_policy_forward=True), "policy with batch normalisation. Received"),
+        (
+            lambda: parameters(policy=FCMiddlewareParameters((8,), dropout=0.1)),
+            "Dropout acts in the critics of an ensemble.*Received: dropout in the middleware of 'policy'",
+        ),
+        (
+            lambda: TwinSoftActorCriticAgentParameters(
+                algorithm=TwinSoftActorCriticAlgorithmParameters(critic_subset=2)
+            ),
+            "critic_subset has no effect with a head of q of the kind 'sac_q'.*Received: critic_subset=2",
+        ),
+        (
+            lambda: TwinSoftActorCriticAgentParameters(networks=twin_soft_actor_critic_networks(unit_weights="all")),
+            "Only the agent 'twin_soft_actor_critic' with the head 'ensemble_q' has unit_weights. Received",
+        ),
+        (
+            lambda: FCMiddlewareParameters((), normalization=BATCH_NORM),
+            "normalization has no effect with scheme=.*Received: normalization=",
+        ),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(make, words):
+    with pytest.raises(ParameterError, match=f"(?s){words}"):
+        make()

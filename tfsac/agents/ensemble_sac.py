@@ -1,0 +1,185 @@
+"""Soft actor-critic with an ensemble of critics: REDQ (arXiv 2101.05982), DroQ (2110.02034), TQC (2005.04269), CrossQ
+(1902.05605), XQC, FlashSAC, SimBa (2410.09754) are presets of its options.
+
+Networks: `policy`, `q` with N critics in one head, and perhaps its target network `q_target`. The update orders are
+those of the twin agent.
+"""
+
+from __future__ import annotations
+
+import functools
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from tfsac.agents.critic_values import critic_values, reduced_for_policy
+from tfsac.agents.learner import CriticStep, Gradients, PolicyStep, no_gradients
+from tfsac.agents.sac import TwinSoftActorCriticAgent
+from tfsac.distributions import SquashedGaussian
+from tfsac.losses.ensembles import draw_critics, reduce_q
+from tfsac.networks import ModelMaker, compute, project, weight_norm
+from tfsac.parameters import FCMiddlewareParameters, TwinSoftActorCriticAgentParameters
+from tfsac.types import Spec, Transition
+
+NOT_TRAINED = float("nan")  # what a step reports that a policy delay leaves out
+POLICY_METRICS = (
+    "loss/policy",
+    "policy/mean",
+    "policy/log_std",
+    "policy/log_prob",
+    "policy/q",
+    "policy/gradient_norm",
+    "temperature/alpha",
+)
+WEIGHT_NORM = "policy/weight_norm"
+
+
+class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
+    """Twin-target soft actor-critic with N critics, of which M make the target, perhaps of distributions of returns,
+    with normalisation, dropout and unit weights.
+
+    Args:
+        parameters, spec, seed, eager, models, jit_compile: see `Agent`.
+
+    Attributes:
+        critics: reads Q out of the critics' outputs.
+
+    Raises:
+        ValueError: see `Agent`.
+
+    Example:
+        >>> head = EnsembleQHeadParameters(num_critics=10)
+        >>> networks = {
+        ...     "policy": NetworkParameters(SACPolicyHeadParameters()),
+        ...     "q": NetworkParameters(head, create_target_network=True),
+        ... }
+        >>> algorithm = TwinSoftActorCriticAlgorithmParameters(critic_subset=2, policy_reduction="mean")
+        >>> parameters = TwinSoftActorCriticAgentParameters(algorithm=algorithm, networks=networks)
+        >>> agent = EnsembleSoftActorCriticAgent(parameters, tfsac.environments.spec_of(gymnasium.make("Pendulum-v1")))
+    """
+
+    def __init__(
+        self,
+        parameters: TwinSoftActorCriticAgentParameters,
+        spec: Spec,
+        seed: int = 0,
+        eager: bool = False,
+        models: ModelMaker | None = None,
+        jit_compile: bool = False,
+    ):
+        super().__init__(parameters, spec, seed, eager, models, jit_compile)
+        q: Any = parameters.networks["q"]
+        self.critics = critic_values(self.algorithm, q.head_parameters, q.replace_mse_with_huber_loss)
+        self.num_critics = q.head_parameters.num_critics
+        body = q.head_parameters.body_parameters
+        self.has_dropout = isinstance(body, FCMiddlewareParameters) and body.dropout > 0
+        self.policy_moves = False
+
+    def critic_step(self, batch: Transition) -> CriticStep:
+        """Computes the step of every Q(s, a) to the target of its reduction over (a subset of) the target critics."""
+        policy = SquashedGaussian(*self.networks["policy"](batch.next_observation))
+        noise_BA = self.noise("next", [self.rows, self.policy.action_size])
+        next_action_BA, next_log_prob_B = policy.sample_and_log_prob(noise_BA)
+        alpha = self.temperature.value() if self.algorithm.entropy_in_target else tf.zeros([])
+        forward = self.joint_outputs if self.algorithm.joint_critic_forward else self.separate_outputs
+        with self.watch("q") as tape:
+            outputs, next_outputs = forward(batch, next_action_BA, self.subset())
+            target, metrics = self.critics.target(batch, next_outputs, next_log_prob_B, alpha)
+            loss_BN = self.critics.loss(outputs, target)
+            if self.prioritized:
+                loss_BN = batch.weight[:, None] * loss_BN
+            loss = self.mean_loss("q", loss_BN)
+        q_BN, target_BN = self.critics.q(outputs), self.critics.q_of_target(target)
+        step = self.critic_result(q_BN, target_BN, loss_BN, self.gradients("q", loss, tape))
+        spread = tf.reduce_mean(tf.math.reduce_std(q_BN, axis=-1))
+        norm = weight_norm(self.networks["q"])
+        return step._replace(metrics={**step.metrics, **metrics, "q/spread": spread, "q/weight_norm": norm})
+
+    def subset(self) -> tf.Tensor | None:
+        """Returns which critics make the target of this update, `[M]`, on all replicas; None for all critics."""
+        if self.algorithm.critic_subset is None:
+            return None
+        seed = tf.stack([self.noise_seed + zlib.crc32(b"subset"), self.updates])
+        return draw_critics(tf.random.stateless_uniform([self.num_critics], seed), self.algorithm.critic_subset)
+
+    def separate_outputs(
+        self, batch: Transition, next_action_BA: tf.Tensor, members: tf.Tensor | None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns what the critics compute of (s, a), and the target network's M members of (s', a')."""
+        outputs = compute(self.networks["q"], batch.observation, batch.action, move=True, masks=self.masks("online", 1))
+        target, masks = self.targets["q"], self.masks("target", 1)
+        return outputs, compute(target, batch.next_observation, next_action_BA, masks=masks, members=members)
+
+    def joint_outputs(
+        self, batch: Transition, next_action_BA: tf.Tensor, members: tf.Tensor | None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the same of one batch of both (1902.05605, section 3), without target network by the critics'."""
+        both = tf.nest.map_structure(lambda *x: tf.concat(x, axis=0), batch.observation, batch.next_observation)
+        action = tf.concat([batch.action, next_action_BA], axis=0)
+        outputs = compute(self.networks["q"], both, action, move=True, masks=self.masks("online", 2))
+        rows = batch.reward.shape[0]
+        if self.targets["q"] is not self.networks["q"]:
+            target = compute(self.targets["q"], both, action, masks=self.masks("target", 2), members=members)
+            return outputs[:rows], target[rows:]
+        next_outputs = tf.stop_gradient(outputs[rows:])
+        return outputs[:rows], next_outputs if members is None else tf.gather(next_outputs, members, axis=1)
+
+    def masks(self, place: str, batches: int) -> Callable[[str, int, int], tf.Tensor] | None:
+        """Returns what draws dropout's noise `[B, N, F]` for so many batches one after the other; None without."""
+        if not self.has_dropout:
+            return None
+
+        def draw(layer: str, critics: int, units: int) -> tf.Tensor:
+            names = [f"dropout/{place}/{layer}/{i}" for i in range(batches)]
+            shape = [self.rows, critics, units]
+            return tf.concat([self.noise(name, shape, tf.random.stateless_uniform) for name in names], axis=0)
+
+        return draw
+
+    def policy_outputs(self, batch: Transition) -> list[tf.Tensor]:
+        """Returns what the policy computes of s, normalised by the batch, or by the batch of s and s'."""
+        policy = functools.partial(compute, self.networks["policy"], move=self.policy_moves)
+        if not self.algorithm.joint_policy_forward:
+            return policy(batch.observation)
+        both = tf.nest.map_structure(lambda *x: tf.concat(x, axis=0), batch.observation, batch.next_observation)
+        return [x[: batch.reward.shape[0]] for x in policy(both)]
+
+    def policy_loss(self, batch: Transition) -> tuple[tf.Tensor, SquashedGaussian, tf.Tensor, tf.Tensor]:
+        """Returns equation 7 of 1812.05905 with the policy's reduction in each row, the policy, and of its sample the
+        log-probability and Q of every critic.
+        """
+        policy = SquashedGaussian(*self.policy_outputs(batch))
+        action_BA, log_prob_B = policy.sample_and_log_prob(self.noise("policy", [self.rows, self.policy.action_size]))
+        masks = self.masks("policy", 1)
+        outputs = compute(self.networks["q"], batch.observation, action_BA, of_batch=False, masks=masks)
+        q_BN, reduction = self.critics.q(outputs), self.algorithm.policy_reduction
+        return -reduced_for_policy(q_BN, log_prob_B, self.temperature.value(), reduction), policy, log_prob_B, q_BN
+
+    def policy_step(self, batch: Transition, train_policy: bool = True) -> PolicyStep:
+        """Computes the step of policy and temperature; nothing in updates that a policy delay leaves out."""
+        if not train_policy:
+            learned = [f"loss/{name}" for name in self.trained if name not in self.networks]
+            metrics = {name: tf.constant(NOT_TRAINED) for name in (*POLICY_METRICS, *learned, WEIGHT_NORM)}
+            return PolicyStep([no_gradients("policy")], tf.fill(batch.reward.shape, NOT_TRAINED), metrics)
+        # Every replica sets it before the first statistics that they share.
+        self.policy_moves = True
+        step = super().policy_step(batch)
+        self.policy_moves = False
+        return step._replace(metrics={**step.metrics, WEIGHT_NORM: weight_norm(self.networks["policy"])})
+
+    def apply(self, *steps: Gradients) -> None:
+        """Takes optimizer steps, and projects networks of unit weights."""
+        super().apply(*steps)
+        for name, _, _ in steps:
+            kind = self.network_parameters[name].unit_weights if name in self.network_parameters else "none"
+            if kind != "none":
+                project(self.networks[name], kind)
+
+    def values(
+        self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
+    ) -> dict[str, tf.Tensor]:
+        """Returns what the policy maximises of Q(s, a), `[B]`, in units of the scaled reward."""
+        q_BN = self.critics.q(self.networks["q"](observation, action))
+        return {"q": reduce_q(q_BN, self.algorithm.policy_reduction)}

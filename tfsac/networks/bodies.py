@@ -1,0 +1,133 @@
+"""Bodies of networks with normalisation, dropout or residual blocks: which layers they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import keras
+
+from tfsac.networks.body_layers import (
+    FLASH_EPSILON,
+    Activation,
+    BatchNormalization,
+    BodyLayer,
+    Dropout,
+    LayerNormalization,
+    Linear,
+    Residual,
+    RMSNormalization,
+)
+from tfsac.networks.embedders import dense_layers, middleware_widths
+from tfsac.networks.initializers import Initializers, Stacked
+from tfsac.parameters import (
+    FCMiddlewareParameters,
+    LSTMMiddlewareParameters,
+    NormalizationParameters,
+    ResidualMiddlewareParameters,
+)
+
+EXPANSION = 4  # of the width inside a residual block
+
+
+def middleware_layers(
+    parameters: FCMiddlewareParameters | ResidualMiddlewareParameters | LSTMMiddlewareParameters,
+    initializers: Initializers,
+) -> list[keras.Layer]:
+    """Returns the layers between the merged embeddings and the head; an LSTM comes after them."""
+    if isinstance(parameters, ResidualMiddlewareParameters) or getattr(parameters, "normalization", None):
+        assert not isinstance(parameters, LSTMMiddlewareParameters)
+        return body_layers(parameters, initializers)
+    return dense_layers(middleware_widths(parameters), parameters.activation_function, initializers)
+
+
+def body_layers(
+    parameters: FCMiddlewareParameters | ResidualMiddlewareParameters,
+    initializers: Initializers,
+    critics: int | None = None,
+) -> list[BodyLayer]:
+    """Returns the layers of a body.
+
+    Args:
+        parameters: of the body.
+        initializers: of its kernels, an own one for each critic.
+        critics: N for stacked weights; None for one network.
+    """
+
+    def linear(name: str, units: int, use_bias: bool = True, kind: str | None = None) -> Linear:
+        return Linear(name, units, stacked(lambda: initializers.next(kind), critics), critics, use_bias)
+
+    if isinstance(parameters, FCMiddlewareParameters):
+        return _dense(parameters, linear, critics)
+    return _residual(parameters, linear, critics)
+
+
+def stacked(
+    next_initializer: Callable[[], keras.initializers.Initializer], critics: int | None
+) -> keras.initializers.Initializer:
+    """Returns an initialiser of one kernel, or of those of N critics."""
+    return next_initializer() if critics is None else Stacked([next_initializer() for _ in range(critics)])
+
+
+def _dense(parameters: FCMiddlewareParameters, linear: Callable[..., Linear], critics: int | None) -> list[BodyLayer]:
+    """CrossQ, XQC, DroQ: [dense, dropout, norm, activation] or [dense, dropout, activation, norm] for each width."""
+    normalization, layers = parameters.normalization, list[BodyLayer]()
+    normed = 0
+
+    def norm() -> list[BodyLayer]:
+        nonlocal normed
+        normed += 1
+        return [_normalization(normalization, f"norm_{normed - 1}", critics)] if normalization else []
+
+    before = normalization is not None and normalization.placement == "before"
+    biased = not (before and normalization is not None and normalization.kind in ("batch", "batch_renorm"))
+    if normalization is not None and normalization.normalize_input:
+        layers += norm()
+    for i, units in enumerate(middleware_widths(parameters)):
+        layers.append(linear(f"dense_{i}", units, biased))
+        if parameters.dropout:
+            layers.append(Dropout(f"dropout_{i}", parameters.dropout))
+        activation: list[BodyLayer] = [Activation(f"activation_{i}", parameters.activation_function)]
+        layers += [*norm(), *activation] if before else [*activation, *norm()]
+    return layers
+
+
+def _normalization(parameters: NormalizationParameters, name: str, critics: int | None) -> BodyLayer:
+    if parameters.kind == "layer":
+        return LayerNormalization(name, critics)
+    if parameters.kind == "rms":
+        return RMSNormalization(name, critics)
+    return BatchNormalization(name, critics, renorm=parameters.kind == "batch_renorm")
+
+
+def _residual(
+    parameters: ResidualMiddlewareParameters, linear: Callable[..., Linear], critics: int | None
+) -> list[BodyLayer]:
+    width, wide = parameters.width, EXPANSION * parameters.width
+
+    def simba(block: str) -> list[BodyLayer]:
+        return [
+            LayerNormalization(f"{block}_norm", critics),
+            linear(f"{block}_dense_0", wide, kind="he"),
+            Activation(f"{block}_activation", "relu"),
+            linear(f"{block}_dense_1", width, kind="he"),
+        ]
+
+    def flash(block: str) -> list[BodyLayer]:
+        return [
+            linear(f"{block}_dense_0", wide, use_bias=False),
+            batch(f"{block}_norm_0"),
+            Activation(f"{block}_activation_0", "relu"),
+            linear(f"{block}_dense_1", width, use_bias=False),
+            batch(f"{block}_norm_1"),
+            Activation(f"{block}_activation_1", "relu"),
+        ]
+
+    def batch(name: str) -> BatchNormalization:
+        return BatchNormalization(name, critics, epsilon=FLASH_EPSILON, unbiased=True)
+
+    names = [f"block_{i}" for i in range(parameters.num_blocks)]
+    if parameters.block == "simba":
+        blocks = [Residual(name, simba(name)) for name in names]
+        return [linear("embed", width), *blocks, LayerNormalization("norm_out", critics)]
+    blocks = [Residual(name, flash(name)) for name in names]
+    return [batch("norm_0"), linear("embed", width, use_bias=False), *blocks, RMSNormalization("norm_out", critics)]

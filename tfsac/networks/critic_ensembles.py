@@ -1,0 +1,125 @@
+"""The head of an ensemble of critics, whose weights are stacked: one variable of each layer for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfsac.networks.bodies import body_layers, stacked
+from tfsac.networks.body_layers import INFERENCE, BodyLayer, Linear, Mode, build, forward
+from tfsac.networks.heads import Head
+from tfsac.networks.initializers import Initializers
+from tfsac.parameters import EnsembleQHeadParameters
+from tfsac.types import Spec
+
+Masks = Callable[[str, int, int], tf.Tensor]  # of dropout: `[B, N, F]` for a layer's name, N and F
+
+
+class CriticEnsemble(keras.layers.Layer):
+    """N bodies with an output layer each: `[B, F]` to `[B, N]`, or `[B, N, K]` of K outputs each.
+
+    A GPU computes all critics of a layer in one product. On a CPU one critic after the other is faster, for each has
+    a product of its own kernel there.
+
+    Args:
+        layers: of the bodies.
+        output: of Q, or of K atoms or quantiles.
+
+    Attributes:
+        scalar: whether each critic has one output, which then has no axis of its own.
+        at_once: whether one product computes all critics of a layer.
+    """
+
+    def __init__(self, layers: list[BodyLayer], output: Linear):
+        super().__init__(name="critics")
+        self.body, self.output_layer = layers, output
+        self.layers = [*layers, output]
+        self.scalar = output.units == 1
+        self.at_once = bool(tf.config.list_logical_devices("GPU"))
+
+    def build(self, shape: Any) -> None:
+        """Makes the weights."""
+        build(self.layers, shape)
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns the outputs in inference."""
+        return self.compute(x)
+
+    def compute(
+        self, x: tf.Tensor, mode: Mode = INFERENCE, masks: Masks | None = None, members: tf.Tensor | None = None
+    ) -> tf.Tensor:
+        """Returns the outputs.
+
+        Args:
+            x: features and actions, `[B, F]`.
+            mode: how the layers compute.
+            masks: of dropout: uniform noise, of which units keep what is not below the rate.
+            members: which critics, `[M]`; None for all.
+        """
+        critics: Any = self.output_layer.critics if members is None else members.shape[0]
+        values = {
+            id(variable): variable.value if members is None else tf.gather(variable.value, members)
+            for variable in self.weights
+            if len(variable.shape)
+        }
+        drawn: dict[str, tf.Tensor] = {}
+
+        def mask(name: str, units: int) -> tf.Tensor:
+            if name not in drawn:
+                assert masks is not None
+                drawn[name] = tf.transpose(masks(name, critics, units), [1, 0, 2])
+            return drawn[name]
+
+        if self.at_once:
+            aligned = {key: y if y.shape.rank == 3 else y[:, None] for key, y in values.items()}
+            mode = mode._replace(mask=mask if masks else None)
+            y_NBK = forward(self.layers, x, lambda variable: aligned[id(variable)], mode)
+            y_BNK = tf.transpose(y_NBK, [1, 0, 2])
+        else:
+            slices = {key: tf.unstack(y) for key, y in values.items()}
+            y_BNK = tf.stack([self._one(i, x, slices, mode, mask if masks else None) for i in range(critics)], axis=1)
+        return y_BNK[:, :, 0] if self.scalar else y_BNK
+
+    def _one(
+        self,
+        i: int,
+        x: tf.Tensor,
+        slices: dict[int, list[tf.Tensor]],
+        mode: Mode,
+        mask: Callable[[str, int], tf.Tensor] | None,
+    ) -> tf.Tensor:
+        if mask is not None:
+            mode = mode._replace(mask=lambda name, units: mask(name, units)[i])
+        return forward(self.layers, x, lambda variable: slices[id(variable)][i], mode)
+
+
+class EnsembleQHead(Head):
+    """N Q functions, or distributions of returns: features `[B, F]` and action `[B, A]` to `[B, N]` or `[B, N, K]`."""
+
+    judges_actions: ClassVar[bool] = True
+
+    def __init__(
+        self, parameters: EnsembleQHeadParameters, spec: Spec, hidden: Initializers, seeds: np.random.Generator
+    ):
+        output, critics = Initializers(parameters.initializer, seeds), parameters.num_critics
+        layers = body_layers(parameters.body_parameters, hidden, critics)
+        self.critics = CriticEnsemble(layers, Linear("out", parameters.outputs, stacked(output.next, critics), critics))
+
+    def __call__(self, features: keras.KerasTensor, action: keras.KerasTensor) -> keras.KerasTensor:
+        """Connects the head."""
+        return self.critics(keras.layers.Concatenate()([features, action]))
+
+    def compute(
+        self,
+        features: tf.Tensor,
+        action: tf.Tensor,
+        mode: Mode = INFERENCE,
+        masks: Masks | None = None,
+        members: tf.Tensor | None = None,
+    ) -> tf.Tensor:
+        """Returns the outputs of features and actions; see `CriticEnsemble.compute`."""
+        return self.critics.compute(tf.concat([features, action], axis=-1), mode, masks, members)

@@ -1,0 +1,48 @@
+"""Networks whose layers do not always compute the same: by batch statistics, with dropout, or some critics of many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from tfsac.networks.body_layers import BodyLayer, Mode, tensor
+from tfsac.networks.critic_ensembles import EnsembleQHead, Masks
+from tfsac.networks.network import Network
+
+
+def compute(
+    network: Network,
+    observation: Mapping[str, tf.Tensor],
+    action: tf.Tensor | None = None,
+    of_batch: bool = True,
+    move: bool = False,
+    masks: Masks | None = None,
+    members: tf.Tensor | None = None,
+) -> Any:
+    """Returns what a network computes for observations `[B, ...]` by key, and actions `[B, A]` that it judges.
+
+    Args:
+        network: dense layers under a policy's head or an ensemble of critics; a custom model computes as always.
+        observation, action: see `Network.__call__`.
+        of_batch: batch normalisation by the statistics of this batch, else by the running ones.
+        move: these statistics move the running ones.
+        masks: dropout's noise; None for no dropout.
+        members: of the ensemble, `[M]`; None for all.
+    """
+    if network.head is None:
+        outputs = network(observation, action)
+        return outputs if members is None else tf.gather(outputs, members, axis=1)
+    mode = Mode(of_batch, {} if move else None)
+    x = network.embed({key: observation[key] for key in network.embedders})
+    for layer in network.middleware:
+        x = layer.forward(x, tensor, mode) if isinstance(layer, BodyLayer) else layer(x)
+    if isinstance(network.head, EnsembleQHead):
+        assert action is not None
+        outputs = network.head.compute(x, action, mode, masks, members)
+    else:
+        outputs = network.head(x)
+    for layer, moments in (mode.moments or {}).items():
+        layer.move(moments)
+    return outputs

@@ -1,0 +1,53 @@
+"""Weights that are projected to unit norm after every optimizer step (XQC; FlashSAC)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfsac.networks.body_layers import BatchNormalization, LayerNormalization, Residual, RMSNormalization
+from tfsac.networks.critic_ensembles import EnsembleQHead
+from tfsac.networks.network import Network
+from tfsac.networks.replicas import assign
+
+LEAST_NORM, LEAST_SQUARE = 1e-8, 1e-8
+
+
+def project(network: Network, kind: str) -> None:
+    """Scales each unit's column of every kernel to norm 1; its biases stay.
+
+    Args:
+        network: whose weights are changed.
+        kind: "kernels", or "all" for the scales and biases of each normalisation too, to the root of their number.
+    """
+    pairs = [
+        (variable, variable.value / tf.maximum(tf.norm(variable.value, axis=-2, keepdims=True), LEAST_NORM))
+        for variable in network.trainable_variables
+        if variable.name == "kernel"
+    ]
+    for layer in normalizations(network) if kind == "all" else ():
+        parts = [layer.scale] if isinstance(layer, RMSNormalization) else [layer.scale, layer.bias]
+        squares = tf.add_n([tf.reduce_sum(tf.square(part.value), axis=-1, keepdims=True) for part in parts])
+        factor = (float(layer.scale.shape[-1]) / (squares + LEAST_SQUARE)) ** 0.5
+        pairs += [(part, factor * part.value) for part in parts]
+    assign(pairs)
+
+
+def normalizations(network: Network) -> Iterator[Any]:
+    """Yields the normalisations of a network."""
+    head = [network.head.critics] if isinstance(network.head, EnsembleQHead) else []
+    layers: list[keras.Layer] = [*network.middleware, *(layer for critics in head for layer in critics.layers)]
+    while layers:
+        layer = layers.pop(0)
+        if isinstance(layer, Residual):
+            layers[:0] = layer.layers
+        elif isinstance(layer, BatchNormalization | LayerNormalization | RMSNormalization):
+            yield layer
+
+
+def weight_norm(network: Network) -> tf.Tensor:
+    """Returns the norm of all weights that gradients train, a scalar."""
+    return tf.linalg.global_norm([variable.value for variable in network.trainable_variables])

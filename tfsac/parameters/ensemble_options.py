@@ -1,0 +1,102 @@
+"""Which options of an ensemble of critics go together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tfsac.parameters.algorithms import TwinSoftActorCriticAlgorithmParameters
+from tfsac.parameters.base import ParameterError, refuse_ineffective
+from tfsac.parameters.heads import CategoricalValueParameters, EnsembleQHeadParameters, QuantileValueParameters
+from tfsac.parameters.hidden_layers import normalizes_batches
+from tfsac.parameters.networks import NetworkParameters
+
+OPTIONS = (
+    "critic_subset",
+    "target_reduction",
+    "policy_reduction",
+    "entropy_in_target",
+    "joint_critic_forward",
+    "joint_policy_forward",
+)
+REDUCTIONS = {
+    type(None): ("min", "mean", "own"),
+    CategoricalValueParameters: ("index_min", "mean", "own"),
+    QuantileValueParameters: ("pool", "mean"),
+}
+
+
+def check_ensemble(
+    algorithm: TwinSoftActorCriticAlgorithmParameters, networks: Mapping[str, NetworkParameters], has_ensemble: bool
+) -> None:
+    """Refuses options that have no effect, that contradict each other, or with which critics cannot learn.
+
+    Args:
+        algorithm: of the twin agent.
+        networks: "policy" and "q".
+        has_ensemble: whether the head of q is an ensemble.
+
+    Raises:
+        ParameterError: names the options.
+    """
+    policy, q = networks["policy"], networks["q"]
+    head: Any = q.head_parameters
+    if not has_ensemble:
+        because = f"a head of q of the kind {head.kind!r}"
+        refuse_ineffective(algorithm, OPTIONS, because, "choose the head 'ensemble_q' (EnsembleQHeadParameters)")
+        return
+    assert isinstance(head, EnsembleQHeadParameters)
+    _check_reduction(algorithm, head)
+    if normalizes_batches(head.body_parameters) and not algorithm.joint_critic_forward:
+        raise ParameterError(
+            "Critics with batch normalisation do not learn where Q(s, a) and Q(s', a') are normalised by batches of "
+            "their own: set joint_critic_forward=True, or another normalisation. Received: "
+            "joint_critic_forward=False"
+        )
+    if algorithm.joint_policy_forward and not normalizes_batches(policy.middleware_parameters):
+        raise ParameterError(
+            "joint_policy_forward belongs to a policy with batch normalisation. Received: joint_policy_forward=True "
+            f"with {policy.middleware_parameters}"
+        )
+
+
+def _check_reduction(algorithm: TwinSoftActorCriticAlgorithmParameters, head: EnsembleQHeadParameters) -> None:
+    allowed = REDUCTIONS[type(head.distribution)]
+    if algorithm.target_reduction not in allowed:
+        raise ParameterError(
+            f"With distribution={head.distribution} the target_reduction is {' or '.join(map(repr, allowed))}. "
+            f"Received: target_reduction={algorithm.target_reduction!r}"
+        )
+    subset = algorithm.critic_subset
+    if subset is not None and subset > head.num_critics:
+        raise ParameterError(
+            f"critic_subset is at most the number of critics, {head.num_critics}. Received: critic_subset={subset}"
+        )
+    if subset is not None and algorithm.target_reduction == "own":
+        raise ParameterError(
+            "With target_reduction='own' every critic learns from its own target, so there is no critic_subset. "
+            f"Received: critic_subset={subset}"
+        )
+    if isinstance(head.distribution, QuantileValueParameters) and algorithm.target_reduction != "pool":
+        refuse_ineffective(
+            head.distribution, ["drop_per_critic"], f"target_reduction={algorithm.target_reduction!r}", "pool them"
+        )
+
+
+def check_plain(name: str, network: NetworkParameters) -> None:
+    """Refuses layers of a network that only an agent with an ensemble of critics trains.
+
+    Raises:
+        ParameterError: batch normalisation, dropout or unit weights.
+    """
+    body = network.middleware_parameters
+    found = {
+        "batch normalisation": normalizes_batches(body),
+        "dropout": getattr(body, "dropout", 0.0) > 0,
+        "unit_weights": network.unit_weights != "none",
+    }
+    if wrong := [what for what, there in found.items() if there]:
+        raise ParameterError(
+            f"Only the agent 'twin_soft_actor_critic' with the head 'ensemble_q' has {wrong[0]}. "
+            f"Received: {wrong[0]} in network {name!r}"
+        )

@@ -1,0 +1,134 @@
+"""Parameters of the hidden layers of networks: widths, normalisation, dropout, residual blocks, an LSTM."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, Tag
+
+from tfsac.parameters.base import Fraction, PositiveInt, by_kind, parameters, refuse_ineffective
+from tfsac.parameters.keras_names import Activation
+
+
+class MiddlewareScheme(enum.StrEnum):
+    """Named middleware: Empty [], Shallow [64], Medium [512], Deep [128, 128, 128]."""
+
+    Empty = "Empty"
+    Shallow = "Shallow"
+    Medium = "Medium"
+    Deep = "Deep"
+
+
+MiddlewareName = Annotated[MiddlewareScheme, Field(strict=False)]  # a scheme may also be given by its name
+
+
+def refuse_activation(made: Any, layers: Any, name: str) -> None:
+    """Refuses an activation of no layers; those of a Q function belong to its head."""
+    if is_empty(layers):
+        advice = "layers elsewhere in the network have their own, such as head_parameters.activation_function; set that"
+        refuse_ineffective(made, ["activation_function"], f"{name}={layers if layers == () else str(layers)!r}", advice)
+
+
+def is_empty(layers: Any) -> bool:
+    """Returns whether a scheme has no layers."""
+    return layers in ((), MiddlewareScheme.Empty)
+
+
+@parameters
+class NormalizationParameters:
+    """Normalisation of hidden layers, with a scale (and a bias) for each unit.
+
+    Attributes:
+        kind: "layer" over the units of each row (arXiv 1607.06450), "rms" the same without mean and bias
+            (arXiv 1910.07467), "batch" over the rows of the batch (arXiv 1502.03167), whose running statistics act;
+            "batch_renorm" corrects the batch's statistics towards the running ones (arXiv 1702.03275).
+        placement: before the activation of each layer, or after it.
+        normalize_input: also normalise what the first layer reads.
+    """
+
+    kind: Literal["layer", "rms", "batch", "batch_renorm"]
+    placement: Literal["before", "after"] = "before"
+    normalize_input: bool = False
+
+
+@parameters
+class FCMiddlewareParameters:
+    """Dense layers; as middleware between the merged embeddings and the head.
+
+    Attributes:
+        scheme: a named scheme or the widths of the layers.
+        activation_function: after every layer.
+        normalization: of every layer, or None. A layer before batch normalisation has no bias, which that would remove.
+        dropout: rate of units that are left out of every layer before its normalisation and activation while critics
+            learn (arXiv 2110.02034); of an ensemble of critics alone.
+    """
+
+    scheme: MiddlewareName | tuple[PositiveInt, ...] = MiddlewareScheme.Medium
+    activation_function: Activation = "relu"
+    normalization: NormalizationParameters | None = None
+    dropout: Fraction = 0.0
+    kind: Literal["fc"] = "fc"
+
+    def __post_init__(self) -> None:
+        refuse_activation(self, self.scheme, "scheme")
+        if is_empty(self.scheme):
+            advice = "give it layers"
+            refuse_ineffective(self, ["dropout", "normalization"], f"scheme={self.scheme!r}", advice)
+
+
+@parameters
+class ResidualMiddlewareParameters:
+    """Residual blocks: a dense layer, blocks `x + f(x)` that are four times as wide inside, a normalisation.
+
+    Attributes:
+        block: "simba" has layer normalisation before each block's dense layers and at the end (SimBa, arXiv
+            2410.09754). "flash" has batch normalisation of the input and of each dense layer in a block, and RMS
+            normalisation at the end (FlashSAC, github.com/Holiday-Robot/FlashSAC); its dense layers have no bias.
+        width: of the dense layer and of what each block adds to.
+        num_blocks: how many blocks.
+    """
+
+    block: Literal["simba", "flash"] = "simba"
+    width: PositiveInt = 256
+    num_blocks: PositiveInt = 1
+    kind: Literal["residual"] = "residual"
+
+
+@parameters
+class LSTMMiddlewareParameters:
+    """Dense layers as in `FCMiddlewareParameters`, then an LSTM, whose state carries what was observed in the episode.
+
+    Attributes:
+        number_of_lstm_cells: width of its hidden state and of its cells.
+        scheme: of the dense layers before it.
+        activation_function: after every dense layer.
+    """
+
+    number_of_lstm_cells: PositiveInt = 256
+    scheme: MiddlewareName | tuple[PositiveInt, ...] = MiddlewareScheme.Empty
+    activation_function: Activation = "relu"
+    kind: Literal["lstm"] = "lstm"
+
+    def __post_init__(self) -> None:
+        refuse_activation(self, self.scheme, "scheme")
+
+
+BodyParameters = Annotated[
+    Annotated[FCMiddlewareParameters, Tag("fc")] | Annotated[ResidualMiddlewareParameters, Tag("residual")],
+    by_kind("fc", "residual"),
+]
+MiddlewareParameters = Annotated[
+    Annotated[FCMiddlewareParameters, Tag("fc")]
+    | Annotated[ResidualMiddlewareParameters, Tag("residual")]
+    | Annotated[LSTMMiddlewareParameters, Tag("lstm")],
+    by_kind("fc", "residual", "lstm"),
+]
+
+
+def normalizes_batches(body: FCMiddlewareParameters | ResidualMiddlewareParameters | LSTMMiddlewareParameters) -> bool:
+    """Returns whether layers normalise the rows of a batch together."""
+    if isinstance(body, ResidualMiddlewareParameters):
+        return body.block == "flash"
+    normalization = getattr(body, "normalization", None)
+    return normalization is not None and normalization.kind in ("batch", "batch_renorm")
