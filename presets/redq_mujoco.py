@@ -13,6 +13,7 @@ from tfsac.parameters import (
     ExperienceReplayParameters,
     FCMiddlewareParameters,
     Preset,
+    PresetValidationParameters,
     ScheduleParameters,
     TrainingSteps,
     TwinSoftActorCriticAgentParameters,
@@ -20,8 +21,14 @@ from tfsac.parameters import (
     ensemble_soft_actor_critic_networks,
 )
 
-TARGET_ENTROPY = {"HalfCheetah-v5": -3.0, "Walker2d-v5": -3.0, "Ant-v5": -4.0, "Humanoid-v5": -2.0}
-LEVELS = {level: {"agent.algorithm.temperature.target_entropy": entropy} for level, entropy in TARGET_ENTROPY.items()}
+TARGET_ENTROPY = {"Hopper-v5": -1.0, "HalfCheetah-v5": -3.0, "Walker2d-v5": -3.0, "Ant-v5": -4.0, "Humanoid-v5": -2.0}
+LEVELS = {
+    level: {
+        "agent.algorithm.temperature.target_entropy": entropy,
+        "validation.min_reward_threshold": 4500.0 if level == "HalfCheetah-v5" else 1000.0,
+    }
+    for level, entropy in TARGET_ENTROPY.items()
+}
 
 preset = Preset(
     agent=TwinSoftActorCriticAgentParameters(
@@ -52,6 +59,7 @@ preset = Preset(
         evaluation_steps=EnvironmentEpisodes(10),
         steps_between_evaluation_periods=EnvironmentSteps(5_000),
     ),
+    validation=PresetValidationParameters(min_reward_threshold=1000.0),
     levels=LEVELS,
 )
 
