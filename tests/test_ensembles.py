@@ -10,6 +10,7 @@ import tiny
 from agent_tools import changed, one, weights
 
 from tfsac.agents import EnsembleSoftActorCriticAgent, TwinSoftActorCriticAgent
+from tfsac.distributions import SquashedGaussian
 from tfsac.networks import compute
 from tfsac.networks.body_layers import BatchNormalization
 from tfsac.networks.unit_weights import normalizations
@@ -24,6 +25,7 @@ from tfsac.parameters import (
     TwinSoftActorCriticAgentParameters,
     TwinSoftActorCriticAlgorithmParameters,
     ensemble_soft_actor_critic_networks,
+    override,
     twin_soft_actor_critic_networks,
 )
 from tfsac.testing import random_batches, vector_spec
@@ -161,8 +163,6 @@ def test_a_target_without_entropy_is_higher_by_alpha_times_it():
         batch = one(batches())._replace(discount=tf.ones(ROWS))
         target[entropy] = float(agent.critic_step(batch).metrics["q/target"])
     noise = agent.noise("next", [ROWS, 2])
-    from tfsac.distributions import SquashedGaussian
-
     policy = SquashedGaussian(*agent.networks["policy"](batch.next_observation))
     log_prob = float(tf.reduce_mean(policy.sample_and_log_prob(noise)[1]))
     assert target[False] - target[True] == pytest.approx(0.2 * log_prob, abs=1e-5)
@@ -229,6 +229,9 @@ def test_a_policy_update_that_is_left_out_reports_nothing_and_moves_no_moments()
 @pytest.mark.parametrize("preset", ["flash_sac_mujoco", "xqc_mujoco", "crossq_mujoco", "simba_mujoco", "droq_mujoco"])
 def test_numpy_acts_as_the_network_does(preset):
     made = tiny.ensemble(preset)
+    if made.agent.networks["q"].learning_rate_decay_steps == "run":
+        steps = ("agent.networks.*", "agent.algorithm.temperature")
+        made = override(made, {f"{place}.learning_rate_decay_steps": 100 for place in steps})
     agent = EnsembleSoftActorCriticAgent(made.agent, SPEC, 1)
     agent.update(random_batches(SPEC, 6, made.agent.batch_size))
     policy, observation = agent.policy, observed(1)

@@ -8,8 +8,9 @@ import pytest
 import tensorflow as tf
 
 from tfsac.agents import EnsembleSoftActorCriticAgent, ensemble_sac
+from tfsac.distributions import SquashedGaussian
 from tfsac.networks import compute
-from tfsac.networks.body_layers import BatchNormalization, tensor
+from tfsac.networks.body_layers import BatchNormalization, Mode, tensor
 from tfsac.networks.unit_weights import normalizations
 from tfsac.parameters import (
     CategoricalValueParameters,
@@ -25,6 +26,7 @@ from tfsac.parameters import (
     SACPolicyHeadParameters,
     TwinSoftActorCriticAgentParameters,
     TwinSoftActorCriticAlgorithmParameters,
+    ensemble_soft_actor_critic_networks,
 )
 from tfsac.types import Transition
 
@@ -218,6 +220,70 @@ def test_the_policy_sees_running_statistics_and_dropout(monkeypatch):
         )
 
 
+class GivenCritics:
+    """Critics `Q_i = offset_i - 2 |a - center_i|^2`, in the place of those of a network."""
+
+    def __init__(self, golden):
+        self.offset, self.center = golden["input/offset"], golden["input/center"]
+
+    def q(self, action_BA):
+        squares = tf.reduce_sum(tf.square(action_BA[:, None] - self.center), axis=-1)
+        return self.offset - 2.0 * squares
+
+
+@pytest.mark.parametrize("variant", ["single", "joint"])
+def test_the_step_of_a_policy_with_batch_normalisation_matches(variant, monkeypatch):
+    golden, meta = golden_tools.read("modern_policy.npz")
+    given = meta[variant]
+    normalised = FCMiddlewareParameters(
+        tuple(meta["hidden"]), normalization=NormalizationParameters("batch", "before", normalize_input=True)
+    )
+    head = SACPolicyHeadParameters(log_std=given["log_std"], log_std_bounds=(meta["log_std_min"], meta["log_std_max"]))
+    parameters = TwinSoftActorCriticAgentParameters(
+        algorithm=TwinSoftActorCriticAlgorithmParameters(
+            temperature=FixedAlphaParameters(meta["alpha"]),
+            joint_critic_forward=True,
+            joint_policy_forward=given["joint"],
+        ),
+        networks=ensemble_soft_actor_critic_networks(
+            EnsembleQHeadParameters(), normalised, head, batch_size=meta["batch"]
+        ),
+    )
+    agent = EnsembleSoftActorCriticAgent(parameters, golden_tools.spec_of(meta), eager=True)
+    policy = agent.networks["policy"]
+    for layer in normalizations(policy):
+        layer.momentum, layer.epsilon, layer.unbiased = meta["momentum"], given["batch_epsilon"], given["unbiased"]
+    put(policy, golden, "init/policy", "stats")
+    policy.head.output.kernel.assign(golden["init/policy/out/kernel"])
+    policy.head.output.bias.assign(golden["init/policy/out/bias"])
+    monkeypatch.setattr(agent, "noise", lambda name, shape: tf.constant(golden["input/eps"]))
+    monkeypatch.setattr(agent, "critics", GivenCritics(golden))
+    used = ensemble_sac.compute
+
+    def instead(network, observation, action=None, **more):
+        return used(network, observation, **more) if action is None else action
+
+    monkeypatch.setattr(ensemble_sac, "compute", instead)
+    observation, following = ({"observation": tf.constant(golden[f"input/{name}"])} for name in ("obs", "next_obs"))
+    rows = tf.zeros(meta["batch"])
+    step = agent.policy_step(Transition(observation, rows, rows, rows, following))
+    np.testing.assert_allclose(step.metrics["loss/policy"], golden[f"{variant}/loss"], rtol=5e-5)
+    wanted = {name: golden[f"{variant}/grad/policy/{name}"] for _, name, statistic in named(policy) if not statistic}
+    wanted |= {f"out/{name}": golden[f"{variant}/grad/policy/out/{name}"] for name in ("kernel", "bias")}
+    for (name, value), gradient in zip(wanted.items(), step.gradients[0].values, strict=True):
+        np.testing.assert_allclose(gradient, value, rtol=1e-4, atol=1e-4, err_msg=name)
+    for variable, name, statistic in named(policy):
+        if statistic:
+            np.testing.assert_allclose(variable.numpy(), golden[f"{variant}/after_stats/{name}"], rtol=5e-6, atol=5e-6)
+    agent.policy.refresh()
+    for forward in (policy, agent.policy.forwards["policy"]):
+        squashed = SquashedGaussian(*(tf.constant(x) for x in forward({"observation": golden["input/next_obs"]})))
+        action, log_prob = squashed.sample_and_log_prob(tf.constant(golden["input/eps"]))
+        np.testing.assert_allclose(action, golden[f"{variant}/next_action"], rtol=5e-5, atol=5e-5)
+        np.testing.assert_allclose(log_prob, golden[f"{variant}/next_log_prob"], rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(squashed.mode(), golden[f"{variant}/greedy_action"], rtol=5e-5, atol=5e-5)
+
+
 @pytest.mark.parametrize("variant", ["batch", "renorm", "batch_unbiased"])
 @pytest.mark.parametrize("at_once", [False, True])
 def test_batch_normalisation_and_renormalisation_match(variant, at_once):
@@ -248,8 +314,6 @@ def test_batch_normalisation_and_renormalisation_match(variant, at_once):
 
 
 def normalised(layer, x_NBF, at_once, of_batch=False, moments=None):
-    from tfsac.networks.body_layers import Mode
-
     mode = Mode(of_batch, moments)
     if at_once:
         return layer.forward(x_NBF, lambda variable: tensor(variable)[:, None], mode)
