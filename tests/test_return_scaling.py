@@ -184,6 +184,9 @@ def test_what_cannot_be_scaled_by_returns_is_refused():
     )
     with pytest.raises(ParameterError, match=message):
         FilterParameters(reward_normalization=True, return_scaling=ReturnScalingParameters())
+    message = r"set discount instead of reward_discounts, or return_scaling=None.*Received: reward_discounts=\(0.9,\)"
+    with pytest.raises(ParameterError, match=message):
+        tiny.taac(**{SCALED: {}, "agent.algorithm.reward_discounts": [0.9]})
     message = "returns of one reward a step.* reward_normalization=True divides each.*Received: .* for 2 rewards a step"
     with pytest.raises(ParameterError, match=message):
         Filters(FilterParameters(return_scaling=ReturnScalingParameters()), SPEC._replace(num_rewards=2))

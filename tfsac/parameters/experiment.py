@@ -265,6 +265,13 @@ class Preset:
     def __post_init__(self) -> None:
         if any(decay.learning_rate_decay_steps == "run" for decay in self.agent.learning_rates.values()):
             _ = self.updates  # refused here where it is not known
+        discounts = getattr(self.agent.algorithm, "reward_discounts", None)
+        scaling = self.environment.filters.return_scaling
+        if discounts and scaling:
+            raise ParameterError(
+                "return_scaling accumulates returns with the algorithm's discount: set discount instead of "
+                f"reward_discounts, or return_scaling=None. Received: reward_discounts={discounts}, {scaling}"
+            )
         memory, heatup, num_envs = self.agent.memory, self.schedule.heatup_steps, self.environment.num_envs
         if isinstance(memory, EpisodicReplayParameters):
             self._check_segments(memory)
