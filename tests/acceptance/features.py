@@ -50,6 +50,12 @@ FEATURES = {
         {},
     ),
     "prior_data": ("prior data (`agent.memory`)", {}, {}),  # recorded in `cell`
+    "repetition": (
+        "noise repetition (`agent.exploration`)",
+        {"agent.exploration": {"kind": "noise_repetition", "every": 7}},
+        {},
+    ),
+    "resets": ("resets (`agent.algorithm.reset_steps`)", {"agent.algorithm.reset_steps": [40, 80]}, {}),
     "n_step": ("n-step targets (`agent.algorithm.n_step=3`)", {"agent.algorithm.n_step": 3}, {}),
     "observations": ("observation normalisation", {"environment.filters.observation_normalization": True}, {}),
     "rewards": ("reward normalisation", {"environment.filters.reward_normalization": True}, {}),
@@ -309,6 +315,8 @@ def started(agent, features, folder, out, **variables):
 # What a path of a parameter and its check say, in a sentence.
 PLAIN = {
     r"Preset\.agent\.memory\.kind: Input should be ('\w+')": r"The replay memory of this agent is of the kind \1",
+    r"EpsilonGreedyParameters has no parameter 'kind'": "Agents with discrete actions explore epsilon-greedily",
+    r"Preset\.agent\.exploration: Input should be null": "The policy of this agent explores by itself",
     r"There is no parameter '([\w.]+)'": r"This agent has no parameter `\1`",
     r"(reward_normalization|return_scaling) has no effect with agent\.memory of kind 'sqil'.*": "The rewards of SQIL are 0 and 1",
 }
