@@ -232,15 +232,17 @@ class BatchNormalization(BodyLayer):
             factor = value(self.scale) * (value(self.variance) + self.epsilon) ** -0.5
             return (x - value(self.mean)) * factor + value(self.bias)
         mean = over_rows(x)
-        variance = over_rows(tf.math.squared_difference(x, tf.stop_gradient(mean)))
+        centred = x - mean
+        variance = over_rows(tf.square(centred))
         if mode.moments is not None:
             mode.moments.setdefault(self, []).append((mean, variance * self._of_samples(x)))
+        # Factors of units are made first: each pass over the rows costs more than all of them.
         deviation = tf.sqrt(variance + self.epsilon)
-        normal = (x - mean) / deviation
+        factor, shift = value(self.scale) / deviation, value(self.bias)
         if self.renorm:
             ratio, distance = self._correction(mean, deviation, value)
-            normal = normal * ratio + distance
-        return normal * value(self.scale) + value(self.bias)
+            factor, shift = factor * ratio, shift + value(self.scale) * distance
+        return centred * factor + shift
 
     def _of_samples(self, x: tf.Tensor) -> float:
         rows = x.shape[-2] * tf.distribute.get_strategy().num_replicas_in_sync
