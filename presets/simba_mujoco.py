@@ -25,10 +25,10 @@ from tfsac.parameters import (
 
 LEVELS = {
     "HalfCheetah-v5": {"validation.min_reward_threshold": 4500.0},
-    **{
-        level: {"validation.min_reward_threshold": 1000.0}
-        for level in ("Hopper-v5", "Walker2d-v5", "Ant-v5", "Humanoid-v5")
-    },
+    "Hopper-v5": {"validation.min_reward_threshold": 1000.0},
+    "Walker2d-v5": {"validation.min_reward_threshold": 1000.0},
+    "Ant-v5": {"validation.min_reward_threshold": 1000.0},
+    "Humanoid-v5": {"validation.min_reward_threshold": 1000.0},
 }
 
 preset = Preset(

@@ -241,6 +241,24 @@ def test_numpy_acts_as_the_network_does(preset):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
+# -- whole runs --------------------------------------------------------------------------------------------------------
+
+
+def test_targets_beyond_the_atoms_are_told_once(tmp_path, capsys):
+    place = "agent.networks.q.head_parameters.distribution"
+    narrow = {f"{place}.low": 0.0, f"{place}.high": 0.5, "environment.filters.return_scaling": None}
+    preset = tiny.ensemble("flash_sac_mujoco", **narrow, **{"schedule.improve_steps": 120})
+    tfsac.train(preset, run_dir=tmp_path / "run", seed=1)
+    printed = capsys.readouterr().out
+    assert printed.count("of the critics' targets lie beyond their atoms: set return_scaling, or wider bounds") == 1
+    assert float(tiny.rows(tmp_path / "run")[-1]["q/clipped_mass"]) > 0.05
+
+
+def test_atoms_without_bounds_need_scaled_returns():
+    with pytest.raises(ParameterError, match="where scaled returns are: set environment.filters.return_scaling"):
+        tiny.ensemble("xqc_mujoco", **{"environment.filters.return_scaling": None})
+
+
 # -- unit weights ------------------------------------------------------------------------------------------------------
 
 

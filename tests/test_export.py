@@ -45,6 +45,8 @@ CASES = {
         "Pendulum-v1",
         {"agent.networks.policy.head_parameters.log_std_bounds": [-0.1, 0.1]},
     ),
+    "ensemble of categorical critics, residual blocks, running statistics": ("flash_sac_mujoco", "Pendulum-v1", {}),
+    "ensemble, batch renormalisation": ("crossq_mujoco", "Pendulum-v1", {}),
     "camera, normalised": ("pendulum_sac", "TfsacCameraArm-v0", {**tiny.camera_networks(), **NORMALISED}),
 }
 

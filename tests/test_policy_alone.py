@@ -59,6 +59,8 @@ CASES = {
     "sac, layers that NumPy does not know": (
         lambda: twin(**{"agent.networks.policy.middleware_parameters.activation_function": "elu"}), "policy", "policy",
     ),
+    "ensemble, running statistics": (lambda: tiny.ensemble(**NORMALISED), "policy", "policy"),
+    "ensemble, renormalised": (lambda: tiny.ensemble("crossq_mujoco"), "policy", "policy"),
     "discrete sac, masks": (lambda: discrete(MASKED, **MASKS), "policy", "policy"),
     "discrete sac, shared encoder": (lambda: discrete(embedder=(16,), shared_encoder=True, **NORMALISED), "policy", "policy"),
     "discrete sac, shared encoder, masks": (lambda: discrete(MASKED, (16,), True, **MASKS), "policy", "policy"),

@@ -83,6 +83,22 @@ def _check_reduction(algorithm: TwinSoftActorCriticAlgorithmParameters, head: En
         )
 
 
+def check_atoms(networks: Mapping[str, NetworkParameters], return_scaling: Any) -> None:
+    """Refuses atoms without bounds of their own where nothing keeps returns within the usual ones.
+
+    Raises:
+        ParameterError: it is so.
+    """
+    head = networks["q"].head_parameters if "q" in networks else None
+    distribution = getattr(head, "distribution", None)
+    if isinstance(distribution, CategoricalValueParameters) and distribution.low is None and return_scaling is None:
+        raise ParameterError(
+            "Atoms lie between -5 and 5, where scaled returns are: set "
+            "environment.filters.return_scaling, such as {\"bound\": 5.0}, or the bounds of your returns, "
+            "agent.networks.q.head_parameters.distribution.low and high. Received: return_scaling=None, low=None"
+        )
+
+
 def check_plain(name: str, network: NetworkParameters) -> None:
     """Refuses layers of a network that only an agent with an ensemble of critics trains.
 

@@ -15,6 +15,7 @@ from tfsac.parameters.base import (
     refuse_ineffective,
     to_json,
 )
+from tfsac.parameters.ensemble_options import check_atoms
 from tfsac.parameters.filter_parameters import FilterParameters
 from tfsac.parameters.memories import EpisodicReplayParameters, SequenceReplayParameters, SQILExperienceReplayParameters
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, StepMethod, TrainingSteps
@@ -272,6 +273,7 @@ class Preset:
                 "return_scaling accumulates returns with the algorithm's discount: set discount instead of "
                 f"reward_discounts, or return_scaling=None. Received: reward_discounts={discounts}, {scaling}"
             )
+        check_atoms(self.agent.networks, scaling)
         memory, heatup, num_envs = self.agent.memory, self.schedule.heatup_steps, self.environment.num_envs
         if isinstance(memory, EpisodicReplayParameters):
             self._check_segments(memory)

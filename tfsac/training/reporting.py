@@ -18,6 +18,7 @@ from tfsac.training.run_directory import METRICS, RunDirectory
 from tfsac.training.schedule import Period, Schedule
 
 SECONDS_BETWEEN_BAR_UPDATES = 0.2
+CLIPPED, MUCH_CLIPPED = "q/clipped_mass", 0.05  # of the targets of categorical critics, which a run warns of
 STEPS_BETWEEN_CURVES = 1000  # environment steps over which TensorBoard gets the means of an update's metrics
 
 
@@ -55,7 +56,7 @@ class Reporter:
         )  # of the next row, and of TensorBoard's next point
         self.csv: CSVSink | None = None
         self.tensorboard: TensorBoardSink | None = None
-        self.curve_period = Period(STEPS_BETWEEN_CURVES)
+        self.curve_period, self.warned = Period(STEPS_BETWEEN_CURVES), False
         self.wall_seconds, self.started, self.bar_moved, self.row_started = 0.0, 0.0, 0.0, (0.0, 0)
 
     @property
@@ -165,6 +166,12 @@ class Reporter:
         """
         for sink in self.sinks:
             sink.write(row)
+        if row.get(CLIPPED, 0.0) > MUCH_CLIPPED and not self.warned:
+            self.warned = True
+            self.terminal.print(
+                f"{row[CLIPPED]:.0%} of the critics' targets lie beyond their atoms: set return_scaling, or wider "
+                "bounds, agent.networks.q.head_parameters.distribution.low and high."
+            )
         if self.tensorboard and self.settings.histograms:
             self.tensorboard.write_histograms(_weights(agent), row["env_steps"])
         self._draw_curves()
