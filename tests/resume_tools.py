@@ -8,12 +8,17 @@ import json
 
 import numpy as np
 import pytest
+from tiny import shrunk
 
+from tfsac.catalog import load_preset
 from tfsac.files import sealed
 from tfsac.parameters import (
+    FCMiddlewareParameters,
+    NormalizationParameters,
     RunParameters,
     TwinSoftActorCriticAgentParameters,
     override,
+    to_json,
     twin_soft_actor_critic_networks,
 )
 from tfsac.testing import tiny_preset
@@ -50,6 +55,20 @@ def twin_preset():
     networks = twin_soft_actor_critic_networks((16, 16), learning_rate=1e-3, batch_size=32)
     twin = dataclasses.replace(tiny_preset(), agent=TwinSoftActorCriticAgentParameters(networks=networks))
     return override(twin, CHANGES | PRIORITISED)
+
+
+def ensemble_preset():
+    """Running statistics, dropout, a subset of critics, unit weights, scaled returns, repeated noise and a reset."""
+    changes = {path: value for path, value in CHANGES.items() if "decay" not in path and "exploration" not in path}
+    dropout = FCMiddlewareParameters((16,), normalization=NormalizationParameters("batch"), dropout=0.1)
+    more = {
+        "agent.networks.q.head_parameters.num_critics": 3,
+        "agent.networks.q.head_parameters.body_parameters": to_json(dropout),
+        "agent.algorithm.critic_subset": 2,
+        "agent.algorithm.reset_steps": [130],
+        "schedule.heatup_steps": 100,
+    }
+    return override(shrunk(load_preset("flash_sac_mujoco")), {"environment.level": "Pendulum-v1", **changes, **more})
 
 
 class Crash(BaseException):  # which nothing that saves catches

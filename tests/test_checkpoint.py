@@ -16,6 +16,7 @@ from resume_tools import (
     RUN,
     complete_run,
     crashed,
+    ensemble_preset,
     preset,
     rows_without_clocks,
     same_run,
@@ -84,6 +85,20 @@ def test_priorities_temperature_and_twin_targets_resume_exactly(tmp_path, uninte
     assert resumed.counters.env_steps == step // 50 * 50
     resumed.run()
     same_run(resumed, uninterrupted_twin)
+
+
+@pytest.mark.slow
+def test_an_ensemble_with_everything_that_has_a_state_resumes_exactly(tmp_path):
+    whole = complete_run(tmp_path / "whole", ensemble_preset())
+    assert any("variance" in v.path for v in whole.agent.networks["q"].variables) and int(whole.agent.resets) == 1
+    crashed(tmp_path / "run", 163, ensemble_preset())
+    resumed = Trainer(ensemble_preset(), tmp_path / "run", RUN, resume=True, quiet=True)
+    assert resumed.counters.env_steps == 150
+    resumed.run()
+    same_run(resumed, whole)
+    for name, network in whole.agent.networks.items():
+        for ours, theirs in zip(resumed.agent.networks[name].variables, network.variables, strict=True):
+            np.testing.assert_array_equal(ours.numpy(), theirs.numpy(), err_msg=ours.path)
 
 
 KILLED = """

@@ -3,13 +3,18 @@ subsets, delays, unit weights, and options that do not go together. Golden vecto
 several devices in test_strategies.py.
 """
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
 from agent_tools import changed, one, weights
+from learning_tools import one_step_task
 
+import tfsac
 from tfsac.agents import EnsembleSoftActorCriticAgent, TwinSoftActorCriticAgent
+from tfsac.catalog import load_preset
 from tfsac.distributions import SquashedGaussian
 from tfsac.networks import compute
 from tfsac.networks.body_layers import BatchNormalization
@@ -22,6 +27,7 @@ from tfsac.parameters import (
     ParameterError,
     QuantileValueParameters,
     ResidualMiddlewareParameters,
+    RunParameters,
     TwinSoftActorCriticAgentParameters,
     TwinSoftActorCriticAlgorithmParameters,
     ensemble_soft_actor_critic_networks,
@@ -241,21 +247,56 @@ def test_numpy_acts_as_the_network_does(preset):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("body", [NORMALISED, ResidualMiddlewareParameters("flash", 8, 2)], ids=str)
+def test_a_checkpoint_holds_every_weight_and_statistic(body, tmp_path):
+    saved, restored = (agent_of(body, policy=body, seed=seed, **JOINT) for seed in (1, 2))
+    rng = np.random.default_rng(3)
+    for network in saved.networks.values():
+        for variable in network.variables:
+            variable.assign(rng.random(variable.shape))
+    path = tf.train.Checkpoint(agent=saved).save(tmp_path / "all")
+    tf.train.Checkpoint(agent=restored).restore(path).assert_consumed()
+    for name, network in saved.networks.items():
+        for ours, theirs in zip(restored.networks[name].variables, network.variables, strict=True):
+            np.testing.assert_array_equal(ours.numpy(), theirs.numpy(), err_msg=f"{name} {ours.path}")
+
+
 # -- whole runs --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["redq", "droq", "tqc", "crossq", "xqc", "flash_sac", "simba"])
+def test_every_kind_learns_to_repeat_what_it_sees(name, tmp_path):
+    made = load_preset(f"{name}_mujoco")
+    agent = override(
+        tiny.shrunk(made),
+        {
+            "agent.networks.*.learning_rate": 3e-3,
+            "agent.networks.*.batch_size": 64,
+            "agent.algorithm.num_consecutive_training_steps": 1,
+            "agent.algorithm.num_updates_between_policy_updates": 1,
+            "agent.algorithm.temperature": {"kind": "fixed", "alpha": 0.01},
+            "agent.memory.max_size": 2000,
+        },
+    ).agent
+    filters = {"environment.filters.return_scaling": {"bound": 5.0}, "environment.filters.reward_rescale_factor": 1.0}
+    preset = override(dataclasses.replace(one_step_task(), agent=agent), filters)
+    result = tfsac.train(preset, run_dir=tmp_path / "run", run=RunParameters(seed=1), quiet=True)
+    assert result.best_return > -0.3  # a uniform policy gets -2.7, one that stays in the middle -1.1
 
 
 def test_targets_beyond_the_atoms_are_told_once(tmp_path, capsys):
     place = "agent.networks.q.head_parameters.distribution"
     narrow = {f"{place}.low": 0.0, f"{place}.high": 0.5, "environment.filters.return_scaling": None}
     preset = tiny.ensemble("flash_sac_mujoco", **narrow, **{"schedule.improve_steps": 120})
-    tfsac.train(preset, run_dir=tmp_path / "run", seed=1)
+    tfsac.train(preset, run_dir=tmp_path / "run", run=RunParameters(seed=1))
     printed = capsys.readouterr().out
     assert printed.count("of the critics' targets lie beyond their atoms: set return_scaling, or wider bounds") == 1
     assert float(tiny.rows(tmp_path / "run")[-1]["q/clipped_mass"]) > 0.05
 
 
 def test_atoms_without_bounds_need_scaled_returns():
-    with pytest.raises(ParameterError, match="where scaled returns are: set environment.filters.return_scaling"):
+    with pytest.raises(ParameterError, match=r"where scaled returns are: set environment\.filters\.return_scaling"):
         tiny.ensemble("xqc_mujoco", **{"environment.filters.return_scaling": None})
 
 

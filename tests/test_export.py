@@ -45,7 +45,11 @@ CASES = {
         "Pendulum-v1",
         {"agent.networks.policy.head_parameters.log_std_bounds": [-0.1, 0.1]},
     ),
-    "ensemble of categorical critics, residual blocks, running statistics": ("flash_sac_mujoco", "Pendulum-v1", {}),
+    "ensemble of categorical critics, residual blocks, running statistics": (
+        "flash_sac_mujoco",
+        "Pendulum-v1",
+        {"agent.networks.policy.head_parameters.log_std_bounds": [-2.0, 2.0]},
+    ),
     "ensemble, batch renormalisation": ("crossq_mujoco", "Pendulum-v1", {}),
     "camera, normalised": ("pendulum_sac", "TfsacCameraArm-v0", {**tiny.camera_networks(), **NORMALISED}),
 }
@@ -72,8 +76,9 @@ class Case:
         agent = build_agent(preset, RunParameters(seed=2), self.spec)
         rng = np.random.default_rng(5)
         for network in agent.networks.values():
-            for variable in network.trainable_variables:
-                variable.assign_add(rng.normal(scale=0.1, size=variable.shape))
+            for variable in network.variables:
+                change = rng.normal(scale=0.1, size=variable.shape)
+                variable.assign_add(abs(change) if variable.name == "variance" else change)
         agent.policy.refresh()
         filters = Filters(preset.environment.filters, self.spec)
         filters.learn({key: array[:25] for key, array in self.batch.items()})
@@ -105,6 +110,8 @@ class Case:
         filtered = {k: tf.constant(x) for k, x in self.policy.filters.observation(self.batch).items()}
         inner = 2.0 * (action - self.low) / (self.high - self.low) - 1.0
         q = agent.networks["q"](filtered, tf.constant(inner, tf.float32)).numpy()
+        if hasattr(agent, "critics"):  # distributions of returns
+            q = np.asarray(agent.critics.q(q))
         v = {"v": agent.networks["v"](filtered).numpy()} if "v" in agent.networks else {}
         return {**v, "q": q.min(axis=-1)}
 

@@ -59,7 +59,7 @@ CASES = {
     "sac, layers that NumPy does not know": (
         lambda: twin(**{"agent.networks.policy.middleware_parameters.activation_function": "elu"}), "policy", "policy",
     ),
-    "ensemble, running statistics": (lambda: tiny.ensemble(**NORMALISED), "policy", "policy"),
+    "ensemble, running statistics": (lambda: tiny.ensemble(level="Pendulum-v1", **NORMALISED), "policy", "policy"),
     "ensemble, renormalised": (lambda: tiny.ensemble("crossq_mujoco"), "policy", "policy"),
     "discrete sac, masks": (lambda: discrete(MASKED, **MASKS), "policy", "policy"),
     "discrete sac, shared encoder": (lambda: discrete(embedder=(16,), shared_encoder=True, **NORMALISED), "policy", "policy"),
@@ -102,8 +102,9 @@ class Run:
         self.agent, self.filters = build_agent(preset, run, self.spec), Filters(preset.environment.filters, self.spec)
         rng = np.random.default_rng(5)
         for network in self.agent.networks.values():
-            for variable in network.trainable_variables:
-                variable.assign_add(rng.normal(scale=0.3, size=variable.shape))
+            for variable in network.variables:
+                change = rng.normal(scale=0.3, size=variable.shape)
+                variable.assign_add(abs(change) if variable.name == "variance" else change)
         if name == "taac":
             self.agent.policy.choice_alpha.assign(0.4)
         self.agent.policy.refresh()

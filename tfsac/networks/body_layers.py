@@ -294,6 +294,7 @@ class Residual(BodyLayer):
     def __init__(self, name: str, layers: list[BodyLayer]):
         super().__init__(name)
         self.layers = layers
+        track(self, layers)
 
     def build(self, shape: Any) -> None:
         """Makes the weights of its layers."""
@@ -302,6 +303,12 @@ class Residual(BodyLayer):
     def forward(self, x: Any, value: Value, mode: Mode = INFERENCE) -> Any:
         """Returns the sum; see `BodyLayer.forward`."""
         return x + forward(self.layers, x, value, mode)
+
+
+def track(layer: keras.layers.Layer, inner: list[BodyLayer]) -> None:
+    """Makes layers attributes of another one: those of a list alone are not in TensorFlow's checkpoints."""
+    for i, one in enumerate(inner):
+        setattr(layer, f"layer_{i}", one)
 
 
 def build(layers: list[BodyLayer], shape: Any) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.networks.bodies import body_layers, stacked
-from tfsac.networks.body_layers import INFERENCE, BodyLayer, Linear, Mode, build, forward
+from tfsac.networks.body_layers import INFERENCE, BodyLayer, Linear, Mode, build, forward, track
 from tfsac.networks.heads import Head
 from tfsac.networks.initializers import Initializers
 from tfsac.parameters import EnsembleQHeadParameters
@@ -38,6 +38,7 @@ class CriticEnsemble(keras.layers.Layer):
         super().__init__(name="critics")
         self.body, self.output_layer = layers, output
         self.layers = [*layers, output]
+        track(self, self.layers)
         self.scalar = output.units == 1
         self.at_once = bool(tf.config.list_logical_devices("GPU"))
 
