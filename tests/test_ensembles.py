@@ -280,7 +280,7 @@ def test_every_kind_learns_to_repeat_what_it_sees(name, tmp_path):
         },
     ).agent
     filters = {"environment.filters.return_scaling": {"bound": 5.0}, "environment.filters.reward_rescale_factor": 1.0}
-    preset = override(dataclasses.replace(one_step_task(), agent=agent), filters)
+    preset = dataclasses.replace(override(one_step_task(), filters), agent=agent)
     result = tfsac.train(preset, run_dir=tmp_path / "run", run=RunParameters(seed=1), quiet=True)
     assert result.best_return > -0.3  # a uniform policy gets -2.7, one that stays in the middle -1.1
 

@@ -94,7 +94,7 @@ def check_atoms(networks: Mapping[str, NetworkParameters], return_scaling: Any) 
     if isinstance(distribution, CategoricalValueParameters) and distribution.low is None and return_scaling is None:
         raise ParameterError(
             "Atoms lie between -5 and 5, where scaled returns are: set "
-            "environment.filters.return_scaling, such as {\"bound\": 5.0}, or the bounds of your returns, "
+            'environment.filters.return_scaling, such as {"bound": 5.0}, or the bounds of your returns, '
             "agent.networks.q.head_parameters.distribution.low and high. Received: return_scaling=None, low=None"
         )
 

@@ -1,0 +1,94 @@
+"""How long an update with an ensemble of critics takes beside one of the twin agent.
+
+    python benchmarks/ensembles.py                       # all, by turns
+    python benchmarks/ensembles.py --only='twin|10'      # some
+    TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 python benchmarks/ensembles.py
+
+Updates of 256 rows of HalfCheetah's sizes, one in a call, all metrics in every twentieth.
+"""
+
+import argparse
+import os
+import re
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np
+import tensorflow as tf
+
+from tfsac.agents import EnsembleSoftActorCriticAgent, TwinSoftActorCriticAgent
+from tfsac.parameters import (
+    EnsembleQHeadParameters,
+    FCMiddlewareParameters,
+    NormalizationParameters,
+    TwinSoftActorCriticAgentParameters,
+    TwinSoftActorCriticAlgorithmParameters,
+    ensemble_soft_actor_critic_networks,
+)
+from tfsac.testing import random_batches, vector_spec
+
+SPEC, ROWS = vector_spec(17, 6), 256
+PLAIN = FCMiddlewareParameters((256, 256))
+RENORM = NormalizationParameters("batch_renorm", "after", normalize_input=True)
+
+
+def ensemble(critics, body=PLAIN, policy=PLAIN, target_network=True, **algorithm):
+    head = EnsembleQHeadParameters(critics, body)
+    networks = ensemble_soft_actor_critic_networks(head, policy, target_network=target_network, batch_size=ROWS)
+    parameters = TwinSoftActorCriticAlgorithmParameters(**algorithm)
+    return EnsembleSoftActorCriticAgent(
+        TwinSoftActorCriticAgentParameters(algorithm=parameters, networks=networks), SPEC
+    )
+
+
+def crossq(units):
+    return ensemble(
+        2,
+        FCMiddlewareParameters((units, units), normalization=RENORM),
+        FCMiddlewareParameters((256, 256), normalization=RENORM),
+        target_network=False,
+        joint_critic_forward=True,
+        num_updates_between_policy_updates=3,
+    )
+
+
+DROQ = FCMiddlewareParameters((256, 256), normalization=NormalizationParameters("layer"), dropout=0.01)
+CASES = {
+    "twin": lambda: TwinSoftActorCriticAgent(TwinSoftActorCriticAgentParameters(), SPEC),
+    "2 critics": lambda: ensemble(2),
+    "10 critics": lambda: ensemble(10),
+    "REDQ": lambda: ensemble(10, critic_subset=2, policy_reduction="mean"),
+    "DroQ": lambda: ensemble(2, DROQ, policy_reduction="mean"),
+    "CrossQ, 512 units": lambda: crossq(512),
+    "CrossQ, 2048 units": lambda: crossq(2048),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", type=re.compile, default="")
+    parser.add_argument("--rounds", type=int, default=12)
+    args = parser.parse_args()
+    agents = {name: make() for name, make in CASES.items() if re.search(args.only, name)}
+    stacked = random_batches(SPEC, 12, ROWS)
+    batches = [tf.nest.map_structure(lambda x, i=i: x[i : i + 1], stacked) for i in range(12)]
+    for agent in agents.values():
+        agent.compiled.updates_between_diagnostics = 20
+        agent.trace(single=True)
+        for batch in batches[:3]:
+            agent.update(batch)
+    seconds = {name: [] for name in agents}
+    for _ in range(args.rounds):
+        for name, agent in agents.items():
+            begun = time.perf_counter()
+            for batch in batches:
+                agent.update(batch)
+            seconds[name].append((time.perf_counter() - begun) / len(batches))
+    first = np.median(next(iter(seconds.values())))
+    for name, each in seconds.items():
+        print(f"{name:20} {1e3 * np.median(each):7.2f} ms  {np.median(each) / first:5.2f}")
+
+
+if __name__ == "__main__":
+    main()
