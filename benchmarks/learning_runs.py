@@ -238,18 +238,27 @@ def refuse_other_experiment(path: pathlib.Path, run: Run) -> None:
     if run.package != "tfsac" or not config.is_file():
         return
     found = json.loads(config.read_bytes())
-    show = [flag for flag in run.flags if flag.startswith(("--preset=", "--level=", "--num_envs=", "--set="))]
-    command = [sys.executable, "-m", "tfsac", "show", "--json", *show]
-    wanted = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    wanted = shown([flag for flag in run.flags if flag.startswith(("--preset=", "--level=", "--num_envs=", "--set="))])
+    # Read by today's tfsac too, which knows more parameters than the one that trained it.
+    preset = shown([f"--preset={config}"])["preset"]
     given = {name: value for name, _, value in (flag.removeprefix("--").partition("=") for flag in run.flags)}
     defaults = {name: wanted["run"][name] for name in ("mixed_precision", "strategy", "num_actors")}
     run_flags = {name: type(default)(given.get(name, default)) for name, default in defaults.items()}
-    theirs = {"preset": found["preset"], "run": {name: found["run"].get(name) for name in (*run_flags, "seed")}}
+    theirs = {"preset": preset, "run": {name: found["run"].get(name) for name in (*run_flags, "seed")}}
     ours = {"preset": wanted["preset"], "run": run_flags | {"seed": run.seed}}
     if different := [f"{name}={value}" for name, value, _ in differences(theirs, ours)]:
         raise ValueError(
             f"The folder of a run holds this very experiment; move the other one away. Received: {', '.join(different[:3])}"
         )
+
+
+def shown(flags: list[str]) -> dict:
+    """Returns what `tfsac show` says of these flags."""
+    command = [sys.executable, "-m", "tfsac", "show", "--json", *flags]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise ValueError(f"tfsac show says: {done.stderr.strip()}. Received: {shlex.join(flags)}")
+    return json.loads(done.stdout)
 
 
 # -- the loop ----------------------------------------------------------------------------------------------------------
