@@ -38,7 +38,7 @@ with (out / "metrics.csv.partial").open("w") as file:
             time.sleep(0.01)
 (out / "metrics.csv.partial").rename(out / "metrics.csv")
 """
-TINY = ("--set=schedule.heatup_steps=200", "--set=schedule.improve_steps=1800", "--checkpoint_save_steps=200")
+TINY = ("--set=schedule.heatup_steps=256", "--set=schedule.improve_steps=1744", "--checkpoint_save_steps=200")
 TINY += ("--set=schedule.steps_between_evaluation_periods=EnvironmentSteps(500)",)
 TINY += ("--set=schedule.evaluation_steps=EnvironmentEpisodes(1)",)
 DRIVER = """
