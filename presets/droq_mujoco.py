@@ -2,7 +2,8 @@
 
 Published at 100 000 steps (v4): HalfCheetah 7744, Hopper 1813, Walker2d 2277, Ant 1365, Humanoid 1278 (Hiraoka et al.
 2022, arXiv 2110.02034;
-github.com/TakuyaHiraoka/Dropout-Q-Functions-for-Doubly-Efficient-Reinforcement-Learning).
+github.com/TakuyaHiraoka/Dropout-Q-Functions-for-Doubly-Efficient-Reinforcement-Learning). Levels
+that are not listed have Hopper's target entropy.
 """
 
 from tfsac.parameters import (

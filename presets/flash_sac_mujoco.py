@@ -1,7 +1,7 @@
 """MuJoCo with FlashSAC: residual, batch-normalised categorical critics with unit weights, one update a step.
 
 Published at 100 000 steps (v4): HalfCheetah 9815, Hopper 2121, Walker2d 3299, Ant 3196, Humanoid 6138
-(github.com/Holiday-Robot/FlashSAC).
+(github.com/Holiday-Robot/FlashSAC), whose policy learns in updates 1, 3, ...; here in 2, 4, ....
 """
 
 from tfsac.parameters import (
@@ -20,6 +20,7 @@ from tfsac.parameters import (
     ReturnScalingParameters,
     SACPolicyHeadParameters,
     ScheduleParameters,
+    TrainingSteps,
     TwinSoftActorCriticAgentParameters,
     TwinSoftActorCriticAlgorithmParameters,
     ensemble_soft_actor_critic_networks,
@@ -42,6 +43,7 @@ preset = Preset(
             joint_critic_forward=True,
             joint_policy_forward=True,
             num_updates_between_policy_updates=2,
+            num_steps_between_copying_online_weights_to_target=TrainingSteps(1),
             rate_for_copying_weights_to_target=0.01,
             temperature=AutoAlphaParameters(
                 initial_alpha=0.01,

@@ -17,6 +17,7 @@ from tfsac.parameters import (
     QuantileValueParameters,
     SACPolicyHeadParameters,
     ScheduleParameters,
+    TrainingSteps,
     TwinSoftActorCriticAgentParameters,
     TwinSoftActorCriticAlgorithmParameters,
     ensemble_soft_actor_critic_networks,
@@ -39,6 +40,7 @@ preset = Preset(
             update_order="simultaneous",
             target_reduction="pool",
             policy_reduction="mean",
+            num_steps_between_copying_online_weights_to_target=TrainingSteps(1),
             rate_for_copying_weights_to_target=0.005,
             temperature=AutoAlphaParameters(initial_alpha=1.0, learning_rate=3e-4),
         ),
@@ -47,7 +49,7 @@ preset = Preset(
             critics=EnsembleQHeadParameters(
                 num_critics=5,
                 body_parameters=FCMiddlewareParameters((512, 512, 512)),
-                distribution=QuantileValueParameters(num_quantiles=25, drop_per_critic=5),
+                distribution=QuantileValueParameters(num_quantiles=25, drop_per_critic=2),
                 loss_weight=0.2,
                 initializer="fan_in_uniform",
             ),
@@ -58,7 +60,7 @@ preset = Preset(
             batch_size=256,
         ),
     ),
-    environment=EnvironmentParameters(level="Hopper-v5"),
+    environment=EnvironmentParameters(level="Walker2d-v5"),
     schedule=ScheduleParameters(
         heatup_steps=EnvironmentSteps(5_000),
         improve_steps=EnvironmentSteps(995_000),

@@ -102,7 +102,12 @@ def test_all_critics_at_once_are_one_after_the_other(body):
     found = []
     for at_once in (False, True):
         network.head.critics.at_once = at_once
-        found.append((compute(network, observed(), action), compute(network, observed(), action, members=members)))
+        found.append(
+            (
+                compute(network, observed(), action, of_batch=True),
+                compute(network, observed(), action, of_batch=True, members=members),
+            )
+        )
     np.testing.assert_allclose(found[0][0], found[1][0], atol=1e-5)
     np.testing.assert_allclose(found[0][1], found[1][1], atol=1e-5)
     np.testing.assert_allclose(found[0][1], tf.gather(found[0][0], members, axis=1), atol=1e-5)
@@ -320,6 +325,52 @@ def test_unit_weights_stay_on_the_sphere(kind):
         agent.update(batches(4))
 
 
+# -- other classes -----------------------------------------------------------------------------------------------------
+
+
+class Own(TwinSoftActorCriticAgent):
+    """An agent that knows nothing of ensembles."""
+
+
+def test_critics_of_another_agent_are_refused():
+    with pytest.raises(
+        ValueError, match=r"below tfsac\.agents\.EnsembleSoft.*Received: Own with the head 'ensemble_q'"
+    ):
+        Own(parameters(), SPEC)
+    plain = TwinSoftActorCriticAgentParameters()
+    with pytest.raises(ValueError, match=r"TwinSoftActorCriticAgent alone\. Received: EnsembleSoft.* the head 'sac_q'"):
+        EnsembleSoftActorCriticAgent(plain, SPEC)
+
+
+def test_layers_of_custom_models_are_the_models_own():
+    with pytest.raises(ParameterError, match=r"without batch normalisation, dropout.*Received: network 'q'"):
+        EnsembleSoftActorCriticAgent(parameters(NORMALISED, **JOINT), SPEC, models=dict)
+
+
+def test_statistics_are_not_rounded_to_bfloat16(tmp_path):
+    with pytest.raises(ParameterError, match=r"would be rounded to bfloat16.*Received: mixed_precision='bfloat16'"):
+        tfsac.train(tiny.ensemble(), run_dir=tmp_path / "run", run=RunParameters(mixed_precision="bfloat16"))
+    assert not (tmp_path / "run").exists()
+
+
+NAMES = """
+from tfsac.agents import TwinSoftActorCriticAgent
+from tfsac.parameters import *
+from tfsac.types import ArraySpec, Spec
+seen = {"embed": ArraySpec((3,), "float32"), "dense_0": ArraySpec((2,), "float32")}
+body = FCMiddlewareParameters((8, 8), normalization=NormalizationParameters("layer"))
+embedders = {key: InputEmbedderParameters((16, 16)) for key in seen}
+policy = NetworkParameters(SACPolicyHeadParameters(), embedders, middleware_parameters=body)
+networks = {"policy": policy, "q": NetworkParameters(SACQHeadParameters(), embedders, create_target_network=True)}
+spec = Spec(seen, ArraySpec((2,), "float32"))
+print(len(TwinSoftActorCriticAgent(TwinSoftActorCriticAgentParameters(networks=networks), spec).networks))
+"""
+
+
+def test_layers_have_names_that_nothing_else_in_a_model_has(run_python):
+    assert run_python(NAMES).strip() == "3"
+
+
 # -- options that do not go together -----------------------------------------------------------------------------------
 
 
@@ -329,7 +380,10 @@ def test_unit_weights_stay_on_the_sphere(kind):
         (lambda: parameters(NORMALISED), "joint_critic_forward=True.*Received: joint_critic_forward=False"),
         (lambda: CategoricalValueParameters(11, 2.0, 2.0), "low < high. Received: low=2.0, high=2.0"),
         (lambda: CategoricalValueParameters(11, 2.0), "both given or both None. Received: low=2.0, high=None"),
-        (lambda: parameters(critics=2, critic_subset=3), "at most the number of critics, 2. Received: critic_subset=3"),
+        (
+            lambda: parameters(critics=2, critic_subset=3),
+            "smaller than the number of critics, 2. Received: critic_subset=3",
+        ),
         (lambda: QuantileValueParameters(5, 5), "smaller than num_quantiles.*Received: drop_per_critic=5"),
         (lambda: parameters(target_reduction="pool"), "target_reduction is 'min' or .*Received: .*'pool'"),
         (
@@ -338,6 +392,19 @@ def test_unit_weights_stay_on_the_sphere(kind):
         ),
         (lambda: parameters(critic_subset=1, target_reduction="own"), "there is no critic_subset. Received"),
         (lambda: parameters(joint_policy_forward=True), "policy with batch normalisation. Received"),
+        (lambda: parameters(critics=1, policy_reduction="mean"), "no effect with num_critics=1"),
+        (
+            lambda: parameters(NORMALISED, update_order="simultaneous", **JOINT),
+            "'critic_first' or 'policy_first'. Received: update_order='simultaneous'",
+        ),
+        (
+            lambda: override(tiny.ensemble(), {"agent.networks.q.replace_mse_with_huber_loss": True}),
+            "losses of their own. Received: replace_mse_with_huber_loss=True",
+        ),
+        (
+            lambda: tiny.ensemble("xqc_mujoco", **{"environment.filters.return_scaling": {"bound": 50.0}}),
+            "set return_scaling's bound to 5, or the bounds.*Received: bound=50.0",
+        ),
         (
             lambda: parameters(policy=FCMiddlewareParameters((8,), dropout=0.1)),
             "Dropout acts in the critics of an ensemble.*Received: dropout in the middleware of 'policy'",

@@ -85,7 +85,7 @@ def named(network):
             for variable in inner.weights:
                 statistic = variable.name in ("mean", "variance", "steps")
                 name = variable.name.replace("variance", "var")
-                yield variable, f"{inner.name.replace('block_0_', 'block_0/')}/{name}", statistic
+                yield variable, f"{inner.name.removeprefix('body_').replace('block_0_', 'block_0/')}/{name}", statistic
 
 
 def put(network, golden, prefix, statistics):

@@ -13,14 +13,13 @@ import tensorflow as tf
 from tfsac.losses import distributional, ensembles
 from tfsac.losses import soft_actor_critic as losses
 from tfsac.parameters import (
+    BOUND,
     CategoricalValueParameters,
     EnsembleQHeadParameters,
     QuantileValueParameters,
     TwinSoftActorCriticAlgorithmParameters,
 )
 from tfsac.types import Metrics, Transition
-
-BOUND = 5.0  # of scaled returns, where the atoms have no bounds of their own
 
 
 class ScalarCritics:
@@ -119,7 +118,7 @@ class QuantileCritics:
     def target(
         self, batch: Transition, next_BMK: tf.Tensor, next_log_prob_B: tf.Tensor, alpha: tf.Tensor
     ) -> tuple[tf.Tensor, Metrics]:
-        """Returns the target quantiles of all critics, `[B, K]`; see `ScalarCritics.target`."""
+        """Returns the target quantiles of all critics, `[B, K]`, or of each; see `ScalarCritics.target`."""
         if self.reduction == "pool":
             quantiles = distributional.pooled_quantiles(next_BMK, self.drop)
         else:
@@ -127,13 +126,13 @@ class QuantileCritics:
             quantiles = ensembles.reduce_distributions(next_BMK, q_BM, self.reduction)
         return ensembles.soft_target(batch.reward, batch.discount, quantiles, next_log_prob_B, alpha), {}
 
-    def loss(self, outputs_BNK: tf.Tensor, target_BK: tf.Tensor) -> tf.Tensor:
+    def loss(self, outputs_BNK: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
         """Returns the quantile Huber loss of every critic, `[B, N]`."""
-        return distributional.quantile_huber(outputs_BNK, target_BK)
+        return distributional.quantile_huber(outputs_BNK, target)
 
-    def q_of_target(self, target_BK: tf.Tensor) -> tf.Tensor:
-        """Returns the target's mean, `[B, 1]`."""
-        return tf.reduce_mean(target_BK, axis=-1, keepdims=True)
+    def q_of_target(self, target: tf.Tensor) -> tf.Tensor:
+        """Returns the target's mean, `[B, 1]` or `[B, N]`."""
+        return tf.reduce_mean(target, axis=-1, keepdims=target.shape.rank == 2)
 
 
 CriticValues = ScalarCritics | CategoricalCritics | QuantileCritics

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import tensorflow as tf
 
@@ -20,7 +20,11 @@ from tfsac.agents.sac import TwinSoftActorCriticAgent
 from tfsac.distributions import SquashedGaussian
 from tfsac.losses.ensembles import draw_critics, reduce_q
 from tfsac.networks import ModelMaker, compute, project, weight_norm
-from tfsac.parameters import FCMiddlewareParameters, TwinSoftActorCriticAgentParameters
+from tfsac.parameters import (
+    FCMiddlewareParameters,
+    TwinSoftActorCriticAgentParameters,
+    refuse_layers_of_custom_models,
+)
 from tfsac.types import Spec, Transition
 
 NOT_TRAINED = float("nan")  # what a step reports that a policy delay leaves out
@@ -60,6 +64,8 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         >>> agent = EnsembleSoftActorCriticAgent(parameters, tfsac.environments.spec_of(gymnasium.make("Pendulum-v1")))
     """
 
+    has_ensemble: ClassVar[bool] = True
+
     def __init__(
         self,
         parameters: TwinSoftActorCriticAgentParameters,
@@ -69,6 +75,8 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         models: ModelMaker | None = None,
         jit_compile: bool = False,
     ):
+        if models is not None:
+            refuse_layers_of_custom_models(parameters.networks)
         super().__init__(parameters, spec, seed, eager, models, jit_compile)
         q: Any = parameters.networks["q"]
         self.critics = critic_values(self.algorithm, q.head_parameters, q.replace_mse_with_huber_loss)
@@ -108,9 +116,11 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         self, batch: Transition, next_action_BA: tf.Tensor, members: tf.Tensor | None
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns what the critics compute of (s, a), and the target network's M members of (s', a')."""
-        outputs = compute(self.networks["q"], batch.observation, batch.action, move=True, masks=self.masks("online", 1))
-        target, masks = self.targets["q"], self.masks("target", 1)
-        return outputs, compute(target, batch.next_observation, next_action_BA, masks=masks, members=members)
+        online, target = self.masks("online", 1), self.masks("target", 1)
+        outputs = compute(self.networks["q"], batch.observation, batch.action, of_batch=True, move=True, masks=online)
+        return outputs, compute(
+            self.targets["q"], batch.next_observation, next_action_BA, of_batch=True, masks=target, members=members
+        )
 
     def joint_outputs(
         self, batch: Transition, next_action_BA: tf.Tensor, members: tf.Tensor | None
@@ -118,10 +128,11 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         """Returns the same of one batch of both (1902.05605, section 3), without target network by the critics'."""
         both = tf.nest.map_structure(lambda *x: tf.concat(x, axis=0), batch.observation, batch.next_observation)
         action = tf.concat([batch.action, next_action_BA], axis=0)
-        outputs = compute(self.networks["q"], both, action, move=True, masks=self.masks("online", 2))
+        outputs = compute(self.networks["q"], both, action, of_batch=True, move=True, masks=self.masks("online", 2))
         rows = batch.reward.shape[0]
         if self.targets["q"] is not self.networks["q"]:
-            target = compute(self.targets["q"], both, action, masks=self.masks("target", 2), members=members)
+            masks = self.masks("target", 2)
+            target = compute(self.targets["q"], both, action, of_batch=True, masks=masks, members=members)
             return outputs[:rows], target[rows:]
         next_outputs = tf.stop_gradient(outputs[rows:])
         return outputs[:rows], next_outputs if members is None else tf.gather(next_outputs, members, axis=1)
@@ -140,7 +151,7 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
 
     def policy_outputs(self, batch: Transition) -> list[tf.Tensor]:
         """Returns what the policy computes of s, normalised by the batch, or by the batch of s and s'."""
-        policy = functools.partial(compute, self.networks["policy"], move=self.policy_moves)
+        policy = functools.partial(compute, self.networks["policy"], of_batch=True, move=self.policy_moves)
         if not self.algorithm.joint_policy_forward:
             return policy(batch.observation)
         both = tf.nest.map_structure(lambda *x: tf.concat(x, axis=0), batch.observation, batch.next_observation)
@@ -163,7 +174,8 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
             learned = [f"loss/{name}" for name in self.trained if name not in self.networks]
             metrics = {name: tf.constant(NOT_TRAINED) for name in (*POLICY_METRICS, *learned, WEIGHT_NORM)}
             return PolicyStep([no_gradients("policy")], tf.fill(batch.reward.shape, NOT_TRAINED), metrics)
-        # Every replica sets it before the first statistics that they share.
+        # Only this step moves the policy's statistics, not a loss that diagnostics compute. Every replica says so
+        # before the first statistics that all of them share.
         self.policy_moves = True
         step = super().policy_step(batch)
         self.policy_moves = False

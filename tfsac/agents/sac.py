@@ -7,6 +7,7 @@ Networks: `policy`, twin `q` in one head and its target network `q_target`. The 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import tensorflow as tf
 
@@ -32,7 +33,7 @@ class TwinSoftActorCriticAgent(Agent):
         target_entropy: in nats, to which a learned temperature brings the policy's entropy.
 
     Raises:
-        ValueError: see `Agent`; a target entropy that cannot be reached.
+        ValueError: see `Agent`; a target entropy that cannot be reached; critics of another agent.
 
     Example:
         >>> env = gymnasium.make("Pendulum-v1")
@@ -42,6 +43,7 @@ class TwinSoftActorCriticAgent(Agent):
     """
 
     policy_class = SquashedGaussianPolicy
+    has_ensemble: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -53,6 +55,12 @@ class TwinSoftActorCriticAgent(Agent):
         jit_compile: bool = False,
     ):
         super().__init__(parameters, spec, seed, eager, models, jit_compile)
+        if parameters.has_ensemble != self.has_ensemble:
+            needed = "EnsembleSoftActorCriticAgent" if parameters.has_ensemble else "TwinSoftActorCriticAgent alone"
+            raise ValueError(
+                f"An agent of these critics is below tfsac.agents.{needed}. Received: {type(self).__name__} with the "
+                f"head {parameters.networks['q'].head_parameters.kind!r}"
+            )
         temperature, size = parameters.algorithm.temperature, self.policy.action_size
         given = float(-size) if isinstance(temperature, FixedAlphaParameters) else temperature.target(size)
         check_target_entropy(given, size)

@@ -36,7 +36,10 @@ def middleware_layers(
     """Returns the layers between the merged embeddings and the head; an LSTM comes after them."""
     if isinstance(parameters, ResidualMiddlewareParameters) or getattr(parameters, "normalization", None):
         assert not isinstance(parameters, LSTMMiddlewareParameters)
-        return body_layers(parameters, initializers)
+        layers = body_layers(parameters, initializers)
+        for layer in layers:  # other layers of the model have names like "dense_1", observations any
+            layer.name = f"body_{layer.name}"
+        return layers
     return dense_layers(middleware_widths(parameters), parameters.activation_function, initializers)
 
 
@@ -107,9 +110,9 @@ def _residual(
     def simba(block: str) -> list[BodyLayer]:
         return [
             LayerNormalization(f"{block}_norm", critics),
-            linear(f"{block}_dense_0", wide, kind="he"),
+            linear(f"{block}_dense_0", wide, kind="he_normal"),
             Activation(f"{block}_activation", "relu"),
-            linear(f"{block}_dense_1", width, kind="he"),
+            linear(f"{block}_dense_1", width, kind="he_normal"),
         ]
 
     def flash(block: str) -> list[BodyLayer]:

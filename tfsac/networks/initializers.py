@@ -53,6 +53,7 @@ class Stacked(keras.initializers.Initializer):
 
 
 KINDS = {
+    "he_normal": keras.initializers.HeNormal,  # of blocks
     "xavier": keras.initializers.GlorotUniform,
     "he": keras.initializers.HeUniform,
     "orthogonal": keras.initializers.Orthogonal,

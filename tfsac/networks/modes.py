@@ -16,7 +16,8 @@ def compute(
     network: Network,
     observation: Mapping[str, tf.Tensor],
     action: tf.Tensor | None = None,
-    of_batch: bool = True,
+    *,
+    of_batch: bool,
     move: bool = False,
     masks: Masks | None = None,
     members: tf.Tensor | None = None,
@@ -24,14 +25,15 @@ def compute(
     """Returns what a network computes for observations `[B, ...]` by key, and actions `[B, A]` that it judges.
 
     Args:
-        network: dense layers under a policy's head or an ensemble of critics; a custom model computes as always.
+        network: dense layers under a policy's head or an ensemble of critics; a custom model or head computes as it
+            always does.
         observation, action: see `Network.__call__`.
         of_batch: batch normalisation by the statistics of this batch, else by the running ones.
         move: these statistics move the running ones.
         masks: dropout's noise; None for no dropout.
         members: of the ensemble, `[M]`; None for all.
     """
-    if network.head is None:
+    if network.head is None or (action is not None and not isinstance(network.head, EnsembleQHead)):
         outputs = network(observation, action)
         return outputs if members is None else tf.gather(outputs, members, axis=1)
     mode = Mode(of_batch, {} if move else None)

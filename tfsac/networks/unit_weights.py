@@ -24,7 +24,7 @@ def project(network: Network, kind: str) -> None:
         kind: "kernels", or "all" for the scales and biases of each normalisation too, to the root of their number.
     """
     pairs = [
-        (variable, variable.value / tf.maximum(tf.norm(variable.value, axis=-2, keepdims=True), LEAST_NORM))
+        (variable, variable.value / tf.maximum(_fan_in_norm(variable.value), LEAST_NORM))
         for variable in network.trainable_variables
         if variable.name == "kernel"
     ]
@@ -34,6 +34,12 @@ def project(network: Network, kind: str) -> None:
         factor = (float(layer.scale.shape[-1]) / (squares + LEAST_SQUARE)) ** 0.5
         pairs += [(part, factor * part.value) for part in parts]
     assign(pairs)
+
+
+def _fan_in_norm(kernel: tf.Tensor) -> tf.Tensor:
+    """Returns the norm of each unit's incoming weights: of a dense kernel, a stack of them, or a convolution's."""
+    axes = (0, 1, 2) if kernel.shape.rank == 4 else -2
+    return tf.sqrt(tf.reduce_sum(tf.square(kernel), axis=axes, keepdims=True))
 
 
 def normalizations(network: Network) -> Iterator[Any]:

@@ -33,6 +33,7 @@ from tfsac.parameters.algorithms import (
     discount_of_episodes,
 )
 from tfsac.parameters.base import ParameterError, from_json, parameters, to_json
+from tfsac.parameters.ensemble_options import BOUND, normalizes_batches_somewhere, refuse_layers_of_custom_models
 from tfsac.parameters.experiment import (
     BY_ENV_FN,
     AtariPreprocessingParameters,
@@ -113,6 +114,7 @@ from tfsac.parameters.user_classes import ClassParameters, class_of
 
 __all__ = [
     "ACTIVATIONS",
+    "BOUND",
     "BY_ENV_FN",
     "FEATURES",
     "LEAST_PER_DIMENSION",
@@ -206,9 +208,11 @@ __all__ = [
     "gaussian_entropy",
     "networks_made_by",
     "normalizes_batches",
+    "normalizes_batches_somewhere",
     "override",
     "parameters",
     "parse_assignment",
+    "refuse_layers_of_custom_models",
     "soft_actor_critic_networks",
     "temporally_abstract_networks",
     "to_json",

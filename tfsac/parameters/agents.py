@@ -44,6 +44,9 @@ from tfsac.parameters.networks import FEATURES, EmbedderScheme, NetworkParameter
 from tfsac.parameters.temperatures import LearnedAlphaParameters
 from tfsac.parameters.user_classes import ClassParameters, OrOwn, is_of_kind
 
+TWIN = "tfsac.agents.sac:TwinSoftActorCriticAgent"
+ENSEMBLE = "tfsac.agents.ensemble_sac:EnsembleSoftActorCriticAgent"
+
 
 @parameters
 class BaseAgentParameters(ClassParameters):
@@ -195,14 +198,13 @@ class TwinSoftActorCriticAgentParameters(BaseAgentParameters):
     memory: MemoryParameters = Field(default_factory=ExperienceReplayParameters)
     networks: dict[str, NetworkParameters] = Field(default_factory=twin_soft_actor_critic_networks)
     kind: Literal["twin_soft_actor_critic"] = "twin_soft_actor_critic"
+    path: ClassVar[str] = TWIN
     discrete_actions: ClassVar[bool | None] = False
 
     @property
-    def path(self) -> str:  # type: ignore[override]
-        """Of the agent's class: that of an ensemble of critics has more options."""
-        if self.has_ensemble:
-            return "tfsac.agents.ensemble_sac:EnsembleSoftActorCriticAgent"
-        return "tfsac.agents.sac:TwinSoftActorCriticAgent"
+    def class_path(self) -> str:
+        """The agent of an ensemble of critics, which has more options, or that of `path`."""
+        return ENSEMBLE if self.path == TWIN and self.has_ensemble else self.path
 
     @property
     def has_ensemble(self) -> bool:

@@ -19,10 +19,11 @@ OPTIONS = (
     "joint_critic_forward",
     "joint_policy_forward",
 )
+BOUND = 5.0  # of scaled returns, where the atoms have no bounds of their own
 REDUCTIONS = {
-    type(None): ("min", "mean", "own"),
+    type(None): ("min", "mean", "index_min", "own"),
     CategoricalValueParameters: ("index_min", "mean", "own"),
-    QuantileValueParameters: ("pool", "mean"),
+    QuantileValueParameters: ("pool", "index_min", "mean", "own"),
 }
 
 
@@ -47,11 +48,22 @@ def check_ensemble(
         return
     assert isinstance(head, EnsembleQHeadParameters)
     _check_reduction(algorithm, head)
-    if normalizes_batches(head.body_parameters) and not algorithm.joint_critic_forward:
+    normalized = normalizes_batches(head.body_parameters) or normalizes_batches(q.middleware_parameters)
+    if normalized and not algorithm.joint_critic_forward:
         raise ParameterError(
             "Critics with batch normalisation do not learn where Q(s, a) and Q(s', a') are normalised by batches of "
             "their own: set joint_critic_forward=True, or another normalisation. Received: "
             "joint_critic_forward=False"
+        )
+    if normalized and algorithm.update_order == "simultaneous":
+        raise ParameterError(
+            "The critics' statistics move in their step, before the policy's: with batch normalisation the "
+            "update_order is 'critic_first' or 'policy_first'. Received: update_order='simultaneous'"
+        )
+    if head.distribution is not None and q.replace_mse_with_huber_loss:
+        raise ParameterError(
+            "Distributions of returns have losses of their own. Received: replace_mse_with_huber_loss=True with "
+            f"{head.distribution}"
         )
     if algorithm.joint_policy_forward and not normalizes_batches(policy.middleware_parameters):
         raise ParameterError(
@@ -68,19 +80,21 @@ def _check_reduction(algorithm: TwinSoftActorCriticAlgorithmParameters, head: En
             f"Received: target_reduction={algorithm.target_reduction!r}"
         )
     subset = algorithm.critic_subset
-    if subset is not None and subset > head.num_critics:
+    if head.num_critics == 1:
+        refuse_ineffective(algorithm, ["policy_reduction"], "num_critics=1", "choose more critics")
+    if subset is not None and subset >= head.num_critics:
         raise ParameterError(
-            f"critic_subset is at most the number of critics, {head.num_critics}. Received: critic_subset={subset}"
+            f"critic_subset is smaller than the number of critics, {head.num_critics}. Received: critic_subset={subset}"
         )
     if subset is not None and algorithm.target_reduction == "own":
         raise ParameterError(
             "With target_reduction='own' every critic learns from its own target, so there is no critic_subset. "
             f"Received: critic_subset={subset}"
         )
-    if isinstance(head.distribution, QuantileValueParameters) and algorithm.target_reduction != "pool":
-        refuse_ineffective(
-            head.distribution, ["drop_per_critic"], f"target_reduction={algorithm.target_reduction!r}", "pool them"
-        )
+    quantiles = head.distribution if isinstance(head.distribution, QuantileValueParameters) else None
+    if quantiles is not None and quantiles.drop_per_critic and algorithm.target_reduction != "pool":
+        because = f"target_reduction={algorithm.target_reduction!r}"
+        refuse_ineffective(quantiles, ["drop_per_critic"], because, "pool the quantiles")
 
 
 def check_atoms(networks: Mapping[str, NetworkParameters], return_scaling: Any) -> None:
@@ -91,12 +105,41 @@ def check_atoms(networks: Mapping[str, NetworkParameters], return_scaling: Any) 
     """
     head = networks["q"].head_parameters if "q" in networks else None
     distribution = getattr(head, "distribution", None)
-    if isinstance(distribution, CategoricalValueParameters) and distribution.low is None and return_scaling is None:
+    if not isinstance(distribution, CategoricalValueParameters) or distribution.low is not None:
+        return
+    if return_scaling is not None and return_scaling.bound not in (None, BOUND):
+        raise ParameterError(
+            "Atoms without bounds of their own lie between -5 and 5: set return_scaling's bound to 5, or the bounds, "
+            "agent.networks.q.head_parameters.distribution.low and high. Received: "
+            f"bound={return_scaling.bound}, low=None"
+        )
+    if return_scaling is None:
         raise ParameterError(
             "Atoms lie between -5 and 5, where scaled returns are: set "
             'environment.filters.return_scaling, such as {"bound": 5.0}, or the bounds of your returns, '
             "agent.networks.q.head_parameters.distribution.low and high. Received: return_scaling=None, low=None"
         )
+
+
+def refuse_layers_of_custom_models(networks: Mapping[str, NetworkParameters]) -> None:
+    """Refuses options of layers where custom Keras models take the layers' place.
+
+    Raises:
+        ParameterError: batch normalisation, dropout, or unit weights beside kernels.
+    """
+    for name, network in networks.items():
+        body: Any = getattr(network.head_parameters, "body_parameters", network.middleware_parameters)
+        if normalizes_batches(body) or getattr(body, "dropout", False) or network.unit_weights == "all":
+            raise ParameterError(
+                "Custom Keras models have layers of their own, without batch normalisation, dropout and "
+                f"unit_weights='all' of tfsac. Received: network {name!r} with {body}, {network.unit_weights!r}"
+            )
+
+
+def normalizes_batches_somewhere(networks: Mapping[str, NetworkParameters]) -> bool:
+    """Returns whether any network has batch normalisation."""
+    heads = [getattr(network.head_parameters, "body_parameters", None) for network in networks.values()]
+    return any(normalizes_batches(body) for body in (*heads, *(n.middleware_parameters for n in networks.values())))
 
 
 def check_plain(name: str, network: NetworkParameters) -> None:
@@ -105,7 +148,7 @@ def check_plain(name: str, network: NetworkParameters) -> None:
     Raises:
         ParameterError: batch normalisation, dropout or unit weights.
     """
-    body = network.middleware_parameters
+    body: Any = network.middleware_parameters
     found = {
         "batch normalisation": normalizes_batches(body),
         "dropout": getattr(body, "dropout", 0.0) > 0,

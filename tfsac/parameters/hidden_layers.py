@@ -126,8 +126,8 @@ MiddlewareParameters = Annotated[
 ]
 
 
-def normalizes_batches(body: FCMiddlewareParameters | ResidualMiddlewareParameters | LSTMMiddlewareParameters) -> bool:
-    """Returns whether layers normalise the rows of a batch together."""
+def normalizes_batches(body: Any) -> bool:
+    """Returns whether layers, or none, normalise the rows of a batch together."""
     if isinstance(body, ResidualMiddlewareParameters):
         return body.block == "flash"
     normalization = getattr(body, "normalization", None)

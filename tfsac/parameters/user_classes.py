@@ -36,6 +36,11 @@ class ClassParameters(Extensible):
 
     path: ClassVar[str]
 
+    @property
+    def class_path(self) -> str:
+        """Path of the class that is built for these parameters."""
+        return self.path
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if _of_tfsac(cls):
@@ -63,11 +68,11 @@ def class_of(made: ClassParameters, base: type[T]) -> type[T]:
         ParameterError: what is there is no class below `base`.
         UserCodeError: its module raised.
     """
-    found = load(made.path)
+    found = load(made.class_path)
     if not (isinstance(found, type) and issubclass(found, base)):
         raise ParameterError(
             f"The path of {type(made).__name__} names a class below {base.__module__.rpartition('.')[0]}."
-            f"{base.__name__}, such as 'my_module:MyClass'. Received: {made.path!r}"
+            f"{base.__name__}, such as 'my_module:MyClass'. Received: {made.class_path!r}"
         )
     return found
 

@@ -267,7 +267,9 @@ class Trainer(RunParts):
 
     def _computed(self, batch: Batch, result: UpdateResult) -> None:
         before = self.counters.updates - len(result.metrics)
-        steps, delay = self.counters.env_steps, self.preset.agent.algorithm.num_updates_between_policy_updates
+        steps, agent = self.counters.env_steps, self.preset.agent
+        leaves_out = getattr(agent, "has_ensemble", False)  # the others compute the policy's loss all the same
+        delay = agent.algorithm.num_updates_between_policy_updates if leaves_out else 1
         refuse_non_finite(self.update_metrics, result, batch, before, steps, self.directory.path, delay)
         self.reporter.add_updates(result.metrics)
         self.hooks.call("on_updates", self, result.metrics)
