@@ -207,6 +207,15 @@ def trajectories(*kinds: str) -> tuple[Group, ...]:
     )
 
 
+NARROW_CROSSQ = preset(
+    "crossq_mujoco",
+    "tfsac, CrossQ, 512 units",
+    "--set=agent.networks.q.head_parameters.body_parameters.scheme=[512, 512]",
+    improve(95_000),
+    variant="_512",
+    seeds=(1, 2),
+)
+
 SUITES = {
     "mujoco": Suite(
         (
@@ -349,6 +358,31 @@ SUITES = {
             Level("Hopper-v5", (preset("acer_mujoco", "tfsac, ACER"),)),
             Level("Walker2d-v5", (preset("acer_mujoco", "tfsac, ACER"),)),
         )
+    ),
+    "ensembles": Suite(
+        (
+            Level(
+                "Hopper-v5",
+                (
+                    NARROW_CROSSQ,
+                    preset("droq_mujoco", "tfsac, DroQ", seeds=(1, 2)),
+                    preset("redq_mujoco", "tfsac, REDQ", seeds=(1,)),
+                    preset("rlpd", "tfsac, RLPD, 4 episodes", seeds=(1,)),
+                ),
+                "SAC 1103; CrossQ 2764; DroQ 1813; REDQ 2750",
+            ),
+            Level(
+                "HalfCheetah-v5",
+                (
+                    NARROW_CROSSQ,
+                    preset("tqc_mujoco", "tfsac, TQC", improve(95_000), seeds=(1, 2)),
+                    preset("xqc_mujoco", "tfsac, XQC", improve(95_000), seeds=(1,)),
+                    preset("flash_sac_mujoco", "tfsac, FlashSAC", improve(90_000), seeds=(1,)),
+                ),
+                "SAC 6156; CrossQ 8112; XQC 8597; FlashSAC 9815",
+            ),
+        ),
+        "after 100 000 steps of the v4 levels; CrossQ's with 2048 units.",
     ),
     "atari": Suite((Level("ALE/Pong-v5", (preset("acer_atari", "tfsac, ACER", seeds=(1,)),)),)),
     "robotics": Suite(
