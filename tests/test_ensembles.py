@@ -75,7 +75,7 @@ def observed(rows=ROWS):
     return {"observation": np.random.default_rng(4).standard_normal((rows, 3)).astype(np.float32)}
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 @pytest.mark.parametrize("name", [name for name in strategy_tools.CASES if name.startswith("ensemble")])
 def test_compiled_updates_are_eager_ones(name):
     compiled, eager = strategy_tools.updated(name), strategy_tools.updated(name, eager=True)
@@ -281,7 +281,14 @@ def test_a_checkpoint_holds_every_weight_and_statistic(body, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["redq", "droq", "tqc", "crossq", "xqc", "flash_sac", "simba"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "redq",
+        "xqc",
+        *(pytest.param(x, marks=pytest.mark.acceptance) for x in ("droq", "tqc", "crossq", "flash_sac", "simba")),
+    ],
+)
 def test_every_kind_learns_to_repeat_what_it_sees(name, tmp_path):
     made = load_preset(f"{name}_mujoco")
     agent = override(

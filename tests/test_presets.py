@@ -30,6 +30,7 @@ FOLDER = pathlib.Path(__file__).resolve().parents[1] / "presets"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
 MUJOCO_LEVELS = sorted(load_preset("mujoco_sac").levels)
 OF_SEVERAL_LEVELS = [name for name in NAMES if load_preset(name).levels]
+ENSEMBLES = [name for name in NAMES if getattr(load_preset(name).agent, "has_ensemble", False)]
 NETWORKS = {  # of each kind of agent
     "soft_actor_critic": {"policy", "v", "v_target", "q"},
     "twin_soft_actor_critic": {"policy", "q", "q_target"},
@@ -188,7 +189,13 @@ def test_a_short_run_makes_updates_that_change_the_weights_of_every_network(name
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "level"), [(name, level) for name in OF_SEVERAL_LEVELS for level in load_preset(name).levels]
+    ("name", "level"),
+    [
+        # Ensembles differ in a number or two from level to level.
+        pytest.param(name, level, marks=[pytest.mark.acceptance] if i and name in ENSEMBLES else [])
+        for name in OF_SEVERAL_LEVELS
+        for i, level in enumerate(load_preset(name).levels)
+    ],
 )
 def test_every_level_has_a_threshold_and_an_agent_that_acts_in_it(name, level):
     needs_its_packages(name)

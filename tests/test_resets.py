@@ -189,7 +189,7 @@ def test_a_run_resets_before_the_updates_of_its_step_and_keeps_its_memory(tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("run", [{}, {"asynchronous_collection": True}])
+@pytest.mark.parametrize("run", [{}, pytest.param({"asynchronous_collection": True}, marks=pytest.mark.acceptance)])
 def test_a_resumed_run_resets_as_an_uninterrupted_one(tmp_path, run):
     settings = RunParameters(seed=3, checkpoint_save_steps=25, **run)
     preset = preset_of(130, 170)

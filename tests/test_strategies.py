@@ -172,6 +172,9 @@ def test_xla_learns_the_same_from_the_same_noise(name):
 @pytest.mark.parametrize("name", {case[0]: name for name, case in tools.CASES.items()}.values())
 def test_a_run_asks_for_xla_and_eager_updates_refuse_it(name):
     _, parameters, spec = tools.CASES[name]
-    preset, run = types.SimpleNamespace(agent=parameters), types.SimpleNamespace(seed=0, eager=True, jit_compile=True)
+    preset, run = (
+        types.SimpleNamespace(agent=parameters),
+        types.SimpleNamespace(seed=0, eager=True, jit_compile=True, mixed_precision="none"),
+    )
     with pytest.raises(ValueError, match=r"jit_compile goes without eager .*Received: eager=True, 1 replica\(s\)$"):
         build_agent(preset, run, spec)
