@@ -1,5 +1,6 @@
 """Resets: networks, target networks, temperatures and optimizers start again; memory and counters stay."""
 
+import dataclasses
 import json
 import re
 
@@ -8,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 import strategy_tools as tools
+import tensorflow as tf
 import tiny
 from resume_tools import crashed, same_run, twin_preset
 
@@ -22,8 +24,9 @@ from tfsac.parameters import (
     override,
 )
 from tfsac.parameters.base import to_json
-from tfsac.testing import tiny_preset
+from tfsac.testing import tiny_preset, vector_spec
 from tfsac.training import Trainer
+from tfsac.training.build import build_agent
 from tfsac.training.resets import Resets
 
 STEPS = (120, 150, 151)
@@ -34,7 +37,8 @@ SEED = 4
 def resets_of(name, **more):
     """Returns resets of a case's agent, and a list in which the agents that they make appear."""
     agent_class, parameters, spec = tools.CASES[name]
-    made = []
+    algorithm = dataclasses.replace(parameters.algorithm, reset_steps=STEPS)
+    parameters, made = dataclasses.replace(parameters, algorithm=algorithm), []
 
     def make_agent(seed):
         made.append(agent_class(parameters, spec, seed=seed))
@@ -344,3 +348,9 @@ def test_resets_without_effect_are_refused(make, words, received):
         make()
     message, _, tail = str(error.value).rpartition("Received: ")
     assert words in message and received in tail
+
+
+def test_a_run_without_resets_has_the_checkpoint_that_it_had_before_there_were_any(tmp_path):
+    agent = build_agent(twin_preset(), RunParameters(), vector_spec(3, 1))
+    path = tf.train.Checkpoint(agent=agent).save(tmp_path / "agent")
+    assert not any("resets" in name for name, _ in tf.train.list_variables(path))

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tfsac.losses import distributional, ensembles
 from tfsac.losses import soft_actor_critic as losses
 from tfsac.parameters import (
-    BOUND,
+    ATOM_BOUND,
     CategoricalValueParameters,
     EnsembleQHeadParameters,
     QuantileValueParameters,
@@ -69,7 +69,7 @@ class CategoricalCritics:
     """
 
     def __init__(self, reduction: str, parameters: CategoricalValueParameters):
-        low, high = (-BOUND, BOUND) if parameters.low is None else (parameters.low, parameters.high)
+        low, high = (-ATOM_BOUND, ATOM_BOUND) if parameters.low is None else (parameters.low, parameters.high)
         assert high is not None
         self.reduction, self.support = reduction, distributional.Support(low, high, parameters.num_atoms)
 

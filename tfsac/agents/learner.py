@@ -97,7 +97,7 @@ class Agent(tf.Module):
         batch_size: number of rows of the global batch, of all workers, before folding.
         local_batch_size: of this worker's share of it, which `update` takes; the same where there are no workers.
         rows: number of rows of the global batch after folding.
-        updates, resets: number of updates that were made, and of the last reset, variables.
+        updates, resets: number of updates that were made, and of the last reset where there are any, variables.
         compiled: makes the updates; `compiled.traces` counts how often they were traced.
         diagnosed: whether the update being computed or traced reports all metrics, not only its losses.
 
@@ -139,7 +139,8 @@ class Agent(tf.Module):
         self.trained = {name: self.networks[name].own_variables for name in self.network_parameters}
         once = tf.VariableAggregation.ONLY_FIRST_REPLICA
         self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=once, name="updates")
-        self.resets = tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=once, name="resets")
+        if getattr(self.algorithm, "reset_steps", ()):  # checkpoints of other runs have no such number
+            self.resets = tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=once, name="resets")
         self.optimizers = {name: build_optimizer(given[name], self.trained[name], self.updates) for name in names}
         self.loss_weights = {name: network.loss_weight for name, network in self.network_parameters.items()}
         self.policy = self.policy_class(parameters, spec, self.networks, seed)

@@ -55,8 +55,8 @@ class TwinSoftActorCriticAgent(Agent):
         jit_compile: bool = False,
     ):
         super().__init__(parameters, spec, seed, eager, models, jit_compile)
-        if parameters.has_ensemble != self.has_ensemble:
-            needed = "EnsembleSoftActorCriticAgent" if parameters.has_ensemble else "TwinSoftActorCriticAgent alone"
+        if getattr(parameters, "has_ensemble", False) != self.has_ensemble:
+            needed = "TwinSoftActorCriticAgent alone" if self.has_ensemble else "EnsembleSoftActorCriticAgent"
             raise ValueError(
                 f"An agent of these critics is below tfsac.agents.{needed}. Received: {type(self).__name__} with the "
                 f"head {parameters.networks['q'].head_parameters.kind!r}"

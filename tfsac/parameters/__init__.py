@@ -33,7 +33,7 @@ from tfsac.parameters.algorithms import (
     discount_of_episodes,
 )
 from tfsac.parameters.base import ParameterError, from_json, parameters, to_json
-from tfsac.parameters.ensemble_options import BOUND, normalizes_batches_somewhere, refuse_layers_of_custom_models
+from tfsac.parameters.ensemble_options import ATOM_BOUND, normalizes_batches_somewhere, refuse_layers_of_custom_models
 from tfsac.parameters.experiment import (
     BY_ENV_FN,
     AtariPreprocessingParameters,
@@ -114,7 +114,7 @@ from tfsac.parameters.user_classes import ClassParameters, class_of
 
 __all__ = [
     "ACTIVATIONS",
-    "BOUND",
+    "ATOM_BOUND",
     "BY_ENV_FN",
     "FEATURES",
     "LEAST_PER_DIMENSION",

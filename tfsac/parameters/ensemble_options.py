@@ -19,7 +19,7 @@ OPTIONS = (
     "joint_critic_forward",
     "joint_policy_forward",
 )
-BOUND = 5.0  # of scaled returns, where the atoms have no bounds of their own
+ATOM_BOUND = 5.0  # of scaled returns, where the atoms have no bounds of their own
 REDUCTIONS = {
     type(None): ("min", "mean", "index_min", "own"),
     CategoricalValueParameters: ("index_min", "mean", "own"),
@@ -107,7 +107,7 @@ def check_atoms(networks: Mapping[str, NetworkParameters], return_scaling: Any) 
     distribution = getattr(head, "distribution", None)
     if not isinstance(distribution, CategoricalValueParameters) or distribution.low is not None:
         return
-    if return_scaling is not None and return_scaling.bound not in (None, BOUND):
+    if return_scaling is not None and return_scaling.bound not in (None, ATOM_BOUND):
         raise ParameterError(
             "Atoms without bounds of their own lie between -5 and 5: set return_scaling's bound to 5, or the bounds, "
             "agent.networks.q.head_parameters.distribution.low and high. Received: "

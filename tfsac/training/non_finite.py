@@ -36,7 +36,8 @@ def refuse_non_finite(
     finite = np.isfinite(result.metrics)
     diagnostics, of_policy = _kinds(tuple(names))
     finite[: len(finite) - result.diagnosed] |= diagnostics
-    finite[np.arange(before + 1, before + 1 + len(finite)) % delay != 0] |= of_policy
+    if delay > 1:
+        finite[np.arange(before + 1, before + 1 + len(finite)) % delay != 0] |= of_policy
     if finite.all():
         return
     update, column = (int(i) for i in np.argwhere(~finite)[0])
