@@ -1,10 +1,11 @@
-"""How long an update with an ensemble of critics takes beside one of the twin agent.
+"""How long an update with an ensemble of critics takes beside one of the twin agent, and its policy to act.
 
     python benchmarks/ensembles.py                       # all, by turns
     python benchmarks/ensembles.py --only='twin|10'      # some
     TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 python benchmarks/ensembles.py
 
-Updates of 256 rows of HalfCheetah's sizes, one in a call, all metrics in every twentieth.
+Updates of 256 rows of HalfCheetah's sizes, one in a call, all metrics in every twentieth; actions are
+sampled for one observation.
 """
 
 import argparse
@@ -87,7 +88,18 @@ def main() -> None:
             seconds[name].append((time.perf_counter() - begun) / len(batches))
     first = np.median(next(iter(seconds.values())))
     for name, each in seconds.items():
-        print(f"{name:20} {1e3 * np.median(each):7.2f} ms  {np.median(each) / first:5.2f}")
+        acting = act_microseconds(agents[name].policy)
+        print(f"{name:20} {1e3 * np.median(each):7.2f} ms  {np.median(each) / first:5.2f}  act {acting:4.0f} us")
+
+
+def act_microseconds(policy):
+    observation = {"observation": np.zeros(17, np.float32)}
+    times = []
+    for _ in range(2000):
+        begun = time.perf_counter()
+        policy.act(observation)
+        times.append(time.perf_counter() - begun)
+    return 1e6 * np.median(times)
 
 
 if __name__ == "__main__":

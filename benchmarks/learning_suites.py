@@ -207,13 +207,20 @@ def trajectories(*kinds: str) -> tuple[Group, ...]:
     )
 
 
-NARROW_CROSSQ = preset(
-    "crossq_mujoco",
-    "tfsac, CrossQ, 512 units",
-    "--set=agent.networks.q.head_parameters.body_parameters.scheme=[512, 512]",
-    improve(95_000),
-    variant="_512",
-    seeds=(1, 2),
+def crossq(units: int, label: str, *flags: str, variant: str = "", seeds: tuple[int, ...] = (1, 2)) -> Group:
+    scheme = f"--set=agent.networks.q.head_parameters.body_parameters.scheme=[{units}, {units}]"
+    return preset("crossq_mujoco", label, scheme, *flags, variant=f"_{units}{variant}", seeds=seeds)
+
+
+NARROW_CROSSQ = crossq(512, "tfsac, CrossQ, 512 units", improve(95_000))
+PLAIN_POLICY = "--set=agent.networks.policy.middleware_parameters.normalization=null"
+SHORT = {"seeds": (11, 12, 13)}
+# Candidates for the best return of a minute on two cores.
+PER_MINUTE = (
+    preset("mujoco_twin_sac", TWIN, improve(40_000), episodes(10), variant="_short", **SHORT),
+    crossq(256, "CrossQ, 256 units", improve(45_000), **SHORT),
+    crossq(256, "CrossQ, 256 units, policy as it is", PLAIN_POLICY, improve(45_000), variant="_plain_policy", **SHORT),
+    crossq(512, "CrossQ, 512 units", improve(45_000), **SHORT),
 )
 
 SUITES = {
@@ -384,6 +391,7 @@ SUITES = {
         ),
         "after 100 000 steps of the v4 levels; CrossQ's with 2048 units.",
     ),
+    "per_minute": Suite((Level("Hopper-v5", PER_MINUTE), Level("HalfCheetah-v5", PER_MINUTE))),
     "atari": Suite((Level("ALE/Pong-v5", (preset("acer_atari", "tfsac, ACER", seeds=(1,)),)),)),
     "robotics": Suite(
         (Level("gymnasium_robotics:FetchReach-v4", (preset("taac_manipulation", "tfsac, TAAC", seeds=(1,)),)),)

@@ -414,7 +414,7 @@ for place in sys.argv[1:]:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_the_saved_model_plays_episodes_where_there_is_only_tensorflow(tmp_path, run_python):
     made = {f"{i}": Case(name) for i, name in enumerate(CASES)}
     for name, case in made.items():
@@ -436,7 +436,11 @@ def test_the_saved_model_plays_episodes_where_there_is_only_tensorflow(tmp_path,
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("level", "lstm", "shared"),
-    [("CartPole-v1", False, False), ("CartPole-v1", True, True), ("Pendulum-v1", True, False)],
+    [
+        ("CartPole-v1", True, True),
+        pytest.param("CartPole-v1", False, False, marks=pytest.mark.acceptance),
+        pytest.param("Pendulum-v1", True, False, marks=pytest.mark.acceptance),
+    ],
 )
 def test_every_command_takes_a_run(tmp_path, capsys, level, lstm, shared):
     folder = tmp_path / "run"

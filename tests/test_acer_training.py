@@ -313,7 +313,7 @@ AGENTS = {
     "Gaussian": functools.partial(tiny.acer, "Pendulum-v1"),
     "discrete": functools.partial(tiny.acer, "CartPole-v1"),
 }
-USUAL = {"Gaussian, LSTM in a trunk", "discrete"}
+USUAL = {"Gaussian, LSTM in a trunk"}
 
 
 @pytest.fixture(

@@ -45,8 +45,7 @@ def uninterrupted_twin(tmp_path_factory):
     "step",
     [
         163,
-        pytest.param(50, marks=pytest.mark.slow),
-        *(pytest.param(step, marks=pytest.mark.acceptance) for step in (77, 149, 288, 300)),
+        *(pytest.param(step, marks=pytest.mark.acceptance) for step in (50, 77, 149, 288, 300)),
     ],
 )
 def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninterrupted, step):
@@ -294,7 +293,9 @@ def test_a_checkpoint_of_another_version_is_not_called_damaged(tmp_path, uninter
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", ["chunk", "agent", "manifest"])
+@pytest.mark.parametrize(
+    "where", ["chunk", *(pytest.param(x, marks=pytest.mark.acceptance) for x in ("agent", "manifest"))]
+)
 def test_a_full_disk_is_a_clear_error_and_keeps_what_was_there(tmp_path, monkeypatch, where):
     trainer = crashed(tmp_path / "run", 120)
     before = sorted(path for path in trainer.directory.checkpoints.rglob("*"))

@@ -242,7 +242,7 @@ def test_every_agent_of_tfsac_names_another_agent():
     assert DiscreteSoftActorCriticAgentParameters.path == "tfsac.agents.discrete_sac:DiscreteSoftActorCriticAgent"
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_an_own_agent_is_trained_and_evaluated_by_commands(folder, run_python, tmp_path_factory):
     short = {**tiny.CHANGES, **tiny.SHORTER}
     changes = tiny.assignments({path: value for path, value in short.items() if ".v." not in path})

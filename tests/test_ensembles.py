@@ -282,8 +282,10 @@ def test_a_checkpoint_holds_every_weight_and_statistic(body, tmp_path):
     "name",
     [
         "redq",
-        "xqc",
-        *(pytest.param(x, marks=pytest.mark.acceptance) for x in ("droq", "tqc", "crossq", "flash_sac", "simba")),
+        *(
+            pytest.param(x, marks=pytest.mark.acceptance)
+            for x in ("xqc", "droq", "tqc", "crossq", "flash_sac", "simba")
+        ),
     ],
 )
 def test_every_kind_learns_to_repeat_what_it_sees(name, tmp_path):

@@ -340,7 +340,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.acceptance)])
 def test_the_second_signal_ends_a_run_that_hangs_at_once_and_its_children(tmp_path, number):
     file = tmp_path / "hanging.py"
     file.write_text(HANGING)

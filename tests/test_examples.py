@@ -94,7 +94,7 @@ print("updates", int(agent.updates))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["own_environment", "own_networks"])
+@pytest.mark.parametrize("name", ["own_environment", pytest.param("own_networks", marks=pytest.mark.acceptance)])
 def test_own_environments_and_networks_are_trained_and_exported(name, tmp_path):
     printed = run_example(f"{name}.py", tmp_path)
     assert re.search(rf"mean return -\d+\.\d+; exported to runs/{name}/exported\n$", printed)
@@ -104,7 +104,11 @@ def test_own_environments_and_networks_are_trained_and_exported(name, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name, kind", [("memory", "RecentReplayParameters"), ("exploration", "DecayingNoiseParameters")]
+    "name, kind",
+    [
+        ("memory", "RecentReplayParameters"),
+        pytest.param("exploration", "DecayingNoiseParameters", marks=pytest.mark.acceptance),
+    ],
 )
 def test_a_run_with_an_own_memory_or_exploration_is_resumed_in_a_process_that_has_not_seen_it(name, kind, tmp_path):
     printed = run_example(f"own_{name}.py", tmp_path)
@@ -129,7 +133,7 @@ def test_a_run_with_an_own_memory_or_exploration_is_resumed_in_a_process_that_ha
     assert last[0] == last[1]
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_an_exported_own_head_acts_as_the_live_policy(tmp_path, run_python):
     printed = run_example("own_head.py", tmp_path)
     assert re.search(r"best mean return -\d+\.\d; exported to runs/own_head/exported\n$", printed)

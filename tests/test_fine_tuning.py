@@ -191,7 +191,10 @@ def test_python_resumes_with_the_parameters_of_the_run(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "shorter"),
-    [("own_networks", {"9000": "240"}), ("fine_tuning", {"20000": "220", "25000": "240"})],
+    [
+        pytest.param("own_networks", {"9000": "240"}, marks=pytest.mark.acceptance),
+        ("fine_tuning", {"20000": "220", "25000": "240"}),
+    ],
 )
 def test_the_page_says_what_happens(page, shorter, tmp_path):
     preset = "import tiny\nfrom tfsac.catalog import load_preset\n"

@@ -371,7 +371,7 @@ def game_preset(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["atari_discrete_sac", "acer_atari"])
+@pytest.mark.parametrize("name", ["atari_discrete_sac", pytest.param("acer_atari", marks=pytest.mark.acceptance)])
 def test_a_game_is_learned_as_from_whole_stacks_and_resumes_exactly(tmp_path, monkeypatch, name):
     preset = game_preset(name)
     frames = complete_run(tmp_path / "frames", preset)

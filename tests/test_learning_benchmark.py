@@ -202,7 +202,7 @@ def test_without_its_interpreter_the_commands_of_sb3_are_printed(suites):
     assert started(printed) == [] and printed.count("missing ") == 6
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_a_run_of_tfsac_is_resumed_and_a_folder_of_another_experiment_is_refused(suites):
     folder = suites.folder / "runs" / "own"
     names = [f"twin_Pendulum-v1_seed{seed}" for seed in (1, 2)]
@@ -243,7 +243,7 @@ def test_the_mujoco_suite_is_what_its_page_says(module):
 
 def test_every_suite_has_seeds_from_1_on_of_what_can_be_trained_or_from_11_on_to_choose(module):
     for name, suite in module("learning_suites").SUITES.items():
-        runs, first = suite.runs(), 11 if name == "choices" else 1
+        runs, first = suite.runs(), 11 if name in ("choices", "per_minute") else 1
         assert len(runs) == len({run.name for run in runs}) == len({tuple(run.command) for run in runs})
         for level in suite.levels:
             assert len(level.groups) == len({group.label for group in level.groups})

@@ -422,7 +422,7 @@ def test_a_run_on_two_actors_learns_with_exact_counters_and_whole_rows(cluster, 
     assert trainer.filters.count == steps + 4
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_actors_have_repeated_noise_of_their_own_and_the_weights_of_a_reset(cluster, tmp_path):
     class Look(Callback):
         def on_step(self, trainer):

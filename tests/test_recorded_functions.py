@@ -351,7 +351,7 @@ AGENTS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("asynchronous", [False, pytest.param(True, marks=pytest.mark.acceptance)])
 @pytest.mark.parametrize("name", AGENTS)
 def test_custom_networks_of_other_agents_are_trained_loaded_and_exported(name, asynchronous, tmp_path):
     preset, env_fn, models = AGENTS[name]

@@ -192,8 +192,8 @@ def test_a_run_resets_before_the_updates_of_its_step_and_keeps_its_memory(tmp_pa
     ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("run", [{}, pytest.param({"asynchronous_collection": True}, marks=pytest.mark.acceptance)])
+@pytest.mark.acceptance
+@pytest.mark.parametrize("run", [{}, {"asynchronous_collection": True}])
 def test_a_resumed_run_resets_as_an_uninterrupted_one(tmp_path, run):
     settings = RunParameters(seed=3, checkpoint_save_steps=25, **run)
     preset = preset_of(130, 170)
@@ -211,7 +211,7 @@ def test_a_resumed_run_resets_as_an_uninterrupted_one(tmp_path, run):
                 np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_a_run_with_resets_does_not_depend_on_when_it_is_saved(tmp_path):
     beside = {"seed": 3, "asynchronous_collection": True}
     one, other = (

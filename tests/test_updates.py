@@ -217,7 +217,11 @@ def test_every_call_is_computed_in_the_thread_and_takes_effect_when_the_next_one
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", [tiny.taac, lambda: tiny.acer(lstm=True)], ids=["TAAC", "ACER with LSTM"])
+@pytest.mark.parametrize(
+    "preset",
+    [tiny.taac, pytest.param(lambda: tiny.acer(lstm=True), marks=pytest.mark.acceptance)],
+    ids=["TAAC", "ACER with LSTM"],
+)
 def test_policies_with_a_state_resume_exactly_beside_their_updates(tmp_path, preset):
     plain = Trainer(preset(), tmp_path / "plain", BESIDE, quiet=True)
     plain.run()

@@ -73,6 +73,8 @@ FEATURES = {
 AGENTS = {
     "sac_v": "SAC with V",
     "twin_sac": "twin SAC",
+    "renormalized_critics": "ensemble with batch renormalisation, no target network",
+    "quantile_critics": "ensemble with quantiles, layer normalisation and dropout",
     "discrete_sac": "discrete SAC",
     "twin_team": "several agents, twin SAC",
     "discrete_team": "several agents, discrete SAC",
@@ -87,6 +89,7 @@ DISCRETE, TEAMS = (
     ("discrete_sac", "discrete_team", "discrete_sqil", "discrete_acer", "lstm_acer"),
     ("twin_team", "discrete_team"),
 )
+ENSEMBLES = ("renormalized_critics", "quantile_critics")
 
 
 def level_of(agent, own=False):
@@ -127,6 +130,8 @@ def preset_of(agent, changes, folder):
         elif agent in DISCRETE:
             networks = p.discrete_soft_actor_critic_networks((8,), **reads, **trained)
             made = p.DiscreteSoftActorCriticAgentParameters(networks=networks)
+        elif agent in ENSEMBLES:
+            made = ensemble(agent, **trained)
         else:
             networks = p.twin_soft_actor_critic_networks((8,), **reads, **trained)
             made = p.TwinSoftActorCriticAgentParameters(networks=networks)
@@ -140,6 +145,24 @@ def preset_of(agent, changes, folder):
             HEATUP,
         )
     return p.override(preset, {**TINY, **more, **changes})
+
+
+def ensemble(agent, **trained):
+    """Returns parameters of an ensemble of critics."""
+    from tfsac import parameters as p
+
+    if agent == "renormalized_critics":
+        body = p.FCMiddlewareParameters((8,), normalization=p.NormalizationParameters("batch_renorm", "after"))
+        head, options = p.EnsembleQHeadParameters(2, body), {"joint_critic_forward": True}
+    else:
+        body = p.FCMiddlewareParameters((8,), normalization=p.NormalizationParameters("layer"))
+        head = p.EnsembleQHeadParameters(3, dataclasses.replace(body, dropout=0.1), p.QuantileValueParameters(5, 1))
+        options = {"critic_subset": 2, "target_reduction": "pool", "policy_reduction": "mean"}
+    has_target = agent != "renormalized_critics"
+    return p.TwinSoftActorCriticAgentParameters(
+        algorithm=p.TwinSoftActorCriticAlgorithmParameters(**options),
+        networks=p.ensemble_soft_actor_critic_networks(head, body, target_network=has_target, **trained),
+    )
 
 
 def demonstrations(agent, folder):

@@ -1,0 +1,180 @@
+"""What a budget buys: returns of the ensembles and of the twin agent after equal steps, equal arithmetic and equal time.
+
+    python benchmarks/learning.py --suite=ensembles      # the curves
+    python benchmarks/learning.py --suite=mujoco --only=mujoco_twin_sac
+    python benchmarks/budgets.py                         # times a step of each on a quiet machine, then the table
+    python benchmarks/budgets.py --collect               # the table alone
+
+Arithmetic is that of the matrix products in the graphs of an update. Seconds are those of steps with their updates, of a
+short run of the same flags; warm-up and evaluations are left out of both. A return is the mean over seeds of the last 3
+evaluations up to then; a dash says that no run went on for so long. Writes results/budgets.csv and results/budgets.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from learning_runs import Records
+from learning_suites import SUITES, Group, Level, parameter
+from speed import machine, read
+
+from tfsac.experiments.comparison import read_evaluations
+
+RESULTS = pathlib.Path(__file__).parent / "results"
+COLUMNS = ("machine", "group", "level", "round", "random", "gflop", "steps_per_second")
+RANDOM, EVERY = 750, 250  # steps of a timed run before its updates, and between its rows
+SHORT = (
+    f"--set=schedule.heatup_steps=EnvironmentSteps({RANDOM})",
+    f"--set=schedule.improve_steps=EnvironmentSteps({2 * EVERY})",
+    f"--set=schedule.steps_between_evaluation_periods=EnvironmentSteps({EVERY})",
+    "--set=schedule.evaluation_steps=EnvironmentEpisodes(1)",
+    f"--checkpoint_save_steps={10**9}",
+)
+BUDGETS = {"steps": (25_000, 50_000, 100_000), "GFLOP": (10_000, 40_000), "minutes": (5, 15, 30)}
+LAST = 3  # evaluations
+
+
+class Trained(NamedTuple):
+    """Runs of a suite: those of one group on one level."""
+
+    suite: str
+    level: Level
+    group: Group
+
+
+def trained() -> Iterator[Trained]:
+    """Yields what the table has: on each level the twin agent, then the ensembles."""
+    for level in SUITES["ensembles"].levels:
+        plain = next(other for other in SUITES["mujoco"].levels if other.title == level.title)
+        yield Trained("mujoco", plain, plain.groups[0])
+        yield from (Trained("ensembles", level, group) for group in level.groups)
+
+
+# -- measuring ---------------------------------------------------------------------------------------------------------
+
+
+def measure(rounds: int, path: pathlib.Path) -> None:
+    """Adds this machine's steps a second, and the arithmetic of a step, to the CSV."""
+    name = machine()
+    kept = [row for row in read(path) if row["machine"] != name]
+    with path.open("w", newline="") as file:
+        rows = csv.DictWriter(file, COLUMNS)
+        rows.writeheader()
+        rows.writerows(kept)
+        for number in range(1, rounds + 1):
+            for _, level, group in trained():
+                row = dict(zip(COLUMNS, (name, group.name, level.id, number, *timed(level, group)), strict=True))
+                rows.writerow(row)
+                file.flush()
+                print(*row.values(), sep="  ", file=sys.stderr)
+
+
+def timed(level: Level, group: Group) -> tuple[int, str, str]:
+    """Returns the random steps of a group's runs, GFLOP of a step and steps a second."""
+    import tfsac
+
+    changed = {parameter(flag) for flag in SHORT}
+    flags = [flag for flag in level.run(group, 1).flags if parameter(flag) not in changed]
+    preset = next(flag.partition("=")[2] for flag in flags if flag.startswith("--preset="))
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "tfsac", "train", *flags, *SHORT, f"--run_dir={folder}/run"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        with pathlib.Path(folder, "run", "metrics.csv").open(newline="") as file:
+            speed = float(list(csv.DictReader(file))[-1]["steps_per_second"])
+        gflop = flops_of_a_step(tfsac.load_policy(pathlib.Path(folder, "run")).critics) / 1e9
+    return tfsac.load_preset(preset).schedule.heatup_steps.num_steps, f"{gflop:.4g}", f"{speed:.4g}"
+
+
+def flops_of_a_step(agent: Any) -> float:
+    """Returns FLOP of the matrix products in the updates after an environment step."""
+    algorithm = agent.algorithm
+    share = 1 / algorithm.num_updates_between_policy_updates
+    with_policy, without = (flops_of_an_update(agent, train_policy) for train_policy in (True, False))
+    return algorithm.num_consecutive_training_steps * (share * with_policy + (1 - share) * without)
+
+
+def flops_of_an_update(agent: Any, train_policy: bool) -> int:
+    """Returns FLOP of the matrix products that the graph of one update, with losses alone, needs."""
+    import tensorflow as tf
+
+    agent.diagnosed = False
+    rows = tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), agent.batch_rows())
+    update = tf.function(lambda batch: agent.update_once(batch, train_policy), autograph=False)
+    graph = update.get_concrete_function(rows).graph
+    waiting, found = [tensor.op for tensor in graph.outputs] + list(graph.control_outputs), {}
+    while waiting:
+        operation = waiting.pop()
+        if operation.name not in found:
+            found[operation.name] = operation
+            waiting += [*(tensor.op for tensor in operation.inputs), *operation.control_inputs]
+    return sum(products(operation) for operation in found.values())
+
+
+def products(operation: Any) -> int:
+    """Returns FLOP of a matrix product, 0 for any other operation."""
+    if operation.type not in ("MatMul", "BatchMatMulV2"):
+        return 0
+    transposed = operation.get_attr("transpose_a" if operation.type == "MatMul" else "adj_x")
+    inner = operation.inputs[0].shape[-2 if transposed else -1]
+    return 2 * operation.outputs[0].shape.num_elements() * inner
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+def returned(runs: Trained, steps: float) -> str:
+    """Returns what the seeds returned after so many steps, mean and number of seeds, as a cell."""
+    suite = SUITES[runs.suite]
+    records, means = Records(RESULTS / "learning" / runs.suite, suite.last_evaluations), []
+    for run in (runs.level.run(runs.group, seed) for seed in runs.group.seeds):
+        if records.has(run):
+            curve = read_evaluations(records.curve(run), run.level)
+            until = [value for at, value in zip(curve.steps, curve.returns, strict=True) if at <= steps]
+            if until and steps <= 1.05 * curve.steps[-1]:
+                means.append(statistics.mean(until[-LAST:]))
+    return f"{statistics.mean(means):.0f} ({len(means)})" if means else "-"
+
+
+def table(path: pathlib.Path) -> str:
+    """Returns the rows of all groups that were timed."""
+    heads = [f"{amount:,} {kind}".replace(",", " ") for kind, amounts in BUDGETS.items() for amount in amounts]
+    lines = [
+        "| level | runs | GFLOP a step | ms a step | " + " | ".join(heads) + " |",
+        "|---|---|---|---|" + "---|" * len(heads),
+    ]
+    for runs in trained():
+        times = [row for row in read(path) if (row["group"], row["level"]) == (runs.group.name, runs.level.id)]
+        if times:
+            gflop, random = float(times[-1]["gflop"]), int(times[-1]["random"])
+            seconds = float(np.median([1 / float(row["steps_per_second"]) for row in times]))
+            steps = [*BUDGETS["steps"], *(random + amount / gflop for amount in BUDGETS["GFLOP"])]
+            steps += [random + 60 * amount / seconds for amount in BUDGETS["minutes"]]
+            cells = [runs.level.id, runs.group.label, f"{gflop:.2g}", f"{1e3 * seconds:.3g}"]
+            lines.append("| " + " | ".join([*cells, *(returned(runs, at) for at in steps)]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--collect", action="store_true", help="measure nothing")
+    args = parser.parse_args()
+    path = RESULTS / "budgets.csv"
+    if not args.collect:
+        measure(args.rounds, path)
+    text = table(path)
+    (RESULTS / "budgets.md").write_text(f"# What a budget buys\n\n{text}")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
