@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: train test check style acceptance clean
+.PHONY: train test check style acceptance docs docs-serve clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +34,17 @@ style: $(VENV)/installed-for-tests
 
 check: style
 	$(BIN)/python -m pytest -m "not slow and not acceptance" --numprocesses=2 --dist=worksteal
+
+$(VENV)/installed-for-docs: setup.py | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	touch $(VENV)/installed $@
+
+# The site, in build/site; every link and anchor is checked.
+docs: $(VENV)/installed-for-docs
+	$(BIN)/python -m mkdocs build --strict
+
+docs-serve: $(VENV)/installed-for-docs
+	$(BIN)/python -m mkdocs serve
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

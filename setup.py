@@ -27,6 +27,7 @@ EXTRAS = {
     # mlflow-skinny is MLflow's client; the other two let it write to sqlite.
     "mlflow": ["mlflow-skinny>=3.0", "sqlalchemy>=2.0", "alembic>=1.13"],
     "notebooks": ["nbclient>=0.10", "nbformat>=5.9", "ipykernel>=6.29"],
+    "docs": ["mkdocs-material>=9.7,<10", "mkdocstrings[python]>=1.0", "latex2mathml>=3.78"],
     # Stable-Baselines3 and PFRL want an environment of their own: benchmarks/README.md.
     "bench": ["stable-baselines3>=2.7", "gymnasium[mujoco]>=1.2", "pfrl>=0.4", "packaging"],
 }
@@ -43,6 +44,7 @@ TESTED = (
     "notebooks",
     "wandb",
     "mlflow",
+    "docs",
 )
 EXTRAS["test"] = [
     "pytest>=8.0",

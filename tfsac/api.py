@@ -77,7 +77,8 @@ def train(
         how it ended and how well.
 
     Raises:
-        as `Trainer` and `Trainer.run`.
+        TypeError, ValueError, ImportError, UserCodeError, FileExistsError, OSError: as `Trainer` raises them.
+        EnvironmentFailure, NonFiniteError, CheckpointError: as `Trainer.run` raises them.
 
     Example:
         >>> result = tfsac.train("pendulum_sac", "runs/arm", env_fn=lambda: gymnasium.make("Pendulum-v1", g=3.7))
@@ -190,7 +191,8 @@ def evaluate(
         returns and lengths of the episodes.
 
     Raises:
-        as `load_policy`; TypeError, ValueError: arguments that cannot be used.
+        TypeError, ValueError: arguments that cannot be used.
+        FileNotFoundError, ImportError: as `load_policy` raises them.
         DrawingError: film or picture failed; it has the evaluation.
     """
     episodes, seed = _checked(episodes, seed)
@@ -265,7 +267,8 @@ def record(
         what was written: raw observations and rewards, actions in [-1, 1] or numbers from 0.
 
     Raises:
-        as `tfsac.files.new_file`, and as `evaluate`.
+        FileExistsError, OSError: the file cannot be written.
+        TypeError, ValueError, FileNotFoundError, ImportError: as `evaluate` raises them.
     """
     argument_checks.flag("deterministic", deterministic)
     episodes, seed = _checked(episodes, seed)
@@ -352,7 +355,7 @@ def plot(run_dir: str | pathlib.Path) -> Picture:
         run_dir: of the run.
 
     Raises:
-        as `tfsac.experiments.plots.plot_run`.
+        ValueError: as `tfsac.experiments.plots.plot_run` raises it.
 
     Example:
         >>> tfsac.plot("runs/pendulum")

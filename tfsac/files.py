@@ -153,7 +153,7 @@ def new_file(path: str | pathlib.Path, *suffixes: str, replace: bool = False) ->
         path, *suffixes, replace: as in `check_new_file`.
 
     Raises:
-        as `check_new_file`.
+        ValueError, FileExistsError, OSError: as `check_new_file` raises them, or the folder cannot be made.
     """
     path = check_new_file(path, *suffixes, replace=replace)
     try:

@@ -99,7 +99,7 @@ def sac(
     Raises:
         ValueError: an argument out of range, an environment or models that cannot be used.
         FileExistsError: there is something in output_dir.
-        as `Trainer` and `Trainer.run`.
+        EnvironmentFailure, NonFiniteError, CheckpointError: as `Trainer.run` raises them.
 
     Example:
         >>> def small(observation_space, action_space, width):

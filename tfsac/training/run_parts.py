@@ -60,7 +60,7 @@ class RunParts:
         computed, apply: called with the results of updates; see `Updates`.
 
     Raises:
-        as `Trainer`.
+        TypeError, ValueError, ImportError, UserCodeError: as `Trainer` raises them.
     """
 
     def __init__(

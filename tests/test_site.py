@@ -1,0 +1,58 @@
+"""The documentation site: its strict build, which checks links, anchors and the navigation, and what pages become."""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.slow
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    out = tmp_path_factory.mktemp("site") / "site"
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", f"--site-dir={out}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+def test_every_page_of_the_documents_is_on_the_site(site):
+    expected = {path.stem for path in (ROOT / "docs").glob("*.md")} | {"decisions", "changes"}
+    assert expected <= {path.stem for path in site.glob("*.html")}
+    assert {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} == {
+        path.stem for path in (site / "notebooks").glob("*.html")
+    }
+
+
+def test_formulas_are_drawn_by_the_browser_alone(site):
+    page = (site / "twin_soft_actor_critic.html").read_text()
+    assert page.count("<math") > 20 and "arithmatex" not in page
+    for path in site.rglob("*.html"):
+        assert not re.search(r'<(?:script|link|img)[^>]*(?:src|href)="(?:https?:)?//', path.read_text()), path
+
+
+def test_the_search_finds_what_people_look_for(site):
+    pages = json.loads((site / "search" / "search_index.json").read_text())["docs"]
+    found = {page["location"].partition("#")[0] for page in pages if "target network" in page["text"]}
+    assert {"soft_actor_critic.html", "twin_soft_actor_critic.html", "parameters.html"} <= found
+
+
+def test_the_reference_has_arguments_and_errors(site):
+    page = re.sub(r"<[^>]+>", " ", (site / "reference" / "functions.html").read_text())
+    for words in ("load_preset", "initial_weights", "NonFiniteError", "Raises"):
+        assert words in page
+
+
+def test_pictures_outside_of_the_documents_are_copied(site):
+    used = {
+        path.relative_to(site).as_posix()
+        for page in site.glob("*.html")
+        for target in re.findall(r'src="([^"]*files/[^"]*)"', page.read_text())
+        for path in [(page.parent / target).resolve()]
+    }
+    assert used and all((site / path).is_file() for path in used)
