@@ -4,6 +4,7 @@
     python benchmarks/learning.py --suite=mujoco --only=mujoco_twin_sac
     python benchmarks/budgets.py                         # times a step of each on a quiet machine, then the table
     python benchmarks/budgets.py --collect               # the table alone
+    python benchmarks/budgets.py --arithmetic            # GFLOP of a step of every preset with an ensemble, on Hopper
 
 Arithmetic is that of the matrix products in the graphs of an update. Seconds are those of steps with their updates, of a
 short run of the same flags; warm-up and evaluations are left out of both. A return is the mean over seeds of the last 3
@@ -119,6 +120,21 @@ def flops_of_an_update(agent: Any, train_policy: bool) -> int:
     return sum(products(operation) for operation in found.values())
 
 
+def arithmetic() -> None:
+    """Prints GFLOP of a step on Hopper-v5 of the twin agent's preset and of every preset with an ensemble."""
+    import tfsac
+    from tfsac.environments import make, spec_of
+    from tfsac.parameters import RunParameters, override
+    from tfsac.training.build import build_agent
+
+    spec = spec_of(make("Hopper-v5"))
+    for name in tfsac.preset_names():
+        preset = tfsac.load_preset(name)
+        if name == "mujoco_twin_sac" or getattr(preset.agent, "has_ensemble", False):
+            preset = override(preset, {"environment.level": "Hopper-v5"})
+            print(f"{name:20}{flops_of_a_step(build_agent(preset, RunParameters(), spec)) / 1e9:6.2g}", flush=True)
+
+
 def products(operation: Any) -> int:
     """Returns FLOP of a matrix product, 0 for any other operation."""
     if operation.type not in ("MatMul", "BatchMatMulV2"):
@@ -167,7 +183,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--collect", action="store_true", help="measure nothing")
+    parser.add_argument("--arithmetic", action="store_true", help="print GFLOP alone")
     args = parser.parse_args()
+    if args.arithmetic:
+        arithmetic()
+        return
     path = RESULTS / "budgets.csv"
     if not args.collect:
         measure(args.rounds, path)
