@@ -26,6 +26,7 @@ EXTRAS = {
     "wandb": ["wandb>=0.19"],
     # mlflow-skinny is MLflow's client; the other two let it write to sqlite.
     "mlflow": ["mlflow-skinny>=3.0", "sqlalchemy>=2.0", "alembic>=1.13"],
+    "tune": ["optuna>=5.0,<6"],
     "notebooks": ["nbclient>=0.10", "nbformat>=5.9", "ipykernel>=6.29"],
     "docs": ["mkdocs-material>=9.7,<10", "mkdocstrings[python]>=1.0", "latex2mathml>=3.78"],
     # Stable-Baselines3 and PFRL want an environment of their own: benchmarks/README.md.
@@ -45,6 +46,7 @@ TESTED = (
     "wandb",
     "mlflow",
     "docs",
+    "tune",
 )
 EXTRAS["test"] = [
     "pytest>=8.0",

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from learning_suites import Run
 
 from tfsac.experiments.comparison import read_evaluations
-from tfsac.experiments.sweep import SweepRun
+from tfsac.experiments.run_processes import PlannedRun
 from tfsac.files import differences, written_aside
 
 SB3_SCRIPT = pathlib.Path(__file__).with_name("learning_sb3.py")
@@ -65,10 +65,10 @@ class Machine(NamedTuple):
     jobs: int = 1
     sb3_python: str | None = None
 
-    def trainer(self, run: Run) -> "SweepRun | Sb3Run":
+    def trainer(self, run: Run) -> "PlannedRun | Sb3Run":
         path = self.runs / run.name
         if run.package == "tfsac":
-            return SweepRun(path, list(run.flags))
+            return PlannedRun(path, list(run.flags))
         return Sb3Run(path, [*run.flags, *(["--threads=1"] if self.jobs > 1 else [])], self.sb3_python)
 
     def can_train(self, run: Run) -> bool:

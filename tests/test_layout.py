@@ -68,7 +68,7 @@ MAY_IMPORT = {
         },
     ),
     # Checked before TensorFlow loads: see also test_what_answers_without_tensorflow_imports_none.
-    "experiments": ({"numpy", "matplotlib", "scipy"}, {"parameters", "files"}),
+    "experiments": ({"numpy", "matplotlib", "scipy", "optuna"}, {"parameters", "files"}),
     # What is to be run is given to it: a function that starts the process of a job, a class of actors that collect.
     "distributed": ({"numpy", "tensorflow", "ray"}, {"types", "parameters", "environments", "files"}),
     # Of distributed: which worker this process is, what workers tell each other, and environments on a Ray cluster.

@@ -19,7 +19,7 @@ from tfsac import cli
 from tfsac.catalog import read_config
 from tfsac.distributed import ray_jobs
 from tfsac.distributed.ray_cluster import connect
-from tfsac.experiments import comparison, sweep
+from tfsac.experiments import comparison, run_processes
 from tfsac.experiments import grid as grid_of_sweep
 from tfsac.parameters import ParameterError
 
@@ -182,7 +182,7 @@ print("done")
 @pytest.fixture
 def stand_in(tmp_path, monkeypatch):
     (tmp_path / "train.py").write_text(STAND_IN)
-    monkeypatch.setattr(sweep, "TRAIN", [str(tmp_path / "train.py")])
+    monkeypatch.setattr(run_processes, "TRAIN", [str(tmp_path / "train.py")])
     for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(comparison, "draw", lambda groups, rows, out, title, notes: out.touch() or out)
@@ -458,7 +458,9 @@ def test_a_second_sweep_in_the_same_folder_is_refused(stand_in):
     run(stand_in, seeds=1)
     before, folder = content(stand_in), os.open(stand_in, os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX)
-    with pytest.raises(BlockingIOError, match=r"Another sweep is training in this folder\. Received: .*sweep$"):
+    with pytest.raises(
+        BlockingIOError, match=r"Another process is training the runs in this folder\. Received: .*sweep$"
+    ):
         run(stand_in)
     assert content(stand_in) == before
     os.close(folder)
@@ -476,8 +478,8 @@ def test_a_folder_with_something_else_in_it_is_refused(stand_in):
 def test_a_run_that_another_process_trains_is_refused_and_what_was_started_saves(stand_in, monkeypatch):
     run(stand_in, grid="0.2,0.9", seeds=1)
     monkeypatch.setenv("WAIT", "2")
-    start = wait_before_the_second(sweep.SweepRun.start, stand_in / ALL[1] / "waiting")
-    monkeypatch.setattr(sweep.SweepRun, "start", start)
+    start = wait_before_the_second(run_processes.PlannedRun.start, stand_in / ALL[1] / "waiting")
+    monkeypatch.setattr(run_processes.PlannedRun, "start", start)
     with (stand_in / f"{ALL[3]}.log").open("ab") as log:
         fcntl.flock(log, fcntl.LOCK_EX)
         with pytest.raises(OSError, match=r"Another process is training this run. Received: .*seed2.log$"):
@@ -491,14 +493,14 @@ def test_a_run_that_another_process_finished_meanwhile_is_kept(stand_in, monkeyp
     finished = stand_in / ALL[2]
     for part in ("policy", "config.json"):  # as if it were not there when the sweep looks
         (finished / part).rename(finished.parent / part)
-    start = sweep.SweepRun.start
+    start = run_processes.PlannedRun.start
 
     def finished_just_before(self, cores):
         for part in ("policy", "config.json"):
             (finished.parent / part).rename(finished / part)
         return start(self, cores)
 
-    monkeypatch.setattr(sweep.SweepRun, "start", finished_just_before)
+    monkeypatch.setattr(run_processes.PlannedRun, "start", finished_just_before)
     before = (finished / "metrics.csv").stat().st_mtime_ns
     assert run(stand_in, seeds=1, grid="0.2,0.9") == 0
     assert (finished / "metrics.csv").stat().st_mtime_ns == before and len(starts(stand_in)[ALL[2]]) == 1

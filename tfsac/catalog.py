@@ -112,6 +112,8 @@ def read_config(path: pathlib.Path) -> tuple[Preset, RunParameters]:
 
     if (path.parent / "sweep.json").is_file():
         raise FileNotFoundError(f"This is the folder of a sweep; name one of the runs in it. Received: {path.parent}")
+    if not path.is_file() and (path.parent / "tuning.json").is_file():
+        raise FileNotFoundError(f"This is the folder of a tuning; name one of the runs in it. Received: {path.parent}")
     if not path.is_file():
         raise FileNotFoundError(f"A run directory has a config.json. Received: {path.parent}")
     try:

@@ -17,6 +17,7 @@ from tfsac.user_code import make_importable
 # Each enters its commands in COMMANDS, which lists them in this order.
 # isort: off
 from tfsac.cli import learning  # noqa: F401
+from tfsac.cli import searching  # noqa: F401
 from tfsac.cli import results  # noqa: F401
 from tfsac.cli import checking  # noqa: F401
 from tfsac.cli import describing  # noqa: F401

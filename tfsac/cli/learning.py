@@ -8,7 +8,7 @@ import json
 import os
 import pathlib
 import signal
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
@@ -20,6 +20,7 @@ from tfsac.cli.parsing import parse
 from tfsac.tensorflow_start import interrupts_wait, quiet_start
 
 if TYPE_CHECKING:
+    from tfsac.experiments.run_processes import PlannedRun
     from tfsac.parameters import Preset, RunParameters
 
 # Flags of a sweep itself; all its others are of each of its runs.
@@ -31,7 +32,7 @@ ONE_RUN = ("seed", "ray_address", "num_actors", "actor_steps", "skip_damaged_row
 def preset_flags(f: flags.FlagValues) -> None:
     """Defines what chooses a preset and changes it."""
     _level_flags(f)
-    _set_flag(f)
+    set_flag(f)
 
 
 def _level_flags(f: flags.FlagValues) -> None:
@@ -42,7 +43,8 @@ def _level_flags(f: flags.FlagValues) -> None:
     flags.DEFINE_integer("num_envs", None, "environments side by side", lower_bound=1, flag_values=f)
 
 
-def _set_flag(f: flags.FlagValues) -> None:
+def set_flag(f: flags.FlagValues) -> None:
+    """Defines --set."""
     flags.DEFINE_multi_string(
         "set",
         [],
@@ -51,17 +53,17 @@ def _set_flag(f: flags.FlagValues) -> None:
     )
 
 
-def _run_flags(f: flags.FlagValues) -> None:
+def run_flags(f: flags.FlagValues) -> None:
     """Defines what a grid may vary beside parameters."""
     _level_flags(f)
     flags.DEFINE_string(
         "checkpoint_restore_dir", None, "initial weights: the best ones of the run in this folder", flag_values=f
     )
     flags.DEFINE_bool("use_cpu", False, "hide the GPUs", flag_values=f)
-    _run_fields(f, without=ONE_RUN)
+    run_fields(f, without=ONE_RUN)
 
 
-def _run_fields(f: flags.FlagValues, without: Collection[str] = (), only: Collection[str] = ()) -> None:
+def run_fields(f: flags.FlagValues, without: Collection[str] = (), only: Collection[str] = ()) -> None:
     """Defines the flags of `RunParameters`, or of some of its fields."""
     # Not on top, for `tfsac --help` answers without Pydantic.
     from tfsac.cli.field_flags import define_fields
@@ -71,9 +73,9 @@ def _run_fields(f: flags.FlagValues, without: Collection[str] = (), only: Collec
 
 
 def _train_flags(f: flags.FlagValues) -> None:
-    _run_flags(f)
-    _set_flag(f)
-    _run_fields(f, only=ONE_RUN)
+    run_flags(f)
+    set_flag(f)
+    run_fields(f, only=ONE_RUN)
     flags.DEFINE_string(
         "run_dir", None, "the run's folder (default: runs/<experiment_name>/<time>-seed<seed>)", flag_values=f
     )
@@ -172,7 +174,7 @@ def _experiment(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
     from tfsac.parameters import RunParameters
 
     if f.resume:
-        from tfsac.experiments.sweep import KEPT
+        from tfsac.experiments.run_processes import KEPT
 
         required(f, "run_dir", "--resume needs --run_dir")
         fixed = sorted(name for name in KEPT if f[name].present)
@@ -226,9 +228,9 @@ def default_run_dir(f: flags.FlagValues, level: str, seed: int | None) -> pathli
 
 
 def _sweep_flags(f: flags.FlagValues) -> None:
-    _run_flags(f)
-    _set_flag(f)
-    _run_fields(f, only=("seed",))
+    run_flags(f)
+    set_flag(f)
+    run_fields(f, only=("seed",))
     flags.DEFINE_multi_string(
         "grid", [], "path=value,value,...: values of a parameter or a flag to combine; may be repeated", flag_values=f
     )
@@ -240,6 +242,11 @@ def _sweep_flags(f: flags.FlagValues) -> None:
         flag_values=f,
     )
     flags.DEFINE_string("experiment_name", None, "folder under runs/ (default: preset and level)", flag_values=f)
+    job_flags(f)
+
+
+def job_flags(f: flags.FlagValues) -> None:
+    """Defines how many runs are trained at a time, and where."""
     flags.DEFINE_integer(
         "jobs", None, "runs at the same time, at most and by default as many as cores", lower_bound=1, flag_values=f
     )
@@ -252,61 +259,65 @@ def _sweep_flags(f: flags.FlagValues) -> None:
     flags.DEFINE_integer("cpus_per_run", 1, "with --ray_address, cores of each run", lower_bound=1, flag_values=f)
 
 
+def jobs_of(f: flags.FlagValues) -> int:
+    """Returns how many runs `job_flags` allow at a time on this machine.
+
+    Raises:
+        UsageError: more than it has cores, or flags that do not fit together.
+    """
+    if f.ray_address is not None:
+        if f.jobs is not None:
+            raise UsageError("A Ray cluster runs as many as its cores allow. Received: --jobs with --ray_address")
+        return 1
+    cores = os.cpu_count() or 1
+    if f["cpus_per_run"].present:
+        raise UsageError("--cpus_per_run is of runs on a Ray cluster. Received: --cpus_per_run without --ray_address")
+    if f.jobs is not None and f.jobs > cores:
+        raise UsageError(f"--jobs is at most the number of cores of this machine, {cores}. Received: {f.jobs}")
+    return f.jobs or cores
+
+
+@contextlib.contextmanager
+def on_cluster(ray_address: str, cores: int) -> Iterator[dict[str, Any]]:
+    """Gives what `train_side_by_side` needs to train on a Ray cluster, and leaves it in the end.
+
+    Args:
+        ray_address: as the flag has it.
+        cores: of each run.
+    """
+    from tfsac.distributed.ray_cluster import ClusterWatch, connect
+    from tfsac.distributed.ray_jobs import RayJob, job_capacity
+
+    with connect(ray_address) as ray:
+        watch = ClusterWatch(ray)
+
+        def launch(run: PlannedRun, cores: int) -> RayJob:
+            return RayJob(ray, watch, f"train {run.path}", run.starter(cores), cores)
+
+        yield {"jobs": job_capacity(ray, cores), "cores": cores, "launch": launch}
+
+
 @command("train every combination of a grid, with several seeds", _sweep_flags)
 def sweep(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains the combinations, or resumes them, and compares them."""
     one_name(f)
-    if f.ray_address is None:
-        cores = os.cpu_count() or 1
-        if f["cpus_per_run"].present:
-            raise UsageError(
-                "--cpus_per_run is of runs on a Ray cluster. Received: --cpus_per_run without --ray_address"
-            )
-        if f.jobs is not None and f.jobs > cores:
-            raise UsageError(f"--jobs is at most the number of cores of this machine, {cores}. Received: {f.jobs}")
-        return _train_all(f, f.grid, f.jobs or cores)
-    if f.jobs is not None:
-        raise UsageError("A Ray cluster runs as many as its cores allow. Received: --jobs with --ray_address")
-    return _train_all(f, f.grid, 1, f.ray_address)
+    return _train_all(f, f.grid, jobs_of(f), f.ray_address)
 
 
 def _train_all(f: flags.FlagValues, grid: Sequence[str], jobs: int, ray_address: str | None = None) -> int:
     from tfsac.experiments.grid import plan
-    from tfsac.experiments.sweep import Sweep, SweepRun
-    from tfsac.parameters import Preset, from_json
+    from tfsac.experiments.sweep import Sweep
 
-    _run_flags(varied := flags.FlagValues())
-    of_runs = [f[name] for name in f if f[name].present and name not in OF_A_SWEEP]
-    shared = [argument for flag in of_runs for argument in flag.serialize().split("\n") if argument]
+    run_flags(varied := flags.FlagValues())
+    shared = given_arguments(f, OF_A_SWEEP)
     seeds = range(f.seed, f.seed + f.num_seeds)
-    combinations = plan(grid, list(varied), lambda more: _described([*shared, *more, f"--seed={seeds[-1]}"]))
-    checked: list[Any] = []
-    for combination in combinations:
-        preset = from_json(Preset, json.dumps(combination.experiment["preset"]))
-        if combination.experiment["run"]["strategy"] == "multi_worker":
-            raise UsageError(
-                "A run of several workers is started on each of them; a sweep trains on one. "
-                "Received: --strategy=multi_worker"
-            )
-        if weights := combination.experiment["checkpoint_restore_dir"]:
-            check_weights(pathlib.Path(weights))
-        if (made := (preset.environment, preset.agent.kind)) not in checked:
-            checked.append(made)
-            check_level(preset)
-    folder = pathlib.Path(f.run_dir) if f.run_dir else default_run_dir(f, checked[0][0].level, None)
+    combinations = plan(grid, list(varied), lambda more: described([*shared, *more, f"--seed={seeds[-1]}"]))
+    level = check_startable([combination.experiment for combination in combinations])
+    folder = pathlib.Path(f.run_dir) if f.run_dir else default_run_dir(f, level, None)
     with contextlib.ExitStack() as connected:
         how: dict[str, Any] = {"jobs": jobs}
         if ray_address is not None:
-            from tfsac.distributed.ray_cluster import ClusterWatch, connect
-            from tfsac.distributed.ray_jobs import RayJob, job_capacity
-
-            ray = connected.enter_context(connect(ray_address))
-            watch = ClusterWatch(ray)
-
-            def launch(run: SweepRun, cores: int) -> RayJob:
-                return RayJob(ray, watch, f"train {run.path}", run.starter(cores), cores)
-
-            how = {"jobs": job_capacity(ray, f.cpus_per_run), "cores": f.cpus_per_run, "launch": launch}
+            how = connected.enter_context(on_cluster(ray_address, f.cpus_per_run))
         series = Sweep(folder, combinations, seeds, shared)
         stopped_by = series.train(**how)
     if stopped_by is not None:
@@ -315,8 +326,46 @@ def _train_all(f: flags.FlagValues, grid: Sequence[str], jobs: int, ray_address:
     return 0 if series.report() and not series.failed else 1
 
 
-def _described(arguments: list[str]) -> dict[str, Any]:
-    """Returns what `train` does with these arguments, as JSON values; the seed is left out."""
+def given_arguments(f: flags.FlagValues, without: Collection[str]) -> list[str]:
+    """Returns the flags that were given, some left out, as one types them."""
+    given = [f[name] for name in f if f[name].present and name not in without]
+    return [argument for flag in given for argument in flag.serialize().split("\n") if argument]
+
+
+def check_startable(experiments: Sequence[dict[str, Any]]) -> str:
+    """Checks what every run of a series would refuse, and returns the first level.
+
+    Args:
+        experiments: from `described`.
+
+    Raises:
+        UsageError, ValueError, ImportError: a strategy of several workers, no weights to begin with, or from
+            `check_level`.
+    """
+    from tfsac.parameters import Preset, from_json
+
+    checked: list[Any] = []
+    for experiment in experiments:
+        preset = from_json(Preset, json.dumps(experiment["preset"]))
+        if experiment["run"]["strategy"] == "multi_worker":
+            raise UsageError(
+                "A run of several workers is started on each of them; a sweep trains on one. "
+                "Received: --strategy=multi_worker"
+            )
+        if weights := experiment["checkpoint_restore_dir"]:
+            check_weights(pathlib.Path(weights))
+        if (made := (preset.environment, preset.agent.kind)) not in checked:
+            checked.append(made)
+            check_level(preset)
+    return str(checked[0][0].level)
+
+
+def described(arguments: list[str]) -> dict[str, Any]:
+    """Returns what `train` does with these arguments, as JSON values; the seed is left out.
+
+    Raises:
+        UsageError, ParameterError: what `train` would refuse.
+    """
     from tfsac.parameters import to_json
 
     values, _ = parse("train", arguments)

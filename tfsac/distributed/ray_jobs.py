@@ -101,7 +101,7 @@ def _run(start: Start, folder: str, patience: float) -> int:
             if asked:
                 return -signal.SIGTERM
             try:
-                process = start(_end_with_parent)
+                process = start(end_with_parent)
             except BlockingIOError:
                 if time.monotonic() > end:
                     raise
@@ -122,7 +122,9 @@ def _run(start: Start, folder: str, patience: float) -> int:
         signal.signal(signal.SIGINT, handler)
 
 
-def _end_with_parent() -> None:
-    """Has this process save and end where the task that started it dies, for Ray starts that task again elsewhere."""
+def end_with_parent() -> None:
+    """Has this process save and end where the process that started it dies, such as a task, which Ray starts again
+    elsewhere. On Linux.
+    """
     if PRCTL is not None:
         PRCTL(PR_SET_PDEATHSIG, signal.SIGTERM)

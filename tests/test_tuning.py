@@ -1,0 +1,501 @@
+"""Hyper-parameter search: spaces by hand, studies with a stand-in for `tfsac train`, and once the real thing."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import tiny
+
+from tfsac import cli
+from tfsac.catalog import load_preset
+from tfsac.experiments import run_processes
+from tfsac.experiments.search_space import DEFAULT_SPACES, Dimension, parse_dimension, search_space
+from tfsac.experiments.tuning_report import read_trials
+from tfsac.parameters import ParameterError, override, parse_assignment, to_json
+
+DISCOUNT, RATE = "agent.algorithm.discount", "agent.networks.*.learning_rate"
+optuna = pytest.importorskip("optuna")
+
+# -- search spaces -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "values"),
+    [
+        ("a.b=log(1e-4, 1e-2)", "log", (1e-4, 1e-2)),
+        ("a.b = uniform(-2,0.5)", "uniform", (-2, 0.5)),
+        ("a.b=int(1, 8)", "int", (1, 8)),
+        ("a.b=1-log(0.001, 0.1)", "1-log", (0.001, 0.1)),
+        ("a.b=choice(relu, tanh)", "choice", ("relu", "tanh")),
+        ("a.b=choice([64,64], [128, 128])", "choice", ("[64,64]", "[128, 128]")),
+        ("a=width(64, 128)", "width", ("64", "128")),
+    ],
+)
+def test_a_dimension_is_read(text, kind, values):
+    dimension = parse_dimension(text)
+    assert dimension == Dimension(text.partition("=")[0].strip(), kind, values)
+    assert parse_dimension(dimension.text) == dimension
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a.b", "A dimension of the search space is written path=log(low, high), .*"),
+        ("=log(1, 2)", "is written path=log"),
+        ("a.b=0.9", "is written path=log"),
+        ("a.b=0.9,0.99", "is written path=log"),
+        ("a.b=unifrom(1, 2)", "Did you mean 'uniform'?"),
+        ("a.b=uniform(1, 1)", "The lower bound is below the upper one."),
+        ("a.b=uniform(2, 1)", "The lower bound is below the upper one."),
+        ("a.b=log(0, 1)", "The logarithm needs bounds above 0."),
+        ("a.b=1-log(-1, 1)", "The logarithm needs bounds above 0."),
+        ("a.b=log(1)", "The bounds of log(low, high) are two finite numbers."),
+        ("a.b=uniform(1, NaN)", "are two finite numbers."),
+        ("a.b=uniform(1, x)", "are two finite numbers."),
+        ("a.b=int(1, 2.5)", "The bounds of int(low, high) are two whole numbers."),
+        ("a.b=choice(1)", "A choice has two values or more, which differ."),
+        ("a.b=choice(1, 1)", "which differ."),
+        ("a.b=choice(1,, 2)", "which differ."),
+        ("a.b=width(1, x)", "a whole number above 0."),
+        ("a.b=width(0, 1)", "a whole number above 0."),
+    ],
+)
+def test_a_text_that_is_no_dimension_is_refused(text, message):
+    with pytest.raises(ParameterError, match=re.escape(message).replace(r"\.\*", ".*")) as error:
+        parse_dimension(text)
+    assert str(error.value).endswith(f"Received: {text!r}")
+
+
+def described(name="pendulum_twin_sac"):
+    """Returns what flags change in a preset, as the command line does."""
+
+    def describe(flags):
+        changes = dict(parse_assignment(flag.removeprefix("--set=")) for flag in flags)
+        return {"preset": to_json(override(load_preset(name), changes))}
+
+    return describe
+
+
+def test_values_become_flags_of_the_run():
+    preset = described()([])["preset"]
+    assert parse_dimension(f"{DISCOUNT}=1-log(0.001, 0.1)").assignments(0.02, preset) == [f"--set={DISCOUNT}=0.98"]
+    assert parse_dimension(f"{RATE}=log(1e-4, 1e-2)").assignments(0.002, preset) == [f"--set={RATE}=0.002"]
+    assert parse_dimension("a.b=choice([1,2], x)").assignments("[1,2]", preset) == ["--set=a.b=[1,2]"]
+
+
+def test_a_width_is_given_to_every_layer_below_its_path():
+    dimension = parse_dimension("agent.networks=width(8, 16)")
+    made = described()(dimension.assignments("16", described()([])["preset"]))["preset"]["agent"]["networks"]
+    assert made["policy"]["input_embedders_parameters"]["observation"]["scheme"] == [16]
+    assert made["policy"]["middleware_parameters"]["scheme"] == [16]
+    assert made["q"]["head_parameters"]["network_layers_sizes"] == [16, 16]
+    assert dimension.of_preset({"agent": {"networks": made}}) == "16"
+    residual = described("simba_mujoco")
+    flags = dimension.assignments("8", residual([])["preset"])
+    assert "--set=agent.networks.q.head_parameters.body_parameters.width=8" in flags
+    residual(flags)
+
+
+@pytest.mark.parametrize(
+    ("text", "sampled"),
+    [
+        (f"{DISCOUNT}=1-log(0.001, 0.1)", 0.01),
+        (f"{DISCOUNT}=uniform(0.9, 0.999)", 0.99),
+        (f"{DISCOUNT}=uniform(0.9, 0.95)", None),
+        (f"{RATE}=log(1e-4, 1e-2)", 1e-3),
+        ("agent.networks.*.batch_size=choice(64, 256)", "256"),
+        ("agent.networks=width(64, 128)", "128"),
+        ("agent.networks=width(64, 32)", None),
+        ("agent.algorithm.update_order=choice(simultaneous, critic_first)", "critic_first"),
+        ("agent.algorithm.temperature.target_entropy_factor=uniform(-2, 0)", None),
+        ("agent.algorithm.num_consecutive_training_steps=int(1, 4)", 1),
+    ],
+)
+def test_the_first_trial_has_the_values_of_the_preset(text, sampled):
+    assert parse_dimension(text).of_preset(described()([])["preset"]) == sampled
+
+
+@pytest.mark.parametrize("kind", DEFAULT_SPACES)
+def test_every_kind_of_agent_has_a_default_space_that_fits_a_preset(kind):
+    presets = {
+        "soft_actor_critic": "pendulum_sac",
+        "twin_soft_actor_critic": "pendulum_twin_sac",
+        "discrete_soft_actor_critic": "cart_pole_discrete_sac",
+        "temporally_abstract_actor_critic": "taac_simple_control",
+        "discrete_acer": "acer_cartpole",
+        "gaussian_acer": "acer_pendulum",
+    }
+    describe = described(presets[kind])
+    assert describe([])["preset"]["agent"]["kind"] == kind
+    space, left_out = search_space([], describe)
+    assert not left_out and len(space) >= 7
+    assert {"agent.networks.*.learning_rate", DISCOUNT, "agent.networks"} <= {dimension.path for dimension in space}
+
+
+def test_a_default_dimension_that_the_preset_refuses_is_left_out_and_named():
+    space, left_out = search_space([], described("flash_sac_mujoco"))
+    assert RATE not in [dimension.path for dimension in space]
+    assert any(line.startswith(f"not searched: {RATE}=log(0.0001, 0.003): A learning rate falls") for line in left_out)
+
+
+def test_own_dimensions_take_the_place_of_default_ones():
+    space, _ = search_space(["default", f"{DISCOUNT}=uniform(0.9, 0.99)"], described())
+    assert [d.kind for d in space if d.path == DISCOUNT] == ["uniform"] and len(space) > 5
+    assert len(search_space([f"{DISCOUNT}=uniform(0.9, 0.99)"], described())[0]) == 1
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (
+            ["agent.algorithm.discont=uniform(0.9, 1)"],
+            "discont=uniform.*Did you mean 'discount'.* Received: 'discont'$",
+        ),
+        ([f"{DISCOUNT}=uniform(0.9, 1.5)"], r"refuses a value of .*uniform\(0.9, 1.5\)\. .*Received: 1.5$"),
+        (["agent.networks.*.batch_size=log(16, 512)"], "valid integer.* Received: 16.0$"),
+        (["agent.networks.*.batch_size=choice(64, many)"], "Received: 'many'$"),
+        (["agent.algorithm=width(8, 16)"], "There are no layers below this path .* Received: 'agent.algorithm'$"),
+        ([f"{DISCOUNT}=uniform(0.9, 1)", f"{DISCOUNT}=log(0.9, 1)"], f"searched once. Received: '{DISCOUNT}' twice$"),
+    ],
+)
+def test_what_the_preset_refuses_is_refused_before_anything_is_trained(texts, message):
+    with pytest.raises(ParameterError, match=message):
+        search_space(texts, described())
+
+
+# -- studies, with a stand-in for training -----------------------------------------------------------------------------
+
+# Four evaluations, of which the last is 100 * discount + seed. WAIT=trial001: the runs of that trial evaluate three
+# times to -1000, wait for a signal, and save. BREAK=trial001: its runs fail.
+STAND_IN = """
+import json, os, pathlib, re, signal, sys, time
+text = " ".join(sys.argv[1:])
+run = pathlib.Path(re.search("--run_dir=([^ ]+)", text)[1])
+resumed, config = "--resume" in sys.argv, run / "config.json"
+assert resumed == run.exists(), "a new folder, or one to resume"
+run.mkdir(exist_ok=True)
+seed = json.loads(config.read_text())["run"]["seed"] if resumed else int(re.search("--seed=([0-9]+)", text)[1])
+starts = json.loads(config.read_text())["starts"] if resumed else []
+discount = float(re.search("discount=([0-9.]+)", text)[1])
+preset = {"environment": {"level": "Pendulum-v1"}, "agent": {"algorithm": {"discount": discount}}}
+config.write_text(json.dumps({"preset": preset, "run": {"seed": seed}, "starts": [*starts, sys.argv[1:]]}))
+if os.environ.get("BREAK") == run.parent.name:
+    sys.exit("tfsac: broken. Received: 7")
+waits = os.environ.get("WAIT") == run.parent.name
+rows = "env_steps,wall_seconds,evaluation/return_mean\\n"
+for number in range(1, 4 if waits else 5):
+    rows += f"{10 * number},{number},{-1000 if waits else 25 * number * discount + seed}\\n"
+if waits:
+    def save(number, frame):
+        (run / "checkpoints" / "000000010").mkdir(parents=True)
+        sys.exit(128 + number)
+    signal.signal(signal.SIGINT, save), signal.signal(signal.SIGTERM, save)
+(run / "metrics.csv").write_text(rows)
+if waits:
+    (run / "waiting").touch()
+    time.sleep(60)
+    sys.exit("nobody sent a signal")
+(run / "policy").mkdir()
+print("done")
+"""
+
+
+@pytest.fixture
+def stand_in(tmp_path, monkeypatch):
+    (tmp_path / "train.py").write_text(STAND_IN)
+    monkeypatch.setattr(run_processes, "TRAIN", [str(tmp_path / "train.py")])
+    monkeypatch.setattr("tfsac.experiments.tuning_report.draw", lambda folder, found: folder / "tuning.png")
+    return tmp_path / "tune"
+
+
+SPACE = f"--space={DISCOUNT}=uniform(0.5, 1)"
+
+
+def run(folder, *more, trials=3, space=SPACE):
+    return cli.run(
+        ["tune", f"--run_dir={folder}", f"--trials={trials}", "--jobs=1", *([space] if space else []), *more]
+    )
+
+
+def trials_of(folder):
+    return read_trials(folder).trials
+
+
+def states(folder):
+    return [trial.state.name for trial in trials_of(folder)]
+
+
+def starts(folder, trial, seed=0):
+    return json.loads((folder / f"trial{trial:03d}" / f"seed{seed}" / "config.json").read_text())["starts"]
+
+
+def test_every_trial_is_a_run_and_the_best_one_is_reported(stand_in, capsys):
+    assert run(stand_in, "--eager") == 0
+    trials = trials_of(stand_in)
+    assert [trial.state.name for trial in trials] == ["COMPLETE"] * 3
+    assert trials[0].params == {DISCOUNT: 0.99}  # the preset's own
+    assert len({trial.params[DISCOUNT] for trial in trials}) == 3
+    for trial in trials:
+        value = trial.params[DISCOUNT]
+        assert trial.value == pytest.approx(100 * value)
+        assert trial.intermediate_values == {n: pytest.approx(25 * n * value) for n in (1, 2, 3, 4)}
+        folder = stand_in / f"trial{trial.number:03d}" / "seed0"
+        [arguments] = starts(stand_in, trial.number)
+        assert arguments == ["--eager", f"--set={DISCOUNT}={value}", "--seed=0", f"--run_dir={folder}"]
+        assert (stand_in / f"trial{trial.number:03d}" / "seed0.log").read_text().endswith("done\n")
+    best = max(trials, key=lambda trial: trial.value)
+    written = json.loads((stand_in / "best.json").read_text())
+    assert written["preset"]["agent"]["algorithm"]["discount"] == best.params[DISCOUNT]
+    assert (written["trial"], written["score"]) == (best.number, best.value)
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == f"{stand_in}: 0 of 3 trials have ended"
+    assert printed[1:3] == ["trial000  discount=0.99", "started   trial000/seed0"]
+    assert re.fullmatch(r"finished  trial000/seed0  best evaluation 99.0, 0:00:0\d", printed[3])
+    assert printed[4] == "score     trial000  99.00, best trial000 with 99.00"
+    assert printed[-8] == f"{stand_in}: 3 trials: 3 complete"
+    assert printed[-7].split() == ["trial", "score", "discount"]
+    assert printed[-6].split() == [f"trial{best.number:03d}", f"{best.value:.2f}", f"{best.params[DISCOUNT]:.4g}"]
+    assert printed[-3:] == [
+        "importance: discount 1.00",
+        f"preset  {stand_in / 'best.json'}",
+        f"picture {stand_in / 'tuning.png'}",
+    ]
+    assert cli.run(["tune", f"--run_dir={stand_in}", "--report"]) == 0
+    assert capsys.readouterr().out.splitlines() == printed[-8:]
+
+
+def test_the_score_is_the_mean_of_the_last_evaluations_over_the_seeds(stand_in):
+    assert run(stand_in, "--num_seeds=2", "--seed=4", "--last_evaluations=2", trials=1) == 0
+    [trial] = trials_of(stand_in)
+    assert trial.value == pytest.approx((75 + 100) / 2 * 0.99 + 4.5)
+    first = [25 * n * 0.99 + 4 for n in (1, 2, 3, 4)]
+    score = (first[2] + first[3]) / 2
+    expected = [*first, *((score + value + 1) / 2 for value in first)]
+    assert list(trial.intermediate_values.values()) == pytest.approx(expected)
+    assert starts(stand_in, 0, 5)[0][-2] == "--seed=5"
+
+
+@pytest.mark.parametrize("pruner", ["median", "none"])
+def test_a_bad_trial_is_ended_at_an_evaluation_and_its_other_seeds_are_not_trained(
+    stand_in, monkeypatch, capsys, pruner
+):
+    monkeypatch.setenv("WAIT", "trial005")
+    if pruner == "none":
+        send_when(stand_in / "trial005" / "seed0" / "waiting", signal.SIGTERM, after=0.5)
+    status = run(stand_in, f"--pruner={pruner}", "--num_seeds=2", "--prune_after=3", trials=6)
+    printed = capsys.readouterr().out
+    assert (stand_in / "trial005" / "seed0" / "checkpoints").is_dir()
+    if pruner == "none":
+        assert status == 143 and states(stand_in) == ["COMPLETE"] * 5 + ["RUNNING"]
+        return
+    assert status == 0 and states(stand_in) == ["COMPLETE"] * 5 + ["PRUNED"]
+    assert trials_of(stand_in)[5].intermediate_values == dict.fromkeys((1, 2, 3), -1000.0)
+    assert not (stand_in / "trial005" / "seed1").exists()
+    assert re.search(r"^pruned    trial005/seed0  after 0:00:0\d$", printed, re.MULTILINE)
+    assert "6 trials: 5 complete, 1 pruned\n" in printed
+
+
+def test_no_trial_is_pruned_before_it_has_so_many_evaluations(stand_in, monkeypatch):
+    monkeypatch.setenv("WAIT", "trial005")
+    send_when(stand_in / "trial005" / "seed0" / "waiting", signal.SIGINT, after=0.5)
+    assert run(stand_in, "--prune_after=4", trials=6) == 130
+    assert states(stand_in)[5] == "RUNNING"
+
+
+def test_hyperband_knows_the_evaluations(stand_in):
+    assert run(stand_in, "--pruner=hyperband", "--prune_after=1", trials=4) == 0
+    assert set(states(stand_in)) <= {"COMPLETE", "PRUNED"} and "COMPLETE" in states(stand_in)
+
+
+def test_a_trial_that_fails_is_named_and_the_others_are_trained(stand_in, monkeypatch, capsys):
+    monkeypatch.setenv("BREAK", "trial001")
+    assert run(stand_in, "--num_seeds=2") == 0
+    assert states(stand_in) == ["COMPLETE", "FAIL", "COMPLETE"]
+    printed = capsys.readouterr().out
+    log = stand_in / "trial001" / "seed0.log"
+    assert f"failed    trial001/seed0  status 1, see {log}\n          tfsac: broken. Received: 7\n" in printed
+    assert not (stand_in / "trial001" / "seed1").exists()
+
+
+def test_where_every_trial_fails_nothing_is_reported(stand_in, monkeypatch, capsys):
+    monkeypatch.setenv("BREAK", "trial000")
+    assert run(stand_in, trials=1) == 1
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert (
+        last
+        == f"not reported: No trial of this tuning is complete, which a report needs (1 fail). Received: {stand_in}"
+    )
+
+
+def test_a_run_with_fewer_evaluations_than_its_score_needs_fails(stand_in, capsys):
+    assert run(stand_in, "--last_evaluations=5", trials=1) == 1
+    assert states(stand_in) == ["FAIL"]
+    assert "last_evaluations=5, and 4 evaluations" in capsys.readouterr().out
+
+
+def test_values_that_do_not_fit_together_fail_without_being_trained(stand_in, capsys):
+    # Each of them fits the preset's other value, 128 transitions a batch and a memory of 300, but not each other.
+    spaces = ["--space=agent.networks.*.batch_size=choice(128, 256)", "--space=agent.memory.max_size=choice(300, 200)"]
+    flags = [f"--set={DISCOUNT}=0.5", *spaces]
+    assert run(stand_in, *flags, "--preset=pendulum_sac", space="--space=agent.networks=width(16, 32)", trials=12) == 0
+    batch, memory = "agent.networks.*.batch_size", "agent.memory.max_size"
+    failed = [trial for trial in trials_of(stand_in) if trial.state.name == "FAIL"]
+    assert {(trial.params[batch], trial.params[memory]) for trial in failed} == {("256", "200")}
+    assert not any((stand_in / f"trial{trial.number:03d}").exists() for trial in failed)
+    assert "refused   trial" in capsys.readouterr().out
+
+
+def send_when(path, number, after=0.0):
+    """Sends this process a signal as soon as a file exists."""
+
+    def send():
+        end = time.monotonic() + 30
+        while not path.exists() and time.monotonic() < end:
+            time.sleep(0.01)
+        time.sleep(after)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=send).start()
+
+
+def test_a_signal_is_passed_on_and_the_trial_is_continued(stand_in, monkeypatch, capsys):
+    monkeypatch.setenv("WAIT", "trial001")
+    send_when(stand_in / "trial001" / "seed0" / "waiting", signal.SIGINT)
+    assert run(stand_in) == 130
+    assert states(stand_in) == ["COMPLETE", "RUNNING"]
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == f"stopped by SIGINT; tfsac tune --run_dir={stand_in} --resume continues it"
+    monkeypatch.delenv("WAIT")
+    assert cli.run(["tune", f"--run_dir={stand_in}", "--resume", "--jobs=1"]) == 0
+    assert states(stand_in) == ["COMPLETE"] * 3
+    _, second = starts(stand_in, 1)
+    assert "--resume" in second and f"--set={DISCOUNT}={trials_of(stand_in)[1].params[DISCOUNT]}" in second
+    printed = capsys.readouterr().out
+    assert f"{stand_in}: 1 of 3 trials have ended\n" in printed and "resumed   trial001/seed0\n" in printed
+    assert len(starts(stand_in, 0)) == len(starts(stand_in, 2)) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="a run ends with its parent on Linux")
+def test_a_tuning_that_was_killed_is_continued(stand_in, monkeypatch):
+    program = f"""
+import sys
+from tfsac import cli
+from tfsac.experiments import run_processes
+run_processes.TRAIN = {run_processes.TRAIN!r}
+cli.main(sys.argv[1:])
+"""
+    command = [sys.executable, "-c", program, "tune", f"--run_dir={stand_in}", "--trials=3", "--jobs=1", SPACE]
+    process = subprocess.Popen(command, env={**os.environ, "WAIT": "trial001"}, stdout=subprocess.DEVNULL)
+    end = time.monotonic() + 60
+    while not (stand_in / "trial001" / "seed0" / "waiting").exists():
+        assert time.monotonic() < end and process.poll() is None
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    assert states(stand_in) == ["COMPLETE", "RUNNING"]
+    assert cli.run(["tune", f"--run_dir={stand_in}", "--resume", "--trials=4", "--jobs=1"]) == 0
+    assert states(stand_in) == ["COMPLETE"] * 4
+    assert len(starts(stand_in, 1)) == 2 and "--resume" in starts(stand_in, 1)[1]
+    assert json.loads((stand_in / "tuning.json").read_text())["trials"] == 4
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--preset=pendulum_twin_sac"], "of another tuning, whose experiment.preset.* Received: experiment.preset"),
+        ([f"--space={DISCOUNT}=uniform(0.5, 0.9)"], r"is 'uniform\(0.5, 1\)'. Received: .*='uniform\(0.5, 0.9\)'$"),
+        (["--set=agent.memory.max_size=5000"], "max_size is 100000. Received: .*max_size=5000$"),
+        (["--num_seeds=2"], r"seeds is \[0\]. Received: seeds=\[0, 1\]$"),
+        (["--pruner=none"], "pruner is 'median'. Received: pruner='none'$"),
+        (["--last_evaluations=2"], "last_evaluations is 1. Received: last_evaluations=2$"),
+    ],
+)
+def test_another_preset_or_space_is_refused(stand_in, more, message):
+    assert run(stand_in, trials=1) == 0
+    before = {path: path.read_bytes() for path in stand_in.rglob("*") if path.is_file()}
+    with pytest.raises(ValueError, match=message):
+        cli.run(["tune", f"--run_dir={stand_in}", "--resume", *more])
+    assert {path: path.read_bytes() for path in stand_in.rglob("*") if path.is_file()} == before
+    assert cli.run(["tune", f"--run_dir={stand_in}", "--resume", "--preset=pendulum_sac"]) == 0
+
+
+def test_a_damaged_tuning_is_refused(stand_in):
+    stand_in.mkdir()
+    (stand_in / "tuning.json").write_text('{"format": 1}')
+    for flag in ("--resume", "--report"):
+        with pytest.raises(ValueError, match=r"tuning.json is damaged \(it has no space, .*\)\. Received: 13 bytes$"):
+            cli.run(["tune", f"--run_dir={stand_in}", flag])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("tune --resume", "--resume needs --run_dir. Received: no --run_dir$"),
+        ("tune --report", "--report needs --run_dir. Received: no --run_dir$"),
+        ("tune --report --run_dir=new --trials=3", "--report stands with --run_dir alone. Received: .* with --trials$"),
+        ("tune --resume --run_dir=new", "The folder of a tuning has a tuning.json. Received: new$"),
+        ("tune --report --run_dir=new", "The folder of a tuning has a tuning.json. Received: new$"),
+        ("tune --run_dir=full", r"continue it with resume \(--resume\). Received: full$"),
+        ("tune --run_dir=new --pruner=medain", "Did you mean 'median'. Received: --pruner=medain$"),
+        ("tune --run_dir=new --trials=0", "--trials is a positive integer. Received: --trials=0$"),
+        ("tune --run_dir=new --space=a.b=log(0,1)", "The logarithm needs bounds above 0. Received: 'a.b=log"),
+        (
+            "tune --run_dir=new --space=seed=int(1,3)",
+            "seed is a flag and no parameter: --seed=1. Received: --set=seed=1$",
+        ),
+        ("tune --run_dir=new --preset=pendulum_sca", "Received: 'pendulum_sca'$"),
+        ("tune --run_dir=new --level=Pendulm-v1", "Received: 'Pendulm-v1'$"),
+        ("tune --run_dir=new --strategy=multi_worker", "Received: --strategy=multi_worker$"),
+        ("tune --run_dir=new --jobs=100000", r"the number of cores of this machine, \d+. Received: 100000$"),
+    ],
+)
+def test_wrong_uses_are_refused_and_write_nothing(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").touch()
+    with pytest.raises((ValueError, OSError), match=message):
+        cli.run(arguments.split())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["full"]
+
+
+def test_a_missing_optuna_is_told_with_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(ImportError, match=r"pip install 'tfsac\[tune\]'\. Received: "):
+        run(tmp_path / "tune")
+    assert not (tmp_path / "tune").exists()
+
+
+def test_the_folder_of_a_tuning_is_no_run(stand_in):
+    assert run(stand_in, trials=1) == 0
+    with pytest.raises(
+        FileNotFoundError, match=r"This is the folder of a tuning; name one of the runs in it. Received: "
+    ):
+        cli.run(["evaluate", f"--run_dir={stand_in}"])
+
+
+# -- the real thing ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_real_tuning_is_drawn_and_its_best_preset_is_loaded(tmp_path, capsys):
+    folder = tmp_path / "tune"
+    flags = tiny.assignments({**tiny.CHANGES, **tiny.SHORTER})
+    space = [f"--space={DISCOUNT}=1-log(0.01, 0.1)", f"--space={RATE}=log(1e-4, 1e-2)"]
+    assert cli.run(["tune", f"--run_dir={folder}", "--trials=2", "--use_cpu", *flags, *space]) == 0
+    best, *_ = read_trials(folder).complete
+    preset = load_preset(folder / "best.json")
+    assert preset.agent.algorithm.discount == pytest.approx(1 - best.params[DISCOUNT])
+    assert preset.agent.networks["q"].learning_rate == best.params[RATE]
+    assert (folder / "tuning.png").read_bytes().startswith(b"\x89PNG")
+    [returns] = [row["evaluation/return_mean"] for row in tiny.rows(folder / f"trial{best.number:03d}" / "seed0")[-1:]]
+    assert best.value == float(returns)
+    capsys.readouterr()
+    assert cli.run(["evaluate", f"--run_dir={folder / 'trial001' / 'seed0'}", "--episodes=1"]) == 0
+    assert "return  mean" in capsys.readouterr().out

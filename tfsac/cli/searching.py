@@ -1,0 +1,148 @@
+"""The command that searches hyper-parameters."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+from absl import flags
+
+from tfsac.cli.command import UsageError, command, required
+from tfsac.cli.early_checks import one_name
+from tfsac.cli.failure import STOPPED
+from tfsac.cli.learning import (
+    check_startable,
+    default_run_dir,
+    described,
+    given_arguments,
+    job_flags,
+    jobs_of,
+    on_cluster,
+    run_fields,
+    run_flags,
+    set_flag,
+)
+from tfsac.cli.parsing import parse
+
+if TYPE_CHECKING:
+    from tfsac.experiments.run_processes import PlannedRun
+
+# Flags of a tuning itself; all its others are of each of its runs.
+WHERE = ("run_dir", "experiment_name", "resume", "report", "jobs", "ray_address", "cpus_per_run")
+WHAT = ("trials", "space", "last_evaluations", "pruner", "prune_after", "seed", "num_seeds")
+
+
+def _tune_flags(f: flags.FlagValues) -> None:
+    run_flags(f)
+    set_flag(f)
+    run_fields(f, only=("seed",))
+    flags.DEFINE_multi_string(
+        "space",
+        [],
+        "path=log(low, high), 1-log, uniform, int(low, high), choice(x, y, ...) or width(n, m, ...): what is searched; "
+        "default: the agent's default space",
+        flag_values=f,
+    )
+    flags.DEFINE_integer(
+        "trials", 20, "how many, those of before included where it is resumed", lower_bound=1, flag_values=f
+    )
+    flags.DEFINE_integer("num_seeds", 1, "seeds of every trial, from --seed on", lower_bound=1, flag_values=f)
+    flags.DEFINE_integer(
+        "last_evaluations", 1, "of so many, the last of a run, its score is the mean", lower_bound=1, flag_values=f
+    )
+    # As tfsac.experiments.tuning.PRUNERS, which --help does not import.
+    flags.DEFINE_enum("pruner", "median", ["median", "hyperband", "none"], "what ends bad trials early", flag_values=f)
+    flags.DEFINE_integer(
+        "prune_after", 3, "evaluations of a trial before it may be pruned", lower_bound=1, flag_values=f
+    )
+    flags.DEFINE_string(
+        "run_dir", None, "the tuning's folder, a new one (default: runs/<experiment_name>/<time>)", flag_values=f
+    )
+    flags.DEFINE_string("experiment_name", None, "folder under runs/ (default: preset and level)", flag_values=f)
+    flags.DEFINE_bool("resume", False, "continue the tuning in --run_dir, also to more --trials", flag_values=f)
+    flags.DEFINE_bool("report", False, "report what is in --run_dir instead of training", flag_values=f)
+    job_flags(f)
+
+
+@command("search hyper-parameters with Optuna", _tune_flags)
+def tune(f: flags.FlagValues, rest: list[str]) -> int:
+    """Trains trials, or resumes them, and reports the best ones."""
+    from tfsac.experiments.search_space import search_space
+    from tfsac.experiments.tuning import Tuning, TuningPlan, import_optuna
+    from tfsac.experiments.tuning_report import report
+    from tfsac.files import check_run_dir
+
+    one_name(f)
+    if f.report:
+        return _only_report(f)
+    jobs, asked = jobs_of(f), f
+    if f.resume:
+        f = _with_earlier(f, pathlib.Path(required(f, "run_dir", "--resume needs --run_dir")))
+    import_optuna()
+    shared, seeds = given_arguments(f, (*WHERE, *WHAT)), range(f.seed, f.seed + f.num_seeds)
+
+    def describe(more: list[str]) -> dict[str, Any]:
+        return described([*shared, *more, f"--seed={seeds[-1]}"])
+
+    experiment = describe([])
+    space, left_out = search_space(f.space, describe)
+    level = check_startable([experiment])
+    folder = pathlib.Path(asked.run_dir) if asked.run_dir else default_run_dir(f, level, None)
+    if not asked.resume:
+        check_run_dir(folder)
+    for line in left_out:
+        print(line)
+    plan = TuningPlan(space, experiment, list(seeds), f.last_evaluations, f.pruner, f.prune_after)
+    with contextlib.ExitStack() as connected:
+        how: dict[str, Any] = {"jobs": jobs, "launch": _launch}
+        if asked.ray_address is not None:
+            how = connected.enter_context(on_cluster(asked.ray_address, asked.cpus_per_run))
+        tuning = Tuning(folder, plan, f.trials, shared, describe, given_arguments(f, WHERE))
+        stopped_by = tuning.train(**how)
+    if stopped_by is not None:
+        print(f"stopped by {signal.Signals(stopped_by).name}; tfsac tune --run_dir={folder} --resume continues it")
+        return STOPPED + stopped_by
+    try:
+        print(report(folder))
+    except ValueError as error:
+        print(f"not reported: {error}")
+        return 1
+    return 0
+
+
+def _only_report(f: flags.FlagValues) -> int:
+    from tfsac.experiments.tuning_report import report
+
+    folder = pathlib.Path(required(f, "run_dir", "--report needs --run_dir"))
+    others = [name for name in f if f[name].present and name not in ("run_dir", "report")]
+    if others:
+        raise UsageError(f"--report stands with --run_dir alone. Received: --report with --{others[0]}")
+    print(report(folder))
+    return 0
+
+
+def _with_earlier(f: flags.FlagValues, folder: pathlib.Path) -> flags.FlagValues:
+    """Returns the flags with which a tuning was started, and those that are given now in their place."""
+    from tfsac.experiments.tuning import read_tuning
+
+    given = [name for name in f if f[name].present]
+    earlier, _ = parse("tune", read_tuning(folder)["arguments"])
+    return parse("tune", [*given_arguments(earlier, given), *given_arguments(f, WHERE)])[0]
+
+
+def _launch(run: PlannedRun, cores: int | None) -> subprocess.Popen[bytes] | None:
+    """Starts a run that ends with this process, when one that a killed tuning has left has saved."""
+    from tfsac.distributed.ray_jobs import PATIENCE, end_with_parent
+
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return run.start(cores, end_with_parent)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
