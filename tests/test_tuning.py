@@ -2,7 +2,9 @@
 
 import json
 import os
+import pathlib
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import tiny
 
 from tfsac import cli
 from tfsac.catalog import load_preset
+from tfsac.cli.parsing import parse
 from tfsac.experiments import run_processes
 from tfsac.experiments.search_space import DEFAULT_SPACES, Dimension, parse_dimension, search_space
 from tfsac.experiments.tuning_report import read_trials
@@ -172,9 +175,12 @@ def test_what_the_preset_refuses_is_refused_before_anything_is_trained(texts, me
 # -- studies, with a stand-in for training -----------------------------------------------------------------------------
 
 # Four evaluations, of which the last is 100 * discount + seed. WAIT=trial001: the runs of that trial evaluate three
-# times to -1000, wait for a signal, and save. BREAK=trial001: its runs fail.
+# times to -1000, wait for a signal, and save. BREAK=trial001: its runs fail. controls.json: the same for processes that
+# another machine starts.
 STAND_IN = """
 import json, os, pathlib, re, signal, sys, time
+controls = pathlib.Path(__file__).with_name("controls.json")
+os.environ.update(json.loads(controls.read_text()) if controls.exists() else {})
 text = " ".join(sys.argv[1:])
 run = pathlib.Path(re.search("--run_dir=([^ ]+)", text)[1])
 resumed, config = "--resume" in sys.argv, run / "config.json"
@@ -434,37 +440,6 @@ def test_a_damaged_tuning_is_refused(stand_in):
             cli.run(["tune", f"--run_dir={stand_in}", flag])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("tune --resume", "--resume needs --run_dir. Received: no --run_dir$"),
-        ("tune --report", "--report needs --run_dir. Received: no --run_dir$"),
-        ("tune --report --run_dir=new --trials=3", "--report stands with --run_dir alone. Received: .* with --trials$"),
-        ("tune --resume --run_dir=new", "The folder of a tuning has a tuning.json. Received: new$"),
-        ("tune --report --run_dir=new", "The folder of a tuning has a tuning.json. Received: new$"),
-        ("tune --run_dir=full", r"continue it with resume \(--resume\). Received: full$"),
-        ("tune --run_dir=new --pruner=medain", "Did you mean 'median'. Received: --pruner=medain$"),
-        ("tune --run_dir=new --trials=0", "--trials is a positive integer. Received: --trials=0$"),
-        ("tune --run_dir=new --space=a.b=log(0,1)", "The logarithm needs bounds above 0. Received: 'a.b=log"),
-        (
-            "tune --run_dir=new --space=seed=int(1,3)",
-            "seed is a flag and no parameter: --seed=1. Received: --set=seed=1$",
-        ),
-        ("tune --run_dir=new --preset=pendulum_sca", "Received: 'pendulum_sca'$"),
-        ("tune --run_dir=new --level=Pendulm-v1", "Received: 'Pendulm-v1'$"),
-        ("tune --run_dir=new --strategy=multi_worker", "Received: --strategy=multi_worker$"),
-        ("tune --run_dir=new --jobs=100000", r"the number of cores of this machine, \d+. Received: 100000$"),
-    ],
-)
-def test_wrong_uses_are_refused_and_write_nothing(arguments, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "mine").touch()
-    with pytest.raises((ValueError, OSError), match=message):
-        cli.run(arguments.split())
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["full"]
-
-
 def test_a_missing_optuna_is_told_with_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(ImportError, match=r"pip install 'tfsac\[tune\]'\. Received: "):
@@ -478,6 +453,35 @@ def test_the_folder_of_a_tuning_is_no_run(stand_in):
         FileNotFoundError, match=r"This is the folder of a tuning; name one of the runs in it. Received: "
     ):
         cli.run(["evaluate", f"--run_dir={stand_in}"])
+
+
+@pytest.mark.acceptance
+def test_a_cluster_trains_and_prunes_trials(stand_in, monkeypatch, capsys):
+    pytest.importorskip("ray")
+    (stand_in.parent / "controls.json").write_text('{"WAIT": "trial005"}')
+    arguments = ["tune", f"--run_dir={stand_in}", "--trials=6", "--ray_address=local", SPACE]
+    assert cli.run(arguments) in (0, 143)
+    assert cli.run(["tune", f"--run_dir={stand_in}", "--resume", "--jobs=1"]) == 0
+    assert states(stand_in) == ["COMPLETE"] * 5 + ["PRUNED"]
+
+
+PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "tuning.md"
+COMMANDS = re.findall(r"^tfsac tune (.*)$", PAGE.read_text(encoding="utf-8").replace("\\\n", " "), re.MULTILINE)
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_of_the_page_asks_for_a_tuning(line):
+    f, rest = parse("tune", shlex.split(line, comments=True))
+    assert not rest and (f.preset or f.resume or f.report)
+    search_space(f.space, described(f.preset))
+
+
+def test_the_page_lists_the_default_spaces():
+    text = PAGE.read_text(encoding="utf-8")
+    assert len(COMMANDS) > 5
+    for texts in DEFAULT_SPACES.values():
+        for dimension in map(parse_dimension, texts):
+            assert f"`{dimension.text}`" in text.replace(" = ", "=")
 
 
 # -- the real thing ----------------------------------------------------------------------------------------------------

@@ -30,7 +30,8 @@ EXISTS, NO_FOLDER, OCCUPIED = (
 SET, DISCOUNT, SIZE = "train --set=", "agent.algorithm.discount", "agent.memory.max_size"
 NETWORKS, POLICY = "agent.networks", "agent.networks.policy"
 STEPS = "train --set=schedule.improve_steps"
-GRID, SWEEP = "sweep --run_dir=new --grid=", "sweep --run_dir=new"
+GRID, SWEEP, TUNE = "sweep --run_dir=new --grid=", "sweep --run_dir=new", "tune --run_dir=new"
+NO_TUNING = ("missing", "file", "empty", "run", "sweep")
 
 # Command line, its reason (a regular expression). The working folder has the files and folders of the fixture `place`.
 WRONG = [
@@ -414,6 +415,35 @@ WRONG = [
     (GRID + "level=Pendulum-v1,MountainCarContinuous-v0 --level=Pendulum-v1", "--level is given once"),
     (GRID + f"{DISCOUNT}=0.9,0.8 --set={DISCOUNT}=0.5", "set once"),
     (GRID + f"'{POLICY}.middleware_parameters.scheme=[64,[64,64]'", "opened and closed"),
+    ("tune --resume", "--resume needs --run_dir"),
+    ("tune --report", "--report needs --run_dir"),
+    ("tune --report --run_dir=empty --trials=3", "with --run_dir alone. Received: --report with --trials"),
+    *(
+        (f"tune {flag} --run_dir={name}", "has a tuning.json")
+        for flag in ("--resume", "--report")
+        for name in NO_TUNING
+    ),
+    ("tune --resume --run_dir=badtune", "tuning.json is damaged"),
+    *((f"tune --run_dir={name}", EXISTS) for name in ("file", "full", "run", "sweep", "badtune")),
+    ("tune --run_dir=file/x", NO_FOLDER),
+    ("evaluate --run_dir=badtune", "folder of a tuning; name one of the runs"),
+    (f"{TUNE} --pruner=medain", "Did you mean 'median'"),
+    (f"{TUNE} --trials=0", COUNT),
+    (f"{TUNE} --jobs=1000", "at most the number of cores"),
+    (f"{TUNE} --strategy=multi_worker", "a sweep trains on one"),
+    (f"{TUNE} --level=Pendulm-v1", "Did you mean 'Pendulum-v1'"),
+    (f"{TUNE} --preset=pendulum_sca", "Did you mean 'pendulum_sac'"),
+    (f"{TUNE} --space=discount=uniform(0,1)", "There is no parameter 'discount'"),
+    (f"{TUNE} --space=seed=int(1,3)", "a flag and no parameter: --seed=1"),
+    (f"{TUNE} --space={DISCOUNT}=0.9,0.99", "is written path=log"),
+    (f"{TUNE} --space={DISCOUNT}=unifrom(0,1)", "Did you mean 'uniform'"),
+    (f"{TUNE} --space={DISCOUNT}=uniform(1,0)", "lower bound is below"),
+    (f"{TUNE} --space={DISCOUNT}=log(0,1)", "bounds above 0"),
+    (f"{TUNE} --space={DISCOUNT}=uniform(0,2)", "refuses a value of .*less than or equal to 1"),
+    (f"{TUNE} --space={DISCOUNT}=choice(0.9,0.9)", "which differ"),
+    (f"{TUNE} --space={DISCOUNT}=choice(0.9,[1)", "opened and closed"),
+    (f"{TUNE} --space=agent.networks.*.batch_size=log(16,512)", "valid integer"),
+    (f"{TUNE} --space={DISCOUNT}=uniform(0.9,1) --set={DISCOUNT}=0.5", "set once"),
     ("spinup --gamma=2", "gamma"),
     ("spinup --gamma=abc", "--gamma is a non-negative number"),
     ("spinup --epochs=1.5", "--epochs is a positive integer"),
@@ -450,6 +480,7 @@ FILES = {
     "file.mp4": b"mine",
     "binary": b"\xff\xfe\x00",
     "full/x": b"mine",
+    "badtune/tuning.json": b'{"format": 1}',
     "sweep/sweep.json": b'{"format": 1, "grid": [], "first": {}}',
     "badsweep/sweep.json": b"{",
     "bad/syntax.py": b"x = 1\npreset = (\n",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from tfsac.experiments.grid import split_values
+from tfsac.experiments.grid import short_names, split_values
 from tfsac.files import leaves
 from tfsac.parameters import ParameterError, parse_assignment
 from tfsac.parameters.base import nearest
@@ -238,6 +238,12 @@ def search_space(given: Sequence[str], describe: Describe) -> tuple[list[Dimensi
     if not dimensions:
         raise ParameterError(f"There is nothing to search; name it with --space. Received: {list(given)}")
     return dimensions, left_out
+
+
+def names_of(space: Sequence[Dimension]) -> dict[str, str]:
+    """Returns a short name of each dimension, by path."""
+    names = short_names([dimension.path for dimension in space])
+    return {d.path: names[d.path] + (" width" if d.kind == "width" else "") for d in space}
 
 
 def _try(dimension: Dimension, preset: dict[str, Any], describe: Describe) -> None:

@@ -18,10 +18,9 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfsac.experiments.comparison import read_run
-from tfsac.experiments.grid import short_names
 from tfsac.experiments.plots import read_curve
 from tfsac.experiments.run_processes import Launch, PlannedRun, say, train_side_by_side
-from tfsac.experiments.search_space import Describe, Dimension, parse_dimension
+from tfsac.experiments.search_space import Describe, Dimension, names_of, parse_dimension
 from tfsac.files import differences, new_file, read_object, written_aside
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ def open_study(storage: optuna.storages.BaseStorage, plan: TuningPlan) -> optuna
     optuna = import_optuna()
     study = optuna.create_study(storage=storage, study_name=STUDY, direction="maximize", load_if_exists=True)
     # A sampler that starts again with the same seed would repeat its random trials.
-    study.sampler = optuna.samplers.TPESampler(seed=plan.seeds[0] + 1000 * len(study.trials), constant_liar=True)
+    study.sampler = optuna.samplers.TPESampler(seed=plan.seeds[0] + 1000 * len(study.trials))
     if plan.pruner == "median":
         study.pruner = optuna.pruners.MedianPruner(n_warmup_steps=plan.prune_after)
     elif plan.pruner == "hyperband":
@@ -177,7 +176,7 @@ class Tuning:
         self._claim({**plan.content(), "trials": trials, "arguments": list(arguments)})
         self.storage = open_storage(folder)
         self.study = open_study(self.storage, plan)
-        self.names = short_names([dimension.path for dimension in plan.space])
+        self.names = names_of(plan.space)
         self.open: dict[int, OpenTrial] = {}
         self.queue: list[PlannedRun] = []
         self.curves: dict[pathlib.Path, tuple[int, list[float]]] = {}  # by run: the file's size and its returns
@@ -282,8 +281,7 @@ class Tuning:
 
     def _to_end(self, running: Collection[PlannedRun]) -> list[PlannedRun]:
         for opened in self.open.values():
-            if not (opened.pruned or opened.failed):
-                self._report_evaluations(opened)
+            self._report_evaluations(opened)
         ending = [opened for opened in self.open.values() if opened.pruned or opened.failed]
         return [run for opened in ending for run in opened.left if run in running]
 
@@ -295,13 +293,14 @@ class Tuning:
     # -- what Optuna is told -------------------------------------------------------------------------------------------
 
     def _report_evaluations(self, opened: OpenTrial) -> None:
-        """Reports what is new of a trial, and notes whether it is to be pruned."""
-        for value in self._evaluations(opened)[opened.reported :]:
+        """Reports what is new of a trial, up to the evaluation at which it is pruned."""
+        for value in [] if opened.pruned else self._evaluations(opened)[opened.reported :]:
             opened.reported += 1
             opened.trial.report(value, opened.reported)
-            opened.pruned = opened.pruned or opened.trial.should_prune()
-        if opened.pruned:
-            self._drop_queued(opened)
+            if opened.trial.should_prune():
+                opened.pruned = True
+                self._drop_queued(opened)
+                break
 
     def _evaluations(self, opened: OpenTrial) -> list[float]:
         """Returns the evaluations of a trial, seed after seed, so that trials are comparable at each; those of a later

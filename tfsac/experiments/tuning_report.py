@@ -10,9 +10,8 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfsac.experiments.grid import short_names
 from tfsac.experiments.plots import GREY, PALETTE, dress, new_figure, save_figure
-from tfsac.experiments.search_space import Dimension
+from tfsac.experiments.search_space import Dimension, names_of
 from tfsac.experiments.tuning import JOURNAL, TuningPlan, import_optuna, open_storage, open_study, read_tuning
 from tfsac.experiments.tuning import text_of_value as text_of
 from tfsac.files import read_object, written_aside
@@ -83,7 +82,7 @@ def report(folder: pathlib.Path) -> str:
     picture = draw(folder, found)
     lines = [f"{folder}: {len(found.trials)} trials: {counted}", *_table(found)]
     if found.importances:
-        names = short_names([dimension.path for dimension in found.plan.space])
+        names = names_of(found.plan.space)
         lines.append("importance: " + ", ".join(f"{names[p]} {share:.2f}" for p, share in found.importances.items()))
     return "\n".join([*lines, f"preset  {best}", f"picture {picture}"])
 
@@ -100,7 +99,7 @@ def write_best(folder: pathlib.Path, found: Found) -> pathlib.Path:
 
 
 def _table(found: Found) -> list[str]:
-    names = short_names([dimension.path for dimension in found.plan.space])
+    names = names_of(found.plan.space)
     rows = [["trial", "score", *names.values()]]
     for trial in found.complete[:SHOWN]:
         values = [text_of(dimension.value(trial.params[dimension.path])) for dimension in found.plan.space]
@@ -123,7 +122,7 @@ def draw(folder: pathlib.Path, found: Found) -> pathlib.Path:
         the path of the picture.
     """
     space = found.plan.space
-    names = short_names([dimension.path for dimension in space])
+    names = names_of(space)
     rows = math.ceil(len(space) / COLUMNS)
     top = max(2.8, 0.9 + 0.28 * len(space))
     figure = new_figure(11.0, top + 2.3 * rows + 0.4)
