@@ -1,0 +1,165 @@
+"""The pages for people who come from other libraries: our side of each runs, and every name of ours is there."""
+
+import ast
+import builtins
+import csv
+import re
+import shlex
+
+import pytest
+from pages import ROOT, blocks, commands_of, run_page
+
+from tfsac.catalog import load_preset, preset_names
+from tfsac.cli import COMMANDS
+from tfsac.cli.parsing import parse
+from tfsac.parameters import ParameterError, override, parse_assignment, to_json
+
+PAGES = sorted((ROOT / "docs").glob("coming_from_*.md"))
+PRESETS = {name: load_preset(name) for name in preset_names()}
+PATH = re.compile(r"`((?:agent|environment|schedule|validation)\.[\w.*]+(?:=[^`]+)?)`")
+ids = {"argvalues": PAGES, "ids": [page.stem for page in PAGES]}
+
+
+def plain(page):
+    """Returns a page's text without its fenced blocks."""
+    return re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def ours(page):
+    """Returns the blocks of a page that are tfsac's."""
+    return [block for block in blocks(page.read_text(encoding="utf-8")) if block.note[0] != "skip"]
+
+
+def block_text(block):
+    """Returns a block of Python as a page has it, with the name of its file where it has one."""
+    note = f"<!-- file: {block.note[1]} -->\n" if block.note[0] == "file" else ""
+    return f"{note}```python\n{block.text}```"
+
+
+def fits(preset, path, value=None):
+    """Returns whether a preset has a path, and takes the value where there is one."""
+    try:
+        if value is not None:
+            override(preset, {path: value})
+            return True
+        node = to_json(preset)
+        for part in path.split("."):
+            node = next(iter(node.values())) if part == "*" else node[part]
+    except (ParameterError, KeyError, TypeError):
+        return False
+    return True
+
+
+def tables(page):
+    """Yields the rows of a page's tables with their header, cells without spaces around."""
+    header = None
+    for line in plain(page).splitlines():
+        if not line.startswith("|"):
+            header = None
+            continue
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if header and set("".join(cells)) - set("-"):
+            assert len(cells) == len(header), line
+            yield header, cells
+        header = header or cells
+
+
+def test_there_is_a_page_for_each_library():
+    names = {page.stem.removeprefix("coming_from_") for page in PAGES}
+    assert names == {"stable_baselines3", "tf_agents", "coach", "cleanrl", "rllib", "pfrl", "di_engine", "alf"}
+    assert all(80 <= len(page.read_text(encoding="utf-8").splitlines()) <= 160 for page in PAGES)
+
+
+@pytest.mark.parametrize("page", **ids)
+def test_every_parameter_that_a_page_names_is_there(page):
+    named = PATH.findall(plain(page))
+    assert len(named) > 10
+    missing = []
+    for text in named:
+        path, value = parse_assignment(text) if "=" in text else (text, None)
+        if not any(fits(preset, path, value) for preset in PRESETS.values()):
+            missing.append(text)
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", **ids)
+def test_the_defaults_of_a_page_are_those_of_its_preset(page):
+    compared = 0
+    for header, cells in tables(page):
+        name = re.search(r"in `(\w+)`$", header[-1])
+        path, value = PATH.match(cells[-2]), re.match(r"`([^`]+)`", cells[-1])
+        if name and path and value and "=" not in path[1]:
+            preset, (path, default) = PRESETS[name[1]], parse_assignment(f"{path[1]}={value[1]}")
+            assert to_json(override(preset, {path: default})) == to_json(preset), cells
+            compared += 1
+    assert compared > 5
+
+
+@pytest.mark.parametrize("page", **ids)
+def test_every_command_and_flag_of_a_page_is_there(page):
+    typed = [command for block in ours(page) if not block.language for command in commands_of(block.text)]
+    typed += [shlex.split(text) for text in re.findall(r"`(tfsac [^`]+)`", plain(page))]
+    for program, name, *words in typed:
+        assert program == "tfsac" and name in COMMANDS
+        flags = {re.sub("^(no)?", "", word[2:].partition("=")[0]) for word in words if word.startswith("--")}
+        assert flags <= {re.sub("^no", "", flag) for flag in parse(name, [])[0]}, words
+
+
+@pytest.mark.parametrize("page", **ids)
+def test_the_python_of_a_page_uses_only_names_of_the_page(page):
+    known = {"__name__", *dir(builtins)}
+    for block in ours(page):
+        tree = ast.parse(block.text if block.language == "python" else "")
+        names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+        bound = [node.id for node in names if isinstance(node.ctx, ast.Store)]
+        bound += [node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                bound += [(alias.asname or alias.name).partition(".")[0] for alias in node.names]
+            elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+                bound.append(node.name)
+        known |= set(bound)
+        assert {node.id for node in names if isinstance(node.ctx, ast.Load)} <= known
+
+
+SHORT = {
+    "short_twin.py": "tiny.shrunk(load_preset('pendulum_twin_sac'), **tiny.SHORTER)",
+    "short_di_engine.py": "tiny.shrunk(load_preset('di_engine_pendulum_sac'), **tiny.SHORTER)",
+    "short_taac.py": "tiny.taac()",
+    "short_acer.py": "tiny.acer()",
+}
+REPLACED = {
+    '"pendulum_twin_sac"': '"short_twin.py"',
+    '"di_engine_pendulum_sac"': '"short_di_engine.py"',
+    '"taac_simple_control"': '"short_taac.py"',
+    '"acer_cartpole"': '"short_acer.py"',
+    "20_000": "40",
+    "heatup_steps=EnvironmentSteps(1_000)": "heatup_steps=EnvironmentSteps(130)",
+    "improve_steps=EnvironmentSteps(9_000)": "improve_steps=EnvironmentSteps(20)",
+    "episodes=10": "episodes=2",
+    "EnvironmentEpisodes(5)": "EnvironmentEpisodes(1)",
+}
+
+
+@pytest.mark.slow
+def test_the_python_of_the_pages_runs(tmp_path):
+    """Each block runs once, although several pages have it."""
+    texts = list(
+        dict.fromkeys(block_text(block) for page in PAGES for block in ours(page) if block.language == "python")
+    )
+    for name, preset in SHORT.items():
+        (tmp_path / name).write_text(f"import tiny\nfrom tfsac.catalog import load_preset\npreset = {preset}\n")
+    (tmp_path / "page.md").write_text("\n\n".join(texts))
+    names = run_page(tmp_path / "page.md", tmp_path, REPLACED)
+    assert names["policy"].act([1.0, 0.0, 0.0]).shape == (1,)
+    assert all((tmp_path / path).is_dir() for path in re.findall(r'export\(policy, "(\w+)"', "".join(texts)))
+    for name, steps in (
+        ("pendulum", 80),
+        ("heavy", 60),
+        ("models", 60),
+        ("swing", 60),
+        ("mine", 150),
+        ("balance", 120),
+    ):
+        with (tmp_path / "runs" / name / "metrics.csv").open(newline="") as file:
+            assert [int(row["env_steps"]) for row in csv.DictReader(file)][-1] == steps, name
