@@ -1,0 +1,156 @@
+"""The guides for newcomers: their commands run, and the messages that they quote are those of tfsac."""
+
+import ast
+import json
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tiny
+from pages import ROOT, blocks, run_page
+
+from tfsac import check_environment
+from tfsac.catalog import load_preset
+from tfsac.parameters import ParameterError, RunParameters, override, parse_assignment, to_json
+
+
+def tiny_presets(folder, *names, **changes):
+    """Writes tiny presets beside a page and returns what to replace, so that the page trains them for a second."""
+    for name in names:
+        fitting = {path: value for path, value in tiny.SHORTER.items() if "acer" not in name or "heatup" not in path}
+        preset = tiny.shrunk(load_preset(name), **{**fitting, **changes})
+        (folder / f"tiny_{name}.json").write_text(
+            json.dumps({"preset": to_json(preset), "run": to_json(RunParameters())})
+        )
+    return {name: f"tiny_{name}.json" for name in names}
+
+
+@pytest.mark.slow
+def test_the_first_steps_can_be_taken(tmp_path):
+    shorter = tiny_presets(tmp_path, "pendulum_twin_sac")
+    shorter |= {"4_000": "20", "--num_seeds=3": "--num_seeds=1", "--last_evaluations=3": "--last_evaluations=1"}
+    page = run_page(ROOT / "docs" / "first_steps.md", tmp_path, shorter, ["--notensorboard"])
+    assert page["result"].reason == "finished"
+    assert (tmp_path / "curve.png").stat().st_size > 1000 and (tmp_path / "exported" / "saved_model.pb").exists()
+    assert len(tiny.rows(tmp_path / "runs" / "thermostat")) == 2
+    for folder in ("rates", "discount"):
+        assert (tmp_path / "runs" / folder / "comparison.png").exists()
+
+
+@pytest.mark.slow
+def test_the_page_about_serving_runs(tmp_path):
+    shorter = tiny_presets(tmp_path, "pendulum_twin_sac", "acer_partially_observable")
+    page = run_page(ROOT / "docs" / "serving.md", tmp_path, shorter, ["--notensorboard"])
+    first = json.loads((tmp_path / "first_state.json").read_text())
+    assert not any(any(row) for field in page["predict"](first).values() for row in field)
+    # What TensorFlow Serving makes of a body: columns are the inputs, rows are stacked.
+    act = tf.saved_model.load(str(tmp_path / "models" / "pendulum" / "1")).signatures["serving_default"]
+    columns = json.loads((tmp_path / "request.json").read_text())["inputs"]["observation"]
+    assert columns == [row["observation"] for row in json.loads((tmp_path / "rows.json").read_text())["instances"]]
+    actions = act(observation=tf.constant(columns))["action"].numpy()
+    assert actions.shape == (2, 1) and actions[0] != actions[1]
+
+
+@pytest.mark.slow
+def test_the_page_about_partial_observability_runs(tmp_path):
+    shorter = tiny_presets(tmp_path, "pendulum_twin_sac", "acer_partially_observable")
+    shorter[" --set=schedule.improve_steps=4_000"] = ""
+    run_page(ROOT / "docs" / "partial_observability.md", tmp_path, shorter, ["--notensorboard"])
+    inputs = {
+        name: np.load(tmp_path / "runs" / name / "best.npz")["policy/0"].shape[0] for name in ("hidden", "stacked")
+    }
+    assert inputs == {"hidden": 2, "stacked": 6}
+
+
+@pytest.mark.slow
+def test_the_page_about_images_runs(tmp_path):
+    shorter = tiny_presets(tmp_path, "cart_pole_discrete_sac")
+    shorter |= {'"num_filters":16': '"num_filters":2'}
+    page = run_page(ROOT / "docs" / "images_and_atari.md", tmp_path, shorter, ["--notensorboard"])
+    assert check_environment(page["stacked"], num_steps=50).usable
+    kernels = {name: np.load(tmp_path / "runs" / name / "best.npz")["policy/0"].shape for name in ("square", "chosen")}
+    assert kernels == {"square": (3, 3, 1, 32), "chosen": (4, 4, 1, 2)}
+
+
+# -- troubleshooting ---------------------------------------------------------------------------------------------------
+
+TROUBLE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+PRESETS = ("pendulum_sac", "pendulum_twin_sac", "atari_discrete_sac", "taac_simple_control", "acer_cartpole")
+
+
+def in_one_line(text):
+    return " ".join(text.split())
+
+
+def quoted_messages(page):
+    """Returns the messages of tfsac that a page quotes: lines below a comment `message`, and first cells of tables."""
+    lines = [line for block in blocks(page) if block.note[0] == "message" for line in block.text.splitlines()]
+    for table in re.findall(r"^\| message \|.*\n\|[-|]+\n((?:\|.*\n)+)", page, re.MULTILINE):
+        lines += [re.match(r"\| `(.+?)`(?! or)", row)[1] for row in table.splitlines()]
+    return lines
+
+
+def strings_of(folder):
+    """Returns the texts in the code of a folder, one line each, with `...` for what is put into them."""
+    found = []
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                found.append(
+                    "".join(
+                        getattr(part, "value", "") if isinstance(part, ast.Constant) else "..." for part in node.values
+                    )
+                )
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
+    return "\n".join(in_one_line(text) for text in found)
+
+
+def missing_fragments(messages, code):
+    """Returns the parts of messages, between `...`, that no text of the code has."""
+    parts = [in_one_line(part) for message in messages for part in message.split("...")]
+    return [part for part in parts if len(part) > 2 and part not in code]
+
+
+def test_the_messages_that_the_page_quotes_are_those_of_tfsac():
+    messages = quoted_messages(TROUBLE)
+    assert len(messages) > 60
+    code = strings_of(ROOT / "tfsac")
+    assert missing_fragments(messages, code) == []
+    assert missing_fragments(["the reward must be fine (environment ..., step ...)."], code) == [
+        "the reward must be fine (environment"
+    ]
+
+
+def test_the_parameters_that_the_page_changes_exist():
+    """What stands together between backticks is set together; some preset of the five kinds of agents takes it."""
+    flags = re.compile(r"--set=('[^']+'|[^\s`']+)")
+    together = {tuple(flags.findall(code)) for code in re.findall(r"`([^`\n]*--set=[^`\n]+)`", TROUBLE)} - {("seed=1",)}
+    assert len(together) > 25
+    presets = [load_preset(name) for name in PRESETS]
+    for changes in together:
+        parsed, refused = dict(parse_assignment(change.strip("'")) for change in changes), []
+        for preset in presets:
+            try:
+                override(preset, parsed)
+            except ParameterError as error:
+                refused.append(str(error))
+        assert len(refused) < len(presets), (changes, refused)
+
+
+def test_the_columns_that_the_page_names_are_defined():
+    pages = [
+        path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md") if path.name != "troubleshooting.md"
+    ]
+    defined = {
+        name
+        for page in pages
+        for row in re.findall(r"^\| (`[^|]*) \|", page, re.MULTILINE)
+        for name in re.findall(r"`(.+?)`", row)
+    }
+    named = set(re.findall(r"`((?:policy|q|v|loss|temperature|training|evaluation)/\w+)`", TROUBLE)) | {
+        "updates",
+        "steps_per_second",
+    }
+    assert len(named) > 15 and named <= defined, named - defined
