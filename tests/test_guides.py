@@ -44,10 +44,9 @@ def test_the_page_about_serving_runs(tmp_path):
     page = run_page(ROOT / "docs" / "serving.md", tmp_path, shorter, ["--notensorboard"])
     first = json.loads((tmp_path / "first_state.json").read_text())
     assert not any(any(row) for field in page["predict"](first).values() for row in field)
-    # What TensorFlow Serving makes of a body: columns are the inputs, rows are stacked.
     act = tf.saved_model.load(str(tmp_path / "models" / "pendulum" / "1")).signatures["serving_default"]
     columns = json.loads((tmp_path / "request.json").read_text())["inputs"]["observation"]
-    assert columns == [row["observation"] for row in json.loads((tmp_path / "rows.json").read_text())["instances"]]
+    assert columns == json.loads((tmp_path / "rows.json").read_text())["instances"]
     actions = act(observation=tf.constant(columns))["action"].numpy()
     assert actions.shape == (2, 1) and actions[0] != actions[1]
 
