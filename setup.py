@@ -67,6 +67,7 @@ setup(
     packages=[
         "tfsac",
         "tfsac.agents",
+        "tfsac.cards",
         "tfsac.cli",
         "tfsac.distributed",
         "tfsac.environments",

@@ -91,8 +91,25 @@ MAY_IMPORT = {
         },
     ),
     "exporting": (
-        {"numpy", "tensorflow", "ai_edge_litert"},
-        {"types", "environments", "training", "files", "argument_checks", "user_code"},
+        {"numpy", "tensorflow"},
+        {"types", "environments", "training", "files", "argument_checks", "user_code", "litert"},
+    ),
+    "litert": ({"numpy", "ai_edge_litert", *TENSORFLOW}, {"types", "environments", "training"}),
+    "cards": (
+        {"numpy", "gymnasium"},
+        {
+            "types",
+            "parameters",
+            "environments",
+            "training",
+            "exporting",
+            "experiments",
+            "catalog",
+            "files",
+            "api",
+            "argument_checks",
+            "user_code",
+        },
     ),
 }
 SEE_EVERYTHING = {"api", "cli", "__init__", "__main__"}

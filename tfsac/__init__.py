@@ -46,6 +46,8 @@ _HOMES = {
     "Callback": "tfsac.training",
     "export": "tfsac.exporting",
     "verify": "tfsac.exporting",
+    "write_card": "tfsac.cards.card_maker",
+    "load_card": "tfsac.cards.card_folder",
 }
 
 _WITHOUT_TENSORFLOW = ("tfsac.catalog", "tfsac.parameters", "tfsac.memories")
@@ -54,6 +56,8 @@ __all__ = [*_HOMES, "__version__"]
 
 if TYPE_CHECKING:
     from tfsac.api import demonstrate, evaluate, load_policy, plot, record, train
+    from tfsac.cards.card_folder import load_card
+    from tfsac.cards.card_maker import write_card
     from tfsac.catalog import load_preset, preset_names
     from tfsac.environments import check_environment
     from tfsac.exporting import export, verify

@@ -6,7 +6,7 @@ import functools
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +15,7 @@ import tensorflow as tf
 from tfsac import argument_checks
 from tfsac.environments import ActionNumbering, action_map, as_arrays
 from tfsac.files import check_new_folder, neutral, new_file, sync, writing
+from tfsac.litert import calibrate, converted, litert_interpreter
 from tfsac.training.policy import Policy
 from tfsac.types import ACTION_MASK, input_name
 from tfsac.user_code import described
@@ -143,7 +144,12 @@ class PolicyGraph:
 
 
 def export(
-    policy: Policy, out: str | pathlib.Path, format: Format = "saved_model", values: bool = False, replace: bool = False
+    policy: Policy,
+    out: str | pathlib.Path,
+    format: Format = "saved_model",
+    values: bool = False,
+    replace: bool = False,
+    quantize_with: Sequence[Any] | None = None,
 ) -> pathlib.Path:
     """Writes a policy that raw observations go into and the environment's own actions come out of.
 
@@ -165,6 +171,8 @@ def export(
         format: "saved_model" or "tflite".
         values: also export the values, of a policy that was loaded with `critics=True`.
         replace: an earlier export at `out` makes room once the new one is complete.
+        quantize_with: makes weights and activations of a LiteRT file int8, in the ranges that they have for these raw
+            observations: those of whole episodes, in order. Inputs and outputs keep their types. None leaves float32.
 
     Returns:
         the folder, or the LiteRT file.
@@ -172,7 +180,8 @@ def export(
     Raises:
         FileExistsError: there is something at `out`; with `replace`, something else than an export.
         OSError: it cannot be written; there is nothing at `out` then, or what was there before.
-        ValueError: an unknown format; values of a policy without critics, or with an LSTM of their own.
+        ValueError: an unknown format; values of a policy without critics, or with an LSTM of their own; a SavedModel,
+            or no observations, to be quantised.
     """
     argument_checks.instance("policy", policy, Policy, A_POLICY)
     argument_checks.flag("values", values)
@@ -185,6 +194,11 @@ def export(
         )
     if format not in ("saved_model", "tflite"):
         raise ValueError(f"format is 'saved_model' or 'tflite'. Received: {format!r}")
+    if quantize_with is not None and (format != "tflite" or not len(quantize_with)):
+        raise ValueError(
+            "Only a LiteRT file is quantised, with at least one observation: format='tflite', quantize_with=[...]. "
+            f"Received: format={format!r}, {len(quantize_with)} observations"
+        )
     if not replace or not is_export(out):
         check_new_folder(out)
     new_file(out, replace=True)
@@ -200,8 +214,10 @@ def export(
                 converter = tf.lite.TFLiteConverter.from_saved_model(
                     str(folder / "model"), signature_keys=list(signatures)
                 )
+                if quantize_with is not None:
+                    calibrate(converter, signatures, policy, quantize_with)
                 (aside / "lite").mkdir()
-                (aside / "lite" / TFLITE_FILE).write_bytes(converter.convert())
+                (aside / "lite" / TFLITE_FILE).write_bytes(converted(converter))
             made = aside / ("lite" if format == "tflite" else "model")
             for path in [*made.rglob("*"), made]:
                 sync(path)
@@ -231,7 +247,7 @@ def _save_quietly(module: tf.Module, path: pathlib.Path, signatures: dict[str, A
 
 
 class Exported:
-    """The deterministic actions of an exported policy, with nothing but TensorFlow or LiteRT behind it.
+    """The actions of an exported policy, with nothing but TensorFlow or LiteRT behind it.
 
     A policy with a state remembers it from one call to the next: call `reset` where an episode begins.
 
@@ -261,7 +277,7 @@ class Exported:
             self.wanted, outputs = set(serve.structured_input_signature[1]), set(serve.structured_outputs)
         else:
             raise FileNotFoundError(f"An exported policy is a SavedModel folder or a .tflite file. Received: {path}")
-        self.serve, self.initial = serve, signatures.get("initial_state")
+        self.serve, self.sample, self.initial = serve, signatures["sample"], signatures.get("initial_state")
         self.fields = outputs - {"action"}  # of the state
         self.reset()
 
@@ -269,14 +285,23 @@ class Exported:
         """Forgets the state."""
         self.state: dict[str, np.ndarray] = {}
 
-    def __call__(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
+    def __call__(self, observation: Mapping[str, np.ndarray], deterministic: bool = True) -> np.ndarray:
         """Returns actions `[E, ...]` for observations `[E, ...]` by key; keys that the policy does not read are left
         out.
 
+        Args:
+            observation: raw ones.
+            deterministic: the policy's mode; a SavedModel also returns samples.
+
         Raises:
-            ValueError: missing keys; or another number of environments than in the call before where the policy has a
-                state.
+            ValueError: missing keys; another number of environments than in the call before where the policy has a
+                state; samples of a LiteRT file.
         """
+        if not deterministic and self.lite:
+            raise ValueError(
+                "The samples of a LiteRT file take their noise as an input; call its signature `sample`, or load the "
+                f"SavedModel. Received: deterministic={deterministic}"
+            )
         given = {input_name(key): value for key, value in observation.items()}
         if missing := self.wanted - self.fields - given.keys():
             raise ValueError(f"This policy also reads {', '.join(sorted(missing))}. Received: {sorted(observation)}")
@@ -287,7 +312,8 @@ class Exported:
             raise ValueError(
                 f"The policy state is of {known.pop()} environments; call reset to start with others. Received: {rows}"
             )
-        after = self._run(self.serve, {name: {**given, **self.state}[name] for name in self.wanted})
+        function = self.serve if deterministic else self.sample
+        after = self._run(function, {name: {**given, **self.state}[name] for name in self.wanted})
         action = after.pop("action")
         self.state = after
         return action
@@ -301,21 +327,6 @@ class Exported:
 def load_exported(path: str | pathlib.Path) -> Exported:
     """Loads an exported policy; see `Exported`."""
     return Exported(path)
-
-
-def litert_interpreter(path: pathlib.Path) -> Any:
-    """Returns LiteRT's interpreter of a file; its `get_signature_runner` returns a callable for one signature.
-
-    Raises:
-        ImportError: ai-edge-litert is not installed.
-    """
-    try:
-        from ai_edge_litert.interpreter import Interpreter
-    except ImportError as error:
-        raise ImportError(
-            "Running a LiteRT file needs: pip install 'tfsac[litert]'. Received: no ai_edge_litert"
-        ) from error
-    return Interpreter(str(path))
 
 
 def verify(policy: Policy, path: str | pathlib.Path, observations: list[Any]) -> float:

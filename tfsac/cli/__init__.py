@@ -19,6 +19,7 @@ from tfsac.user_code import make_importable
 from tfsac.cli import learning  # noqa: F401
 from tfsac.cli import searching  # noqa: F401
 from tfsac.cli import results  # noqa: F401
+from tfsac.cli import sharing  # noqa: F401
 from tfsac.cli import checking  # noqa: F401
 from tfsac.cli import describing  # noqa: F401
 from tfsac.cli import spinup  # noqa: F401

@@ -10,7 +10,7 @@ from absl import flags
 
 from tfsac.cli.command import COMMANDS, UsageError, command, help_of
 
-FOLDERS = ("run_dir", "checkpoint_restore_dir")
+FOLDERS = ("run_dir", "checkpoint_restore_dir", "card")
 FILES = ("out", "dump_mp4", "plot_actions")
 
 

@@ -12,6 +12,8 @@ from tfsac.cli.early_checks import check_run
 from tfsac.cli.grouping import check_words, groups_of, is_group, refuse_unfinished
 from tfsac.tensorflow_start import quiet_start
 
+CALIBRATION_EPISODES = 10
+
 
 def _run_flags(f: flags.FlagValues) -> None:
     flags.DEFINE_string("run_dir", None, "the run's folder", flag_values=f)
@@ -39,9 +41,7 @@ def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
     run_dir, film, picture = required(f, "run_dir"), f.dump_mp4, f.plot_actions
     check_run(pathlib.Path(run_dir))
     if film:
-        check_new_file(film, ".mp4", ".gif")
-        if missing := [name for name in ("imageio", "imageio_ffmpeg") if importlib.util.find_spec(name) is None]:
-            raise UsageError(f"A film needs: pip install 'tfsac[video]'. Received: --dump_mp4, and no {missing[0]}")
+        check_film(film)
     if picture:
         check_new_file(picture, ".png")
     with quiet_start():
@@ -58,6 +58,15 @@ def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
     if picture:
         print(f"actions {picture}")
     return 0
+
+
+def check_film(path: str) -> None:
+    """Refuses a film that cannot be written."""
+    from tfsac.files import check_new_file
+
+    check_new_file(path, ".mp4", ".gif")
+    if missing := [name for name in ("imageio", "imageio_ffmpeg") if importlib.util.find_spec(name) is None]:
+        raise UsageError(f"A film needs: pip install 'tfsac[video]'. Received: --dump_mp4, and no {missing[0]}")
 
 
 def print_evaluation(done: object, episodes: int) -> None:
@@ -78,6 +87,13 @@ def _export_flags(f: flags.FlagValues) -> None:
     _run_flags(f)
     flags.DEFINE_string("out", None, "a new folder", flag_values=f)
     flags.DEFINE_enum("format", "saved_model", ["saved_model", "tflite"], "tflite: for LiteRT", flag_values=f)
+    flags.DEFINE_enum(
+        "quantize",
+        "none",
+        ["none", "int8"],
+        "weights and activations of a LiteRT file, calibrated in 10 episodes",
+        flag_values=f,
+    )
     flags.DEFINE_bool("values", False, "also export the values of observations and actions", flag_values=f)
     flags.DEFINE_bool("verify", False, "compare exported and live actions over an episode", flag_values=f)
 
@@ -94,21 +110,23 @@ def export(f: flags.FlagValues, rest: list[str]) -> int:
         raise UsageError(
             "Verifying a LiteRT file needs: pip install 'tfsac[litert]'. Received: --verify, and no ai_edge_litert"
         )
+    int8 = f.quantize == "int8"
+    if int8 and f.format != "tflite":
+        raise UsageError(f"Only LiteRT files are quantised: --format=tflite. Received: --quantize=int8, {f.format}")
     with quiet_start():
         from tfsac import api, exporting
 
     policy = api.load_policy(run_dir, critics=f.values)
-    path = exporting.export(policy, out, f.format, f.values)
+    seen = api.observations_of(run_dir, policy, CALIBRATION_EPISODES) if int8 else None
+    path = exporting.export(policy, out, f.format, f.values, quantize_with=seen)
     print(f"exported to {path}")
     if not f.verify:
         return 0
     observations = api.observations_of(run_dir, policy)
     difference = exporting.verify(policy, path, observations)
-    good = difference <= exporting.TOLERANCE
-    print(
-        f"largest difference of an action over {len(observations)} observations: {difference:.2e} "
-        f"({'within' if good else 'MORE THAN'} {exporting.TOLERANCE:g})"
-    )
+    good = int8 or difference <= exporting.TOLERANCE
+    judged = "of int8, without a tolerance" if int8 else f"{'within' if good else 'MORE THAN'} {exporting.TOLERANCE:g}"
+    print(f"largest difference of an action over {len(observations)} observations: {difference:.2e} ({judged})")
     return 0 if good else 1
 
 

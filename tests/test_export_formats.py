@@ -1,0 +1,166 @@
+"""Exports as servers and small devices take them: TensorFlow's own tools read the SavedModel, LiteRT runs int8."""
+
+import pathlib
+import re
+import runpy
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tiny
+
+import tfsac
+from tfsac import api, cli, exporting
+from tfsac.catalog import load_preset
+from tfsac.environments import as_arrays
+
+BENCHMARK = pathlib.Path(__file__).parents[1] / "benchmarks" / "quantization.py"
+TOOL = """
+import sys
+from importlib.metadata import entry_points
+(tool,) = entry_points(group="console_scripts", name="saved_model_cli")
+sys.exit(tool.load()())
+"""
+
+
+def saved_model_cli(*arguments):
+    """Runs TensorFlow's saved_model_cli and returns what it printed."""
+    command = [sys.executable, "-c", TOOL, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory):
+    return tiny.untrained_run(tmp_path_factory.mktemp("serving") / "run", "Pendulum-v1")
+
+
+@pytest.fixture(scope="module")
+def policy(run_dir):
+    return tfsac.load_policy(run_dir)
+
+
+@pytest.fixture(scope="module")
+def observations(run_dir, policy):
+    return api.observations_of(run_dir, policy)
+
+
+@pytest.mark.slow
+def test_tensorflows_tools_find_what_a_model_server_serves(policy, tmp_path):
+    exporting.export(policy, tmp_path / "policy")
+    shown = " ".join(saved_model_cli("show", "--dir", tmp_path / "policy", "--all").split())
+    assert "MetaGraphDef with tag-set: 'serve'" in shown
+    _, _, served = shown.partition("signature_def['serving_default']:")
+    served = served.partition("signature_def[")[0].partition("Concrete Functions")[0]
+    # The batch is the first dimension and of any size; inputs and outputs have names; requests go to predict.
+    assert re.search(r"inputs\['observation'\] tensor_info: dtype: DT_FLOAT shape: \(-1, 3\) name: \S+:0", served)
+    assert re.search(r"outputs\['action'\] tensor_info: dtype: DT_FLOAT shape: \(-1, 1\) name: \S+:0", served)
+    assert served.count("inputs[") == served.count("outputs[") == 1
+    assert "Method name is: tensorflow/serving/predict" in served
+    assert "signature_def['sample']" in shown
+
+
+@pytest.mark.slow
+def test_tensorflows_tools_run_the_default_signature_as_the_live_policy_acts(policy, observations, tmp_path):
+    exporting.export(policy, tmp_path / "policy")
+    np.save(tmp_path / "rows.npy", np.array(observations[:7]))
+    saved_model_cli(
+        "run", "--dir", tmp_path / "policy", "--tag_set", "serve", "--signature_def", "serving_default",
+        "--inputs", f"observation={tmp_path / 'rows.npy'}", "--outdir", tmp_path / "out",
+    )  # fmt: skip
+    served = np.load(tmp_path / "out" / "action.npy")
+    np.testing.assert_allclose(served, policy.act(np.array(observations[:7])), rtol=0, atol=1e-5)
+
+
+# -- int8 --------------------------------------------------------------------------------------------------------------
+
+
+def difference(policy, path, observations):
+    """Returns the mean absolute difference of actions over an episode."""
+    exported, live = exporting.load_exported(path), policy.act(np.array(observations))
+    rows = {key: np.stack([as_arrays(o, policy.acting.spec)[key] for o in observations]) for key in exported.wanted}
+    return np.abs(exported(rows) - live).mean()
+
+
+@pytest.mark.slow
+def test_an_int8_file_is_smaller_and_acts_nearly_as_the_live_policy(tmp_path):
+    pytest.importorskip("ai_edge_litert")
+    sizes = {
+        path: [64] for path in ("policy.input_embedders_parameters.*.scheme", "policy.middleware_parameters.scheme")
+    }
+    preset = tiny.shrunk(
+        load_preset("pendulum_sac"), **{f"agent.networks.{path}": size for path, size in sizes.items()}
+    )
+    run = tiny.untrained_run(tmp_path / "run", "Pendulum-v1", preset)
+    policy = tfsac.load_policy(run)
+    observations = api.observations_of(run, policy)
+    plain = exporting.export(policy, tmp_path / "float", "tflite")
+    int8 = exporting.export(policy, tmp_path / "int8", "tflite", quantize_with=observations)
+    assert int8.stat().st_size < 0.8 * plain.stat().st_size
+    assert difference(policy, plain, observations) < 1e-5
+    assert 1e-5 < difference(policy, int8, observations) < 0.02  # of a range of 4
+    details = exporting.litert_interpreter(int8).get_tensor_details()
+    assert sum(tensor["dtype"] == np.int8 and tensor["shape"].prod() >= 192 for tensor in details) >= 2  # weights
+    sampled = exporting.litert_interpreter(int8).get_signature_runner("sample")
+    noise = np.array([[3.0], [-3.0]], np.float32)
+    high, low = sampled(observation=np.zeros((2, 3), np.float32), noise=noise)["action"][:, 0]
+    assert low < high and low >= -2.0 and high <= 2.0
+
+
+@pytest.mark.slow
+def test_the_command_calibrates_with_episodes_of_the_run_and_tells_the_difference(run_dir, policy, tmp_path, capsys):
+    pytest.importorskip("ai_edge_litert")
+    out = tmp_path / "out"
+    line = ["export", f"--run_dir={run_dir}", f"--out={out}", "--format=tflite", "--quantize=int8", "--verify"]
+    assert cli.run(line) == 0
+    printed = capsys.readouterr().out
+    told = float(re.search(r"over 50 observations: (\S+) \(of int8, without a tolerance\)", printed)[1])
+    assert 1e-5 < told < 0.2 and told == pytest.approx(
+        exporting.verify(policy, out, api.observations_of(run_dir, policy)), abs=0.05
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"format": "saved_model", "quantize_with": [np.zeros(3)]}, "Received: format='saved_model', 1 observations$"),
+        ({"format": "tflite", "quantize_with": []}, "Received: format='tflite', 0 observations$"),
+    ],
+)
+def test_only_litert_files_with_observations_are_quantised(policy, tmp_path, arguments, message):
+    with pytest.raises(ValueError, match=f"^Only a LiteRT file is quantised.*{message}"):
+        exporting.export(policy, tmp_path / "out", **arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_the_command_refuses_to_quantise_a_saved_model(run_dir, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["export", f"--run_dir={run_dir}", f"--out={tmp_path / 'out'}", "--quantize=int8"])
+    assert re.search(r"--format=tflite\. Received: --quantize=int8, saved_model$", capsys.readouterr().err.strip())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_policy_that_the_converter_cannot_quantise_is_refused_and_leaves_nothing(tmp_path):
+    run = tiny.untrained_run(tmp_path / "run", "Pendulum-v1", tiny.taac())
+    policy = tfsac.load_policy(run)
+    observations = api.observations_of(run, policy)
+    with pytest.raises(ValueError, match=r"cannot make this policy int8.*Received: "):
+        exporting.export(policy, tmp_path / "out", "tflite", quantize_with=observations)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.slow
+def test_the_benchmark_plays_the_same_episodes_in_float32_and_int8(run_dir, monkeypatch, capsys):
+    pytest.importorskip("ai_edge_litert")
+    monkeypatch.setattr(sys, "argv", ["quantization.py", f"--run_dir={run_dir}", "--episodes=2"])
+    runpy.run_path(str(BENCHMARK), run_name="__main__")
+    printed = capsys.readouterr().out
+    returns = re.findall(r"^(float32|int8) +return mean (-\d+\.\d+) .* over 2 episodes  (\d+) bytes$", printed, re.M)
+    assert [name for name, *_ in returns] == ["float32", "int8"]
+    paired = float(re.search(r"^float32 - int8, paired by episode: (-?\d+\.\d+) ", printed, re.M)[1])
+    assert paired == pytest.approx(float(returns[0][1]) - float(returns[1][1]), abs=0.02)
+    assert re.search(r"^difference of an action: mean 0\.\d+, .* over 100 steps$", printed, re.M)

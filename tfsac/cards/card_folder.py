@@ -1,0 +1,195 @@
+"""A model card's folder as its user loads it: the policy acts, and plays episodes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import gymnasium as gym
+import numpy as np
+
+from tfsac import argument_checks
+from tfsac.api import AFTER_TRAINING
+from tfsac.cards.card_files import CONFIG, check_card, read_results
+from tfsac.environments import as_arrays, episode_seed, maker, spec_of
+from tfsac.environments.film import check_render, write_film
+from tfsac.environments.vectorize import EVALUATION
+from tfsac.exporting import Exported, load_exported
+from tfsac.files import new_file
+from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, from_json
+from tfsac.training import Evaluation, RunDirectory, evaluate
+from tfsac.training.recorded_functions import refuse_other_spaces
+from tfsac.types import ArraySpec, DiscreteSpec, Spec
+from tfsac.user_code import described
+
+
+class Card:
+    """A model card: an exported policy, its environment and its returns. `tfsac.load_card` returns one.
+
+    Args:
+        path: of the folder.
+        policy: the exported policy.
+        environment: parameters of the environment in which it was trained.
+        spec: of observations and actions.
+        results: content of results.json; empty without it.
+
+    Example:
+        >>> card = tfsac.load_card("card")
+        >>> card.reset()
+        >>> action = card.act(observation)
+    """
+
+    def __init__(
+        self,
+        path: pathlib.Path,
+        policy: Exported,
+        environment: EnvironmentParameters,
+        spec: Spec,
+        results: Mapping[str, Any],
+    ):
+        self.path, self.policy, self.environment, self.spec, self.results = path, policy, environment, spec, results
+
+    def reset(self) -> None:
+        """Sets the policy's state to the initial one: an episode starts, in all environments."""
+        self.policy.reset()
+
+    def act(self, observation: Any, deterministic: bool = True) -> np.ndarray:
+        """Chooses an action.
+
+        Args:
+            observation: as the environment gives it, for one environment or with a leading dimension `[E, ...]`.
+            deterministic: the mode of the policy instead of a sample, which takes the SavedModel.
+
+        Returns:
+            action `[A]`, or `[E, A]`, in the environment's bounds; the number of a discrete action, or `[E]` of them.
+            With P agents there is an action of each: `[P, A]` or `[P]`.
+
+        Raises:
+            TypeError: deterministic is no flag.
+            ValueError: an observation of other keys or another shape, or that is not finite; a sample of a LiteRT
+                file; another number of environments than in the call before where the policy has a state.
+        """
+        argument_checks.flag("deterministic", deterministic)
+        arrays = as_arrays(observation, self.spec)
+        for key, array in arrays.items():
+            if array.dtype == np.float32 and not np.isfinite(array).all():
+                raise ValueError(f"Observation {key!r} must be finite. Received: {array}")
+        key, array = next(iter(arrays.items()))
+        shape = self.spec.observation[key].shape
+        if array.ndim > len(shape) + 1:
+            raise ValueError(
+                f"act takes one observation {shape}, or several {('E', *shape)}. "
+                f"Received: {key!r} of the shape {array.shape}"
+            )
+        if array.ndim > len(shape):
+            return self.policy(arrays, deterministic)
+        return self.policy({key: value[None] for key, value in arrays.items()}, deterministic)[0]
+
+    def evaluate(
+        self,
+        episodes: int | None = None,
+        deterministic: bool = True,
+        seed: int | None = None,
+        render: Literal["", "human"] = "",
+        dump_mp4: str | pathlib.Path | None = None,
+        env_fn: Callable[[], gym.Env] | None = None,
+        each_step: Callable[..., None] | None = None,
+    ) -> Evaluation:
+        """Plays episodes of the card's environment.
+
+        Args:
+            episodes: how many; None for as many as the card tells the returns of, or 10.
+            deterministic: the policy's mode instead of samples.
+            seed: of the episodes; None for that of the card, so that they are the card's own.
+            render: "human" to open a window.
+            dump_mp4: a new .mp4 or .gif file for a film of the episodes.
+            env_fn: makes the environment, of a policy that was trained with a function; it then draws by itself.
+            each_step: called after every step with (observation, action, reward, terminated, truncated,
+                next_observation).
+
+        Returns:
+            returns and lengths of the episodes.
+
+        Raises:
+            TypeError, ValueError: arguments that cannot be used, or an environment that is not the card's.
+            ImportError: the environment's package, or that of films, is missing.
+            EnvironmentFailure: the environment raised, or cannot be drawn.
+        """
+        told = len(self.results.get("returns", ())) or 10
+        episodes = argument_checks.whole("episodes", told if episodes is None else episodes, 1)
+        seed = argument_checks.whole("seed", self.results.get("seed", 0) if seed is None else seed, 0)
+        argument_checks.flag("deterministic", deterministic)
+        check_render(render, env_fn is None)
+        film = None if dump_mp4 is None else new_file(argument_checks.path("dump_mp4", dump_mp4), ".mp4", ".gif")
+        if self.environment.by_env_fn and env_fn is None:
+            raise ValueError(
+                f"A Python function made the environment {self.environment.name} of this policy, and no file holds it: "
+                f"give one to Card.evaluate(env_fn=...). Received: no env_fn for {self.path}"
+            )
+        parameters = self.environment
+        if render:
+            parameters = dataclasses.replace(parameters, kwargs={**parameters.kwargs, "render_mode": render})
+        actions: list[np.ndarray] = []
+
+        def step(observation: Any, action: Any, *others: Any) -> None:
+            actions.append(action)
+            if each_step is not None:
+                each_step(observation, action, *others)
+
+        env = maker(parameters, env_fn)()
+        try:
+            if (self.path / CONFIG).is_file():
+                refuse_other_spaces(RunDirectory(self.path), spec_of(env))
+            act = lambda observation: self.act(observation, deterministic)  # noqa: E731
+            done = evaluate(act, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, step, self.reset)
+        finally:
+            env.close()
+        if film:
+            seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(episodes)]
+            write_film(self.environment, seeds, np.split(np.array(actions), np.cumsum(done.lengths)[:-1]), film, env_fn)
+        return done
+
+
+def load_card(folder: str | pathlib.Path) -> Card:
+    """Loads a model card's folder; see docs/model_cards.md. Load only cards of people whom you trust.
+
+    Args:
+        folder: what `tfsac card` wrote, also without its page, pictures, results and one of its two policies.
+
+    Returns:
+        the card, whose `act` is that of the exported policy.
+
+    Raises:
+        FileNotFoundError: no card there, or no policy in it.
+        ValueError: config, results or policy are damaged.
+        ImportError: there is only the LiteRT file, and no package that runs it.
+
+    Example:
+        >>> card = tfsac.load_card("card")
+        >>> print(card.evaluate(episodes=5).returns)
+    """
+    folder = argument_checks.path("folder", folder)
+    path, config = check_card(folder)
+    results = read_results(folder)
+    try:
+        environment = from_json(EnvironmentParameters, json.dumps(config["preset"]["environment"]))
+        spec = spec_in(config["spaces"])
+    except (LookupError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{folder / CONFIG} is damaged, or of another version of tfsac; download it again. "
+            f"Received: {described(error)}"
+        ) from error
+    return Card(folder, load_exported(path), environment, spec, results)
+
+
+def spec_in(spaces: Mapping[str, Any]) -> Spec:
+    """Returns the spec of what `tfsac.training.recorded_functions.spaces_of` recorded."""
+    seen, acts = spaces["observation"], spaces["action"]
+    observation = {key: ArraySpec(tuple(array["shape"]), array["dtype"]) for key, array in seen.items()}
+    if "num_actions" in acts:
+        return Spec(observation, DiscreteSpec(acts["num_actions"], start=acts["start"], shape=tuple(acts["shape"])))
+    low, high = (None if acts[name] is None else np.array(acts[name], np.float32) for name in ("low", "high"))
+    return Spec(observation, ArraySpec(tuple(acts["shape"]), "float32", low, high))

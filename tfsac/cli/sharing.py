@@ -1,0 +1,83 @@
+"""The commands for policies that others get: card writes a model card, load plays one."""
+
+from __future__ import annotations
+
+import pathlib
+
+from absl import flags
+
+from tfsac.cli.command import UsageError, command, required
+from tfsac.cli.early_checks import check_run
+from tfsac.cli.results import check_film, print_evaluation
+from tfsac.tensorflow_start import quiet_start
+
+
+def _card_flags(f: flags.FlagValues) -> None:
+    flags.DEFINE_multi_string(
+        "run_dir",
+        [],
+        "the folder of a run or a sweep; of one experiment with other seeds, may be repeated",
+        flag_values=f,
+    )
+    flags.DEFINE_string("out", None, "a new folder", flag_values=f)
+    flags.DEFINE_integer("episodes", 20, "number of episodes, of every run", lower_bound=1, flag_values=f)
+    flags.DEFINE_integer("seed", 0, "of the episodes", lower_bound=0, flag_values=f)
+    flags.DEFINE_string("license", None, "identifier for the card, such as apache-2.0", flag_values=f)
+
+
+@command("write the best policy of a run as a model card, for others", _card_flags)
+def card(f: flags.FlagValues, rest: list[str]) -> int:
+    """Writes a folder in the layout of a Hugging Face model repository."""
+    from tfsac.files import check_new_folder
+
+    if not f.run_dir:
+        raise UsageError("--run_dir is required. Received: no --run_dir")
+    out = required(f, "out")
+    for run_dir in map(pathlib.Path, f.run_dir):
+        if not (run_dir / "sweep.json").is_file():
+            check_run(run_dir)
+    check_new_folder(pathlib.Path(out))
+    with quiet_start():
+        from tfsac.cards import card_maker
+
+    made = card_maker.write_card(f.run_dir, out, f.episodes, f.seed, f.license)
+    found = made.results
+    for run in found["runs"] if len(found["runs"]) > 1 else ():
+        print(f"seed {run['seed']:<4} mean {run['mean']:.2f}  std {run['std']:.2f}")
+    print(f"return  mean {found['mean']:.2f}  std {found['std']:.2f}  over {f.episodes} episodes")
+    for name, reason in made.left_out.items():
+        print(f"without {name}: {reason}")
+    print(f"card    {made.path}")
+    return 0
+
+
+def _load_flags(f: flags.FlagValues) -> None:
+    flags.DEFINE_string("card", None, "the folder of a model card", flag_values=f)
+    flags.DEFINE_integer("episodes", None, "number of episodes (default: the card's)", lower_bound=1, flag_values=f)
+    flags.DEFINE_bool("stochastic", False, "sample actions instead of taking the policy's mode", flag_values=f)
+    flags.DEFINE_integer("seed", None, "of the episodes (default: the card's)", lower_bound=0, flag_values=f)
+    flags.DEFINE_bool("render", False, "open a window", flag_values=f)
+    flags.DEFINE_string("dump_mp4", None, "write a film (.mp4 or .gif) to this file", flag_values=f)
+
+
+@command("play the policy of a model card", _load_flags)
+def load(f: flags.FlagValues, rest: list[str]) -> int:
+    """Prints the returns of episodes beside those that the card tells."""
+    from tfsac.cards.card_files import check_card, read_results
+
+    folder = pathlib.Path(required(f, "card"))
+    check_card(folder)
+    told = read_results(folder)
+    if f.dump_mp4:
+        check_film(f.dump_mp4)
+    with quiet_start():
+        from tfsac.cards import card_folder
+
+    loaded = card_folder.load_card(folder)
+    done = loaded.evaluate(f.episodes, not f.stochastic, f.seed, "human" if f.render else "", f.dump_mp4)
+    print_evaluation(done, len(done.returns))
+    if told:
+        print(f"card    mean {told['mean']:.2f}  std {told['std']:.2f}  over {len(told['returns'])} episodes")
+    if f.dump_mp4:
+        print(f"film    {f.dump_mp4}")
+    return 0
