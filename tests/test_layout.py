@@ -101,6 +101,7 @@ MAY_IMPORT = {
             "types",
             "parameters",
             "environments",
+            "networks",
             "training",
             "exporting",
             "experiments",
