@@ -13,13 +13,14 @@ from pages import ROOT, blocks, run_page
 from tfsac import check_environment
 from tfsac.catalog import load_preset
 from tfsac.parameters import ParameterError, RunParameters, override, parse_assignment, to_json
+from tfsac.training.non_finite import NonFiniteError
 
 
-def tiny_presets(folder, *names, **changes):
+def tiny_presets(folder, *names):
     """Writes tiny presets beside a page and returns what to replace, so that the page trains them for a second."""
     for name in names:
         fitting = {path: value for path, value in tiny.SHORTER.items() if "acer" not in name or "heatup" not in path}
-        preset = tiny.shrunk(load_preset(name), **{**fitting, **changes})
+        preset = tiny.shrunk(load_preset(name), **fitting)
         (folder / f"tiny_{name}.json").write_text(
             json.dumps({"preset": to_json(preset), "run": to_json(RunParameters())})
         )
@@ -153,3 +154,19 @@ def test_the_columns_that_the_page_names_are_defined():
         "steps_per_second",
     }
     assert len(named) > 15 and named <= defined, named - defined
+
+
+@pytest.mark.slow
+def test_the_batch_that_was_not_finite_is_read_as_the_page_says(tmp_path, capsys):
+    faulty = {"environment.kwargs.how": "huge", "environment.kwargs.fail_at": 45}
+    with pytest.raises(NonFiniteError):
+        tiny.train(tmp_path / "run", "--level=tfsac.testing:Faulty-v0", "--notensorboard", changes=faulty)
+    (saved,) = (tmp_path / "run").glob("non_finite_update_*.npz")
+    capsys.readouterr()
+    (block,) = (block for block in blocks(TROUBLE) if "non_finite_update" in block.text)
+    exec(block.text.replace("runs/mine/non_finite_update_1234.npz", str(saved)), {})
+    shown = capsys.readouterr().out
+    assert (
+        re.search(r"'reward': \(np\.float32\(3e\+38\), np\.True_\)", shown)
+        and "'next_observation/observation'" in shown
+    )
