@@ -7,8 +7,9 @@ import json
 import math
 import pathlib
 import warnings
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from tfsac.experiments.plots import GREY, PALETTE, dress, new_figure, save_figure
 from tfsac.experiments.search_space import Dimension, names_of
@@ -124,19 +125,21 @@ def draw(folder: pathlib.Path, found: Found) -> pathlib.Path:
     space = found.plan.space
     names = names_of(space)
     rows = math.ceil(len(space) / COLUMNS)
-    top = max(2.8, 0.9 + 0.28 * len(space))
-    figure = new_figure(11.0, top + 2.3 * rows + 0.4)
-    grid = figure.add_gridspec(1 + rows, COLUMNS, height_ratios=[top, *[2.3] * rows])
+    top, low = max(2.8, 0.9 + 0.28 * len(space)), 2.3 * rows
+    figure = new_figure(11.0, top + low + 0.4)
     level = found.plan.experiment["preset"]["environment"]["level"]
     figure.suptitle(f"{level}: {len(found.trials)} trials", x=0.01, ha="left", fontsize=12)
-    _history(figure.add_subplot(grid[0, :2]), found)
-    _importances(figure.add_subplot(grid[0, 2]), found, names)
+    grid = figure.add_gridspec(2, 1, height_ratios=[top, low])
+    above, below = figure.add_subfigure(grid[0]), figure.add_subfigure(grid[1])
+    history, importances = above.subplots(1, 2, width_ratios=[1.6, 1])
+    _history(history, found)
+    _importances(importances, found, names)
     for i, dimension in enumerate(space):
-        _slice(figure.add_subplot(grid[1 + i // COLUMNS, i % COLUMNS]), found, dimension, names[dimension.path])
+        _slice(below.add_subplot(rows, COLUMNS, i + 1), found, dimension, names[dimension.path])
     evaluations, seeds = found.plan.last_evaluations, len(found.plan.seeds)
     of = "the last evaluation" if evaluations == 1 else f"the last {evaluations} evaluations"
     over = "" if seeds == 1 else f" over {seeds} seeds"
-    note = f"score: mean return of {of}{over}; darker dots: later trials"
+    note = f"score: mean return of {of}{over}; darker dots: later trials; star: the best; cross: pruned"
     return save_figure(figure, folder / "tuning.png", note)
 
 
@@ -149,11 +152,9 @@ def _history(axes: Axes, found: Found) -> None:
     best = [max(scores[: i + 1]) for i in range(len(scores))]
     axes.plot(numbers, scores, "o", color=PALETTE[0], markersize=5, label="complete")
     axes.plot(numbers, best, color=PALETTE[1], linewidth=1.6, drawstyle="steps-post", label="best so far")
-    pruned = [trial for trial in found.trials if trial.state.name == "PRUNED" and trial.intermediate_values]
-    if pruned:
-        lasts = [trial.intermediate_values[max(trial.intermediate_values)] for trial in pruned]
-        ends = [trial.number for trial in pruned]
-        axes.plot(ends, lasts, "x", color=GREY, markersize=5, label="pruned, its last evaluation")
+    if pruned := _pruned(found):
+        numbers, lasts = [trial.number for trial, _ in pruned], [last for _, last in pruned]
+        axes.plot(numbers, lasts, "x", color=GREY, markersize=5, label="pruned, its last evaluation")
     failed = [trial.number for trial in found.trials if trial.state.name == "FAIL"]
     if failed:
         axes.plot(failed, [min(scores)] * len(failed), "|", color=PALETTE[3], markersize=9, label="failed, no score")
@@ -172,19 +173,47 @@ def _importances(axes: Axes, found: Found, names: dict[str, str]) -> None:
         axes.text(0.5, 0.5, "needs two scores that differ", ha="center", transform=axes.transAxes, color=GREY)
 
 
+def _pruned(found: Found) -> list[tuple[optuna.trial.FrozenTrial, float]]:
+    """Returns the pruned trials, each with its last evaluation."""
+    pruned = [trial for trial in found.trials if trial.state.name == "PRUNED" and trial.intermediate_values]
+    return [(trial, trial.intermediate_values[max(trial.intermediate_values)]) for trial in pruned]
+
+
 def _slice(axes: Axes, found: Found, dimension: Dimension, name: str) -> None:
     """Draws the score against one dimension."""
-    dress(axes, f"1 - {name}" if dimension.kind == "1-log" else name, "score")
-    sampled: Sequence[Any] = [trial.params[dimension.path] for trial in found.complete]
-    if not dimension.is_range:
+    dress(axes, name, "score")
+    pruned = _pruned(found)
+    trials = [*found.complete, *(trial for trial, _ in pruned)]
+    sampled: list[Any] = [trial.params[dimension.path] for trial in trials]
+    if dimension.is_range:
+        _range_axis(axes, dimension)
+    else:
         sampled = [dimension.values.index(text) for text in sampled]
         axes.set_xticks(range(len(dimension.values)), dimension.values, fontsize=8)
         axes.set_xlim(-0.5, len(dimension.values) - 0.5)
-    elif dimension.kind in ("log", "1-log"):
+    axes.margins(y=0.08)
+    count = len(found.complete)
+    numbers, scores = [trial.number for trial in found.complete], [trial.value or 0.0 for trial in found.complete]
+    shades: Any = {"cmap": "Blues", "vmin": -max(numbers) / 2 - 1, "edgecolors": PALETTE[0], "linewidths": 0.5}
+    axes.plot(sampled[count:], [last for _, last in pruned], "x", color=GREY, markersize=4)
+    axes.scatter(sampled[:count], scores, c=numbers, s=24, zorder=3, **shades)
+    axes.plot(sampled[0], scores[0], "*", color=PALETTE[1], markersize=11, zorder=4)
+
+
+def _range_axis(axes: Axes, dimension: Dimension) -> None:
+    """Gives the axis of a range the values of the parameter as labels."""
+    from matplotlib.ticker import NullLocator
+
+    low, high = dimension.values
+    if dimension.kind in ("log", "1-log"):
         axes.set_xscale("log")
-    colors = [trial.number for trial in found.complete]
-    scores = [trial.value or 0.0 for trial in found.complete]
-    axes.scatter(
-        sampled, scores, c=colors, cmap="Blues", vmin=-max(colors) / 2 - 1, s=24, edgecolors=PALETTE[0], lw=0.5
-    )
-    axes.plot(sampled[0], scores[0], "*", color=PALETTE[1], markersize=10)
+        axes.xaxis.set_minor_locator(NullLocator())
+        ticks = np.geomspace(low, high, 3)
+        digits = 2 if dimension.kind == "log" else 3
+        axes.set_xticks(ticks, [f"{dimension.value(tick):.{digits}g}" for tick in ticks], fontsize=8)
+        margin = (high / low) ** 0.05
+        low, high = low / margin, high * margin
+    else:
+        margin = 0.05 * (high - low)
+        low, high = low - margin, high + margin
+    axes.set_xlim(*((high, low) if dimension.kind == "1-log" else (low, high)))
