@@ -602,8 +602,8 @@ def test_help_and_presets_answer_quickly_without_tensorflow(run_python):
         """
 import sys, time
 from tfsac import cli
-heavy = {"tensorflow", "keras", "tensorflow_probability", "gymnasium", "matplotlib", "scipy"}
-commands = [[name, "--help"] for name in ("train", "sweep", "evaluate")]
+heavy = {"tensorflow", "keras", "tensorflow_probability", "gymnasium", "matplotlib", "scipy", "optuna"}
+commands = [[name, "--help"] for name in ("train", "sweep", "tune", "evaluate")]
 for arguments in (["--help"], *commands, ["presets"], ["train", "--list"]):
     assert cli.run(arguments) == 0
     assert not heavy & set(sys.modules), (arguments, heavy & set(sys.modules))

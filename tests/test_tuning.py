@@ -1,5 +1,6 @@
 """Hyper-parameter search: spaces by hand, studies with a stand-in for `tfsac train`, and once the real thing."""
 
+import fcntl
 import json
 import os
 import pathlib
@@ -455,6 +456,25 @@ def test_another_preset_or_space_is_refused(stand_in, more, message):
     assert cli.run(["tune", f"--run_dir={stand_in}", "--resume", "--preset=pendulum_sac"]) == 0
 
 
+def test_a_second_tuning_in_the_same_folder_is_refused(stand_in):
+    assert run(stand_in, trials=1) == 0
+    before, folder = (stand_in / "journal.log").read_bytes(), os.open(stand_in, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    with pytest.raises(
+        BlockingIOError, match=r"Another process is training the runs in this folder\. Received: .*tune$"
+    ):
+        cli.run(["tune", f"--run_dir={stand_in}", "--resume", "--trials=3"])
+    os.close(folder)
+    assert (stand_in / "journal.log").read_bytes() == before and states(stand_in) == ["COMPLETE"]
+
+
+def test_the_default_space_of_a_tuning_stays_when_that_of_the_package_changes(stand_in, monkeypatch):
+    assert run(stand_in, trials=1, space=f"--set={DISCOUNT}=0.5") == 0
+    monkeypatch.setitem(DEFAULT_SPACES, "soft_actor_critic", (f"{RATE}=log(1e-4, 1e-2)",))
+    assert cli.run(["tune", f"--run_dir={stand_in}", "--resume", "--trials=2", "--jobs=1"]) == 0
+    assert len(trials_of(stand_in)[1].params) >= 5
+
+
 def test_a_damaged_tuning_is_refused(stand_in):
     stand_in.mkdir()
     (stand_in / "tuning.json").write_text('{"format": 1}')
@@ -479,13 +499,15 @@ def test_the_folder_of_a_tuning_is_no_run(stand_in):
 
 
 @pytest.mark.acceptance
-def test_a_cluster_trains_and_prunes_trials(stand_in, monkeypatch, capsys):
+def test_a_cluster_trains_and_prunes_trials(stand_in):
     pytest.importorskip("ray")
     (stand_in.parent / "controls.json").write_text('{"WAIT": "trial005"}')
-    arguments = ["tune", f"--run_dir={stand_in}", "--trials=6", "--ray_address=local", SPACE]
-    assert cli.run(arguments) in (0, 143)
-    assert cli.run(["tune", f"--run_dir={stand_in}", "--resume", "--jobs=1"]) == 0
+    one_at_a_time = f"--cpus_per_run={os.cpu_count()}"
+    flags = ["--trials=6", "--num_seeds=2", "--ray_address=local", one_at_a_time, SPACE]
+    assert cli.run(["tune", f"--run_dir={stand_in}", *flags]) == 0
     assert states(stand_in) == ["COMPLETE"] * 5 + ["PRUNED"]
+    assert (stand_in / "trial005" / "seed0" / "checkpoints").is_dir()
+    assert not (stand_in / "trial005" / "seed1").exists()
 
 
 PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "tuning.md"

@@ -101,7 +101,9 @@ def tune(f: flags.FlagValues, rest: list[str]) -> int:
         how: dict[str, Any] = {"jobs": jobs, "launch": _launch}
         if asked.ray_address is not None:
             how = connected.enter_context(on_cluster(asked.ray_address, asked.cpus_per_run))
-        tuning = Tuning(folder, plan, f.trials, shared, describe, given_arguments(f, WHERE))
+        # With the whole space, for the defaults of another version may differ.
+        arguments = [*given_arguments(f, (*WHERE, "space")), *(f"--space={dimension.text}" for dimension in space)]
+        tuning = Tuning(folder, plan, f.trials, shared, describe, arguments)
         stopped_by = tuning.train(**how)
     if stopped_by is not None:
         print(f"stopped by {signal.Signals(stopped_by).name}; tfsac tune --run_dir={folder} --resume continues it")

@@ -110,7 +110,10 @@ def open_storage(folder: pathlib.Path) -> optuna.storages.BaseStorage:
 def open_study(storage: optuna.storages.BaseStorage, plan: TuningPlan) -> optuna.Study:
     """Returns the study in a storage, a new one where there is none."""
     optuna = import_optuna()
-    study = optuna.create_study(storage=storage, study_name=STUDY, direction="maximize", load_if_exists=True)
+    if STUDY in optuna.get_all_study_names(storage):
+        study = optuna.load_study(study_name=STUDY, storage=storage)
+    else:
+        study = optuna.create_study(study_name=STUDY, storage=storage, direction="maximize")
     # A sampler that starts again with the same seed would repeat its random trials.
     study.sampler = optuna.samplers.TPESampler(seed=plan.seeds[0] + 1000 * len(study.trials))
     if plan.pruner == "median":
@@ -177,6 +180,7 @@ class Tuning:
         self.storage = open_storage(folder)
         self.study = open_study(self.storage, plan)
         self.names = names_of(plan.space)
+        self.asked: int | None = None  # trials whose values Optuna was asked for
         self.open: dict[int, OpenTrial] = {}
         self.queue: list[PlannedRun] = []
         self.curves: dict[pathlib.Path, tuple[int, list[float]]] = {}  # by run: the file's size and its returns
@@ -204,10 +208,17 @@ class Tuning:
         Raises:
             BlockingIOError: another tuning is training in this folder, or another process one of its runs.
         """
+        jobs = min(jobs, self.trials * len(self.plan.seeds))
+        return train_side_by_side(self.folder, self._following, self._ended, jobs, cores, launch, self._to_end)
+
+    def _take_up(self) -> int:
+        """Continues the trials that an earlier process left, or proposes the preset's own values for the first one.
+
+        Returns:
+            for how many trials Optuna was asked.
+        """
         optuna = import_optuna()
         states = [trial.state for trial in self.study.get_trials(deepcopy=False)]
-        waiting = states.count(optuna.trial.TrialState.WAITING)
-        self.asked = len(states) - waiting
         say(f"{self.folder}: {sum(state.is_finished() for state in states)} of {self.trials} trials have ended")
         if not states:
             preset = self.plan.experiment["preset"]
@@ -216,8 +227,7 @@ class Tuning:
         for number, state in enumerate(states):
             if state == optuna.trial.TrialState.RUNNING:
                 self._begin(self._again(number))
-        jobs = min(jobs, max(self.trials - self.asked + len(self.open), 1) * len(self.plan.seeds))
-        return train_side_by_side(self.folder, self._following, self._ended, jobs, cores, launch, self._to_end)
+        return len(states) - states.count(optuna.trial.TrialState.WAITING)
 
     def _again(self, number: int) -> optuna.Trial:
         """Returns a trial that an earlier process did not end."""
@@ -228,6 +238,8 @@ class Tuning:
     # -- the runs that train_side_by_side asks for and tells of --------------------------------------------------------
 
     def _following(self) -> PlannedRun | None:
+        if self.asked is None:  # now that no other process trains in this folder
+            self.asked = self._take_up()
         while not self.queue and self.asked < self.trials:
             self.asked += 1
             self._begin(self.study.ask())
@@ -268,8 +280,8 @@ class Tuning:
         elif stopping:
             say(f"stopped   {name}")
             return
-        elif opened.pruned:
-            say(f"pruned    {name}  after {took}")
+        elif opened.pruned or opened.failed:
+            say(f"{'pruned' if opened.pruned else 'ended':<9} {name}  after {took}")
         else:
             last = run.log.read_text(errors="replace").splitlines()[-1]
             say(f"failed    {name}  status {status}, see {run.log}\n          {last}")
