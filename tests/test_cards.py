@@ -19,7 +19,7 @@ from tfsac import api, cli
 from tfsac.cards.card_page import nearest_preset
 from tfsac.catalog import load_preset
 from tfsac.experiments.estimates import estimate, mean
-from tfsac.parameters import ParameterError, override
+from tfsac.parameters import ParameterError, RunParameters, override, to_json
 
 pytestmark = pytest.mark.slow  # each exports and plays
 EPISODES = 3
@@ -151,6 +151,15 @@ def test_the_examples_of_the_page_run(copied):
     namespace = run_page(copied / "README.md", copied)
     assert namespace["evaluation"].returns[0] == pytest.approx(read(copied)["returns"][0], rel=1e-6)
     np.testing.assert_allclose(namespace["action"][0], namespace["card"].act(np.zeros(3)), atol=1e-6)
+
+
+def test_the_page_about_cards_runs(tmp_path):
+    preset = tiny.shrunk(load_preset("pendulum_twin_sac"), **tiny.SHORTER)
+    (tmp_path / "tiny.json").write_text(json.dumps({"preset": to_json(preset), "run": to_json(RunParameters())}))
+    page = pathlib.Path(__file__).parents[1] / "docs" / "model_cards.md"
+    namespace = run_page(page, tmp_path, {"pendulum_twin_sac": "tiny.json", "--out=": "--episodes=2 --out="})
+    assert set(namespace["made"].results["seeds"]) == {"mean", "std", "interval_95"}
+    assert namespace["action"].shape == (1,) and (tmp_path / "card_of_two" / "replay.mp4").is_file()
 
 
 # -- several seeds -----------------------------------------------------------------------------------------------------

@@ -65,10 +65,9 @@ def test_tensorflows_tools_find_what_a_model_server_serves(policy, tmp_path):
 @pytest.mark.slow
 def test_tensorflows_tools_run_the_default_signature_as_the_live_policy_acts(policy, observations, tmp_path):
     exporting.export(policy, tmp_path / "policy")
-    np.save(tmp_path / "rows.npy", np.array(observations[:7]))
     saved_model_cli(
         "run", "--dir", tmp_path / "policy", "--tag_set", "serve", "--signature_def", "serving_default",
-        "--inputs", f"observation={tmp_path / 'rows.npy'}", "--outdir", tmp_path / "out",
+        "--input_exprs", f"observation={np.array(observations[:7]).tolist()}", "--outdir", tmp_path / "out",
     )  # fmt: skip
     served = np.load(tmp_path / "out" / "action.npy")
     np.testing.assert_allclose(served, policy.act(np.array(observations[:7])), rtol=0, atol=1e-5)
