@@ -277,6 +277,14 @@ def test_every_trial_is_a_run_and_the_best_one_is_reported(stand_in, capsys):
     assert capsys.readouterr().out.splitlines() == printed[-8:]
 
 
+@pytest.mark.slow
+def test_the_same_tuning_again_proposes_the_same_values(stand_in):
+    folders = [stand_in, stand_in.with_name("again")]
+    assert [run(folder, trials=11) for folder in folders] == [0, 0]  # the eleventh is not random
+    first, second = ([trial.params[DISCOUNT] for trial in trials_of(folder)] for folder in folders)
+    assert first == second and len(set(first)) == 11
+
+
 def test_the_score_is_the_mean_of_the_last_evaluations_over_the_seeds(stand_in):
     assert run(stand_in, "--num_seeds=2", "--seed=4", "--last_evaluations=2", trials=1) == 0
     [trial] = trials_of(stand_in)
