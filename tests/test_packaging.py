@@ -91,3 +91,10 @@ def test_the_makefile_installs_what_its_targets_run(given):
     )
     tools = required(given["extras_require"]["test"])
     assert {"pytest", "pytest-xdist", "ruff", "mypy"} <= tools.keys()
+
+
+def test_the_page_about_installing_has_every_extra(given):
+    page = (ROOT / "docs" / "installing.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[^|]+) \|", page, re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+    assert given["extras_require"].keys() <= named

@@ -21,7 +21,6 @@ from tfsac.metrics import CSVSink
 from tfsac.parameters import ParameterError, RunParameters, override
 from tfsac.testing import tiny_preset
 from tfsac.training import Callback, CheckpointError, RunDirectory, Trainer, non_finite
-from tfsac.training import run_lock as run_lock_module
 from tfsac.training.run_lock import RunLock
 
 RUN = RunParameters(checkpoint_save_steps=25)
@@ -168,7 +167,7 @@ def test_a_lock_whose_file_the_one_before_removed_is_taken_again(tmp_path, monke
             before.release()
         flock(descriptor, how)
 
-    monkeypatch.setattr(run_lock_module.fcntl, "flock", late)
+    monkeypatch.setattr(fcntl, "flock", late)
     lock = RunLock()
     lock.acquire(tmp_path)
     assert len(calls) == 2 and (tmp_path / LOCK).exists()
@@ -181,10 +180,10 @@ def test_a_file_system_without_locks_is_named_in_one_line(run, monkeypatch, caps
     def none(descriptor, how):
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(run_lock_module.fcntl, "flock", none)
+    monkeypatch.setattr(fcntl, "flock", none)
     with resumed(run) as trainer:
         assert trainer.counters.env_steps == 60
-    assert "The file system has no locks (No locks available)" in capsys.readouterr().out
+    assert "There are no locks of files here (No locks available)" in capsys.readouterr().out
 
 
 # -- what a crash leaves -----------------------------------------------------------------------------------------------
@@ -576,3 +575,22 @@ def test_a_relative_folder_stays_where_it_is_when_a_callback_changes_the_current
     trainer = Trainer(preset(), os.path.relpath(tmp_path / "runs" / "two"), RUN, resume=True)
     assert trainer.how_to_resume.command() == "tfsac train --run_dir=../runs/two --resume"
     assert "Continuing ../runs/two from step 20." in capsys.readouterr().out
+
+
+WINDOWS = """
+import os, signal, sys
+sys.modules["fcntl"] = None
+del os.fork, os.register_at_fork, os.O_NOFOLLOW, signal.SIGPIPE
+from tfsac.training import Trainer
+from tfsac.testing import tiny_preset
+result = Trainer(tiny_preset(schedule__improve_steps=20), "run").run()
+Trainer(tiny_preset(schedule__improve_steps=20), "run", resume=True)
+print(result.reason)
+"""
+
+
+@pytest.mark.slow
+def test_a_run_needs_no_locks_and_signals_that_windows_does_not_have(run_python, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    printed = run_python(WINDOWS)
+    assert printed.splitlines()[-1] == "finished" and "There are no locks of files here" in printed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import datetime
+import errno
 import hashlib
 import json
 import math
@@ -18,6 +19,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any, NamedTuple
 
 import numpy as np
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 LARGEST_TEXT = 256 * 2**20  # bytes of a JSON file
 DEEPEST = 50  # levels of a JSON file
@@ -170,6 +176,21 @@ def sync(path: pathlib.Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def lock_file(file: IO[bytes] | int) -> None:
+    """Locks an open file for this process, until it closes the file or ends.
+
+    Args:
+        file: or its descriptor.
+
+    Raises:
+        BlockingIOError: another process has locked it.
+        OSError: the file system or the operating system has no such locks.
+    """
+    if fcntl is None:
+        raise OSError(errno.ENOTSUP, "no such locks on this operating system")
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @contextlib.contextmanager

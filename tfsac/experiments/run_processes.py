@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import os
 import pathlib
@@ -15,6 +14,8 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple, Protocol
+
+from tfsac.files import lock_file
 
 TRAIN = ["-m", "tfsac", "train"]  # arguments of Python
 KEPT = ("preset", "level", "num_envs", "seed", "checkpoint_restore_dir")  # flags that a resumed run has from its config
@@ -205,10 +206,10 @@ def _remembered() -> Iterator[list[int]]:
 
 def _lock(file: BinaryIO | int, taken: str) -> None:
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(file)
     except BlockingIOError:
         raise BlockingIOError(taken) from None
-    except OSError:  # a file system without locks
+    except OSError:  # there are no locks here
         return
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import pathlib
 import socket
 import weakref
 from collections.abc import Iterator
 
-from tfsac.files import LOCK, writing
+from tfsac.files import LOCK, lock_file, writing
 
 _held: weakref.WeakSet[RunLock] = weakref.WeakSet()
 
@@ -46,11 +45,11 @@ class RunLock:
         path = folder / LOCK
         try:
             descriptor = _opened(path)
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(descriptor)
             while not _is_at(path, descriptor):  # who held it has removed the file meanwhile
                 os.close(descriptor)
                 descriptor = _opened(path)
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock_file(descriptor)
         except BlockingIOError:
             who = os.read(descriptor, 200).decode(errors="replace").strip()
             os.close(descriptor)
@@ -63,12 +62,12 @@ class RunLock:
                 raise
             os.close(descriptor)
             path.unlink(missing_ok=True)
-            return f"The file system has no locks ({error.strerror}): see to it that only one process trains {folder}."
+            return f"There are no locks of files here ({error.strerror}): see to it that only one process trains {folder}."
         self._descriptor, self._path, self._releases = descriptor, path, 1
         _held.add(self)
         with contextlib.suppress(OSError):  # only for the error of others
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+            os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
         return ""
 
     def release(self) -> None:
@@ -101,7 +100,7 @@ class RunLock:
 
 def _opened(path: pathlib.Path) -> int:
     with writing(path):  # programs that are started do not inherit the descriptor
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def _is_at(path: pathlib.Path, descriptor: int) -> bool:
@@ -117,4 +116,5 @@ def _leave_to_parent() -> None:
         lock._close()
 
 
-os.register_at_fork(after_in_child=_leave_to_parent)
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=_leave_to_parent)

@@ -217,7 +217,7 @@ class Trainer(RunParts):
         with self.writing:
             self.reporter.advance()
         if self.terminal.nobody_reads:
-            self.signals.received = self.signals.received or signal.SIGPIPE
+            self.signals.received = self.signals.received or getattr(signal, "SIGPIPE", signal.SIGTERM)
 
     def stop(self, reason: str) -> None:
         """Ends the run after the current step.
