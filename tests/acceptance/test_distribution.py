@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 TRAIN = """
 import tfsac
 preset = tfsac.override(tfsac.load_preset("pendulum_twin_sac"), {
-    "schedule.heatup_steps": 200, "schedule.improve_steps": 100, "environment.max_episode_steps": 50,
+    "schedule.heatup_steps": 300, "schedule.improve_steps": 100, "environment.max_episode_steps": 50,
 })
 print(tfsac.train(preset, "run", quiet=True).reason)
 print(len(tfsac.preset_names()), tfsac.__file__)
