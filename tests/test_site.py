@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     out = tmp_path_factory.mktemp("site") / "site"
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", f"--site-dir={out}"]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", f"--site-dir={out}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return out

@@ -62,7 +62,9 @@ class RunLock:
                 raise
             os.close(descriptor)
             path.unlink(missing_ok=True)
-            return f"There are no locks of files here ({error.strerror}): see to it that only one process trains {folder}."
+            return (
+                f"There are no locks of files here ({error.strerror}): see to it that only one process trains {folder}."
+            )
         self._descriptor, self._path, self._releases = descriptor, path, 1
         _held.add(self)
         with contextlib.suppress(OSError):  # only for the error of others
