@@ -783,7 +783,7 @@ WRONG = {
     # the command
     "unknown command": (
         "trian",
-        "There is no such command. Did you mean 'train'? Commands: train, sweep, evaluate, .*. Received: 'trian'$",
+        "There is no such command. Did you mean 'train'? Commands: train, sweep, tune, evaluate, .*. Received: 'trian'$",
     ),
     "flag before the command": ("--seed=1 train", "There is no such command.* Received: '--seed=1'"),
     "unknown flag": ("train --sed=1", "tfsac train has no flag --sed. Did you mean '--seed'? Received: '--sed=1'$"),
