@@ -213,6 +213,7 @@ def crossq(units: int, label: str, *flags: str, variant: str = "", seeds: tuple[
 
 
 NARROW_CROSSQ = crossq(512, "tfsac, CrossQ, 512 units", improve(95_000))
+SMALL_CROSSQ = preset("small_crossq_mujoco", "tfsac, CrossQ, 256 units", improve(95_000))
 PLAIN_POLICY = "--set=agent.networks.policy.middleware_parameters.normalization=null"
 SHORT = {"seeds": (11, 12, 13)}
 # Candidates for the best return of a minute on two cores.
@@ -371,6 +372,7 @@ SUITES = {
             Level(
                 "Hopper-v5",
                 (
+                    SMALL_CROSSQ,
                     NARROW_CROSSQ,
                     preset("droq_mujoco", "tfsac, DroQ", seeds=(1, 2)),
                     preset("redq_mujoco", "tfsac, REDQ", seeds=(1,)),
@@ -381,6 +383,7 @@ SUITES = {
             Level(
                 "HalfCheetah-v5",
                 (
+                    SMALL_CROSSQ,
                     NARROW_CROSSQ,
                     preset("tqc_mujoco", "tfsac, TQC", improve(95_000), seeds=(1, 2)),
                     preset("xqc_mujoco", "tfsac, XQC", improve(95_000), seeds=(1,)),
