@@ -344,6 +344,22 @@ def test_a_damaged_or_foreign_folder_is_refused(name, message, copied, capsys):
     assert re.search(message, printed.err.strip(), re.DOTALL), printed.err
 
 
+def test_a_folder_is_checked_before_tensorflow_loads(copied, run_python):
+    (copied / "policy" / "saved_model.pb").write_text("pointer")
+    printed = run_python(
+        """
+import sys
+from tfsac import cli
+try:
+    cli.main(["load", f"--card={sys.argv[1]}"])
+except SystemExit as ended:
+    print(ended.code, "tensorflow" in sys.modules)
+""",
+        str(copied),
+    )
+    assert printed == "2 False\n"
+
+
 def test_a_run_is_no_card_and_the_error_says_how_it_becomes_one(runs):
     with pytest.raises(
         ValueError, match=r"tfsac card --run_dir=.*seed4 --out=FOLDER makes a card.*Received: card=None$"
@@ -435,7 +451,13 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.acceptance if name in ("camera", "recurrent, discrete") else ())
+        for name in KINDS
+    ],
+)
 def test_cards_of_other_policies_play_as_they_say_and_their_examples_run(name, tmp_path):
     tiny.register()
     level, preset = KINDS[name]

@@ -14,13 +14,14 @@ import numpy as np
 from tfsac import argument_checks
 from tfsac.api import AFTER_TRAINING
 from tfsac.cards.card_files import CONFIG, check_card, read_results
-from tfsac.environments import as_arrays, episode_seed, maker, spec_of
+from tfsac.environments import episode_seed, maker, spec_of
 from tfsac.environments.film import check_render, write_film
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.exporting import Exported, load_exported
 from tfsac.files import new_file
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, from_json
 from tfsac.training import Evaluation, RunDirectory, evaluate
+from tfsac.training.policy import batched
 from tfsac.training.recorded_functions import refuse_other_spaces
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 from tfsac.user_code import described
@@ -69,24 +70,13 @@ class Card:
 
         Raises:
             TypeError: deterministic is no flag.
-            ValueError: an observation of other keys or another shape, or that is not finite; a sample of a LiteRT
-                file; another number of environments than in the call before where the policy has a state.
+            ValueError: an observation that `tfsac.load_policy`'s `act` refuses; a sample of a LiteRT file; another
+                number of environments than in the call before where the policy has a state.
         """
         argument_checks.flag("deterministic", deterministic)
-        arrays = as_arrays(observation, self.spec)
-        for key, array in arrays.items():
-            if array.dtype == np.float32 and not np.isfinite(array).all():
-                raise ValueError(f"Observation {key!r} must be finite. Received: {array}")
-        key, array = next(iter(arrays.items()))
-        shape = self.spec.observation[key].shape
-        if array.ndim > len(shape) + 1:
-            raise ValueError(
-                f"act takes one observation {shape}, or several {('E', *shape)}. "
-                f"Received: {key!r} of the shape {array.shape}"
-            )
-        if array.ndim > len(shape):
-            return self.policy(arrays, deterministic)
-        return self.policy({key: value[None] for key, value in arrays.items()}, deterministic)[0]
+        arrays, single = batched(observation, self.spec)
+        action = self.policy(arrays, deterministic)
+        return action[0] if single else action
 
     def evaluate(
         self,

@@ -10,7 +10,7 @@ from tfsac import argument_checks
 from tfsac.agents import Agent
 from tfsac.environments import Filters, action_map, as_arrays
 from tfsac.policies import BasePolicy, Mode
-from tfsac.types import ACTION_MASK, SWITCH
+from tfsac.types import ACTION_MASK, SWITCH, Spec
 
 
 class Policy:
@@ -81,27 +81,7 @@ class Policy:
                 action, or another number of environments than in the call before where the policy has a state.
         """
         argument_checks.flag("deterministic", deterministic)
-        arrays = as_arrays(observation, self.acting.spec)
-        for key, array in arrays.items():
-            if array.dtype == np.float32 and not np.isfinite(array).all():
-                raise ValueError(f"Observation {key!r} must be finite. Received: {array}")
-        if ACTION_MASK in arrays and not np.array_equal(arrays[ACTION_MASK], observation[ACTION_MASK]):
-            raise ValueError(f"{ACTION_MASK!r} holds 0 and 1. Received: {observation[ACTION_MASK]}")
-        key, array = next(iter(arrays.items()))
-        shape = self.acting.spec.observation[key].shape
-        single = array.ndim == len(shape)
-        if array.ndim > len(shape) + 1:
-            raise ValueError(
-                f"act takes one observation {shape}, or several {('E', *shape)}. "
-                f"Received: {key!r} of the shape {array.shape}"
-            )
-        if single:
-            arrays = {key: value[None] for key, value in arrays.items()}
-        if ACTION_MASK in arrays and not arrays[ACTION_MASK].any(axis=-1).all():
-            raise ValueError(
-                "At least one action is valid in every state. "
-                f"Received: {ACTION_MASK}={arrays[ACTION_MASK].astype(int)}"
-            )
+        arrays, single = batched(observation, self.acting.spec)
         mode: Mode = "greedy" if deterministic else "sample"
         result = self.acting.act(self.filters.observation(arrays), self.state, mode=mode)
         self.state, action = dict(result.state), self.to_environment(result.action)
@@ -109,3 +89,37 @@ class Policy:
             switched = result.extras[SWITCH] > 0
             self.switched = bool(switched[0]) if single else switched
         return action[0] if single else action
+
+
+def batched(observation: Any, spec: Spec) -> tuple[dict[str, np.ndarray], bool]:
+    """Returns raw observations as arrays `[E, ...]` by key, and whether it was one, without a leading dimension.
+
+    Args:
+        observation: as the environment gives it, for one environment or with a leading dimension `[E, ...]`.
+        spec: of observations.
+
+    Raises:
+        ValueError: an observation of other keys or another shape, or that is not finite, or a mask without any valid
+            action.
+    """
+    arrays = as_arrays(observation, spec)
+    for key, array in arrays.items():
+        if array.dtype == np.float32 and not np.isfinite(array).all():
+            raise ValueError(f"Observation {key!r} must be finite. Received: {array}")
+    if ACTION_MASK in arrays and not np.array_equal(arrays[ACTION_MASK], observation[ACTION_MASK]):
+        raise ValueError(f"{ACTION_MASK!r} holds 0 and 1. Received: {observation[ACTION_MASK]}")
+    key, array = next(iter(arrays.items()))
+    shape = spec.observation[key].shape
+    single = array.ndim == len(shape)
+    if array.ndim > len(shape) + 1:
+        raise ValueError(
+            f"act takes one observation {shape}, or several {('E', *shape)}. "
+            f"Received: {key!r} of the shape {array.shape}"
+        )
+    if single:
+        arrays = {key: value[None] for key, value in arrays.items()}
+    if ACTION_MASK in arrays and not arrays[ACTION_MASK].any(axis=-1).all():
+        raise ValueError(
+            f"At least one action is valid in every state. Received: {ACTION_MASK}={arrays[ACTION_MASK].astype(int)}"
+        )
+    return arrays, single
