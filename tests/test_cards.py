@@ -131,6 +131,7 @@ def test_the_page_tells_preset_changes_steps_and_limits(made):
     assert "| preset of tfsac | `pendulum_sac` |" in text and "| seeds | 4 |" in text
     assert "| `environment.max_episode_steps` | `null` | `10` |" in text
     assert "| environment steps | 60, exported: the best evaluation, after " in text
+    assert f"tfsac {tfsac.__version__}, tensorflow " in text and "; all others in `config.json` |" in text
     assert "Only one seed was trained" in text and "were not tested" in text
 
 

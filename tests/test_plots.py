@@ -115,7 +115,9 @@ def test_what_is_drawn(run, monkeypatch, tmp_path):
     assert drawn[0].get_xlabel() == "environment steps"
     assert drawn[0].get_ylabel() == "return of deterministic evaluation, mean of its episodes"
 
-    plot_run(run("c"))
+    plot_run(directory := run("c"))
+    plot_run(directory, tmp_path / "y.png", "Other title")
+    assert [axes.get_title(loc="left") for axes in drawn[1:]] == ["c", "Other title"]
     training, evaluation = drawn[1].lines
     assert list(training.get_xdata()) == [1000, 2000, 4000] and list(training.get_ydata()) == [-5.0, -4.5, -3.0]
     assert list(evaluation.get_xdata()) == [2000, 4000] and list(evaluation.get_ydata()) == [-4.0, -2.5]

@@ -213,15 +213,15 @@ def _fill(
     unlike = {POLICY: _difference(best.policy, folder / POLICY, seen)}
     if reason := _lite(best.policy, aside, folder, seen, unlike):
         left_out[LITE] = reason
+    level = best.card.environment.name
     if len(runs) == 1:
-        plot_run(best.path, folder / CURVE)
+        plot_run(best.path, folder / CURVE, f"{level}, seed {best.seed}")
     else:
-        level = best.card.environment.name
         plot_curves({level: [run.path for run in runs]}, folder / CURVE, f"{level}, {len(runs)} seeds")
     if reason := _film(best, seed, folder / FILM, env_fn):
         left_out[FILM] = reason
     results = _results(best.done, seed) | {
-        "level": best.card.environment.name,
+        "level": level,
         "exported_seed": best.seed,
         "runs": [_told(run) | ({} if len(runs) == 1 else {"choice_mean": run.score}) for run in runs],
         "largest_action_difference": unlike,

@@ -135,7 +135,11 @@ def _training(preset: Preset, config: Mapping[str, Any], results: Mapping[str, A
         ("environment steps", f"{run['env_steps']}, exported: the best evaluation, after {run['best_at']}"),
         ("updates", str(run["updates"])),
         ("wall clock", f"{run['wall_seconds']:.0f} seconds"),
-        ("versions", ", ".join(f"{name} {version}" for name, version in list(config["versions"].items())[:5])),
+        (
+            "versions",
+            ", ".join(f"{name} {version}" for name, version in list(config["versions"].items())[:5])
+            + f"; all others in `{CONFIG}`",
+        ),
     ]
     lines = ["| | |", "|---|---|", *(f"| {label} | {text} |" for label, text in rows if text)]
     if changes:

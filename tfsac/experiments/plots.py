@@ -165,12 +165,13 @@ def refuse_repeated(groups: Mapping[str, Sequence[Path]]) -> None:
             raise ValueError(f"A group has each run once. Received: {label!r} with {[str(path) for path in paths]}")
 
 
-def plot_run(run_dir: Path, out: Path | None = None) -> pathlib.Path:
+def plot_run(run_dir: Path, out: Path | None = None, title: str = "") -> pathlib.Path:
     """Plots one run: mean return of its evaluations with the band from worst to best episode, and training return.
 
     Args:
         run_dir: a run directory, or its CSV file.
         out: the PNG to write; by default `learning_curve.png` beside the run's metrics.
+        title: above the picture; by default the name of the run's folder.
 
     Returns:
         The path of the picture.
@@ -179,7 +180,7 @@ def plot_run(run_dir: Path, out: Path | None = None) -> pathlib.Path:
         ValueError: from `read_curve`, or a run with neither evaluations nor training returns.
     """
     file, table = _table(run_dir)
-    figure, (axes,) = _axes(file.resolve().parent.name, "return")
+    figure, (axes,) = _axes(title or file.resolve().parent.name, "return")
     has_training, has_evaluation = (any(table.get(column, ())) for column in (TRAINING, EVALUATION + "mean"))
     if has_training:
         steps, values = _numbers(file, table, [TRAINING])
