@@ -1,5 +1,7 @@
 """What TensorBoard gets while a run trains."""
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -108,3 +110,33 @@ def test_the_opening_names_folder_device_parameters_and_tensorboard(tmp_path, ca
         lines["parameters"]
         == f"{sum(sizes.values()):,} ({', '.join(f'{name} {size:,}' for name, size in sizes.items())})"
     )
+
+
+def test_tensorboard_has_a_layout_of_the_runs_own_metrics(tmp_path):
+    from tensorboard.plugins.custom_scalar import layout_pb2, metadata
+
+    trainer = Trainer(tiny_preset(**SHORT), tmp_path / "run", quiet=True)
+    trainer.run()
+    found = events(tmp_path / "run")
+    (layout,) = [
+        layout_pb2.Layout.FromString(tf.make_ndarray(value.tensor).item())
+        for event in found
+        for value in event.summary.value
+        if value.tag == metadata.CONFIG_SUMMARY_TAG
+    ]
+    (category,) = layout.category
+    tags = {value.tag for event in found for value in event.summary.value}
+    shown = [re.compile(tag) for chart in category.chart for tag in chart.multiline.tag]
+    for tag in (
+        "evaluation/return_min",
+        "training/episode_return",
+        "loss/q1",
+        "q/q1",
+        "v/value",
+        "policy/log_prob",
+        "steps_per_second",
+    ):
+        assert tag in tags and any(pattern.match(tag) for pattern in shown), tag
+    for chart in category.chart:
+        if chart.title != "Temperature":  # which this agent does not learn
+            assert any(re.match(tag, name) for tag in chart.multiline.tag for name in tags), chart.title

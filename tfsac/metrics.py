@@ -22,6 +22,16 @@ import rich.progress
 from tfsac.files import writing, written_aside
 
 Row = dict[str, Any]  # of an evaluation: metrics by name, with env_steps
+CHARTS = {  # of TensorBoard's tab "Custom Scalars": title, and tags as regular expressions
+    "Evaluation return: mean, worst and best episode": ["evaluation/return_(mean|min|max)"],
+    "Training return": ["training/episode_return", "training/return_mean"],
+    "Critics": ["q/q[0-9]*", "q/target", "v/value", "v/target"],
+    "Losses": ["loss/.*"],
+    "Policy: entropy, or log-probability (its negative)": ["policy/log_prob", "policy/entropy"],
+    "Temperature": ["temperature/.*"],
+    "Norms of gradients": [".*/gradient_norm"],
+    "Environment steps a second": ["steps_per_second"],
+}
 
 
 class Sink:
@@ -142,6 +152,7 @@ class TensorBoardSink(Sink):
         self.writer = RecordWriter((directory / name).open("wb"))
         self._add(file_version="brain.Event:2")
         self._add(step=first, session_log=SessionLog(status=SessionLog.START))
+        self._add(step=first, summary=layout_summary())
 
     def _add(self, **fields: Any) -> None:
         self.writer.write(self.event(wall_time=time.time(), **fields).SerializeToString())
@@ -182,6 +193,25 @@ class TensorBoardSink(Sink):
     def close(self) -> None:
         """Flushes and closes the file."""
         self.writer.close()
+
+
+def layout_summary() -> Any:
+    """Returns TensorBoard's layout of its tab "Custom Scalars", the `CHARTS`."""
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.plugins.custom_scalar import layout_pb2, metadata
+    from tensorboard.util.tensor_util import make_tensor_proto
+
+    charts = []
+    for title, tags in CHARTS.items():
+        lines = layout_pb2.MultilineChartContent(tag=[f"^{tag}$" for tag in tags])
+        charts.append(layout_pb2.Chart(title=title, multiline=lines))
+    layout = layout_pb2.Layout(category=[layout_pb2.Category(title="tfsac", chart=charts)])
+    value = Summary.Value(
+        tag=metadata.CONFIG_SUMMARY_TAG,
+        metadata=metadata.create_summary_metadata(),
+        tensor=make_tensor_proto(layout.SerializeToString(), dtype="string"),
+    )
+    return Summary(value=[value])
 
 
 class _Console(rich.console.Console):
