@@ -3,6 +3,7 @@
     python benchmarks/learning.py --suite=ensembles      # the curves
     python benchmarks/learning.py --suite=mujoco --only=mujoco_twin_sac
     python benchmarks/budgets.py                         # times a step of each on a quiet machine, then the table
+    python benchmarks/budgets.py --only='twin|small'     # of some
     python benchmarks/budgets.py --collect               # the table alone
     python benchmarks/budgets.py --arithmetic            # GFLOP of a step of every preset with an ensemble, on Hopper
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import csv
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -63,16 +65,16 @@ def trained() -> Iterator[Trained]:
 # -- measuring ---------------------------------------------------------------------------------------------------------
 
 
-def measure(rounds: int, path: pathlib.Path) -> None:
-    """Adds this machine's steps a second, and the arithmetic of a step, to the CSV."""
+def measure(rounds: int, only: str, path: pathlib.Path) -> None:
+    """Adds this machine's steps a second, and the arithmetic of a step, to the CSV, of groups whose name has `only`."""
     name = machine()
-    kept = [row for row in read(path) if row["machine"] != name]
+    kept = [row for row in read(path) if row["machine"] != name or not re.search(only, row["group"])]
     with path.open("w", newline="") as file:
         rows = csv.DictWriter(file, COLUMNS)
         rows.writeheader()
         rows.writerows(kept)
         for number in range(1, rounds + 1):
-            for _, level, group in trained():
+            for _, level, group in (runs for runs in trained() if re.search(only, runs.group.name)):
                 row = dict(zip(COLUMNS, (name, group.name, level.id, number, *timed(level, group)), strict=True))
                 rows.writerow(row)
                 file.flush()
@@ -182,6 +184,7 @@ def table(path: pathlib.Path) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="", help="regular expression: groups to time")
     parser.add_argument("--collect", action="store_true", help="measure nothing")
     parser.add_argument("--arithmetic", action="store_true", help="print GFLOP alone")
     args = parser.parse_args()
@@ -190,7 +193,7 @@ def main() -> None:
         return
     path = RESULTS / "budgets.csv"
     if not args.collect:
-        measure(args.rounds, path)
+        measure(args.rounds, args.only, path)
     text = table(path)
     (RESULTS / "budgets.md").write_text(f"# What a budget buys\n\n{text}")
     print(text)
