@@ -415,6 +415,17 @@ WRONG = [
     (GRID + "level=Pendulum-v1,MountainCarContinuous-v0 --level=Pendulum-v1", "--level is given once"),
     (GRID + f"{DISCOUNT}=0.9,0.8 --set={DISCOUNT}=0.5", "set once"),
     (GRID + f"'{POLICY}.middleware_parameters.scheme=[64,[64,64]'", "opened and closed"),
+    # model cards
+    *((f"card --run_dir={name} --out=new", "has a config.json") for name in ("missing", "empty", "file")),
+    ("card --out=new", "--run_dir is required"),
+    ("card --run_dir=run --out=new --episodes=0", "positive integer"),
+    ("card --run_dir=run --license=", "needs a value"),
+    ("load", "--card is required"),
+    *((f"load --card={name}", "that tfsac card wrote") for name in ("missing", "file")),
+    ("load --card=empty", "A model card of tfsac has a config.json"),
+    ("load --card=run --episodes=0", "positive integer"),
+    ("load --card=run --run_dir=run", "has no flag --run_dir"),
+    # tunings
     ("tune --resume", "--resume needs --run_dir"),
     ("tune --report", "--report needs --run_dir"),
     ("tune --report --run_dir=empty --trials=3", "with --run_dir alone. Received: --report with --trials"),
