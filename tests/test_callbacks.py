@@ -68,7 +68,13 @@ def uninterrupted(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize(
+    "hook",
+    [
+        hook if hook in ("on_step", "on_evaluation") else pytest.param(hook, marks=pytest.mark.acceptance)
+        for hook in HOOKS
+    ],
+)
 def test_a_hook_that_raises_ends_the_run_which_resumes_exactly(tmp_path, capsys, uninterrupted, hook):
     trainer = Trainer(preset(), tmp_path / "run", callbacks=[Failing(hook, fail)])
     text = rf"^The callback Failing in {hook} raised\. Received: ZeroDivisionError: no such number \(.*test_callbacks\.py, line \d+, in fail\)$"

@@ -184,7 +184,10 @@ def damage_flip(path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", [damage_truncate, damage_flip, pathlib.Path.unlink])
+@pytest.mark.parametrize(
+    "damage",
+    [damage_flip, *(pytest.param(how, marks=pytest.mark.acceptance) for how in (damage_truncate, pathlib.Path.unlink))],
+)
 @pytest.mark.parametrize("name", ["manifest.json", "state.json", "memory.npz", "agent.data-00000-of-00001"])
 def test_a_damaged_checkpoint_is_refused_by_name_and_the_one_before_is_used(
     tmp_path, uninterrupted, capsys, damage, name

@@ -20,8 +20,7 @@ NAMES = [
     "twin, temperature outside log space, policy delay",
     "v",
     "discrete",
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ("acer, discrete", "twin, imitation")),
-    pytest.param("taac", marks=pytest.mark.acceptance),
+    *(pytest.param(name, marks=pytest.mark.acceptance) for name in ("taac", "acer, discrete", "twin, imitation")),
 ]
 
 

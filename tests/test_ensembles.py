@@ -245,7 +245,14 @@ def test_a_policy_update_that_is_left_out_reports_nothing_and_moves_no_moments()
     assert int(agent.optimizers["q"].iterations) == 2
 
 
-@pytest.mark.parametrize("preset", ["flash_sac_mujoco", "xqc_mujoco", "crossq_mujoco", "simba_mujoco", "droq_mujoco"])
+@pytest.mark.parametrize(
+    "preset",
+    [
+        "flash_sac_mujoco",
+        "crossq_mujoco",
+        *(pytest.param(name, marks=pytest.mark.acceptance) for name in ("xqc_mujoco", "simba_mujoco", "droq_mujoco")),
+    ],
+)
 def test_numpy_acts_as_the_network_does(preset):
     made = tiny.ensemble(preset)
     if made.agent.networks["q"].learning_rate_decay_steps == "run":

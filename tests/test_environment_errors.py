@@ -390,7 +390,11 @@ gym.register("OnceFaulty-v0", entry_point=OnceFaulty, max_episode_steps=20)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step, saved_at", [(73, 73), (85, 80)], ids=["in training", "in the evaluation at step 80"])
+@pytest.mark.parametrize(
+    "step, saved_at",
+    [(73, 73), pytest.param(85, 80, marks=pytest.mark.acceptance)],
+    ids=["in training", "in the evaluation at step 80"],
+)
 def test_a_resume_after_an_error_of_the_environment_is_exact(tmp_path, step, saved_at):
     changes = {
         "schedule.heatup_steps": 40,

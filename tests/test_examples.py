@@ -106,7 +106,7 @@ def test_own_environments_and_networks_are_trained_and_exported(name, tmp_path):
 @pytest.mark.parametrize(
     "name, kind",
     [
-        ("memory", "RecentReplayParameters"),
+        pytest.param("memory", "RecentReplayParameters", marks=pytest.mark.acceptance),
         pytest.param("exploration", "DecayingNoiseParameters", marks=pytest.mark.acceptance),
     ],
 )

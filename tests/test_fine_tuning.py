@@ -53,7 +53,13 @@ def values_of(trainer):
 
 
 @pytest.mark.parametrize(
-    "name", [name if name == "v" else pytest.param(name, marks=pytest.mark.slow) for name in PRESETS]
+    "name",
+    [
+        name
+        if name == "v"
+        else pytest.param(name, marks=pytest.mark.slow if name == "acer" else pytest.mark.acceptance)
+        for name in PRESETS
+    ],
 )
 def test_a_run_with_another_learning_rate_begins_with_all_weights_of_the_other(name, tmp_path):
     preset = PRESETS[name]()

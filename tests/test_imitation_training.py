@@ -131,7 +131,9 @@ def learned(run_dir):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["discrete", "twin", "v"])
+@pytest.mark.parametrize(
+    "kind", ["twin", *(pytest.param(kind, marks=pytest.mark.acceptance) for kind in ("discrete", "v"))]
+)
 def test_the_environments_rewards_have_no_effect_on_what_is_learned(tmp_path, shown, kind):
     one = complete_run(tmp_path / "one", imitation(kind, shown[kind]))
     two = complete_run(tmp_path / "two", imitation(kind, shown[kind], **OTHER_REWARDS))
@@ -159,7 +161,7 @@ def test_with_an_ordinary_memory_they_have(tmp_path, shown):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["discrete", "twin"])
+@pytest.mark.parametrize("kind", ["twin", pytest.param("discrete", marks=pytest.mark.acceptance)])
 def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, shown, kind):
     preset = imitation(kind, shown[kind])
     uninterrupted = complete_run(tmp_path / "uninterrupted", preset)

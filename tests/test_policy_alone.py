@@ -172,7 +172,10 @@ def test_values_without_critics_are_refused_and_nothing_is_written(run, tmp_path
 
 @pytest.mark.parametrize(
     "name",
-    ["sac", *(pytest.param(name, marks=pytest.mark.slow) for name in CASES if name != "sac" and "LSTMs" not in name)],
+    [
+        "sac",
+        *(pytest.param(name, marks=pytest.mark.acceptance) for name in CASES if name != "sac" and "LSTMs" not in name),
+    ],
 )
 def test_values_are_exported_with_critics(name, tmp_path):
     folder = Run(tmp_path / "run", name).folder

@@ -29,6 +29,18 @@ pytestmark = pytest.mark.filterwarnings("ignore:builtin type .* has no __module_
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "presets"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
 MUJOCO_LEVELS = sorted(load_preset("mujoco_sac").levels)
+USUAL = (  # one of each kind of agent and memory
+    "acer_cartpole",
+    "acer_pendulum",
+    "atari_discrete_sac",
+    "cart_pole_discrete_sac",
+    "crossq_mujoco",
+    "pendulum_sac",
+    "pendulum_sqil",
+    "pendulum_twin_sac",
+    "rlpd",
+    "taac_simple_control",
+)
 OF_SEVERAL_LEVELS = [name for name in NAMES if load_preset(name).levels]
 ENSEMBLES = [name for name in NAMES if getattr(load_preset(name).agent, "has_ensemble", False)]
 NETWORKS = {  # of each kind of agent
@@ -157,7 +169,14 @@ def test_a_preset_is_the_same_after_json(name):
 # Without graphs, which take most of the time of so short a run; tests/acceptance/README.md has the others.
 @pytest.mark.slow
 @pytest.mark.parametrize("eager", [True, pytest.param(False, marks=pytest.mark.acceptance)], ids=["eager", "graph"])
-@pytest.mark.parametrize(("name", "level"), [*((name, None) for name in NAMES), ("mujoco_sac", "InvertedPendulum-v5")])
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [
+        *((name, None) for name in USUAL),
+        *(pytest.param(name, None, marks=pytest.mark.acceptance) for name in NAMES if name not in USUAL),
+        pytest.param("mujoco_sac", "InvertedPendulum-v5", marks=pytest.mark.acceptance),
+    ],
+)
 def test_a_short_run_makes_updates_that_change_the_weights_of_every_network(name, level, eager, tmp_path):
     needs_its_packages(name)
     preset = load_preset(name)

@@ -68,7 +68,7 @@ def assert_equal(one, other):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "v" else pytest.mark.slow) for name in sorted(CASES)]
+    "name", [pytest.param(name, marks=() if name == "v" else pytest.mark.acceptance) for name in sorted(CASES)]
 )
 def test_an_agent_after_a_reset_is_a_new_one_with_its_old_counters(name):
     resets, made = resets_of(name)

@@ -58,7 +58,7 @@ def test_a_run_heats_up_improves_evaluates_and_leaves_everything_behind(tmp_path
             200,
             100,
         ),
-        ({"environment__num_envs": 4}, 200, 100),
+        pytest.param({"environment__num_envs": 4}, 200, 100, marks=pytest.mark.acceptance),
         ({"environment__num_envs": 3}, 204, 102),
         ({"schedule__improve_steps": "TrainingSteps(40)"}, 140, 40),
         (
