@@ -28,8 +28,10 @@ KINDS = [
     for cells in (None, 3)
     for shared in (False, True)
 ]
-# Every other one in the quick tests, so that each pair of properties is among them.
-SOME = [given if i in (0, 3, 5, 6) else pytest.param(given, marks=pytest.mark.slow) for i, given in enumerate(KINDS)]
+# Every other one in the usual tests, so that each pair of properties is among them.
+SOME = [
+    given if i in (0, 3, 5, 6) else pytest.param(given, marks=pytest.mark.acceptance) for i, given in enumerate(KINDS)
+]
 RECURRENT, SOME_RECURRENT = [given for given in KINDS if given["cells"]], [SOME[i] for i in (2, 3, 6, 7)]
 
 

@@ -85,7 +85,7 @@ def pendulum():
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(name, marks=[pytest.mark.slow] if name in ("quadratic", "linear, forward") else [])
+        pytest.param(name, marks=[pytest.mark.acceptance] if name in ("quadratic", "linear, forward") else [])
         for name in CASES
     ],
 )
