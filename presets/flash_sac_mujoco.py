@@ -43,6 +43,7 @@ preset = Preset(
             joint_critic_forward=True,
             joint_policy_forward=True,
             num_updates_between_policy_updates=2,
+            first_policy_update=1,
             num_steps_between_copying_online_weights_to_target=TrainingSteps(1),
             rate_for_copying_weights_to_target=0.01,
             temperature=AutoAlphaParameters(

@@ -45,6 +45,7 @@ preset = Preset(
             joint_critic_forward=True,
             num_consecutive_training_steps=2,
             num_updates_between_policy_updates=3,
+            first_policy_update=1,
             num_steps_between_copying_online_weights_to_target=TrainingSteps(1),
             rate_for_copying_weights_to_target=0.005,
             temperature=AutoAlphaParameters(

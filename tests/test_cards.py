@@ -422,6 +422,7 @@ def test_what_cannot_be_made_is_left_out_with_its_reason(tmp_path, monkeypatch, 
     assert read(tmp_path / "card")["interval_95"] is None  # of one episode
 
 
+@pytest.mark.acceptance
 def test_a_run_that_a_function_made_needs_it_again(tmp_path):
     def env_fn():
         return gym.make("Pendulum-v1", g=5.0, max_episode_steps=5, render_mode="rgb_array")
@@ -454,10 +455,7 @@ KINDS = {
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=pytest.mark.acceptance if name in ("camera", "recurrent, discrete") else ())
-        for name in KINDS
-    ],
+    [pytest.param(name, marks=pytest.mark.acceptance if name != "temporally abstract" else ()) for name in KINDS],
 )
 def test_cards_of_other_policies_play_as_they_say_and_their_examples_run(name, tmp_path):
     tiny.register()

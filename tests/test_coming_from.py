@@ -141,7 +141,7 @@ REPLACED = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_the_python_of_the_pages_runs(tmp_path):
     """Each block runs once, although several pages have it."""
     texts = list(

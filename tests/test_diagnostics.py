@@ -134,7 +134,7 @@ def test_a_loss_that_is_not_finite_is_found_in_every_update(tmp_path):
 
     def check(metrics, diagnosed=1):
         result = UpdateResult(np.array(metrics), np.zeros((3, 0)), None, diagnosed)
-        non_finite.refuse_non_finite(names, result, batch, 10, 40, tmp_path, 1)
+        non_finite.refuse_non_finite(names, result, batch, 10, 40, tmp_path)
 
     check([[1.0, nan], [1.0, nan], [1.0, 1.0]])
     with pytest.raises(NonFiniteError, match=r"^loss/q is not finite at update 12 "):

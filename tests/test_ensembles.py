@@ -245,6 +245,23 @@ def test_a_policy_update_that_is_left_out_reports_nothing_and_moves_no_moments()
     assert int(agent.optimizers["q"].iterations) == 2
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_the_first_update_of_a_delayed_policy_may_be_any_of_its_period(together):
+    agent = agent_of(num_updates_between_policy_updates=3, first_policy_update=1)
+    agent.trace(single=not together)
+    of_five = batches(5)
+    calls = [slice(0, 5)] if together else [slice(i, i + 1) for i in range(5)]
+    found = [agent.update(tf.nest.map_structure(lambda x, call=call: x[call], of_five)).metrics for call in calls]
+    policy = np.concatenate(found)[:, agent.metric_names.index("loss/policy")]
+    assert np.isfinite(policy).tolist() == [True, False, False, True, False]
+    assert int(agent.optimizers["policy"].iterations) == 2
+
+
+def test_a_first_update_beyond_the_period_is_refused():
+    with pytest.raises(ParameterError, match=r"at most the delay, 2\. Received: 3"):
+        TwinSoftActorCriticAlgorithmParameters(num_updates_between_policy_updates=2, first_policy_update=3)
+
+
 @pytest.mark.parametrize(
     "preset",
     [
@@ -375,6 +392,7 @@ def test_statistics_are_not_rounded_to_bfloat16(tmp_path):
     with pytest.raises(ParameterError, match=r"would be rounded to bfloat16.*Received: mixed_precision='bfloat16'"):
         tfsac.train(tiny.ensemble(), run_dir=tmp_path / "run", run=RunParameters(mixed_precision="bfloat16"))
     assert not (tmp_path / "run").exists()
+    assert not tf.config.optimizer.get_experimental_options().get("auto_mixed_precision_onednn_bfloat16")
 
 
 NAMES = """

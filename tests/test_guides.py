@@ -39,7 +39,7 @@ def test_the_first_steps_can_be_taken(tmp_path):
         assert (tmp_path / "runs" / folder / "comparison.png").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_the_page_about_serving_runs(tmp_path):
     shorter = tiny_presets(tmp_path, "pendulum_twin_sac", "acer_partially_observable")
     page = run_page(ROOT / "docs" / "serving.md", tmp_path, shorter, ["--notensorboard"])
@@ -52,7 +52,7 @@ def test_the_page_about_serving_runs(tmp_path):
     assert actions.shape == (2, 1) and actions[0] != actions[1]
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_the_page_about_partial_observability_runs(tmp_path):
     shorter = tiny_presets(tmp_path, "pendulum_twin_sac", "acer_partially_observable")
     shorter[" --set=schedule.improve_steps=4_000"] = ""
@@ -63,7 +63,7 @@ def test_the_page_about_partial_observability_runs(tmp_path):
     assert inputs == {"hidden": 2, "stacked": 6}
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_the_page_about_images_runs(tmp_path):
     shorter = tiny_presets(tmp_path, "cart_pole_discrete_sac")
     shorter |= {'"num_filters":16': '"num_filters":2'}

@@ -127,10 +127,10 @@ class CompiledUpdates:
 
     def _one_update(self, batch: Batch, diagnosed: bool) -> tuple[tf.Tensor, tf.Tensor]:
         self.agent.diagnosed = diagnosed
-        period = self.agent.algorithm.num_updates_between_policy_updates
-        if period == 1:
+        algorithm = self.agent.algorithm
+        if algorithm.num_updates_between_policy_updates == 1:
             return self._on_replicas(batch, True)
-        due = (self.agent.updates + 1) % period == 0
+        due = algorithm.policy_learns_in(self.agent.updates + 1)
         return tf.cond(due, lambda: self._on_replicas(batch, True), lambda: self._on_replicas(batch, False))
 
     def _on_replicas(self, batch: Batch, train_policy: bool) -> tuple[tf.Tensor, tf.Tensor]:

@@ -91,6 +91,7 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
         num_consecutive_training_steps: updates in one compiled call.
         num_updates_between_policy_updates: policy delay: the policy (and an automatic temperature) learns in every
             so many updates only; the other updates leave it as it is.
+        first_policy_update: the first of these updates, at most the delay; None: as many as the delay.
         num_steps_between_copying_online_weights_to_target: period of the target update, in environment steps or
             updates; a larger one keeps the target longer unchanged.
         rate_for_copying_weights_to_target: tau of the soft update; 1 copies.
@@ -103,6 +104,7 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
     num_consecutive_playing_steps: StepMethod = EnvironmentSteps(1)
     num_consecutive_training_steps: PositiveInt = 1
     num_updates_between_policy_updates: PositiveInt = 1
+    first_policy_update: PositiveInt | None = None
     num_steps_between_copying_online_weights_to_target: StepMethod = EnvironmentSteps(1)
     rate_for_copying_weights_to_target: Annotated[float, Field(gt=0, le=1)] = 0.005
     reset_steps: tuple[PositiveInt, ...] = ()
@@ -116,9 +118,16 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
                 "num_consecutive_playing_steps is at least EnvironmentSteps(1) or EnvironmentEpisodes(1). "
                 f"Received: {self.num_consecutive_playing_steps}"
             )
+        first, period = self.first_policy_update or 1, self.num_updates_between_policy_updates
+        if first > period:
+            raise ParameterError(f"first_policy_update is at most the delay, {period}. Received: {first}")
         if any(later <= step for step, later in itertools.pairwise(self.reset_steps)):
             raise ParameterError(f"reset_steps are environment steps that rise. Received: {self.reset_steps}")
         self.updates_between_target_copies()
+
+    def policy_learns_in(self, update: Any) -> Any:
+        """Returns whether the policy learns in an update of this number, from 1 on; of an array or a tensor each."""
+        return (update - (self.first_policy_update or 0)) % self.num_updates_between_policy_updates == 0
 
     def updates_in(self, steps: StepMethod, num_envs: int) -> int:
         """Returns how many updates a run of so many steps makes; see `AlgorithmParameters.updates_in`."""

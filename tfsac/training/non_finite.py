@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,13 @@ class NonFiniteError(RuntimeError):
 
 
 def refuse_non_finite(
-    names: list[str], result: UpdateResult, batch: Batch, before: int, env_steps: int, folder: pathlib.Path, delay: int
+    names: list[str],
+    result: UpdateResult,
+    batch: Batch,
+    before: int,
+    env_steps: int,
+    folder: pathlib.Path,
+    policy_learns_in: Callable[[Any], Any] | None = None,
 ) -> None:
     """Checks the metrics of U updates; saves the batch of the first update in which one is not finite.
 
@@ -28,7 +35,7 @@ def refuse_non_finite(
         before: number of updates before these.
         env_steps: of the run so far.
         folder: where the batch is written, as an npz file.
-        delay: the policy is trained in every so many updates; the others may leave its metrics out.
+        policy_learns_in: says of an update's number whether it has the policy's metrics; None where all have them.
 
     Raises:
         NonFiniteError: names the metric, the update, the environment step and the file, or why there is none.
@@ -36,8 +43,8 @@ def refuse_non_finite(
     finite = np.isfinite(result.metrics)
     diagnostics, of_policy = _kinds(tuple(names))
     finite[: len(finite) - result.diagnosed] |= diagnostics
-    if delay > 1:
-        finite[np.arange(before + 1, before + 1 + len(finite)) % delay != 0] |= of_policy
+    if policy_learns_in is not None:
+        finite[~policy_learns_in(np.arange(before + 1, before + 1 + len(finite)))] |= of_policy
     if finite.all():
         return
     update, column = (int(i) for i in np.argwhere(~finite)[0])

@@ -13,7 +13,7 @@ from tfsac.distributed.workers import Workers
 from tfsac.environments import Environments, Filters, IsolatedEnvironment, maker
 from tfsac.memories import in_ram, on_disk
 from tfsac.metrics import TerminalSink
-from tfsac.parameters import OffPolicyAlgorithmParameters
+from tfsac.parameters import OffPolicyAlgorithmParameters, RunParameters
 from tfsac.training.build import build_agent, build_memory, build_policy
 from tfsac.training.callbacks import Hooks
 from tfsac.training.checkpoints import CheckpointManager, identity_of, understanding
@@ -78,11 +78,12 @@ class RunParts:
         self.counters = self.schedule.counters
         quiet = asked.quiet or not asked.task.is_chief
         self.terminal = terminal(*self.schedule.length(), quiet, self.hooks.metric_names())
-        about_numerics = configure_once(), set_numerics(self.settings)
+        notes = [configure_once()]
         self.workers = Workers(make_strategy(self.settings, asked.task), asked.task)
         self.workers.agree(asked.to_agree())
         self._make_environments(asked)
         try:
+            notes.append(set_numerics(self.settings))
             self._make_learner(asked)
             self.updates = Updates(self.agent, computed, apply, self.settings.asynchronous_collection)
             self._make_reports()
@@ -90,7 +91,7 @@ class RunParts:
         except BaseException:
             self.close()
             raise
-        for line in (*self.agent.notes, *filter(None, about_numerics)):
+        for line in (*self.agent.notes, *filter(None, notes)):
             self.print(line)
         if asked.resume and self.schedule.finished():
             self.print(
@@ -220,6 +221,7 @@ class RunParts:
         self.environments.close()
         self.evaluation_env.close()
         self.lock.release()
+        set_numerics(RunParameters())  # what comes after the run in this process computes in float32
 
     def _restore(self) -> None:
         """Locks the run's folder and brings a new run to where its newest whole checkpoint was taken."""

@@ -14,10 +14,9 @@ import numpy as np
 from tfsac.environments import EnvironmentFailure
 from tfsac.metrics import Row, terminal_or_notebook
 from tfsac.networks import ModelMaker
-from tfsac.parameters import ParameterError, Preset, RunParameters
+from tfsac.parameters import ParameterError, Preset, RunParameters, TwinSoftActorCriticAgentParameters
 from tfsac.training.callbacks import Callback
 from tfsac.training.checkpoints import CheckpointError
-from tfsac.training.devices import set_numerics
 from tfsac.training.failures import explaining
 from tfsac.training.non_finite import refuse_non_finite
 from tfsac.training.reporting import opening
@@ -114,7 +113,6 @@ class Trainer(RunParts):
             self.updates.close()
             self.reporter.close()
             self.close()
-            set_numerics(RunParameters())  # what comes after the run in this process computes in float32
         best = None if np.isinf(self.evaluator.best_return) else self.evaluator.best_return
         reason = self.stop_reason or "finished"
         accepted = None if self.preset.validation.min_reward_threshold is None else self.evaluator.accepted
@@ -268,9 +266,10 @@ class Trainer(RunParts):
     def _computed(self, batch: Batch, result: UpdateResult) -> None:
         before = self.counters.updates - len(result.metrics)
         steps, agent = self.counters.env_steps, self.preset.agent
-        leaves_out = getattr(agent, "has_ensemble", False)  # the others compute the policy's loss all the same
-        delay = agent.algorithm.num_updates_between_policy_updates if leaves_out else 1
-        refuse_non_finite(self.update_metrics, result, batch, before, steps, self.directory.path, delay)
+        learns_in = None
+        if isinstance(agent, TwinSoftActorCriticAgentParameters) and agent.has_ensemble:
+            learns_in = agent.algorithm.policy_learns_in  # other agents compute the policy's loss all the same
+        refuse_non_finite(self.update_metrics, result, batch, before, steps, self.directory.path, learns_in)
         self.reporter.add_updates(result.metrics)
         self.hooks.call("on_updates", self, result.metrics)
 
