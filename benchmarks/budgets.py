@@ -93,7 +93,7 @@ def timed(level: Level, group: Group) -> tuple[int, str, str]:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         with pathlib.Path(folder, "run", "metrics.csv").open(newline="") as file:
             speed = float(list(csv.DictReader(file))[-1]["steps_per_second"])
-        gflop = flops_of_a_step(tfsac.load_policy(pathlib.Path(folder, "run")).critics) / 1e9
+        gflop = flops_of_a_step(tfsac.load_policy(pathlib.Path(folder, "run"), critics=True).critics) / 1e9
     return tfsac.load_preset(preset).schedule.heatup_steps.num_steps, f"{gflop:.4g}", f"{speed:.4g}"
 
 

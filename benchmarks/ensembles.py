@@ -93,7 +93,7 @@ def main() -> None:
 
 
 def act_microseconds(policy):
-    observation = {"observation": np.zeros(17, np.float32)}
+    observation = {"observation": np.zeros((1, 17), np.float32)}
     times = []
     for _ in range(2000):
         begun = time.perf_counter()
