@@ -236,6 +236,7 @@ def test_a_callback_adds_metrics_to_every_row(tmp_path, capsys):
         for path in (tmp_path / "run" / "events").iterdir()
         for event in map(tf.compat.v1.Event.FromString, tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
         for value in event.summary.value
+        if value.metadata.plugin_data.plugin_name == "scalars"
     ]
     assert [event for event in events if event[0].startswith("mine")] == [
         ("mine/steps", 50, 50.0),

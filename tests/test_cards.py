@@ -154,6 +154,7 @@ def test_the_examples_of_the_page_run(copied):
     np.testing.assert_allclose(namespace["action"][0], namespace["card"].act(np.zeros(3)), atol=1e-6)
 
 
+@pytest.mark.acceptance
 def test_the_page_about_cards_runs(tmp_path):
     preset = tiny.shrunk(load_preset("pendulum_twin_sac"), **tiny.SHORTER)
     (tmp_path / "tiny.json").write_text(json.dumps({"preset": to_json(preset), "run": to_json(RunParameters())}))

@@ -39,7 +39,7 @@ print(json.dumps(found))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_every_strategy_of_one_process_trains_the_same_run(run_python, tmp_path):
     found = json.loads(run_python(RUNS, str(tmp_path)).splitlines()[-1])
     assert (found["mirrored"], found["one_device"], found["none"], found["beside"]) == (2, 1, 1, 2)

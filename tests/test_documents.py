@@ -44,6 +44,12 @@ def test_a_command_of_a_document_describes_an_experiment(page, line):
     assert preset.environment.level
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_a_shell_would_expand_is_quoted(page):
+    text = page.read_text(encoding="utf-8")
+    assert re.findall(r"--(?:set|grid|space)=[^\s'\"`]*[*\[][^\s`]*", text) == []
+
+
 def anchors(page):
     """Returns the anchors of a page's headings, as GitHub makes them."""
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)

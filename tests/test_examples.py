@@ -93,7 +93,7 @@ print("updates", int(agent.updates))
     assert printed.splitlines()[-1] == "updates 2"
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 @pytest.mark.parametrize("name", ["own_environment", pytest.param("own_networks", marks=pytest.mark.acceptance)])
 def test_own_environments_and_networks_are_trained_and_exported(name, tmp_path):
     printed = run_example(f"{name}.py", tmp_path)

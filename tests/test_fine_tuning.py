@@ -194,7 +194,7 @@ def test_python_resumes_with_the_parameters_of_the_run(tmp_path):
     assert trainer.settings == run
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 @pytest.mark.parametrize(
     ("page", "shorter"),
     [

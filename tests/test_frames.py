@@ -370,7 +370,7 @@ def game_preset(name):
     return tiny.shrunk(load_preset(name), **small)
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 @pytest.mark.parametrize("name", ["atari_discrete_sac", pytest.param("acer_atari", marks=pytest.mark.acceptance)])
 def test_a_game_is_learned_as_from_whole_stacks_and_resumes_exactly(tmp_path, monkeypatch, name):
     preset = game_preset(name)

@@ -192,7 +192,7 @@ def test_an_interrupted_run_takes_the_steps_of_the_whole_one(tmp_path, name):
     same_run(resumed, whole)
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_a_run_begins_with_the_weights_of_another_whatever_its_optimizer(tmp_path):
     made = preset(**{"agent.networks.*.optimizer_type": "AdamW", "schedule.improve_steps": 40})
     first = complete_run(tmp_path / "first", made)

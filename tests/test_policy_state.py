@@ -430,7 +430,7 @@ def test_exported_values_are_those_of_keeping_and_of_switching(case, format, req
         np.testing.assert_allclose(np.asarray(values[name]), q.min(axis=1)[:, 0], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_the_saved_model_plays_episodes_where_there_is_only_tensorflow(tmp_path, run_python):
     cases = {name: Case(name) for name in CASES}
     for name, case in cases.items():

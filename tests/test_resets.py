@@ -290,7 +290,7 @@ for name, run in {"two": {"strategy": "mirrored", "num_devices": 2}, "one": {}}.
 """
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_two_replicas_reset_as_one_does(run_python, request, tmp_path):
     run_python(REPLICAS, str(tmp_path), str(request.path.parent))
     one, two = (dict(np.load(tmp_path / f"{name}.npz")) for name in ("one", "two"))

@@ -364,3 +364,16 @@ def test_an_environment_of_ones_own_is_trained_in(tmp_path):
     result = trainer.run()
     assert result.counters.env_steps == 13 * result.counters.episodes + trainer.environments.length[0]
     assert {env.unwrapped.g for env in made} == {1.0} and len(made) == 2  # one to train in, one to evaluate in
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_an_environment_without_a_time_limit_is_named_at_the_start(tmp_path, capsys, limited):
+    def env_fn():
+        env = gym.make("Pendulum-v1")
+        return env if limited else env.unwrapped.__class__()
+
+    Trainer(tiny_preset(environment__max_episode_steps=None), tmp_path / "run", env_fn=env_fn).close()
+    printed = capsys.readouterr().out
+    assert (
+        "PendulumEnv has no time limit: an episode of an evaluation may last 100000 steps" in printed
+    ) is not limited

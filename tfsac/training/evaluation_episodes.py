@@ -92,6 +92,17 @@ def evaluate_policy(
     return done._replace(switched=np.array(switched) if switched else None)
 
 
+def about_time_limit(env: gym.Env) -> str | None:
+    """Returns a line for an environment whose episodes may never end, None for others."""
+    if has_time_limit(env):
+        return None
+    name = env.spec.id if env.spec else type(env.unwrapped).__name__
+    return (
+        f"{name} has no time limit: an episode of an evaluation may last {LONGEST_EPISODE} steps. "
+        "Set environment.max_episode_steps to end it sooner."
+    )
+
+
 def evaluate(
     act: Callable[[Any], np.ndarray],
     env: gym.Env,

@@ -19,6 +19,7 @@ from tfsac.training.callbacks import Hooks
 from tfsac.training.checkpoints import CheckpointManager, identity_of, understanding
 from tfsac.training.collection import Collector
 from tfsac.training.devices import configure_once, make_strategy, set_numerics
+from tfsac.training.evaluation_episodes import about_time_limit
 from tfsac.training.evaluator import Evaluator
 from tfsac.training.failures import HowToResume, Writing
 from tfsac.training.policy import Policy
@@ -82,6 +83,7 @@ class RunParts:
         self.workers = Workers(make_strategy(self.settings, asked.task), asked.task)
         self.workers.agree(asked.to_agree())
         self._make_environments(asked)
+        notes.append(about_time_limit(self.evaluation_env))
         try:
             notes.append(set_numerics(self.settings))
             self._make_learner(asked)
