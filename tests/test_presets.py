@@ -286,3 +286,9 @@ def test_a_users_own_preset_file_is_loaded_from_its_path(tmp_path):
         "preset = override(load_preset('pendulum_sac'), {'agent.algorithm.discount': 0.5})\n"
     )
     assert load_preset(str(path)).agent.algorithm.discount == 0.5
+
+
+def test_a_preset_is_loaded_for_another_level_as_the_command_line_does():
+    known, unknown = (load_preset("crossq_mujoco", level=level) for level in ("Swimmer-v5", "my_env:Point-v0"))
+    assert known == for_level(load_preset("crossq_mujoco"), "Swimmer-v5") and known.agent.algorithm.discount == 0.9999
+    assert unknown.environment.level == "my_env:Point-v0" and unknown.validation.min_reward_threshold is None

@@ -32,16 +32,24 @@ def describe_preset(name: str) -> str:
     return doc.partition("\n")[0]
 
 
-def load_preset(name_or_path: str | pathlib.Path) -> Preset:
+def load_preset(name_or_path: str | pathlib.Path, level: str | None = None) -> Preset:
     """Loads a preset.
 
     Args:
         name_or_path: a name such as "pendulum_sac", a Python file that defines `preset`, or a run's config.json.
+        level: id instead of the preset's, with what the preset says of it; see `tfsac.parameters.for_level`.
 
     Raises:
         ParameterError: no such preset (naming the nearest), or the file defines none.
         UserCodeError: the file raises.
     """
+    from tfsac.parameters import for_level
+
+    preset = _found(name_or_path)
+    return preset if level is None else for_level(preset, level)
+
+
+def _found(name_or_path: str | pathlib.Path) -> Preset:
     from tfsac.parameters import ParameterError, for_level
     from tfsac.parameters.base import nearest
 
