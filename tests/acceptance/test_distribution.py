@@ -64,4 +64,4 @@ def test_a_distribution_installs_and_trains(version, kind, built, tmp_path):
     assert str(tmp_path / "venv") in rest
     listed = subprocess.run([binaries / "tfsac", "presets"], cwd=tmp_path, env=alone, capture_output=True, text=True)
     assert listed.returncode == 0 and "pendulum_sac" in listed.stdout
-    assert (tmp_path / "run" / "exported" / "saved_model.pb").is_file()
+    assert (tmp_path / "run" / "policy" / "saved_model.pb").is_file()
