@@ -1,4 +1,4 @@
-# tfsac on a CPU: docker build --tag tfsac . && docker run --rm --volume="$PWD/runs:/work/runs" tfsac train --seed=1
+# tfsac on a CPU: docker build --tag tfsac . && docker run --rm --volume="$PWD/runs:/data/runs" tfsac train --seed=1
 FROM python:3.12-slim
 # Libraries that draw MuJoCo off-screen.
 RUN apt-get update && apt-get install --yes --no-install-recommends libegl1 libosmesa6 && rm -rf /var/lib/apt/lists/*
@@ -8,6 +8,6 @@ COPY setup.py README.md LICENSE ./
 COPY tfsac tfsac
 COPY presets presets
 RUN pip install --no-cache-dir '.[mujoco,video,litert]'
-WORKDIR /work
+WORKDIR /data
 ENTRYPOINT ["tfsac"]
 CMD ["--help"]
