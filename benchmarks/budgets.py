@@ -108,18 +108,12 @@ def flops_of_a_step(agent: Any) -> float:
 def flops_of_an_update(agent: Any, train_policy: bool) -> int:
     """Returns FLOP of the matrix products that the graph of one update, with losses alone, needs."""
     import tensorflow as tf
+    from profile_update import needed
 
     agent.diagnosed = False
     rows = tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), agent.batch_rows())
     update = tf.function(lambda batch: agent.update_once(batch, train_policy), autograph=False)
-    graph = update.get_concrete_function(rows).graph
-    waiting, found = [tensor.op for tensor in graph.outputs] + list(graph.control_outputs), {}
-    while waiting:
-        operation = waiting.pop()
-        if operation.name not in found:
-            found[operation.name] = operation
-            waiting += [*(tensor.op for tensor in operation.inputs), *operation.control_inputs]
-    return sum(products(operation) for operation in found.values())
+    return sum(map(products, needed(update.get_concrete_function(rows).graph)))
 
 
 def arithmetic() -> None:

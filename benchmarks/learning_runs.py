@@ -5,7 +5,6 @@ A folder of records has `NAME.csv`, the evaluations of a run, and `runs.csv`, a 
 
 import contextlib
 import csv
-import ctypes
 import fcntl
 import functools
 import io
@@ -23,6 +22,7 @@ from typing import NamedTuple
 
 from learning_suites import Run
 
+from tfsac.distributed.ray_jobs import end_with_parent
 from tfsac.experiments.comparison import read_evaluations
 from tfsac.experiments.run_processes import PlannedRun
 from tfsac.files import differences, written_aside
@@ -82,7 +82,7 @@ class Machine(NamedTuple):
         """
         self.runs.mkdir(parents=True, exist_ok=True)
         trainer = self.trainer(run)
-        process = trainer.start(None if self.jobs == 1 else 1, end_with_parent())
+        process = trainer.start(None if self.jobs == 1 else 1, end_with_parent)
         if process is not None:
             with trainer.log.open("a") as log:
                 log.write(f"# jobs={self.jobs}\n")
@@ -126,14 +126,6 @@ class Sb3Run(NamedTuple):
             return subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, preexec_fn=prepare
             )
-
-
-def end_with_parent():
-    """Returns what a new process calls so that Linux sends it SIGTERM when this process is killed."""
-    if not sys.platform.startswith("linux"):
-        return None
-    set_parent_death_signal = 1
-    return functools.partial(ctypes.CDLL(None).prctl, set_parent_death_signal, signal.SIGTERM)
 
 
 # -- records -----------------------------------------------------------------------------------------------------------

@@ -57,15 +57,14 @@ def operations(folder):
 
 
 def needed(graph):
-    """Returns how many operations the outputs and variables of a traced update need."""
-    waiting = [output.op for output in graph.outputs] + list(graph.control_outputs)
-    found = {operation.name for operation in waiting}
+    """Returns the operations that the outputs and variables of a traced update need."""
+    waiting, found = [output.op for output in graph.outputs] + list(graph.control_outputs), {}
     while waiting:
         operation = waiting.pop()
-        before = [*(given.op for given in operation.inputs), *operation.control_inputs]
-        waiting += [each for each in before if each.name not in found]
-        found.update(each.name for each in before)
-    return len(found)
+        if operation.name not in found:
+            found[operation.name] = operation
+            waiting += [*(given.op for given in operation.inputs), *operation.control_inputs]
+    return list(found.values())
 
 
 def main() -> None:
@@ -105,7 +104,7 @@ def main() -> None:
         print(f"| {name} | {number / updates:.1f} | {spent / updates:.0f} | {100 * spent / everything:.1f} % |")
     print(f"\nAll operations: {sum(counts.values()) / updates:.0f}, {everything / updates:.0f} us. ", end="")
     print(f"An update takes {1e6 * each:.0f} us ({1 / each:.0f}/s).")
-    with_all, losses = (needed(agent.compiled._graph(kind).graph) for kind in ("all", "losses"))
+    with_all, losses = (len(needed(agent.compiled._graph(kind).graph)) for kind in ("all", "losses"))
     print(f"Operations in the graph of one update: {with_all} with all metrics, {losses} with losses alone.")
 
 

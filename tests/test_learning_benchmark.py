@@ -253,3 +253,15 @@ def test_every_suite_has_seeds_from_1_on_of_what_can_be_trained_or_from_11_on_to
                 _train_flags(values := flags.FlagValues())
                 assert values(["train", *run.flags])[1:] == []
                 assert _experiment(values)[1].seed == first
+
+
+def test_the_arithmetic_of_a_step_is_that_of_its_layers(module):
+    from tfsac.catalog import load_preset
+    from tfsac.parameters import RunParameters
+    from tfsac.testing import vector_spec
+    from tfsac.training.build import build_agent
+
+    budgets, preset = module("budgets"), load_preset("mujoco_twin_sac", level="Hopper-v5")
+    counted = budgets.flops_of_a_step(build_agent(preset, RunParameters(), vector_spec(11, 3)))
+    by_hand = sum(module("speed").flops(11, 3).values())
+    assert 0.95 * by_hand < counted <= by_hand  # whose training steps differentiate by their inputs, too
