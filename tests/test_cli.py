@@ -786,6 +786,18 @@ WRONG = {
         "There is no such command. Did you mean 'train'? Commands: train, sweep, tune, evaluate, .*. Received: 'trian'$",
     ),
     "flag before the command": ("--seed=1 train", "There is no such command.* Received: '--seed=1'"),
+    "parameter as a flag": (
+        "train --gamma=0.9 --preset=pendulum_sac",
+        "no flag --gamma. Did you mean --set=agent.algorithm.discount=0.9[?] Received: '--gamma=0.9'$",
+    ),
+    "fixed temperature as a flag": (
+        "train --preset=pendulum_twin_sac --ent_coef 0.1",
+        "no flag --ent_coef. Did you mean --set='agent.algorithm.temperature={.*}'[?] Received: '--ent_coef'$",
+    ),
+    "another library's flag": (
+        "train --env_id=Pendulum-v1",
+        "no flag --env_id. Did you mean '--level'[?] Received: '--env_id=Pendulum-v1'$",
+    ),
     "unknown flag": ("train --sed=1", "tfsac train has no flag --sed. Did you mean '--seed'? Received: '--sed=1'$"),
     "flag of another command": (
         "evaluate --run_dir={run} --num_envs=2",

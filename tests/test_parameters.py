@@ -65,6 +65,7 @@ from tfsac.parameters import (
     to_json,
     twin_soft_actor_critic_networks,
 )
+from tfsac.parameters.other_names import _PATHS, meant_path
 
 Algorithm = SoftActorCriticAlgorithmParameters
 Agent = SoftActorCriticAgentParameters
@@ -301,6 +302,7 @@ UNITS = "expected EnvironmentSteps(n), EnvironmentEpisodes(n), TrainingSteps(n),
 MISTAKES = {
     # unknown names
     "unknown name": (lambda: Algorithm(discont=0.9), "Did you mean 'discount'?", "discont=0.9"),
+    "another library's name": (lambda: Twin(gamma=0.9), "Did you mean 'discount'?", "gamma=0.9"),
     "unknown name of a network": (lambda: network(batchsize=7), "Did you mean 'batch_size'?", "batchsize=7"),
     "unknown name of a preset": (
         lambda: Preset(agnet=1),
@@ -996,6 +998,14 @@ def test_override_takes_json_values(text, read, expected):
         ("agnet.algorithm.discount=0.9", "Did you mean 'agent'?"),
         ("agent.networks.*.learnin_rate=0.1", "Did you mean 'learning_rate'?"),
         ("agent.networks.w.batch_size=3", "Fields there: policy, v, q."),
+        ("gamma=0.9", "Did you mean 'agent.algorithm.discount'?"),
+        ("agent.algorithm.tau=0.01", "Did you mean 'rate_for_copying_weights_to_target'?"),
+        ("polyak=0.995", "Did you mean 'agent.algorithm.rate_for_copying_weights_to_target=0.005'?"),
+        ("agent.algorithm.buffer-size=9", "Did you mean 'agent.memory.max_size'?"),
+        ("agent.learning_rate=1e-3", "Did you mean 'agent.networks.*.learning_rate'?"),
+        ("networks.q.batch_size=3", "Did you mean 'agent.networks.q.batch_size'?"),
+        ("total_timesteps=3", "Did you mean 'schedule.improve_steps'?"),
+        ("random_seed=3", "It belongs to a run: tfsac train --seed, tfsac.RunParameters(seed=...)."),
         ("agent.algorithm.discount.x=3", "There is no parameter 'agent.algorithm.discount.x'."),
         ('agent.algorithm={"discont": 0.9}', "Did you mean 'discount'?"),
         ("agent.algorithm.discount=high", "agent.algorithm.discount: Input should be a valid number"),
@@ -1172,3 +1182,15 @@ def test_the_discount_of_episodes_is_the_golden_one():
         assert discount_of_episodes(int(steps)) == pytest.approx(float(expected), abs=1e-6)
     with pytest.raises(ParameterError, match=r"An episode has at least one decision. Received: 0"):
         discount_of_episodes(0)
+
+
+@pytest.mark.parametrize("name", _PATHS)
+def test_a_name_of_another_library_leads_to_a_parameter(name):
+    presets = [to_json(load_preset(preset)) for preset in ("pendulum_twin_sac", "redq_mujoco")]
+    assert any(meant_path(name, preset) for preset in presets)
+
+
+def test_a_name_that_the_preset_has_comes_before_another_librarys():
+    preset = load_preset("pendulum_twin_sac")
+    fixed = to_json(changed('agent.algorithm.temperature={"kind": "fixed", "alpha": 0.2}', preset))
+    assert meant_path("alpha", fixed) == "agent.algorithm.temperature.alpha"

@@ -433,7 +433,7 @@ def test_what_cannot_be_drawn_is_refused_before_an_episode(own, tmp_path):
 
 def test_a_film_that_fails_leaves_the_numbers(own, tmp_path):
     with pytest.raises(
-        api.DrawingError, match=r"^The episodes were played \(mean return -.*Arm cannot be drawn here.*no camera"
+        api.DrawingError, match=r"^The episodes were played \(mean return -.*Arm cannot be drawn: .*no camera"
     ) as caught:
         film_of(own, tmp_path / "film.gif", lambda: Arm("rgb_array", undrawable=True))
     np.testing.assert_array_equal(caught.value.evaluation.returns, tfsac.evaluate(own, 2, **GIVEN).returns)
@@ -452,3 +452,12 @@ def test_evaluate_prints_its_numbers_before_a_film_fails(tmp_path, capsys, monke
     printed = capsys.readouterr()
     assert ended.value.code == 2 and printed.out.startswith("return  mean ")
     assert re.fullmatch(r"tfsac: The episodes were played .* Received: RuntimeError: no camera .*\n", printed.err)
+
+
+@pytest.mark.parametrize(
+    "drawn, named",
+    [(None, "NoneType"), (np.zeros((4, 4)), r"float64 \[4, 4\]"), (np.zeros((4, 4, 3)), r"float64 \[4, 4, 3\]")],
+)
+def test_a_film_is_made_of_pictures(drawn, named):
+    with pytest.raises(ValueError, match=rf"^render\(\) returned {named}$"):
+        film.checked_picture(drawn)

@@ -51,6 +51,11 @@ def help_of(flag: flags.Flag[Any]) -> str:
     )
 
 
+def counted(number: int, thing: str) -> str:
+    """Returns "1 episode", "2 episodes"."""
+    return f"{number} {thing}{'s' * (number != 1)}"
+
+
 def required(f: flags.FlagValues, name: str, why: str = "") -> str:
     """Returns the value of a flag that must be given; `why` takes the place of the usual reason."""
     if not f[name].value:

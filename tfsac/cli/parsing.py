@@ -101,18 +101,42 @@ def _flag_and_value(command: str, values: flags.FlagValues, word: str, words: li
         if equals:
             raise UsageError(f"--{name} stands without a value, or write --{opposite}={value}. Received: {word!r}")
         return values[opposite], "false"
-    raise UsageError(f"tfsac {command} has no flag --{name}.{_about_flag(command, name, values)} Received: {word!r}")
+    about = _about_flag(command, name, value or "VALUE", values, words)
+    raise UsageError(f"tfsac {command} has no flag --{name}.{about} Received: {word!r}")
 
 
-def _about_flag(command: str, name: str, values: flags.FlagValues) -> str:
+def _about_flag(command: str, name: str, value: str, values: flags.FlagValues, words: list[str]) -> str:
     """Returns what may have been meant by an unknown flag."""
     from tfsac.parameters.base import nearest
+    from tfsac.parameters.other_names import meant_flag, meant_path
 
+    if (flag := meant_flag(name)) in values:
+        return f" Did you mean '--{flag}'?"
+    if "set" in values and (path := meant_path(name, _preset(values, words))):
+        flag = path.rpartition(".")[2]
+        return f" Did you mean '--{flag}'?" if flag in values else f" Did you mean --set={_assigned(path, value)}?"
     found = nearest(name, values)
     owners = [other for other, entry in COMMANDS.items() if name in _names(entry.define)]
     if owners:
         return f" It is a flag of tfsac {', '.join(owners)}."
     return found.replace("'", "'--", 1) or f" tfsac {command} --help lists its flags."
+
+
+def _preset(values: flags.FlagValues, words: list[str]) -> dict[str, Any]:
+    """Returns the preset of a command line that is being read, as plain dicts; where it names none, a usual one."""
+    from tfsac.catalog import load_preset
+    from tfsac.parameters import ParameterError
+    from tfsac.parameters.base import to_json
+
+    later = [word.partition("=")[2] for word in words if word.startswith("--preset=")]
+    try:
+        return dict(to_json(load_preset(values.preset or later[0])))
+    except (AttributeError, IndexError, ParameterError):
+        return dict(to_json(load_preset("pendulum_twin_sac")))
+
+
+def _assigned(path: str, value: str) -> str:
+    return f"'{path}'" if "=" in path else f"{path}={value}"
 
 
 def _about_word(word: str, values: flags.FlagValues) -> str:

@@ -7,7 +7,7 @@ import pathlib
 
 from absl import flags
 
-from tfsac.cli.command import UsageError, command, required
+from tfsac.cli.command import UsageError, command, counted, required
 from tfsac.cli.early_checks import check_run
 from tfsac.cli.grouping import check_words, groups_of, is_group, refuse_unfinished
 from tfsac.tensorflow_start import quiet_start
@@ -76,7 +76,7 @@ def print_evaluation(done: object, episodes: int) -> None:
     returns, lengths = done.returns, done.lengths  # type: ignore[attr-defined]
     print(
         f"return  mean {returns.mean():.2f}  std {returns.std():.2f}  min {returns.min():.2f}  "
-        f"max {returns.max():.2f}  over {episodes} episodes of {lengths.mean():.0f} steps on average"
+        f"max {returns.max():.2f}  over {counted(episodes, 'episode')} of {lengths.mean():.0f} steps on average"
     )
     if done.switched is not None:  # type: ignore[attr-defined]
         rate, repeats = done.switching()  # type: ignore[attr-defined]

@@ -6,7 +6,7 @@ import pathlib
 
 from absl import flags
 
-from tfsac.cli.command import UsageError, command, required
+from tfsac.cli.command import UsageError, command, counted, required
 from tfsac.cli.early_checks import check_run
 from tfsac.cli.results import check_film, print_evaluation
 from tfsac.tensorflow_start import quiet_start
@@ -44,7 +44,7 @@ def card(f: flags.FlagValues, rest: list[str]) -> int:
     found = made.results
     for run in found["runs"] if len(found["runs"]) > 1 else ():
         print(f"seed {run['seed']:<4} mean {run['mean']:.2f}  std {run['std']:.2f}")
-    print(f"return  mean {found['mean']:.2f}  std {found['std']:.2f}  over {f.episodes} episodes")
+    print(f"return  mean {found['mean']:.2f}  std {found['std']:.2f}  over {counted(f.episodes, 'episode')}")
     for name, reason in made.left_out.items():
         print(f"without {name}: {reason}")
     print(f"card    {made.path}")
@@ -77,7 +77,9 @@ def load(f: flags.FlagValues, rest: list[str]) -> int:
     done = loaded.evaluate(f.episodes, not f.stochastic, f.seed, "human" if f.render else "", f.dump_mp4)
     print_evaluation(done, len(done.returns))
     if told:
-        print(f"card    mean {told['mean']:.2f}  std {told['std']:.2f}  over {len(told['returns'])} episodes")
+        print(
+            f"card    mean {told['mean']:.2f}  std {told['std']:.2f}  over {counted(len(told['returns']), 'episode')}"
+        )
     if f.dump_mp4:
         print(f"film    {f.dump_mp4}")
     return 0

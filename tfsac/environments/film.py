@@ -13,6 +13,7 @@ import multiprocessing
 import operator
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,10 @@ from tfsac.user_code import described, name_of
 
 NOT_WRITTEN = "The film cannot be written"
 HINT = "MuJoCo draws off-screen with a GL library: install it (libegl1 in Debian) and set MUJOCO_GL=egl"
+PICTURES = (
+    "a film needs an environment whose constructor takes render_mode='rgb_array', and whose render() returns uint8 "
+    "[height, width, 3]"
+)
 
 
 def check_render(render: object, of_level: bool) -> None:
@@ -105,8 +110,10 @@ def write_film(
             raise EnvironmentFailure(
                 f"{NOT_WRITTEN}; make room, or choose a folder that can be written. Received: {path}"
             )
-        hint = f" {HINT}." if "mujoco" in said.lower() else ""
-        raise EnvironmentFailure(f"{parameters.name} cannot be drawn here.{hint} Received: {last}")
+        cause = re.sub(r"^[\w.]+: ", "", last).replace(" Received:", "")
+        if "mujoco" in said.lower():
+            raise EnvironmentFailure(f"{parameters.name} cannot be drawn here. {HINT}. Received: {cause}")
+        raise EnvironmentFailure(f"{parameters.name} cannot be drawn: {PICTURES}. Received: {cause}")
 
 
 def _place_of(env_fn: Callable[[], gym.Env]) -> list[str] | None:
@@ -138,6 +145,18 @@ def has_tracking_camera(env: gym.Env) -> bool:
     return model is not None and "track" in [model.cam(i).name for i in range(getattr(model, "ncam", 0))]
 
 
+def checked_picture(drawn: object) -> np.ndarray:
+    """Returns what `render` of an environment returned, if it is a picture.
+
+    Raises:
+        ValueError: it is no uint8 array `[height, width, 3]`, or 4 with transparency.
+    """
+    if isinstance(drawn, np.ndarray) and drawn.dtype == np.uint8 and drawn.ndim == 3 and drawn.shape[2] in (3, 4):
+        return drawn
+    shape = f"{drawn.dtype} {list(drawn.shape)}" if isinstance(drawn, np.ndarray) else type(drawn).__name__
+    raise ValueError(f"render() returned {shape}")
+
+
 def draw(file: pathlib.Path, env_fn: Callable[[], gym.Env] | None = None) -> None:
     """Plays the episodes of a job and writes the film.
 
@@ -165,7 +184,7 @@ def draw(file: pathlib.Path, env_fn: Callable[[], gym.Env] | None = None) -> Non
         env.reset(seed=seed)
         for action in actions:
             env.step(action)
-            frames.append(np.asarray(env.render()))
+            frames.append(checked_picture(env.render()))
     fps = env.metadata.get("render_fps", 30)
     env.close()
     path = pathlib.Path(job["path"])

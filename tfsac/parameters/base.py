@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_t
 import pydantic
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
+from tfsac.parameters.other_names import meant_field
 from tfsac.user_code import load
 
 T = TypeVar("T")
@@ -61,7 +62,7 @@ def explain(error: ValidationError, cls: type) -> ParameterError:
         owner, _ = _follow(cls, place)
         fields = _names(owner)
         return ParameterError(
-            f"{owner.__name__} has no parameter {unknown!r}.{nearest(unknown, fields)} "
+            f"{owner.__name__} has no parameter {unknown!r}.{nearest(meant_field(unknown, fields) or unknown, fields)} "
             f"Its parameters are {', '.join(fields)}. Received: {unknown}={received!r}"
         )
     if kind == "json_invalid":

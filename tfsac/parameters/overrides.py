@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfsac.parameters.base import ParameterError, from_json, nearest, to_json
-from tfsac.parameters.experiment import Preset
+from tfsac.parameters.experiment import Preset, RunParameters
+from tfsac.parameters.other_names import meant_path, meant_run_parameter
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, TrainingSteps
 
 
@@ -63,7 +64,7 @@ def override(preset: Preset, changes: Mapping[str, Any]) -> Preset:
     for path, value in changes.items():
         if not isinstance(path, str):
             raise ParameterError(f"A path is a string, such as 'agent.algorithm.discount'. Received: {path!r}")
-        _assign(tree, path.split("."), _plain(path, value), path)
+        _assign(tree, path.split("."), _plain(path, value), path, tree)
         with contextlib.suppress(ParameterError):  # the next change may set what this one left to its default
             tree = to_json(from_json(Preset, json.dumps(tree)))
     return from_json(Preset, json.dumps(tree))
@@ -89,7 +90,7 @@ def _plain(path: str, value: Any) -> Any:
         ) from error
 
 
-def _assign(node: Any, parts: list[str], value: Any, path: str) -> None:
+def _assign(node: Any, parts: list[str], value: Any, path: str, tree: dict[str, Any]) -> None:
     # Entries of these dicts are named by the user, so a new key is not a mistake.
     free = (path.startswith(("environment.kwargs.", "levels.")) or ".optimizer_kwargs." in path) and len(parts) == 1
     keys = list(node) if parts[0] == "*" and isinstance(node, dict) else parts[:1]
@@ -97,14 +98,27 @@ def _assign(node: Any, parts: list[str], value: Any, path: str) -> None:
         if not isinstance(node, dict) or (key not in node and not free):
             names = list(node) if isinstance(node, dict) else []
             listed = f" Fields there: {', '.join(names)}." if names else ""
-            raise ParameterError(f"There is no parameter {path!r}.{nearest(key, names)}{listed} Received: {key!r}")
+            about = _about(".".join(parts), key, names, tree)
+            raise ParameterError(f"There is no parameter {path!r}.{about}{listed} Received: {key!r}")
         if len(parts) > 1:
-            _assign(node[key], parts[1:], value, path)
+            _assign(node[key], parts[1:], value, path, tree)
         elif type(value) is int and isinstance(node.get(key), str) and "(" in node[key]:
             # A bare number keeps the unit: improve_steps=5000 leaves EnvironmentSteps what it is.
             node[key] = f"{node[key].split('(')[0]}({value})"
         else:
             node[key] = value
+
+
+def _about(unknown: str, key: str, fields: list[str], tree: dict[str, Any]) -> str:
+    """Returns what may have been meant by the unknown rest of a path, or by its first key."""
+    run_parameter = meant_run_parameter(unknown)
+    if run_parameter in RunParameters.__dataclass_fields__:
+        return f" It belongs to a run: tfsac train --{run_parameter}, tfsac.RunParameters({run_parameter}=...)."
+    path = meant_path(unknown, tree)
+    if path is None:
+        return nearest(key, fields)
+    name = path.rpartition(".")[2]
+    return f" Did you mean '{name if name in fields else path}'?"
 
 
 def for_level(preset: Preset, level: str) -> Preset:

@@ -1,0 +1,165 @@
+"""What other libraries call the parameters, so that an error can name ours."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+_POLICY_LAYERS = "agent.networks.policy.middleware_parameters.scheme"
+_CRITIC_LAYERS = "agent.networks.q.head_parameters.network_layers_sizes"
+_FIXED = 'agent.algorithm.temperature={"kind": "fixed", "alpha": 0.2}'
+# By the other name, in lower case with underscores: a path; with its value where the name alone would mislead.
+_PATHS = {
+    "gamma": "agent.algorithm.discount",
+    "discount_factor": "agent.algorithm.discount",
+    "tau": "agent.algorithm.rate_for_copying_weights_to_target",
+    "polyak": "agent.algorithm.rate_for_copying_weights_to_target=0.005",  # 1 - polyak
+    "target_update_tau": "agent.algorithm.rate_for_copying_weights_to_target",
+    "soft_update_tau": "agent.algorithm.rate_for_copying_weights_to_target",
+    "target_theta": "agent.algorithm.rate_for_copying_weights_to_target",
+    "target_update_interval": "agent.algorithm.num_steps_between_copying_online_weights_to_target",
+    "target_update_period": "agent.algorithm.num_steps_between_copying_online_weights_to_target",
+    "target_network_frequency": "agent.algorithm.num_steps_between_copying_online_weights_to_target",
+    "n_steps": "agent.algorithm.n_step",
+    "train_freq": "agent.algorithm.num_consecutive_playing_steps",
+    "update_every": "agent.algorithm.num_consecutive_playing_steps",
+    "update_interval": "agent.algorithm.num_consecutive_playing_steps",
+    "gradient_steps": "agent.algorithm.num_consecutive_training_steps",
+    "utd": "agent.algorithm.num_consecutive_training_steps",
+    "utd_ratio": "agent.algorithm.num_consecutive_training_steps",
+    "update_per_collect": "agent.algorithm.num_consecutive_training_steps",
+    "policy_frequency": "agent.algorithm.num_updates_between_policy_updates",
+    "policy_delay": "agent.algorithm.num_updates_between_policy_updates",
+    "ent_coef": _FIXED,
+    "alpha": _FIXED,
+    "initial_temperature": "agent.algorithm.temperature.initial_alpha",
+    "init_temperature": "agent.algorithm.temperature.initial_alpha",
+    "alpha_lr": "agent.algorithm.temperature.learning_rate",
+    "entropy_target": "agent.algorithm.temperature.target_entropy",
+    "buffer_size": "agent.memory.max_size",
+    "replay_size": "agent.memory.max_size",
+    "replay_buffer_size": "agent.memory.max_size",
+    "replay_buffer_capacity": "agent.memory.max_size",
+    "replay_capacity": "agent.memory.max_size",
+    "memory_size": "agent.memory.max_size",
+    "minibatch_size": "agent.networks.*.batch_size",
+    "mini_batch_size": "agent.networks.*.batch_size",
+    "lr": "agent.networks.*.learning_rate",
+    "policy_lr": "agent.networks.policy.learning_rate",
+    "actor_lr": "agent.networks.policy.learning_rate",
+    "learning_rate_policy": "agent.networks.policy.learning_rate",
+    "q_lr": "agent.networks.q.learning_rate",
+    "critic_lr": "agent.networks.q.learning_rate",
+    "learning_rate_q": "agent.networks.q.learning_rate",
+    "optimizer": "agent.networks.*.optimizer_type",
+    "optimizer_class": "agent.networks.*.optimizer_type",
+    "max_grad_norm": "agent.networks.*.clip_gradients",
+    "gradient_clipping": "agent.networks.*.clip_gradients",
+    "grad_clip": "agent.networks.*.clip_gradients",
+    "activation": "agent.networks.*.middleware_parameters.activation_function",
+    "activation_fn": "agent.networks.*.middleware_parameters.activation_function",
+    "actor_fc_layers": _POLICY_LAYERS,
+    "net_arch": _CRITIC_LAYERS,
+    "hidden_sizes": _CRITIC_LAYERS,
+    "hidden_size": _CRITIC_LAYERS,
+    "critic_joint_fc_layers": _CRITIC_LAYERS,
+    "n_critics": "agent.networks.q.head_parameters.num_critics",
+    "env": "environment.level",
+    "env_id": "environment.level",
+    "env_name": "environment.level",
+    "n_envs": "environment.num_envs",
+    "num_workers": "environment.num_envs",
+    "env_kwargs": "environment.kwargs",
+    "max_ep_len": "environment.max_episode_steps",
+    "reward_scale": "environment.filters.reward_rescale_factor",
+    "reward_scale_factor": "environment.filters.reward_rescale_factor",
+    "norm_obs": "environment.filters.observation_normalization",
+    "clip_obs": "environment.filters.observation_clipping",
+    "norm_reward": "environment.filters.return_scaling={}",
+    "clip_reward": "environment.filters.reward_clipping_range",
+    "total_timesteps": "schedule.improve_steps",
+    "total_steps": "schedule.improve_steps",
+    "steps": "schedule.improve_steps",
+    "max_steps": "schedule.improve_steps",
+    "num_iterations": "schedule.improve_steps",
+    "timesteps": "schedule.improve_steps",
+    "learning_starts": "schedule.heatup_steps",
+    "start_steps": "schedule.heatup_steps",
+    "replay_start_size": "schedule.heatup_steps",
+    "initial_collect_steps": "schedule.heatup_steps",
+    "random_collect_size": "schedule.heatup_steps",
+    "warmup_steps": "schedule.heatup_steps",
+    "eval_freq": "schedule.steps_between_evaluation_periods",
+    "eval_interval": "schedule.steps_between_evaluation_periods",
+    "n_eval_episodes": "schedule.evaluation_steps",
+    "num_eval_episodes": "schedule.evaluation_steps",
+    "num_test_episodes": "schedule.evaluation_steps",
+}
+_RUN_PARAMETERS = {
+    "random_seed": "seed",
+    "save_freq": "checkpoint_save_steps",
+    "tensorboard_log": "tensorboard",
+    "use_tensorboard": "tensorboard",
+    "torch_deterministic": "deterministic",
+}
+_FLAGS = {
+    **_RUN_PARAMETERS,
+    "seeds": "num_seeds",
+    "device": "use_cpu",
+    "cuda": "use_cpu",
+    "gpu": "use_cpu",
+    "exp_name": "experiment_name",
+    "out": "run_dir",
+    "output_dir": "run_dir",
+}
+
+
+def meant_flag(name: str) -> str:
+    """Returns the flag of `tfsac train` that another library gives this name; else the name."""
+    return _FLAGS.get(_plain(name), _plain(name))
+
+
+def meant_run_parameter(name: str) -> str:
+    """Returns the field of `RunParameters` that another library gives this name; else the name."""
+    return _RUN_PARAMETERS.get(_plain(name), _plain(name))
+
+
+def meant_field(name: str, fields: Collection[str]) -> str | None:
+    """Returns the one of a class's fields that another library gives this name, if it has it."""
+    field = _PATHS.get(_plain(name), "").partition("=")[0].rpartition(".")[2]
+    return field if field in fields else None
+
+
+def meant_path(name: str, tree: Mapping[str, Any]) -> str | None:
+    """Returns the parameter of a preset that somebody may mean by an unknown name, as `--set` takes it.
+
+    Args:
+        name: such as "gamma", "batch_size" or "algorithm.discount".
+        tree: the preset as plain dicts.
+
+    Returns:
+        a path in the preset, with `*` for all networks, and a value after it where the name alone would mislead; None
+        if neither the preset nor another library has such a name.
+    """
+    paths = dict.fromkeys(_paths(tree))
+    same = [path for path in paths if f".{path}".endswith(f".{_plain(name)}")]
+    if same:
+        return min(same, key=lambda path: ("*" not in path, path.count(".")))
+    path, equals, value = _PATHS.get(_plain(name), "").partition("=")
+    return path + equals + value if path in paths else None
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "_")
+
+
+def _paths(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yields the paths of a preset's parameters; what all networks have is also a path with `*`."""
+    for key, value in tree.items():
+        path = f"{prefix}{key}"
+        yield path
+        if path == "agent.networks":
+            first, *others = ([*_paths(network)] for network in value.values())
+            yield from (f"{path}.*.{field}" for field in first if all(field in fields for fields in others))
+        if isinstance(value, Mapping):
+            yield from _paths(value, f"{path}.")
