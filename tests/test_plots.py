@@ -111,9 +111,9 @@ def test_what_is_drawn(run, monkeypatch, tmp_path):
     np.testing.assert_allclose(seeds_and_mean[1], [2, 3, 8])
     np.testing.assert_allclose(seeds_and_mean[2], [1, 2, 5.5])
     assert list(seeds_and_mean[3]) == [3.0, 3.0]
-    assert [text.get_text() for text in drawn[0].get_legend().get_texts()] == ["both (2 seeds)", "threshold 3"]
+    assert [text.get_text() for text in drawn[0].figure.legends[0].get_texts()] == ["both (2 seeds)", "threshold 3"]
     assert drawn[0].get_xlabel() == "environment steps"
-    assert drawn[0].get_ylabel() == "return of deterministic evaluation, mean of its episodes"
+    assert drawn[0].get_ylabel() == "mean return of deterministic evaluation"
 
     plot_run(directory := run("c"))
     plot_run(directory, tmp_path / "y.png", "Other title")
@@ -135,6 +135,24 @@ def figures(monkeypatch):
     return saved
 
 
+@pytest.mark.parametrize("first, limited", [(-4000, True), (-4, False)])
+def test_first_values_far_outside_do_not_flatten_a_curve(run, figures, tmp_path, first, limited):
+    values = [first, -4, -5, -3, -2, -1, 0, 1, 2, 3, 4]
+    plot_curves({"one": [run("a", curve_rows(values))]}, tmp_path / "x.png")
+    plot_run(run("b", curve_rows(values)), tmp_path / "y.png")
+    for figure, lowest in zip(figures, (-5, -6), strict=True):  # of the values, and of the band
+        low, high = figure.axes[0].get_ylim()
+        assert low < lowest and high > 4
+        assert low > (-10 if limited else 2 * first)
+        assert ("outside: values from" in figure.get_supxlabel()) == limited
+
+
+def test_the_threshold_stays_in_a_picture_whose_first_values_do_not(run, figures, tmp_path):
+    plot_curves({"one": [run("a", curve_rows([-4000, *range(11)]))]}, tmp_path / "x.png", threshold=100.0)
+    low, high = figures[0].axes[0].get_ylim()
+    assert low > -20 and high > 100
+
+
 def test_the_actions_of_an_episode_are_drawn_one_below_the_other(figures, tmp_path):
     actions = np.array([[0.5, -1.0], [0.5, -1.0], [0.1, 2.0], [0.3, 2.0]])
     switched = np.array([True, False, True, False])
@@ -149,7 +167,7 @@ def test_the_actions_of_an_episode_are_drawn_one_below_the_other(figures, tmp_pa
         # An action is held until the next step.
         assert line.get_drawstyle() == "steps-post"
         assert list(dots.get_xdata()) == [0, 2] and list(dots.get_ydata()) == list(actions[[0, 2], i])
-    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["action", "new trajectory"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["action", "new trajectory"]
     assert figure.get_supxlabel() == "2 new trajectories in 4 steps; shaded: the one before is repeated"
 
 

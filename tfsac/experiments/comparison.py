@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tfsac.experiments.estimates import Estimate, estimate, improvement, iqm, mean, profile
-from tfsac.experiments.plots import Path, color_and_style, dress, new_figure, read_curve, refuse_repeated, save_figure
+from tfsac.experiments.plots import (
+    Path,
+    color_and_style,
+    dress,
+    focus,
+    new_figure,
+    read_curve,
+    refuse_repeated,
+    save_figure,
+)
 from tfsac.files import new_file, written_aside
 
 if TYPE_CHECKING:
@@ -334,6 +343,7 @@ def draw(groups: Groups, rows: Sequence[Row], out: Path, title: str, notes: Sequ
     lasts = np.array([run.last for runs in groups.values() for run in runs])
     margin = 0.05 * (np.ptp(lasts) or 1.0)
     taus = np.linspace(lasts.min() - margin, lasts.max() + margin, 500)
+    drawn: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in AGAINST}
     for i, (label, runs) in enumerate(groups.items()):
         color, style = color_and_style(i)
         for name, against in AGAINST.items():
@@ -342,6 +352,7 @@ def draw(groups: Groups, rows: Sequence[Row], out: Path, title: str, notes: Sequ
             counted = f"{label} ({len(runs)})"
             axes[name].plot(points, estimates.value, style, color=color, linewidth=2, marker=marker, label=counted)
             axes[name].fill_between(points, estimates.low, estimates.high, color=color, alpha=0.18, linewidth=0)
+            drawn[name] += [(points, entry) for entry in estimates]
         axes["profile"].plot(taus, profile(strata_of(runs, LAST), taus), style, color=color, linewidth=1.6)
     colors = {label: color_and_style(i)[0] for i, label in enumerate(groups)}
     last_iqm = {row.group: row.estimate for row in rows if row.statistic == "last_iqm"}
@@ -357,7 +368,9 @@ def draw(groups: Groups, rows: Sequence[Row], out: Path, title: str, notes: Sequ
         *axes["steps"].get_legend_handles_labels(), loc="outside upper right", ncols=3, fontsize=8, frameon=False
     )
     about = "IQM: interquartile mean; bands and bars: 95 % stratified bootstrap intervals; in brackets: number of runs"
-    return save_figure(figure, out, "\n".join([about, *notes]))
+    focused = focus(axes["steps"], drawn["steps"])
+    focus(axes["seconds"], drawn["seconds"])
+    return save_figure(figure, out, "\n".join([about, *notes, *focused]))
 
 
 def _bars(axes: Axes, colors: Mapping[str, str], series: Mapping[str, Mapping[str, Estimate]], x_label: str) -> None:

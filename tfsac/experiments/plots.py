@@ -25,8 +25,8 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # 
 STYLES = ("-", "--", ":")
 GREY = "#777777"
 Y_LABELS = {
-    EVALUATION + "mean": "return of deterministic evaluation, mean of its episodes",
-    TRAINING: "return of training episodes, mean",
+    EVALUATION + "mean": "mean return of deterministic evaluation",
+    TRAINING: "mean return of training episodes",
 }
 
 
@@ -137,7 +137,7 @@ def plot_curves(
     if smooth < 1:
         raise ValueError(f"smooth is at least 1. Received: {smooth}")
     figure, (axes,) = _axes(title, Y_LABELS.get(column, column))
-    several = False
+    several, drawn = False, []
     for i, (label, paths) in enumerate(groups.items()):
         color, style = color_and_style(i)
         read = [read_curve(path, column) for path in paths]
@@ -148,12 +148,15 @@ def plot_curves(
             label = f"{label} ({len(curves)} seeds)"
             for curve in curves:
                 axes.plot(*curve, color=color, linewidth=0.6, alpha=0.45)
+            drawn += curves
             axes.fill_between(steps, low, high, color=color, alpha=0.18, linewidth=0)
         axes.plot(steps, mean, style, color=color, linewidth=2, label=label, marker="o" if len(steps) == 1 else None)
+        drawn.append((steps, mean))
     if threshold is not None:
         axes.axhline(threshold, color=GREY, linewidth=1, linestyle="--", label=f"threshold {threshold:g}")
     notes = ["band: 95 % bootstrap interval of the mean; thin: single seeds"] if several else []
     notes += [f"each value: mean of the last {smooth}"] if smooth > 1 else []
+    notes += focus(axes, drawn, () if threshold is None else (threshold,))
     return _save(figure, axes, out, "; ".join(notes))
 
 
@@ -181,10 +184,12 @@ def plot_run(run_dir: Path, out: Path | None = None, title: str = "") -> pathlib
     """
     file, table = _table(run_dir)
     figure, (axes,) = _axes(title or file.resolve().parent.name, "return")
+    drawn = []
     has_training, has_evaluation = (any(table.get(column, ())) for column in (TRAINING, EVALUATION + "mean"))
     if has_training:
         steps, values = _numbers(file, table, [TRAINING])
         axes.plot(steps, values[:, 0], color=GREY, linewidth=1, alpha=0.7, label="training episodes")
+        drawn.append((steps, values[:, 0]))
     # A run with neither gets the error that names what is missing of the evaluations.
     if has_evaluation or not has_training:
         steps, values = _numbers(file, table, [EVALUATION + name for name in ("mean", "min", "max")])
@@ -192,8 +197,9 @@ def plot_run(run_dir: Path, out: Path | None = None, title: str = "") -> pathlib
         marker = "o" if len(steps) < 30 else ""
         label = "deterministic evaluation"
         axes.plot(steps, values[:, 0], color=PALETTE[0], linewidth=2, marker=marker, markersize=4, label=label)
-    note = "band: from the worst to the best episode of an evaluation"
-    return _save(figure, axes, out or file.parent / "learning_curve.png", note)
+        drawn += [(steps, value) for value in values.T]
+    notes = ["band: from the worst to the best episode of an evaluation", *focus(axes, drawn)]
+    return _save(figure, axes, out or file.parent / "learning_curve.png", "; ".join(notes))
 
 
 def plot_actions(actions: np.ndarray, out: Path, switched: np.ndarray | None = None, title: str = "") -> pathlib.Path:
@@ -300,7 +306,14 @@ def _axes(title: str, y_label: str, x_label: str = "environment steps", rows: in
 
 
 def _save(figure: Figure, axes: Axes, out: Path, note: str) -> pathlib.Path:
-    axes.legend(framealpha=0.8, edgecolor="none", labelcolor="linecolor", fontsize=9.5).set_zorder(5)
+    figure.legend(
+        *axes.get_legend_handles_labels(),
+        loc="outside lower left",
+        ncols=2,
+        frameon=False,
+        labelcolor="linecolor",
+        fontsize=9.5,
+    )
     return save_figure(figure, out, note)
 
 
@@ -325,6 +338,28 @@ def dress(axes: Axes, x_label: str, y_label: str) -> None:
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.margins(x=0.02)
+
+
+def focus(axes: Axes, curves: Sequence[Curve], also: Sequence[float] = ()) -> list[str]:
+    """Leaves the first tenth of the steps out of the y axis where its values would flatten the rest.
+
+    Args:
+        axes: shows the curves.
+        curves: (steps, values) of everything drawn.
+        also: values that must be seen.
+
+    Returns:
+        what a reader must know, if anything was left out.
+    """
+    steps, values = (np.concatenate(entries) for entries in zip(*curves, strict=True))
+    steps, values = steps[np.isfinite(values)], values[np.isfinite(values)]  # a single run has no interval
+    begin = steps.min() + 0.1 * np.ptp(steps)
+    early, later = values[steps <= begin], np.append(values[steps > begin], also)
+    if len(later) < 4 or np.ptp(values) < 4 * np.ptp(later) or not np.ptp(later):
+        return []
+    margin = 0.05 * np.ptp(later)
+    axes.set_ylim(later.min() - margin, later.max() + margin)
+    return [f"outside: values from {early.min():.4g} to {early.max():.4g}, up to step {begin:.0f}"]
 
 
 def color_and_style(i: int) -> tuple[str, str]:
