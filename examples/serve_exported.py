@@ -1,11 +1,12 @@
-"""Serves an exported SavedModel over HTTP, with TensorFlow and the standard library alone.
+"""Serves an exported SavedModel with TensorFlow Serving's REST API, with TensorFlow and the standard library alone.
 
-    python examples/serve_exported.py runs/own_agent/exported 8000
-    curl -d '{"observation": [[1.0, 0.0, 0.0]]}' http://127.0.0.1:8000/serving_default
+    python examples/serve_exported.py runs/own_agent/exported 8501
+    curl -d '{"inputs": {"observation": [[1.0, 0.0, 0.0]]}}' http://localhost:8501/v1/models/policy:predict
 
-The path of a request names a signature of the export: `serving_default` for the deterministic action, `sample`, and
-`values` where they were exported. A policy with a state begins an episode with `{"rows": 1}` at `initial_state`; every
-answer has its next state beside the action, which goes into the next request. Several rows are answered at once.
+So a client that works here works with TensorFlow Serving, where the model is named "policy". A body may have a
+"signature_name": `serving_default` for the deterministic action, as without it, `sample`, or `values` where they were
+exported. A policy with a state begins an episode with `initial_state`; every answer has its next state beside the
+action, which goes into the next request.
 """
 
 import argparse
@@ -15,35 +16,72 @@ from typing import Any
 
 import tensorflow as tf
 
+MODEL = "/v1/models/policy"
 
-def answer(signatures: dict[str, Any], name: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Returns what a signature computes, as lists by name.
+
+def predict(signatures: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
+    """Returns the answer to the body of a request: "outputs" to "inputs", in columns, "predictions" to "instances", in
+    rows. A signature's only input or output may stand without its name.
 
     Raises:
-        ValueError: an unknown signature, other inputs than it has, or values of another shape or type.
+        ValueError: an unknown signature, no body of this form, other inputs than the signature has, or values of
+            another shape or type.
     """
+    if not isinstance(body, dict) or ("inputs" in body) == ("instances" in body):
+        raise ValueError(f'A body has either "inputs" or "instances". Received: {body!r}')
+    name = body.get("signature_name", "serving_default")
     if name not in signatures:
         raise ValueError(f"Signatures are {', '.join(signatures)}. Received: {name!r}")
     wanted = signatures[name].structured_input_signature[1]
-    if not isinstance(given, dict) or given.keys() != wanted.keys():
-        raise ValueError(f"{name} takes {', '.join(wanted)}. Received: {given!r}")
-    inputs = {key: tf.constant(given[key], spec.dtype) for key, spec in wanted.items()}
+    columns = body["inputs"] if "inputs" in body else in_columns(body["instances"])
+    if not isinstance(columns, dict) and len(wanted) == 1:
+        columns = {next(iter(wanted)): columns}
+    if not isinstance(columns, dict) or columns.keys() != wanted.keys():
+        raise ValueError(f"{name} takes {', '.join(wanted)}. Received: {columns!r}")
+    given = {key: tf.constant(columns[key], spec.dtype) for key, spec in wanted.items()}
     for key, spec in wanted.items():
-        if not spec.shape.is_compatible_with(inputs[key].shape):
-            raise ValueError(f"{key} has the shape {spec.shape}. Received: {inputs[key].shape}")
-    return {key: x.numpy().tolist() for key, x in signatures[name](**inputs).items()}
+        if not spec.shape.is_compatible_with(given[key].shape):
+            raise ValueError(f"{key} has the shape {spec.shape}. Received: {given[key].shape}")
+    outputs = {key: x.numpy().tolist() for key, x in signatures[name](**given).items()}
+    only = next(iter(outputs.values())) if len(outputs) == 1 else None
+    if "inputs" in body:
+        return {"outputs": outputs if only is None else only}
+    rows = [dict(zip(outputs, row, strict=True)) for row in zip(*outputs.values(), strict=True)]
+    return {"predictions": rows if only is None else only}
+
+
+def in_columns(rows: list[Any]) -> Any:
+    """Returns rows, which are objects with all inputs, as one object of lists; rows of an only input as they are."""
+    if not isinstance(rows, list) or not rows:
+        raise ValueError(f'"instances" are a list of at least one row. Received: {rows!r}')
+    if not isinstance(rows[0], dict):
+        return rows
+    if any(not isinstance(row, dict) or row.keys() != rows[0].keys() for row in rows):
+        raise ValueError(f"All instances have the same inputs. Received: {rows!r}")
+    return {key: [row[key] for row in rows] for key in rows[0]}
 
 
 def handler_of(signatures: dict[str, Any]) -> type[BaseHTTPRequestHandler]:
     """Returns the class that answers requests with these signatures."""
 
     class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path == MODEL:
+                self.send(200, {"model_version_status": [{"version": "1", "state": "AVAILABLE"}]})
+            else:
+                self.send(404, {"error": f"There is {MODEL}. Received: {self.path!r}"})
+
         def do_POST(self) -> None:
+            if self.path != f"{MODEL}:predict":
+                self.send(404, {"error": f"Requests go to {MODEL}:predict. Received: {self.path!r}"})
+                return
             try:
-                given = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                status, content = 200, answer(signatures, self.path.strip("/"), given)
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                self.send(200, predict(signatures, body))
             except (ValueError, TypeError) as error:  # which wrong JSON raises too
-                status, content = 400, {"error": str(error)}
+                self.send(400, {"error": str(error)})
+
+        def send(self, status: int, content: dict[str, Any]) -> None:
             body = json.dumps(content).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
@@ -56,13 +94,13 @@ def handler_of(signatures: dict[str, Any]) -> type[BaseHTTPRequestHandler]:
 
 def main() -> None:
     """Loads the export and serves it until it is interrupted."""
-    parser = argparse.ArgumentParser(description="Serves an exported SavedModel over HTTP.")
+    parser = argparse.ArgumentParser(description="Serves an exported SavedModel with TensorFlow Serving's REST API.")
     parser.add_argument("path", help="what tfsac export wrote")
-    parser.add_argument("port", type=int, nargs="?", default=8000, help="0 for any free one")
+    parser.add_argument("port", type=int, nargs="?", default=8501, help="0 for any free one")
     options = parser.parse_args()
     loaded = tf.saved_model.load(options.path)
     with ThreadingHTTPServer(("127.0.0.1", options.port), handler_of(dict(loaded.signatures))) as server:
-        print(f"serving {', '.join(loaded.signatures)} at http://127.0.0.1:{server.server_port}", flush=True)
+        print(f"serving {', '.join(loaded.signatures)} at http://127.0.0.1:{server.server_port}{MODEL}", flush=True)
         server.serve_forever()
 
 

@@ -159,16 +159,18 @@ print("equal")
 
 @contextlib.contextmanager
 def served(path):
-    """Serves an export on a free port; yields a function that posts to a signature and returns status and answer."""
+    """Serves an export on a free port; yields a function that posts a body and returns status and answer."""
     command = [sys.executable, str(EXAMPLES / "serve_exported.py"), str(path), "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
-        address = re.search(r"at (http://127\.0\.0\.1:\d+)$", process.stdout.readline())[1]
+        address = re.search(r"at (http://127\.0\.0\.1:\d+/v1/models/policy)$", process.stdout.readline())[1]
+        with urllib.request.urlopen(address, timeout=60) as response:
+            assert json.load(response)["model_version_status"][0]["state"] == "AVAILABLE"
 
-        def post(signature, given):
+        def post(given, place=":predict"):
             body = given if isinstance(given, bytes) else json.dumps(given).encode()
             try:
-                with urllib.request.urlopen(f"{address}/{signature}", body, timeout=60) as response:
+                with urllib.request.urlopen(address + place, body, timeout=60) as response:
                     return response.status, json.load(response)
             except urllib.error.HTTPError as error:
                 return error.code, json.load(error)
@@ -184,32 +186,48 @@ def served(path):
 def test_a_served_policy_acts_as_the_live_one_and_names_mistakes(tmp_path):
     policy = tfsac.load_policy(tiny.untrained_run(tmp_path / "run", "Pendulum-v1"), critics=True)
     seen = np.random.default_rng(0).uniform(-1, 1, (4, 3)).astype(np.float32)
+    rows, acted = seen.tolist(), policy.act(seen)
     with served(tfsac.export(policy, tmp_path / "exported", values=True)) as post:
-        status, done = post("serving_default", {"observation": seen.tolist()})
-        assert status == 200
-        np.testing.assert_allclose(done["action"], policy.act(seen), atol=1e-5)
-        assert post("values", {"observation": seen.tolist(), "action": done["action"]})[1].keys() == {"q", "v"}
-        for signature, given, words in (
-            ("act", {}, "Signatures are .*serving_default.* Received: 'act'$"),
-            ("sample", {"camera": [[0.0]]}, "sample takes observation. Received: {'camera'"),
-            ("sample", {"observation": [[0.0, 1.0]]}, r"observation has the shape \(None, 3\). Received: \(1, 2\)$"),
-            ("sample", b"{", "Expecting property name"),
+        for body, field in (
+            ({"inputs": {"observation": rows}}, "outputs"),
+            ({"inputs": rows, "signature_name": "serving_default"}, "outputs"),
+            ({"instances": rows}, "predictions"),
+            ({"instances": [{"observation": row} for row in rows]}, "predictions"),
         ):
-            status, answer = post(signature, given)
+            status, done = post(body)
+            assert status == 200 and done.keys() == {field}
+            np.testing.assert_allclose(done[field], acted, atol=1e-5)
+        both = [{"observation": row, "action": action.tolist()} for row, action in zip(rows, acted, strict=True)]
+        judged = post({"instances": both, "signature_name": "values"})[1]["predictions"]
+        assert len(judged) == 4 and judged[0].keys() == {"q", "v"}
+        sample = {"signature_name": "sample"}
+        for body, words in (
+            ({"inputs": {}, "signature_name": "act"}, "Signatures are .*serving_default.* Received: 'act'$"),
+            ({**sample, "inputs": {"camera": [[0.0]]}}, "sample takes observation. Received: {'camera'"),
+            ({**sample, "inputs": [[0.0, 1.0]]}, r"observation has the shape \(None, 3\). Received: \(1, 2\)$"),
+            ({"observation": rows}, 'A body has either "inputs" or "instances"'),
+            ({"instances": []}, "a list of at least one row"),
+            ({"instances": [{"observation": rows[0]}, {}]}, "All instances have the same inputs"),
+            ([], 'A body has either "inputs" or "instances"'),
+            (b"{", "Expecting property name"),
+        ):
+            status, answer = post(body)
             assert status == 400 and re.search(words, answer["error"]), answer
+        status, answer = post({}, "/versions/2:predict")
+        assert status == 404 and "Requests go to /v1/models/policy:predict" in answer["error"]
 
 
 @pytest.mark.slow
 def test_a_served_policy_with_a_state_gets_it_back_with_the_next_request(tmp_path):
     policy = tfsac.load_policy(tiny.untrained_run(tmp_path / "run", "Pendulum-v1", tiny.taac()))
     with served(tfsac.export(policy, tmp_path / "exported")) as post:
-        _, state = post("initial_state", {"rows": 1})
+        state = post({"inputs": {"rows": 1}, "signature_name": "initial_state"})[1]["outputs"]
         for i in range(5):
             seen = np.float32([np.cos(i), np.sin(i), i])
-            status, after = post("serving_default", {"observation": [seen.tolist()], **state})
+            status, after = post({"inputs": {"observation": [seen.tolist()], **state}})
             assert status == 200
-            np.testing.assert_allclose(after.pop("action")[0], policy.act(seen), atol=1e-5)
-            state = after
+            state = after["outputs"]
+            np.testing.assert_allclose(state.pop("action")[0], policy.act(seen), atol=1e-5)
 
 
 def test_the_command_line_shows_the_preset_of_the_own_agent(tmp_path, monkeypatch, capsys):

@@ -40,16 +40,19 @@ def test_the_first_steps_can_be_taken(tmp_path):
 
 
 @pytest.mark.acceptance
-def test_the_page_about_serving_runs(tmp_path):
+def test_the_page_about_serving_runs(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    from serve_exported import predict
+
     shorter = tiny_presets(tmp_path, "pendulum_twin_sac", "acer_partially_observable")
     page = run_page(ROOT / "docs" / "serving.md", tmp_path, shorter, ["--notensorboard"])
     first = json.loads((tmp_path / "first_state.json").read_text())
     assert not any(any(row) for field in page["predict"](first).values() for row in field)
-    act = tf.saved_model.load(str(tmp_path / "models" / "pendulum" / "1")).signatures["serving_default"]
-    columns = json.loads((tmp_path / "request.json").read_text())["inputs"]["observation"]
-    assert columns == json.loads((tmp_path / "rows.json").read_text())["instances"]
-    actions = act(observation=tf.constant(columns))["action"].numpy()
-    assert actions.shape == (2, 1) and actions[0] != actions[1]
+    signatures = tf.saved_model.load(str(tmp_path / "models" / "pendulum" / "1")).signatures
+    columns, rows = (json.loads((tmp_path / name).read_text()) for name in ("request.json", "rows.json"))
+    actions = predict(signatures, columns)["outputs"]
+    assert np.shape(actions) == (2, 1) and actions[0] != actions[1]
+    assert predict(signatures, rows) == {"predictions": actions}
 
 
 @pytest.mark.acceptance
