@@ -84,3 +84,18 @@ def test_the_workflow_tries_the_pythons_that_the_readme_promises():
     promised = re.search(r"Python (3[\d., or]+3\.\d+)", (ROOT / "README.md").read_text(encoding="utf-8"))
     tried = re.search(r"python-version: \[(.*)\]", (ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))
     assert re.findall(r"3\.\d+", promised[1]) == re.findall(r"3\.\d+", tried[1]) != []
+
+
+ALGORITHMS = (
+    "soft_actor_critic", "twin_soft_actor_critic", "ensembles", "discrete_soft_actor_critic",
+    "temporally_abstract_actor_critic", "acer",
+)  # fmt: skip
+SECTIONS = ("When to choose it", "Metrics", "Hyper-parameters", "Results", "Diagnosis")
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_pages_of_algorithms_have_the_same_sections(name):
+    text = (ROOT / "docs" / f"{name}.md").read_text()
+    found = re.findall(r"^## (.+)$", text, flags=re.MULTILINE)
+    assert set(SECTIONS) <= set(found) and any(heading.startswith("Differences from ") for heading in found)
+    assert "python benchmarks/learning.py --suite=" in text or "(results.md#" in text

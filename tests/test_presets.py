@@ -135,7 +135,7 @@ def test_a_preset_has_a_docstring_a_threshold_and_a_line_that_runs_it(name):
     preset = load_preset(name)
     assert isinstance(preset, Preset)
     assert preset.environment.level in ast.get_docstring(ast.parse(source)) or preset.levels
-    assert describe_preset(name) == ast.get_docstring(ast.parse(source)).splitlines()[0]
+    assert describe_preset(name) == " ".join(ast.get_docstring(ast.parse(source)).split("\n\n")[0].split())
     assert np.isfinite(preset.validation.min_reward_threshold)
     assert "run_preset(__file__)" in source
 

@@ -25,11 +25,11 @@ def preset_names() -> list[str]:
 
 
 def describe_preset(name: str) -> str:
-    """Returns the first line of a preset's docstring, without running the file."""
+    """Returns the first paragraph of a preset's docstring in one line, without running the file."""
     module_spec = importlib.util.find_spec(f"tfsac.presets.{name}")
     assert module_spec is not None and module_spec.origin is not None
     doc = ast.get_docstring(ast.parse(pathlib.Path(module_spec.origin).read_text(encoding="utf-8"))) or ""
-    return doc.partition("\n")[0]
+    return " ".join(doc.partition("\n\n")[0].split())
 
 
 def load_preset(name_or_path: str | pathlib.Path, level: str | None = None) -> Preset:

@@ -198,7 +198,7 @@ def _compare_flags(f: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         "last_evaluations",
         1,
-        "of so many evaluations, the last of a run, its score is the mean",
+        "a run's score is the mean of so many of its last evaluations",
         lower_bound=1,
         flag_values=f,
     )

@@ -52,7 +52,7 @@ def _tune_flags(f: flags.FlagValues) -> None:
     )
     flags.DEFINE_integer("num_seeds", 1, "seeds of every trial, from --seed on", lower_bound=1, flag_values=f)
     flags.DEFINE_integer(
-        "last_evaluations", 1, "of so many, the last of a run, its score is the mean", lower_bound=1, flag_values=f
+        "last_evaluations", 1, "a trial's score is the mean of so many last evaluations", lower_bound=1, flag_values=f
     )
     # As tfsac.experiments.tuning.PRUNERS, which --help does not import.
     flags.DEFINE_enum("pruner", "median", ["median", "hyperband", "none"], "what ends bad trials early", flag_values=f)

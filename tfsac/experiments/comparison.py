@@ -40,7 +40,7 @@ class RunEvaluations(NamedTuple):
     Attributes:
         level: of the run.
         steps, seconds, returns: environment steps, wall-clock seconds and mean returns, each `[T]`.
-        last_evaluations: of so many, at most T, the score `last` is the mean.
+        last_evaluations: the score `last` is the mean of so many of the last ones, at most T.
     """
 
     level: str
@@ -78,7 +78,7 @@ def read_run(path: Path, last_evaluations: int = 1) -> RunEvaluations:
 
     Args:
         path: of the run directory.
-        last_evaluations: of so many the score is the mean.
+        last_evaluations: the score is the mean of so many of its last evaluations.
 
     Raises:
         FileNotFoundError: it has no config.
@@ -102,7 +102,7 @@ def read_evaluations(path: Path, level: str, last_evaluations: int = 1) -> RunEv
     Args:
         path: a run directory, or a CSV file with the columns `env_steps`, `wall_seconds` and `evaluation/return_mean`.
         level: of the run, which a CSV file does not say.
-        last_evaluations: of so many the score is the mean.
+        last_evaluations: the score is the mean of so many of its last evaluations.
 
     Raises:
         ValueError: from `read_curve`, or there are fewer evaluations.
@@ -122,7 +122,7 @@ def read_groups(groups: Mapping[str, Sequence[Path]], last_evaluations: int = 1)
 
     Args:
         groups: run directories by label.
-        last_evaluations: of so many the score of a run is the mean.
+        last_evaluations: a run's score is the mean of so many of its last evaluations.
 
     Raises:
         FileNotFoundError, ValueError: from `read_run` and `normalised`; no groups or an empty one, or a run twice in a
@@ -211,7 +211,7 @@ def compare(groups: Mapping[str, Sequence[Path]], folder: Path, title: str = "",
     Args:
         groups: run directories by label.
         folder, title: as for `compare_evaluations`.
-        last_evaluations: of so many the score of a run is the mean.
+        last_evaluations: a run's score is the mean of so many of its last evaluations.
 
     Returns:
         what `compare_evaluations` returns.

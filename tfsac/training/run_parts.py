@@ -97,8 +97,7 @@ class RunParts:
             self.print(line)
         if asked.resume and self.schedule.finished():
             self.print(
-                f"The schedule ends before step {self.counters.env_steps}, "
-                "which this run has reached, so there is nothing to train. "
+                f"This run has completed its schedule at step {self.counters.env_steps}, so there is nothing to train. "
                 "For more steps, lengthen schedule.improve_steps (--set=schedule.improve_steps=...)."
             )
 
