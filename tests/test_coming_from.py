@@ -133,7 +133,7 @@ REPLACED = {
     '"di_engine_pendulum_sac"': '"short_di_engine.py"',
     '"taac_simple_control"': '"short_taac.py"',
     '"acer_cartpole"': '"short_acer.py"',
-    "20_000": "40",
+    "19_000": "40",
     "heatup_steps=EnvironmentSteps(1_000)": "heatup_steps=EnvironmentSteps(130)",
     "improve_steps=EnvironmentSteps(9_000)": "improve_steps=EnvironmentSteps(20)",
     "episodes=10": "episodes=2",
