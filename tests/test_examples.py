@@ -47,7 +47,7 @@ def run_example(name, folder):
 
 
 def test_every_example_is_run():
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {*SHORTER, "serve_exported.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {*SHORTER, "serve_exported.py", "film_checkpoints.py"}
 
 
 @pytest.mark.slow
@@ -155,6 +155,33 @@ print("equal")
 """
     )
     assert printed.splitlines()[-1] == "equal"
+
+
+@pytest.mark.slow
+def test_the_policies_of_checkpoints_are_those_of_their_steps_and_are_filmed_side_by_side(tmp_path):
+    iio = pytest.importorskip("imageio.v2", reason="films need: pip install 'tfsac[video]'")
+    pytest.importorskip("imageio_ffmpeg", reason="films need: pip install 'tfsac[video]'")
+    run = tmp_path / "run"
+    changes = {"schedule.improve_steps": 120}
+    assert tiny.train(run, "--checkpoint_save_steps=50", "--num_checkpoints_to_keep=9", changes=changes) == 0
+    steps = [int(path.name) for path in sorted((run / "checkpoints").glob("0*"))]
+    assert steps == [50, 100, 150, 160]
+    kernels = []
+    for step in steps:
+        with np.load(run / "checkpoints" / f"{step:09d}" / "best.npz") as saved:
+            kernels.append(saved["policy/0"])
+        (loaded, *_) = tfsac.load_policy(run, step=step).acting.variables.values()
+        np.testing.assert_array_equal(loaded, kernels[-1])
+    assert any((kernel != kernels[0]).any() for kernel in kernels)
+    with pytest.raises(ValueError, match=r"checkpoints of the steps 50, 100, 150, 160; .* Received: step=70$"):
+        tfsac.load_policy(run, step=70)
+    command = [sys.executable, str(EXAMPLES / "film_checkpoints.py"), str(run), "film.gif", "--steps", "50", "160"]
+    done = subprocess.run(
+        [*command, "--width=64", "--every=1"], cwd=tmp_path, env=environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    film = iio.mimread(tmp_path / "film.gif")
+    assert film[0].shape[:2] == (64, 128)
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ from tfsac.environments import (
     name_of_environment,
     spec_of,
 )
-from tfsac.environments.film import check_render, write_film
+from tfsac.environments.film import check_drawn, check_render, write_film
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.experiments.plots import Picture
 from tfsac.exporting import A_POLICY, export
@@ -102,7 +102,11 @@ def finish(trainer: Trainer) -> Result:
 
 
 def load_policy(
-    run_dir: str | pathlib.Path, env_fn: EnvFn | None = None, models: ModelMaker | None = None, critics: bool = False
+    run_dir: str | pathlib.Path,
+    env_fn: EnvFn | None = None,
+    models: ModelMaker | None = None,
+    critics: bool = False,
+    step: int | None = None,
 ) -> Policy:
     """Loads the best policy of a run.
 
@@ -110,27 +114,34 @@ def load_policy(
         run_dir: of the run.
         env_fn, models: the functions that it was trained with, if it was.
         critics: whether its agent is built too, with the critics whose values `tfsac.export(..., values=True)` needs.
+        step: of a checkpoint, for the best policy until then.
 
     Raises:
         FileNotFoundError: no run there, or one without an evaluation yet.
         TypeError: arguments of other types.
         ValueError, ImportError: the run's files are damaged, its environment or networks cannot be made, or are not
-            those of the run.
+            those of the run; no checkpoint of this step.
     """
     argument_checks.flag("critics", critics)
     env = environment_of(run_dir, env_fn, models)
     env.close()
-    return _policy_in(env, run_dir, models, critics)
+    return _policy_in(env, run_dir, models, critics, step)
 
 
-def _policy_in(env: gym.Env, run_dir: str | pathlib.Path, models: ModelMaker | None, critics: bool = False) -> Policy:
+def _policy_in(
+    env: gym.Env,
+    run_dir: str | pathlib.Path,
+    models: ModelMaker | None,
+    critics: bool = False,
+    step: int | None = None,
+) -> Policy:
     configure_once()
     directory, spec = RunDirectory(pathlib.Path(run_dir)), spec_of(env)
     preset, run = directory.read()
     refuse_other_spaces(directory, spec)
     filters = Filters(preset.environment.filters, spec)
     learned = (build_agent if critics else build_policy)(preset, run, spec, models)
-    load_weights(directory.best, learned, filters)
+    load_weights(directory.weights(step), learned, filters)
     return Policy(learned.policy, filters, learned) if isinstance(learned, Agent) else Policy(learned, filters)
 
 
@@ -173,6 +184,7 @@ def evaluate(
     plot_actions: str | pathlib.Path | None = None,
     env_fn: EnvFn | None = None,
     models: ModelMaker | None = None,
+    step: int | None = None,
 ) -> Evaluation:
     """Evaluates the best policy of a run.
 
@@ -186,6 +198,7 @@ def evaluate(
             `render_mode="rgb_array"`.
         plot_actions: a new .png file for a picture of the first episode's actions, and of where it switched.
         env_fn, models: the functions that the run was trained with, if it was.
+        step: of a checkpoint, for the best policy until then.
 
     Returns:
         returns and lengths of the episodes.
@@ -204,8 +217,8 @@ def evaluate(
     actions: list[np.ndarray] = []
     try:
         if env_fn is not None:
-            _check_render_mode(env, render or ("rgb_array" if film else ""))
-        policy = _policy_in(env, run_dir, models)
+            check_drawn(env, render or ("rgb_array" if film else ""))
+        policy = _policy_in(env, run_dir, models, step=step)
         for path, endings in ((film, (".mp4", ".gif")), (picture, (".png",))):
             if path is not None:
                 new_file(path, *endings)
@@ -237,14 +250,6 @@ def evaluate(
             f"The episodes were played (mean return {done.returns.mean():.2f}) but not drawn: {said}", done
         ) from error
     return done
-
-
-def _check_render_mode(env: gym.Env, needed: str) -> None:
-    if needed and env.render_mode != needed:
-        raise ValueError(
-            f"To draw, env_fn makes its environment with render_mode={needed!r}; another env_fn than that of training "
-            f"may do so. Received: render_mode={env.render_mode!r}"
-        )
 
 
 def record(

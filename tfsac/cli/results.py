@@ -30,6 +30,7 @@ def _evaluate_flags(f: flags.FlagValues) -> None:
     _episode_flags(f)
     flags.DEFINE_bool("render", False, "open a window", flag_values=f)
     flags.DEFINE_string("dump_mp4", None, "write a film (.mp4 or .gif) to this file", flag_values=f)
+    flags.DEFINE_integer("step", None, "of a checkpoint, for the best policy until then", lower_bound=0, flag_values=f)
     flags.DEFINE_string("plot_actions", None, "draw the first episode's actions to this .png file", flag_values=f)
 
 
@@ -48,7 +49,9 @@ def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
         from tfsac import api
 
     try:
-        done = api.evaluate(run_dir, f.episodes, not f.stochastic, f.seed, "human" if f.render else "", film, picture)
+        done = api.evaluate(
+            run_dir, f.episodes, not f.stochastic, f.seed, "human" if f.render else "", film, picture, step=f.step
+        )
     except api.DrawingError as error:
         print_evaluation(error.evaluation, f.episodes)
         raise

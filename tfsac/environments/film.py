@@ -57,6 +57,15 @@ def check_render(render: object, of_level: bool) -> None:
         )
 
 
+def check_drawn(env: gym.Env, mode: str) -> None:
+    """Refuses what a user's function made, if it does not draw in this mode; "" is none."""
+    if mode and env.render_mode != mode:
+        raise ValueError(
+            f"To draw, env_fn makes its environment with render_mode={mode!r}; another env_fn than that of training "
+            f"may do so. Received: render_mode={env.render_mode!r}"
+        )
+
+
 def write_film(
     parameters: EnvironmentParameters,
     seeds: Sequence[int],

@@ -27,6 +27,7 @@ from tfsac.files import (
     written_aside,
 )
 from tfsac.parameters import Preset, RunParameters, to_json
+from tfsac.training.checkpoints.checkpoint_folder import CheckpointFolder
 from tfsac.training.run_lock import RunLock
 from tfsac.user_code import FOLDERS
 
@@ -101,6 +102,22 @@ class RunDirectory(NamedTuple):
     def best(self) -> pathlib.Path:
         """Weights of the best evaluation."""
         return self.path / BEST
+
+    def weights(self, step: int | None = None) -> pathlib.Path:
+        """Returns the file with the weights of the best evaluation: of the run, or until the checkpoint of a step.
+
+        Raises:
+            ValueError: there is no checkpoint of this step.
+        """
+        if step is None:
+            return self.best
+        places = {int(place.name): place for place in CheckpointFolder(self.checkpoints).places()}
+        if step not in places:
+            raise ValueError(
+                f"{self.path} has checkpoints of the steps {', '.join(map(str, places)) or 'none'}; more are kept with "
+                f"num_checkpoints_to_keep. Received: step={step!r}"
+            )
+        return places[step] / BEST
 
     @property
     def policy(self) -> pathlib.Path:
