@@ -2,6 +2,7 @@
 
     python benchmarks/ensembles.py                       # all, by turns
     python benchmarks/ensembles.py --only='twin|10'      # some
+    python benchmarks/ensembles.py --only='XQC|Flash' --mixed_precision=bfloat16    # in float32 and in bfloat16
     TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 python benchmarks/ensembles.py
 
 Updates of 256 rows of HalfCheetah's sizes, one in a call, all metrics in every twentieth; actions are
@@ -19,15 +20,20 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.agents import EnsembleSoftActorCriticAgent, TwinSoftActorCriticAgent
+from tfsac.catalog import load_preset
 from tfsac.parameters import (
     EnsembleQHeadParameters,
     FCMiddlewareParameters,
     NormalizationParameters,
+    RunParameters,
     TwinSoftActorCriticAgentParameters,
     TwinSoftActorCriticAlgorithmParameters,
     ensemble_soft_actor_critic_networks,
+    override,
 )
 from tfsac.testing import random_batches, vector_spec
+from tfsac.training.bfloat16 import use_bfloat16
+from tfsac.training.build import build_agent
 
 SPEC, ROWS = vector_spec(17, 6), 256
 PLAIN = FCMiddlewareParameters((256, 256))
@@ -54,6 +60,10 @@ def crossq(units):
     )
 
 
+def preset(name):
+    return build_agent(override(load_preset(name), {"agent.networks.*.batch_size": ROWS}), RunParameters(), SPEC)
+
+
 DROQ = FCMiddlewareParameters((256, 256), normalization=NormalizationParameters("layer"), dropout=0.01)
 CASES = {
     "twin": lambda: TwinSoftActorCriticAgent(TwinSoftActorCriticAgentParameters(), SPEC),
@@ -63,6 +73,8 @@ CASES = {
     "DroQ": lambda: ensemble(2, DROQ, policy_reduction="mean"),
     "CrossQ, 512 units": lambda: crossq(512),
     "CrossQ, 2048 units": lambda: crossq(2048),
+    "XQC": lambda: preset("xqc_mujoco"),
+    "FlashSAC": lambda: preset("flash_sac_mujoco"),
 }
 
 
@@ -70,11 +82,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", type=re.compile, default="")
     parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--mixed_precision", choices=["none", "bfloat16"], default="none")
     args = parser.parse_args()
-    agents = {name: make() for name, make in CASES.items() if re.search(args.only, name)}
+    precisions = {"": False} if args.mixed_precision == "none" else {"": False, ", bfloat16": True}
+    chosen = {name: make for name, make in CASES.items() if re.search(args.only, name)}
+    agents = {name + how: make() for name, make in chosen.items() for how in precisions}
     stacked = random_batches(SPEC, 12, ROWS)
     batches = [tf.nest.map_structure(lambda x, i=i: x[i : i + 1], stacked) for i in range(12)]
-    for agent in agents.values():
+    for name, agent in agents.items():
+        use_bfloat16(name.endswith("bfloat16"))
         agent.compiled.updates_between_diagnostics = 20
         agent.trace(single=True)
         for batch in batches[:3]:
@@ -82,6 +98,7 @@ def main() -> None:
     seconds = {name: [] for name in agents}
     for _ in range(args.rounds):
         for name, agent in agents.items():
+            use_bfloat16(name.endswith("bfloat16"))
             begun = time.perf_counter()
             for batch in batches:
                 agent.update(batch)

@@ -33,7 +33,7 @@ from tfsac.parameters.algorithms import (
     discount_of_episodes,
 )
 from tfsac.parameters.base import ParameterError, from_json, parameters, to_json
-from tfsac.parameters.ensemble_options import ATOM_BOUND, normalizes_batches_somewhere, refuse_layers_of_custom_models
+from tfsac.parameters.ensemble_options import ATOM_BOUND, refuse_layers_of_custom_models
 from tfsac.parameters.experiment import (
     BY_ENV_FN,
     AtariPreprocessingParameters,
@@ -208,7 +208,6 @@ __all__ = [
     "gaussian_entropy",
     "networks_made_by",
     "normalizes_batches",
-    "normalizes_batches_somewhere",
     "override",
     "parameters",
     "parse_assignment",

@@ -136,12 +136,6 @@ def refuse_layers_of_custom_models(networks: Mapping[str, NetworkParameters]) ->
             )
 
 
-def normalizes_batches_somewhere(networks: Mapping[str, NetworkParameters]) -> bool:
-    """Returns whether any network has batch normalisation."""
-    heads = [getattr(network.head_parameters, "body_parameters", None) for network in networks.values()]
-    return any(normalizes_batches(body) for body in (*heads, *(n.middleware_parameters for n in networks.values())))
-
-
 def check_plain(name: str, network: NetworkParameters) -> None:
     """Refuses layers of a network that only an agent with an ensemble of critics trains.
 

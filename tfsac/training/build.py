@@ -19,7 +19,6 @@ from tfsac.parameters import (
     RunParameters,
     SequenceReplayParameters,
     class_of,
-    normalizes_batches_somewhere,
     override,
 )
 from tfsac.policies import BasePolicy
@@ -42,11 +41,6 @@ def build_agent(preset: Preset, run: RunParameters, spec: Spec, models: ModelMak
     """
     refuse_missing_models(preset, models)
     parameters = with_counted_decays(preset).agent
-    if run.mixed_precision != "none" and normalizes_batches_somewhere(parameters.networks):
-        raise ParameterError(
-            "Statistics of batch normalisation would be rounded to bfloat16: train without mixed_precision. Received: "
-            f"mixed_precision={run.mixed_precision!r}"
-        )
     agent = class_of(parameters, Agent)(parameters, spec, run.seed, run.eager, models, run.jit_compile)
     agent.compiled.updates_between_diagnostics = run.updates_between_diagnostics
     return agent
