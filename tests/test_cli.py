@@ -794,6 +794,14 @@ WRONG = {
         "train --preset=pendulum_twin_sac --ent_coef 0.1",
         "no flag --ent_coef. Did you mean --set='agent.algorithm.temperature={.*}'[?] Received: '--ent_coef'$",
     ),
+    "parameter as a flag without a preset": (
+        "train --gamma=0.9",
+        "no flag --gamma. Did you mean --set=agent.algorithm.discount=0.9[?] Received: '--gamma=0.9'$",
+    ),
+    "parameter of a run as a flag": (
+        "train --run_dir={run} --resume --improve_steps=4500",
+        "no flag --improve_steps. Did you mean --set=schedule.improve_steps=4500[?] Received: ",
+    ),
     "another library's flag": (
         "train --env_id=Pendulum-v1",
         "no flag --env_id. Did you mean '--level'[?] Received: '--env_id=Pendulum-v1'$",

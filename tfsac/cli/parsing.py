@@ -123,15 +123,20 @@ def _about_flag(command: str, name: str, value: str, values: flags.FlagValues, w
 
 
 def _preset(values: flags.FlagValues, words: list[str]) -> dict[str, Any]:
-    """Returns the preset of a command line that is being read, as plain dicts; where it names none, a usual one."""
+    """Returns the preset of a command line that is being read, or of its run, as plain dicts; where it names none, a
+    usual one.
+    """
     from tfsac.catalog import load_preset
     from tfsac.parameters import ParameterError
     from tfsac.parameters.base import to_json
 
-    later = [word.partition("=")[2] for word in words if word.startswith("--preset=")]
+    later = dict(word.removeprefix("--").split("=", 1) for word in words if "=" in word)
+    name, run_dir = (values[flag].value if flag in values else None for flag in ("preset", "run_dir"))
+    config = pathlib.Path(run_dir or later.get("run_dir", "")) / "config.json"
+    name = name or later.get("preset") or (config if config.is_file() else "pendulum_twin_sac")
     try:
-        return dict(to_json(load_preset(values.preset or later[0])))
-    except (AttributeError, IndexError, ParameterError):
+        return dict(to_json(load_preset(name)))
+    except (OSError, ParameterError):
         return dict(to_json(load_preset("pendulum_twin_sac")))
 
 
