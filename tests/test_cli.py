@@ -792,7 +792,7 @@ WRONG = {
     ),
     "fixed temperature as a flag": (
         "train --preset=pendulum_twin_sac --ent_coef 0.1",
-        "no flag --ent_coef. Did you mean --set='agent.algorithm.temperature={.*}'[?] Received: '--ent_coef'$",
+        "no flag --ent_coef. Did you mean --set='agent.algorithm.temperature=.*'[?] Received: '--ent_coef'$",
     ),
     "parameter as a flag without a preset": (
         "train --gamma=0.9",
@@ -800,11 +800,16 @@ WRONG = {
     ),
     "parameter of a run as a flag": (
         "train --run_dir={run} --resume --improve_steps=4500",
-        "no flag --improve_steps. Did you mean --set=schedule.improve_steps=4500[?] Received: ",
+        "no flag --improve_steps. Did you mean --set=schedule.improve_steps=4500 .counted from the end of the warm-up",
+    ),
+    "layers as a flag": (
+        "train --preset=small_crossq_mujoco --net_arch=64,64",
+        "--set=agent.networks.policy.middleware_parameters.scheme=.64,64. "
+        "--set=agent.networks.q.head_parameters.body_parameters.scheme=.64,64.[?]",
     ),
     "another library's flag": (
         "train --env_id=Pendulum-v1",
-        "no flag --env_id. Did you mean '--level'[?] Received: '--env_id=Pendulum-v1'$",
+        "no flag --env_id. Did you mean --level[?] Received: '--env_id=Pendulum-v1'$",
     ),
     "unknown flag": ("train --sed=1", "tfsac train has no flag --sed. Did you mean '--seed'? Received: '--sed=1'$"),
     "flag of another command": (

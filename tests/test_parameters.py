@@ -65,7 +65,7 @@ from tfsac.parameters import (
     to_json,
     twin_soft_actor_critic_networks,
 )
-from tfsac.parameters.other_names import _PATHS, meant_path
+from tfsac.parameters.other_names import _PATHS, meant_paths
 
 Algorithm = SoftActorCriticAlgorithmParameters
 Agent = SoftActorCriticAgentParameters
@@ -1004,7 +1004,12 @@ def test_override_takes_json_values(text, read, expected):
         ("agent.algorithm.buffer-size=9", "Did you mean 'agent.memory.max_size'?"),
         ("agent.learning_rate=1e-3", "Did you mean 'agent.networks.*.learning_rate'?"),
         ("networks.q.batch_size=3", "Did you mean 'agent.networks.q.batch_size'?"),
-        ("total_timesteps=3", "Did you mean 'schedule.improve_steps'?"),
+        ("total_timesteps=3", "Did you mean 'schedule.improve_steps' (counted from the end of the warm-up)?"),
+        (
+            "net_arch=[64]",
+            "Did you mean 'agent.networks.policy.middleware_parameters.scheme' and "
+            "'agent.networks.q.head_parameters.network_layers_sizes'?",
+        ),
         ("random_seed=3", "It belongs to a run: tfsac train --seed, tfsac.RunParameters(seed=...)."),
         ("agent.algorithm.discount.x=3", "There is no parameter 'agent.algorithm.discount.x'."),
         ('agent.algorithm={"discont": 0.9}', "Did you mean 'discount'?"),
@@ -1187,10 +1192,10 @@ def test_the_discount_of_episodes_is_the_golden_one():
 @pytest.mark.parametrize("name", _PATHS)
 def test_a_name_of_another_library_leads_to_a_parameter(name):
     presets = [to_json(load_preset(preset)) for preset in ("pendulum_twin_sac", "redq_mujoco")]
-    assert any(meant_path(name, preset) for preset in presets)
+    assert any(meant_paths(name, preset) for preset in presets)
 
 
 def test_a_name_that_the_preset_has_comes_before_another_librarys():
     preset = load_preset("pendulum_twin_sac")
     fixed = to_json(changed('agent.algorithm.temperature={"kind": "fixed", "alpha": 0.2}', preset))
-    assert meant_path("alpha", fixed) == "agent.algorithm.temperature.alpha"
+    assert meant_paths("alpha", fixed) == ["agent.algorithm.temperature.alpha"]

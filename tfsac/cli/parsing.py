@@ -108,13 +108,15 @@ def _flag_and_value(command: str, values: flags.FlagValues, word: str, words: li
 def _about_flag(command: str, name: str, value: str, values: flags.FlagValues, words: list[str]) -> str:
     """Returns what may have been meant by an unknown flag."""
     from tfsac.parameters.base import nearest
-    from tfsac.parameters.other_names import meant_flag, meant_path
+    from tfsac.parameters.other_names import meant_flag, meant_paths, note_about
 
     if (flag := meant_flag(name)) in values:
         return f" Did you mean '--{flag}'?"
-    if "set" in values and (path := meant_path(name, _preset(values, words))):
-        flag = path.rpartition(".")[2]
-        return f" Did you mean '--{flag}'?" if flag in values else f" Did you mean --set={_assigned(path, value)}?"
+    preset = _preset(values, words) if "set" in values else {}
+    if paths := meant_paths(name, preset):
+        flag = paths[0].rpartition(".")[2]
+        assigned = " ".join(f"--set={_assigned(path, value, preset)}" for path in paths)
+        return f" Did you mean {f'--{flag}' if flag in values else assigned}{note_about(paths[0])}?"
     found = nearest(name, values)
     owners = [other for other, entry in COMMANDS.items() if name in _names(entry.define)]
     if owners:
@@ -140,8 +142,13 @@ def _preset(values: flags.FlagValues, words: list[str]) -> dict[str, Any]:
         return dict(to_json(load_preset("pendulum_twin_sac")))
 
 
-def _assigned(path: str, value: str) -> str:
-    return f"'{path}'" if "=" in path else f"{path}={value}"
+def _assigned(path: str, value: str, preset: Any) -> str:
+    """Returns what --set takes for a value that was given to a flag."""
+    if "=" in path:
+        return f"'{path}'"
+    for key in path.split("."):
+        preset = next(iter(preset.values())) if key == "*" else preset[key]
+    return f"{path}=[{value}]" if isinstance(preset, list) and not value.startswith("[") else f"{path}={value}"
 
 
 def _about_word(word: str, values: flags.FlagValues) -> str:

@@ -6,10 +6,13 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 _POLICY_LAYERS = "agent.networks.policy.middleware_parameters.scheme"
-_CRITIC_LAYERS = "agent.networks.q.head_parameters.network_layers_sizes"
+_CRITIC_LAYERS = (
+    "agent.networks.q.head_parameters.network_layers_sizes|agent.networks.q.head_parameters.body_parameters.scheme"
+)
 _FIXED = 'agent.algorithm.temperature={"kind": "fixed", "alpha": 0.2}'
-# By the other name, in lower case with underscores: a path; with its value where the name alone would mislead.
-_PATHS = {
+# By the other name, in lower case with underscores: paths, with a value where the name alone would mislead. Of paths
+# between bars a preset has one.
+_PATHS: dict[str, str | tuple[str, ...]] = {
     "gamma": "agent.algorithm.discount",
     "discount_factor": "agent.algorithm.discount",
     "tau": "agent.algorithm.rate_for_copying_weights_to_target",
@@ -59,11 +62,15 @@ _PATHS = {
     "activation": "agent.networks.*.middleware_parameters.activation_function",
     "activation_fn": "agent.networks.*.middleware_parameters.activation_function",
     "actor_fc_layers": _POLICY_LAYERS,
-    "net_arch": _CRITIC_LAYERS,
-    "hidden_sizes": _CRITIC_LAYERS,
-    "hidden_size": _CRITIC_LAYERS,
+    "net_arch": (_POLICY_LAYERS, _CRITIC_LAYERS),
+    "hidden_sizes": (_POLICY_LAYERS, _CRITIC_LAYERS),
+    "hidden_size": (_POLICY_LAYERS, _CRITIC_LAYERS),
+    "hidden_layers": (_POLICY_LAYERS, _CRITIC_LAYERS),
+    "network_layers_sizes": _CRITIC_LAYERS,
     "critic_joint_fc_layers": _CRITIC_LAYERS,
-    "n_critics": "agent.networks.q.head_parameters.num_critics",
+    "n_critics": "agent.networks.q.head_parameters.num_critics|agent.networks.q.head_parameters.twin_critic",
+    "action_noise": 'agent.exploration={"noise_std": 0.1}',
+    "use_sde": 'agent.exploration={"kind": "noise_repetition"}',
     "env": "environment.level",
     "env_id": "environment.level",
     "env_name": "environment.level",
@@ -78,6 +85,8 @@ _PATHS = {
     "norm_reward": "environment.filters.return_scaling={}",
     "clip_reward": "environment.filters.reward_clipping_range",
     "total_timesteps": "schedule.improve_steps",
+    "n_timesteps": "schedule.improve_steps",
+    "num_timesteps": "schedule.improve_steps",
     "total_steps": "schedule.improve_steps",
     "steps": "schedule.improve_steps",
     "max_steps": "schedule.improve_steps",
@@ -126,27 +135,36 @@ def meant_run_parameter(name: str) -> str:
 
 def meant_field(name: str, fields: Collection[str]) -> str | None:
     """Returns the one of a class's fields that another library gives this name, if it has it."""
-    field = _PATHS.get(_plain(name), "").partition("=")[0].rpartition(".")[2]
-    return field if field in fields else None
+    given = [path.partition("=")[0].rpartition(".")[2] for path in _alternatives(name)]
+    return next((field for field in given if field in fields), None)
 
 
-def meant_path(name: str, tree: Mapping[str, Any]) -> str | None:
-    """Returns the parameter of a preset that somebody may mean by an unknown name, as `--set` takes it.
+def meant_paths(name: str, tree: Mapping[str, Any]) -> list[str]:
+    """Returns the parameters of a preset that somebody may mean by an unknown name, as `--set` takes them.
 
     Args:
         name: such as "gamma", "batch_size" or "algorithm.discount".
         tree: the preset as plain dicts.
 
     Returns:
-        a path in the preset, with `*` for all networks, and a value after it where the name alone would mislead; None
-        if neither the preset nor another library has such a name.
+        paths in the preset, with `*` for all networks, and a value after one where the name alone would mislead;
+        nothing if neither the preset nor another library has such a name.
     """
     paths = dict.fromkeys(_paths(tree))
     same = [path for path in paths if f".{path}".endswith(f".{_plain(name)}")]
     if same:
-        return min(same, key=lambda path: ("*" not in path, path.count(".")))
-    path, equals, value = _PATHS.get(_plain(name), "").partition("=")
-    return path + equals + value if path in paths else None
+        return [min(same, key=lambda path: ("*" not in path, path.count(".")))]
+    return [path for path in _alternatives(name) if path.partition("=")[0] in paths]
+
+
+def note_about(path: str) -> str:
+    """Returns what somebody who knows a parameter by another name must also know, or an empty string."""
+    return " (counted from the end of the warm-up)" if path == "schedule.improve_steps" else ""
+
+
+def _alternatives(name: str) -> list[str]:
+    given = _PATHS.get(_plain(name), ())
+    return [path for paths in ((given,) if isinstance(given, str) else given) for path in paths.split("|")]
 
 
 def _plain(name: str) -> str:

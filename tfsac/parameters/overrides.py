@@ -11,7 +11,7 @@ from typing import Any
 
 from tfsac.parameters.base import ParameterError, from_json, nearest, to_json
 from tfsac.parameters.experiment import Preset, RunParameters
-from tfsac.parameters.other_names import meant_path, meant_run_parameter
+from tfsac.parameters.other_names import meant_paths, meant_run_parameter, note_about
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, TrainingSteps
 
 
@@ -114,11 +114,11 @@ def _about(unknown: str, key: str, fields: list[str], tree: dict[str, Any]) -> s
     run_parameter = meant_run_parameter(unknown)
     if run_parameter in RunParameters.__dataclass_fields__:
         return f" It belongs to a run: tfsac train --{run_parameter}, tfsac.RunParameters({run_parameter}=...)."
-    path = meant_path(unknown, tree)
-    if path is None:
+    paths = meant_paths(unknown, tree)
+    if not paths:
         return nearest(key, fields)
-    name = path.rpartition(".")[2]
-    return f" Did you mean '{name if name in fields else path}'?"
+    names = [name if (name := path.rpartition(".")[2]) in fields else path for path in paths]
+    return f" Did you mean {' and '.join(map(repr, names))}{note_about(paths[0])}?"
 
 
 def for_level(preset: Preset, level: str) -> Preset:
