@@ -295,6 +295,10 @@ def yielding(self, trainer):
             r"no such hook\. Did you mean 'on_training_begin'\?.*Received: Own\.on_train_begin$",
         ),
         (
+            hook_of("_on_step", lambda self: True),
+            r"_on_step is a hook of Stable-Baselines3; here it is on_step\(trainer\).*Received: Own\._on_step$",
+        ),
+        (
             hook_of("on_epoch_end", lambda self, trainer: None),
             r"no such hook\..*A callback has on_training_begin, .*Received: Own\.on_epoch_end$",
         ),

@@ -466,6 +466,17 @@ def test_plot_draws_two_runs_together_by_flag_or_as_plain_words(run_dir, tmp_pat
     assert one.read_bytes() == two.read_bytes() != three.read_bytes()
 
 
+def test_plot_draws_another_column_under_the_runs_level(run_dir, tmp_path, monkeypatch):
+    from matplotlib.figure import Figure
+
+    drawn = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *args, **kwargs: drawn.append(figure.axes[0]))
+    assert cli.run(["plot", str(run_dir), "--column=q/q1", f"--out={tmp_path / 'q.png'}"]) == 0
+    (axes,) = drawn
+    assert (axes.get_title(loc="left"), axes.get_ylabel()) == ("Pendulum-v1", "q/q1")
+    assert list(axes.lines[0].get_ydata()) == [float(row["q/q1"]) for row in tiny.rows(run_dir) if row["q/q1"]]
+
+
 # -- levels of other packages ------------------------------------------------------------------------------------------
 
 GAME, SPREAD = "ALE/Pong-v5", "pettingzoo:mpe2.simple_spread_v3"

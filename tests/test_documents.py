@@ -7,6 +7,7 @@ import shlex
 import pytest
 from absl import flags
 
+import tfsac
 from tfsac.cli.learning import _experiment, _train_flags
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -99,3 +100,9 @@ def test_the_pages_of_algorithms_have_the_same_sections(name):
     found = re.findall(r"^## (.+)$", text, flags=re.MULTILINE)
     assert set(SECTIONS) <= set(found) and any(heading.startswith("Differences from ") for heading in found)
     assert "python benchmarks/learning.py --suite=" in text or "(results.md#" in text
+
+
+def test_the_functions_that_the_reference_gives_to_tfsac_are_there():
+    offered = (ROOT / "docs" / "reference" / "functions.md").read_text().partition("## Other modules")[0]
+    names = re.findall(r"^        - (\w+)$", offered, flags=re.MULTILINE)
+    assert len(names) > 15 and set(names) <= set(tfsac.__all__)

@@ -174,7 +174,7 @@ def test_a_finished_run_gets_more_steps_and_says_when_there_are_none(tmp_path, c
     same = tfsac.train(preset, tmp_path / "run", resume=True)
     assert (
         same.counters.env_steps == 60
-        and "which this run has reached, so there is nothing to train. For more steps" in capsys.readouterr().out
+        and "so there is nothing to train. schedule.improve_steps is" in capsys.readouterr().out
     )
     shorter = tfsac.train(override(preset, {"schedule.improve_steps": 10}), tmp_path / "run", resume=True, quiet=True)
     assert (shorter.counters.env_steps, shorter.reason) == (60, "finished")

@@ -144,7 +144,7 @@ def test_first_values_far_outside_do_not_flatten_a_curve(run, figures, tmp_path,
         low, high = figure.axes[0].get_ylim()
         assert low < lowest and high > 4
         assert low > (-10 if limited else 2 * first)
-        assert ("outside: values from" in figure.get_supxlabel()) == limited
+        assert ("outside: values from" in figure.legends[0].get_title().get_text()) == limited
 
 
 def test_the_threshold_stays_in_a_picture_whose_first_values_do_not(run, figures, tmp_path):
@@ -168,7 +168,7 @@ def test_the_actions_of_an_episode_are_drawn_one_below_the_other(figures, tmp_pa
         assert line.get_drawstyle() == "steps-post"
         assert list(dots.get_xdata()) == [0, 2] and list(dots.get_ydata()) == list(actions[[0, 2], i])
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["action", "new trajectory"]
-    assert figure.get_supxlabel() == "2 new trajectories in 4 steps; shaded: the one before is repeated"
+    assert figure.legends[0].get_title().get_text() == "2 new trajectories in 4 steps; shaded: the one before is repeated"
 
 
 def shaded(axes):

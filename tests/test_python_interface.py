@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -467,3 +468,16 @@ def test_a_script_sees_nothing_of_tensorflows_start():
         [sys.executable, "-c", "import tfsac; tfsac.train"], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout == done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("SAC", "tfsac.train(preset, run_dir)"),
+        ("check_env", "tfsac.check_environment(env_fn)"),
+        ("PPO", "another library"),
+    ],
+)
+def test_a_name_of_another_library_says_where_to_look(name, words):
+    with pytest.raises(AttributeError, match=rf"no attribute '{name}'. What you look for is {re.escape(words)}"):
+        getattr(tfsac, name)

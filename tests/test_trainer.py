@@ -11,9 +11,17 @@ import numpy as np
 import pytest
 
 from tfsac.environments import EnvironmentFailure
-from tfsac.parameters import ParameterError, RunParameters, override
+from tfsac.parameters import (
+    EnvironmentSteps,
+    ParameterError,
+    RunParameters,
+    ScheduleParameters,
+    TrainingSteps,
+    override,
+)
 from tfsac.testing import tiny_preset
 from tfsac.training import Callback, NonFiniteError, Trainer
+from tfsac.training.schedule import Schedule
 
 
 def rows(run_dir):
@@ -377,3 +385,18 @@ def test_an_environment_without_a_time_limit_is_named_at_the_start(tmp_path, cap
     assert (
         "PendulumEnv has no time limit: an episode of an evaluation may last 100000 steps" in printed
     ) is not limited
+
+
+@pytest.mark.parametrize(
+    ("improve", "steps"),
+    [
+        (EnvironmentSteps(9_000), 1_000),
+        (EnvironmentSteps(49_000), 5_000),
+        (EnvironmentSteps(990_000), 10_000),
+        (EnvironmentSteps(100), 1_000),
+        (TrainingSteps(5_000), 10_000),
+    ],
+)
+def test_checkpoints_come_ten_times_in_a_short_run_and_every_10000_steps_in_a_long_one(improve, steps):
+    parameters = ScheduleParameters(heatup_steps=EnvironmentSteps(1_000), improve_steps=improve)
+    assert Schedule(parameters).steps_between_checkpoints() == steps

@@ -28,6 +28,7 @@ _HOMES = {
     "load_preset": "tfsac.catalog",
     "preset_names": "tfsac.catalog",
     "override": "tfsac.parameters",
+    "ParameterError": "tfsac.parameters",
     "Preset": "tfsac.parameters",
     "RunParameters": "tfsac.parameters",
     "train": "tfsac.api",
@@ -45,12 +46,23 @@ _HOMES = {
     "Trainer": "tfsac.training",
     "Callback": "tfsac.training",
     "export": "tfsac.exporting",
+    "load_exported": "tfsac.exporting",
     "verify": "tfsac.exporting",
     "write_card": "tfsac.cards.card_maker",
     "load_card": "tfsac.cards.card_folder",
 }
 
 _WITHOUT_TENSORFLOW = ("tfsac.catalog", "tfsac.parameters", "tfsac.memories")
+
+_NAMES_ELSEWHERE = {
+    "check_env": "tfsac.check_environment(env_fn)",
+    "evaluate_policy": "tfsac.evaluate(run_dir)",
+    **dict.fromkeys(("SAC", "DiscreteSAC"), "tfsac.train(preset, run_dir), with a preset of tfsac.preset_names()"),
+    **dict.fromkeys(
+        ("TQC", "CrossQ", "DroQ", "REDQ"), "tfsac.train(preset, run_dir), with a preset such as 'tqc_mujoco'"
+    ),
+    **dict.fromkeys(("PPO", "A2C", "DQN", "TD3", "DDPG"), "another library: tfsac has the soft actor-critic family"),
+}
 
 __all__ = [*_HOMES, "__version__"]
 
@@ -60,9 +72,9 @@ if TYPE_CHECKING:
     from tfsac.cards.card_maker import write_card
     from tfsac.catalog import load_preset, preset_names
     from tfsac.environments import check_environment
-    from tfsac.exporting import export, verify
+    from tfsac.exporting import export, load_exported, verify
     from tfsac.memories import save_demonstrations
-    from tfsac.parameters import Preset, RunParameters, override
+    from tfsac.parameters import ParameterError, Preset, RunParameters, override
     from tfsac.spinning_up.actor_critic import mlp_actor_critic
     from tfsac.spinning_up.policy_testing import test_policy
     from tfsac.spinning_up.sac_function import sac
@@ -71,7 +83,8 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module 'tfsac' has no attribute {name!r}")
+        meant = f". What you look for is {_NAMES_ELSEWHERE[name]}" if name in _NAMES_ELSEWHERE else ""
+        raise AttributeError(f"module 'tfsac' has no attribute {name!r}{meant}")
     with (
         contextlib.nullcontext()
         if _HOMES[name] in _WITHOUT_TENSORFLOW or "tensorflow" in sys.modules

@@ -29,6 +29,10 @@ LARGEST_TEXT = 256 * 2**20  # bytes of a JSON file
 DEEPEST = 50  # levels of a JSON file
 SEAL = "sha256"
 LOCK = ".lock"  # file in a run's folder
+NO_CHECKPOINT = (
+    "There is no checkpoint to continue from: the run ended before its first one. Delete its folder, or choose "
+    "another, and train without resume."
+)
 UNREADABLE = (  # what readers of damaged content raise
     ValueError,
     LookupError,

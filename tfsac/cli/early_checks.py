@@ -103,6 +103,8 @@ def check_resumable(run_dir: pathlib.Path) -> None:
     """Refuses a folder without a checkpoint, or one that cannot be written."""
     checkpoints = run_dir / "checkpoints"
     if not any(place.name.isdigit() for place in checkpoints.glob("*")):
-        raise FileNotFoundError(f"There is no checkpoint to continue from. Received: {checkpoints}")
+        from tfsac.files import NO_CHECKPOINT
+
+        raise FileNotFoundError(f"{NO_CHECKPOINT} Received: {checkpoints}")
     if not os.access(run_dir, os.W_OK | os.X_OK):
         raise PermissionError(f"The run directory cannot be written. Received: {run_dir}")

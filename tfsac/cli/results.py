@@ -162,7 +162,8 @@ def _plot_flags(f: flags.FlagValues) -> None:
         "run_dir", [], "a run's folder, like a word: plot RUN RUN; several are drawn together", flag_values=f
     )
     flags.DEFINE_string("out", None, "the picture (default: learning_curve.png in the run's folder)", flag_values=f)
-    flags.DEFINE_string("title", "", "above the curves of several runs", flag_values=f)
+    flags.DEFINE_string("title", "", "above the curves of several runs (default: their levels)", flag_values=f)
+    flags.DEFINE_string("column", None, "of metrics.csv, in the place of returns, such as q/q1", flag_values=f)
 
 
 @command("draw learning curves", _plot_flags, "RUN... | SWEEP... | LABEL=RUN,RUN...")
@@ -178,7 +179,7 @@ def plot(f: flags.FlagValues, rest: list[str]) -> int:
     if f.out is not None:
         check_new_file(f.out, ".png")
     only = pathlib.Path(words[0])
-    if len(words) == 1 and not is_group(words[0]):
+    if len(words) == 1 and not is_group(words[0]) and not f.column:
         if f.title:
             raise UsageError(
                 "--title stands above the curves of several runs; the picture of one has its name. "
@@ -186,8 +187,17 @@ def plot(f: flags.FlagValues, rest: list[str]) -> int:
             )
         print(plot_run(only, f.out))
         return 0
-    print(plot_curves(groups_of(words), required(f, "out"), f.title))
+    out, groups = required(f, "out"), groups_of(words)
+    print(plot_curves(groups, out, f.title or _levels(groups), **({"column": f.column} if f.column else {})))
     return 0
+
+
+def _levels(groups: dict[str, list[pathlib.Path]]) -> str:
+    """Returns the levels of runs, for a title; CSV files do not say theirs."""
+    from tfsac.catalog import read_config
+
+    configs = [run / "config.json" for runs in groups.values() for run in runs]
+    return ", ".join(dict.fromkeys(read_config(path)[0].environment.level for path in configs if path.is_file()))
 
 
 def _compare_flags(f: flags.FlagValues) -> None:

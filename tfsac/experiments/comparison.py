@@ -278,6 +278,9 @@ def remarks(groups: Groups) -> list[str]:
     single = [label for label, runs in groups.items() if min(map(len, strata_of(runs, LAST))) < 2]
     if single:
         notes.append(f"No interval for a single run of a level: {', '.join(single)}.")
+    few = min(len(runs) for runs in groups.values())
+    if 1 < few < 5:
+        notes.append(f"Intervals of {few} runs are little more than their range; five seeds or more say more.")
     if len(ends) > len(levels):
         steps = [step for _, step in ends]
         notes.append(

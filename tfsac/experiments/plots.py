@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tfsac.files import new_file, written_aside
+from tfsac.files import UNREADABLE, new_file, read_object, written_aside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -174,7 +174,7 @@ def plot_run(run_dir: Path, out: Path | None = None, title: str = "") -> pathlib
     Args:
         run_dir: a run directory, or its CSV file.
         out: the PNG to write; by default `learning_curve.png` beside the run's metrics.
-        title: above the picture; by default the name of the run's folder.
+        title: above the picture; by default the run's level and folder.
 
     Returns:
         The path of the picture.
@@ -183,7 +183,7 @@ def plot_run(run_dir: Path, out: Path | None = None, title: str = "") -> pathlib
         ValueError: from `read_curve`, or a run with neither evaluations nor training returns.
     """
     file, table = _table(run_dir)
-    figure, (axes,) = _axes(title or file.resolve().parent.name, "return")
+    figure, (axes,) = _axes(title or _title_of(file), "return")
     drawn = []
     has_training, has_evaluation = (any(table.get(column, ())) for column in (TRAINING, EVALUATION + "mean"))
     if has_training:
@@ -287,6 +287,16 @@ def _numbers(file: pathlib.Path, table: dict[str, list[str]], columns: list[str]
     return steps, np.array([by_step[step] for step in steps.tolist()])
 
 
+def _title_of(file: pathlib.Path) -> str:
+    """Returns the level of a run, where its folder says it, and its folder."""
+    folder = file.resolve().parent
+    try:
+        level = str(read_object(folder / "config.json")["preset"]["environment"]["level"])
+    except UNREADABLE:
+        return folder.name
+    return f"{level}, {folder.name}"
+
+
 def _trailing_mean(values: np.ndarray, window: int) -> np.ndarray:
     """Returns the mean of the last `window` values at each point, of fewer at the beginning."""
     return np.array([values[max(0, i + 1 - window) : i + 1].mean() for i in range(len(values))])
@@ -313,8 +323,11 @@ def _save(figure: Figure, axes: Axes, out: Path, note: str) -> pathlib.Path:
         frameon=False,
         labelcolor="linecolor",
         fontsize=9.5,
+        title=note,  # here the two cannot overlap
+        title_fontproperties={"size": 7.5},
+        alignment="left",
     )
-    return save_figure(figure, out, note)
+    return save_figure(figure, out, "")
 
 
 # -- what all figures have in common -----------------------------------------------------------------------------------

@@ -162,7 +162,8 @@ class RunParameters:
         num_actors: with `ray_address`, processes of one CPU core among which the environments are divided.
         actor_steps: with `ray_address`, environment steps that an actor takes for one message. The policy that acts is
             up to two messages old.
-        checkpoint_save_steps: environment steps between checkpoints.
+        checkpoint_save_steps: environment steps between checkpoints; None for 10 000, or a tenth of a shorter run, at
+            least 1000.
         num_checkpoints_to_keep: checkpoints that are kept, the newest; older ones are deleted.
         skip_damaged_rows: resume without rows of the replay memory that a disk lost. It is for memories whose lost rows
             every checkpoint needs, and of one resume only.
@@ -188,7 +189,7 @@ class RunParameters:
     ray_address: str | None = None
     num_actors: PositiveInt = 1
     actor_steps: PositiveInt = 32
-    checkpoint_save_steps: PositiveInt = 10_000
+    checkpoint_save_steps: PositiveInt | None = None
     num_checkpoints_to_keep: PositiveInt = 2
     skip_damaged_rows: bool = False
     stop_at_threshold: bool = False

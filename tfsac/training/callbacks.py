@@ -77,6 +77,13 @@ HOOKS = {
     "on_training_end": ("trainer",),
 }
 
+STABLE_BASELINES3 = {
+    "_on_step": "on_step(trainer), in which trainer.stop('why') ends a run",
+    "_on_training_start": "on_training_begin(trainer)",
+    "_on_rollout_end": "on_updates(trainer, metrics)",
+    "_on_training_end": "on_training_end(trainer)",
+}
+
 
 class Hooks:
     """The callbacks of a run.
@@ -168,6 +175,11 @@ def _check(callback: Callback) -> None:
     kind, names = type(callback).__name__, callback.metric_names
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name for name in names):
         raise ParameterError(f"metric_names is a list or tuple of names. Received: {names!r}")
+    if theirs := [name for name in STABLE_BASELINES3 if hasattr(callback, name)]:
+        raise ParameterError(
+            f"{theirs[0]} is a hook of Stable-Baselines3; here it is {STABLE_BASELINES3[theirs[0]]}. "
+            f"Received: {kind}.{theirs[0]}"
+        )
     for name in dir(callback):
         if name.startswith("on_") and name not in HOOKS and callable(getattr(callback, name)):
             raise ParameterError(

@@ -96,9 +96,11 @@ class RunParts:
         for line in (*self.agent.notes, *filter(None, notes)):
             self.print(line)
         if asked.resume and self.schedule.finished():
+            improve, heatup = asked.preset.schedule.improve_steps, asked.preset.schedule.heatup_steps
             self.print(
                 f"This run has completed its schedule at step {self.counters.env_steps}, so there is nothing to train. "
-                "For more steps, lengthen schedule.improve_steps (--set=schedule.improve_steps=...)."
+                f"schedule.improve_steps is {improve.num_steps}, after a warm-up of {heatup.num_steps}; for 1000 more: "
+                f"--set=schedule.improve_steps={improve.num_steps + 1000}."
             )
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -181,7 +183,7 @@ class RunParts:
         self.checkpoints = CheckpointManager(
             self.directory.checkpoints, self.agent, self.memory, identity, settings.num_checkpoints_to_keep, workers
         )
-        self.checkpoint_period = Period(settings.checkpoint_save_steps)
+        self.checkpoint_period = Period(settings.checkpoint_save_steps or self.schedule.steps_between_checkpoints())
         self.state = RunState(
             workers=workers,
             agent=self.agent,

@@ -68,6 +68,13 @@ class Schedule:
         improve, heatup = self.parameters.improve_steps, self.parameters.heatup_steps
         return improve.num_steps + (heatup.num_steps if type(heatup) is type(improve) else 0), type(improve).__name__
 
+    def steps_between_checkpoints(self) -> int:
+        """Returns the environment steps between checkpoints where nobody chooses them: 10 000, and of a shorter run a
+        tenth, at least 1000.
+        """
+        length, unit = self.length()
+        return max(1000, min(10_000, length // 10)) if unit == EnvironmentSteps.__name__ else 10_000
+
     def count(self, env_steps: int, episodes: int) -> None:
         """Counts environment steps and the episodes that they ended; ends the warm-up after its last step."""
         self.counters.env_steps += env_steps

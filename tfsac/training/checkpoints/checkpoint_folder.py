@@ -9,7 +9,7 @@ import re
 import shutil
 from typing import Any
 
-from tfsac.files import writing
+from tfsac.files import NO_CHECKPOINT, writing
 from tfsac.training.checkpoints.chunks import Chunks
 from tfsac.training.checkpoints.manifest import CheckpointError, check_file, chunks_of, memories, read_manifest
 
@@ -84,7 +84,7 @@ class CheckpointFolder:
         if whole:
             return whole[0], [], damaged
         if not damaged:
-            raise CheckpointError(f"There is no checkpoint to continue from. Received: {self.path} (it has none)")
+            raise CheckpointError(f"{NO_CHECKPOINT} Received: {self.path} (it has none)")
         for place, gone in partly.items():
             reason = damaged.pop(place)
             if skip_damaged_rows:
