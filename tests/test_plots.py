@@ -168,7 +168,9 @@ def test_the_actions_of_an_episode_are_drawn_one_below_the_other(figures, tmp_pa
         assert line.get_drawstyle() == "steps-post"
         assert list(dots.get_xdata()) == [0, 2] and list(dots.get_ydata()) == list(actions[[0, 2], i])
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["action", "new trajectory"]
-    assert figure.legends[0].get_title().get_text() == "2 new trajectories in 4 steps; shaded: the one before is repeated"
+    assert (
+        figure.legends[0].get_title().get_text() == "2 new trajectories in 4 steps; shaded: the one before is repeated"
+    )
 
 
 def shaded(axes):

@@ -264,9 +264,26 @@ def test_a_level_that_the_preset_does_not_know_has_no_threshold(name):
 
 
 @pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("pendulum_sca", " Did you mean 'pendulum_sac'?"),
+        ("crossq", " Did you mean crossq_mujoco or small_crossq_mujoco?"),
+        ("sac", " Did you mean mujoco_twin_sac, pendulum_twin_sac or simple_spread_twin_sac?"),
+        ("ppo", ""),
+    ],
+)
+def test_a_preset_that_is_not_there_leads_to_those_with_its_name(name, hint):
+    with pytest.raises(ParameterError) as caught:
+        load_preset(name)
+    assert str(caught.value).startswith(f"There is no preset of this name.{hint}")
+    assert str(caught.value).endswith(f"`tfsac presets` lists all. Received: {name!r}")
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
     [
         ("presets = 1", "which defines none"),
+        ("import gymnasium", "The file of an environment is named by the level: --level=MODULE:ID."),
         ("preset = {'level': 'Pendulum-v1'}", "a preset file defines preset = Preset(...). Received: {'level'"),
         ("from tfsac.parameters import ScheduleParameters\nScheduleParameters(heatup=3)", "Received: heatup=3"),
     ],

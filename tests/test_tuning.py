@@ -52,6 +52,7 @@ def test_a_dimension_is_read(text, kind, values):
     [
         ("a.b", "A dimension of the search space is written path=log(low, high), .*"),
         ("=log(1, 2)", "is written path=log"),
+        ("a.b=loguniform(1, 2)", "Did you mean 'log'"),
         ("a.b=0.9", "is written path=log"),
         ("a.b=0.9,0.99", "is written path=log"),
         ("a.b=unifrom(1, 2)", "Did you mean 'uniform'?"),

@@ -51,7 +51,6 @@ def load_preset(name_or_path: str | pathlib.Path, level: str | None = None) -> P
 
 def _found(name_or_path: str | pathlib.Path) -> Preset:
     from tfsac.parameters import ParameterError, for_level
-    from tfsac.parameters.base import nearest
 
     if not isinstance(name_or_path, str | pathlib.Path):
         raise ParameterError(f"A preset is loaded by its name or path. Received: {name_or_path!r}")
@@ -72,7 +71,7 @@ def _found(name_or_path: str | pathlib.Path) -> Preset:
         )
     else:
         raise ParameterError(
-            f"There is no preset of this name.{nearest(str(name_or_path), names)} Presets: {', '.join(names)}. "
+            f"There is no preset of this name.{_alike(str(name_or_path), names)} `tfsac presets` lists all. "
             f"Received: {str(name_or_path)!r}"
         )
     for level in preset.levels:
@@ -83,10 +82,18 @@ def _found(name_or_path: str | pathlib.Path) -> Preset:
     return preset
 
 
+def _alike(name: str, names: list[str]) -> str:
+    """Returns presets that somebody may mean by a name that none has."""
+    from tfsac.parameters.base import nearest
+
+    containing = [other for other in names if name and name in other]
+    shown = sorted(containing, key=lambda other: ("twin" not in other, len(other)))[:3]
+    return f" Did you mean {', '.join(shown[:-1])} or {shown[-1]}?" if len(shown) > 1 else nearest(name, names)
+
+
 def _defined_in(path: pathlib.Path) -> Preset:
     """Runs a preset file, without leaving its bytecode beside it, and returns what it defines."""
     from tfsac.parameters import ParameterError, Preset
-    from tfsac.parameters.base import nearest
 
     make_importable(path.parent)
     try:
@@ -96,10 +103,9 @@ def _defined_in(path: pathlib.Path) -> Preset:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         raise ParameterError(f"{path}, line {lines[-1] if lines else 1}: {error}") from error
     if "preset" not in defined:
-        names = [name for name in defined if not name.startswith("__")]
         raise ParameterError(
-            f"A preset file defines preset = Preset(...).{nearest('preset', names)} Received: {path}, "
-            "which defines none"
+            "A preset file defines preset = Preset(...). The file of an environment is named by the level: "
+            f"--level=MODULE:ID. Received: {path}, which defines none"
         )
     preset = defined["preset"]
     if not isinstance(preset, Preset):

@@ -155,7 +155,9 @@ def _unknown(level: str, kwargs: dict[str, Any], error: Exception) -> ValueError
     close = [*_registering(level), *difflib.get_close_matches(level, list(gym.registry), n=1, cutoff=0.4)]
     hint = f" Did you mean {close[0]!r}?" if close else ""
     if re.fullmatch(r"[a-z]\w*(\.\w+)+", level):
-        hint = f" Did you mean {PREFIX + level!r}?"
+        first = level.partition(".")[0]
+        own = any((pathlib.Path(folder) / f"{first}.py").is_file() for folder in FOLDERS)
+        hint = "" if own else f" Did you mean {PREFIX + level!r}?"
     return ValueError(
         f"Gymnasium has no environment of this id.{hint} Your own is named with the module that registers it: "
         f"MODULE:ID. Received: {level!r}"

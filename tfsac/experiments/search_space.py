@@ -18,6 +18,7 @@ from tfsac.parameters.base import nearest
 Describe = Callable[[list[str]], dict[str, Any]]  # what flags of `train` ask for, as JSON values
 
 RANGES, LISTS = ("log", "1-log", "uniform", "int"), ("choice", "width")
+OPTUNA = {"loguniform": "log", "log_uniform": "log", "categorical": "choice", "float": "uniform", "integer": "int"}
 WRITTEN = (
     "A dimension of the search space is written path=log(low, high), 1-log(low, high), uniform(low, high), "
     "int(low, high), choice(value, value, ...) or width(number, number, ...)"
@@ -164,7 +165,8 @@ def parse_dimension(text: str) -> Dimension:
         raise ParameterError(f"{WRITTEN}. Received: {text!r}")
     kind, values = match[1], split_values(match[2])
     if kind not in (*RANGES, *LISTS):
-        raise ParameterError(f"{WRITTEN}.{nearest(kind, (*RANGES, *LISTS))} Received: {text!r}")
+        meant = nearest(OPTUNA.get(kind, kind), (*RANGES, *LISTS))
+        raise ParameterError(f"{WRITTEN}.{meant} Received: {text!r}")
     if kind in LISTS:
         return Dimension(path.strip(), kind, _choices(kind, values, text))
     return Dimension(path.strip(), kind, _bounds(kind, values, text))

@@ -242,7 +242,8 @@ def by_kind(usual: str, *others: str, custom: bool = False) -> pydantic.Discrimi
         lambda value: value.get("kind", usual) if isinstance(value, dict) else getattr(value, "kind", None),
         custom_error_type="kind",
         custom_error_message=f"Input should be an object of kind {', '.join(kinds[:-1])} or {kinds[-1]}"
-        + (f", or {CUSTOM} of your own" if custom else ""),
+        + (f", or {CUSTOM} of your own" if custom else "")
+        + f', such as {{"kind": "{usual}"}}',
     )
 
 
