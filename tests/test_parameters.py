@@ -679,13 +679,13 @@ MISTAKES = {
     # update orders, and what they were called
     "order of Spinning Up": (
         lambda: Twin(update_order="spinning_up"),
-        "'simultaneous' (once 'spinning_up')",
+        "'simultaneous' (Spinning Up's)",
         "'spinning_up'",
     ),
-    "order of DI-engine": (lambda: Twin(update_order="di_engine"), "'critic_first' (once 'di_engine')", "'di_engine'"),
+    "order of DI-engine": (lambda: Twin(update_order="di_engine"), "'critic_first' (DI-engine's)", "'di_engine'"),
     "listed order": (
         lambda: Twin(update_order=(("policy", "critic"), "target")),
-        "steps are no longer listed",
+        "or 'policy_first'. Received: ",
         "(('policy', 'critic'), 'target')",
     ),
     "misspelt order": (lambda: Twin(update_order="critic_frist"), "Did you mean 'critic_first'?", "'critic_frist'"),

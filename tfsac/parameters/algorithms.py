@@ -174,9 +174,8 @@ def _check_order(order: Any) -> Any:
     if order in UPDATE_ORDERS:
         return order
     raise ValueError(
-        "update_order is 'critic_first' (once 'di_engine'), 'simultaneous' (once 'spinning_up') or 'policy_first'; "
-        f"steps are no longer listed.{nearest(order, UPDATE_ORDERS) if isinstance(order, str) else ''} Received: "
-        f"{order!r}"
+        "update_order is 'critic_first' (DI-engine's), 'simultaneous' (Spinning Up's) or 'policy_first'."
+        f"{nearest(order, UPDATE_ORDERS) if isinstance(order, str) else ''} Received: {order!r}"
     )
 
 
