@@ -184,6 +184,12 @@ def test_values_of_the_saved_model_equal_those_of_the_agents_networks(case, save
     for name, value in live.items():
         assert value.shape == (40,) and value.std() > 1e-3
         np.testing.assert_allclose(exported[name].numpy(), value, rtol=1e-5, atol=1e-5)
+    whole, one = case.policy.values(case.raw(), action), case.policy.values(case.observations[7], action[7])
+    assert whole.keys() == one.keys() == live.keys()
+    for name, value in exported.items():
+        np.testing.assert_allclose(whole[name], value, rtol=1e-5, atol=1e-5)
+        assert one[name].shape == ()
+        np.testing.assert_allclose(one[name], value[7], rtol=1e-5, atol=1e-5)
 
 
 def test_the_signatures_are_named_and_their_inputs_are_the_observations_keys(case, saved_model):

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import tiny
 
 import tfsac
 from tfsac.environments import Filters, as_arrays, maker, spec_of
+from tfsac.exporting import PolicyGraph
 from tfsac.networks import Network
 from tfsac.parameters import (
     Conv2d,
@@ -168,6 +170,44 @@ def test_values_without_critics_are_refused_and_nothing_is_written(run, tmp_path
     with pytest.raises(ValueError, match=wanted):
         tfsac.export(tfsac.load_policy(run.folder), tmp_path / "out", format, values=True)
     assert not list(tmp_path.iterdir())
+
+
+def test_values_are_those_that_an_export_would_have(run):
+    policy = tfsac.load_policy(run.folder, critics=True)
+    first, second = ({key: x[step] for key, x in run.seen.items()} for step in (0, 1))
+    action = policy.act(first)
+    graph = PolicyGraph(policy, values=True)
+    given = {key: tf.constant(x) for key, x in {**second, **policy.state}.items()}
+    try:
+        expected = graph.values(given, tf.constant(action, policy.acting.spec.action.dtype))
+    except ValueError as refused:
+        with pytest.raises(ValueError, match=re.escape(str(refused))):
+            policy.values(second, action)
+        assert "Received: an LSTM in " in str(refused)
+        return
+    found = policy.values(second, action)
+    assert found.keys() == expected.keys() and {"q", "switch_q"} & found.keys()
+    for name, value in expected.items():
+        assert found[name].shape == (ROWS,)
+        np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-5)
+
+
+def test_values_are_asked_with_critics_and_with_actions_that_the_environment_has(run):
+    several = {key: x[0] for key, x in run.seen.items()}
+    single = {key: x[0] for key, x in several.items()}
+    with pytest.raises(
+        ValueError, match=r"tfsac\.load_policy\(run_dir, critics=True\)\. Received: a policy without critics$"
+    ):
+        tfsac.load_policy(run.folder).values(single, 0)
+    policy, of = tfsac.load_policy(run.folder, critics=True), run.spec.action
+    shape, beyond = re.escape(str((ROWS, *of.shape))), np.zeros((ROWS, *of.shape), of.dtype)
+    with pytest.raises(ValueError, match=rf"values takes .* of the shape {shape}\. Received: .*$"):
+        policy.values(several, beyond[0])
+    with pytest.raises(ValueError, match=rf"values takes .* of the shape {re.escape(str(of.shape))}\. Received: .*$"):
+        policy.values(single, beyond)
+    beyond[1] += 7
+    with pytest.raises(ValueError, match=r"values takes an action from .* to .*\. Received: "):
+        policy.values(several, beyond)
 
 
 @pytest.mark.parametrize(

@@ -200,7 +200,7 @@ OTHERS = {
     "act on nothing": (lambda r, p: p.act(None), ValueError, "Received: "),
     "act on other numbers": (lambda r, p: p.act(np.zeros(5)), ValueError, r"ends in the shape \(3,\). Received: "
                                                                           r"\(5,\)$"),
-    "act on many more": (lambda r, p: p.act(np.zeros((2, 2, 3))), ValueError, r"act takes one observation \(3,\), or "
+    "act on many more": (lambda r, p: p.act(np.zeros((2, 2, 3))), ValueError, r"A policy takes one observation \(3,\), or "
                                                                               r"several \('E', 3\). Received: .*\(2, "
                                                                               r"2, 3\)$"),
     "act on complex numbers": (lambda r, p: p.act(np.zeros(3, complex)), ValueError, "real values, not "

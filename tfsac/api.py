@@ -17,6 +17,7 @@ from tfsac.environments import (
     action_map,
     as_arrays,
     checked,
+    checked_action,
     episode_seed,
     maker,
     name_of_environment,
@@ -39,7 +40,7 @@ from tfsac.training.failures import writing_results
 from tfsac.training.recorded_functions import refuse_other_spaces, refuse_others
 from tfsac.training.run_request import check_functions
 from tfsac.training.weights import load_weights
-from tfsac.types import DiscreteSpec, Spec
+from tfsac.types import Spec
 from tfsac.user_code import calling, described
 
 EnvFn = Callable[[], gym.Env]
@@ -113,7 +114,8 @@ def load_policy(
     Args:
         run_dir: of the run.
         env_fn, models: the functions that it was trained with, if it was.
-        critics: whether its agent is built too, with the critics whose values `tfsac.export(..., values=True)` needs.
+        critics: whether its agent is built too, with the critics that `Policy.values` and
+            `tfsac.export(..., values=True)` need.
         step: of a checkpoint, for the best policy until then.
 
     Raises:
@@ -335,7 +337,9 @@ def demonstrate(
 
     def acting(observation: Any) -> Any:
         with calling("act"):
-            return _acceptable(act(observation), spec)
+            action = act(observation)
+            checked_action("act returns", action, spec.action)
+            return action
 
     done = run_episodes(
         acting, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, lambda *step: steps.append(step), begin
@@ -368,19 +372,6 @@ def plot(run_dir: str | pathlib.Path) -> Picture:
     from tfsac.experiments.plots import plot_run
 
     return Picture(plot_run(argument_checks.path("run_dir", run_dir)))
-
-
-def _acceptable(action: Any, spec: Spec) -> Any:
-    """Returns an action, if the environment's space has it."""
-    given, of = np.asarray(action), spec.action
-    kind = "iub" if isinstance(of, DiscreteSpec) else "iuf"
-    if given.shape != of.shape or given.dtype.kind not in kind or not np.isfinite(given).all():
-        what = "whole numbers" if isinstance(of, DiscreteSpec) else "finite numbers"
-        raise ValueError(f"act returns {what} of the shape {of.shape}. Received: {action!r} of the shape {given.shape}")
-    low, high = (of.start, of.start + of.num_actions - 1) if isinstance(of, DiscreteSpec) else (of.low, of.high)
-    if ((given < low) | (given > high)).any():
-        raise ValueError(f"act returns an action from {low} to {high}. Received: {action!r}")
-    return action
 
 
 def observations_of(

@@ -10,7 +10,15 @@ from tfsac.environments.environment_report import EnvironmentReport, check_envir
 from tfsac.environments.filters import Filters
 from tfsac.environments.isolated import IsolatedEnvironment
 from tfsac.environments.make import checked, make, make_unchecked, maker
-from tfsac.environments.spaces import ActionNumbering, ActionRescaling, FrameStack, action_map, as_arrays, spec_of
+from tfsac.environments.spaces import (
+    ActionNumbering,
+    ActionRescaling,
+    FrameStack,
+    action_map,
+    as_arrays,
+    checked_action,
+    spec_of,
+)
 from tfsac.environments.teams import Team
 from tfsac.environments.vector_rewards import VectorRewards
 from tfsac.environments.vectorize import Environments, StepResult, episode_seed
@@ -33,6 +41,7 @@ __all__ = [
     "check_env_fn",
     "check_environment",
     "checked",
+    "checked_action",
     "episode_seed",
     "make",
     "make_unchecked",

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
+from tfsac.argument_checks import shown
 from tfsac.types import ACTION_MASK, AGENT_STATE, ArraySpec, DiscreteSpec, Spec
 
 # Key of an environment's metadata: the number of rewards a step. Vector environments pass metadata on, also of
@@ -108,6 +109,36 @@ def _numbers(value: Any, dtype: str) -> np.ndarray:
     ):
         raise ValueError("an image holds whole numbers from 0 to 255")
     return np.asarray(array, dtype)
+
+
+def checked_action(what: str, action: Any, of: ArraySpec | DiscreteSpec, leading: tuple[int, ...] = ()) -> np.ndarray:
+    """Returns actions in the environment's units as an array, if its space has them.
+
+    Args:
+        what: takes or returns them, for the message: "act returns".
+        action: `[..., *of.shape]`.
+        of: the spec of one action.
+        leading: dimensions before those of one action.
+
+    Raises:
+        ValueError: another shape, other numbers than the spec's, or some beyond its bounds.
+    """
+    shape, numbers, kinds = (*leading, *of.shape), "finite numbers", "iuf"
+    if isinstance(of, DiscreteSpec):
+        numbers, kinds = "whole numbers", "iub"
+    try:
+        given = np.asarray(action)
+    except ValueError:
+        given = np.asarray(action, object)  # rows of different lengths
+    if given.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            given = given.astype(np.float32)  # as the bounds are
+    if given.shape != shape or given.dtype.kind not in kinds or not np.isfinite(given).all():
+        raise ValueError(f"{what} {numbers} of the shape {shape}. Received: {shown(action)} of the shape {given.shape}")
+    low, high = (of.start, of.start + of.num_actions - 1) if isinstance(of, DiscreteSpec) else (of.low, of.high)
+    if ((given < low) | (given > high)).any():
+        raise ValueError(f"{what} an action from {low} to {high}. Received: {shown(action)}")
+    return given
 
 
 class ActionRescaling:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from tfsac import argument_checks
 from tfsac.agents import Agent
-from tfsac.environments import Filters, action_map, as_arrays
+from tfsac.environments import Filters, action_map, as_arrays, checked_action
 from tfsac.policies import BasePolicy, Mode
+from tfsac.policies.base_policy import state_before
 from tfsac.types import ACTION_MASK, SWITCH, Spec
 
 
@@ -21,7 +23,7 @@ class Policy:
     Args:
         acting: the policy that acts in [-1, 1], or with discrete actions from 0, on normalised observations.
         filters: of the run.
-        critics: the agent, whose values `tfsac.export(..., values=True)` needs; see `tfsac.load_policy`.
+        critics: the agent, which `values` and `tfsac.export(..., values=True)` need; see `tfsac.load_policy`.
 
     Attributes:
         to_environment: from the agent's actions to the environment's; its `inverse` goes back.
@@ -90,6 +92,40 @@ class Policy:
             self.switched = bool(switched[0]) if single else switched
         return action[0] if single else action
 
+    def values(self, observation: Any, action: Any) -> dict[str, np.ndarray]:
+        """Returns what the critics think of actions, as the exported signature "values" does.
+
+        A policy with a state is asked in the one after its last action: ask before `act` goes on.
+
+        Args:
+            observation: as in `act`, for one environment or with a leading dimension `[E, ...]`.
+            action: as `act` returns it, in the environment's bounds, of one environment or `[E, ...]`.
+
+        Returns:
+            "q", the smallest critic's (of an ensemble, what its policy maximises), and "v" where the agent has one, in
+            units of the filtered reward: a number each, or `[E]`. With P agents `[P]`, or `[E, P]`. Policies with
+            temporal abstraction have "switch_q" and "keep_q" instead.
+
+        Raises:
+            ValueError: a policy without critics, or one whose critics have an LSTM of their own; an observation as
+                `act` refuses it; an action of another shape, or beyond the bounds.
+        """
+        if self.critics is None:
+            raise ValueError(
+                "The values are those of critics, so load the policy with them: "
+                "tfsac.load_policy(run_dir, critics=True). Received: a policy without critics"
+            )
+        arrays, single = batched(observation, self.acting.spec)
+        rows = len(next(iter(arrays.values())))
+        taken = checked_action("values takes", action, self.acting.spec.action, () if single else (rows,))
+        given = (
+            self.filters.observation(arrays),
+            self.to_environment.inverse(taken[None] if single else taken),
+            dict(state_before(self.state, None, self.acting.initial_state(rows))),
+        )
+        values = self.critics.value_tensors(*tf.nest.map_structure(tf.constant, given))
+        return {name: value.numpy()[0] if single else value.numpy() for name, value in values.items()}
+
 
 def batched(observation: Any, spec: Spec) -> tuple[dict[str, np.ndarray], bool]:
     """Returns raw observations as arrays `[E, ...]` by key, and whether it was one, without a leading dimension.
@@ -113,7 +149,7 @@ def batched(observation: Any, spec: Spec) -> tuple[dict[str, np.ndarray], bool]:
     single = array.ndim == len(shape)
     if array.ndim > len(shape) + 1:
         raise ValueError(
-            f"act takes one observation {shape}, or several {('E', *shape)}. "
+            f"A policy takes one observation {shape}, or several {('E', *shape)}. "
             f"Received: {key!r} of the shape {array.shape}"
         )
     if single:
