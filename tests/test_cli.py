@@ -1060,7 +1060,7 @@ WRONG = {
     "no jobs": ("sweep --run_dir=new --jobs=0", "--jobs is a positive integer. Received: --jobs=0$"),
     "more jobs than cores": (
         "sweep --run_dir=new --jobs=100000",
-        "number of cores of this machine, [0-9]+. Received: 100000$",
+        "number of usable cores of this machine, [0-9]+. Received: 100000$",
     ),
     "jobs on a cluster": (
         "sweep --run_dir=new --jobs=2 --ray_address=local",

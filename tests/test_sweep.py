@@ -21,6 +21,7 @@ from tfsac.distributed import ray_jobs
 from tfsac.distributed.ray_cluster import connect
 from tfsac.experiments import comparison, run_processes
 from tfsac.experiments import grid as grid_of_sweep
+from tfsac.experiments.run_processes import usable_cores
 from tfsac.parameters import ParameterError
 
 DISCOUNT, RATE = "agent.algorithm.discount", "agent.networks.*.learning_rate"
@@ -322,14 +323,14 @@ def test_a_signal_is_passed_on_and_the_same_command_goes_on(stand_in, monkeypatc
 
 def test_several_jobs_run_at_the_same_time_and_share_the_cores(stand_in, monkeypatch):
     monkeypatch.setenv("TOGETHER", "1")
-    monkeypatch.setattr(os, "cpu_count", lambda: 6)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(6)), raising=False)
     assert run(stand_in, "--jobs=2", grid="0.5") == 0
     for path in stand_in.rglob("config.json"):
         assert json.loads(path.read_text())["threads"] == ["1", "3"]
 
 
 def test_threads_are_left_alone_where_one_job_runs_or_the_user_chose(stand_in, monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(4)), raising=False)
     assert run(stand_in, "--jobs=4", grid="0.5", seeds=1) == 0
     [path] = stand_in.rglob("config.json")
     assert json.loads(path.read_text())["threads"] == [None, None]
@@ -387,10 +388,18 @@ def test_without_a_folder_one_is_made_and_printed(stand_in, monkeypatch, capsys)
 
 def test_as_many_jobs_as_cores_run_at_the_same_time(stand_in, monkeypatch):
     monkeypatch.setenv("TOGETHER", "1")
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(2)), raising=False)
     assert cli.run(["sweep", f"--run_dir={stand_in}", "--num_seeds=2", f"--set={DISCOUNT}=0.5"]) == 0
-    with pytest.raises(ValueError, match=r"at most the number of cores of this machine, 2\. Received: 3$"):
+    with pytest.raises(ValueError, match=r"at most the number of usable cores of this machine, 2\. Received: 3$"):
         run(stand_in, "--jobs=3")
+
+
+def test_cores_are_those_that_this_process_may_use(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3, 5}, raising=False)
+    assert usable_cores() == 2
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert usable_cores() == 8
 
 
 @pytest.mark.slow
@@ -476,6 +485,7 @@ def test_a_folder_with_something_else_in_it_is_refused(stand_in):
 
 
 def test_a_run_that_another_process_trains_is_refused_and_what_was_started_saves(stand_in, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1}, raising=False)
     run(stand_in, grid="0.2,0.9", seeds=1)
     monkeypatch.setenv("WAIT", "2")
     start = wait_before_the_second(run_processes.PlannedRun.start, stand_in / ALL[1] / "waiting")

@@ -68,6 +68,8 @@ def show(f: flags.FlagValues, rest: list[str]) -> int:
 @command("print versions, devices and threads, for reports of errors", lambda f: None)
 def info(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints what a report of an error needs to know about this machine."""
+    from tfsac.experiments.run_processes import usable_cores
+
     with quiet_start():
         import tensorflow as tf
 
@@ -80,11 +82,10 @@ def info(f: flags.FlagValues, rest: list[str]) -> int:
             for device in tf.config.list_physical_devices()
         ]
     described = provenance()
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     model, present = _cpu()
     lines = {
         "platform": platform.platform(),
-        "cpu": f"{model}, {os.cpu_count()} cores, {usable} usable",
+        "cpu": f"{model}, {os.cpu_count()} cores, {usable_cores()} usable",
         "cpu flags": " ".join(name for name in CPU_FLAGS if name in present) or f"none of {' '.join(CPU_FLAGS)}",
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB",
         "devices": ", ".join(devices),

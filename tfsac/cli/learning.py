@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
 import pathlib
 import signal
 from collections.abc import Collection, Iterator, Sequence
@@ -248,7 +247,11 @@ def _sweep_flags(f: flags.FlagValues) -> None:
 def job_flags(f: flags.FlagValues) -> None:
     """Defines how many runs are trained at a time, and where."""
     flags.DEFINE_integer(
-        "jobs", None, "runs at the same time, at most and by default as many as cores", lower_bound=1, flag_values=f
+        "jobs",
+        None,
+        "runs at the same time, at most and by default as many as usable cores",
+        lower_bound=1,
+        flag_values=f,
     )
     flags.DEFINE_string(
         "ray_address",
@@ -263,17 +266,19 @@ def jobs_of(f: flags.FlagValues) -> int:
     """Returns how many runs `job_flags` allow at a time on this machine.
 
     Raises:
-        UsageError: more than it has cores, or flags that do not fit together.
+        UsageError: more than it has usable cores, or flags that do not fit together.
     """
     if f.ray_address is not None:
         if f.jobs is not None:
             raise UsageError("A Ray cluster runs as many as its cores allow. Received: --jobs with --ray_address")
         return 1
-    cores = os.cpu_count() or 1
+    from tfsac.experiments.run_processes import usable_cores
+
+    cores = usable_cores()
     if f["cpus_per_run"].present:
         raise UsageError("--cpus_per_run is of runs on a Ray cluster. Received: --cpus_per_run without --ray_address")
     if f.jobs is not None and f.jobs > cores:
-        raise UsageError(f"--jobs is at most the number of cores of this machine, {cores}. Received: {f.jobs}")
+        raise UsageError(f"--jobs is at most the number of usable cores of this machine, {cores}. Received: {f.jobs}")
     return f.jobs or cores
 
 

@@ -22,6 +22,11 @@ KEPT = ("preset", "level", "num_envs", "seed", "checkpoint_restore_dir")  # flag
 SECONDS_BETWEEN_LOOKS = 0.1
 
 
+def usable_cores() -> int:
+    """Returns how many cores this process may use, which an affinity (taskset, a container) may limit."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class PlannedRun(NamedTuple):
     """A run to train: its folder and the flags of `train` without it."""
 
@@ -127,7 +132,7 @@ def train_side_by_side(
         ended: is told a run that has ended, its exit status, how many seconds it took, and whether it ended because
             of a signal.
         jobs: runs at the same time.
-        cores: of each run; by default the cores of this machine by the number of jobs.
+        cores: of each run; by default the usable cores by the number of jobs.
         launch: starts a run that may use so many cores; by default as a process of this machine.
         to_end: of the runs that are trained, returns those that are to save and end.
 
@@ -138,7 +143,7 @@ def train_side_by_side(
         BlockingIOError: other runs are trained side by side in this folder, or another process trains one of these.
     """
     if cores is None and jobs > 1:
-        cores = max((os.cpu_count() or 1) // jobs, 1)
+        cores = max(usable_cores() // jobs, 1)
     processes: dict[Process, tuple[PlannedRun, float]] = {}
     asked: set[pathlib.Path] = set()
     with _alone_in(folder), _ended_together(processes), _remembered() as received:

@@ -78,7 +78,7 @@ class Sweep:
 
         Args:
             jobs: runs at the same time.
-            cores: of each run; by default the cores of this machine by the number of jobs.
+            cores: of each run; by default the usable cores by the number of jobs.
             launch: starts a run that may use so many cores; by default as a process of this machine.
 
         Returns:

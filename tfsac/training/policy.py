@@ -95,7 +95,7 @@ class Policy:
     def values(self, observation: Any, action: Any) -> dict[str, np.ndarray]:
         """Returns what the critics think of actions, as the exported signature "values" does.
 
-        A policy with a state is asked in the one after its last action: ask before `act` goes on.
+        A policy with a state is asked in the one after its last action, so call it before `act`.
 
         Args:
             observation: as in `act`, for one environment or with a leading dimension `[E, ...]`.
