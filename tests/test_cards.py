@@ -16,6 +16,7 @@ from pages import run_page
 
 import tfsac
 from tfsac import api, cli
+from tfsac.cards import card_maker
 from tfsac.cards.card_page import nearest_preset
 from tfsac.catalog import load_preset
 from tfsac.experiments.estimates import estimate, mean
@@ -204,6 +205,23 @@ def test_the_command_takes_a_sweeps_folder(runs, tmp_path, capsys):
     ]
     assert f"return  mean {results['mean']:.2f}  std {results['std']:.2f}  over 2 episodes\n" in printed
     assert printed.endswith(f"card    {tmp_path / 'card'}\n")
+
+
+def test_a_combinations_folder_stands_for_its_runs_and_a_sweep_of_several_names_them(runs, tmp_path):
+    sweep, names = tmp_path / "sweep", ("rate=1", "rate=2")
+    for run in runs:
+        for name in names:
+            shutil.copytree(run, sweep / name / run.name)
+    (sweep / "sweep.json").write_text(json.dumps({"format": 1, "grid": [["a.rate", ["1", "2"]]], "first": {}}))
+    found = card_maker.check_runs(sweep / "rate=2")
+    assert found == {seed: sweep / "rate=2" / f"seed{seed}" for seed in (4, 5)}
+    one, two = (re.escape(str(sweep / name)) for name in names)
+    with pytest.raises(ValueError, match=rf"Give the folder of one: {one}, {two}\. Received: {re.escape(str(sweep))}$"):
+        card_maker.check_runs(sweep)
+    with pytest.raises(ValueError, match=rf"Give the folder of one: {one}, {two}\. Received: "):
+        cli.run(["card", f"--run_dir={sweep}", f"--out={tmp_path / 'card'}"])
+    with pytest.raises(FileExistsError):
+        cli.run(["card", f"--run_dir={sweep / 'rate=1'}", f"--out={sweep}"])
 
 
 def test_runs_of_different_experiments_or_the_same_seed_are_refused(runs, tmp_path):

@@ -342,6 +342,8 @@ def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch):
             match=f"a label of its own.* Received: the label '{label}' twice, for (run|{one}) and (run|{one})$",
         ):
             grouping.groups_of(words)
+    for words in (["sweep/rate=1"], ["x=sweep/rate=1"]):
+        assert grouping.is_group(words[0]) and list(grouping.groups_of(words).values()) == [[one, two]]
     # A path with an equals sign is a path.
     assert grouping.groups_of([f"sweep/{names[0]}"]) == {"soft_actor_critic": [one]}
     (two / "policy").rmdir(), (three / "policy").rmdir()
@@ -350,3 +352,6 @@ def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch):
     ):
         grouping.refuse_unfinished(grouping.groups_of(["run", "sweep/rate=2/seed0"]))
     assert grouping.groups_of(["sweep"]) == {"rate=1": [one]}
+    assert grouping.groups_of(["sweep/rate=1"]) == {"soft_actor_critic": [one]}
+    with pytest.raises(ValueError, match=r"^No run in this folder has finished\. Received: sweep/rate=2$"):
+        grouping.groups_of(["sweep/rate=2"])

@@ -37,7 +37,7 @@ from tfsac.environments.film import write_film
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.experiments.estimates import estimate, mean
 from tfsac.experiments.plots import plot_curves, plot_run, read_curve
-from tfsac.experiments.sweep import finished_runs
+from tfsac.experiments.sweep import runs_of
 from tfsac.exporting import TOLERANCE, export, load_exported, verify
 from tfsac.files import check_new_folder, differences, new_file, read_object, writing
 from tfsac.networks import ModelMaker
@@ -114,8 +114,8 @@ def write_card(
     """Writes a model card: the exported best policy with its returns, picture, film and a page for strangers.
 
     Args:
-        run_dirs: of a run, of several runs of one experiment with other seeds, or of a sweep. Of several, the policy
-            with the highest mean return is exported, and evaluated again in other episodes.
+        run_dirs: of a run, of several runs of one experiment with other seeds, or of a sweep or its combination. Of
+            several, the policy with the highest mean return is exported, and evaluated again in other episodes.
         out: a new or empty folder.
         episodes: whose returns the card tells, of every run.
         seed: of the episodes.
@@ -154,17 +154,22 @@ def write_card(
 
 
 def check_runs(run_dirs: str | pathlib.Path | Sequence[str | pathlib.Path]) -> dict[int, pathlib.Path]:
-    """Returns the folders of runs of one experiment by seed; a sweep's folder stands for its finished runs.
+    """Returns the folders of runs of one experiment by seed; a folder of several stands for its finished runs.
 
     Raises:
         FileNotFoundError: a folder that is no run.
-        ValueError: no run, runs of different experiments, or two of the same seed.
+        ValueError: no run, runs of different experiments, such as of a sweep with several combinations, or two of the
+            same seed.
     """
     given = [run_dirs] if isinstance(run_dirs, str | os.PathLike) else list(run_dirs)
     paths: list[pathlib.Path] = []
     for path in (argument_checks.path("run_dir", value) for value in given):
-        sweep = (path / "sweep.json").is_file()
-        paths += [run for group in finished_runs(path).values() for run in group] if sweep else [path]
+        paths += (found := runs_of(path))
+        if len(combinations := dict.fromkeys(str(run.parent) for run in found)) > 1:
+            raise ValueError(
+                "A card is of one experiment, and this sweep has several combinations. Give the folder of one: "
+                f"{', '.join(combinations)}. Received: {path}"
+            )
     runs: dict[int, pathlib.Path] = {}
     first: Preset | None = None
     for path in paths:

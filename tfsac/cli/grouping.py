@@ -13,9 +13,11 @@ OF_THE_TASK = ("environment.level", "validation.")  # parameters that differ wit
 
 
 def is_group(word: str) -> bool:
-    """Returns whether a word of the command line stands for several runs: a sweep, or LABEL=RUN,RUN."""
+    """Returns whether a word of the command line stands for several runs: a folder of them, or LABEL=RUN,RUN."""
+    from tfsac.experiments.sweep import stands_for_runs
+
     path = pathlib.Path(word)
-    return (path / "sweep.json").is_file() or ("=" in word and not path.exists())
+    return stands_for_runs(path) or ("=" in word and not path.exists())
 
 
 def check_words(words: Sequence[str]) -> None:
@@ -30,14 +32,15 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
     """Returns run directories by label.
 
     Args:
-        words: run directories, which are grouped by what differs in them; folders of sweeps, which stand for their
-            finished runs by combination; and LABEL=RUN,RUN.
+        words: run directories, which are grouped by what differs in them, and folders with seeds of one experiment,
+            which stand for their finished runs; folders of sweeps, which stand for theirs by combination; and
+            LABEL=RUN,RUN.
 
     Raises:
         UsageError: a word that names no run, or two groups of the same label.
         FileNotFoundError, ValueError: a folder that is no run, or a sweep without finished ones.
     """
-    from tfsac.experiments.sweep import finished_runs
+    from tfsac.experiments.sweep import finished_runs, runs_of
 
     check_words(words)
     groups: dict[str, list[pathlib.Path]] = {}
@@ -56,7 +59,7 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
         if "=" in word and not path.exists():
             label, _, listed = word.partition("=")
             paths = [listed] if pathlib.Path(listed).exists() else listed.split(",")
-            add(label, [run for one in paths for run in _runs_in(pathlib.Path(one))])
+            add(label, [run for one in paths for run in runs_of(pathlib.Path(one))])
         elif (path / "sweep.json").is_file():
             for label, runs in finished_runs(path).items():
                 named = f"{path.name} {label}" if len(words) > 1 else label
@@ -65,7 +68,7 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
                 else:
                     unnamed.extend(runs)
         else:
-            unnamed.append(path)
+            unnamed.extend(runs_of(path))
     for label, runs in by_difference(unnamed).items():
         add(label, runs)
     return groups
@@ -79,13 +82,6 @@ def refuse_unfinished(groups: dict[str, list[pathlib.Path]]) -> None:
                 "A comparison is of runs that have ended; "
                 f"first type tfsac train --run_dir={run} --resume. Received: {run}"
             )
-
-
-def _runs_in(path: pathlib.Path) -> list[pathlib.Path]:
-    """Returns the finished runs of a sweep's folder, or the run itself."""
-    from tfsac.experiments.sweep import finished_runs
-
-    return [run for runs in finished_runs(path).values() for run in runs] if (path / "sweep.json").is_file() else [path]
 
 
 def by_difference(runs: Sequence[pathlib.Path]) -> dict[str, list[pathlib.Path]]:

@@ -16,7 +16,7 @@ def _card_flags(f: flags.FlagValues) -> None:
     flags.DEFINE_multi_string(
         "run_dir",
         [],
-        "the folder of a run or a sweep; of one experiment with other seeds, may be repeated",
+        "the folder of a run, of a sweep or of its combination; of one experiment with other seeds, may be repeated",
         flag_values=f,
     )
     flags.DEFINE_string("out", None, "a new folder", flag_values=f)
@@ -28,13 +28,14 @@ def _card_flags(f: flags.FlagValues) -> None:
 @command("write the best policy of a run as a model card, for others", _card_flags)
 def card(f: flags.FlagValues, rest: list[str]) -> int:
     """Writes a folder in the layout of a Hugging Face model repository."""
+    from tfsac.experiments.sweep import stands_for_runs
     from tfsac.files import check_new_folder
 
     if not f.run_dir:
         raise UsageError("--run_dir is required. Received: no --run_dir")
     out = required(f, "out")
     for run_dir in map(pathlib.Path, f.run_dir):
-        if not (run_dir / "sweep.json").is_file():
+        if not stands_for_runs(run_dir):
             check_run(run_dir)
     check_new_folder(pathlib.Path(out))
     with quiet_start():

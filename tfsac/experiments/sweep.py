@@ -143,12 +143,37 @@ def finished_runs(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
             )
     groups: dict[str, list[pathlib.Path]] = {}
     for (name, _), (label, _) in zip(named(axes), named(axes, LEVELS), strict=True):
-        runs = [path for path in sorted((folder / name).glob("seed*")) if PlannedRun(path, []).finished]
-        if runs:
+        if runs := _finished_seeds(folder / name):
             groups.setdefault(label, []).extend(runs)
     if not groups:
         raise ValueError(f"No run of this sweep has finished. Received: {folder}")
     return groups
+
+
+def stands_for_runs(path: pathlib.Path) -> bool:
+    """Returns whether a folder is that of a sweep, or holds seeds of one experiment, such as a sweep's combination."""
+    return (path / "sweep.json").is_file() or (
+        not (path / "config.json").is_file() and any(path.glob("seed*/config.json"))
+    )
+
+
+def runs_of(path: pathlib.Path) -> list[pathlib.Path]:
+    """Returns the finished runs for which a folder stands, or the folder itself where that is a run.
+
+    Raises:
+        ValueError: no run has finished, or from `finished_runs`.
+    """
+    if not stands_for_runs(path):
+        return [path]
+    if (path / "sweep.json").is_file():
+        return [run for runs in finished_runs(path).values() for run in runs]
+    if not (runs := _finished_seeds(path)):
+        raise ValueError(f"No run in this folder has finished. Received: {path}")
+    return runs
+
+
+def _finished_seeds(folder: pathlib.Path) -> list[pathlib.Path]:
+    return [path for path in sorted(folder.glob("seed*")) if PlannedRun(path, []).finished]
 
 
 def _content(file: pathlib.Path) -> dict[str, Any]:
