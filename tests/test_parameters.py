@@ -685,7 +685,7 @@ MISTAKES = {
     "order of DI-engine": (lambda: Twin(update_order="di_engine"), "'critic_first' (DI-engine's)", "'di_engine'"),
     "listed order": (
         lambda: Twin(update_order=(("policy", "critic"), "target")),
-        "or 'policy_first'. Received: ",
+        "or 'policy_first'.",
         "(('policy', 'critic'), 'target')",
     ),
     "misspelt order": (lambda: Twin(update_order="critic_frist"), "Did you mean 'critic_first'?", "'critic_frist'"),
