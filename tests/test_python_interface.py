@@ -481,3 +481,13 @@ def test_a_script_sees_nothing_of_tensorflows_start():
 def test_a_name_of_another_library_says_where_to_look(name, words):
     with pytest.raises(AttributeError, match=rf"no attribute '{name}'. What you look for is {re.escape(words)}"):
         getattr(tfsac, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("predict", "act(observation) returns"), ("agent", "acting is the policy"), ("model", "help(policy) lists")],
+)
+def test_what_a_policy_does_not_have_says_where_to_look(name, words, tmp_path):
+    policy = tfsac.load_policy(tiny.untrained_run(tmp_path / "run", "Pendulum-v1"))
+    with pytest.raises(AttributeError, match=rf"^A policy has no {name}\. {re.escape(words)}"):
+        getattr(policy, name)

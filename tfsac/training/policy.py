@@ -49,17 +49,19 @@ class Policy:
         self.to_environment = action_map(acting.spec)
         self.reset()
 
-    @property
-    def agent(self) -> Any:
-        """No longer there: `acting` acts, `critics` is the agent.
+    def __getattr__(self, name: str) -> Any:
+        """Names what somebody may look for.
 
         Raises:
-            AttributeError: always.
+            AttributeError: always; Python asks here for what a policy does not have.
         """
-        raise AttributeError(
-            "A policy has `acting`, "
-            "the policy of the agent, and `critics`, the agent where it was loaded. Received: agent"
-        )
+        hints = {
+            "predict": "act(observation) returns an action alone; deterministic=False samples it",
+            "agent": "acting is the policy of the agent, and critics the agent where it was loaded",
+            "learn": "tfsac.train trains",
+            "save": "tfsac.export(policy, path) writes it",
+        }
+        raise AttributeError(f"A policy has no {name}. {hints.get(name, 'help(policy) lists what it has')}")
 
     def reset(self) -> None:
         """Sets the state to the initial one: an episode starts, in all environments."""
