@@ -173,3 +173,13 @@ def test_the_batch_that_was_not_finite_is_read_as_the_page_says(tmp_path, capsys
         re.search(r"'reward': \(np\.float32\(3e\+38\), np\.True_\)", shown)
         and "'next_observation/observation'" in shown
     )
+
+
+def test_metrics_csv_is_read_as_the_page_about_runs_says(tmp_path, monkeypatch):
+    (tmp_path / "runs" / "pendulum").mkdir(parents=True)
+    (tmp_path / "runs" / "pendulum" / "metrics.csv").write_text("env_steps,q/q1\n1000,\n2000,-1.5\n3000,-2.5\n")
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
+    (block,) = (block for block in blocks(page) if "csv.DictReader" in block.text)
+    exec(block.text, namespace := {})
+    assert namespace["curve"] == [(2000, -1.5), (3000, -2.5)]
