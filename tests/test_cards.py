@@ -17,10 +17,10 @@ from pages import run_page
 import tfsac
 from tfsac import api, cli
 from tfsac.cards import card_maker
-from tfsac.cards.card_page import nearest_preset
+from tfsac.cards.card_page import module_needed, nearest_preset
 from tfsac.catalog import load_preset
 from tfsac.experiments.estimates import estimate, mean
-from tfsac.parameters import ParameterError, RunParameters, override, to_json
+from tfsac.parameters import EnvironmentParameters, ParameterError, RunParameters, override, to_json
 
 pytestmark = pytest.mark.slow  # each exports and plays
 EPISODES = 3
@@ -134,6 +134,8 @@ def test_the_page_tells_preset_changes_steps_and_limits(made):
     assert "| environment steps | 60, exported: the best evaluation, after " in text
     assert f"tfsac {tfsac.__version__}, tensorflow " in text and "; all others in `config.json` |" in text
     assert "Only one seed was trained" in text and "were not tested" in text
+    assert "Episodes last 10 steps. " in text and "An input has a row for each environment. " in text
+    assert "Python module" not in text
 
 
 def test_the_config_repeats_the_run_and_has_no_folders_of_its_author(made, runs):
@@ -387,12 +389,21 @@ def test_a_run_is_no_card_and_the_error_says_how_it_becomes_one(runs):
         tfsac.load_card(runs[0])
 
 
+def test_a_card_is_no_run_and_the_error_says_what_reads_it(made, capsys):
+    message = r"no run directory but a model card: tfsac load --card=FOLDER or tfsac\.load_card reads it\. Received: "
+    with pytest.raises(FileNotFoundError, match=message):
+        tfsac.load_policy(made.path)
+    with pytest.raises(SystemExit):
+        cli.main(["evaluate", f"--run_dir={made.path}"])
+    assert re.search(message, capsys.readouterr().err)
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ("card --out={tmp}/card", "--run_dir is required. Received: no --run_dir$"),
         ("card --run_dir={run}", "--out is required. Received: no --out$"),
-        ("card --run_dir={tmp} --out={tmp}/card", "A run directory has a config.json. Received: "),
+        ("card --run_dir={tmp} --out={tmp}/card", "no run directory: it has no config.json. Received: "),
         ("card --run_dir={run} --out={run}", "new or empty folder. Received: .*seed4$"),
         ("card --run_dir={run} --out={tmp}/card --episodes=0", "positive integer. Received: --episodes=0$"),
         ("load", "--card is required. Received: no --card$"),
@@ -406,6 +417,15 @@ def test_a_wrong_command_line_is_refused_and_leaves_nothing(line, message, runs,
         cli.main(line.format(tmp=tmp_path, run=runs[0], card=made.path).split())
     assert ended.value.code == 2 and tree(tmp_path) == before
     assert re.search(message, capsys.readouterr().err.strip())
+
+
+@pytest.mark.parametrize(
+    ("level", "module"),
+    [("my_env:Point-v0", "my_env"), ("pettingzoo:mpe2.simple_spread_v3", "mpe2.simple_spread_v3"), ("Ant-v5", "")],
+)
+def test_a_page_names_the_module_that_its_level_needs(level, module):
+    needed = module_needed(EnvironmentParameters(level))
+    assert needed.startswith(f"The environment needs the Python module `{module}`, ") if module else needed == ""
 
 
 @pytest.mark.parametrize("license", ["", "a\nb", 7])
@@ -429,7 +449,7 @@ def test_a_card_that_fails_leaves_nothing_behind(runs, tmp_path, monkeypatch):
 
 def test_what_cannot_be_made_is_left_out_with_its_reason(tmp_path, monkeypatch, capsys):
     tiny.register()
-    run = evaluated(tiny.untrained_run(tmp_path / "run", "TfsacCliff-v0"))
+    run = evaluated(tiny.untrained_run(tmp_path / "run", "tiny:TfsacCliff-v0"))
     monkeypatch.setattr("tfsac.cards.card_maker.TOLERANCE", -1.0)  # as if the LiteRT file acted otherwise
     assert cli.run(["card", f"--run_dir={run}", f"--out={tmp_path / 'card'}", "--episodes=1"]) == 0
     printed = capsys.readouterr().out
@@ -438,6 +458,7 @@ def test_what_cannot_be_made_is_left_out_with_its_reason(tmp_path, monkeypatch, 
     assert {path.name for path in (tmp_path / "card").iterdir()} == ALL - {"policy.tflite", "replay.mp4"}
     _, text = metadata(tmp_path / "card")
     assert "tflite" not in text and "film" not in text
+    assert "\n\nThe environment needs the Python module `tiny`, which this folder does not contain. " in text
     assert read(tmp_path / "card")["interval_95"] is None  # of one episode
 
 

@@ -1040,7 +1040,7 @@ WRONG = {
         "train --resume --run_dir={run} --checkpoint_restore_dir={run}",
         "Received: --checkpoint_restore_dir$",
     ),
-    "resume no run": ("train --resume --run_dir={tmp}/none", "has a config.json. Received: .*/none$"),
+    "resume no run": ("train --resume --run_dir={tmp}/none", "it has no config.json. Received: .*/none$"),
     "resume another algorithm": (
         "train --resume --run_dir={run} --set=agent.algorithm.discount=0.5",
         r"belongs to another run: its agent.algorithm.discount is 0\.99\. .* Received: agent.algorithm.discount=0\.5$",
@@ -1174,8 +1174,11 @@ WRONG = {
     ),
     # evaluate
     "evaluate nothing": ("evaluate", "--run_dir is required. Received: no --run_dir$"),
-    "evaluate no run": ("evaluate --run_dir={tmp}", "A run directory has a config.json. Received: "),
-    "evaluate no folder": ("evaluate --run_dir={tmp}/none", "A run directory has a config.json. Received: .*/none$"),
+    "evaluate no run": ("evaluate --run_dir={tmp}", "no run directory: it has no config.json. Received: "),
+    "evaluate no folder": (
+        "evaluate --run_dir={tmp}/none",
+        "no run directory: it has no config.json. Received: .*/none$",
+    ),
     "no episodes": (
         "evaluate --run_dir={run} --episodes=0",
         "--episodes is a positive integer. Received: --episodes=0$",
@@ -1219,11 +1222,11 @@ WRONG = {
     "plot nothing": ("plot", "Plotting needs a run. Received: no --run_dir$"),
     "plot no run": ("plot {tmp}", "run directory with metrics.csv.* Received: "),
     "plot two runs to nowhere": ("plot {run} {run}", "--out is required. Received: no --out$"),
-    "plot two of which one is no run": ("plot {run} {tmp} --out={tmp}/a.png", "has a config.json. Received: "),
+    "plot two of which one is no run": ("plot {run} {tmp} --out={tmp}/a.png", "it has no config.json. Received: "),
     # compare
     "compare nothing": ("compare", "A comparison needs runs, as in: .* Received: none$"),
-    "compare no run": ("compare {tmp}", "A run directory has a config.json. Received: "),
-    "compare no folder": ("compare a={run},{tmp}/none", "A run directory has a config.json. Received: .*/none$"),
+    "compare no run": ("compare {tmp}", "no run directory: it has no config.json. Received: "),
+    "compare no folder": ("compare a={run},{tmp}/none", "no run directory: it has no config.json. Received: .*/none$"),
     "compare a run with itself": (
         "compare {run} {run}",
         "A group has each run once. Received: 'soft_actor_critic' with ",

@@ -260,7 +260,7 @@ def test_the_picture_is_written_over_an_earlier_one(write, tmp_path):
     [
         ({}, r"at least one group, and each group at least one run\. Received: {}$"),
         ({"x": []}, r"each group at least one run\. Received: {'x': \[\]}$"),
-        ({"x": ["none"]}, r"A run directory has a config\.json\. Received: .*none$"),
+        ({"x": ["none"]}, r"no run directory: it has no config\.json\. Received: .*none$"),
         ({"x": ["text"]}, r"text.config\.json is not the config of a run .* Received: 1 bytes$"),
         ({"x": ["list"]}, r"is not the config of a run .* Received: 2 bytes$"),
         ({"x": ["new"]}, r"has no values yet in this column\. Received: column='evaluation/return_mean'$"),

@@ -142,8 +142,8 @@ WRONG = {
         FileNotFoundError,
         "no saved weights yet; they come with the first evaluation. Received: .*best.npz$",
     ),
-    "no run": (empty, FileNotFoundError, "A run directory has a config.json. Received: "),
-    "no folder": (lambda folder: folder, FileNotFoundError, "A run directory has a config.json. Received: "),
+    "no run": (empty, FileNotFoundError, "no run directory: it has no config.json. Received: "),
+    "no folder": (lambda folder: folder, FileNotFoundError, "no run directory: it has no config.json. Received: "),
     "damaged": (damaged, ValueError, "damaged or not a file of weights .* Received: 7 bytes$"),
     "a number": (lambda folder: 3, TypeError, "initial_weights is the run directory .* Received: 3$"),
 }

@@ -137,7 +137,7 @@ OTHERS = {
                                                                                                 "Received: True$"),
     "evaluate a film of another kind": (lambda r, p: tfsac.evaluate(r, 1, dump_mp4="new/a.avi"), ValueError, "ends in .mp4 or .gif. Received: new/a.avi$"),
     "evaluate a picture": (lambda r, p: tfsac.evaluate(r, 1, plot_actions="new/a.jpg"), ValueError, "ends in .png. Received: new/a.jpg$"),
-    "evaluate no run": (lambda r, p: tfsac.evaluate("nowhere"), FileNotFoundError, "A run directory has a config.json. "
+    "evaluate no run": (lambda r, p: tfsac.evaluate("nowhere"), FileNotFoundError, "no run directory: it has no config.json. "
                                                                                    "Received: nowhere$"),
     "evaluate a policy": (lambda r, p: tfsac.evaluate(p), TypeError, "run_dir is the path of a folder.* Received: "
                                                                      "<tfsac"),
@@ -173,7 +173,12 @@ OTHERS = {
     "load_preset nothing": (lambda r, p: tfsac.load_preset(None), ParameterError, "Received: None$"),
     "load_preset a run": (lambda r, p: tfsac.load_preset(str(r)), ParameterError, "Did you mean '.*config.json'.* "
                                                                                   "Received: "),
-    "act on text": (lambda r, p: p.act("left"), ValueError, "holds numbers, .* Received: 'left'$"),
+    "act on text": (lambda r, p: p.act("left"), ValueError, "'observation' must be an array of numbers: real "
+                                                               "values, not <U4. Received: 'left'$"),
+    "act on uneven rows": (lambda r, p: p.act([[1.0], [1.0, 2.0]]), ValueError, "numbers: its parts have different shapes. "
+                                                                                r"Received: \[\[1.0\], \[1.0, 2.0\]\]$"),
+    "act on what reset returns": (lambda r, p: p.act((np.zeros(3), {})), ValueError, "pass its first entry alone. Received: "
+                                                                                     r"\(array\(\[0., 0., 0.\]\), \{\}\)$"),
     "act on NaN": (lambda r, p: p.act(np.full(3, np.nan)), ValueError, r"'observation' must be finite. Received: \[nan "
                                                                        r"nan nan\]$"),
     "act deterministic": (lambda r, p: p.act(np.zeros(3), "no"), TypeError, "deterministic is True or False. Received: "
@@ -257,6 +262,14 @@ def test_what_cannot_be_used_is_refused_in_words(name, run_dir, policy, tmp_path
         use(run_dir, policy)
     assert "Received: " in str(caught.value) and "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["saved_model.pb", "policy.tflite"])
+def test_an_export_is_no_run_and_the_error_says_what_reads_it(name, tmp_path):
+    (tmp_path / name).touch()
+    message = r"no config\.json\. It is an export: tfsac\.exporting\.load_exported reads it\. Received: "
+    with pytest.raises(FileNotFoundError, match=message):
+        tfsac.load_policy(tmp_path)
 
 
 def test_an_image_is_not_made_of_fractions():

@@ -14,7 +14,7 @@ from tfsac.catalog import load_preset
 from tfsac.parameters import RunParameters, to_json
 
 NEEDED, INTEGER, COUNT = "needs a value", "is a non-negative integer", "is a positive integer"
-NO_RUN, NO_FLAG, WORD = "A run directory has a config.json", "has no flag", r"Flags are written --name=value\."
+NO_RUN, NO_FLAG, WORD = "no run directory: it has no config.json", "has no flag", r"Flags are written --name=value\."
 KIND, NUMBER, WHOLE, OBJECT = (
     "Input should be an object of kind",
     "a valid number",
@@ -416,7 +416,7 @@ WRONG = [
     (GRID + f"{DISCOUNT}=0.9,0.8 --set={DISCOUNT}=0.5", "set once"),
     (GRID + f"'{POLICY}.middleware_parameters.scheme=[64,[64,64]'", "opened and closed"),
     # model cards
-    *((f"card --run_dir={name} --out=new", "has a config.json") for name in ("missing", "empty", "file")),
+    *((f"card --run_dir={name} --out=new", "has no config.json") for name in ("missing", "empty", "file")),
     ("card --out=new", "--run_dir is required"),
     ("card --run_dir=run --out=new --episodes=0", "positive integer"),
     ("card --run_dir=run --license=", "needs a value"),

@@ -121,7 +121,7 @@ def read_config(path: pathlib.Path) -> tuple[Preset, RunParameters]:
         FileNotFoundError: there is none.
         ParameterError: it cannot be understood, or has parameters that this version does not know.
     """
-    from tfsac.files import read_object
+    from tfsac.files import no_run, read_object
     from tfsac.parameters import ParameterError, Preset, RunParameters, from_json
 
     if (path.parent / "sweep.json").is_file():
@@ -129,7 +129,7 @@ def read_config(path: pathlib.Path) -> tuple[Preset, RunParameters]:
     if not path.is_file() and (path.parent / "tuning.json").is_file():
         raise FileNotFoundError(f"This is the folder of a tuning; name one of the runs in it. Received: {path.parent}")
     if not path.is_file():
-        raise FileNotFoundError(f"A run directory has a config.json. Received: {path.parent}")
+        raise no_run(path.parent)
     try:
         content = read_object(path)
         preset, run = content["preset"], content["run"]

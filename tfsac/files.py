@@ -142,6 +142,27 @@ def check_new_folder(path: pathlib.Path) -> None:
     check_folder(path.parent, path)
 
 
+def no_run(folder: pathlib.Path) -> FileNotFoundError:
+    """Returns the error for a folder without the config of a run; for an export it says what reads it."""
+    exported = (folder / "saved_model.pb").is_file() or any(folder.glob("*.tflite"))
+    hint = " It is an export: tfsac.exporting.load_exported reads it." if exported else ""
+    return FileNotFoundError(f"This is no run directory: it has no config.json.{hint} Received: {folder}")
+
+
+def no_weights(path: pathlib.Path) -> FileNotFoundError:
+    """Returns the error for weights that are not in a run's folder; for a model card it says what reads it."""
+    try:
+        card = "card" in read_object(path.parent / "config.json")
+    except (OSError, ValueError):
+        card = False
+    if card:
+        return FileNotFoundError(
+            "This is no run directory but a model card: tfsac load --card=FOLDER or tfsac.load_card reads it. "
+            f"Received: {path.parent}"
+        )
+    return FileNotFoundError(f"There are no saved weights yet; they come with the first evaluation. Received: {path}")
+
+
 def check_run_dir(path: pathlib.Path) -> None:
     """Refuses a folder in which no new run can be kept, and writes nothing.
 

@@ -10,7 +10,7 @@ from tfsac.cards.card_files import CONFIG, CURVE, FILM, LITE, POLICY, RESULTS
 from tfsac.catalog import load_preset, preset_names
 from tfsac.exporting import Exported
 from tfsac.files import differences
-from tfsac.parameters import ParameterError, Preset, for_level, to_json
+from tfsac.parameters import EnvironmentParameters, ParameterError, Preset, for_level, to_json
 
 NOT_TRAINING = ("levels", "validation")  # parts of a preset that do not change what is learned
 MOST_CHANGES = 25  # of a preset that the page lists; with more it is another experiment
@@ -45,6 +45,7 @@ def page_of(
         *([f"[A film of the first episode]({FILM})"] if FILM in files else []),
         "## Training\n\n" + _training(preset, config, results, agent),
         "## Use with tfsac\n\n" + WITH_TFSAC,
+        *([needed] if (needed := module_needed(preset.environment)) else []),
         "## Use without tfsac\n\n" + _without_tfsac(policy, LITE in files),
         "## Files\n\n" + _files(files),
         "## Limits\n\n" + _limits(preset, config, results),
@@ -98,11 +99,12 @@ def _told(results: Mapping[str, Any]) -> str:
 
 def _returns(results: Mapping[str, Any]) -> list[str]:
     lengths, episodes, runs = results["lengths"], len(results["returns"]), results["runs"]
+    steps = " to ".join(map(str, sorted({min(lengths), max(lengths)})))
     parts = [
         f"Mean return of {episodes} episodes, deterministic actions: **{_told(results)}**, standard deviation "
         f"{results['std']:.2f}, from {min(results['returns']):.2f} to {max(results['returns']):.2f}. In brackets: "
-        f"the 95 % bootstrap interval of the mean. Episodes last {min(lengths)} to {max(lengths)} steps. Rewards are "
-        f"the environment's, not discounted. `{RESULTS}` has each return with the seed of its episode."
+        f"the 95 % bootstrap interval of the mean. Episodes last {steps} steps. Rewards are the environment's, "
+        f"not discounted. `{RESULTS}` has each return with the seed of its episode."
     ]
     if len(runs) > 1:
         parts.append(
@@ -170,6 +172,18 @@ print(evaluation.returns)
 `card.act(observation)` chooses an action in a loop of your own; call `card.reset()` where an episode starts."""
 
 
+def module_needed(environment: EnvironmentParameters) -> str:
+    """Returns a sentence about the Python module that registers the level, or an empty text where it names none."""
+    before, colon, after = environment.level.partition(":")
+    if not colon or environment.by_env_fn:
+        return ""
+    module = after if before == "pettingzoo" else before
+    return (
+        f"The environment needs the Python module `{module}`, which this folder does not contain. Install it, or start "
+        "Python where it can be imported. `card.act` does without it."
+    )
+
+
 def _without_tfsac(policy: Exported, lite: bool) -> str:
     """Returns examples that name the policy's inputs, with zeros in the place of real observations."""
     inputs, fields = policy.serve.structured_input_signature[1], policy.fields
@@ -178,7 +192,7 @@ def _without_tfsac(policy: Exported, lite: bool) -> str:
         shape = [1, *(2 if size is None else size for size in inputs[name].shape[1:])]
         maker = "ones" if inputs[name].dtype.is_bool else "zeros"  # a mask needs a valid action
         given[name] = f"np.{maker}({tuple(shape)}, np.{inputs[name].dtype.name.replace('bool', 'bool_')})"
-    several = "A row for each environment; several at once are answered together."
+    several = "An input has a row for each environment. One call computes the actions of all rows."
     lines = [
         "```python",
         "import numpy as np",

@@ -93,10 +93,10 @@ def check_run(run_dir: pathlib.Path) -> None:
 
 def check_weights(run_dir: pathlib.Path) -> None:
     """Refuses a folder without saved weights."""
+    from tfsac.files import no_weights
+
     if not (run_dir / "best.npz").is_file():
-        raise FileNotFoundError(
-            f"There are no saved weights yet; they come with the first evaluation. Received: {run_dir / 'best.npz'}"
-        )
+        raise no_weights(run_dir / "best.npz")
 
 
 def check_resumable(run_dir: pathlib.Path) -> None:

@@ -75,15 +75,22 @@ def as_arrays(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
     Raises:
         ValueError: keys or shapes (after any leading dimensions) that are not the spec's.
     """
+    if isinstance(observation, tuple) and observation and isinstance(observation[-1], dict):
+        raise ValueError(
+            "An observation is an array or a dict of arrays; reset and step return tuples: pass its first entry alone. "
+            f"Received: {shown(observation)}"
+        )
     given = observation if isinstance(observation, dict) else {"observation": observation}
     if given.keys() != spec.observation.keys():
         raise ValueError(f"Observations have the keys {sorted(spec.observation)}. Received: {sorted(given)}")
-    try:
-        arrays = {key: _numbers(given[key], array.dtype) for key, array in spec.observation.items()}
-    except (TypeError, ValueError, NotImplementedError) as error:  # the last from tensors inside a tf.function
-        raise ValueError(
-            f"An observation holds numbers, {list(spec.observation)} ({error}). Received: {observation!r}"
-        ) from error
+    arrays = {}
+    for key, array in spec.observation.items():
+        try:
+            arrays[key] = _numbers(given[key], array.dtype)
+        except (TypeError, ValueError, NotImplementedError) as error:  # the last from tensors inside a tf.function
+            raise ValueError(
+                f"Observation {key!r} must be an array of numbers: {error}. Received: {shown(observation)}"
+            ) from error
     leading = {}
     for key, array in spec.observation.items():
         rank = arrays[key].ndim - len(array.shape)
@@ -97,7 +104,10 @@ def as_arrays(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
 
 def _numbers(value: Any, dtype: str) -> np.ndarray:
     """Returns a part of an observation with the dtype, if this keeps its meaning."""
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError("its parts have different shapes") from error
     if array.dtype == dtype:
         return array
     if array.dtype.kind in NO_NUMBERS:

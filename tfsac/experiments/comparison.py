@@ -24,7 +24,7 @@ from tfsac.experiments.plots import (
     refuse_repeated,
     save_figure,
 )
-from tfsac.files import new_file, written_aside
+from tfsac.files import new_file, no_run, written_aside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,7 +86,7 @@ def read_run(path: Path, last_evaluations: int = 1) -> RunEvaluations:
     """
     config = pathlib.Path(path) / "config.json"
     if not config.is_file():
-        raise FileNotFoundError(f"A run directory has a config.json. Received: {path}")
+        raise no_run(config.parent)
     try:
         level = str(json.loads(config.read_bytes())["preset"]["environment"]["level"])
     except (ValueError, KeyError, TypeError) as error:

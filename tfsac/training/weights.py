@@ -13,7 +13,7 @@ import numpy as np
 
 from tfsac.agents import Agent
 from tfsac.environments import Filters
-from tfsac.files import Header, parse_object, read_npz, written_aside
+from tfsac.files import Header, no_weights, parse_object, read_npz, written_aside
 from tfsac.policies import BasePolicy
 from tfsac.training.run_directory import RunDirectory
 
@@ -52,9 +52,7 @@ def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filte
         ValueError: the file is damaged or belongs to other networks.
     """
     if not path.is_file():
-        raise FileNotFoundError(
-            f"There are no saved weights yet; they come with the first evaluation. Received: {path}"
-        )
+        raise no_weights(path)
     agent = learned if isinstance(learned, Agent) else None
     variables: dict[str, Any] = learned.variables if isinstance(learned, BasePolicy) else _variables(learned)
     temperatures, own = _temperatures(agent) if agent else {}, filters.state()
