@@ -267,7 +267,7 @@ def test_what_cannot_be_used_is_refused_in_words(name, run_dir, policy, tmp_path
 @pytest.mark.parametrize("name", ["saved_model.pb", "policy.tflite"])
 def test_an_export_is_no_run_and_the_error_says_what_reads_it(name, tmp_path):
     (tmp_path / name).touch()
-    message = r"no config\.json\. It is an export: tfsac\.exporting\.load_exported reads it\. Received: "
+    message = r"no config\.json\. It is an export: tfsac\.load_exported reads it\. Received: "
     with pytest.raises(FileNotFoundError, match=message):
         tfsac.load_policy(tmp_path)
 

@@ -145,7 +145,7 @@ def check_new_folder(path: pathlib.Path) -> None:
 def no_run(folder: pathlib.Path) -> FileNotFoundError:
     """Returns the error for a folder without the config of a run; for an export it says what reads it."""
     exported = (folder / "saved_model.pb").is_file() or any(folder.glob("*.tflite"))
-    hint = " It is an export: tfsac.exporting.load_exported reads it." if exported else ""
+    hint = " It is an export: tfsac.load_exported reads it." if exported else ""
     return FileNotFoundError(f"This is no run directory: it has no config.json.{hint} Received: {folder}")
 
 

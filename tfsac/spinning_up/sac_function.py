@@ -13,7 +13,7 @@ import numpy as np
 
 from tfsac.api import finish
 from tfsac.environments import maker, name_of_environment, spec_of
-from tfsac.files import differences, new_run_dir
+from tfsac.files import differences, new_run_dir, no_run
 from tfsac.parameters import BY_ENV_FN, EnvironmentParameters, ParameterError, to_json
 from tfsac.parameters.base import nearest
 from tfsac.spinning_up.actor_critic import ActorCritic, mlp_actor_critic, model_maker
@@ -187,7 +187,7 @@ def sac(
 
 def _refuse_changes(config: pathlib.Path, arguments: dict[str, Any]) -> None:
     if not config.is_file():
-        raise FileNotFoundError(f"A run to resume has a config.json. Received: {config.parent}")
+        raise no_run(config.parent)
     earlier = json.loads(config.read_text())
     for name, theirs, ours in differences({key: earlier.get(key) for key in arguments}, arguments):
         if name not in MAY_CHANGE:
