@@ -173,9 +173,9 @@ OTHERS = {
     "load_preset nothing": (lambda r, p: tfsac.load_preset(None), ParameterError, "Received: None$"),
     "load_preset a run": (lambda r, p: tfsac.load_preset(str(r)), ParameterError, "Did you mean '.*config.json'.* "
                                                                                   "Received: "),
-    "act on text": (lambda r, p: p.act("left"), ValueError, "'observation' must be an array of numbers: real "
+    "act on text": (lambda r, p: p.act("left"), ValueError, "'observation' must be a numeric array: real "
                                                                "values, not <U4. Received: 'left'$"),
-    "act on uneven rows": (lambda r, p: p.act([[1.0], [1.0, 2.0]]), ValueError, "numbers: its parts have different shapes. "
+    "act on uneven rows": (lambda r, p: p.act([[1.0], [1.0, 2.0]]), ValueError, "numeric array: its parts have different shapes. "
                                                                                 r"Received: \[\[1.0\], \[1.0, 2.0\]\]$"),
     "act on what reset returns": (lambda r, p: p.act((np.zeros(3), {})), ValueError, "pass its first entry alone. Received: "
                                                                                      r"\(array\(\[0., 0., 0.\]\), \{\}\)$"),

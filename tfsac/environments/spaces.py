@@ -89,7 +89,7 @@ def as_arrays(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
             arrays[key] = _numbers(given[key], array.dtype)
         except (TypeError, ValueError, NotImplementedError) as error:  # the last from tensors inside a tf.function
             raise ValueError(
-                f"Observation {key!r} must be an array of numbers: {error}. Received: {shown(observation)}"
+                f"Observation {key!r} must be a numeric array: {error}. Received: {shown(observation)}"
             ) from error
     leading = {}
     for key, array in spec.observation.items():
