@@ -10,6 +10,7 @@ import tiny
 from tfsac import api, cli, exporting
 from tfsac.environments import Filters, as_arrays, make, spec_of
 from tfsac.environments.vectorize import EVALUATION, episode_seed
+from tfsac.litert import litert_interpreter
 from tfsac.parameters import EnvironmentEpisodes, RunParameters
 from tfsac.training import Policy
 from tfsac.training.build import build_agent
@@ -79,7 +80,7 @@ class Case:
     def signatures(self, path):
         """Returns functions of arrays, by signature name, of a SavedModel or a LiteRT file."""
         if path.suffix == ".tflite":
-            interpreter = exporting.litert_interpreter(path)
+            interpreter = litert_interpreter(path)
             return {name: interpreter.get_signature_runner(name) for name in interpreter.get_signature_list()}
         loaded = tf.saved_model.load(str(path))
 

@@ -345,7 +345,7 @@ def damage(folder, name):
         ("nothing there", r"is a folder that tfsac card wrote\. Received: .*none$"),
         ("empty", r"has a config\.json\. Received: .*copy$"),
         ("config cut", r"config\.json is damaged .*download it again\. Received: 100 bytes$"),
-        ("config of something else", r"is not of a model card\. Received: card=None$"),
+        ("config of something else", r"is not of a model card\. Received: .*copy$"),
         ("no checksums", r"is damaged; download it again\. Received: no policy_files$"),
         ("environment of another version", r"of another version of tfsac.*Received: .*levle"),
         ("policy is a pointer of Git LFS", r"saved_model\.pb is not the file .*git lfs pull.*Received: \d+ bytes$"),
@@ -383,9 +383,7 @@ except SystemExit as ended:
 
 
 def test_a_run_is_no_card_and_the_error_says_how_it_becomes_one(runs):
-    with pytest.raises(
-        ValueError, match=r"tfsac card --run_dir=.*seed4 --out=FOLDER makes a card.*Received: card=None$"
-    ):
+    with pytest.raises(ValueError, match=r"tfsac card --run_dir=.*seed4 --out=FOLDER makes a card.*Received: .*seed4$"):
         tfsac.load_card(runs[0])
 
 

@@ -421,9 +421,9 @@ def test_export_writes_the_policy_and_verifies_it(run_dir, tmp_path, capsys, for
 
 
 def test_export_ends_with_status_1_where_the_exported_policy_acts_differently(run_dir, tmp_path, capsys, monkeypatch):
-    from tfsac import exporting
+    from tfsac.exported import Exported
 
-    monkeypatch.setattr(exporting.Exported, "__call__", lambda self, observation: np.full((1, 1), 9.0, np.float32))
+    monkeypatch.setattr(Exported, "__call__", lambda self, observation: np.full((1, 1), 9.0, np.float32))
     assert cli.run(["export", f"--run_dir={run_dir}", f"--out={tmp_path / 'out'}", "--verify"]) == 1
     assert "MORE THAN 1e-05" in capsys.readouterr().out
 

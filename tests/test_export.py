@@ -1,5 +1,6 @@
 """An exported policy acts exactly as the live one, without tfsac or Keras."""
 
+import re
 import sys
 
 import gymnasium as gym
@@ -12,6 +13,7 @@ from tfsac import exporting
 from tfsac.catalog import load_preset
 from tfsac.distributions import LOG_SCALE_MAX, LOG_SCALE_MIN
 from tfsac.environments import Filters, as_arrays, make, spec_of
+from tfsac.litert import litert_interpreter
 from tfsac.parameters import RunParameters
 from tfsac.training import Policy
 from tfsac.training.build import build_agent
@@ -288,7 +290,7 @@ for place in sys.argv[1:]:
 @pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 5])
 def test_the_litert_file_acts_as_the_live_policy(case, litert, rows):
-    runner = exporting.litert_interpreter(litert).get_signature_runner("serving_default")
+    runner = litert_interpreter(litert).get_signature_runner("serving_default")
     exported = runner(**{key: array[:rows] for key, array in case.batch.items()})["action"]
     live = case.policy.act(case.raw(slice(rows)))
     assert exported.shape == live.shape == (rows, len(case.low))
@@ -309,7 +311,7 @@ def test_the_litert_file_takes_one_row_after_five_and_is_found_by_its_folder(cas
 @pytest.mark.parametrize("rows", [1, 5])
 def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, litert, rows):
     noise = np.random.default_rng(8).standard_normal((rows, len(case.low)), np.float32)
-    runner = exporting.litert_interpreter(litert).get_signature_runner("sample")
+    runner = litert_interpreter(litert).get_signature_runner("sample")
     exported = runner(**{key: array[:rows] for key, array in case.batch.items()}, noise=noise)["action"]
     loc, scale = case.gaussian(slice(rows))
     np.testing.assert_allclose(exported, case.rescaled(np.tanh(loc + scale * noise)), rtol=0, atol=1e-5)
@@ -319,9 +321,27 @@ def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, litert, 
 @pytest.mark.slow
 def test_values_of_the_litert_file_equal_those_of_the_agents_networks(case, litert):
     action = np.random.default_rng(3).uniform(case.low, case.high, (40, len(case.low))).astype(np.float32)
-    exported = exporting.litert_interpreter(litert).get_signature_runner("values")(**case.batch, action=action)
+    exported = litert_interpreter(litert).get_signature_runner("values")(**case.batch, action=action)
     for name, value in case.live_values(action).items():
         np.testing.assert_allclose(exported[name], value, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("format", ["saved_model", "litert"])
+def test_an_exported_policy_takes_what_act_takes(case, format, request):
+    act, one = exporting.load_exported(request.getfixturevalue(format)), case.observations[3]
+    np.testing.assert_allclose(act(case.raw()), case.policy.act(case.raw()), atol=1e-5)
+    assert act(one).shape == case.low.shape
+    np.testing.assert_allclose(act(one), case.policy.act(one), atol=1e-5)
+    if not isinstance(one, dict):
+        np.testing.assert_array_equal(act(one.tolist()), act(one))
+        for wrong in (one[:-1], case.raw()[None], 1.0):
+            shape = re.escape(str(np.shape(wrong)))
+            with pytest.raises(ValueError, match=rf"^Observation 'observation' is one .*\. Received: {shape}$"):
+                act(wrong)
+        with pytest.raises(
+            ValueError, match=r"^Observation 'observation' must be a numeric array: .*\. Received: 'left'$"
+        ):
+            act("left")
 
 
 def test_without_the_package_that_runs_litert_the_error_says_what_to_install(tmp_path, monkeypatch):
@@ -402,6 +422,17 @@ def test_a_place_without_an_exported_policy_is_refused(tmp_path, content):
         place.mkdir()
     with pytest.raises(FileNotFoundError, match=r"SavedModel folder or a \.tflite file\. Received: "):
         exporting.load_exported(place)
+
+
+def test_a_run_in_the_place_of_its_export_is_answered_with_that(pendulum, tmp_path):
+    (tmp_path / "config.json").touch()
+    with pytest.raises(FileNotFoundError, match=r"made by tfsac export --run_dir=.* --out=FOLDER\. Received: "):
+        exporting.load_exported(tmp_path)
+    policy = exporting.export(pendulum.policy, tmp_path / "policy")
+    with pytest.raises(FileNotFoundError, match=rf"That of this run is {re.escape(str(policy))}\. Received: "):
+        exporting.load_exported(tmp_path)
+    with pytest.raises(TypeError, match=r"^path is the path of an export, .* Received: None$"):
+        exporting.load_exported(None)
 
 
 def test_observations_of_another_shape_are_refused_by_the_live_policy(pendulum):

@@ -14,6 +14,7 @@ import tfsac
 from tfsac import api, cli, exporting
 from tfsac.catalog import load_preset
 from tfsac.environments import as_arrays
+from tfsac.litert import litert_interpreter
 
 BENCHMARK = pathlib.Path(__file__).parents[1] / "benchmarks" / "quantization.py"
 TOOL = """
@@ -100,9 +101,9 @@ def test_an_int8_file_is_smaller_and_acts_nearly_as_the_live_policy(tmp_path):
     assert int8.stat().st_size < 0.8 * plain.stat().st_size
     assert difference(policy, plain, observations) < 1e-5
     assert 1e-5 < difference(policy, int8, observations) < 0.02  # of a range of 4
-    details = exporting.litert_interpreter(int8).get_tensor_details()
+    details = litert_interpreter(int8).get_tensor_details()
     assert sum(tensor["dtype"] == np.int8 and tensor["shape"].prod() >= 192 for tensor in details) >= 2  # weights
-    sampled = exporting.litert_interpreter(int8).get_signature_runner("sample")
+    sampled = litert_interpreter(int8).get_signature_runner("sample")
     noise = np.array([[3.0], [-3.0]], np.float32)
     high, low = sampled(observation=np.zeros((2, 3), np.float32), noise=noise)["action"][:, 0]
     assert low < high and low >= -2.0 and high <= 2.0

@@ -61,6 +61,7 @@ MAY_IMPORT = {
             "training",
             "metrics",
             "exporting",
+            "exported",
             "files",
             "api",
             "user_code",
@@ -92,8 +93,9 @@ MAY_IMPORT = {
     ),
     "exporting": (
         {"numpy", "tensorflow"},
-        {"types", "environments", "training", "files", "argument_checks", "user_code", "litert"},
+        {"types", "environments", "training", "files", "argument_checks", "user_code", "litert", "exported"},
     ),
+    "exported": ({"numpy", "tensorflow"}, {"types", "environments", "files", "argument_checks", "litert"}),
     "litert": ({"numpy", "ai_edge_litert", *TENSORFLOW}, {"types", "environments", "training"}),
     "cards": (
         {"numpy", "gymnasium"},
@@ -104,6 +106,7 @@ MAY_IMPORT = {
             "networks",
             "training",
             "exporting",
+            "exported",
             "experiments",
             "catalog",
             "files",

@@ -9,6 +9,7 @@ import tiny
 from tfsac import api, exporting
 from tfsac.environments import Filters, as_arrays, episode_seed, make, spec_of
 from tfsac.environments.vectorize import EVALUATION
+from tfsac.litert import litert_interpreter
 from tfsac.parameters import EnvironmentEpisodes, RunParameters
 from tfsac.training import Policy
 from tfsac.training.build import build_agent, build_policy
@@ -258,9 +259,9 @@ def test_whole_episodes_of_the_saved_model_are_those_of_the_live_policy(case, sa
 
 @pytest.mark.parametrize("rows", [slice(1), slice(3)], ids=["one", "three"])
 def test_whole_episodes_of_the_litert_file_are_those_of_the_live_policy(case, litert, rows):
-    first = exporting.litert_interpreter(litert).get_signature_runner("initial_state")(rows=np.int32(rows.stop))
+    first = litert_interpreter(litert).get_signature_runner("initial_state")(rows=np.int32(rows.stop))
     assert {name: len(x) for name, x in first.items()} == dict.fromkeys(case.policy.acting.initial_state(1), rows.stop)
-    act = exporting.litert_interpreter(litert).get_signature_runner("serving_default")
+    act = litert_interpreter(litert).get_signature_runner("serving_default")
 
     def step_of(step, state):
         return act(**{key: array[step][rows] for key, array in case.seen.items()}, **state)
@@ -380,7 +381,7 @@ def test_a_sample_of_the_litert_file_is_made_with_the_given_noise(case, litert):
     state, seen = middle(case, 3)
     size, rng = case.spec.action.shape[0], np.random.default_rng(8)
     noise = np.concatenate([rng.standard_normal((3, size)), [[0.0], [0.5], [0.999999]]], axis=1).astype(np.float32)
-    done = exporting.litert_interpreter(litert).get_signature_runner("sample")(**seen, **state, noise=noise)
+    done = litert_interpreter(litert).get_signature_runner("sample")(**seen, **state, noise=noise)
     filtered = tensors_of(case.policy.filters.observation(seen))
     action, after = case.policy.acting.act_tensors(filtered, tf.constant(noise), tensors_of(state))
     np.testing.assert_allclose(done["action"], case.policy.to_environment(action.numpy()), rtol=0, atol=1e-5)
@@ -416,7 +417,7 @@ def test_exported_values_are_those_of_keeping_and_of_switching(case, format, req
     inner = np.random.default_rng(3).uniform(-1, 1, (3, *case.spec.action.shape)).astype(np.float32)
     given = {**seen, **state, "action": case.policy.to_environment(inner).astype(np.float32)}
     if format == "litert":
-        values = exporting.litert_interpreter(path).get_signature_runner("values")(**given)
+        values = litert_interpreter(path).get_signature_runner("values")(**given)
     else:
         values = tf.saved_model.load(str(path)).signatures["values"](**tensors_of(given))
     assert values.keys() == {"keep_q", "switch_q"}

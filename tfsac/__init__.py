@@ -46,7 +46,7 @@ _HOMES = {
     "Trainer": "tfsac.training",
     "Callback": "tfsac.training",
     "export": "tfsac.exporting",
-    "load_exported": "tfsac.exporting",
+    "load_exported": "tfsac.exported",
     "verify": "tfsac.exporting",
     "write_card": "tfsac.cards.card_maker",
     "load_card": "tfsac.cards.card_folder",
@@ -72,7 +72,8 @@ if TYPE_CHECKING:
     from tfsac.cards.card_maker import write_card
     from tfsac.catalog import load_preset, preset_names
     from tfsac.environments import check_environment
-    from tfsac.exporting import export, load_exported, verify
+    from tfsac.exported import load_exported
+    from tfsac.exporting import export, verify
     from tfsac.memories import save_demonstrations
     from tfsac.parameters import ParameterError, Preset, RunParameters, override
     from tfsac.spinning_up.actor_critic import mlp_actor_critic

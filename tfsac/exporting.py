@@ -14,8 +14,9 @@ import tensorflow as tf
 
 from tfsac import argument_checks
 from tfsac.environments import ActionNumbering, action_map, as_arrays
+from tfsac.exported import TFLITE_FILE, is_export, load_exported
 from tfsac.files import check_new_folder, neutral, new_file, sync, writing
-from tfsac.litert import calibrate, converted, litert_interpreter
+from tfsac.litert import calibrate, converted
 from tfsac.training.policy import Policy
 from tfsac.types import ACTION_MASK, input_name
 from tfsac.user_code import described
@@ -23,8 +24,6 @@ from tfsac.user_code import described
 Format = Literal["saved_model", "tflite"]
 A_POLICY = "a Policy, as tfsac.load_policy(run_dir) returns it"
 TOLERANCE = 1e-5
-TFLITE_FILE = "policy.tflite"
-SAVED_MODEL_FILE = "saved_model.pb"
 
 
 class PolicyGraph:
@@ -231,11 +230,6 @@ def export(
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def is_export(path: pathlib.Path) -> bool:
-    """Returns whether a folder holds an exported policy of either format."""
-    return (path / TFLITE_FILE).is_file() or (path / SAVED_MODEL_FILE).is_file()
-
-
 def _save_quietly(module: tf.Module, path: pathlib.Path, signatures: dict[str, Any]) -> None:
     """Saves without TensorFlow's line about assets, which a policy does not have."""
     logger, level = tf.get_logger(), tf.get_logger().level
@@ -244,89 +238,6 @@ def _save_quietly(module: tf.Module, path: pathlib.Path, signatures: dict[str, A
         tf.saved_model.save(module, str(path), signatures=signatures)
     finally:
         logger.setLevel(level)
-
-
-class Exported:
-    """The actions of an exported policy, with nothing but TensorFlow or LiteRT behind it.
-
-    A policy with a state remembers it from one call to the next: call `reset` where an episode begins.
-
-    Args:
-        path: what `export` returned (or its folder, for a LiteRT file).
-
-    Raises:
-        FileNotFoundError: no exported policy there.
-        ImportError: a LiteRT file without the package that runs it.
-    """
-
-    def __init__(self, path: str | pathlib.Path):
-        path = pathlib.Path(path)
-        if (path / TFLITE_FILE).is_file():
-            path = path / TFLITE_FILE
-        self.lite = path.suffix == ".tflite" and path.is_file()
-        if self.lite:
-            interpreter = litert_interpreter(path)
-            signatures = {name: interpreter.get_signature_runner(name) for name in interpreter.get_signature_list()}
-            serve = signatures["serving_default"]
-            self.wanted, outputs = set(serve.get_input_details()), set(serve.get_output_details())
-        elif (path / SAVED_MODEL_FILE).is_file():
-            with neutral(path) as folder:
-                self.loaded = tf.saved_model.load(str(folder))
-            signatures = self.loaded.signatures
-            serve = signatures["serving_default"]
-            self.wanted, outputs = set(serve.structured_input_signature[1]), set(serve.structured_outputs)
-        else:
-            raise FileNotFoundError(f"An exported policy is a SavedModel folder or a .tflite file. Received: {path}")
-        self.serve, self.sample, self.initial = serve, signatures["sample"], signatures.get("initial_state")
-        self.fields = outputs - {"action"}  # of the state
-        self.reset()
-
-    def reset(self) -> None:
-        """Forgets the state."""
-        self.state: dict[str, np.ndarray] = {}
-
-    def __call__(self, observation: Mapping[str, np.ndarray], deterministic: bool = True) -> np.ndarray:
-        """Returns actions `[E, ...]` for observations `[E, ...]` by key; keys that the policy does not read are left
-        out.
-
-        Args:
-            observation: raw ones.
-            deterministic: the policy's mode; a SavedModel also returns samples.
-
-        Raises:
-            ValueError: missing keys; another number of environments than in the call before where the policy has a
-                state; samples of a LiteRT file.
-        """
-        if not deterministic and self.lite:
-            raise ValueError(
-                "The samples of a LiteRT file take their noise as an input; call its signature `sample`, or load the "
-                f"SavedModel. Received: deterministic={deterministic}"
-            )
-        given = {input_name(key): value for key, value in observation.items()}
-        if missing := self.wanted - self.fields - given.keys():
-            raise ValueError(f"This policy also reads {', '.join(sorted(missing))}. Received: {sorted(observation)}")
-        rows = len(next(iter(observation.values())))
-        if self.fields and not self.state:
-            self.state = self._run(self.initial, {"rows": np.int32(rows)})
-        if known := {len(value) for value in self.state.values()} - {rows}:
-            raise ValueError(
-                f"The policy state is of {known.pop()} environments; call reset to start with others. Received: {rows}"
-            )
-        function = self.serve if deterministic else self.sample
-        after = self._run(function, {name: {**given, **self.state}[name] for name in self.wanted})
-        action = after.pop("action")
-        self.state = after
-        return action
-
-    def _run(self, function: Any, given: dict[str, Any]) -> dict[str, np.ndarray]:
-        if self.lite:
-            return dict(function(**given))
-        return {name: x.numpy() for name, x in function(**{name: tf.constant(x) for name, x in given.items()}).items()}
-
-
-def load_exported(path: str | pathlib.Path) -> Exported:
-    """Loads an exported policy; see `Exported`."""
-    return Exported(path)
 
 
 def verify(policy: Policy, path: str | pathlib.Path, observations: list[Any]) -> float:

@@ -60,9 +60,9 @@ def check_card(folder: pathlib.Path) -> tuple[pathlib.Path, dict[str, Any]]:
             f"{folder / CONFIG} is damaged ({error}); download it again. Received: {size} bytes"
         ) from error
     if config.get(FORMAT) != 1:
-        run = (folder / "best.npz").is_file()
+        run = config.keys() >= {"preset", "run"}
         hint = f" This is a run: tfsac card --run_dir={folder} --out=FOLDER makes a card of it." if run else ""
-        raise ValueError(f"{folder / CONFIG} is not of a model card.{hint} Received: {FORMAT}={config.get(FORMAT)!r}")
+        raise ValueError(f"{folder / CONFIG} is not of a model card.{hint} Received: {folder}")
     try:
         listed = {str(name): str(checksum) for name, checksum in config[CHECKSUMS].items()}
     except (LookupError, AttributeError) as error:

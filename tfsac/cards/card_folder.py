@@ -17,7 +17,7 @@ from tfsac.cards.card_files import CONFIG, check_card, read_results
 from tfsac.environments import episode_seed, maker, spec_of
 from tfsac.environments.film import check_render, write_film
 from tfsac.environments.vectorize import EVALUATION
-from tfsac.exporting import Exported, load_exported
+from tfsac.exported import Exported, load_exported
 from tfsac.files import new_file
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, from_json
 from tfsac.training import Evaluation, RunDirectory, evaluate

@@ -38,7 +38,8 @@ from tfsac.environments.vectorize import EVALUATION
 from tfsac.experiments.estimates import estimate, mean
 from tfsac.experiments.plots import plot_curves, plot_run, read_curve
 from tfsac.experiments.sweep import runs_of
-from tfsac.exporting import TOLERANCE, export, load_exported, verify
+from tfsac.exported import load_exported
+from tfsac.exporting import TOLERANCE, export, verify
 from tfsac.files import check_new_folder, differences, new_file, read_object, writing
 from tfsac.networks import ModelMaker
 from tfsac.parameters import ParameterError, Preset, to_json

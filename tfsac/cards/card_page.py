@@ -8,7 +8,7 @@ from typing import Any
 
 from tfsac.cards.card_files import CONFIG, CURVE, FILM, LITE, POLICY, RESULTS
 from tfsac.catalog import load_preset, preset_names
-from tfsac.exporting import Exported
+from tfsac.exported import Exported
 from tfsac.files import differences
 from tfsac.parameters import EnvironmentParameters, ParameterError, Preset, for_level, to_json
 

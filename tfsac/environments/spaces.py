@@ -86,7 +86,7 @@ def as_arrays(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
     arrays = {}
     for key, array in spec.observation.items():
         try:
-            arrays[key] = _numbers(given[key], array.dtype)
+            arrays[key] = numbers_as(given[key], array.dtype)
         except (TypeError, ValueError, NotImplementedError) as error:  # the last from tensors inside a tf.function
             raise ValueError(
                 f"Observation {key!r} must be a numeric array: {error}. Received: {shown(observation)}"
@@ -102,8 +102,12 @@ def as_arrays(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _numbers(value: Any, dtype: str) -> np.ndarray:
-    """Returns a part of an observation with the dtype, if this keeps its meaning."""
+def numbers_as(value: Any, dtype: str) -> np.ndarray:
+    """Returns a part of an observation with the dtype.
+
+    Raises:
+        TypeError, ValueError: it has parts of different shapes, or this would not keep its meaning.
+    """
     try:
         array = np.asarray(value)
     except ValueError as error:

@@ -14,7 +14,7 @@ import tensorflow as tf
 from tfsac import argument_checks
 from tfsac.api import AFTER_TRAINING
 from tfsac.environments import as_arrays, maker, spec_of
-from tfsac.exporting import load_exported
+from tfsac.exported import load_exported
 from tfsac.parameters import EnvironmentEpisodes
 from tfsac.training import Evaluation, RunDirectory, evaluate
 from tfsac.types import input_name

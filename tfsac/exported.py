@@ -1,0 +1,142 @@
+"""Running an exported policy, a SavedModel or a LiteRT file."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfsac import argument_checks
+from tfsac.environments.spaces import numbers_as
+from tfsac.files import neutral
+from tfsac.litert import litert_interpreter
+from tfsac.types import input_name
+
+TFLITE_FILE = "policy.tflite"
+SAVED_MODEL_FILE = "saved_model.pb"
+
+
+def is_export(path: pathlib.Path) -> bool:
+    """Returns whether a folder holds an exported policy of either format."""
+    return (path / TFLITE_FILE).is_file() or (path / SAVED_MODEL_FILE).is_file()
+
+
+class Exported:
+    """The actions of an exported policy, with nothing but TensorFlow or LiteRT behind it.
+
+    A policy with a state remembers it from one call to the next: call `reset` where an episode begins.
+
+    Args:
+        path: what `export` returned (or its folder, for a LiteRT file).
+
+    Raises:
+        FileNotFoundError: no exported policy there.
+        ImportError: a LiteRT file without the package that runs it.
+    """
+
+    def __init__(self, path: str | pathlib.Path):
+        path = argument_checks.path("path", path, "the path of an export, a str or a pathlib.Path")
+        if (path / TFLITE_FILE).is_file():
+            path = path / TFLITE_FILE
+        self.lite = path.suffix == ".tflite" and path.is_file()
+        if self.lite:
+            interpreter = litert_interpreter(path)
+            signatures = {name: interpreter.get_signature_runner(name) for name in interpreter.get_signature_list()}
+            serve = signatures["serving_default"]
+            found = {name: (x["shape_signature"], x["dtype"]) for name, x in serve.get_input_details().items()}
+            outputs = set(serve.get_output_details())
+        elif (path / SAVED_MODEL_FILE).is_file():
+            with neutral(path) as folder:
+                self.loaded = tf.saved_model.load(str(folder))
+            signatures = self.loaded.signatures
+            serve = signatures["serving_default"]
+            inputs = serve.structured_input_signature[1].items()
+            found = {name: (x.shape.as_list(), x.dtype.as_numpy_dtype) for name, x in inputs}
+            outputs = set(serve.structured_outputs)
+        else:
+            run, policy = (path / "config.json").is_file(), path / "policy"
+            made = policy if is_export(policy) else f"made by tfsac export --run_dir={path} --out=FOLDER"
+            raise FileNotFoundError(
+                "An exported policy is a SavedModel folder or a .tflite file."
+                f"{f' That of this run is {made}.' if run else ''} Received: {path}"
+            )
+        self.serve, self.sample, self.initial = serve, signatures["sample"], signatures.get("initial_state")
+        self.wanted, self.fields = set(found), outputs - {"action"}  # inputs, and those that are of the state
+        self.reads = {
+            name: (tuple(shape[1:]), np.dtype(x)) for name, (shape, x) in found.items() if name not in outputs
+        }
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets the state."""
+        self.state: dict[str, np.ndarray] = {}
+
+    def __call__(self, observation: Any, deterministic: bool = True) -> np.ndarray:
+        """Returns an action for an observation, or `[E, ...]` for `[E, ...]`, as `Policy.act` does.
+
+        Args:
+            observation: raw, an array or by key; keys that the policy does not read are left out.
+            deterministic: the policy's mode; a SavedModel also returns samples.
+
+        Raises:
+            ValueError: missing keys or other shapes; another number of environments than in the call before where the
+                policy has a state; samples of a LiteRT file.
+        """
+        if not deterministic and self.lite:
+            raise ValueError(
+                "The samples of a LiteRT file take their noise as an input; call its signature `sample`, or load the "
+                f"SavedModel. Received: deterministic={deterministic}"
+            )
+        by_key = observation if isinstance(observation, Mapping) else {"observation": observation}
+        named = {input_name(key): value for key, value in by_key.items()}
+        if missing := self.reads.keys() - named.keys():
+            raise ValueError(f"This policy also reads {', '.join(sorted(missing))}. Received: {sorted(by_key)}")
+        given = {name: self._array(name, named[name]) for name in self.reads}
+        leading = {array.shape[: array.ndim - len(self.reads[name][0])] for name, array in given.items()}
+        if len(leading) > 1:
+            shapes = {name: array.shape for name, array in given.items()}
+            raise ValueError(f"All parts of an observation have the same leading dimensions. Received: {shapes}")
+        if single := leading == {()}:
+            given = {name: array[None] for name, array in given.items()}
+        rows = 1 if single else leading.pop()[0]
+        if self.fields and not self.state:
+            self.state = self._run(self.initial, {"rows": np.int32(rows)})
+        if known := {len(value) for value in self.state.values()} - {rows}:
+            raise ValueError(
+                f"The policy state is of {known.pop()} environments; call reset to start with others. Received: {rows}"
+            )
+        function = self.serve if deterministic else self.sample
+        after = self._run(function, {name: {**given, **self.state}[name] for name in self.wanted})
+        action = after.pop("action")
+        self.state = after
+        return action[0] if single else action
+
+    def _array(self, name: str, value: Any) -> np.ndarray:
+        """Returns a part of one observation, or of several, as the policy reads it."""
+        shape, dtype = self.reads[name]
+        try:
+            array = numbers_as(value, dtype.name)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"Observation {name!r} must be a numeric array: {error}. Received: {argument_checks.shown(value)}"
+            ) from error
+        ends = array.shape[max(array.ndim - len(shape), 0) :]
+        fits = all(size in (None, -1, end) for size, end in zip(shape, ends, strict=False))  # any number of agents
+        if len(ends) < len(shape) or array.ndim > len(shape) + 1 or not fits:
+            raise ValueError(
+                f"Observation {name!r} is one {shape}, or several {('E', *shape)}. Received: {array.shape}"
+            )
+        return array
+
+    def _run(self, function: Any, given: dict[str, Any]) -> dict[str, np.ndarray]:
+        if self.lite:
+            return dict(function(**given))
+        return {name: x.numpy() for name, x in function(**{name: tf.constant(x) for name, x in given.items()}).items()}
+
+
+def load_exported(path: str | pathlib.Path) -> Exported:
+    """Loads an exported policy; see `Exported`."""
+    return Exported(path)
