@@ -156,7 +156,7 @@ COMPLETED = [
     ("tfsac train --strategy=m", {"mirrored", "multi_worker"}),
     ("tfsac export --format=t", {"tflite"}),
     ("tfsac train --checkpoint_s", {"--checkpoint_save_steps="}),
-    ("tfsac evaluate --st", {"--stochastic"}),
+    ("tfsac evaluate --sto", {"--stochastic"}),
     ("tfsac evaluate --run_dir=runs/pe", {"runs/pendulum"}),
     ("tfsac compare runs/pe", {"runs/pendulum"}),
 ]

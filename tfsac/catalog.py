@@ -94,6 +94,7 @@ def _alike(name: str, names: list[str]) -> str:
 def _defined_in(path: pathlib.Path) -> Preset:
     """Runs a preset file, without leaving its bytecode beside it, and returns what it defines."""
     from tfsac.parameters import ParameterError, Preset
+    from tfsac.parameters.base import nearest
 
     make_importable(path.parent)
     try:
@@ -103,8 +104,9 @@ def _defined_in(path: pathlib.Path) -> Preset:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         raise ParameterError(f"{path}, line {lines[-1] if lines else 1}: {error}") from error
     if "preset" not in defined:
+        near = nearest("preset", [name for name in defined if "preset" in name])
         raise ParameterError(
-            "A preset file defines preset = Preset(...). The file of an environment is named by the level: "
+            f"A preset file defines preset = Preset(...).{near} The file of an environment is named by the level: "
             f"--level=MODULE:ID. Received: {path}, which defines none"
         )
     preset = defined["preset"]

@@ -187,7 +187,8 @@ def plot(f: flags.FlagValues, rest: list[str]) -> int:
             )
         print(plot_run(only, f.out))
         return 0
-    out, groups = required(f, "out"), groups_of(words)
+    groups = groups_of(words)
+    out = required(f, "out")
     print(plot_curves(groups, out, f.title or _levels(groups), **({"column": f.column} if f.column else {})))
     return 0
 

@@ -179,5 +179,5 @@ def _paths(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
         if path == "agent.networks":
             first, *others = ([*_paths(network)] for network in value.values())
             yield from (f"{path}.*.{field}" for field in first if all(field in fields for fields in others))
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and path != "levels":  # which repeats paths
             yield from _paths(value, f"{path}.")
