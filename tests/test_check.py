@@ -69,10 +69,34 @@ gym.register("Plain-v0", entry_point=Plain)
 PLAIN = f"{__name__}:Plain-v0"
 
 
+class Undrawn(Plain):
+    """Names a render mode that its constructor does not take."""
+
+    metadata = {"render_modes": ["rgb_array"]}
+
+    def __init__(self):
+        super().__init__()
+
+
+def test_render_modes_that_the_constructor_does_not_take_are_a_warning():
+    [warning] = tfsac.check_environment(Undrawn, num_steps=20).warnings
+    assert warning.startswith("metadata names the render modes rgb_array, but the constructor takes no render_mode")
+    drawn = tfsac.check_environment(lambda: gym.make("CartPole-v1"), num_steps=20)
+    assert not [text for text in drawn.warnings if "render" in text]
+
+
+def test_terminated_and_truncated_episodes_are_counted_apart():
+    report = tfsac.check_environment(lambda: gym.wrappers.TimeLimit(Plain(), 5), num_steps=20)
+    assert "ended episodes: 4 (0 terminated, 4 truncated), after 5 steps" in str(report)
+
+
 def test_a_good_environment_has_neither_problems_nor_warnings():
     report = tfsac.check_environment(Plain, num_steps=50)
     assert report.usable and report.problems == report.warnings == []
-    assert "ok       ended episodes: 7, after 7 steps on average, with a mean return of 7" in str(report)
+    assert (
+        "ok       ended episodes: 7 (7 terminated, 0 truncated), after 7 steps on average, with a mean return of 7"
+        in str(report)
+    )
     assert str(report).startswith("Plain:\n") and str(report).endswith("\nusable")
 
 

@@ -1202,6 +1202,10 @@ WRONG = {
     ),
     "export over a file": ("export --run_dir={run} --out={file}", "new or empty folder. Received: .*/file$"),
     "export under a file": ("export --run_dir={run} --out={file}/out", "Received: .*"),
+    "export to a file of LiteRT": (
+        "export --run_dir={run} --out={tmp}/tank.tflite --format=tflite",
+        r"--out is a folder, which gets policy\.tflite. Received: --out=.*tank\.tflite$",
+    ),
     "export as something else": (
         "export --run_dir={run} --out={tmp}/out --format=onnx",
         "--format is saved_model or tflite. Received: --format=onnx$",

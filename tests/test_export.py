@@ -424,6 +424,13 @@ def test_a_place_without_an_exported_policy_is_refused(tmp_path, content):
         exporting.load_exported(place)
 
 
+def test_a_folder_named_as_a_litert_file_is_refused(pendulum, tmp_path):
+    out = tmp_path / "tank.tflite"
+    with pytest.raises(ValueError, match=r"^out is a folder, which gets policy\.tflite\. Received: .*tank\.tflite$"):
+        exporting.export(pendulum.policy, out, "tflite")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_run_in_the_place_of_its_export_is_answered_with_that(pendulum, tmp_path):
     (tmp_path / "config.json").touch()
     with pytest.raises(FileNotFoundError, match=r"made by tfsac export --run_dir=.* --out=FOLDER\. Received: "):

@@ -270,7 +270,7 @@ def test_every_trial_is_a_run_and_the_best_one_is_reported(stand_in, capsys):
     assert printed[-7].split() == ["trial", "score", "discount"]
     assert printed[-6].split() == [f"trial{best.number:03d}", f"{best.value:.2f}", f"{best.params[DISCOUNT]:.4g}"]
     assert printed[-3:] == [
-        "importance: discount 1.00",
+        "importance: discount 1.00 (so few trials say little)",
         f"preset  {stand_in / 'best.json'}",
         f"picture {stand_in / 'tuning.png'}",
     ]
@@ -418,6 +418,15 @@ def test_a_signal_is_passed_on_and_the_trial_is_continued(stand_in, monkeypatch,
     printed = capsys.readouterr().out
     assert f"{stand_in}: 1 of 3 trials have ended\n" in printed and "resumed   trial001/seed0\n" in printed
     assert len(starts(stand_in, 0)) == len(starts(stand_in, 2)) == 1
+
+
+def test_a_tuning_that_has_its_trials_says_that_earlier_ones_count(stand_in, capsys):
+    assert run(stand_in, trials=2) == 0
+    assert "0 of 2 trials have ended\n" in capsys.readouterr().out
+    assert cli.run(["tune", f"--run_dir={stand_in}", "--resume", "--trials=1", "--jobs=1"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == f"{stand_in} has its 2 trials already; --trials=1 counts earlier ones"
+    assert states(stand_in) == ["COMPLETE"] * 2
 
 
 @pytest.mark.slow

@@ -179,8 +179,8 @@ def export(
     Raises:
         FileExistsError: there is something at `out`; with `replace`, something else than an export.
         OSError: it cannot be written; there is nothing at `out` then, or what was there before.
-        ValueError: an unknown format; values of a policy without critics, or with an LSTM of their own; a SavedModel,
-            or no observations, to be quantised.
+        ValueError: an unknown format; a folder named as a LiteRT file; values of a policy without critics, or with an
+            LSTM of their own; a SavedModel, or no observations, to be quantised.
     """
     argument_checks.instance("policy", policy, Policy, A_POLICY)
     argument_checks.flag("values", values)
@@ -193,6 +193,8 @@ def export(
         )
     if format not in ("saved_model", "tflite"):
         raise ValueError(f"format is 'saved_model' or 'tflite'. Received: {format!r}")
+    if format == "tflite" and out.suffix == ".tflite":
+        raise ValueError(f"out is a folder, which gets {TFLITE_FILE}. Received: {out}")
     if quantize_with is not None and (format != "tflite" or not len(quantize_with)):
         raise ValueError(
             "Only a LiteRT file is quantised, with at least one observation: format='tflite', quantize_with=[...]. "

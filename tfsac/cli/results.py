@@ -109,6 +109,8 @@ def export(f: flags.FlagValues, rest: list[str]) -> int:
     run_dir, out = required(f, "run_dir"), required(f, "out")
     check_run(pathlib.Path(run_dir))
     check_new_folder(pathlib.Path(out))
+    if f.format == "tflite" and out.endswith(".tflite"):
+        raise UsageError(f"--out is a folder, which gets policy.tflite. Received: --out={out}")
     if f.verify and f.format == "tflite" and importlib.util.find_spec("ai_edge_litert") is None:
         raise UsageError(
             "Verifying a LiteRT file needs: pip install 'tfsac[litert]'. Received: --verify, and no ai_edge_litert"

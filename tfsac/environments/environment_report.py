@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import inspect
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from tfsac.environments.check import has_time_limit, problems_of_spaces
 from tfsac.environments.checked_returns import CheckedReturns, failure, refuse_non_finite
 from tfsac.environments.env_fn import making, name_of_environment
 from tfsac.environments.spaces import spaces_by_key
+from tfsac.environments.teams import Team
 from tfsac.environments.vector_rewards import has_vector_rewards
 from tfsac.types import ACTION_MASK, AGENT_STATE
 from tfsac.user_code import UserCodeError
@@ -116,6 +118,7 @@ class _Inspection:
         self.largest: dict[str, float] = {}
         self.returns: list[float] = []
         self.lengths: list[int] = []
+        self.terminated = 0  # episodes
         self.largest_reward, self.steps, self.failed = 0.0, 0, False
 
     def find(self, kind: str, text: str) -> None:
@@ -131,6 +134,7 @@ class _Inspection:
             self.find(PROBLEM, text)
         if not missing:
             self._look_at_spaces()
+            self._look_at_render_modes()
             self.checked = CheckedReturns(self.env, has_vector_rewards(self.env))
             self.env.action_space.seed(seed)
             self._play(num_steps, seed)
@@ -178,6 +182,18 @@ class _Inspection:
                 OK,
                 "observations are a dict: "
                 f"set an embedder for each of {', '.join(sorted(spaces.keys() - {ACTION_MASK}))}",
+            )
+
+    def _look_at_render_modes(self) -> None:
+        bare, modes = self.env.unwrapped, [mode for mode in (self.env.metadata or {}).get("render_modes", ()) if mode]
+        parameters = inspect.signature(type(bare)).parameters.values()
+        takes = any(one.name == "render_mode" or one.kind is one.VAR_KEYWORD for one in parameters)
+        if modes and not takes and not isinstance(bare, Team):
+            self.find(
+                WARNING,
+                f"metadata names the render modes {', '.join(map(str, modes))}, but the constructor takes no "
+                f"render_mode, so nothing can be drawn: def __init__(self, ..., render_mode=None) of "
+                f"{type(bare).__name__}",
             )
 
     # -- random steps --------------------------------------------------------------------------------------------------
@@ -232,6 +248,7 @@ class _Inspection:
             if result[2] or result[3]:
                 self.returns.append(total)
                 self.lengths.append(length)
+                self.terminated += bool(result[2])
                 total, length = 0.0, 0
                 result = self._returned("reset", self.env.reset)
         self.seconds = time.perf_counter() - began
@@ -267,8 +284,9 @@ class _Inspection:
         if self.returns:
             self.find(
                 OK,
-                f"ended episodes: {len(self.returns)}, after {np.mean(self.lengths):.0f} steps on average, with a mean "
-                f"return of {np.mean(self.returns):.4g}",
+                f"ended episodes: {len(self.returns)} ({self.terminated} terminated, "
+                f"{len(self.returns) - self.terminated} truncated), after {np.mean(self.lengths):.0f} steps on "
+                f"average, with a mean return of {np.mean(self.returns):.4g}",
             )
         elif has_time_limit(self.env):
             self.find(OK, "no episode ended yet, but there is a time limit")

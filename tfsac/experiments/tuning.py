@@ -219,7 +219,11 @@ class Tuning:
         """
         optuna = import_optuna()
         states = [trial.state for trial in self.study.get_trials(deepcopy=False)]
-        say(f"{self.folder}: {sum(state.is_finished() for state in states)} of {self.trials} trials have ended")
+        ended = sum(state.is_finished() for state in states)
+        if ended > 0 and ended >= self.trials:
+            say(f"{self.folder} has its {ended} trials already; --trials={self.trials} counts earlier ones")
+        else:
+            say(f"{self.folder}: {ended} of {self.trials} trials have ended")
         if not states:
             preset = self.plan.experiment["preset"]
             own = {dimension.path: dimension.of_preset(preset) for dimension in self.plan.space}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SHOWN = 10  # trials in the table
+FEW = 10  # complete trials, below which importances are mostly chance
 COLUMNS = 3  # of slices in the picture
 
 
@@ -84,7 +85,9 @@ def report(folder: pathlib.Path) -> str:
     lines = [f"{folder}: {len(found.trials)} trials: {counted}", *_table(found)]
     if found.importances:
         names = names_of(found.plan.space)
-        lines.append("importance: " + ", ".join(f"{names[p]} {share:.2f}" for p, share in found.importances.items()))
+        few = " (so few trials say little)" if len(found.complete) < FEW else ""
+        shares = ", ".join(f"{names[p]} {share:.2f}" for p, share in found.importances.items())
+        lines.append(f"importance: {shares}{few}")
     return "\n".join([*lines, f"preset  {best}", f"picture {picture}"])
 
 
