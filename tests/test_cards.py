@@ -405,7 +405,10 @@ def test_a_card_is_no_run_and_the_error_says_what_reads_it(made, capsys):
         ("card --run_dir={run} --out={run}", "new or empty folder. Received: .*seed4$"),
         ("card --run_dir={run} --out={tmp}/card --episodes=0", "positive integer. Received: --episodes=0$"),
         ("load", "--card is required. Received: no --card$"),
-        ("load --run_dir={run}", "has no flag --run_dir.* Received: "),
+        (
+            "load --run_dir={run}",
+            r"has no flag --run_dir.* --card=.*seed4\. tfsac card makes one of a run\. Received: ",
+        ),
         ("load --card={card} --episodes=1 --dump_mp4={tmp}/a.xyz", "ends in .mp4 or .gif. Received: .*a.xyz$"),
     ],
 )

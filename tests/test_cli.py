@@ -1223,7 +1223,7 @@ WRONG = {
     "record over a file": ("record --run_dir={run} --out={file}.npz", "over an existing file. Received: .*/file.npz$"),
     "record under a file": ("record --run_dir={run} --episodes=1 --out={file}/expert.npz", "Received: .*"),
     # plot
-    "plot nothing": ("plot", "Plotting needs a run. Received: no --run_dir$"),
+    "plot nothing": ("plot", "Plotting needs a run, as words: tfsac plot RUN, .* Received: none$"),
     "plot no run": ("plot {tmp}", "run directory with metrics.csv.* Received: "),
     "plot two runs to nowhere": ("plot {run} {run}", "--out is required. Received: no --out$"),
     "plot two of which one is no run": ("plot {run} {tmp} --out={tmp}/a.png", "it has no config.json. Received: "),

@@ -57,13 +57,13 @@ def new_run_dir(name: str, seed: int | None) -> pathlib.Path:
     return pathlib.Path("runs") / name / (time if seed is None else f"{time}-seed{seed}")
 
 
-def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields dotted path and value of everything in nested dicts."""
-    if not isinstance(value, dict):
+def leaves(value: Any, path: str = "", empty: bool = False) -> Iterator[tuple[str, Any]]:
+    """Yields dotted path and value of everything in nested dicts; on request, empty dicts inside are values, too."""
+    if not isinstance(value, dict) or (empty and path and not value):
         yield path, value
         return
     for key, entry in value.items():
-        yield from leaves(entry, f"{path}.{key}" if path else key)
+        yield from leaves(entry, f"{path}.{key}" if path else key, empty)
 
 
 def differences(theirs: dict[str, Any], ours: dict[str, Any]) -> list[tuple[str, Any, Any]]:

@@ -60,7 +60,8 @@ def show(f: flags.FlagValues, rest: list[str]) -> int:
     if f.json:
         print(json.dumps({"preset": to_json(preset), "run": to_json(run)}, indent=2))
         return 0
-    for path, value in leaves({name: part for name, part in to_json(preset).items() if name != "levels"}):
+    described = {name: part for name, part in to_json(preset).items() if name != "levels"}
+    for path, value in leaves(described, empty=True):
         print(f"{path}={value if isinstance(value, str) else json.dumps(value)}")
     return 0
 

@@ -112,6 +112,8 @@ def _about_flag(command: str, name: str, value: str, values: flags.FlagValues, w
 
     if (flag := meant_flag(name)) in values:
         return f" Did you mean '--{flag}'?"
+    if name == "run_dir" and "card" in values:
+        return f" It plays a model card: --card={value}. tfsac card makes one of a run."
     preset = _preset(values, words) if "set" in values else {}
     if paths := meant_paths(name, preset):
         flag = paths[0].rpartition(".")[2]

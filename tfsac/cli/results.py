@@ -176,7 +176,9 @@ def plot(f: flags.FlagValues, rest: list[str]) -> int:
 
     words = [*f.run_dir, *rest]
     if not words:
-        raise UsageError("Plotting needs a run. Received: no --run_dir")
+        raise UsageError(
+            "Plotting needs a run, as words: tfsac plot RUN, or tfsac plot RUN RUN --out=FILE.png. Received: none"
+        )
     check_words(words)
     if f.out is not None:
         check_new_file(f.out, ".png")
