@@ -186,7 +186,10 @@ class _Inspection:
 
     def _look_at_render_modes(self) -> None:
         bare, modes = self.env.unwrapped, [mode for mode in (self.env.metadata or {}).get("render_modes", ()) if mode]
-        parameters = inspect.signature(type(bare)).parameters.values()
+        try:
+            parameters = inspect.signature(type(bare)).parameters.values()
+        except ValueError:  # of a class that is not written in Python
+            return
         takes = any(one.name == "render_mode" or one.kind is one.VAR_KEYWORD for one in parameters)
         if modes and not takes and not isinstance(bare, Team):
             self.find(
