@@ -236,7 +236,7 @@ def test_a_run_that_sees_a_part_of_its_observations_is_resumed_evaluated_recorde
     assert cli.run(["export", f"--run_dir={folder}", f"--out={tmp_path / 'out'}", "--verify"]) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_two_seeds_are_trained_one_after_the_other_and_drawn_together(tmp_path):
     changes = {**tiny.CHANGES, **tiny.SHORTER}
     arguments = ["train", "--num_seeds=2", "--seed=5", "--run_dir=both", *tiny.assignments(changes), "--use_cpu"]

@@ -50,7 +50,7 @@ def test_every_example_is_run():
     assert {path.name for path in EXAMPLES.glob("*.py")} == {*SHORTER, "serve_exported.py", "film_checkpoints.py"}
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_an_own_agent_is_trained_resumed_exported_and_known_to_the_command_line(tmp_path):
     printed = run_example("own_agent.py", tmp_path)
     run_dir = tmp_path / "runs" / "own_agent"

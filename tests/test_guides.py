@@ -27,7 +27,7 @@ def tiny_presets(folder, *names):
     return {name: f"tiny_{name}.json" for name in names}
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_the_first_steps_can_be_taken(tmp_path):
     shorter = tiny_presets(tmp_path, "pendulum_twin_sac")
     shorter |= {"4_000": "20", "--num_seeds=3": "--num_seeds=1", "--last_evaluations=3": "--last_evaluations=1"}

@@ -223,11 +223,3 @@ def test_values_are_exported_with_critics(name, tmp_path):
     assert "values" in tf.saved_model.load(str(path)).signatures
     alone = tfsac.export(tfsac.load_policy(folder), tmp_path / "alone")
     assert "values" not in tf.saved_model.load(str(alone)).signatures
-
-
-def test_a_policys_agent_says_the_new_names(tmp_path):
-    policy = tfsac.load_policy(tiny.untrained_run(tmp_path / "run", "Pendulum-v1"))
-    with pytest.raises(
-        AttributeError, match=r"`acting`, the policy of the agent, and `critics`, the agent .*Received: agent$"
-    ):
-        policy.agent  # noqa: B018

@@ -56,7 +56,7 @@ def test_a_note_is_a_sentence(refused, sentence):
 
 def test_the_notes_of_the_table_are_sentences():
     notes = {cell.partition(": ")[2] for cell in committed().values() if cell.startswith("refused")}
-    assert len(notes) == 12
+    assert len(notes) == 11
     for note in notes:
         assert note[0].isupper() and note.endswith(".") and "Input should" not in note and "Preset." not in note
 
