@@ -37,6 +37,7 @@ def updated(name, period, together, eager=False):
 
 @pytest.mark.parametrize("together", [False, True], ids=["one by one", "together"])
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_updates_learn_the_same_whatever_they_report(name, together):
     agent, metrics, diagnosed = updated(name, 1, together)
     other, some, some_diagnosed = updated(name, 2, together)

@@ -272,6 +272,7 @@ def test_a_first_update_beyond_the_period_is_refused():
         *(pytest.param(name, marks=pytest.mark.acceptance) for name in ("xqc_mujoco", "simba_mujoco", "droq_mujoco")),
     ],
 )
+@pytest.mark.slow
 def test_numpy_acts_as_the_network_does(preset):
     made = tiny.ensemble(preset)
     if made.agent.networks["q"].learning_rate_decay_steps == "run":
@@ -333,6 +334,7 @@ def test_every_kind_learns_to_repeat_what_it_sees(name, tmp_path):
     assert result.best_return > -0.3  # a uniform policy gets -2.7, one that stays in the middle -1.1
 
 
+@pytest.mark.slow
 def test_targets_beyond_the_atoms_are_told_once(tmp_path, capsys):
     place = "agent.networks.q.head_parameters.distribution"
     narrow = {f"{place}.low": 0.0, f"{place}.high": 0.5, "environment.filters.return_scaling": None}
@@ -391,6 +393,7 @@ def test_layers_of_custom_models_are_the_models_own():
 
 
 @pytest.mark.parametrize("preset", ["xqc_mujoco", "flash_sac_mujoco", "small_crossq_mujoco"])
+@pytest.mark.slow
 def test_statistics_and_unit_weights_stay_float32_where_products_are_bfloat16(preset):
     agents = {}
     for narrow in (False, True):
@@ -427,6 +430,7 @@ print(len(TwinSoftActorCriticAgent(TwinSoftActorCriticAgentParameters(networks=n
 """
 
 
+@pytest.mark.slow
 def test_layers_have_names_that_nothing_else_in_a_model_has(run_python):
     assert run_python(NAMES).strip() == "3"
 

@@ -147,6 +147,7 @@ def test_acer_updates_after_rollouts_of_all_environments(online, updates):
     assert made.updates == updates
 
 
+@pytest.mark.slow
 def test_a_run_ends_at_the_end_of_its_learning_rates(tmp_path):
     changes = {
         "agent.networks.*.learning_rate_end": 1e-5,

@@ -67,6 +67,7 @@ def uninterrupted(recorded, tmp_path_factory):
     return complete_run(tmp_path_factory.mktemp("uninterrupted") / "run", with_data(recorded))
 
 
+@pytest.mark.slow
 def test_every_update_has_its_share_of_the_data_from_the_first_one_on(recorded, tmp_path):
     trainer, shares = Trainer(with_data(recorded), tmp_path / "run", RUN, quiet=True), []
     of_data = {tuple(row) for row in trainer.memory.demonstrations.ring["observation/observation"][:, 0].tolist()}

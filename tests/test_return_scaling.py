@@ -109,6 +109,7 @@ def uninterrupted(tmp_path_factory):
     return complete_run(tmp_path_factory.mktemp("uninterrupted") / "run", preset(**changes))
 
 
+@pytest.mark.slow
 def test_a_run_learns_from_all_steps_with_the_algorithms_discount_and_samples_scaled_rewards(uninterrupted):
     filters, memory = uninterrupted.filters, uninterrupted.memory
     discount = uninterrupted.preset.agent.algorithm.discount
@@ -128,6 +129,7 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(uninterrupted, t
     assert resumed.filters.state() == uninterrupted.filters.state()
 
 
+@pytest.mark.slow
 def test_returns_of_several_environments_start_anew_with_their_new_episodes(tmp_path):
     several = preset(**{SCALED: {}, "environment.num_envs": 3, "agent.memory.max_size": 1000})
     crashed(tmp_path / "run", 180, several)

@@ -390,6 +390,7 @@ def test_a_config_that_cannot_be_written_leaves_no_folder(tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     "name", ["a[1]", *(pytest.param(name, marks=pytest.mark.acceptance) for name in ("b*?", "c\\[!d]"))]
 )
+@pytest.mark.slow
 def test_a_folder_may_have_any_name(tmp_path, finished, name):
     folder = tmp_path / name / "run"
     api.train(preset(), folder, RUN, quiet=True)

@@ -75,6 +75,7 @@ def roots(names):
 
 
 @pytest.mark.parametrize("command", NEEDED)
+@pytest.mark.slow
 def test_a_command_loads_no_package_that_it_does_not_need(loaded, command):
     assert roots(loaded[command]) & HEAVY <= NEEDED[command]
 

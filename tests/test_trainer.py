@@ -212,6 +212,7 @@ def test_callbacks_that_change_the_metrics_they_get_change_no_row(tmp_path):
     assert float(rows(tmp_path / "run")[1]["loss/v"]) > 0
 
 
+@pytest.mark.slow
 def test_the_speed_of_a_row_leaves_out_the_seconds_of_evaluations(tmp_path):
     class Slow(Callback):
         def on_training_begin(self, trainer):
@@ -261,6 +262,7 @@ def test_a_failing_environment_saves_the_state_first(tmp_path, how, text):
     assert [path.name for path in trainer.checkpoints.places()] == ["000000136"]
 
 
+@pytest.mark.slow
 def test_a_non_finite_loss_stops_with_its_name_and_the_batch(tmp_path):
     preset = tiny_preset(
         "tfsac.testing:Faulty-v0", environment__kwargs={"fail_at": 90, "how": "huge"}, agent__memory__max_size=1000
