@@ -250,6 +250,7 @@ def test_a_random_number_of_replays_has_the_right_mean_and_needs_no_new_trace(tm
 
 
 @pytest.mark.parametrize("level", [CLIFF, pytest.param(CHOICES, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_the_agent_sees_filtered_numbers_and_the_memory_keeps_raw_ones(tmp_path, level):
     filters = {"environment.filters.reward_rescale_factor": 10.0, "environment.filters.observation_normalization": True}
     seen, preset = Watch(), cliff(level, **filters, **{"agent.networks.*.learning_rate": 1e-9})

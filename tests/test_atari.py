@@ -60,6 +60,7 @@ def test_each_action_is_repeated_frame_skip_times(pong):
     assert played == {1: 1, 3: 3}
 
 
+@pytest.mark.slow
 def test_an_episode_begins_with_a_random_number_of_actions_without_effect(pong):
     env, begins = pong(noop_max=5), []
     for seed in range(12):

@@ -224,6 +224,7 @@ class Length(Callback):
         return {"mine/steps": np.float32(trainer.counters.env_steps)}
 
 
+@pytest.mark.slow
 def test_a_callback_adds_metrics_to_every_row(tmp_path, capsys):
     Trainer(preset(), tmp_path / "run", callbacks=[Length()]).run()
     assert [(row["mine/steps"], row["mine/rest"]) for row in rows(tmp_path / "run")] == [("50.0", ""), ("70.0", "")]

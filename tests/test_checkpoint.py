@@ -48,6 +48,7 @@ def uninterrupted_twin(tmp_path_factory):
         *(pytest.param(step, marks=pytest.mark.acceptance) for step in (50, 77, 149, 288, 300)),
     ],
 )
+@pytest.mark.slow
 def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninterrupted, step):
     crashed(tmp_path / "run", step)
     resumed = Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)

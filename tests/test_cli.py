@@ -89,6 +89,7 @@ def test_a_run_leaves_its_results_and_says_where_they_are(tiny_run):
     assert ("not reached" in printed) == (best < -180)
 
 
+@pytest.mark.slow
 def test_the_config_tells_what_was_run_and_how(tiny_run):
     folder, _ = tiny_run
     config = json.loads((folder / "config.json").read_text())
@@ -143,6 +144,7 @@ def test_tensorboard_events_have_every_metric_and_the_weights_of_every_network(r
     assert {tag.split("/")[0] for tag in histograms} == {"policy", "v", "v_target", "q"}
 
 
+@pytest.mark.slow
 def test_level_num_envs_and_experiment_name_make_a_run_in_a_folder_of_its_own(tmp_path, monkeypatch, capsys):
     tiny.register()
     monkeypatch.chdir(tmp_path)

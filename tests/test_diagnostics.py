@@ -83,6 +83,7 @@ def test_an_update_that_reports_its_losses_computes_no_diagnostics():
     assert sum(losses.values()) < sum(every.values())
 
 
+@pytest.mark.slow
 def test_a_call_diagnoses_as_many_updates_as_it_passes_multiples():
     agent = cases.make_agent("v")
     agent.compiled.updates_between_diagnostics = 3
@@ -107,6 +108,7 @@ def rows_of(path):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_a_row_says_over_how_many_updates_its_means_are(tmp_path):
     preset = tiny_preset(schedule__improve_steps=60, schedule__steps_between_evaluation_periods=30)
     every = Trainer(preset, tmp_path / "every", RunParameters(updates_between_diagnostics=1), quiet=True)

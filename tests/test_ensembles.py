@@ -96,6 +96,7 @@ def test_compiled_updates_are_eager_ones(name):
     ids=str,
 )
 @pytest.mark.parametrize("of_batch", [False, True])
+@pytest.mark.slow
 def test_a_stack_of_critics_is_as_many_critics(body, of_batch):
     stack = agent_of(body, critics=3, **JOINT).networks["q"]
     action = np.random.default_rng(1).uniform(-1, 1, (ROWS, 2)).astype(np.float32)
@@ -354,6 +355,7 @@ def test_atoms_without_bounds_need_scaled_returns():
 
 
 @pytest.mark.parametrize("kind", ["kernels", "all"])
+@pytest.mark.slow
 def test_unit_weights_stay_on_the_sphere(kind):
     flash = ResidualMiddlewareParameters("flash", 8)
     agent = agent_of(flash, policy=flash, eager=False, networks={"unit_weights": kind}, **JOINT)

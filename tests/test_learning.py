@@ -36,6 +36,7 @@ from tfsac.training import Trainer
     ],
     ids=["one environment", "five environments", "normalised observations", "grouped updates"],
 )
+@pytest.mark.slow
 def test_the_policy_learns_to_repeat_what_it_sees(tmp_path, changes):
     result = Trainer(one_step_task(**changes), tmp_path / "run", RunParameters(seed=1), quiet=True).run()
     assert result.best_return > -0.15  # a uniform policy gets -2.7, one that stays in the middle -1.1

@@ -132,6 +132,7 @@ def test_agents_that_share_a_policy_have_noise_of_their_own_for_as_many_steps():
 
 
 @pytest.mark.parametrize("run", [{}, pytest.param({"asynchronous_collection": True}, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_resumed_run_repeats_noise_as_one_without_a_pause(tmp_path, run):
     settings = RunParameters(seed=3, checkpoint_save_steps=31, **run)
     preset = tiny_preset(**EVERY_5, schedule__random_action_steps=20, schedule__improve_steps=40)

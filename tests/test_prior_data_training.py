@@ -105,6 +105,7 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(recorded, uninte
     assert resumed.filters.state() == uninterrupted.filters.state()
 
 
+@pytest.mark.slow
 def test_a_resumed_run_finds_data_that_were_moved_and_refuses_others(recorded, tmp_path):
     path = tmp_path / "data.npz"
     path.write_bytes(recorded.read_bytes())

@@ -74,6 +74,7 @@ def test_the_config_names_the_functions_and_the_spaces(own):
 
 
 @pytest.mark.parametrize(("given", "message"), MISSING)
+@pytest.mark.slow
 def test_whoever_cannot_make_a_run_again_says_what_to_pass(own, given, message, tmp_path):
     for use in (
         lambda: tfsac.load_policy(own, **given),
@@ -125,6 +126,7 @@ def test_commands_say_both_ways_in_one_line(own, line, tmp_path, capsys):
     assert "env_fn=" in printed and "--level=module:Id" in printed and not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_run_of_custom_networks_in_a_level_is_not_rebuilt_with_layers(tmp_path, capsys):
     tfsac.train(short(), tmp_path / "run", quiet=True, models=own_code.with_v)
     for line in (
@@ -149,6 +151,7 @@ def test_a_run_of_custom_networks_in_a_level_is_not_rebuilt_with_layers(tmp_path
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_a_run_of_a_level_is_resumed_without_functions(tmp_path):
     tfsac.train(short(), tmp_path / "run", quiet=True)
     with pytest.raises(
@@ -373,6 +376,7 @@ class Subclassed(keras.Model):
         return self.mean(seen["observation"]), self.log_std(seen["observation"])
 
 
+@pytest.mark.slow
 def test_models_need_not_be_functional(tmp_path):
     result = tfsac.train(
         short(), tmp_path / "run", quiet=True, models=lambda: {**own_code.with_v(), "policy": Subclassed()}

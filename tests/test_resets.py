@@ -70,6 +70,7 @@ def assert_equal(one, other):
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name == "v" else pytest.mark.acceptance) for name in sorted(CASES)]
 )
+@pytest.mark.slow
 def test_an_agent_after_a_reset_is_a_new_one_with_its_old_counters(name):
     resets, made = resets_of(name)
     agent = resets.agent
@@ -161,6 +162,7 @@ def preset_of(*steps, **changes):
     return override(twin_preset(), {"agent.algorithm.reset_steps": steps, "schedule.improve_steps": 120, **changes})
 
 
+@pytest.mark.slow
 def test_a_run_resets_before_the_updates_of_its_step_and_keeps_its_memory(tmp_path, capsys):
     seen = {}
     trainer = Trainer(tiny_preset(agent__algorithm__reset_steps=(120, 150)), tmp_path / "run")

@@ -120,6 +120,7 @@ def test_a_run_learns_from_all_steps_with_the_algorithms_discount_and_samples_sc
     np.testing.assert_allclose(batch.reward, raw / filters.returns.divisor(), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(uninterrupted, tmp_path):
     crashed(tmp_path / "run", 163, uninterrupted.preset)
     resumed = Trainer(uninterrupted.preset, tmp_path / "run", RUN, resume=True, quiet=True)
@@ -152,6 +153,7 @@ def test_other_memories_sample_rewards_divided_by_the_same(make, tmp_path):
     trainer.close()
 
 
+@pytest.mark.slow
 def test_weights_bring_the_statistics_but_no_running_episodes(tmp_path):
     scaled = preset(**{SCALED: {"bound": None}})
     source = Trainer(scaled, tmp_path / "unused", quiet=True)

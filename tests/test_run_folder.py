@@ -105,6 +105,7 @@ def test_two_new_runs_in_one_folder_are_one_too_many(tmp_path):
     Trainer(preset(), tmp_path / "elsewhere", RUN, quiet=True).close()
 
 
+@pytest.mark.slow
 def test_a_lock_ends_with_the_run_its_plot_and_its_export(tmp_path, monkeypatch):
     held = []
     monkeypatch.setattr(api, "export", lambda *args, **kwargs: held.append(trainer.lock.held))
@@ -176,6 +177,7 @@ def test_a_lock_whose_file_the_one_before_removed_is_taken_again(tmp_path, monke
     lock.release()
 
 
+@pytest.mark.slow
 def test_a_file_system_without_locks_is_named_in_one_line(run, monkeypatch, capsys):
     def none(descriptor, how):
         raise OSError(errno.ENOLCK, "No locks available")

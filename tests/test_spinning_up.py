@@ -370,6 +370,7 @@ def test_the_table_of_each_epoch_is_printed_and_the_trainers_own_lines_are_not(p
             assert math.isclose(float(value), float(row[name.strip()]), rel_tol=1e-4)
 
 
+@pytest.mark.slow
 def test_an_epoch_without_updates_or_episodes_has_nan_there(tmp_path):
     result, *_ = watched(
         pendulum,
@@ -479,6 +480,7 @@ def test_every_action_dimension_has_its_own_bounds(custom):
 # -- networks of one's own ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_custom_actor_critic_is_trained(custom):
     _, spy, _ = custom
     agent = spy.trainer.agent

@@ -81,6 +81,7 @@ def test_a_command_loads_no_package_that_it_does_not_need(loaded, command):
 
 
 @pytest.mark.parametrize("command", ["--help", "presets", "plot"])
+@pytest.mark.slow
 def test_what_needs_no_tensorflow_loads_neither_it_nor_gymnasium(loaded, command):
     assert not roots(loaded[command]) & {*TENSORFLOW, "gymnasium"}
 

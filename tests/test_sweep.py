@@ -340,6 +340,7 @@ def test_threads_are_left_alone_where_one_job_runs_or_the_user_chose(stand_in, m
         assert json.loads(path.read_text())["threads"] == ["1", "9"]
 
 
+@pytest.mark.slow
 def test_a_failing_run_is_named_and_does_not_stop_the_others(stand_in, monkeypatch, capsys):
     monkeypatch.setenv("BREAK", "1")
     assert run(stand_in) == 1

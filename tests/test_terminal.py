@@ -65,6 +65,7 @@ def test_the_bar_fits_into_a_narrow_terminal(monkeypatch):
     assert "5/10" in plain and max(len(line) for line in plain.splitlines()) <= 40
 
 
+@pytest.mark.slow
 def test_a_terminal_that_is_given_prints_instead(tmp_path, capsys):
     made = []
 

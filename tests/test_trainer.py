@@ -229,6 +229,7 @@ def test_the_speed_of_a_row_leaves_out_the_seconds_of_evaluations(tmp_path):
     assert float(rows(tmp_path / "run")[0]["steps_per_second"]) > 100 / 4  # 100 random steps before the evaluation
 
 
+@pytest.mark.slow
 def test_callbacks_see_the_metrics_of_every_update(tmp_path):
     seen, updates = [], []
 
@@ -279,6 +280,7 @@ def test_a_non_finite_loss_stops_with_its_name_and_the_batch(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_signal_saves_and_the_run_can_be_resumed(tmp_path, number):
     class Send(Callback):
         def on_step(self, trainer):

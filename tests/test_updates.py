@@ -62,6 +62,7 @@ def threads():
 
 
 @pytest.mark.parametrize("graph", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_the_policy_that_acts_is_one_call_old(tmp_path, graph):
     changes = dict(GROUPED)
     if graph:  # an activation that acting does not know in NumPy
@@ -142,6 +143,7 @@ class FailAt(Callback):
             raise RuntimeError("stop here")
 
 
+@pytest.mark.slow
 def test_priorities_are_set_before_the_next_sample(tmp_path):
     preset = tiny_preset(**GROUPED)
     agent = dataclasses.replace(preset.agent, memory=PrioritizedExperienceReplayParameters(max_size=1000))
@@ -172,6 +174,7 @@ def test_priorities_of_rows_that_are_gone_are_dropped(tmp_path):
     assert resumed.run().counters.env_steps == 160
 
 
+@pytest.mark.slow
 def test_an_update_that_fails_ends_the_run(tmp_path):
     preset = tiny_preset(**GROUPED, agent__networks__q__learning_rate=1e30)
     with pytest.raises(NonFiniteError, match=r"is not finite at update \d+ .*Received: "):
