@@ -394,7 +394,14 @@ def test_layers_of_custom_models_are_the_models_own():
         EnsembleSoftActorCriticAgent(parameters(NORMALISED, **JOINT), SPEC, models=dict)
 
 
-@pytest.mark.parametrize("preset", ["xqc_mujoco", "flash_sac_mujoco", "small_crossq_mujoco"])
+@pytest.mark.parametrize(
+    "preset",
+    [
+        "xqc_mujoco",
+        pytest.param("flash_sac_mujoco", marks=pytest.mark.acceptance),
+        pytest.param("small_crossq_mujoco", marks=pytest.mark.acceptance),
+    ],
+)
 @pytest.mark.slow
 def test_statistics_and_unit_weights_stay_float32_where_products_are_bfloat16(preset):
     agents = {}
