@@ -158,7 +158,7 @@ print("equal")
 
 
 @pytest.mark.slow
-def test_the_policies_of_checkpoints_are_those_of_their_steps_and_are_filmed_side_by_side(tmp_path):
+def test_the_policies_of_checkpoints_are_those_of_their_steps_and_are_filmed_side_by_side(tmp_path, capsys):
     iio = pytest.importorskip("imageio.v2", reason="films need: pip install 'tfsac[video]'")
     pytest.importorskip("imageio_ffmpeg", reason="films need: pip install 'tfsac[video]'")
     run = tmp_path / "run"
@@ -175,6 +175,9 @@ def test_the_policies_of_checkpoints_are_those_of_their_steps_and_are_filmed_sid
     assert any((kernel != kernels[0]).any() for kernel in kernels)
     with pytest.raises(ValueError, match=r"checkpoints of the steps 50, 100, 150, 160; .* Received: step=70$"):
         tfsac.load_policy(run, step=70)
+    first = tfsac.evaluate(run, episodes=1, step=50).returns.mean()
+    assert tfsac_command(["evaluate", f"--run_dir={run}", "--step=50", "--episodes=1"]) == 0
+    assert f"return  mean {first:.2f} " in capsys.readouterr().out
     command = [sys.executable, str(EXAMPLES / "film_checkpoints.py"), str(run), "film.gif", "--steps", "50", "160"]
     done = subprocess.run(
         [*command, "--width=64", "--every=1"], cwd=tmp_path, env=environment(), capture_output=True, text=True
