@@ -1,7 +1,7 @@
 """MuJoCo with FlashSAC: residual, batch-normalised categorical critics with unit weights, one update a step.
 
 Published at 100 000 steps (v4): HalfCheetah 9815, Hopper 2121, Walker2d 3299, Ant 3196, Humanoid 6138
-(github.com/Holiday-Robot/FlashSAC), whose policy learns in updates 1, 3, ...; here in 2, 4, ....
+(github.com/Holiday-Robot/FlashSAC).
 """
 
 from tfsac.parameters import (

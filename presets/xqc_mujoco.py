@@ -1,7 +1,7 @@
 """MuJoCo with XQC: batch-normalised categorical critics with kernels of unit norm, 2 updates a step.
 
 Published at 100 000 steps (v4): HalfCheetah 8597, Hopper 2828, Walker2d 3612, Ant 3018, Humanoid 3265
-(github.com/danielpalenicek/xqc), whose policy learns in updates 1, 4, ...; here in 3, 6, ....
+(github.com/danielpalenicek/xqc).
 """
 
 from tfsac.parameters import (

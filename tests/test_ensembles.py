@@ -15,10 +15,11 @@ from learning_tools import one_step_task
 
 import tfsac
 from tfsac.agents import EnsembleSoftActorCriticAgent, TwinSoftActorCriticAgent
+from tfsac.agents.ensemble_sac import uniform_of_16_bits
 from tfsac.catalog import load_preset
 from tfsac.distributions import SquashedGaussian
 from tfsac.networks import compute
-from tfsac.networks.body_layers import BatchNormalization
+from tfsac.networks.body_layers import EPSILON, BatchNormalization, standardized
 from tfsac.networks.unit_weights import normalizations
 from tfsac.parameters import (
     CategoricalValueParameters,
@@ -209,6 +210,29 @@ def test_with_batch_normalisation_the_gradient_runs_through_the_next_rows():
     agent.critics.target = lambda *args: (tf.zeros(ROWS), {})  # the target stays as it is
     ours, theirs = (agent.critic_step(b).gradients.values for b in (batch, moved))
     assert max(float(tf.reduce_max(tf.abs(a - b))) for a, b in zip(ours, theirs, strict=True)) > 1e-3
+
+
+def test_the_gradient_of_standardized_rows_is_that_of_their_formula():
+    x, dy = (tf.random.stateless_normal([5, 7], [seed, 0]) for seed in (1, 2))
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        mean, variance = tf.nn.moments(x, axes=[1], keepdims=True)
+        expected = (x - mean) / tf.sqrt(variance + EPSILON)
+        rows = standardized(x)
+    np.testing.assert_allclose(rows, expected, atol=1e-6)
+    np.testing.assert_allclose(tape.gradient(rows, x, dy), tape.gradient(expected, x, dy), atol=1e-6)
+
+
+@pytest.mark.parametrize("units", [256, 255])
+def test_dropout_draws_every_multiple_of_a_65536th_alike(units):
+    drawn = np.concatenate([uniform_of_16_bits([64, 2, units], [seed, 7]).numpy() for seed in range(20)])
+    assert drawn.shape == (20 * 64, 2, units) and (drawn * 65536 % 1 == 0).all()
+    counts, _ = np.histogram(drawn, bins=64, range=(0, 1))
+    expected = drawn.size / 64
+    # Chi-square of 63 degrees of freedom: mean 63, standard deviation 11.
+    assert 30 < ((counts - expected) ** 2 / expected).sum() < 110
+    for a, b in ((drawn[:, :, :-1], drawn[:, :, 1:]), (drawn[:, 0], drawn[:, 1]), (drawn[:-1], drawn[1:])):
+        assert abs(np.corrcoef(a.ravel(), b.ravel())[0, 1]) < 4 / drawn.size**0.5 * 1.5
 
 
 def test_no_target_network_has_no_variables():

@@ -40,6 +40,14 @@ POLICY_METRICS = (
 WEIGHT_NORM = "policy/weight_norm"
 
 
+def uniform_of_16_bits(shape: list[int], seed: tf.Tensor) -> tf.Tensor:
+    """Returns uniform multiples of 1/65 536 in [0, 1), in half the time of `tf.random.stateless_uniform`."""
+    *rows, units = shape
+    words = tf.random.stateless_uniform([*rows, (units + 1) // 2], seed, minval=None, maxval=None, dtype=tf.uint32)
+    numbers = tf.reshape(tf.bitcast(words, tf.uint16), [*rows, -1])[..., :units]
+    return tf.cast(numbers, tf.float32) / 65536.0
+
+
 class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
     """Twin-target soft actor-critic with N critics, of which M make the target, perhaps of distributions of returns,
     with normalisation, dropout and unit weights.
@@ -145,7 +153,7 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         def draw(layer: str, critics: int, units: int) -> tf.Tensor:
             names = [f"dropout/{place}/{layer}/{i}" for i in range(batches)]
             shape = [self.rows, critics, units]
-            return tf.concat([self.noise(name, shape, tf.random.stateless_uniform) for name in names], axis=0)
+            return tf.concat([self.noise(name, shape, uniform_of_16_bits) for name in names], axis=0)
 
         return draw
 

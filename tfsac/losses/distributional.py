@@ -194,11 +194,19 @@ def quantile_huber(quantiles_BNK: Tensor, target: Tensor) -> Tensor:
     """
     several = target.shape.rank == 3
     assert_shapes(quantiles=(quantiles_BNK, "BNK"), target=(target, "BNM" if several else "BM"))
-    size = quantiles_BNK.shape[-1]
+    target = tf.stop_gradient(tf.cast(target, tf.float32))
+    # One critic after the other: the pairs of quantiles of all critics do not fit into a core's cache.
+    critics = tf.unstack(tf.cast(quantiles_BNK, tf.float32), axis=1)
+    targets = tf.unstack(target, axis=1) if several else [target] * len(critics)
+    return tf.stack([_quantile_huber(*pair) for pair in zip(critics, targets, strict=True)], axis=1)
+
+
+def _quantile_huber(quantiles_BK: Tensor, target_BM: Tensor) -> Tensor:
+    """Returns the rows `[B]` of one critic; see `quantile_huber`."""
+    size = quantiles_BK.shape[-1]
     tau_K1 = (tf.range(size, dtype=tf.float32)[:, None] + 0.5) / size
-    target = tf.stop_gradient(tf.cast(target, tf.float32))[..., None, :]
-    error_BNKM = (target if several else target[:, None]) - tf.cast(quantiles_BNK, tf.float32)[..., None]
+    error_BKM = target_BM[:, None] - quantiles_BK[..., None]
     # huber(e) is c (e - c / 2) with c = clip(e, -1, 1), and its slope is c: it takes one pass instead of many.
-    slope_BNKM = tf.stop_gradient(tf.clip_by_value(error_BNKM, -1.0, 1.0))
-    weighted_BNKM = tf.stop_gradient(tf.where(error_BNKM < 0.0, 1.0 - tau_K1, tau_K1) * slope_BNKM)
-    return tf.reduce_mean(weighted_BNKM * (error_BNKM - 0.5 * slope_BNKM), axis=[-2, -1])
+    slope_BKM = tf.stop_gradient(tf.clip_by_value(error_BKM, -1.0, 1.0))
+    weighted_BKM = tf.stop_gradient(tf.where(error_BKM < 0.0, 1.0 - tau_K1, tau_K1) * slope_BKM)
+    return tf.reduce_mean(weighted_BKM * (error_BKM - 0.5 * slope_BKM), axis=[-2, -1])
