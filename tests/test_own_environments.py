@@ -11,6 +11,7 @@ import pytest
 import tiny
 from pages import ROOT, run_page
 
+import tfsac
 from tfsac import cli, user_code
 from tfsac.catalog import load_preset, read_config
 from tfsac.environments import make
@@ -115,6 +116,21 @@ def test_a_class_that_is_not_registered_is_answered_with_how_to_register_it(fold
     words = 'own_empty has a Mine, which is not the id of an environment; add gymnasium.register("Mine-v0", entry_point="own_empty:Mine") to it'
     with pytest.raises(ValueError, match=re.escape(words)):
         make("own_empty:Mine")
+
+
+def test_a_run_whose_level_only_its_program_registered_says_how_to_evaluate_it(folder):
+    user_code.make_importable(folder)
+    run = tiny.untrained_run(folder / "run", "Pendulum-v1")
+    config = run / "config.json"
+    config.write_text(config.read_text().replace('"Pendulum-v1"', '"Mine-v0"'))
+    with pytest.raises(ValueError) as refused:
+        tfsac.evaluate(run)
+    said = str(refused.value)
+    assert f"""python -c "import own_mine, tfsac; print(tfsac.evaluate('{run}'))\"""" in said
+    assert "'own_mine:Mine-v0'" in said and said.endswith("Received: 'Mine-v0'")
+    (folder / "own_mine.py").unlink()
+    with pytest.raises(ValueError, match="MODULE the one that registers it"):
+        tfsac.load_policy(run)
 
 
 def test_known_packages_keep_the_command_that_installs_them(monkeypatch):

@@ -504,3 +504,25 @@ def test_what_a_policy_does_not_have_says_where_to_look(name, words, tmp_path):
     policy = tfsac.load_policy(tiny.untrained_run(tmp_path / "run", "Pendulum-v1"))
     with pytest.raises(AttributeError, match=rf"^A policy has no {name}\. {re.escape(words)}"):
         getattr(policy, name)
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "words"),
+    [
+        ("train", "seed", "It belongs to a run: tfsac.RunParameters(seed=...)"),
+        ("train", "env", "Did you mean 'env_fn'?"),
+        ("train", "callback", "Did you mean 'callbacks'?"),
+        ("train", "learning_rate", 'tfsac.override(preset, {"agent.networks.*.learning_rate": ...})'),
+        ("train", "critic_subset", 'tfsac.override(preset, {"agent.algorithm.critic_subset": ...})'),
+        ("train", "resumed", "Did you mean 'resume'?"),
+        ("train", "unheard_of", "Its arguments are preset, run_dir, run"),
+        ("override", "gamma", 'tfsac.override(preset, {"agent.algorithm.discount": ...})'),
+        ("load_policy", "load_path", "Did you mean 'run_dir'?"),
+        ("evaluate", "n_eval_episodes", "Did you mean 'episodes'?"),
+    ],
+)
+def test_an_argument_of_another_library_says_what_it_is_called_here(function, name, words):
+    with pytest.raises(
+        TypeError, match=rf"^{function} has no argument '{name}'\. .*{re.escape(words)}.* Received: {name}=7$"
+    ):
+        getattr(tfsac, function)(**{name: 7})

@@ -140,7 +140,7 @@ def test_values_that_mean_the_same_run_are_refused():
 
 # Returns 50 + seed, then 100 * discount + seed. WAIT=n: the run of seed n saves and waits for a signal. BREAK=n: the
 # run of seed n fails. controls.json: the same for processes that another machine starts. APART: seeds are evaluated at
-# different steps. TOGETHER: waits for a second process.
+# different steps. SLOW: half a second lies between the two evaluations. TOGETHER: waits for a second process.
 STAND_IN = """
 import json, os, pathlib, re, signal, sys, time
 controls = pathlib.Path(__file__).with_name("controls.json")
@@ -174,6 +174,9 @@ while "TOGETHER" in os.environ and len(list(run.parent.glob("*/config.json"))) <
 discount = float(re.search("discount=([0-9.]+)", text)[1])
 step = 10 + ("APART" in os.environ) * seed
 rows = f"env_steps,wall_seconds,evaluation/return_mean\\n{step},1,{50 + seed}\\n{2 * step},2,{100 * discount + seed}\\n"
+if "SLOW" in os.environ:
+    (run / "metrics.csv").write_text(rows[: rows.rindex("\\n", 0, -1) + 1])
+    time.sleep(0.5)
 (run / "metrics.csv").write_text(rows)
 (run / "policy").mkdir()
 print("done")
@@ -327,6 +330,15 @@ def test_several_jobs_run_at_the_same_time_and_share_the_cores(stand_in, monkeyp
     assert run(stand_in, "--jobs=2", grid="0.5") == 0
     for path in stand_in.rglob("config.json"):
         assert json.loads(path.read_text())["threads"] == ["1", "3"]
+
+
+def test_the_newest_evaluation_of_a_long_run_is_told_once(stand_in, monkeypatch, capsys):
+    monkeypatch.setenv("SLOW", "1")
+    monkeypatch.setattr(run_processes, "SECONDS_BETWEEN_REPORTS", 0.0)
+    assert run(stand_in, grid="0.5", seeds=1) == 0
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("training")]
+    assert told[0] == "training  discount=0.5/seed1  10 steps, evaluation 51.0"
+    assert told[1:] in ([], ["training  discount=0.5/seed1  20 steps, evaluation 51.0"])
 
 
 def test_threads_are_left_alone_where_one_job_runs_or_the_user_chose(stand_in, monkeypatch):

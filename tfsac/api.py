@@ -21,6 +21,7 @@ from tfsac.environments import (
     episode_seed,
     maker,
     name_of_environment,
+    refuse_unregistered,
     spec_of,
 )
 from tfsac.environments.film import check_drawn, check_render, write_film
@@ -31,6 +32,7 @@ from tfsac.files import new_file
 from tfsac.memories import Demonstrations, TransitionMemory, save_demonstrations
 from tfsac.networks import ModelMaker
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters
+from tfsac.parameters.keywords import explains_keywords
 from tfsac.training import Callback, Evaluation, Policy, Result, RunDirectory, Trainer
 from tfsac.training.build import build_agent, build_policy
 from tfsac.training.devices import configure_once
@@ -48,6 +50,7 @@ A_FILE = "the path of a new file, a str or a pathlib.Path"
 AFTER_TRAINING = 1  # where evaluations after training take their seeds from; a run's own count environment steps
 
 
+@explains_keywords
 def train(
     preset: Preset | str | pathlib.Path,
     run_dir: str | pathlib.Path,
@@ -102,6 +105,7 @@ def finish(trainer: Trainer) -> Result:
     return result
 
 
+@explains_keywords
 def load_policy(
     run_dir: str | pathlib.Path,
     env_fn: EnvFn | None = None,
@@ -161,6 +165,8 @@ def environment_of(
     directory = RunDirectory(argument_checks.path("run_dir", run_dir))
     refuse_others(directory, env_fn, models)
     parameters = directory.read()[0].environment
+    if env_fn is None:
+        refuse_unregistered(parameters.level, directory.path)
     return maker(dataclasses.replace(parameters, kwargs={**parameters.kwargs, **kwargs}), env_fn)()
 
 
@@ -176,6 +182,7 @@ class DrawingError(RuntimeError):
         self.evaluation = evaluation
 
 
+@explains_keywords
 def evaluate(
     run_dir: str | pathlib.Path,
     episodes: int = 10,

@@ -9,6 +9,7 @@ from tfsac.environments.env_fn import check_env_fn, name_of_environment
 from tfsac.environments.environment_report import EnvironmentReport, check_environment
 from tfsac.environments.filters import Filters
 from tfsac.environments.isolated import IsolatedEnvironment
+from tfsac.environments.levels import refuse_unregistered
 from tfsac.environments.make import checked, make, make_unchecked, maker
 from tfsac.environments.spaces import (
     ActionNumbering,
@@ -47,6 +48,7 @@ __all__ = [
     "make_unchecked",
     "maker",
     "name_of_environment",
+    "refuse_unregistered",
     "spec_of",
 ]
 

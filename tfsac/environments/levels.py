@@ -164,6 +164,23 @@ def _unknown(level: str, kwargs: dict[str, Any], error: Exception) -> ValueError
     )
 
 
+def refuse_unregistered(level: str, run_dir: pathlib.Path) -> None:
+    """Refuses a run's level that this process does not know, with a command that does.
+
+    Raises:
+        ValueError: a module that this process has not imported registers it.
+    """
+    if ":" in level or "." in level or level in gym.registry:
+        return
+    module = next(_registering(level), "MODULE:").partition(":")[0]
+    where = "" if module != "MODULE" else ", with MODULE the one that registers it"
+    raise ValueError(
+        "The program that trained this run registered its level, and this process does not know it. "
+        f"`python -c \"import {module}, tfsac; print(tfsac.evaluate('{run_dir}'))\"` evaluates it{where}; a run of the "
+        f"level '{module}:{level}' is found by every command. Received: {level!r}"
+    )
+
+
 def _registering(name: str) -> Iterator[str]:
     """Yields levels MODULE:ID of modules in the user's folders whose text has an id."""
     for folder in FOLDERS:

@@ -15,11 +15,13 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
+from tfsac.experiments.plots import read_curve
 from tfsac.files import lock_file
 
 TRAIN = ["-m", "tfsac", "train"]  # arguments of Python
 KEPT = ("preset", "level", "num_envs", "seed", "checkpoint_restore_dir")  # flags that a resumed run has from its config
 SECONDS_BETWEEN_LOOKS = 0.1
+SECONDS_BETWEEN_REPORTS = 60.0
 
 
 def usable_cores() -> int:
@@ -147,7 +149,8 @@ def train_side_by_side(
     processes: dict[Process, tuple[PlannedRun, float]] = {}
     asked: set[pathlib.Path] = set()
     with _alone_in(folder), _ended_together(processes), _remembered() as received:
-        passed_on = 0
+        passed_on, reported = 0, dict[pathlib.Path, int]()
+        next_report = time.monotonic() + SECONDS_BETWEEN_REPORTS
         while True:
             while len(processes) < jobs and not received and (run := following()) is not None:
                 word = "resumed" if run.interrupted else "started"
@@ -170,7 +173,22 @@ def train_side_by_side(
             for process in [process for process, (run, _) in processes.items() if run.path in ending]:
                 process.send_signal(signal.SIGTERM)
             asked |= ending
+            if time.monotonic() >= next_report:
+                next_report = time.monotonic() + SECONDS_BETWEEN_REPORTS
+                _report([run for run, _ in processes.values()], folder, reported)
             time.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+def _report(runs: Collection[PlannedRun], folder: pathlib.Path, reported: dict[pathlib.Path, int]) -> None:
+    """Prints the newest evaluation of each run that was not printed yet."""
+    for run in runs:
+        try:
+            steps, returns = read_curve(run.path)
+        except ValueError:  # it has none yet
+            continue
+        if steps[-1] > reported.get(run.path, 0):
+            reported[run.path] = int(steps[-1])
+            say(f"training  {run.path.relative_to(folder)}  {steps[-1]:,} steps, evaluation {returns[-1]:.1f}")
 
 
 @contextlib.contextmanager

@@ -66,9 +66,7 @@ def explain(error: ValidationError, cls: type) -> ParameterError:
             f"Its parameters are {', '.join(fields)}. Received: {unknown}={received!r}"
         )
     if kind == "json_invalid":
-        return ParameterError(
-            f"{cls.__name__}: Invalid JSON: {first['ctx']['error']}. Received: {_shortened(received)}"
-        )
+        return ParameterError(f"{cls.__name__}: Invalid JSON: {first['ctx']['error']}. Received: {shortened(received)}")
     if kind == "missing" and isinstance(place[-1], int):  # of a tuple
         path = ".".join(map(str, [cls.__name__, *_follow(cls, place[:-1])[1]]))
         return ParameterError(f"{path}: a list with more entries is needed. Received: {received!r}")
@@ -92,11 +90,12 @@ def explain(error: ValidationError, cls: type) -> ParameterError:
     return ParameterError(
         message
         if "Received: " in message
-        else f"{path}{': ' if path else ''}{message}. Received: {_shortened(received)}"
+        else f"{path}{': ' if path else ''}{message}. Received: {shortened(received)}"
     )
 
 
-def _shortened(value: Any, longest: int = 300) -> str:
+def shortened(value: Any, longest: int = 300) -> str:
+    """Returns a value for a message, and of a long one the beginning."""
     text = repr(value)
     return text if len(text) <= longest else f"{text[:longest]}... ({len(text)} characters)"
 

@@ -121,6 +121,28 @@ _FLAGS = {
     "out": "run_dir",
     "output_dir": "run_dir",
 }
+_ARGUMENTS = {
+    "env": "env_fn",
+    "environment": "env_fn",
+    "make_env": "env_fn",
+    "callback": "callbacks",
+    "verbose": "quiet",
+    "logdir": "run_dir",
+    "log_dir": "run_dir",
+    "log_path": "run_dir",
+    "out_dir": "run_dir",
+    "output_dir": "run_dir",
+    "save_path": "run_dir",
+    "load_path": "run_dir",
+    "env_id": "level",
+    "env_name": "level",
+    "n_eval_episodes": "episodes",
+    "num_episodes": "episodes",
+    "n_episodes": "episodes",
+    "pretrained": "initial_weights",
+    "network_fn": "models",
+    "policy_kwargs": "models",
+}
 
 
 def meant_flag(name: str) -> str:
@@ -131,6 +153,11 @@ def meant_flag(name: str) -> str:
 def meant_run_parameter(name: str) -> str:
     """Returns the field of `RunParameters` that another library gives this name; else the name."""
     return _RUN_PARAMETERS.get(_plain(name), _plain(name))
+
+
+def meant_argument(name: str) -> str:
+    """Returns the argument of a Python function that another library gives this name; else the name."""
+    return _ARGUMENTS.get(_plain(name), _plain(name))
 
 
 def meant_field(name: str, fields: Collection[str]) -> str | None:

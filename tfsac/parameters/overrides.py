@@ -11,6 +11,7 @@ from typing import Any
 
 from tfsac.parameters.base import ParameterError, from_json, nearest, to_json
 from tfsac.parameters.experiment import Preset, RunParameters
+from tfsac.parameters.keywords import explains_keywords
 from tfsac.parameters.other_names import meant_paths, meant_run_parameter, note_about
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, TrainingSteps
 
@@ -41,6 +42,7 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         return path.strip(), value
 
 
+@explains_keywords
 def override(preset: Preset, changes: Mapping[str, Any]) -> Preset:
     """Returns the preset with some fields changed.
 
