@@ -6,24 +6,38 @@ SIGKILL, and typed again: it trains what is missing.
     python benchmarks/learning.py --suite=mujoco --sb3_python=PYTHON       # PYTHON has Stable-Baselines3
     python benchmarks/learning.py --suite=mujoco --collect                 # tables and pictures alone
 
+What has records is trained already, in a clone what is committed: the command then only redraws tables and pictures. To
+train again, add new folders: --results=runs/again/results --runs=runs/again/runs
+
 Suites are data in learning_suites.py. A suite's records, tables and pictures are in a folder of its name below --results.
-Without PYTHON the runs of Stable-Baselines3 stay missing.
+--only also chooses what is printed; the files have all runs. Without PYTHON the runs of Stable-Baselines3 stay missing.
 """
 
 import argparse
 import pathlib
 import re
+import shutil
 
 from learning_runs import Machine, Records, train
 from learning_suites import SUITES
 from learning_tables import missing, tabulate
 
+RESULTS = pathlib.Path(__file__).parent / "results" / "learning"
+NO_PYTHON = """--sb3_python must be an interpreter. To make one that has Stable-Baselines3, and use it:
+
+    python3 -m venv sb3 && sb3/bin/pip install stable-baselines3 'gymnasium[mujoco]'
+    python benchmarks/learning.py --suite={} --sb3_python=sb3/bin/python
+
+Received: {}"""
+
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--suite", choices=list(SUITES), required=True)
+    parser.add_argument("--suite", choices=list(SUITES), required=True, help="what to train, and to make tables of")
     parser.add_argument("--only", type=re.compile, default="", help="regular expression: runs whose name has it")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time; with more than one, each has one thread")
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="runs at a time (%(default)s); with more than one, each has one thread"
+    )
     parser.add_argument(
         "--minutes",
         type=float,
@@ -31,20 +45,35 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--sb3_python", help="a Python with stable-baselines3 and gymnasium[mujoco]")
     parser.add_argument("--collect", action="store_true", help="train nothing")
-    parser.add_argument("--runs", type=pathlib.Path, default=pathlib.Path("runs/learning"))
-    parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path(__file__).parent / "results" / "learning")
+    parser.add_argument(
+        "--runs",
+        type=pathlib.Path,
+        default=pathlib.Path("runs/learning"),
+        help="folder in which runs are trained, below the name of the suite (%(default)s)",
+    )
+    parser.add_argument(
+        "--results",
+        type=pathlib.Path,
+        default=RESULTS,
+        help="folder of records, tables and pictures; a run with records there is not trained again (%(default)s)",
+    )
     args = parser.parse_args(arguments)
+    if args.sb3_python is not None and shutil.which(args.sb3_python) is None:
+        parser.error(NO_PYTHON.format(args.suite, args.sb3_python))
     suite = SUITES[args.suite]
+    runs = [run for run in suite.runs() if re.search(args.only, run.name)]
+    if not runs:
+        example = suite.runs()[0].name
+        parser.error(f"--only must be in the name of a run, such as {example}. Received: {args.only.pattern}")
     machine = Machine(args.runs / args.suite, args.jobs, args.sb3_python)
     records = Records(args.results / args.suite, suite.last_evaluations)
-    runs = [run for run in suite.runs() if re.search(args.only, run.name)]
     status = 0
     if args.collect:
         records.collect(machine, runs)
     else:
         status = train(runs, machine, records, args.minutes)
-    print(tabulate(suite, records))
-    print(*missing(suite, machine, records), sep="\n")
+    print(tabulate(suite, records, runs))
+    print(*missing(runs, machine, records), sep="\n")
     return status
 
 

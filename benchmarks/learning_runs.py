@@ -293,6 +293,8 @@ def train(runs: Sequence[Run], machine: Machine, records: Records, minutes: floa
     """
     records.collect(machine, runs)
     pending = [run for run in runs if not records.has(run) and machine.can_train(run)]
+    if not pending and any(records.has(run) for run in runs):
+        say(f"nothing   to train: {records.folder} has the records; new folders --results and --runs train again")
     running: dict[Run, subprocess.Popen] = {}
     asked: set[Run] = set()
     status, waiting, begun = 0, False, time.monotonic()

@@ -1,18 +1,27 @@
 """Tables and pictures of learning.py, made from the committed records alone."""
 
 import shlex
+from collections.abc import Sequence
 
 import numpy as np
 from learning_runs import Machine, Records
-from learning_suites import Suite
+from learning_suites import Run, Suite
 
 from tfsac.experiments.comparison import compare_evaluations, read_evaluations, statistics
 
 
-def tabulate(suite: Suite, records: Records) -> str:
-    """Writes `tables.md` and for each level, in a folder, what `tfsac compare` writes; returns the tables."""
-    runs = suite.runs()
-    finished = [run for run in runs if records.has(run)]
+def tabulate(suite: Suite, records: Records, chosen: Sequence[Run]) -> str:
+    """Writes `tables.md` and for each level, in a folder, what `tfsac compare` writes, of all runs; prints the
+    comparisons of the chosen runs' levels.
+
+    Args:
+        suite: whose levels they are.
+        records: of its runs.
+        chosen: the runs that what is printed is about.
+
+    Returns:
+        the rows of the chosen runs' groups, with all their seeds, and notes
+    """
     columns = [
         "level",
         "group",
@@ -23,19 +32,20 @@ def tabulate(suite: Suite, records: Records) -> str:
         "wall clock, s",
         *["published"] * bool(suite.published),
     ]
-    lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
-    pictures = []
+    head = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
+    lines, pictures = {}, []
     for level in suite.levels:
-        of_level = [run for run in finished if run.level == level.title]
         groups, rows = {}, {}
-        for run in of_level:
-            read = read_evaluations(records.curve(run), run.level, suite.last_evaluations)
-            groups.setdefault(run.group, []).append(read)
-            rows.setdefault(run.group, []).append(records.rows[run.name])
+        for run in suite.runs():
+            if run.level == level.title and records.has(run):
+                read = read_evaluations(records.curve(run), run.level, suite.last_evaluations)
+                groups.setdefault(run.group, []).append(read)
+                rows.setdefault(run.group, []).append(records.rows[run.name])
         if not groups:
             continue
-        folder = records.folder / level.place
-        print(compare_evaluations(groups, folder, level.title), end="\n\n")
+        compared = compare_evaluations(groups, records.folder / level.place, level.title)
+        if any(run.level == level.title for run in chosen):
+            print(compared, end="\n\n")
         pictures.append(f"![{level.title}]({level.place}/comparison.png)")
         found = {(row.statistic, row.group): row.estimate for row in statistics(groups)}
         for label, read in groups.items():
@@ -44,7 +54,18 @@ def tabulate(suite: Suite, records: Records) -> str:
             cells += [str(found["last_mean", label]), str(found["last_iqm", label])]
             clocks = [float(row["wall_seconds"]) for row in rows[label] if row["shared_clock"] == "no"]
             cells.append(f"{np.median(clocks):.0f} ({len(clocks)})" if clocks else "")
-            lines.append("| " + " | ".join(cells + [level.published] * bool(suite.published)) + " |")
+            lines[level.title, label] = "| " + " | ".join(cells + [level.published] * bool(suite.published)) + " |"
+    page = ["\n".join([*head, *lines.values()]), *notes(suite, records, suite.runs()), *pictures]
+    records.folder.mkdir(parents=True, exist_ok=True)
+    (records.folder / "tables.md").write_text("\n\n".join(page) + "\n")
+    wanted = {(run.level, run.group) for run in chosen}
+    shown = [line for group, line in lines.items() if group in wanted]
+    return "\n\n".join(["\n".join([*head, *shown]), *notes(suite, records, chosen)])
+
+
+def notes(suite: Suite, records: Records, runs: Sequence[Run]) -> list[str]:
+    """Returns what a reader of a table of these runs must know."""
+    finished = [run for run in runs if records.has(run)]
     counted = (
         f"the mean of its last {suite.last_evaluations} evaluations"
         if suite.last_evaluations > 1
@@ -65,17 +86,13 @@ def tabulate(suite: Suite, records: Records) -> str:
     ]
     notes += ["\n".join(failures)] * bool(failures)
     notes += [f"{len(finished)} of {len(runs)} runs have ended."] * (len(finished) < len(runs))
-    text = "\n".join(lines)
-    page = "\n\n".join([text, *notes, *pictures])
-    records.folder.mkdir(parents=True, exist_ok=True)
-    (records.folder / "tables.md").write_text(page + "\n")
-    return "\n\n".join([text, *notes])
+    return notes
 
 
-def missing(suite: Suite, machine: Machine, records: Records) -> list[str]:
+def missing(runs: Sequence[Run], machine: Machine, records: Records) -> list[str]:
     """Returns a line for each run that is missing; with the command where it cannot be trained here."""
     lines = []
-    for run in suite.runs():
+    for run in runs:
         if not records.has(run):
             command = shlex.join([*run.command, f"--out={machine.runs / run.name}"])
             lines.append(

@@ -4,6 +4,7 @@ import csv
 import importlib
 import json
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -111,6 +112,11 @@ def module(monkeypatch):
     return importlib.import_module
 
 
+@pytest.fixture
+def learning(module):
+    return module("learning")
+
+
 def kill_when(process, condition):
     """Kills a suite as soon as something is so."""
     for _ in range(6000):  # looks, not seconds, of which a busy machine has few
@@ -188,7 +194,46 @@ def test_a_run_that_failed_has_a_row_and_is_trained_again(suites):
     status, printed = suites.type("--only=fast_Pendulum-v1_")
     assert status == 0 and started(printed) == [NAMES[1]]
     assert list(suites.rows()) == [NAMES[1]] and suites.rows()[NAMES[1]]["failure"] == ""
-    assert "1 of 6 runs have ended." in printed
+    assert "1 of 6 runs have ended." in (suites.records / "tables.md").read_text()
+
+
+def test_what_is_printed_is_about_the_chosen_runs_and_the_files_have_all(learning, tmp_path, monkeypatch, capsys):
+    tables, results = sys.modules["learning_tables"], tmp_path / "results"
+    monkeypatch.setattr(tables, "compare_evaluations", lambda read, folder, title: f"compared {title}")
+    shutil.copytree(learning.RESULTS / "mujoco", results / "mujoco")
+    page = (results / "mujoco" / "tables.md").read_text()
+    (results / "mujoco" / "tables.md").unlink()
+    where = [f"--results={results}", f"--runs={tmp_path}/runs"]
+    assert learning.main(["--suite=mujoco", "--only=^mujoco.*Hopper", *where]) == 0
+    printed = capsys.readouterr().out
+    assert f"nothing   to train: {results}/mujoco has the records; new folders --results and --runs train" in printed
+    assert [line for line in printed.splitlines() if line.startswith("compared")] == ["compared Hopper-v5"]
+    rows = [line for line in page.splitlines() if line.startswith("| Hopper-v5 | tfsac,")]
+    assert [line for line in printed.splitlines() if line.startswith("| ")][1:] == rows
+    assert "missing" not in printed and "runs have ended" not in printed
+    assert (results / "mujoco" / "tables.md").read_text() == page
+    (results / "mujoco" / "sb3_Hopper-v5_seed1.csv").unlink()
+    assert learning.main(["--suite=mujoco", "--only=^sb3_Hopper", "--collect", *where]) == 0
+    printed = capsys.readouterr().out
+    assert [line.split()[1] for line in printed.splitlines() if "missing" in line] == ["sb3_Hopper-v5_seed1"]
+    assert "\n2 of 3 runs have ended.\n" in printed
+
+
+def test_only_that_is_in_no_name_is_refused(learning, capsys):
+    with pytest.raises(SystemExit):
+        learning.main(["--suite=mujoco", "--only=hopper"])
+    expected = "--only must be in the name of a run, such as mujoco_twin_sac_HalfCheetah-v5_seed1. Received: hopper\n"
+    assert capsys.readouterr().err.endswith(expected)
+
+
+def test_without_its_interpreter_the_commands_that_make_it_are_printed_and_nothing_starts(learning, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        learning.main(["--suite=twin_sac", f"--sb3_python={tmp_path}/python", f"--runs={tmp_path}/runs"])
+    said, page = capsys.readouterr().err, (BENCHMARKS.parent / "docs" / "results.md").read_text()
+    commands = re.findall(r"^    (python.*)$", said, flags=re.MULTILINE)
+    assert len(commands) == 2 and "--suite=twin_sac" in commands[1]
+    assert "\n".join(commands).replace("twin_sac", "mujoco") in page
+    assert said.endswith(f"Received: {tmp_path}/python\n") and not (tmp_path / "runs").exists()
 
 
 def test_without_its_interpreter_the_commands_of_sb3_are_printed(suites):
@@ -239,6 +284,13 @@ def test_the_mujoco_suite_is_what_its_page_says(module):
         assert schedule.evaluation_steps.num_steps == 10
         assert bool(preset.environment.kwargs) == ("without" in run.level)
         assert parameters.seed == run.seed
+
+
+def test_the_page_has_the_number_of_runs_of_every_suite(module):
+    page = (BENCHMARKS.parent / "docs" / "results.md").read_text().partition("### Suites")[2].partition("\n### ")[0]
+    rows = re.findall(r"^\| `(\w+)` \|.*\| (\d+) \|$", page, flags=re.MULTILINE)
+    suites = module("learning_suites").SUITES
+    assert {name: int(number) for name, number in rows} == {name: len(suite.runs()) for name, suite in suites.items()}
 
 
 def test_every_suite_has_seeds_from_1_on_of_what_can_be_trained_or_from_11_on_to_choose(module):
