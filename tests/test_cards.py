@@ -205,6 +205,9 @@ def test_the_command_takes_a_sweeps_folder(runs, tmp_path, capsys):
     assert re.findall(r"^seed (\d) +mean (\S+)", printed, re.MULTILINE) == [
         (str(run["seed"]), f"{run['mean']:.2f}") for run in results["runs"]
     ]
+    scores = {run["seed"]: run["choice_mean"] for run in results["runs"]}
+    best = max(scores, key=scores.get)
+    assert f"export  seed {best}, whose mean in other episodes is the highest: {scores[best]:.2f}\n" in printed
     assert f"return  mean {results['mean']:.2f}  std {results['std']:.2f}  over 2 episodes\n" in printed
     assert printed.endswith(f"card    {tmp_path / 'card'}\n")
 

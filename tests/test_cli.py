@@ -805,7 +805,7 @@ WRONG = {
     ),
     "fixed temperature as a flag": (
         "train --preset=pendulum_twin_sac --ent_coef 0.1",
-        "no flag --ent_coef. Did you mean --set='agent.algorithm.temperature=.*'[?] Received: '--ent_coef'$",
+        "no flag --ent_coef. Did you mean --set='agent.algorithm.temperature=.*' .the usual one is learned.[?] Received: '--ent_coef'$",
     ),
     "parameter as a flag without a preset": (
         "train --gamma=0.9",

@@ -319,6 +319,13 @@ def test_runs_are_grouped_by_what_differs_in_them(described):
     assert grouping.by_difference([]) == {}
 
 
+def test_custom_models_are_a_difference_with_the_name_of_their_function(described):
+    a, b = described("a"), described("b", agent__networks__policy__middleware_parameters__scheme=[8])
+    config = json.loads((b / "config.json").read_text())
+    (b / "config.json").write_text(json.dumps(config | {"models": "__main__.wide"}))
+    assert grouping.by_difference([a, b]) == {"models=none": [a], "models=wide": [b]}
+
+
 def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = ["rate=1/seed0", "rate=1/seed1", "rate=2/seed0"]

@@ -1199,3 +1199,25 @@ def test_a_name_that_the_preset_has_comes_before_another_librarys():
     preset = load_preset("pendulum_twin_sac")
     fixed = to_json(changed('agent.algorithm.temperature={"kind": "fixed", "alpha": 0.2}', preset))
     assert meant_paths("alpha", fixed) == ["agent.algorithm.temperature.alpha"]
+
+
+def test_another_kind_alone_is_answered_with_how_to_give_it():
+    preset = load_preset("pendulum_twin_sac")
+    place = "agent.networks.q.head_parameters"
+    with pytest.raises(
+        ParameterError, match=re.escape(f'in one value: {place}={{"kind": ..., ...}}. Received: network')
+    ):
+        override(preset, {f"{place}.kind": "ensemble_q"})
+    assert override(preset, {place: {"kind": "ensemble_q"}}).agent.networks["q"].head_parameters.num_critics == 2
+
+
+def test_a_name_instead_of_a_preset_is_answered_with_how_to_load_it():
+    with pytest.raises(
+        ParameterError, match=r"tfsac\.load_preset\('redq_mujoco'\) returns it\. Received: 'redq_mujoco'"
+    ):
+        override("redq_mujoco", {})
+
+
+def test_a_run_parameter_of_another_name_is_answered_with_ours():
+    with pytest.raises(ParameterError, match="Did you mean 'checkpoint_save_steps'"):
+        RunParameters(save_freq=3)

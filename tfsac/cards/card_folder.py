@@ -129,7 +129,10 @@ class Card:
             if each_step is not None:
                 each_step(observation, action, *others)
 
-        env = maker(parameters, env_fn)()
+        try:
+            env = maker(parameters, env_fn)()
+        except ImportError as error:
+            raise ImportError(f"A card has no code of its environment; `act` works without it. {error}") from error
         try:
             if (self.path / CONFIG).is_file():
                 refuse_other_spaces(RunDirectory(self.path), spec_of(env))

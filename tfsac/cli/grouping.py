@@ -87,7 +87,8 @@ def refuse_unfinished(groups: dict[str, list[pathlib.Path]]) -> None:
 def by_difference(runs: Sequence[pathlib.Path]) -> dict[str, list[pathlib.Path]]:
     """Groups runs by their presets, whatever their levels and seeds, in the order in which they come.
 
-    A label names the agent where the agents differ, and of the other parameters the first that tell the groups apart.
+    A label names the agent where the agents differ, the function that made custom models, and of the other parameters
+    the first that tell the groups apart.
 
     Raises:
         FileNotFoundError, ParameterError: a folder that is no run.
@@ -100,8 +101,9 @@ def by_difference(runs: Sequence[pathlib.Path]) -> dict[str, list[pathlib.Path]]
     groups: dict[str, tuple[dict[str, Any], list[pathlib.Path]]] = {}
     for run in runs:
         preset = to_json(read_config(run / "config.json")[0])
+        models = json.loads((run / "config.json").read_bytes()).get("models") or "none"
         parameters = {path: value for path, value in leaves(preset) if not path.startswith(OF_THE_TASK)}
-        parameters = {"agent": preset["agent"]["kind"], **parameters}
+        parameters = {"agent": preset["agent"]["kind"], "models": models.removeprefix("__main__."), **parameters}
         groups.setdefault(json.dumps(parameters, sort_keys=True), (parameters, []))[1].append(run)
     told: list[str] = ["agent"]
 

@@ -81,6 +81,9 @@ def print_evaluation(done: object, episodes: int) -> None:
         f"return  mean {returns.mean():.2f}  std {returns.std():.2f}  min {returns.min():.2f}  "
         f"max {returns.max():.2f}  over {counted(episodes, 'episode')} of {lengths.mean():.0f} steps on average"
     )
+    if 1 < len(returns) < 10 and returns.std():
+        error = returns.std(ddof=1) / len(returns) ** 0.5
+        print(f"        the mean's standard error is {error:.2f}; more episodes make it smaller")
     if done.switched is not None:  # type: ignore[attr-defined]
         rate, repeats = done.switching()  # type: ignore[attr-defined]
         print(f"switch  in {100 * rate:.1f} % of the steps; a trajectory lasts {repeats:.1f} steps on average")

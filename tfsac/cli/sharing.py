@@ -45,6 +45,11 @@ def card(f: flags.FlagValues, rest: list[str]) -> int:
     found = made.results
     for run in found["runs"] if len(found["runs"]) > 1 else ():
         print(f"seed {run['seed']:<4} mean {run['mean']:.2f}  std {run['std']:.2f}")
+    if len(found["runs"]) > 1:
+        chosen = next(run for run in found["runs"] if run["seed"] == found["exported_seed"])
+        print(
+            f"export  seed {chosen['seed']}, whose mean in other episodes is the highest: {chosen['choice_mean']:.2f}"
+        )
     print(f"return  mean {found['mean']:.2f}  std {found['std']:.2f}  over {counted(f.episodes, 'episode')}")
     for name, reason in made.left_out.items():
         print(f"without {name}: {reason}")

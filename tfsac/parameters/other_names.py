@@ -107,6 +107,8 @@ _PATHS: dict[str, str | tuple[str, ...]] = {
 _RUN_PARAMETERS = {
     "random_seed": "seed",
     "save_freq": "checkpoint_save_steps",
+    "checkpoint_freq": "checkpoint_save_steps",
+    "checkpoint_interval": "checkpoint_save_steps",
     "tensorboard_log": "tensorboard",
     "use_tensorboard": "tensorboard",
     "torch_deterministic": "deterministic",
@@ -162,7 +164,7 @@ def meant_argument(name: str) -> str:
 
 def meant_field(name: str, fields: Collection[str]) -> str | None:
     """Returns the one of a class's fields that another library gives this name, if it has it."""
-    given = [path.partition("=")[0].rpartition(".")[2] for path in _alternatives(name)]
+    given = [meant_run_parameter(name), *(path.partition("=")[0].rpartition(".")[2] for path in _alternatives(name))]
     return next((field for field in given if field in fields), None)
 
 
@@ -186,7 +188,9 @@ def meant_paths(name: str, tree: Mapping[str, Any]) -> list[str]:
 
 def note_about(path: str) -> str:
     """Returns what somebody who knows a parameter by another name must also know, or an empty string."""
-    return " (counted from the end of the warm-up)" if path == "schedule.improve_steps" else ""
+    if path == "schedule.improve_steps":
+        return " (counted from the end of the warm-up)"
+    return " (the usual one is learned)" if path == _FIXED else ""
 
 
 def _alternatives(name: str) -> list[str]:

@@ -55,9 +55,8 @@ def override(preset: Preset, changes: Mapping[str, Any]) -> Preset:
         ParameterError: a path that does not exist (naming the nearest field), a wrong type or value.
     """
     if not isinstance(preset, Preset):
-        raise ParameterError(
-            f"preset is a Preset, as tfsac.load_preset('pendulum_sac') returns it. Received: {preset!r}"
-        )
+        name = preset if isinstance(preset, str) else "pendulum_sac"
+        raise ParameterError(f"preset is a Preset, as tfsac.load_preset({name!r}) returns it. Received: {preset!r}")
     if not isinstance(changes, Mapping):
         raise ParameterError(
             f"changes are a dict of values by path, such as {{'agent.algorithm.discount': 0.98}}. Received: {changes!r}"
@@ -69,7 +68,17 @@ def override(preset: Preset, changes: Mapping[str, Any]) -> Preset:
         _assign(tree, path.split("."), _plain(path, value), path, tree)
         with contextlib.suppress(ParameterError):  # the next change may set what this one left to its default
             tree = to_json(from_json(Preset, json.dumps(tree)))
-    return from_json(Preset, json.dumps(tree))
+    try:
+        return from_json(Preset, json.dumps(tree))
+    except ParameterError as error:
+        kinds = [path.removesuffix(".kind") for path in changes if path.endswith(".kind")]
+        if not kinds:
+            raise
+        said, _, received = str(error).rpartition(" Received: ")
+        raise ParameterError(
+            f'{said} Another kind comes with its own fields, in one value: {kinds[0]}={{"kind": ..., ...}}. '
+            f"Received: {received}"
+        ) from None
 
 
 def _described(value: Any) -> Any:
