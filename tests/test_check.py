@@ -11,6 +11,7 @@ import pytest
 import tfsac
 from tfsac import cli
 from tfsac.environments.check import check
+from tfsac.networks.observations import usual_scheme
 
 Box = gym.spaces.Box
 ZEROS = np.zeros(2, np.float32)
@@ -120,12 +121,62 @@ def test_all_problems_are_told_at_once():
 @pytest.mark.parametrize(
     "changes, words",
     [
-        ({"observation": np.float32([0, np.nan])}, "observation 'observation' must be finite. Received: nan"),
-        ({"reward": np.inf}, "the reward must be finite. Received: inf"),
+        ({"observation": np.float32([0, np.nan])}, "observation 'observation' must be finite (step 1). Received: nan"),
+        ({"reward": np.inf}, "the reward must be finite (step 1). Received: inf"),
+        ({"reward": np.nan}, "the reward must be finite (step 1). Received: nan"),
     ],
 )
-def test_what_is_not_finite_is_a_problem(changes, words):
-    assert words in tfsac.check_environment(Plain(**changes)).problems
+def test_what_is_not_finite_is_a_problem_told_once_with_its_step(changes, words):
+    report = tfsac.check_environment(Plain(**changes), num_steps=20)
+    assert report.problems == [words]
+    assert not [text for kind, text in report.findings if kind == "ok" and ("nan" in text or "inf" in text)], report
+
+
+def test_an_observation_of_reset_that_is_not_finite_is_a_problem():
+    class Lost(Plain):
+        def drawn(self):
+            return np.float32([np.nan, 0]) if self.steps == 0 else ZEROS
+
+    assert tfsac.check_environment(Lost, num_steps=20).problems == [
+        "observation 'observation' must be finite (the reset before step 1). Received: nan"
+    ]
+
+
+def test_other_dtypes_than_the_space_has_are_a_warning():
+    wide = tfsac.check_environment(lambda: Plain(observation=np.zeros(2)), num_steps=20)
+    assert wide.usable and wide.warnings == [
+        "observation 'observation' is returned as float64 and becomes float32, as its space says"
+    ]
+
+
+def test_the_first_entry_beyond_a_bound_is_named():
+    class Leaving(Plain):
+        def drawn(self):
+            value = np.full(self.observation_space.shape, 0.5, np.float32)
+            value.flat[-1] = -10.5 if self.steps == 5 else 0.5
+            return value
+
+    assert tfsac.check_environment(Leaving, num_steps=50).warnings == [
+        "observation 'observation' leaves the bounds of its space: entry 1 was -10.5 at step 5, its bound -10.0; "
+        "training does not mind, other libraries may"
+    ]
+    table = tfsac.check_environment(lambda: Leaving(space=Box(0.0, 0.9, (2, 2))), num_steps=50)
+    assert "entry (1, 1) was -10.5 at step 5, its bound 0.0; " in table.warnings[0]
+
+
+@pytest.mark.parametrize("side", [3, 35, 36, 84])
+def test_the_convolutions_that_are_named_are_those_of_training(side):
+    space = Box(0, 255, (side, 90, 1), np.uint8)
+    report = tfsac.check_environment(Plain(space=space, observation=space.sample()), num_steps=5)
+    assert f"presets for vectors give it the convolutions of the scheme {usual_scheme(space.shape).value}; " in str(
+        report
+    )
+
+
+def test_an_image_with_its_channels_first_is_a_warning():
+    space = Box(0, 255, (3, 84, 84), np.uint8)
+    report = tfsac.check_environment(Plain(space=space, observation=space.sample()), num_steps=5)
+    assert any("has its channels first" in text for text in report.warnings) and "the scheme" not in str(report)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +266,7 @@ def test_what_close_raises_is_a_warning(how, capsys):
 
 def test_a_reward_that_no_float32_holds_is_a_problem():
     report = tfsac.check_environment(lambda: Plain(reward=1e300), num_steps=5)
-    assert report.problems == ["the reward must fit into a float32, below 3.4e+38. Received: 1e+300"]
+    assert report.problems == ["the reward must fit into a float32, below 3.4e+38 (step 1). Received: 1e+300"]
 
 
 def test_masked_actions_are_valid_ones():

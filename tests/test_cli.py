@@ -926,7 +926,7 @@ WRONG = {
     ),
     "preprocessing of a level that is no game": (
         "train --set=environment.atari={{}}",
-        "levels that begin with 'ALE/'. Received: 'Pendulum-v1'$",
+        "levels that begin with 'ALE/'. For images of your own .* cart_pole_discrete_sac, .* Received: 'Pendulum-v1'$",
     ),
     "unknown preprocessing": (
         'train --set=environment.atari={{"frameskip":4}}',
@@ -975,11 +975,11 @@ WRONG = {
     "missing demonstrations": (f"train {sqil('none')}", "There is no demonstration file. Received: .*/none.npz$"),
     "demonstrations of another level": (
         f"train {sqil('pole')}",
-        "pole.npz comes from another environment, CartPole-v1; this one is Pendulum-v1. Received: CartPole-v1$",
+        "pole.npz comes from another environment, CartPole-v1; this one is Pendulum-v1. Record .* Received: CartPole-v1$",
     ),
     "demonstrations for another level": (
         f"train --preset=cart_pole_discrete_sac {sqil('whole')}",
-        "whole.npz comes from another environment, Pendulum-v1; this one is CartPole-v1. Received: Pendulum-v1$",
+        "whole.npz comes from another environment, Pendulum-v1; this one is CartPole-v1. Record .* Received: Pendulum-v1$",
     ),
     "empty demonstrations": (
         f"train {sqil('empty')}",

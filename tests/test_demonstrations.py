@@ -127,7 +127,8 @@ def test_a_file_of_another_level_is_refused_by_both_names(saved):
     assert len(load_demonstrations(saved, SPEC, "TfsacCameraArm-v0").records) == 7
     assert len(load_demonstrations(saved, SPEC, "tests.tiny:TfsacCameraArm-v0").records) == 7
     message = (
-        r"npz comes from another environment, TfsacCameraArm-v0; this one is Pendulum-v1\. Received: TfsacCameraArm-v0"
+        r"npz comes from another environment, TfsacCameraArm-v0; this one is Pendulum-v1\. Record your own with "
+        r"`tfsac record` .* --set=agent\.memory\.demonstrations=FILE\. Received: TfsacCameraArm-v0$"
     )
     with pytest.raises(ValueError, match=message):
         load_demonstrations(saved, SPEC, "Pendulum-v1")

@@ -185,7 +185,7 @@ def test_a_preset_whose_data_do_not_fit_is_refused(tmp_path):
         from_preset(path)
     save_demonstrations(path, data())
     with pytest.raises(
-        ValueError, match=r"comes from another environment, Pendulum-v1; this one is Hopper-v5\. Received"
+        ValueError, match=r"comes from another environment, Pendulum-v1; this one is Hopper-v5\. Record"
     ):
         from_preset(path, "Hopper-v5")
     with pytest.raises(ValueError, match=r"num_episodes is 1 to 1, .*Received: 2"):

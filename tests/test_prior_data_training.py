@@ -147,6 +147,7 @@ def test_data_of_another_environment_name_both(recorded, tmp_path, capsys):
     said = capsys.readouterr().err.strip()
     assert said == (
         f"tfsac: {recorded} comes from another environment, Pendulum-v1; this one is HalfCheetah-v5. "
+        "Record your own with `tfsac record` or tfsac.demonstrate, and pass --set=agent.memory.demonstrations=FILE. "
         "Received: Pendulum-v1"
     )
     assert not (tmp_path / "run").exists()

@@ -379,16 +379,18 @@ def test_an_environment_of_ones_own_is_trained_in(tmp_path):
 
 
 @pytest.mark.parametrize("limited", [False, True])
-def test_an_environment_without_a_time_limit_is_named_at_the_start(tmp_path, capsys, limited):
+def test_an_environment_without_a_time_limit_is_named_at_the_start_and_not_on_resume(tmp_path, capsys, limited):
     def env_fn():
         env = gym.make("Pendulum-v1")
         return env if limited else env.unwrapped.__class__()
 
-    Trainer(tiny_preset(environment__max_episode_steps=None), tmp_path / "run", env_fn=env_fn).close()
-    printed = capsys.readouterr().out
-    assert (
-        "PendulumEnv has no time limit: an episode of an evaluation may last 100000 steps" in printed
-    ) is not limited
+    preset, said = tiny_preset(environment__max_episode_steps=None), "PendulumEnv has no registered time limit"
+    trainer = Trainer(preset, tmp_path / "run", env_fn=env_fn)
+    trainer.save()
+    trainer.close()
+    assert (said in capsys.readouterr().out) is not limited
+    Trainer(preset, tmp_path / "run", env_fn=env_fn, resume=True).close()
+    assert said not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

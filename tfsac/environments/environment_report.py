@@ -15,8 +15,8 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac import argument_checks
-from tfsac.environments.check import has_time_limit, problems_of_spaces
-from tfsac.environments.checked_returns import CheckedReturns, failure, refuse_non_finite
+from tfsac.environments.check import EnvironmentFailure, has_time_limit, problems_of_spaces
+from tfsac.environments.checked_returns import CheckedReturns, as_array, failure, placed, refuse_non_finite
 from tfsac.environments.env_fn import making, name_of_environment
 from tfsac.environments.spaces import spaces_by_key
 from tfsac.environments.teams import Team
@@ -28,6 +28,7 @@ OK, WARNING, PROBLEM = "ok", "warning", "problem"
 FLOAT32 = float(np.finfo(np.float32).max)
 REPEATED = 100  # steps that are played twice from the same seed
 LARGE_BOUND, LARGE_OBSERVATION, LARGE_REWARD = 1e3, 1e2, 1e3
+MEDIUM_SIDE = 36  # pixels that the convolutions of the scheme Medium need
 
 
 class Finding(NamedTuple):
@@ -113,7 +114,7 @@ class _Inspection:
     """Looks at one environment and collects what it finds; each finding is told once."""
 
     def __init__(self, env: gym.Env):
-        self.env, self.name, self.findings = env, name_of_environment(env), dict[Finding, None]()
+        self.env, self.name, self.findings = env, name_of_environment(env), dict[str, Finding]()
         self.checked: CheckedReturns | None = None
         self.largest: dict[str, float] = {}
         self.returns: list[float] = []
@@ -121,8 +122,9 @@ class _Inspection:
         self.terminated = 0  # episodes
         self.largest_reward, self.steps, self.failed = 0.0, 0, False
 
-    def find(self, kind: str, text: str) -> None:
-        self.findings[Finding(kind, text.removeprefix(f"{self.name}: "))] = None
+    def find(self, kind: str, text: str, about: str | None = None) -> None:
+        # What names a step is told for the first one alone.
+        self.findings.setdefault(about or text, Finding(kind, text.removeprefix(f"{self.name}: ")))
 
     def report(self, num_steps: int, seed: int) -> EnvironmentReport:
         missing = [
@@ -141,7 +143,7 @@ class _Inspection:
             if not self.failed:
                 self._look_at_play(num_steps)
                 self._repeat(min(num_steps, REPEATED), seed)
-        return EnvironmentReport(self.name, tuple(self.findings))
+        return EnvironmentReport(self.name, tuple(self.findings.values()))
 
     # -- spaces --------------------------------------------------------------------------------------------------------
 
@@ -163,11 +165,19 @@ class _Inspection:
         for key, space in spaces.items():
             if not isinstance(space, gym.spaces.Box) or key == ACTION_MASK:
                 continue
-            if len(space.shape) == 3 and space.dtype == np.uint8:
+            if len(space.shape) == 3 and space.dtype == np.uint8 and space.shape[0] <= 4 < min(space.shape[1:]):
+                self.find(
+                    WARNING,
+                    f"observation {key!r} has its channels first, and convolutions read them last; "
+                    "gymnasium.wrappers.TransformObservation moves them, see docs/images_and_atari.md",
+                )
+            elif len(space.shape) == 3 and space.dtype == np.uint8:
+                scheme = "Medium" if min(space.shape[:2]) >= MEDIUM_SIDE else "Shallow"
                 self.find(
                     OK,
-                    f"observation {key!r} is an image, [height, width, channels] in bytes: "
-                    "give it a scheme of convolutions",
+                    f"observation {key!r} is an image, [height, width, channels] in bytes: presets for vectors give it "
+                    f"the convolutions of the scheme {scheme}; to choose others, give its embedder a "
+                    "scheme=[...], see docs/images_and_atari.md",
                 )
             elif len(space.shape) == 3 and space.shape[-1] in (1, 3, 4):
                 self.find(
@@ -227,6 +237,10 @@ class _Inspection:
         for text in found:
             self.find(PROBLEM, text)
         self.failed = bool(found)
+        if not self.failed:
+            place = f"step {self.steps + 1}" if method == "step" else f"the reset before step {self.steps + 1}"
+            self._look_at(result[0], place)
+            self._look_at_numbers(result[0], float(np.sum(result[1])) if method == "step" else 0.0, place)
         return result
 
     def _play(self, num_steps: int, seed: int) -> None:
@@ -234,7 +248,6 @@ class _Inspection:
         began, total, length, reused = time.perf_counter(), 0.0, 0, False
         while not self.failed and self.steps < num_steps:
             observation = result[0]
-            self._look_at(observation)
             kept, action = copy.deepcopy(observation), self._action(observation)
             result = self._returned("step", functools.partial(self.env.step, action))
             if self.failed:
@@ -243,11 +256,6 @@ class _Inspection:
             reused = reused or not _same(kept, observation)
             reward = float(np.sum(result[1]))
             total, length = total + reward, length + 1
-            if FLOAT32 < abs(reward) < np.inf:
-                self.find(PROBLEM, f"the reward must fit into a float32, below {FLOAT32:.2g}. Received: {reward:g}")
-            with self._finding():
-                refuse_non_finite(result[0], reward)
-            self.largest_reward = max(self.largest_reward, abs(reward))
             if result[2] or result[3]:
                 self.returns.append(total)
                 self.lengths.append(length)
@@ -262,34 +270,53 @@ class _Inspection:
                 "that keeps them will see them change: return a copy",
             )
 
-    @contextlib.contextmanager
-    def _finding(self) -> Iterator[None]:
+    def _look_at_numbers(self, observation: Any, reward: float, place: str) -> None:
         try:
-            yield
-        except RuntimeError as error:
-            self.find(PROBLEM, str(error))
+            refuse_non_finite(observation, reward)
+        except EnvironmentFailure as error:
+            self.find(PROBLEM, str(placed(error, self.name, place)), str(error).partition(" Received: ")[0])
+        if not np.isfinite(reward):
+            return
+        if abs(reward) > FLOAT32:
+            limit = f"the reward must fit into a float32, below {FLOAT32:.2g}"
+            self.find(PROBLEM, f"{limit} ({place}). Received: {reward:g}", limit)
+        self.largest_reward = max(self.largest_reward, abs(reward))
 
-    def _look_at(self, observation: Any) -> None:
+    def _look_at(self, observation: Any, place: str) -> None:
         for key, space in spaces_by_key(self.env.observation_space).items():
-            if key == ACTION_MASK or not isinstance(space, gym.spaces.Box) or space.dtype == np.uint8:
+            if key == ACTION_MASK or not isinstance(space, gym.spaces.Box):
                 continue
-            part = np.asarray(observation[key] if isinstance(observation, dict) else observation)
+            part = as_array(observation[key] if isinstance(observation, dict) else observation)
+            if part.dtype != space.dtype:
+                text = f"observation {key!r} is returned as {part.dtype} and becomes {space.dtype}, as its space says"
+                self.find(WARNING, text)
+            if space.dtype == np.uint8:
+                continue
             finite = part[np.isfinite(part)]
             self.largest[key] = max(self.largest.get(key, 0.0), float(np.abs(finite).max(initial=0.0)))
-            if ((finite < space.low[np.isfinite(part)]) | (finite > space.high[np.isfinite(part)])).any():
+            with np.errstate(over="ignore"):
+                seen = part.astype(space.dtype)
+            outside = np.argwhere(np.isfinite(part) & ((seen < space.low) | (seen > space.high)))
+            if outside.size:
+                i = tuple(map(int, outside[0]))
+                bound = space.low[i] if seen[i] < space.low[i] else space.high[i]
+                leaves = f"observation {key!r} leaves the bounds of its space"
                 self.find(
                     WARNING,
-                    f"observation {key!r} leaves the bounds of its space; training does not mind, other libraries may",
+                    f"{leaves}: entry {i[0] if len(i) == 1 else i} was {seen[i]!s} at {place}, its bound {bound!s}; "
+                    "training does not mind, other libraries may",
+                    leaves,
                 )
 
     def _look_at_play(self, num_steps: int) -> None:
         self.find(OK, f"{num_steps} random steps, {num_steps / max(self.seconds, 1e-9):.0f} a second with these checks")
         if self.returns:
+            mean = np.mean(self.returns)
             self.find(
                 OK,
                 f"ended episodes: {len(self.returns)} ({self.terminated} terminated, "
                 f"{len(self.returns) - self.terminated} truncated), after {np.mean(self.lengths):.0f} steps on "
-                f"average, with a mean return of {np.mean(self.returns):.4g}",
+                "average" + (f", with a mean return of {mean:.4g}" if np.isfinite(mean) else ""),
             )
         elif has_time_limit(self.env):
             self.find(OK, "no episode ended yet, but there is a time limit")

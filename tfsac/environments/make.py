@@ -90,7 +90,9 @@ def make_unchecked(
         )
     if atari is not None and not level.startswith(games.PREFIX):
         raise ValueError(
-            f"`atari` preprocesses Atari games, levels that begin with {games.PREFIX!r}. Received: {level!r}"
+            f"`atari` preprocesses Atari games, levels that begin with {games.PREFIX!r}. For images of your own take "
+            "the preset cart_pole_discrete_sac, or pendulum_twin_sac where actions are continuous; see "
+            f"docs/images_and_atari.md. Received: {level!r}"
         )
     mode = kwargs.get("render_mode")
     if not isinstance(mode, str | None):

@@ -108,7 +108,10 @@ def load_demonstrations(
         inverse = np.asarray
         found = _level(pathlib.Path(path))
     if level is not None and found and _environment(found) != _environment(level):
-        raise ValueError(f"{path} comes from another environment, {found}; this one is {level}. Received: {found}")
+        raise ValueError(
+            f"{path} comes from another environment, {found}; this one is {level}. Record your own with `tfsac record` "
+            f"or tfsac.demonstrate, and pass --set=agent.memory.demonstrations=FILE. Received: {found}"
+        )
     layout = TransitionMemory(spec._replace(extras={}).unstacked(), 1).ring.dtype
     other = f"{path} comes from another environment, {found or 'which it does not name'}:"
     if minari:

@@ -8,11 +8,12 @@ from collections.abc import Iterable
 
 from tfsac.networks.bodies import EXPANSION
 from tfsac.networks.embedders import middleware_widths
-from tfsac.networks.observations import layers_of
+from tfsac.networks.observations import IMAGE_SCHEMES, layers_of
 from tfsac.parameters import (
     BodyParameters,
     Conv2d,
     DiscreteQHeadParameters,
+    EmbedderScheme,
     EnsembleQHeadParameters,
     FeaturesHeadParameters,
     GaussianPolicyHeadParameters,
@@ -30,6 +31,7 @@ from tfsac.types import DiscreteSpec, Spec
 
 COPIES = 4  # of every weight while it is trained: itself, its gradient and two moments
 BYTES = 4 * COPIES
+MANY = 2_000_000  # weights of a network that convolutions without strides explain
 
 
 def check_size(name: str, parameters: NetworkParameters, spec: Spec) -> None:
@@ -50,6 +52,21 @@ def check_size(name: str, parameters: NetworkParameters, spec: Spec) -> None:
             f"moments, and this machine has {memory / 2**30:,.0f} GiB: choose fewer or narrower layers under "
             f"agent.networks.{name}. Received: {weights:,} weights"
         )
+
+
+def about_size(parameters: NetworkParameters, spec: Spec) -> str:
+    """Returns a line about a network that is large because its convolutions over an image have no strides, or nothing;
+    see `check_size` for the arguments.
+    """
+    shallow = IMAGE_SCHEMES[EmbedderScheme.Shallow]
+    embedders = parameters.input_embedders_parameters
+    unstrided = any(layers_of(one, spec.observation[key].shape)[:1] == shallow for key, one in embedders.items())
+    if not unstrided or count_weights(parameters, spec) <= MANY:
+        return ""
+    return (
+        f"Without strides a network has more than {MANY // 10**6} million weights here; for fewer, give the image "
+        'scheme=[{"num_filters":16,"kernel_size":4,"stride":2},64], see docs/images_and_atari.md.'
+    )
 
 
 def count_weights(parameters: NetworkParameters, spec: Spec) -> int:

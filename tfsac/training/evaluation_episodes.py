@@ -93,13 +93,14 @@ def evaluate_policy(
 
 
 def about_time_limit(env: gym.Env) -> str | None:
-    """Returns a line for an environment whose episodes may never end, None for others."""
+    """Returns a line for an environment without a known time limit, None for others."""
     if has_time_limit(env):
         return None
     name = env.spec.id if env.spec else type(env.unwrapped).__name__
     return (
-        f"{name} has no time limit: an episode of an evaluation may last {LONGEST_EPISODE} steps. "
-        "Set environment.max_episode_steps to end it sooner."
+        f"{name} has no registered time limit: episodes end where it terminates or truncates them itself, and those "
+        f"of an evaluation after {LONGEST_EPISODE} steps at the latest. To end them sooner, set "
+        "environment.max_episode_steps."
     )
 
 

@@ -83,7 +83,8 @@ class RunParts:
         self.workers = Workers(make_strategy(self.settings, asked.task), asked.task)
         self.workers.agree(asked.to_agree())
         self._make_environments(asked)
-        notes.append(about_time_limit(self.evaluation_env))
+        if not asked.resume:  # the run has said it at its start
+            notes.append(about_time_limit(self.evaluation_env))
         try:
             notes.append(set_numerics(self.settings))
             self._make_learner(asked)
