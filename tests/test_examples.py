@@ -157,7 +157,7 @@ print("equal")
     assert printed.splitlines()[-1] == "equal"
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_the_policies_of_checkpoints_are_those_of_their_steps_and_are_filmed_side_by_side(tmp_path, capsys):
     iio = pytest.importorskip("imageio.v2", reason="films need: pip install 'tfsac[video]'")
     pytest.importorskip("imageio_ffmpeg", reason="films need: pip install 'tfsac[video]'")

@@ -448,7 +448,7 @@ print("threads", tf.config.threading.get_inter_op_parallelism_threads(), tf.conf
 """
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_a_script_has_the_threads_of_the_command_line_and_may_take_warnings_for_errors(
     run_python, tmp_path, monkeypatch
 ):

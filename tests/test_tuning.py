@@ -559,7 +559,7 @@ def test_the_pages_lines_of_python_read_a_study(stand_in, monkeypatch, capsys):
 # -- the real thing ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_a_real_tuning_is_drawn_and_its_best_preset_is_loaded(tmp_path):
     folder = tmp_path / "tune"
     flags = tiny.assignments({**tiny.CHANGES, **tiny.SHORTER})
