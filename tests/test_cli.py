@@ -807,6 +807,10 @@ WRONG = {
         "train --preset=pendulum_twin_sac --ent_coef 0.1",
         "no flag --ent_coef. Did you mean --set='agent.algorithm.temperature=.*' .the usual one is learned.[?] Received: '--ent_coef'$",
     ),
+    "several unknown flags": (
+        "train --env=CartPole-v1 --total_timesteps=3 --seed=1",
+        "no flag --env. Did you mean --level[?] Nor has it --total_timesteps. Received: '--env=CartPole-v1'$",
+    ),
     "parameter as a flag without a preset": (
         "train --gamma=0.9",
         "no flag --gamma. Did you mean --set=agent.algorithm.discount=0.9[?] Received: '--gamma=0.9'$",

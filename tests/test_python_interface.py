@@ -466,7 +466,11 @@ def test_a_process_that_used_tensorflow_before_is_told_once_that_its_threads_sta
     for name in devices.THREADS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(devices, "CONFIGURED", [])
-    tf.zeros(2) + tf.ones(2)
+
+    def refuse(number):  # as TensorFlow does, unless an earlier test gave this process the same number
+        raise RuntimeError("Inter op parallelism cannot be modified after initialization.")
+
+    monkeypatch.setattr(tf.config.threading, "set_inter_op_parallelism_threads", refuse)
     for i in range(2):
         tfsac.train(PRESET, tmp_path / f"run{i}", quiet=quiet)
     assert capsys.readouterr().out.count("TensorFlow was used before tfsac could set its threads") == (not quiet)
@@ -517,6 +521,8 @@ def test_what_a_policy_does_not_have_says_where_to_look(name, words, tmp_path):
         ("train", "resumed", "Did you mean 'resume'?"),
         ("train", "unheard_of", "Its arguments are preset, run_dir, run"),
         ("override", "gamma", 'tfsac.override(preset, {"agent.algorithm.discount": ...})'),
+        ("load_preset", "env_id", "Did you mean 'level'?"),
+        ("load_preset", "gamma", 'tfsac.override(preset, {"agent.algorithm.discount": ...})'),
         ("load_policy", "load_path", "Did you mean 'run_dir'?"),
         ("evaluate", "n_eval_episodes", "Did you mean 'episodes'?"),
     ],

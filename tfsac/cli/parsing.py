@@ -102,7 +102,10 @@ def _flag_and_value(command: str, values: flags.FlagValues, word: str, words: li
             raise UsageError(f"--{name} stands without a value, or write --{opposite}={value}. Received: {word!r}")
         return values[opposite], "false"
     about = _about_flag(command, name, value or "VALUE", values, words)
-    raise UsageError(f"tfsac {command} has no flag --{name}.{about} Received: {word!r}")
+    names = [other[2:].partition("=")[0] for other in words if other.startswith("--")]
+    others = [f"--{other}" for other in names if other not in values and other.removeprefix("no") not in values]
+    more = f" Nor has it {', '.join(others)}." if others else ""
+    raise UsageError(f"tfsac {command} has no flag --{name}.{about}{more} Received: {word!r}")
 
 
 def _about_flag(command: str, name: str, value: str, values: flags.FlagValues, words: list[str]) -> str:

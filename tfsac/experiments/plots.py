@@ -174,7 +174,7 @@ def plot_run(run_dir: Path, out: Path | None = None, title: str = "") -> pathlib
     Args:
         run_dir: a run directory, or its CSV file.
         out: the PNG to write; by default `learning_curve.png` beside the run's metrics.
-        title: above the picture; by default the run's level and folder.
+        title: above the picture; by default the run's level, agent and folder.
 
     Returns:
         The path of the picture.
@@ -288,13 +288,13 @@ def _numbers(file: pathlib.Path, table: dict[str, list[str]], columns: list[str]
 
 
 def _title_of(file: pathlib.Path) -> str:
-    """Returns the level of a run, where its folder says it, and its folder."""
+    """Returns level and agent of a run, where its folder says them, and its folder."""
     folder = file.resolve().parent
     try:
-        level = str(read_object(folder / "config.json")["preset"]["environment"]["level"])
+        preset = read_object(folder / "config.json")["preset"]
+        return f"{preset['environment']['level']}, {preset['agent']['kind']}, {folder.name}"
     except UNREADABLE:
         return folder.name
-    return f"{level}, {folder.name}"
 
 
 def _trailing_mean(values: np.ndarray, window: int) -> np.ndarray:
