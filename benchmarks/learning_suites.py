@@ -376,7 +376,7 @@ SUITES = {
                     NARROW_CROSSQ,
                     preset("droq_mujoco", "tfsac, DroQ", seeds=(1, 2)),
                     preset("redq_mujoco", "tfsac, REDQ", seeds=(1,)),
-                    preset("rlpd", "tfsac, RLPD, 4 episodes", seeds=(1,)),
+                    preset("rlpd", "tfsac, RLPD, 4 episodes", improve(28_000), seeds=(1,)),
                 ),
                 "SAC 1103; CrossQ 2764; DroQ 1813; REDQ 2750",
             ),
@@ -385,8 +385,17 @@ SUITES = {
                 (
                     SMALL_CROSSQ,
                     NARROW_CROSSQ,
-                    preset("tqc_mujoco", "tfsac, TQC", improve(95_000), NARROW, seeds=(1, 2)),
-                    # Steps of 90 and 120 ms on one core: half of the others' number.
+                    preset("tqc_mujoco", "tfsac, TQC", improve(95_000), NARROW, seeds=(1,)),
+                    preset(
+                        "tqc_mujoco",
+                        "tfsac, TQC, learning rate 1e-3",
+                        improve(95_000),
+                        NARROW,
+                        "--set=agent.networks.*.learning_rate=1e-3",
+                        variant="_rate_1e-3",
+                        seeds=(1,),
+                    ),
+                    # Fewer steps than the others, for theirs take longest.
                     preset("xqc_mujoco", "tfsac, XQC", improve(45_000), NARROW, seeds=(1,)),
                     preset("flash_sac_mujoco", "tfsac, FlashSAC", improve(40_000), NARROW, seeds=(1,)),
                 ),

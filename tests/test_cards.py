@@ -1,6 +1,7 @@
 """Model cards: what a folder for others holds, that it plays as its results say, and what is refused of it."""
 
 import csv
+import dataclasses
 import json
 import pathlib
 import re
@@ -246,6 +247,16 @@ def test_runs_of_different_experiments_or_the_same_seed_are_refused(runs, tmp_pa
 # -- loading -----------------------------------------------------------------------------------------------------------
 
 
+def test_a_card_whose_environment_is_missing_acts_and_says_what_it_lacks(made):
+    card = tfsac.load_card(made.path)
+    assert card.act(np.zeros(3, np.float32)).shape == (1,)
+    card.environment = dataclasses.replace(card.environment, level="nothing_of_this_name:Mine-v0")
+    with pytest.raises(
+        ImportError, match=r"^A card has no code of its environment; `act` works without it\. There is no"
+    ):
+        card.evaluate(episodes=1)
+
+
 def test_load_plays_the_cards_episodes_beside_its_returns(made, tmp_path, capsys):
     film = tmp_path / "film.gif"
     assert cli.run(["load", f"--card={made.path}", f"--dump_mp4={film}"]) == 0
@@ -254,6 +265,8 @@ def test_load_plays_the_cards_episodes_beside_its_returns(made, tmp_path, capsys
     np.testing.assert_allclose(told.returns, results["returns"], rtol=1e-6)
     assert RETURN.search(printed).groups()[:5] == (*parts(told.returns), str(EPISODES))
     assert f"card    mean {results['mean']:.2f}  std {results['std']:.2f}  over {EPISODES} episodes\n" in printed
+    error = told.returns.std(ddof=1) / EPISODES**0.5
+    assert f"        the mean's standard error is {error:.2f}; more episodes make it smaller\n" in printed
     assert film.read_bytes().startswith(b"GIF")
     assert cli.run(["load", f"--card={made.path}", "--episodes=2", "--seed=7", "--stochastic"]) == 0
     other = float(RETURN.search(capsys.readouterr().out)[1])

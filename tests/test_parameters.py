@@ -1,12 +1,14 @@
 """Parameter objects: defaults, JSON, overrides, and what each mistake is answered with."""
 
 import dataclasses
+import inspect
 import json
 import re
 
 import golden_tools
 import pytest
 
+import tfsac
 from tfsac.catalog import load_preset
 from tfsac.parameters import (
     AdditiveNoiseParameters,
@@ -65,7 +67,7 @@ from tfsac.parameters import (
     to_json,
     twin_soft_actor_critic_networks,
 )
-from tfsac.parameters.other_names import _PATHS, meant_paths
+from tfsac.parameters.other_names import _ARGUMENTS, _PATHS, meant_paths
 
 Algorithm = SoftActorCriticAlgorithmParameters
 Agent = SoftActorCriticAgentParameters
@@ -1201,6 +1203,13 @@ def test_a_name_that_the_preset_has_comes_before_another_librarys():
     assert meant_paths("alpha", fixed) == ["agent.algorithm.temperature.alpha"]
 
 
+def test_every_argument_of_another_library_leads_to_one_of_ours():
+    functions = (tfsac.train, tfsac.evaluate, tfsac.load_policy, tfsac.load_preset)
+    assert set(_ARGUMENTS.values()) <= {
+        name for function in functions for name in inspect.signature(function).parameters
+    }
+
+
 def test_another_kind_alone_is_answered_with_how_to_give_it():
     preset = load_preset("pendulum_twin_sac")
     place = "agent.networks.q.head_parameters"
@@ -1208,6 +1217,9 @@ def test_another_kind_alone_is_answered_with_how_to_give_it():
         ParameterError, match=re.escape(f'in one value: {place}={{"kind": ..., ...}}. Received: network')
     ):
         override(preset, {f"{place}.kind": "ensemble_q"})
+    with pytest.raises(ParameterError, match="discount") as other:  # a wrong value is no matter of kinds
+        override(preset, {"agent.memory.kind": "prioritized", "agent.algorithm.discount": 2.0})
+    assert "Another kind" not in str(other.value)
     assert override(preset, {place: {"kind": "ensemble_q"}}).agent.networks["q"].head_parameters.num_critics == 2
 
 

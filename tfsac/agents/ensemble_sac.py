@@ -41,7 +41,7 @@ WEIGHT_NORM = "policy/weight_norm"
 
 
 def uniform_of_16_bits(shape: list[int], seed: tf.Tensor) -> tf.Tensor:
-    """Returns uniform multiples of 1/65 536 in [0, 1), in half the time of `tf.random.stateless_uniform`."""
+    """Returns uniform multiples of 1/65 536 in [0, 1), from half the random words of `tf.random.stateless_uniform`."""
     *rows, units = shape
     words = tf.random.stateless_uniform([*rows, (units + 1) // 2], seed, minval=None, maxval=None, dtype=tf.uint32)
     numbers = tf.reshape(tf.bitcast(words, tf.uint16), [*rows, -1])[..., :units]

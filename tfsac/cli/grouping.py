@@ -95,13 +95,13 @@ def by_difference(runs: Sequence[pathlib.Path]) -> dict[str, list[pathlib.Path]]
     """
     from tfsac.catalog import read_config
     from tfsac.experiments.grid import short_names
-    from tfsac.files import leaves
+    from tfsac.files import leaves, read_object
     from tfsac.parameters import to_json
 
     groups: dict[str, tuple[dict[str, Any], list[pathlib.Path]]] = {}
     for run in runs:
         preset = to_json(read_config(run / "config.json")[0])
-        models = json.loads((run / "config.json").read_bytes()).get("models") or "none"
+        models = read_object(run / "config.json").get("models") or "none"
         parameters = {path: value for path, value in leaves(preset) if not path.startswith(OF_THE_TASK)}
         parameters = {"agent": preset["agent"]["kind"], "models": models.removeprefix("__main__."), **parameters}
         groups.setdefault(json.dumps(parameters, sort_keys=True), (parameters, []))[1].append(run)

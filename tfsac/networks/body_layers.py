@@ -201,7 +201,7 @@ def standardized(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tens
     """Returns each row minus its mean divided by its deviation."""
     y, factor = centred_and_scaled(x)
 
-    # TensorFlow's own gradient takes twice as many passes over the rows, and in bfloat16 some of them are narrow.
+    # The derivative by hand: TensorFlow's own has more steps, each of which passes over all rows.
     def gradient(dy: tf.Tensor) -> tf.Tensor:
         return (dy - over_units(dy) - y * over_units(dy * y)) * factor
 

@@ -31,7 +31,7 @@ from tfsac.types import DiscreteSpec, Spec
 
 COPIES = 4  # of every weight while it is trained: itself, its gradient and two moments
 BYTES = 4 * COPIES
-MANY = 2_000_000  # weights of a network that convolutions without strides explain
+MANY = 2_000_000  # weights: above, a run says that its convolutions have no strides
 
 
 def check_size(name: str, parameters: NetworkParameters, spec: Spec) -> None:

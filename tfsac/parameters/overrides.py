@@ -72,7 +72,7 @@ def override(preset: Preset, changes: Mapping[str, Any]) -> Preset:
         return from_json(Preset, json.dumps(tree))
     except ParameterError as error:
         kinds = [path.removesuffix(".kind") for path in changes if path.endswith(".kind")]
-        if not kinds:
+        if not kinds or "has no parameter" not in str(error):
             raise
         said, _, received = str(error).rpartition(" Received: ")
         raise ParameterError(
