@@ -127,13 +127,9 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
         check_run_dir(run_dir)
     if f.checkpoint_restore_dir:
         check_weights(pathlib.Path(f.checkpoint_restore_dir))
-    what = f"resuming {run_dir}" if f.resume else pathlib.Path(f.preset).stem
+    what = "resuming" if f.resume else f"{pathlib.Path(f.preset).stem},"
     if task.is_chief:
-        print(
-            f"tfsac train: {what}, {preset.environment.level}, seed {run.seed}"
-            + ("" if f.resume else f", in {run_dir}"),
-            flush=True,
-        )
+        print(f"tfsac train: {what} {preset.environment.level}, seed {run.seed}", flush=True)
     with interrupts_wait():
         check_level(preset)
         with quiet_start():
