@@ -21,7 +21,7 @@ def residual(x: keras.KerasTensor, width: int = 64) -> keras.KerasTensor:
 def make_models() -> dict[str, keras.Model]:
     """Returns new models for Pendulum-v1 (three observations, one action) at each call: a policy and two critics."""
     seen, action = {"observation": keras.Input((3,), name="observation")}, keras.Input((1,), name="action")
-    x = residual(keras.layers.LayerNormalization()(seen["observation"]))
+    x = keras.layers.LayerNormalization()(residual(seen["observation"]))
     mean_and_log_std = [keras.layers.Dense(1)(x), keras.layers.Dense(1)(x)]  # before tanh
     both = keras.layers.Concatenate()([seen["observation"], action])
     values = [keras.layers.Dense(1)(residual(both)) for _ in range(2)]

@@ -130,7 +130,7 @@ def test_the_page_tells_preset_changes_steps_and_limits(made):
     _, text = metadata(made.path)
     results = read(made.path)
     assert f"**{results['mean']:.2f} [{results['interval_95'][0]:.2f}, " in text
-    assert "| preset of tfsac | `pendulum_sac` |" in text and "| seeds | 4 |" in text
+    assert "| preset of tfsac | `pendulum_sac` |" in text and "| seed | 4 |" in text
     assert "| `environment.max_episode_steps` | `null` | `10` |" in text
     assert "| environment steps | 60, exported: the best evaluation, after " in text
     assert f"tfsac {tfsac.__version__}, tensorflow " in text and "; all others in `config.json` |" in text

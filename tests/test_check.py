@@ -10,7 +10,8 @@ import pytest
 
 import tfsac
 from tfsac import cli
-from tfsac.environments.check import check
+from tfsac.environments.check import EnvironmentFailure, check
+from tfsac.environments.checked_returns import CheckedReturns
 from tfsac.networks.observations import usual_scheme
 
 Box = gym.spaces.Box
@@ -30,7 +31,7 @@ class Plain(gym.Env):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.steps = 0
+        self.steps, self.last = 0, self.np_random.integers(6, 9)
         return self.drawn(), {}
 
     def step(self, action):
@@ -38,7 +39,7 @@ class Plain(gym.Env):
         parts = {
             "observation": self.drawn(),
             "reward": 1.0,
-            "terminated": self.steps == 7,
+            "terminated": self.steps == self.last,
             "truncated": False,
             "info": {},
         }
@@ -51,6 +52,20 @@ class Reusing(Plain):
     def drawn(self):
         self.array[:] = self.np_random.normal(size=2)
         return self.array
+
+
+class Doubling(Plain):
+    def step(self, action):
+        action *= 2
+        return super().step(action)
+
+
+class Lasting(Plain):
+    """Returns its time limit of 6 steps as an end of the task."""
+
+    def step(self, action):
+        observation, reward, _, truncated, info = super().step(action)
+        return observation, reward, self.steps == 6, truncated, info
 
 
 class Unseeded(Plain):
@@ -95,7 +110,7 @@ def test_a_good_environment_has_neither_problems_nor_warnings():
     report = tfsac.check_environment(Plain, num_steps=50)
     assert report.usable and report.problems == report.warnings == []
     assert (
-        "ok       ended episodes: 7 (7 terminated, 0 truncated), after 7 steps on average, with a mean return of 7"
+        "ok       ended episodes: 7 (7 terminated, 0 truncated), after 7 steps on average, with a mean return of 6.857"
         in str(report)
     )
     assert str(report).startswith("Plain:\n") and str(report).endswith("\nusable")
@@ -185,7 +200,9 @@ def test_an_image_with_its_channels_first_is_a_warning():
         (Reusing, "a step writes into the array of the observation before"),
         (Unseeded, "it draws from NumPy's or Python's global random numbers: use self.np_random"),
         (Outliving, "something outlives reset"),
+        (Doubling, "step writes into the action that it is given"),
         (lambda: Plain(terminated=False), "there is no time limit known"),
+        (Lasting, "every episode was terminated after exactly 6 steps: if that is a time limit"),
         (lambda: Plain(observation=np.float32([0, 9e5])), "leaves the bounds of its space"),
         (lambda: Plain(observation=np.float32([0, 9e5])), "see environment.filters.observation_normalization"),
         (lambda: Plain(reward=-2e4), "see environment.filters.reward_rescale_factor"),
@@ -196,6 +213,42 @@ def test_an_image_with_its_channels_first_is_a_warning():
 def test_what_may_be_meant_so_is_a_warning(make, words):
     report = tfsac.check_environment(make, num_steps=20)
     assert any(words in text for text in report.warnings), report
+
+
+def test_rewards_that_never_differ_are_a_warning_where_no_episode_is_terminated():
+    report = tfsac.check_environment(lambda: gym.wrappers.TimeLimit(Plain(terminated=False), 50), num_steps=200)
+    assert report.warnings == [
+        "every reward was 1, and no episode was terminated: random actions meet nothing to learn from"
+    ]
+    assert not tfsac.check_environment(lambda: gym.make("CartPole-v1"), num_steps=200).warnings
+
+
+def test_a_step_that_changes_its_action_is_not_taken_for_missing_seeds():
+    report = tfsac.check_environment(Doubling, num_steps=50)
+    assert len(report.warnings) == 1 and "the same seed and actions give the same trajectory" in str(report)
+
+
+class Old(Plain):
+    def reset(self):
+        return ZEROS, {}
+
+
+class Optionless(Plain):
+    def reset(self, seed=None):
+        return ZEROS, {}
+
+
+@pytest.mark.parametrize("env", [Old, Optionless])
+def test_a_reset_of_other_arguments_is_told_how_it_is_called(env):
+    for problem in (tfsac.check_environment(env).problems[0], raised_by_reset(env())):
+        assert problem.startswith("reset must take seed and options, as in def reset(self, *, seed=None, options=None)")
+        assert "unexpected keyword argument" in problem.partition("Received: ")[2]
+
+
+def raised_by_reset(env):
+    with pytest.raises(EnvironmentFailure) as raised:
+        CheckedReturns(env).reset(seed=1)
+    return str(raised.value)
 
 
 def test_what_raises_is_a_problem_with_its_line():

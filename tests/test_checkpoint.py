@@ -228,7 +228,7 @@ def test_a_damaged_chunk_of_the_memory_is_noticed(tmp_path, uninterrupted):
 def test_a_checkpoint_of_another_run_is_refused(tmp_path, uninterrupted, changes, field):
     shutil.copytree(uninterrupted.directory.path, tmp_path / "run")
     before = sorted(path.name for path in (tmp_path / "run").rglob("*"))
-    with pytest.raises(CheckpointError, match=rf"belongs to another run: its .*{field}.*Received: "):
+    with pytest.raises(CheckpointError, match=rf"keeps its agent and environment; .*{field}.*Received: "):
         Trainer(preset(**changes), tmp_path / "run", RUN, resume=True, quiet=True)
     assert sorted(path.name for path in (tmp_path / "run").rglob("*")) == before
 
@@ -247,10 +247,10 @@ def test_a_run_from_before_a_parameter_came_is_continued(tmp_path, uninterrupted
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"agent.algorithm.discount": 0.5}, r"its agent\.algorithm\.discount is 0\.99.*Received: .*0\.5"),
+        ({"agent.algorithm.discount": 0.5}, r"has agent\.algorithm\.discount=0\.99.*Received: .*0\.5"),
         (
             {"environment.filters.reward_normalization": True},
-            r"its environment\.filters\.reward_normalization is False.*Received: .*True",
+            r"has environment\.filters\.reward_normalization=False.*Received: .*True",
         ),
     ],
     ids=["another parameter", "the parameter that came"],

@@ -222,7 +222,7 @@ def test_a_run_that_sees_a_part_of_its_observations_is_resumed_evaluated_recorde
         tiny.train(folder, changes={"environment.visible_entries": [0, 1]}) == 0
     )  # cosine and sine, without the velocity
     assert api.load_policy(folder).acting.spec.observation == {"observation": ArraySpec((2,), "float32")}
-    with pytest.raises(CheckpointError, match=r"its environment\.visible_entries.*Received: .*0, 2"):
+    with pytest.raises(CheckpointError, match=r"has environment\.visible_entries.*Received: .*0, 2"):
         cli.run(["train", f"--run_dir={folder}", "--resume", "--set=environment.visible_entries=[0,2]"])
     assert cli.run(["train", f"--run_dir={folder}", "--resume", "--set=schedule.improve_steps=60"]) == 0
     assert [row["env_steps"] for row in tiny.rows(folder)] == ["50", "60", "100"]
@@ -532,7 +532,7 @@ WRONG_LEVELS = [  # of the commands that notice
         [TRAIN],
         "mpe2",
         f"{TEAM} --set=environment.kwargs.continuous_actions=false",
-        "5 discrete actions: .* Received: DiscreteSpec[(]num_actions=5, shape=[(]3,[)], .*$",
+        "5 discrete actions: .* Received: 5 actions$",
     ),
     (
         [TRAIN],
@@ -821,9 +821,15 @@ WRONG = {
     ),
     "layers as a flag": (
         "train --preset=small_crossq_mujoco --net_arch=64,64",
+        "--set='agent.networks.policy.input_embedders_parameters.observation.scheme=..' "
         "--set=agent.networks.policy.middleware_parameters.scheme=.64,64. "
         "--set=agent.networks.q.head_parameters.body_parameters.scheme=.64,64.[?]",
     ),
+    "temperature of an agent without one": (
+        "train --ent_coef=auto",
+        "no flag --ent_coef. Agents with twin critics have a temperature: see the preset pendulum_twin_sac. Received",
+    ),
+    "a GPU": ("train --device=cuda", "Did you mean '--use_cpu' .without it a GPU is used, if TensorFlow sees one.[?]"),
     "another library's flag": (
         "train --env_id=Pendulum-v1",
         "no flag --env_id. Did you mean --level[?] Received: '--env_id=Pendulum-v1'$",
@@ -913,12 +919,12 @@ WRONG = {
     "discrete level": (
         "train --level=CartPole-v1",
         "has continuous actions, .* 2 discrete actions: .*'discrete_soft_actor_critic', as in the preset "
-        "cart_pole_discrete_sac. Received: DiscreteSpec[(]num_actions=2, .*$",
+        "cart_pole_discrete_sac. Received: 2 actions$",
     ),
     "level of continuous actions": (
         "train --preset=cart_pole_discrete_sac --level=Pendulum-v1",
         "has discrete actions, .*'twin_soft_actor_critic', as in the preset pendulum_twin_sac. "
-        "Received: ArraySpec[(]shape=[(]1,[)], .*$",
+        "Received: actions of shape [(]1,[)]$",
     ),
     "unknown pettingzoo package": (
         "train --preset=simple_spread_twin_sac --level=pettingzoo:no_such_package.simple_spread_v3",
@@ -1049,7 +1055,7 @@ WRONG = {
     "resume no run": ("train --resume --run_dir={tmp}/none", "it has no config.json. Received: .*/none$"),
     "resume another algorithm": (
         "train --resume --run_dir={run} --set=agent.algorithm.discount=0.5",
-        r"belongs to another run: its agent.algorithm.discount is 0\.99\. .* Received: agent.algorithm.discount=0\.5$",
+        r"keeps its agent and environment; .* has agent.algorithm.discount=0\.99\. Received: agent.algorithm.discount=0\.5$",
     ),
     "seeds of actors": ("train --num_seeds=2 --ray_address=local", "Received: --num_seeds with --ray_address$"),
     "actors of unequal shares": (

@@ -185,6 +185,13 @@ def test_the_table_of_two_groups_by_hand(write, tmp_path):
     assert printed[7:] == [f"table   {out / 'comparison.csv'}", f"picture {out / 'comparison.png'}"]
 
 
+def test_the_same_curve_twice_in_a_group_is_told(write, tmp_path):
+    groups = {"twice": [write("a", [0, 4]), write("b", [0, 4])], "other": [write("c", [0, 4]), write("d", [1, 4])]}
+    printed = compare(groups, tmp_path / "out")
+    assert printed.count("has runs with equal returns in every evaluation: a training that is counted twice?") == 1
+    assert "twice has runs with equal returns" in printed
+
+
 def test_csv_files_are_compared_by_the_mean_of_their_last_evaluations(write, tmp_path):
     runs = [
         read_evaluations(write(name, returns) / "metrics.csv", "A level", 2)

@@ -1006,10 +1006,13 @@ def test_override_takes_json_values(text, read, expected):
         ("agent.algorithm.buffer-size=9", "Did you mean 'agent.memory.max_size'?"),
         ("agent.learning_rate=1e-3", "Did you mean 'agent.networks.*.learning_rate'?"),
         ("networks.q.batch_size=3", "Did you mean 'agent.networks.q.batch_size'?"),
+        ("ent_coef=auto", "Agents with twin critics have a temperature: see the preset pendulum_twin_sac."),
+        ("agent.algorithm.temperature=auto", "Agents with twin critics have a temperature"),
         ("total_timesteps=3", "Did you mean 'schedule.improve_steps' (counted from the end of the warm-up)?"),
         (
             "net_arch=[64]",
-            "Did you mean 'agent.networks.policy.middleware_parameters.scheme' and "
+            "Did you mean 'agent.networks.policy.input_embedders_parameters.observation.scheme=[]' and "
+            "'agent.networks.policy.middleware_parameters.scheme' and "
             "'agent.networks.q.head_parameters.network_layers_sizes'?",
         ),
         ("random_seed=3", "It belongs to a run: tfsac train --seed, tfsac.RunParameters(seed=...)."),

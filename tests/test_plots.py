@@ -237,6 +237,7 @@ def test_a_run_with_only_training_or_only_evaluations_is_plotted(run, rows):
         ("nowhere", "updates", r"run directory with metrics.csv, or a CSV file. Received: '.*nowhere'"),
         ("empty", "updates", r"and there is no '.*metrics.csv'$"),
         ("run", "evaluation/return", r"Did you mean 'evaluation/return_m\w+'\? Received: column='evaluation/return'$"),
+        ("run", "evaluation/entropy", r"It has evaluation/return_mean, .*\. Received: column='evaluation/entropy'$"),
         ("run", "zzz", r"has no column of this name. Received: column='zzz'$"),
         ("steps", "updates", r"has no column of this name. Received: column='env_steps'$"),
         ("header", "updates", r"has no values yet in this column. Received: column='updates'$"),

@@ -402,7 +402,7 @@ def test_a_resumed_run_has_the_progress_of_an_uninterrupted_one(custom, tmp_path
     watched(Endless, layered, **ours, epochs=1, logger_kwargs=logger)
     with (tmp_path / "run" / "progress.txt").open("a") as file:  # an epoch that the last checkpoint does not know
         file.write("\t".join(["2", *"0" * 10, "120", *"0" * 16]) + "\n")
-    with pytest.raises(CheckpointError, match=r"belongs to another run: .*made by .*layered"):
+    with pytest.raises(CheckpointError, match=r"keeps its agent and environment; .*made by .*layered"):
         watched(
             Endless,
             lambda *spaces, **kwargs: mlp_actor_critic(*spaces),
@@ -410,7 +410,7 @@ def test_a_resumed_run_has_the_progress_of_an_uninterrupted_one(custom, tmp_path
             logger_kwargs={**logger, "resume": True},
         )
     other_width = {**ours, "ac_kwargs": {"width": 13}}
-    with pytest.raises(CheckpointError, match=r"belongs to another run: .*made by .*layered"):
+    with pytest.raises(CheckpointError, match=r"keeps its agent and environment; .*made by .*layered"):
         watched(Endless, layered, **other_width, logger_kwargs={**logger, "resume": True})
     with pytest.raises(
         ParameterError, match=r"keeps its arguments but epochs, .* its gamma is 0.99. Received: gamma=0.5$"

@@ -362,9 +362,9 @@ def other_kind(preset):
     [
         (
             lambda p: override(p, {"agent.algorithm.trajectory": "linear"}),
-            "its agent.algorithm.trajectory is 'quadratic'.*Received: .*'linear'",
+            "has agent.algorithm.trajectory='quadratic'.*Received: .*'linear'",
         ),
-        (lambda p: other_kind(tiny.taac()), "belongs to another run: its .* more fields differ: [0-9]+"),
+        (lambda p: other_kind(tiny.taac()), "keeps its agent and environment; .* and differs in [0-9]+ more"),
     ],
 )
 def test_a_checkpoint_of_another_agent_or_trajectory_is_refused(tmp_path, uninterrupted, other, message):

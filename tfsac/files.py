@@ -30,8 +30,8 @@ DEEPEST = 50  # levels of a JSON file
 SEAL = "sha256"
 LOCK = ".lock"  # file in a run's folder
 NO_CHECKPOINT = (
-    "There is no checkpoint to continue from: the run ended before its first one. Delete its folder, or choose "
-    "another, and train without resume."
+    "There is no checkpoint to continue from: the run ended before its first one, or it was deleted. Train into "
+    "another folder without resume; the best weights of this one, if it has any, are taken by --checkpoint_restore_dir."
 )
 UNREADABLE = (  # what readers of damaged content raise
     ValueError,

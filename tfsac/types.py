@@ -298,5 +298,5 @@ def check_actions(kind: str, discrete: bool | None, action: ArraySpec | Discrete
         other, preset = ("gaussian_acer", "acer_pendulum") if acer else ("twin_soft_actor_critic", "pendulum_twin_sac")
     raise ValueError(
         f"This agent ({kind!r}) {does}: that needs an agent of kind {other!r}, as in the preset {preset}. Received: "
-        f"{action}"
+        f"{f'{action.num_actions} actions' if isinstance(action, DiscreteSpec) else f'actions of shape {action.shape}'}"
     )

@@ -133,7 +133,7 @@ def _training(preset: Preset, config: Mapping[str, Any], results: Mapping[str, A
         ("time limit", f"{environment.max_episode_steps} steps" if environment.max_episode_steps else ""),
         ("algorithm", agent),
         ("preset of tfsac", f"`{name}`" if name else f"none; `{CONFIG}` has all parameters"),
-        ("seeds", ", ".join(str(run["seed"]) for run in results["runs"])),
+        ("seed" if len(results["runs"]) == 1 else "seeds", ", ".join(str(run["seed"]) for run in results["runs"])),
         ("environment steps", f"{run['env_steps']}, exported: the best evaluation, after {run['best_at']}"),
         ("updates", str(run["updates"])),
         ("wall clock", f"{run['wall_seconds']:.0f} seconds"),

@@ -127,7 +127,7 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
         check_run_dir(run_dir)
     if f.checkpoint_restore_dir:
         check_weights(pathlib.Path(f.checkpoint_restore_dir))
-    what = "resuming" if f.resume else f"{pathlib.Path(f.preset).stem},"
+    what = "resuming" if f.resume else f"{f.preset},"
     if task.is_chief:
         print(f"tfsac train: {what} {preset.environment.level}, seed {run.seed}", flush=True)
     with interrupts_wait():

@@ -111,10 +111,10 @@ def _flag_and_value(command: str, values: flags.FlagValues, word: str, words: li
 def _about_flag(command: str, name: str, value: str, values: flags.FlagValues, words: list[str]) -> str:
     """Returns what may have been meant by an unknown flag."""
     from tfsac.parameters.base import nearest
-    from tfsac.parameters.other_names import meant_flag, meant_paths, note_about
+    from tfsac.parameters.other_names import lacking, meant_flag, meant_paths, note_about
 
     if (flag := meant_flag(name)) in values:
-        return f" Did you mean '--{flag}'?"
+        return f" Did you mean '--{flag}'{note_about(flag)}?"
     if name == "run_dir" and "card" in values:
         return f" It plays a model card: --card={value}. tfsac card makes one of a run."
     preset = _preset(values, words) if "set" in values else {}
@@ -122,6 +122,8 @@ def _about_flag(command: str, name: str, value: str, values: flags.FlagValues, w
         flag = paths[0].rpartition(".")[2]
         assigned = " ".join(f"--set={_assigned(path, value, preset)}" for path in paths)
         return f" Did you mean {f'--{flag}' if flag in values else assigned}{note_about(paths[0])}?"
+    if "set" in values and (lacks := lacking(name)):
+        return lacks
     found = nearest(name, values)
     owners = [other for other, entry in COMMANDS.items() if name in _names(entry.define)]
     if owners:

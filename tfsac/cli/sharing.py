@@ -16,7 +16,7 @@ def _card_flags(f: flags.FlagValues) -> None:
     flags.DEFINE_multi_string(
         "run_dir",
         [],
-        "the folder of a run, of a sweep or of its combination; of one experiment with other seeds, may be repeated",
+        "the folder of a run, of a sweep or of its combination; several runs differ in their seeds alone",
         flag_values=f,
     )
     flags.DEFINE_string("out", None, "a new folder", flag_values=f)

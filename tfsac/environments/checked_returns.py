@@ -21,6 +21,11 @@ RESET, STEP = (
     "step must return (observation, reward, terminated, truncated, info)",
 )
 NUMBERS = "biuf"  # kinds of dtypes
+TAKES = {  # arguments that Gymnasium passes
+    "reset": "reset must take seed and options, as in def reset(self, *, seed=None, options=None)",
+    "step": "step must take one action",
+}
+CALLED = re.compile(r"\b(reset|step)\(\) (?:got an unexpected keyword|takes|missing)")
 UNPACKED = re.compile(r"values to unpack \(expected 5(?:, got (\d+))?\)|cannot unpack non-iterable (\w+)")
 
 
@@ -231,6 +236,9 @@ def failure(method: str, error: BaseException) -> EnvironmentFailure:
         number, name = unpacked.groups()
         received = f"{number} values" if number else "more than 5 values" if name is None else name.removesuffix("Type")
         return EnvironmentFailure(f"{STEP}. Received: {received}")
+    called = CALLED.search(message_of(error))
+    if isinstance(error, TypeError) and called and called[1] == method:
+        return EnvironmentFailure(f"{TAKES[method]}. Received: {message_of(error)}")
     return EnvironmentFailure(f"{method} raised. Received: {described(error)}")
 
 

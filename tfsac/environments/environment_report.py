@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import inspect
-import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -18,6 +16,7 @@ from tfsac import argument_checks
 from tfsac.environments.check import EnvironmentFailure, has_time_limit, problems_of_spaces
 from tfsac.environments.checked_returns import CheckedReturns, as_array, failure, placed, refuse_non_finite
 from tfsac.environments.env_fn import making, name_of_environment
+from tfsac.environments.repeats import same, why_not_repeated
 from tfsac.environments.spaces import spaces_by_key
 from tfsac.environments.teams import Team
 from tfsac.environments.vector_rewards import has_vector_rewards
@@ -121,6 +120,7 @@ class _Inspection:
         self.lengths: list[int] = []
         self.terminated = 0  # episodes
         self.largest_reward, self.steps, self.failed = 0.0, 0, False
+        self.rewards: set[float] = set()  # two of them at most
 
     def find(self, kind: str, text: str, about: str | None = None) -> None:
         # What names a step is told for the first one alone.
@@ -188,11 +188,7 @@ class _Inspection:
             elif space.dtype == np.float64:
                 self.find(OK, f"observation {key!r} is float64; agents see float32")
         if AGENT_STATE not in spaces and len(spaces.keys() - {ACTION_MASK}) > 1:
-            self.find(
-                OK,
-                "observations are a dict: "
-                f"set an embedder for each of {', '.join(sorted(spaces.keys() - {ACTION_MASK}))}",
-            )
+            self.find(OK, f"networks read all keys of the dict: {', '.join(sorted(spaces.keys() - {ACTION_MASK}))}")
 
     def _look_at_render_modes(self) -> None:
         bare, modes = self.env.unwrapped, [mode for mode in (self.env.metadata or {}).get("render_modes", ()) if mode]
@@ -244,17 +240,20 @@ class _Inspection:
         return result
 
     def _play(self, num_steps: int, seed: int) -> None:
-        result = self._returned("reset", functools.partial(self.env.reset, seed=seed))
-        began, total, length, reused = time.perf_counter(), 0.0, 0, False
+        result = self._returned("reset", functools.partial(self.env.reset, seed=seed, options=None))
+        began, total, length, reused, changed = time.perf_counter(), 0.0, 0, False, False
         while not self.failed and self.steps < num_steps:
             observation = result[0]
             kept, action = copy.deepcopy(observation), self._action(observation)
+            given = copy.deepcopy(action)
             result = self._returned("step", functools.partial(self.env.step, action))
             if self.failed:
                 break
             self.steps += 1
-            reused = reused or not _same(kept, observation)
+            reused, changed = reused or not same(kept, observation), changed or not same(given, action)
             reward = float(np.sum(result[1]))
+            if len(self.rewards) < 2:
+                self.rewards.add(reward)
             total, length = total + reward, length + 1
             if result[2] or result[3]:
                 self.returns.append(total)
@@ -268,6 +267,12 @@ class _Inspection:
                 WARNING,
                 "a step writes into the array of the observation before; tfsac copies observations, but other code "
                 "that keeps them will see them change: return a copy",
+            )
+        if changed:
+            self.find(
+                WARNING,
+                "step writes into the action that it is given, which other code may use again: change a copy, "
+                "as in a = a * 2 instead of a *= 2",
             )
 
     def _look_at_numbers(self, observation: Any, reward: float, place: str) -> None:
@@ -318,6 +323,12 @@ class _Inspection:
                 f"{len(self.returns) - self.terminated} truncated), after {np.mean(self.lengths):.0f} steps on "
                 "average" + (f", with a mean return of {mean:.4g}" if np.isfinite(mean) else ""),
             )
+            if 2 < len(self.returns) == self.terminated and 1 < min(self.lengths) == max(self.lengths):
+                self.find(
+                    WARNING,
+                    f"every episode was terminated after exactly {self.lengths[0]} steps: if that is a time limit, "
+                    "return truncated=True; terminated says that no reward would follow",
+                )
         elif has_time_limit(self.env):
             self.find(OK, "no episode ended yet, but there is a time limit")
         else:
@@ -334,6 +345,12 @@ class _Inspection:
                     f"observation {key!r} is as large as {largest:.4g}; "
                     "see environment.filters.observation_normalization",
                 )
+        if self.steps >= REPEATED and len(self.rewards) == 1 and not self.terminated:
+            self.find(
+                WARNING,
+                f"every reward was {min(self.rewards):.4g}, and no episode was terminated: random actions meet nothing "
+                "to learn from",
+            )
         if self.largest_reward > LARGE_REWARD:
             self.find(
                 WARNING,
@@ -342,68 +359,27 @@ class _Inspection:
 
     # -- seeds ---------------------------------------------------------------------------------------------------------
 
-    def _trajectory(self, actions: list[Any], seed: int) -> list[Any]:
-        observation = copy.deepcopy(self.env.reset(seed=seed)[0])
-        seen = [observation]
-        for action in actions:
-            observation, reward, terminated, truncated, _ = self.env.step(action)
-            seen.append((copy.deepcopy(observation), reward, bool(terminated), bool(truncated)))
-            if terminated or truncated:
-                break
-        return seen
-
     def _repeat(self, num_steps: int, seed: int) -> None:
-        """Plays the same actions from the same seed twice; and, where that differs, with the global random numbers
-        seeded too.
-        """
+        """Plays the same actions from the same seed twice."""
         actions: list[Any] = []
         try:
             observation = self.env.reset(seed=seed)[0]
             for _ in range(num_steps):
                 actions.append(self._action(observation))
-                observation, _, terminated, truncated, _ = self.env.step(actions[-1])
+                observation, _, terminated, truncated, _ = self.env.step(copy.deepcopy(actions[-1]))
                 if terminated or truncated:
                     break
-            if _same(self._trajectory(actions, seed), self._trajectory(actions, seed)):
-                self.find(OK, "the same seed and actions give the same trajectory")
-                return
-            both = []
-            for _ in range(2):
-                with _global_random_numbers(seed):
-                    both.append(self._trajectory(actions, seed))
+            cause = why_not_repeated(self.env, actions, seed)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             self.find(PROBLEM, str(failure("step", error)))
             return
-        cause = (
-            "it draws from NumPy's or Python's global random numbers: "
-            "use self.np_random, which super().reset(seed=seed) seeds"
-            if _same(*both)
-            else "something outlives reset, or random numbers are not seeded in reset(seed=...)"
-        )
-        self.find(
-            WARNING,
-            "the same seed and actions give different trajectories, "
-            f"so runs cannot be repeated and a resume is not exact; {cause}",
-        )
-
-
-@contextlib.contextmanager
-def _global_random_numbers(seed: int) -> Iterator[None]:
-    numbers, others = np.random.get_state(), random.getstate()
-    np.random.seed(seed)
-    random.seed(seed)
-    try:
-        yield
-    finally:
-        np.random.set_state(numbers)
-        random.setstate(others)
-
-
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(_same, one, other))
-    return bool(np.array_equal(one, other, equal_nan=np.asarray(one).dtype.kind == "f"))
+        if cause is None:
+            self.find(OK, "the same seed and actions give the same trajectory")
+        else:
+            self.find(
+                WARNING,
+                "the same seed and actions give different trajectories, "
+                f"so runs cannot be repeated and a resume is not exact; {cause}",
+            )

@@ -281,6 +281,10 @@ def remarks(groups: Groups) -> list[str]:
     few = min(len(runs) for runs in groups.values())
     if 1 < few < 5:
         notes.append(f"Intervals of {few} runs are little more than their range; five seeds or more say more.")
+    for label, runs in groups.items():
+        curves = {(run.level, run.steps.tobytes(), run.returns.tobytes()) for run in runs}
+        if len(curves) < len(runs):
+            notes.append(f"{label} has runs with equal returns in every evaluation: a training that is counted twice?")
     if len(ends) > len(levels):
         steps = [step for _, step in ends]
         notes.append(

@@ -267,8 +267,9 @@ def _numbers(file: pathlib.Path, table: dict[str, list[str]], columns: list[str]
     """Returns steps `[T]` and values `[T, C]` of the rows in which none of the columns is empty."""
     for column in [STEPS, *columns]:
         if column not in table:
-            close = difflib.get_close_matches(column, table, n=1, cutoff=0.4)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
+            group = [name for name in table if name.startswith(column.partition("/")[0] + "/")]
+            close = difflib.get_close_matches(column, table, n=1, cutoff=0.8 if group else 0.4)
+            hint = f" Did you mean {close[0]!r}?" if close else f" It has {', '.join(group)}." if group else ""
             raise ValueError(f"{file} has no column of this name.{hint} Received: column={column!r}")
     by_step: dict[int, list[float]] = {}
     for step, *cells in zip(table[STEPS], *(table[column] for column in columns), strict=True):

@@ -72,7 +72,7 @@ def with_embedders(
             )
         check(key, embedders[key], shape, advice)
     if unsaid:
-        unsaid.append(f"To choose, {advice}.")
+        unsaid.append("To choose: docs/parameters.md#observations-that-a-preset-does-not-describe.")
     return dataclasses.replace(parameters, input_embedders_parameters=embedders), " ".join(unsaid)
 
 

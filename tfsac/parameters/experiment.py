@@ -162,7 +162,7 @@ class RunParameters:
         num_actors: with `ray_address`, processes of one CPU core among which the environments are divided.
         actor_steps: with `ray_address`, environment steps that an actor takes for one message. The policy that acts is
             up to two messages old.
-        checkpoint_save_steps: environment steps between checkpoints; None for 10 000, or a tenth of a shorter run, at
+        checkpoint_save_steps: environment steps between checkpoints; without it 10 000, or a tenth of a shorter run, at
             least 1000.
         num_checkpoints_to_keep: checkpoints that are kept, the newest; older ones are deleted.
         skip_damaged_rows: resume without rows of the replay memory that a disk lost. It is for memories whose lost rows

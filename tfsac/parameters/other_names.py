@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-_POLICY_LAYERS = "agent.networks.policy.middleware_parameters.scheme"
+_POLICY_LAYERS = (
+    "agent.networks.policy.input_embedders_parameters.observation.scheme=[]",  # or its layers come first
+    "agent.networks.policy.middleware_parameters.scheme",
+)
 _CRITIC_LAYERS = (
     "agent.networks.q.head_parameters.network_layers_sizes|agent.networks.q.head_parameters.body_parameters.scheme"
 )
-_FIXED = 'agent.algorithm.temperature={"kind": "fixed", "alpha": 0.2}'
+_TEMPERATURE = "agent.algorithm.temperature"
+_FIXED = f'{_TEMPERATURE}={{"kind": "fixed", "alpha": 0.2}}'
 # By the other name, in lower case with underscores: paths, with a value where the name alone would mislead. Of paths
 # between bars a preset has one.
 _PATHS: dict[str, str | tuple[str, ...]] = {
@@ -33,6 +37,7 @@ _PATHS: dict[str, str | tuple[str, ...]] = {
     "update_per_collect": "agent.algorithm.num_consecutive_training_steps",
     "policy_frequency": "agent.algorithm.num_updates_between_policy_updates",
     "policy_delay": "agent.algorithm.num_updates_between_policy_updates",
+    "temperature": _FIXED,
     "ent_coef": _FIXED,
     "alpha": _FIXED,
     "initial_temperature": "agent.algorithm.temperature.initial_alpha",
@@ -62,10 +67,11 @@ _PATHS: dict[str, str | tuple[str, ...]] = {
     "activation": "agent.networks.*.middleware_parameters.activation_function",
     "activation_fn": "agent.networks.*.middleware_parameters.activation_function",
     "actor_fc_layers": _POLICY_LAYERS,
-    "net_arch": (_POLICY_LAYERS, _CRITIC_LAYERS),
-    "hidden_sizes": (_POLICY_LAYERS, _CRITIC_LAYERS),
-    "hidden_size": (_POLICY_LAYERS, _CRITIC_LAYERS),
-    "hidden_layers": (_POLICY_LAYERS, _CRITIC_LAYERS),
+    "net_arch": (*_POLICY_LAYERS, _CRITIC_LAYERS),
+    "hidden_sizes": (*_POLICY_LAYERS, _CRITIC_LAYERS),
+    "hidden_size": (*_POLICY_LAYERS, _CRITIC_LAYERS),
+    "hidden_layers": (*_POLICY_LAYERS, _CRITIC_LAYERS),
+    "layers": (*_POLICY_LAYERS, _CRITIC_LAYERS),
     "network_layers_sizes": _CRITIC_LAYERS,
     "critic_joint_fc_layers": _CRITIC_LAYERS,
     "n_critics": "agent.networks.q.head_parameters.num_critics|agent.networks.q.head_parameters.twin_critic",
@@ -145,6 +151,12 @@ _ARGUMENTS = {
     "network_fn": "models",
     "policy_kwargs": "models",
 }
+_NOTES = {
+    "schedule.improve_steps": " (counted from the end of the warm-up)",
+    _FIXED: " (the usual one is learned)",
+    "use_cpu": " (without it a GPU is used, if TensorFlow sees one)",
+    "tensorboard": " (events are in the run's folder)",
+}
 
 
 def meant_flag(name: str) -> str:
@@ -186,11 +198,16 @@ def meant_paths(name: str, tree: Mapping[str, Any]) -> list[str]:
     return [path for path in _alternatives(name) if path.partition("=")[0] in paths]
 
 
+def lacking(name: str) -> str:
+    """Returns which agents have the parameter of this name that a preset has not, or an empty string."""
+    if any(path.startswith(_TEMPERATURE) for path in _alternatives(name)):
+        return " Agents with twin critics have a temperature: see the preset pendulum_twin_sac."
+    return ""
+
+
 def note_about(path: str) -> str:
-    """Returns what somebody who knows a parameter by another name must also know, or an empty string."""
-    if path == "schedule.improve_steps":
-        return " (counted from the end of the warm-up)"
-    return " (the usual one is learned)" if path == _FIXED else ""
+    """Returns what somebody who knows a parameter or a flag by another name must also know, or an empty string."""
+    return _NOTES.get(path, "")
 
 
 def _alternatives(name: str) -> list[str]:

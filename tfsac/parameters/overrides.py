@@ -12,7 +12,7 @@ from typing import Any
 from tfsac.parameters.base import ParameterError, from_json, nearest, to_json
 from tfsac.parameters.experiment import Preset, RunParameters
 from tfsac.parameters.keywords import explains_keywords
-from tfsac.parameters.other_names import meant_paths, meant_run_parameter, note_about
+from tfsac.parameters.other_names import lacking, meant_paths, meant_run_parameter, note_about
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, TrainingSteps
 
 
@@ -127,7 +127,7 @@ def _about(unknown: str, key: str, fields: list[str], tree: dict[str, Any]) -> s
         return f" It belongs to a run: tfsac train --{run_parameter}, tfsac.RunParameters({run_parameter}=...)."
     paths = meant_paths(unknown, tree)
     if not paths:
-        return nearest(key, fields)
+        return lacking(unknown) or nearest(key, fields)
     names = [name if (name := path.rpartition(".")[2]) in fields else path for path in paths]
     return f" Did you mean {' and '.join(map(repr, names))}{note_about(paths[0])}?"
 

@@ -99,8 +99,8 @@ def about_time_limit(env: gym.Env) -> str | None:
     name = env.spec.id if env.spec else type(env.unwrapped).__name__
     return (
         f"{name} has no registered time limit: episodes end where it terminates or truncates them itself, and those "
-        f"of an evaluation after {LONGEST_EPISODE} steps at the latest. To end them sooner, set "
-        "environment.max_episode_steps."
+        f"of an evaluation after {LONGEST_EPISODE} steps at the latest. If it never ends them, stop now and train with "
+        "environment.max_episode_steps, which a resumed run cannot change."
     )
 
 

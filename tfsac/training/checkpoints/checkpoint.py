@@ -304,10 +304,9 @@ class CheckpointManager:
         if found:
             name, theirs, ours = found[0]
             raise CheckpointError(
-                f"{place} belongs to another run: its {name} is {theirs!r}"
-                f"{f', and more fields differ: {len(found) - 1}' if len(found) > 1 else ''}. "
-                "A resumed run keeps its agent and environment; a new one begins with its weights by "
-                f"--checkpoint_restore_dir. Received: {name}={ours!r}"
+                f"A resumed run keeps its agent and environment; a new one begins with its weights by "
+                f"--checkpoint_restore_dir. {place} has {name}={theirs!r}"
+                f"{f' and differs in {len(found) - 1} more' if len(found) > 1 else ''}. Received: {name}={ours!r}"
             )
 
     def _read(self, place: pathlib.Path, manifest: dict[str, Any], gone: list[tuple[int, int]]) -> None:
