@@ -19,7 +19,7 @@ from tfsac import cli
 from tfsac.catalog import load_preset, preset_names, read_config
 from tfsac.cli import completing
 from tfsac.cli.command import Command, UsageError
-from tfsac.cli.failure import reason, status_of
+from tfsac.cli.failure import in_one_line, reason, status_of
 from tfsac.cli.parsing import parse
 from tfsac.parameters import RunParameters, override, to_json
 from tfsac.user_code import UserCodeError, calling
@@ -570,3 +570,8 @@ def test_an_output_that_cannot_be_written_is_no_bug(monkeypatch, capfd, stream):
         r"tfsac: Your own code closed or replaced sys\.stdout, .* Received: (None|<object .*>)\n",
         capfd.readouterr().err,
     )
+
+
+def test_a_warning_of_tfsac_itself_has_no_place_in_the_code():
+    assert in_one_line("It never ends.", RuntimeWarning, cli.__file__, 3) == "tfsac: It never ends.\n"
+    assert in_one_line("Mine.", UserWarning, __file__, 1).startswith(f"{__file__}:1: UserWarning: Mine.\n")

@@ -79,7 +79,7 @@ def test_a_terminal_that_is_given_prints_instead(tmp_path, capsys):
             self.rows.append(row["env_steps"])
 
         def advance(self, completed, speed, value):
-            self.moved += 1
+            self.moved = completed
 
     changes = {
         "schedule__heatup_steps": 40,
@@ -91,7 +91,7 @@ def test_a_terminal_that_is_given_prints_instead(tmp_path, capsys):
     trainer.run()
     [(terminal, arguments)] = made
     assert arguments == (50, "EnvironmentSteps", False, [])
-    assert terminal.rows == [20, 40, 50] and terminal.moved > 0
+    assert terminal.rows == [20, 40, 50] and terminal.moved == 50
     printed = capsys.readouterr().out
     assert "a line\n" in printed and "evaluation return" not in printed
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import warnings
 
 from absl import flags
 
 import tfsac
 from tfsac.cli.command import COMMANDS, UsageError, help_of
-from tfsac.cli.failure import status_of
+from tfsac.cli.failure import in_one_line, status_of
 from tfsac.cli.parsing import parse, refuse_other_encodings
 from tfsac.user_code import make_importable
 
@@ -94,6 +95,7 @@ def main(arguments: list[str] | None = None) -> None:
     """
     # Python has none where the shell closed it, as >&- does.
     sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: SIM115
+    warnings.formatwarning = in_one_line
     try:
         status = run(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()

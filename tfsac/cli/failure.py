@@ -7,8 +7,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import pathlib
 import sys
 import traceback
+import warnings
 
 from absl import flags
 
@@ -34,6 +36,18 @@ BUG_NOTE = (
     "tfsac: this is an error in tfsac itself. "
     "Please report it with the lines above, the command and what `tfsac info` prints."
 )
+
+PACKAGE = pathlib.Path(__file__).parents[1]
+FORMAT = warnings.formatwarning
+
+
+def in_one_line(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """Returns a warning as `warnings.formatwarning` does, and one of tfsac's own without its place in the code."""
+    if pathlib.Path(filename).is_relative_to(PACKAGE):
+        return f"tfsac: {message}\n"
+    return FORMAT(message, category, filename, lineno, line)
 
 
 def status_of(error: BaseException) -> int:

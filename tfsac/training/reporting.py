@@ -164,6 +164,7 @@ class Reporter:
         Raises:
             OSError: a file cannot be written.
         """
+        self._move_bar()
         for sink in self.sinks:
             sink.write(row)
         if row.get(CLIPPED, 0.0) > MUCH_CLIPPED and not self.warned:
@@ -189,11 +190,13 @@ class Reporter:
         """
         if self.curve_period.passed(self.counters.env_steps):
             self._draw_curves()
-        now = time.perf_counter()
-        if now - self.bar_moved > SECONDS_BETWEEN_BAR_UPDATES:
-            self.bar_moved = now
-            done = self.counters.of(self.schedule.parameters.improve_steps)
-            self.terminal.advance(done, self.steps_per_second(), self.recorder.recent_return())
+        if time.perf_counter() - self.bar_moved > SECONDS_BETWEEN_BAR_UPDATES:
+            self._move_bar()
+
+    def _move_bar(self) -> None:
+        self.bar_moved = time.perf_counter()
+        done = self.counters.of(self.schedule.parameters.improve_steps)
+        self.terminal.advance(done, self.steps_per_second(), self.recorder.recent_return())
 
     def _clock(self) -> float:
         """Returns the seconds that the run has taken, also before it was resumed."""
