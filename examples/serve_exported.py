@@ -79,7 +79,7 @@ def handler_of(signatures: dict[str, Any]) -> type[BaseHTTPRequestHandler]:
                 self.send(404, {"error": f"Requests go to {MODEL}:predict. Received: {self.path!r}"})
                 return
             try:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"] or 0)))
                 self.send(200, predict(signatures, body))
             except (ValueError, TypeError) as error:  # which wrong JSON raises too
                 self.send(400, {"error": str(error)})

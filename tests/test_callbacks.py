@@ -121,6 +121,15 @@ def test_a_run_can_be_stopped_in_every_hook(tmp_path, hook):
     assert int(trainer.checkpoints.places()[-1].name) == result.counters.env_steps
 
 
+def test_a_hook_that_returns_false_is_told_how_to_stop(tmp_path):
+    class Stopping(Callback):
+        def on_step(self, trainer):
+            return False
+
+    with pytest.raises(ParameterError, match=r"Stopping in on_step ends the run by trainer.stop\('why'\). Received: F"):
+        Trainer(preset(), tmp_path / "run", callbacks=[Stopping()], quiet=True).run()
+
+
 def interrupt(trainer):
     raise KeyboardInterrupt
 

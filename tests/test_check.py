@@ -113,6 +113,7 @@ def test_a_good_environment_has_neither_problems_nor_warnings():
         "ok       ended episodes: 7 (7 terminated, 0 truncated), after 7 steps on average, with a mean return of 6.857"
         in str(report)
     )
+    assert "ok       no time limit is known: if an episode may never end" in str(report)
     assert str(report).startswith("Plain:\n") and str(report).endswith("\nusable")
 
 

@@ -223,6 +223,7 @@ def test_a_damaged_chunk_of_the_memory_is_noticed(tmp_path, uninterrupted):
         ({"environment.level": "MountainCarContinuous-v0"}, "environment.level"),
         ({"agent.networks.q.head_parameters.network_layers_sizes": [8]}, "network_layers_sizes"),
         ({"agent.algorithm.discount": 0.5}, "agent.algorithm.discount"),
+        ({"environment.kwargs.g": 9.0}, "has no environment.kwargs.g"),
     ],
 )
 def test_a_checkpoint_of_another_run_is_refused(tmp_path, uninterrupted, changes, field):

@@ -23,7 +23,8 @@ from tfsac import api, cli, user_code
 from tfsac.catalog import load_preset, preset_names, read_config
 from tfsac.cli import learning
 from tfsac.cli.command import Command, help_of
-from tfsac.parameters import RunParameters, to_json
+from tfsac.cli.learning import _is_untrained
+from tfsac.parameters import ParameterError, RunParameters, to_json
 from tfsac.training import CheckpointError
 from tfsac.types import ArraySpec
 
@@ -213,6 +214,19 @@ def test_a_finished_run_is_extended_with_resume(tmp_path, capsys):
     preset, _ = read_config(folder / "config.json")
     assert preset.schedule.improve_steps.num_steps == 60
     assert [entry["env_steps"] for entry in json.loads((folder / "config.json").read_text())["resumed"]] == [60]
+    content = (folder / "config.json").read_bytes()
+    with pytest.raises(
+        ParameterError, match=r"trained 60 .*1000 more: --set=schedule.improve_steps=1060. Received: 30$"
+    ):
+        cli.run(["train", f"--run_dir={folder}", "--resume", "--set=schedule.improve_steps=30"])
+    assert (folder / "config.json").read_bytes() == content
+
+
+@pytest.mark.parametrize(("updates", "untrained"), [((0, 10), True), ((5, 10), False)])
+def test_a_best_policy_from_before_the_first_update_is_told(tmp_path, updates, untrained):
+    rows = [f"50,{updates[0]},-1.0", "60,,", f"70,{updates[1]},-2.0"]
+    (tmp_path / "metrics.csv").write_text("\n".join(["env_steps,updates,evaluation/return_mean", *rows]) + "\n")
+    assert _is_untrained(tmp_path) is untrained
 
 
 @pytest.mark.slow
@@ -809,7 +823,8 @@ WRONG = {
     ),
     "several unknown flags": (
         "train --env=CartPole-v1 --total_timesteps=3 --seed=1",
-        "no flag --env. Did you mean --level[?] Nor has it --total_timesteps. Received: '--env=CartPole-v1'$",
+        "no flag --env. Did you mean --level[?] Nor has it --total_timesteps. Did you mean --set=schedule.improve_steps=3 "
+        ".counted from the end of the warm-up.[?] Received: '--env=CartPole-v1'$",
     ),
     "parameter as a flag without a preset": (
         "train --gamma=0.9",
@@ -822,12 +837,20 @@ WRONG = {
     "layers as a flag": (
         "train --preset=small_crossq_mujoco --net_arch=64,64",
         "--set='agent.networks.policy.input_embedders_parameters.observation.scheme=..' "
-        "--set=agent.networks.policy.middleware_parameters.scheme=.64,64. "
-        "--set=agent.networks.q.head_parameters.body_parameters.scheme=.64,64.[?]",
+        "--set='agent.networks.policy.middleware_parameters.scheme=.64,64.' "
+        "--set='agent.networks.q.head_parameters.body_parameters.scheme=.64,64.'[?]",
     ),
     "temperature of an agent without one": (
         "train --ent_coef=auto",
         "no flag --ent_coef. Agents with twin critics have a temperature: see the preset pendulum_twin_sac. Received",
+    ),
+    "a temperature": (
+        "train --preset=pendulum_twin_sac --ent_coef=0.1",
+        """Did you mean --set='agent.algorithm.temperature={{"kind": "fixed", "alpha": 0.1}}' .the usual one is""",
+    ),
+    "a learned temperature": (
+        "train --preset=pendulum_twin_sac --temperature=auto_0.3",
+        "Did you mean --set=agent.algorithm.temperature.initial_alpha=0.3[?] Received",
     ),
     "a GPU": ("train --device=cuda", "Did you mean '--use_cpu' .without it a GPU is used, if TensorFlow sees one.[?]"),
     "another library's flag": (

@@ -344,14 +344,22 @@ if __name__ == "__main__":
 def test_the_second_signal_ends_a_run_that_hangs_at_once_and_its_children(tmp_path, number):
     file = tmp_path / "hanging.py"
     file.write_text(HANGING)
-    process = subprocess.Popen([sys.executable, str(file)], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        [sys.executable, str(file)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     child = int(process.stdout.readline())
     process.send_signal(number)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(1)
+    assert signals.PATIENCE.decode() in iter(process.stderr.readline, "")  # TensorFlow's lines come first
     process.send_signal(number)
     assert process.wait(30) == signals.STOPPED + number
     process.stdout.close()
+    process.stderr.close()
     for _ in range(100):
         try:
             os.kill(child, 0)

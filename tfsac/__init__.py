@@ -57,6 +57,8 @@ _WITHOUT_TENSORFLOW = ("tfsac.catalog", "tfsac.parameters", "tfsac.memories")
 _NAMES_ELSEWHERE = {
     "check_env": "tfsac.check_environment(env_fn)",
     "evaluate_policy": "tfsac.evaluate(run_dir)",
+    "load": "tfsac.load_policy(run_dir)",
+    "BaseCallback": "tfsac.Callback",
     **dict.fromkeys(("SAC", "DiscreteSAC"), "tfsac.train(preset, run_dir), with a preset of tfsac.preset_names()"),
     **dict.fromkeys(
         ("TQC", "CrossQ", "DroQ", "REDQ"), "tfsac.train(preset, run_dir), with a preset such as 'tqc_mujoco'"

@@ -150,6 +150,8 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
         return 0
     best = "" if result.best_return is None else f", best evaluation {result.best_return:.1f}"
     print(f"{result.reason} at step {result.counters.env_steps}{best}")
+    if result.best_return is not None and _is_untrained(run_dir):
+        print("  the best evaluation was before the first update, so the policy that is kept is untrained")
     print(f"  curve   {run_dir / 'learning_curve.png'}\n  policy  {run_dir / 'policy'}")
     if result.accepted is not None:
         within = preset.validation.max_episodes_to_achieve_reward
@@ -159,6 +161,15 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     if f.evaluate:
         print_evaluation(api.evaluate(run_dir, f.evaluate), f.evaluate)
     return 0
+
+
+def _is_untrained(run_dir: pathlib.Path) -> bool:
+    """Returns whether the best evaluation of a run was before its first update."""
+    from tfsac.experiments.plots import read_curve
+
+    steps, returns = read_curve(run_dir)
+    counted, updates = read_curve(run_dir, "updates")
+    return bool(updates[counted == steps[returns.argmax()]].max(initial=0) == 0)
 
 
 def _experiment(f: flags.FlagValues) -> tuple[Preset, RunParameters]:

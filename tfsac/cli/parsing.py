@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -102,9 +103,10 @@ def _flag_and_value(command: str, values: flags.FlagValues, word: str, words: li
             raise UsageError(f"--{name} stands without a value, or write --{opposite}={value}. Received: {word!r}")
         return values[opposite], "false"
     about = _about_flag(command, name, value or "VALUE", values, words)
-    names = [other[2:].partition("=")[0] for other in words if other.startswith("--")]
-    others = [f"--{other}" for other in names if other not in values and other.removeprefix("no") not in values]
-    more = f" Nor has it {', '.join(others)}." if others else ""
+    more = ""
+    for other, _, given in (word[2:].partition("=") for word in words if word.startswith("--")):
+        if other not in values and other.removeprefix("no") not in values:
+            more += f" Nor has it --{other}.{_about_flag(command, other, given or 'VALUE', values, words)}"
     raise UsageError(f"tfsac {command} has no flag --{name}.{about}{more} Received: {word!r}")
 
 
@@ -118,7 +120,7 @@ def _about_flag(command: str, name: str, value: str, values: flags.FlagValues, w
     if name == "run_dir" and "card" in values:
         return f" It plays a model card: --card={value}. tfsac card makes one of a run."
     preset = _preset(values, words) if "set" in values else {}
-    if paths := meant_paths(name, preset):
+    if paths := meant_paths(name, preset, value):
         flag = paths[0].rpartition(".")[2]
         assigned = " ".join(f"--set={_assigned(path, value, preset)}" for path in paths)
         return f" Did you mean {f'--{flag}' if flag in values else assigned}{note_about(paths[0])}?"
@@ -152,10 +154,11 @@ def _preset(values: flags.FlagValues, words: list[str]) -> dict[str, Any]:
 def _assigned(path: str, value: str, preset: Any) -> str:
     """Returns what --set takes for a value that was given to a flag."""
     if "=" in path:
-        return f"'{path}'"
+        return shlex.quote(path)
     for key in path.split("."):
         preset = next(iter(preset.values())) if key == "*" else preset[key]
-    return f"{path}=[{value}]" if isinstance(preset, list) and not value.startswith("[") else f"{path}={value}"
+    listed = isinstance(preset, list) and not value.startswith("[")
+    return shlex.quote(f"{path}=[{value}]" if listed else f"{path}={value}")
 
 
 def _about_word(word: str, values: flags.FlagValues) -> str:

@@ -329,6 +329,8 @@ class _Inspection:
                     f"every episode was terminated after exactly {self.lengths[0]} steps: if that is a time limit, "
                     "return truncated=True; terminated says that no reward would follow",
                 )
+            if not has_time_limit(self.env):
+                self.find(OK, "no time limit is known: if an episode may never end, set environment.max_episode_steps")
         elif has_time_limit(self.env):
             self.find(OK, "no episode ended yet, but there is a time limit")
         else:

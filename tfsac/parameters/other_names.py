@@ -153,7 +153,6 @@ _ARGUMENTS = {
 }
 _NOTES = {
     "schedule.improve_steps": " (counted from the end of the warm-up)",
-    _FIXED: " (the usual one is learned)",
     "use_cpu": " (without it a GPU is used, if TensorFlow sees one)",
     "tensorboard": " (events are in the run's folder)",
 }
@@ -180,12 +179,13 @@ def meant_field(name: str, fields: Collection[str]) -> str | None:
     return next((field for field in given if field in fields), None)
 
 
-def meant_paths(name: str, tree: Mapping[str, Any]) -> list[str]:
+def meant_paths(name: str, tree: Mapping[str, Any], value: Any = None) -> list[str]:
     """Returns the parameters of a preset that somebody may mean by an unknown name, as `--set` takes them.
 
     Args:
         name: such as "gamma", "batch_size" or "algorithm.discount".
         tree: the preset as plain dicts.
+        value: that was given with the name.
 
     Returns:
         paths in the preset, with `*` for all networks, and a value after one where the name alone would mislead;
@@ -193,9 +193,21 @@ def meant_paths(name: str, tree: Mapping[str, Any]) -> list[str]:
     """
     paths = dict.fromkeys(_paths(tree))
     same = [path for path in paths if f".{path}".endswith(f".{_plain(name)}")]
-    if same:
+    if same and _plain(name) != "temperature":
         return [min(same, key=lambda path: ("*" not in path, path.count(".")))]
-    return [path for path in _alternatives(name) if path.partition("=")[0] in paths]
+    given = [_temperature(value) if path == _FIXED else path for path in _alternatives(name)]
+    return [path for path in given if path.partition("=")[0] in paths]
+
+
+def _temperature(value: Any) -> str:
+    """Returns what `--set` takes for another library's temperature: a number, or "auto" with its first value."""
+    kind, _, first = str(value).partition("_")
+    if kind == "auto":
+        return f"{_TEMPERATURE}.initial_alpha={first or 1.0}"
+    try:
+        return _FIXED.replace("0.2", f"{float(value):g}")
+    except (TypeError, ValueError):
+        return _FIXED
 
 
 def lacking(name: str) -> str:
@@ -207,7 +219,7 @@ def lacking(name: str) -> str:
 
 def note_about(path: str) -> str:
     """Returns what somebody who knows a parameter or a flag by another name must also know, or an empty string."""
-    return _NOTES.get(path, "")
+    return " (the usual one is learned)" if path.startswith(f"{_TEMPERATURE}={{") else _NOTES.get(path, "")
 
 
 def _alternatives(name: str) -> list[str]:

@@ -109,7 +109,7 @@ def _assign(node: Any, parts: list[str], value: Any, path: str, tree: dict[str, 
         if not isinstance(node, dict) or (key not in node and not free):
             names = list(node) if isinstance(node, dict) else []
             listed = f" Fields there: {', '.join(names)}." if names else ""
-            about = _about(".".join(parts), key, names, tree)
+            about = _about(".".join(parts), key, names, tree, value)
             raise ParameterError(f"There is no parameter {path!r}.{about}{listed} Received: {key!r}")
         if len(parts) > 1:
             _assign(node[key], parts[1:], value, path, tree)
@@ -120,12 +120,12 @@ def _assign(node: Any, parts: list[str], value: Any, path: str, tree: dict[str, 
             node[key] = value
 
 
-def _about(unknown: str, key: str, fields: list[str], tree: dict[str, Any]) -> str:
+def _about(unknown: str, key: str, fields: list[str], tree: dict[str, Any], value: Any) -> str:
     """Returns what may have been meant by the unknown rest of a path, or by its first key."""
     run_parameter = meant_run_parameter(unknown)
     if run_parameter in RunParameters.__dataclass_fields__:
         return f" It belongs to a run: tfsac train --{run_parameter}, tfsac.RunParameters({run_parameter}=...)."
-    paths = meant_paths(unknown, tree)
+    paths = meant_paths(unknown, tree, value)
     if not paths:
         return lacking(unknown) or nearest(key, fields)
     names = [name if (name := path.rpartition(".")[2]) in fields else path for path in paths]

@@ -151,6 +151,8 @@ class Hooks:
         try:
             with calling(what):
                 returned = getattr(callback, hook)(trainer, *arguments)
+            if returned is False:
+                raise ParameterError(f"{what} ends the run by trainer.stop('why'). Received: False, which it returned")
             if hook == "on_training_begin":
                 self.begun.append(callback)
             return _checked(returned, callback.metric_names, what) if hook == "metrics" else returned

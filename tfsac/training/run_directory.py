@@ -113,9 +113,9 @@ class RunDirectory(NamedTuple):
             return self.best
         places = {int(place.name): place for place in CheckpointFolder(self.checkpoints).places()}
         if step not in places:
+            kept = f"checkpoints of the steps {', '.join(map(str, places))}" if places else "no checkpoints"
             raise ValueError(
-                f"{self.path} has checkpoints of the steps {', '.join(map(str, places)) or 'none'}; more are kept with "
-                f"num_checkpoints_to_keep. Received: step={step!r}"
+                f"{self.path} has {kept}; more are kept with num_checkpoints_to_keep. Received: step={step!r}"
             )
         return places[step] / BEST
 

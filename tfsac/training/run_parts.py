@@ -13,7 +13,7 @@ from tfsac.distributed.workers import Workers
 from tfsac.environments import Environments, Filters, IsolatedEnvironment, maker
 from tfsac.memories import in_ram, on_disk
 from tfsac.metrics import TerminalSink
-from tfsac.parameters import OffPolicyAlgorithmParameters, RunParameters
+from tfsac.parameters import OffPolicyAlgorithmParameters, ParameterError, RunParameters, ScheduleParameters
 from tfsac.training.build import build_agent, build_memory, build_policy
 from tfsac.training.callbacks import Hooks
 from tfsac.training.checkpoints import CheckpointManager, identity_of, understanding
@@ -97,11 +97,9 @@ class RunParts:
         for line in (*self.agent.notes, *filter(None, notes)):
             self.print(line)
         if asked.resume and self.schedule.finished():
-            improve, heatup = asked.preset.schedule.improve_steps, asked.preset.schedule.heatup_steps
             self.print(
                 f"This run has completed its schedule at step {self.counters.env_steps}, so there is nothing to train. "
-                f"schedule.improve_steps is {improve.num_steps}, after a warm-up of {heatup.num_steps}; for 1000 more: "
-                f"--set=schedule.improve_steps={improve.num_steps + 1000}."
+                f"{self._for_more(asked.preset.schedule)}."
             )
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -208,6 +206,7 @@ class RunParts:
         columns, chief = self.reporter.columns(self.evaluator.columns()), self.workers.task.is_chief
         if asked.resume:
             self._restore()
+            self._check_schedule(asked.preset.schedule)
         elif chief and (note := self.directory.create(self.preset, self.settings, self.functions, self.lock)):
             self.print(note)
         if chief:
@@ -245,6 +244,23 @@ class RunParts:
             self.checkpoints.rewrite_newest_chunk()
             self.print("The running episodes cannot be continued exactly; new ones begin.")
         self.print(f"Continuing {self.directory.shown()} from step {self.counters.env_steps}.")
+
+    def _check_schedule(self, schedule: ScheduleParameters) -> None:
+        """Refuses a schedule that was shortened to less than what was trained, before the run's config has it."""
+        improve, before = schedule.improve_steps, self.directory.read()[0].schedule.improve_steps
+        if self.schedule.finished() and type(improve) is type(before) and improve.num_steps < before.num_steps:
+            raise ParameterError(
+                f"schedule.improve_steps counts all steps after the warm-up. {self._for_more(schedule)}. Received: "
+                f"{improve.num_steps}"
+            )
+
+    def _for_more(self, schedule: ScheduleParameters) -> str:
+        improve, heatup = schedule.improve_steps, schedule.heatup_steps
+        trained = max(self.schedule.since_heatup(improve), improve.num_steps)
+        return (
+            f"This run has trained {trained} after a warm-up of {heatup.num_steps}; for 1000 more: "
+            f"--set=schedule.improve_steps={trained + 1000}"
+        )
 
     def print(self, text: str) -> None:
         """Prints a line above the progress bar, unless the run is quiet."""

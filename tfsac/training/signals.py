@@ -13,6 +13,8 @@ import sys
 import threading
 from typing import Any
 
+SECONDS_OF_SILENCE = 2.0
+PATIENCE = b"tfsac: the run is saved and ends after this step or evaluation; a second signal ends it at once\n"
 STOPPED = 128  # plus the signal's number: the exit status
 SHOW_CURSOR = b"\x1b[?25h"  # which the progress bar hides
 HANDLED = (signal.SIGTERM, signal.SIGINT)
@@ -60,12 +62,18 @@ class StopSignals:
 
     @staticmethod
     def _end_at_the_second(heard: socket.socket) -> None:
-        numbers: list[int] = []
+        numbers, silent = list[int](), True
         with heard:
             while len(numbers) < 2:
-                if not (arrived := heard.recv(16)):
+                try:
+                    arrived = heard.recv(16)
+                except TimeoutError:
+                    os.write(2, PATIENCE)
+                    arrived, silent = b" ", False
+                if not arrived:
                     return
                 numbers += [number for number in arrived if number in HANDLED]
+                heard.settimeout(SECONDS_OF_SILENCE if numbers and silent else None)
         for child in multiprocessing.active_children():
             with contextlib.suppress(OSError):
                 child.kill()
