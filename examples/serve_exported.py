@@ -11,11 +11,8 @@ action, which goes into the next request.
 
 import argparse
 import json
-import os
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # or TensorFlow's start prints ten lines
 
 import tensorflow as tf
 
