@@ -323,6 +323,7 @@ def test_runs_are_grouped_by_what_differs_in_them(described):
     f = described("f", agent__algorithm__discount=0.98, environment__num_envs=2)
     labels = ["discount=0.99,num_envs=1", "discount=0.98,num_envs=1", "discount=0.98,num_envs=2"]
     assert list(grouping.by_difference([a, c, f])) == labels
+    assert list(grouping.by_difference([a, f])) == ["discount=0.99 and 1 more", "discount=0.98 and 1 more"]
     assert grouping.by_difference([]) == {}
 
 
@@ -330,7 +331,7 @@ def test_custom_models_are_a_difference_with_the_name_of_their_function(describe
     a, b = described("a"), described("b", agent__networks__policy__middleware_parameters__scheme=[8])
     config = json.loads((b / "config.json").read_text())
     (b / "config.json").write_text(json.dumps(config | {"models": "__main__.wide"}))
-    assert grouping.by_difference([a, b]) == {"models=none": [a], "models=wide": [b]}
+    assert grouping.by_difference([a, b]) == {"models=none and 1 more": [a], "models=wide and 1 more": [b]}
 
 
 def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch):

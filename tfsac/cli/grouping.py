@@ -88,7 +88,7 @@ def by_difference(runs: Sequence[pathlib.Path]) -> dict[str, list[pathlib.Path]]
     """Groups runs by their presets, whatever their levels and seeds, in the order in which they come.
 
     A label names the agent where the agents differ, the function that made custom models, and of the other parameters
-    the first that tell the groups apart.
+    the first that tell the groups apart; of one agent, also how many more differ.
 
     Raises:
         FileNotFoundError, ParameterError: a folder that is no run.
@@ -110,12 +110,14 @@ def by_difference(runs: Sequence[pathlib.Path]) -> dict[str, list[pathlib.Path]]
     def apart(paths: Sequence[str]) -> int:
         return len({json.dumps([parameters.get(path) for path in paths]) for parameters, _ in groups.values()})
 
-    for path in dict.fromkeys(path for parameters, _ in groups.values() for path in parameters):
+    paths = dict.fromkeys(path for parameters, _ in groups.values() for path in parameters)
+    for path in paths:
         if apart([*told, path]) > apart(told):
             told.append(path)
     if len(told) > 1 and apart(told[:1]) == 1:
         told = told[1:]
     names = short_names(told)
+    untold = sum(apart([path]) > 1 for path in paths if path not in told) if apart(["agent"]) == 1 else 0
 
     def label(parameters: dict[str, Any]) -> str:
         values = {path: parameters.get(path) for path in told}
@@ -123,6 +125,7 @@ def by_difference(runs: Sequence[pathlib.Path]) -> dict[str, list[pathlib.Path]]
             path: value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
             for path, value in values.items()
         }
-        return ",".join(text if path == "agent" else f"{names[path]}={text}" for path, text in texts.items())
+        said = ",".join(text if path == "agent" else f"{names[path]}={text}" for path, text in texts.items())
+        return f"{said} and {untold} more" if untold else said
 
     return {label(parameters): paths for parameters, paths in groups.values()}

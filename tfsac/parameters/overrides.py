@@ -76,7 +76,7 @@ def override(preset: Preset, changes: Mapping[str, Any]) -> Preset:
             raise
         said, _, received = str(error).rpartition(" Received: ")
         raise ParameterError(
-            f'{said} Another kind comes with its own fields, in one value: {kinds[0]}={{"kind": ..., ...}}. '
+            f'Another kind comes with its own fields, in one value: {kinds[0]}={{"kind": ..., ...}}. {said} '
             f"Received: {received}"
         ) from None
 
