@@ -151,7 +151,7 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     best = "" if result.best_return is None else f", best evaluation {result.best_return:.1f}"
     print(f"{result.reason} at step {result.counters.env_steps}{best}")
     if result.best_return is not None and _is_untrained(run_dir):
-        print("  the best evaluation was before the first update, so the policy that is kept is untrained")
+        print("  the best evaluation was before the first update: the policy that is kept is the one it began with")
     print(f"  curve   {run_dir / 'learning_curve.png'}\n  policy  {run_dir / 'policy'}")
     if result.accepted is not None:
         within = preset.validation.max_episodes_to_achieve_reward

@@ -13,7 +13,7 @@ _CRITIC_LAYERS = (
     "agent.networks.q.head_parameters.network_layers_sizes|agent.networks.q.head_parameters.body_parameters.scheme"
 )
 _TEMPERATURE = "agent.algorithm.temperature"
-_FIXED = f'{_TEMPERATURE}={{"kind": "fixed", "alpha": 0.2}}'
+_FIXED = f'{_TEMPERATURE}={{"kind": "fixed", "alpha": %g}}'
 # By the other name, in lower case with underscores: paths, with a value where the name alone would mislead. Of paths
 # between bars a preset has one.
 _PATHS: dict[str, str | tuple[str, ...]] = {
@@ -37,9 +37,9 @@ _PATHS: dict[str, str | tuple[str, ...]] = {
     "update_per_collect": "agent.algorithm.num_consecutive_training_steps",
     "policy_frequency": "agent.algorithm.num_updates_between_policy_updates",
     "policy_delay": "agent.algorithm.num_updates_between_policy_updates",
-    "temperature": _FIXED,
-    "ent_coef": _FIXED,
-    "alpha": _FIXED,
+    "temperature": _FIXED % 0.2,
+    "ent_coef": _FIXED % 0.2,
+    "alpha": _FIXED % 0.2,
     "initial_temperature": "agent.algorithm.temperature.initial_alpha",
     "init_temperature": "agent.algorithm.temperature.initial_alpha",
     "alpha_lr": "agent.algorithm.temperature.learning_rate",
@@ -195,7 +195,7 @@ def meant_paths(name: str, tree: Mapping[str, Any], value: Any = None) -> list[s
     same = [path for path in paths if f".{path}".endswith(f".{_plain(name)}")]
     if same and _plain(name) != "temperature":
         return [min(same, key=lambda path: ("*" not in path, path.count(".")))]
-    given = [_temperature(value) if path == _FIXED else path for path in _alternatives(name)]
+    given = [_temperature(value) if path == _FIXED % 0.2 else path for path in _alternatives(name)]
     return [path for path in given if path.partition("=")[0] in paths]
 
 
@@ -205,9 +205,9 @@ def _temperature(value: Any) -> str:
     if kind == "auto":
         return f"{_TEMPERATURE}.initial_alpha={first or 1.0}"
     try:
-        return _FIXED.replace("0.2", f"{float(value):g}")
+        return _FIXED % float(value)
     except (TypeError, ValueError):
-        return _FIXED
+        return _FIXED % 0.2
 
 
 def lacking(name: str) -> str:

@@ -304,7 +304,7 @@ class CheckpointManager:
         if found:
             name, theirs, ours = found[0]
             raise CheckpointError(
-                f"A resumed run keeps its agent and environment; a new one begins with its weights by "
+                "A resumed run keeps its agent and environment; a new one begins with its weights by "
                 f"--checkpoint_restore_dir. {place} has {f'no {name}' if theirs is None else f'{name}={theirs!r}'}"
                 f"{f' and differs in {len(found) - 1} more' if len(found) > 1 else ''}. Received: {name}={ours!r}"
             )
