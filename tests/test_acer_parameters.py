@@ -391,12 +391,12 @@ TWO_REWARDS, TEAM = {kind: spec._replace(num_rewards=2) for kind, spec in SPECS.
 REFUSED = {
     "choices in a box": (
         lambda: make_agent(spec=SPECS["gaussian"]),
-        "that needs an agent of kind 'gaussian_acer', as in the preset acer_pendulum. Received: ArraySpec(",
+        "that needs an agent of kind 'gaussian_acer', as in the preset acer_pendulum. Received: actions of shape (2,)",
     ),
     "numbers for a choice": (
         lambda: make_agent("gaussian", spec=SPECS["discrete"]),
         "3 discrete actions: that needs an agent of kind 'discrete_acer', as in the preset acer_cartpole. Received: "
-        "DiscreteSpec(",
+        "3 actions",
     ),
     "a team of choices": (
         lambda: make_agent(spec=TEAM),

@@ -437,11 +437,11 @@ def test_a_checkpoint_of_another_agent_is_refused(tmp_path, uninterrupted, what)
     shutil.copytree(uninterrupted.directory.path, tmp_path / "run")
     if what == "t_max":
         other = override(uninterrupted.preset, {"agent.algorithm.t_max": 7})
-        message = r"its agent\.algorithm\.t_max is 6\. .* Received: agent\.algorithm\.t_max=7$"
+        message = r"has agent\.algorithm\.t_max=6\. Received: agent\.algorithm\.t_max=7$"
     else:
         level, agent = uninterrupted.preset.environment.level, uninterrupted.agent
         other = tiny.acer(level, not agent.policy.recurrent_state, "trunk" in agent.networks, **INTERRUPTED)
-        message = r"its agent\.networks\.\w+\.middleware_parameters\.\w+ is .* Received: agent\.networks"
+        message = r"has agent\.networks\.\w+\.middleware_parameters\.\w+=.* Received: agent\.networks"
     with pytest.raises(CheckpointError, match=message):
         Trainer(other, tmp_path / "run", RUN, resume=True, quiet=True)
 

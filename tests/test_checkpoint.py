@@ -87,7 +87,7 @@ def test_priorities_temperature_and_twin_targets_resume_exactly(tmp_path, uninte
     same_run(resumed, uninterrupted_twin)
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_an_ensemble_with_everything_that_has_a_state_resumes_exactly(tmp_path):
     whole = complete_run(tmp_path / "whole", ensemble_preset())
     assert any("variance" in v.path for v in whole.agent.networks["q"].variables) and int(whole.agent.resets) == 1

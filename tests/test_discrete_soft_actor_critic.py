@@ -448,14 +448,14 @@ def test_sampling_in_the_graph_keeps_to_probabilities_and_masks():
 
 
 def test_actions_and_modes_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match=r"'discrete_soft_actor_critic'\) has discrete actions.*Received: ArraySpec"):
+    with pytest.raises(ValueError, match=r"'discrete_soft_actor_critic'\) has discrete actions.*Received: actions of shape"):
         make_agent(spec=vector_spec())
     for agent, parameters in (
         (SoftActorCriticAgent, SoftActorCriticAgentParameters),
         (TwinSoftActorCriticAgent, TwinSoftActorCriticAgentParameters),
     ):
         with pytest.raises(
-            ValueError, match=r"has continuous actions, and the environment has 4 discrete.*Received: DiscreteSpec"
+            ValueError, match=r"has continuous actions, and the environment has 4 discrete.*Received: 4 actions"
         ):
             agent(parameters(), PLAIN)
     with pytest.raises(ValueError, match=r"mode is 'random', 'explore', 'sample' or 'greedy'\. Received: 'best'"):

@@ -359,7 +359,7 @@ def test_every_kind_learns_to_repeat_what_it_sees(name, tmp_path):
     assert result.best_return > -0.3  # a uniform policy gets -2.7, one that stays in the middle -1.1
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 def test_targets_beyond_the_atoms_are_told_once(tmp_path, capsys):
     place = "agent.networks.q.head_parameters.distribution"
     narrow = {f"{place}.low": 0.0, f"{place}.high": 0.5, "environment.filters.return_scaling": None}

@@ -237,7 +237,7 @@ def test_fewer_demonstrations_than_before_belong_to_another_run(interrupted):
     memory = {"kind": "sqil", "demonstrations": str(path), "max_size": 1000, "num_episodes": 2}
     fewer = imitation("discrete", path, **{"agent.memory": memory})
     with pytest.raises(
-        CheckpointError, match=r"agent\.memory\.num_episodes is None\. .* Received: agent\.memory\.num_episodes=2$"
+        CheckpointError, match=r"has no agent\.memory\.num_episodes\. Received: agent\.memory\.num_episodes=2$"
     ):
         Trainer(fewer, run_dir, RUN, resume=True, quiet=True)
 

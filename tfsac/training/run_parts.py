@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +14,13 @@ from tfsac.distributed.workers import Workers
 from tfsac.environments import Environments, Filters, IsolatedEnvironment, maker
 from tfsac.memories import in_ram, on_disk
 from tfsac.metrics import TerminalSink
-from tfsac.parameters import OffPolicyAlgorithmParameters, ParameterError, RunParameters, ScheduleParameters
+from tfsac.parameters import (
+    OffPolicyAlgorithmParameters,
+    ParameterError,
+    RunParameters,
+    ScheduleParameters,
+    from_json,
+)
 from tfsac.training.build import build_agent, build_memory, build_policy
 from tfsac.training.callbacks import Hooks
 from tfsac.training.checkpoints import CheckpointManager, identity_of, understanding
@@ -27,7 +34,7 @@ from tfsac.training.ray_collector import RayCollector, RolloutActor
 from tfsac.training.recorded_functions import described, recorded, refuse_other_spaces, training_models
 from tfsac.training.reporting import Reporter
 from tfsac.training.resets import Resets
-from tfsac.training.run_directory import METRICS
+from tfsac.training.run_directory import CONFIG, METRICS
 from tfsac.training.run_lock import RunLock
 from tfsac.training.run_request import RunRequest
 from tfsac.training.run_state import RunState
@@ -247,18 +254,21 @@ class RunParts:
 
     def _check_schedule(self, schedule: ScheduleParameters) -> None:
         """Refuses a schedule that was shortened to less than what was trained, before the run's config has it."""
-        improve, before = schedule.improve_steps, self.directory.read()[0].schedule.improve_steps
+        if CONFIG not in self.run_files:
+            return
+        saved = json.loads(self.run_files[CONFIG])["preset"]["schedule"]
+        improve, before = schedule.improve_steps, from_json(ScheduleParameters, json.dumps(saved)).improve_steps
         if self.schedule.finished() and type(improve) is type(before) and improve.num_steps < before.num_steps:
             raise ParameterError(
-                f"schedule.improve_steps counts all steps after the warm-up. {self._for_more(schedule)}. Received: "
-                f"{improve.num_steps}"
+                f"The schedule.improve_steps of a resumed run are all after its warm-up. {self._for_more(schedule)}. "
+                f"Received: {improve.num_steps}"
             )
 
     def _for_more(self, schedule: ScheduleParameters) -> str:
         improve, heatup = schedule.improve_steps, schedule.heatup_steps
         trained = max(self.schedule.since_heatup(improve), improve.num_steps)
         return (
-            f"This run has trained {trained} after a warm-up of {heatup.num_steps}; for 1000 more: "
+            f"It has trained {trained} after a warm-up of {heatup.num_steps}; for 1000 more: "
             f"--set=schedule.improve_steps={trained + 1000}"
         )
 
