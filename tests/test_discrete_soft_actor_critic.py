@@ -448,7 +448,9 @@ def test_sampling_in_the_graph_keeps_to_probabilities_and_masks():
 
 
 def test_actions_and_modes_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match=r"'discrete_soft_actor_critic'\) has discrete actions.*Received: actions of shape"):
+    with pytest.raises(
+        ValueError, match=r"'discrete_soft_actor_critic'\) has discrete actions.*Received: actions of shape"
+    ):
         make_agent(spec=vector_spec())
     for agent, parameters in (
         (SoftActorCriticAgent, SoftActorCriticAgentParameters),

@@ -172,10 +172,7 @@ def test_a_finished_run_gets_more_steps_and_says_when_there_are_none(tmp_path, c
     tfsac.train(preset, tmp_path / "run", quiet=True)
     capsys.readouterr()
     same = tfsac.train(preset, tmp_path / "run", resume=True)
-    assert (
-        same.counters.env_steps == 60
-        and "so there is nothing to train. It has trained" in capsys.readouterr().out
-    )
+    assert same.counters.env_steps == 60 and "so there is nothing to train. It has trained" in capsys.readouterr().out
     with pytest.raises(ParameterError, match=r"are all after its warm-up. It has trained .* Received: 10$"):
         tfsac.train(override(preset, {"schedule.improve_steps": 10}), tmp_path / "run", resume=True, quiet=True)
     longer = tfsac.train(override(preset, {"schedule.improve_steps": 35}), tmp_path / "run", resume=True)
