@@ -151,7 +151,7 @@ class Hooks:
         try:
             with calling(what):
                 returned = getattr(callback, hook)(trainer, *arguments)
-            if returned is False:
+            if hook == "on_step" and returned is False:  # as callbacks of Stable-Baselines3 end a run
                 raise ParameterError(f"{what} ends the run by trainer.stop('why'). Received: False, which it returned")
             if hook == "on_training_begin":
                 self.begun.append(callback)
