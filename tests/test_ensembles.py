@@ -19,7 +19,7 @@ from tfsac.agents.ensemble_sac import uniform_of_16_bits
 from tfsac.catalog import load_preset
 from tfsac.distributions import SquashedGaussian
 from tfsac.networks import compute
-from tfsac.networks.body_layers import EPSILON, BatchNormalization, standardized
+from tfsac.networks.body_layers import EPSILON, BatchNormalization, Mode, standardized
 from tfsac.networks.unit_weights import normalizations
 from tfsac.parameters import (
     CategoricalValueParameters,
@@ -221,6 +221,33 @@ def test_the_gradient_of_standardized_rows_is_that_of_their_formula():
         rows = standardized(x)
     np.testing.assert_allclose(rows, expected, atol=1e-6)
     np.testing.assert_allclose(tape.gradient(rows, x, dy), tape.gradient(expected, x, dy), atol=1e-6)
+
+
+@pytest.mark.parametrize("critics", [None, 3])
+@pytest.mark.parametrize("renorm", [False, True])
+def test_the_gradients_of_batch_normalisation_are_those_of_its_formula(renorm, critics):
+    layer = BatchNormalization("norm", critics, renorm)
+    layer.warm_up, layer.bounds = 0, (100.0, 100.0)
+    layer.build((5, 7))
+    stack = [] if critics is None else [critics]
+    for seed, variable in enumerate((layer.scale, layer.bias, layer.mean, layer.variance)):
+        variable.assign(0.5 + tf.random.stateless_uniform(variable.shape, [seed, 1]))
+    values = {id(v): v.value if critics is None else v.value[:, None] for v in layer.weights if v.shape.rank}
+    x, dy = (tf.random.stateless_normal([*stack, 5, 7], [seed, 0]) for seed in (1, 2))
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        scale, bias, running_mean, running_variance = (values[id(v)] for v in layer.weights[:4])
+        tape.watch([scale, bias])
+        mean, variance = tf.nn.moments(x, axes=[-2], keepdims=True)
+        deviation, running = tf.sqrt(variance + layer.epsilon), tf.sqrt(running_variance + layer.epsilon)
+        ratio, distance = deviation / running, (mean - running_mean) / running
+        if not renorm:
+            ratio, distance = 1.0, 0.0
+        expected = ((x - mean) / deviation * tf.stop_gradient(ratio) + tf.stop_gradient(distance)) * scale + bias
+        y = layer.forward(x, lambda variable: values[id(variable)], Mode(of_batch=True))
+    np.testing.assert_allclose(y, expected, atol=1e-5)
+    for source in (x, scale, bias):
+        np.testing.assert_allclose(tape.gradient(y, source, dy), tape.gradient(expected, source, dy), atol=1e-5)
 
 
 @pytest.mark.parametrize("units", [256, 255])

@@ -251,31 +251,31 @@ class BatchNormalization(BodyLayer):
         if not mode.of_batch:
             factor = value(self.scale) * (value(self.variance) + self.epsilon) ** -0.5
             return (x - value(self.mean)) * factor + value(self.bias)
-        mean = over_rows(x)
-        centred = x - mean
+        known = tf.stop_gradient(x)
+        mean = over_rows(known)
+        centred = known - mean
         variance = over_rows(tf.square(centred))
         if mode.moments is not None:
             mode.moments.setdefault(self, []).append((mean, variance * self._of_samples(x)))
-        # Factors of units are made first: each pass over the rows costs more than all of them.
         deviation = tf.sqrt(variance + self.epsilon)
-        factor, shift = value(self.scale) / deviation, value(self.bias)
+        scale, bias = value(self.scale), value(self.bias)
         if self.renorm:
             ratio, distance = self._correction(mean, deviation, value)
-            factor, shift = factor * ratio, shift + value(self.scale) * distance
-        return centred * factor + shift
+            scale, bias = scale * ratio, bias + scale * distance
+        return normalized(x, centred, deviation, scale, bias)
 
     def _of_samples(self, x: tf.Tensor) -> float:
         rows = x.shape[-2] * tf.distribute.get_strategy().num_replicas_in_sync
         return rows / (rows - 1) if self.unbiased else 1.0
 
     def _correction(self, mean: tf.Tensor, deviation: tf.Tensor, value: Value) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns r and d of batch renormalisation, which have no gradient; 1 and 0 in the warm-up."""
+        """Returns r and d of batch renormalisation; 1 and 0 in the warm-up."""
         largest_ratio, largest_distance = self.bounds
         running = tf.sqrt(value(self.variance) + self.epsilon)
         ratio = tf.clip_by_value(deviation / running, 1.0 / largest_ratio, largest_ratio)
         distance = tf.clip_by_value((mean - value(self.mean)) / running, -largest_distance, largest_distance)
         warm = tf.cast(self.steps.value >= self.warm_up, ratio.dtype)
-        return tf.stop_gradient(1.0 + warm * (ratio - 1.0)), tf.stop_gradient(warm * distance)
+        return 1.0 + warm * (ratio - 1.0), warm * distance
 
     def move(self, moments: list[tuple[tf.Tensor, tf.Tensor]]) -> None:
         """Moves the running statistics towards those of a batch.
@@ -295,12 +295,49 @@ class BatchNormalization(BodyLayer):
         )
 
 
+@tf.custom_gradient  # type: ignore[untyped-decorator]
+def normalized(
+    x: tf.Tensor, centred: tf.Tensor, deviation: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor
+) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor | None, ...]]]:
+    """Returns each unit minus its mean, divided by its deviation, times a scale, plus a bias.
+
+    The gradient of x has what passes through its mean and deviation; `centred`, x minus its mean, and `deviation` get
+    none. It is written by hand as that of `standardized` is.
+    """
+    factor = scale / deviation
+
+    def gradient(dy: tf.Tensor) -> tuple[tf.Tensor | None, ...]:
+        bias_gradient = over_own_rows(dy)
+        scale_gradient = over_own_rows(dy * centred)
+        rows = x.shape[-2]
+        slope = over_replicas(scale_gradient) / tf.square(deviation)
+        dx = factor * (dy - over_replicas(bias_gradient) - centred * slope)
+        return (
+            dx,
+            None,
+            None,
+            tf.reshape(rows * scale_gradient / deviation, scale.shape),
+            tf.reshape(rows * bias_gradient, bias.shape),
+        )
+
+    return centred * factor + bias, gradient
+
+
+def over_own_rows(x: tf.Tensor) -> tf.Tensor:
+    """Returns the mean of each unit over this replica's rows, `[1, F]`."""
+    return tf.reduce_mean(x, axis=-2, keepdims=True)
+
+
+def over_replicas(x: tf.Tensor) -> tf.Tensor:
+    """Returns the mean of a tensor over the replicas."""
+    if tf.distribute.get_strategy().num_replicas_in_sync == 1:
+        return x
+    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, x)
+
+
 def over_rows(x: tf.Tensor) -> tf.Tensor:
     """Returns the mean of each unit over the rows of the global batch, `[1, F]`."""
-    mean = tf.reduce_mean(x, axis=-2, keepdims=True)
-    if tf.distribute.get_strategy().num_replicas_in_sync == 1:
-        return mean
-    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, mean)
+    return over_replicas(over_own_rows(x))
 
 
 class Residual(BodyLayer):
