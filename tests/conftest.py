@@ -7,6 +7,18 @@ import sys
 import pytest
 
 
+def pytest_configure(config):
+    """Gives each of several workers one thread: there is one for each core, and more only wait for one another.
+
+    Acceptance tests have several devices in a process, whose threads must be able to wait.
+    """
+    if hasattr(config, "workerinput") and "not acceptance" in config.option.markexpr:
+        import tensorflow as tf
+
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+
+
 @pytest.fixture(autouse=True)
 def used_tensorflow():
     """Keeps runs from setting threads, and from saying that it is too late: tests use TensorFlow before them."""
