@@ -179,7 +179,7 @@ LUNAR_LANDER_CHOICES = one_changed(
 
 def long(seeds: tuple[int, ...]) -> tuple[Group, ...]:
     every_10_000 = "--set=schedule.steps_between_evaluation_periods=10000"
-    return (preset("mujoco_twin_sac", TWIN, every_10_000, episodes(20), variant="_long", seeds=seeds),)
+    return (preset("mujoco_twin_sac", TWIN, every_10_000, episodes(20), NARROW, variant="_long", seeds=seeds),)
 
 
 def sqil(name: str, *demonstrations: int) -> tuple[Group, ...]:

@@ -307,18 +307,14 @@ def normalized(
     factor = scale / deviation
 
     def gradient(dy: tf.Tensor) -> tuple[tf.Tensor | None, ...]:
-        bias_gradient = over_own_rows(dy)
-        scale_gradient = over_own_rows(dy * centred)
+        mean_dy = over_own_rows(dy)
+        mean_dy_centred = over_own_rows(dy * centred)
+        slope = over_replicas(mean_dy_centred) / tf.square(deviation)
+        dx = factor * (dy - over_replicas(mean_dy) - centred * slope)
         rows = x.shape[-2]
-        slope = over_replicas(scale_gradient) / tf.square(deviation)
-        dx = factor * (dy - over_replicas(bias_gradient) - centred * slope)
-        return (
-            dx,
-            None,
-            None,
-            tf.reshape(rows * scale_gradient / deviation, scale.shape),
-            tf.reshape(rows * bias_gradient, bias.shape),
-        )
+        scale_gradient = tf.reshape(rows * mean_dy_centred / deviation, scale.shape)
+        bias_gradient = tf.reshape(rows * mean_dy, bias.shape)
+        return dx, None, None, scale_gradient, bias_gradient
 
     return centred * factor + bias, gradient
 
