@@ -1,6 +1,8 @@
 """MuJoCo with SimBa: residual critics and policy with layer normalisation, 2 updates a step.
 
 Lee et al. 2024, arXiv 2410.09754; github.com/SonyResearch/simba, whose 2 updates belong to an action repeat of 2.
+
+The discount belongs to episodes of 1000 steps.
 """
 
 from tfsac.parameters import (

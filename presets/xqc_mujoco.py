@@ -2,6 +2,8 @@
 
 Published at 100 000 steps (v4): HalfCheetah 8597, Hopper 2828, Walker2d 3612, Ant 3018, Humanoid 3265
 (github.com/danielpalenicek/xqc).
+
+The discount belongs to episodes of 1000 steps.
 """
 
 from tfsac.parameters import (

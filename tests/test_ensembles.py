@@ -113,18 +113,18 @@ def test_a_stack_of_critics_is_as_many_critics(body, of_batch):
 @pytest.mark.parametrize("body", [PLAIN, NORMALISED, ResidualMiddlewareParameters("flash", 8)], ids=str)
 def test_all_critics_at_once_are_one_after_the_other(body):
     network = agent_of(body, critics=4, **JOINT).networks["q"]
-    action, members = np.zeros((ROWS, 2), np.float32), tf.constant([2, 0])
+    action, members = tf.random.stateless_normal((ROWS, 2), [1, 0]), tf.constant([2, 0])
     found = []
     for at_once in (False, True):
         network.head.critics.at_once = at_once
-        found.append(
-            (
-                compute(network, observed(), action, of_batch=True),
-                compute(network, observed(), action, of_batch=True, members=members),
-            )
-        )
-    np.testing.assert_allclose(found[0][0], found[1][0], atol=1e-5)
-    np.testing.assert_allclose(found[0][1], found[1][1], atol=1e-5)
+        with tf.GradientTape() as tape:
+            tape.watch(action)
+            q_BN = compute(network, observed(), action, of_batch=True)
+            loss = tf.reduce_sum(q_BN * tf.range(4.0))
+        of_members = compute(network, observed(), action, of_batch=True, members=members)
+        found.append((q_BN, of_members, tape.gradient(loss, action)))
+    for one_by_one, stacked in zip(*found, strict=True):
+        np.testing.assert_allclose(one_by_one, stacked, atol=1e-5)
     np.testing.assert_allclose(found[0][1], tf.gather(found[0][0], members, axis=1), atol=1e-5)
 
 
@@ -223,17 +223,17 @@ def test_the_gradient_of_standardized_rows_is_that_of_their_formula():
     np.testing.assert_allclose(tape.gradient(rows, x, dy), tape.gradient(expected, x, dy), atol=1e-6)
 
 
-@pytest.mark.parametrize("critics", [None, 3])
+@pytest.mark.parametrize(("critics", "shape"), [(None, [5, 7]), (3, [3, 5, 7]), (3, [5, 7])])
 @pytest.mark.parametrize("renorm", [False, True])
-def test_the_gradients_of_batch_normalisation_are_those_of_its_formula(renorm, critics):
+def test_the_gradients_of_batch_normalisation_are_those_of_its_formula(renorm, critics, shape):
     layer = BatchNormalization("norm", critics, renorm)
     layer.warm_up, layer.bounds = 0, (100.0, 100.0)
     layer.build((5, 7))
-    stack = [] if critics is None else [critics]
     for seed, variable in enumerate((layer.scale, layer.bias, layer.mean, layer.variance)):
         variable.assign(0.5 + tf.random.stateless_uniform(variable.shape, [seed, 1]))
     values = {id(v): v.value if critics is None else v.value[:, None] for v in layer.weights if v.shape.rank}
-    x, dy = (tf.random.stateless_normal([*stack, 5, 7], [seed, 0]) for seed in (1, 2))
+    x = tf.random.stateless_normal(shape, [1, 0])
+    dy = tf.random.stateless_normal([5, 7] if critics is None else [critics, 5, 7], [2, 0])
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(x)
         scale, bias, running_mean, running_variance = (values[id(v)] for v in layer.weights[:4])

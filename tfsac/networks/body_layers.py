@@ -311,6 +311,8 @@ def normalized(
         mean_dy_centred = over_own_rows(dy * centred)
         slope = over_replicas(mean_dy_centred) / tf.square(deviation)
         dx = factor * (dy - over_replicas(mean_dy) - centred * slope)
+        if dx.shape.rank > x.shape.rank:  # an input that all critics of a stack share
+            dx = tf.reduce_sum(dx, axis=0)
         rows = x.shape[-2]
         scale_gradient = tf.reshape(rows * mean_dy_centred / deviation, scale.shape)
         bias_gradient = tf.reshape(rows * mean_dy, bias.shape)
