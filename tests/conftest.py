@@ -1,5 +1,6 @@
 """What several test modules share."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -17,6 +18,13 @@ def pytest_configure(config):
 
         tf.config.threading.set_inter_op_parallelism_threads(1)
         tf.config.threading.set_intra_op_parallelism_threads(1)
+
+
+def pytest_collection_finish(session):
+    """Spares the collector of garbage the objects of TensorFlow and of the tests, which stay."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,8 @@ from tfsac.testing import tiny_preset
 from tfsac.training import Callback, Trainer
 
 CLOCKS = {"wall_seconds", "steps_per_second"}
-RUN = RunParameters(seed=3, checkpoint_save_steps=50, num_checkpoints_to_keep=2)
+# All metrics in every update: one graph is traced where there would be two.
+RUN = RunParameters(seed=3, checkpoint_save_steps=50, num_checkpoints_to_keep=2, updates_between_diagnostics=1)
 # Everything that has state: filters, exploration noise, decaying learning rate, grouped updates, target period.
 CHANGES = {
     "environment.filters.observation_normalization": True,

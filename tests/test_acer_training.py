@@ -406,11 +406,15 @@ def test_a_failed_step_leaves_the_state_of_before(tmp_path):
             "agent.algorithm.use_deterministic_for_evaluation": True,
         },
     )
-    trainer = Trainer(preset, tmp_path / "run", RunParameters(seed=3), callbacks=[seen], quiet=True)
+    trainer = Trainer(
+        preset, tmp_path / "run", RunParameters(seed=3, updates_between_diagnostics=1), callbacks=[seen], quiet=True
+    )
     with pytest.raises(EnvironmentFailure, match="the simulator fell over"):
         trainer.run()
     assert [path.name for path in trainer.checkpoints.places()] == ["000000056"] and len(seen.states) == 57
-    resumed = Trainer(preset, tmp_path / "run", RunParameters(seed=3), resume=True, quiet=True)
+    resumed = Trainer(
+        preset, tmp_path / "run", RunParameters(seed=3, updates_between_diagnostics=1), resume=True, quiet=True
+    )
     resumed.close()
     before, failed = seen.states[-2:]
     assert resumed.collector.policy_state.keys() == before.keys() == set(resumed.agent.policy.recurrent_state)
@@ -422,12 +426,12 @@ def test_a_failed_step_leaves_the_state_of_before(tmp_path):
 @pytest.mark.slow
 def test_a_checkpoint_with_distributions_of_another_shape_is_refused(tmp_path, monkeypatch):
     preset = cliff(CHOICES)
-    crashed(tmp_path / "run", 10, preset, RunParameters(checkpoint_save_steps=10))
+    crashed(tmp_path / "run", 10, preset, RunParameters(checkpoint_save_steps=10, updates_between_diagnostics=1))
     before = sorted(path.name for path in (tmp_path / "run").rglob("*"))
     # The level is called the same, so that its spaces alone tell of another number of actions.
     monkeypatch.setattr(gym.registry[CHOICES.partition(":")[2]], "entry_point", functools.partial(Choices, 3))
     with pytest.raises((ValueError, CheckpointError), match=r"(behaviour/logits|action).*Received: "):
-        Trainer(preset, tmp_path / "run", RunParameters(), resume=True, quiet=True)
+        Trainer(preset, tmp_path / "run", RunParameters(updates_between_diagnostics=1), resume=True, quiet=True)
     assert sorted(path.name for path in (tmp_path / "run").rglob("*")) == before
 
 

@@ -17,6 +17,7 @@ from tfsac.user_code import UserCodeError
 
 HOOKS = ("on_training_begin", "on_step", "on_updates", "on_evaluation", "metrics", "on_training_end")
 SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 30, "schedule__steps_between_evaluation_periods": 50}
+RUN = RunParameters(updates_between_diagnostics=1)  # one graph is traced where there would be two
 
 
 def preset(**changes):
@@ -62,7 +63,9 @@ def weights(trainer):
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
-    trainer = Trainer(preset(), tmp_path_factory.mktemp("whole") / "run", callbacks=[Failing("", None)], quiet=True)
+    trainer = Trainer(
+        preset(), tmp_path_factory.mktemp("whole") / "run", RUN, callbacks=[Failing("", None)], quiet=True
+    )
     trainer.run()
     return trainer
 
@@ -76,7 +79,7 @@ def uninterrupted(tmp_path_factory):
     ],
 )
 def test_a_hook_that_raises_ends_the_run_which_resumes_exactly(tmp_path, capsys, uninterrupted, hook):
-    trainer = Trainer(preset(), tmp_path / "run", callbacks=[Failing(hook, fail)])
+    trainer = Trainer(preset(), tmp_path / "run", RUN, callbacks=[Failing(hook, fail)])
     text = rf"^The callback Failing in {hook} raised\. Received: ZeroDivisionError: no such number \(.*test_callbacks\.py, line \d+, in fail\)$"
     with pytest.raises(UserCodeError, match=text):
         trainer.run()
@@ -86,7 +89,7 @@ def test_a_hook_that_raises_ends_the_run_which_resumes_exactly(tmp_path, capsys,
         int(saved.name) == steps
         and f"A callback failed; the state before is saved in {saved}" in capsys.readouterr().out
     )
-    resumed = Trainer(preset(), tmp_path / "run", resume=True, callbacks=[Failing("", None)], quiet=True)
+    resumed = Trainer(preset(), tmp_path / "run", RUN, resume=True, callbacks=[Failing("", None)], quiet=True)
     assert resumed.counters.env_steps == steps
     resumed.run()
     for name, value in weights(uninterrupted).items():
@@ -102,7 +105,7 @@ def test_a_hook_that_raises_ends_the_run_which_resumes_exactly(tmp_path, capsys,
 def test_the_final_evaluation_is_kept_when_on_training_end_raises_and_others_are_still_called(tmp_path):
     other = Failing("", None)
     other.metric_names = ()
-    trainer = Trainer(preset(), tmp_path / "run", callbacks=[Failing("on_training_end", fail), other], quiet=True)
+    trainer = Trainer(preset(), tmp_path / "run", RUN, callbacks=[Failing("on_training_end", fail), other], quiet=True)
     with pytest.raises(UserCodeError):
         trainer.run()
     assert [row["env_steps"] for row in rows(tmp_path / "run")] == ["50", "70"] and other.calls["on_training_end"] == 1
@@ -113,7 +116,7 @@ def test_the_final_evaluation_is_kept_when_on_training_end_raises_and_others_are
 @pytest.mark.parametrize("hook", HOOKS)
 def test_a_run_can_be_stopped_in_every_hook(tmp_path, hook):
     trainer = Trainer(
-        preset(), tmp_path / "run", callbacks=[Failing(hook, lambda trainer: trainer.stop("enough"))], quiet=True
+        preset(), tmp_path / "run", RUN, callbacks=[Failing(hook, lambda trainer: trainer.stop("enough"))], quiet=True
     )
     result = trainer.run()
     assert result.reason == "enough" and result.signal is None
@@ -127,7 +130,7 @@ def test_a_hook_that_returns_false_is_told_how_to_stop(tmp_path):
             return False
 
     with pytest.raises(ParameterError, match=r"Stopping in on_step ends the run by trainer.stop\('why'\). Received: F"):
-        Trainer(preset(), tmp_path / "run", callbacks=[Stopping()], quiet=True).run()
+        Trainer(preset(), tmp_path / "run", RUN, callbacks=[Stopping()], quiet=True).run()
 
 
 def interrupt(trainer):
@@ -135,7 +138,7 @@ def interrupt(trainer):
 
 
 def test_an_interrupt_inside_a_callback_saves_and_stops(tmp_path):
-    trainer = Trainer(preset(), tmp_path / "run", callbacks=[Failing("on_step", interrupt)], quiet=True)
+    trainer = Trainer(preset(), tmp_path / "run", RUN, callbacks=[Failing("on_step", interrupt)], quiet=True)
     result = trainer.run()
     assert (result.signal, result.reason, result.counters.env_steps) == (signal.SIGINT, "SIGINT", 50)
     with pytest.raises(RuntimeError, match=r"A trainer runs once .* resume=True\. Received: a second run in "):
@@ -144,7 +147,9 @@ def test_an_interrupt_inside_a_callback_saves_and_stops(tmp_path):
 
 
 def test_a_callback_that_ends_the_program_is_an_error(tmp_path):
-    trainer = Trainer(preset(), tmp_path / "run", callbacks=[Failing("on_step", lambda trainer: exit())], quiet=True)
+    trainer = Trainer(
+        preset(), tmp_path / "run", RUN, callbacks=[Failing("on_step", lambda trainer: exit())], quiet=True
+    )
     with pytest.raises(UserCodeError, match=r"Failing in on_step raised\. Received: SystemExit: "):
         trainer.run()
     assert [path.name for path in trainer.checkpoints.places()] == ["000000050"]
@@ -160,11 +165,11 @@ def test_whatever_a_callback_or_an_environment_raises_the_run_is_saved(tmp_path,
     def act(trainer):
         raise error
 
-    trainer = Trainer(preset(), tmp_path / "run", callbacks=[Failing("on_step", act)], quiet=True)
+    trainer = Trainer(preset(), tmp_path / "run", RUN, callbacks=[Failing("on_step", act)], quiet=True)
     with pytest.raises(UserCodeError, match=r"Failing in on_step raised\. Received: \w+: enough \("):
         trainer.run()
     assert [path.name for path in trainer.checkpoints.places()] == ["000000050"]
-    trainer = Trainer(preset(), tmp_path / "other", quiet=True)
+    trainer = Trainer(preset(), tmp_path / "other", RUN, quiet=True)
     monkeypatch.setattr(PendulumEnv, "step", lambda env, action: act(env))
     with pytest.raises(EnvironmentFailure, match=r"step raised .*Received: \w+: enough \("):
         trainer.run()
@@ -185,11 +190,11 @@ class Told(Callback):
 @pytest.mark.parametrize("hook", ["on_step", "on_evaluation"])
 def test_callbacks_are_told_once_how_a_run_ended(tmp_path, hook):
     told = Told()
-    Trainer(preset(), tmp_path / "whole", callbacks=[told], quiet=True).run()
+    Trainer(preset(), tmp_path / "whole", RUN, callbacks=[told], quiet=True).run()
     assert told.ends == [(None, 1)]
     told = Told()
     with pytest.raises(UserCodeError) as error:
-        Trainer(preset(), tmp_path / "failed", callbacks=[Failing(hook, fail), told], quiet=True).run()
+        Trainer(preset(), tmp_path / "failed", RUN, callbacks=[Failing(hook, fail), told], quiet=True).run()
     assert told.ends == [(error.value, 1)]
 
 
@@ -208,14 +213,14 @@ def test_callbacks_are_told_of_the_failure_of_an_environment_which_none_of_them_
 
 def test_a_callback_that_could_not_begin_is_not_told_of_the_end(tmp_path):
     failing, told = Failing("on_training_begin", fail), Told()
-    trainer = Trainer(preset(), tmp_path / "run", callbacks=[failing, told], quiet=True)
+    trainer = Trainer(preset(), tmp_path / "run", RUN, callbacks=[failing, told], quiet=True)
     with pytest.raises(UserCodeError):
         trainer.run()
     assert failing.calls["on_training_end"] == 0 and told.ends == [(trainer.error, 1)]
 
 
 def test_a_run_that_loses_its_cluster_does_not_blame_an_environment(tmp_path, capsys):
-    trainer = Trainer(preset(), tmp_path / "run")
+    trainer = Trainer(preset(), tmp_path / "run", RUN)
 
     def lost(*arguments):
         raise ActorsLost("The Ray cluster is lost: its head is gone. Received: 'there'")
@@ -235,7 +240,7 @@ class Length(Callback):
 
 @pytest.mark.slow
 def test_a_callback_adds_metrics_to_every_row(tmp_path, capsys):
-    Trainer(preset(), tmp_path / "run", callbacks=[Length()]).run()
+    Trainer(preset(), tmp_path / "run", RUN, callbacks=[Length()]).run()
     assert [(row["mine/steps"], row["mine/rest"]) for row in rows(tmp_path / "run")] == [("50.0", ""), ("70.0", "")]
     printed = [line.split() for line in capsys.readouterr().out.splitlines()]
     header = next(line for line in printed if line[:1] == ["steps"])
@@ -256,7 +261,7 @@ def test_a_callback_adds_metrics_to_every_row(tmp_path, capsys):
         ValueError,
         match=r"a resumed run keeps .* the metrics of its callbacks.*differing columns \['mine/rest', 'mine/steps'\]$",
     ):
-        Trainer(preset(), tmp_path / "run", resume=True, quiet=True)
+        Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
 
 
 @pytest.mark.slow
@@ -281,7 +286,7 @@ def test_metrics_that_cannot_be_written_are_refused(tmp_path, names, returned, t
     callback = Callback()
     callback.metric_names, callback.metrics = names, lambda trainer: returned
     with pytest.raises((ParameterError, UserCodeError), match=text):
-        Trainer(preset(), tmp_path / "run", callbacks=[callback], quiet=True).run()
+        Trainer(preset(), tmp_path / "run", RUN, callbacks=[callback], quiet=True).run()
     assert (tmp_path / "run").exists() == (names == ("a",))
 
 
@@ -331,14 +336,14 @@ def yielding(self, trainer):
 )
 def test_hooks_that_would_never_work_are_refused_at_once(tmp_path, callback, text):
     with pytest.raises(ParameterError, match=text):
-        Trainer(preset(), tmp_path / "run", callbacks=[callback], quiet=True)
+        Trainer(preset(), tmp_path / "run", RUN, callbacks=[callback], quiet=True)
     assert not (tmp_path / "run").exists()
 
 
 def test_a_callback_may_have_attributes_of_any_other_name(tmp_path):
     callback = Callback()
     callback.metrics, callback.columns = [], 3
-    Trainer(preset(), tmp_path / "run", callbacks=[callback], quiet=True)
+    Trainer(preset(), tmp_path / "run", RUN, callbacks=[callback], quiet=True)
 
 
 @pytest.mark.slow
@@ -348,6 +353,7 @@ def test_a_callback_must_not_replace_a_part_of_the_run(tmp_path, part):
     trainer = Trainer(
         preset(),
         tmp_path / "run",
+        RUN,
         callbacks=[Failing("on_step", lambda trainer: setattr(trainer, part, None))],
         quiet=True,
     )
@@ -364,7 +370,11 @@ def test_a_callback_must_not_replace_a_part_of_the_run(tmp_path, part):
 @pytest.mark.parametrize("reason", ["", None, 3])
 def test_a_run_is_stopped_with_a_reason(tmp_path, reason):
     trainer = Trainer(
-        preset(), tmp_path / "run", callbacks=[Failing("on_step", lambda trainer: trainer.stop(reason))], quiet=True
+        preset(),
+        tmp_path / "run",
+        RUN,
+        callbacks=[Failing("on_step", lambda trainer: trainer.stop(reason))],
+        quiet=True,
     )
     with pytest.raises(ParameterError, match="stop is told why the run ends"):
         trainer.run()
@@ -380,7 +390,9 @@ def test_a_run_is_stopped_with_a_reason(tmp_path, reason):
     ],
 )
 def test_memory_that_runs_out_names_the_checkpoint_to_resume_from(tmp_path, error):
-    trainer = Trainer(preset(), tmp_path / "run", RunParameters(checkpoint_save_steps=20), quiet=True)
+    trainer = Trainer(
+        preset(), tmp_path / "run", RunParameters(checkpoint_save_steps=20, updates_between_diagnostics=1), quiet=True
+    )
     update = trainer.agent.update
 
     def exhausted(batch):
@@ -408,7 +420,9 @@ def test_a_memory_larger_than_ram_is_refused_before_anything_is_written(tmp_path
 
 @pytest.mark.parametrize(("part", "method", "step"), [("csv", "write", 50), ("tensorboard", "write_points", 30)])
 def test_a_full_disk_names_the_folder_and_the_checkpoint(tmp_path, part, method, step):
-    trainer = Trainer(preset(), tmp_path / "run", RunParameters(checkpoint_save_steps=20), quiet=True)
+    trainer = Trainer(
+        preset(), tmp_path / "run", RunParameters(checkpoint_save_steps=20, updates_between_diagnostics=1), quiet=True
+    )
 
     def full(*arguments):
         raise OSError(28, "No space left on device")

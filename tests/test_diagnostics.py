@@ -16,11 +16,17 @@ from tfsac.training import NonFiniteError, Trainer, non_finite
 from tfsac.training.recorder import Means
 from tfsac.types import Transition, UpdateResult, is_loss
 
-NAMES = [
-    "twin, temperature outside log space, policy delay",
-    "v",
-    "discrete",
-    *(pytest.param(name, marks=pytest.mark.acceptance) for name in ("taac", "acer, discrete", "twin, imitation")),
+# Agents, with each update in a call of its own or all in one.
+CALLS = [
+    ("twin, temperature outside log space, policy delay", False),
+    ("twin, temperature outside log space, policy delay", True),
+    ("v", False),
+    ("discrete", True),
+    *(
+        pytest.param(name, together, marks=pytest.mark.acceptance)
+        for name in ("taac", "acer, discrete", "twin, imitation")
+        for together in (False, True)
+    ),
 ]
 
 
@@ -35,8 +41,7 @@ def updated(name, period, together, eager=False):
     return agent, np.concatenate([result.metrics for result in results]), [result.diagnosed for result in results]
 
 
-@pytest.mark.parametrize("together", [False, True], ids=["one by one", "together"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "together"), CALLS)
 @pytest.mark.slow
 def test_updates_learn_the_same_whatever_they_report(name, together):
     agent, metrics, diagnosed = updated(name, 1, together)

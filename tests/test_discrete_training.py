@@ -35,7 +35,7 @@ pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are el
 
 CORRIDOR, LENGTH, START = "TfsacCorridor-v0", 6, 5
 CHOICES, NUMBERS = "tfsac.testing:TeamIdentity-v0", {"environment.kwargs": {"discrete": False}}
-RUN = RunParameters(seed=3, checkpoint_save_steps=50)
+RUN = RunParameters(seed=3, checkpoint_save_steps=50, updates_between_diagnostics=1)
 
 
 class Corridor(gym.Env):

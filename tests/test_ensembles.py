@@ -96,18 +96,18 @@ def test_compiled_updates_are_eager_ones(name):
     [PLAIN, NORMALISED, ResidualMiddlewareParameters("simba", 8), ResidualMiddlewareParameters("flash", 8, 2)],
     ids=str,
 )
-@pytest.mark.parametrize("of_batch", [False, True])
 @pytest.mark.slow
-def test_a_stack_of_critics_is_as_many_critics(body, of_batch):
-    stack = agent_of(body, critics=3, **JOINT).networks["q"]
+def test_a_stack_of_critics_is_as_many_critics(body):
+    stack, alone = (agent_of(body, critics=critics, **JOINT).networks["q"] for critics in (3, 1))
     action = np.random.default_rng(1).uniform(-1, 1, (ROWS, 2)).astype(np.float32)
-    q_BN = compute(stack, observed(), action, of_batch=of_batch)
-    assert q_BN.shape == (ROWS, 3) and len(np.unique(q_BN[0])) == 3
-    for i in range(3):
-        alone = agent_of(body, critics=1, **JOINT).networks["q"]
-        for variable, of_stack in zip(alone.variables, stack.variables, strict=True):
-            variable.assign(of_stack.numpy()[i : i + 1] if of_stack.shape else of_stack)
-        np.testing.assert_allclose(compute(alone, observed(), action, of_batch=of_batch)[:, 0], q_BN[:, i], atol=1e-5)
+    for of_batch in (False, True):
+        q_BN = compute(stack, observed(), action, of_batch=of_batch)
+        assert q_BN.shape == (ROWS, 3) and len(np.unique(q_BN[0])) == 3
+        for i in range(3):
+            for variable, of_stack in zip(alone.variables, stack.variables, strict=True):
+                variable.assign(of_stack.numpy()[i : i + 1] if of_stack.shape else of_stack)
+            found = compute(alone, observed(), action, of_batch=of_batch)
+            np.testing.assert_allclose(found[:, 0], q_BN[:, i], atol=1e-5)
 
 
 @pytest.mark.parametrize("body", [PLAIN, NORMALISED, ResidualMiddlewareParameters("flash", 8)], ids=str)

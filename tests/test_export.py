@@ -22,9 +22,7 @@ from tfsac.training.build import build_agent
 NORMALISED = {"environment.filters.observation_normalization": True, "environment.filters.observation_clipping": 1.5}
 CASES = {
     "pendulum": ("pendulum_sac", "Pendulum-v1", {}),
-    "pendulum, normalised": ("pendulum_sac", "Pendulum-v1", NORMALISED),
     "pendulum, twin target": ("pendulum_twin_sac", "Pendulum-v1", NORMALISED),
-    "camera": ("pendulum_sac", "TfsacCameraArm-v0", tiny.camera_networks()),
     "camera that the preset does not name": ("pendulum_sac", "TfsacCameraArm-v0", {}),
     "gelu and silu": (
         "pendulum_twin_sac",

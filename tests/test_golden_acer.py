@@ -212,7 +212,9 @@ def gaussian(z, meta, number, geometry, eager):
 
 
 MADE = {"discrete": discrete, "gaussian": gaussian}
-CASES = [(kind, geometry, number, True) for kind in MADE for geometry in ("chainerrl", "pfrl") for number in COMBOS]
+CASES = [(kind, "chainerrl", number, True) for kind in MADE for number in COMBOS]
+# Without a trust region the numbers of both geometries are the same.
+CASES += [(kind, "pfrl", number, True) for kind in MADE for number in COMBOS if number % 4 >= 2]
 CASES += [(kind, "chainerrl", number, False) for kind in MADE for number in (3, 15)]
 
 

@@ -27,7 +27,7 @@ from tfsac.parameters import (
 from tfsac.testing import tiny_preset
 from tfsac.training import CheckpointError, Trainer
 
-RUN = RunParameters(seed=3, checkpoint_save_steps=50)
+RUN = RunParameters(seed=3, checkpoint_save_steps=50, updates_between_diagnostics=1)
 POLE, PENDULUM = "TfsacGarbagePole-v0", "TfsacGarbagePendulum-v0"
 MADE = {"discrete": POLE, "twin": PENDULUM, "v": PENDULUM}  # the levels of the kinds of agents
 

@@ -7,12 +7,14 @@ import types
 
 import pytest
 
+from tfsac.parameters import RunParameters
 from tfsac.testing import tiny_preset
 from tfsac.training import Callback, Trainer, loggers
 from tfsac.training.loggers import MLflowLogger, WandbLogger
 from tfsac.user_code import UserCodeError
 
 SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 30, "schedule__steps_between_evaluation_periods": 50}
+RUN = RunParameters(updates_between_diagnostics=1)  # one graph is traced where there would be two
 
 
 class StopAt(Callback):
@@ -26,9 +28,9 @@ class StopAt(Callback):
 
 def train_twice(run_dir, logger):
     """Trains with a logger, and goes on with a second one after an interruption; returns both trainers."""
-    first = Trainer(tiny_preset(**SHORT), run_dir, callbacks=[logger(), StopAt(55)], quiet=True)
+    first = Trainer(tiny_preset(**SHORT), run_dir, RUN, callbacks=[logger(), StopAt(55)], quiet=True)
     first.run()
-    second = Trainer(tiny_preset(**SHORT), run_dir, resume=True, callbacks=[logger()], quiet=True)
+    second = Trainer(tiny_preset(**SHORT), run_dir, RUN, resume=True, callbacks=[logger()], quiet=True)
     second.run()
     return first, second
 
@@ -63,7 +65,7 @@ def test_a_run_that_fails_is_marked_as_failed(tmp_path, monkeypatch):
 
     for fails, expected in (([], {"mlflow": "FINISHED", "wandb": 0}), ([Failing()], {"mlflow": "FAILED", "wandb": 1})):
         callbacks = [MLflowLogger("pendulum"), WandbLogger("pendulum"), *fails]
-        trainer = Trainer(tiny_preset(**SHORT), tmp_path / f"run{len(fails)}", callbacks=callbacks, quiet=True)
+        trainer = Trainer(tiny_preset(**SHORT), tmp_path / f"run{len(fails)}", RUN, callbacks=callbacks, quiet=True)
         with pytest.raises(UserCodeError) if fails else contextlib.nullcontext():
             trainer.run()
         assert told == expected

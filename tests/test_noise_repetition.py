@@ -134,7 +134,7 @@ def test_agents_that_share_a_policy_have_noise_of_their_own_for_as_many_steps():
 @pytest.mark.parametrize("run", [{}, pytest.param({"asynchronous_collection": True}, marks=pytest.mark.slow)])
 @pytest.mark.slow
 def test_a_resumed_run_repeats_noise_as_one_without_a_pause(tmp_path, run):
-    settings = RunParameters(seed=3, checkpoint_save_steps=31, **run)
+    settings = RunParameters(seed=3, checkpoint_save_steps=31, updates_between_diagnostics=1, **run)
     preset = tiny_preset(**EVERY_5, schedule__random_action_steps=20, schedule__improve_steps=40)
     whole = Trainer(preset, tmp_path / "whole", settings, quiet=True)
     whole.run()
@@ -149,7 +149,7 @@ def test_a_resumed_run_repeats_noise_as_one_without_a_pause(tmp_path, run):
 @pytest.mark.slow
 def test_several_environments_repeat_noise_that_a_checkpoint_holds(tmp_path):
     preset = tiny_preset(**EVERY_5, environment__num_envs=3, schedule__random_action_steps=0)
-    settings = RunParameters(checkpoint_save_steps=51)
+    settings = RunParameters(checkpoint_save_steps=51, updates_between_diagnostics=1)
     saved = crashed(tmp_path / "run", 51, preset, settings).collector.policy_state
     resumed = Trainer(preset, tmp_path / "run", settings, resume=True, quiet=True)
     resumed.environments.close()

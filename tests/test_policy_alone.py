@@ -130,18 +130,19 @@ class Run:
 def run(request, tmp_path_factory):
     made = Run(tmp_path_factory.mktemp("alone") / "run", request.param)
     made.acting, made.collecting = (set(names.split()) for names in CASES[request.param][1:])
+    with made_networks(pytest.MonkeyPatch()) as made.of_alone:
+        made.alone = tfsac.load_policy(made.folder)
+    with made_networks(pytest.MonkeyPatch()) as made.of_whole:
+        made.whole = tfsac.load_policy(made.folder, critics=True)
     return made
 
 
 @pytest.mark.slow
-def test_loading_a_policy_makes_no_network_that_acting_does_not_need(run, monkeypatch):
-    with made_networks(monkeypatch) as names:
-        policy = tfsac.load_policy(run.folder)
-    assert sorted(names) == sorted(run.acting) and policy.acting.networks.keys() == run.acting
-    assert policy.critics is None
-    with made_networks(monkeypatch) as names:
-        policy = tfsac.load_policy(run.folder, critics=True)
-    assert sorted(names) == sorted(run.agent.networks) and policy.critics.networks.keys() == run.agent.networks.keys()
+def test_loading_a_policy_makes_no_network_that_acting_does_not_need(run):
+    assert sorted(run.of_alone) == sorted(run.acting) and run.alone.acting.networks.keys() == run.acting
+    assert run.alone.critics is None
+    assert sorted(run.of_whole) == sorted(run.agent.networks)
+    assert run.whole.critics.networks.keys() == run.agent.networks.keys()
 
 
 def test_an_actor_makes_the_networks_alone_whose_states_are_collected(run, monkeypatch):
@@ -154,12 +155,11 @@ def test_an_actor_makes_the_networks_alone_whose_states_are_collected(run, monke
 
 @pytest.mark.slow
 def test_a_policy_alone_acts_bit_for_bit_as_with_its_critics(run):
-    alone, whole = tfsac.load_policy(run.folder), tfsac.load_policy(run.folder, critics=True)
     source = tfsac.Policy(run.agent.policy, run.filters)
     for mode in ("greedy", "sample", "explore" if run.acting == run.collecting else "sample"):
         expected = run.played(source, mode)
         assert any(x.any() for x in expected)
-        for policy in (alone, whole):
+        for policy in (run.alone, run.whole):
             for ours, theirs in zip(run.played(policy, mode), expected, strict=True):
                 np.testing.assert_array_equal(ours, theirs)
 
@@ -168,12 +168,13 @@ def test_a_policy_alone_acts_bit_for_bit_as_with_its_critics(run):
 def test_values_without_critics_are_refused_and_nothing_is_written(run, tmp_path, format):
     wanted = r"^The values are those of critics, .*tfsac\.load_policy\(run_dir, critics=True\)\. Received: a policy without critics$"
     with pytest.raises(ValueError, match=wanted):
-        tfsac.export(tfsac.load_policy(run.folder), tmp_path / "out", format, values=True)
+        tfsac.export(run.alone, tmp_path / "out", format, values=True)
     assert not list(tmp_path.iterdir())
 
 
 def test_values_are_those_that_an_export_would_have(run):
-    policy = tfsac.load_policy(run.folder, critics=True)
+    policy = run.whole
+    policy.reset()
     first, second = ({key: x[step] for key, x in run.seen.items()} for step in (0, 1))
     action = policy.act(first)
     graph = PolicyGraph(policy, values=True)
@@ -198,8 +199,9 @@ def test_values_are_asked_with_critics_and_with_actions_that_the_environment_has
     with pytest.raises(
         ValueError, match=r"tfsac\.load_policy\(run_dir, critics=True\)\. Received: a policy without critics$"
     ):
-        tfsac.load_policy(run.folder).values(single, 0)
-    policy, of = tfsac.load_policy(run.folder, critics=True), run.spec.action
+        run.alone.values(single, 0)
+    policy, of = run.whole, run.spec.action
+    policy.reset()
     shape, beyond = re.escape(str((ROWS, *of.shape))), np.zeros((ROWS, *of.shape), of.dtype)
     with pytest.raises(ValueError, match=rf"values takes .* of the shape {shape}\. Received: .*$"):
         policy.values(several, beyond[0])

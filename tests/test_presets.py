@@ -182,7 +182,9 @@ def test_a_short_run_makes_updates_that_change_the_weights_of_every_network(name
     preset = load_preset(name)
     preset = short(preset if level is None else for_level(preset, level))
     preset = fewer_updates(preset) if eager else preset
-    trainer = Trainer(preset, tmp_path / "run", RunParameters(seed=3, eager=eager), quiet=True)
+    trainer = Trainer(
+        preset, tmp_path / "run", RunParameters(seed=3, eager=eager, updates_between_diagnostics=1), quiet=True
+    )
     before, algorithm = weights(trainer), preset.agent.algorithm
     temperature = getattr(algorithm, "temperature", None)
     learned = {"temperature"} if temperature and temperature.kind == "auto" else set()

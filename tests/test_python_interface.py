@@ -472,7 +472,7 @@ def test_a_process_that_used_tensorflow_before_is_told_once_that_its_threads_sta
 
     monkeypatch.setattr(tf.config.threading, "set_inter_op_parallelism_threads", refuse)
     for i in range(2):
-        tfsac.train(PRESET, tmp_path / f"run{i}", quiet=quiet)
+        tfsac.Trainer(PRESET, tmp_path / f"run{i}", quiet=quiet).close()
     assert capsys.readouterr().out.count("TensorFlow was used before tfsac could set its threads") == (not quiet)
 
 

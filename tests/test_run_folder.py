@@ -23,7 +23,7 @@ from tfsac.testing import tiny_preset
 from tfsac.training import Callback, CheckpointError, RunDirectory, Trainer, non_finite
 from tfsac.training.run_lock import RunLock
 
-RUN = RunParameters(checkpoint_save_steps=25)
+RUN = RunParameters(checkpoint_save_steps=25, updates_between_diagnostics=1)
 SHORT = {
     "schedule.heatup_steps": 30,
     "schedule.improve_steps": 30,

@@ -335,11 +335,15 @@ def test_several_environments_resume_with_new_episodes_and_new_trajectories(tmp_
 def test_a_failed_step_leaves_the_state_of_before(tmp_path):
     seen = States()
     preset = tiny.taac("tfsac.testing:Faulty-v0", **{"environment.kwargs": {"fail_at": 57}})
-    trainer = Trainer(preset, tmp_path / "run", RunParameters(seed=3), callbacks=[seen], quiet=True)
+    trainer = Trainer(
+        preset, tmp_path / "run", RunParameters(seed=3, updates_between_diagnostics=1), callbacks=[seen], quiet=True
+    )
     with pytest.raises(EnvironmentFailure, match="the simulator fell over"):
         trainer.run()
     assert [path.name for path in trainer.checkpoints.places()] == ["000000056"] and len(seen.states) == 57
-    resumed = Trainer(preset, tmp_path / "run", RunParameters(seed=3), resume=True, quiet=True)
+    resumed = Trainer(
+        preset, tmp_path / "run", RunParameters(seed=3, updates_between_diagnostics=1), resume=True, quiet=True
+    )
     resumed.close()
     assert not resumed.environments.is_first[0]  # the episode goes on
     before, failed = seen.states[-2:]

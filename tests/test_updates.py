@@ -15,7 +15,7 @@ from tfsac.training import Callback, NonFiniteError, Trainer
 from tfsac.training.updates import Updates
 from tfsac.user_code import UserCodeError
 
-RUN = RunParameters(seed=1, checkpoint_save_steps=50)
+RUN = RunParameters(seed=1, checkpoint_save_steps=50, updates_between_diagnostics=1)
 BESIDE = dataclasses.replace(RUN, asynchronous_collection=True)
 GROUPED = {
     "agent__algorithm__num_consecutive_playing_steps": 10,

@@ -32,7 +32,7 @@ from tfsac.parameters import (
 from tfsac.testing import tiny_preset
 from tfsac.training import Trainer
 
-SAVED = {"seed": 3, "checkpoint_save_steps": 100}
+SAVED = {"seed": 3, "checkpoint_save_steps": 100, "updates_between_diagnostics": 1}
 ENVS = {"environment.num_envs": 4, "schedule.improve_steps": 100}
 
 

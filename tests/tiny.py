@@ -58,7 +58,8 @@ def assignments(changes):
 def train(run_dir, *flags, shorter=True, changes=None):
     """Types `tfsac train` on the tiny Pendulum in this process and returns the exit status."""
     changes = {**CHANGES, **(SHORTER if shorter else {}), **(changes or {})}
-    return cli.run(["train", f"--run_dir={run_dir}", *assignments(changes), *flags])
+    one_graph = ["--updates_between_diagnostics=1"] if shorter else []
+    return cli.run(["train", f"--run_dir={run_dir}", *one_graph, *assignments(changes), *flags])
 
 
 def shrunk(preset: Preset, **more) -> Preset:
