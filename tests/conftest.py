@@ -11,7 +11,7 @@ import pytest
 def pytest_configure(config):
     """Gives each of several workers one thread: there is one for each core, and more only wait for one another.
 
-    Acceptance tests have several devices in a process, whose threads must be able to wait.
+    Acceptance tests keep TensorFlow's own threads, as users' runs do.
     """
     if hasattr(config, "workerinput") and "not acceptance" in config.option.markexpr:
         import tensorflow as tf
