@@ -108,14 +108,16 @@ SHORT_TAAC = (
 )
 
 
-def one_changed(name: str, flags: tuple[str, ...], changes: dict[str, tuple[str, ...]]) -> tuple[Group, ...]:
-    """Returns runs of a preset as it is and with one thing changed, by variant: label and flags.
+def one_changed(
+    name: str, flags: tuple[str, ...], changes: dict[str, tuple[str, ...]], unchanged: str = "as it is"
+) -> tuple[Group, ...]:
+    """Returns runs of a preset with flags, and with one thing more changed, by variant: label and flags.
 
     A change takes the place of the flag that sets the same parameter. The seeds are those of no other suite: what is
     chosen by them is judged by others.
     """
     groups = []
-    for variant, (label, *more) in {"": ("as it is",), **changes}.items():
+    for variant, (label, *more) in {"": (unchanged,), **changes}.items():
         changed = {parameter(flag) for flag in more}
         kept = [flag for flag in flags if parameter(flag) not in changed]
         groups.append(preset(name, label, *kept, *more, variant=variant, seeds=(11, 12, 13)))
@@ -143,9 +145,10 @@ MUJOCO_CHOICES = one_changed(
     },
 )
 CERTAIN, UNCLIPPED = "--set=agent.algorithm.min_prob=[0.01, 0.184]", "--set=agent.algorithm.b1_advantage_clipping=null"
+# The preset has had batches of 256 since.
 PENDULUM_CHOICES = one_changed(
     "pendulum_twin_sac",
-    (),
+    ("--set=agent.networks.*.batch_size=128",),
     {
         "_rate_3e-4": ("learning rate 3e-4", "--set=agent.networks.*.learning_rate=3e-4"),
         "_target_0.005": ("slower target", "--set=agent.algorithm.rate_for_copying_weights_to_target=0.005"),
@@ -153,6 +156,7 @@ PENDULUM_CHOICES = one_changed(
         "_alpha_rate_3e-4": ("alpha's learning rate 3e-4", "--set=agent.algorithm.temperature.learning_rate=3e-4"),
         "_alpha_1": ("first alpha 1", "--set=agent.algorithm.temperature.initial_alpha=1.0"),
     },
+    unchanged="batches of 128",
 )
 TAAC_CHOICES = one_changed(
     "taac_locomotion",

@@ -97,6 +97,22 @@ def test_a_fixed_temperature_stays_what_the_preset_says(tmp_path):
         assert found == pytest.approx(alpha) if alpha else abs(found - 0.7) > 0.01
 
 
+@pytest.mark.slow
+def test_weights_of_a_run_without_unit_weights_are_projected_before_the_first_step(tmp_path):
+    preset = tiny.ensemble("xqc_mujoco")
+    source = Trainer(override(preset, {"agent.networks.*.unit_weights": "none"}), tmp_path / "unused", quiet=True)
+    disturbed(source, tmp_path / "source")
+    trainer = Trainer(preset, tmp_path / "run", quiet=True, initial_weights=tmp_path / "source")
+    for name in ("policy", "q"):
+        kernels = [v.numpy() for v in trainer.agent.networks[name].trainable_variables if v.name == "kernel"]
+        assert len(kernels) > 2
+        for kernel in kernels:
+            np.testing.assert_allclose(np.linalg.norm(kernel, axis=-2), 1.0, rtol=1e-5)
+    seen = trainer.environments.observation
+    ours, theirs = (one.agent.policy.act(seen, mode="greedy").action for one in (trainer, source))
+    assert np.abs(ours - theirs).max() > 1e-3  # what acts has the projected weights
+
+
 def other_level(folder):
     return tiny.untrained_run(folder, "MountainCarContinuous-v0", tiny_preset(**SHORT))
 

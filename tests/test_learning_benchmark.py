@@ -286,11 +286,15 @@ def test_the_mujoco_suite_is_what_its_page_says(module):
         assert parameters.seed == run.seed
 
 
-def test_the_page_has_the_number_of_runs_of_every_suite(module):
+def test_the_page_has_the_number_of_runs_of_every_suite_and_of_those_with_records(module):
     page = (BENCHMARKS.parent / "docs" / "results.md").read_text().partition("### Suites")[2].partition("\n### ")[0]
-    rows = re.findall(r"^\| `(\w+)` \|.*\| (\d+) \|$", page, flags=re.MULTILINE)
-    suites = module("learning_suites").SUITES
-    assert {name: int(number) for name, number in rows} == {name: len(suite.runs()) for name, suite in suites.items()}
+    rows = re.findall(r"^\| `(\w+)` \|.*\| (\d+) \| (\d+) \|$", page, flags=re.MULTILINE)
+    results, make_records = module("learning").RESULTS, module("learning_runs").Records
+    expected = []
+    for name, suite in module("learning_suites").SUITES.items():
+        records = make_records(results / name, suite.last_evaluations)
+        expected.append((name, str(len(suite.runs())), str(sum(map(records.has, suite.runs())))))
+    assert sorted(rows) == sorted(expected)
 
 
 def test_every_suite_has_seeds_from_1_on_of_what_can_be_trained_or_from_11_on_to_choose(module):

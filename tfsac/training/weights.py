@@ -14,6 +14,7 @@ import numpy as np
 from tfsac.agents import Agent
 from tfsac.environments import Filters
 from tfsac.files import Header, no_weights, parse_object, read_npz, written_aside
+from tfsac.networks import project
 from tfsac.policies import BasePolicy
 from tfsac.training.run_directory import RunDirectory
 
@@ -116,6 +117,7 @@ def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filte
 
 def load_initial_weights(directory: RunDirectory, agent: Agent, filters: Filters) -> None:
     """Begins a new run with the best weights of another one: target networks, temperatures and statistics included.
+    Networks of unit weights are projected, for the other run's need not have been.
 
     Raises:
         FileNotFoundError: no run there, or one without an evaluation.
@@ -124,6 +126,10 @@ def load_initial_weights(directory: RunDirectory, agent: Agent, filters: Filters
     directory.read()
     load_weights(directory.best, agent, filters)
     filters.end_episodes()
+    for name, given in agent.network_parameters.items():
+        if given.unit_weights != "none":
+            project(agent.networks[name], given.unit_weights)
+    agent.policy.refresh()
 
 
 def _variables(agent: Agent) -> dict[str, Any]:
