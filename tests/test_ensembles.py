@@ -15,7 +15,7 @@ from learning_tools import one_step_task
 
 import tfsac
 from tfsac.agents import EnsembleSoftActorCriticAgent, TwinSoftActorCriticAgent
-from tfsac.agents.ensemble_sac import uniform_of_16_bits
+from tfsac.agents.ensemble_sac import dropout_factors
 from tfsac.catalog import load_preset
 from tfsac.distributions import SquashedGaussian
 from tfsac.networks import compute
@@ -250,16 +250,34 @@ def test_the_gradients_of_batch_normalisation_are_those_of_its_formula(renorm, c
         np.testing.assert_allclose(tape.gradient(y, source, dy), tape.gradient(expected, source, dy), atol=1e-5)
 
 
-@pytest.mark.parametrize("units", [256, 255])
-def test_dropout_draws_every_multiple_of_a_65536th_alike(units):
-    drawn = np.concatenate([uniform_of_16_bits([64, 2, units], [seed, 7]).numpy() for seed in range(20)])
-    assert drawn.shape == (20 * 64, 2, units) and (drawn * 65536 % 1 == 0).all()
-    counts, _ = np.histogram(drawn, bins=64, range=(0, 1))
-    expected = drawn.size / 64
-    # Chi-square of 63 degrees of freedom: mean 63, standard deviation 11.
-    assert 30 < ((counts - expected) ** 2 / expected).sum() < 110
-    for a, b in ((drawn[:, :, :-1], drawn[:, :, 1:]), (drawn[:, 0], drawn[:, 1]), (drawn[:-1], drawn[1:])):
-        assert abs(np.corrcoef(a.ravel(), b.ravel())[0, 1]) < 6 / drawn.size**0.5
+@pytest.mark.parametrize("rate", [0.01, 0.3])
+def test_dropout_leaves_every_unit_out_as_often_and_independently(rate):
+    factors = np.stack([dropout_factors(rate, [64, 2, 255], tf.constant([i, 7])).numpy() for i in range(200)])
+    left_out = factors == 0.0
+    assert set(np.unique(factors)) == {np.float32(0.0), np.float32(1.0 / (1.0 - rate))}
+    # Of every draw: a binomial number. Of the 32 640 places in turn, the last ones too: alike.
+    counts, size = left_out.reshape(200, -1).sum(1), 64 * 2 * 255
+    deviation = (size * rate * (1 - rate)) ** 0.5
+    assert abs(counts.mean() - size * rate) < 5 * deviation / 200**0.5
+    assert 0.75 < counts.std() / deviation < 1.25
+    parts = left_out.reshape(200, 64, -1).sum((0, 2))
+    expected = 200 * size / 64 * rate
+    # Chi-square of 64 degrees of freedom: mean 64, standard deviation 11.
+    assert 25 < ((parts - expected) ** 2).sum() / (expected * (1 - rate)) < 115
+    for axis in range(4):
+        a, b = (
+            np.take(left_out, range(*ends), axis).ravel()
+            for ends in ((0, left_out.shape[axis] - 1), (1, left_out.shape[axis]))
+        )
+        assert abs(np.corrcoef(a, b)[0, 1]) < 6 / a.size**0.5
+
+
+def test_dropout_of_few_units_or_at_extreme_rates_draws_what_it_should():
+    seeds = tf.stack([tf.range(3000), tf.fill([3000], 1)], axis=1)
+    for rate, shape in ((1e-6, [2, 1, 3]), (0.5, [1, 1, 1]), (0.99, [2, 2, 5])):
+        factors = tf.map_fn(lambda seed: dropout_factors(rate, shape, seed), seeds, tf.float32)  # noqa: B023
+        share, draws = float(tf.reduce_mean(tf.cast(factors == 0.0, tf.float32))), 3000 * np.prod(shape)
+        assert abs(share - rate) < 5 * (rate * (1 - rate) / draws) ** 0.5 + 1e-9
 
 
 def test_no_target_network_has_no_variables():

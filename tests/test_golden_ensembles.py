@@ -156,7 +156,7 @@ def test_two_critic_updates_match(case, at_once, monkeypatch):
         _, where, layer, _ = place.split("/")
         mask = golden[f"batch/mask/{where}/{layer.replace('dropout', 'dense')}"]
         mask = mask if where == "policy" else mask[step]
-        return tf.transpose(tf.constant(mask, tf.float32), [1, 0, 2])
+        return tf.transpose(tf.constant(mask / (1.0 - meta["dropout"]), tf.float32), [1, 0, 2])
 
     monkeypatch.setattr(agent, "noise", noise)
     batches = list(critic_batches(golden))
@@ -201,9 +201,9 @@ def test_the_policy_sees_running_statistics_and_dropout(monkeypatch):
             if isinstance(layer, BatchNormalization):
                 layer.epsilon = meta["batch_epsilon"]
 
-        def noise(place, shape, draw=None, golden=golden):
+        def noise(place, shape, draw=None, golden=golden, meta=meta):
             mask = golden[f"batch/mask/policy/{place.split('/')[2].replace('dropout', 'dense')}"]
-            return tf.transpose(tf.constant(mask, tf.float32), [1, 0, 2])
+            return tf.transpose(tf.constant(mask / (1.0 - meta["dropout"]), tf.float32), [1, 0, 2])
 
         monkeypatch.setattr(agent, "noise", noise)
         action = tf.constant(golden["policy/action"])

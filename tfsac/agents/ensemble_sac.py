@@ -8,8 +8,9 @@ those of the twin agent.
 from __future__ import annotations
 
 import functools
+import math
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import tensorflow as tf
@@ -20,6 +21,7 @@ from tfsac.agents.sac import TwinSoftActorCriticAgent
 from tfsac.distributions import SquashedGaussian
 from tfsac.losses.ensembles import draw_critics, reduce_q
 from tfsac.networks import ModelMaker, compute, project, weight_norm
+from tfsac.networks.critic_ensembles import Masks
 from tfsac.parameters import (
     FCMiddlewareParameters,
     TwinSoftActorCriticAgentParameters,
@@ -40,12 +42,20 @@ POLICY_METRICS = (
 WEIGHT_NORM = "policy/weight_norm"
 
 
-def uniform_of_16_bits(shape: list[int], seed: tf.Tensor) -> tf.Tensor:
-    """Returns uniform multiples of 1/65 536 in [0, 1), from half the random words of `tf.random.stateless_uniform`."""
-    *rows, units = shape
-    words = tf.random.stateless_uniform([*rows, (units + 1) // 2], seed, minval=None, maxval=None, dtype=tf.uint32)
-    numbers = tf.reshape(tf.bitcast(words, tf.uint16), [*rows, -1])[..., :units]
-    return tf.cast(numbers, tf.float32) / 65536.0
+def dropout_factors(rate: float, shape: list[int], seed: tf.Tensor) -> tf.Tensor:
+    """Returns 0 for each unit that dropout leaves out, with probability `rate`, and 1 / (1 - rate) for the others.
+
+    The distance from one that is left out to the next is geometric: random numbers are needed for these alone.
+    """
+    size = math.prod(shape)
+    expected = rate * size
+    most = math.ceil(expected + 6.0 * expected**0.5) + 8  # more are left out once in a billion draws
+    uniform = tf.random.stateless_uniform([most], seed)
+    distance = 1.0 + tf.floor(tf.math.log1p(-uniform) / math.log1p(-rate))
+    left_out = tf.cumsum(tf.cast(tf.minimum(distance, size + 1.0), tf.int32)) - 1
+    kept = tf.fill([size + 1], 1.0 / (1.0 - rate))  # those beyond the end are left out of its last entry
+    factors = tf.tensor_scatter_nd_update(kept, tf.minimum(left_out, size)[:, None], tf.zeros([most]))
+    return tf.reshape(factors[:size], shape)
 
 
 class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
@@ -145,15 +155,15 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         next_outputs = tf.stop_gradient(outputs[rows:])
         return outputs[:rows], next_outputs if members is None else tf.gather(next_outputs, members, axis=1)
 
-    def masks(self, place: str, batches: int) -> Callable[[str, int, int], tf.Tensor] | None:
-        """Returns what draws dropout's noise `[B, N, F]` for so many batches one after the other; None without."""
+    def masks(self, place: str, batches: int) -> Masks | None:
+        """Returns what draws dropout's factors for so many batches one after the other; None without."""
         if not self.has_dropout:
             return None
 
-        def draw(layer: str, critics: int, units: int) -> tf.Tensor:
+        def draw(layer: str, rate: float, critics: int, units: int) -> tf.Tensor:
             names = [f"dropout/{place}/{layer}/{i}" for i in range(batches)]
-            shape = [self.rows, critics, units]
-            return tf.concat([self.noise(name, shape, uniform_of_16_bits) for name in names], axis=0)
+            shape, factors = [self.rows, critics, units], functools.partial(dropout_factors, rate)
+            return tf.concat([self.noise(name, shape, factors) for name in names], axis=0)
 
         return draw
 

@@ -28,12 +28,13 @@ class Mode(NamedTuple):
     Attributes:
         of_batch: batch normalisation by the statistics of the batch, else by the running ones.
         moments: takes the statistics of each layer in the order of the critics, to move the running ones; or None.
-        mask: returns which units dropout keeps, `[B, F]`, for a layer's name and F; None for all.
+        mask: returns dropout's factors `[B, F]` for a layer's name and rate and F, 0 for units that are left out and
+            1 / (1 - rate) for the others; None for no dropout.
     """
 
     of_batch: bool = False
     moments: dict[BatchNormalization, list[tuple[tf.Tensor, tf.Tensor]]] | None = None
-    mask: Callable[[str, int], tf.Tensor] | None = None
+    mask: Callable[[str, float, int], tf.Tensor] | None = None
 
 
 INFERENCE = Mode()
@@ -155,8 +156,7 @@ class Dropout(BodyLayer):
         """Returns what is kept; see `BodyLayer.forward`."""
         if mode.mask is None:
             return x
-        kept = tf.cast(mode.mask(self.name, x.shape[-1]) >= self.rate, x.dtype) / (1.0 - self.rate)
-        return x * kept
+        return x * mode.mask(self.name, self.rate, x.shape[-1])
 
 
 class LayerNormalization(BodyLayer):

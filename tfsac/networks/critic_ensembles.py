@@ -16,7 +16,7 @@ from tfsac.networks.initializers import Initializers
 from tfsac.parameters import EnsembleQHeadParameters
 from tfsac.types import Spec
 
-Masks = Callable[[str, int, int], tf.Tensor]  # of dropout: `[B, N, F]` for a layer's name, N and F
+Masks = Callable[[str, float, int, int], tf.Tensor]  # dropout's factors `[B, N, F]`: of a layer's name and rate, N, F
 
 
 class CriticEnsemble(keras.layers.Layer):
@@ -58,7 +58,7 @@ class CriticEnsemble(keras.layers.Layer):
         Args:
             x: features and actions, `[B, F]`.
             mode: how the layers compute.
-            masks: of dropout: uniform noise, of which units keep what is not below the rate.
+            masks: of dropout: 0 for units that are left out, and 1 / (1 - rate) for the others.
             members: which critics, `[M]`; None for all.
         """
         critics: Any = self.output_layer.critics if members is None else members.shape[0]
@@ -69,10 +69,10 @@ class CriticEnsemble(keras.layers.Layer):
         }
         drawn: dict[str, tf.Tensor] = {}
 
-        def mask(name: str, units: int) -> tf.Tensor:
+        def mask(name: str, rate: float, units: int) -> tf.Tensor:
             if name not in drawn:
                 assert masks is not None
-                drawn[name] = tf.transpose(masks(name, critics, units), [1, 0, 2])
+                drawn[name] = tf.transpose(masks(name, rate, critics, units), [1, 0, 2])
             return drawn[name]
 
         if self.at_once:
@@ -91,10 +91,10 @@ class CriticEnsemble(keras.layers.Layer):
         x: tf.Tensor,
         slices: dict[int, list[tf.Tensor]],
         mode: Mode,
-        mask: Callable[[str, int], tf.Tensor] | None,
+        mask: Callable[[str, float, int], tf.Tensor] | None,
     ) -> tf.Tensor:
         if mask is not None:
-            mode = mode._replace(mask=lambda name, units: mask(name, units)[i])
+            mode = mode._replace(mask=lambda name, rate, units: mask(name, rate, units)[i])
         return forward(self.layers, x, lambda variable: slices[id(variable)][i], mode)
 
 

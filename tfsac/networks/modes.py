@@ -30,7 +30,7 @@ def compute(
         observation, action: see `Network.__call__`.
         of_batch: batch normalisation by the statistics of this batch, else by the running ones.
         move: these statistics move the running ones.
-        masks: dropout's noise; None for no dropout.
+        masks: dropout's factors; None for no dropout.
         members: of the ensemble, `[M]`; None for all.
     """
     if network.head is None or (action is not None and not isinstance(network.head, EnsembleQHead)):
