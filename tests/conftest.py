@@ -35,6 +35,19 @@ def used_tensorflow():
         devices.CONFIGURED.append(os.getpid())
 
 
+@pytest.fixture
+def training_alone(monkeypatch):
+    """Leaves out what a run ends with, the curve and the exported policy."""
+    monkeypatch.setattr("tfsac.api.export", lambda *args, **kwargs: None)
+    monkeypatch.setattr("tfsac.experiments.plots.plot_run", lambda *args, **kwargs: None)
+
+
+@pytest.fixture
+def untraced(monkeypatch):
+    """Makes runs that are built, but never make an update, in half of the time."""
+    monkeypatch.setattr("tfsac.compiled_updates.CompiledUpdates.trace", lambda self, single: [])
+
+
 @pytest.fixture(scope="session")
 def run_python():
     """Runs a program in a fresh interpreter that sees the same packages and returns what it printed."""

@@ -435,6 +435,7 @@ def test_a_checkpoint_with_distributions_of_another_shape_is_refused(tmp_path, m
     assert sorted(path.name for path in (tmp_path / "run").rglob("*")) == before
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["t_max", "lstm"])
 def test_a_checkpoint_of_another_agent_is_refused(tmp_path, uninterrupted, what):

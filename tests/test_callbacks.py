@@ -302,6 +302,7 @@ def yielding(self, trainer):
     yield
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize(
     ("callback", "text"),
     [
@@ -340,6 +341,7 @@ def test_hooks_that_would_never_work_are_refused_at_once(tmp_path, callback, tex
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_callback_may_have_attributes_of_any_other_name(tmp_path):
     callback = Callback()
     callback.metrics, callback.columns = [], 3
@@ -406,6 +408,7 @@ def test_memory_that_runs_out_names_the_checkpoint_to_resume_from(tmp_path, erro
         trainer.run()
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("memory", ["transitions", "prioritized"])
 def test_a_memory_larger_than_ram_is_refused_before_anything_is_written(tmp_path, memory):
     small = {"kind": "prioritized"} if memory == "prioritized" else {}

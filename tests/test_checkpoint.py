@@ -216,6 +216,7 @@ def test_a_damaged_chunk_of_the_memory_is_noticed(tmp_path, uninterrupted):
         Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "field"),
@@ -244,6 +245,7 @@ def test_a_run_from_before_a_parameter_came_is_continued(tmp_path, uninterrupted
     same_run(resumed, uninterrupted)
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "words"),
@@ -283,6 +285,7 @@ def test_a_resumed_run_may_be_evaluated_more_or_less_often(tmp_path, uninterrupt
     assert steps == [35, 70, 105, 140, 175, 210, 245, 280, 300, 400, 500, 600]
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 2, 3, FORMAT + 1])
 def test_a_checkpoint_of_another_version_is_not_called_damaged(tmp_path, uninterrupted, number):

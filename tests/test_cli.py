@@ -145,6 +145,7 @@ def test_tensorboard_events_have_every_metric_and_the_weights_of_every_network(r
     assert {tag.split("/")[0] for tag in histograms} == {"policy", "v", "v_target", "q"}
 
 
+@pytest.mark.usefixtures("training_alone")
 @pytest.mark.slow
 def test_level_num_envs_and_experiment_name_make_a_run_in_a_folder_of_its_own(tmp_path, monkeypatch, capsys):
     tiny.register()
@@ -171,6 +172,7 @@ def test_without_names_the_folder_is_called_after_preset_and_level():
     assert folder.parts[:2] == ("runs", "pendulum_sac-ALE-Pong-v5") and folder.name.endswith("-seed3")
 
 
+@pytest.mark.usefixtures("training_alone")
 def test_a_run_stops_at_a_threshold_that_is_easily_reached(tmp_path, capsys):
     changes = {"validation.min_reward_threshold": -1e9}
     assert tiny.train(tmp_path / "run", "--stop_at_threshold", changes=changes) == 0
@@ -180,6 +182,7 @@ def test_a_run_stops_at_a_threshold_that_is_easily_reached(tmp_path, capsys):
     assert [row["env_steps"] for row in tiny.rows(tmp_path / "run")] == ["50"]
 
 
+@pytest.mark.usefixtures("training_alone")
 def test_a_run_begins_with_the_best_weights_of_another(run_dir, tmp_path):
     # It ends before its first update, so the weights it evaluates are those it began with.
     changes = {
@@ -199,6 +202,7 @@ def test_a_run_begins_with_the_best_weights_of_another(run_dir, tmp_path):
     assert kernels and all(not np.array_equal(fresh[name], theirs[name]) for name in kernels)
 
 
+@pytest.mark.usefixtures("training_alone")
 @pytest.mark.slow
 def test_a_finished_run_is_extended_with_resume(tmp_path, capsys):
     folder = tmp_path / "run"

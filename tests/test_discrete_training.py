@@ -390,6 +390,7 @@ def test_recorded_choices_come_back_as_demonstrations(run_dir, tmp_path, capsys)
         assert mask.dtype == bool and np.take_along_axis(mask, action[:, None], axis=1).all()
 
 
+@pytest.mark.usefixtures("training_alone")
 def test_a_recording_of_a_run_is_imitated_by_another(run_dir, tmp_path):
     out = tmp_path / "expert.npz"
     assert cli.run(["record", f"--run_dir={run_dir}", f"--out={out}", "--episodes=6"]) == 0

@@ -52,6 +52,7 @@ def values_of(trainer):
     }
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize(
     "name",
     [
@@ -84,6 +85,7 @@ def test_a_run_with_another_learning_rate_begins_with_all_weights_of_the_other(n
     )
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 def test_a_fixed_temperature_stays_what_the_preset_says(tmp_path):
     learned = tiny.shrunk(
@@ -97,6 +99,7 @@ def test_a_fixed_temperature_stays_what_the_preset_says(tmp_path):
         assert found == pytest.approx(alpha) if alpha else abs(found - 0.7) > 0.01
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 def test_weights_of_a_run_without_unit_weights_are_projected_before_the_first_step(tmp_path):
     preset = tiny.ensemble("xqc_mujoco")
@@ -182,6 +185,7 @@ def test_a_resumed_run_takes_no_other_weights(tmp_path):
         tfsac.train(tiny_preset(**SHORT), tmp_path / "run", quiet=True, resume=True, initial_weights="x")
 
 
+@pytest.mark.usefixtures("training_alone")
 @pytest.mark.slow
 def test_a_finished_run_gets_more_steps_and_says_when_there_are_none(tmp_path, capsys):
     preset = tiny_preset(**SHORT)
@@ -199,6 +203,7 @@ def test_a_finished_run_gets_more_steps_and_says_when_there_are_none(tmp_path, c
     assert config["preset"]["schedule"]["improve_steps"] == "EnvironmentSteps(35)" and len(config["resumed"]) == 2
 
 
+@pytest.mark.usefixtures("training_alone")
 @pytest.mark.slow
 def test_python_resumes_with_the_parameters_of_the_run(tmp_path):
     preset, run = tiny_preset(**SHORT), tfsac.RunParameters(seed=3, checkpoint_save_steps=7)

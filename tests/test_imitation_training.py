@@ -191,6 +191,7 @@ def refused(run_dir, capsys):
     return printed.err.strip()
 
 
+@pytest.mark.usefixtures("training_alone")
 @pytest.mark.slow
 def test_a_run_whose_demonstrations_changed_is_refused_and_stays_as_it_is(interrupted, capsys):
     run_dir, path = interrupted
@@ -206,6 +207,7 @@ def test_a_run_whose_demonstrations_changed_is_refused_and_stays_as_it_is(interr
     assert json.loads((run_dir / "config.json").read_text())["resumed"][0]["env_steps"] == 50
 
 
+@pytest.mark.usefixtures("training_alone")
 @pytest.mark.slow
 def test_a_run_goes_on_with_demonstrations_that_were_moved(interrupted):
     run_dir, path = interrupted
@@ -214,6 +216,7 @@ def test_a_run_goes_on_with_demonstrations_that_were_moved(interrupted):
     assert cli.run(["train", "--resume", f"--run_dir={run_dir}", flag]) == 0
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_path_of_demonstrations_means_the_same_in_every_folder(tmp_path, monkeypatch):
     demonstrate(tmp_path / "expert.npz", POLE)
     monkeypatch.chdir(tmp_path)
@@ -242,6 +245,7 @@ def test_fewer_demonstrations_than_before_belong_to_another_run(interrupted):
         Trainer(fewer, run_dir, RUN, resume=True, quiet=True)
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 def test_an_imitating_run_from_before_a_parameter_came_is_continued(tmp_path):
     shown = demonstrate(tmp_path / "shown.npz", "Pendulum-v1", episodes=1)

@@ -146,6 +146,7 @@ def test_a_resumed_run_repeats_noise_as_one_without_a_pause(tmp_path, run):
     same_run(resumed, whole)
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 def test_several_environments_repeat_noise_that_a_checkpoint_holds(tmp_path):
     preset = tiny_preset(**EVERY_5, environment__num_envs=3, schedule__random_action_steps=0)

@@ -407,6 +407,7 @@ def test_networks_are_not_built_in_a_graph(run_dir):
         tfsac.load_policy(run_dir)
 
 
+@pytest.mark.usefixtures("training_alone")
 @pytest.mark.slow
 def test_a_preset_is_given_by_name_path_or_config(tmp_path, monkeypatch):
     """The name is looked up before anything is built, so a wrong level of it would be refused here."""
@@ -460,6 +461,7 @@ def test_a_script_has_the_threads_of_the_command_line_and_may_take_warnings_for_
     assert own.splitlines().count("finished") == 2
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 @pytest.mark.parametrize("quiet", [False, True])
 def test_a_process_that_used_tensorflow_before_is_told_once_that_its_threads_stay(tmp_path, monkeypatch, capsys, quiet):

@@ -126,6 +126,7 @@ def test_commands_say_both_ways_in_one_line(own, line, tmp_path, capsys):
     assert "env_fn=" in printed and "--level=module:Id" in printed and not list(tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("training_alone")
 @pytest.mark.slow
 def test_a_run_of_custom_networks_in_a_level_is_not_rebuilt_with_layers(tmp_path, capsys):
     tfsac.train(short(), tmp_path / "run", quiet=True, models=own_code.with_v)
@@ -151,6 +152,7 @@ def test_a_run_of_custom_networks_in_a_level_is_not_rebuilt_with_layers(tmp_path
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.usefixtures("training_alone")
 @pytest.mark.slow
 def test_a_run_of_a_level_is_resumed_without_functions(tmp_path):
     tfsac.train(short(), tmp_path / "run", quiet=True)
@@ -384,6 +386,7 @@ def test_models_need_not_be_functional(tmp_path):
     assert result.counters.updates > 0
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 def test_the_seed_decides_the_first_weights_of_custom_networks(tmp_path):
     def first_weights(seed):

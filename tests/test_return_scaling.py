@@ -142,6 +142,7 @@ def test_returns_of_several_environments_start_anew_with_their_new_episodes(tmp_
     same_statistics(resumed.filters, memory.between(0, memory.total_rows), several.agent.algorithm.discount)
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("make", [tiny.taac, tiny.acer], ids=["sequences", "segments"])
 def test_other_memories_sample_rewards_divided_by_the_same(make, tmp_path):
     trainer = Trainer(make(**{SCALED: {"bound": 2.0}}), tmp_path / "run", quiet=True)
@@ -153,6 +154,7 @@ def test_other_memories_sample_rewards_divided_by_the_same(make, tmp_path):
     trainer.close()
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 def test_weights_bring_the_statistics_but_no_running_episodes(tmp_path):
     scaled = preset(**{SCALED: {"bound": None}})

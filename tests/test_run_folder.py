@@ -92,6 +92,7 @@ def test_a_second_process_is_refused_until_the_first_one_is_killed(run):
     assert not (run / LOCK).exists()
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 def test_two_new_runs_in_one_folder_are_one_too_many(tmp_path):
     first = Trainer(preset(), tmp_path / "run", RUN, quiet=True)
@@ -131,6 +132,7 @@ def test_a_lock_is_released_where_building_or_the_run_fails(tmp_path, run):
         assert trainer.lock.held
 
 
+@pytest.mark.usefixtures("untraced")
 def test_the_file_of_a_lock_is_no_run_and_bad_parameters_leave_none(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / LOCK).write_text("process 1 on another\n")  # left by a killed process
@@ -377,6 +379,7 @@ def test_a_run_that_cannot_write_its_curve_or_policy_is_complete_and_resumable(t
     assert (folder / "policy" / "saved_model.pb").is_file() and (folder / "learning_curve.png").is_file()
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_config_that_cannot_be_written_leaves_no_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(RunDirectory, "_write", full)
     with pytest.raises(
@@ -404,6 +407,7 @@ def test_a_folder_may_have_any_name(tmp_path, finished, name):
         assert verify(policy, path, api.observations_of(folder, policy)) < 1e-5
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("linked", ["checkpoints", "checkpoints/memory"])
 def test_checkpoints_behind_a_link_are_refused_and_nothing_there_is_deleted(run, tmp_path, linked):
     (run / linked).rename(tmp_path / "foreign")
@@ -496,6 +500,7 @@ def no_identity(manifest):
     manifest["identity"] = {}
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "words"),
@@ -515,6 +520,7 @@ def test_a_manifest_of_another_version_is_refused_in_one_line(run, change, words
     assert "\n" not in str(error.value) and "Received: " in str(error.value)
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "words"),

@@ -438,6 +438,7 @@ def test_a_run_interrupted_within_an_epoch_has_the_averages_of_an_uninterrupted_
     assert resumed[1]["StdQ1Vals"] != straight[1]["StdQ1Vals"]
 
 
+@pytest.mark.usefixtures("training_alone")
 @pytest.mark.slow
 def test_resuming_from_the_command_line_keeps_what_was_added_to_the_config(tmp_path):
     watched(pendulum, ac_kwargs=SMALL, epochs=1, logger_kwargs={"output_dir": tmp_path / "run", "exp_name": "kept"})

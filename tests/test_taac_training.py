@@ -361,6 +361,7 @@ def other_kind(preset):
     return dataclasses.replace(preset, agent=TwinSoftActorCriticAgentParameters(networks=networks))
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize(
     ("other", "message"),
     [

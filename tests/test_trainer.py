@@ -332,6 +332,7 @@ def test_several_environments_in_processes_train_like_in_one(tmp_path):
     np.testing.assert_array_equal(sync.memory.ring, processes.memory.ring)
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
 def test_the_memory_is_what_the_preset_says(tmp_path):
     changes = {
@@ -379,6 +380,7 @@ def test_an_environment_of_ones_own_is_trained_in(tmp_path):
     assert {env.unwrapped.g for env in made} == {1.0} and len(made) == 2  # one to train in, one to evaluate in
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("limited", [False, True])
 def test_an_environment_without_a_time_limit_is_named_at_the_start_and_not_on_resume(tmp_path, capsys, limited):
     def env_fn():
