@@ -67,6 +67,7 @@ class Case:
         filters.learn({key: array[:, 0] for key, array in self.seen.items()})
         self.policy, remembers = Policy(agent.policy, filters, agent), "trunk" if self.shared else "policy"
         self.fields = {f"{remembers}_{name}" for name in CELLS} if self.lstm else set()
+        self.loaded = {}
 
     def raw(self, step, rows=slice(None)):
         """Returns what the environments would give at a step: all three, or one of them."""
@@ -80,6 +81,11 @@ class Case:
 
     def signatures(self, path):
         """Returns functions of arrays, by signature name, of a SavedModel or a LiteRT file."""
+        if path not in self.loaded:
+            self.loaded[path] = self._load(path)
+        return self.loaded[path]
+
+    def _load(self, path):
         if path.suffix == ".tflite":
             interpreter = litert_interpreter(path)
             return {name: interpreter.get_signature_runner(name) for name in interpreter.get_signature_list()}

@@ -19,14 +19,14 @@ from tfsac.types import Transition, UpdateResult, is_loss
 # Agents, with each update in a call of its own or all in one.
 CALLS = [
     ("twin, temperature outside log space, policy delay", False),
-    ("twin, temperature outside log space, policy delay", True),
-    ("v", False),
     ("discrete", True),
     *(
         pytest.param(name, together, marks=pytest.mark.acceptance)
         for name in ("taac", "acer, discrete", "twin, imitation")
         for together in (False, True)
     ),
+    pytest.param("twin, temperature outside log space, policy delay", True, marks=pytest.mark.acceptance),
+    pytest.param("v", False, marks=pytest.mark.acceptance),
 ]
 
 

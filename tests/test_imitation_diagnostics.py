@@ -248,7 +248,7 @@ def graph_of(agent):
     }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["discrete", "twin", pytest.param("v", marks=pytest.mark.acceptance)])
 def test_only_agents_that_imitate_pay_for_the_diagnostics_and_in_some_updates(kind, monkeypatch):
     plain, variables = graph_of(make_agent(kind, ExperienceReplayParameters()))
     weighted, more_variables = graph_of(make_agent(kind, PrioritizedExperienceReplayParameters()))
@@ -268,7 +268,7 @@ def test_only_agents_that_imitate_pay_for_the_diagnostics_and_in_some_updates(ki
 # -- compiled ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["discrete", "twin", pytest.param("v", marks=pytest.mark.acceptance)])
 def test_compiled_updates_report_what_eager_ones_do(kind):
     eager, compiled = make_agent(kind), make_agent(kind, eager=False)
     stacked = batches(eager, 3)

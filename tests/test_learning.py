@@ -26,7 +26,7 @@ from tfsac.training import Trainer
 @pytest.mark.parametrize(
     "changes",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.acceptance),
         pytest.param({"environment__num_envs": 5}, marks=pytest.mark.acceptance),
         pytest.param({"environment__filters__observation_normalization": True}, marks=pytest.mark.acceptance),
         {

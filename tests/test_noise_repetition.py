@@ -131,7 +131,7 @@ def test_agents_that_share_a_policy_have_noise_of_their_own_for_as_many_steps():
 # -- runs --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("run", [{}, pytest.param({"asynchronous_collection": True}, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("run", [{}, pytest.param({"asynchronous_collection": True}, marks=pytest.mark.acceptance)])
 @pytest.mark.slow
 def test_a_resumed_run_repeats_noise_as_one_without_a_pause(tmp_path, run):
     settings = RunParameters(seed=3, checkpoint_save_steps=31, updates_between_diagnostics=1, **run)

@@ -357,7 +357,7 @@ AGENTS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("asynchronous", [False, pytest.param(True, marks=pytest.mark.acceptance)])
-@pytest.mark.parametrize("name", AGENTS)
+@pytest.mark.parametrize("name", ["twin", pytest.param("discrete", marks=pytest.mark.acceptance)])
 def test_custom_networks_of_other_agents_are_trained_loaded_and_exported(name, asynchronous, tmp_path):
     preset, env_fn, models = AGENTS[name]
     run = tfsac.RunParameters(asynchronous_collection=asynchronous)

@@ -264,7 +264,7 @@ def test_the_target_critics_wait_for_their_period_and_move_by_their_rate():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("delay", [1, 2])
+@pytest.mark.parametrize("delay", [pytest.param(1, marks=pytest.mark.acceptance), 2])
 def test_several_updates_in_one_call_equal_one_update_per_call_and_are_traced_once(delay):
     together, apart = (make_agent(eager=False, num_updates_between_policy_updates=delay) for _ in range(2))
     stacked = batches(together, 5)

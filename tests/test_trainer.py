@@ -29,13 +29,16 @@ def rows(run_dir):
         return list(csv.DictReader(file))
 
 
-def trained(tmp_path, run=None, callbacks=(), **changes):
-    trainer = Trainer(tiny_preset(**changes), tmp_path / "run", run or RunParameters(), callbacks=callbacks, quiet=True)
+ONE_GRAPH = RunParameters(updates_between_diagnostics=1)  # where there would be two, of which tracing takes longest
+
+
+def trained(tmp_path, run=ONE_GRAPH, callbacks=(), **changes):
+    trainer = Trainer(tiny_preset(**changes), tmp_path / "run", run, callbacks=callbacks, quiet=True)
     return trainer, trainer.run()
 
 
 def test_a_run_heats_up_improves_evaluates_and_leaves_everything_behind(tmp_path):
-    trainer, result = trained(tmp_path)
+    trainer, result = trained(tmp_path, RunParameters())
     assert (result.reason, result.counters.env_steps, result.counters.updates) == ("finished", 200, 100)
     assert result.counters.episodes == 200 // 30
     written = rows(tmp_path / "run")

@@ -298,7 +298,7 @@ def test_the_score_is_the_mean_of_the_last_evaluations_over_the_seeds(stand_in):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pruner", ["median", "none"])
+@pytest.mark.parametrize("pruner", ["median", pytest.param("none", marks=pytest.mark.acceptance)])
 def test_a_bad_trial_is_ended_at_an_evaluation_and_its_other_seeds_are_not_trained(
     stand_in, monkeypatch, capsys, pruner
 ):

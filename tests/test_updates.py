@@ -61,7 +61,7 @@ def threads():
     return [thread for thread in threading.enumerate() if thread.name.startswith("updates")]
 
 
-@pytest.mark.parametrize("graph", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("graph", [False, pytest.param(True, marks=pytest.mark.acceptance)])
 @pytest.mark.slow
 def test_the_policy_that_acts_is_one_call_old(tmp_path, graph):
     changes = dict(GROUPED)
