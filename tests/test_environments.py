@@ -1049,7 +1049,7 @@ def test_parts_of_an_observation_that_do_not_belong_together_are_refused():
 
 
 def test_a_pipe_stays_awake_where_messages_are_close_and_sleeps_where_they_are_not(monkeypatch):
-    monkeypatch.setattr("tfsac.environments.groups.AWAKE", 0.1)  # a busy machine may stop a process for longer than the default
+    monkeypatch.setattr("tfsac.environments.groups.AWAKE", 0.1)  # a busy machine stops a process for longer than usual
     here, there = multiprocessing.Pipe()
     pipe = WakefulPipe(there)
     for message in (1, 2):
