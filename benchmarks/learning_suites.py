@@ -113,8 +113,8 @@ def one_changed(
 ) -> tuple[Group, ...]:
     """Returns runs of a preset with flags, and with one thing more changed, by variant: label and flags.
 
-    A change takes the place of the flag that sets the same parameter. The seeds are those of no other suite: what is
-    chosen by them is judged by others.
+    A change takes the place of the flag that sets the same parameter; `unchanged` is the label without one. The seeds
+    are those of no other suite: what is chosen by them is judged by others.
     """
     groups = []
     for variant, (label, *more) in {"": (unchanged,), **changes}.items():

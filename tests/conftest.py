@@ -44,7 +44,7 @@ def training_alone(monkeypatch):
 
 @pytest.fixture
 def untraced(monkeypatch):
-    """Makes runs that are built, but never make an update, in half of the time."""
+    """Leaves out tracing, for runs that are built and never make an update."""
     monkeypatch.setattr("tfsac.compiled_updates.CompiledUpdates.trace", lambda self, single: [])
 
 

@@ -256,7 +256,7 @@ def test_dropout_leaves_every_unit_out_as_often_and_independently(rate):
     factors = np.stack([dropout_factors(rate, [64, 2, 255], tf.constant([i, 7])).numpy() for i in range(200)])
     left_out = factors == 0.0
     assert set(np.unique(factors)) == {np.float32(0.0), np.float32(1.0 / (1.0 - rate))}
-    # Of every draw: a binomial number. Of the 32 640 places in turn, the last ones too: alike.
+    # The number of each draw is binomial, and every 64th of the places, the last too, has as many.
     counts, size = left_out.reshape(200, -1).sum(1), 64 * 2 * 255
     deviation = (size * rate * (1 - rate)) ** 0.5
     assert abs(counts.mean() - size * rate) < 5 * deviation / 200**0.5
