@@ -52,7 +52,7 @@ class Target(NamedTuple):
 TARGETS = (
     Target("mujoco", "HalfCheetah-v5", (4000, 6000), (17, 6), 10_000),
     Target("mujoco", "Hopper-v5", (1000,), (11, 3), 10_000),
-    Target("twin_sac", "Pendulum-v1", (-200,), (3, 1), 1_000, ((128, 128), 128), "records"),
+    Target("twin_sac", "Pendulum-v1", (-200,), (3, 1), 1_000, ((128, 128), 256), "records"),
 )
 
 

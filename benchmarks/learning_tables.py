@@ -77,7 +77,7 @@ def notes(suite: Suite, records: Records, runs: Sequence[Run]) -> list[str]:
         "beside them."
     ]
     notes += [f"Published: {suite.published}"] * bool(suite.published)
-    trained = {(row["commit"][:7] or "unknown", row["cpu"]) for row in (records.rows[run.name] for run in finished)}
+    trained = {(short(row["commit"]), row["cpu"]) for row in (records.rows[run.name] for run in finished)}
     notes += ["\n".join(f"* Trained at commit {commit} on {cpu}." for commit, cpu in sorted(trained))] * bool(trained)
     failures = [
         f"* `{run.name}` failed: {records.rows[run.name]['failure']}"
@@ -87,6 +87,12 @@ def notes(suite: Suite, records: Records, runs: Sequence[Run]) -> list[str]:
     notes += ["\n".join(failures)] * bool(failures)
     notes += [f"{len(finished)} of {len(runs)} runs have ended."] * (len(finished) < len(runs))
     return notes
+
+
+def short(commit: str) -> str:
+    """Returns the first letters of a commit, and whether the working tree differed from it."""
+    number, _, changes = commit.partition(" ")
+    return " ".join(filter(None, (number[:7], changes))) or "unknown"
 
 
 def missing(runs: Sequence[Run], machine: Machine, records: Records) -> list[str]:
