@@ -5,7 +5,9 @@ import json
 import pathlib
 import re
 import sys
+import threading
 
+import cloudpickle
 import gymnasium as gym
 import pytest
 import tiny
@@ -15,6 +17,7 @@ import tfsac
 from tfsac import cli, user_code
 from tfsac.catalog import load_preset, read_config
 from tfsac.environments import make
+from tfsac.environments.env_fn import making
 
 ENVIRONMENT = """
 import gymnasium
@@ -36,6 +39,22 @@ class Mine(gymnasium.Env):
 gymnasium.register("Mine-v0", entry_point=f"{__name__}:Mine", max_episode_steps=5)
 """
 OWN = ("own_mine", "own_broken", "own_missing", "own_empty", "own_raising", "own_beside", "own_package")
+
+
+class Locked(gym.Env):
+    """Has what no other process can have."""
+
+    observation_space = action_space = gym.spaces.Box(-1.0, 1.0, (1,))
+
+    def __init__(self):
+        self.lock = threading.Lock()
+
+
+def test_environments_that_were_made_stay_in_their_process():
+    one = making(Locked)
+    kept = one()
+    copy = cloudpickle.loads(cloudpickle.dumps(one))
+    assert isinstance(copy(), Locked) and list(one.made) == [kept]
 
 
 @pytest.fixture

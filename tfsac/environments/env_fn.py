@@ -45,27 +45,36 @@ def making(env_fn: Callable[[], gym.Env]) -> Callable[[], gym.Env]:
             raises.
     """
     check_env_fn(env_fn)
-    made: weakref.WeakSet[gym.Env] = weakref.WeakSet()
-    first: dict[str, Any] = {}  # spaces of the first one
+    return _Making(env_fn)
 
-    def one() -> gym.Env:
+
+class _Making:
+    """Calls the user's function; a copy in another process knows nothing of the environments made here."""
+
+    def __init__(self, env_fn: Callable[[], gym.Env]):
+        self.env_fn = env_fn
+        self.made: weakref.WeakSet[gym.Env] = weakref.WeakSet()
+        self.first: dict[str, Any] = {}  # spaces of the first one
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return making, (self.env_fn,)
+
+    def __call__(self) -> gym.Env:
         with calling("env_fn"):
-            env = env_fn()
+            env = self.env_fn()
         if not isinstance(env, gym.Env):
             raise TypeError(f"{HOW}. Received: {env!r} from env_fn")
-        if env.unwrapped in made:
+        if env.unwrapped in self.made:
             raise ValueError(
                 "env_fn makes a new environment at each call: training and evaluation must not step the same one. "
                 f"Received: {env} twice"
             )
-        made.add(env.unwrapped)
+        self.made.add(env.unwrapped)
         for name in ("observation_space", "action_space"):
             space = getattr(env, name, None)
-            if first.setdefault(name, space) != space:
+            if self.first.setdefault(name, space) != space:
                 raise ValueError(
-                    f"env_fn makes environments with the same {name} at each call, here {first[name]}. "
+                    f"env_fn makes environments with the same {name} at each call, here {self.first[name]}. "
                     f"Received: {space}"
                 )
         return env
-
-    return one
