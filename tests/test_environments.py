@@ -23,6 +23,7 @@ from tfsac.environments import (
     action_map,
     as_arrays,
     check,
+    checked_action,
     episode_seed,
     make,
     maker,
@@ -168,6 +169,31 @@ def test_spec_holds_shapes_types_and_bounds():
     assert spec.action.shape == (2,)
     np.testing.assert_array_equal(spec.action.low, [-1, -2])
     np.testing.assert_array_equal(spec.action.high, [1, 3])
+
+
+class Strict(Counting):
+    """Takes no action outside of its space."""
+
+    action_space = Box(-0.1, np.pi, (2,), np.float64)
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        return super().step(action[:1])
+
+
+def test_bounds_are_rounded_inwards_so_that_the_space_has_every_action():
+    env = Strict()
+    spec = spec_of(env)
+    assert (spec.action.low >= -0.1).all() and (spec.action.high <= np.pi).all()
+    np.testing.assert_allclose([spec.action.low, spec.action.high], [[-0.1] * 2, [np.pi] * 2], rtol=2e-7)
+    environments = Environments(EnvironmentParameters(), 0, Strict)
+    for action in (-1.0, 1.0):
+        environments.step(np.full((1, 2), action, np.float32))
+    environments.close()
+    for bound in (-0.1, np.pi):  # what the environment itself calls its bound is accepted
+        assert checked_action("act returns", np.full(2, bound), spec.action).dtype == np.float32
+    with pytest.raises(ValueError, match="act returns an action from"):
+        checked_action("act returns", np.full(2, 3.1416), spec.action)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,14 @@ def _action_spec(action: Any) -> ArraySpec | DiscreteSpec:
         return DiscreteSpec(int(action.n), (), int(action.start))
     if isinstance(action, gym.spaces.MultiDiscrete):
         return DiscreteSpec(int(action.nvec[0]), action.shape, int(action.start[0]))
-    return ArraySpec(action.shape, "float32", action.low.astype(np.float32), action.high.astype(np.float32))
+    return ArraySpec(action.shape, "float32", _inside(action.low, 1), _inside(action.high, -1))
+
+
+def _inside(bound: np.ndarray, inwards: int) -> np.ndarray:
+    """Returns a bound in float32, rounded inwards: 1 is up, -1 down. Outwards, the space would not have it."""
+    rounded = bound.astype(np.float32)
+    beyond = (rounded.astype(bound.dtype) - bound) * inwards < 0
+    return np.where(beyond, np.nextafter(rounded, np.float32(inwards * np.inf)), rounded)
 
 
 def _array_spec(key: str, space: Any, num_agents: int | None) -> ArraySpec:
@@ -150,9 +157,11 @@ def checked_action(what: str, action: Any, of: ArraySpec | DiscreteSpec, leading
     if given.shape != shape or given.dtype.kind not in kinds or not np.isfinite(given).all():
         raise ValueError(f"{what} {numbers} of the shape {shape}. Received: {shown(action)} of the shape {given.shape}")
     low, high = (of.start, of.start + of.num_actions - 1) if isinstance(of, DiscreteSpec) else (of.low, of.high)
-    if ((given < low) | (given > high)).any():
+    clipped = np.clip(given, low, high)
+    # A bound of another dtype is another float32 than the spec's, which is rounded inwards.
+    if not np.allclose(given, clipped, rtol=1e-6, atol=0.0):
         raise ValueError(f"{what} an action from {low} to {high}. Received: {shown(action)}")
-    return given
+    return np.asarray(clipped)
 
 
 class ActionRescaling:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 
 from tfsac.environments import name_of_environment
 from tfsac.files import differences
@@ -131,7 +132,14 @@ def refuse_other_spaces(directory: RunDirectory, spec: Spec) -> None:
     if trained is None:  # of a run from before they were recorded
         return
     for name, theirs, ours in differences(trained, spaces_of(spec)):
-        raise ValueError(
-            f"The policy of {directory.path} belongs to another environment: its {name} is {theirs}. "
-            f"Received: {name}={ours}"
-        )
+        if not (name in ("action.low", "action.high") and _rounded_otherwise(theirs, ours)):
+            raise ValueError(
+                f"The policy of {directory.path} belongs to another environment: its {name} is {theirs}. "
+                f"Received: {name}={ours}"
+            )
+
+
+def _rounded_otherwise(theirs: Any, ours: Any) -> bool:
+    """Whether bounds are the same but for rounding, as those of earlier versions may be."""
+    one, other = np.array(theirs, float), np.array(ours, float)
+    return one.shape == other.shape and np.allclose(one, other, rtol=1e-6, atol=0.0)
