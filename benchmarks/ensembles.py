@@ -34,6 +34,7 @@ from tfsac.parameters import (
 from tfsac.testing import random_batches, vector_spec
 from tfsac.training.bfloat16 import use_bfloat16
 from tfsac.training.build import build_agent
+from tfsac.training.devices import configure
 
 SPEC, ROWS = vector_spec(17, 6), 256
 PLAIN = FCMiddlewareParameters((256, 256))
@@ -85,6 +86,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--mixed_precision", choices=["none", "bfloat16"], default="none")
     args = parser.parse_args()
+    configure()  # the threads of tfsac's runs
     precisions = {"": False} if args.mixed_precision == "none" else {"": False, ", bfloat16": True}
     chosen = {name: make for name, make in CASES.items() if re.search(args.only, name)}
     agents = {name + how: make() for name, make in chosen.items() for how in precisions}

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from resume_tools import (
@@ -29,6 +30,7 @@ from tfsac.files import sealed
 from tfsac.training import CheckpointError, Trainer
 from tfsac.training.checkpoints import FORMAT
 from tfsac.training.checkpoints import checkpoint as checkpoint_module
+from tfsac.training.collection import OBSERVATION, Collector
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +55,50 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninte
     crashed(tmp_path / "run", step)
     resumed = Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
     assert resumed.counters.env_steps == step // 50 * 50
+    resumed.run()
+    same_run(resumed, uninterrupted)
+
+
+class Named(gym.Wrapper):
+    """Observes under names that NumPy has for its own arguments."""
+
+    def __init__(self):
+        super().__init__(gym.make("Pendulum-v1"))
+        self.observation_space = gym.spaces.Dict(dict.fromkeys(("file", "allow_pickle"), self.env.observation_space))
+
+    def reset(self, **keywords):
+        observation, info = self.env.reset(**keywords)
+        return dict.fromkeys(self.observation_space.spaces, observation), info
+
+    def step(self, action):
+        observation, *rest = self.env.step(action)
+        return dict.fromkeys(self.observation_space.spaces, observation), *rest
+
+
+gym.register("Named-v0", entry_point=Named)
+
+
+@pytest.mark.slow
+def test_observations_may_have_any_names(tmp_path):
+    named = preset(**{"environment.level": f"{__name__}:Named-v0"})
+    whole = complete_run(tmp_path / "whole", named)
+    crashed(tmp_path / "run", 163, named)
+    resumed = Trainer(named, tmp_path / "run", RUN, resume=True, quiet=True)
+    resumed.run()
+    same_run(resumed, whole)
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_before_observations_had_a_prefix_is_resumed_exactly(tmp_path, uninterrupted, monkeypatch):
+    arrays = Collector.arrays
+
+    def bare(collector):
+        return {name.removeprefix(OBSERVATION): value for name, value in arrays(collector).items()}
+
+    with monkeypatch.context() as earlier:
+        earlier.setattr(Collector, "arrays", bare)
+        crashed(tmp_path / "run", 163)
+    resumed = Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True)
     resumed.run()
     same_run(resumed, uninterrupted)
 

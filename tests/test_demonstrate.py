@@ -40,6 +40,22 @@ def test_every_step_has_its_own_observations_though_the_environment_reuses_its_a
     assert shown.level == "Reused"
 
 
+class Scaling(Reused):
+    """Scales the action that it is given where it lies."""
+
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,))
+
+    def step(self, action):
+        action *= 20.0
+        return super().step(action[0])
+
+
+def test_actions_are_recorded_as_they_were_taken_though_the_environment_changes_them():
+    shown = tfsac.demonstrate(lambda observation: np.array([0.75], np.float32), Scaling(), episodes=1)
+    np.testing.assert_array_equal(shown.records["action"], np.full((3, 1), 0.75, np.float32))
+    assert shown.returns[0] == 3 * 15.0
+
+
 def test_a_scripted_policy_is_saved_and_loaded(tmp_path):
     env = make("CartPole-v1")
     shown = tfsac.demonstrate(lambda observation: int(observation[2] + observation[3] > 0), env, episodes=3, seed=4)

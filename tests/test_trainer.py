@@ -10,6 +10,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+import tfsac
 from tfsac.environments import EnvironmentFailure
 from tfsac.parameters import (
     EnvironmentSteps,
@@ -174,6 +175,23 @@ def test_a_reached_threshold_ends_the_run(tmp_path):
     assert not (tmp_path / "x").exists()
 
 
+def test_a_run_that_a_threshold_ended_is_completed_and_not_trained_on(tmp_path, monkeypatch, capsys):
+    def full(*arguments, **keywords):
+        raise OSError(28, "No space left on device")
+
+    preset, run = tiny_preset(validation__min_reward_threshold=-1e6), RunParameters(stop_at_threshold=True)
+    with monkeypatch.context() as disk:
+        disk.setattr("tfsac.api.export", full)
+        with pytest.raises(OSError, match=r"The run is complete and saved.*--resume"):
+            tfsac.train(preset, tmp_path / "run", run, quiet=True)
+    result = tfsac.train(preset, tmp_path / "run", run, resume=True)
+    assert (result.reason, result.counters.env_steps) == ("threshold reached", 100)
+    assert "It had ended there (threshold reached)" in capsys.readouterr().out
+    assert (tmp_path / "run" / "policy").is_dir() and len(rows(tmp_path / "run")) == 1
+    result = tfsac.train(preset, tmp_path / "run", RunParameters(), resume=True, quiet=True)
+    assert (result.reason, result.counters.env_steps) == ("finished", 200)  # one that is complete trains on
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("threshold", "episodes", "accepted"), [(None, None, None), (0.0, None, False), (-1e6, 3, True), (-1e6, 2, False)]
@@ -281,6 +299,39 @@ def test_a_non_finite_loss_stops_with_its_name_and_the_batch(tmp_path):
         assert batch["reward"].shape == (32,) and batch["reward"].max() > 1e38
         assert batch["observation/observation"].shape == (32, 3)
     assert trainer.checkpoints.places() == []
+
+
+def poison(trainer, network):
+    """Makes weights NaN after an update whose losses were finite, as an undefined gradient does."""
+    for variable in trainer.agent.trained[network]:
+        variable.assign(np.full(variable.shape, np.nan, np.float32))
+    trainer.agent.policy.refresh()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("evaluates", [False, True])
+def test_an_action_that_is_not_finite_is_the_policys_fault_and_nothing_of_it_is_saved(tmp_path, evaluates):
+    class Poison(Callback):
+        def on_step(self, trainer):
+            if trainer.counters.env_steps == 130:
+                poison(trainer, "policy")
+                if evaluates:
+                    trainer.evaluate()
+
+    where = "in an evaluation" if evaluates else "at environment step 130"
+    with pytest.raises(NonFiniteError, match=rf"^The policy's action is not finite {where}: .*Received: \[+nan"):
+        trained(tmp_path, RunParameters(checkpoint_save_steps=120, updates_between_diagnostics=1), [Poison()])
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").glob("0*")] == ["000000120"]
+
+
+def test_weights_that_are_not_finite_are_not_saved(tmp_path):
+    trainer = Trainer(tiny_preset(), tmp_path / "run", ONE_GRAPH, quiet=True)
+    trainer.save()
+    poison(trainer, "q")
+    with pytest.raises(NonFiniteError, match=r"^The weights of 'q' are not finite at environment step 0 .*Received: "):
+        trainer.save()
+    trainer.close()
+    assert [path.name for path in trainer.checkpoints.places()] == ["000000000"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])

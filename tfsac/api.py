@@ -94,6 +94,7 @@ def train(
 def finish(trainer: Trainer) -> Result:
     """Runs a trainer to its end, then draws the curve and exports the best policy."""
     with trainer.lock.kept():
+        trainer.complete()
         result, directory = trainer.run(), trainer.directory
         if result.signal is None and result.best_return is not None:
             from tfsac.experiments.plots import plot_run

@@ -9,9 +9,10 @@ import numpy as np
 
 from tfsac.environments import EnvironmentFailure, Environments, Filters
 from tfsac.policies import BasePolicy, Mode
+from tfsac.training.non_finite import refuse_non_finite_action
 from tfsac.types import Step
 
-POLICY_STATE, HANDED = "policy_state/", "handed/"  # arrays of a checkpoint beside the observation
+OBSERVATION, POLICY_STATE, HANDED = "observation/", "policy_state/", "handed/"  # arrays of a checkpoint
 
 
 class Collector:
@@ -41,6 +42,7 @@ class Collector:
 
         Raises:
             EnvironmentFailure: an environment raised; everything is as it was.
+            NonFiniteError: the action is not finite.
         """
         environments = self.environments
         observation = environments.observation
@@ -48,6 +50,7 @@ class Collector:
         seen = self.filters.observation(observation)
         drawn = self.policy.rng.bit_generator.state
         action, policy_state, extras = self.policy.act(seen, self.policy_state, environments.is_first, mode, env_steps)
+        refuse_non_finite_action(action, f"at environment step {env_steps}")
         try:
             result = environments.step(action)
         except EnvironmentFailure:  # a step that was not made drew no random numbers
@@ -84,10 +87,9 @@ class Collector:
         """Returns what a checkpoint keeps to continue: observations, the policy's state, and weights that were
         handed over.
         """
-        policy_state = {POLICY_STATE + name: value for name, value in self.policy_state.items()}
         return {
-            **self.environments.observation,
-            **policy_state,
+            **{OBSERVATION + key: value for key, value in self.environments.observation.items()},
+            **{POLICY_STATE + name: value for name, value in self.policy_state.items()},
             **{f"{HANDED}{i}": value for i, value in enumerate(self.handed)},
         }
 
@@ -118,5 +120,8 @@ class Collector:
             self.act_with(handed)
         else:
             self.hand_over(learned)
-        observation = {key: arrays[key] for key in self.environments.spec.observation if key in arrays}
+        # Checkpoints of earlier versions have observations under their keys alone.
+        names = {key: OBSERVATION + key for key in self.environments.spec.observation}
+        names = {key: name if name in arrays else key for key, name in names.items()}
+        observation = {key: arrays[name] for key, name in names.items() if name in arrays}
         return self.environments.restore(state["environments"], actions, observation)

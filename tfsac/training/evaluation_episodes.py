@@ -16,6 +16,7 @@ from tfsac.environments.check import has_time_limit
 from tfsac.environments.checked_returns import placed, refuse_non_finite
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.parameters import EnvironmentEpisodes, StepMethod
+from tfsac.training.non_finite import refuse_non_finite_action
 from tfsac.training.policy import Policy
 from tfsac.training.recorder import summary
 from tfsac.user_code import calling
@@ -79,11 +80,13 @@ def evaluate_policy(
 
     Raises:
         EnvironmentFailure: the environment raised.
+        NonFiniteError: the policy's action is not finite.
     """
     switched: list[bool] = []
 
     def act(observation: Any) -> np.ndarray:
         action = policy.act(observation, deterministic)
+        refuse_non_finite_action(action, "in an evaluation")
         if policy.switched is not None:
             switched.append(policy.switched)
         return action
@@ -142,14 +145,13 @@ def evaluate(
                 begin()
         while not done:
             seen = observation
-            if each_step is not None:
-                observation = copy.deepcopy(
-                    observation
-                )  # environments may write the next one into the same array, and so may act
+            if each_step is not None:  # environments may write the next one into the same array, and so may act
+                observation = copy.deepcopy(observation)
             with _failing_in(name, len(returns), length, ValueError):  # an observation that the policy refuses
                 action = act(seen)
             with _failing_in(name, len(returns), length):
-                next_observation, reward, terminated, truncated, _ = env.step(action)
+                taken = action if each_step is None else copy.deepcopy(action)  # environments may change theirs
+                next_observation, reward, terminated, truncated, _ = env.step(taken)
                 total, length = total + float(reward), length + 1
                 refuse_non_finite(next_observation, total)
             if length == longest and not terminated and not truncated:

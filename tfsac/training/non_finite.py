@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,11 @@ import numpy as np
 from tfsac.files import written_aside
 from tfsac.types import Batch, UpdateResult, is_loss, is_of_policy
 
+ALL_METRICS = "With --updates_between_diagnostics=1 a resumed run checks all metrics of every update"
+
 
 class NonFiniteError(RuntimeError):
-    """A loss, value or gradient became NaN or infinite; the batch was saved."""
+    """A loss, value, gradient, weight or action became NaN or infinite; the batch was saved, where one is to blame."""
 
 
 def refuse_non_finite(
@@ -60,6 +62,44 @@ def refuse_non_finite(
         f"{name} is not finite at update {number} (environment step {env_steps}); the batch of this update {saved}, "
         f"the last checkpoint is from before. Received: {name}={result.metrics[update, column]}"
     )
+
+
+def refuse_non_finite_action(action: np.ndarray, where: str) -> None:
+    """Checks what the policy returns, before an environment is blamed for what it makes of it.
+
+    Args:
+        action: of any shape and dtype.
+        where: "at environment step 40".
+
+    Raises:
+        NonFiniteError: it has a NaN or an infinity.
+    """
+    if action.dtype.kind == "f" and not np.isfinite(action).all():
+        raise NonFiniteError(
+            f"The policy's action is not finite {where}: an update made its weights so. The last checkpoint is from "
+            f"before. {ALL_METRICS}. Received: {action.tolist()}"
+        )
+
+
+def refuse_non_finite_weights(trained: Mapping[str, list[Any]], env_steps: int) -> None:
+    """Checks the weights before they are saved.
+
+    Args:
+        trained: variables by name of the network.
+        env_steps: of the run so far.
+
+    Raises:
+        NonFiniteError: one has a NaN or an infinity; its network is named.
+    """
+    for name, variables in trained.items():
+        for variable in variables:
+            value = variable.numpy()
+            if not np.isfinite(value).all():
+                raise NonFiniteError(
+                    f"The weights of {name!r} are not finite at environment step {env_steps} and were not saved: an "
+                    f"update made them so. The last checkpoint is from before. {ALL_METRICS}. "
+                    f"Received: {variable.name} with {int((~np.isfinite(value)).sum())} such numbers"
+                )
 
 
 @functools.cache

@@ -56,6 +56,7 @@ FIXED = (
     "directory",
 )  # callbacks must not replace them
 
+STOPPED = "stopped"  # entry of a checkpoint's state: why the run ended before its schedule
 MakeTerminal = Callable[[int, str, bool, Sequence[str]], TerminalSink]
 
 
@@ -82,6 +83,7 @@ class RunParts:
         self.hooks = Hooks(asked.callbacks, self.signals)
         self.lock, self.run_files = RunLock(), dict[str, bytes]()
         self.error: Exception | None = None
+        self.stopped = ""  # why a run that is resumed had ended before its schedule
         self.schedule = Schedule(asked.preset.schedule)
         self.counters = self.schedule.counters
         quiet = asked.quiet or not asked.task.is_chief
@@ -244,6 +246,7 @@ class RunParts:
         restored = self.checkpoints.restore(self.settings.skip_damaged_rows)
         for note in restored.notes:
             self.print(note)
+        self.stopped = restored.state.pop(STOPPED, "")
         with understanding(restored.place):
             exact = self.state.restore(restored)
         self.run_files = restored.run_files

@@ -18,10 +18,10 @@ from tfsac.parameters import ParameterError, Preset, RunParameters, TwinSoftActo
 from tfsac.training.callbacks import Callback
 from tfsac.training.checkpoints import CheckpointError
 from tfsac.training.failures import explaining
-from tfsac.training.non_finite import refuse_non_finite
+from tfsac.training.non_finite import NonFiniteError, refuse_non_finite, refuse_non_finite_weights
 from tfsac.training.reporting import opening
 from tfsac.training.run_directory import CONFIG
-from tfsac.training.run_parts import MakeTerminal, RunParts
+from tfsac.training.run_parts import STOPPED, MakeTerminal, RunParts
 from tfsac.training.run_request import requested
 from tfsac.training.schedule import Counters
 from tfsac.types import Batch, Step, UpdateResult
@@ -92,7 +92,8 @@ class Trainer(RunParts):
 
         Raises:
             EnvironmentFailure: an environment raised; the state before that step was saved.
-            NonFiniteError: a metric is not finite; the batch was saved, the last checkpoint is from before.
+            NonFiniteError: a metric, weight or action is not finite; the last checkpoint is from before, and the batch
+                of a metric was saved.
             CheckpointError: a checkpoint could not be written.
             RuntimeError: it ran already.
         """
@@ -203,12 +204,19 @@ class Trainer(RunParts):
         return row
 
     def save(self) -> pathlib.Path:
-        """Writes a checkpoint and returns its folder."""
+        """Writes a checkpoint and returns its folder.
+
+        Raises:
+            CheckpointError: it could not be written.
+            NonFiniteError: a weight is not finite; nothing was written.
+        """
         self.updates.wait()
+        refuse_non_finite_weights(self.agent.trained, self.counters.env_steps)
         files, config = {**self.run_files, **self.state.files()}, self.directory.config
         if self.workers.task.is_chief and config.is_file():
             files[CONFIG] = config.read_bytes()
-        return self.checkpoints.save(self.counters.env_steps, self.state.values(), self.state.arrays(), files)
+        values = {**self.state.values(), STOPPED: "" if self.signals.received else self.stop_reason}
+        return self.checkpoints.save(self.counters.env_steps, values, self.state.arrays(), files)
 
     def report(self) -> None:
         """Moves the progress bar; ends the run where nobody reads what it prints any more."""
@@ -229,6 +237,14 @@ class Trainer(RunParts):
         if not isinstance(reason, str) or not reason.strip():
             raise ParameterError(f'stop is told why the run ends, such as "no improvement". Received: {reason!r}')
         self.stop_reason = reason
+
+    def complete(self) -> None:
+        """Has `run` train nothing where a run that is resumed had been stopped, and only its exported policy is
+        missing.
+        """
+        if self.stopped and not self.directory.policy.exists():
+            self.stop_reason, self.agreed_to_stop = self.stopped, True
+            self.print(f"It had ended there ({self.stopped}); its curve and policy are made now.")
 
     # -- inside a step -------------------------------------------------------------------------------------------------
 
@@ -316,7 +332,7 @@ class Trainer(RunParts):
             return
         try:
             place = self.save()
-        except (CheckpointError, OSError) as error:
+        except (CheckpointError, NonFiniteError, OSError) as error:
             self.print(f"{what}, and its state could not be saved: {description(error)}")
             return
         self.print(
