@@ -302,7 +302,7 @@ class Trainer(RunParts):
     def _end(self, saved: pathlib.Path) -> None:
         if self.signals.received:
             self.print(
-                f"Stopped by {self.stop_reason} at step {self.counters.env_steps}; "
+                f"Stopped by {signal.Signals(self.signals.received).name} at step {self.counters.env_steps}; "
                 f"saved in {self.directory.shown(saved)}. Continue with: {self.how_to_resume.command()}"
             )
         self.hooks.raise_error()
