@@ -327,6 +327,21 @@ def test_runs_are_grouped_by_what_differs_in_them(described):
     assert grouping.by_difference([]) == {}
 
 
+def test_dollars_in_labels_are_no_formulas(write, tmp_path):
+    compare({"a=$x_$": [write("a", [1, 2])], "b=$y_$": [write("b", [3, 4])]}, tmp_path, "$level_$")
+    assert (tmp_path / "comparison.png").stat().st_size > 10_000
+
+
+def test_runs_that_differ_in_the_type_of_a_value_alone_are_two_groups(described):
+    a, b, c = (
+        described("a", environment__kwargs={"x": "1"}),
+        described("b", environment__kwargs={"x": 1}),
+        described("c"),
+    )
+    assert grouping.by_difference([a, b]) == {'x="1"': [a], "x=1": [b]}
+    assert len(grouping.by_difference([a, b, c, described("d", environment__kwargs={"x": None})])) == 4
+
+
 def test_custom_models_are_a_difference_with_the_name_of_their_function(described):
     a, b = described("a"), described("b", agent__networks__policy__middleware_parameters__scheme=[8])
     config = json.loads((b / "config.json").read_text())

@@ -17,7 +17,8 @@ import tiny
 from odd_tools import ODD, ZEROS, Odd
 
 import tfsac
-from tfsac.environments import EnvironmentFailure, Environments, IsolatedEnvironment, make
+from tfsac.environments import EnvironmentFailure, Environments, IsolatedEnvironment, make, name_of_environment
+from tfsac.environments.check import has_time_limit
 from tfsac.environments.film import write_film
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, ParameterError, RunParameters, override
 from tfsac.testing import tiny_preset
@@ -252,6 +253,19 @@ def test_an_isolated_environment_does_what_it_does_here_and_can_be_ended(monkeyp
     ):
         evaluate(lambda observation: ZEROS[:1], isolated, EnvironmentEpisodes(1))
     isolated.close()
+
+
+@pytest.mark.slow
+def test_an_isolated_environment_that_nobody_registered_has_its_name_and_its_time_limit():
+    def one():
+        return gym.wrappers.TimeLimit(Odd(), 4)
+
+    isolated = IsolatedEnvironment(one(), one, 60.0)
+    assert has_time_limit(isolated) and name_of_environment(isolated) == "Odd"
+    isolated.close()
+    unlimited = IsolatedEnvironment(Odd(), Odd, 60.0)
+    assert not has_time_limit(unlimited)
+    unlimited.close()
 
 
 def test_the_earlier_name_of_an_isolated_environment_says_the_new_one():

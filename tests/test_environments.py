@@ -451,6 +451,7 @@ REFUSED = {
     "no action": (dict(action=Box(-1, 1, (0,), np.float32)), "a vector of at least one number", "(0,)"),
     "scalar action": (dict(action=Box(-1, 1, (), np.float32)), "a vector of at least one number", "()"),
     "matrix of actions": (dict(action=Box(-1, 1, (2, 2), np.float32)), "a vector of at least one number", "(2, 2)"),
+    "half floats": (dict(action=Box(-1, 1, (2,), np.float16)), "floats of 32 bits or more", "float16"),
     "whole numbers": (dict(action=Box(0, 3, (2,), np.int64)), "actions must be floats", "int64"),
     "tuple": (dict(observation=gym.spaces.Tuple([Counting.observation_space])), "FlattenObservation", "Tuple("),
     "discrete observation": (

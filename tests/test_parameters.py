@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import json
+import pathlib
 import re
 
 import golden_tools
@@ -1180,10 +1181,20 @@ def test_parameters_say_how_they_are_changed():
         preset.agnt = 5
 
 
-@pytest.mark.parametrize("value", [len, object()], ids=["function", "object"])
+@pytest.mark.parametrize("value", [len, object(), {1: 2}, [{"a"}], pathlib.Path("x"), b"x"], ids=repr)
 def test_arguments_of_a_level_are_what_a_config_can_keep(value):
     with pytest.raises(ParameterError, match=r"their values are JSON: .*env_fn is for all others\. Received: x="):
         EnvironmentParameters(kwargs={"x": value})
+
+
+def test_infinities_among_the_arguments_of_a_level_stay_as_they_are():
+    kwargs = {"healthy_z_range": [0.5, float("inf")], "low": {"x": [-float("inf")]}}
+    preset = override(load_preset("mujoco_twin_sac"), {"environment.kwargs": kwargs})
+    assert preset.environment.kwargs == kwargs
+    assert from_json(Preset, json.dumps(to_json(preset))) == preset
+    assert override(preset, {"environment.kwargs.high": float("inf")}).environment.kwargs["high"] == float("inf")
+    with pytest.raises(ParameterError, match="finite"):
+        override(preset, {"agent.networks.policy.clip_gradients": float("inf")})
 
 
 def test_the_discount_of_episodes_is_the_golden_one():

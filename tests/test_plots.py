@@ -99,6 +99,12 @@ def test_plots_of_several_labels_and_seeds(run, tmp_path):
     assert (height, width) == (440, 720)
 
 
+def test_dollars_are_no_formulas(run, tmp_path):
+    runs = [run("${NAME}_${SEED}", curve_rows([0, 2, 4])), run("b$", curve_rows([2, 4, 12]))]
+    assert plot_run(runs[0]).read_bytes().startswith(PNG)
+    assert plot_curves({"a=$x_$": runs}, tmp_path / "x.png", r"$\nothing$").read_bytes().startswith(PNG)
+
+
 def test_what_is_drawn(run, monkeypatch, tmp_path):
     from matplotlib.figure import Figure
 

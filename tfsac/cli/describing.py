@@ -53,6 +53,7 @@ def _show_flags(f: flags.FlagValues) -> None:
 def show(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints a preset as lines `path=value`, as --set takes them, or as JSON."""
     from tfsac.cli.learning import preset_of
+    from tfsac.experiments.grid import text_of
     from tfsac.files import leaves
     from tfsac.parameters import to_json
 
@@ -62,7 +63,7 @@ def show(f: flags.FlagValues, rest: list[str]) -> int:
         return 0
     described = {name: part for name, part in to_json(preset).items() if name != "levels"}
     for path, value in leaves(described, empty=True):
-        print(f"{path}={value if isinstance(value, str) else json.dumps(value)}")
+        print(f"{path}={text_of(value)}")
     return 0
 
 

@@ -108,7 +108,7 @@ def by_difference(runs: Sequence[pathlib.Path]) -> dict[str, list[pathlib.Path]]
     told: list[str] = ["agent"]
 
     def apart(paths: Sequence[str]) -> int:
-        return len({json.dumps([parameters.get(path) for path in paths]) for parameters, _ in groups.values()})
+        return len({json.dumps([_text(parameters, path) for path in paths]) for parameters, _ in groups.values()})
 
     paths = dict.fromkeys(path for parameters, _ in groups.values() for path in parameters)
     for path in paths:
@@ -120,12 +120,15 @@ def by_difference(runs: Sequence[pathlib.Path]) -> dict[str, list[pathlib.Path]]
     untold = sum(apart([path]) > 1 for path in paths if path not in told) if apart(["agent"]) == 1 else 0
 
     def label(parameters: dict[str, Any]) -> str:
-        values = {path: parameters.get(path) for path in told}
-        texts = {
-            path: value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
-            for path, value in values.items()
-        }
+        texts = {path: _text(parameters, path) for path in told}
         said = ",".join(text if path == "agent" else f"{names[path]}={text}" for path, text in texts.items())
         return f"{said} and {untold} more" if untold else said
 
     return {label(parameters): paths for parameters, paths in groups.values()}
+
+
+def _text(parameters: dict[str, Any], path: str) -> str:
+    """Returns a parameter as one types it, another text for each value; nothing for one that is not there."""
+    from tfsac.experiments.grid import text_of
+
+    return text_of(parameters[path]) if path in parameters else ""

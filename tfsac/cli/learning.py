@@ -340,8 +340,11 @@ def _train_all(f: flags.FlagValues, grid: Sequence[str], jobs: int, ray_address:
 
 def given_arguments(f: flags.FlagValues, without: Collection[str]) -> list[str]:
     """Returns the flags that were given, some left out, as one types them."""
-    given = [f[name] for name in f if f[name].present and name not in without]
-    return [argument for flag in given for argument in flag.serialize().split("\n") if argument]
+    typed: list[str] = []
+    for flag in (f[name] for name in f if f[name].present and name not in without):
+        repeated = isinstance(flag, flags.MultiFlag)
+        typed += [f"--{flag.name}={value}" for value in flag.value] if repeated else [flag.serialize()]
+    return list(filter(None, typed))
 
 
 def check_startable(experiments: Sequence[dict[str, Any]]) -> str:

@@ -143,8 +143,8 @@ def _check_box(name: str, action: gym.spaces.Box, team: tuple[int, ...]) -> None
             f"{team[0]} rows, one of each agent, of at least one number" if team else "a vector of at least one number"
         )
         raise ValueError(f"{name}: actions must be {wanted}. Received: {action}")
-    if not np.issubdtype(action.dtype, np.floating):
-        raise ValueError(f"{name}: actions must be floats. Received: {action}")
+    if not np.issubdtype(action.dtype, np.floating) or action.dtype.itemsize < 4:
+        raise ValueError(f"{name}: actions must be floats of 32 bits or more. Received: {action}")
     for side, bounds in (("low", action.low), ("high", action.high)):
         bad = np.argwhere(~np.isfinite(bounds))
         if bad.size:
@@ -235,6 +235,8 @@ def _check_names(name: str, keys: list[str]) -> None:
 def has_time_limit(env: gym.Env) -> bool:
     """Returns whether an environment's registration or one of its wrappers ends its episodes after some steps."""
     if env.spec is not None and env.spec.max_episode_steps is not None:
+        return True
+    if getattr(env, "time_limited", False):  # in another process
         return True
     while isinstance(env, gym.Wrapper):
         if isinstance(env, gym.wrappers.TimeLimit):

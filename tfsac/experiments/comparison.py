@@ -19,6 +19,7 @@ from tfsac.experiments.plots import (
     color_and_style,
     dress,
     focus,
+    literal,
     new_figure,
     read_curve,
     refuse_repeated,
@@ -340,7 +341,7 @@ def draw(groups: Groups, rows: Sequence[Row], out: Path, title: str, notes: Sequ
     heights = [3.0, max(2.6, bars), bars][: len(panels)]
     figure = new_figure(11.0, sum(heights) + 0.6)
     axes = figure.subplot_mosaic(panels, height_ratios=heights)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12)
+    figure.suptitle(literal(title), x=0.01, ha="left", fontsize=12)
     levels = {run.level for runs in groups.values() for run in runs}
     score = "return" if len(levels) == 1 else "normalised return"
     dress(axes["steps"], "environment steps", f"IQM of {score}")
@@ -356,7 +357,7 @@ def draw(groups: Groups, rows: Sequence[Row], out: Path, title: str, notes: Sequ
         for name, against in AGAINST.items():
             points, estimates = curve(runs, against)
             marker = "o" if len(points) == 1 else None
-            counted = f"{label} ({len(runs)})"
+            counted = literal(f"{label} ({len(runs)})")
             axes[name].plot(points, estimates.value, style, color=color, linewidth=2, marker=marker, label=counted)
             axes[name].fill_between(points, estimates.low, estimates.high, color=color, alpha=0.18, linewidth=0)
             drawn[name] += [(points, entry) for entry in estimates]
@@ -395,6 +396,6 @@ def _bars(axes: Axes, colors: Mapping[str, str], series: Mapping[str, Mapping[st
         axes.plot([], [], color="black", markerfacecolor="black" if j == 0 else "white", label=name, **marker)
     if len(series) > 1:
         axes.legend(frameon=False, fontsize=8)
-    axes.set_yticks(range(len(labels)), labels, fontsize=8)
+    axes.set_yticks(range(len(labels)), [literal(label) for label in labels], fontsize=8)
     axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.margins(x=0.05)

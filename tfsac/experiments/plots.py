@@ -150,7 +150,8 @@ def plot_curves(
                 axes.plot(*curve, color=color, linewidth=0.6, alpha=0.45)
             drawn += curves
             axes.fill_between(steps, low, high, color=color, alpha=0.18, linewidth=0)
-        axes.plot(steps, mean, style, color=color, linewidth=2, label=label, marker="o" if len(steps) == 1 else None)
+        marker = "o" if len(steps) == 1 else None
+        axes.plot(steps, mean, style, color=color, linewidth=2, label=literal(label), marker=marker)
         drawn.append((steps, mean))
     if threshold is not None:
         axes.axhline(threshold, color=GREY, linewidth=1, linestyle="--", label=f"threshold {threshold:g}")
@@ -309,7 +310,7 @@ def _axes(title: str, y_label: str, x_label: str = "environment steps", rows: in
 
     figure = new_figure(7.2, 3.1 + 1.3 * rows)
     axes = [figure.add_subplot(rows, 1, i + 1) for i in range(rows)]
-    axes[0].set_title(title, loc="left", fontsize=12)
+    axes[0].set_title(literal(title), loc="left", fontsize=12)
     for axis in axes:
         dress(axis, x_label if axis is axes[-1] else "", y_label)
         axis.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -334,6 +335,11 @@ def _save(figure: Figure, axes: Axes, out: Path, note: str) -> pathlib.Path:
 # -- what all figures have in common -----------------------------------------------------------------------------------
 
 
+def literal(text: str) -> str:
+    """Returns a text of the user's for a picture, in which dollars are no formulas."""
+    return text.replace("$", r"\$")
+
+
 def new_figure(width: float, height: float) -> Figure:
     """Returns an empty figure, in inches, that belongs to no window."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -346,8 +352,8 @@ def new_figure(width: float, height: float) -> Figure:
 
 def dress(axes: Axes, x_label: str, y_label: str) -> None:
     """Gives axes their labels and a light grid."""
-    axes.set_xlabel(x_label)
-    axes.set_ylabel(y_label, fontsize=9.5)
+    axes.set_xlabel(literal(x_label))
+    axes.set_ylabel(literal(y_label), fontsize=9.5)
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -384,7 +390,7 @@ def color_and_style(i: int) -> tuple[str, str]:
 def save_figure(figure: Figure, out: Path, note: str) -> pathlib.Path:
     """Writes a PNG with a note below it, over one that is there already, and returns its path."""
     if note:
-        figure.supxlabel(note, fontsize=7.5, color=GREY, x=0.99, ha="right")
+        figure.supxlabel(literal(note), fontsize=7.5, color=GREY, x=0.99, ha="right")
     out = new_file(out, ".png", replace=True)
     with written_aside(out) as file:
         figure.savefig(file, dpi=100, format="png")

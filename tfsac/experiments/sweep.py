@@ -137,9 +137,10 @@ def finished_runs(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
     known = {name or "." for name, _ in named(axes)}
     for path in (*folder.glob("seed*/policy"), *folder.glob("*/seed*/policy")):
         name = str(path.parent.parent.relative_to(folder))
-        if name not in known:
+        if name not in known and not (folder / name / "sweep.json").is_file():  # one of its own is another sweep
             raise ValueError(
-                f"The sweep.json in {folder} does not name this combination, so it is damaged. Received: {name!r}"
+                f"The sweep.json in {folder} does not name this combination: it is damaged, or these are runs of "
+                f"another experiment, which go elsewhere. Received: {name!r}"
             )
     groups: dict[str, list[pathlib.Path]] = {}
     for (name, _), (label, _) in zip(named(axes), named(axes, LEVELS), strict=True):

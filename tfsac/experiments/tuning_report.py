@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tfsac.experiments.plots import GREY, PALETTE, dress, new_figure, save_figure
+from tfsac.experiments.plots import GREY, PALETTE, dress, literal, new_figure, save_figure
 from tfsac.experiments.search_space import Dimension, names_of
 from tfsac.experiments.tuning import JOURNAL, TuningPlan, import_optuna, open_storage, open_study, read_tuning
 from tfsac.experiments.tuning import text_of_value as text_of
@@ -131,7 +131,7 @@ def draw(folder: pathlib.Path, found: Found) -> pathlib.Path:
     top, low = max(2.8, 0.9 + 0.28 * len(space)), 2.3 * rows
     figure = new_figure(11.0, top + low + 0.4)
     level = found.plan.experiment["preset"]["environment"]["level"]
-    figure.suptitle(f"{level}: {len(found.trials)} trials", x=0.01, ha="left", fontsize=12)
+    figure.suptitle(literal(f"{level}: {len(found.trials)} trials"), x=0.01, ha="left", fontsize=12)
     grid = figure.add_gridspec(2, 1, height_ratios=[top, low])
     above, below = figure.add_subfigure(grid[0]), figure.add_subfigure(grid[1])
     history, importances = above.subplots(1, 2, width_ratios=[1.6, 1])
@@ -192,7 +192,7 @@ def _slice(axes: Axes, found: Found, dimension: Dimension, name: str) -> None:
         _range_axis(axes, dimension)
     else:
         sampled = [dimension.values.index(text) for text in sampled]
-        axes.set_xticks(range(len(dimension.values)), dimension.values, fontsize=8)
+        axes.set_xticks(range(len(dimension.values)), [literal(text) for text in dimension.values], fontsize=8)
         axes.set_xlim(-0.5, len(dimension.values) - 0.5)
     axes.margins(y=0.08)
     count = len(found.complete)

@@ -141,7 +141,9 @@ def parameters(cls: type[T]) -> type[T]:
     out of range; the message ends with what was received. So does a class outside tfsac that inherits from one that is
     not `Extensible`.
     """
-    config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    # Numbers of tfsac's own fields are finite; infinities in what an environment or an optimizer is given stay as they
+    # are.
+    config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, ser_json_inf_nan="constants")
     made: Any = pydantic.dataclasses.dataclass(frozen=True, config=config)(cls)
     construct: Callable[..., None] = made.__init__
 

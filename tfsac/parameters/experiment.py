@@ -13,7 +13,6 @@ from tfsac.parameters.base import (
     PositiveInt,
     parameters,
     refuse_ineffective,
-    to_json,
 )
 from tfsac.parameters.ensemble_options import check_atoms
 from tfsac.parameters.filter_parameters import FilterParameters
@@ -75,13 +74,11 @@ class EnvironmentParameters:
 
     def __post_init__(self) -> None:
         for name, value in self.kwargs.items():
-            try:
-                to_json([value])
-            except ValueError as error:
+            if not _is_json(value):
                 raise ParameterError(
-                    f"kwargs are kept in the run's config, so their values are JSON: numbers, texts, lists, dicts; "
-                    f"env_fn is for all others. Received: {name}={value!r}"
-                ) from error
+                    f"kwargs are kept in the run's config, so their values are JSON: numbers, texts, lists, dicts of "
+                    f"texts; env_fn is for all others. Received: {name}={value!r}"
+                )
         visible = self.visible_entries
         if visible is not None and (not visible or len(set(visible)) < len(visible)):
             raise ParameterError(f"visible_entries names one entry or more, each once. Received: {visible}")
@@ -95,6 +92,15 @@ class EnvironmentParameters:
     def by_env_fn(self) -> bool:
         """Whether a Python function made the environment, so that the level cannot."""
         return self.level.startswith(BY_ENV_FN)
+
+
+def _is_json(value: Any) -> bool:
+    """Whether a value comes back from JSON as it was, but for tuples, which become lists."""
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_json(each) for key, each in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(_is_json, value))
+    return value is None or isinstance(value, str | int | float)
 
 
 @parameters

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from tfsac.environments import episode_seed
+from tfsac.environments import episode_seed, name_of_environment
 from tfsac.environments.check import has_time_limit
 from tfsac.environments.checked_returns import placed, refuse_non_finite
 from tfsac.environments.vectorize import EVALUATION
@@ -99,11 +99,10 @@ def about_time_limit(env: gym.Env) -> str | None:
     """Returns a line for an environment without a known time limit, None for others."""
     if has_time_limit(env):
         return None
-    name = env.spec.id if env.spec else type(env.unwrapped).__name__
     return (
-        f"{name} has no registered time limit: episodes end where it terminates or truncates them itself, and those "
-        f"of an evaluation after {LONGEST_EPISODE} steps at the latest. If it never ends them, stop now and train with "
-        "environment.max_episode_steps, which a resumed run cannot change."
+        f"{name_of_environment(env)} has no registered time limit: episodes end where it terminates or truncates them "
+        f"itself, and those of an evaluation after {LONGEST_EPISODE} steps at the latest. If it never ends them, stop "
+        "now and train with environment.max_episode_steps, which a resumed run cannot change."
     )
 
 
@@ -134,7 +133,7 @@ def evaluate(
     returns: list[float] = []
     lengths: list[int] = []
     longest = None if has_time_limit(env) else LONGEST_EPISODE
-    name = env.spec.id if env.spec else type(env.unwrapped).__name__
+    name = name_of_environment(env)
     while (len(returns) if isinstance(amount, EnvironmentEpisodes) else sum(lengths)) < amount.num_steps:
         with _failing_in(name, len(returns), 0):
             observation, _ = env.reset(seed=episode_seed(seed, EVALUATION, where, len(returns)))
