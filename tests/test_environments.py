@@ -192,6 +192,7 @@ def test_bounds_are_rounded_inwards_so_that_the_space_has_every_action():
     environments.close()
     for bound in (-0.1, np.pi):  # what the environment itself calls its bound is accepted
         assert checked_action("act returns", np.full(2, bound), spec.action).dtype == np.float32
+    assert checked_action("act returns", [0, 1], spec.action).dtype == np.float32
     with pytest.raises(ValueError, match="act returns an action from"):
         checked_action("act returns", np.full(2, 3.1416), spec.action)
 

@@ -420,6 +420,12 @@ def test_extreme_logits_stay_finite():
     np.testing.assert_array_equal(tape.gradient(entropy, logits), [[0.0, 0.0, 0.0]])
 
 
+def test_ties_are_rows_whose_two_likeliest_actions_differ_by_rounding():
+    logits = np.float32([[0.3, -1.0, 0.3 + 1e-7], [2.0, -1.0, 0.0]])
+    assert MaskedCategorical(logits).is_tie() and not MaskedCategorical(logits[1:]).is_tie()
+    assert not MaskedCategorical(logits[:1], np.array([[True, True, False]])).is_tie()
+
+
 def test_samples_have_the_probabilities_and_masked_actions_never_come():
     draws, prob = 100_000, np.array([0.5, 0.3, 0.0, 0.2])
     logits, mask = tf.constant(np.log([[0.5, 0.3, 10.0, 0.2]]), tf.float32), tf.constant([[True, True, False, True]])

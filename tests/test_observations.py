@@ -192,6 +192,30 @@ def test_every_agent_acts_and_learns_from_an_image_and_a_vector_that_its_preset_
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "keys", "action"),
+    [
+        ("pendulum_sac", ["x", "v"], NUMBERS),
+        ("pendulum_twin_sac", ["q1", "mean_and_log_std"], NUMBERS),
+        ("taac_simple_control", ["q2", "tau_a_embedding"], NUMBERS),
+        ("small_crossq_mujoco", ["critics", "body_dense_1"], NUMBERS),
+        ("acer_pendulum", ["mean", "variance"], NUMBERS),
+        ("cart_pole_discrete_sac", ["logits", "logits_layer"], DiscreteSpec(3)),
+        ("acer_partially_observable", ["lstm", "logits"], DiscreteSpec(3)),
+    ],
+)
+def test_observations_may_have_the_names_of_layers(name, keys, action):
+    networks = load_preset(name).agent.networks
+    changes = {
+        f"agent.networks.{network}.input_embedders_parameters": {key: {"scheme": "Empty"} for key in keys}
+        for network, parameters in networks.items()
+        if "observation" in parameters.input_embedders_parameters
+    }
+    agent = agent_of(small(name, **changes), dict.fromkeys(keys, VECTOR), action)
+    seen = dict.fromkeys(keys, np.zeros((2, 4), np.float32))
+    assert len(agent.policy.act(seen).action) == 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["cart_pole_discrete_sac", "acer_cartpole"])
 def test_agents_of_discrete_actions_learn_from_images(name):

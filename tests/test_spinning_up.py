@@ -528,7 +528,15 @@ def maker_of(actor_critic, **kwargs):
     return model_maker(actor_critic, env.observation_space, env.action_space, kwargs, spec_of(env), seed=4)
 
 
-@pytest.mark.parametrize("actor_critic", [mlp_actor_critic, layered])
+def named(*spaces):
+    """The custom actor_critic with the same name for both critics, and a policy of the observation's name."""
+    models = layered(*spaces)
+    for model, name in zip(models, ("observation", "q", "q"), strict=True):
+        model.name = name
+    return models
+
+
+@pytest.mark.parametrize("actor_critic", [mlp_actor_critic, layered, named])
 def test_the_two_critics_become_one_model_and_each_call_begins_with_the_same_weights(actor_critic):
     made = []
 
@@ -727,6 +735,22 @@ def test_the_runs_own_level_is_the_default(plain, capsys):
     assert done.returns.tolist() == pytest.approx(api.evaluate(result.run_dir, 2).returns.tolist(), rel=1e-4)
     drawn = [tfsac.test_policy(result.run_dir, episodes=1, deterministic=False).returns[0] for _ in range(2)]
     assert len({done.returns[0], *drawn}) == 3
+
+
+def short_spread():
+    return tiny.shrunk(
+        load_preset("simple_spread_discrete_sac"),
+        **{"environment.kwargs": {"max_cycles": 5}, "environment.num_envs": 1},
+    )
+
+
+@pytest.mark.parametrize("made", [tiny.taac, short_spread])
+def test_policies_with_a_state_and_of_teams_are_tested_too(tmp_path, made):
+    preset = made()
+    run_dir = tiny.untrained_run(tmp_path / "run", preset.environment.level, preset)
+    tfsac.export(tfsac.load_policy(run_dir), run_dir / "policy")
+    returns = tfsac.test_policy(run_dir, episodes=2).returns
+    np.testing.assert_allclose(returns, tfsac.evaluate(run_dir, episodes=2).returns, rtol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,9 @@ class SquashedGaussian:
         return self.loc + self.functions.exp(self.log_scale) * noise
 
 
+ROUNDING = 1e-5  # relative error of values in float32, computed in different ways
+
+
 class MaskedCategorical:
     """A categorical distribution over A actions, of which those outside the mask have probability zero, exactly.
 
@@ -96,6 +99,11 @@ class MaskedCategorical:
     def mode(self) -> Any:
         """Returns the likeliest actions, `[B]` int32; the first of equally likely ones."""
         return likeliest(self.logits)
+
+    def is_tie(self) -> bool:
+        """Returns whether two actions are the likeliest but for rounding, in any of the rows; logits are an array."""
+        second_B, first_B = np.partition(self.logits, -2, axis=-1)[:, -2:].T
+        return bool((first_B - second_B <= ROUNDING * (1.0 + np.abs(first_B))).any())
 
     def entropy(self) -> tf.Tensor:
         """Returns `-sum_a pi(a) log pi(a)` in nats, `[B]`."""

@@ -86,10 +86,10 @@ def _inputs(policy: Policy, observations: Sequence[Any]) -> Iterator[dict[str, n
         action = policy.act(observation)[None]
         drawn = policy.acting.sample_noise({key: tf.constant(value) for key, value in arrays.items()})
         yield {
+            "rows": np.array(1, np.int32),
             **{input_name(key): value for key, value in arrays.items()},
             **state,
             "action": action,
             "noise": np.asarray(drawn),
-            "rows": np.array(1, np.int32),
         }
     policy.reset()

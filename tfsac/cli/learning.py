@@ -343,7 +343,7 @@ def given_arguments(f: flags.FlagValues, without: Collection[str]) -> list[str]:
     typed: list[str] = []
     for flag in (f[name] for name in f if f[name].present and name not in without):
         repeated = isinstance(flag, flags.MultiFlag)
-        typed += [f"--{flag.name}={value}" for value in flag.value] if repeated else [flag.serialize()]
+        typed += [f"--{flag.name}={value}" for value in flag.value or ()] if repeated else [flag.serialize()]
     return list(filter(None, typed))
 
 

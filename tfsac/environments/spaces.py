@@ -157,6 +157,8 @@ def checked_action(what: str, action: Any, of: ArraySpec | DiscreteSpec, leading
     if given.shape != shape or given.dtype.kind not in kinds or not np.isfinite(given).all():
         raise ValueError(f"{what} {numbers} of the shape {shape}. Received: {shown(action)} of the shape {given.shape}")
     low, high = (of.start, of.start + of.num_actions - 1) if isinstance(of, DiscreteSpec) else (of.low, of.high)
+    if isinstance(of, ArraySpec):
+        given = given.astype(np.float32)
     clipped = np.clip(given, low, high)
     # A bound of another dtype is another float32 than the spec's, which is rounded inwards.
     if not np.allclose(given, clipped, rtol=1e-6, atol=0.0):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import keras
@@ -19,6 +19,17 @@ from tfsac.networks.observations import with_embedders
 from tfsac.networks.sizes import about_size, check_size
 from tfsac.parameters import LSTMMiddlewareParameters, NetworkParameters, class_of
 from tfsac.types import ArraySpec, Spec
+
+
+def _layers(part: Any) -> Iterator[keras.layers.Layer]:
+    """Yields the layers in a head, in lists and in dicts."""
+    if isinstance(part, keras.layers.Layer):
+        yield part
+    elif isinstance(part, Head):
+        yield from _layers(vars(part))
+    elif isinstance(part, dict | list):
+        for each in part.values() if isinstance(part, dict) else part:
+            yield from _layers(each)
 
 
 class Network(tf.Module):
@@ -127,6 +138,9 @@ class Network(tf.Module):
         if not isinstance(head, FeaturesHead):
             features = keras.Input((x.shape[-1],), name="features")
             self.head_model = keras.Model([features, *action], head(features, *action), name=f"{name}_head")
+        for layer in _layers([self.embedders, self.state, self.middleware, self.lstm and self.lstm.layer, head]):
+            while layer.name in inputs or layer.name == "action":  # Keras wants another name for each
+                layer.name += "_layer"
         if after:
             outputs = [*(outputs if isinstance(outputs, list) else [outputs]), *after]
         return keras.Model([inputs, *action] if action else inputs, outputs, name=name)

@@ -223,6 +223,14 @@ class RecurrentCategoricalPolicy(RecurrentPolicy):
         """Returns the logits, as they are before the mask."""
         return {LOGITS: outputs[0]}
 
+    def is_tie(self, observation: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> bool:
+        """Returns whether two actions are the likeliest but for rounding; see `BasePolicy.is_tie`."""
+        before = state_before(state, None, self.initial_state(len(next(iter(observation.values())))))
+        outputs, _, _ = self._advance(
+            self.acts_through, observation, before, lambda name, given: self.forwards[name](given)
+        )
+        return self.distribution(outputs, observation).is_tie()
+
     def uniform(self, observation: Mapping[str, np.ndarray]) -> np.ndarray:
         """Draws valid actions, all equally likely."""
         return uniform_actions(self.noise(len(next(iter(observation.values())))), observation.get(ACTION_MASK))

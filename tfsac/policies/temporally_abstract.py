@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfsac.distributions import SquashedGaussian, constant, functions_of, sigmoid, softplus
+from tfsac.distributions import ROUNDING, SquashedGaussian, constant, functions_of, sigmoid, softplus
 from tfsac.networks import Network, forward_of
 from tfsac.parameters import AgentParameters
 from tfsac.policies.base_policy import (
@@ -26,7 +26,6 @@ from tfsac.policies.base_policy import (
 from tfsac.types import NEXT_STATE, STATE, SWITCH, ActResult, ArraySpec, DiscreteSpec, Spec
 
 REPEATS = "repeats"
-ROUNDING = 1e-5  # relative error of values in float32, computed in different ways
 LEAST_ALPHA = 1e-10
 
 A, V, U = "tau_a", "tau_v", "tau_u"

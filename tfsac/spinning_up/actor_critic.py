@@ -99,6 +99,8 @@ def _joined(models: Sequence[keras.Model], spec: Spec) -> dict[str, keras.Model]
     observation = keras.Input(array.shape, dtype=array.dtype, name="observation")
     action = keras.Input((size,), name="action")
     policy, q1, q2 = models
+    for name, model in zip(NAMES, models, strict=True):
+        model.name = f"tfsac_{name}"  # as parts of one model they need different names
     outputs = _called("policy", policy, observation, "observations")
     shapes = [tuple(x.shape) for x in outputs] if isinstance(outputs, tuple | list) else tuple(outputs.shape)
     if shapes != [(None, size)] * 2:

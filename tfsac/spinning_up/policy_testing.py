@@ -9,7 +9,6 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import tensorflow as tf
 
 from tfsac import argument_checks
 from tfsac.api import AFTER_TRAINING
@@ -60,20 +59,18 @@ def test_policy(
         parameters = dataclasses.replace(parameters, max_episode_steps=max_ep_len)
     if render:
         parameters = dataclasses.replace(parameters, kwargs={**parameters.kwargs, "render_mode": "human"})
-    model = load_exported(directory.policy).loaded
-    act = model.signatures["serving_default" if deterministic else "sample"]
+    exported = load_exported(directory.policy)
     env = maker(parameters, env_fn)()
     try:
         spec = spec_of(env)
-        _check(env, {key: tensor.shape for key, tensor in act.structured_input_signature[1].items()}, render)
+        _check(env, {key: list(shape) for key, (shape, _) in exported.reads.items()}, render)
         done = evaluate(
-            lambda observation: act(
-                **{input_name(key): tf.constant(value[None]) for key, value in as_arrays(observation, spec).items()}
-            )["action"][0].numpy(),
+            lambda observation: exported(as_arrays(observation, spec), deterministic),
             env,
             EnvironmentEpisodes(episodes),
             where=AFTER_TRAINING,
             each_step=_Printer(),
+            begin=exported.reset,
         )
     finally:
         env.close()
@@ -84,11 +81,13 @@ def test_policy(
 test_policy.__test__ = False  # type: ignore[attr-defined]  # pytest would take it for a test where it is imported
 
 
-def _check(env: gym.Env, inputs: dict[str, tf.TensorShape], render: bool) -> None:
+def _check(env: gym.Env, reads: dict[str, list[int | None]], render: bool) -> None:
+    """Refuses an environment without what the policy reads; a size of None, a number of agents, may be any."""
     shapes = {input_name(key): list(array.shape) for key, array in spec_of(env).observation.items()}
-    expected = {key: list(shape[1:]) for key, shape in inputs.items()}
-    if shapes != expected:
-        raise ValueError(f"The policy acts on observations of the shapes {expected}. Received: {shapes} of {env}")
+    for key, expected in reads.items():
+        shape = shapes.get(key, [None])
+        if len(shape) != len(expected) or any(size not in (None, n) for size, n in zip(expected, shape, strict=True)):
+            raise ValueError(f"The policy acts on observations of the shapes {reads}. Received: {shapes} of {env}")
     if render and env.render_mode != "human":
         raise ValueError(f"To render, make the environment with render_mode='human'. Received: {env.render_mode!r}")
 
