@@ -1,12 +1,14 @@
 """Where bfloat16 does not pay, a run says so, with the measured factor."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tfsac.parameters import RunParameters
 from tfsac.testing import tiny_preset
-from tfsac.training import Trainer, bfloat16
+from tfsac.training import Callback, Trainer, bfloat16
 from tfsac.training.devices import set_numerics
 
 NARROW = RunParameters(mixed_precision="bfloat16")
@@ -62,3 +64,29 @@ def test_a_run_prints_the_warning_and_trains(monkeypatch, tmp_path, capsys):
     result = Trainer(tiny_preset(), tmp_path / "run", NARROW).run()
     assert "This CPU has no AMX: with bfloat16 its matrix products are 0.50 times" in capsys.readouterr().out
     assert result.counters.updates > 0
+
+
+@pytest.mark.slow
+def test_each_of_several_runs_computes_in_its_own_precision(monkeypatch, tmp_path):
+    monkeypatch.setattr(bfloat16, "warning_about_bfloat16", lambda: None)
+    seen = {}
+
+    class Watch(Callback):
+        def on_step(self, trainer):
+            seen.setdefault(trainer.directory.path.name, set()).add(bfloat16.uses_bfloat16())
+
+    plain = RunParameters(updates_between_diagnostics=1)
+
+    class TrainAnother(Callback):
+        def on_training_begin(self, trainer):
+            Trainer(tiny_preset(), tmp_path / "inner", plain, callbacks=[Watch()], quiet=True).run()
+
+    outer = dataclasses.replace(plain, mixed_precision="bfloat16")
+    trainers = [
+        Trainer(tiny_preset(), tmp_path / "plain", plain, callbacks=[Watch()], quiet=True),
+        Trainer(tiny_preset(), tmp_path / "narrow", outer, callbacks=[TrainAnother(), Watch()], quiet=True),
+    ]
+    for trainer in trainers:
+        trainer.run()
+    assert seen == {"plain": {False}, "narrow": {True}, "inner": {False}}
+    assert not bfloat16.uses_bfloat16()

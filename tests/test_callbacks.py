@@ -440,6 +440,24 @@ def test_a_full_disk_names_the_folder_and_the_checkpoint(tmp_path, part, method,
         trainer.run()
 
 
+def test_a_disk_that_is_full_to_the_end_is_explained_and_everything_is_closed(tmp_path):
+    class Fill(Callback):
+        def on_step(self, trainer):
+            if trainer.counters.env_steps == 30:
+                trainer.reporter.tensorboard.write_points = trainer.reporter.csv.close = full
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    trainer = Trainer(
+        preset(), tmp_path / "run", RunParameters(checkpoint_save_steps=20), callbacks=[Fill()], quiet=True
+    )
+    with pytest.raises(OSError, match=r"cannot be written at environment step .*--resume continues"):
+        trainer.run()
+    resumed = Trainer(preset(), tmp_path / "run", RunParameters(), resume=True, quiet=True)  # nobody has its lock
+    resumed.close()
+
+
 def test_a_full_disk_does_not_hide_why_the_run_failed(tmp_path, capsys, monkeypatch):
     faulty = preset(environment__level="tfsac.testing:Faulty-v0", environment__kwargs={"fail_at": 45, "how": "raise"})
     trainer = Trainer(faulty, tmp_path / "run")

@@ -30,10 +30,13 @@ ALL = {"README.md", "config.json", "results.json", "curve.png", "policy", "polic
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Two tiny runs of one experiment, with other seeds."""
+    """Two tiny runs of one experiment, with other seeds, the first of which says that it was resumed."""
     folder = tmp_path_factory.mktemp("runs")
     for seed in (4, 5):
         tiny.train(folder / f"seed{seed}", f"--seed={seed}", "--notensorboard")
+    config = folder / "seed4" / "config.json"
+    resumed = {"env_steps": 10, "command": ["tfsac"], "git": {"commit": "secret"}}
+    config.write_text(json.dumps({**json.loads(config.read_text()), "resumed": [resumed]}))
     return [folder / "seed4", folder / "seed5"]
 
 
@@ -143,6 +146,11 @@ def test_the_config_repeats_the_run_and_has_no_folders_of_its_author(made, runs)
     content = (made.path / "config.json").read_text()
     assert load_preset(made.path / "config.json") == load_preset(runs[0] / "config.json")
     assert "import_folders" in (runs[0] / "config.json").read_text() and "import_folders" not in content
+
+
+def test_the_git_state_of_resumes_is_left_out_too(made):
+    config = (made.path / "config.json").read_text()
+    assert json.loads(config)["resumed"] == [{"env_steps": 10, "command": ["tfsac"]}] and "secret" not in config
 
 
 def test_the_nearest_preset_is_found_with_its_changes():

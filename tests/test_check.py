@@ -346,6 +346,8 @@ def test_the_command_prints_the_report_and_its_status_says_whether_it_is_usable(
         cli.run(["check", "--preset=pendulum_sac", "--level=CartPole-v1", "--num_steps=20"]) == 1
     )  # the agent does not fit
     assert cli.run(["check", "--preset=pendulum_sac", "--num_steps=20"]) == 0
+    assert cli.run(["check", "--preset=pendulum_sac", "--num_steps=20", "--set=environment.visible_entries=[9]"]) == 1
+    assert "visible_entries of" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,25 @@ def test_every_strategy_of_one_process_trains_the_same_run(run_python, tmp_path)
     assert found["error"] == "The CPU was divided into 2 devices before. Received: num_devices=3"
 
 
+BITS = """
+import numpy as np, tensorflow as tf
+from tfsac.distributed.tf_config import WorkerTask
+from tfsac.distributed.workers import Workers
+
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+numbers = np.array([[1.0, 2.0, 3.5, -1.0, 1e-3, 1e6, 0.0, np.inf]])
+workers = Workers(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), WorkerTask())
+assert workers.replicas_per_worker == 2
+np.testing.assert_array_equal(workers._sum(tf.constant(numbers.view(np.int64))).numpy().view(np.float64), numbers)
+"""
+
+
+@pytest.mark.acceptance
+def test_a_worker_of_several_devices_sends_each_bit_once(run_python):
+    run_python(BITS)
+
+
 @pytest.mark.parametrize("name", ["TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS"])
 @pytest.mark.parametrize("value", ["-3", "many", "", "1.5", "10000000"])
 def test_a_variable_that_is_no_number_of_threads_is_refused_before_tensorflow_aborts(monkeypatch, name, value):

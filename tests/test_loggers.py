@@ -2,14 +2,16 @@
 
 import contextlib
 import json
+import re
 import sys
 import types
 
 import pytest
 
+from tfsac.catalog import load_preset, preset_names
 from tfsac.parameters import RunParameters
 from tfsac.testing import tiny_preset
-from tfsac.training import Callback, Trainer, loggers
+from tfsac.training import Callback, RunDirectory, Trainer, loggers
 from tfsac.training.loggers import MLflowLogger, WandbLogger
 from tfsac.user_code import UserCodeError
 
@@ -69,6 +71,33 @@ def test_a_run_that_fails_is_marked_as_failed(tmp_path, monkeypatch):
         with pytest.raises(UserCodeError) if fails else contextlib.nullcontext():
             trainer.run()
         assert told == expected
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_mlflow_accepts_the_names_of_all_parameters(name):
+    trainer = types.SimpleNamespace(preset=load_preset(name), settings=RUN)
+    paths = loggers._flat(loggers._config(trainer))
+    assert "preset.agent.algorithm.discount" in paths and not any(path.startswith("preset.levels") for path in paths)
+    assert all(re.fullmatch(r"[/\w.\- ]+", loggers._accepted(path)) for path in [*paths, "success (%)"])
+
+
+def test_an_outage_of_mlflow_leaves_one_run_there(tmp_path, monkeypatch):
+    made, trainer = [], types.SimpleNamespace(preset=tiny_preset(), settings=RUN, directory=RunDirectory(tmp_path))
+
+    def down(*arguments):
+        raise ConnectionError("no answer")
+
+    client = types.SimpleNamespace(
+        get_experiment_by_name=lambda name: types.SimpleNamespace(experiment_id="1"),
+        create_run=lambda *a, **k: made.append(1) or types.SimpleNamespace(info=types.SimpleNamespace(run_id="2")),
+        log_param=down,
+        update_run=lambda *a: None,
+    )
+    monkeypatch.setattr(loggers, "_package", lambda *a: types.SimpleNamespace(MlflowClient=lambda uri: client))
+    with pytest.raises(ConnectionError):
+        MLflowLogger("pendulum").on_training_begin(trainer)
+    MLflowLogger("pendulum").on_training_begin(trainer)
+    assert made == [1]
 
 
 @pytest.mark.slow

@@ -603,3 +603,11 @@ def test_a_run_needs_no_locks_and_signals_that_windows_does_not_have(run_python,
     monkeypatch.chdir(tmp_path)
     printed = run_python(WINDOWS)
     assert printed.splitlines()[-1] == "finished" and "There are no locks of files here" in printed
+
+
+@pytest.mark.usefixtures("untraced")
+def test_the_command_that_continues_a_run_can_be_pasted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    trainer = Trainer(preset(), "my runs/scheme=(64,64)", RUN, quiet=True)
+    trainer.close()
+    assert trainer.how_to_resume.command() == "tfsac train '--run_dir=my runs/scheme=(64,64)' --resume"

@@ -238,6 +238,9 @@ def _fill(
         means = np.array([run.done.returns.mean() for run in runs])
         results["seeds"] = {"mean": float(means.mean()), "std": float(means.std()), "interval_95": _interval(means)}
     config = {name: value for name, value in read_object(best.path / CONFIG).items() if name not in LEFT_AT_HOME}
+    if "resumed" in config:
+        resumed = ({name: value for name, value in each.items() if name != "git"} for each in config["resumed"])
+        config["resumed"] = list(resumed)
     config |= {FORMAT: 1, "spaces": spaces_of(best.policy.acting.spec), CHECKSUMS: checksums(folder)}
     write_json(folder / CONFIG, config)
     write_json(folder / RESULTS, results)

@@ -28,7 +28,7 @@ def _check_flags(f: flags.FlagValues) -> None:
 def check(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints everything that hinders training or may surprise; the exit status is 1 where something hinders."""
     from tfsac.catalog import load_preset
-    from tfsac.environments import check_environment, make_unchecked, spec_of
+    from tfsac.environments import check_environment, make_unchecked, maker, spec_of
     from tfsac.environments.environment_report import PROBLEM, EnvironmentReport, Finding
     from tfsac.parameters import Preset, for_level, override
     from tfsac.types import check_actions
@@ -56,9 +56,12 @@ def check(f: flags.FlagValues, rest: list[str]) -> int:
     except UserCodeError as error:
         print(EnvironmentReport(environment.level, (Finding(PROBLEM, str(error)),)))
         return 1
-    if f.preset and report.usable:
+    if report.usable:
         try:
-            check_actions(preset.agent.kind, preset.agent.discrete_actions, spec_of(env).action)
+            if environment.visible_entries is not None:
+                maker(environment)().close()
+            if f.preset:
+                check_actions(preset.agent.kind, preset.agent.discrete_actions, spec_of(env).action)
         except ValueError as error:
             report = report._replace(findings=(*report.findings, Finding(PROBLEM, str(error))))
     print(report)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -80,7 +81,7 @@ def refuse_unfinished(groups: dict[str, list[pathlib.Path]]) -> None:
         if (run / "config.json").is_file() and not (run / "policy").is_dir():
             raise ValueError(
                 "A comparison is of runs that have ended; "
-                f"first type tfsac train --run_dir={run} --resume. Received: {run}"
+                f"first type tfsac train {shlex.quote(f'--run_dir={run}')} --resume. Received: {run}"
             )
 
 

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import pathlib
+import shlex
 import signal
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -333,7 +334,8 @@ def _train_all(f: flags.FlagValues, grid: Sequence[str], jobs: int, ray_address:
         series = Sweep(folder, combinations, seeds, shared)
         stopped_by = series.train(**how)
     if stopped_by is not None:
-        print(f"stopped by {signal.Signals(stopped_by).name}; the same command with --run_dir={folder} resumes it")
+        there = shlex.quote(f"--run_dir={folder}")
+        print(f"stopped by {signal.Signals(stopped_by).name}; the same command with {there} resumes it")
         return STOPPED + stopped_by
     return 0 if series.report() and not series.failed else 1
 

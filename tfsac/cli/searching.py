@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
+import shlex
 import signal
 import subprocess
 import time
@@ -106,7 +107,8 @@ def tune(f: flags.FlagValues, rest: list[str]) -> int:
         tuning = Tuning(folder, plan, f.trials, shared, describe, arguments)
         stopped_by = tuning.train(**how)
     if stopped_by is not None:
-        print(f"stopped by {signal.Signals(stopped_by).name}; tfsac tune --run_dir={folder} --resume continues it")
+        there = shlex.quote(f"--run_dir={folder}")
+        print(f"stopped by {signal.Signals(stopped_by).name}; tfsac tune {there} --resume continues it")
         return STOPPED + stopped_by
     try:
         print(report(folder))

@@ -33,9 +33,13 @@ class Workers:
         self._sum = tf.function(self._add, reduce_retracing=True)
 
     def _add(self, values: tf.Tensor) -> tf.Tensor:
-        # Only what an operation returns has a device to be reduced on.
-        each = self.strategy.run(tf.identity, args=(values,))
-        return self.strategy.reduce(tf.distribute.ReduceOp.SUM, each, axis=None) // self.replicas_per_worker
+        def of_replica(values: tf.Tensor) -> tf.Tensor:
+            # The first replica of a worker speaks for it: bits are not to be added up.
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+            return tf.where(replica % self.replicas_per_worker == 0, values, tf.zeros_like(values))
+
+        each = self.strategy.run(of_replica, args=(values,))
+        return self.strategy.reduce(tf.distribute.ReduceOp.SUM, each, axis=None)
 
     def gather(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Returns the arrays `[E, ...]` of all workers, concatenated in their order: `[workers * E, ...]`.

@@ -9,12 +9,18 @@ import tensorflow as tf
 
 SIZE, PRODUCTS, REPEATS = 256, 20, 5  # the layers and batches of the presets; a trial takes a third of a second
 CPUINFO = pathlib.Path("/proc/cpuinfo")
+OPTION = "auto_mixed_precision_onednn_bfloat16"  # of TensorFlow's graph optimizer
 
 
 def use_bfloat16(narrow: bool) -> None:
     """Lets functions that are called from now on multiply matrices in bfloat16, or not."""
     # Weights, optimizers and sums stay float32; graphs that are exported have no trace of it.
-    tf.config.optimizer.set_experimental_options({"auto_mixed_precision_onednn_bfloat16": narrow})
+    tf.config.optimizer.set_experimental_options({OPTION: narrow})
+
+
+def uses_bfloat16() -> bool:
+    """Returns whether functions that are called now multiply matrices in bfloat16."""
+    return bool(tf.config.optimizer.get_experimental_options().get(OPTION, False))
 
 
 def warning_about_bfloat16() -> str | None:

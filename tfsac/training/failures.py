@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,7 +41,7 @@ class HowToResume:
         if given:  # which no command line has
             config, folder = str(self.directory.shown(self.directory.config)), str(self.directory.shown())
             return f"tfsac.train({config!r}, {folder!r}, resume=True, {', '.join(given)})"
-        return f"tfsac train --run_dir={self.directory.shown()} --resume"
+        return f"tfsac train {shlex.quote(f'--run_dir={self.directory.shown()}')} --resume"
 
     def advice(self) -> str:
         """Returns the same in a sentence, with the last checkpoint, where there is one."""

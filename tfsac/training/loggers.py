@@ -6,6 +6,7 @@ import importlib
 import json
 import math
 import pathlib
+import re
 from typing import TYPE_CHECKING, Any
 
 from tfsac.files import written_aside
@@ -89,15 +90,15 @@ class MLflowLogger(Callback):
         found = self.client.get_experiment_by_name(self.experiment)
         experiment = found.experiment_id if found else self.client.create_experiment(self.experiment)
         self.run_id = self.client.create_run(experiment, run_name=trainer.directory.path.name).info.run_id
-        for name, value in _flat(_config(trainer)).items():
-            self.client.log_param(self.run_id, name, value)
         _write(file, {"run_id": self.run_id})
+        for name, value in _flat(_config(trainer)).items():
+            self.client.log_param(self.run_id, _accepted(name), value)
 
     def on_evaluation(self, trainer: Trainer, row: dict[str, Any]) -> None:
         """Logs a row at its environment step."""
         for name, value in row.items():
             if math.isfinite(value):
-                self.client.log_metric(self.run_id, name, value, step=row["env_steps"])
+                self.client.log_metric(self.run_id, _accepted(name), value, step=row["env_steps"])
 
     def on_training_end(self, trainer: Trainer) -> None:
         """Completes the run there, or marks it as stopped or failed."""
@@ -116,7 +117,14 @@ def _package(name: str, extra: str) -> Any:
 
 
 def _config(trainer: Trainer) -> dict[str, Any]:
-    return {"preset": to_json(trainer.preset), "run": to_json(trainer.settings)}
+    """Returns preset and run parameters; what the preset would be on other levels does not describe the run."""
+    preset = {name: value for name, value in to_json(trainer.preset).items() if name != "levels"}
+    return {"preset": preset, "run": to_json(trainer.settings)}
+
+
+def _accepted(name: str) -> str:
+    """Returns a name in which MLflow accepts every letter."""
+    return re.sub(r"[^/\w.\- ]", "_", name)
 
 
 def _flat(value: Any, path: str = "") -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Sequence
@@ -117,9 +118,10 @@ class Reporter:
         self.row_started = (time.perf_counter(), self.counters.env_steps)
 
     def close(self) -> None:
-        """Closes all sinks."""
-        for sink in self.sinks:
-            sink.close()
+        """Closes all sinks, also where one raises."""
+        with contextlib.ExitStack() as closing:
+            for sink in self.sinks:
+                closing.callback(sink.close)
 
     def add_step(self, reward: np.ndarray, ended: np.ndarray, length: np.ndarray) -> None:
         """Adds a training step of all environments, which the counters have already.

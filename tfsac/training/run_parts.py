@@ -17,10 +17,10 @@ from tfsac.metrics import TerminalSink
 from tfsac.parameters import (
     OffPolicyAlgorithmParameters,
     ParameterError,
-    RunParameters,
     ScheduleParameters,
     from_json,
 )
+from tfsac.training.bfloat16 import use_bfloat16, uses_bfloat16
 from tfsac.training.build import build_agent, build_memory, build_policy
 from tfsac.training.callbacks import Hooks
 from tfsac.training.checkpoints import CheckpointManager, identity_of, understanding
@@ -81,6 +81,7 @@ class RunParts:
     ):
         self.directory, self.settings, self.signals = asked.directory, asked.run, StopSignals()
         self.hooks = Hooks(asked.callbacks, self.signals)
+        self.bfloat16_before = uses_bfloat16()  # the process's precision, perhaps that of a run around this one
         self.lock, self.run_files = RunLock(), dict[str, bytes]()
         self.error: Exception | None = None
         self.stopped = ""  # why a run that is resumed had ended before its schedule
@@ -233,7 +234,7 @@ class RunParts:
         self.environments.close()
         self.evaluation_env.close()
         self.lock.release()
-        set_numerics(RunParameters())  # what comes after the run in this process computes in float32
+        use_bfloat16(self.bfloat16_before)
 
     def _restore(self) -> None:
         """Locks the run's folder and brings a new run to where its newest whole checkpoint was taken."""

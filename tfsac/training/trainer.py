@@ -15,6 +15,7 @@ from tfsac.environments import EnvironmentFailure
 from tfsac.metrics import Row, terminal_or_notebook
 from tfsac.networks import ModelMaker
 from tfsac.parameters import ParameterError, Preset, RunParameters, TwinSoftActorCriticAgentParameters
+from tfsac.training.bfloat16 import use_bfloat16
 from tfsac.training.callbacks import Callback
 from tfsac.training.checkpoints import CheckpointError
 from tfsac.training.failures import explaining
@@ -103,17 +104,22 @@ class Trainer(RunParts):
                 f"Received: a second run in {self.directory.path}"
             )
         self.ran = True
+        use_bfloat16(self.settings.mixed_precision == "bfloat16")  # another run may have been made meanwhile
         self.print(opening(self.directory, self.agent, self.settings.tensorboard))
         try:
             with self.signals, self.terminal, self._failing():
                 with self.writing:
                     self.reporter.start(self.directory)
                 self._train()
+                with self.writing:
+                    self.reporter.close()
         finally:
             self.ended = True
-            self.updates.close()
-            self.reporter.close()
-            self.close()
+            with contextlib.ExitStack() as closing:
+                closing.callback(self.close)
+                closing.callback(self.updates.close)
+                with contextlib.suppress(OSError):  # on a full disk the error before says so
+                    self.reporter.close()
         best = None if np.isinf(self.evaluator.best_return) else self.evaluator.best_return
         reason = self.stop_reason or "finished"
         accepted = None if self.preset.validation.min_reward_threshold is None else self.evaluator.accepted
