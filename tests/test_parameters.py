@@ -1181,7 +1181,9 @@ def test_parameters_say_how_they_are_changed():
         preset.agnt = 5
 
 
-@pytest.mark.parametrize("value", [len, object(), {1: 2}, [{"a"}], pathlib.Path("x"), b"x"], ids=repr)
+@pytest.mark.parametrize(
+    "value", [len, object(), {1: 2}, [{"a"}], pathlib.Path("x"), b"x"], ids=lambda value: type(value).__name__
+)
 def test_arguments_of_a_level_are_what_a_config_can_keep(value):
     with pytest.raises(ParameterError, match=r"their values are JSON: .*env_fn is for all others\. Received: x="):
         EnvironmentParameters(kwargs={"x": value})
