@@ -168,7 +168,7 @@ class Pair:
 
     def step(self, actions):
         self.steps, self.last = self.steps + 1, actions
-        how = self.ends.get(self.steps, {})
+        how = self.ends.get(str(self.steps), {})
         rewards = {"y": float(actions["y"]), "x": 10.0 * actions["x"]}
         terminated, truncated = ({a: how.get(a) == word for a in rewards} for word in ("terminated", "truncated"))
         return self.observe(), rewards, terminated, truncated, {a: {} for a in rewards}
@@ -230,14 +230,14 @@ def test_masks_of_the_agents_become_one():
     ],
 )
 def test_an_episode_ends_for_the_whole_team(y, x, expected):
-    team = Team(Pair(ends={2: {"y": y, "x": x}}))
+    team = Team(Pair(ends={"2": {"y": y, "x": x}}))
     team.reset()
     assert team.step(np.array([1, 1]))[2:4] == (False, False)
     assert team.step(np.array([1, 1]))[2:4] == expected
 
 
 def test_an_agent_that_leaves_early_is_refused():
-    team = Team(Pair(ends={1: {"x": "terminated"}}))
+    team = Team(Pair(ends={"1": {"x": "terminated"}}))
     team.reset()
     with pytest.raises(RuntimeError, match=re.escape("each one is done when another does. Received: all but ['y']")):
         team.step(np.array([1, 1]))
@@ -337,7 +337,7 @@ def test_spaces_of_a_pettingzoo_level_are_checked_and_the_level_is_named(pair_mo
 
 
 def test_a_failing_team_is_named_with_the_step(pair_module):
-    parameters = EnvironmentParameters("pettingzoo:pair_v0", kwargs={"ends": {2: {"x": "truncated"}}}, num_envs=2)
+    parameters = EnvironmentParameters("pettingzoo:pair_v0", kwargs={"ends": {"2": {"x": "truncated"}}}, num_envs=2)
     envs = Environments(parameters, 0)
     envs.step(np.zeros((2, 2), np.int32))
     words = "pettingzoo:pair_v0: step raised (environment 0, step 2). Received: RuntimeError: The agents"
