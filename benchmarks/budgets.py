@@ -42,7 +42,7 @@ SHORT = (
     "--set=schedule.evaluation_steps=EnvironmentEpisodes(1)",
     f"--checkpoint_save_steps={10**9}",
 )
-BUDGETS = {"steps": (25_000, 50_000, 100_000), "GFLOP": (10_000, 40_000), "minutes": (5, 15, 30)}
+BUDGETS = {"steps": (25_000, 50_000, 100_000), "GFLOP": (10_000, 40_000), "minutes": (2, 5, 15)}
 LAST = 3  # evaluations
 
 
