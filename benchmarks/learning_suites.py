@@ -379,6 +379,13 @@ SUITES = {
                     SMALL_CROSSQ,
                     NARROW_CROSSQ,
                     preset("droq_mujoco", "tfsac, DroQ", seeds=(1, 2)),
+                    preset(
+                        "droq_mujoco",
+                        "tfsac, DroQ, dropout 0.01",
+                        "--set=agent.networks.q.head_parameters.body_parameters.dropout=0.01",
+                        variant="_dropout_0.01",
+                        seeds=(1,),
+                    ),
                     preset("redq_mujoco", "tfsac, REDQ", seeds=(1,)),
                     preset("rlpd", "tfsac, RLPD, 4 episodes", improve(28_000), seeds=(1,)),
                 ),
