@@ -3,8 +3,8 @@
 Published at 100 000 steps (v4): HalfCheetah 7744, Hopper 1813, Walker2d 2277, Ant 1365, Humanoid 1278 (Hiraoka et al.
 2022, arXiv 2110.02034;
 github.com/TakuyaHiraoka/Dropout-Q-Functions-for-Doubly-Efficient-Reinforcement-Learning).
-Dropout is that of the authors' code on REDQ's for each level; HalfCheetah, absent there, has the 0.01 of their own code.
-Levels that are not listed have Hopper's target entropy and dropout.
+Each level has the dropout of the authors' code on REDQ's; HalfCheetah, absent there, the 0.01 of their own code. Levels
+that are not listed have Hopper's target entropy and dropout.
 """
 
 from tfsac.parameters import (
