@@ -21,6 +21,7 @@ import tensorflow as tf
 
 from tfsac.agents import EnsembleSoftActorCriticAgent, TwinSoftActorCriticAgent
 from tfsac.catalog import load_preset
+from tfsac.networks.bfloat16 import use_bfloat16
 from tfsac.parameters import (
     EnsembleQHeadParameters,
     FCMiddlewareParameters,
@@ -32,7 +33,6 @@ from tfsac.parameters import (
     override,
 )
 from tfsac.testing import random_batches, vector_spec
-from tfsac.training.bfloat16 import use_bfloat16
 from tfsac.training.build import build_agent
 from tfsac.training.devices import configure
 

@@ -2,13 +2,18 @@
 
 import dataclasses
 
+import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfsac.parameters import RunParameters
+from tfsac import load_preset
+from tfsac.environments import spec_of
+from tfsac.networks import bfloat16
+from tfsac.parameters import RunParameters, override
 from tfsac.testing import tiny_preset
-from tfsac.training import Callback, Trainer, bfloat16
+from tfsac.training import Callback, Trainer
+from tfsac.training.build import build_agent
 from tfsac.training.devices import set_numerics
 
 NARROW = RunParameters(mixed_precision="bfloat16")
@@ -90,3 +95,29 @@ def test_each_of_several_runs_computes_in_its_own_precision(monkeypatch, tmp_pat
         trainer.run()
     assert seen == {"plain": {False}, "narrow": {True}, "inner": {False}}
     assert not bfloat16.uses_bfloat16()
+
+
+@pytest.mark.parametrize(
+    "name, network",
+    [
+        ("pendulum_sac", "v"),
+        ("pendulum_twin_sac", "q"),
+        ("taac_simple_control", "q"),
+        ("redq_mujoco", "q"),
+        ("cart_pole_discrete_sac", "q"),
+        ("acer_cartpole", "q"),
+    ],
+)
+def test_values_are_not_rounded_to_eight_bits(name, network):
+    level = "CartPole-v1" if name in ("cart_pole_discrete_sac", "acer_cartpole") else "Pendulum-v1"
+    spec = spec_of(gymnasium.make(level))
+    agent = build_agent(override(load_preset(name), {"environment.level": level}), RunParameters(), spec)
+    values = agent.networks[network]
+    biases = [x for x in values.trainable_variables if x.path in ("v/bias", "q1/bias", "q2/bias", "critics/out/bias")]
+    for bias in biases:
+        bias.assign(tf.fill(bias.shape, 300.37))
+    observation = {"observation": tf.random.stateless_normal([256, *spec.observation["observation"].shape], [1, 2])}
+    action = [tf.random.stateless_uniform([256, 1], [3, 4])] if level == "Pendulum-v1" and network == "q" else []
+    bfloat16.use_bfloat16(True)
+    computed = tf.function(lambda: values(observation, *action), autograph=False)().numpy()
+    assert biases and len(np.unique(computed.reshape(256, -1)[:, 0])) > 100  # at 300, bfloat16 has steps of 2

@@ -10,7 +10,13 @@ import strategy_tools as cases
 import tensorflow as tf
 
 from tfsac.agents import TwinSoftActorCriticAgent
-from tfsac.parameters import RunParameters, TwinSoftActorCriticAgentParameters, twin_soft_actor_critic_networks
+from tfsac.compiled_updates import updates_that_report
+from tfsac.parameters import (
+    RunParameters,
+    TwinSoftActorCriticAgentParameters,
+    TwinSoftActorCriticAlgorithmParameters,
+    twin_soft_actor_critic_networks,
+)
 from tfsac.testing import tiny_preset, vector_spec
 from tfsac.training import NonFiniteError, Trainer, non_finite
 from tfsac.training.recorder import Means
@@ -95,6 +101,22 @@ def test_a_call_diagnoses_as_many_updates_as_it_passes_multiples():
     stacked = cases.global_batches(agent)
     found = [agent.update(tf.nest.map_structure(lambda x, n=n: x[:n], stacked)).diagnosed for n in (1, 4, 5, 1, 1)]
     assert found == [0, 1, 2, 0, 1]  # of updates 1, 2-5, 6-10, 11 and 12
+
+
+@pytest.mark.parametrize(("delay", "first"), [(1, None), (2, None), (2, 1), (3, 1), (3, None), (20, None), (20, 1)])
+@pytest.mark.parametrize("together", [1, 2, 4, 20])
+@pytest.mark.parametrize("period", [1, 4, 6, 20])
+def test_a_delayed_policy_is_among_what_is_reported(delay, first, together, period):
+    algorithm = TwinSoftActorCriticAlgorithmParameters(
+        num_updates_between_policy_updates=delay, first_policy_update=first
+    )
+    reported = [
+        end - i
+        for end in range(together, 401, together)
+        for i in range(updates_that_report(end - together, together, period, algorithm))
+    ]
+    assert 400 // period - 1 <= len(reported) < 400 / period * max(1, min(delay, together)) + together
+    assert any(algorithm.policy_learns_in(update) for update in reported)
 
 
 def test_means_are_over_the_updates_that_reported():

@@ -20,6 +20,7 @@ from tfsac.agents.ensemble_sac import dropout_factors
 from tfsac.catalog import load_preset
 from tfsac.distributions import SquashedGaussian
 from tfsac.networks import compute
+from tfsac.networks.bfloat16 import use_bfloat16
 from tfsac.networks.body_layers import EPSILON, BatchNormalization, Mode, standardized
 from tfsac.networks.unit_weights import normalizations
 from tfsac.parameters import (
@@ -38,7 +39,6 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.testing import random_batches, vector_spec
-from tfsac.training.bfloat16 import use_bfloat16
 from tfsac.training.build import build_agent
 
 SPEC = vector_spec(3, 2)

@@ -59,9 +59,8 @@ class CompiledUpdates:
         if list(stacked.reward.shape[1:]) != wanted:
             raise ValueError(f"Updates need rewards [U, {str(wanted)[1:]}. Received: {stacked.reward.shape}")
         packed, count = self.packing.pack(stacked), len(stacked.reward)
-        period, before = self.updates_between_diagnostics, self._made
-        before = int(agent.updates.numpy()) if before is None else before
-        diagnosed = (before + count) // period - before // period
+        before = int(agent.updates.numpy()) if self._made is None else self._made
+        diagnosed = updates_that_report(before, count, self.updates_between_diagnostics, agent.algorithm)
         if self.eager:
             rows = [self._counted_update(packed, i, i >= count - diagnosed) for i in range(count)]
             metrics, priority = (tf.stack(column) for column in zip(*rows, strict=True))
@@ -155,6 +154,25 @@ class CompiledUpdates:
             for name, value in {**metrics, **rates}.items()
         ]
         return tf.stack(values), td_error_B if agent.prioritized else tf.zeros([0])
+
+
+def updates_that_report(before: int, count: int, period: int, algorithm: Any) -> int:
+    """Returns how many updates of a call, its last ones, report all metrics.
+
+    As many as it passes multiples of the period. Where the policy learns in some updates only, multiples are counted
+    from one of these, and the call's last policy update is among those that report.
+
+    Args:
+        before: updates made before the call.
+        count: updates of the call.
+        period: n, every n-th update reports.
+        algorithm: of the agent.
+    """
+    delay = algorithm.num_updates_between_policy_updates
+    first = 0 if delay == 1 else algorithm.first_policy_update or 0
+    passed = (before + count - first) // period - (before - first) // period
+    since_policy = (before + count - first) % delay
+    return min(count, max(passed, since_policy + 1)) if passed else 0
 
 
 def _folded(batch: Transition, num_agents: int) -> Transition:

@@ -13,6 +13,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfsac.networks.bfloat16 import float32_product
+
 EPSILON = 1e-6  # of layer and RMS normalisation
 BATCH_EPSILON, FLASH_EPSILON = 1e-3, 1e-5
 MOMENTUM = 0.99
@@ -110,8 +112,20 @@ class Linear(BodyLayer):
 
     def forward(self, x: Any, value: Value, mode: Mode = INFERENCE) -> Any:
         """Returns `x W + b`; see `BodyLayer.forward`."""
-        x = x @ value(self.kernel)
+        x = self.product(x, value(self.kernel))
         return x if self.bias is None else x + value(self.bias)
+
+    def product(self, x: Any, kernel: Any) -> Any:
+        """Returns `x W`."""
+        return x @ kernel
+
+
+class ValueLinear(Linear):
+    """The last layer of critics, in float32 whatever the others compute in."""
+
+    def product(self, x: Any, kernel: Any) -> Any:
+        """Returns `x W`."""
+        return float32_product(x, kernel)
 
 
 class Activation(BodyLayer):

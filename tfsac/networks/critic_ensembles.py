@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.networks.bodies import body_layers, stacked
-from tfsac.networks.body_layers import INFERENCE, BodyLayer, Linear, Mode, build, forward, track
+from tfsac.networks.body_layers import INFERENCE, BodyLayer, Linear, Mode, ValueLinear, build, forward, track
 from tfsac.networks.heads import Head
 from tfsac.networks.initializers import Initializers
 from tfsac.parameters import EnsembleQHeadParameters
@@ -108,7 +108,9 @@ class EnsembleQHead(Head):
     ):
         output, critics = Initializers(parameters.initializer, seeds), parameters.num_critics
         layers = body_layers(parameters.body_parameters, hidden, critics)
-        self.critics = CriticEnsemble(layers, Linear("out", parameters.outputs, stacked(output.next, critics), critics))
+        self.critics = CriticEnsemble(
+            layers, ValueLinear("out", parameters.outputs, stacked(output.next, critics), critics)
+        )
 
     def __call__(self, features: keras.KerasTensor, action: keras.KerasTensor) -> keras.KerasTensor:
         """Connects the head."""

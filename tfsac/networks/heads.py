@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import keras
 import numpy as np
 
+from tfsac.networks.bfloat16 import ValueLayer
 from tfsac.networks.embedders import dense_layers
 from tfsac.networks.initializers import Initializers, SideBySide, uniform
 from tfsac.networks.sizes import action_size
@@ -133,9 +134,7 @@ class VHead(Head):
     """One state value: features `[B, F]` to `[B]`."""
 
     def __init__(self, parameters: VHeadParameters, spec: Spec, hidden: Initializers, seeds: np.random.Generator):
-        self.out = keras.layers.Dense(
-            1, kernel_initializer=Initializers(parameters.initializer, seeds).next(), name="v"
-        )
+        self.out = ValueLayer(1, kernel_initializer=Initializers(parameters.initializer, seeds).next(), name="v")
 
     def __call__(self, features: keras.KerasTensor) -> keras.KerasTensor:
         """Connects the head."""
@@ -179,9 +178,7 @@ class TrajectoryQHead(Head):
     ):
         def output(name: str) -> keras.layers.Dense:
             kernel, bias = uniform(parameters.init_w, seeds), uniform(parameters.init_w, seeds)
-            return keras.layers.Dense(
-                spec.num_rewards or 1, kernel_initializer=kernel, bias_initializer=bias, name=name
-            )
+            return ValueLayer(spec.num_rewards or 1, kernel_initializer=kernel, bias_initializer=bias, name=name)
 
         self.critics = _critics(parameters, parameters.num_critics, output, hidden)
 
@@ -196,7 +193,7 @@ def _twin_critics(
     initializer = Initializers(parameters.initializer, seeds)
 
     def output(name: str) -> keras.layers.Dense:
-        return keras.layers.Dense(size, kernel_initializer=initializer.next(), name=name)
+        return ValueLayer(size, kernel_initializer=initializer.next(), name=name)
 
     return _critics(parameters, parameters.num_critics, output, hidden)
 

@@ -14,13 +14,13 @@ from tfsac.distributed.workers import Workers
 from tfsac.environments import Environments, Filters, IsolatedEnvironment, maker
 from tfsac.memories import in_ram, on_disk
 from tfsac.metrics import TerminalSink
+from tfsac.networks.bfloat16 import use_bfloat16, uses_bfloat16
 from tfsac.parameters import (
     OffPolicyAlgorithmParameters,
     ParameterError,
     ScheduleParameters,
     from_json,
 )
-from tfsac.training.bfloat16 import use_bfloat16, uses_bfloat16
 from tfsac.training.build import build_agent, build_memory, build_policy
 from tfsac.training.callbacks import Hooks
 from tfsac.training.checkpoints import CheckpointManager, identity_of, understanding

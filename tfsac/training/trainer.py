@@ -14,8 +14,8 @@ import numpy as np
 from tfsac.environments import EnvironmentFailure
 from tfsac.metrics import Row, terminal_or_notebook
 from tfsac.networks import ModelMaker
+from tfsac.networks.bfloat16 import use_bfloat16
 from tfsac.parameters import ParameterError, Preset, RunParameters, TwinSoftActorCriticAgentParameters
-from tfsac.training.bfloat16 import use_bfloat16
 from tfsac.training.callbacks import Callback
 from tfsac.training.checkpoints import CheckpointError
 from tfsac.training.failures import explaining

@@ -1,10 +1,11 @@
-"""Whether matrix products in bfloat16 pay on this CPU: with AMX they do, elsewhere a short trial tells."""
+"""Matrix products in bfloat16, of all layers but the critics' last. With AMX they pay, elsewhere a trial tells."""
 
 from __future__ import annotations
 
 import pathlib
 import time
 
+import keras
 import tensorflow as tf
 
 SIZE, PRODUCTS, REPEATS = 256, 20, 5  # the layers and batches of the presets; a trial takes a third of a second
@@ -21,6 +22,27 @@ def use_bfloat16(narrow: bool) -> None:
 def uses_bfloat16() -> bool:
     """Returns whether functions that are called now multiply matrices in bfloat16."""
     return bool(tf.config.optimizer.get_experimental_options().get(OPTION, False))
+
+
+def float32_product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+    """Returns `x W` in float32 whatever other products are in.
+
+    Critics' last layers need it: bfloat16 has 8 bits, so a Q between 512 and 1024 would be a multiple of 4.
+    """
+    if not uses_bfloat16():
+        return x @ kernel
+    # The graph optimizer narrows operations by their type, and does not know this one.
+    return tf.raw_ops.BatchMatMulV3(x=x, y=kernel, Tout=tf.float32)
+
+
+class ValueLayer(keras.layers.Dense):
+    """The last layer of V or Q, without activation, in float32 whatever the others compute in."""
+
+    def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+        """Returns `x W + b`."""
+        if not uses_bfloat16():
+            return super().call(inputs, training)
+        return float32_product(inputs, tf.convert_to_tensor(self.kernel)) + tf.convert_to_tensor(self.bias)
 
 
 def warning_about_bfloat16() -> str | None:
