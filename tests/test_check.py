@@ -1,5 +1,6 @@
 """`tfsac check` and `check_environment` report everything about an environment at once."""
 
+import dataclasses
 import random
 import re
 import sys
@@ -12,6 +13,7 @@ import tfsac
 from tfsac import cli
 from tfsac.environments.check import EnvironmentFailure, check
 from tfsac.environments.checked_returns import CheckedReturns
+from tfsac.environments.env_fn import making
 from tfsac.networks.observations import usual_scheme
 
 Box = gym.spaces.Box
@@ -177,7 +179,7 @@ def test_the_first_entry_beyond_a_bound_is_named():
         "training does not mind, other libraries may"
     ]
     table = tfsac.check_environment(lambda: Leaving(space=Box(0.0, 0.9, (2, 2))), num_steps=50)
-    assert "entry (1, 1) was -10.5 at step 5, its bound 0.0; " in table.warnings[0]
+    assert "entry (1, 1) was -10.5 at step 5, its bound 0.0; " in table.warnings[-1]
 
 
 @pytest.mark.parametrize("side", [3, 35, 36, 84])
@@ -328,6 +330,75 @@ def test_masked_actions_are_valid_ones():
         lambda: gym.make("tfsac.testing:DiscreteIdentity-v0", masked=True, disable_env_checker=True), 50
     )
     assert report.usable, report
+
+
+class Masked(Plain):
+    """Three actions, of which `mask` says whether they are valid, as do the observations' other entries."""
+
+    def __init__(self, mask):
+        actions = gym.spaces.Discrete(3)
+        super().__init__(actions, gym.spaces.Dict(position=Box(-1.0, 1.0, (2,)), action_mask=gym.spaces.MultiBinary(3)))
+        self.mask = mask
+
+    def drawn(self):
+        return {"position": ZEROS, "action_mask": self.mask}
+
+
+@pytest.mark.parametrize(
+    ("mask", "words"),
+    [
+        (np.zeros(3, np.int8), "leaves no valid action. Received: [0 0 0]"),
+        (np.full(3, 0.5, np.float32), "must hold 0 and 1. Received: [0.5 0.5 0.5]"),
+        (np.ones(4, np.int8), "must have the shape (3,). Received: (4,)"),
+        (np.array([2, 1, 1], np.int8), "must hold 0 and 1. Received: [2 1 1]"),
+    ],
+)
+def test_masks_that_training_refuses_are_problems(mask, words):
+    report = tfsac.check_environment(Masked(mask), 20)
+    assert [one.text for one in report.findings if one.kind == "problem"] == [f"'action_mask' {words}"]
+
+
+class Frames(Plain):
+    """A stack of three numbered frames, the newest first or last."""
+
+    def __init__(self, newest_first):
+        super().__init__(space=tfsac.environments.FrameStack(4, 4, 3))
+        self.newest_first, self.steps = newest_first, 0
+
+    def drawn(self):
+        frames = [np.full((4, 4), max(self.steps - i, 0), np.uint8) for i in range(3)]
+        return np.stack(frames if self.newest_first else frames[::-1], axis=-1)
+
+
+def test_a_frame_stack_in_another_order_is_a_problem():
+    assert tfsac.check_environment(Frames(False), 20).usable
+    report = tfsac.check_environment(Frames(True), 20)
+    (problem,) = [one.text for one in report.findings if one.kind == "problem"]
+    assert "a step drops the first frame and adds one at the end" in problem
+
+
+@dataclasses.dataclass
+class Parametrised(Plain):
+    mass: float = 1.0
+
+    def __post_init__(self):
+        super().__init__()
+
+
+def test_an_environment_may_have_an_equality_of_its_own(tmp_path):
+    assert tfsac.check_environment(Parametrised, 20).usable
+    made = making(Parametrised)
+    assert made() == made()
+    with pytest.raises(ValueError, match="twice"):
+        same = Parametrised()
+        again = making(lambda: same)
+        again(), again()
+
+
+def test_an_observation_that_is_no_vector_or_image_is_told_how_it_is_read():
+    report = tfsac.check_environment(Plain(space=Box(-10.0, 10.0, (8, 2))), 20)
+    (warning,) = [one.text for one in report.findings if one.kind == "warning"]
+    assert "shape (8, 2), neither a vector nor an image" in warning and "observation.flatten=true" in warning
 
 
 def test_wrong_arguments_are_refused():

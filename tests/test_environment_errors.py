@@ -152,7 +152,40 @@ def test_the_keys_and_images_of_a_dict_are_checked():
         EnvironmentFailure, match=re.escape("an observation 'image' of the shape (4, 4, 1) and dtype uint8")
     ):
         made(space=space, reset=({"a": ZEROS, "image": image / 2.0}, {}))
+    with pytest.raises(
+        EnvironmentFailure,
+        match=re.escape(
+            "an observation 'image' whose values uint8 can hold, as its space says (environment 0, step 0). Received: 260"
+        ),
+    ):
+        made(space=space, reset=({"a": ZEROS, "image": np.full((4, 4, 1), 260, np.uint16)}, {}))
     made(space=space, reset=({"a": [0, 1], "image": image}, {})).close()
+    made(space=space, reset=({"a": ZEROS, "image": image.astype(np.uint16) + 255}, {})).close()
+
+
+class Port(Odd):
+    """Takes one of a number of ports."""
+
+    taken, given_back, ports = 0, 0, 3
+
+    def __init__(self):
+        if Port.taken == Port.ports:
+            raise OSError("port in use")
+        super().__init__()
+        Port.taken += 1
+
+    def close(self):
+        Port.given_back += 1
+
+
+@pytest.mark.parametrize(("num_envs", "ports"), [(4, 3), (4, 4), (1, 1)])
+def test_environments_are_closed_where_another_cannot_be_made(num_envs, ports, monkeypatch, tmp_path):
+    for name, value in {"taken": 0, "given_back": 0, "ports": ports}.items():
+        monkeypatch.setattr(Port, name, value)
+    preset = override(tiny_preset(), {"environment.num_envs": num_envs})
+    with pytest.raises(UserCodeError, match="port in use"):
+        tfsac.train(preset, tmp_path / "run", env_fn=Port, quiet=True)
+    assert Port.given_back == Port.taken == ports
 
 
 @pytest.mark.parametrize(
@@ -224,12 +257,12 @@ def test_a_process_that_ends_is_a_failure_like_any_other(monkeypatch, action, wo
 @pytest.mark.slow
 def test_an_environment_that_hangs_is_ended(monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    environments = made("subprocess", 3, action="hang", step_timeout_seconds=5.0)
+    environments = made("subprocess", 4, action="hang", step_timeout_seconds=2.5)  # two for each of two environments
     assert (
-        environments.groups.here is None and environments.groups.others == 3
+        environments.groups.here is None and environments.groups.others == 2
     )  # nothing in this process could be ended
     began = time.monotonic()
-    words = "the process of environment 0 did not answer within step_timeout_seconds and was ended (environment 0, step 3). Received: 5 seconds"
+    words = "the process of environments 0 to 1 did not answer within step_timeout_seconds and was ended (environment 0, step 4). Received: 5 seconds"
     with pytest.raises(EnvironmentFailure, match=re.escape(words)):
         step_twice(environments)
     assert time.monotonic() - began < 20

@@ -54,7 +54,7 @@ def test_environments_that_were_made_stay_in_their_process():
     one = making(Locked)
     kept = one()
     copy = cloudpickle.loads(cloudpickle.dumps(one))
-    assert isinstance(copy(), Locked) and list(one.made) == [kept]
+    assert isinstance(copy(), Locked) and list(one.made.values()) == [kept]
 
 
 @pytest.fixture

@@ -257,15 +257,26 @@ class CheckedMasks(gym.ObservationWrapper):
         Raises:
             EnvironmentFailure: its mask does not fit.
         """
-        mask, expected = np.asarray(observation[ACTION_MASK]), self.observation_space[ACTION_MASK].shape  # type: ignore[index]
-        if mask.shape != expected:
-            raise EnvironmentFailure(f"'action_mask' must have the shape {expected}. Received: {mask.shape}")
-        if not np.isin(mask, (0, 1)).all():
-            raise EnvironmentFailure(f"'action_mask' must hold 0 and 1. Received: {mask}")
+        check_mask(observation[ACTION_MASK], self.observation_space[ACTION_MASK].shape)  # type: ignore[index]
         return observation
 
 
-def check_masks(observation: dict[str, np.ndarray], level: str, steps: int, ended: np.ndarray | None = None) -> None:
+def check_mask(mask: Any, shape: tuple[int, ...]) -> None:
+    """Refuses a mask of another shape, and entries other than 0 and 1.
+
+    Raises:
+        EnvironmentFailure: it does not fit.
+    """
+    array = np.asarray(mask)
+    if array.shape != shape:
+        raise EnvironmentFailure(f"'action_mask' must have the shape {shape}. Received: {array.shape}")
+    if not np.isin(array, (0, 1)).all():
+        raise EnvironmentFailure(f"'action_mask' must hold 0 and 1. Received: {array}")
+
+
+def check_masks(
+    observation: dict[str, np.ndarray], level: str, steps: int, ended: np.ndarray | None = None, first: int = 0
+) -> None:
     """Refuses observations `[E, ...]` that are to be acted on but have a mask without a valid action.
 
     Args:
@@ -273,6 +284,7 @@ def check_masks(observation: dict[str, np.ndarray], level: str, steps: int, ende
         level: of the environments.
         steps: made so far.
         ended: `[E]`, where the task ended: no action follows, so none need be valid.
+        first: number of the first of these environments in the run.
 
     Raises:
         EnvironmentFailure: names the environment, the agent of a team and the step.
@@ -287,13 +299,17 @@ def check_masks(observation: dict[str, np.ndarray], level: str, steps: int, ende
         where = np.argwhere(stuck)[0]
         agent = f", agent {where[1]}" if len(where) > 1 else ""
         raise EnvironmentFailure(
-            f"{level}: 'action_mask' leaves no valid action (environment {where[0]}{agent}, step {steps}). "
+            f"{level}: 'action_mask' leaves no valid action (environment {first + where[0]}{agent}, step {steps}). "
             f"Received: {mask[tuple(where)].astype(int)}"
         )
 
 
-def check_finite(observation: dict[str, Any], reward: np.ndarray, level: str, steps: int) -> None:
+def check_finite(observation: dict[str, Any], reward: np.ndarray, level: str, steps: int, first: int = 0) -> None:
     """Refuses observations `[E, ...]` and rewards `[E]` or `[E, D]` that are not finite.
+
+    Args:
+        observation, reward: of a step or reset.
+        level, steps, first: see `check_masks`.
 
     Raises:
         EnvironmentFailure: names the environment and the step.
@@ -301,13 +317,13 @@ def check_finite(observation: dict[str, Any], reward: np.ndarray, level: str, st
     if not np.isfinite(reward).all():
         i = int(np.argwhere(~np.isfinite(reward))[0, 0])
         raise EnvironmentFailure(
-            f"{level}: the reward must be finite (environment {i}, step {steps}). Received: {reward[i]}"
+            f"{level}: the reward must be finite (environment {first + i}, step {steps}). Received: {reward[i]}"
         )
     for key, value in observation.items():
         if value.dtype != np.uint8 and not np.isfinite(value).all():
             rows = value.reshape(len(value), -1)
             i, j = (int(x) for x in np.argwhere(~np.isfinite(rows))[0])
             raise EnvironmentFailure(
-                f"{level}: observation {key!r} must be finite (environment {i}, step {steps}, entry {j}). "
+                f"{level}: observation {key!r} must be finite (environment {first + i}, step {steps}, entry {j}). "
                 f"Received: {rows[i, j]}"
             )

@@ -65,7 +65,7 @@ class CheckedReturns(gym.Wrapper):
             raise
         except BaseException as error:
             raise failure("reset", error) from error
-        if type(result) is not tuple or len(result) != 2:
+        if not isinstance(result, tuple) or len(result) != 2:
             refuse(RESET, kind_of(result))
         _check_info(RESET, result[1])
         for name, before in self.spaces.items():
@@ -87,7 +87,7 @@ class CheckedReturns(gym.Wrapper):
             raise
         except BaseException as error:
             raise failure("step", error) from error
-        if type(result) is not tuple or len(result) != 5:
+        if not isinstance(result, tuple) or len(result) != 5:
             refuse(STEP, kind_of(result))
         observation, reward, terminated, truncated, info = result
         if not isinstance(reward, float | int | np.floating):
@@ -102,7 +102,7 @@ class CheckedReturns(gym.Wrapper):
     def problems(self, method: str, result: Any) -> Iterator[str]:
         """Yields everything that is wrong with what a method returned, not only the first."""
         what, length = (RESET, 2) if method == "reset" else (STEP, 5)
-        if type(result) is not tuple or len(result) != length:
+        if not isinstance(result, tuple) or len(result) != length:
             yield f"{what}. Received: {kind_of(result)}"
             return
         checks: list[Callable[[], None]] = [
@@ -171,6 +171,10 @@ def _check_part(method: str, name: str, value: Any, shape: Any, dtype: Any) -> N
     array = as_array(value)
     if array.dtype.kind not in NUMBERS or array.shape != shape or not np.can_cast(array.dtype, dtype, "same_kind"):
         refuse(f"{method} must return {name} of the shape {shape} and dtype {dtype}, as its space says", kind_of(value))
+    if array.dtype.kind in "iu" and np.dtype(dtype).kind in "iu":
+        lost = array != array.astype(dtype)
+        if lost.any():  # casting would take it modulo the dtype's range
+            refuse(f"{method} must return {name} whose values {dtype} can hold, as its space says", f"{array[lost][0]}")
 
 
 def _check_info(what: str, info: Any) -> None:

@@ -53,7 +53,8 @@ class _Making:
 
     def __init__(self, env_fn: Callable[[], gym.Env]):
         self.env_fn = env_fn
-        self.made: weakref.WeakSet[gym.Env] = weakref.WeakSet()
+        # By identity: environments may have an equality of their own, as dataclasses have.
+        self.made: weakref.WeakValueDictionary[int, gym.Env] = weakref.WeakValueDictionary()
         self.first: dict[str, Any] = {}  # spaces of the first one
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -64,12 +65,12 @@ class _Making:
             env = self.env_fn()
         if not isinstance(env, gym.Env):
             raise TypeError(f"{HOW}. Received: {env!r} from env_fn")
-        if env.unwrapped in self.made:
+        if self.made.get(id(env.unwrapped)) is env.unwrapped:
             raise ValueError(
                 "env_fn makes a new environment at each call: training and evaluation must not step the same one. "
                 f"Received: {env} twice"
             )
-        self.made.add(env.unwrapped)
+        self.made[id(env.unwrapped)] = env.unwrapped
         for name in ("observation_space", "action_space"):
             space = getattr(env, name, None)
             if self.first.setdefault(name, space) != space:

@@ -13,11 +13,11 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac import argument_checks
-from tfsac.environments.check import EnvironmentFailure, has_time_limit, problems_of_spaces
+from tfsac.environments.check import EnvironmentFailure, check_mask, has_time_limit, problems_of_spaces
 from tfsac.environments.checked_returns import CheckedReturns, as_array, failure, placed, refuse_non_finite
 from tfsac.environments.env_fn import making, name_of_environment
 from tfsac.environments.repeats import same, why_not_repeated
-from tfsac.environments.spaces import spaces_by_key
+from tfsac.environments.spaces import FrameStack, spaces_by_key
 from tfsac.environments.teams import Team
 from tfsac.environments.vector_rewards import has_vector_rewards
 from tfsac.types import ACTION_MASK, AGENT_STATE
@@ -185,6 +185,14 @@ class _Inspection:
                     f"observation {key!r} has the shape of an image but dtype {space.dtype}; "
                     "only uint8 is kept as an image",
                 )
+            elif len(space.shape) not in (1, 3) and AGENT_STATE not in spaces:
+                self.find(
+                    WARNING,
+                    f"observation {key!r} has the shape {space.shape}, neither a vector nor an image; networks read it "
+                    "where it is flattened: "
+                    f"--set='agent.networks.*.input_embedders_parameters.{key}.flatten=true', or "
+                    "gymnasium.wrappers.FlattenObservation",
+                )
             elif space.dtype == np.float64:
                 self.find(OK, f"observation {key!r} is float64; agents see float32")
         if AGENT_STATE not in spaces and len(spaces.keys() - {ACTION_MASK}) > 1:
@@ -234,6 +242,8 @@ class _Inspection:
             self.find(PROBLEM, text)
         self.failed = bool(found)
         if not self.failed:
+            self._look_at_mask(result[0], ended=method == "step" and bool(result[2]))
+        if not self.failed:
             place = f"step {self.steps + 1}" if method == "step" else f"the reset before step {self.steps + 1}"
             self._look_at(result[0], place)
             self._look_at_numbers(result[0], float(np.sum(result[1])) if method == "step" else 0.0, place)
@@ -250,6 +260,7 @@ class _Inspection:
             if self.failed:
                 break
             self.steps += 1
+            self._look_at_frames(kept, result[0])
             reused, changed = reused or not same(kept, observation), changed or not same(given, action)
             reward = float(np.sum(result[1]))
             if len(self.rewards) < 2:
@@ -274,6 +285,34 @@ class _Inspection:
                 "step writes into the action that it is given, which other code may use again: change a copy, "
                 "as in a = a * 2 instead of a *= 2",
             )
+
+    def _look_at_frames(self, before: Any, after: Any) -> None:
+        for key, space in spaces_by_key(self.env.observation_space).items():
+            if not isinstance(space, FrameStack):
+                continue
+            old, new = (x[key] if isinstance(x, dict) else x for x in (before, after))
+            if not np.array_equal(as_array(new)[..., :-1], as_array(old)[..., 1:]):
+                self.find(
+                    PROBLEM,
+                    f"observation {key!r} is a FrameStack, so a step drops the first frame and adds one at the end: "
+                    "memories keep the last one alone. For other stacks use a Box. "
+                    f"Received: other frames at step {self.steps}",
+                    f"frames of {key}",
+                )
+
+    def _look_at_mask(self, observation: Any, ended: bool) -> None:
+        if not isinstance(observation, dict) or ACTION_MASK not in observation:
+            return
+        mask = observation[ACTION_MASK]
+        try:
+            check_mask(mask, spaces_by_key(self.env.observation_space)[ACTION_MASK].shape or ())
+        except EnvironmentFailure as error:
+            self.find(PROBLEM, str(error))
+            self.failed = True
+            return
+        if not ended and not np.asarray(mask).any(axis=-1).all():
+            self.find(PROBLEM, f"'action_mask' leaves no valid action. Received: {mask}")
+            self.failed = True
 
     def _look_at_numbers(self, observation: Any, reward: float, place: str) -> None:
         try:

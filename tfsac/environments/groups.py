@@ -51,21 +51,29 @@ class Group:
     """
 
     def __init__(self, makers: Sequence[Callable[[], gym.Env]], first: int = 0):
-        self.envs, self.first = [make() for make in makers], first
+        self.envs, self.first = list[gym.Env](), first
+        try:
+            for make in makers:
+                self._add(make())
+        except BaseException:  # those that were made may hold a simulator or a port
+            self.close()
+            raise
         single = self.envs[0].observation_space
-        for env in self.envs[1:]:
-            for name in ("observation_space", "action_space"):
-                if getattr(env, name) != getattr(self.envs[0], name):
-                    raise ValueError(
-                        f"Environments that are stepped together have the same {name}, {getattr(self.envs[0], name)}. "
-                        f"Received: {getattr(env, name)}"
-                    )
         self.observation_space = gym.vector.utils.batch_space(single, len(self.envs))
         self.arrays = {
             key: np.zeros((len(self.envs), *(space.shape or ())), space.dtype)
             for key, space in spaces_by_key(single).items()
         }
         self.several_keys = isinstance(single, gym.spaces.Dict)
+
+    def _add(self, env: gym.Env) -> None:
+        self.envs.append(env)
+        for name in ("observation_space", "action_space"):
+            if getattr(env, name) != getattr(self.envs[0], name):
+                raise ValueError(
+                    f"Environments that are stepped together have the same {name}, {getattr(self.envs[0], name)}. "
+                    f"Received: {getattr(env, name)}"
+                )
 
     @property
     def seen(self) -> Any:
@@ -203,7 +211,7 @@ class Processes:
         makers: of every environment, P * G of them.
         size: G.
         single: the observation space of one environment.
-        timeout: seconds within which a process must answer, or None.
+        timeout: seconds for a step or reset of an environment, of which a process makes one after the other; or None.
 
     Raises:
         EnvironmentFailure: from `wait_for_all`: an environment failed, or its process ended or did not answer.
@@ -238,7 +246,7 @@ class Processes:
         except BaseException:
             self.close()
             raise
-        self.timeout, self.begun = timeout, True
+        self.timeout, self.begun = None if timeout is None else timeout * size, True
 
     def ask(self, i: int, name: str, content: Any) -> None:
         """Sends a message to a process."""
@@ -310,7 +318,7 @@ class Groups:
         num_envs: E.
         cores: most groups.
         single: the observation space of one environment, where there are several groups.
-        timeout: seconds within which a process must answer. With a timeout all groups are in processes of their own.
+        timeout: seconds for a step or reset of an environment. With a timeout all groups are in processes of their own.
     """
 
     def __init__(

@@ -98,8 +98,8 @@ class Environments:
         self.length[mask] = 0
         first = self._call(self.groups.reset, seeds)
         observation = self._arrays(first)
-        check_finite(observation, np.zeros(self.num_envs), self.level, self.steps)
-        check_masks(observation, self.level, self.steps)
+        check_finite(observation, np.zeros(self.num_envs), self.level, self.steps, self.first)
+        check_masks(observation, self.level, self.steps, first=self.first)
         return observation
 
     def _arrays(self, observation: Any) -> dict[str, np.ndarray]:
@@ -118,14 +118,14 @@ class Environments:
             return function(*args)
         except Exception as error:
             environment = getattr(error, "environment", None)
-            number = "" if environment is None else f"environment {environment}, "
+            number = "" if environment is None else f"environment {self.first + environment}, "
             raise placed(error, self.level, f"{number}step {self.steps}") from error
 
     def step(self, action: np.ndarray) -> StepResult:
         """Steps all environments with actions `[E, ...]` and begins new episodes where one ended."""
         next_observation, reward, terminated, truncated = self._step(action)
-        check_finite(next_observation, reward, self.level, self.steps + self.num_envs)
-        check_masks(next_observation, self.level, self.steps + self.num_envs, ended=terminated)
+        check_finite(next_observation, reward, self.level, self.steps + self.num_envs, self.first)
+        check_masks(next_observation, self.level, self.steps + self.num_envs, terminated, self.first)
         before = self.steps, self.length, self.episode
         self.steps += self.num_envs
         length = self.length = self.length + 1

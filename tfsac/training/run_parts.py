@@ -7,6 +7,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import gymnasium as gym
+
 from tfsac.agents import Agent
 from tfsac.distributed.partition import preset_of_worker
 from tfsac.distributed.ray_environments import RayEnvironments
@@ -118,9 +120,16 @@ class RunParts:
         super().__setattr__(name, value)
 
     def _make_environments(self, asked: RunRequest) -> None:
-        env_fn, task = asked.env_fn, asked.task
-        one = maker(asked.preset.environment, env_fn)
+        one = maker(asked.preset.environment, asked.env_fn)
         self.evaluation_env = one()
+        try:
+            self._make_training_environments(asked, one)
+        except BaseException:
+            self.evaluation_env.close()
+            raise
+
+    def _make_training_environments(self, asked: RunRequest, one: Callable[[], gym.Env]) -> None:
+        env_fn, task = asked.env_fn, asked.task
         self.preset = described(asked.preset, self.evaluation_env, env_fn, asked.models)
         if (timeout := self.preset.environment.step_timeout_seconds) is not None:
             self.evaluation_env = IsolatedEnvironment(self.evaluation_env, one, timeout)
