@@ -417,7 +417,5 @@ SUITES = {
     ),
     "per_minute": Suite((Level("Hopper-v5", PER_MINUTE), Level("HalfCheetah-v5", PER_MINUTE))),
     "atari": Suite((Level("ALE/Pong-v5", (preset("acer_atari", "tfsac, ACER", seeds=(1,)),)),)),
-    "robotics": Suite(
-        (Level("gymnasium_robotics:FetchReach-v4", (preset("taac_manipulation", "tfsac, TAAC", seeds=(1,)),)),)
-    ),
+    "robotics": Suite((Level("gymnasium_robotics:FetchReach-v4", (preset("taac_manipulation", "tfsac, TAAC"),)),)),
 }
