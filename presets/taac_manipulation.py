@@ -34,8 +34,11 @@ PUBLISHED = {
     "schedule.steps_between_evaluation_periods": "EnvironmentSteps(20000)",
 }
 LEVELS = {
-    f"gymnasium_robotics:{name}": {**PUBLISHED, "validation.min_reward_threshold": threshold}
-    for name, threshold in THRESHOLDS.items()
+    "gymnasium_robotics:FetchReach-v4": {"validation.min_reward_threshold": -5.0},
+    **{
+        f"gymnasium_robotics:{name}": {**PUBLISHED, "validation.min_reward_threshold": threshold}
+        for name, threshold in THRESHOLDS.items()
+    },
 }
 
 # A goal-conditioned observation: the hand, where the object is and where it should be.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import keyword
 import re
 from collections.abc import Callable, Iterator
@@ -261,8 +262,17 @@ class CheckedMasks(gym.ObservationWrapper):
         return observation
 
 
-def check_mask(mask: Any, shape: tuple[int, ...]) -> None:
-    """Refuses a mask of another shape, and entries other than 0 and 1.
+def takes_render_mode(kind: type) -> bool:
+    """Returns whether a class's constructor takes a render_mode; True where nothing is known of it."""
+    try:
+        parameters = inspect.signature(kind).parameters.values()
+    except ValueError:  # of a class that is not written in Python
+        return True
+    return any(one.name == "render_mode" or one.kind is one.VAR_KEYWORD for one in parameters)
+
+
+def check_mask(mask: Any, shape: tuple[int, ...], must_allow: bool = False) -> None:
+    """Refuses a mask of another shape, entries other than 0 and 1, and perhaps a mask without a valid action.
 
     Raises:
         EnvironmentFailure: it does not fit.
@@ -272,6 +282,8 @@ def check_mask(mask: Any, shape: tuple[int, ...]) -> None:
         raise EnvironmentFailure(f"'action_mask' must have the shape {shape}. Received: {array.shape}")
     if not np.isin(array, (0, 1)).all():
         raise EnvironmentFailure(f"'action_mask' must hold 0 and 1. Received: {array}")
+    if must_allow and not array.any(axis=-1).all():
+        raise EnvironmentFailure(f"'action_mask' leaves no valid action. Received: {array}")
 
 
 def check_masks(

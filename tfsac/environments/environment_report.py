@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import inspect
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,11 +12,17 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac import argument_checks
-from tfsac.environments.check import EnvironmentFailure, check_mask, has_time_limit, problems_of_spaces
+from tfsac.environments.check import (
+    EnvironmentFailure,
+    check_mask,
+    has_time_limit,
+    problems_of_spaces,
+    takes_render_mode,
+)
 from tfsac.environments.checked_returns import CheckedReturns, as_array, failure, placed, refuse_non_finite
 from tfsac.environments.env_fn import making, name_of_environment
 from tfsac.environments.repeats import same, why_not_repeated
-from tfsac.environments.spaces import FrameStack, spaces_by_key
+from tfsac.environments.spaces import other_frames, spaces_by_key
 from tfsac.environments.teams import Team
 from tfsac.environments.vector_rewards import has_vector_rewards
 from tfsac.types import ACTION_MASK, AGENT_STATE
@@ -188,10 +193,8 @@ class _Inspection:
             elif len(space.shape) not in (1, 3) and AGENT_STATE not in spaces:
                 self.find(
                     WARNING,
-                    f"observation {key!r} has the shape {space.shape}, neither a vector nor an image; networks read it "
-                    "where it is flattened: "
-                    f"--set='agent.networks.*.input_embedders_parameters.{key}.flatten=true', or "
-                    "gymnasium.wrappers.FlattenObservation",
+                    f"observation {key!r} has the shape {space.shape}, neither a vector nor an image. To flatten it: "
+                    f"--set='agent.networks.*.input_embedders_parameters.{key}.flatten=true'",
                 )
             elif space.dtype == np.float64:
                 self.find(OK, f"observation {key!r} is float64; agents see float32")
@@ -200,12 +203,7 @@ class _Inspection:
 
     def _look_at_render_modes(self) -> None:
         bare, modes = self.env.unwrapped, [mode for mode in (self.env.metadata or {}).get("render_modes", ()) if mode]
-        try:
-            parameters = inspect.signature(type(bare)).parameters.values()
-        except ValueError:  # of a class that is not written in Python
-            return
-        takes = any(one.name == "render_mode" or one.kind is one.VAR_KEYWORD for one in parameters)
-        if modes and not takes and not isinstance(bare, Team):
+        if modes and not takes_render_mode(type(bare)) and not isinstance(bare, Team):
             self.find(
                 WARNING,
                 f"metadata names the render modes {', '.join(map(str, modes))}, but the constructor takes no "
@@ -260,7 +258,11 @@ class _Inspection:
             if self.failed:
                 break
             self.steps += 1
-            self._look_at_frames(kept, result[0])
+            if (key := other_frames(self.env.observation_space, kept, result[0])) is not None:
+                text = f"observation {key!r} is a FrameStack, so a step drops the first frame and adds one at the end"
+                self.find(
+                    PROBLEM, f"{text}; for other stacks use a Box. Received: other frames at step {self.steps}", text
+                )
             reused, changed = reused or not same(kept, observation), changed or not same(given, action)
             reward = float(np.sum(result[1]))
             if len(self.rewards) < 2:
@@ -286,33 +288,14 @@ class _Inspection:
                 "as in a = a * 2 instead of a *= 2",
             )
 
-    def _look_at_frames(self, before: Any, after: Any) -> None:
-        for key, space in spaces_by_key(self.env.observation_space).items():
-            if not isinstance(space, FrameStack):
-                continue
-            old, new = (x[key] if isinstance(x, dict) else x for x in (before, after))
-            if not np.array_equal(as_array(new)[..., :-1], as_array(old)[..., 1:]):
-                self.find(
-                    PROBLEM,
-                    f"observation {key!r} is a FrameStack, so a step drops the first frame and adds one at the end: "
-                    "memories keep the last one alone. For other stacks use a Box. "
-                    f"Received: other frames at step {self.steps}",
-                    f"frames of {key}",
-                )
-
     def _look_at_mask(self, observation: Any, ended: bool) -> None:
-        if not isinstance(observation, dict) or ACTION_MASK not in observation:
-            return
-        mask = observation[ACTION_MASK]
-        try:
-            check_mask(mask, spaces_by_key(self.env.observation_space)[ACTION_MASK].shape or ())
-        except EnvironmentFailure as error:
-            self.find(PROBLEM, str(error))
-            self.failed = True
-            return
-        if not ended and not np.asarray(mask).any(axis=-1).all():
-            self.find(PROBLEM, f"'action_mask' leaves no valid action. Received: {mask}")
-            self.failed = True
+        if isinstance(observation, dict) and ACTION_MASK in observation:
+            shape = spaces_by_key(self.env.observation_space)[ACTION_MASK].shape or ()
+            try:
+                check_mask(observation[ACTION_MASK], shape, must_allow=not ended)
+            except EnvironmentFailure as error:
+                self.find(PROBLEM, str(error))
+                self.failed = True
 
     def _look_at_numbers(self, observation: Any, reward: float, place: str) -> None:
         try:

@@ -31,6 +31,18 @@ class FrameStack(gym.spaces.Box):
         super().__init__(0, 255, (height, width, num_frames), np.uint8)
 
 
+def other_frames(observation_space: gym.Space[Any], before: Any, after: Any) -> str | None:
+    """Returns the first key of a `FrameStack` that a step from an observation to the next one did not move by one
+    frame, as memories take it to do; None where all moved.
+    """
+    for key, space in spaces_by_key(observation_space).items():
+        if isinstance(space, FrameStack):
+            old, new = (np.asarray(x[key] if isinstance(x, dict) else x) for x in (before, after))
+            if not np.array_equal(new[..., :-1], old[..., 1:]):
+                return key
+    return None
+
+
 def spaces_by_key(observation: gym.Space[Any]) -> Mapping[str, gym.Space[Any]]:
     """Returns the spaces of an observation by key; anything but a Dict has the one key "observation"."""
     return observation.spaces if isinstance(observation, gym.spaces.Dict) else {"observation": observation}
