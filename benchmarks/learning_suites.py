@@ -173,12 +173,6 @@ LUNAR_LANDER_CHOICES = one_changed(
     (),
     {
         "_3_steps": ("returns of 3 steps", "--set=agent.algorithm.n_step=3"),
-        "_one_critic": ("one critic", "--set=agent.networks.q.head_parameters.twin_critic=false"),
-        "_wide": (
-            "layers of 256",
-            "--set=agent.networks.policy.middleware_parameters.scheme=[256, 256]",
-            "--set=agent.networks.q.head_parameters.network_layers_sizes=[256, 256]",
-        ),
         "_entropy_0.5": ("half of the largest entropy", "--set=agent.algorithm.temperature.target_entropy_ratio=0.5"),
         "_target_0.005": ("slower target", "--set=agent.algorithm.rate_for_copying_weights_to_target=0.005"),
         "_rate_3e-4": ("learning rate 3e-4", "--set=agent.networks.*.learning_rate=3e-4"),

@@ -336,6 +336,7 @@ EFFECTS = [
     ({"beta": 0.5}, {"policy"}, {"loss/policy"}),
     ({"truncation_threshold": 2.0}, {"policy"}, {"loss/policy"}),
     ({"truncation_threshold": None}, {"policy"}, {"importance/truncated"}),
+    ({"truncation_threshold": 0.0}, {"policy"}, {"importance/truncated"}),
     ({"use_q_opc": True}, {"policy"}, {"loss/policy"}),
     ({"use_trust_region": False}, {"policy"}, {"trust_region/active"}),
     ({"trust_region_delta": 1e6}, {"policy"}, {"trust_region/active"}),

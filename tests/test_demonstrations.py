@@ -64,7 +64,7 @@ def choices(tmp_path):
     """A file of 6 steps in episodes of 2 and 4, with choices of a team."""
     records = np.zeros(6, TransitionMemory(CHOICES, 6).ring.dtype)
     records["action"] = np.random.default_rng(0).integers(0, 4, (6, 3))
-    records["observation/action_mask"], records["next_observation/action_mask"][1:] = True, [False, True, True, False]
+    records["observation/action_mask"], records["next_observation/action_mask"] = True, [False, True, True, False]
     records["terminated"][1] = records["truncated"][5] = True
     path = tmp_path / "choices.npz"
     save_demonstrations(path, Demonstrations(records, "pettingzoo:mpe2.simple_spread_v3", np.array([1.0, 2.0])))
@@ -99,10 +99,24 @@ def test_choices_of_a_team_and_their_masks_are_loaded_exactly(choices):
     assert loaded.records["action"].dtype == np.int32 and loaded.records["action"].shape == (6, 3)
     np.testing.assert_array_equal(loaded.records["action"], np.random.default_rng(0).integers(0, 4, (6, 3)))
     assert loaded.records["next_observation/action_mask"].dtype == bool
-    assert (
-        loaded.records["next_observation/action_mask"][1:].reshape(-1, 4).tolist() == [[False, True, True, False]] * 15
-    )
+    following = loaded.records["next_observation/action_mask"]
+    assert following.reshape(-1, 4).tolist() == [[False, True, True, False]] * 18
     assert loaded.returns.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("step, refused", [(1, False), (2, True), (5, True)])  # terminated, in an episode, truncated
+def test_only_after_a_terminated_step_may_no_action_be_valid(choices, step, refused):
+    with np.load(choices) as arrays:
+        mask = arrays["next_observation/action_mask"].copy()
+    mask[step, 1] = False
+    rewrite(choices, **{"next_observation/action_mask": mask})
+    if not refused:
+        assert not load_demonstrations(choices, CHOICES).records["next_observation/action_mask"][step, 1].any()
+        return
+    with pytest.raises(
+        ValueError, match=rf"^Only after a terminated step .*Received: .* of zeros after step {step} in"
+    ):
+        load_demonstrations(choices, CHOICES)
 
 
 def test_extras_of_an_agent_are_no_part_of_a_file(saved):

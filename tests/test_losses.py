@@ -450,6 +450,13 @@ def test_the_mode_is_the_first_of_the_likeliest_valid_actions():
     np.testing.assert_array_equal(MaskedCategorical(logits, mask).mode(), [0, 1, 1])
 
 
+def test_logits_that_are_not_finite_choose_no_action():
+    logits = np.float32([[0.0, 1.0, 0.0], [0.0, np.nan, 1.0], [0.0, np.inf, 1.0], [-np.inf, 0.0, -1.0]])
+    for policy in (MaskedCategorical(logits), MaskedCategorical(logits, np.ones((4, 3), bool))):
+        np.testing.assert_array_equal(policy.mode(), [1, -1, -1, 1])
+        np.testing.assert_array_equal(policy.sample(np.full((4, 3), 0.5, np.float32)), [1, -1, -1, 1])
+
+
 def test_a_choice_of_wrong_shapes_is_refused():
     for logits, mask in (((4,), (4,)), ((4, 2), (4, 1)), ((4, 2), (2,))):
         with pytest.raises(

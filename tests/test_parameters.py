@@ -604,6 +604,11 @@ MISTAKES = {
         "n_step is 1; agent.memory.sequence_length says how many",
         "n_step=3",
     ),
+    "no reward to maximise": (
+        lambda: Trajectories(reward_weights=(0.0, 0.0)),
+        "The policy needs a reward",
+        "(0.0, 0.0)",
+    ),
     "no probability": (lambda: Trajectories(min_prob=0.0), "min_prob: Input should be greater than 0", "0.0"),
     "certain": (lambda: Trajectories(min_prob=1.0), "min_prob: Input should be less than 1", "1.0"),
     "more than certain": (lambda: Trajectories(min_prob=(0.1, 1.5)), "min_prob.1: Input should be less than 1", "1.5"),

@@ -9,6 +9,7 @@ import time
 import gymnasium as gym
 import numpy as np
 import pytest
+import tiny
 
 import tfsac
 from tfsac.environments import EnvironmentFailure
@@ -322,6 +323,30 @@ def test_an_action_that_is_not_finite_is_the_policys_fault_and_nothing_of_it_is_
     with pytest.raises(NonFiniteError, match=rf"^The policy's action is not finite {where}: .*Received: \[+nan"):
         trained(tmp_path, RunParameters(checkpoint_save_steps=120, updates_between_diagnostics=1), [Poison()])
     assert [path.name for path in (tmp_path / "run" / "checkpoints").glob("0*")] == ["000000120"]
+
+
+@pytest.mark.slow
+def test_a_discrete_policy_without_finite_logits_does_not_act(tmp_path):
+    class Poison(Callback):
+        def on_step(self, trainer):
+            if trainer.counters.env_steps == 30:
+                poison(trainer, "policy")
+                trainer.evaluate()
+
+    preset = tiny.shrunk(tfsac.load_preset("cart_pole_discrete_sac"))
+    trainer = Trainer(preset, tmp_path / "run", ONE_GRAPH, callbacks=[Poison()], quiet=True)
+    with pytest.raises(NonFiniteError, match=r"^The policy's action is not finite in an evaluation: .*Received: \[?-1"):
+        trainer.run()
+    assert trainer.evaluator.best_weights == b""
+
+
+def test_the_best_weights_are_finite(tmp_path):
+    trainer = Trainer(tiny_preset(), tmp_path / "run", ONE_GRAPH, quiet=True)
+    poison(trainer, "q")
+    with pytest.raises(NonFiniteError, match=r"^The weights of 'q' are not finite .*Received: "):
+        trainer.evaluator.judge(1.0, trainer.counters)
+    trainer.close()
+    assert trainer.evaluator.best_weights == b""
 
 
 def test_weights_that_are_not_finite_are_not_saved(tmp_path):

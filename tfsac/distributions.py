@@ -130,9 +130,13 @@ class MaskedCategorical:
 
 
 def likeliest(score: Any) -> Any:
-    """Returns where each row `[B, A]` is largest, `[B]` int32; the first of equal ones."""
+    """Returns where each row `[B, A]` is largest, `[B]` int32; the first of equal ones. In NumPy it is -1, which is no
+    action, where that is not a finite number.
+    """
     if isinstance(score, np.ndarray):
-        return np.argmax(score, axis=-1).astype(np.int32)
+        best = np.argmax(score, axis=-1).astype(np.int32)
+        best[~np.isfinite(score.max(axis=-1))] = -1  # the largest of a row with a NaN is NaN
+        return best
     return tf.argmax(score, axis=-1, output_type=tf.int32)
 
 

@@ -161,7 +161,8 @@ class ACERAgent(Agent):
         # Replicas have unequal numbers of steps, perhaps none.
         sums = [tf.reduce_sum(counts_R), tf.reduce_sum(tf.math.divide_no_nan(1.0, length_R))]
         steps, segments = tf.unstack(self.mean_over_replicas(tf.stack(sums)))
-        limit = self.algorithm.truncation_threshold or np.inf
+        threshold = self.algorithm.truncation_threshold
+        limit = np.inf if threshold is None else threshold
         truncated_R = (1.0 - flat(batch.on_policy)) * tf.cast(tf.exp(rows.log_ratio_R) > limit, tf.float32)
         of_rows = {
             "policy/value": rows.v_R,

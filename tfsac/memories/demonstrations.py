@@ -234,6 +234,13 @@ def _check_masks(path: str | pathlib.Path, records: np.ndarray) -> None:
             f"Received: {records['action'][step]} with the mask {records[mask][step].astype(int)} at step {step} in "
             f"{path}"
         )
+    following = records[f"next_{mask}"].any(axis=-1).reshape(len(records), -1).all(axis=1) | records["terminated"]
+    if not following.all():
+        step = int(np.flatnonzero(~following)[0])
+        raise ValueError(
+            f"Only after a terminated step may a mask have no valid action. Received: next_{mask} of zeros after step "
+            f"{step} in {path}"
+        )
 
 
 def _environment(level: str) -> str:

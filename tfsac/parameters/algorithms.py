@@ -295,6 +295,11 @@ class TemporallyAbstractActorCriticAlgorithmParameters(OffPolicyAlgorithmParamet
             refuse_ineffective(
                 self, ["discount"], f"reward_discounts={self.reward_discounts}", "set reward_discounts alone"
             )
+        if self.reward_weights is not None and not any(self.reward_weights):
+            raise ParameterError(
+                "The policy needs a reward to maximise: give at least one of reward_weights another value than 0. "
+                f"Received: {self.reward_weights}"
+            )
         choice = self.min_prob if isinstance(self.min_prob, float) else self.min_prob[0]
         if choice == 0.5 and self.target_entropy is None:
             raise ParameterError(

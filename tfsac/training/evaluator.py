@@ -13,6 +13,7 @@ import numpy as np
 from tfsac.agents import Agent
 from tfsac.parameters import Preset, RunParameters
 from tfsac.training.evaluation_episodes import SWITCHING, evaluate_policy
+from tfsac.training.non_finite import refuse_non_finite_weights
 from tfsac.training.policy import Policy
 from tfsac.training.recorder import SUMMARY
 from tfsac.training.run_directory import BEST
@@ -109,9 +110,11 @@ class Evaluator:
             whether the return is at least the preset's threshold.
 
         Raises:
+            NonFiniteError: they are the best and one is not finite.
             OSError: the weights cannot be written.
         """
         if value > self.best_return:
+            refuse_non_finite_weights(self.agent.trained, counters.env_steps)
             self.best_return = value
             self.best_weights = save_weights(self.best, self.agent, self.policy.filters)
         threshold, within = dataclasses.astuple(self.preset.validation)

@@ -68,13 +68,14 @@ def refuse_non_finite_action(action: np.ndarray, where: str) -> None:
     """Checks what the policy returns, before an environment is blamed for what it makes of it.
 
     Args:
-        action: of any shape and dtype.
+        action: of any shape; discrete ones are -1 where the policy's numbers were not finite.
         where: "at environment step 40".
 
     Raises:
-        NonFiniteError: it has a NaN or an infinity.
+        NonFiniteError: it has a NaN, an infinity or a -1 of discrete actions.
     """
-    if action.dtype.kind == "f" and not np.isfinite(action).all():
+    finite = np.isfinite(action) if action.dtype.kind == "f" else action >= 0
+    if not finite.all():
         raise NonFiniteError(
             f"The policy's action is not finite {where}: an update made its weights so. The last checkpoint is from "
             f"before. {ALL_METRICS}. Received: {action.tolist()}"

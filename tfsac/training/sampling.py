@@ -35,7 +35,7 @@ class Sampler:
     def __init__(self, preset: Preset, memory: TransitionMemory | EpisodicMemory, schedule: Schedule, seed: int):
         self.algorithm, self.batch_size = preset.agent.algorithm, preset.agent.batch_size
         self.memory, self.schedule = memory, schedule
-        self.rng = np.random.default_rng([seed, SAMPLING])
+        self.rng, self.seed = np.random.default_rng([seed, SAMPLING]), seed
         self.ready, self.rollout_complete = False, False
 
     def reseed(self, seed: Sequence[int]) -> None:
@@ -69,7 +69,8 @@ class Sampler:
             assert isinstance(algorithm, ACERAlgorithmParameters)
             if self.rollout_complete:
                 # The same for all workers: every one of them makes the same number of updates.
-                replays = algorithm.replays(np.random.default_rng([REPLAYING, counters.env_steps])) if self.ready else 0
+                rng = np.random.default_rng([self.seed, REPLAYING, counters.env_steps])
+                replays = algorithm.replays(rng) if self.ready else 0
                 yield functools.partial(
                     memory.batches, replays, self.batch_size, self.rng, online=not algorithm.disable_online_update
                 )
