@@ -174,6 +174,11 @@ LUNAR_LANDER_CHOICES = one_changed(
     {
         "_3_steps": ("returns of 3 steps", "--set=agent.algorithm.n_step=3"),
         "_entropy_0.5": ("half of the largest entropy", "--set=agent.algorithm.temperature.target_entropy_ratio=0.5"),
+        "_3_steps_entropy_0.5": (
+            "returns of 3 steps, half of the largest entropy",
+            "--set=agent.algorithm.n_step=3",
+            "--set=agent.algorithm.temperature.target_entropy_ratio=0.5",
+        ),
         "_target_0.005": ("slower target", "--set=agent.algorithm.rate_for_copying_weights_to_target=0.005"),
         "_rate_3e-4": ("learning rate 3e-4", "--set=agent.networks.*.learning_rate=3e-4"),
         "_reward_0.1": ("rewards times 0.1", "--set=environment.filters.reward_rescale_factor=0.1"),

@@ -87,11 +87,7 @@ def twin(temperature, memory=None, spec=SPEC, networks=None, **algorithm):
 
 def ensemble(body, policy=None, critics=2, distribution=None, memory=None, networks=None, **algorithm):
     parameters = TwinSoftActorCriticAgentParameters(
-        algorithm=TwinSoftActorCriticAlgorithmParameters(
-            temperature=AutoAlphaParameters(0.05, 0.03),
-            num_steps_between_copying_online_weights_to_target=TrainingSteps(1),
-            **algorithm,
-        ),
+        algorithm=TwinSoftActorCriticAlgorithmParameters(temperature=AutoAlphaParameters(0.05, 0.03), **algorithm),
         networks=ensemble_soft_actor_critic_networks(
             EnsembleQHeadParameters(critics, body, distribution),
             policy or FCMiddlewareParameters((8,)),

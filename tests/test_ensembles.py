@@ -26,12 +26,14 @@ from tfsac.networks.unit_weights import normalizations
 from tfsac.parameters import (
     CategoricalValueParameters,
     EnsembleQHeadParameters,
+    EnvironmentSteps,
     FCMiddlewareParameters,
     NormalizationParameters,
     ParameterError,
     QuantileValueParameters,
     ResidualMiddlewareParameters,
     RunParameters,
+    TrainingSteps,
     TwinSoftActorCriticAgentParameters,
     TwinSoftActorCriticAlgorithmParameters,
     ensemble_soft_actor_critic_networks,
@@ -45,6 +47,7 @@ SPEC = vector_spec(3, 2)
 PLAIN = FCMiddlewareParameters((16, 16))
 BATCH_NORM = NormalizationParameters("batch", "before", normalize_input=True)
 NORMALISED = FCMiddlewareParameters((16, 16), normalization=BATCH_NORM)
+RENORMALISED = FCMiddlewareParameters((16,), normalization=NormalizationParameters("batch_renorm", "after"))
 JOINT = {"joint_critic_forward": True}
 ROWS = 8
 
@@ -87,6 +90,22 @@ def test_compiled_updates_are_eager_ones(name):
         assert list(compiled[field]) == list(eager[field])
         for what, value in compiled[field].items():
             np.testing.assert_allclose(eager[field][what], value, rtol=1e-4, atol=1e-5, err_msg=what)
+
+
+def test_critics_without_a_target_network_learn_between_any_number_of_steps():
+    steps = {"num_consecutive_playing_steps": EnvironmentSteps(2)}
+    agent = agent_of(networks={"target_network": False}, **steps)
+    agent.update(batches())
+    assert int(agent.updates) == 1
+    with pytest.raises(ParameterError, match="must be a whole number >= 1"):
+        agent_of(**steps)
+
+
+def test_a_critic_of_one_quantile_learns():
+    agent = agent_of(distribution=QuantileValueParameters(1, 0), target_reduction="pool")
+    q = compute(agent.networks["q"], observed(), np.zeros((ROWS, 2), np.float32), of_batch=False)
+    assert q.shape == (ROWS, 2, 1)
+    assert np.isfinite(agent.update(batches()).metrics).all()
 
 
 # -- a stack -----------------------------------------------------------------------------------------------------------
@@ -412,7 +431,7 @@ def test_targets_beyond_the_atoms_are_told_once(tmp_path, capsys):
     preset = tiny.ensemble("flash_sac_mujoco", **narrow, **{"schedule.improve_steps": 120})
     tfsac.train(preset, run_dir=tmp_path / "run", run=RunParameters(seed=1))
     printed = capsys.readouterr().out
-    assert printed.count("of the critics' targets lie beyond their atoms: set return_scaling, or wider bounds") == 1
+    assert printed.count("of the critics' targets lie beyond their atoms: scale returns, with environment") == 1
     assert float(tiny.rows(tmp_path / "run")[-1]["q/clipped_mass"]) > 0.05
 
 
@@ -561,6 +580,27 @@ def test_layers_have_names_that_nothing_else_in_a_model_has(run_python):
         (
             lambda: TwinSoftActorCriticAgentParameters(networks=twin_soft_actor_critic_networks(unit_weights="all")),
             "Only the agent 'twin_soft_actor_critic' with the head 'ensemble_q' has unit_weights. Received",
+        ),
+        (
+            lambda: dataclasses.replace(
+                agent := parameters(policy=NORMALISED),
+                networks={name: dataclasses.replace(network, batch_size=1) for name, network in agent.networks.items()},
+            ),
+            "choose a larger agent.networks.*.batch_size. Received: batch_size=1",
+        ),
+        (
+            lambda: parameters(RENORMALISED, **JOINT),
+            "create_target_network=False, or the kind 'batch'. Received: kind='batch_renorm' with",
+        ),
+        (
+            lambda: parameters(
+                num_steps_between_copying_online_weights_to_target=TrainingSteps(5), networks={"target_network": False}
+            ),
+            "num_steps_between_copying.* has no effect with create_target_network=False",
+        ),
+        (
+            lambda: tiny.ensemble("xqc_mujoco", **{"environment.filters.reward_rescale_factor": 30.0}),
+            "leave it at 1, or set the bounds.*Received: reward_rescale_factor=30.0",
         ),
         (
             lambda: FCMiddlewareParameters((), normalization=BATCH_NORM),

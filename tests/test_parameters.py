@@ -404,22 +404,22 @@ MISTAKES = {
     "bool for a layer": (lambda: FCMiddlewareParameters((64, True)), "Input should be a valid integer", "True"),
     # parts that do not fit together
     "period not whole": (
-        lambda: Algorithm(num_consecutive_playing_steps=EnvironmentSteps(3)),
+        lambda: Agent(Algorithm(num_consecutive_playing_steps=EnvironmentSteps(3))),
         "must be a whole number >= 1",
         "EnvironmentSteps(num_steps=3)",
     ),
     "period of zero": (
-        lambda: Algorithm(**{PERIOD: EnvironmentSteps(0)}),
+        lambda: Agent(Algorithm(**{PERIOD: EnvironmentSteps(0)})),
         "must be a whole number >= 1",
         "1 updates every EnvironmentSteps(num_steps=1)",
     ),
     "period in episodes": (
-        lambda: Algorithm(**{PERIOD: EnvironmentEpisodes(1)}),
+        lambda: Agent(Algorithm(**{PERIOD: EnvironmentEpisodes(1)})),
         f"{PERIOD} counts EnvironmentSteps or TrainingSteps",
         "EnvironmentEpisodes(num_steps=1) with EnvironmentSteps(num_steps=1)",
     ),
     "period in steps, play in episodes": (
-        lambda: Algorithm(num_consecutive_playing_steps=EnvironmentEpisodes(1)),
+        lambda: Agent(Algorithm(num_consecutive_playing_steps=EnvironmentEpisodes(1))),
         "only TrainingSteps when num_consecutive_playing_steps counts episodes",
         "EnvironmentSteps(num_steps=1) with EnvironmentEpisodes(num_steps=1)",
     ),
@@ -606,7 +606,7 @@ MISTAKES = {
     ),
     "no reward to maximise": (
         lambda: Trajectories(reward_weights=(0.0, 0.0)),
-        "The policy needs a reward",
+        "At least one of reward_weights is not 0",
         "(0.0, 0.0)",
     ),
     "no probability": (lambda: Trajectories(min_prob=0.0), "min_prob: Input should be greater than 0", "0.0"),

@@ -326,13 +326,13 @@ REFUSED = {
     ),
     "in the warm-up": (
         lambda: tiny_preset(agent__algorithm__reset_steps=(100, 150)),
-        "reset_steps are larger than the warm-up and the batch",
+        "reset_steps are larger than the warm-up",
         "reset_steps=(100, 150), heatup_steps=EnvironmentSteps(num_steps=100)",
     ),
-    "before there is a batch": (
-        lambda: tiny_preset(agent__algorithm__reset_steps=(32,), schedule__heatup_steps=EnvironmentEpisodes(1)),
-        "reset_steps are larger than the warm-up and the batch",
-        "batch_size=32",
+    "warm-up of episodes": (
+        lambda: tiny_preset(agent__algorithm__reset_steps=(500,), schedule__heatup_steps=EnvironmentEpisodes(1)),
+        "the warm-up, which counts EnvironmentSteps",
+        "reset_steps=(500,), heatup_steps=EnvironmentEpisodes(num_steps=1)",
     ),
     "segments": (
         lambda: override(

@@ -416,7 +416,7 @@ def test_other_networks_are_refused(networks, message):
 )
 def test_periods_that_do_not_fit_are_refused(algorithm):
     with pytest.raises(ParameterError, match="Received: "):
-        TwinSoftActorCriticAlgorithmParameters(**algorithm)
+        TwinSoftActorCriticAgentParameters(TwinSoftActorCriticAlgorithmParameters(**algorithm))
 
 
 # -- gradients by finite differences -----------------------------------------------------------------------------------

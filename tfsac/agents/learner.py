@@ -150,7 +150,6 @@ class Agent(tf.Module):
             attach_diagnostics(self)  # replaces critic_step and policy_step by ones that report more
         self.rows = self.batch_size * (spec.num_agents or 1)
         self.noise_seed = tf.Variable(seed, dtype=tf.int64, trainable=False, aggregation=once, name="noise_seed")
-        self.target_period = self.algorithm.updates_between_target_copies()
         self.target_rate = self.algorithm.rate_for_copying_weights_to_target
         self.compiled = CompiledUpdates(self, eager, jit_compile)
 
@@ -314,8 +313,9 @@ class Agent(tf.Module):
         if f"{name}_target" not in self.networks:
             return
         rate: float | tf.Tensor = self.target_rate
-        if self.target_period > 1:
-            rate = rate * tf.cast((self.updates + 1) % self.target_period == 0, tf.float32)
+        period = self.algorithm.updates_between_target_copies()
+        if period > 1:
+            rate = rate * tf.cast((self.updates + 1) % period == 0, tf.float32)
         targets = self.targets[name].model.trainable_variables
         pairs = [(target.value, online.value) for target, online in zip(targets, self.trained[name], strict=True)]
         if self.replicas > 1:

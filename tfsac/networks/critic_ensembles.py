@@ -28,18 +28,19 @@ class CriticEnsemble(keras.layers.Layer):
     Args:
         layers: of the bodies.
         output: of Q, or of K atoms or quantiles.
+        scalar: whether it is of Q, which then has no axis of its own.
 
     Attributes:
-        scalar: whether each critic has one output, which then has no axis of its own.
+        scalar: as given.
         at_once: whether one product computes all critics of a layer.
     """
 
-    def __init__(self, layers: list[BodyLayer], output: Linear):
+    def __init__(self, layers: list[BodyLayer], output: Linear, scalar: bool):
         super().__init__(name="critics")
         self.body, self.output_layer = layers, output
         self.layers = [*layers, output]
         track(self, self.layers)
-        self.scalar = output.units == 1
+        self.scalar = scalar
         self.at_once = bool(tf.config.list_logical_devices("GPU"))
 
     def build(self, shape: Any) -> None:
@@ -108,9 +109,8 @@ class EnsembleQHead(Head):
     ):
         output, critics = Initializers(parameters.initializer, seeds), parameters.num_critics
         layers = body_layers(parameters.body_parameters, hidden, critics)
-        self.critics = CriticEnsemble(
-            layers, ValueLinear("out", parameters.outputs, stacked(output.next, critics), critics)
-        )
+        last = ValueLinear("out", parameters.outputs, stacked(output.next, critics), critics)
+        self.critics = CriticEnsemble(layers, last, scalar=parameters.distribution is None)
 
     def __call__(self, features: keras.KerasTensor, action: keras.KerasTensor) -> keras.KerasTensor:
         """Connects the head."""

@@ -152,11 +152,12 @@ class BaseAgentParameters(ClassParameters):
         if len(set(sizes.values())) > 1:
             raise ParameterError(f"All networks of an agent train on one batch: equal batch_size. Received: {sizes}")
         self.check_batch()
-        if not any(networks[name].create_target_network for name in with_target):
+        if any(networks[name].create_target_network for name in with_target):
+            self.algorithm.updates_between_target_copies()
+        else:
             advice = "set create_target_network=True where there is a target network"
-            refuse_ineffective(
-                self.algorithm, ["rate_for_copying_weights_to_target"], "create_target_network=False", advice
-            )
+            copying = ["rate_for_copying_weights_to_target", "num_steps_between_copying_online_weights_to_target"]
+            refuse_ineffective(self.algorithm, copying, "create_target_network=False", advice)
 
 
 @parameters

@@ -123,7 +123,6 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
             raise ParameterError(f"first_policy_update is at most the delay, {period}. Received: {first}")
         if any(later <= step for step, later in itertools.pairwise(self.reset_steps)):
             raise ParameterError(f"reset_steps are environment steps that rise. Received: {self.reset_steps}")
-        self.updates_between_target_copies()
 
     def policy_learns_in(self, update: Any) -> Any:
         """Returns whether the policy learns in an update of this number, from 1 on; of an array or a tensor each."""
@@ -296,10 +295,7 @@ class TemporallyAbstractActorCriticAlgorithmParameters(OffPolicyAlgorithmParamet
                 self, ["discount"], f"reward_discounts={self.reward_discounts}", "set reward_discounts alone"
             )
         if self.reward_weights is not None and not any(self.reward_weights):
-            raise ParameterError(
-                "The policy needs a reward to maximise: give at least one of reward_weights another value than 0. "
-                f"Received: {self.reward_weights}"
-            )
+            raise ParameterError(f"At least one of reward_weights is not 0. Received: {self.reward_weights}")
         choice = self.min_prob if isinstance(self.min_prob, float) else self.min_prob[0]
         if choice == 0.5 and self.target_entropy is None:
             raise ParameterError(

@@ -65,11 +65,29 @@ def check_ensemble(
             "Distributions of returns have losses of their own. Received: replace_mse_with_huber_loss=True with "
             f"{head.distribution}"
         )
-    if algorithm.joint_policy_forward and not normalizes_batches(policy.middleware_parameters):
+    policy_normalized = normalizes_batches(policy.middleware_parameters)
+    if policy_normalized and not algorithm.joint_policy_forward and policy.batch_size < 2:
+        raise ParameterError(
+            "A batch of one row is its own mean, so nothing passes batch normalisation in the policy: choose a larger "
+            f"agent.networks.*.batch_size. Received: batch_size={policy.batch_size}"
+        )
+    renormalized = _renormalizes(head.body_parameters) or _renormalizes(q.middleware_parameters)
+    if renormalized and q.create_target_network:
+        raise ParameterError(
+            "Batch renormalisation counts the updates of the critics, which a target network does not make: set "
+            "agent.networks.q.create_target_network=False, or the kind 'batch'. Received: kind='batch_renorm' with "
+            "create_target_network=True"
+        )
+    if algorithm.joint_policy_forward and not policy_normalized:
         raise ParameterError(
             "joint_policy_forward belongs to a policy with batch normalisation. Received: joint_policy_forward=True "
             f"with {policy.middleware_parameters}"
         )
+
+
+def _renormalizes(body: Any) -> bool:
+    normalization = getattr(body, "normalization", None)
+    return normalization is not None and normalization.kind == "batch_renorm"
 
 
 def _check_reduction(algorithm: TwinSoftActorCriticAlgorithmParameters, head: EnsembleQHeadParameters) -> None:
@@ -97,8 +115,13 @@ def _check_reduction(algorithm: TwinSoftActorCriticAlgorithmParameters, head: En
         refuse_ineffective(quantiles, ["drop_per_critic"], because, "pool the quantiles")
 
 
-def check_atoms(networks: Mapping[str, NetworkParameters], return_scaling: Any) -> None:
+def check_atoms(networks: Mapping[str, NetworkParameters], return_scaling: Any, reward_factor: float) -> None:
     """Refuses atoms without bounds of their own where nothing keeps returns within the usual ones.
+
+    Args:
+        networks: of the agent.
+        return_scaling: its parameters, or None.
+        reward_factor: of scaled rewards.
 
     Raises:
         ParameterError: it is so.
@@ -119,6 +142,12 @@ def check_atoms(networks: Mapping[str, NetworkParameters], return_scaling: Any) 
             'environment.filters.return_scaling, such as {"bound": 5.0}, or the bounds of your returns, '
             "agent.networks.q.head_parameters.distribution.low and high. Received: return_scaling=None, low=None"
         )
+    if reward_factor > 1:
+        raise ParameterError(
+            "Atoms without bounds of their own lie between -5 and 5, and scaled rewards times reward_rescale_factor "
+            "have larger returns: leave it at 1, or set the bounds, agent.networks.q.head_parameters.distribution.low "
+            f"and high. Received: reward_rescale_factor={reward_factor}, low=None"
+        )
 
 
 def refuse_layers_of_custom_models(networks: Mapping[str, NetworkParameters]) -> None:
@@ -128,12 +157,13 @@ def refuse_layers_of_custom_models(networks: Mapping[str, NetworkParameters]) ->
         ParameterError: batch normalisation, dropout, or unit weights beside kernels.
     """
     for name, network in networks.items():
-        body: Any = getattr(network.head_parameters, "body_parameters", network.middleware_parameters)
-        if normalizes_batches(body) or getattr(body, "dropout", False) or network.unit_weights == "all":
-            raise ParameterError(
-                "Custom Keras models have layers of their own, without batch normalisation, dropout and "
-                f"unit_weights='all' of tfsac. Received: network {name!r} with {body}, {network.unit_weights!r}"
-            )
+        bodies = [network.middleware_parameters, getattr(network.head_parameters, "body_parameters", None)]
+        for body in bodies:
+            if normalizes_batches(body) or getattr(body, "dropout", False) or network.unit_weights == "all":
+                raise ParameterError(
+                    "Custom Keras models have layers of their own, without batch normalisation, dropout and "
+                    f"unit_weights='all' of tfsac. Received: network {name!r} with {body}, {network.unit_weights!r}"
+                )
 
 
 def check_plain(name: str, network: NetworkParameters) -> None:

@@ -280,7 +280,7 @@ class Preset:
                 "return_scaling accumulates returns with the algorithm's discount: set discount instead of "
                 f"reward_discounts, or return_scaling=None. Received: reward_discounts={discounts}, {scaling}"
             )
-        check_atoms(self.agent.networks, scaling)
+        check_atoms(self.agent.networks, scaling, self.environment.filters.reward_rescale_factor)
         memory, heatup, num_envs = self.agent.memory, self.schedule.heatup_steps, self.environment.num_envs
         if isinstance(memory, EpisodicReplayParameters):
             self._check_segments(memory)
@@ -309,12 +309,10 @@ class Preset:
                 f"Received: max_size={memory.max_size}, num_envs={num_envs}"
             )
         resets = getattr(self.agent.algorithm, "reset_steps", ())
-        needed = heatup.num_steps if isinstance(heatup, EnvironmentSteps) else self.agent.batch_size
-        if resets and resets[0] <= needed:
+        if resets and not (isinstance(heatup, EnvironmentSteps) and resets[0] > heatup.num_steps):
             raise ParameterError(
                 "A reset needs updates before it and a memory to learn from after it, so reset_steps are larger than "
-                "the warm-up and the batch. "
-                f"Received: reset_steps={resets}, heatup_steps={heatup}, batch_size={self.agent.batch_size}"
+                f"the warm-up, which counts EnvironmentSteps. Received: reset_steps={resets}, heatup_steps={heatup}"
             )
         n_step = getattr(self.agent.algorithm, "n_step", 1)
         if n_step > memory.max_size // num_envs:

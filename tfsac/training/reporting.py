@@ -172,8 +172,9 @@ class Reporter:
         if row.get(CLIPPED, 0.0) > MUCH_CLIPPED and not self.warned:
             self.warned = True
             self.terminal.print(
-                f"{row[CLIPPED]:.0%} of the critics' targets lie beyond their atoms: set return_scaling, or wider "
-                "bounds, agent.networks.q.head_parameters.distribution.low and high."
+                f"{row[CLIPPED]:.0%} of the critics' targets lie beyond their atoms: scale returns, with "
+                "environment.filters.return_scaling, or set wider bounds, "
+                "agent.networks.q.head_parameters.distribution.low and high."
             )
         if self.tensorboard and self.settings.histograms:
             self.tensorboard.write_histograms(_weights(agent), row["env_steps"])
