@@ -40,6 +40,10 @@ class AlgorithmParameters(Extensible):
     discount: Annotated[float, Field(ge=0, le=1)] = 0.99
     use_deterministic_for_evaluation: bool = True
 
+    def updates_between_target_copies(self) -> int:
+        """Returns the period of the target network (or ACER's average policy) in updates: 1."""
+        return 1
+
     def updates_in(self, steps: StepMethod, num_envs: int) -> int:
         """Returns how many updates a run of so many steps after its warm-up makes; of ACER, about so many.
 
@@ -371,10 +375,6 @@ class ACERAlgorithmParameters(AlgorithmParameters):
             return super().updates_in(steps, num_envs)
         updates = self.n_times_replay + (0 if self.disable_online_update else 1)
         return max(1, steps.num_steps // (self.t_max * num_envs) * updates)
-
-    def updates_between_target_copies(self) -> int:
-        """Returns 1: the average policy follows after every update."""
-        return 1
 
     def replays(self, rng: Any) -> int:
         """Returns how many updates from the replay follow a rollout, drawn with a NumPy generator where it is
