@@ -26,7 +26,7 @@ from learning_runs import Records
 from learning_suites import SUITES, Group, Level
 from speed import flops, machine, read, start_worker
 
-from tfsac.experiments.comparison import read_evaluations
+from tfsac.experiments.evaluations import read_evaluations
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 COLUMNS = ("machine", "level", "library", "round", "steps_per_second")
@@ -98,7 +98,7 @@ def cost(target: Target, group: Group, found: list[tuple[float, float]], speeds:
     """Returns environment steps, GFLOP and seconds, the medians over seeds, as cells of the table."""
     steps = statistics.median(at for at, _ in found)
     if np.isinf(steps):
-        return ["not by half of the seeds", "", ""]
+        return ["by half of the seeds at most", "", ""]
     updates = steps - target.random
     hidden, batch = target.tfsac if group.package == "tfsac" else USUAL
     gflop = updates * sum(flops(*target.sizes, hidden, batch).values()) / 1e9

@@ -3,6 +3,7 @@
 import csv
 import json
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -11,17 +12,9 @@ from tfsac import cli
 from tfsac.cli import grouping
 from tfsac.cli.command import UsageError
 from tfsac.experiments import comparison, estimates
-from tfsac.experiments.comparison import (
-    AGAINST,
-    RunEvaluations,
-    compare,
-    compare_evaluations,
-    curve,
-    read_evaluations,
-    read_groups,
-    read_run,
-)
+from tfsac.experiments.comparison import AGAINST, compare, compare_evaluations, curve
 from tfsac.experiments.estimates import Estimate, estimate, improvement, iqm, mean, profile
+from tfsac.experiments.evaluations import RunEvaluations, read_evaluations, read_groups, read_run
 
 PENDULUM, CAR = "Pendulum-v1", "MountainCarContinuous-v0"
 
@@ -118,8 +111,9 @@ def test_a_run_has_its_evaluations_against_steps_and_seconds(write):
     assert run.level == PENDULUM and run.steps.tolist() == [10, 20, 30]
     assert run.seconds.tolist() == [5.0, 7.0, 11.0] and run.returns.tolist() == [1.0, 3.0, 2.0]
     # Trapezoids of 10 steps: (1 + 3) / 2 and (3 + 2) / 2, by 20 steps.
-    assert (run.last, run.area) == (2.0, 2.25)
-    assert read_run(write("b", [4])).area == 4.0
+    assert (run.last, run.area(10, 30)) == (2.0, 2.25)
+    assert run.area(15, 20) == 2.5 and run.area(15, 15) == 2.0
+    assert read_run(write("b", [4])).area(10, 10) == 4.0
 
 
 def test_a_score_is_the_mean_of_the_last_evaluations(write):
@@ -154,6 +148,20 @@ def test_curves_are_interpolated_where_all_runs_are():
     np.testing.assert_allclose(of_seconds.value, found.value)
     assert curve([run([10], [7])], AGAINST["steps"])[1].value.tolist() == [7.0]
     assert len(curve([run([10, 20], [0, 1]), run([30, 40], [0, 1])], AGAINST["steps"])[0]) == 0
+
+
+def test_runs_of_one_curve_have_one_mean_over_steps_however_often_they_were_evaluated():
+    def run(steps):
+        return RunEvaluations(PENDULUM, np.array(steps), np.array(steps) * 1.0, -1000.0 / np.array(steps))
+
+    groups = {"often": [run([10, 20, 30, 40])], "seldom": [run([20, 40])]}
+    score = comparison.area_of(groups)
+    # From 20 to 40, which both cover: trapezoids of -50, -33.3 and -25.
+    assert score(groups["often"][0]) == pytest.approx(-(50 + 2 * 1000 / 30 + 25) / 4)
+    assert score(groups["seldom"][0]) == -37.5
+    assert "IQM over steps is over the steps that all runs of a level cover." in comparison.remarks(groups)
+    apart = {"early": [run([10, 20])], "late": [run([30, 40])]}
+    assert comparison.area_of(apart)(apart["early"][0]) == -75.0
 
 
 # -- the comparison ----------------------------------------------------------------------------------------------------
@@ -245,6 +253,33 @@ def test_what_is_drawn(write, tmp_path, figures):
     assert "different steps; all are from 10 to 20." in figure.get_supxlabel()
 
 
+def test_a_panel_without_common_seconds_says_so(write, tmp_path, figures):
+    compare({"x": [write("a", [1], seconds=[5]), write("b", [2], seconds=[7])]}, tmp_path)
+    assert [text.get_text() for text in figures[0].axes[1].texts] == ["no seconds that all runs of a group cover"]
+    assert not figures[0].axes[0].texts
+
+
+def test_long_labels_have_numbers_in_the_panels(write, tmp_path, figures):
+    long = "discount=0.98,learning_rate=0.001,batch_size=256"
+    compare({long: [write("a", [0, 4])], "_short": [write("b", [0, 3])]}, tmp_path)
+    legend, (*_, last, better) = figures[0].legends[0], figures[0].axes
+    assert [text.get_text() for text in legend.get_texts()] == [f"(1) {long} (1)", "(2) _short (1)"]
+    assert [text.get_text() for text in last.get_yticklabels()] == ["(1)", "(2)"]
+    assert better.get_xlabel() == "probability of being better than (1)" and legend._ncols == 1
+
+
+def test_a_label_with_an_underscore_is_in_the_legend(write, tmp_path, figures):
+    compare({"_old": [write("a", [0, 4])], "new": [write("b", [0, 3])]}, tmp_path)
+    assert [text.get_text().strip() for text in figures[0].legends[0].get_texts()] == ["_old (1)", "new (1)"]
+
+
+def test_what_the_panel_of_seconds_leaves_out_is_told_too(write, tmp_path, figures):
+    seconds = [1, *range(100, 1100, 100)]
+    compare({"x": [write("a", [-4000, *range(10)], seconds=seconds)]}, tmp_path)
+    note = figures[0].get_supxlabel()
+    assert "up to step 20" in note and "up to second 101" in note
+
+
 def test_one_group_has_no_probabilities_and_several_levels_say_how_they_are_normalised(write, tmp_path, figures):
     runs = [write("a", [0, 10]), write("b", [-100, -50], CAR)]
     printed = compare({"only": runs}, tmp_path)
@@ -327,6 +362,19 @@ def test_runs_are_grouped_by_what_differs_in_them(described):
     assert grouping.by_difference([]) == {}
 
 
+def test_plots_have_a_curve_for_each_level(described, tmp_path, monkeypatch):
+    from tfsac.experiments import plots
+
+    drawn = []
+    monkeypatch.setattr(plots, "plot_curves", lambda groups, out, title: drawn.append(groups))
+    a, b, c = described("a"), described("b"), described("c", level=CAR)
+    for words, labels in (([a, b], {"soft_actor_critic": [a, b]}), ([f"x={a},{b}"], {"x": [a, b]})):
+        assert cli.run(["plot", *map(str, words), f"--out={tmp_path}/x.png"]) == 0
+        assert drawn.pop() == labels
+    assert cli.run(["plot", f"x={a},{c},{b}", f"--out={tmp_path}/x.png"]) == 0
+    assert drawn.pop() == {f"x, {PENDULUM}": [a, b], f"x, {CAR}": [c]}
+
+
 def test_dollars_in_labels_are_no_formulas(write, tmp_path):
     compare({"a=$x_$": [write("a", [1, 2])], "b=$y_$": [write("b", [3, 4])]}, tmp_path, "$level_$")
     assert (tmp_path / "comparison.png").stat().st_size > 10_000
@@ -374,6 +422,14 @@ def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch):
             grouping.groups_of(words)
     for words in (["sweep/rate=1"], ["x=sweep/rate=1"]):
         assert grouping.is_group(words[0]) and list(grouping.groups_of(words).values()) == [[one, two]]
+    folder = "sweep/rate=1,discount=0.98"
+    (described(f"{folder}/seed0") / "policy").mkdir()
+    assert grouping.groups_of([f"x={folder},{folder}/seed0,run"]) == {
+        "x": [pathlib.Path(folder, "seed0"), pathlib.Path(folder, "seed0"), run]
+    }
+    with pytest.raises(FileNotFoundError, match=r"Received: \S*sweep/rate=3,discount=0.98"):
+        grouping.groups_of(["sweep/rate=3,discount=0.98"])
+    shutil.rmtree(folder)
     # A path with an equals sign is a path.
     assert grouping.groups_of([f"sweep/{names[0]}"]) == {"soft_actor_critic": [one]}
     (two / "policy").rmdir(), (three / "policy").rmdir()

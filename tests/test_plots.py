@@ -66,6 +66,12 @@ def test_mean_and_interval_of_two_seeds_by_hand():
         assert (low[0], high[0]) == expected
 
 
+def test_curves_of_other_steps_are_interpolated_where_they_overlap():
+    one, other = (np.array([10, 20, 40]), np.array([0.0, 10.0, 30.0])), (np.array([15, 30]), np.array([1.0, 4.0]))
+    steps, mean, _, _ = interval([one, other])
+    assert steps.tolist() == [15, 20, 30] and mean.tolist() == [3.0, 6.0, 12.0]
+
+
 def test_curves_are_cut_to_common_steps():
     long = np.array([1, 2, 3, 4]), np.array([1.0, 2.0, 3.0, 4.0])
     short = np.array([2, 3]), np.array([4.0, 5.0])
@@ -151,6 +157,12 @@ def test_first_values_far_outside_do_not_flatten_a_curve(run, figures, tmp_path,
         assert low < lowest and high > 4
         assert low > (-10 if limited else 2 * first)
         assert ("outside: values from" in figure.legends[0].get_title().get_text()) == limited
+
+
+def test_a_curve_that_ends_early_stays_in_the_picture(run, figures, tmp_path):
+    long, short = run("long", curve_rows([-4000, *range(30)])), run("short", curve_rows([-4000, -3990]))
+    plot_curves({"long": [long], "short": [short]}, tmp_path / "x.png")
+    assert figures[0].axes[0].get_ylim()[0] < -4000
 
 
 def test_the_threshold_stays_in_a_picture_whose_first_values_do_not(run, figures, tmp_path):

@@ -112,6 +112,12 @@ def test_values_in_names_are_short_and_fit_into_one_folder(values, words):
     assert [c.name for c in plan(f"a.b={values}")] == [f"b={word}" for word in words]
 
 
+def test_names_of_many_values_are_cut_and_stay_different():
+    grids = [f"a.{'long_name_' * 3}{i}={'v' * 30}1,{'v' * 30}2" for i in range(6)]
+    names = [combination.name for combination in plan(*grids)]
+    assert len({*names}) == 2**6 and max(map(len, names)) < 220
+
+
 @pytest.mark.parametrize(
     ("grid", "message"),
     [
@@ -322,6 +328,19 @@ def test_a_signal_is_passed_on_and_the_same_command_goes_on(stand_in, monkeypatc
     assert made[ALL[1]][1] == ["--eager", f"--set={DISCOUNT}=0.2", "--resume", f"--run_dir={stand_in / ALL[1]}"]
     assert "--level=Pendulum-v1" in made[ALL[2]][0] and "--num_envs=1" in made[ALL[2]][0]
     assert next(line for line in capsys.readouterr().out.splitlines() if ALL[1] in line) == f"resumed   {ALL[1]}"
+
+
+def test_a_run_that_was_killed_in_its_first_file_starts_again(stand_in):
+    folder = stand_in / "discount=0.5" / "seed1"
+    folder.mkdir(parents=True)
+    (folder / ".config.json.123").write_text("{")
+    (folder / ".lock").touch()
+    flags = [f"--set={DISCOUNT}=0.5", "--seed=1"]
+    planned = run_processes.PlannedRun(folder, flags)
+    assert planned.start(1).wait() == 0 and planned.finished and not (folder / ".config.json.123").exists()
+    (other := folder.with_name("seed2")).mkdir()
+    (other / "notes.txt").touch()
+    assert run_processes.PlannedRun(other, flags).start(1).wait() and (other / "notes.txt").exists()
 
 
 def test_several_jobs_run_at_the_same_time_and_share_the_cores(stand_in, monkeypatch):

@@ -486,6 +486,14 @@ def test_a_second_tuning_in_the_same_folder_is_refused(stand_in):
     assert (stand_in / "journal.log").read_bytes() == before and states(stand_in) == ["COMPLETE"]
 
 
+def test_half_a_line_at_the_end_of_the_journal_loses_no_more_than_itself(stand_in):
+    assert run(stand_in, trials=2) == 0
+    journal = stand_in / "journal.log"
+    journal.write_bytes(journal.read_bytes() + b'{"op_code": 4, "worker_i')
+    assert cli.run(["tune", f"--run_dir={stand_in}", "--resume", "--trials=3", "--jobs=1"]) == 0
+    assert states(stand_in) == ["COMPLETE"] * 3
+
+
 def test_the_default_space_of_a_tuning_stays_when_that_of_the_package_changes(stand_in, monkeypatch):
     assert run(stand_in, trials=1, space=f"--set={DISCOUNT}=0.5") == 0
     monkeypatch.setitem(DEFAULT_SPACES, "soft_actor_critic", (f"{RATE}=log(1e-4, 1e-2)",))

@@ -59,8 +59,11 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
         path = pathlib.Path(word)
         if "=" in word and not path.exists():
             label, _, listed = word.partition("=")
-            paths = [listed] if pathlib.Path(listed).exists() else listed.split(",")
-            add(label, [run for one in paths for run in runs_of(pathlib.Path(one))])
+            paths = _listed(listed)
+            if "/" in label and not any(one.exists() for one in paths):
+                unnamed.append(path)  # a combination of a sweep that is not there, which an error will say
+            else:
+                add(label, [run for one in paths for run in runs_of(one)])
         elif (path / "sweep.json").is_file():
             for label, runs in finished_runs(path).items():
                 named = f"{path.name} {label}" if len(words) > 1 else label
@@ -73,6 +76,31 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
     for label, runs in by_difference(unnamed).items():
         add(label, runs)
     return groups
+
+
+def _listed(text: str) -> list[pathlib.Path]:
+    """Splits RUN,RUN at its commas but for those in the names of folders, such as a sweep's combinations."""
+    pieces, paths = text.split(","), list[pathlib.Path]()
+    while pieces:
+        longest = (n for n in range(len(pieces), 0, -1) if pathlib.Path(",".join(pieces[:n])).exists())
+        n = next(longest, 1)
+        paths.append(pathlib.Path(",".join(pieces[:n])))
+        pieces = pieces[n:]
+    return paths
+
+
+def by_level(groups: dict[str, list[pathlib.Path]]) -> dict[str, list[pathlib.Path]]:
+    """Splits groups whose runs have several levels, for returns of different tasks have no mean. A CSV file does not
+    say its level.
+    """
+    from tfsac.catalog import read_config
+
+    split: dict[str, list[pathlib.Path]] = {}
+    for label, runs in groups.items():
+        of = [read_config(run / "config.json")[0].environment.level if run.is_dir() else "" for run in runs]
+        for run, level in zip(runs, of, strict=True):
+            split.setdefault(f"{label}, {level}" if len(set(of)) > 1 else label, []).append(run)
+    return split
 
 
 def refuse_unfinished(groups: dict[str, list[pathlib.Path]]) -> None:

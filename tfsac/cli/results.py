@@ -9,7 +9,7 @@ from absl import flags
 
 from tfsac.cli.command import UsageError, command, counted, required
 from tfsac.cli.early_checks import check_run
-from tfsac.cli.grouping import check_words, groups_of, is_group, refuse_unfinished
+from tfsac.cli.grouping import by_level, check_words, groups_of, is_group, refuse_unfinished
 from tfsac.tensorflow_start import quiet_start
 
 CALIBRATION_EPISODES = 10
@@ -194,7 +194,7 @@ def plot(f: flags.FlagValues, rest: list[str]) -> int:
             )
         print(plot_run(only, f.out))
         return 0
-    groups = groups_of(words)
+    groups = by_level(groups_of(words))
     out = required(f, "out")
     print(plot_curves(groups, out, f.title or _levels(groups), **({"column": f.column} if f.column else {})))
     return 0

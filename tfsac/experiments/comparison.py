@@ -1,11 +1,10 @@
-"""Compares groups of runs: statistics for few seeds, their bootstrap intervals, a table and a figure. No TensorFlow."""
+"""Compares groups of runs: statistics for few seeds, their bootstrap intervals, a table a picture. No TensorFlow."""
 
 from __future__ import annotations
 
 import csv
 import io
 import itertools
-import json
 import operator
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
@@ -14,151 +13,31 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tfsac.experiments.estimates import Estimate, estimate, improvement, iqm, mean, profile
-from tfsac.experiments.plots import (
+from tfsac.experiments.evaluations import Groups, RunEvaluations, read_groups
+from tfsac.experiments.figures import (
+    GREY,
     Path,
     color_and_style,
+    columns_for,
     dress,
     focus,
+    grow_for_legend,
     literal,
     new_figure,
-    read_curve,
-    refuse_repeated,
     save_figure,
 )
-from tfsac.files import new_file, no_run, written_aside
+from tfsac.files import new_file, written_aside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 GRID = 100  # points at which the curves of several runs are combined
-
-# -- runs --------------------------------------------------------------------------------------------------------------
-
-
-class RunEvaluations(NamedTuple):
-    """The evaluations of a run.
-
-    Attributes:
-        level: of the run.
-        steps, seconds, returns: environment steps, wall-clock seconds and mean returns, each `[T]`.
-        last_evaluations: the score `last` is the mean of so many of the last ones, at most T.
-    """
-
-    level: str
-    steps: np.ndarray
-    seconds: np.ndarray
-    returns: np.ndarray
-    last_evaluations: int = 1
-
-    @property
-    def last(self) -> float:
-        """The mean of the last evaluations."""
-        return float(self.returns[-self.last_evaluations :].mean())
-
-    @property
-    def area(self) -> float:
-        """The mean over environment steps, from the first evaluation to the last: the area below the curve by its
-        width.
-        """
-        if len(self.steps) == 1:
-            return float(self.returns[0])
-        return float(np.trapezoid(self.returns, self.steps) / (self.steps[-1] - self.steps[0]))
-
-
-Groups = Mapping[str, Sequence[RunEvaluations]]  # by label
+LONGEST_LABEL = 40  # that panels show; longer ones have the numbers of the table
 
 LAST: Callable[[RunEvaluations], float] = operator.attrgetter("last")
-AREA: Callable[[RunEvaluations], float] = operator.attrgetter("area")
 AGAINST: dict[str, Callable[[RunEvaluations], np.ndarray]] = {
     name: operator.attrgetter(name) for name in ("steps", "seconds")
 }
-
-
-def read_run(path: Path, last_evaluations: int = 1) -> RunEvaluations:
-    """Reads the evaluations of a run directory.
-
-    Args:
-        path: of the run directory.
-        last_evaluations: the score is the mean of so many of its last evaluations.
-
-    Raises:
-        FileNotFoundError: it has no config.
-        ValueError: its config is damaged, or from `read_evaluations`.
-    """
-    config = pathlib.Path(path) / "config.json"
-    if not config.is_file():
-        raise no_run(config.parent)
-    try:
-        level = str(json.loads(config.read_bytes())["preset"]["environment"]["level"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"{config} is not the config of a run ({error!r}). Received: {config.stat().st_size} bytes"
-        ) from error
-    return read_evaluations(path, level, last_evaluations)
-
-
-def read_evaluations(path: Path, level: str, last_evaluations: int = 1) -> RunEvaluations:
-    """Reads the evaluations of a run, which another library may have trained.
-
-    Args:
-        path: a run directory, or a CSV file with the columns `env_steps`, `wall_seconds` and `evaluation/return_mean`.
-        level: of the run, which a CSV file does not say.
-        last_evaluations: the score is the mean of so many of its last evaluations.
-
-    Raises:
-        ValueError: from `read_curve`, or there are fewer evaluations.
-    """
-    steps, returns = read_curve(path)
-    if not 1 <= last_evaluations <= len(steps):
-        raise ValueError(
-            "A score is the mean of 1 to as many last evaluations as the run has; choose another number. "
-            f"Received: last_evaluations={last_evaluations}, and {len(steps)} evaluations in {path}"
-        )
-    timed, seconds = read_curve(path, "wall_seconds")
-    return RunEvaluations(level, steps, np.interp(steps, timed, seconds), returns, last_evaluations)
-
-
-def read_groups(groups: Mapping[str, Sequence[Path]], last_evaluations: int = 1) -> Groups:
-    """Reads the runs of every group. Where they cover several levels, returns are normalised.
-
-    Args:
-        groups: run directories by label.
-        last_evaluations: a run's score is the mean of so many of its last evaluations.
-
-    Raises:
-        FileNotFoundError, ValueError: from `read_run` and `normalised`; no groups or an empty one, or a run twice in a
-            group.
-    """
-    if not groups or not all(groups.values()):
-        raise ValueError(
-            f"A comparison needs at least one group, and each group at least one run. Received: {dict(groups)}"
-        )
-    refuse_repeated(groups)
-    return normalised({label: [read_run(path, last_evaluations) for path in paths] for label, paths in groups.items()})
-
-
-def normalised(read: Groups) -> Groups:
-    """Normalises returns where the runs cover several levels.
-
-    On each level, 0 is the lowest and 1 the highest evaluation of all runs of all groups.
-
-    Raises:
-        ValueError: the groups cover different levels.
-    """
-    levels = {label: sorted({run.level for run in runs}) for label, runs in read.items()}
-    everywhere = sorted({level for of_group in levels.values() for level in of_group})
-    if any(of_group != everywhere for of_group in levels.values()):
-        raise ValueError(f"The groups of a comparison cover the same levels. Received: {levels}")
-    if len(everywhere) == 1:
-        return read
-    ranges = {}
-    for level in everywhere:
-        returns = np.concatenate([run.returns for runs in read.values() for run in runs if run.level == level])
-        ranges[level] = returns.min(), np.ptp(returns) or 1.0
-    return {
-        label: [run._replace(returns=(run.returns - ranges[run.level][0]) / ranges[run.level][1]) for run in runs]
-        for label, runs in read.items()
-    }
 
 
 def strata_of(runs: Sequence[RunEvaluations], score: Callable[[RunEvaluations], float]) -> list[np.ndarray]:
@@ -167,6 +46,23 @@ def strata_of(runs: Sequence[RunEvaluations], score: Callable[[RunEvaluations], 
     for run in sorted(runs, key=lambda run: run.level):
         by_level.setdefault(run.level, []).append(score(run))
     return [np.array(scores) for scores in by_level.values()]
+
+
+def area_of(groups: Groups) -> Callable[[RunEvaluations], float]:
+    """Returns the score of a run that is its mean over the steps that all runs of its level cover; over its own where
+    there are none.
+    """
+    shared: dict[str, tuple[int, int]] = {}
+    for run in itertools.chain(*groups.values()):
+        own = start, end = int(run.steps[0]), int(run.steps[-1])
+        first, last = shared.get(run.level, own)
+        shared[run.level] = max(start, first), min(end, last)
+
+    def score(run: RunEvaluations) -> float:
+        start, end = shared[run.level]
+        return run.area(start, end) if start <= end else run.area(int(run.steps[0]), int(run.steps[-1]))
+
+    return score
 
 
 def curve(
@@ -254,7 +150,8 @@ def compare_evaluations(read: Groups, folder: Path, title: str = "") -> str:
 def statistics(groups: Groups) -> list[Row]:
     """Returns the statistics of each group, and its probability of improvement over every other."""
     last = {label: strata_of(runs, LAST) for label, runs in groups.items()}
-    area = {label: strata_of(runs, AREA) for label, runs in groups.items()}
+    of_steps = area_of(groups)
+    area = {label: strata_of(runs, of_steps) for label, runs in groups.items()}
     rows = []
     for name, statistic, strata in (("last_mean", mean, last), ("last_iqm", iqm, last), ("area_iqm", iqm, area)):
         rows += [Row(name, label, "", len(runs), estimate(statistic, strata[label])) for label, runs in groups.items()]
@@ -286,6 +183,8 @@ def remarks(groups: Groups) -> list[str]:
         curves = {(run.level, run.steps.tobytes(), run.returns.tobytes()) for run in runs}
         if len(curves) < len(runs):
             notes.append(f"{label} has runs with equal returns in every evaluation: a training that is counted twice?")
+    if len({(run.level, int(run.steps[0]), int(run.steps[-1])) for run in everything}) > len(levels):
+        notes.append("IQM over steps is over the steps that all runs of a level cover.")
     if len(ends) > len(levels):
         steps = [step for _, step in ends]
         notes.append(
@@ -348,6 +247,9 @@ def draw(groups: Groups, rows: Sequence[Row], out: Path, title: str, notes: Sequ
     axes["steps"].xaxis.set_major_formatter(EngFormatter(sep=""))
     dress(axes["seconds"], "wall clock, seconds", f"IQM of {score}")
     dress(axes["profile"], f"tau, last {score}", "fraction of runs above tau")
+    names = {label: label for label in groups}
+    if max(map(len, groups)) > LONGEST_LABEL:
+        names = {label: f"({i + 1})" for i, label in enumerate(groups)}
     lasts = np.array([run.last for runs in groups.values() for run in runs])
     margin = 0.05 * (np.ptp(lasts) or 1.0)
     taus = np.linspace(lasts.min() - margin, lasts.max() + margin, 500)
@@ -357,27 +259,34 @@ def draw(groups: Groups, rows: Sequence[Row], out: Path, title: str, notes: Sequ
         for name, against in AGAINST.items():
             points, estimates = curve(runs, against)
             marker = "o" if len(points) == 1 else None
-            counted = literal(f"{label} ({len(runs)})")
+            counted = literal(f"{'' if names[label] == label else f'{names[label]} '}{label} ({len(runs)})")
             axes[name].plot(points, estimates.value, style, color=color, linewidth=2, marker=marker, label=counted)
             axes[name].fill_between(points, estimates.low, estimates.high, color=color, alpha=0.18, linewidth=0)
             drawn[name] += [(points, entry) for entry in estimates]
         axes["profile"].plot(taus, profile(strata_of(runs, LAST), taus), style, color=color, linewidth=1.6)
-    colors = {label: color_and_style(i)[0] for i, label in enumerate(groups)}
-    last_iqm = {row.group: row.estimate for row in rows if row.statistic == "last_iqm"}
-    last_mean = {row.group: row.estimate for row in rows if row.statistic == "last_mean"}
+    for name in AGAINST:
+        if not any(len(points) for points, _ in drawn[name]):
+            axes[name].text(0.5, 0.5, f"no {name} that all runs of a group cover", ha="center", va="center", color=GREY)
+    colors = {names[label]: color_and_style(i)[0] for i, label in enumerate(groups)}
+    last_iqm = {names[row.group]: row.estimate for row in rows if row.statistic == "last_iqm"}
+    last_mean = {names[row.group]: row.estimate for row in rows if row.statistic == "last_mean"}
     _bars(axes["scores"], colors, {"IQM": last_iqm, "mean": last_mean}, f"last {score}")
     if "improvement" in axes:
         best = max(last_iqm, key=lambda label: last_iqm[label].value)
-        over = {row.group: row.estimate for row in rows if row.statistic == "improvement" and row.other == best}
+        over = {
+            names[row.group]: row.estimate
+            for row in rows
+            if row.statistic == "improvement" and names[row.other] == best
+        }
         _bars(axes["improvement"], colors, {"probability": over}, f"probability of being better than {best}")
         axes["improvement"].axvline(0.5, color="black", linewidth=0.8, linestyle=":")
         axes["improvement"].set_xlim(-0.02, 1.02)
-    figure.legend(
-        *axes["steps"].get_legend_handles_labels(), loc="outside upper right", ncols=3, fontsize=8, frameon=False
-    )
+    handles, labels = axes["steps"].get_legend_handles_labels()
+    columns = columns_for(labels, 0.7 * figure.get_figwidth(), 8)
+    grow_for_legend(figure, len(labels), columns, 8)
+    figure.legend(handles, labels, loc="outside upper right", ncols=columns, fontsize=8, frameon=False)
     about = "IQM: interquartile mean; bands and bars: 95 % stratified bootstrap intervals; in brackets: number of runs"
-    focused = focus(axes["steps"], drawn["steps"])
-    focus(axes["seconds"], drawn["seconds"])
+    focused = [line for name in AGAINST for line in focus(axes[name], drawn[name], unit=name.removesuffix("s"))]
     return save_figure(figure, out, "\n".join([about, *notes, *focused]))
 
 

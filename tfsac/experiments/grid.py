@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import urllib.parse
+import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from tfsac.parameters import ParameterError, parse_assignment
 from tfsac.parameters.base import nearest
 
 LEVELS = ("level", "environment.level")  # what a grid calls the level
-LONGEST_VALUE = 40  # in the name of a folder
+LONGEST_VALUE, LONGEST_NAME = 40, 200  # of a folder; file systems allow 255 characters
 
 
 class Combination(NamedTuple):
@@ -72,7 +73,10 @@ def named(axes: Mapping[str, Sequence[str]], without: Collection[str] = ()) -> I
             shown = urllib.parse.quote(text_of(values[path]).translate(str.maketrans("[]", "()")), safe="(),:+")
             if path not in without:
                 words.append(f"{names[path]}={shown if len(shown) <= LONGEST_VALUE else f'value{number + 1}'}")
-        yield ",".join(words), values
+        name = ",".join(words)
+        if len(name) > LONGEST_NAME:
+            name = f"{name[:LONGEST_NAME]}-{zlib.crc32(name.encode()):08x}"
+        yield name, values
 
 
 def _axis(text: str, flags: Collection[str]) -> tuple[str, list[str]]:

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import csv
 import difflib
-import functools
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tfsac.files import UNREADABLE, new_file, read_object, written_aside
+from tfsac.experiments.figures import (
+    GREY,
+    PALETTE,
+    Curve,
+    Path,
+    color_and_style,
+    columns_for,
+    dress,
+    focus,
+    grow_for_legend,
+    literal,
+    new_figure,
+    save_figure,
+)
+from tfsac.files import UNREADABLE, read_object
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Path = str | pathlib.Path
-Curve = tuple[np.ndarray, np.ndarray]
-
 STEPS, EVALUATION, TRAINING = "env_steps", "evaluation/return_", "training/return_mean"
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito, for all colour visions
-STYLES = ("-", "--", ":")
-GREY = "#777777"
 Y_LABELS = {
     EVALUATION + "mean": "mean return of deterministic evaluation",
     TRAINING: "mean return of training episodes",
@@ -72,7 +79,7 @@ def interval(
     low and high are its mean then.
 
     Args:
-        curves: (steps, values) of each seed; only steps that all of them have are kept.
+        curves: (steps, values) of each seed, interpolated at the steps of all of them where they overlap.
         confidence: coverage of the interval, between 0 and 1.
 
     Returns:
@@ -85,11 +92,13 @@ def interval(
         raise ValueError("An interval needs at least one curve. Received: []")
     if not 0 < confidence < 1:
         raise ValueError(f"confidence lies between 0 and 1. Received: {confidence}")
-    common = functools.reduce(np.intersect1d, [steps for steps, _ in curves])
-    if not len(common):
-        ends = [(int(steps[0]), int(steps[-1])) if len(steps) else () for steps, _ in curves]
+    ends = [(int(steps[0]), int(steps[-1])) for steps, _ in curves]
+    start, end = max(first for first, _ in ends), min(last for _, last in ends)
+    if start > end:
         raise ValueError(f"The curves have no step in common. Received: curves over the steps {ends}")
-    values = np.stack([values[np.isin(steps, common)] for steps, values in curves])
+    common = np.unique(np.concatenate([steps for steps, _ in curves]))
+    common = common[(common >= start) & (common <= end)]
+    values = np.stack([np.interp(common, steps, values) for steps, values in curves])
     mean = values.mean(axis=0)
     if len(curves) == 1:
         return common, mean, mean, mean
@@ -318,10 +327,14 @@ def _axes(title: str, y_label: str, x_label: str = "environment steps", rows: in
 
 
 def _save(figure: Figure, axes: Axes, out: Path, note: str) -> pathlib.Path:
+    handles, labels = axes.get_legend_handles_labels()
+    columns = columns_for(labels, figure.get_figwidth(), 9.5)
+    grow_for_legend(figure, len(labels), columns, 9.5)
     figure.legend(
-        *axes.get_legend_handles_labels(),
+        handles,
+        labels,
         loc="outside lower left",
-        ncols=2,
+        ncols=columns,
         frameon=False,
         labelcolor="linecolor",
         fontsize=9.5,
@@ -330,68 +343,3 @@ def _save(figure: Figure, axes: Axes, out: Path, note: str) -> pathlib.Path:
         alignment="left",
     )
     return save_figure(figure, out, "")
-
-
-# -- what all figures have in common -----------------------------------------------------------------------------------
-
-
-def literal(text: str) -> str:
-    """Returns a text of the user's for a picture, in which dollars are no formulas."""
-    return text.replace("$", r"\$")
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """Returns an empty figure, in inches, that belongs to no window."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def dress(axes: Axes, x_label: str, y_label: str) -> None:
-    """Gives axes their labels and a light grid."""
-    axes.set_xlabel(literal(x_label))
-    axes.set_ylabel(literal(y_label), fontsize=9.5)
-    axes.grid(color="#dddddd", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.margins(x=0.02)
-
-
-def focus(axes: Axes, curves: Sequence[Curve], also: Sequence[float] = ()) -> list[str]:
-    """Leaves the first tenth of the steps out of the y axis where its values would flatten the rest.
-
-    Args:
-        axes: shows the curves.
-        curves: (steps, values) of everything drawn.
-        also: values that must be seen.
-
-    Returns:
-        what a reader must know, if anything was left out.
-    """
-    steps, values = (np.concatenate(entries) for entries in zip(*curves, strict=True))
-    steps, values = steps[np.isfinite(values)], values[np.isfinite(values)]  # a single run has no interval
-    begin = steps.min() + 0.1 * np.ptp(steps)
-    early, later = values[steps <= begin], np.append(values[steps > begin], also)
-    if len(later) < 4 or np.ptp(values) < 4 * np.ptp(later) or not np.ptp(later):
-        return []
-    margin = 0.05 * np.ptp(later)
-    axes.set_ylim(later.min() - margin, later.max() + margin)
-    return [f"outside: values from {early.min():.4g} to {early.max():.4g}, up to step {begin:.0f}"]
-
-
-def color_and_style(i: int) -> tuple[str, str]:
-    """Returns how the line of the label with this number is drawn."""
-    return PALETTE[i % len(PALETTE)], STYLES[i // len(PALETTE) % len(STYLES)]
-
-
-def save_figure(figure: Figure, out: Path, note: str) -> pathlib.Path:
-    """Writes a PNG with a note below it, over one that is there already, and returns its path."""
-    if note:
-        figure.supxlabel(literal(note), fontsize=7.5, color=GREY, x=0.99, ha="right")
-    out = new_file(out, ".png", replace=True)
-    with written_aside(out) as file:
-        figure.savefig(file, dpi=100, format="png")
-    return out

@@ -50,6 +50,11 @@ class PlannedRun(NamedTuple):
         """Whether it has a checkpoint to resume from."""
         return not self.finished and any(folder.name.isdigit() for folder in (self.path / "checkpoints").glob("*"))
 
+    def _only_begun(self) -> bool:
+        """Whether a run was killed before its first checkpoint, or while it wrote its first file."""
+        names = [path.name for path in self.path.iterdir()]
+        return "config.json" in names or all(name.startswith(".") for name in names)
+
     def start(
         self, cores: int | None, prepare: Callable[[], None] | None = None, train: Sequence[str] = ()
     ) -> subprocess.Popen[bytes] | None:
@@ -74,7 +79,7 @@ class PlannedRun(NamedTuple):
             if self.interrupted:
                 flags = [flag for flag in flags if not flag.startswith(tuple(f"--{name}=" for name in KEPT))]
                 flags.append("--resume")
-            elif (self.path / "config.json").is_file():  # killed before its first checkpoint
+            elif self.path.is_dir() and self._only_begun():
                 shutil.rmtree(self.path)
             command = [sys.executable, *(train or TRAIN), *flags, f"--run_dir={self.path}"]
             log.write(f"$ {shlex.join(command)}\n".encode())

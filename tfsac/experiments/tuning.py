@@ -17,7 +17,7 @@ import pathlib
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfsac.experiments.comparison import read_run
+from tfsac.experiments.evaluations import read_run
 from tfsac.experiments.plots import read_curve
 from tfsac.experiments.run_processes import Launch, PlannedRun, say, train_side_by_side
 from tfsac.experiments.search_space import Describe, Dimension, names_of, parse_dimension
@@ -105,6 +105,16 @@ def open_storage(folder: pathlib.Path) -> optuna.storages.BaseStorage:
     """
     storages = import_optuna().storages
     return storages.JournalStorage(storages.journal.JournalFileBackend(str(folder / JOURNAL)))
+
+
+def _cut_half_a_line(journal: pathlib.Path) -> None:
+    """Removes the end of a last line that a full disk or a lost machine left half-written, before lines are added."""
+    if not journal.is_file():
+        return
+    with journal.open("r+b") as file:
+        content = file.read()
+        if not content.endswith(b"\n"):
+            file.truncate(content.rfind(b"\n") + 1)
 
 
 def open_study(storage: optuna.storages.BaseStorage, plan: TuningPlan) -> optuna.Study:
@@ -217,6 +227,7 @@ class Tuning:
         Returns:
             for how many trials Optuna was asked.
         """
+        _cut_half_a_line(self.folder / JOURNAL)
         optuna = import_optuna()
         states = [trial.state for trial in self.study.get_trials(deepcopy=False)]
         ended = sum(state.is_finished() for state in states)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tfsac.experiments.plots import GREY, PALETTE, dress, literal, new_figure, save_figure
+from tfsac.experiments.figures import GREY, PALETTE, dress, literal, new_figure, save_figure
 from tfsac.experiments.search_space import Dimension, names_of
 from tfsac.experiments.tuning import JOURNAL, TuningPlan, import_optuna, open_storage, open_study, read_tuning
 from tfsac.experiments.tuning import text_of_value as text_of

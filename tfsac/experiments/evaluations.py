@@ -1,0 +1,133 @@
+"""The evaluations of runs, read from their folders or CSV files, in groups that are compared. No TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tfsac.experiments.figures import Path
+from tfsac.experiments.plots import read_curve, refuse_repeated
+from tfsac.files import no_run
+
+
+class RunEvaluations(NamedTuple):
+    """The evaluations of a run.
+
+    Attributes:
+        level: of the run.
+        steps, seconds, returns: environment steps, wall-clock seconds and mean returns, each `[T]`.
+        last_evaluations: the score `last` is the mean of so many of the last ones, at most T.
+    """
+
+    level: str
+    steps: np.ndarray
+    seconds: np.ndarray
+    returns: np.ndarray
+    last_evaluations: int = 1
+
+    @property
+    def last(self) -> float:
+        """The mean of the last evaluations."""
+        return float(self.returns[-self.last_evaluations :].mean())
+
+    def area(self, start: int, end: int) -> float:
+        """Returns the mean over the environment steps from start to end: the area below the curve by its width."""
+        if start == end:
+            return float(np.interp(start, self.steps, self.returns))
+        inside = self.steps[(self.steps > start) & (self.steps < end)]
+        steps = np.concatenate([[start], inside, [end]])
+        return float(np.trapezoid(np.interp(steps, self.steps, self.returns), steps) / (end - start))
+
+
+Groups = Mapping[str, Sequence[RunEvaluations]]  # by label
+
+
+def read_run(path: Path, last_evaluations: int = 1) -> RunEvaluations:
+    """Reads the evaluations of a run directory.
+
+    Args:
+        path: of the run directory.
+        last_evaluations: the score is the mean of so many of its last evaluations.
+
+    Raises:
+        FileNotFoundError: it has no config.
+        ValueError: its config is damaged, or from `read_evaluations`.
+    """
+    config = pathlib.Path(path) / "config.json"
+    if not config.is_file():
+        raise no_run(config.parent)
+    try:
+        level = str(json.loads(config.read_bytes())["preset"]["environment"]["level"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{config} is not the config of a run ({error!r}). Received: {config.stat().st_size} bytes"
+        ) from error
+    return read_evaluations(path, level, last_evaluations)
+
+
+def read_evaluations(path: Path, level: str, last_evaluations: int = 1) -> RunEvaluations:
+    """Reads the evaluations of a run, which another library may have trained.
+
+    Args:
+        path: a run directory, or a CSV file with the columns `env_steps`, `wall_seconds` and `evaluation/return_mean`.
+        level: of the run, which a CSV file does not say.
+        last_evaluations: the score is the mean of so many of its last evaluations.
+
+    Raises:
+        ValueError: from `read_curve`, or there are fewer evaluations.
+    """
+    steps, returns = read_curve(path)
+    if not 1 <= last_evaluations <= len(steps):
+        raise ValueError(
+            "A score is the mean of 1 to as many last evaluations as the run has; choose another number. "
+            f"Received: last_evaluations={last_evaluations}, and {len(steps)} evaluations in {path}"
+        )
+    timed, seconds = read_curve(path, "wall_seconds")
+    return RunEvaluations(level, steps, np.interp(steps, timed, seconds), returns, last_evaluations)
+
+
+def read_groups(groups: Mapping[str, Sequence[Path]], last_evaluations: int = 1) -> Groups:
+    """Reads the runs of every group. Where they cover several levels, returns are normalised.
+
+    Args:
+        groups: run directories by label.
+        last_evaluations: a run's score is the mean of so many of its last evaluations.
+
+    Raises:
+        FileNotFoundError, ValueError: from `read_run` and `normalised`; no groups or an empty one, or a run twice in a
+            group.
+    """
+    if not groups or not all(groups.values()):
+        raise ValueError(
+            f"A comparison needs at least one group, and each group at least one run. Received: {dict(groups)}"
+        )
+    refuse_repeated(groups)
+    return normalised({label: [read_run(path, last_evaluations) for path in paths] for label, paths in groups.items()})
+
+
+def normalised(read: Groups) -> Groups:
+    """Normalises returns where the runs cover several levels.
+
+    On each level, 0 is the lowest and 1 the highest evaluation of all runs of all groups.
+
+    Raises:
+        ValueError: the groups cover different levels.
+    """
+    levels = {label: sorted({run.level for run in runs}) for label, runs in read.items()}
+    everywhere = sorted({level for of_group in levels.values() for level in of_group})
+    if any(of_group != everywhere for of_group in levels.values()):
+        raise ValueError(f"The groups of a comparison cover the same levels. Received: {levels}")
+    if len(everywhere) == 1:
+        return read
+    ranges = {}
+    for level in everywhere:
+        returns = np.concatenate([run.returns for runs in read.values() for run in runs if run.level == level])
+        ranges[level] = returns.min(), np.ptp(returns) or 1.0
+    return {
+        label: [run._replace(returns=(run.returns - ranges[run.level][0]) / ranges[run.level][1]) for run in runs]
+        for label, runs in read.items()
+    }
