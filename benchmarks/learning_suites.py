@@ -168,21 +168,17 @@ TAAC_CHOICES = one_changed(
         "_short": ("sequences of 2 steps", "--set=agent.memory.sequence_length=2"),
     },
 )
+RATIO = "--set=agent.algorithm.temperature.target_entropy_ratio="
+# The preset has had half of the largest entropy since.
 LUNAR_LANDER_CHOICES = one_changed(
     "lunar_lander_discrete_sac",
-    (),
+    (f"{RATIO}0.2",),
     {
         "_3_steps": ("returns of 3 steps", "--set=agent.algorithm.n_step=3"),
-        "_entropy_0.5": ("half of the largest entropy", "--set=agent.algorithm.temperature.target_entropy_ratio=0.5"),
-        "_3_steps_entropy_0.5": (
-            "returns of 3 steps, half of the largest entropy",
-            "--set=agent.algorithm.n_step=3",
-            "--set=agent.algorithm.temperature.target_entropy_ratio=0.5",
-        ),
-        "_target_0.005": ("slower target", "--set=agent.algorithm.rate_for_copying_weights_to_target=0.005"),
-        "_rate_3e-4": ("learning rate 3e-4", "--set=agent.networks.*.learning_rate=3e-4"),
-        "_reward_0.1": ("rewards times 0.1", "--set=environment.filters.reward_rescale_factor=0.1"),
+        "_entropy_0.5": ("half of the largest entropy", f"{RATIO}0.5"),
+        "_3_steps_entropy_0.5": ("both", "--set=agent.algorithm.n_step=3", f"{RATIO}0.5"),
     },
+    unchanged="a fifth of the largest entropy",
 )
 
 
