@@ -1049,6 +1049,37 @@ def test_a_new_episode_begins_where_the_running_one_cannot_be_repeated(environme
     np.testing.assert_array_equal(new.observation["observation"], reference.observation["observation"])
 
 
+def test_a_new_episode_begins_where_the_running_one_fails_when_it_is_repeated(environments, monkeypatch):
+    old, new = environments(), environments()
+    state, observation = played(old)
+    monkeypatch.setattr(new.groups, "step", lambda action: 1 / 0)
+    assert new.restore(state, PLAYED, observation) is False
+    assert new.is_first.all() and new.episode.tolist() == [2] and new.length.tolist() == [0]
+
+
+@pytest.mark.parametrize("num_envs", [1, 2])
+def test_infos_of_an_environment_with_one_reward_are_its_own(environments, num_envs):
+    class Telling(Counting):
+        def step(self, action):
+            return *super().step(action)[:4], {"vector_reward": [1.0] * int(self.np_random.integers(1, 9))}
+
+    envs = environments(num_envs=num_envs, one=Telling)
+    for _ in range(5):
+        assert envs.step(actions(*[NEUTRAL] * num_envs)).reward.shape == (num_envs,)
+
+
+@pytest.mark.slow
+def test_a_function_that_cannot_be_sent_to_processes_is_told_so(environments):
+    lock = threading.Lock()
+
+    def made():
+        assert lock
+        return Counting()
+
+    with pytest.raises(EnvironmentFailure, match=r"cannot be sent to other processes: .*sync .*Received: TypeError"):
+        environments(num_envs=2, vectorization="subprocess", one=made)
+
+
 def test_several_environments_begin_new_episodes(environments):
     old, new = environments(num_envs=2), environments(num_envs=2)
     state, observation = played(old)

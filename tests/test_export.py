@@ -242,6 +242,19 @@ def test_keys_with_dots_dashes_and_digits_are_inputs_by_the_names_that_tensorflo
     assert exporting.verify(odd.policy, path, odd.observations) <= exporting.TOLERANCE
 
 
+def test_the_tolerance_of_large_actions_is_what_float32_rounds_to(tmp_path, monkeypatch):
+    class Torques(OddKeys):
+        action_space = gym.spaces.Box(np.float32([-60.0, -1.0]), np.float32([400.0, 1.0]))
+
+    monkeypatch.setitem(gym.registry, "TfsacTorques-v0", gym.envs.registration.EnvSpec("TfsacTorques-v0", Torques))
+    case = Case("pendulum_twin_sac", "TfsacTorques-v0", {})
+    path = exporting.export(case.policy, tmp_path / "exported")
+    act = case.policy.act
+    for rounded, within in (([3e-3, 0.0], True), ([0.0, 3e-3], False), ([3.0, 0.0], False)):
+        monkeypatch.setattr(case.policy, "act", lambda seen, added=rounded: act(seen) + np.array(added) / 100)
+        assert (exporting.verify(case.policy, path, case.observations) <= exporting.TOLERANCE) == within
+
+
 def test_values_are_exported_only_on_request(pendulum, tmp_path):
     path = exporting.export(pendulum.policy, tmp_path / "policy")
     assert set(tf.saved_model.load(str(path)).signatures) == {"serving_default", "sample"}

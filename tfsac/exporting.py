@@ -18,7 +18,7 @@ from tfsac.exported import TFLITE_FILE, is_export, load_exported
 from tfsac.files import check_new_folder, neutral, new_file, sync, writing
 from tfsac.litert import calibrate, converted
 from tfsac.training.policy import Policy
-from tfsac.types import ACTION_MASK, input_name
+from tfsac.types import ACTION_MASK, DiscreteSpec, input_name
 from tfsac.user_code import described
 
 Format = Literal["saved_model", "tflite"]
@@ -251,7 +251,8 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: list[Any]) ->
         observations: raw ones of one episode, in order.
 
     Returns:
-        the largest absolute difference of an entry of an action, in the environment's units, or of a state. Every step
+        the largest absolute difference of an entry of an action, divided by its largest bound where that is above 1, or
+        of a state. Every step
         begins with the live policy's state; a tie, in which both choose differently between two actions that are equal
         within rounding, is left out.
 
@@ -269,6 +270,11 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: list[Any]) ->
             f"Only a deterministic policy can be compared with its export. Received: epsilon_greedy={epsilon}"
         )
     exported = load_exported(path)
+    action = policy.acting.spec.action
+    unit: Any = 1
+    if not isinstance(action, DiscreteSpec):  # of torques up to 400, float32 rounds to 3e-5
+        low, high = np.asarray(action.low), np.asarray(action.high)
+        unit = np.maximum(1.0, np.maximum(np.abs(low), np.abs(high)))
     policy.reset()
     largest = 0.0
     for observation in observations:
@@ -295,7 +301,7 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: list[Any]) ->
                 f"The export at {path} has actions of the shape {theirs.shape}, this policy {ours.shape}. Received: "
                 f"{path}"
             )
-        pairs = [(theirs, ours)]
+        pairs = [(theirs / unit, ours / unit)]
         pairs += [(exported.state[name], value) for name, value in policy.state.items()]
         difference = max(float(np.abs(theirs - ours).max()) for theirs, ours in pairs)
         if difference <= TOLERANCE or not policy.acting.is_tie(policy.filters.observation(arrays), before):

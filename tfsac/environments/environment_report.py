@@ -191,11 +191,10 @@ class _Inspection:
                     "only uint8 is kept as an image",
                 )
             elif len(space.shape) not in (1, 3) and AGENT_STATE not in spaces:
-                self.find(
-                    WARNING,
-                    f"observation {key!r} has the shape {space.shape}, neither a vector nor an image. To flatten it: "
-                    f"--set='agent.networks.*.input_embedders_parameters.{key}.flatten=true'",
-                )
+                alone = f"--set='agent.networks.*.input_embedders_parameters.{key}.flatten=true'"
+                how = alone if len(spaces) == 1 else "docs/parameters.md#observations-that-a-preset-does-not-describe"
+                unlike = f"observation {key!r} has the shape {space.shape}, neither a vector nor an image"
+                self.find(WARNING, f"{unlike}. To flatten it: {how}")
             elif space.dtype == np.float64:
                 self.find(OK, f"observation {key!r} is float64; agents see float32")
         if AGENT_STATE not in spaces and len(spaces.keys() - {ACTION_MASK}) > 1:

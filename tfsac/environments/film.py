@@ -193,8 +193,8 @@ def draw(file: pathlib.Path, env_fn: Callable[[], gym.Env] | None = None) -> Non
         env.reset(seed=seed)
         for action in actions:
             env.step(action)
-            frames.append(checked_picture(env.render()))
-    fps = env.metadata.get("render_fps", 30)
+            frames.append(checked_picture(env.render()).copy())  # which it may draw over
+    fps = (env.metadata or {}).get("render_fps", 30)
     env.close()
     path = pathlib.Path(job["path"])
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 import time
@@ -26,7 +27,7 @@ from gymnasium.vector.utils import (
 )
 
 from tfsac.environments.check import EnvironmentFailure
-from tfsac.environments.spaces import spaces_by_key
+from tfsac.environments.spaces import NUM_REWARDS, spaces_by_key
 from tfsac.environments.vector_rewards import VECTOR_REWARD
 from tfsac.user_code import described
 
@@ -104,7 +105,7 @@ class Group:
             rewards.append(reward)
             terminated.append(ends)
             truncated.append(cut)
-            if VECTOR_REWARD in info:
+            if NUM_REWARDS in (env.metadata or {}):
                 vectors.append(info[VECTOR_REWARD])
         infos = {VECTOR_REWARD: np.array(vectors)} if vectors else {}
         return self.seen, np.array(rewards, np.float64), np.array(terminated, bool), np.array(truncated, bool), infos
@@ -225,9 +226,8 @@ class Processes:
         self.size, self.pipes, self.processes = size, list[Any](), list[Any]()
         self.asked, self.timeout, self.begun = list[int](), None, False  # starting may take as long as it takes
         space, number = gym.vector.utils.batch_space(single, size), len(makers) // size
-        self.memory = memory = create_shared_memory(
-            space, number, context
-        )  # kept: a process may not have opened it yet
+        # Kept: a process may not have opened it yet.
+        self.memory = memory = create_shared_memory(space, number, context)
         self.observations: Any = read_from_shared_memory(
             space, memory, number
         )  # `[P, G, ...]`, rewritten in every step
@@ -237,7 +237,7 @@ class Processes:
                 group = CloudpickleWrapper(list(makers[i * size : (i + 1) * size]))  # type: ignore[arg-type]
                 process = context.Process(target=work, args=(group, theirs, memory, i, i * size), daemon=True)
                 self.pipes.append(WakefulPipe(ours))
-                process.start()
+                _start(process)
                 self.processes.append(process)
                 theirs.close()
             for i in range(number):
@@ -303,6 +303,17 @@ class Processes:
             if process.is_alive():
                 process.kill()
                 process.join()
+
+
+def _start(process: Any) -> None:
+    """Starts a process, or raises EnvironmentFailure where what makes its environments cannot be sent to it."""
+    try:
+        process.start()
+    except (TypeError, AttributeError, pickle.PicklingError) as error:
+        raise EnvironmentFailure(
+            "the environment function cannot be sent to other processes: make what it holds inside it, or set "
+            f"environment.vectorization=sync. Received: {described(error)}"
+        ) from error
 
 
 def _named(environments: range) -> str:

@@ -134,7 +134,7 @@ def check_render_mode(env: gym.Env, level: str, mode: str | None) -> None:
     Raises:
         ValueError: it has no such mode.
     """
-    modes = [one for one in env.metadata.get("render_modes", ()) if one]
+    modes = [one for one in (env.metadata or {}).get("render_modes", ()) if one]
     drawn = [one for one in modes if one in ("rgb_array", "rgb_array_list")]
     allowed = [*modes, *(f"{one}_list" for one in modes), *(["human"] if drawn else [])]
     if mode is not None and modes and mode not in allowed:  # metadata without modes are forgotten ones
@@ -235,6 +235,11 @@ def _not_imported(level: str, error: ImportError) -> Exception:
         return ImportError(
             f"There is no module {name!r}.{nearest(name, _with_package(package, there))} It was searched for in "
             f"{', '.join(folders)} and among the installed packages. Received: {level!r}"
+        )
+    if "no known parent package" in str(error):
+        return ImportError(
+            f"{level} cannot be made: its module belongs to a package, so name that too, as in PACKAGE.MODULE:ID, from "
+            f"the folder above. Received: {described(error)}"
         )
     if has_users(error):
         return ImportError(

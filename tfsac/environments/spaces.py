@@ -59,7 +59,7 @@ def spec_of(env: gym.Env) -> Spec:
         observation={key: _array_spec(key, space, num_agents) for key, space in spaces.items()},
         action=_action_spec(env.action_space),
         num_agents=num_agents,
-        num_rewards=env.metadata.get(NUM_REWARDS),
+        num_rewards=(env.metadata or {}).get(NUM_REWARDS),
     )
 
 

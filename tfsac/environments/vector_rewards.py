@@ -23,7 +23,7 @@ class VectorRewards(gym.Wrapper):
     def __init__(self, env: gym.Env):
         super().__init__(env)
         self.reward_space = env.get_wrapper_attr("reward_space")
-        self.metadata = {**env.metadata, NUM_REWARDS: self.reward_space.shape[0]}
+        self.metadata = {**(env.metadata or {}), NUM_REWARDS: self.reward_space.shape[0]}
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         """Makes a step.
@@ -43,7 +43,7 @@ class VectorRewards(gym.Wrapper):
 
 def has_vector_rewards(env: gym.Env) -> bool:
     """Returns whether the steps of an environment return several rewards: it has a `reward_space`, a Box `(D,)`."""
-    if NUM_REWARDS in env.metadata or not env.has_wrapper_attr("reward_space"):
+    if NUM_REWARDS in (env.metadata or {}) or not env.has_wrapper_attr("reward_space"):
         return False
     space = env.get_wrapper_attr("reward_space")
     return isinstance(space, gym.spaces.Box) and len(space.shape) == 1

@@ -148,7 +148,8 @@ class Environments:
         """Goes back to where a checkpoint was taken.
 
         One environment replays the running episode's actions from its seed, which restores its state.
-        Several environments, and one that does not come back to the same observation, begin new episodes.
+        Several environments, and one that fails on the way or does not come back to the same observation, begin new
+        episodes.
 
         Args:
             state: what `state` returned.
@@ -164,7 +165,10 @@ class Environments:
         everywhere = np.ones(self.num_envs, bool)
         self.observation, self.is_first = self._reset(everywhere), everywhere
         for action in actions if actions is not None and self.num_envs == 1 else ():
-            self.observation, _, terminated, truncated = self._step(action[None])
+            try:
+                self.observation, _, terminated, truncated = self._step(action[None])
+            except EnvironmentFailure:  # it is no longer the environment that made this episode
+                break
             self.is_first = ~everywhere
             self.length += 1
             if terminated[0] or truncated[0]:
