@@ -168,17 +168,17 @@ TAAC_CHOICES = one_changed(
         "_short": ("sequences of 2 steps", "--set=agent.memory.sequence_length=2"),
     },
 )
-RATIO = "--set=agent.algorithm.temperature.target_entropy_ratio="
-# The preset has had half of the largest entropy since.
+N_STEP, RATIO = "--set=agent.algorithm.n_step=", "--set=agent.algorithm.temperature.target_entropy_ratio="
+# The preset has had returns of 3 steps and half of the largest entropy since.
 LUNAR_LANDER_CHOICES = one_changed(
     "lunar_lander_discrete_sac",
-    (f"{RATIO}0.2",),
+    (f"{N_STEP}1", f"{RATIO}0.2"),
     {
-        "_3_steps": ("returns of 3 steps", "--set=agent.algorithm.n_step=3"),
+        "_3_steps": ("returns of 3 steps", f"{N_STEP}3"),
         "_entropy_0.5": ("half of the largest entropy", f"{RATIO}0.5"),
-        "_3_steps_entropy_0.5": ("both", "--set=agent.algorithm.n_step=3", f"{RATIO}0.5"),
+        "_3_steps_entropy_0.5": ("both", f"{N_STEP}3", f"{RATIO}0.5"),
     },
-    unchanged="a fifth of the largest entropy",
+    unchanged="returns of 1 step, a fifth of the largest entropy",
 )
 
 
