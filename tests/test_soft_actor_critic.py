@@ -13,6 +13,7 @@ from tfsac.parameters import (
     AdditiveNoiseParameters,
     Conv2d,
     EmbedderScheme,
+    EnvironmentSteps,
     FCMiddlewareParameters,
     InputEmbedderParameters,
     NetworkParameters,
@@ -40,7 +41,7 @@ def make_parameters(period=1, tau=0.25, exploration=None, delay=1, prioritised=F
         networks[name] = dataclasses.replace(networks[name], **own)
     algorithm = SoftActorCriticAlgorithmParameters(
         rate_for_copying_weights_to_target=tau,
-        num_steps_between_copying_online_weights_to_target=TrainingSteps(period),
+        num_steps_between_copying_online_weights_to_target=TrainingSteps(period) if period > 1 else EnvironmentSteps(1),
         num_updates_between_policy_updates=delay,
     )
     memory = {"memory": PrioritizedExperienceReplayParameters()} if prioritised else {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import pickle
 import signal
 import threading
 import time
@@ -228,9 +227,8 @@ class Processes:
         space, number = gym.vector.utils.batch_space(single, size), len(makers) // size
         # Kept: a process may not have opened it yet.
         self.memory = memory = create_shared_memory(space, number, context)
-        self.observations: Any = read_from_shared_memory(
-            space, memory, number
-        )  # `[P, G, ...]`, rewritten in every step
+        # `[P, G, ...]`, rewritten in every step.
+        self.observations: Any = read_from_shared_memory(space, memory, number)
         try:
             for i in range(number):
                 ours, theirs = context.Pipe()
@@ -309,7 +307,9 @@ def _start(process: Any) -> None:
     """Starts a process, or raises EnvironmentFailure where what makes its environments cannot be sent to it."""
     try:
         process.start()
-    except (TypeError, AttributeError, pickle.PicklingError) as error:
+    except OSError:
+        raise
+    except Exception as error:
         raise EnvironmentFailure(
             "the environment function cannot be sent to other processes: make what it holds inside it, or set "
             f"environment.vectorization=sync. Received: {described(error)}"
