@@ -368,6 +368,9 @@ def test_plots_have_a_curve_for_each_level(described, tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(plots, "plot_curves", lambda groups, out, title: drawn.append(groups))
     a, b, c = described("a"), described("b"), described("c", level=CAR)
+    (other := tmp_path / "other").mkdir()  # of another library, without a config
+    (other / "metrics.csv").write_bytes((a / "metrics.csv").read_bytes())
+    assert grouping.by_level({"x": [other]}) == {"x": [other]}
     for words, labels in (([a, b], {"soft_actor_critic": [a, b]}), ([f"x={a},{b}"], {"x": [a, b]})):
         assert cli.run(["plot", *map(str, words), f"--out={tmp_path}/x.png"]) == 0
         assert drawn.pop() == labels

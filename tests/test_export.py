@@ -250,8 +250,8 @@ def test_the_tolerance_of_large_actions_is_what_float32_rounds_to(tmp_path, monk
     case = Case("pendulum_twin_sac", "TfsacTorques-v0", {})
     path = exporting.export(case.policy, tmp_path / "exported")
     act = case.policy.act
-    for rounded, within in (([3e-3, 0.0], True), ([0.0, 3e-3], False), ([3.0, 0.0], False)):
-        monkeypatch.setattr(case.policy, "act", lambda seen, added=rounded: act(seen) + np.array(added) / 100)
+    for rounded, within in (([3e-5, 0.0], True), ([0.0, 3e-5], False), ([3e-2, 0.0], False)):
+        monkeypatch.setattr(case.policy, "act", lambda seen, added=rounded: act(seen) + np.array(added))
         assert (exporting.verify(case.policy, path, case.observations) <= exporting.TOLERANCE) == within
 
 

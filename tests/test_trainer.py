@@ -12,17 +12,21 @@ import pytest
 import tiny
 
 import tfsac
-from tfsac.environments import EnvironmentFailure
+from tfsac.environments import EnvironmentFailure, Filters, spec_of
 from tfsac.parameters import (
+    EnvironmentEpisodes,
     EnvironmentSteps,
+    FilterParameters,
     ParameterError,
     RunParameters,
     ScheduleParameters,
     TrainingSteps,
     override,
 )
+from tfsac.policies import CategoricalPolicy
 from tfsac.testing import tiny_preset
-from tfsac.training import Callback, NonFiniteError, Trainer
+from tfsac.training import Callback, NonFiniteError, Policy, Trainer
+from tfsac.training.evaluation_episodes import evaluate_policy
 from tfsac.training.schedule import Schedule
 
 
@@ -338,6 +342,29 @@ def test_a_discrete_policy_without_finite_logits_does_not_act(tmp_path):
     with pytest.raises(NonFiniteError, match=r"^The policy's action is not finite in an evaluation: .*Received: \[?-1"):
         trainer.run()
     assert trainer.evaluator.best_weights == b""
+
+
+@pytest.mark.parametrize("start", [-1, 5])
+def test_actions_that_are_not_numbered_from_0_are_evaluated_and_missed(start):
+    class Numbered(gym.Env):
+        observation_space, action_space = gym.spaces.Box(-1.0, 1.0, (2,)), gym.spaces.Discrete(3, start=start)
+
+        def reset(self, *, seed=None, options=None):
+            return np.ones(2, np.float32), {}
+
+        def step(self, action):
+            assert self.action_space.contains(action)
+            return np.ones(2, np.float32), 1.0, True, False, {}
+
+    parameters = tiny.shrunk(tfsac.load_preset("cart_pole_discrete_sac")).agent
+    acting = CategoricalPolicy.build(parameters, spec_of(Numbered()))
+    policy = Policy(acting, Filters(FilterParameters(), acting.spec))
+    for best in range(3):  # an action of -1 in the environment among them
+        acting.forwards = {"policy": lambda seen, best=best: [np.eye(3, dtype=np.float32)[[best]]]}
+        assert evaluate_policy(policy, Numbered(), EnvironmentEpisodes(1)).returns.tolist() == [1.0]
+    acting.forwards = {"policy": lambda seen: [np.full((1, 3), np.nan, np.float32)]}
+    with pytest.raises(NonFiniteError, match="in an evaluation"):
+        evaluate_policy(policy, Numbered(), EnvironmentEpisodes(1))
 
 
 def test_the_best_weights_are_finite(tmp_path):

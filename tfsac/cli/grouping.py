@@ -90,14 +90,15 @@ def _listed(text: str) -> list[pathlib.Path]:
 
 
 def by_level(groups: dict[str, list[pathlib.Path]]) -> dict[str, list[pathlib.Path]]:
-    """Splits groups whose runs have several levels, for returns of different tasks have no mean. A CSV file does not
-    say its level.
+    """Splits groups whose runs have several levels, for returns of different tasks have no mean. CSV files do not
+    say theirs.
     """
     from tfsac.catalog import read_config
 
     split: dict[str, list[pathlib.Path]] = {}
     for label, runs in groups.items():
-        of = [read_config(run / "config.json")[0].environment.level if run.is_dir() else "" for run in runs]
+        configs = [run / "config.json" for run in runs]
+        of = [read_config(config)[0].environment.level if config.is_file() else "" for config in configs]
         for run, level in zip(runs, of, strict=True):
             split.setdefault(f"{label}, {level}" if len(set(of)) > 1 else label, []).append(run)
     return split

@@ -86,7 +86,8 @@ def evaluate_policy(
 
     def act(observation: Any) -> np.ndarray:
         action = policy.act(observation, deterministic)
-        refuse_non_finite_action(action, "in an evaluation")
+        from_0 = policy.to_environment.inverse(action) if action.dtype.kind == "i" else action
+        refuse_non_finite_action(from_0, "in an evaluation")
         if policy.switched is not None:
             switched.append(policy.switched)
         return action
