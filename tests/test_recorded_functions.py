@@ -414,8 +414,21 @@ def film_of(run, path, env_fn):
     return tfsac.evaluate(run, 2, dump_mp4=path, env_fn=env_fn, models=own_code.with_v)
 
 
+class DrawnOver(Arm):
+    """Draws every picture into one array, as simulators do."""
+
+    picture = np.zeros((16, 16, 3), np.uint8)
+
+    def render(self):
+        self.picture[:] = super().render()
+        return self.picture
+
+
+FILMED = {"of a module": drawn_arm, "lambda": lambda: Arm("rgb_array"), "one array": lambda: DrawnOver("rgb_array")}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("env_fn", [drawn_arm, lambda: Arm("rgb_array")], ids=["of a module", "lambda"])
+@pytest.mark.parametrize("env_fn", FILMED.values(), ids=FILMED)
 def test_a_film_is_drawn_of_what_a_function_makes(own, env_fn, tmp_path):
     imageio = pytest.importorskip("imageio.v2")
     film_of(own, tmp_path / "film.gif", env_fn)
