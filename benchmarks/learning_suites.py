@@ -219,6 +219,11 @@ def crossq(units: int, label: str, *flags: str, variant: str = "", seeds: tuple[
 
 NARROW_CROSSQ = crossq(512, "tfsac, CrossQ, 512 units", improve(95_000))
 SMALL_CROSSQ = preset("small_crossq_mujoco", "tfsac, CrossQ, 256 units", improve(95_000))
+# 10 000 steps with updates: four times the arithmetic of 100 000 steps of SAC.
+FEW_STEPS = (improve(10_000), "--set=schedule.steps_between_evaluation_periods=2500", NARROW)
+WIDE_CROSSQ = crossq(2048, "tfsac, CrossQ, 2048 units, bfloat16", *FEW_STEPS, seeds=(1,))
+REDQ = preset("redq_mujoco", "tfsac, REDQ, bfloat16", *FEW_STEPS, seeds=(1,))
+FLASH_SAC = preset("flash_sac_mujoco", "tfsac, FlashSAC, bfloat16", *FEW_STEPS, seeds=(1,))
 PLAIN_POLICY = "--set=agent.networks.policy.middleware_parameters.normalization=null"
 SHORT = {"seeds": (11, 12, 13)}
 # Candidates for the best return of a minute on two cores.
@@ -387,16 +392,20 @@ SUITES = {
                         variant="_dropout_0.01",
                         seeds=(1,),
                     ),
-                    preset("redq_mujoco", "tfsac, REDQ", seeds=(1,)),
                     preset("rlpd", "tfsac, RLPD, 4 episodes", improve(28_000), seeds=(1,)),
+                    preset("xqc_mujoco", "tfsac, XQC, bfloat16", *FEW_STEPS, seeds=(1,)),
+                    WIDE_CROSSQ,
+                    REDQ,
+                    FLASH_SAC,
                 ),
-                "SAC 1103; CrossQ 2764; DroQ 1813; REDQ 2750",
+                "SAC 1103; CrossQ 2764; DroQ 1813; REDQ 2750; XQC 2828; FlashSAC 2121",
             ),
             Level(
                 "HalfCheetah-v5",
                 (
                     SMALL_CROSSQ,
-                    NARROW_CROSSQ,
+                    crossq(512, "tfsac, CrossQ, 512 units, bfloat16", improve(95_000), NARROW, seeds=(1,)),
+                    preset("droq_mujoco", "tfsac, DroQ, bfloat16", improve(20_000), NARROW, seeds=(1,)),
                     preset("tqc_mujoco", "tfsac, TQC", improve(95_000), NARROW, seeds=(1,)),
                     preset(
                         "tqc_mujoco",
@@ -407,11 +416,12 @@ SUITES = {
                         variant="_rate_1e-3",
                         seeds=(1,),
                     ),
-                    # Fewer steps than the others, for theirs take longest.
                     preset("xqc_mujoco", "tfsac, XQC", improve(45_000), NARROW, seeds=(1,)),
-                    preset("flash_sac_mujoco", "tfsac, FlashSAC", improve(40_000), NARROW, seeds=(1,)),
+                    WIDE_CROSSQ,
+                    REDQ,
+                    FLASH_SAC,
                 ),
-                "SAC 6156; CrossQ 8112; XQC 8597; FlashSAC 9815",
+                "SAC 6156; CrossQ 8112; DroQ 7744; REDQ 7823; XQC 8597; FlashSAC 9815",
             ),
         ),
         "after 100 000 steps of the v4 levels; CrossQ's with 2048 units.",
