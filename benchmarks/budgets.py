@@ -9,7 +9,8 @@
 
 Arithmetic is that of the matrix products in the graphs of an update. Seconds are those of steps with their updates, of a
 short run of the same flags; warm-up and evaluations are left out of both. A return is the mean over seeds of the last 3
-evaluations up to then; a dash says that no run went on for so long. Writes results/budgets.csv and results/budgets.md.
+evaluations up to then, without those before the first update; "untrained" says that there are no others, a dash that
+no run went on for so long. Writes results/budgets.csv and results/budgets.md.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ SHORT = (
     "--set=schedule.evaluation_steps=EnvironmentEpisodes(1)",
     f"--checkpoint_save_steps={10**9}",
 )
-BUDGETS = {"steps": (25_000, 50_000, 100_000), "GFLOP": (10_000, 40_000), "minutes": (2, 5, 15)}
+BUDGETS = {"steps": (15_000, 25_000, 50_000, 100_000), "GFLOP": (10_000, 40_000, 150_000), "minutes": (2, 5, 15)}
 LAST = 3  # evaluations
 
 
@@ -143,16 +144,19 @@ def products(operation: Any) -> int:
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 
-def returned(runs: Trained, steps: float) -> str:
-    """Returns what the seeds returned after so many steps, mean and number of seeds, as a cell."""
+def returned(runs: Trained, random: int, steps: float) -> str:
+    """Returns what the seeds returned after so many steps, `random` of them uniform: mean and number, as a cell."""
     suite = SUITES[runs.suite]
-    records, means = Records(RESULTS / "learning" / runs.suite, suite.last_evaluations), []
+    records, means, untrained = Records(RESULTS / "learning" / runs.suite, suite.last_evaluations), [], False
     for run in (runs.level.run(runs.group, seed) for seed in runs.group.seeds):
         if records.has(run):
             curve = read_evaluations(records.curve(run), run.level)
-            until = [value for at, value in zip(curve.steps, curve.returns, strict=True) if at <= steps]
+            until = [value for at, value in zip(curve.steps, curve.returns, strict=True) if random < at <= steps]
+            untrained = untrained or not until
             if until and steps <= 1.05 * curve.steps[-1]:
                 means.append(statistics.mean(until[-LAST:]))
+    if untrained:
+        return "untrained"
     return f"{statistics.mean(means):.0f} ({len(means)})" if means else "-"
 
 
@@ -171,7 +175,7 @@ def table(path: pathlib.Path) -> str:
             steps = [*BUDGETS["steps"], *(random + amount / gflop for amount in BUDGETS["GFLOP"])]
             steps += [random + 60 * amount / seconds for amount in BUDGETS["minutes"]]
             cells = [runs.level.id, runs.group.label, f"{gflop:.2g}", f"{1e3 * seconds:.3g}"]
-            lines.append("| " + " | ".join([*cells, *(returned(runs, at) for at in steps)]) + " |")
+            lines.append("| " + " | ".join([*cells, *(returned(runs, random, at) for at in steps)]) + " |")
     return "\n".join(lines) + "\n"
 
 
