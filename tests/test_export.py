@@ -255,6 +255,22 @@ def test_the_tolerance_of_large_actions_is_what_float32_rounds_to(tmp_path, monk
         assert (exporting.verify(case.policy, path, case.observations) <= exporting.TOLERANCE) == within
 
 
+def test_the_tolerance_of_small_actions_is_small(tmp_path, monkeypatch):
+    class Micrometres(OddKeys):
+        action_space = gym.spaces.Box(np.float32([-1e-6, 1000.0]), np.float32([1e-6, 1001.0]))
+
+    spec = gym.envs.registration.EnvSpec("TfsacMicrometres-v0", Micrometres)
+    monkeypatch.setitem(gym.registry, "TfsacMicrometres-v0", spec)
+    case = Case("pendulum_twin_sac", "TfsacMicrometres-v0", {})
+    path = exporting.export(case.policy, tmp_path / "exported")
+    act = case.policy.act
+    for added, within in (([0.0, 0.0], True), ([1e-9, 0.0], False), ([0.0, 0.01], False), ([np.nan, 0.0], False)):
+        monkeypatch.setattr(case.policy, "act", lambda seen, added=added: act(seen) + np.array(added))
+        difference = exporting.verify(case.policy, path, case.observations)
+        assert (difference <= exporting.TOLERANCE) == within
+        assert np.isinf(difference) == np.isnan(added[0])
+
+
 def test_values_are_exported_only_on_request(pendulum, tmp_path):
     path = exporting.export(pendulum.policy, tmp_path / "policy")
     assert set(tf.saved_model.load(str(path)).signatures) == {"serving_default", "sample"}
@@ -393,6 +409,31 @@ def test_an_exported_policy_names_the_keys_that_are_missing(case, act, request):
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------
+
+
+def test_an_exported_policy_refuses_what_act_refuses(case, act_of_saved_model):
+    act, one = act_of_saved_model, case.observations[3]
+    before = act(one)
+    parts = one if isinstance(one, dict) else {"observation": one}
+    for key, part in parts.items():
+        if np.asarray(part).dtype.kind == "f":
+            for wrong in (np.nan, 1e300):
+                with np.errstate(over="ignore"), pytest.raises(ValueError, match=r"must be finite\. Received: "):
+                    act({**parts, key: np.full_like(part, wrong, np.float64)})
+    none = {key: array[:0] for key, array in case.batch.items()}
+    for policy in (act, case.policy.act):
+        with pytest.raises(ValueError, match=r"^A policy takes at least one observation\. Received: "):
+            policy(none if len(none) > 1 else none["observation"])
+        with pytest.raises(TypeError, match=r"^deterministic is True or False\. Received: 'no'$"):
+            policy(one, deterministic="no")
+    np.testing.assert_array_equal(act(one), before)
+
+
+def test_an_export_to_the_current_folder_is_refused(pendulum, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileExistsError, match=r"is neither the current one nor a mounted one; .* Received: \.$"):
+        exporting.export(pendulum.policy, ".")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_export_into_a_folder_with_something_in_it_is_refused(pendulum, tmp_path):

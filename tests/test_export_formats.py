@@ -6,6 +6,7 @@ import runpy
 import subprocess
 import sys
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import tiny
@@ -107,6 +108,65 @@ def test_an_int8_file_is_smaller_and_acts_nearly_as_the_live_policy(tmp_path):
     noise = np.array([[3.0], [-3.0]], np.float32)
     high, low = sampled(observation=np.zeros((2, 3), np.float32), noise=noise)["action"][:, 0]
     assert low < high and low >= -2.0 and high <= 2.0
+
+
+class Crossroads(gym.Env):
+    """Of six ways two are open, and marked."""
+
+    observation_space = gym.spaces.Dict(
+        {"marks": gym.spaces.Box(-1, 1, (6,)), "action_mask": gym.spaces.Box(0, 1, (6,), np.int8)}
+    )
+    action_space = gym.spaces.Discrete(6)
+
+    def _observed(self):
+        mask = np.zeros(6, np.int8)
+        mask[self.np_random.choice(6, 2, replace=False)] = 1
+        return {"marks": self.np_random.uniform(-1, 1, 6).astype(np.float32), "action_mask": mask}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self._observed(), {}
+
+    def step(self, action):
+        self.steps += 1
+        return self._observed(), 0.0, False, self.steps >= 60, {}
+
+
+@pytest.mark.slow
+def test_an_int8_file_chooses_among_the_valid_actions_as_the_live_policy(tmp_path):
+    pytest.importorskip("ai_edge_litert")
+    preset = tiny.shrunk(load_preset("cart_pole_discrete_sac"))
+    result = tfsac.train(preset, tmp_path / "run", env_fn=Crossroads, quiet=True)
+    policy = tfsac.load_policy(result.run_dir, env_fn=Crossroads, critics=True)
+    observations = api.observations_of(result.run_dir, policy, 2, env_fn=Crossroads)
+    path = exporting.export(policy, tmp_path / "int8", "tflite", values=True, quantize_with=observations)
+    exported = exporting.load_exported(path)
+    same = [int(exported(seen)) == int(policy.act(seen)) for seen in observations]
+    assert np.mean(same) > 0.8
+    sample = litert_interpreter(path).get_signature_runner("sample")
+    for seen in observations[:20]:
+        mask, noise = seen["action_mask"][None].astype(bool), np.random.default_rng(3).uniform(size=(1, 6))
+        chosen = sample(marks=seen["marks"][None], action_mask=mask, noise=noise.astype(np.float32))["action"]
+        assert mask[0, chosen[0]]
+    for mask in ([0] * 6, [0.5] * 6, [2] * 6):
+        with pytest.raises(ValueError, match=r"Received: "):
+            exported({**observations[0], "action_mask": np.array(mask)})
+
+
+@pytest.mark.slow
+def test_an_int8_file_has_as_many_actions_between_wide_bounds(tmp_path):
+    pytest.importorskip("ai_edge_litert")
+
+    class Torques(gym.wrappers.RescaleAction):
+        def __init__(self):
+            super().__init__(gym.make("Pendulum-v1", max_episode_steps=60), np.float32([-300.0]), np.float32([100.0]))
+
+    result = tfsac.train(tiny.shrunk(load_preset("pendulum_twin_sac")), tmp_path / "run", env_fn=Torques, quiet=True)
+    policy = tfsac.load_policy(result.run_dir, env_fn=Torques)
+    observations = api.observations_of(result.run_dir, policy, 2, env_fn=Torques)
+    path = exporting.export(policy, tmp_path / "int8", "tflite", quantize_with=observations)
+    assert exporting.verify(policy, path, observations) < 0.1  # halves of the range
 
 
 @pytest.mark.slow

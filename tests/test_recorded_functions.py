@@ -1,5 +1,6 @@
 """Environments and networks that functions of the user make, in the whole life of a run."""
 
+import collections
 import itertools
 import json
 import re
@@ -71,6 +72,38 @@ def test_the_config_names_the_functions_and_the_spaces(own):
     assert config["preset"]["environment"]["level"] == "env_fn:Arm"
     assert config["spaces"]["action"] == {"shape": [1], "low": [-5.0], "high": [-1.0]}
     assert config["spaces"]["observation"] == {"observation": {"shape": [3], "dtype": "float32"}}
+
+
+class TwoParts(gym.ObservationWrapper):
+    """The arm's observation and its negative, with the keys in an order."""
+
+    def __init__(self, order):
+        super().__init__(arm())
+        box = self.env.observation_space
+        both = gym.spaces.Box(-np.abs(box.low), np.abs(box.low), box.shape, np.float32)
+        self.observation_space = gym.spaces.Dict(collections.OrderedDict((key, both) for key in order))
+
+    def observation(self, observation):
+        parts = {"ahead": observation, "behind": -observation}
+        return {key: np.asarray(parts[key], np.float32) for key in self.observation_space}
+
+
+@pytest.mark.slow
+def test_keys_in_another_order_are_read_as_they_were_trained_and_not_trained_further(tmp_path):
+    one, other = (lambda: TwoParts(["behind", "ahead"])), (lambda: TwoParts(["ahead", "behind"]))
+    run, preset = tmp_path / "run", short()
+    tfsac.train(preset, run, quiet=True, env_fn=one)
+    seen = {"ahead": np.float32([0.5, -1.0, 2.0]), "behind": np.float32([-0.5, 1.0, -2.0])}
+    policies = [tfsac.load_policy(run, env_fn=env_fn) for env_fn in (one, other)]
+    np.testing.assert_array_equal(policies[0].act(seen), policies[1].act(seen))
+    assert np.abs(policies[0].act(seen) - policies[0].act({"ahead": seen["behind"], "behind": seen["ahead"]})) > 1e-6
+    assert tfsac.verify(policies[1], run / "policy", [seen]) < 1e-5
+    for given in ({"resume": True}, {"initial_weights": run}):
+        folder = run if "resume" in given else tmp_path / "new"
+        with pytest.raises(
+            ValueError, match=r"in the order \['behind', 'ahead'\]; .* Received: \['ahead', 'behind'\]$"
+        ):
+            tfsac.train(preset, folder, quiet=True, env_fn=other, **given)
 
 
 @pytest.mark.parametrize(("given", "message"), MISSING)

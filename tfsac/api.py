@@ -39,7 +39,7 @@ from tfsac.training.devices import configure_once
 from tfsac.training.evaluation_episodes import evaluate as run_episodes
 from tfsac.training.evaluation_episodes import evaluate_policy
 from tfsac.training.failures import writing_results
-from tfsac.training.recorded_functions import refuse_other_spaces, refuse_others
+from tfsac.training.recorded_functions import in_trained_order, refuse_other_spaces, refuse_others
 from tfsac.training.run_request import check_functions
 from tfsac.training.weights import load_weights
 from tfsac.types import Spec
@@ -146,6 +146,7 @@ def _policy_in(
     directory, spec = RunDirectory(pathlib.Path(run_dir)), spec_of(env)
     preset, run = directory.read()
     refuse_other_spaces(directory, spec)
+    spec = in_trained_order(directory, spec)
     filters = Filters(preset.environment.filters, spec)
     learned = (build_agent if critics else build_policy)(preset, run, spec, models)
     load_weights(directory.weights(step), learned, filters)

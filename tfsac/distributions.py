@@ -86,7 +86,7 @@ class MaskedCategorical:
     def __init__(self, logits: Any, mask: Any = None):
         if len(logits.shape) != 2 or (mask is not None and _differ(logits.shape, mask.shape)):
             raise ValueError(f"logits and mask are both [B, A]. Received: {logits.shape} and {np.shape(mask)}")
-        self.functions = functions_of(logits)
+        self.functions, self.given, self.given_mask = functions_of(logits), logits, mask
         # A finite number instead of minus infinity: its differences and gradients are finite too.
         self.logits = logits if mask is None else self.functions.where(mask, logits, LEAST_LOGIT)
         if self.functions is np:  # sampling needs no probabilities
@@ -98,7 +98,7 @@ class MaskedCategorical:
 
     def mode(self) -> Any:
         """Returns the likeliest actions, `[B]` int32; the first of equally likely ones."""
-        return likeliest(self.logits)
+        return self._likeliest_valid(self.given)
 
     def is_tie(self) -> bool:
         """Returns whether two actions are the likeliest but for rounding, in any of the rows; logits are an array."""
@@ -126,7 +126,15 @@ class MaskedCategorical:
         log = self.functions.log
         # -log(-log(x)) is finite inside these bounds.
         inside = self.functions.maximum(self.functions.minimum(uniform, np.float32(1.0 - 1e-7)), np.float32(1e-20))
-        return likeliest(self.logits - log(-log(inside)))
+        return self._likeliest_valid(self.given - log(-log(inside)))
+
+    def _likeliest_valid(self, score: Any) -> Any:
+        """Returns where scores `[B, A]` are largest among the valid actions, `[B]` int32."""
+        if self.given_mask is None:
+            return likeliest(score)
+        # A little below all others: beside LEAST_LOGIT the scores of an export in int8 would all be the same number.
+        lowest = self.functions.min(score, axis=-1, keepdims=True)
+        return likeliest(self.functions.where(self.given_mask, score, lowest - 1.0 - self.functions.abs(lowest)))
 
 
 def likeliest(score: Any) -> Any:
@@ -194,7 +202,7 @@ class DiagonalGaussian:
 class TensorFunctions:
     """TensorFlow's functions under NumPy's names."""
 
-    clip, concatenate, exp, log = tf.clip_by_value, tf.concat, tf.exp, tf.math.log
+    abs, clip, concatenate, exp, log = tf.abs, tf.clip_by_value, tf.concat, tf.exp, tf.math.log
     maximum, minimum, ones_like, sqrt = tf.maximum, tf.minimum, tf.ones_like, tf.sqrt
     min, tanh, where = tf.reduce_min, tf.tanh, tf.where
 

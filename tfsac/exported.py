@@ -12,8 +12,8 @@ import tensorflow as tf
 from tfsac import argument_checks
 from tfsac.environments.spaces import numbers_as
 from tfsac.files import neutral
-from tfsac.litert import litert_interpreter
-from tfsac.types import input_name
+from tfsac.litert import INITIAL_STATE, litert_interpreter
+from tfsac.types import ACTION_MASK, input_name
 
 TFLITE_FILE = "policy.tflite"
 SAVED_MODEL_FILE = "saved_model.pb"
@@ -63,7 +63,7 @@ class Exported:
                 "An exported policy is a SavedModel folder or a .tflite file."
                 f"{f' That of this run is {made}.' if run else ''} Received: {path}"
             )
-        self.serve, self.sample, self.initial = serve, signatures["sample"], signatures.get("initial_state")
+        self.serve, self.sample, self.initial = serve, signatures["sample"], signatures.get(INITIAL_STATE)
         self.wanted, self.fields = set(found), outputs - {"action"}  # inputs, and those that are of the state
         self.reads = {
             name: (tuple(shape[1:]), np.dtype(x)) for name, (shape, x) in found.items() if name not in outputs
@@ -82,9 +82,12 @@ class Exported:
             deterministic: the policy's mode; a SavedModel also returns samples.
 
         Raises:
-            ValueError: missing keys or other shapes; another number of environments than in the call before where the
+            TypeError: deterministic is no flag.
+            ValueError: missing keys, other shapes, numbers that are not finite, a mask that holds more than 0 and 1 or
+                has no valid action; another number of environments than in the call before where the
                 policy has a state; samples of a LiteRT file.
         """
+        argument_checks.flag("deterministic", deterministic)
         if not deterministic and self.lite:
             raise ValueError(
                 "The samples of a LiteRT file take their noise as an input; call its signature `sample`, or load the "
@@ -102,6 +105,8 @@ class Exported:
         if single := leading == {()}:
             given = {name: array[None] for name, array in given.items()}
         rows = 1 if single else leading.pop()[0]
+        if not rows:
+            raise ValueError(f"A policy takes at least one observation. Received: {rows}")
         if self.fields and not self.state:
             self.state = self._run(self.initial, {"rows": np.int32(rows)})
         if known := {len(value) for value in self.state.values()} - {rows}:
@@ -129,6 +134,12 @@ class Exported:
             raise ValueError(
                 f"Observation {name!r} is one {shape}, or several {('E', *shape)}. Received: {array.shape}"
             )
+        if array.dtype == np.float32 and not np.isfinite(array).all():
+            raise ValueError(f"Observation {name!r} must be finite. Received: {array}")
+        if array.dtype == bool and not np.array_equal(array, value):
+            raise ValueError(f"{name!r} holds 0 and 1. Received: {argument_checks.shown(value)}")
+        if name == ACTION_MASK and not array.any(axis=-1).all():
+            raise ValueError(f"At least one action is valid in every state. Received: {name}={array.astype(int)}")
         return array
 
     def _run(self, function: Any, given: dict[str, Any]) -> dict[str, np.ndarray]:

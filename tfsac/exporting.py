@@ -16,7 +16,7 @@ from tfsac import argument_checks
 from tfsac.environments import ActionNumbering, action_map, as_arrays
 from tfsac.exported import TFLITE_FILE, is_export, load_exported
 from tfsac.files import check_new_folder, neutral, new_file, sync, writing
-from tfsac.litert import calibrate, converted
+from tfsac.litert import INITIAL_STATE, calibrate, converted
 from tfsac.training.policy import Policy
 from tfsac.types import ACTION_MASK, DiscreteSpec, input_name
 from tfsac.user_code import described
@@ -53,7 +53,8 @@ class PolicyGraph:
         if isinstance(self.map, ActionNumbering):
             return action + self.map.start
         low, high = self.map.low, self.map.high
-        return tf.clip_by_value(low + (action + 1.0) * self.map.scale, low, high)
+        # Without a sum in units of [-1, 1], for which an export in int8 would have few of its 256 numbers.
+        return tf.clip_by_value(action * self.map.scale + (0.5 * low + 0.5 * high), low, high)
 
     def to_agent(self, action: tf.Tensor) -> tf.Tensor:
         """Returns the agent's actions for the environment's."""
@@ -125,7 +126,7 @@ class PolicyGraph:
         made = {"serving_default": function(lambda given: self.act(given)).get_concrete_function(seen)}
         if self.state:
             rows = tf.TensorSpec([], tf.int32, name="rows")
-            made["initial_state"] = function(self.initial_state).get_concrete_function(rows)
+            made[INITIAL_STATE] = function(self.initial_state).get_concrete_function(rows)
         if noise_as_input:
             one = {key: tf.zeros([1, *array.shape], array.dtype) for key, array in self.acting.spec.observation.items()}
             shape = self.any_number(tuple(self.acting.sample_noise(one).shape[1:]))
@@ -177,7 +178,8 @@ def export(
         the folder, or the LiteRT file.
 
     Raises:
-        FileExistsError: there is something at `out`; with `replace`, something else than an export.
+        FileExistsError: there is something at `out`; with `replace`, something else than an export; or `out` is the
+            current folder.
         OSError: it cannot be written; there is nothing at `out` then, or what was there before.
         ValueError: an unknown format; a folder named as a LiteRT file; values of a policy without critics, or with an
             LSTM of their own; a SavedModel, or no observations, to be quantised.
@@ -202,6 +204,11 @@ def export(
         )
     if not replace or not is_export(out):
         check_new_folder(out)
+    if out.exists() and (out.samefile(".") or out.is_mount()):
+        raise FileExistsError(
+            f"An export takes the place of its folder, so out is neither the current one nor a mounted one; name a "
+            f"folder in it. Received: {out}"
+        )
     new_file(out, replace=True)
     with writing(out):
         aside = pathlib.Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
@@ -251,10 +258,9 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: list[Any]) ->
         observations: raw ones of one episode, in order.
 
     Returns:
-        the largest absolute difference of an entry of an action, divided by its largest bound where that is above 1, or
-        of a state. Every step
-        begins with the live policy's state; a tie, in which both choose differently between two actions that are equal
-        within rounding, is left out.
+        the largest absolute difference of an entry of an action, in halves of the range between its bounds, or of a
+        state; infinite where one is no finite number. Every step begins with the live policy's state; a tie, in which
+        both choose differently between two actions that are equal within rounding, is left out.
 
     Raises:
         ValueError: no observations, the export of a policy for another environment, or a policy that draws with
@@ -272,9 +278,10 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: list[Any]) ->
     exported = load_exported(path)
     action = policy.acting.spec.action
     unit: Any = 1
-    if not isinstance(action, DiscreteSpec):  # of torques up to 400, float32 rounds to 3e-5
-        low, high = np.asarray(action.low), np.asarray(action.high)
-        unit = np.maximum(1.0, np.maximum(np.abs(low), np.abs(high)))
+    if not isinstance(action, DiscreteSpec):
+        low, high = np.asarray(action.low, float), np.asarray(action.high, float)
+        rounded = np.maximum(np.abs(low), np.abs(high)) / 32  # float32's last bits of 1000.5 are no difference
+        unit = np.maximum(np.maximum((high - low) / 2, rounded), np.finfo(float).tiny)
     policy.reset()
     largest = 0.0
     for observation in observations:
@@ -303,7 +310,8 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: list[Any]) ->
             )
         pairs = [(theirs / unit, ours / unit)]
         pairs += [(exported.state[name], value) for name, value in policy.state.items()]
-        difference = max(float(np.abs(theirs - ours).max()) for theirs, ours in pairs)
+        differences = [np.abs(theirs - ours).max() for theirs, ours in pairs]
+        difference = float(max(differences)) if np.isfinite(differences).all() else np.inf
         if difference <= TOLERANCE or not policy.acting.is_tie(policy.filters.observation(arrays), before):
             largest = max(largest, difference)
     return largest

@@ -14,6 +14,7 @@ from tfsac.environments import as_arrays
 from tfsac.training.policy import Policy
 from tfsac.types import input_name
 
+INITIAL_STATE = "initial_state"  # the signature
 MOST_STEPS = 1000  # of the given ones, evenly spaced; each runs every signature once
 
 
@@ -36,7 +37,7 @@ def calibrate(
     def representative() -> Iterator[tuple[str, dict[str, np.ndarray]]]:
         for signature, function in functions.items():
             names = [spec.name for spec in tf.nest.flatten(function.structured_input_signature)]
-            for row in rows:
+            for row in rows if signature != INITIAL_STATE else [{"rows": np.array(1, np.int32)}]:
                 yield signature, {name: row[name] for name in names}
 
     converter.optimizations = [tf.lite.Optimize.DEFAULT]
@@ -78,15 +79,14 @@ def litert_interpreter(path: pathlib.Path) -> Any:
 
 
 def _inputs(policy: Policy, observations: Sequence[Any]) -> Iterator[dict[str, np.ndarray]]:
-    """Yields what each step may be an input of: observation, state before it, action, noise and rows."""
+    """Yields what each step may be an input of: observation, state before it, action and noise."""
     policy.reset()
     for observation in observations:
         arrays = {key: value[None] for key, value in as_arrays(observation, policy.acting.spec).items()}
         state = dict(policy.state) or policy.acting.initial_state(1)
-        action = policy.act(observation)[None]
+        action = policy.act(observation)[None].astype(policy.acting.spec.action.dtype)
         drawn = policy.acting.sample_noise({key: tf.constant(value) for key, value in arrays.items()})
         yield {
-            "rows": np.array(1, np.int32),
             **{input_name(key): value for key, value in arrays.items()},
             **state,
             "action": action,

@@ -25,7 +25,7 @@ from tfsac.policies.base_policy import (
     state_before,
 )
 from tfsac.policies.categorical import uniform_actions
-from tfsac.types import ACTION_MASK, BEHAVIOUR, STATE, ActResult, ArraySpec, DiscreteSpec, Segments, Spec
+from tfsac.types import ACTION_MASK, BEHAVIOUR, STATE, ActResult, ArraySpec, DiscreteSpec, Segments, Spec, input_name
 
 POLICY, TRUNK, AVERAGE = "policy", "trunk", "_target"
 LOGITS, MEAN, VARIANCE = BEHAVIOUR + "logits", BEHAVIOUR + "mean", BEHAVIOUR + "variance"
@@ -53,7 +53,7 @@ class RecurrentPolicy(BasePolicy):
         self.acts_through = (TRUNK, POLICY) if TRUNK in self.networks else (POLICY,)
         self.recurrent_state = self._fields(self.networks)
         self.state = self._fields(self.acts_through)
-        if reserved := self.recurrent_state.keys() & spec.observation.keys():
+        if reserved := {key for key in spec.observation if input_name(key).lower() in self.recurrent_state}:
             raise ValueError(
                 f"These keys belong to the policy's state, not to observations. Received: {sorted(reserved)}"
             )

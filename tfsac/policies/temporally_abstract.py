@@ -23,7 +23,7 @@ from tfsac.policies.base_policy import (
     fresh_uniform,
     state_before,
 )
-from tfsac.types import NEXT_STATE, STATE, SWITCH, ActResult, ArraySpec, DiscreteSpec, Spec
+from tfsac.types import NEXT_STATE, STATE, SWITCH, ActResult, ArraySpec, DiscreteSpec, Spec, input_name
 
 REPEATS = "repeats"
 LEAST_ALPHA = 1e-10
@@ -239,7 +239,7 @@ class TemporallyAbstractPolicy(BasePolicy):
                     f"Received: {given}"
                 )
         fields = make_trajectory(algorithm.trajectory, algorithm.inverse_mode).fields
-        if reserved := {*fields, REPEATS, "action"} & spec.observation.keys():
+        if reserved := {key for key in spec.observation if input_name(key).lower() in {*fields, REPEATS, "action"}}:
             raise ValueError(
                 f"These keys belong to the policy's state and action, not to observations. Received: {sorted(reserved)}"
             )

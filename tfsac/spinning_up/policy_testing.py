@@ -16,6 +16,7 @@ from tfsac.environments import as_arrays, maker, spec_of
 from tfsac.exported import load_exported
 from tfsac.parameters import EnvironmentEpisodes
 from tfsac.training import Evaluation, RunDirectory, evaluate
+from tfsac.training.recorded_functions import refuse_other_spaces
 from tfsac.types import input_name
 
 
@@ -63,6 +64,7 @@ def test_policy(
     env = maker(parameters, env_fn)()
     try:
         spec = spec_of(env)
+        refuse_other_spaces(directory, spec)
         _check(env, {key: list(shape) for key, (shape, _) in exported.reads.items()}, render)
         done = evaluate(
             lambda observation: exported(as_arrays(observation, spec), deterministic),

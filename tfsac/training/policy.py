@@ -154,6 +154,8 @@ def batched(observation: Any, spec: Spec) -> tuple[dict[str, np.ndarray], bool]:
             f"A policy takes one observation {shape}, or several {('E', *shape)}. "
             f"Received: {key!r} of the shape {array.shape}"
         )
+    if not single and not len(array):
+        raise ValueError(f"A policy takes at least one observation. Received: {key!r} of the shape {array.shape}")
     if single:
         arrays = {key: value[None] for key, value in arrays.items()}
     if ACTION_MASK in arrays and not arrays[ACTION_MASK].any(axis=-1).all():

@@ -139,6 +139,33 @@ def refuse_other_spaces(directory: RunDirectory, spec: Spec) -> None:
             )
 
 
+def refuse_other_order(directory: RunDirectory, spec: Spec) -> None:
+    """Refuses to train a run's networks further on observations whose keys come in another order: they read the parts
+    in this order.
+
+    Raises:
+        ValueError: the keys are the run's, in another order.
+    """
+    order = order_of_observations(directory)
+    if order != list(spec.observation) and set(order) == spec.observation.keys():
+        raise ValueError(
+            f"The networks of {directory.path} read the parts of an observation in the order {order}; make the Dict "
+            f"space of the environment in it. Received: {list(spec.observation)}"
+        )
+
+
+def in_trained_order(directory: RunDirectory, spec: Spec) -> Spec:
+    """Returns the spec with its observations in the order in which a run's networks read them."""
+    order = order_of_observations(directory) or list(spec.observation)
+    return spec._replace(observation={key: spec.observation[key] for key in order})
+
+
+def order_of_observations(directory: RunDirectory) -> list[str]:
+    """Returns the keys of a run's observations in their order; none for a run from before they were recorded."""
+    spaces = json.loads(directory.config.read_text()).get("spaces")
+    return [] if spaces is None else list(spaces["observation"])
+
+
 def _rounded_otherwise(theirs: Any, ours: Any) -> bool:
     """Whether bounds are the same but for rounding, as those of earlier versions may be."""
     one, other = np.array(theirs, float), np.array(ours, float)

@@ -33,7 +33,13 @@ from tfsac.training.evaluator import Evaluator
 from tfsac.training.failures import HowToResume, Writing
 from tfsac.training.policy import Policy
 from tfsac.training.ray_collector import RayCollector, RolloutActor
-from tfsac.training.recorded_functions import described, recorded, refuse_other_spaces, training_models
+from tfsac.training.recorded_functions import (
+    described,
+    recorded,
+    refuse_other_order,
+    refuse_other_spaces,
+    training_models,
+)
 from tfsac.training.reporting import Reporter
 from tfsac.training.resets import Resets
 from tfsac.training.run_directory import CONFIG, METRICS
@@ -146,6 +152,8 @@ class RunParts:
         preset, settings, spec, env_fn = self.preset, self.settings, self.environments.spec, asked.env_fn
         if asked.resume and env_fn is not None:
             refuse_other_spaces(self.directory, spec)
+        if asked.resume:
+            refuse_other_order(self.directory, spec)
         self.functions = recorded(env_fn, asked.models, spec)
         with self.workers.strategy.scope():
             self.agent = build_agent(preset, settings, spec, asked.models)

@@ -16,6 +16,7 @@ from tfsac.environments import Filters
 from tfsac.files import Header, no_weights, parse_object, read_npz, written_aside
 from tfsac.networks import project
 from tfsac.policies import BasePolicy
+from tfsac.training.recorded_functions import refuse_other_order
 from tfsac.training.run_directory import RunDirectory
 
 STATISTICS = "filters"  # the entry of their statistics
@@ -121,9 +122,10 @@ def load_initial_weights(directory: RunDirectory, agent: Agent, filters: Filters
 
     Raises:
         FileNotFoundError: no run there, or one without an evaluation.
-        ValueError: as `load_weights`.
+        ValueError: as `load_weights`; its observations have their keys in another order.
     """
     directory.read()
+    refuse_other_order(directory, agent.spec)
     load_weights(directory.best, agent, filters)
     filters.end_episodes()
     for name, given in agent.network_parameters.items():
