@@ -404,8 +404,8 @@ SUITES = {
                 "HalfCheetah-v5",
                 (
                     SMALL_CROSSQ,
-                    crossq(512, "tfsac, CrossQ, 512 units, bfloat16", improve(95_000), NARROW, seeds=(1,)),
-                    preset("droq_mujoco", "tfsac, DroQ, bfloat16", improve(20_000), NARROW, seeds=(1,)),
+                    crossq(512, "tfsac, CrossQ, 512 units, bfloat16", improve(45_000), NARROW, seeds=(1,)),
+                    preset("droq_mujoco", "tfsac, DroQ, bfloat16", *FEW_STEPS, seeds=(1,)),
                     preset("tqc_mujoco", "tfsac, TQC", improve(95_000), NARROW, seeds=(1,)),
                     preset(
                         "tqc_mujoco",

@@ -13,17 +13,19 @@ import signal
 import subprocess
 import sys
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
 from cli_tools import RETURN, parts, png_size, tree
 
+import tfsac
 from tfsac import api, cli, user_code
 from tfsac.catalog import load_preset, preset_names, read_config
 from tfsac.cli import learning
 from tfsac.cli.command import Command, help_of
-from tfsac.cli.learning import _is_untrained
+from tfsac.cli.results import tell_untrained
 from tfsac.parameters import ParameterError, RunParameters, to_json
 from tfsac.training import CheckpointError
 from tfsac.types import ArraySpec
@@ -227,10 +229,16 @@ def test_a_finished_run_is_extended_with_resume(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("updates", "untrained"), [((0, 10), True), ((5, 10), False)])
-def test_a_best_policy_from_before_the_first_update_is_told(tmp_path, updates, untrained):
+def test_a_best_policy_from_before_the_first_update_is_told(tmp_path, capsys, updates, untrained):
     rows = [f"50,{updates[0]},-1.0", "60,,", f"70,{updates[1]},-2.0"]
     (tmp_path / "metrics.csv").write_text("\n".join(["env_steps,updates,evaluation/return_mean", *rows]) + "\n")
-    assert _is_untrained(tmp_path) is untrained
+    tell_untrained(tmp_path)
+    assert ("before the first update" in capsys.readouterr().out) is untrained
+    tell_untrained(tmp_path, until=60)
+    assert ("before the first update" in capsys.readouterr().out) is untrained
+    tell_untrained(tmp_path, until=40)
+    tell_untrained(tmp_path / "no run")
+    assert not capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -298,6 +306,22 @@ def test_evaluate_prints_mean_std_min_and_max_of_the_best_policy(run_dir, capsys
     assert capsys.readouterr().out != printed
     assert cli.run(["evaluate", f"--run_dir={run_dir}", "--episodes=3", "--seed=6", "--stochastic"]) == 0
     assert capsys.readouterr().out != printed
+
+
+def test_sampled_actions_depend_on_the_seed(tmp_path):
+    class Same(gym.Wrapper):
+        def reset(self, *, seed=None, options=None):
+            return super().reset(seed=1, options=options)  # all episodes begin alike
+
+    env_fn = lambda: Same(gym.make("Pendulum-v1", max_episode_steps=20))  # noqa: E731
+    run = tmp_path / "run"
+    tfsac.train(tiny.shrunk(tfsac.load_preset("pendulum_twin_sac")), run, quiet=True, env_fn=env_fn)
+    drawn = [api.evaluate(run, 1, deterministic=False, seed=seed, env_fn=env_fn).returns[0] for seed in (3, 3, 4)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    played = [api.record(run, tmp_path / f"{n}.npz", 1, deterministic=False, seed=n, env_fn=env_fn) for n in (3, 4)]
+    assert played[0].returns[0] == pytest.approx(drawn[0]) and played[1].returns[0] == pytest.approx(drawn[2])
+    modes = [api.evaluate(run, 1, seed=seed, env_fn=env_fn).returns[0] for seed in (3, 4)]
+    assert modes[0] == modes[1]
 
 
 # imageio-ffmpeg leaves its pipes to the garbage collector.

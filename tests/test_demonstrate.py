@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import tfsac
-from tfsac.environments import make, spec_of
+from tfsac.environments import EnvironmentFailure, make, spec_of
 from tfsac.memories import load_demonstrations
 from tfsac.memories.frames import OBSERVATION
 from tfsac.memories.transitions import NEXT
@@ -66,6 +66,30 @@ def test_a_scripted_policy_is_saved_and_loaded(tmp_path):
     again = tfsac.demonstrate(lambda observation: int(observation[2] + observation[3] > 0), env, episodes=3, seed=4)
     np.testing.assert_array_equal(again.records, shown.records)
     env.close()
+
+
+class Masked(Reused):
+    """Allows the first of its two actions alone."""
+
+    observation_space = gym.spaces.Dict(
+        {"seen": gym.spaces.Box(-10.0, 10.0, (2,)), "action_mask": gym.spaces.Box(0, 1, (2,), np.int8)}
+    )
+
+    def _masked(self, seen, *rest):
+        return {"seen": seen.copy(), "action_mask": np.array([1, 0], np.int8)}, *rest
+
+    def reset(self, *, seed=None, options=None):
+        return self._masked(*super().reset(seed=seed, options=options))
+
+    def step(self, action):
+        return self._masked(*super().step(action))
+
+
+def test_actions_that_a_mask_forbids_are_refused_at_their_step():
+    assert len(tfsac.demonstrate(lambda observation: 5, Masked(), episodes=2).records) == 6
+    message = r"act returns an action that its mask allows \(.* step 1\)\. Received: 6 with action_mask=\[1, 0\]$"
+    with pytest.raises(EnvironmentFailure, match=message):
+        tfsac.demonstrate(lambda observation: 5 + int(observation["seen"][0]), Masked(), episodes=1)
 
 
 def test_no_episodes_are_refused():

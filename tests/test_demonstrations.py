@@ -242,7 +242,7 @@ def record_with(monkeypatch, folder, level, act):
     env.close()
     to_environment = action_map(spec)
     policy = SimpleNamespace(
-        agent=SimpleNamespace(spec=spec),
+        acting=SimpleNamespace(spec=spec),
         to_environment=to_environment,
         reset=lambda: None,
         act=lambda observation, deterministic: to_environment(act(observation)),
@@ -578,6 +578,8 @@ def test_a_minari_dataset_is_read_step_by_step(minari, level, lengths):
     first = load_demonstrations("minari:mine/random-v0", spec, level, 2, inverse)
     np.testing.assert_array_equal(first.records, rows[: ends[1] + 1])
     np.testing.assert_array_equal(first.returns, loaded.returns[:2])
+    with pytest.raises(ValueError, match=r"^num_episodes is at least 1, or None for all\. Received: 0$"):
+        load_demonstrations("minari:mine/random-v0", spec, level, 0, inverse)
     with pytest.raises(ValueError, match=r"num_episodes is 1 to 3, which minari:mine/random-v0 has\. Received: 4"):
         load_demonstrations("minari:mine/random-v0", spec, level, 4, inverse)
 

@@ -170,6 +170,30 @@ def test_a_first_observation_of_other_frames_is_refused():
         assert memory.total_rows == 0 and not len(memory)
 
 
+@pytest.mark.parametrize("moved", ["not at all", "by two frames", "newest first"])
+def test_a_step_that_does_not_move_the_stack_by_a_frame_is_refused(moved):
+    for memory in (TransitionMemory(spec_of_stacks(), 20, 2), EpisodicMemory(spec_of_stacks(), 20, 4, 2)):
+        game = Game(2)
+        before, action, reward, terminated, truncated, after, *rest = game.step()
+        camera, new = before["camera"], after["camera"][..., -1:]
+        stacks = {
+            "not at all": camera + 1,
+            "by two frames": np.concatenate((camera[..., 2:], new, new), axis=-1),
+            "newest first": after["camera"][..., ::-1],
+        }
+        after["camera"] = stacks[moved]
+        with pytest.raises(ValueError, match=r"a step drops the first frame and adds one at the end; .* Received: "):
+            memory.add(before, action, reward, terminated, truncated, after, *rest)
+        assert memory.total_rows == 0 and not len(memory)
+
+
+def test_stacks_without_opencv_are_refused_before_a_step(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for memory in (TransitionMemory, EpisodicMemory):
+        with pytest.raises(ImportError, match=r"pip install 'tfsac\[atari\]'\. Received: no cv2$"):
+            memory(spec_of_stacks(), 20, 4)
+
+
 # -- episodes ----------------------------------------------------------------------------------------------------------
 
 

@@ -758,6 +758,10 @@ def test_policies_with_a_state_and_of_teams_are_tested_too(tmp_path, made):
     [
         ({"episodes": 0}, "episodes is at least 1. Received: 0"),
         ({"env_fn": Endless}, r"observations of the shapes {'observation': \[3\]}. Received: {'observation': \[2\]}"),
+        (
+            {"env_fn": lambda: gym.wrappers.RescaleAction(pendulum(), np.float32([-1.0]), np.float32([1.0]))},
+            r"its action.low is \[-2.0\]",
+        ),
         ({"env_fn": pendulum, "render": True}, "make the environment with render_mode='human'. Received: None"),
         ({"max_ep_len": 0}, "max_episode_steps: .* Received: 0"),
     ],

@@ -173,8 +173,10 @@ def test_evaluations_have_seeds_of_their_own(tmp_path):
 
 
 def test_a_reached_threshold_ends_the_run(tmp_path):
-    _, result = trained(tmp_path, RunParameters(stop_at_threshold=True), validation__min_reward_threshold=-1e6)
-    assert (result.reason, result.counters.env_steps) == ("threshold reached", 100)
+    easy = {"validation__min_reward_threshold": -1e6, "schedule__steps_between_evaluation_periods": 50}
+    _, result = trained(tmp_path, RunParameters(stop_at_threshold=True), **easy)
+    # The evaluations at 50 and 100 are those of an untrained policy.
+    assert (result.reason, result.counters.env_steps, result.counters.updates) == ("threshold reached", 150, 50)
     with pytest.raises(ParameterError, match=r"min_reward_threshold.*Received: None"):
         trained(tmp_path / "x", RunParameters(stop_at_threshold=True), validation__min_reward_threshold=None)
     assert not (tmp_path / "x").exists()
@@ -184,7 +186,8 @@ def test_a_run_that_a_threshold_ended_is_completed_and_not_trained_on(tmp_path, 
     def full(*arguments, **keywords):
         raise OSError(28, "No space left on device")
 
-    preset, run = tiny_preset(validation__min_reward_threshold=-1e6), RunParameters(stop_at_threshold=True)
+    preset = tiny_preset(validation__min_reward_threshold=-1e6, schedule__heatup_steps=50, schedule__improve_steps=150)
+    run = RunParameters(stop_at_threshold=True)
     with monkeypatch.context() as disk:
         disk.setattr("tfsac.api.export", full)
         with pytest.raises(OSError, match=r"The run is complete and saved.*--resume"):
@@ -204,7 +207,8 @@ def test_a_run_that_a_threshold_ended_is_completed_and_not_trained_on(tmp_path, 
 def test_a_preset_is_accepted_when_its_threshold_is_reached_in_time(tmp_path, threshold, episodes, accepted):
     changes = {"validation__min_reward_threshold": threshold, "validation__max_episodes_to_achieve_reward": episodes}
     # The first evaluation comes after three episodes.
-    _, result = trained(tmp_path, RunParameters(updates_between_diagnostics=1), schedule__improve_steps=1, **changes)
+    short = {"schedule__heatup_steps": 99, "schedule__improve_steps": 1}
+    _, result = trained(tmp_path, RunParameters(updates_between_diagnostics=1), **short, **changes)
     assert result.accepted is accepted
 
 

@@ -16,6 +16,7 @@ from tfsac.environments import (
     Filters,
     action_map,
     as_arrays,
+    check_mask,
     checked,
     checked_action,
     episode_seed,
@@ -230,6 +231,7 @@ def evaluate(
         if env_fn is not None:
             check_drawn(env, render or ("rgb_array" if film else ""))
         policy = _policy_in(env, run_dir, models, step=step)
+        policy.acting.rng = np.random.default_rng([seed, EVALUATION, AFTER_TRAINING])
         for path, endings in ((film, (".mp4", ".gif")), (picture, (".png",))):
             if path is not None:
                 new_file(path, *endings)
@@ -292,6 +294,7 @@ def record(
     env = environment_of(run_dir, env_fn, models)
     try:
         policy = _policy_in(env, run_dir, models)
+        policy.acting.rng = np.random.default_rng([seed, EVALUATION, AFTER_TRAINING])
         new_file(out, ".npz")
         played = demonstrate(
             lambda observation: policy.act(observation, deterministic), env, episodes, seed, policy.reset
@@ -348,6 +351,7 @@ def demonstrate(
         with calling("act"):
             action = act(observation)
             checked_action("act returns", action, spec.action)
+            check_mask("act returns", action, observation, spec)
             return action
 
     done = run_episodes(

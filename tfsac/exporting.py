@@ -258,7 +258,7 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: list[Any]) ->
         observations: raw ones of one episode, in order.
 
     Returns:
-        the largest absolute difference of an entry of an action, in halves of the range between its bounds, or of a
+        the largest absolute difference of an entry of an action, divided by half the range between its bounds, or of a
         state; infinite where one is no finite number. Every step begins with the live policy's state; a tie, in which
         both choose differently between two actions that are equal within rounding, is left out.
 

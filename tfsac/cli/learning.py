@@ -95,7 +95,7 @@ def _train_flags(f: flags.FlagValues) -> None:
 def train(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains one or several seeds."""
     from tfsac.cli.describing import print_presets
-    from tfsac.cli.results import print_evaluation
+    from tfsac.cli.results import print_evaluation, tell_untrained
     from tfsac.distributed.partition import environment_of_actor, preset_of_worker
     from tfsac.distributed.tf_config import worker_task
     from tfsac.files import check_run_dir
@@ -151,8 +151,7 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
         return 0
     best = "" if result.best_return is None else f", best evaluation {result.best_return:.1f}"
     print(f"{result.reason} at step {result.counters.env_steps}{best}")
-    if result.best_return is not None and _is_untrained(run_dir):
-        print("  the best evaluation was before the first update: the policy that is kept is the one it began with")
+    tell_untrained(run_dir)
     print(f"  curve   {run_dir / 'learning_curve.png'}\n  policy  {run_dir / 'policy'}")
     if result.accepted is not None:
         within = preset.validation.max_episodes_to_achieve_reward
@@ -162,15 +161,6 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     if f.evaluate:
         print_evaluation(api.evaluate(run_dir, f.evaluate), f.evaluate)
     return 0
-
-
-def _is_untrained(run_dir: pathlib.Path) -> bool:
-    """Returns whether the best evaluation of a run was before its first update."""
-    from tfsac.experiments.plots import read_curve
-
-    steps, returns = read_curve(run_dir)
-    counted, updates = read_curve(run_dir, "updates")
-    return bool(updates[counted == steps[returns.argmax()]].max(initial=0) == 0)
 
 
 def _experiment(f: flags.FlagValues) -> tuple[Preset, RunParameters]:

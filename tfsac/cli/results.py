@@ -56,11 +56,29 @@ def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
         print_evaluation(error.evaluation, f.episodes)
         raise
     print_evaluation(done, f.episodes)
+    tell_untrained(run_dir, f.step)
     if film:
         print(f"film    {film}")
     if picture:
         print(f"actions {picture}")
     return 0
+
+
+def tell_untrained(run_dir: str | pathlib.Path, until: int | None = None) -> None:
+    """Prints a line where a run's best evaluation, of those until a step, was before its first update."""
+    from tfsac.experiments.plots import read_curve
+
+    try:
+        (steps, returns), (counted, updates) = (
+            read_curve(pathlib.Path(run_dir)),
+            read_curve(pathlib.Path(run_dir), "updates"),
+        )
+    except ValueError:  # no evaluation yet
+        return
+    if until is not None:
+        steps, returns = steps[steps <= until], returns[steps <= until]
+    if len(steps) and updates[counted == steps[returns.argmax()]].max(initial=0) == 0:
+        print("  the best evaluation was before the first update: the policy that is kept is the one it began with")
 
 
 def check_film(path: str) -> None:
@@ -128,6 +146,7 @@ def export(f: flags.FlagValues, rest: list[str]) -> int:
     seen = api.observations_of(run_dir, policy, CALIBRATION_EPISODES) if int8 else None
     path = exporting.export(policy, out, f.format, f.values, quantize_with=seen)
     print(f"exported to {path}")
+    tell_untrained(run_dir)
     if not f.verify:
         return 0
     observations = api.observations_of(run_dir, policy)

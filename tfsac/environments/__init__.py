@@ -17,6 +17,7 @@ from tfsac.environments.spaces import (
     FrameStack,
     action_map,
     as_arrays,
+    check_mask,
     checked_action,
     spec_of,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "check_env_fn",
     "check_environment",
     "checked",
+    "check_mask",
     "checked_action",
     "episode_seed",
     "make",

@@ -178,6 +178,27 @@ def checked_action(what: str, action: Any, of: ArraySpec | DiscreteSpec, leading
     return np.asarray(clipped)
 
 
+def check_mask(what: str, action: Any, observation: Any, spec: Spec) -> None:
+    """Refuses a discrete action of the environment's that the observation's mask, if there is one, does not allow.
+
+    Args:
+        what: takes or returns it, for the message: "act returns".
+        action, observation: of one environment; with P agents `[P]` and a mask `[P, A]`.
+        spec: of the environment.
+
+    Raises:
+        ValueError: a forbidden action.
+    """
+    if ACTION_MASK in spec.observation and isinstance(spec.action, DiscreteSpec):
+        mask = np.asarray(observation[ACTION_MASK], bool)
+        number = np.asarray(action, np.int64)[..., None] - spec.action.start
+        if not np.take_along_axis(mask, number, -1).all():
+            raise ValueError(
+                f"{what} an action that its mask allows. Received: {shown(action)} with {ACTION_MASK}="
+                f"{mask.astype(int).tolist()}"
+            )
+
+
 class ActionRescaling:
     """Maps [-1, 1] to `[low, high]`, each dimension on its own.
 

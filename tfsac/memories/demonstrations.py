@@ -103,6 +103,8 @@ def load_demonstrations(
             raise ValueError(
                 f"Minari datasets keep the environment's actions, so inverse is needed. Received: None for {path}"
             )
+        if num_episodes is not None and num_episodes < 1:
+            raise ValueError(f"num_episodes is at least 1, or None for all. Received: {num_episodes}")
         fields, found, returns = read_minari(str(path).removeprefix(MINARI), num_episodes)
     else:
         inverse = np.asarray
@@ -112,7 +114,7 @@ def load_demonstrations(
             f"{path} comes from another environment, {found}; this one is {level}. Record your own with `tfsac record` "
             f"or tfsac.demonstrate, and pass --set=agent.memory.demonstrations=FILE. Received: {found}"
         )
-    layout = TransitionMemory(spec._replace(extras={}).unstacked(), 1).ring.dtype
+    layout = TransitionMemory(spec._replace(extras={}, num_rewards=None).unstacked(), 1).ring.dtype
     other = f"{path} comes from another environment, {found or 'which it does not name'}:"
     if minari:
         _check_layout(path, fields, layout, other)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 from collections.abc import Iterable
 from typing import Any
 
@@ -27,15 +27,16 @@ def observation_fields(spec: Spec) -> list[tuple[Any, ...]]:
     return fields
 
 
-def newest_frame(stack: np.ndarray, first: np.ndarray) -> np.ndarray:
+def newest_frame(stack: np.ndarray, following: np.ndarray, first: np.ndarray) -> np.ndarray:
     """Returns the newest frame of stacks.
 
     Args:
-        stack: `[E, H, W, k]`.
-        first: `[E]`, whether it is the first observation of an episode.
+        stack, following: `[E, H, W, k]`, before and after a step.
+        first: `[E]`, whether it is the first step of an episode.
 
     Raises:
-        ValueError: a first observation that does not repeat one frame, so that it could not be stacked again.
+        ValueError: a first observation that does not repeat one frame, or a step that does not drop the first frame and
+            add one at the end, so that they could not be stacked again.
     """
     frame = stack[..., -1]
     if first.any() and (stack[first] != frame[first][..., None]).any():
@@ -43,7 +44,22 @@ def newest_frame(stack: np.ndarray, first: np.ndarray) -> np.ndarray:
             f"The first observation of an episode repeats its frame, where observations are stacks of frames. "
             f"Received: {stack.shape[-1]} frames that differ"
         )
+    if not np.array_equal(following[..., :-1], stack[..., 1:]):
+        raise ValueError(
+            "The observation is a FrameStack, so a step drops the first frame and adds one at the end; for other "
+            "stacks use a Box. Received: other frames after a step"
+        )
     return frame
+
+
+def check_stacking() -> None:
+    """Refuses stacks of frames where OpenCV is missing.
+
+    Raises:
+        ImportError: it is.
+    """
+    if importlib.util.find_spec("cv2") is None:
+        raise ImportError("Stacks of frames need: pip install 'tfsac[atari]'. Received: no cv2")
 
 
 def stack_frames(stacks: np.ndarray, frames: np.ndarray) -> None:
@@ -78,6 +94,7 @@ class RingFrames:
     """
 
     def __init__(self, ring: np.ndarray, key: str, array: ArraySpec):
+        check_stacking()
         self.frames, self.earlier, self.shape = ring[OBSERVATION + key], ring[EARLIER + key], array.shape
         self.rows, self.num_envs = ring.shape
         self.aside: dict[int, np.ndarray] = {}
@@ -93,7 +110,7 @@ class RingFrames:
         Raises:
             ValueError: as `newest_frame`. Nothing is stored then.
         """
-        frame, slot, longest = newest_frame(stack, first), row % self.rows, self.shape[-1] - 1
+        frame, slot, longest = newest_frame(stack, following, first), row % self.rows, self.shape[-1] - 1
         for env in range(self.num_envs):
             gone = 2 * ((row - self.rows) * self.num_envs + env)
             self.aside.pop(gone + 1, None)
@@ -180,6 +197,7 @@ class EpisodeFrames:
     """
 
     def __init__(self, key: str, array: ArraySpec):
+        check_stacking()
         self.frame, self.earlier, self.shape = OBSERVATION + key, EARLIER + key, array.shape
         self.num_earlier = array.shape[-1] - 1
 
@@ -196,7 +214,7 @@ class EpisodeFrames:
         Raises:
             ValueError: as `newest_frame`. Nothing is stored then.
         """
-        row[self.frame], after[self.frame] = newest_frame(stack, steps == 0), following[..., -1]
+        row[self.frame], after[self.frame] = newest_frame(stack, following, steps == 0), following[..., -1]
         row[self.earlier] = np.minimum(steps, self.num_earlier)
         after[self.earlier] = np.minimum(steps + 1, self.num_earlier)
 

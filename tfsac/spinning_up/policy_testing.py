@@ -64,8 +64,8 @@ def test_policy(
     env = maker(parameters, env_fn)()
     try:
         spec = spec_of(env)
-        refuse_other_spaces(directory, spec)
         _check(env, {key: list(shape) for key, (shape, _) in exported.reads.items()}, render)
+        refuse_other_spaces(directory, spec)
         done = evaluate(
             lambda observation: exported(as_arrays(observation, spec), deterministic),
             env,

@@ -107,7 +107,7 @@ class Evaluator:
             counters: of the run when it was made.
 
         Returns:
-            whether the return is at least the preset's threshold.
+            whether the return is at least the preset's threshold, after an update.
 
         Raises:
             NonFiniteError: they are the best and one is not finite.
@@ -118,7 +118,7 @@ class Evaluator:
             self.best_return = value
             self.best_weights = save_weights(self.best, self.agent, self.policy.filters)
         threshold, within = dataclasses.astuple(self.preset.validation)
-        if threshold is None or value < threshold:
+        if threshold is None or value < threshold or not counters.updates:  # the warm-up's policy learned nothing
             return False
         self.accepted = self.accepted or within is None or counters.episodes <= within
         return True
