@@ -4,6 +4,7 @@
     python benchmarks/learning.py --suite=mujoco --only=mujoco_twin_sac
     python benchmarks/budgets.py                         # times a step of each on a quiet machine, then the table
     python benchmarks/budgets.py --only='twin|small'     # of some
+    python benchmarks/budgets.py --only=redq --steps=100 # costly ones in fewer steps
     python benchmarks/budgets.py --collect               # the table alone
     python benchmarks/budgets.py --arithmetic            # GFLOP of a step of every preset with an ensemble, on Hopper
 
@@ -35,14 +36,7 @@ from tfsac.experiments.evaluations import read_evaluations
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 COLUMNS = ("machine", "group", "level", "round", "random", "gflop", "steps_per_second")
-RANDOM, EVERY = 750, 250  # steps of a timed run before its updates, and between its rows
-SHORT = (
-    f"--set=schedule.heatup_steps=EnvironmentSteps({RANDOM})",
-    f"--set=schedule.improve_steps=EnvironmentSteps({2 * EVERY})",
-    f"--set=schedule.steps_between_evaluation_periods=EnvironmentSteps({EVERY})",
-    "--set=schedule.evaluation_steps=EnvironmentEpisodes(1)",
-    f"--checkpoint_save_steps={10**9}",
-)
+RANDOM, LARGEST_BATCH = 3, 512  # steps of a timed run before its updates: times the timed ones, at least
 BUDGETS = {"steps": (15_000, 25_000, 50_000, 100_000), "GFLOP": (10_000, 40_000, 150_000), "minutes": (2, 5, 15)}
 LAST = 3  # evaluations
 
@@ -66,7 +60,7 @@ def trained() -> Iterator[Trained]:
 # -- measuring ---------------------------------------------------------------------------------------------------------
 
 
-def measure(rounds: int, only: str, path: pathlib.Path) -> None:
+def measure(rounds: int, only: str, steps: int, path: pathlib.Path) -> None:
     """Adds this machine's steps a second, and the arithmetic of a step, to the CSV, of groups whose name has `only`."""
     name = machine()
     kept = [row for row in read(path) if row["machine"] != name or not re.search(only, row["group"])]
@@ -76,21 +70,28 @@ def measure(rounds: int, only: str, path: pathlib.Path) -> None:
         rows.writerows(kept)
         for number in range(1, rounds + 1):
             for _, level, group in (runs for runs in trained() if re.search(only, runs.group.name)):
-                row = dict(zip(COLUMNS, (name, group.name, level.id, number, *timed(level, group)), strict=True))
+                row = dict(zip(COLUMNS, (name, group.name, level.id, number, *timed(level, group, steps)), strict=True))
                 rows.writerow(row)
                 file.flush()
                 print(*row.values(), sep="  ", file=sys.stderr)
 
 
-def timed(level: Level, group: Group) -> tuple[int, str, str]:
-    """Returns the random steps of a group's runs, GFLOP of a step and steps a second."""
+def timed(level: Level, group: Group, steps: int) -> tuple[int, str, str]:
+    """Returns the random steps of a group's runs, GFLOP of a step and steps a second, over so many steps."""
     import tfsac
 
-    changed = {parameter(flag) for flag in SHORT}
+    short = (
+        f"--set=schedule.heatup_steps=EnvironmentSteps({max(RANDOM * steps, LARGEST_BATCH)})",
+        f"--set=schedule.improve_steps=EnvironmentSteps({2 * steps})",
+        f"--set=schedule.steps_between_evaluation_periods=EnvironmentSteps({steps})",
+        "--set=schedule.evaluation_steps=EnvironmentEpisodes(1)",
+        f"--checkpoint_save_steps={10**9}",
+    )
+    changed = {parameter(flag) for flag in short}
     flags = [flag for flag in level.run(group, 1).flags if parameter(flag) not in changed]
     preset = next(flag.partition("=")[2] for flag in flags if flag.startswith("--preset="))
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "tfsac", "train", *flags, *SHORT, f"--run_dir={folder}/run"]
+        command = [sys.executable, "-m", "tfsac", "train", *flags, *short, f"--run_dir={folder}/run"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         with pathlib.Path(folder, "run", "metrics.csv").open(newline="") as file:
             speed = float(list(csv.DictReader(file))[-1]["steps_per_second"])
@@ -182,6 +183,7 @@ def table(path: pathlib.Path) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=250, help="timed steps of a run")
     parser.add_argument("--only", default="", help="regular expression: groups to time")
     parser.add_argument("--collect", action="store_true", help="measure nothing")
     parser.add_argument("--arithmetic", action="store_true", help="print GFLOP alone")
@@ -191,7 +193,7 @@ def main() -> None:
         return
     path = RESULTS / "budgets.csv"
     if not args.collect:
-        measure(args.rounds, args.only, path)
+        measure(args.rounds, args.only, args.steps, path)
     text = table(path)
     (RESULTS / "budgets.md").write_text(f"# What a budget buys\n\n{text}")
     print(text)

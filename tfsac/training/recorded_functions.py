@@ -161,8 +161,8 @@ def in_trained_order(directory: RunDirectory, spec: Spec) -> Spec:
 
 
 def order_of_observations(directory: RunDirectory) -> list[str]:
-    """Returns the keys of a run's observations in their order; none for a run from before they were recorded."""
-    spaces = json.loads(directory.config.read_text()).get("spaces")
+    """Returns the keys of a run's observations in their order; none where they are not recorded (yet)."""
+    spaces = json.loads(directory.config.read_text()).get("spaces") if directory.config.is_file() else None
     return [] if spaces is None else list(spaces["observation"])
 
 
