@@ -24,7 +24,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -162,12 +162,9 @@ def returned(runs: Trained, random: int, steps: float) -> str:
 
 
 def table(path: pathlib.Path) -> str:
-    """Returns the rows of all groups that were timed."""
+    """Returns a table for each level, with the groups that were timed there."""
     heads = [f"{amount:,} {kind}".replace(",", " ") for kind, amounts in BUDGETS.items() for amount in amounts]
-    lines = [
-        "| level | runs | GFLOP a step | ms a step | " + " | ".join(heads) + " |",
-        "|---|---|---|---|" + "---|" * len(heads),
-    ]
+    tables: dict[str, list[list[str]]] = {}
     for runs in trained():
         times = [row for row in read(path) if (row["group"], row["level"]) == (runs.group.name, runs.level.id)]
         if times:
@@ -175,9 +172,17 @@ def table(path: pathlib.Path) -> str:
             seconds = float(np.median([1 / float(row["steps_per_second"]) for row in times]))
             steps = [*BUDGETS["steps"], *(random + amount / gflop for amount in BUDGETS["GFLOP"])]
             steps += [random + 60 * amount / seconds for amount in BUDGETS["minutes"]]
-            cells = [runs.level.id, runs.group.label, f"{gflop:.2g}", f"{1e3 * seconds:.3g}"]
-            lines.append("| " + " | ".join([*cells, *(returned(runs, random, at) for at in steps)]) + " |")
-    return "\n".join(lines) + "\n"
+            cells = [runs.group.label.removeprefix("tfsac, "), f"{gflop:.2g}", f"{1e3 * seconds:.3g}"]
+            tables.setdefault(runs.level.id, []).append([*cells, *(returned(runs, random, at) for at in steps)])
+    under = "|---" * (3 + len(heads)) + "|"
+    return "\n".join(
+        "\n".join([markdown_row([level, "GFLOP a step", "ms a step", *heads]), under, *map(markdown_row, rows), ""])
+        for level, rows in tables.items()
+    )
+
+
+def markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:

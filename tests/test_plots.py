@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+from tfsac.experiments.figures import new_figure, save_figure
 from tfsac.experiments.plots import interval, plot_actions, plot_curves, plot_run, read_curve
 
 HEADER = "env_steps,updates,training/return_mean,evaluation/return_mean,evaluation/return_min,evaluation/return_max"
@@ -109,6 +110,17 @@ def test_dollars_are_no_formulas(run, tmp_path):
     runs = [run("${NAME}_${SEED}", curve_rows([0, 2, 4])), run("b$", curve_rows([2, 4, 12]))]
     assert plot_run(runs[0]).read_bytes().startswith(PNG)
     assert plot_curves({"a=$x_$": runs}, tmp_path / "x.png", r"$\nothing$").read_bytes().startswith(PNG)
+
+
+def test_a_long_note_is_wrapped_within_the_picture(tmp_path):
+    figure = new_figure(6, 2)
+    save_figure(figure, tmp_path / "wrapped.png", "\n".join(["a short line", "word " * 100]))
+    lines = figure.get_supxlabel().splitlines()
+    assert lines[0] == "a short line"
+    assert " ".join(lines[1:]).split() == ["word"] * 100
+    note = figure._supxlabel.get_window_extent(figure.canvas.get_renderer())
+    assert note.x0 > 0
+    assert 0.5 * figure.bbox.width < note.width < figure.bbox.width
 
 
 def test_what_is_drawn(run, monkeypatch, tmp_path):

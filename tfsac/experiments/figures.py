@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ Curve = tuple[np.ndarray, np.ndarray]
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito, for all colour visions
 STYLES = ("-", "--", ":")
 GREY = "#777777"
+NOTE_SIZE = 7.5  # points
 
 
 def literal(text: str) -> str:
@@ -102,7 +104,9 @@ def color_and_style(i: int) -> tuple[str, str]:
 def save_figure(figure: Figure, out: Path, note: str) -> pathlib.Path:
     """Writes a PNG with a note below it, over one that is there already, and returns its path."""
     if note:
-        figure.supxlabel(literal(note), fontsize=7.5, color=GREY, x=0.99, ha="right")
+        columns = int(figure.get_figwidth() * 72 / (0.52 * NOTE_SIZE))
+        lines = [wrapped for line in note.splitlines() for wrapped in textwrap.wrap(line, columns)]
+        figure.supxlabel(literal("\n".join(lines)), fontsize=NOTE_SIZE, color=GREY, x=0.99, ha="right")
     out = new_file(out, ".png", replace=True)
     with written_aside(out) as file:
         figure.savefig(file, dpi=100, format="png")
