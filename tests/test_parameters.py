@@ -312,6 +312,11 @@ MISTAKES = {
         "Preset has no parameter 'agnet'. Did you mean 'agent'?",
         "agnet=1",
     ),
+    "a name of another class": (
+        lambda: RunParameters(num_envs=8),
+        "has no parameter 'num_envs'. It belongs to EnvironmentParameters. Its parameters are seed,",
+        "num_envs=8",
+    ),
     "unknown name without a near one": (
         lambda: ExperienceReplayParameters(zzz=1),
         "Its parameters are max_size, kind.",

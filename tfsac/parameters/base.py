@@ -24,6 +24,7 @@ Fraction = Annotated[float, Field(ge=0, lt=1)]
 CUSTOM = "MODULE:CLASS"  # what the kind of a user's own parameter class looks like
 TFSAC = ""  # the tag of a class of tfsac's, where a field may hold a user's; no part of a path
 _custom: dict[str, type] = {}  # such classes by kind
+_having: dict[str, list[str]] = {}  # names of tfsac's classes by the name of a field
 
 
 class Extensible:
@@ -61,9 +62,11 @@ def explain(error: ValidationError, cls: type) -> ParameterError:
         unknown = str(place.pop())
         owner, _ = _follow(cls, place)
         fields = _names(owner)
+        meant, having = meant_field(unknown, fields), _having.get(unknown, [])
+        hint = f" It belongs to {having[0]}." if not meant and len(having) == 1 else nearest(meant or unknown, fields)
         return ParameterError(
-            f"{owner.__name__} has no parameter {unknown!r}.{nearest(meant_field(unknown, fields) or unknown, fields)} "
-            f"Its parameters are {', '.join(fields)}. Received: {unknown}={received!r}"
+            f"{owner.__name__} has no parameter {unknown!r}.{hint} Its parameters are {', '.join(fields)}. "
+            f"Received: {unknown}={received!r}"
         )
     if kind == "json_invalid":
         return ParameterError(f"{cls.__name__}: Invalid JSON: {first['ctx']['error']}. Received: {shortened(received)}")
@@ -176,6 +179,9 @@ def parameters(cls: type[T]) -> type[T]:
         made.__init_subclass__ = classmethod(__init_subclass__)
     __init__.__doc__ = f"Raises: ParameterError: unknown parameter, wrong type or range of {cls.__name__}."
     made.__init__ = __init__
+    if cls.__module__.startswith("tfsac."):
+        for name in _names(made):
+            _having.setdefault(name, []).append(cls.__name__)
     if ":" in (kind := str(getattr(made, "kind", ""))):
         _custom[kind] = made
     return made
