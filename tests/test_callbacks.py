@@ -452,7 +452,7 @@ def test_a_disk_that_is_full_to_the_end_is_explained_and_everything_is_closed(tm
     trainer = Trainer(
         preset(), tmp_path / "run", RunParameters(checkpoint_save_steps=20), callbacks=[Fill()], quiet=True
     )
-    with pytest.raises(OSError, match=r"cannot be written at environment step .*--resume continues"):
+    with pytest.raises(OSError, match=r"cannot be written at environment step .*resume=True, callbacks=.* continues"):
         trainer.run()
     resumed = Trainer(preset(), tmp_path / "run", RunParameters(), resume=True, quiet=True)  # nobody has its lock
     resumed.close()

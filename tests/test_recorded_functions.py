@@ -212,6 +212,14 @@ def test_an_interrupted_run_says_how_python_resumes_it(tmp_path):
     )
 
 
+def test_a_run_with_callbacks_is_resumed_with_them(tmp_path):
+    trainer = Trainer(short(), tmp_path / "run", quiet=True, callbacks=[tfsac.Callback()])
+    assert (
+        trainer.how_to_resume.command()
+        == f"tfsac.train('{tmp_path}/run/config.json', '{tmp_path}/run', resume=True, callbacks=[...])"
+    )
+
+
 # -- env_fn ------------------------------------------------------------------------------------------------------------
 
 ONE = Arm()

@@ -26,18 +26,24 @@ class HowToResume:
         directory: of the run.
         checkpoints: of the run.
         functions: names of the user's functions that made its environment and its networks, as `recorded` returns them.
+        callbacks: whether it has any.
     """
 
-    def __init__(self, directory: RunDirectory, checkpoints: CheckpointManager, functions: dict[str, Any]):
-        self.directory, self.checkpoints, self.functions = directory, checkpoints, functions
+    def __init__(
+        self, directory: RunDirectory, checkpoints: CheckpointManager, functions: dict[str, Any], callbacks: bool
+    ):
+        self.directory, self.checkpoints = directory, checkpoints
+        self.functions, self.callbacks = functions, callbacks
 
     def command(self) -> str:
-        """Returns the command that continues the run, or the call in Python where it needs functions."""
+        """Returns the command that continues the run, or the call in Python where it needs functions or callbacks."""
         given = [
             f"{name}={function.rpartition('.')[2]}"
             for name in ("env_fn", "models")
             if (function := self.functions[name])
         ]
+        if self.callbacks:
+            given.append("callbacks=[...]")
         if given:  # which no command line has
             config, folder = str(self.directory.shown(self.directory.config)), str(self.directory.shown())
             return f"tfsac.train({config!r}, {folder!r}, resume=True, {', '.join(given)})"

@@ -225,7 +225,9 @@ class RunParts:
         )
         if workers.task.num_workers > 1:
             self.state.reseed()
-        self.how_to_resume = HowToResume(self.directory, self.checkpoints, self.functions)
+        self.how_to_resume = HowToResume(
+            self.directory, self.checkpoints, self.functions, callbacks=bool(self.hooks.callbacks)
+        )
         self.writing = Writing(self.counters, self.how_to_resume)
 
     def _open(self, asked: RunRequest) -> None:
