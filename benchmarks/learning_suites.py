@@ -427,6 +427,6 @@ SUITES = {
         "after 100 000 steps of the v4 levels; CrossQ's with 2048 units.",
     ),
     "per_minute": Suite((Level("Hopper-v5", PER_MINUTE), Level("HalfCheetah-v5", PER_MINUTE))),
-    "atari": Suite((Level("ALE/Pong-v5", (preset("acer_atari", "tfsac, ACER", improve(250_000), seeds=(1,)),)),)),
+    "atari": Suite((Level("ALE/Pong-v5", (preset("acer_atari", "tfsac, ACER", improve(1_000_000), seeds=(1,)),)),)),
     "robotics": Suite((Level("gymnasium_robotics:FetchReach-v4", (preset("taac_manipulation", "tfsac, TAAC"),)),)),
 }
