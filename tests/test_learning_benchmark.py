@@ -308,7 +308,12 @@ def test_every_suite_has_seeds_from_1_on_of_what_can_be_trained_or_from_11_on_to
             if run.package == "tfsac" and run.seed == first:
                 _train_flags(values := flags.FlagValues())
                 assert values(["train", *run.flags])[1:] == []
-                assert _experiment(values)[1].seed == first
+                experiment, settings = _experiment(values)
+                assert settings.seed == first
+                plan = experiment.schedule
+                steps = plan.heatup_steps.num_steps + plan.improve_steps.num_steps
+                evaluations = steps / plan.steps_between_evaluation_periods.num_steps
+                assert evaluations >= suite.last_evaluations, run.name  # or a run of hours has no score
 
 
 def test_the_arithmetic_of_a_step_is_that_of_its_layers(module):
