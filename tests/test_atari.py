@@ -136,6 +136,16 @@ def test_arguments_that_the_preprocessing_sets_or_nobody_knows_are_refused(pong,
         pong(kwargs=kwargs)
 
 
+def test_a_run_of_a_game_is_not_taken_for_one_of_a_program_that_registered_it(run_python):
+    lines = [
+        "import pathlib, gymnasium",
+        "from tfsac.environments.levels import refuse_unregistered",
+        f"refuse_unregistered({PONG!r}, pathlib.Path('runs/pong'))",
+        f"print({PONG!r} in gymnasium.registry)",
+    ]
+    assert run_python("\n".join(lines)).strip() == "False"
+
+
 def test_an_unknown_game_is_answered_with_the_nearest():
     with pytest.raises(ValueError, match=r"Did you mean 'ALE/Pong-v5'\? .*Received: 'ALE/Pongg-v5'"):
         make("ALE/Pongg-v5")

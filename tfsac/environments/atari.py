@@ -1,4 +1,4 @@
-"""Atari games of the Arcade Learning Environment, whose levels begin with "ALE/"."""
+"""Atari games of the Arcade Learning Environment."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ import numpy as np
 from tfsac.environments.levels import check_version
 from tfsac.environments.spaces import FrameStack
 from tfsac.parameters import AtariPreprocessingParameters
-
-PREFIX = "ALE/"
 
 
 def make_atari(level: str, atari: AtariPreprocessingParameters | None, **kwargs: Any) -> gym.Env:

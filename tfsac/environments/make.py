@@ -15,7 +15,7 @@ from tfsac.environments import teams
 from tfsac.environments.check import CheckedMasks, check, check_has_spaces
 from tfsac.environments.checked_returns import CheckedReturns
 from tfsac.environments.env_fn import making
-from tfsac.environments.levels import check_render_mode, check_version, import_module_of, why_not_made
+from tfsac.environments.levels import ATARI, check_render_mode, check_version, import_module_of, why_not_made
 from tfsac.environments.spaces import spaces_by_key
 from tfsac.environments.vector_rewards import VectorRewards, has_vector_rewards
 from tfsac.parameters import BY_ENV_FN, AtariPreprocessingParameters, EnvironmentParameters
@@ -88,9 +88,9 @@ def make_unchecked(
             "For the command line, register the environment with Gymnasium and train with --level=module:Id. "
             f"Received: {level!r}"
         )
-    if atari is not None and not level.startswith(games.PREFIX):
+    if atari is not None and not level.startswith(ATARI):
         raise ValueError(
-            f"`atari` preprocesses Atari games, levels that begin with {games.PREFIX!r}. For images of your own take "
+            f"`atari` preprocesses Atari games, levels that begin with {ATARI!r}. For images of your own take "
             "the preset cart_pole_discrete_sac, or pendulum_twin_sac where actions are continuous; see "
             f"docs/images_and_atari.md. Received: {level!r}"
         )
@@ -100,7 +100,7 @@ def make_unchecked(
     try:
         if level.startswith(teams.PREFIX):
             env: gym.Env = _limited(teams.make_team(level, **kwargs), max_episode_steps)
-        elif level.startswith(games.PREFIX):
+        elif level.startswith(ATARI):
             env = _limited(games.make_atari(level, atari, **kwargs), max_episode_steps)
         else:
             if ":" in level:
