@@ -137,7 +137,7 @@ def test_what_is_drawn(run, monkeypatch, tmp_path):
     assert list(seeds_and_mean[3]) == [3.0, 3.0]
     assert [text.get_text() for text in drawn[0].figure.legends[0].get_texts()] == ["both (2 seeds)", "threshold 3"]
     assert drawn[0].get_xlabel() == "environment steps"
-    assert drawn[0].get_ylabel() == "mean return of deterministic evaluation"
+    assert drawn[0].get_ylabel() == "mean return of an evaluation"
 
     plot_run(directory := run("c"))
     plot_run(directory, tmp_path / "y.png", "Other title")

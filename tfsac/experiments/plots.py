@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 STEPS, EVALUATION, TRAINING = "env_steps", "evaluation/return_", "training/return_mean"
 Y_LABELS = {
-    EVALUATION + "mean": "mean return of deterministic evaluation",
+    EVALUATION + "mean": "mean return of an evaluation",
     TRAINING: "mean return of training episodes",
 }
 
@@ -205,7 +205,7 @@ def plot_run(run_dir: Path, out: Path | None = None, title: str = "") -> pathlib
         steps, values = _numbers(file, table, [EVALUATION + name for name in ("mean", "min", "max")])
         axes.fill_between(steps, values[:, 1], values[:, 2], color=PALETTE[0], alpha=0.18, linewidth=0)
         marker = "o" if len(steps) < 30 else ""
-        label = "deterministic evaluation"
+        label = "evaluation"
         axes.plot(steps, values[:, 0], color=PALETTE[0], linewidth=2, marker=marker, markersize=4, label=label)
         drawn += [(steps, value) for value in values.T]
     notes = ["band: from the worst to the best episode of an evaluation", *focus(axes, drawn)]
