@@ -24,7 +24,7 @@ NUM_ENVS, IMPROVE_STEPS, T_MAX, REPLAYS = 8, 2_500_000, 5, 4
 
 # Steps count actions; the game moves on by four frames in each. Segments, replay and network are those of ChainerRL's
 # Atari example, with eight environments side by side instead of processes. Losses are means over segments here, sums
-# there: with the example's epsilon of 4e-3 the steps are so small that Q stays the same in all states of Pong.
+# there: with the example's epsilon of 4e-3 the steps are so small that Q does not learn what precedes a lost point.
 preset = Preset(
     agent=DiscreteACERAgentParameters(
         algorithm=DiscreteACERAlgorithmParameters(

@@ -182,6 +182,7 @@ def sac(
         models=models,
         terminal=BarOnly,
     )
+    trainer.how_to_resume.callbacks = False  # of EpochLog, which says itself how to continue progress.txt
     return finish(trainer)
 
 
