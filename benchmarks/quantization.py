@@ -44,8 +44,8 @@ def main():
     spec, seen = policy.acting.spec, api.observations_of(options.run_dir, policy, CALIBRATION_EPISODES)
     with tempfile.TemporaryDirectory() as folder:
         files = {
-            name: exporting.export(policy, pathlib.Path(folder) / name, "tflite", quantize_with=observations)
-            for name, observations in (("float32", None), ("int8", seen))
+            name: exporting.export(policy, pathlib.Path(folder) / name, "tflite", quantize_with=episodes)
+            for name, episodes in (("float32", None), ("int8", seen))
         }
         done = {name: played(options.run_dir, path, spec, options.episodes) for name, path in files.items()}
         for name, (evaluation, _) in done.items():

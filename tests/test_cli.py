@@ -476,7 +476,7 @@ def test_the_policy_that_training_exports_is_the_best_one(run_dir):
     from tfsac import exporting
 
     policy = api.load_policy(run_dir)
-    observations = api.observations_of(run_dir, policy)
+    (observations,) = api.observations_of(run_dir, policy)
     assert len(observations) == 50
     assert exporting.verify(policy, run_dir / "policy", observations) <= exporting.TOLERANCE
 

@@ -148,6 +148,23 @@ def test_a_file_of_another_level_is_refused_by_both_names(saved):
         load_demonstrations(saved, SPEC, "Pendulum-v1")
 
 
+def test_a_file_with_other_visible_entries_of_the_same_level_is_refused(tmp_path):
+    run_dir, out = tmp_path / "run", tmp_path / "out.npz"
+    preset = tiny.shrunk(tiny.load_preset("cart_pole_discrete_sac"), **{"environment.visible_entries": (2, 0)})
+    tiny.untrained_run(run_dir, "CartPole-v1", preset)
+    recorded = api.record(run_dir, out, episodes=1)
+    assert recorded.visible_entries == (2, 0)
+    spec = api.load_policy(run_dir).acting.spec
+    assert load_demonstrations(out, spec).visible_entries == (2, 0)
+    assert load_demonstrations(out, spec, "CartPole-v1", visible_entries=[2, 0]).visible_entries == (2, 0)
+    for others in ((0, 2), None):
+        with pytest.raises(ValueError, match=r"out.npz has other entries .* which is .*\. Received: .* \(2, 0\)$"):
+            load_demonstrations(out, spec, "CartPole-v1", visible_entries=others)
+    rewrite(out, meta=np.array(json.dumps({"format": 1, "level": "CartPole-v1", "visible_entries": [0.5]})))
+    with pytest.raises(ValueError, match=r"is not a demonstration file .* Received: .*0\.5"):
+        load_demonstrations(out, spec)
+
+
 def test_loaded_records_fit_into_a_memory_of_the_same_environment(saved):
     loaded = load_demonstrations(saved, SPEC)
     memory = TransitionMemory(SPEC, 10)

@@ -5,6 +5,7 @@ import re
 import runpy
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
@@ -15,11 +16,12 @@ import tfsac
 from tfsac import api, cli, exporting
 from tfsac.catalog import load_preset
 from tfsac.environments import as_arrays
-from tfsac.litert import litert_interpreter
+from tfsac.litert import calibrate, litert_interpreter
 
 BENCHMARK = pathlib.Path(__file__).parents[1] / "benchmarks" / "quantization.py"
 TOOL = """
 import sys
+from types import SimpleNamespace
 from importlib.metadata import entry_points
 (tool,) = entry_points(group="console_scripts", name="saved_model_cli")
 sys.exit(tool.load()())
@@ -46,7 +48,7 @@ def policy(run_dir):
 
 @pytest.fixture(scope="module")
 def observations(run_dir, policy):
-    return api.observations_of(run_dir, policy)
+    return api.observations_of(run_dir, policy)[0]
 
 
 @pytest.mark.slow
@@ -96,9 +98,9 @@ def test_an_int8_file_is_smaller_and_acts_nearly_as_the_live_policy(tmp_path):
     )
     run = tiny.untrained_run(tmp_path / "run", "Pendulum-v1", preset)
     policy = tfsac.load_policy(run)
-    observations = api.observations_of(run, policy)
+    (observations,) = episodes = api.observations_of(run, policy)
     plain = exporting.export(policy, tmp_path / "float", "tflite")
-    int8 = exporting.export(policy, tmp_path / "int8", "tflite", quantize_with=observations)
+    int8 = exporting.export(policy, tmp_path / "int8", "tflite", quantize_with=episodes)
     assert int8.stat().st_size < 0.8 * plain.stat().st_size
     assert difference(policy, plain, observations) < 1e-5
     assert 1e-5 < difference(policy, int8, observations) < 0.02  # of a range of 4
@@ -133,14 +135,32 @@ class Crossroads(gym.Env):
         return self._observed(), 0.0, False, self.steps >= 60, {}
 
 
+def test_each_episode_of_the_calibration_begins_with_the_first_state_of_a_policy(tmp_path):
+    run = tiny.untrained_run(tmp_path / "run", "CartPole-v1", tiny.acer(lstm=True))
+    policy = tfsac.load_policy(run)
+    signature = exporting.PolicyGraph(policy).signatures(noise_as_input=True)["serving_default"]
+    converter, episodes = SimpleNamespace(), [[np.full(4, 0.1, np.float32)] * steps for steps in (3, 1, 4)]
+    calibrate(converter, {"serving_default": signature}, policy, episodes)
+    rows = [row for _, row in converter.representative_dataset()]
+    states = [np.concatenate([value.ravel() for key, value in row.items() if key != "observation"]) for row in rows]
+    assert [bool(state.any()) for state in states] == [False, True, True, False, False, True, True, True]
+
+
+def test_observations_without_episodes_are_refused_and_leave_nothing(policy, observations, tmp_path):
+    with pytest.raises(ValueError, match=r"Received: "):
+        exporting.export(policy, tmp_path / "out", "tflite", quantize_with=observations)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.slow
 def test_an_int8_file_chooses_among_the_valid_actions_as_the_live_policy(tmp_path):
     pytest.importorskip("ai_edge_litert")
     preset = tiny.shrunk(load_preset("cart_pole_discrete_sac"))
     result = tfsac.train(preset, tmp_path / "run", env_fn=Crossroads, quiet=True)
     policy = tfsac.load_policy(result.run_dir, env_fn=Crossroads, critics=True)
-    observations = api.observations_of(result.run_dir, policy, 2, env_fn=Crossroads)
-    path = exporting.export(policy, tmp_path / "int8", "tflite", values=True, quantize_with=observations)
+    episodes = api.observations_of(result.run_dir, policy, 2, env_fn=Crossroads)
+    path = exporting.export(policy, tmp_path / "int8", "tflite", values=True, quantize_with=episodes)
+    observations = [seen for episode in episodes for seen in episode]
     exported = exporting.load_exported(path)
     same = [int(exported(seen)) == int(policy.act(seen)) for seen in observations]
     assert np.mean(same) > 0.8
@@ -164,9 +184,9 @@ def test_an_int8_file_has_as_many_actions_between_wide_bounds(tmp_path):
 
     result = tfsac.train(tiny.shrunk(load_preset("pendulum_twin_sac")), tmp_path / "run", env_fn=Torques, quiet=True)
     policy = tfsac.load_policy(result.run_dir, env_fn=Torques)
-    observations = api.observations_of(result.run_dir, policy, 2, env_fn=Torques)
-    path = exporting.export(policy, tmp_path / "int8", "tflite", quantize_with=observations)
-    assert exporting.verify(policy, path, observations) < 0.1  # halves of the range
+    episodes = api.observations_of(result.run_dir, policy, 2, env_fn=Torques)
+    path = exporting.export(policy, tmp_path / "int8", "tflite", quantize_with=episodes)
+    assert exporting.verify(policy, path, episodes[0]) < 0.1  # halves of the range
 
 
 @pytest.mark.slow
@@ -178,15 +198,15 @@ def test_the_command_calibrates_with_episodes_of_the_run_and_tells_the_differenc
     printed = capsys.readouterr().out
     told = float(re.search(r"over 50 observations: (\S+) \(of int8, without a tolerance\)", printed)[1])
     assert 1e-5 < told < 0.2 and told == pytest.approx(
-        exporting.verify(policy, out, api.observations_of(run_dir, policy)), abs=0.05
+        exporting.verify(policy, out, api.observations_of(run_dir, policy)[0]), abs=0.05
     )
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"format": "saved_model", "quantize_with": [np.zeros(3)]}, "Received: format='saved_model', 1 observations$"),
-        ({"format": "tflite", "quantize_with": []}, "Received: format='tflite', 0 observations$"),
+        ({"format": "saved_model", "quantize_with": [[np.zeros(3)]]}, "Received: format='saved_model', 1 episodes$"),
+        ({"format": "tflite", "quantize_with": []}, "Received: format='tflite', 0 episodes$"),
     ],
 )
 def test_only_litert_files_with_observations_are_quantised(policy, tmp_path, arguments, message):
@@ -207,9 +227,9 @@ def test_the_command_refuses_to_quantise_a_saved_model(run_dir, tmp_path, capsys
 def test_a_policy_that_the_converter_cannot_quantise_is_refused_and_leaves_nothing(tmp_path):
     run = tiny.untrained_run(tmp_path / "run", "Pendulum-v1", tiny.taac())
     policy = tfsac.load_policy(run)
-    observations = api.observations_of(run, policy)
+    episodes = api.observations_of(run, policy)
     with pytest.raises(ValueError, match=r"cannot make this policy int8.*Received: "):
-        exporting.export(policy, tmp_path / "out", "tflite", quantize_with=observations)
+        exporting.export(policy, tmp_path / "out", "tflite", quantize_with=episodes)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 

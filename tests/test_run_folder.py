@@ -404,7 +404,7 @@ def test_a_folder_may_have_any_name(tmp_path, finished, name):
     np.testing.assert_array_equal(api.evaluate(folder, 1).returns, api.evaluate(finished, 1).returns)
     policy = api.load_policy(folder)
     for path in (folder / "policy", export(policy, tmp_path / name / "lite", "tflite")):
-        assert verify(policy, path, api.observations_of(folder, policy)) < 1e-5
+        assert verify(policy, path, api.observations_of(folder, policy)[0]) < 1e-5
 
 
 @pytest.mark.usefixtures("untraced")

@@ -153,14 +153,14 @@ def acer(level="CartPole-v1", lstm=False, shared=False, **changes) -> Preset:
 
 def untrained_run(folder, level, preset=None):
     """Makes a run directory with first weights, as if its first evaluation had just been."""
-    from tfsac.environments import Filters, make, spec_of
+    from tfsac.environments import Filters, maker, spec_of
     from tfsac.training import RunDirectory
     from tfsac.training.build import build_agent
     from tfsac.training.weights import save_weights
 
     preset = preset or shrunk(load_preset("pendulum_sac"))
     preset, directory = override(preset, {"environment.level": level}), RunDirectory(folder)
-    spec = spec_of(make(level))
+    spec = spec_of(maker(preset.environment)())
     directory.create(preset, RunParameters())
     agent = build_agent(preset, RunParameters(), spec)
     save_weights(directory.best, agent, Filters(preset.environment.filters, spec))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -235,14 +236,9 @@ def evaluate(
         for path, endings in ((film, (".mp4", ".gif")), (picture, (".png",))):
             if path is not None:
                 new_file(path, *endings)
+        amount = EnvironmentEpisodes(episodes)
         done = evaluate_policy(
-            policy,
-            env,
-            EnvironmentEpisodes(episodes),
-            deterministic,
-            seed,
-            AFTER_TRAINING,
-            lambda observation, action, *step: actions.append(action),
+            policy, env, amount, deterministic, seed, AFTER_TRAINING, lambda _, action, *step: actions.append(action)
         )
     finally:
         env.close()
@@ -301,7 +297,8 @@ def record(
         )
     finally:
         env.close()
-    demonstrations = played._replace(level=RunDirectory(pathlib.Path(run_dir)).read()[0].environment.name)
+    parameters = RunDirectory(pathlib.Path(run_dir)).read()[0].environment
+    demonstrations = played._replace(level=parameters.name, visible_entries=parameters.visible_entries)
     save_demonstrations(out, demonstrations)
     return demonstrations
 
@@ -393,17 +390,17 @@ def observations_of(
     episodes: int = 1,
     env_fn: EnvFn | None = None,
     models: ModelMaker | None = None,
-) -> list[Any]:
-    """Returns the raw observations of some episodes of a run's environment, to verify an export with."""
+) -> list[list[Any]]:
+    """Returns the raw observations of each of some episodes of a run's environment, to verify an export with."""
     episodes, _ = _checked(episodes, 0)
     argument_checks.instance("policy", policy, Policy, A_POLICY)
-    env, observations = environment_of(run_dir, env_fn, models), []
+    env, observations, amount = environment_of(run_dir, env_fn, models), [], EnvironmentEpisodes(episodes)
     try:
-        amount = EnvironmentEpisodes(episodes)
-        evaluate_policy(policy, env, amount, each_step=lambda observation, *_: observations.append(observation))
+        done = evaluate_policy(policy, env, amount, each_step=lambda seen, *_: observations.append(seen))
     finally:
         env.close()
-    return observations
+    rest = iter(observations)
+    return [list(itertools.islice(rest, int(length))) for length in done.lengths]
 
 
 def _row(observation: Any, spec: Spec) -> dict[str, np.ndarray]:

@@ -149,7 +149,7 @@ def export(
     format: Format = "saved_model",
     values: bool = False,
     replace: bool = False,
-    quantize_with: Sequence[Any] | None = None,
+    quantize_with: Sequence[Sequence[Any]] | None = None,
 ) -> pathlib.Path:
     """Writes a policy that raw observations go into and the environment's own actions come out of.
 
@@ -171,8 +171,9 @@ def export(
         format: "saved_model" or "tflite".
         values: also export the values, of a policy that was loaded with `critics=True`.
         replace: an earlier export at `out` makes room once the new one is complete.
-        quantize_with: makes weights and activations of a LiteRT file int8, in the ranges that they have for these raw
-            observations: those of whole episodes, in order. Inputs and outputs keep their types. None leaves float32.
+        quantize_with: makes weights and activations of a LiteRT file int8, in the ranges that they have for these
+            episodes: the raw observations of each, from its start. Inputs and outputs keep their types. None leaves
+            float32.
 
     Returns:
         the folder, or the LiteRT file.
@@ -199,8 +200,8 @@ def export(
         raise ValueError(f"out is a folder, which gets {TFLITE_FILE}. Received: {out}")
     if quantize_with is not None and (format != "tflite" or not len(quantize_with)):
         raise ValueError(
-            "Only a LiteRT file is quantised, with at least one observation: format='tflite', quantize_with=[...]. "
-            f"Received: format={format!r}, {len(quantize_with)} observations"
+            "Only a LiteRT file is quantised, with at least one episode: format='tflite', "
+            f"quantize_with=[observations, ...]. Received: format={format!r}, {len(quantize_with)} episodes"
         )
     if not replace or not is_export(out):
         check_new_folder(out)

@@ -19,7 +19,7 @@ MOST_STEPS = 1000  # of the given ones, evenly spaced; each runs every signature
 
 
 def calibrate(
-    converter: tf.lite.TFLiteConverter, functions: Mapping[str, Any], policy: Policy, observations: Sequence[Any]
+    converter: tf.lite.TFLiteConverter, functions: Mapping[str, Any], policy: Policy, episodes: Sequence[Sequence[Any]]
 ) -> None:
     """Sets a converter up for int8: it runs the signatures on real inputs and takes the ranges of their tensors.
 
@@ -29,9 +29,9 @@ def calibrate(
         converter: of the SavedModel with these signatures.
         functions: concrete functions by signature name.
         policy: that is exported; its deterministic actions and states complete the inputs.
-        observations: raw ones of whole episodes of one environment, in order.
+        episodes: the raw observations of each, from its start.
     """
-    rows = list(_inputs(policy, observations))
+    rows = [row for observations in episodes for row in _inputs(policy, observations)]
     rows = [rows[i] for i in np.unique(np.linspace(0, len(rows) - 1, MOST_STEPS).astype(int))]
 
     def representative() -> Iterator[tuple[str, dict[str, np.ndarray]]]:
@@ -79,7 +79,7 @@ def litert_interpreter(path: pathlib.Path) -> Any:
 
 
 def _inputs(policy: Policy, observations: Sequence[Any]) -> Iterator[dict[str, np.ndarray]]:
-    """Yields what each step may be an input of: observation, state before it, action and noise."""
+    """Yields what each step of an episode may be an input of: observation, state before it, action and noise."""
     policy.reset()
     for observation in observations:
         arrays = {key: value[None] for key, value in as_arrays(observation, policy.acting.spec).items()}

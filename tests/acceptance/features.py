@@ -260,7 +260,7 @@ def whole(preset, run_dir, run, user):
     assert len(api.evaluate(run_dir, 1, **user).returns) == 1
     policy = api.load_policy(run_dir, **user)
     path = exporting.export(policy, run_dir / "exported")
-    observations = api.observations_of(run_dir, policy, **user)
+    (observations,) = api.observations_of(run_dir, policy, **user)
     difference = exporting.verify(policy, path, observations)
     assert difference <= exporting.TOLERANCE, f"exported actions differ by {difference}"
 

@@ -149,7 +149,7 @@ def export(f: flags.FlagValues, rest: list[str]) -> int:
     tell_untrained(run_dir)
     if not f.verify:
         return 0
-    observations = api.observations_of(run_dir, policy)
+    (observations,) = api.observations_of(run_dir, policy)
     difference = exporting.verify(policy, path, observations)
     good = int8 or difference <= exporting.TOLERANCE
     judged = "of int8, without a tolerance" if int8 else f"{'within' if good else 'MORE THAN'} {exporting.TOLERANCE:g}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,11 +31,13 @@ class Demonstrations(NamedTuple):
         records: `[K]`, with the fields of `TransitionMemory.ring`, stacks of frames as whole arrays.
         level: the environment they come from; "" where a Minari dataset names none.
         returns: `[E]`, undiscounted return of each episode.
+        visible_entries: that the environment of a run had; None where it had none, or is not known.
     """
 
     records: np.ndarray
     level: str
     returns: np.ndarray
+    visible_entries: tuple[int, ...] | None = None
 
 
 def save_demonstrations(path: str | pathlib.Path, demonstrations: Demonstrations) -> None:
@@ -48,7 +50,7 @@ def save_demonstrations(path: str | pathlib.Path, demonstrations: Demonstrations
     argument_checks.instance(
         "demonstrations", demonstrations, Demonstrations, "Demonstrations, as tfsac.demonstrate returns them"
     )
-    records, level, returns = demonstrations
+    records, level, returns, visible = demonstrations
     for name, value, fits in (
         (
             "records",
@@ -57,6 +59,7 @@ def save_demonstrations(path: str | pathlib.Path, demonstrations: Demonstrations
         ),
         ("level", level, isinstance(level, str)),
         ("returns", returns, isinstance(returns, np.ndarray) and returns.dtype.kind in "fiu"),
+        ("visible_entries", visible, visible is None or _whole_numbers(visible)),
     ):
         if not fits:
             raise TypeError(f"{name} is what tfsac.demonstrate returns. Received: {argument_checks.shown(value)}")
@@ -65,7 +68,8 @@ def save_demonstrations(path: str | pathlib.Path, demonstrations: Demonstrations
             f"returns has one number for each episode that ends, here {ends}. Received: the shape {returns.shape}"
         )
     new_file(argument_checks.path("path", path, "the path of a new file"), SUFFIX)
-    meta = json.dumps({"format": FORMAT, "level": demonstrations.level})
+    shown = {} if visible is None else {"visible_entries": list(visible)}
+    meta = json.dumps({"format": FORMAT, "level": level, **shown})
     fields: dict[str, Any] = {name: demonstrations.records[name] for name in demonstrations.records.dtype.names or ()}
     with written_aside(pathlib.Path(path)) as file:
         np.savez_compressed(file, meta=np.array(meta), returns=demonstrations.returns, **fields)
@@ -77,6 +81,7 @@ def load_demonstrations(
     level: str | None = None,
     num_episodes: int | None = None,
     inverse: Callable[[np.ndarray], np.ndarray] | None = None,
+    visible_entries: Sequence[int] | None = None,
 ) -> Demonstrations:
     """Reads demonstrations and checks them against an environment.
 
@@ -86,12 +91,14 @@ def load_demonstrations(
         level: of the environment, or None for any whose spec is the same.
         num_episodes: how many to take, the first ones; None for all.
         inverse: from the environment's actions, which Minari datasets keep, to the agent's; files need none.
+        visible_entries: of the environment, for a `level`; None where none are hidden.
 
     Raises:
         FileNotFoundError: no such file or dataset.
         ImportError: Minari is not installed.
-        ValueError: not a demonstration file, empty, truncated, not finite, of another level, of other shapes or dtypes
-            than the spec's, actions that the agent could not take, or fewer episodes than wanted.
+        ValueError: not a demonstration file, empty, truncated, not finite, of another level, with other visible
+            entries, of other shapes or dtypes than the spec's, actions that the agent could not take, or fewer episodes
+            than wanted.
     """
     argument_checks.path("path", path, "a demonstration file, or minari: and an id")
     argument_checks.instance("spec", spec, Spec, "the spec of an environment, tfsac.environments.spec_of(env)")
@@ -106,13 +113,19 @@ def load_demonstrations(
         if num_episodes is not None and num_episodes < 1:
             raise ValueError(f"num_episodes is at least 1, or None for all. Received: {num_episodes}")
         fields, found, returns = read_minari(str(path).removeprefix(MINARI), num_episodes)
+        visible = None
     else:
         inverse = np.asarray
-        found = _level(pathlib.Path(path))
+        found, visible = _origin(pathlib.Path(path))
     if level is not None and found and _environment(found) != _environment(level):
         raise ValueError(
             f"{path} comes from another environment, {found}; this one is {level}. Record your own with `tfsac record` "
             f"or tfsac.demonstrate, and pass --set=agent.memory.demonstrations=FILE. Received: {found}"
+        )
+    if level is not None and visible is not None and visible != (visible_entries and tuple(visible_entries)):
+        raise ValueError(
+            f"{path} has other entries of the observation than environment.visible_entries, which is "
+            f"{visible_entries}. Received: visible_entries {visible}"
         )
     layout = TransitionMemory(spec._replace(extras={}, num_rewards=None).unstacked(), 1).ring.dtype
     other = f"{path} comes from another environment, {found or 'which it does not name'}:"
@@ -134,14 +147,14 @@ def load_demonstrations(
             f"Received: {len(ends)} ends of episodes and returns of shape {returns.shape} in {len(records)} steps"
         )
     if num_episodes is None:
-        return Demonstrations(records, found, returns)
+        return Demonstrations(records, found, returns, visible)
     if not 1 <= num_episodes <= len(returns):
         raise ValueError(f"num_episodes is 1 to {len(returns)}, which {path} has. Received: {num_episodes}")
-    return Demonstrations(records[: ends[num_episodes - 1] + 1], found, returns[:num_episodes])
+    return Demonstrations(records[: ends[num_episodes - 1] + 1], found, returns[:num_episodes], visible)
 
 
-def _level(path: pathlib.Path) -> str:
-    """Returns the level of a file."""
+def _origin(path: pathlib.Path) -> tuple[str, tuple[int, ...] | None]:
+    """Returns the level of a file and the visible entries of its observations, if it names them."""
     if not path.is_file():
         raise FileNotFoundError(f"There is no demonstration file. Received: {path}")
 
@@ -156,12 +169,16 @@ def _level(path: pathlib.Path) -> str:
         meta = parse_object(text)
     except ValueError as error:
         raise ValueError(f"{path} is damaged or not {KIND} ({error}). Received: {META} {text[:100]!r}") from error
-    level = meta.get("level")
-    if meta.get("format") != FORMAT or not isinstance(level, str):
+    level, visible = meta.get("level"), meta.get("visible_entries")
+    if meta.get("format") != FORMAT or not isinstance(level, str) or not (visible is None or _whole_numbers(visible)):
         raise ValueError(
             f"{path} is not a demonstration file of format {FORMAT} with level and returns. Received: {text[:300]}"
         )
-    return level
+    return level, None if visible is None else tuple(visible)
+
+
+def _whole_numbers(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(type(entry) is int for entry in value)
 
 
 def _read(path: pathlib.Path, layout: np.dtype, other: str) -> dict[str, np.ndarray]:

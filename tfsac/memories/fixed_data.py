@@ -72,7 +72,12 @@ class FixedDataMemory(TransitionMemory):
         agent: Any = preset.agent
         memory, algorithm, environment = agent.memory, agent.algorithm, preset.environment
         demonstrations = load_demonstrations(
-            memory.demonstrations, context.spec, environment.level, memory.num_episodes, context.stored_action
+            memory.demonstrations,
+            context.spec,
+            environment.level,
+            memory.num_episodes,
+            context.stored_action,
+            environment.visible_entries,
         )
         return cls(
             context.spec,
