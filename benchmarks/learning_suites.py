@@ -181,6 +181,15 @@ LUNAR_LANDER_CHOICES = one_changed(
     unchanged="returns of 1 step, a fifth of the largest entropy",
 )
 
+CONTINUOUS_LANDER_CHOICES = one_changed(
+    "lunar_lander_continuous_twin_sac",
+    (improve(50_000),),
+    {
+        "_3_steps": ("returns of 3 steps", f"{N_STEP}3"),
+        "_entropy_-1": ("target entropy -1", "--set=agent.algorithm.temperature.target_entropy=-1.0"),
+    },
+)
+
 
 def long(seeds: tuple[int, ...]) -> tuple[Group, ...]:
     every_10_000 = "--set=schedule.steps_between_evaluation_periods=10000"
@@ -253,6 +262,7 @@ SUITES = {
             Level("Walker2d-v5", MUJOCO_CHOICES),
             Level("HalfCheetah-v5", TAAC_CHOICES),
             Level("LunarLander-v3", LUNAR_LANDER_CHOICES),
+            Level("LunarLanderContinuous-v3", CONTINUOUS_LANDER_CHOICES),
             Level("Pendulum-v1", PENDULUM_CHOICES),
             Level(
                 "Ant-v5",
