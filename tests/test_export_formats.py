@@ -21,7 +21,6 @@ from tfsac.litert import calibrate, litert_interpreter
 BENCHMARK = pathlib.Path(__file__).parents[1] / "benchmarks" / "quantization.py"
 TOOL = """
 import sys
-from types import SimpleNamespace
 from importlib.metadata import entry_points
 (tool,) = entry_points(group="console_scripts", name="saved_model_cli")
 sys.exit(tool.load()())
@@ -207,6 +206,7 @@ def test_the_command_calibrates_with_episodes_of_the_run_and_tells_the_differenc
     [
         ({"format": "saved_model", "quantize_with": [[np.zeros(3)]]}, "Received: format='saved_model', 1 episodes$"),
         ({"format": "tflite", "quantize_with": []}, "Received: format='tflite', 0 episodes$"),
+        ({"format": "tflite", "quantize_with": [[], []]}, "Received: format='tflite', 2 episodes$"),
     ],
 )
 def test_only_litert_files_with_observations_are_quantised(policy, tmp_path, arguments, message):

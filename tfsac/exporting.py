@@ -198,9 +198,9 @@ def export(
         raise ValueError(f"format is 'saved_model' or 'tflite'. Received: {format!r}")
     if format == "tflite" and out.suffix == ".tflite":
         raise ValueError(f"out is a folder, which gets {TFLITE_FILE}. Received: {out}")
-    if quantize_with is not None and (format != "tflite" or not len(quantize_with)):
+    if quantize_with is not None and (format != "tflite" or not any(map(len, quantize_with))):
         raise ValueError(
-            "Only a LiteRT file is quantised, with at least one episode: format='tflite', "
+            "Only a LiteRT file is quantised, with at least one step of an episode: format='tflite', "
             f"quantize_with=[observations, ...]. Received: format={format!r}, {len(quantize_with)} episodes"
         )
     if not replace or not is_export(out):
