@@ -276,9 +276,10 @@ def test_load_plays_the_cards_episodes_beside_its_returns(made, tmp_path, capsys
     error = told.returns.std(ddof=1) / EPISODES**0.5
     assert f"        the mean's standard error is {error:.2f}; more episodes make it smaller\n" in printed
     assert film.read_bytes().startswith(b"GIF")
-    assert cli.run(["load", f"--card={made.path}", "--episodes=2", "--seed=7", "--stochastic"]) == 0
-    other = float(RETURN.search(capsys.readouterr().out)[1])
-    assert other != pytest.approx(tfsac.load_card(made.path).evaluate(2, seed=7).returns.mean(), abs=0.01)
+    # Short episodes: a sampled mean alone is now and then the mode's to two digits, but not all four figures.
+    assert cli.run(["load", f"--card={made.path}", "--episodes=4", "--seed=7", "--stochastic"]) == 0
+    sampled = RETURN.search(capsys.readouterr().out).groups()[:4]
+    assert sampled != tuple(parts(tfsac.load_card(made.path).evaluate(4, seed=7).returns))
 
 
 def test_a_card_acts_as_the_policy_of_its_run(made, runs):
