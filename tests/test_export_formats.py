@@ -76,7 +76,10 @@ def test_tensorflows_tools_run_the_default_signature_as_the_live_policy_acts(pol
     np.testing.assert_allclose(served, policy.act(np.array(observations[:7])), rtol=0, atol=1e-5)
 
 
-# -- int8 --------------------------------------------------------------------------------------------------------------
+# -- float16 and int8 --------------------------------------------------------------------------------------------------
+
+
+STEP = [[np.zeros(3)]]  # an episode
 
 
 def difference(policy, path, observations):
@@ -84,6 +87,28 @@ def difference(policy, path, observations):
     exported, live = exporting.load_exported(path), policy.act(np.array(observations))
     rows = {key: np.stack([as_arrays(o, policy.acting.spec)[key] for o in observations]) for key in exported.wanted}
     return np.abs(exported(rows) - live).mean()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("level", "preset"),
+    [
+        ("Pendulum-v1", tiny.taac()),
+        ("CartPole-v1", tiny.acer(lstm=True)),
+        ("Pendulum-v1", tiny.shrunk(load_preset("pendulum_twin_sac"))),
+    ],
+    ids=["taac", "lstm", "twin"],
+)
+def test_a_float16_file_acts_as_the_live_policy_but_for_its_rounded_weights(level, preset, tmp_path, capsys):
+    pytest.importorskip("ai_edge_litert")
+    run = tiny.untrained_run(tmp_path / "run", level, preset)
+    out = tmp_path / "float16"
+    line = ["export", f"--run_dir={run}", f"--out={out}", "--format=tflite", "--quantize=float16", "--verify"]
+    assert cli.run(line) == 0
+    told = re.search(r"observations: (\S+) \(of float16, without a tolerance\)", capsys.readouterr().out)[1]
+    assert 0.0 < float(told) < 5e-3
+    kinds = [tensor["dtype"] for tensor in litert_interpreter(out / "policy.tflite").get_tensor_details()]
+    assert np.float16 in kinds  # small weights stay float32
 
 
 @pytest.mark.slow
@@ -99,7 +124,7 @@ def test_an_int8_file_is_smaller_and_acts_nearly_as_the_live_policy(tmp_path):
     policy = tfsac.load_policy(run)
     (observations,) = episodes = api.observations_of(run, policy)
     plain = exporting.export(policy, tmp_path / "float", "tflite")
-    int8 = exporting.export(policy, tmp_path / "int8", "tflite", quantize_with=episodes)
+    int8 = exporting.export(policy, tmp_path / "int8", "tflite", quantize="int8", quantize_with=episodes)
     assert int8.stat().st_size < 0.8 * plain.stat().st_size
     assert difference(policy, plain, observations) < 1e-5
     assert 1e-5 < difference(policy, int8, observations) < 0.02  # of a range of 4
@@ -147,7 +172,7 @@ def test_each_episode_of_the_calibration_begins_with_the_first_state_of_a_policy
 
 def test_observations_without_episodes_are_refused_and_leave_nothing(policy, observations, tmp_path):
     with pytest.raises(ValueError, match=r"Received: "):
-        exporting.export(policy, tmp_path / "out", "tflite", quantize_with=observations)
+        exporting.export(policy, tmp_path / "out", "tflite", quantize="int8", quantize_with=observations)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -158,7 +183,7 @@ def test_an_int8_file_chooses_among_the_valid_actions_as_the_live_policy(tmp_pat
     result = tfsac.train(preset, tmp_path / "run", env_fn=Crossroads, quiet=True)
     policy = tfsac.load_policy(result.run_dir, env_fn=Crossroads, critics=True)
     episodes = api.observations_of(result.run_dir, policy, 2, env_fn=Crossroads)
-    path = exporting.export(policy, tmp_path / "int8", "tflite", values=True, quantize_with=episodes)
+    path = exporting.export(policy, tmp_path / "int8", "tflite", values=True, quantize="int8", quantize_with=episodes)
     observations = [seen for episode in episodes for seen in episode]
     exported = exporting.load_exported(path)
     same = [int(exported(seen)) == int(policy.act(seen)) for seen in observations]
@@ -184,7 +209,7 @@ def test_an_int8_file_has_as_many_actions_between_wide_bounds(tmp_path):
     result = tfsac.train(tiny.shrunk(load_preset("pendulum_twin_sac")), tmp_path / "run", env_fn=Torques, quiet=True)
     policy = tfsac.load_policy(result.run_dir, env_fn=Torques)
     episodes = api.observations_of(result.run_dir, policy, 2, env_fn=Torques)
-    path = exporting.export(policy, tmp_path / "int8", "tflite", quantize_with=episodes)
+    path = exporting.export(policy, tmp_path / "int8", "tflite", quantize="int8", quantize_with=episodes)
     assert exporting.verify(policy, path, episodes[0]) < 0.1  # halves of the range
 
 
@@ -204,13 +229,17 @@ def test_the_command_calibrates_with_episodes_of_the_run_and_tells_the_differenc
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"format": "saved_model", "quantize_with": [[np.zeros(3)]]}, "Received: format='saved_model', 1 episodes$"),
-        ({"format": "tflite", "quantize_with": []}, "Received: format='tflite', 0 episodes$"),
-        ({"format": "tflite", "quantize_with": [[], []]}, "Received: format='tflite', 2 episodes$"),
+        ({"quantize": "int8", "quantize_with": STEP}, "Only a LiteRT file is .* Received: 'int8', 'saved_model'$"),
+        ({"quantize": "float16"}, "Only a LiteRT file is .* Received: 'float16', 'saved_model'$"),
+        ({"quantize_with": STEP}, "int8 takes .*Received: 'none', 1 episodes$"),
+        ({"format": "tflite", "quantize": "float16", "quantize_with": STEP}, "int8 .*Received: 'float16', 1 episodes$"),
+        ({"format": "tflite", "quantize": "int8"}, "int8 takes .*Received: 'int8', 0 episodes$"),
+        ({"format": "tflite", "quantize": "int8", "quantize_with": [[], []]}, "int8 .*Received: 'int8', 2 episodes$"),
+        ({"format": "tflite", "quantize": "int4"}, "quantize is 'none', 'float16' or 'int8'. Received: 'int4'$"),
     ],
 )
-def test_only_litert_files_with_observations_are_quantised(policy, tmp_path, arguments, message):
-    with pytest.raises(ValueError, match=f"^Only a LiteRT file is quantised.*{message}"):
+def test_only_litert_files_are_quantised_and_int8_needs_observations(policy, tmp_path, arguments, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
         exporting.export(policy, tmp_path / "out", **arguments)
     assert list(tmp_path.iterdir()) == []
 
@@ -229,18 +258,19 @@ def test_a_policy_that_the_converter_cannot_quantise_is_refused_and_leaves_nothi
     policy = tfsac.load_policy(run)
     episodes = api.observations_of(run, policy)
     with pytest.raises(ValueError, match=r"cannot make this policy int8.*Received: "):
-        exporting.export(policy, tmp_path / "out", "tflite", quantize_with=episodes)
+        exporting.export(policy, tmp_path / "out", "tflite", quantize="int8", quantize_with=episodes)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 @pytest.mark.slow
-def test_the_benchmark_plays_the_same_episodes_in_float32_and_int8(run_dir, monkeypatch, capsys):
+def test_the_benchmark_plays_the_same_episodes_in_all_precisions(run_dir, monkeypatch, capsys):
     pytest.importorskip("ai_edge_litert")
     monkeypatch.setattr(sys, "argv", ["quantization.py", f"--run_dir={run_dir}", "--episodes=2"])
     runpy.run_path(str(BENCHMARK), run_name="__main__")
     printed = capsys.readouterr().out
-    returns = re.findall(r"^(float32|int8) +return mean (-\d+\.\d+) .* over 2 episodes  (\d+) bytes$", printed, re.M)
-    assert [name for name, *_ in returns] == ["float32", "int8"]
-    paired = float(re.search(r"^float32 - int8, paired by episode: (-?\d+\.\d+) ", printed, re.M)[1])
-    assert paired == pytest.approx(float(returns[0][1]) - float(returns[1][1]), abs=0.02)
-    assert re.search(r"^difference of an action: mean 0\.\d+, .* over 100 steps$", printed, re.M)
+    returns = re.findall(r"^(\w+) +return mean (-\d+\.\d+) .* over 2 episodes  (\d+) bytes$", printed, re.M)
+    assert [name for name, *_ in returns] == ["none", "float16", "int8"]
+    lost = re.findall(r"^(\w+) +loses (-?\d+\.\d+) .* differs by (0\.\d+) .* over 100 steps$", printed, re.M)
+    assert [name for name, *_ in lost] == ["float16", "int8"] and float(lost[0][2]) < float(lost[1][2])
+    for (_, paired, _), (_, mean, _) in zip(lost, returns[1:], strict=True):
+        assert float(paired) == pytest.approx(float(returns[0][1]) - float(mean), abs=0.02)

@@ -16,12 +16,13 @@ from tfsac import argument_checks
 from tfsac.environments import ActionNumbering, action_map, as_arrays
 from tfsac.exported import TFLITE_FILE, is_export, load_exported
 from tfsac.files import check_new_folder, neutral, new_file, sync, writing
-from tfsac.litert import INITIAL_STATE, calibrate, converted
+from tfsac.litert import INITIAL_STATE, calibrate, converted, round_weights
 from tfsac.training.policy import Policy
 from tfsac.types import ACTION_MASK, DiscreteSpec, input_name
 from tfsac.user_code import described
 
 Format = Literal["saved_model", "tflite"]
+Quantize = Literal["none", "float16", "int8"]
 A_POLICY = "a Policy, as tfsac.load_policy(run_dir) returns it"
 TOLERANCE = 1e-5
 
@@ -149,6 +150,7 @@ def export(
     format: Format = "saved_model",
     values: bool = False,
     replace: bool = False,
+    quantize: Quantize = "none",
     quantize_with: Sequence[Sequence[Any]] | None = None,
 ) -> pathlib.Path:
     """Writes a policy that raw observations go into and the environment's own actions come out of.
@@ -171,9 +173,9 @@ def export(
         format: "saved_model" or "tflite".
         values: also export the values, of a policy that was loaded with `critics=True`.
         replace: an earlier export at `out` makes room once the new one is complete.
-        quantize_with: makes weights and activations of a LiteRT file int8, in the ranges that they have for these
-            episodes: the raw observations of each, from its start. Inputs and outputs keep their types. None leaves
-            float32.
+        quantize: "float16" makes the weights of a LiteRT file float16, "int8" its weights and activations int8. Inputs
+            and outputs keep their types.
+        quantize_with: what int8 takes its ranges from: the raw observations of episodes, of each from its start.
 
     Returns:
         the folder, or the LiteRT file.
@@ -182,8 +184,9 @@ def export(
         FileExistsError: there is something at `out`; with `replace`, something else than an export; or `out` is the
             current folder.
         OSError: it cannot be written; there is nothing at `out` then, or what was there before.
-        ValueError: an unknown format; a folder named as a LiteRT file; values of a policy without critics, or with an
-            LSTM of their own; a SavedModel, or no observations, to be quantised.
+        ValueError: an unknown format or quantisation; a folder named as a LiteRT file; values of a policy without
+            critics, or with an LSTM of their own; a SavedModel to be quantised; int8 without observations, or
+            observations without int8; a policy that the converter cannot make int8.
     """
     argument_checks.instance("policy", policy, Policy, A_POLICY)
     argument_checks.flag("values", values)
@@ -198,10 +201,14 @@ def export(
         raise ValueError(f"format is 'saved_model' or 'tflite'. Received: {format!r}")
     if format == "tflite" and out.suffix == ".tflite":
         raise ValueError(f"out is a folder, which gets {TFLITE_FILE}. Received: {out}")
-    if quantize_with is not None and (format != "tflite" or not any(map(len, quantize_with))):
+    if quantize not in ("none", "float16", "int8"):
+        raise ValueError(f"quantize is 'none', 'float16' or 'int8'. Received: {quantize!r}")
+    if quantize != "none" and format != "tflite":
+        raise ValueError(f"Only a LiteRT file is quantised: format='tflite'. Received: {quantize!r}, {format!r}")
+    if any(map(len, quantize_with or ())) != (quantize == "int8"):
         raise ValueError(
-            "Only a LiteRT file is quantised, with at least one step of an episode: format='tflite', "
-            f"quantize_with=[observations, ...]. Received: format={format!r}, {len(quantize_with)} episodes"
+            "int8 takes at least one step of an episode, and nothing else takes any: quantize='int8', "
+            f"quantize_with=[observations, ...]. Received: {quantize!r}, {len(quantize_with or ())} episodes"
         )
     if not replace or not is_export(out):
         check_new_folder(out)
@@ -223,8 +230,10 @@ def export(
                 converter = tf.lite.TFLiteConverter.from_saved_model(
                     str(folder / "model"), signature_keys=list(signatures)
                 )
-                if quantize_with is not None:
-                    calibrate(converter, signatures, policy, quantize_with)
+                if quantize == "float16":
+                    round_weights(converter)
+                elif quantize == "int8":
+                    calibrate(converter, signatures, policy, quantize_with or ())
                 (aside / "lite").mkdir()
                 (aside / "lite" / TFLITE_FILE).write_bytes(converted(converter))
             made = aside / ("lite" if format == "tflite" else "model")

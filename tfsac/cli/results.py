@@ -114,8 +114,8 @@ def _export_flags(f: flags.FlagValues) -> None:
     flags.DEFINE_enum(
         "quantize",
         "none",
-        ["none", "int8"],
-        "weights and activations of a LiteRT file, calibrated in 10 episodes",
+        ["none", "float16", "int8"],
+        "weights of a LiteRT file; int8: activations too, calibrated in 10 episodes",
         flag_values=f,
     )
     flags.DEFINE_bool("values", False, "also export the values of observations and actions", flag_values=f)
@@ -136,23 +136,26 @@ def export(f: flags.FlagValues, rest: list[str]) -> int:
         raise UsageError(
             "Verifying a LiteRT file needs: pip install 'tfsac[litert]'. Received: --verify, and no ai_edge_litert"
         )
-    int8 = f.quantize == "int8"
-    if int8 and f.format != "tflite":
-        raise UsageError(f"Only LiteRT files are quantised: --format=tflite. Received: --quantize=int8, {f.format}")
+    if f.quantize != "none" and f.format != "tflite":
+        raise UsageError(
+            f"Only LiteRT files are quantised: --format=tflite. Received: --quantize={f.quantize}, {f.format}"
+        )
     with quiet_start():
         from tfsac import api, exporting
 
     policy = api.load_policy(run_dir, critics=f.values)
-    seen = api.observations_of(run_dir, policy, CALIBRATION_EPISODES) if int8 else None
-    path = exporting.export(policy, out, f.format, f.values, quantize_with=seen)
+    seen = api.observations_of(run_dir, policy, CALIBRATION_EPISODES) if f.quantize == "int8" else None
+    path = exporting.export(policy, out, f.format, f.values, quantize=f.quantize, quantize_with=seen)
     print(f"exported to {path}")
     tell_untrained(run_dir)
     if not f.verify:
         return 0
     (observations,) = api.observations_of(run_dir, policy)
     difference = exporting.verify(policy, path, observations)
-    good = int8 or difference <= exporting.TOLERANCE
-    judged = "of int8, without a tolerance" if int8 else f"{'within' if good else 'MORE THAN'} {exporting.TOLERANCE:g}"
+    rounded = f.quantize != "none"
+    good = rounded or difference <= exporting.TOLERANCE
+    within = f"{'within' if good else 'MORE THAN'} {exporting.TOLERANCE:g}"
+    judged = f"of {f.quantize}, without a tolerance" if rounded else within
     print(f"largest difference of an action over {len(observations)} observations: {difference:.2e} ({judged})")
     return 0 if good else 1
 
