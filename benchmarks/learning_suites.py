@@ -109,7 +109,11 @@ SHORT_TAAC = (
 
 
 def one_changed(
-    name: str, flags: tuple[str, ...], changes: dict[str, tuple[str, ...]], unchanged: str = "as it is"
+    name: str,
+    flags: tuple[str, ...],
+    changes: dict[str, tuple[str, ...]],
+    unchanged: str = "as it is",
+    seeds: tuple[int, ...] = (11, 12, 13),
 ) -> tuple[Group, ...]:
     """Returns runs of a preset with flags, and with one thing more changed, by variant: label and flags.
 
@@ -120,7 +124,7 @@ def one_changed(
     for variant, (label, *more) in {"": (unchanged,), **changes}.items():
         changed = {parameter(flag) for flag in more}
         kept = [flag for flag in flags if parameter(flag) not in changed]
-        groups.append(preset(name, label, *kept, *more, variant=variant, seeds=(11, 12, 13)))
+        groups.append(preset(name, label, *kept, *more, variant=variant, seeds=seeds))
     return tuple(groups)
 
 
@@ -188,6 +192,7 @@ CONTINUOUS_LANDER_CHOICES = one_changed(
         "_3_steps": ("returns of 3 steps", f"{N_STEP}3"),
         "_entropy_-1": ("target entropy -1", "--set=agent.algorithm.temperature.target_entropy=-1.0"),
     },
+    seeds=(11, 12, 13, 14, 15, 16),  # one seed in several hovers
 )
 
 
