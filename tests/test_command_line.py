@@ -15,7 +15,7 @@ import time
 import pytest
 from absl import flags
 
-from tfsac import cli
+from tfsac import cli, user_code
 from tfsac.catalog import load_preset, preset_names, read_config
 from tfsac.cli import completing
 from tfsac.cli.command import Command, UsageError
@@ -126,6 +126,36 @@ def test_the_json_of_show_is_a_preset_file(name, tmp_path, capsys):
     )
     assert cli.run(["show", f"--preset={path}", "--json"]) == 0
     assert capsys.readouterr().out == path.read_text()
+
+
+def test_the_json_of_show_knows_where_the_environment_of_a_preset_file_is(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(user_code, "FOLDERS", [])
+    preset = tmp_path / "mine.py"
+    preset.write_text((ROOT / "presets" / "pendulum_sac.py").read_text())
+    assert cli.run(["show", f"--preset={preset}", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["import_folders"][-1] == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["agent.networks.policy.learning_rate=1e-4", "agent.networks.*.learning_rate=2e-3"], "policy.*=0.0001, which"),
+        (["agent.algorithm.temperature.initial_alpha=0.7", 'agent.algorithm.temperature={"kind":"auto"}'], "alpha=0.7"),
+        (["agent.algorithm.discount=0.9", "agent.algorithm.discount=0.8"], "after 0.9$"),
+        (["environment.level=MountainCarContinuous-v0"], "after Pendulum-v1$"),
+    ],
+)
+def test_a_parameter_that_a_later_flag_sets_again_is_refused(given, message):
+    flags = [f"--set={one}" for one in given]
+    with pytest.raises(UsageError, match=f"^A parameter is set once. Received: .*{message}"):
+        cli.run(["show", "--preset=pendulum_twin_sac", "--level=Pendulum-v1", *flags])
+
+
+def test_a_later_flag_may_set_a_part_of_what_an_earlier_one_sets(capsys):
+    flags = ["--set=agent.networks.*.learning_rate=2e-3", "--set=agent.networks.policy.learning_rate=1e-4"]
+    assert cli.run(["show", "--preset=pendulum_twin_sac", *flags]) == 0
+    printed = capsys.readouterr().out
+    assert "policy.learning_rate=0.0001\n" in printed and "q.learning_rate=0.002\n" in printed
 
 
 @pytest.mark.slow

@@ -348,18 +348,31 @@ def described(write):
 
 def test_runs_are_grouped_by_what_differs_in_them(described):
     a, b = described("a"), described("b")
-    assert grouping.by_difference([a, b]) == {"soft_actor_critic": [a, b]}
+    assert grouping.by_difference([[a], [b]]) == {"soft_actor_critic": [a, b]}
     c = described("c", agent__algorithm__discount=0.98)
-    assert grouping.by_difference([a, c, b]) == {"discount=0.99": [a, b], "discount=0.98": [c]}
+    assert grouping.by_difference([[a], [c], [b]]) == {"discount=0.99": [a, b], "discount=0.98": [c]}
     d = described("d", preset="pendulum_twin_sac")
-    assert grouping.by_difference([a, d]) == {"soft_actor_critic": [a], "twin_soft_actor_critic": [d]}
+    assert grouping.by_difference([[a], [d]]) == {"soft_actor_critic": [a], "twin_soft_actor_critic": [d]}
     e = described("e", level=CAR)
-    assert grouping.by_difference([a, e]) == {"soft_actor_critic": [a, e]}
+    assert grouping.by_difference([[a], [e]]) == {"soft_actor_critic": [a, e]}
     f = described("f", agent__algorithm__discount=0.98, environment__num_envs=2)
     labels = ["discount=0.99,num_envs=1", "discount=0.98,num_envs=1", "discount=0.98,num_envs=2"]
-    assert list(grouping.by_difference([a, c, f])) == labels
-    assert list(grouping.by_difference([a, f])) == ["discount=0.99 and 1 more", "discount=0.98 and 1 more"]
+    assert list(grouping.by_difference([[a], [c], [f]])) == labels
+    assert list(grouping.by_difference([[a], [f]])) == ["discount=0.99 and 1 more", "discount=0.98 and 1 more"]
     assert grouping.by_difference([]) == {}
+
+
+def test_a_preset_with_numbers_for_single_levels_is_one_experiment(described, tmp_path):
+    levels, runs = ("Hopper-v5", "Ant-v5"), []
+    for level in levels:  # with target entropies of their own
+        runs.append(described(f"sweep/level={level}/seed0", preset="droq_mujoco", level=level))
+        (runs[-1] / "policy").mkdir()
+    (tmp_path / "sweep" / "sweep.json").write_text(
+        json.dumps({"format": 1, "grid": [["level", list(levels)]], "first": {}})
+    )
+    assert grouping.groups_of([str(tmp_path / "sweep")]) == {"twin_soft_actor_critic": runs}
+    more = described("more", levels__X={"agent.algorithm.discount": 0.5})
+    assert grouping.by_difference([[described("a")], [more]]) == {"soft_actor_critic": [tmp_path / "a", more]}
 
 
 def test_plots_have_a_curve_for_each_level(described, tmp_path, monkeypatch):
@@ -389,15 +402,15 @@ def test_runs_that_differ_in_the_type_of_a_value_alone_are_two_groups(described)
         described("b", environment__kwargs={"x": 1}),
         described("c"),
     )
-    assert grouping.by_difference([a, b]) == {'x="1"': [a], "x=1": [b]}
-    assert len(grouping.by_difference([a, b, c, described("d", environment__kwargs={"x": None})])) == 4
+    assert grouping.by_difference([[a], [b]]) == {'x="1"': [a], "x=1": [b]}
+    assert len(grouping.by_difference([[a], [b], [c], [described("d", environment__kwargs={"x": None})]])) == 4
 
 
 def test_custom_models_are_a_difference_with_the_name_of_their_function(described):
     a, b = described("a"), described("b", agent__networks__policy__middleware_parameters__scheme=[8])
     config = json.loads((b / "config.json").read_text())
     (b / "config.json").write_text(json.dumps(config | {"models": "__main__.wide"}))
-    assert grouping.by_difference([a, b]) == {"models=none and 1 more": [a], "models=wide and 1 more": [b]}
+    assert grouping.by_difference([[a], [b]]) == {"models=none and 1 more": [a], "models=wide and 1 more": [b]}
 
 
 def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch):
@@ -441,6 +454,8 @@ def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch):
     ):
         grouping.refuse_unfinished(grouping.groups_of(["run", "sweep/rate=2/seed0"]))
     assert grouping.groups_of(["sweep"]) == {"rate=1": [one]}
+    assert grouping.left_out(["sweep", "run"]) == [two, three] == grouping.left_out(["x=run,sweep"])
+    assert grouping.left_out(["sweep/rate=1"]) == [two] and grouping.left_out(["run", str(one)]) == []
     assert grouping.groups_of(["sweep/rate=1"]) == {"soft_actor_critic": [one]}
     with pytest.raises(ValueError, match=r"^No run in this folder has finished\. Received: sweep/rate=2$"):
         grouping.groups_of(["sweep/rate=2"])

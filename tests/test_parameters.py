@@ -11,6 +11,7 @@ import pytest
 
 import tfsac
 from tfsac.catalog import load_preset
+from tfsac.files import differences
 from tfsac.parameters import (
     AdditiveNoiseParameters,
     AtariPreprocessingParameters,
@@ -924,6 +925,22 @@ def test_an_assignment_without_path_or_equals_sign_is_refused(text):
 
 def changed(text, preset=None):
     return override(preset or Preset(), dict([parse_assignment(text)]))
+
+
+def test_a_number_keeps_the_unit_of_steps_and_replaces_any_other_text():
+    preset = override(load_preset("pendulum_sac"), {"environment.kwargs.task": "reach(easy)"})
+    changed = override(preset, {"environment.kwargs.task": 7, "schedule.heatup_steps": 800})
+    assert changed.environment.kwargs == {"task": 7} and changed.schedule.heatup_steps == EnvironmentSteps(800)
+
+
+def test_none_is_another_value_than_parameters_that_are_all_none():
+    plain = to_json(load_preset("pendulum_sac"))
+    scaled = to_json(override(load_preset("pendulum_sac"), {"environment.filters.return_scaling": {}}))
+    assert set(scaled["environment"]["filters"]["return_scaling"].values()) == {None}
+    name = "environment.filters.return_scaling"
+    assert differences(plain, scaled) == [(name, None, {})] and differences(scaled, plain) == [(name, {}, None)]
+    assert differences(plain, plain) == [] == differences(scaled, scaled)
+    assert differences({"a.b": None, "a.b.c": 1}, {"a.b": None, "a.b.c": 1}) == []  # dots in a key are no dict
 
 
 def test_override_changes_one_field_and_leaves_the_preset_alone():

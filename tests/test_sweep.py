@@ -21,7 +21,9 @@ from tfsac.distributed import ray_jobs
 from tfsac.distributed.ray_cluster import connect
 from tfsac.experiments import comparison, run_processes
 from tfsac.experiments import grid as grid_of_sweep
+from tfsac.experiments.grid import Combination
 from tfsac.experiments.run_processes import usable_cores
+from tfsac.experiments.sweep import Sweep
 from tfsac.parameters import ParameterError
 
 DISCOUNT, RATE = "agent.algorithm.discount", "agent.networks.*.learning_rate"
@@ -432,6 +434,19 @@ def test_cores_are_those_that_this_process_may_use(monkeypatch):
     assert usable_cores() == 2
     monkeypatch.delattr(os, "sched_getaffinity")
     assert usable_cores() == 8
+
+
+def test_a_preset_of_the_grid_that_has_changed_is_another_sweep(tmp_path):
+    def claimed(discount):
+        first, second = (
+            Combination(f"preset={name}", {"preset": name}, [], {"preset": {"discount": number}})
+            for name, number in (("a.py", 0.99), ("b.py", discount))
+        )
+        return Sweep(tmp_path / "sweep", [first, second], [0], [])
+
+    claimed(0.9), claimed(0.9)
+    with pytest.raises(ValueError, match=r"of another sweep, whose first_of.b.py.preset.discount is 0.9\. Received: "):
+        claimed(0.5)
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from tfsac.experiments.tuning_report import draw, read_trials
 from tfsac.parameters import ParameterError, override, parse_assignment, to_json
 
 DISCOUNT, RATE = "agent.algorithm.discount", "agent.networks.*.learning_rate"
+POLICY_RATE = "agent.networks.policy.learning_rate"
 optuna = pytest.importorskip("optuna")
 
 # -- search spaces -----------------------------------------------------------------------------------------------------
@@ -118,7 +119,9 @@ def test_a_width_is_given_to_every_layer_below_its_path():
         ("agent.networks=width(64, 128)", "128"),
         ("agent.networks=width(64, 32)", None),
         ("agent.algorithm.update_order=choice(simultaneous, critic_first)", "critic_first"),
-        ("agent.algorithm.temperature.target_entropy_factor=uniform(-2, 0)", None),
+        ("agent.algorithm.temperature.target_entropy_factor=uniform(-2, 0)", -1.0),
+        ("schedule.heatup_steps=int(500, 2000)", 1000),
+        ("schedule.heatup_steps=choice(500, 1000)", "1000"),
         ("agent.algorithm.num_consecutive_training_steps=int(1, 4)", 1),
     ],
 )
@@ -153,6 +156,11 @@ def test_own_dimensions_take_the_place_of_default_ones():
     space, _ = search_space(["default", f"{DISCOUNT}=uniform(0.9, 0.99)"], described())
     assert [d.kind for d in space if d.path == DISCOUNT] == ["uniform"] and len(space) > 5
     assert len(search_space([f"{DISCOUNT}=uniform(0.9, 0.99)"], described())[0]) == 1
+    for own, default in ((f"{POLICY_RATE}=log(1e-5, 1e-4)", RATE), ("agent.networks.q=width(8, 16)", "agent.networks")):
+        space, left_out = search_space(["default", own], described())
+        assert space[0] == parse_dimension(own) and default not in [dimension.path for dimension in space]
+        [line] = left_out
+        assert line.startswith(f"not searched: {default}=") and line.endswith(f"it sets what {space[0].text} sets")
 
 
 @pytest.mark.parametrize(
@@ -166,7 +174,9 @@ def test_own_dimensions_take_the_place_of_default_ones():
         (["agent.networks.*.batch_size=log(16, 512)"], "valid integer.* Received: 16.0$"),
         (["agent.networks.*.batch_size=choice(64, many)"], "Received: 'many'$"),
         (["agent.algorithm=width(8, 16)"], "There are no layers below this path .* Received: 'agent.algorithm'$"),
-        ([f"{DISCOUNT}=uniform(0.9, 1)", f"{DISCOUNT}=log(0.9, 1)"], f"searched once. Received: '{DISCOUNT}' twice$"),
+        ([f"{DISCOUNT}=uniform(0.9, 1)", f"{DISCOUNT}=log(0.9, 1)"], "searched once. Received: .* and .*log"),
+        ([f"{RATE}=log(1e-5, 1e-4)", f"{POLICY_RATE}=log(1e-5, 1e-4)"], "searched once. Received: .* and .*policy"),
+        (["agent.networks.q=width(8, 16)", "agent.networks=width(8, 16)"], "searched once. Received: .*networks.q="),
     ],
 )
 def test_what_the_preset_refuses_is_refused_before_anything_is_trained(texts, message):
@@ -196,9 +206,9 @@ config.write_text(json.dumps({"preset": preset, "run": {"seed": seed}, "starts":
 if os.environ.get("BREAK") == run.parent.name:
     sys.exit("tfsac: broken. Received: 7")
 waits = os.environ.get("WAIT") == run.parent.name
-rows = "env_steps,wall_seconds,evaluation/return_mean\\n"
+rows = "env_steps,wall_seconds,updates,evaluation/return_mean\\n5,0,0,-7\\n"  # once before the first update
 for number in range(1, 4 if waits else 5):
-    rows += f"{10 * number},{number},{-1000 if waits else 25 * number * discount + seed}\\n"
+    rows += f"{10 * number},{number},{number},{-1000 if waits else 25 * number * discount + seed}\\n"
 if waits:
     def save(number, frame):
         (run / "checkpoints" / "000000010").mkdir(parents=True)
@@ -286,6 +296,20 @@ def test_the_same_tuning_again_proposes_the_same_values(stand_in):
     assert first == second and len(set(first)) == 11
 
 
+def test_more_evaluations_than_a_run_will_have_are_refused_before_anything_is_trained(stand_in):
+    with pytest.raises(ValueError, match=r"as a run has, here 10\. Received: last_evaluations=11$"):
+        run(stand_in, "--last_evaluations=11")
+    assert not stand_in.exists()
+
+
+def test_a_parameter_that_is_set_is_not_searched_by_default(stand_in, capsys):
+    assert run(stand_in, f"--set={POLICY_RATE}=7e-5", f"--set={DISCOUNT}=0.9", trials=1, space=None) == 0
+    printed = capsys.readouterr().out
+    assert f"not searched: {RATE}=" in printed and f"not searched: {DISCOUNT}=" in printed
+    [arguments] = starts(stand_in, 0)
+    assert not any(argument.startswith(f"--set={RATE}") for argument in arguments)
+
+
 def test_the_score_is_the_mean_of_the_last_evaluations_over_the_seeds(stand_in):
     assert run(stand_in, "--num_seeds=2", "--seed=4", "--last_evaluations=2", trials=1) == 0
     [trial] = trials_of(stand_in)
@@ -354,9 +378,9 @@ def test_where_every_trial_fails_nothing_is_reported(stand_in, monkeypatch, caps
 
 
 def test_a_run_with_fewer_evaluations_than_its_score_needs_fails(stand_in, capsys):
-    assert run(stand_in, "--last_evaluations=5", trials=1) == 1
+    assert run(stand_in, "--last_evaluations=6", trials=1) == 1
     assert states(stand_in) == ["FAIL"]
-    assert "last_evaluations=5, and 4 evaluations" in capsys.readouterr().out
+    assert "last_evaluations=6, and 5 evaluations" in capsys.readouterr().out
 
 
 @pytest.mark.slow

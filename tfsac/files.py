@@ -69,7 +69,13 @@ def leaves(value: Any, path: str = "", empty: bool = False) -> Iterator[tuple[st
 def differences(theirs: dict[str, Any], ours: dict[str, Any]) -> list[tuple[str, Any, Any]]:
     """Returns what differs between nested dicts: dotted path, their value, our value (None where there is none)."""
     left, right = dict(leaves(theirs)), dict(leaves(ours))
-    return [(name, left.get(name), right.get(name)) for name in left | right if left.get(name) != right.get(name)]
+    paths = left | right
+    found = [(name, left.get(name), right.get(name)) for name in paths if left.get(name) != right.get(name)]
+    # None here, and a dict there in which everything is None.
+    for name in {path[:i] for path in paths for i, letter in enumerate(path) if letter == "."} & (left.keys() ^ right):
+        if not any(path == name or path.startswith(f"{name}.") for path, *_ in found):
+            found.append((name, None if name in left else {}, None if name in right else {}))
+    return found
 
 
 def check_new_file(path: str | pathlib.Path, *suffixes: str, replace: bool = False) -> pathlib.Path:

@@ -56,10 +56,12 @@ def show(f: flags.FlagValues, rest: list[str]) -> int:
     from tfsac.experiments.grid import text_of
     from tfsac.files import leaves
     from tfsac.parameters import to_json
+    from tfsac.user_code import FOLDERS
 
     preset, run = preset_of(f)
     if f.json:
-        print(json.dumps({"preset": to_json(preset), "run": to_json(run)}, indent=2))
+        shown = {"preset": to_json(preset), "run": to_json(run), "import_folders": FOLDERS}
+        print(json.dumps(shown, indent=2))
         return 0
     described = {name: part for name, part in to_json(preset).items() if name != "levels"}
     for path, value in leaves(described, empty=True):

@@ -46,19 +46,23 @@ def assignments(f: flags.FlagValues, others: Mapping[str, Any] | None = None) ->
 
     Args:
         f: flags with --set.
-        others: changes by flags of their own, which --set may not repeat.
+        others: changes by flags of their own, to which --set gives no other value.
 
     Raises:
-        UsageError, ParameterError: a parameter that is set twice, or one that is a flag; no path=value.
+        UsageError, ParameterError: a parameter that is set twice, also as a part of what a later path sets, or one that
+            is a flag; no path=value.
     """
     from tfsac.parameters import parse_assignment
+    from tfsac.parameters.overrides import covers
 
     changes = dict(others or {})
     for path, value in (parse_assignment(text) for text in f.set):
         if path in f:
             raise UsageError(f"{path} is a flag and no parameter: --{path}={value}. Received: --set={path}={value}")
-        if path in changes:
-            raise UsageError(f"A parameter is set once. Received: --set={path}={value} after {changes[path]}")
+        for earlier in changes:
+            if covers(path, earlier) and not (earlier in (others or {}) and changes[earlier] == value):
+                before = changes[earlier] if path == earlier else f"{earlier}={changes[earlier]}, which it sets too"
+                raise UsageError(f"A parameter is set once. Received: --set={path}={value} after {before}")
         changes[path] = value
     return changes
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tfsac.cli.command import UsageError
 
-OF_THE_TASK = ("environment.level", "validation.")  # parameters that differ with the level
+OF_THE_TASK = ("environment.level", "validation.", "levels.")  # parameters that differ with the level
 
 
 def is_group(word: str) -> bool:
@@ -45,7 +45,7 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
 
     check_words(words)
     groups: dict[str, list[pathlib.Path]] = {}
-    unnamed: list[pathlib.Path] = []
+    unnamed: list[list[pathlib.Path]] = []
 
     def add(label: str, runs: list[pathlib.Path]) -> None:
         if label in groups:
@@ -61,7 +61,7 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
             label, _, listed = word.partition("=")
             paths = _listed(listed)
             if "/" in label and not any(one.exists() for one in paths):
-                unnamed.append(path)  # a combination of a sweep that is not there, which an error will say
+                unnamed.append([path])  # a combination of a sweep that is not there, which an error will say
             else:
                 add(label, [run for one in paths for run in runs_of(one)])
         elif (path / "sweep.json").is_file():
@@ -70,12 +70,20 @@ def groups_of(words: Sequence[str]) -> dict[str, list[pathlib.Path]]:
                 if label:
                     add(named, runs)
                 else:
-                    unnamed.extend(runs)
+                    unnamed.append(runs)  # of one experiment on levels that may have numbers of their own
         else:
-            unnamed.extend(runs_of(path))
+            unnamed.extend([run] for run in runs_of(path))
     for label, runs in by_difference(unnamed).items():
         add(label, runs)
     return groups
+
+
+def left_out(words: Sequence[str]) -> list[pathlib.Path]:
+    """Returns the runs of the words' folders that have begun and not finished, for which `groups_of` has no place."""
+    from tfsac.experiments.sweep import unfinished_of
+
+    paths = [one for word in words for one in (_listed(word.partition("=")[2]) if "=" in word else [])]
+    return [run for path in (*map(pathlib.Path, words), *paths) for run in unfinished_of(path)]
 
 
 def _listed(text: str) -> list[pathlib.Path]:
@@ -114,8 +122,10 @@ def refuse_unfinished(groups: dict[str, list[pathlib.Path]]) -> None:
             )
 
 
-def by_difference(runs: Sequence[pathlib.Path]) -> dict[str, list[pathlib.Path]]:
+def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, list[pathlib.Path]]:
     """Groups runs by their presets, whatever their levels and seeds, in the order in which they come.
+
+    Runs that are given together stay together: the preset of the first one is theirs.
 
     A label names the agent where the agents differ, the function that made custom models, and of the other parameters
     the first that tell the groups apart; of one agent, also how many more differ.
@@ -129,12 +139,12 @@ def by_difference(runs: Sequence[pathlib.Path]) -> dict[str, list[pathlib.Path]]
     from tfsac.parameters import to_json
 
     groups: dict[str, tuple[dict[str, Any], list[pathlib.Path]]] = {}
-    for run in runs:
-        preset = to_json(read_config(run / "config.json")[0])
-        models = read_object(run / "config.json").get("models") or "none"
+    for runs in experiments:
+        config = runs[0] / "config.json"
+        preset, models = to_json(read_config(config)[0]), read_object(config).get("models") or "none"
         parameters = {path: value for path, value in leaves(preset) if not path.startswith(OF_THE_TASK)}
         parameters = {"agent": preset["agent"]["kind"], "models": models.removeprefix("__main__."), **parameters}
-        groups.setdefault(json.dumps(parameters, sort_keys=True), (parameters, []))[1].append(run)
+        groups.setdefault(json.dumps(parameters, sort_keys=True), (parameters, []))[1].extend(runs)
     told: list[str] = ["agent"]
 
     def apart(paths: Sequence[str]) -> int:

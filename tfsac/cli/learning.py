@@ -210,7 +210,8 @@ def _changed(preset: Preset, f: flags.FlagValues) -> Preset:
     """Returns a preset with what --num_envs and --set change, together, for what fits only together."""
     from tfsac.parameters import override
 
-    return override(preset, assignments(f, {"environment.num_envs": f.num_envs} if f.num_envs else {}))
+    others = {"environment.num_envs": f.num_envs, "environment.level": f.level}
+    return override(preset, assignments(f, {path: value for path, value in others.items() if value}))
 
 
 def default_run_dir(f: flags.FlagValues, level: str, seed: int | None) -> pathlib.Path:

@@ -9,7 +9,7 @@ from absl import flags
 
 from tfsac.cli.command import UsageError, command, counted, required
 from tfsac.cli.early_checks import check_run
-from tfsac.cli.grouping import by_level, check_words, groups_of, is_group, refuse_unfinished
+from tfsac.cli.grouping import by_level, check_words, groups_of, is_group, left_out, refuse_unfinished
 from tfsac.tensorflow_start import quiet_start
 
 CALIBRATION_EPISODES = 10
@@ -260,5 +260,7 @@ def compare(f: flags.FlagValues, rest: list[str]) -> int:
     only = pathlib.Path(rest[0])
     ours = only if len(rest) == 1 and (only / "sweep.json").is_file() else new_run_dir("comparison", None)
     refuse_unfinished(groups := groups_of(rest))
+    for run in left_out(rest):
+        print(f"left out, not finished: {run}")
     print(comparison.compare(groups, f.out or ours, f.title, f.last_evaluations))
     return 0

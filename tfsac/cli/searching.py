@@ -73,7 +73,7 @@ def _tune_flags(f: flags.FlagValues) -> None:
 def tune(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains trials, or resumes them, and reports the best ones."""
     from tfsac.experiments.search_space import search_space
-    from tfsac.experiments.tuning import Tuning, TuningPlan, import_optuna
+    from tfsac.experiments.tuning import Tuning, TuningPlan, check_last_evaluations, import_optuna
     from tfsac.experiments.tuning_report import report
     from tfsac.files import check_run_dir
 
@@ -90,6 +90,7 @@ def tune(f: flags.FlagValues, rest: list[str]) -> int:
         return described([*shared, *more, f"--seed={seeds[-1]}"])
 
     experiment = describe([])
+    check_last_evaluations(experiment, f.last_evaluations)
     space, left_out = search_space(f.space, describe)
     level = check_startable([experiment])
     folder = pathlib.Path(asked.run_dir) if asked.run_dir else default_run_dir(f, level, None)

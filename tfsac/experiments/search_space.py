@@ -4,6 +4,7 @@ agent. No TensorFlow.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -14,6 +15,7 @@ from tfsac.experiments.grid import short_names, split_values
 from tfsac.files import leaves
 from tfsac.parameters import ParameterError, parse_assignment
 from tfsac.parameters.base import nearest
+from tfsac.parameters.overrides import STEPS, covers
 
 Describe = Callable[[list[str]], dict[str, Any]]  # what flags of `train` ask for, as JSON values
 
@@ -24,6 +26,7 @@ WRITTEN = (
     "int(low, high), choice(value, value, ...) or width(number, number, ...)"
 )
 WIDTHS = ("scheme", "network_layers_sizes", "width")  # fields that hold widths of layers
+WHERE_NONE = {"target_entropy_factor": -1.0, "target_entropy_ratio": 0.98}  # what None stands for
 DEFAULT = "default"  # stands for the default space among the dimensions of a user
 
 _LEARNING = (
@@ -138,7 +141,7 @@ class Dimension(NamedTuple):
         if self.kind == "width":
             widths = {number for _, old in _widths(preset, self.path) for number in _listed(old)}
             return next((text for text in self.values if widths == {self.value(text)}), None)
-        values = list(_at(preset, self.path.split(".")))
+        values = [_number(*found) for found in _at(preset, self.path.split("."))]
         if not values or any(value != values[0] for value in values):
             return None
         if not self.is_range:
@@ -209,20 +212,20 @@ def search_space(given: Sequence[str], describe: Describe) -> tuple[list[Dimensi
         the dimensions, and a line for each default one of which the preset refuses a value.
 
     Raises:
-        ParameterError: a text that is no dimension, a path that is there twice, a value that the preset refuses, no
-            default for this kind of agent.
+        ParameterError: a text that is no dimension, two that set the same parameter, a value that the preset refuses,
+            no default for this kind of agent.
     """
     preset = describe([])["preset"]
     dimensions = [parse_dimension(text) for text in given if text != DEFAULT]
-    paths = [dimension.path for dimension in dimensions]
-    if twice := [path for path in paths if paths.count(path) > 1]:
-        raise ParameterError(f"A path is searched once. Received: {twice[0]!r} twice")
     for dimension in dimensions:
         try:
             _try(dimension, preset, describe)
         except ValueError as error:
             raise ParameterError(f"The preset refuses a value of {dimension.text}. {error}") from error
-    left_out = []
+    for one, other in itertools.combinations(dimensions, 2):
+        if _overlap(one, other, preset):
+            raise ParameterError(f"A parameter is searched once. Received: {one.text!r} and {other.text!r}")
+    named, left_out = tuple(dimensions), []
     if DEFAULT in given or not given:
         kind = preset["agent"]["kind"]
         if kind not in DEFAULT_SPACES:
@@ -230,7 +233,11 @@ def search_space(given: Sequence[str], describe: Describe) -> tuple[list[Dimensi
                 f"This kind of agent has no default search space; name one with --space. Received: {kind!r}"
             )
         for dimension in map(parse_dimension, DEFAULT_SPACES[kind]):
-            if dimension.path in paths or not list(_places(preset, dimension.path.split("."))):
+            if not list(_places(preset, dimension.path.split("."))):
+                continue
+            if of_users := [one for one in named if _overlap(one, dimension, preset)]:
+                if all(one.path != dimension.path for one in of_users):
+                    left_out.append(f"not searched: {dimension.text}: it sets what {of_users[0].text} sets")
                 continue
             try:
                 _try(dimension, preset, describe)
@@ -246,6 +253,19 @@ def names_of(space: Sequence[Dimension]) -> dict[str, str]:
     """Returns a short name of each dimension, by path."""
     names = short_names([dimension.path for dimension in space])
     return {d.path: names[d.path] + (" width" if d.kind == "width" else "") for d in space}
+
+
+def _overlap(one: Dimension, other: Dimension, preset: dict[str, Any]) -> bool:
+    """Returns whether two dimensions set the same parameter."""
+    of_one, of_other = (
+        [
+            ".".join(place)
+            for flag in dimension.assignments(dimension.values[0], preset)
+            for place in _places(preset, parse_assignment(flag.removeprefix("--set="))[0].split("."))
+        ]
+        for dimension in (one, other)
+    )
+    return any(covers(a, b) or covers(b, a) for a in of_one for b in of_other)
 
 
 def _try(dimension: Dimension, preset: dict[str, Any], describe: Describe) -> None:
@@ -285,6 +305,13 @@ def _under(node: Any, keys: Sequence[str]) -> Any:
     return node
 
 
-def _at(node: Any, parts: Sequence[str]) -> Iterator[Any]:
+def _at(node: Any, parts: Sequence[str]) -> Iterator[tuple[str, Any]]:
     for place in _places(node, parts):
-        yield _under(node, place)
+        yield place[-1], _under(node, place)
+
+
+def _number(name: str, value: Any) -> Any:
+    """Returns a parameter's value as one samples it: steps as their number, and what None stands for."""
+    if isinstance(value, str) and (steps := STEPS.fullmatch(value)):
+        return int(steps[1])
+    return WHERE_NONE.get(name) if value is None else value

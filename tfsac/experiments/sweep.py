@@ -54,12 +54,15 @@ class Sweep:
 
     def _claim(self) -> None:
         file, first = self.folder / "sweep.json", self.combinations[0]
-        # With the same grid and the same first combination all others are the same too.
+        # With the same grid and the same first combination all others are the same too, but for those of other presets.
         grid = {path: list(dict.fromkeys(text_of(c.values[path]) for c in self.combinations)) for path in first.values}
-        content = {"format": 1, "grid": list(grid.items()), "first": first.experiment}
+        content: dict[str, Any] = {"format": 1, "grid": list(grid.items()), "first": first.experiment}
+        if "preset" in first.values:
+            content["first_of"] = {text_of(c.values["preset"]): c.experiment for c in reversed(self.combinations)}
         if file.is_file():
-            found = differences(_content(file), json.loads(json.dumps(content)))
-            for name, theirs, ours in found:
+            before, now = _content(file), json.loads(json.dumps(content))
+            # Earlier versions did not write all of it.
+            for name, theirs, ours in differences(before, {key: now[key] for key in before.keys() & now}):
                 raise ValueError(f"{file} is of another sweep, whose {name} is {theirs!r}. Received: {name}={ours!r}")
         elif self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
             raise FileExistsError(f"A sweep has a new or empty folder, or its own. Received: {self.folder}")
@@ -173,6 +176,14 @@ def runs_of(path: pathlib.Path) -> list[pathlib.Path]:
     return runs
 
 
+def unfinished_of(path: pathlib.Path) -> list[pathlib.Path]:
+    """Returns the runs of a sweep, or seeds of one experiment, that `runs_of` leaves out: begun and not finished."""
+    if not stands_for_runs(path):
+        return []
+    begun = (*path.glob("seed*/config.json"), *path.glob("*/seed*/config.json"))
+    return sorted(config.parent for config in begun if not PlannedRun(config.parent, []).finished)
+
+
 def _finished_seeds(folder: pathlib.Path) -> list[pathlib.Path]:
     return [path for path in sorted(folder.glob("seed*")) if PlannedRun(path, []).finished]
 
@@ -190,4 +201,4 @@ def _content(file: pathlib.Path) -> dict[str, Any]:
             raise ValueError("grid lists paths with their values")
     except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{file} is damaged ({error}). Received: {file.stat().st_size} bytes") from error
-    return {name: content[name] for name in wanted}
+    return {name: content[name] for name in (*wanted, "first_of") if name in content}

@@ -13,15 +13,19 @@ import contextlib
 import dataclasses
 import datetime
 import json
+import math
 import pathlib
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from tfsac.experiments.evaluations import read_run
 from tfsac.experiments.plots import read_curve
 from tfsac.experiments.run_processes import Launch, PlannedRun, say, train_side_by_side
 from tfsac.experiments.search_space import Describe, Dimension, names_of, parse_dimension
 from tfsac.files import differences, new_file, read_object, written_aside
+from tfsac.parameters.overrides import STEPS
 
 if TYPE_CHECKING:
     import optuna
@@ -193,7 +197,8 @@ class Tuning:
         self.asked: int | None = None  # trials whose values Optuna was asked for
         self.open: dict[int, OpenTrial] = {}
         self.queue: list[PlannedRun] = []
-        self.curves: dict[pathlib.Path, tuple[int, list[float]]] = {}  # by run: the file's size and its returns
+        # By run: the file's size, its returns, and how many of these are from before the first update.
+        self.curves: dict[pathlib.Path, tuple[int, list[float], int]] = {}
 
     def _claim(self, content: dict[str, Any]) -> None:
         file = self.folder / PLAN
@@ -331,25 +336,29 @@ class Tuning:
 
     def _evaluations(self, opened: OpenTrial) -> list[float]:
         """Returns the evaluations of a trial, seed after seed, so that trials are comparable at each; those of a later
-        seed are averaged with the scores of the earlier ones.
+        seed are averaged with the scores of the earlier ones. Before its first update a policy says nothing of a trial.
         """
         made: list[float] = []
         scores: list[float] = []
         for run in opened.runs:
-            returns = self._returns(run)
-            made += [sum([*scores, value]) / (len(scores) + 1) for value in returns]
+            returns, untrained = self._returns(run)
+            made += [sum([*scores, value]) / (len(scores) + 1) for value in returns[untrained:]]
             if not run.finished or run in opened.left:
                 break
             last = returns[-self.plan.last_evaluations :]
             scores.append(sum(last) / len(last))
         return made
 
-    def _returns(self, run: PlannedRun) -> list[float]:
-        with contextlib.suppress(OSError, ValueError):  # there are none yet
+    def _returns(self, run: PlannedRun) -> tuple[list[float], int]:
+        none_yet = (0, list[float](), 0)
+        with contextlib.suppress(OSError, ValueError):
             size = (run.path / "metrics.csv").stat().st_size
-            if self.curves.get(run.path, (0, []))[0] != size:
-                self.curves[run.path] = size, read_curve(run.path)[1].tolist()
-        return self.curves.get(run.path, (0, []))[1]
+            if self.curves.get(run.path, none_yet)[0] != size:
+                steps, returns = read_curve(run.path)
+                known, updates = read_curve(run.path, "updates")
+                untrained = np.searchsorted(steps, known[updates == 0].max(initial=-1), "right")
+                self.curves[run.path] = size, returns.tolist(), int(untrained)
+        return self.curves.get(run.path, none_yet)[1:]
 
     def _close_if_ended(self, opened: OpenTrial) -> None:
         """Tells Optuna the score of a trial whose runs have ended."""
@@ -369,6 +378,28 @@ class Tuning:
             say(f"score     {name}  {score:.2f}, best trial{best.number:03d} with {best.value:.2f}")
         else:
             self.study.tell(opened.trial, state=states.FAIL if opened.failed else states.PRUNED)
+
+
+def check_last_evaluations(experiment: dict[str, Any], last_evaluations: int) -> None:
+    """Refuses a score of more evaluations than a run will have, as far as its schedule says.
+
+    Args:
+        experiment: what is trained, as JSON values of `describe`.
+        last_evaluations: of so many the score of a run is the mean.
+
+    Raises:
+        ValueError: there will be fewer.
+    """
+    schedule = experiment["preset"]["schedule"]
+    names = ("heatup_steps", "improve_steps", "steps_between_evaluation_periods")
+    steps = [STEPS.fullmatch(schedule[name]) for name in names if schedule[name].startswith("EnvironmentSteps")]
+    if len(steps) == len(names):
+        heatup, improve, between = (int(found[1]) for found in steps if found)
+        if between and last_evaluations > (most := math.ceil((heatup + improve) / between)):
+            raise ValueError(
+                f"A score is the mean of 1 to as many last evaluations as a run has, here {most}. "
+                f"Received: last_evaluations={last_evaluations}"
+            )
 
 
 def score_of(runs: Sequence[pathlib.Path], last_evaluations: int) -> float:

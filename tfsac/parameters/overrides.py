@@ -15,6 +15,8 @@ from tfsac.parameters.keywords import explains_keywords
 from tfsac.parameters.other_names import lacking, meant_paths, meant_run_parameter, note_about
 from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, TrainingSteps
 
+STEPS = re.compile(r"(?:EnvironmentSteps|EnvironmentEpisodes|TrainingSteps)\((\d+)\)")  # as a config says them
+
 
 def parse_assignment(text: str) -> tuple[str, Any]:
     """Splits ``path=value``; the value is JSON where it parses as such (1e-3, true, null, [64, 64]), else a string.
@@ -40,6 +42,12 @@ def parse_assignment(text: str) -> tuple[str, Any]:
                 f"{value!r}"
             ) from error
         return path.strip(), value
+
+
+def covers(path: str, other: str) -> bool:
+    """Returns whether setting the value at a path also sets the one at another path; both may have a `*`."""
+    parts, others = path.split("."), other.split(".")
+    return len(parts) <= len(others) and all(part in ("*", named) for part, named in zip(parts, others, strict=False))
 
 
 @explains_keywords
@@ -113,7 +121,7 @@ def _assign(node: Any, parts: list[str], value: Any, path: str, tree: dict[str, 
             raise ParameterError(f"There is no parameter {path!r}.{about}{listed} Received: {key!r}")
         if len(parts) > 1:
             _assign(node[key], parts[1:], value, path, tree)
-        elif type(value) is int and isinstance(node.get(key), str) and "(" in node[key]:
+        elif type(value) is int and isinstance(node.get(key), str) and STEPS.fullmatch(node[key]):
             # A bare number keeps the unit: improve_steps=5000 leaves EnvironmentSteps what it is.
             node[key] = f"{node[key].split('(')[0]}({value})"
         else:
