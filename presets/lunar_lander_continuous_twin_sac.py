@@ -19,7 +19,8 @@ preset = Preset(
         algorithm=TwinSoftActorCriticAlgorithmParameters(
             discount=0.99,
             rate_for_copying_weights_to_target=0.01,
-            temperature=AutoAlphaParameters(initial_alpha=0.2, learning_rate=7e-4),
+            # With the usual -2 the temperature falls too soon for a seed that hovers to find that landing pays.
+            temperature=AutoAlphaParameters(initial_alpha=0.2, learning_rate=7e-4, target_entropy=-1.0),
         ),
         memory=ExperienceReplayParameters(max_size=1_000_000),
         networks=twin_soft_actor_critic_networks(layers=(256, 256), learning_rate=7e-4, batch_size=256),
