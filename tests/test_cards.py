@@ -282,6 +282,28 @@ def test_load_plays_the_cards_episodes_beside_its_returns(made, tmp_path, capsys
     assert sampled != tuple(parts(tfsac.load_card(made.path).evaluate(4, seed=7).returns))
 
 
+def test_a_film_that_fails_does_not_lose_the_evaluation(made, tmp_path, capsys, monkeypatch):
+    def no_camera(*_):
+        raise ValueError("There is no camera. Received: none")
+
+    monkeypatch.setattr("tfsac.cards.card_folder.write_film", no_camera)
+    with pytest.raises(
+        api.DrawingError, match=r"^The episodes were played .*There is no camera\. Received: none$"
+    ) as error:
+        tfsac.load_card(made.path).evaluate(2, dump_mp4=tmp_path / "film.gif")
+    assert len(error.value.evaluation.returns) == 2
+    with pytest.raises(api.DrawingError):
+        cli.run(["load", f"--card={made.path}", "--episodes=2", f"--dump_mp4={tmp_path / 'film.gif'}"])
+    assert RETURN.search(capsys.readouterr().out).groups()[:4] == (*parts(error.value.evaluation.returns),)
+
+
+def test_a_film_of_what_a_function_made_needs_its_drawing_before_anything_is_played(made, tmp_path):
+    with pytest.raises(ValueError, match=r"render_mode='rgb_array'.*Received: render_mode=None$"):
+        tfsac.load_card(made.path).evaluate(
+            2, dump_mp4=tmp_path / "film.gif", env_fn=lambda: gym.make("Pendulum-v1", max_episode_steps=10)
+        )
+
+
 def test_a_card_acts_as_the_policy_of_its_run(made, runs):
     card, live = tfsac.load_card(made.path), tfsac.load_policy(runs[0])
     rows = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)

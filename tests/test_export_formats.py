@@ -10,13 +10,14 @@ from types import SimpleNamespace
 import gymnasium as gym
 import numpy as np
 import pytest
+import tensorflow as tf
 import tiny
 
 import tfsac
 from tfsac import api, cli, exporting
 from tfsac.catalog import load_preset
 from tfsac.environments import as_arrays
-from tfsac.litert import calibrate, litert_interpreter
+from tfsac.litert import calibrate, litert_interpreter, with_half_weights
 
 BENCHMARK = pathlib.Path(__file__).parents[1] / "benchmarks" / "quantization.py"
 TOOL = """
@@ -106,9 +107,53 @@ def test_a_float16_file_acts_as_the_live_policy_but_for_its_rounded_weights(leve
     line = ["export", f"--run_dir={run}", f"--out={out}", "--format=tflite", "--quantize=float16", "--verify"]
     assert cli.run(line) == 0
     told = re.search(r"observations: (\S+) \(of float16, without a tolerance\)", capsys.readouterr().out)[1]
-    assert 0.0 < float(told) < 5e-3
-    kinds = [tensor["dtype"] for tensor in litert_interpreter(out / "policy.tflite").get_tensor_details()]
-    assert np.float16 in kinds  # small weights stay float32
+    assert 1e-6 < float(told) < 5e-3
+
+
+class Weather(gym.Env):
+    """Observes pressure, a clock and a constant, which float16 does not hold; acts between bounds that it does not."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (3,))
+    action_space = gym.spaces.Box(np.float32([-2.3, -0.7]), np.float32([2.3, 0.7]))
+
+    def _observed(self):
+        return np.float32([self.np_random.normal(101325, 100), self.np_random.normal(2010.3, 0.1), 9.81])
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self._observed(), {}
+
+    def step(self, action):
+        self.steps += 1
+        return self._observed(), 0.0, False, self.steps >= 60, {}
+
+
+@pytest.mark.slow
+def test_a_float16_file_rounds_neither_statistics_nor_bounds(tmp_path):
+    pytest.importorskip("ai_edge_litert")
+    preset = tiny.shrunk(load_preset("pendulum_twin_sac"), **{"environment.filters.observation_normalization": True})
+    result = tfsac.train(preset, tmp_path / "run", env_fn=Weather, quiet=True)
+    policy = tfsac.load_policy(result.run_dir, env_fn=Weather)
+    (observations,) = api.observations_of(result.run_dir, policy, env_fn=Weather)
+    path = exporting.export(policy, tmp_path / "float16", "tflite", quantize="float16")
+    assert 1e-7 < exporting.verify(policy, path, observations) < 5e-3
+    sample = litert_interpreter(path).get_signature_runner("sample")
+    rows = np.array(observations, np.float32)
+    for noise in (-100.0, 100.0):  # saturated
+        actions = sample(observation=rows, noise=np.full((len(rows), 2), noise, np.float32))["action"]
+        assert all(Weather.action_space.contains(action) for action in actions)
+        assert np.abs(actions).max() == np.float32(2.3)
+
+
+def test_weights_beyond_float16_stay_as_they_are():
+    smaller = {}
+    for largest in (1.0, 7e4):
+        weights = tf.constant(np.linspace(0.0, largest, 4096, dtype=np.float32).reshape(64, 64))
+        function = tf.function(lambda x: x @ weights).get_concrete_function(tf.TensorSpec([None, 64]))  # noqa: B023
+        made = tf.lite.TFLiteConverter.from_concrete_functions([function]).convert()
+        smaller[largest] = len(made) - len(with_half_weights(made))
+    assert smaller[1.0] > 7000 and smaller[7e4] < 0
 
 
 @pytest.mark.slow
@@ -170,10 +215,32 @@ def test_each_episode_of_the_calibration_begins_with_the_first_state_of_a_policy
     assert [bool(state.any()) for state in states] == [False, True, True, False, False, True, True, True]
 
 
-def test_observations_without_episodes_are_refused_and_leave_nothing(policy, observations, tmp_path):
+@pytest.mark.parametrize("wrong", ["flat", "batches", "numbers"])
+def test_observations_without_episodes_are_refused_and_leave_nothing(policy, observations, tmp_path, wrong):
+    given = {"flat": observations, "batches": [[np.array(observations)]], "numbers": [1.0, 2.0]}[wrong]
     with pytest.raises(ValueError, match=r"Received: "):
-        exporting.export(policy, tmp_path / "out", "tflite", quantize="int8", quantize_with=observations)
+        exporting.export(policy, tmp_path / "out", "tflite", quantize="int8", quantize_with=given)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_calibration_takes_arrays_actions_all_over_the_space_and_leaves_the_policy_as_it_was(tmp_path):
+    run = tiny.untrained_run(tmp_path / "run", "CartPole-v1", tiny.acer(lstm=True))
+    policy, converter = tfsac.load_policy(run), SimpleNamespace()
+    policy.act(np.zeros(4, np.float32))
+    before = {name: value.copy() for name, value in policy.state.items()}
+    signature = SimpleNamespace(structured_input_signature=[tf.TensorSpec([None], tf.int32, name="action")])
+    calibrate(converter, {"values": signature}, policy, np.zeros((2, 20, 4), np.float32))
+    actions = [int(row["action"][0]) for _, row in converter.representative_dataset()]
+    assert actions[:2] == [0, 1] and len(actions) == 40 and 5 < sum(actions) < 35
+    assert before and all((policy.state[name] == value).all() for name, value in before.items())
+
+
+def test_the_values_of_all_actions_are_calibrated(policy, observations):
+    converter = SimpleNamespace()
+    signature = SimpleNamespace(structured_input_signature=[tf.TensorSpec([None, 1], tf.float32, name="action")])
+    calibrate(converter, {"values": signature}, policy, [observations])
+    actions = np.concatenate([row["action"][0] for _, row in converter.representative_dataset()])
+    assert actions[:2].tolist() == [-2.0, 2.0] and len(np.unique(actions.round(1))) > 20
 
 
 @pytest.mark.slow
@@ -222,7 +289,7 @@ def test_the_command_calibrates_with_episodes_of_the_run_and_tells_the_differenc
     printed = capsys.readouterr().out
     told = float(re.search(r"over 50 observations: (\S+) \(of int8, without a tolerance\)", printed)[1])
     assert 1e-5 < told < 0.2 and told == pytest.approx(
-        exporting.verify(policy, out, api.observations_of(run_dir, policy)[0]), abs=0.05
+        exporting.verify(policy, out, api.observations_of(run_dir, policy, 11)[-1]), abs=0.05
     )
 
 

@@ -175,15 +175,18 @@ def environment_of(
 
 
 class DrawingError(RuntimeError):
-    """The episodes of an evaluation were played, but not drawn.
-
-    Attributes:
-        evaluation: returns and lengths of the episodes.
-    """
+    """The episodes of an evaluation were played, but not drawn; `evaluation` has their returns and lengths."""
 
     def __init__(self, message: str, evaluation: Evaluation):
         super().__init__(message)
         self.evaluation = evaluation
+
+    @classmethod
+    def of(cls, evaluation: Evaluation, error: Exception) -> DrawingError:
+        """Returns the error of an evaluation whose film or picture failed with another one."""
+        said = str(error) if "Received: " in str(error) else f"Received: {described(error)}"
+        mean = f"mean return {evaluation.returns.mean():.2f}"
+        return cls(f"The episodes were played ({mean}) but not drawn: {said}", evaluation)
 
 
 @explains_keywords
@@ -254,10 +257,7 @@ def evaluate(
             seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(episodes)]
             write_film(parameters, seeds, by_episode, film, env_fn)
     except (OSError, ImportError, ValueError, RuntimeError) as error:
-        said = str(error) if "Received: " in str(error) else f"Received: {described(error)}"
-        raise DrawingError(
-            f"The episodes were played (mean return {done.returns.mean():.2f}) but not drawn: {said}", done
-        ) from error
+        raise DrawingError.of(done, error) from error
     return done
 
 

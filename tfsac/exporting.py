@@ -16,7 +16,7 @@ from tfsac import argument_checks
 from tfsac.environments import ActionNumbering, action_map, as_arrays
 from tfsac.exported import TFLITE_FILE, is_export, load_exported
 from tfsac.files import check_new_folder, neutral, new_file, sync, writing
-from tfsac.litert import INITIAL_STATE, calibrate, converted, round_weights
+from tfsac.litert import INITIAL_STATE, calibrate, converted, with_half_weights
 from tfsac.training.policy import Policy
 from tfsac.types import ACTION_MASK, DiscreteSpec, input_name
 from tfsac.user_code import described
@@ -186,7 +186,7 @@ def export(
         OSError: it cannot be written; there is nothing at `out` then, or what was there before.
         ValueError: an unknown format or quantisation; a folder named as a LiteRT file; values of a policy without
             critics, or with an LSTM of their own; a SavedModel to be quantised; int8 without observations, or
-            observations without int8; a policy that the converter cannot make int8.
+            observations without int8; a policy that the converter cannot make.
     """
     argument_checks.instance("policy", policy, Policy, A_POLICY)
     argument_checks.flag("values", values)
@@ -205,11 +205,25 @@ def export(
         raise ValueError(f"quantize is 'none', 'float16' or 'int8'. Received: {quantize!r}")
     if quantize != "none" and format != "tflite":
         raise ValueError(f"Only a LiteRT file is quantised: format='tflite'. Received: {quantize!r}, {format!r}")
-    if any(map(len, quantize_with or ())) != (quantize == "int8"):
+    try:
+        episodes = [] if quantize_with is None else [list(episode) for episode in quantize_with]
+    except TypeError as error:
+        raise ValueError(
+            "quantize_with is a list of episodes, of each a list of its raw observations. "
+            f"Received: {argument_checks.shown(quantize_with)}"
+        ) from error
+    if any(episodes) != (quantize == "int8"):
         raise ValueError(
             "int8 takes at least one step of an episode, and nothing else takes any: quantize='int8', "
-            f"quantize_with=[observations, ...]. Received: {quantize!r}, {len(quantize_with or ())} episodes"
+            f"quantize_with=[observations, ...]. Received: {quantize!r}, {len(episodes)} episodes"
         )
+    for observation in (seen for episode in episodes for seen in episode):
+        shapes = {key: value.shape for key, value in as_arrays(observation, policy.acting.spec).items()}
+        if any(shape != policy.acting.spec.observation[key].shape for key, shape in shapes.items()):
+            raise ValueError(
+                "quantize_with is a list of episodes, of each a list of its raw observations, each of one environment. "
+                f"Received: an observation of the shapes {shapes}"
+            )
     if not replace or not is_export(out):
         check_new_folder(out)
     if out.exists() and (out.samefile(".") or out.is_mount()):
@@ -230,12 +244,13 @@ def export(
                 converter = tf.lite.TFLiteConverter.from_saved_model(
                     str(folder / "model"), signature_keys=list(signatures)
                 )
-                if quantize == "float16":
-                    round_weights(converter)
-                elif quantize == "int8":
-                    calibrate(converter, signatures, policy, quantize_with or ())
+                if quantize == "int8":
+                    calibrate(converter, signatures, policy, episodes)
+                content = converted(converter)
                 (aside / "lite").mkdir()
-                (aside / "lite" / TFLITE_FILE).write_bytes(converted(converter))
+                (aside / "lite" / TFLITE_FILE).write_bytes(
+                    with_half_weights(content) if quantize == "float16" else content
+                )
             made = aside / ("lite" if format == "tflite" else "model")
             for path in [*made.rglob("*"), made]:
                 sync(path)
@@ -304,7 +319,11 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: list[Any]) ->
             )
         try:
             theirs = exported(arrays)[0]
-        except (tf.errors.InvalidArgumentError, ValueError, RuntimeError) as error:  # LiteRT raises the last two
+        except RuntimeError as error:
+            raise ValueError(
+                f"LiteRT cannot run the export at {path} with this policy's observations. Received: {described(error)}"
+            ) from error
+        except (tf.errors.InvalidArgumentError, ValueError) as error:
             raise ValueError(
                 f"The export at {path} takes other observations than this policy. Received: {described(error)}"
             ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pathlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,16 +13,60 @@ import tensorflow as tf
 
 from tfsac.environments import as_arrays
 from tfsac.training.policy import Policy
-from tfsac.types import input_name
+from tfsac.types import ArraySpec, DiscreteSpec, input_name
 
 INITIAL_STATE = "initial_state"  # the signature
 MOST_STEPS = 1000  # of the given ones, evenly spaced; each runs every signature once
 
 
-def round_weights(converter: tf.lite.TFLiteConverter) -> None:
-    """Sets a converter up for weights in float16; what is computed with them stays float32."""
-    converter.optimizations = [tf.lite.Optimize.DEFAULT]
-    converter.target_spec.supported_types = [tf.float16]
+def with_half_weights(content: bytes) -> bytes:
+    """Returns a float32 file with the weights of its matrix products and convolutions in float16.
+
+    TensorFlow's converter would round all constants: means, scales and bounds too. Weights beyond float16 stay.
+    """
+    from tensorflow.lite.python import schema_py_generated as schema
+    from tensorflow.lite.tools import flatbuffer_utils
+
+    kinds = schema.BuiltinOperator
+    products = (kinds.FULLY_CONNECTED, kinds.CONV_2D, kinds.DEPTHWISE_CONV_2D, kinds.BATCH_MATMUL)
+    model = flatbuffer_utils.convert_bytearray_to_object(bytearray(content))
+    codes = [code.builtinCode for code in model.operatorCodes]
+    widen = schema.OperatorCodeT()
+    widen.builtinCode = widen.deprecatedBuiltinCode = kinds.DEQUANTIZE
+    widen.version = 3  # that takes float16
+    model.operatorCodes.append(widen)
+    halves: dict[int, int] = {}  # by number of the buffer in float32
+    for graph in model.subgraphs:
+        read = [operator.inputs[1] for operator in graph.operators if codes[operator.opcodeIndex] in products]
+        for number in dict.fromkeys(read):
+            tensor = graph.tensors[number]
+            data = model.buffers[tensor.buffer].data
+            if tensor.type != schema.TensorType.FLOAT32 or data is None or not len(data):
+                continue
+            if tensor.buffer not in halves:
+                with np.errstate(over="ignore"):
+                    half = np.frombuffer(bytes(data), np.float32).astype(np.float16)
+                if not np.isfinite(half).all():
+                    continue
+                buffer = schema.BufferT()
+                buffer.data = np.frombuffer(half.tobytes(), np.uint8)
+                halves[tensor.buffer] = len(model.buffers)
+                model.buffers.append(buffer)
+            stored = copy.copy(tensor)
+            stored.name, stored.type, stored.buffer = (
+                tensor.name + b"/float16",
+                schema.TensorType.FLOAT16,
+                halves[tensor.buffer],
+            )
+            tensor.buffer = 0  # the empty one
+            operator = schema.OperatorT()
+            operator.opcodeIndex, operator.inputs, operator.outputs = len(codes), [len(graph.tensors)], [number]
+            graph.tensors.append(stored)
+            graph.operators.insert(0, operator)
+    used = {tensor.buffer for graph in model.subgraphs for tensor in graph.tensors}
+    for number in halves.keys() - used:
+        model.buffers[number].data = None
+    return bytes(flatbuffer_utils.convert_object_to_bytearray(model))
 
 
 def calibrate(
@@ -34,11 +79,15 @@ def calibrate(
     Args:
         converter: of the SavedModel with these signatures.
         functions: concrete functions by signature name.
-        policy: that is exported; its deterministic actions and states complete the inputs.
+        policy: that is exported; its states complete the inputs, and actions all over the space.
         episodes: the raw observations of each, from its start.
     """
+    before = dict(policy.state), policy.switched
     rows = [row for observations in episodes for row in _inputs(policy, observations)]
+    policy.state, policy.switched = before
     rows = [rows[i] for i in np.unique(np.linspace(0, len(rows) - 1, MOST_STEPS).astype(int))]
+    for row, action in zip(rows, _actions(policy.acting.spec.action, len(rows)), strict=True):
+        row["action"] = action[None]
 
     def representative() -> Iterator[tuple[str, dict[str, np.ndarray]]]:
         for signature, function in functions.items():
@@ -54,18 +103,19 @@ def converted(converter: tf.lite.TFLiteConverter) -> bytes:
     """Returns the LiteRT file, without a warning that is about TensorFlow's own calibration.
 
     Raises:
-        ValueError: the converter cannot make this policy int8.
+        ValueError: the converter cannot make it.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*tf.lite.Interpreter is deprecated")
         try:
             return converter.convert()
-        except RuntimeError as error:
-            if not converter.representative_dataset:
-                raise
+        except Exception as error:  # of any kind, from an operation that LiteRT does not have
+            made, instead = "LiteRT", "as a SavedModel"
+            if converter.representative_dataset:
+                made, instead = "int8", "in float16"
             raise ValueError(
-                "TensorFlow's converter cannot make this policy int8 (above, it says why); export it in "
-                f"float16. Received: {error or type(error).__name__}"
+                f"TensorFlow's converter cannot make this policy {made} (it may say why above); export it {instead}. "
+                f"Received: {error or type(error).__name__}"
             ) from error
 
 
@@ -84,18 +134,27 @@ def litert_interpreter(path: pathlib.Path) -> Any:
     return Interpreter(str(path))
 
 
+def _actions(spec: ArraySpec | DiscreteSpec, number: int) -> np.ndarray:
+    """Returns so many of the environment's actions: both ends of the space, then anything between them."""
+    drawn = np.random.default_rng(0).uniform(size=(number, *spec.shape))
+    drawn[:2] = np.reshape([0.0, np.nextafter(1.0, 0.0)], (2, *[1] * len(spec.shape)))[:number]
+    if isinstance(spec, DiscreteSpec):
+        return (spec.start + np.floor(drawn * spec.num_actions)).astype(spec.dtype)
+    assert spec.low is not None and spec.high is not None
+    return (spec.low + drawn * (spec.high - spec.low)).astype(spec.dtype)
+
+
 def _inputs(policy: Policy, observations: Sequence[Any]) -> Iterator[dict[str, np.ndarray]]:
-    """Yields what each step of an episode may be an input of: observation, state before it, action and noise."""
+    """Yields what each step of an episode may be an input of: observation, state before it, and noise."""
     policy.reset()
     for observation in observations:
         arrays = {key: value[None] for key, value in as_arrays(observation, policy.acting.spec).items()}
         state = dict(policy.state) or policy.acting.initial_state(1)
-        action = policy.act(observation)[None].astype(policy.acting.spec.action.dtype)
+        policy.act(observation)
         drawn = policy.acting.sample_noise({key: tf.constant(value) for key, value in arrays.items()})
         yield {
             **{input_name(key): value for key, value in arrays.items()},
             **state,
-            "action": action,
             "noise": np.asarray(drawn),
         }
     policy.reset()

@@ -12,10 +12,10 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac import argument_checks
-from tfsac.api import AFTER_TRAINING
+from tfsac.api import AFTER_TRAINING, DrawingError
 from tfsac.cards.card_files import CONFIG, check_card, read_results
 from tfsac.environments import episode_seed, maker, spec_of
-from tfsac.environments.film import check_render, write_film
+from tfsac.environments.film import check_drawn, check_render, write_film
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.exported import Exported, load_exported
 from tfsac.files import new_file
@@ -106,7 +106,8 @@ class Card:
         Raises:
             TypeError, ValueError: arguments that cannot be used, or an environment that is not the card's.
             ImportError: the environment's package, or that of films, is missing.
-            EnvironmentFailure: the environment raised, or cannot be drawn.
+            EnvironmentFailure: the environment raised.
+            DrawingError: the film failed; it has the evaluation.
         """
         told = len(self.results.get("returns", ())) or 10
         episodes = argument_checks.whole("episodes", told if episodes is None else episodes, 1)
@@ -134,6 +135,8 @@ class Card:
         except ImportError as error:
             raise ImportError(f"A card has no code of its environment; `act` works without it. {error}") from error
         try:
+            if env_fn is not None:
+                check_drawn(env, render or ("rgb_array" if film else ""))
             if (self.path / CONFIG).is_file():
                 refuse_other_spaces(RunDirectory(self.path), spec_of(env))
             act = lambda observation: self.act(observation, deterministic)  # noqa: E731
@@ -142,7 +145,11 @@ class Card:
             env.close()
         if film:
             seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(episodes)]
-            write_film(self.environment, seeds, np.split(np.array(actions), np.cumsum(done.lengths)[:-1]), film, env_fn)
+            by_episode = np.split(np.array(actions), np.cumsum(done.lengths)[:-1])
+            try:
+                write_film(self.environment, seeds, by_episode, film, env_fn)
+            except (OSError, ImportError, ValueError, RuntimeError) as error:
+                raise DrawingError.of(done, error) from error
         return done
 
 

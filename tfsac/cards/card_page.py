@@ -201,19 +201,22 @@ def _without_tfsac(policy: Exported, lite: bool) -> str:
         f'model = tf.saved_model.load("{POLICY}")',
     ]
     lines += ['act = model.signatures["serving_default"]']
-    lines += [f"{name} = {value}" for name, value in given.items()]
-    tensors = ", ".join(f"{name}=tf.constant({name})" for name in given)
+    # In a dict, because a key of the observation may be called `act` or `state`.
+    tensors = [f'"{name}": tf.constant({value})' for name, value in given.items()]
+    lines += [f"inputs = {{{', '.join(tensors)}}}"]
     if fields:
         lines += ['state = model.signatures["initial_state"](rows=tf.constant(1))  # where an episode starts']
-        lines += [f"state = act({tensors}, **state)", 'action = state.pop("action")']
+        lines += ["state = act(**inputs, **state)", 'action = state.pop("action")']
     else:
-        lines += [f'action = act({tensors})["action"]']
+        lines += ['action = act(**inputs)["action"]']
     lines += ["print(action.numpy())", "```", "", several]
     if lite and not fields:
         lines += ["", "With LiteRT (`pip install ai-edge-litert`):", "", "```python", "import numpy as np"]
         lines += ["from ai_edge_litert.interpreter import Interpreter", ""]
         lines += [f'act = Interpreter("{LITE}").get_signature_runner("serving_default")']
-        lines += [f"print(act({', '.join(f'{name}={value}' for name, value in given.items())})['action'])", "```"]
+        arrays = [f'"{name}": {value}' for name, value in given.items()]
+        lines += [f"inputs = {{{', '.join(arrays)}}}"]
+        lines += ["print(act(**inputs)['action'])", "```"]
     return "\n".join(lines)
 
 

@@ -144,13 +144,15 @@ def export(f: flags.FlagValues, rest: list[str]) -> int:
         from tfsac import api, exporting
 
     policy = api.load_policy(run_dir, critics=f.values)
-    seen = api.observations_of(run_dir, policy, CALIBRATION_EPISODES) if f.quantize == "int8" else None
+    of_calibration = CALIBRATION_EPISODES if f.quantize == "int8" else 0
+    played = api.observations_of(run_dir, policy, of_calibration + f.verify) if of_calibration or f.verify else []
+    seen = played[:of_calibration] or None
     path = exporting.export(policy, out, f.format, f.values, quantize=f.quantize, quantize_with=seen)
     print(f"exported to {path}")
     tell_untrained(run_dir)
     if not f.verify:
         return 0
-    (observations,) = api.observations_of(run_dir, policy)
+    observations = played[-1]
     difference = exporting.verify(policy, path, observations)
     rounded = f.quantize != "none"
     good = rounded or difference <= exporting.TOLERANCE

@@ -77,10 +77,15 @@ def load(f: flags.FlagValues, rest: list[str]) -> int:
     if f.dump_mp4:
         check_film(f.dump_mp4)
     with quiet_start():
+        from tfsac import api
         from tfsac.cards import card_folder
 
     loaded = card_folder.load_card(folder)
-    done = loaded.evaluate(f.episodes, not f.stochastic, f.seed, "human" if f.render else "", f.dump_mp4)
+    try:
+        done = loaded.evaluate(f.episodes, not f.stochastic, f.seed, "human" if f.render else "", f.dump_mp4)
+    except api.DrawingError as error:
+        print_evaluation(error.evaluation, len(error.evaluation.returns))
+        raise
     print_evaluation(done, len(done.returns))
     if told:
         print(
