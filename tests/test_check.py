@@ -15,6 +15,7 @@ from tfsac.environments.check import EnvironmentFailure, check
 from tfsac.environments.checked_returns import CheckedReturns
 from tfsac.environments.env_fn import making
 from tfsac.networks.observations import usual_scheme
+from tfsac.parameters import EnvironmentParameters
 
 Box = gym.spaces.Box
 ZEROS = np.zeros(2, np.float32)
@@ -374,7 +375,38 @@ def test_a_frame_stack_in_another_order_is_a_problem():
     assert tfsac.check_environment(Frames(False), 20).usable
     report = tfsac.check_environment(Frames(True), 20)
     (problem,) = [one.text for one in report.findings if one.kind == "problem"]
-    assert "a step drops the first frame and adds one at the end" in problem
+    assert "a step drops one and adds one last; " in problem and problem.endswith("Received: other frames at step 1")
+
+
+def test_a_frame_stack_that_begins_with_other_frames_is_a_problem():
+    class Padded(Frames):
+        def drawn(self):
+            return super().drawn() + np.array([0, 0, 1], np.uint8)
+
+    report = tfsac.check_environment(Padded(False), 20)
+    (problem,) = [one.text for one in report.findings if one.kind == "problem" and "a reset repeats" in one.text]
+    assert problem.endswith("Received: other frames at the reset before step 1")
+
+
+@pytest.mark.parametrize("name", ["observation", "reward"])
+def test_running_statistics_of_a_wrapper_are_refused_but_for_frozen_ones(name):
+    wrapper = getattr(gym.wrappers, f"Normalize{name.capitalize()}")
+    wrapped = gym.wrappers.TimeLimit(wrapper(Plain()), 5)
+    message = rf"set environment\.filters\.{name}_normalization=true\. Received: {wrapper.__name__}$"
+    with pytest.raises(ValueError, match=message):
+        tfsac.environments.checked(wrapped)
+    assert not tfsac.check_environment(lambda: gym.wrappers.TimeLimit(wrapper(Plain()), 5), 20).usable
+    wrapped.env.update_running_mean = False
+    tfsac.environments.checked(wrapped)
+
+
+def test_a_limit_beyond_that_of_the_function_is_refused_and_a_shorter_one_holds():
+    def made(steps):
+        return tfsac.environments.maker(EnvironmentParameters(max_episode_steps=steps), lambda: gym.make("Pendulum-v1"))
+
+    with pytest.raises(ValueError, match=r"earlier than .* Received: max_episode_steps=300, and a TimeLimit of 200$"):
+        made(300)()
+    assert [made(steps)().reset(seed=0) is not None for steps in (None, 200, 100)] == [True] * 3
 
 
 @dataclasses.dataclass
@@ -428,6 +460,13 @@ def test_the_command_prints_the_report_and_its_status_says_whether_it_is_usable(
         cli.run(["check", "--preset=pendulum_sac", "--level=CartPole-v1", "--num_steps=20"]) == 1
     )  # the agent does not fit
     assert cli.run(["check", "--preset=pendulum_sac", "--num_steps=20"]) == 0
+    capsys.readouterr()
+    team = ["--level=tfsac.testing:TeamIdentity-v0", "--set=environment.kwargs.discrete=false"]
+    assert cli.run(["check", "--preset=taac_simple_control", *team, "--num_steps=20"]) == 1
+    assert "acts alone" in capsys.readouterr().out
+    alone = ["--level=Pendulum-v1", "--set=environment.kwargs={}"]
+    assert cli.run(["check", "--preset=simple_spread_twin_sac", *alone, "--num_steps=20"]) == 1
+    assert "an embedder for an observation that the environment does not give" in capsys.readouterr().out
     assert cli.run(["check", "--preset=pendulum_sac", "--num_steps=20", "--set=environment.visible_entries=[9]"]) == 1
     assert "visible_entries of" in capsys.readouterr().out
 

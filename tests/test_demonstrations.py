@@ -137,6 +137,22 @@ def test_episodes_that_there_are_not_are_refused_with_both_numbers(saved, num_ep
         load_demonstrations(saved, SPEC, num_episodes=num_episodes)
 
 
+def test_the_bare_name_of_a_class_may_be_that_of_any_level(saved):
+    assert len(load_demonstrations(saved, SPEC, "env_fn:CameraArm").records) == 7
+    rewrite(saved, meta=np.array(json.dumps({"format": 1, "level": "CameraArm"})))
+    assert len(load_demonstrations(saved, SPEC, "TfsacCameraArm-v0").records) == 7
+
+
+def test_an_array_that_does_not_fit_the_same_level_is_not_said_to_be_of_another(saved):
+    with np.load(saved) as arrays:
+        flags = arrays["terminated"].astype("int8")
+    rewrite(saved, terminated=flags)
+    with pytest.raises(
+        ValueError, match=r"does not fit the environment TfsacCameraArm-v0: terminated should be bool\. Received: int8$"
+    ):
+        load_demonstrations(saved, SPEC, "TfsacCameraArm-v0")
+
+
 def test_a_file_of_another_level_is_refused_by_both_names(saved):
     assert len(load_demonstrations(saved, SPEC, "TfsacCameraArm-v0").records) == 7
     assert len(load_demonstrations(saved, SPEC, "tests.tiny:TfsacCameraArm-v0").records) == 7

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+import tiny
 from pages import ROOT, blocks
 
 from tfsac import user_code
@@ -42,6 +43,7 @@ from tfsac.parameters import (
 from tfsac.policies import EpsilonGreedy, Exploration
 from tfsac.testing import discrete_spec, vector_spec
 from tfsac.training.build import build_agent, build_memory, build_policy
+from tfsac.types import DiscreteSpec
 from tfsac.user_code import UserCodeError
 
 EXAMPLES = ROOT / "examples"
@@ -135,6 +137,51 @@ class ScaledHead(PolicyHead):
     def __call__(self, features):
         mean, log_std = super().__call__(features)
         return [self.factor * mean, log_std]
+
+
+def returning(changed):
+    """Returns an exploration that changes actions so."""
+
+    class Changed(Exploration):
+        def __call__(self, action, rng, uniform, env_steps):
+            return changed(action)
+
+    return Changed(None)
+
+
+@pytest.mark.parametrize(
+    ("spec", "changed", "message"),
+    [
+        (vector_spec(3, 2), lambda a: a + 5.0, r"in \[-1, 1\]; np.clip keeps them there"),
+        (vector_spec(3, 2), lambda a: a * np.nan, r"in \[-1, 1\]"),
+        (vector_spec(3, 2), lambda a: a[:, :1], r"actions \(4, 2\) of float32. Received: \(4, 1\) of float32$"),
+        (vector_spec(3, 2), lambda a: None, r"Received: None$"),
+        (discrete_spec(3, 2), lambda a: a + 0.7, r"actions \(4,\) of int32. Received: \(4,\) of float64$"),
+        (discrete_spec(3, 2), lambda a: a - 2, "from 0 to 1. Received: "),
+        (discrete_spec(3, 2), lambda a: a + 2, "from 0 to 1. Received: "),
+    ],
+)
+def test_what_an_own_exploration_returns_is_checked(spec, changed, message):
+    discrete = isinstance(spec.action, DiscreteSpec)
+    preset = load_preset("cart_pole_discrete_sac" if discrete else "pendulum_twin_sac")
+    policy = build_policy(tiny.shrunk(preset), RunParameters(), spec)
+    seen = {"observation": np.zeros((4, 3), np.float32)}
+    policy.exploration = returning(lambda action: action)
+    assert policy.act(seen, mode="explore").action.shape[0] == 4
+    policy.exploration = returning(changed)
+    with pytest.raises(ValueError, match=f"^The exploration Changed returns .*{message}"):
+        policy.act(seen, mode="explore")
+
+
+def test_an_own_exploration_that_ignores_the_mask_is_refused():
+    spec = discrete_spec(3, 3, masked=True)
+    policy = build_policy(tiny.shrunk(load_preset("cart_pole_discrete_sac")), RunParameters(), spec)
+    seen = {"observation": np.zeros((4, 3), np.float32), "action_mask": np.array([[True, False, True]] * 4)}
+    policy.exploration = returning(lambda action: np.full_like(action, 2))
+    assert (policy.act(seen, mode="explore").action == 2).all()
+    policy.exploration = returning(np.ones_like)
+    with pytest.raises(ValueError, match=r"that the action mask allows\. Received: \[1 1 1 1\]$"):
+        policy.act(seen, mode="explore")
 
 
 def with_head(head):

@@ -933,6 +933,12 @@ def test_a_number_keeps_the_unit_of_steps_and_replaces_any_other_text():
     assert changed.environment.kwargs == {"task": 7} and changed.schedule.heatup_steps == EnvironmentSteps(800)
 
 
+def test_tuples_in_kwargs_are_lists_from_the_start_as_a_config_brings_them_back():
+    given = EnvironmentParameters(kwargs={"size": (3, 4), "more": {"a": [(1, 2)]}})
+    assert given.kwargs == {"size": [3, 4], "more": {"a": [[1, 2]]}}
+    assert from_json(EnvironmentParameters, json.dumps(to_json(given))) == given
+
+
 def test_none_is_another_value_than_parameters_that_are_all_none():
     plain = to_json(load_preset("pendulum_sac"))
     scaled = to_json(override(load_preset("pendulum_sac"), {"environment.filters.return_scaling": {}}))

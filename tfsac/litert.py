@@ -35,7 +35,7 @@ def with_half_weights(content: bytes) -> bytes:
     widen.builtinCode = widen.deprecatedBuiltinCode = kinds.DEQUANTIZE
     widen.version = 3  # that takes float16
     model.operatorCodes.append(widen)
-    halves: dict[int, int] = {}  # by number of the buffer in float32
+    narrow: dict[int, int] = {}  # by number of the buffer in float32
     for graph in model.subgraphs:
         read = [operator.inputs[1] for operator in graph.operators if codes[operator.opcodeIndex] in products]
         for number in dict.fromkeys(read):
@@ -43,28 +43,25 @@ def with_half_weights(content: bytes) -> bytes:
             data = model.buffers[tensor.buffer].data
             if tensor.type != schema.TensorType.FLOAT32 or data is None or not len(data):
                 continue
-            if tensor.buffer not in halves:
+            if tensor.buffer not in narrow:
                 with np.errstate(over="ignore"):
-                    half = np.frombuffer(bytes(data), np.float32).astype(np.float16)
-                if not np.isfinite(half).all():
+                    rounded = np.frombuffer(bytes(data), np.float32).astype(np.float16)
+                if not np.isfinite(rounded).all():
                     continue
                 buffer = schema.BufferT()
-                buffer.data = np.frombuffer(half.tobytes(), np.uint8)
-                halves[tensor.buffer] = len(model.buffers)
+                buffer.data = np.frombuffer(rounded.tobytes(), np.uint8)
+                narrow[tensor.buffer] = len(model.buffers)
                 model.buffers.append(buffer)
             stored = copy.copy(tensor)
-            stored.name, stored.type, stored.buffer = (
-                tensor.name + b"/float16",
-                schema.TensorType.FLOAT16,
-                halves[tensor.buffer],
-            )
+            stored.name += b"/float16"
+            stored.type, stored.buffer = schema.TensorType.FLOAT16, narrow[tensor.buffer]
             tensor.buffer = 0  # the empty one
             operator = schema.OperatorT()
             operator.opcodeIndex, operator.inputs, operator.outputs = len(codes), [len(graph.tensors)], [number]
             graph.tensors.append(stored)
             graph.operators.insert(0, operator)
     used = {tensor.buffer for graph in model.subgraphs for tensor in graph.tensors}
-    for number in halves.keys() - used:
+    for number in narrow.keys() - used:
         model.buffers[number].data = None
     return bytes(flatbuffer_utils.convert_object_to_bytearray(model))
 

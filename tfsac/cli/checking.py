@@ -10,6 +10,7 @@ from absl import flags
 
 from tfsac.cli.command import UsageError, command
 from tfsac.cli.early_checks import assignments
+from tfsac.tensorflow_start import quiet_start
 
 
 def _check_flags(f: flags.FlagValues) -> None:
@@ -30,8 +31,7 @@ def check(f: flags.FlagValues, rest: list[str]) -> int:
     from tfsac.catalog import load_preset
     from tfsac.environments import check_environment, make_unchecked, maker, spec_of
     from tfsac.environments.environment_report import PROBLEM, EnvironmentReport, Finding
-    from tfsac.parameters import Preset, for_level, override
-    from tfsac.types import check_actions
+    from tfsac.parameters import Preset, RunParameters, for_level, override
     from tfsac.user_code import UserCodeError
 
     if not (f.level or f.preset):
@@ -58,11 +58,13 @@ def check(f: flags.FlagValues, rest: list[str]) -> int:
         return 1
     if report.usable:
         try:
-            if environment.visible_entries is not None:
-                maker(environment)().close()
+            if environment.visible_entries is not None or f.preset:
+                (made := maker(environment)()).close()
             if f.preset:
-                check_actions(preset.agent.kind, preset.agent.discrete_actions, spec_of(env).action)
-        except ValueError as error:
+                with quiet_start():
+                    from tfsac.training.build import build_policy
+                build_policy(preset, RunParameters(), spec_of(made))
+        except (ValueError, TypeError) as error:
             report = report._replace(findings=(*report.findings, Finding(PROBLEM, str(error))))
     print(report)
     return 0 if report.usable else 1

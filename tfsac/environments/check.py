@@ -90,6 +90,7 @@ def _checks(env: gym.Env) -> Iterator[Callable[[], None]]:
     if not all(isinstance(getattr(env, name, None), gym.Space) for name in SPACES):
         return
     name = env.spec.id if env.spec else type(env.unwrapped).__name__
+    yield functools.partial(_refuse_running_statistics, name, env)
     spaces = dict(spaces_by_key(env.observation_space))
     team: tuple[int, ...] = ()  # how every shape begins
     if AGENT_STATE in spaces:
@@ -231,6 +232,19 @@ def _check_names(name: str, keys: list[str]) -> None:
                 f"of '-' and '.' and without regard to case, so {other!r} and {key!r} have the same name; rename one "
                 f"with gymnasium.wrappers.TransformObservation. Received: {keys}"
             )
+
+
+def _refuse_running_statistics(name: str, env: gym.Env) -> None:
+    """Refuses wrappers whose statistics every environment would have for itself, and no checkpoint or export."""
+    while isinstance(env, gym.Wrapper):
+        kind, kinds = type(env).__name__, (gym.wrappers.NormalizeObservation, gym.wrappers.NormalizeReward)
+        if isinstance(env, kinds) and env.update_running_mean:
+            instead = "observation_normalization" if isinstance(env, kinds[0]) else "reward_normalization"
+            raise ValueError(
+                f"{name}: neither evaluations, checkpoints nor exports have the running statistics of this wrapper; "
+                f"take it away and set environment.filters.{instead}=true. Received: {kind}"
+            )
+        env = env.env
 
 
 def has_time_limit(env: gym.Env) -> bool:

@@ -221,7 +221,7 @@ class _Inspection:
             return space.sample(mask=tuple(np.asarray(row, np.int8) for row in mask))
         return space.sample()
 
-    def _returned(self, method: str, call: Callable[[], Any]) -> Any:
+    def _returned(self, method: str, call: Callable[[], Any], before: Any = None) -> Any:
         """Returns what a call of `reset` or `step` returned; notes what is wrong with it, and whether nothing more
         can be played.
         """
@@ -244,6 +244,7 @@ class _Inspection:
             place = f"step {self.steps + 1}" if method == "step" else f"the reset before step {self.steps + 1}"
             self._look_at(result[0], place)
             self._look_at_numbers(result[0], float(np.sum(result[1])) if method == "step" else 0.0, place)
+            self._look_at_frames(before, result[0], place)
         return result
 
     def _play(self, num_steps: int, seed: int) -> None:
@@ -253,15 +254,10 @@ class _Inspection:
             observation = result[0]
             kept, action = copy.deepcopy(observation), self._action(observation)
             given = copy.deepcopy(action)
-            result = self._returned("step", functools.partial(self.env.step, action))
+            result = self._returned("step", functools.partial(self.env.step, action), kept)
             if self.failed:
                 break
             self.steps += 1
-            if (key := other_frames(self.env.observation_space, kept, result[0])) is not None:
-                text = f"observation {key!r} is a FrameStack, so a step drops the first frame and adds one at the end"
-                self.find(
-                    PROBLEM, f"{text}; for other stacks use a Box. Received: other frames at step {self.steps}", text
-                )
             reused, changed = reused or not same(kept, observation), changed or not same(given, action)
             reward = float(np.sum(result[1]))
             if len(self.rewards) < 2:
@@ -286,6 +282,11 @@ class _Inspection:
                 "step writes into the action that it is given, which other code may use again: change a copy, "
                 "as in a = a * 2 instead of a *= 2",
             )
+
+    def _look_at_frames(self, before: Any, after: Any, place: str) -> None:
+        if (key := other_frames(self.env.observation_space, before, after)) is not None:
+            text = f"observation {key!r} is a FrameStack: a reset repeats its frame, a step drops one and adds one last"
+            self.find(PROBLEM, f"{text}; for other stacks use a Box. Received: other frames at {place}", text)
 
     def _look_at_mask(self, observation: Any, ended: bool) -> None:
         if isinstance(observation, dict) and ACTION_MASK in observation:

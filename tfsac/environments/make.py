@@ -37,7 +37,16 @@ def maker(parameters: EnvironmentParameters, env_fn: Callable[[], gym.Env] | Non
     new = making(env_fn)
 
     def one() -> gym.Env:
-        return checked(_limited(new(), limit), visible)
+        env = new()
+        own = time_limit_of(env)
+        if limit is not None and own is not None and own < limit:
+            env.close()
+            raise ValueError(
+                "What env_fn makes ends its episodes earlier than environment.max_episode_steps; lengthen it there, as "
+                f"gymnasium.make(..., max_episode_steps={limit}) does. Received: max_episode_steps={limit}, and a "
+                f"TimeLimit of {own}"
+            )
+        return checked(_limited(env, limit), visible)
 
     return one
 
@@ -152,6 +161,16 @@ def _showing(env: gym.Env, entries: Sequence[int]) -> gym.Env:
         raise ValueError(f"visible_entries of {space} are from 0 to {space.shape[0] - 1}. Received: {entries}")
     visible = gym.spaces.Box(space.low[shown], space.high[shown], dtype=space.dtype)
     return gym.wrappers.TransformObservation(env, lambda observation: np.asarray(observation)[shown], visible)
+
+
+def time_limit_of(env: gym.Env) -> int | None:
+    """Returns the steps of the shortest `TimeLimit` around an environment."""
+    limits = []
+    while isinstance(env, gym.Wrapper):
+        if isinstance(env, gym.wrappers.TimeLimit):
+            limits.append(env._max_episode_steps)
+        env = env.env
+    return min(limits, default=None)
 
 
 def _limited(env: gym.Env, max_episode_steps: int | None) -> gym.Env:

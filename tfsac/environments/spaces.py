@@ -32,13 +32,20 @@ class FrameStack(gym.spaces.Box):
 
 
 def other_frames(observation_space: gym.Space[Any], before: Any, after: Any) -> str | None:
-    """Returns the first key of a `FrameStack` that a step from an observation to the next one did not move by one
-    frame, as memories take it to do; None where all moved.
+    """Returns the first key of a `FrameStack` that is not as memories take it to be; None where all are.
+
+    Args:
+        observation_space: of the environment.
+        before: the observation before a step, which moves the stack by one frame; None for a reset, after which the
+            stack repeats one frame.
+        after: the observation after it.
     """
     for key, space in spaces_by_key(observation_space).items():
         if isinstance(space, FrameStack):
             old, new = (np.asarray(x[key] if isinstance(x, dict) else x) for x in (before, after))
-            if not np.array_equal(new[..., :-1], old[..., 1:]):
+            if not (
+                np.array_equal(new[..., :-1], old[..., 1:]) if before is not None else (new == new[..., -1:]).all()
+            ):
                 return key
     return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pathlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -117,7 +118,7 @@ def load_demonstrations(
     else:
         inverse = np.asarray
         found, visible = _origin(pathlib.Path(path))
-    if level is not None and found and _environment(found) != _environment(level):
+    if level is not None and found and _are_others(found, level):
         raise ValueError(
             f"{path} comes from another environment, {found}; this one is {level}. Record your own with `tfsac record` "
             f"or tfsac.demonstrate, and pass --set=agent.memory.demonstrations=FILE. Received: {found}"
@@ -129,6 +130,8 @@ def load_demonstrations(
         )
     layout = TransitionMemory(spec._replace(extras={}, num_rewards=None).unstacked(), 1).ring.dtype
     other = f"{path} comes from another environment, {found or 'which it does not name'}:"
+    if level is not None and found and _environment(found) == _environment(level):
+        other = f"{path} does not fit the environment {level}:"
     if minari:
         _check_layout(path, fields, layout, other)
     else:
@@ -159,6 +162,8 @@ def _origin(path: pathlib.Path) -> tuple[str, tuple[int, ...] | None]:
         raise FileNotFoundError(f"There is no demonstration file. Received: {path}")
 
     def choose(headers: dict[str, Header]) -> list[str]:
+        if META not in headers:
+            raise ValueError(f"it has no array {META}")
         meta = headers[META]
         if meta.shape or meta.dtype.kind != "U" or meta.dtype.itemsize > LARGEST_META:
             raise ValueError(f"{META} is not a short text")
@@ -260,6 +265,12 @@ def _check_masks(path: str | pathlib.Path, records: np.ndarray) -> None:
             f"Only after a terminated step may a mask have no valid action. Received: next_{mask} of zeros after step "
             f"{step} in {path}"
         )
+
+
+def _are_others(found: str, level: str) -> bool:
+    """Returns whether two levels name different environments; the bare name of a class may be that of any level."""
+    one, other = _environment(found), _environment(level)
+    return one != other and all(re.search(r"-v\d+$", name) for name in (one, other))
 
 
 def _environment(level: str) -> str:

@@ -79,6 +79,7 @@ class EnvironmentParameters:
                     f"kwargs are kept in the run's config, so their values are JSON: numbers, texts, lists, dicts of "
                     f"texts; env_fn is for all others. Received: {name}={value!r}"
                 )
+        object.__setattr__(self, "kwargs", _as_json(self.kwargs))
         visible = self.visible_entries
         if visible is not None and (not visible or len(set(visible)) < len(visible)):
             raise ParameterError(f"visible_entries names one entry or more, each once. Received: {visible}")
@@ -92,6 +93,13 @@ class EnvironmentParameters:
     def by_env_fn(self) -> bool:
         """Whether a Python function made the environment, so that the level cannot."""
         return self.level.startswith(BY_ENV_FN)
+
+
+def _as_json(value: Any) -> Any:
+    """Returns a value as JSON brings it back, so that training has the arguments that every later load has."""
+    if isinstance(value, dict):
+        return {key: _as_json(each) for key, each in value.items()}
+    return [_as_json(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _is_json(value: Any) -> bool:

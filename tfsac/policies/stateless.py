@@ -14,7 +14,7 @@ from tfsac.parameters import AgentParameters, class_of
 from tfsac.policies.base_policy import BasePolicy, Mode, check_mode, check_one_reward
 from tfsac.policies.exploration import Exploration
 from tfsac.policies.several_agents import fold, unfold
-from tfsac.types import ActResult, Spec
+from tfsac.types import ACTION_MASK, ActResult, DiscreteSpec, Spec
 
 
 class StatelessPolicy(BasePolicy):
@@ -89,7 +89,28 @@ class StatelessPolicy(BasePolicy):
             return policy.sample(self.noise(rows)), state
         noise, state = self.exploration.noise(rows, self.noise, self.rng, state)
         action = policy.sample(noise)
-        return self.exploration(action, self.rng, lambda: self.uniform(observation, rows), env_steps), state
+        changed = self.exploration(action, self.rng, lambda: self.uniform(observation, rows), env_steps)
+        if not type(self.exploration).__module__.startswith("tfsac."):
+            self._check_explored(changed, action, observation)
+        return changed, state
+
+    def _check_explored(self, changed: Any, action: np.ndarray, observation: Mapping[str, np.ndarray]) -> None:
+        """Refuses actions of a user's exploration that the environment would not get as critics learn from them."""
+        wanted = f"{type(self.exploration).__name__} returns actions {action.shape} of {action.dtype.name}"
+        fits = isinstance(changed, np.ndarray) and changed.shape == action.shape
+        if not fits or changed.dtype.kind != action.dtype.kind:
+            kind = f"{changed.shape} of {changed.dtype}" if isinstance(changed, np.ndarray) else repr(changed)
+            raise ValueError(f"The exploration {wanted}. Received: {kind}")
+        if not isinstance(self.spec.action, DiscreteSpec):
+            if not (np.abs(changed) <= 1.0).all():
+                raise ValueError(f"The exploration {wanted} in [-1, 1]; np.clip keeps them there. Received: {changed}")
+            return
+        number = self.spec.action.num_actions
+        if not ((changed >= 0) & (changed < number)).all():
+            raise ValueError(f"The exploration {wanted} from 0 to {number - 1}. Received: {changed}")
+        mask = observation.get(ACTION_MASK)
+        if mask is not None and not np.take_along_axis(mask, changed[:, None], axis=1).all():
+            raise ValueError(f"The exploration {wanted} that the action mask allows. Received: {changed}")
 
     def act_tensors(
         self,
