@@ -313,7 +313,7 @@ def test_sampled_actions_depend_on_the_seed(tmp_path):
         def reset(self, *, seed=None, options=None):
             return super().reset(seed=1, options=options)  # all episodes begin alike
 
-    env_fn = lambda: Same(gym.make("Pendulum-v1", max_episode_steps=20))  # noqa: E731
+    env_fn = lambda: Same(gym.make("Pendulum-v1", max_episode_steps=50))  # noqa: E731
     run = tmp_path / "run"
     tfsac.train(tiny.shrunk(tfsac.load_preset("pendulum_twin_sac")), run, quiet=True, env_fn=env_fn)
     drawn = [api.evaluate(run, 1, deterministic=False, seed=seed, env_fn=env_fn).returns[0] for seed in (3, 3, 4)]

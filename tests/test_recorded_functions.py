@@ -243,7 +243,7 @@ BAD_ENVIRONMENTS = {
         "makes a new environment at each call: .* Received: <Arm instance> twice$",
     ),
     "the same wrapped": (
-        lambda: gym.wrappers.TimeLimit(ONE, 5),
+        lambda: gym.wrappers.TimeLimit(ONE, 30),
         ValueError,
         "Received: <TimeLimit<Arm instance>> twice$",
     ),

@@ -27,6 +27,7 @@ from tfsac.parameters import (
     temporally_abstract_networks,
     to_json,
 )
+from tfsac.parameters.overrides import covers
 from tfsac.testing import tiny_preset
 
 # One evaluation in the middle and one at the end, of two short episodes each.
@@ -57,7 +58,8 @@ def assignments(changes):
 
 def train(run_dir, *flags, shorter=True, changes=None):
     """Types `tfsac train` on the tiny Pendulum in this process and returns the exit status."""
-    changes = {**CHANGES, **(SHORTER if shorter else {}), **(changes or {})}
+    usual, given = {**CHANGES, **(SHORTER if shorter else {})}, changes or {}
+    changes = {path: value for path, value in usual.items() if not any(covers(one, path) for one in given)} | given
     one_graph = ["--updates_between_diagnostics=1"] if shorter else []
     return cli.run(["train", f"--run_dir={run_dir}", *one_graph, *assignments(changes), *flags])
 

@@ -107,12 +107,15 @@ def converted(converter: tf.lite.TFLiteConverter) -> bytes:
         try:
             return converter.convert()
         except Exception as error:  # of any kind, from an operation that LiteRT does not have
-            made, instead = "LiteRT", "as a SavedModel"
+            received = f"Received: {error or type(error).__name__}"
             if converter.representative_dataset:
-                made, instead = "int8", "in float16"
+                raise ValueError(
+                    "TensorFlow's converter cannot make this policy int8 (it may say why above); export it in float16. "
+                    f"{received}"
+                ) from error
             raise ValueError(
-                f"TensorFlow's converter cannot make this policy {made} (it may say why above); export it {instead}. "
-                f"Received: {error or type(error).__name__}"
+                "TensorFlow's converter cannot make this policy LiteRT (it may say why above); export a SavedModel. "
+                f"{received}"
             ) from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import pathlib
 import shlex
 import signal
@@ -73,7 +74,7 @@ def _tune_flags(f: flags.FlagValues) -> None:
 def tune(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains trials, or resumes them, and reports the best ones."""
     from tfsac.experiments.search_space import search_space
-    from tfsac.experiments.tuning import Tuning, TuningPlan, check_last_evaluations, import_optuna
+    from tfsac.experiments.tuning import Tuning, TuningPlan, import_optuna
     from tfsac.experiments.tuning_report import report
     from tfsac.files import check_run_dir
 
@@ -90,7 +91,7 @@ def tune(f: flags.FlagValues, rest: list[str]) -> int:
         return described([*shared, *more, f"--seed={seeds[-1]}"])
 
     experiment = describe([])
-    check_last_evaluations(experiment, f.last_evaluations)
+    _check_last_evaluations(experiment, f.last_evaluations)
     space, left_out = search_space(f.space, describe)
     level = check_startable([experiment])
     folder = pathlib.Path(asked.run_dir) if asked.run_dir else default_run_dir(f, level, None)
@@ -117,6 +118,30 @@ def tune(f: flags.FlagValues, rest: list[str]) -> int:
         print(f"not reported: {error}")
         return 1
     return 0
+
+
+def _check_last_evaluations(experiment: dict[str, Any], last_evaluations: int) -> None:
+    """Refuses a score of more evaluations than a run will have, as far as its schedule says.
+
+    Args:
+        experiment: what is trained, as JSON values of `describe`.
+        last_evaluations: of so many the score of a run is the mean.
+
+    Raises:
+        ValueError: there will be fewer.
+    """
+    from tfsac.parameters.overrides import STEPS
+
+    schedule = experiment["preset"]["schedule"]
+    names = ("heatup_steps", "improve_steps", "steps_between_evaluation_periods")
+    steps = [STEPS.fullmatch(schedule[name]) for name in names if schedule[name].startswith("EnvironmentSteps")]
+    if len(steps) == len(names):
+        heatup, improve, between = (int(found[1]) for found in steps if found)
+        if between and last_evaluations > (most := math.ceil((heatup + improve) / between)):
+            raise ValueError(
+                f"A score is the mean of 1 to as many last evaluations as a run has, here {most}. "
+                f"Received: last_evaluations={last_evaluations}"
+            )
 
 
 def _only_report(f: flags.FlagValues) -> int:

@@ -13,7 +13,6 @@ import contextlib
 import dataclasses
 import datetime
 import json
-import math
 import pathlib
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,7 +24,6 @@ from tfsac.experiments.plots import read_curve
 from tfsac.experiments.run_processes import Launch, PlannedRun, say, train_side_by_side
 from tfsac.experiments.search_space import Describe, Dimension, names_of, parse_dimension
 from tfsac.files import differences, new_file, read_object, written_aside
-from tfsac.parameters.overrides import STEPS
 
 if TYPE_CHECKING:
     import optuna
@@ -378,28 +376,6 @@ class Tuning:
             say(f"score     {name}  {score:.2f}, best trial{best.number:03d} with {best.value:.2f}")
         else:
             self.study.tell(opened.trial, state=states.FAIL if opened.failed else states.PRUNED)
-
-
-def check_last_evaluations(experiment: dict[str, Any], last_evaluations: int) -> None:
-    """Refuses a score of more evaluations than a run will have, as far as its schedule says.
-
-    Args:
-        experiment: what is trained, as JSON values of `describe`.
-        last_evaluations: of so many the score of a run is the mean.
-
-    Raises:
-        ValueError: there will be fewer.
-    """
-    schedule = experiment["preset"]["schedule"]
-    names = ("heatup_steps", "improve_steps", "steps_between_evaluation_periods")
-    steps = [STEPS.fullmatch(schedule[name]) for name in names if schedule[name].startswith("EnvironmentSteps")]
-    if len(steps) == len(names):
-        heatup, improve, between = (int(found[1]) for found in steps if found)
-        if between and last_evaluations > (most := math.ceil((heatup + improve) / between)):
-            raise ValueError(
-                f"A score is the mean of 1 to as many last evaluations as a run has, here {most}. "
-                f"Received: last_evaluations={last_evaluations}"
-            )
 
 
 def score_of(runs: Sequence[pathlib.Path], last_evaluations: int) -> float:
