@@ -19,7 +19,7 @@ preset = Preset(
         algorithm=TwinSoftActorCriticAlgorithmParameters(
             discount=0.99,
             rate_for_copying_weights_to_target=0.01,
-            # With the usual -2 the temperature falls too soon for a seed that hovers to find that landing pays.
+            # The usual -2 has less return at 60 000 steps. With both, one seed in several hovers to the end.
             temperature=AutoAlphaParameters(initial_alpha=0.2, learning_rate=7e-4, target_entropy=-1.0),
         ),
         memory=ExperienceReplayParameters(max_size=1_000_000),

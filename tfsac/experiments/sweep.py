@@ -180,7 +180,9 @@ def unfinished_of(path: pathlib.Path) -> list[pathlib.Path]:
     """Returns the runs of a sweep, or seeds of one experiment, that `runs_of` leaves out: begun and not finished."""
     if not stands_for_runs(path):
         return []
-    begun = (*path.glob("seed*/config.json"), *path.glob("*/seed*/config.json"))
+    begun = [*path.glob("seed*/config.json")]
+    if (path / "sweep.json").is_file():
+        begun += path.glob("*/seed*/config.json")
     return sorted(config.parent for config in begun if not PlannedRun(config.parent, []).finished)
 
 

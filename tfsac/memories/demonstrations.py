@@ -270,7 +270,7 @@ def _check_masks(path: str | pathlib.Path, records: np.ndarray) -> None:
 def _are_others(found: str, level: str) -> bool:
     """Returns whether two levels name different environments; the bare name of a class may be that of any level."""
     one, other = _environment(found), _environment(level)
-    return one != other and all(re.search(r"-v\d+$", name) for name in (one, other))
+    return one != other and all(re.search(r"[-_]v\d+$", name) for name in (one, other))
 
 
 def _environment(level: str) -> str:
