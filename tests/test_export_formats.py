@@ -110,14 +110,8 @@ def test_a_float16_file_acts_as_the_live_policy_but_for_its_rounded_weights(leve
     assert 1e-6 < float(told) < 5e-3
 
 
-class Weather(gym.Env):
-    """Observes pressure, a clock and a constant, which float16 does not hold; acts between bounds that it does not."""
-
-    observation_space = gym.spaces.Box(-np.inf, np.inf, (3,))
-    action_space = gym.spaces.Box(np.float32([-2.3, -0.7]), np.float32([2.3, 0.7]))
-
-    def _observed(self):
-        return np.float32([self.np_random.normal(101325, 100), self.np_random.normal(2010.3, 0.1), 9.81])
+class Observed(gym.Env):
+    """Draws its observations, whatever one does, for 60 steps."""
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -127,6 +121,16 @@ class Weather(gym.Env):
     def step(self, action):
         self.steps += 1
         return self._observed(), 0.0, False, self.steps >= 60, {}
+
+
+class Weather(Observed):
+    """Observes pressure, a clock and a constant, which float16 does not hold; acts between bounds that it does not."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (3,))
+    action_space = gym.spaces.Box(np.float32([-2.3, -0.7]), np.float32([2.3, 0.7]))
+
+    def _observed(self):
+        return np.float32([self.np_random.normal(101325, 100), self.np_random.normal(2010.3, 0.1), 9.81])
 
 
 @pytest.mark.slow
@@ -181,7 +185,7 @@ def test_an_int8_file_is_smaller_and_acts_nearly_as_the_live_policy(tmp_path):
     assert low < high and low >= -2.0 and high <= 2.0
 
 
-class Crossroads(gym.Env):
+class Crossroads(Observed):
     """Of six ways two are open, and marked."""
 
     observation_space = gym.spaces.Dict(
@@ -193,15 +197,6 @@ class Crossroads(gym.Env):
         mask = np.zeros(6, np.int8)
         mask[self.np_random.choice(6, 2, replace=False)] = 1
         return {"marks": self.np_random.uniform(-1, 1, 6).astype(np.float32), "action_mask": mask}
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.steps = 0
-        return self._observed(), {}
-
-    def step(self, action):
-        self.steps += 1
-        return self._observed(), 0.0, False, self.steps >= 60, {}
 
 
 def test_each_episode_of_the_calibration_begins_with_the_first_state_of_a_policy(tmp_path):

@@ -130,13 +130,13 @@ def _check_last_evaluations(experiment: dict[str, Any], last_evaluations: int) -
     Raises:
         ValueError: there will be fewer.
     """
-    from tfsac.parameters.overrides import STEPS
+    from tfsac.parameters.steps import STEPS
 
     schedule = experiment["preset"]["schedule"]
     names = ("heatup_steps", "improve_steps", "steps_between_evaluation_periods")
     steps = [STEPS.fullmatch(schedule[name]) for name in names if schedule[name].startswith("EnvironmentSteps")]
     if len(steps) == len(names):
-        heatup, improve, between = (int(found[1]) for found in steps if found)
+        heatup, improve, between = (int(found[2]) for found in steps if found)
         if between and last_evaluations > (most := math.ceil((heatup + improve) / between)):
             raise ValueError(
                 f"A score is the mean of 1 to as many last evaluations as a run has, here {most}. "

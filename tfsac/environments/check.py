@@ -247,17 +247,23 @@ def _refuse_running_statistics(name: str, env: gym.Env) -> None:
         env = env.env
 
 
+def time_limit_of(env: gym.Env) -> int | None:
+    """Returns the steps of the shortest `TimeLimit` around an environment."""
+    limits = []
+    while isinstance(env, gym.Wrapper):
+        if isinstance(env, gym.wrappers.TimeLimit):
+            limits.append(env._max_episode_steps)
+        env = env.env
+    return min(limits, default=None)
+
+
 def has_time_limit(env: gym.Env) -> bool:
     """Returns whether an environment's registration or one of its wrappers ends its episodes after some steps."""
     if env.spec is not None and env.spec.max_episode_steps is not None:
         return True
     if getattr(env, "time_limited", False):  # in another process
         return True
-    while isinstance(env, gym.Wrapper):
-        if isinstance(env, gym.wrappers.TimeLimit):
-            return True
-        env = env.env
-    return False
+    return time_limit_of(env) is not None
 
 
 class CheckedMasks(gym.ObservationWrapper):

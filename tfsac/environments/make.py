@@ -12,7 +12,7 @@ import numpy as np
 
 from tfsac.environments import atari as games
 from tfsac.environments import teams
-from tfsac.environments.check import CheckedMasks, check, check_has_spaces
+from tfsac.environments.check import CheckedMasks, check, check_has_spaces, time_limit_of
 from tfsac.environments.checked_returns import CheckedReturns
 from tfsac.environments.env_fn import making
 from tfsac.environments.levels import ATARI, check_render_mode, check_version, import_module_of, why_not_made
@@ -161,16 +161,6 @@ def _showing(env: gym.Env, entries: Sequence[int]) -> gym.Env:
         raise ValueError(f"visible_entries of {space} are from 0 to {space.shape[0] - 1}. Received: {entries}")
     visible = gym.spaces.Box(space.low[shown], space.high[shown], dtype=space.dtype)
     return gym.wrappers.TransformObservation(env, lambda observation: np.asarray(observation)[shown], visible)
-
-
-def time_limit_of(env: gym.Env) -> int | None:
-    """Returns the steps of the shortest `TimeLimit` around an environment."""
-    limits = []
-    while isinstance(env, gym.Wrapper):
-        if isinstance(env, gym.wrappers.TimeLimit):
-            limits.append(env._max_episode_steps)
-        env = env.env
-    return min(limits, default=None)
 
 
 def _limited(env: gym.Env, max_episode_steps: int | None) -> gym.Env:

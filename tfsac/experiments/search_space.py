@@ -15,7 +15,8 @@ from tfsac.experiments.grid import short_names, split_values
 from tfsac.files import leaves
 from tfsac.parameters import ParameterError, parse_assignment
 from tfsac.parameters.base import nearest
-from tfsac.parameters.overrides import STEPS, covers
+from tfsac.parameters.overrides import covers
+from tfsac.parameters.steps import STEPS
 
 Describe = Callable[[list[str]], dict[str, Any]]  # what flags of `train` ask for, as JSON values
 
@@ -313,5 +314,5 @@ def _at(node: Any, parts: Sequence[str]) -> Iterator[tuple[str, Any]]:
 def _number(name: str, value: Any) -> Any:
     """Returns a parameter's value as one samples it: steps as their number, and what None stands for."""
     if isinstance(value, str) and (steps := STEPS.fullmatch(value)):
-        return int(steps[1])
+        return int(steps[2])
     return WHERE_NONE.get(name) if value is None else value

@@ -130,7 +130,7 @@ def load_demonstrations(
         )
     layout = TransitionMemory(spec._replace(extras={}, num_rewards=None).unstacked(), 1).ring.dtype
     other = f"{path} comes from another environment, {found or 'which it does not name'}:"
-    if level is not None and found and _environment(found) == _environment(level):
+    if level is not None and found:
         other = f"{path} does not fit the environment {level}:"
     if minari:
         _check_layout(path, fields, layout, other)

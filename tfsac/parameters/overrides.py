@@ -13,9 +13,7 @@ from tfsac.parameters.base import ParameterError, from_json, nearest, to_json
 from tfsac.parameters.experiment import Preset, RunParameters
 from tfsac.parameters.keywords import explains_keywords
 from tfsac.parameters.other_names import lacking, meant_paths, meant_run_parameter, note_about
-from tfsac.parameters.steps import EnvironmentEpisodes, EnvironmentSteps, TrainingSteps
-
-STEPS = re.compile(r"(?:EnvironmentSteps|EnvironmentEpisodes|TrainingSteps)\((\d+)\)")  # as a config says them
+from tfsac.parameters.steps import STEPS, EnvironmentEpisodes, EnvironmentSteps, TrainingSteps
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
@@ -121,9 +119,9 @@ def _assign(node: Any, parts: list[str], value: Any, path: str, tree: dict[str, 
             raise ParameterError(f"There is no parameter {path!r}.{about}{listed} Received: {key!r}")
         if len(parts) > 1:
             _assign(node[key], parts[1:], value, path, tree)
-        elif type(value) is int and isinstance(node.get(key), str) and STEPS.fullmatch(node[key]):
+        elif type(value) is int and isinstance(node.get(key), str) and (steps := STEPS.fullmatch(node[key])):
             # A bare number keeps the unit: improve_steps=5000 leaves EnvironmentSteps what it is.
-            node[key] = f"{node[key].split('(')[0]}({value})"
+            node[key] = f"{steps[1]}({value})"
         else:
             node[key] = value
 

@@ -34,6 +34,7 @@ class TrainingSteps:
 
 
 UNITS = {unit.__name__: unit for unit in (EnvironmentSteps, EnvironmentEpisodes, TrainingSteps)}
+STEPS = re.compile(rf"({'|'.join(UNITS)})\((\d[\d_]*)\)")  # as JSON and the command line have them: unit and number
 
 
 def _parse(value: Any) -> Any:
@@ -41,8 +42,8 @@ def _parse(value: Any) -> Any:
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return EnvironmentSteps(value)
-    match = re.fullmatch(r"(\w+)\((\d[\d_]*)\)", value) if isinstance(value, str) else None
-    if match is None or match[1] not in UNITS:
+    match = STEPS.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
         raise ValueError(
             f"expected {', '.join(f'{name}(n)' for name in UNITS)}, or a whole number of environment steps"
         )
