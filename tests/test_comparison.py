@@ -362,6 +362,17 @@ def test_runs_are_grouped_by_what_differs_in_them(described):
     assert grouping.by_difference([]) == {}
 
 
+def test_runs_that_began_with_weights_of_another_run_are_another_group(described):
+    a, b, c = described("a"), described("b"), described("c")
+    for run, source in ((a, None), (b, "/runs/mother"), (c, "/runs/mother")):
+        config = json.loads((run / "config.json").read_text())
+        (run / "config.json").write_text(json.dumps({**config, "initial_weights": source}))
+    groups = {"initial_weights=none": [a], "initial_weights=/runs/mother": [b, c]}
+    assert grouping.by_difference([[a], [b], [c]]) == groups
+    before = described("before")  # configs did not say it
+    assert grouping.by_difference([[a], [before]]) == {"soft_actor_critic": [a, before]}
+
+
 def test_a_preset_with_numbers_for_single_levels_is_one_experiment(described, tmp_path):
     levels, runs = ("Hopper-v5", "Ant-v5"), []
     for level in levels:  # with target entropies of their own

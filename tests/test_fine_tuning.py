@@ -73,6 +73,8 @@ def test_a_run_with_another_learning_rate_begins_with_all_weights_of_the_other(n
     for key, value in theirs.items():
         np.testing.assert_array_equal(value, ours[key], err_msg=key)
     assert trainer.filters.state() == source.filters.state()
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["initial_weights"] == str(tmp_path / "source")
     rates = {
         float(optimizer.learning_rate)
         for key, optimizer in trainer.agent.optimizers.items()

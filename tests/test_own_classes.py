@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import sys
 from typing import ClassVar
 
+import keras
 import numpy as np
 import pytest
 import tiny
@@ -278,6 +280,56 @@ def test_an_own_head_computes_what_it_says_in_graphs():
     forward = forward_of(own, spec)  # NumPy would leave the factor out
     assert isinstance(forward, GraphForward) and not isinstance(forward_of(usual, spec), GraphForward)
     np.testing.assert_allclose(forward(seen)[0], mean, rtol=1e-6)
+
+
+class OneOutput(PolicyHead):
+    """Leaves out the log standard deviation."""
+
+    def __call__(self, features):
+        return super().__call__(features)[0]
+
+
+class WithLayer(PolicyHead):
+    """Has a layer that gradients do not train in whole."""
+
+    layer = functools.partial(keras.layers.Dropout, 0.1)
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.first = self.layer()
+
+    def __call__(self, features):
+        return super().__call__(self.first(features))
+
+
+class WithStatistics(WithLayer):
+    layer = keras.layers.BatchNormalization
+
+
+class Regularised(WithLayer):
+    layer = functools.partial(keras.layers.Dense, 4, kernel_regularizer="l2")
+
+
+class Nested(WithLayer):
+    def layer(self):
+        return keras.Sequential([keras.layers.Dense(4), keras.layers.Dropout(0.1)])
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        (OneOutput, "returns outputs of the shapes [(None, 1), (None, 1)]. Received: (None, 1)"),
+        (WithLayer, "has variables that gradients do not train (frozen layers, BatchNormalization, Dropout)"),
+        (WithStatistics, "has variables that gradients do not train"),
+        (Nested, "has variables that gradients do not train"),
+        (Regularised, "has regularizers, whose losses are not added"),
+    ],
+)
+def test_an_own_head_that_would_act_in_part_is_refused_by_its_name_and_its_networks(head, words, monkeypatch):
+    monkeypatch.setattr(OwnHead, "path", f"{__name__}:{head.__name__}")
+    with pytest.raises(ValueError, match="Received: ") as caught:
+        build_agent(preset_of(with_head(OwnHead())), RunParameters(eager=True), vector_spec(3, 1))
+    assert f"{head.__name__}, the head of network 'policy', {words}" in str(caught.value)
 
 
 REFUSED = {

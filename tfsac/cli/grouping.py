@@ -127,8 +127,9 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
 
     Runs that are given together stay together: the preset of the first one is theirs.
 
-    A label names the agent where the agents differ, the function that made custom models, and of the other parameters
-    the first that tell the groups apart; of one agent, also how many more differ.
+    A label names the agent where the agents differ, the function that made custom models, the run whose weights a run
+    began with, and of the other parameters the first that tell the groups apart; of one agent, also how many more
+    differ.
 
     Raises:
         FileNotFoundError, ParameterError: a folder that is no run.
@@ -141,9 +142,11 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
     groups: dict[str, tuple[dict[str, Any], list[pathlib.Path]]] = {}
     for runs in experiments:
         config = runs[0] / "config.json"
-        preset, models = to_json(read_config(config)[0]), read_object(config).get("models") or "none"
+        preset, said = to_json(read_config(config)[0]), read_object(config)
+        models, weights = (said.get(name) or "none" for name in ("models", "initial_weights"))
         parameters = {path: value for path, value in leaves(preset) if not path.startswith(OF_THE_TASK)}
-        parameters = {"agent": preset["agent"]["kind"], "models": models.removeprefix("__main__."), **parameters}
+        begun = {"models": models.removeprefix("__main__."), "initial_weights": weights}
+        parameters = {"agent": preset["agent"]["kind"], **begun, **parameters}
         groups.setdefault(json.dumps(parameters, sort_keys=True), (parameters, []))[1].extend(runs)
     told: list[str] = ["agent"]
 

@@ -14,10 +14,12 @@ from tfsac.parameters import (
     CategoricalPolicyHeadParameters,
     DiscreteQHeadParameters,
     EnsembleQHeadParameters,
+    GaussianPolicyHeadParameters,
     HeadParameters,
     SACQHeadParameters,
     TrajectoryQHeadParameters,
     VHeadParameters,
+    is_of_tfsac,
 )
 from tfsac.types import Spec
 
@@ -131,7 +133,9 @@ def outputs_of(head: HeadParameters, spec: Spec) -> Shape | list[Shape]:
         return (None, CRITICS, size)
     if isinstance(head, TrajectoryQHeadParameters):
         return (None, CRITICS, spec.num_rewards or 1)
-    return [(None, size), (None, size)]  # mean and log standard deviation
+    if isinstance(head, GaussianPolicyHeadParameters) and head.covariance == "spherical":
+        return [(None, size), (None, 1)]
+    return [(None, size), (None, size)]  # mean, and log standard deviation or variance
 
 
 def _fit(found: Any, expected: Shape | list[Shape]) -> bool:
@@ -163,6 +167,26 @@ def _example(spec: Spec, judges: bool) -> str:
     return f"[{seen}, keras.Input({spec.action.shape})]" if judges else seen
 
 
+def check_head(what: str, model: keras.Model, head: HeadParameters, spec: Spec) -> None:
+    """Refuses a user's head that a network cannot end with.
+
+    Args:
+        what: the head, which begins the messages.
+        model: of the head.
+        head: what the network computes.
+        spec: what it reads.
+
+    Raises:
+        ValueError: outputs of other shapes, regularizers, or variables that gradients do not train.
+    """
+    expected, found = outputs_of(head, spec), _shapes(model.output)
+    if not _fit(found, expected):
+        raise ValueError(f"{what} returns outputs of the shapes {_text(expected)}. Received: {found}")
+    for layer in model.layers:
+        if not is_of_tfsac(type(layer)):  # those have running statistics that agents know
+            check_gradients(what, layer)
+
+
 def check_weights(what: str, models: Mapping[str, keras.Model], earlier: Sequence[keras.Variable]) -> None:
     """Refuses models that an agent could not train one by one, copy and export.
 
@@ -183,13 +207,7 @@ def check_weights(what: str, models: Mapping[str, keras.Model], earlier: Sequenc
         for variable in model.variables:
             if variable.dtype.startswith(("float", "bfloat")) and not np.isfinite(variable.numpy()).all():
                 raise ValueError(f"{what}: {name} begins with weights that are not finite. Received: {variable.path!r}")
-        if model.losses:
-            raise ValueError(f"{what}: {name} has regularizers, whose losses are not added. Received: {model.losses!r}")
-        if model.non_trainable_variables:
-            raise ValueError(
-                f"{what}: {name} has variables that gradients do not train (frozen layers, BatchNormalization, "
-                f"Dropout); these are neither saved nor exported. Received: {model.non_trainable_variables[0].path!r}"
-            )
+        check_gradients(f"{what}: {name}", model)
         for variable in model.variables:
             if id(variable) in owner:
                 raise ValueError(
@@ -197,3 +215,22 @@ def check_weights(what: str, models: Mapping[str, keras.Model], earlier: Sequenc
                     f"Received: {variable.path!r} of both {owner[id(variable)]} and {name}"
                 )
         owner |= {id(variable): name for variable in model.variables}
+
+
+def check_gradients(what: str, layer: keras.Layer) -> None:
+    """Refuses what would act in part, or not as in Keras, while gradients train a network.
+
+    Args:
+        what: the model or head of the layer, which begins the messages.
+        layer: or model, built.
+
+    Raises:
+        ValueError: regularizers, or variables that gradients do not train.
+    """
+    if layer.losses:
+        raise ValueError(f"{what} has regularizers, whose losses are not added. Received: {layer.losses!r}")
+    if layer.non_trainable_variables:
+        raise ValueError(
+            f"{what} has variables that gradients do not train (frozen layers, BatchNormalization, Dropout); these are "
+            f"neither saved nor exported. Received: {layer.non_trainable_variables[0].path!r}"
+        )

@@ -10,14 +10,14 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.networks.bodies import middleware_layers
-from tfsac.networks.custom_models import observations_of
+from tfsac.networks.custom_models import check_head, observations_of
 from tfsac.networks.embedders import embedder_layers
 from tfsac.networks.heads import FeaturesHead, Head
 from tfsac.networks.initializers import Initializers
 from tfsac.networks.lstm import CELL, HIDDEN, LSTM
 from tfsac.networks.observations import with_embedders
 from tfsac.networks.sizes import about_size, check_size
-from tfsac.parameters import LSTMMiddlewareParameters, NetworkParameters, class_of
+from tfsac.parameters import LSTMMiddlewareParameters, NetworkParameters, class_of, is_of_tfsac
 from tfsac.types import ArraySpec, Spec
 
 
@@ -138,6 +138,13 @@ class Network(tf.Module):
         if not isinstance(head, FeaturesHead):
             features = keras.Input((x.shape[-1],), name="features")
             self.head_model = keras.Model([features, *action], head(features, *action), name=f"{name}_head")
+            if not is_of_tfsac(type(head)):
+                check_head(
+                    f"{type(head).__name__}, the head of network {name!r},",
+                    self.head_model,
+                    parameters.head_parameters,
+                    spec,
+                )
         for layer in _layers([self.embedders, self.state, self.middleware, self.lstm and self.lstm.layer, head]):
             while layer.name in inputs or layer.name == "action":  # Keras wants another name for each
                 layer.name += "_layer"

@@ -110,7 +110,7 @@ from tfsac.parameters.temperatures import (
     TemperatureParameters,
     gaussian_entropy,
 )
-from tfsac.parameters.user_classes import ClassParameters, class_of
+from tfsac.parameters.user_classes import ClassParameters, class_of, is_of_tfsac
 
 __all__ = [
     "ACTIVATIONS",
@@ -206,6 +206,7 @@ __all__ = [
     "from_json",
     "gaussian_acer_networks",
     "gaussian_entropy",
+    "is_of_tfsac",
     "networks_made_by",
     "normalizes_batches",
     "override",

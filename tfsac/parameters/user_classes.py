@@ -43,7 +43,7 @@ class ClassParameters(Extensible):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if _of_tfsac(cls):
+        if is_of_tfsac(cls):
             return
         kind, own = f"{cls.__module__}:{cls.__qualname__}", vars(cls)
         if "kind" in own or "kind" in own.get("__annotations__", {}):
@@ -107,10 +107,11 @@ class OrOwn:
 def _tag(value: Any) -> str:
     if isinstance(value, dict):
         return CUSTOM if ":" in str(value.get("kind")) else TFSAC
-    return CUSTOM if hasattr(value, "kind") and not _of_tfsac(type(value)) else TFSAC
+    return CUSTOM if hasattr(value, "kind") and not is_of_tfsac(type(value)) else TFSAC
 
 
-def _of_tfsac(cls: type) -> bool:
+def is_of_tfsac(cls: type) -> bool:
+    """Returns whether a class is tfsac's, and not a user's."""
     return cls.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 

@@ -46,11 +46,18 @@ def described(preset: Preset, env: gym.Env, env_fn: Callable[[], gym.Env] | None
     return dataclasses.replace(preset, environment=environment, agent=agent)
 
 
-def recorded(env_fn: Callable[[], gym.Env] | None, models: ModelMaker | None, spec: Spec) -> dict[str, Any]:
-    """Returns what config.json says beside the preset: the functions' names, and the spaces that the policy belongs
-    to.
+def recorded(
+    env_fn: Callable[[], gym.Env] | None, models: ModelMaker | None, source: RunDirectory | None, spec: Spec
+) -> dict[str, Any]:
+    """Returns what config.json says beside the preset: the functions' names, the run whose weights this one began
+    with, and the spaces that the policy belongs to.
     """
-    return {"env_fn": env_fn and name_of(env_fn), "models": models and name_of(models), "spaces": spaces_of(spec)}
+    return {
+        "env_fn": env_fn and name_of(env_fn),
+        "models": models and name_of(models),
+        "initial_weights": source and str(source.path.absolute()),
+        "spaces": spaces_of(spec),
+    }
 
 
 def spaces_of(spec: Spec) -> dict[str, Any]:

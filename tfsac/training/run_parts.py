@@ -154,7 +154,7 @@ class RunParts:
             refuse_other_spaces(self.directory, spec)
         if asked.resume:
             refuse_other_order(self.directory, spec)
-        self.functions = recorded(env_fn, asked.models, spec)
+        self.functions = recorded(env_fn, asked.models, asked.initial_weights, spec)
         with self.workers.strategy.scope():
             self.agent = build_agent(preset, settings, spec, asked.models)
         actor = self.agent.policy
