@@ -1095,11 +1095,14 @@ def test_a_listed_level_applies_its_changes():
     assert new.validation.min_reward_threshold == 4000.0
 
 
-def test_an_unlisted_level_loses_the_acceptance_threshold():
-    new = for_level(preset_of_levels(), "Pendulum-v1")
+@pytest.mark.parametrize(("listed", "scale"), [({}, 1.0), ({"environment.filters.reward_rescale_factor": 3.0}, 3.0)])
+def test_a_level_without_a_threshold_of_its_own_loses_that_of_the_other(listed, scale):
+    preset = preset_of_levels()
+    levels = {**preset.levels, "Pendulum-v1": listed} if listed else preset.levels
+    new = for_level(dataclasses.replace(preset, levels=levels), "Pendulum-v1")
     assert new.environment.level == "Pendulum-v1"
     assert new.validation == PresetValidationParameters(None, None)
-    assert new.environment.filters.reward_rescale_factor == 1.0
+    assert new.environment.filters.reward_rescale_factor == scale
 
 
 def test_importing_parameters_does_not_import_tensorflow(run_python):
