@@ -185,7 +185,7 @@ def test_a_run_stops_at_a_threshold_that_is_easily_reached(tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("training_alone")
-def test_a_run_begins_with_the_best_weights_of_another(run_dir, tmp_path):
+def test_a_run_begins_with_the_best_weights_of_another(run_dir, tmp_path, capsys):
     # It ends before its first update, so the weights it evaluates are those it began with.
     changes = {
         "agent.algorithm.num_consecutive_playing_steps": "EnvironmentSteps(1000)",
@@ -202,6 +202,13 @@ def test_a_run_begins_with_the_best_weights_of_another(run_dir, tmp_path):
     fresh = weights(tmp_path / "fresh")
     kernels = [name for name, value in fresh.items() if name != "filters" and value.any()]
     assert kernels and all(not np.array_equal(fresh[name], theirs[name]) for name in kernels)
+    again = ["train", f"--preset={tmp_path / 'restored' / 'config.json'}"]
+    assert cli.run([*again, flags[0], f"--run_dir={tmp_path / 'same'}"]) == 0
+    advice = f"Begin with them too: {flags[0]}"
+    assert advice not in capsys.readouterr().out
+    assert cli.run([*again, f"--run_dir={tmp_path / 'other'}"]) == 0
+    assert advice in capsys.readouterr().out
+    np.testing.assert_equal(weights(tmp_path / "same"), restored)
 
 
 @pytest.mark.usefixtures("training_alone")

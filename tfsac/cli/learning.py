@@ -131,6 +131,12 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     what = "resuming" if f.resume else f"{f.preset},"
     if task.is_chief:
         print(f"tfsac train: {what} {preset.environment.level}, seed {run.seed}", flush=True)
+        if not (f.resume or f.checkpoint_restore_dir) and (source := _weights_of(f.preset)):
+            print(
+                f"The run of {f.preset} began with other weights. "
+                f"Begin with them too: {shlex.quote(f'--checkpoint_restore_dir={source}')}",
+                flush=True,
+            )
     with interrupts_wait():
         check_level(preset)
         with quiet_start():
@@ -161,6 +167,14 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     if f.evaluate:
         print_evaluation(api.evaluate(run_dir, f.evaluate), f.evaluate)
     return 0
+
+
+def _weights_of(preset: str) -> str | None:
+    """Returns the run whose weights the run of a config.json began with; None for those drawn at random."""
+    from tfsac.files import read_object
+
+    path = pathlib.Path(preset)
+    return read_object(path).get("initial_weights") if path.suffix == ".json" else None
 
 
 def _experiment(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
