@@ -186,12 +186,30 @@ LUNAR_LANDER_CHOICES = one_changed(
 )
 
 # The preset has had a target entropy of -1 since.
+TARGET_ENTROPY = "--set=agent.algorithm.temperature.target_entropy="
 CONTINUOUS_LANDER_CHOICES = one_changed(
     "lunar_lander_continuous_twin_sac",
-    (improve(50_000), "--set=agent.algorithm.temperature.target_entropy=-2.0"),
+    (improve(50_000), f"{TARGET_ENTROPY}-2.0"),
     {
         "_3_steps": ("returns of 3 steps", f"{N_STEP}3"),
-        "_entropy_-1": ("target entropy -1", "--set=agent.algorithm.temperature.target_entropy=-1.0"),
+        "_entropy_-1": ("target entropy -1", f"{TARGET_ENTROPY}-1.0"),
+        "_repetition": (
+            "target entropy -1, noise kept for 8 steps",
+            f"{TARGET_ENTROPY}-1.0",
+            '--set=agent.exploration={"kind": "noise_repetition", "every": 8}',
+        ),
+        "_entropy_0": ("target entropy 0", f"{TARGET_ENTROPY}0.0"),
+        "_random_1000": (
+            "target entropy -1, 1000 random steps",
+            f"{TARGET_ENTROPY}-1.0",
+            "--set=schedule.heatup_steps=1000",
+            improve(59_000),
+        ),
+        "_std": (
+            "target entropy -1, log standard deviation of at least -1",
+            f"{TARGET_ENTROPY}-1.0",
+            "--set=agent.networks.policy.head_parameters.log_std_bounds=[-1.0,2.0]",
+        ),
     },
     unchanged="target entropy -2",
     seeds=(11, 12, 13, 14, 15, 16),  # one seed in several hovers

@@ -1,0 +1,56 @@
+"""Why a lander hovers: how often a run of LunarLanderContinuous landed and crashed while it trained, and what its best
+policy and critics make of a lander that stands still.
+
+    python benchmarks/landings.py --run_dir=runs/lander
+
+It is given its 100 points once its body sleeps: when neither engine has fired for half a second, 25 steps.
+"""
+
+import argparse
+import pathlib
+
+import numpy as np
+
+from tfsac.environments import Environments, Filters
+from tfsac.parameters import RunParameters
+from tfsac.training import RunDirectory
+from tfsac.training.build import build_agent
+from tfsac.training.weights import load_initial_weights
+
+STANDING = np.array([[0, 0, 0, 0, 0, 0, 1, 1]], np.float32)  # on the pad, at rest, both legs on the ground
+ENGINES = {"both engines off": (-1, 0), "main engine at its least": (0.01, 0), "main engine at its most": (1, 0)}
+
+
+def steps_of(run_dir):
+    """Yields the parts of the run's memory, in the order in which they were played."""
+    for path in sorted((pathlib.Path(run_dir) / "checkpoints" / "memory").glob("rows-*.npy")):
+        rows = np.load(path).reshape(-1)
+        yield rows["reward"], rows["terminated"], rows["observation/observation"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--run_dir", required=True)
+    options = parser.parse_args()
+    total = 0
+    for reward, ended, observation in steps_of(options.run_dir):
+        total += len(reward)
+        landed, crashed = (reward[ended] > 50).sum(), (reward[ended] < -50).sum()
+        standing = (observation[:, 6:] > 0.5).all(axis=-1).sum()
+        print(f"to step {total:7}  landed {landed:3}  crashed {crashed:3}  steps on both legs {standing:5}")
+    directory = RunDirectory(pathlib.Path(options.run_dir))
+    preset, _ = directory.read()
+    spec = Environments(preset.environment, 0).spec
+    agent = build_agent(preset, RunParameters(), spec)
+    load_initial_weights(directory, agent, Filters(preset.environment.filters, spec))
+    mean, log_std = agent.networks["policy"]({"observation": STANDING})
+    print(
+        f"standing: main engine {np.tanh(mean)[0, 0]:.2f}, standard deviation before tanh {np.exp(log_std)[0, 0]:.2f}"
+    )
+    for name, action in ENGINES.items():
+        value = agent.networks["q"]({"observation": STANDING}, np.array([action], np.float32))
+        print(f"standing: Q {np.min(value):7.1f} with {name}")
+
+
+if __name__ == "__main__":
+    main()
