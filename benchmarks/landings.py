@@ -11,13 +11,9 @@ import pathlib
 
 import numpy as np
 
-from tfsac.environments import Environments, Filters
-from tfsac.parameters import RunParameters
-from tfsac.training import RunDirectory
-from tfsac.training.build import build_agent
-from tfsac.training.weights import load_initial_weights
+import tfsac
 
-STANDING = np.array([[0, 0, 0, 0, 0, 0, 1, 1]], np.float32)  # on the pad, at rest, both legs on the ground
+STANDING = np.array([0, 0, 0, 0, 0, 0, 1, 1], np.float32)  # on the pad, at rest, both legs on the ground
 ENGINES = {"both engines off": (-1, 0), "main engine at its least": (0.01, 0), "main engine at its most": (1, 0)}
 
 
@@ -38,18 +34,10 @@ def main():
         landed, crashed = (reward[ended] > 50).sum(), (reward[ended] < -50).sum()
         standing = (observation[:, 6:] > 0.5).all(axis=-1).sum()
         print(f"to step {total:7}  landed {landed:3}  crashed {crashed:3}  steps on both legs {standing:5}")
-    directory = RunDirectory(pathlib.Path(options.run_dir))
-    preset, _ = directory.read()
-    spec = Environments(preset.environment, 0).spec
-    agent = build_agent(preset, RunParameters(), spec)
-    load_initial_weights(directory, agent, Filters(preset.environment.filters, spec))
-    mean, log_std = agent.networks["policy"]({"observation": STANDING})
-    print(
-        f"standing: main engine {np.tanh(mean)[0, 0]:.2f}, standard deviation before tanh {np.exp(log_std)[0, 0]:.2f}"
-    )
+    policy = tfsac.load_policy(options.run_dir, critics=True)
+    print(f"standing: the policy sets the main engine to {policy.act(STANDING)[0]:.2f}")
     for name, action in ENGINES.items():
-        value = agent.networks["q"]({"observation": STANDING}, np.array([action], np.float32))
-        print(f"standing: Q {np.min(value):7.1f} with {name}")
+        print(f"standing: Q {policy.values(STANDING, np.float32(action))['q']:7.1f} with {name}")
 
 
 if __name__ == "__main__":
