@@ -3,13 +3,15 @@ policy and critics make of a lander that stands still.
 
     python benchmarks/landings.py --run_dir=runs/lander
 
-It is given its 100 points once its body sleeps: when neither engine has fired for half a second, 25 steps.
+It is given its 100 points once its body sleeps, at rest and with no engine firing for Box2D's time.
 """
 
 import argparse
 import pathlib
 
+import Box2D
 import numpy as np
+from gymnasium.envs.box2d.lunar_lander import FPS
 
 import tfsac
 
@@ -28,6 +30,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--run_dir", required=True)
     options = parser.parse_args()
+    print(f"a lander sleeps after {round(Box2D.b2_timeToSleep * FPS)} steps at rest, and has landed then")
     total = 0
     for reward, ended, observation in steps_of(options.run_dir):
         total += len(reward)

@@ -185,8 +185,8 @@ LUNAR_LANDER_CHOICES = one_changed(
     unchanged="returns of 1 step, a fifth of the largest entropy",
 )
 
-# The preset has had a target entropy of -1 since.
 TARGET_ENTROPY = "--set=agent.algorithm.temperature.target_entropy="
+# The preset has had a target entropy of -1 since.
 CONTINUOUS_LANDER_CHOICES = one_changed(
     "lunar_lander_continuous_twin_sac",
     (improve(50_000), f"{TARGET_ENTROPY}-2.0"),

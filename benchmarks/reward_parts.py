@@ -52,6 +52,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         policy = last_policy(options.run_dir, pathlib.Path(folder) / "run")
         done = evaluate_policy(policy, env, EnvironmentEpisodes(options.episodes), seed=SEED)
+    env.close()
     print(f"{'return':16} {done.returns.mean():9.1f}\n{'length':16} {done.lengths.mean():9.1f}")
     for name, total in env.totals.items():
         print(f"{name:16} {total / options.episodes:9.1f}")

@@ -204,7 +204,7 @@ def test_a_run_begins_with_the_best_weights_of_another(run_dir, tmp_path, capsys
     assert kernels and all(not np.array_equal(fresh[name], theirs[name]) for name in kernels)
     again = ["train", f"--preset={tmp_path / 'restored' / 'config.json'}"]
     assert cli.run([*again, flags[0], f"--run_dir={tmp_path / 'same'}"]) == 0
-    advice = f"Begin with them too: {flags[0]}"
+    advice = f"To begin with them, too: {flags[0]}"
     assert advice not in capsys.readouterr().out
     assert cli.run([*again, f"--run_dir={tmp_path / 'other'}"]) == 0
     assert advice in capsys.readouterr().out

@@ -209,9 +209,12 @@ def test_a_finished_run_gets_more_steps_and_says_when_there_are_none(tmp_path, c
 @pytest.mark.slow
 def test_python_resumes_with_the_parameters_of_the_run(tmp_path):
     preset, run = tiny_preset(**SHORT), tfsac.RunParameters(seed=3, checkpoint_save_steps=7)
-    tfsac.train(preset, tmp_path / "run", run, quiet=True)
+    tfsac.train(preset, tmp_path / "source", quiet=True)
+    tfsac.train(preset, tmp_path / "run", run, quiet=True, initial_weights=tmp_path / "source")
     trainer = Trainer(override(preset, {"schedule.improve_steps": 25}), tmp_path / "run", resume=True, quiet=True)
     assert trainer.settings == run
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert len(config["resumed"]) == 1 and config["initial_weights"] == str(tmp_path / "source")
 
 
 @pytest.mark.acceptance

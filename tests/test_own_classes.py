@@ -16,9 +16,9 @@ from pages import ROOT, blocks
 
 from tfsac import user_code
 from tfsac.catalog import load_preset
-from tfsac.environments import Filters
+from tfsac.environments import Environments, Filters
 from tfsac.memories import EpisodicMemory, PrioritizedMemory, SequenceMemory, TransitionMemory
-from tfsac.networks import GraphForward, PolicyHead, forward_of
+from tfsac.networks import FeaturesHead, GraphForward, PolicyHead, forward_of
 from tfsac.parameters import (
     AdditiveNoiseParameters,
     CategoricalPolicyHeadParameters,
@@ -26,6 +26,7 @@ from tfsac.parameters import (
     EpisodicReplayParameters,
     EpsilonGreedyParameters,
     ExperienceReplayParameters,
+    FeaturesHeadParameters,
     GaussianACERAgentParameters,
     ParameterError,
     Preset,
@@ -43,7 +44,7 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.policies import EpsilonGreedy, Exploration
-from tfsac.testing import discrete_spec, vector_spec
+from tfsac.testing import discrete_spec, tiny_preset, vector_spec
 from tfsac.training.build import build_agent, build_memory, build_policy
 from tfsac.types import DiscreteSpec
 from tfsac.user_code import UserCodeError
@@ -330,6 +331,47 @@ def test_an_own_head_that_would_act_in_part_is_refused_by_its_name_and_its_netwo
     with pytest.raises(ValueError, match="Received: ") as caught:
         build_agent(preset_of(with_head(OwnHead())), RunParameters(eager=True), vector_spec(3, 1))
     assert f"{head.__name__}, the head of network 'policy', {words}" in str(caught.value)
+
+
+def heads_of_all_kinds():
+    """Returns presets by name, and the names of those of their networks that have a head."""
+    gaussian = tiny.acer("Pendulum-v1")
+    spherical = {"agent.networks.policy.head_parameters.covariance": "spherical"}
+    return {
+        "v": tiny_preset(),
+        "twin": Preset(agent=with_head(SACPolicyHeadParameters())),
+        "one critic": override(
+            Preset(agent=with_head(SACPolicyHeadParameters())), {"agent.networks.q.head_parameters.twin_critic": False}
+        ),
+        "discrete": tiny.shrunk(load_preset("cart_pole_discrete_sac")),
+        "taac": tiny.taac(),
+        "batch statistics": tiny.ensemble("crossq_mujoco"),
+        "quantiles": tiny.ensemble("tqc_mujoco"),
+        "gaussian": gaussian,
+        "spherical": override(gaussian, spherical),
+        "categorical, trunk, lstm": tiny.acer("CartPole-v1", lstm=True, shared=True),
+    }
+
+
+@pytest.mark.parametrize("name", heads_of_all_kinds())
+def test_an_own_head_that_changes_nothing_is_taken_in_every_network(name, monkeypatch):
+    preset, own = heads_of_all_kinds()[name], {}
+    for network in preset.agent.networks.values():
+        head = type(network.head_parameters)
+        if head is not FeaturesHeadParameters and head not in own:
+            made = own[head] = type(f"Own{head.__name__}", (user_code.load(head.path),), {"__module__": __name__})
+            monkeypatch.setitem(globals(), made.__name__, made)
+            monkeypatch.setattr(head, "path", f"{__name__}:{made.__name__}")
+    spec = Environments(preset.environment, 0).spec
+    networks = build_agent(preset, RunParameters(eager=True), spec).networks
+    assert {type(networks[key].head) for key in preset.agent.networks} - {FeaturesHead} == set(own.values())
+
+
+def test_a_trunk_takes_no_own_head():
+    with pytest.raises(ParameterError, match=r"A trunk has no head of its own; .* Received: .*OwnFeatures"):
+
+        class OwnFeatures(FeaturesHeadParameters):
+            """Whose head nothing would compute."""
 
 
 REFUSED = {

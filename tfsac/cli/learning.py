@@ -133,8 +133,8 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
         print(f"tfsac train: {what} {preset.environment.level}, seed {run.seed}", flush=True)
         if not (f.resume or f.checkpoint_restore_dir) and (source := _weights_of(f.preset)):
             print(
-                f"The run of {f.preset} began with other weights. "
-                f"Begin with them too: {shlex.quote(f'--checkpoint_restore_dir={source}')}",
+                f"The run of {f.preset} began with the weights of another one. "
+                f"To begin with them, too: {shlex.quote(f'--checkpoint_restore_dir={source}')}",
                 flush=True,
             )
     with interrupts_wait():

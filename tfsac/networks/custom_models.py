@@ -99,9 +99,7 @@ def check_shapes(name: str, model: keras.Model, head: HeadParameters, spec: Spec
             f"models: {name!r} cannot be called with inputs of the shapes {_shapes(inputs)}. Received: "
             f"{type(error).__name__}: {message}"
         ) from error
-    expected, found = outputs_of(head, spec), _shapes(outputs)
-    if not _fit(found, expected):
-        raise ValueError(f"models: {name!r} returns outputs of the shapes {_text(expected)}. Received: {found}")
+    check_outputs(f"models: {name!r}", outputs, head, spec)
     if other := {str(x.dtype) for x in keras.tree.flatten(outputs)} - {"float32"}:
         raise ValueError(
             f"models: {name!r} returns outputs of the dtype float32 (without keras.mixed_precision or another dtype of "
@@ -116,6 +114,17 @@ def observations_of(model: keras.Model) -> Any:
     takes = getattr(model, "input", None)
     read = takes[0] if isinstance(takes, list | tuple) and len(takes) == 2 else takes
     return read if isinstance(read, dict) else None
+
+
+def check_outputs(what: str, outputs: Any, head: HeadParameters, spec: Spec) -> None:
+    """Refuses outputs of other shapes than the head's network returns; `what` begins the message.
+
+    Raises:
+        ValueError: the message has the expected and the received shapes.
+    """
+    expected, found = outputs_of(head, spec), _shapes(outputs)
+    if not _fit(found, expected):
+        raise ValueError(f"{what} returns outputs of the shapes {_text(expected)}. Received: {found}")
 
 
 def outputs_of(head: HeadParameters, spec: Spec) -> Shape | list[Shape]:
@@ -179,9 +188,7 @@ def check_head(what: str, model: keras.Model, head: HeadParameters, spec: Spec) 
     Raises:
         ValueError: outputs of other shapes, regularizers, or variables that gradients do not train.
     """
-    expected, found = outputs_of(head, spec), _shapes(model.output)
-    if not _fit(found, expected):
-        raise ValueError(f"{what} returns outputs of the shapes {_text(expected)}. Received: {found}")
+    check_outputs(what, model.output, head, spec)
     for layer in model.layers:
         if not is_of_tfsac(type(layer)):  # those have running statistics that agents know
             check_gradients(what, layer)
@@ -218,7 +225,7 @@ def check_weights(what: str, models: Mapping[str, keras.Model], earlier: Sequenc
 
 
 def check_gradients(what: str, layer: keras.Layer) -> None:
-    """Refuses what would act in part, or not as in Keras, while gradients train a network.
+    """Refuses what acts in another way than in Keras while a network is trained.
 
     Args:
         what: the model or head of the layer, which begins the messages.
@@ -231,6 +238,7 @@ def check_gradients(what: str, layer: keras.Layer) -> None:
         raise ValueError(f"{what} has regularizers, whose losses are not added. Received: {layer.losses!r}")
     if layer.non_trainable_variables:
         raise ValueError(
-            f"{what} has variables that gradients do not train (frozen layers, BatchNormalization, Dropout); these are "
-            f"neither saved nor exported. Received: {layer.non_trainable_variables[0].path!r}"
+            f"{what} has variables that gradients do not train (frozen layers, BatchNormalization, Dropout): layers "
+            "always act as in inference, and target networks do not follow such variables. "
+            f"Received: {layer.non_trainable_variables[0].path!r}"
         )

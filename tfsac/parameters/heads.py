@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field
 
@@ -17,7 +17,7 @@ from tfsac.parameters.base import (
 )
 from tfsac.parameters.hidden_layers import BodyParameters, FCMiddlewareParameters
 from tfsac.parameters.keras_names import Activation, Initializer
-from tfsac.parameters.user_classes import ClassParameters, OrOwn
+from tfsac.parameters.user_classes import ClassParameters, OrOwn, is_of_tfsac
 
 LOG_STD_BOUNDS = (-20.0, 2.0)  # inside which the squashed Gaussian keeps every log standard deviation
 
@@ -248,10 +248,19 @@ class GaussianPolicyHeadParameters(ClassParameters):
 
 @parameters
 class FeaturesHeadParameters(ClassParameters):
-    """No layer: what the network computes are the features that other networks read under the key "features"."""
+    """No layer: what the network computes are the features that other networks read under the key "features".
+
+    Raises:
+        ParameterError: a user's class below this one, whose head nothing would compute.
+    """
 
     kind: Literal["features"] = "features"
     path: ClassVar[str] = "tfsac.networks.heads:FeaturesHead"
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if not is_of_tfsac(cls):
+            raise ParameterError(f"A trunk has no head of its own; its last layers are its middleware. Received: {cls}")
 
 
 HeadParameters = Annotated[
