@@ -11,7 +11,7 @@ import tiny
 from resume_tools import RUN, complete_run, crashed, same_run, weights
 
 from tfsac.catalog import load_preset
-from tfsac.environments import FrameStack, make, spec_of
+from tfsac.environments import EnvironmentFailure, FrameStack, make, spec_of
 from tfsac.memories import (
     Demonstrations,
     EpisodicMemory,
@@ -26,6 +26,7 @@ from tfsac.memories import (
 from tfsac.memories.reshard import reshard
 from tfsac.memories.salvage import put_back_without
 from tfsac.parameters import AtariPreprocessingParameters
+from tfsac.testing import tiny_preset
 from tfsac.training import Trainer, build, run_parts
 from tfsac.training.checkpoints import CheckpointManager
 from tfsac.training.checkpoints import checkpoint as checkpoint_module
@@ -378,6 +379,39 @@ def test_observations_are_stacks_where_their_space_is():
     wrapped = gym.wrappers.TransformObservation(env, lambda stack: stack // 2, darker)
     assert not spec_of(wrapped).observation["observation"].stacked
     env.close()
+
+
+class Skipping(gym.Env):
+    """A stack of numbered frames, which leaves one out at one step of the first environment that gets there."""
+
+    observation_space, action_space = FrameStack(36, 36, 3), gym.spaces.Box(-1, 1, (1,), np.float32)
+    skips_at = 25
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.frames = [0, 0, 0]
+        return self.seen(), {}
+
+    def step(self, action):
+        self.frames = [*self.frames[1:], self.frames[-1] + 1]
+        if self.frames[-1] == Skipping.skips_at:
+            self.frames[1], Skipping.skips_at = 0, -1
+        return self.seen(), 0.0, False, False, {}
+
+    def seen(self):
+        return np.broadcast_to(np.array(self.frames, np.uint8), (36, 36, 3))
+
+
+gym.register("Skipping-v0", entry_point=Skipping, max_episode_steps=60)
+
+
+def test_a_stack_that_does_not_move_by_one_frame_in_training_is_refused_after_saving(tmp_path, monkeypatch):
+    monkeypatch.setattr(Skipping, "skips_at", 25)
+    preset = tiny_preset(f"{__name__}:Skipping-v0")
+    words = r"'observation' is a FrameStack: .*; for other stacks use a Box \(environment 0, step 24\)\. Received: "
+    with pytest.raises(EnvironmentFailure, match=words):
+        Trainer(preset, tmp_path, quiet=True).run()
+    assert Trainer(preset, tmp_path, resume=True, quiet=True).counters.env_steps == 24
 
 
 def game_preset(name):

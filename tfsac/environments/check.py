@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import keyword
@@ -12,7 +13,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from tfsac.environments.spaces import spaces_by_key
+from tfsac.environments.spaces import STACKING, other_frames, spaces_by_key
 from tfsac.types import ACTION_MASK, AGENT_STATE, input_name
 
 ACTIONS = (
@@ -280,6 +281,40 @@ class CheckedMasks(gym.ObservationWrapper):
         """
         check_mask(observation[ACTION_MASK], self.observation_space[ACTION_MASK].shape)  # type: ignore[index]
         return observation
+
+
+class CheckedStacks(gym.Wrapper):
+    """Refuses stacks of frames that memories, which store each frame once, could not stack again."""
+
+    def __init__(self, env: gym.Env):
+        super().__init__(env)
+        self.before: Any = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begins an episode.
+
+        Raises:
+            EnvironmentFailure: the frames of a stack differ.
+        """
+        result = self.env.reset(seed=seed, options=options)
+        self.before = None
+        self._check(result[0])
+        return result
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Makes a step.
+
+        Raises:
+            EnvironmentFailure: a stack did not move by one frame.
+        """
+        result = self.env.step(action)
+        self._check(result[0])
+        return result
+
+    def _check(self, observation: Any) -> None:
+        if (key := other_frames(self.observation_space, self.before, observation)) is not None:
+            raise EnvironmentFailure(f"observation {key!r} is a FrameStack: {STACKING}. Received: other frames")
+        self.before = copy.deepcopy(observation)  # an environment may write into the same array again
 
 
 def takes_render_mode(kind: type) -> bool:

@@ -22,7 +22,7 @@ from tfsac.environments.check import (
 from tfsac.environments.checked_returns import CheckedReturns, as_array, failure, placed, refuse_non_finite
 from tfsac.environments.env_fn import making, name_of_environment
 from tfsac.environments.repeats import same, why_not_repeated
-from tfsac.environments.spaces import other_frames, spaces_by_key
+from tfsac.environments.spaces import STACKING, other_frames, spaces_by_key
 from tfsac.environments.teams import Team
 from tfsac.environments.vector_rewards import has_vector_rewards
 from tfsac.types import ACTION_MASK, AGENT_STATE
@@ -285,8 +285,8 @@ class _Inspection:
 
     def _look_at_frames(self, before: Any, after: Any, place: str) -> None:
         if (key := other_frames(self.env.observation_space, before, after)) is not None:
-            text = f"observation {key!r} is a FrameStack: a reset repeats its frame, a step drops one and adds one last"
-            self.find(PROBLEM, f"{text}; for other stacks use a Box. Received: other frames at {place}", text)
+            text = f"observation {key!r} is a FrameStack: {STACKING}"
+            self.find(PROBLEM, f"{text}. Received: other frames at {place}", text)
 
     def _look_at_mask(self, observation: Any, ended: bool) -> None:
         if isinstance(observation, dict) and ACTION_MASK in observation:

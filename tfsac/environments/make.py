@@ -12,11 +12,11 @@ import numpy as np
 
 from tfsac.environments import atari as games
 from tfsac.environments import teams
-from tfsac.environments.check import CheckedMasks, check, check_has_spaces, time_limit_of
+from tfsac.environments.check import CheckedMasks, CheckedStacks, check, check_has_spaces, time_limit_of
 from tfsac.environments.checked_returns import CheckedReturns
 from tfsac.environments.env_fn import making
 from tfsac.environments.levels import ATARI, check_render_mode, check_version, import_module_of, why_not_made
-from tfsac.environments.spaces import spaces_by_key
+from tfsac.environments.spaces import has_frame_stacks, spaces_by_key
 from tfsac.environments.vector_rewards import VectorRewards, has_vector_rewards
 from tfsac.parameters import BY_ENV_FN, AtariPreprocessingParameters, EnvironmentParameters
 from tfsac.types import ACTION_MASK
@@ -128,7 +128,8 @@ def make_unchecked(
 
 
 def checked(env: gym.Env, visible_entries: Sequence[int] | None = None) -> gym.Env:
-    """Returns an environment whose spaces can be used, which checks its action masks and sums several rewards a step.
+    """Returns an environment whose spaces can be used, which checks its action masks and stacks of frames, and sums
+    several rewards a step.
 
     Args:
         env: as it was made.
@@ -150,6 +151,8 @@ def checked(env: gym.Env, visible_entries: Sequence[int] | None = None) -> gym.E
         raise
     if several_rewards:
         env = VectorRewards(env)
+    if has_frame_stacks(env.observation_space):
+        env = CheckedStacks(env)
     return CheckedMasks(env) if ACTION_MASK in spaces_by_key(env.observation_space) else env
 
 

@@ -14,6 +14,7 @@ from tfsac.types import ACTION_MASK, AGENT_STATE, ArraySpec, DiscreteSpec, Spec
 # Key of an environment's metadata: the number of rewards a step. Vector environments pass metadata on, also of
 # processes.
 NUM_REWARDS = "num_rewards"
+STACKING = "a reset repeats its frame, a step drops one and adds one last; for other stacks use a Box"
 NO_NUMBERS = "cmMSU"  # kinds of dtypes: complex numbers, dates and durations, texts
 
 
@@ -29,6 +30,11 @@ class FrameStack(gym.spaces.Box):
 
     def __init__(self, height: int, width: int, num_frames: int):
         super().__init__(0, 255, (height, width, num_frames), np.uint8)
+
+
+def has_frame_stacks(observation_space: gym.Space[Any]) -> bool:
+    """Returns whether an observation is a `FrameStack` or has one."""
+    return any(isinstance(space, FrameStack) for space in spaces_by_key(observation_space).values())
 
 
 def other_frames(observation_space: gym.Space[Any], before: Any, after: Any) -> str | None:
