@@ -113,18 +113,19 @@ def one_changed(
     flags: tuple[str, ...],
     changes: dict[str, tuple[str, ...]],
     unchanged: str = "as it is",
-    seeds: tuple[int, ...] = (11, 12, 13),
+    seeds: dict[str, tuple[int, ...]] | None = None,
 ) -> tuple[Group, ...]:
     """Returns runs of a preset with flags, and with one thing more changed, by variant: label and flags.
 
-    A change takes the place of the flag that sets the same parameter; `unchanged` is the label without one. The seeds
-    are those of no other suite: what is chosen by them is judged by others.
+    A change takes the place of the flag that sets the same parameter; `unchanged` is the label without one. `seeds`, by
+    variant, are 11 to 13 where none are given, those of no other suite: what is chosen by them is judged by others.
     """
     groups = []
     for variant, (label, *more) in {"": (unchanged,), **changes}.items():
         changed = {parameter(flag) for flag in more}
         kept = [flag for flag in flags if parameter(flag) not in changed]
-        groups.append(preset(name, label, *kept, *more, variant=variant, seeds=seeds))
+        of_variant = (seeds or {}).get(variant, (11, 12, 13))
+        groups.append(preset(name, label, *kept, *more, variant=variant, seeds=of_variant))
     return tuple(groups)
 
 
@@ -148,6 +149,7 @@ MUJOCO_CHOICES = one_changed(
         "_orthogonal": ("orthogonal first weights", "--set=agent.networks.*.initializer=orthogonal"),
     },
 )
+ANT_CHOICES = tuple(group for group in MUJOCO_CHOICES if group.name.endswith(("sac", "_rate_3e-4", "_alpha_1")))
 CERTAIN, UNCLIPPED = "--set=agent.algorithm.min_prob=[0.01, 0.184]", "--set=agent.algorithm.b1_advantage_clipping=null"
 # The preset has had batches of 256 since.
 PENDULUM_CHOICES = one_changed(
@@ -183,6 +185,7 @@ LUNAR_LANDER_CHOICES = one_changed(
         "_3_steps_entropy_0.5": ("both", f"{N_STEP}3", f"{RATIO}0.5"),
     },
     unchanged="returns of 1 step, a fifth of the largest entropy",
+    seeds={"": (11,), "_3_steps": (11,), "_entropy_0.5": (11, 12), "_3_steps_entropy_0.5": (11, 12)},
 )
 
 TARGET_ENTROPY = "--set=agent.algorithm.temperature.target_entropy="
@@ -212,7 +215,13 @@ CONTINUOUS_LANDER_CHOICES = one_changed(
         ),
     },
     unchanged="target entropy -2",
-    seeds=(11, 12, 13, 14, 15, 16),  # one seed in several hovers
+    seeds={
+        "_3_steps": (11,),
+        "_entropy_-1": (11, 12, 13, 14, 15, 16),  # one seed in several hovers
+        "_entropy_0": (11, 12, 13, 14, 15, 16),
+        "_random_1000": (12, 13),
+        "_std": (13,),
+    },
 )
 
 
@@ -258,15 +267,6 @@ FEW_STEPS = (improve(10_000), "--set=schedule.steps_between_evaluation_periods=2
 WIDE_CROSSQ = crossq(2048, "tfsac, CrossQ, 2048 units, bfloat16", *FEW_STEPS, seeds=(1,))
 REDQ = preset("redq_mujoco", "tfsac, REDQ, bfloat16", *FEW_STEPS, seeds=(1,))
 FLASH_SAC = preset("flash_sac_mujoco", "tfsac, FlashSAC, bfloat16", *FEW_STEPS, seeds=(1,))
-PLAIN_POLICY = "--set=agent.networks.policy.middleware_parameters.normalization=null"
-SHORT = {"seeds": (11, 12, 13)}
-# Candidates for the best return of a minute on two cores.
-PER_MINUTE = (
-    preset("mujoco_twin_sac", TWIN, improve(40_000), episodes(10), variant="_short", **SHORT),
-    crossq(256, "CrossQ, 256 units", improve(45_000), **SHORT),
-    crossq(256, "CrossQ, 256 units, policy as it is", PLAIN_POLICY, improve(45_000), variant="_plain_policy", **SHORT),
-    crossq(512, "CrossQ, 512 units", improve(45_000), **SHORT),
-)
 
 SUITES = {
     "mujoco": Suite(
@@ -291,7 +291,7 @@ SUITES = {
             Level("Pendulum-v1", PENDULUM_CHOICES),
             Level(
                 "Ant-v5",
-                MUJOCO_CHOICES,
+                ANT_CHOICES,
                 kwargs=NO_CONTACTS,
                 variant="-no-contacts",
                 label="Ant-v5 without contact forces",
@@ -461,7 +461,6 @@ SUITES = {
         ),
         "after 100 000 steps of the v4 levels; CrossQ's with 2048 units.",
     ),
-    "per_minute": Suite((Level("Hopper-v5", PER_MINUTE), Level("HalfCheetah-v5", PER_MINUTE))),
     "atari": Suite((Level("ALE/Pong-v5", (preset("acer_atari", "tfsac, ACER", improve(1_000_000), seeds=(1,)),)),)),
     "robotics": Suite((Level("gymnasium_robotics:FetchReach-v4", (preset("taac_manipulation", "tfsac, TAAC"),)),)),
 }

@@ -299,17 +299,21 @@ def test_the_page_has_the_number_of_runs_of_every_suite_and_of_those_with_record
 
 def test_every_suite_has_seeds_from_1_on_of_what_can_be_trained_or_from_11_on_to_choose(module):
     for name, suite in module("learning_suites").SUITES.items():
-        runs, first = suite.runs(), 11 if name in ("choices", "per_minute") else 1
+        runs, first = suite.runs(), 11 if name == "choices" else 1
         assert len(runs) == len({run.name for run in runs}) == len({tuple(run.command) for run in runs})
         for level in suite.levels:
             assert len(level.groups) == len({group.label for group in level.groups})
-            assert all(group.seeds == tuple(range(first, len(group.seeds) + first)) for group in level.groups)
+            for group in level.groups:  # a choice may have been given up after some seeds
+                every = name != "choices"
+                assert group.seeds == tuple(range(first, len(group.seeds) + first)) if every else min(group.seeds) >= 11
+        tried = set()
         for run in runs:
-            if run.package == "tfsac" and run.seed == first:
+            if run.package == "tfsac" and (run.level, run.group) not in tried:
+                tried.add((run.level, run.group))
                 _train_flags(values := flags.FlagValues())
                 assert values(["train", *run.flags])[1:] == []
                 experiment, settings = _experiment(values)
-                assert settings.seed == first
+                assert settings.seed == run.seed
                 plan = experiment.schedule
                 steps = plan.heatup_steps.num_steps + plan.improve_steps.num_steps
                 evaluations = steps / plan.steps_between_evaluation_periods.num_steps
