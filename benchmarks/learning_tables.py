@@ -44,7 +44,8 @@ def tabulate(suite: Suite, records: Records, chosen: Sequence[Run]) -> str:
                 rows.setdefault(run.group, []).append(records.rows[run.name])
         if not groups:
             continue
-        compared = compare_evaluations(groups, records.folder / level.place, level.title)
+        alone = all(row["shared_clock"] == "no" for of_group in rows.values() for row in of_group)
+        compared = compare_evaluations(groups, records.folder / level.place, level.title, wall_clock=alone)
         if any(run.level == level.title for run in chosen):
             print(compared, end="\n\n")
         pictures.append(f"![{level.title}]({level.place}/comparison.png)")

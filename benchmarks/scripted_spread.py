@@ -37,8 +37,8 @@ def episode(script: str, agents: int, continuous: bool, seed: int) -> float:
     """Returns the mean of the agents' returns."""
     env = simple_spread_v3.parallel_env(N=agents, max_cycles=25, continuous_actions=continuous)
     observations, _ = env.reset(seed=seed)
-    for name in env.agents:
-        env.action_space(name).seed(seed)
+    for i, name in enumerate(env.agents):
+        env.action_space(name).seed(agents * seed + i)
     total = 0.0
     while env.agents:
         seen = np.array([observations[name] for name in env.agents])

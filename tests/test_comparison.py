@@ -253,6 +253,14 @@ def test_what_is_drawn(write, tmp_path, figures):
     assert "different steps; all are from 10 to 20." in figure.get_supxlabel()
 
 
+def test_curves_of_runs_that_shared_a_machine_are_drawn_against_steps_alone(write, tmp_path, figures):
+    read = read_groups({"x": [write("a", [0, 4]), write("b", [0, 6])], "y": [write("c", [1, 2])]})
+    compare_evaluations(read, tmp_path, wall_clock=False)
+    labels = [axes.get_xlabel() for axes in figures[0].axes]
+    assert labels[:2] == ["environment steps", "tau, last return"] and len(labels) == 4
+    assert figures[0].axes[0].lines[0].get_xdata()[-1] == 20
+
+
 def test_a_panel_without_common_seconds_says_so(write, tmp_path, figures):
     compare({"x": [write("a", [1], seconds=[5]), write("b", [2], seconds=[7])]}, tmp_path)
     assert [text.get_text() for text in figures[0].axes[1].texts] == ["no seconds that all runs of a group cover"]

@@ -199,7 +199,9 @@ def test_a_run_that_failed_has_a_row_and_is_trained_again(suites):
 
 def test_what_is_printed_is_about_the_chosen_runs_and_the_files_have_all(learning, tmp_path, monkeypatch, capsys):
     tables, results = sys.modules["learning_tables"], tmp_path / "results"
-    monkeypatch.setattr(tables, "compare_evaluations", lambda read, folder, title: f"compared {title}")
+    monkeypatch.setattr(
+        tables, "compare_evaluations", lambda read, folder, title, wall_clock: f"compared {title}, {wall_clock=}"
+    )
     shutil.copytree(learning.RESULTS / "mujoco", results / "mujoco")
     page = (results / "mujoco" / "tables.md").read_text()
     (results / "mujoco" / "tables.md").unlink()
@@ -207,7 +209,9 @@ def test_what_is_printed_is_about_the_chosen_runs_and_the_files_have_all(learnin
     assert learning.main(["--suite=mujoco", "--only=^mujoco.*Hopper", *where]) == 0
     printed = capsys.readouterr().out
     assert f"nothing   to train: {results}/mujoco has the records; new folders --results and --runs train" in printed
-    assert [line for line in printed.splitlines() if line.startswith("compared")] == ["compared Hopper-v5"]
+    assert [line for line in printed.splitlines() if line.startswith("compared")] == [
+        "compared Hopper-v5, wall_clock=False"  # which the runs' shared_clock says
+    ]
     rows = [line for line in page.splitlines() if line.startswith("| Hopper-v5 | tfsac,")]
     assert [line for line in printed.splitlines() if line.startswith("| ")][1:] == rows
     assert "missing" not in printed and "runs have ended" not in printed

@@ -120,13 +120,14 @@ def compare(groups: Mapping[str, Sequence[Path]], folder: Path, title: str = "",
     return compare_evaluations(read_groups(groups, last_evaluations), folder, title)
 
 
-def compare_evaluations(read: Groups, folder: Path, title: str = "") -> str:
+def compare_evaluations(read: Groups, folder: Path, title: str = "", wall_clock: bool = True) -> str:
     """Compares groups of runs that were read, and writes `comparison.csv` and `comparison.png` into a folder.
 
     Args:
         read: runs by label, from `read_groups` or `normalised`.
         folder: made if it is not there; an earlier comparison in it is replaced.
         title: of the picture; by default the levels.
+        wall_clock: draw curves against seconds too, which say nothing of runs that shared a machine.
 
     Returns:
         what there is to print: a table of the groups, the probabilities of improvement, remarks and the files.
@@ -143,7 +144,7 @@ def compare_evaluations(read: Groups, folder: Path, title: str = "") -> str:
         )
         stream.write(text.getvalue().encode())
     levels = dict.fromkeys(run.level for runs in read.values() for run in runs)
-    picture = draw(read, rows, table.with_suffix(".png"), title or ", ".join(levels), notes)
+    picture = draw(read, rows, table.with_suffix(".png"), title or ", ".join(levels), notes, wall_clock)
     return "\n".join([*printed(read, rows), *notes, f"table   {table}", f"picture {picture}"])
 
 
@@ -175,7 +176,7 @@ def remarks(groups: Groups) -> list[str]:
         notes.append(f"Last: the mean of the last {', '.join(map(str, sorted(means)))} evaluations of a run.")
     single = [label for label, runs in groups.items() if min(map(len, strata_of(runs, LAST))) < 2]
     if single:
-        notes.append(f"No interval for a single run of a level: {', '.join(single)}.")
+        notes.append(f"No interval for a single run of a level: {'; '.join(single)}.")
     few = min(len(runs) for runs in groups.values())
     if 1 < few < 5:
         notes.append(f"Intervals of {few} runs are little more than their range; five seeds or more say more.")
@@ -218,7 +219,9 @@ def printed(groups: Groups, rows: Sequence[Row]) -> list[str]:
 # -- the picture -------------------------------------------------------------------------------------------------------
 
 
-def draw(groups: Groups, rows: Sequence[Row], out: Path, title: str, notes: Sequence[str]) -> pathlib.Path:
+def draw(
+    groups: Groups, rows: Sequence[Row], out: Path, title: str, notes: Sequence[str], wall_clock: bool = True
+) -> pathlib.Path:
     """Draws curves against steps and wall clock, performance profiles, intervals, and what is better than the best.
 
     Args:
@@ -227,13 +230,15 @@ def draw(groups: Groups, rows: Sequence[Row], out: Path, title: str, notes: Sequ
         out: the PNG to write.
         title: above the picture.
         notes: below it.
+        wall_clock: draw the curves against seconds as well.
 
     Returns:
         The path of the picture.
     """
     from matplotlib.ticker import EngFormatter
 
-    panels: list[Any] = [["steps", "seconds"], ["profile", "scores"], ["improvement", "improvement"]][
+    shown = {name: of_run for name, of_run in AGAINST.items() if wall_clock or name == "steps"}
+    panels: list[Any] = [["steps", [*shown][-1]], ["profile", "scores"], ["improvement", "improvement"]][
         : 1 + min(len(groups), 2)
     ]
     bars = 0.9 + 0.24 * len(groups)
@@ -245,7 +250,8 @@ def draw(groups: Groups, rows: Sequence[Row], out: Path, title: str, notes: Sequ
     score = "return" if len(levels) == 1 else "normalised return"
     dress(axes["steps"], "environment steps", f"IQM of {score}")
     axes["steps"].xaxis.set_major_formatter(EngFormatter(sep=""))
-    dress(axes["seconds"], "wall clock, seconds", f"IQM of {score}")
+    if wall_clock:
+        dress(axes["seconds"], "wall clock, seconds", f"IQM of {score}")
     dress(axes["profile"], f"tau, last {score}", "fraction of runs above tau")
     names = {label: label for label in groups}
     if max(map(len, groups)) > LONGEST_LABEL:
@@ -253,10 +259,10 @@ def draw(groups: Groups, rows: Sequence[Row], out: Path, title: str, notes: Sequ
     lasts = np.array([run.last for runs in groups.values() for run in runs])
     margin = 0.05 * (np.ptp(lasts) or 1.0)
     taus = np.linspace(lasts.min() - margin, lasts.max() + margin, 500)
-    drawn: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in AGAINST}
+    drawn: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in shown}
     for i, (label, runs) in enumerate(groups.items()):
         color, style = color_and_style(i)
-        for name, against in AGAINST.items():
+        for name, against in shown.items():
             points, estimates = curve(runs, against)
             marker = "o" if len(points) == 1 else None
             counted = literal(f"{'' if names[label] == label else f'{names[label]} '}{label} ({len(runs)})")
@@ -264,7 +270,7 @@ def draw(groups: Groups, rows: Sequence[Row], out: Path, title: str, notes: Sequ
             axes[name].fill_between(points, estimates.low, estimates.high, color=color, alpha=0.18, linewidth=0)
             drawn[name] += [(points, entry) for entry in estimates]
         axes["profile"].plot(taus, profile(strata_of(runs, LAST), taus), style, color=color, linewidth=1.6)
-    for name in AGAINST:
+    for name in shown:
         if not any(len(points) for points, _ in drawn[name]):
             axes[name].text(0.5, 0.5, f"no {name} that all runs of a group cover", ha="center", va="center", color=GREY)
     colors = {names[label]: color_and_style(i)[0] for i, label in enumerate(groups)}
@@ -286,7 +292,7 @@ def draw(groups: Groups, rows: Sequence[Row], out: Path, title: str, notes: Sequ
     grow_for_legend(figure, len(labels), columns, 8)
     figure.legend(handles, labels, loc="outside upper right", ncols=columns, fontsize=8, frameon=False)
     about = "IQM: interquartile mean; bands and bars: 95 % stratified bootstrap intervals; in brackets: number of runs"
-    focused = [line for name in AGAINST for line in focus(axes[name], drawn[name], unit=name.removesuffix("s"))]
+    focused = [line for name in shown for line in focus(axes[name], drawn[name], unit=name.removesuffix("s"))]
     return save_figure(figure, out, "\n".join([about, *notes, *focused]))
 
 
