@@ -13,6 +13,7 @@ import sys
 import gymnasium as gym
 import numpy as np
 import pytest
+import tiny
 from resume_tools import (
     RUN,
     complete_run,
@@ -28,7 +29,7 @@ from resume_tools import (
 
 from tfsac.files import sealed
 from tfsac.training import CheckpointError, Trainer
-from tfsac.training.checkpoints import FORMAT
+from tfsac.training.checkpoints import FORMAT, understanding
 from tfsac.training.checkpoints import checkpoint as checkpoint_module
 from tfsac.training.collection import OBSERVATION, Collector
 
@@ -313,6 +314,23 @@ def test_another_run_from_before_a_parameter_came_is_refused(tmp_path, uninterru
 
 
 @pytest.mark.slow
+def test_the_environment_of_a_resumed_run_may_be_stepped_elsewhere(tmp_path, uninterrupted):
+    crashed(tmp_path / "run", 163)
+    elsewhere = {"environment.vectorization": "subprocess", "environment.step_timeout_seconds": 60.0}
+    resumed = Trainer(preset(**elsewhere), tmp_path / "run", RUN, resume=True, quiet=True)
+    assert resumed.counters.env_steps == 150
+    resumed.run()
+    same_run(resumed, uninterrupted)
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["preset"]["environment"]["step_timeout_seconds"] == 60.0
+
+
+def test_memory_that_runs_out_while_a_checkpoint_is_read_is_not_taken_for_another_version(tmp_path):
+    with pytest.raises(MemoryError), understanding(tmp_path):
+        raise MemoryError
+
+
+@pytest.mark.slow
 def test_the_schedule_of_a_resumed_run_may_be_extended(tmp_path, uninterrupted):
     shutil.copytree(uninterrupted.directory.path, tmp_path / "run")
     longer = preset(**{"schedule.improve_steps": 240})
@@ -392,7 +410,7 @@ def test_several_environments_resume_with_new_episodes(tmp_path, capsys):
     resumed = Trainer(several, tmp_path / "run", RUN, resume=True)
     assert "new ones begin" in capsys.readouterr().out
     assert resumed.counters.env_steps == 150
-    assert resumed.memory.newest(1)["truncated"].all()
+    assert tiny.newest(resumed.memory, 1)["truncated"].all()
     assert resumed.run().counters.env_steps == 300
     manifest = resumed.checkpoints.folder.verify(resumed.checkpoints.places()[-1])
     saved = [np.load(resumed.checkpoints.chunks.folder / chunk["file"]) for chunk in manifest["memory"]["chunks"]]

@@ -186,7 +186,7 @@ def test_loaded_records_fit_into_a_memory_of_the_same_environment(saved):
     memory = TransitionMemory(SPEC, 10)
     memory.put(0, loaded.records[:, None])
     memory.total_rows = len(loaded.records)
-    np.testing.assert_array_equal(memory.newest(7)[:, 0]["action"], loaded.records["action"])
+    np.testing.assert_array_equal(memory.newest_actions(7), loaded.records["action"])
 
 
 def test_a_file_that_exists_is_not_overwritten(saved):

@@ -171,7 +171,7 @@ def test_a_wrong_mask_stops_the_run_and_nothing_before_it_is_lost(tmp_path, how,
     before = failed.memory.between(0, 133)
     resumed = Trainer(preset, tmp_path / "run", RUN, resume=True, quiet=True)
     assert (resumed.counters, resumed.memory.total_rows) == (failed.counters, 133)
-    assert resumed.counters.updates == 33 and not resumed.memory.newest(1)["truncated"].any()
+    assert resumed.counters.updates == 33 and not tiny.newest(resumed.memory, 1)["truncated"].any()
     for name, value in weights(failed).items():
         np.testing.assert_array_equal(weights(resumed)[name], value, err_msg=name)
     assert resumed.run().counters.env_steps == 200  # it counts its steps anew
@@ -186,7 +186,7 @@ def test_a_first_observation_without_a_valid_action_loses_nothing_either(tmp_pat
     # The step that ended the episode was not stored, so the checkpoint is from before it, in the middle of its episode.
     assert failed.environments.state()["steps"] == failed.counters.env_steps
     resumed = Trainer(preset, tmp_path / "run", RUN, resume=True, quiet=True)
-    assert resumed.environments.length[0] > 0 and not resumed.memory.newest(1)["truncated"].any()
+    assert resumed.environments.length[0] > 0 and not tiny.newest(resumed.memory, 1)["truncated"].any()
 
 
 # -- filters -----------------------------------------------------------------------------------------------------------

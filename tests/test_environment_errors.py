@@ -17,7 +17,14 @@ import tiny
 from odd_tools import ODD, ZEROS, Odd
 
 import tfsac
-from tfsac.environments import EnvironmentFailure, Environments, IsolatedEnvironment, make, name_of_environment
+from tfsac.environments import (
+    EnvironmentFailure,
+    Environments,
+    IsolatedEnvironment,
+    make,
+    name_of_environment,
+    vectorize,
+)
 from tfsac.environments.check import has_time_limit
 from tfsac.environments.film import write_film
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, ParameterError, RunParameters, override
@@ -224,7 +231,7 @@ def test_an_error_of_the_environment_has_its_file_and_line(vectorization, action
 
 @pytest.mark.slow
 def test_an_interrupt_that_an_environment_raises_in_its_process_does_not_end_that(monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(vectorize, "usable_cores", lambda: 2)
     with pytest.raises(
         EnvironmentFailure, match=rf"it raised .*Received: KeyboardInterrupt \({HERE}, line \d+, in step\)$"
     ):
@@ -243,7 +250,7 @@ def test_errors_of_render_and_close_have_file_and_line():
 @pytest.mark.slow
 @pytest.mark.parametrize("action, words", [("kill", "signal SIGKILL"), ("leave", "exit status 3")])
 def test_a_process_that_ends_is_a_failure_like_any_other(monkeypatch, action, words):
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(vectorize, "usable_cores", lambda: 2)
     environments = made("subprocess", 1, step_timeout_seconds=60.0, action=action)
     began = time.monotonic()
     with pytest.raises(
@@ -256,7 +263,7 @@ def test_a_process_that_ends_is_a_failure_like_any_other(monkeypatch, action, wo
 
 @pytest.mark.slow
 def test_an_environment_that_hangs_is_ended(monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(vectorize, "usable_cores", lambda: 2)
     environments = made("subprocess", 4, action="hang", step_timeout_seconds=2.5)  # two for each of two environments
     assert (
         environments.groups.here is None and environments.groups.others == 2

@@ -514,32 +514,32 @@ def test_extras_of_other_shapes_are_refused_by_name_and_nothing_is_stored(extras
     n, no = np.array([1, 2]), np.zeros(2, bool)
     with pytest.raises(ValueError, match=re.escape(message) + "$"):
         memory.add(observation_of(n), n, n, no, no, observation_of(n), given)
-    assert memory.newest(1) is None and memory.batches(0, 2, np.random.default_rng(0)) is None
+    assert memory.newest_actions(1) is None and memory.batches(0, 2, np.random.default_rng(0)) is None
 
 
 # -- the running episodes ----------------------------------------------------------------------------------------------
 
 
-def test_newest_gives_the_last_steps_of_the_running_episode_or_nothing():
+def test_newest_actions_are_those_of_the_running_episode_or_nothing():
     memory = of_lengths(3, t_max=2)
-    assert memory.newest(1) is None and memory.newest(0).shape == (0, 1)
+    assert memory.newest_actions(0).shape == (0,)
     play(memory, (3, 4, 5))
-    assert memory.newest(2)["action"].tolist() == [[41], [51]]
-    assert memory.newest(3)["action"].tolist() == [[31], [41], [51]]
-    assert memory.newest(4) is None
+    assert memory.newest_actions(2).tolist() == [41, 51]
+    assert memory.newest_actions(3).tolist() == [31, 41, 51]
+    assert memory.newest_actions(4) is None
 
 
-def test_newest_of_a_running_episode_longer_than_the_capacity():
+def test_newest_actions_of_a_running_episode_longer_than_the_capacity():
     memory = EpisodicMemory(SPEC, 10, 2)
     play(memory, range(25))
-    assert memory.newest(10)["action"][:, 0].tolist() == [number(step) for step in range(15, 25)]
-    assert memory.newest(11) is None and memory.newest(25) is None
+    assert memory.newest_actions(10).tolist() == [number(step) for step in range(15, 25)]
+    assert memory.newest_actions(11) is None and memory.newest_actions(25) is None
 
 
-def test_newest_of_several_environments_is_nothing():
+def test_newest_actions_of_several_environments_are_nothing():
     memory = EpisodicMemory(SPEC, 10, 2, num_envs=2)
     add(memory, 0)
-    assert memory.newest(1) is None
+    assert memory.newest_actions(1) is None
 
 
 def test_running_episodes_are_ended_as_if_they_were_cut_off():
@@ -647,7 +647,7 @@ def test_a_running_episode_longer_than_the_capacity_is_still_without_its_first_s
     play(old, range(25))
     new.restore(old.state())
     assert len(new.tape) == 11  # what is needed, and the observation after it
-    assert new.newest(10)["action"][0, 0] == number(15) and new.newest(11) is None
+    assert new.newest_actions(10)[0] == number(15) and new.newest_actions(11) is None
     add(new, 25, terminated=[0])
     assert kept(new) == [(16, 25)] and new.cut
 

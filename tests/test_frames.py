@@ -279,6 +279,10 @@ def test_a_memory_comes_back_from_a_checkpoint_and_continues_as_it_was(tmp_path,
         check_equal(sampled(again, steps), expected)
 
 
+def newest(memory):
+    return memory.between(memory.oldest_row, memory.total_rows)
+
+
 @pytest.mark.parametrize("before, after", [(2, 1), (1, 2), (2, 4)])
 @pytest.mark.parametrize("kind", ["n steps", "prioritised", "sequences"])
 def test_steps_are_resharded_with_their_frames(kind, before, after):
@@ -292,7 +296,9 @@ def test_steps_are_resharded_with_their_frames(kind, before, after):
     for memories, spec in ((old, spec_of_stacks()), (whole, spec_of_stacks().unstacked())):
         new.append([RINGS[kind](spec, 40 // after, 4 // after) for _ in range(after)])
         for i, memory in enumerate(new[-1]):
-            rows = [[(each.oldest_row, each.between(each.oldest_row, each.total_rows))] for each in memories]
+            # A chunk may begin with rows that the ring does not keep any more.
+            kept = [np.concatenate((np.zeros_like(each.ring[:j]), newest(each))) for j, each in enumerate(memories)]
+            rows = [[(each.oldest_row - j, kept[j])] for j, each in enumerate(memories)]
             totals = [each.total_rows for each in memories]
             reshard(memory, i, rows, [each.state() for each in memories], totals, after)
             memory.end_episodes()

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+import tiny
 
 from tfsac.memories import TransitionMemory
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
@@ -49,12 +50,12 @@ def test_length_counts_transitions_up_to_the_capacity(steps, length):
 
 def test_a_full_ring_keeps_the_newest_rows_in_order():
     memory = filled(11, capacity=8, num_envs=2)
-    assert steps_in(memory.newest(4)) == [7, 8, 9, 10]
+    assert steps_in(tiny.newest(memory, 4)) == [7, 8, 9, 10]
     assert sorted(steps_in(memory.ring)) == [7, 8, 9, 10]
 
 
 def test_every_field_of_every_environment_is_stored_in_its_place():
-    record = filled(6).newest(1)[0]
+    record = tiny.newest(filled(6), 1)[0]
     np.testing.assert_allclose(record["reward"], [5.0, 5.1])
     np.testing.assert_allclose(record["observation/observation"], [[5, -5], [5.1, -5.1]])
     np.testing.assert_allclose(record["next_observation/observation"], [[105, 95], [105.1, 94.9]])
@@ -65,7 +66,7 @@ def test_a_capacity_that_the_environments_do_not_divide_is_rounded_down():
     memory = filled(9, capacity=7, num_envs=3)
     assert memory.ring.shape == (2, 3)
     assert len(memory) == 6
-    assert steps_in(memory.newest(2)) == [7, 8]
+    assert steps_in(tiny.newest(memory, 2)) == [7, 8]
 
 
 def test_a_million_transitions_of_half_cheetah_fit_in_200_megabytes():
@@ -130,7 +131,7 @@ def test_every_kept_transition_is_sampled_equally_often(steps, kept):
     memory, draws = filled(steps), 40_000
     rewards = memory.sample(10, draws // 10, np.random.default_rng(1)).reward
     values, counts = np.unique(rewards, return_counts=True)
-    np.testing.assert_array_equal(values, np.sort(memory.newest(kept // 2)["reward"].ravel()))
+    np.testing.assert_array_equal(values, np.sort(tiny.newest(memory, kept // 2)["reward"].ravel()))
     expected = draws / kept
     chi_square = ((counts - expected) ** 2 / expected).sum()
     assert chi_square < 24.3  # the 0.1 % point of 7 degrees of freedom
@@ -327,9 +328,10 @@ def test_rows_taken_out_are_copies():
         (6, 0, []),
     ],
 )
-def test_newest_gives_the_last_rows_or_nothing(steps, wanted, expected):
-    rows = filled(steps).newest(wanted)
-    assert (rows if rows is None else steps_in(rows)) == expected
+def test_newest_actions_are_the_last_ones_or_nothing(steps, wanted, expected):
+    actions = filled(steps, capacity=4, num_envs=1).newest_actions(wanted)
+    assert (actions if actions is None else (1000 * actions[:, 0]).round().tolist()) == expected
+    assert filled(steps).newest_actions(wanted) is None  # of several environments
 
 
 def test_rows_put_back_in_pieces_over_the_wrap_make_the_same_memory():
@@ -342,7 +344,7 @@ def test_rows_put_back_in_pieces_over_the_wrap_make_the_same_memory():
     np.testing.assert_array_equal(one.reward, two.reward)
     for memory in (old, new):
         add(memory, 11)
-    np.testing.assert_array_equal(new.newest(5), old.newest(5))
+    np.testing.assert_array_equal(tiny.newest(new, 5), tiny.newest(old, 5))
 
 
 @pytest.mark.parametrize("terminated, expected", [(False, True), (True, False)])
@@ -350,7 +352,7 @@ def test_marking_the_end_of_episodes_truncates_what_was_not_terminated(terminate
     memory = filled(2)
     add(memory, 2, terminated=[terminated, False])
     memory.end_episodes()
-    rows = memory.newest(3)
+    rows = tiny.newest(memory, 3)
     np.testing.assert_array_equal(rows["truncated"], [[False, False], [False, False], [expected, True]])
     np.testing.assert_array_equal(rows["terminated"][2], [terminated, False])
 
@@ -393,7 +395,7 @@ def test_rows_of_another_layout_are_refused(rows, message):
     memory = filled(2)
     with pytest.raises(ValueError, match=re.escape(message) + "$"):
         memory.put(0, rows)
-    assert steps_in(memory.newest(2)) == [0, 1]
+    assert steps_in(tiny.newest(memory, 2)) == [0, 1]
 
 
 def test_an_observation_key_that_the_spec_does_not_have_is_refused():

@@ -15,6 +15,7 @@ import types
 
 import numpy as np
 import pytest
+import tiny
 from learning_tools import one_step_task
 from tiny import acer, taac
 
@@ -533,10 +534,10 @@ def test_a_run_is_continued_with_new_episodes_and_another_number_of_actors(clust
         2,
         2,
     ]  # of 30 steps; 5 were played
-    newest = resumed.memory.newest(1)
+    newest = tiny.newest(resumed.memory, 1)
     assert newest["truncated"].all()
     result = resumed.run()
-    rows = resumed.memory.newest(15)  # what was played since
+    rows = tiny.newest(resumed.memory, 15)  # what was played since
     assert (result.counters.env_steps, result.counters.updates) == (100, 60) and rows["first"][0].all()
     np.testing.assert_array_equal(rows["observation/observation"][1:], rows["next_observation/observation"][:-1])
 

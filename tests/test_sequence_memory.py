@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+import tiny
 
 from tfsac.memories import SequenceMemory, TransitionMemory
 from tfsac.types import FIRST, LAST, MID, ArraySpec, Spec
@@ -270,7 +271,7 @@ def test_episodes_that_were_ended_after_a_restore_are_followed_by_first_steps():
     memory = continued(filled(7))
     memory.end_episodes()
     add(memory, 7)
-    assert memory.newest(2)["first"].tolist() == [[False, True], [True, True]]
+    assert tiny.newest(memory, 2)["first"].tolist() == [[False, True], [True, True]]
     batch = memory.sequences_from(np.array([[8, 9]]))  # from step 4 on
     for env, rows in enumerate(("F4 M5 M6 L6", "M4 M5 L5 F6")):
         for t, row in enumerate(rows.split()):

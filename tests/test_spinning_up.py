@@ -462,7 +462,7 @@ def test_resuming_from_the_command_line_keeps_what_was_added_to_the_config(tmp_p
 @pytest.mark.slow
 def test_max_ep_len_truncates_and_the_target_still_looks_beyond(custom):
     result, spy, _ = custom
-    rows = spy.trainer.memory.newest(120)[:, 0]
+    rows = tiny.newest(spy.trainer.memory, 120)[:, 0]
     np.testing.assert_array_equal(np.flatnonzero(rows["truncated"]), np.arange(14, 120, 15))
     assert not rows["terminated"].any()
     np.testing.assert_array_equal(spy.trainer.memory.transitions(rows).discount, np.float32(0.99))

@@ -22,8 +22,8 @@ from tfsac.distributed.ray_cluster import connect
 from tfsac.experiments import comparison, run_processes
 from tfsac.experiments import grid as grid_of_sweep
 from tfsac.experiments.grid import Combination
-from tfsac.experiments.run_processes import usable_cores
 from tfsac.experiments.sweep import Sweep
+from tfsac.machine import usable_cores
 from tfsac.parameters import ParameterError
 
 DISCOUNT, RATE = "agent.algorithm.discount", "agent.networks.*.learning_rate"
@@ -197,7 +197,7 @@ def stand_in(tmp_path, monkeypatch):
     monkeypatch.setattr(run_processes, "TRAIN", [str(tmp_path / "train.py")])
     for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(comparison, "draw", lambda groups, rows, out, title, notes: out.touch() or out)
+    monkeypatch.setattr(comparison, "draw", lambda groups, rows, out, title, *rest: out.touch() or out)
     return tmp_path / "sweep"
 
 

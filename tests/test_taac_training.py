@@ -298,7 +298,7 @@ def test_a_crashed_and_resumed_run_equals_the_uninterrupted_one(tmp_path, uninte
     assert (resumed.counters.env_steps, resumed.counters.episodes) == (step // 50 * 50, step // 50 * 50 // 30)
     if step == 77:  # in the middle of an episode, whose trajectory goes on
         assert not resumed.environments.is_first[0] and resumed.environments.length[0] == 20
-        last = resumed.memory.newest(1)[0, 0]
+        last = tiny.newest(resumed.memory, 1)[0, 0]
         assert set(resumed.collector.policy_state) == {"tau_a", "tau_v", "tau_u", "repeats"}
         for field in FIELDS["quadratic"]:
             np.testing.assert_array_equal(resumed.collector.policy_state[field][0], last[f"extra/next_state/{field}"])
@@ -325,7 +325,7 @@ def test_several_environments_resume_with_new_episodes_and_new_trajectories(tmp_
     saved = {name: value.copy() for name, value in resumed.collector.policy_state.items()}
     assert saved["tau_a"].any() and (saved["repeats"] > 0).all()
     resumed.collect()
-    row = resumed.memory.newest(2)
+    row = tiny.newest(resumed.memory, 2)
     assert row["truncated"][0].all() and row["first"][1].all()
     assert not row["extra/state/tau_a"][1].any() and not row["extra/state/tau_v"][1].any()
     np.testing.assert_array_equal(resumed.collector.policy_state["repeats"], 1)
@@ -352,7 +352,7 @@ def test_a_failed_step_leaves_the_state_of_before(tmp_path):
     for name, value in before.items():
         np.testing.assert_array_equal(resumed.collector.policy_state[name], value)
     np.testing.assert_array_equal(
-        resumed.collector.policy_state["tau_a"], resumed.memory.newest(1)["extra/next_state/tau_a"][0]
+        resumed.collector.policy_state["tau_a"], tiny.newest(resumed.memory, 1)["extra/next_state/tau_a"][0]
     )
 
 

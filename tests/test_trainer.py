@@ -407,6 +407,25 @@ def test_a_signal_saves_and_the_run_can_be_resumed(tmp_path, number):
 
 
 @pytest.mark.slow
+def test_a_signal_that_ends_the_processes_of_the_environments_too_stops_the_run(tmp_path):
+    changes = {"environment__num_envs": 2, "environment__vectorization": "subprocess"}
+    trainer = Trainer(tiny_preset(**changes), tmp_path / "run", RunParameters(), quiet=True)
+    collect = trainer.collect
+
+    def killed():
+        if trainer.counters.env_steps == 140:
+            for process in trainer.environments.groups.processes.processes:
+                os.kill(process.pid, signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGTERM)
+        collect()
+
+    trainer.collect = killed
+    result = trainer.run()
+    assert (result.reason, result.signal, result.counters.env_steps) == ("SIGTERM", signal.SIGTERM, 140)
+    assert [path.name for path in trainer.checkpoints.places()] == ["000000140"]
+
+
+@pytest.mark.slow
 def test_an_existing_run_is_refused_and_left_alone(tmp_path):
     trained(tmp_path)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}

@@ -202,7 +202,8 @@ seed = json.loads(config.read_text())["run"]["seed"] if resumed else int(re.sear
 starts = json.loads(config.read_text())["starts"] if resumed else []
 discount = float(re.search("discount=([0-9.]+)", text)[1])
 preset = {"environment": {"level": "Pendulum-v1"}, "agent": {"algorithm": {"discount": discount}}}
-config.write_text(json.dumps({"preset": preset, "run": {"seed": seed}, "starts": [*starts, sys.argv[1:]]}))
+found = {"preset": preset, "run": {"seed": seed}, "starts": [*starts, sys.argv[1:]], "initial_weights": "runs/first"}
+config.write_text(json.dumps(found))
 if os.environ.get("BREAK") == run.parent.name:
     sys.exit("tfsac: broken. Received: 7")
 waits = os.environ.get("WAIT") == run.parent.name
@@ -271,6 +272,7 @@ def test_every_trial_is_a_run_and_the_best_one_is_reported(stand_in, capsys):
     written = json.loads((stand_in / "best.json").read_text())
     assert written["preset"]["agent"]["algorithm"]["discount"] == best.params[DISCOUNT]
     assert (written["trial"], written["score"]) == (best.number, best.value)
+    assert written["initial_weights"] == "runs/first"
     printed = capsys.readouterr().out.splitlines()
     assert printed[0] == f"{stand_in}: 0 of 3 trials have ended"
     assert printed[1:3] == ["trial000  discount=0.99", "started   trial000/seed0"]

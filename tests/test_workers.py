@@ -238,7 +238,7 @@ def test_one_process_goes_on_with_the_memories_of_two(together, name):
     np.testing.assert_array_equal(
         trainer.memory.between(0, trainer.memory.total_rows - 1), np.concatenate(rows, axis=1)[:-1]
     )
-    newest = trainer.memory.newest(1)
+    newest = tiny.newest(trainer.memory, 1)
     assert (newest["truncated"] | newest["terminated"]).all()  # the running episodes do not go on
     for own, saved in zip(
         trainer.agent.variables, (had(folder, name)[0][f"weights/{i}"] for i in range(10**6)), strict=False

@@ -169,6 +169,11 @@ def untrained_run(folder, level, preset=None):
     return folder
 
 
+def newest(memory, num_rows):
+    """Returns the last rows of a memory of steps, `[num_rows, E]`."""
+    return memory.between(memory.total_rows - num_rows, memory.total_rows)
+
+
 def rows(run_dir):
     """Returns the rows of a run's metrics as dicts of text."""
     with (pathlib.Path(run_dir) / "metrics.csv").open(newline="") as file:

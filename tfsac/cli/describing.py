@@ -72,7 +72,7 @@ def show(f: flags.FlagValues, rest: list[str]) -> int:
 @command("print versions, devices and threads, for reports of errors", lambda f: None)
 def info(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints what a report of an error needs to know about this machine."""
-    from tfsac.experiments.run_processes import usable_cores
+    from tfsac.machine import usable_cores
 
     with quiet_start():
         import tensorflow as tf

@@ -285,7 +285,7 @@ def jobs_of(f: flags.FlagValues) -> int:
         if f.jobs is not None:
             raise UsageError("A Ray cluster runs as many as its cores allow. Received: --jobs with --ray_address")
         return 1
-    from tfsac.experiments.run_processes import usable_cores
+    from tfsac.machine import usable_cores
 
     cores = usable_cores()
     if f["cpus_per_run"].present:

@@ -105,7 +105,8 @@ class Filters:
         scale = np.asarray(self.parameters.reward_rescale_factor)
         if self.reward_count:
             # Without subtracting the mean: that would change what ending an episode is worth.
-            scale = scale / np.sqrt(self.reward_squares / self.reward_count + EPSILON)
+            deviation = np.sqrt(self.reward_squares / self.reward_count + EPSILON)
+            scale = scale / np.where(self.reward_squares > 0, deviation, 1.0)  # constant so far: as they are
         if self.returns:
             scale = scale / self.returns.divisor()
         scaled = reward * scale.astype(np.float32)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from tfsac.environments.groups import Groups
 from tfsac.environments.make import maker
 from tfsac.environments.spaces import action_map, spec_of
 from tfsac.environments.vector_rewards import VECTOR_REWARD
+from tfsac.machine import usable_cores
 from tfsac.parameters import EnvironmentParameters
 
 TRAINING, EVALUATION = 0, 1
@@ -74,7 +74,7 @@ class Environments:
             env = one()  # errors of a wrong level are clearer from this process
             self.spec, single = spec_of(env), env.observation_space
             env.close()
-            cores, timeout = os.cpu_count() or 1, parameters.step_timeout_seconds
+            cores, timeout = usable_cores(), parameters.step_timeout_seconds
             self.groups = self._call(Groups, one, self.num_envs, cores, single, timeout)
         else:
             self.groups = Groups(one, self.num_envs, 1)

@@ -17,16 +17,12 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from tfsac.experiments.plots import read_curve
 from tfsac.files import lock_file
+from tfsac.machine import usable_cores
 
 TRAIN = ["-m", "tfsac", "train"]  # arguments of Python
 KEPT = ("preset", "level", "num_envs", "seed", "checkpoint_restore_dir")  # flags that a resumed run has from its config
 SECONDS_BETWEEN_LOOKS = 0.1
 SECONDS_BETWEEN_REPORTS = 60.0
-
-
-def usable_cores() -> int:
-    """Returns how many cores this process may use, which an affinity (taskset, a container) may limit."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class PlannedRun(NamedTuple):

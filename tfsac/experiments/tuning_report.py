@@ -95,7 +95,7 @@ def write_best(folder: pathlib.Path, found: Found) -> pathlib.Path:
     """Writes the preset of the best trial, as `--preset` takes it, and returns the file's path."""
     trial = found.complete[0]
     config = read_object(folder / f"trial{trial.number:03d}" / f"seed{found.plan.seeds[0]}" / "config.json")
-    kept = {name: config[name] for name in ("preset", "run", "import_folders") if name in config}
+    kept = {name: config[name] for name in ("preset", "run", "import_folders", "initial_weights") if name in config}
     file = folder / "best.json"
     with written_aside(file) as stream:
         stream.write(json.dumps({**kept, "trial": trial.number, "score": trial.value}, indent=2).encode())

@@ -216,14 +216,14 @@ class EpisodicMemory:
             self._finish(env)
         self.rollout_begin = self.size
 
-    def newest(self, num_rows: int) -> np.ndarray | None:
-        """Returns copies of the running episode's last steps `[num_rows, 1]`, oldest first.
+    def newest_actions(self, num_rows: int) -> np.ndarray | None:
+        """Returns the actions of the running episode's last steps, `[num_rows, ...]`, oldest first.
 
         None where they are not all kept, and with several environments, whose running episodes have other lengths.
         """
         if self.num_envs > 1 or num_rows > min(self.size - self.begin[0], self.capacity):
             return None
-        return self.tape[self.size - num_rows : self.size].copy()
+        return self.tape["action"][self.size - num_rows : self.size, 0].copy()
 
     def update_priorities(self, priority: np.ndarray) -> None:
         """Takes the absolute TD errors of what was sampled last; sampling uniformly makes no use of them."""

@@ -43,8 +43,10 @@ def reshard(
         memory.keep(everything[index::count])
         return
     own = slice(index * memory.num_envs, (index + 1) * memory.num_envs)
-    for chunks in zip(*rows, strict=True):  # workers step together, so their rows begin and end together
-        memory.put(chunks[0][0], np.concatenate([part for _, part in chunks], axis=1)[:, own])
+    for chunks in zip(*rows, strict=True):  # workers step together, so their chunks end together
+        begin = max(start for start, _ in chunks)  # one that was written again lacks rows that are not kept any more
+        parts = [part[begin - start :] for start, part in chunks]
+        memory.put(begin, np.concatenate(parts, axis=1)[:, own])
     memory.total_rows = total_rows[0]
     state = {
         name: array for name, array in states[0].items() if name != "sampled"

@@ -254,11 +254,14 @@ class TransitionMemory:
     def update_priorities(self, priority: np.ndarray) -> None:
         """Takes the absolute TD errors of what was sampled last; sampling uniformly makes no use of them."""
 
-    def newest(self, num_rows: int) -> np.ndarray | None:
-        """Returns copies of the last rows `[num_rows, E]`, oldest first, or None where they are not all kept."""
-        if num_rows > min(self.total_rows, self.rows):
+    def newest_actions(self, num_rows: int) -> np.ndarray | None:
+        """Returns the actions of the only environment's last steps, `[num_rows, ...]`, oldest first.
+
+        None where they are not all kept, and with several environments.
+        """
+        if self.num_envs > 1 or num_rows > min(self.total_rows, self.rows):
             return None
-        return self.between(self.total_rows - num_rows, self.total_rows)
+        return self.ring["action"][np.arange(self.total_rows - num_rows, self.total_rows) % self.rows, 0]
 
     def between(self, start: int, stop: int) -> np.ndarray:
         """Returns copies of the rows with absolute indices start to stop - 1.

@@ -135,7 +135,8 @@ def evaluate(
     lengths: list[int] = []
     longest = None if has_time_limit(env) else LONGEST_EPISODE
     name = name_of_environment(env)
-    while (len(returns) if isinstance(amount, EnvironmentEpisodes) else sum(lengths)) < amount.num_steps:
+    made = 0  # episodes, or steps
+    while made < amount.num_steps:
         with _failing_in(name, len(returns), 0):
             observation, _ = env.reset(seed=episode_seed(seed, EVALUATION, where, len(returns)))
             refuse_non_finite(observation, 0.0)
@@ -163,6 +164,7 @@ def evaluate(
             observation = next_observation
         returns.append(total)
         lengths.append(length)
+        made += 1 if isinstance(amount, EnvironmentEpisodes) else length
     return Evaluation(np.array(returns), np.array(lengths))
 
 

@@ -75,8 +75,9 @@ def explaining(counters: Counters, resume: HowToResume, workers: int) -> Iterato
     except (MemoryError, tf.errors.ResourceExhaustedError) as error:
         raise OutOfMemory(
             f"Memory ran out at environment step {counters.env_steps}. "
-            "A smaller agent.memory.max_size, --memory_on_disk, a smaller batch_size or fewer environments take less. "
-            f"{resume.advice()} Received: {first_line(error)}"
+            "--memory_on_disk takes less, also when the run is resumed. A new run takes less with a smaller "
+            f"agent.memory.max_size or batch_size, or fewer environments. {resume.advice()} "
+            f"Received: {first_line(error)}"
         ) from error
     except tf.errors.OpError as error:
         if workers == 1:

@@ -107,10 +107,8 @@ class RunState:
         arrays = restored.arrays if alone else {}
         if restored.whole:  # else the updates that are underway learned from rows that are gone
             self.updates.restore(arrays)
-        steps = self.memory.newest(collector["environments"]["length"][0])
-        exact = self.collector.restore(
-            collector, arrays, None if steps is None else steps["action"][:, 0], self.agent.policy
-        )
+        actions = self.memory.newest_actions(collector["environments"]["length"][0])
+        exact = self.collector.restore(collector, arrays, actions, self.agent.policy)
         if not alone:
             self.reseed()
         if not exact:

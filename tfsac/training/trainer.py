@@ -130,7 +130,12 @@ class Trainer(RunParts):
         if self.evaluator.due(self.counters):  # the one that failed, in a run that was resumed
             self.evaluate()
         while not (self.schedule.finished() or self._stopping()):
-            self.train_one_step()
+            try:
+                self.train_one_step()
+            except EnvironmentFailure:
+                if self.workers.task.num_workers > 1 or not self.signals.received:
+                    raise
+                break  # the signal went to its processes too, and they ended at once
         if self.signals.received:
             self.stop(signal.Signals(self.signals.received).name)
         elif self.evaluator.evaluated_at != self.counters.env_steps:

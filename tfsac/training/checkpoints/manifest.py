@@ -146,7 +146,7 @@ def understanding(place: pathlib.Path) -> Iterator[None]:
     try:
         yield
     except (*UNREADABLE, AssertionError, tf.errors.OpError) as error:
-        if "Received: " in str(error):
+        if "Received: " in str(error) or isinstance(error, MemoryError):
             raise
         said = " ".join(str(error).split())
         raise CheckpointError(
