@@ -28,7 +28,8 @@ from acer_tools import (
     weights,
 )
 
-from tfsac.testing import discrete_spec
+from tfsac.policies.recurrent import MEAN, VARIANCE, features_of_columns
+from tfsac.testing import discrete_spec, vector_spec
 
 of_both = pytest.mark.parametrize("kind", ["discrete", "gaussian"])
 CRITICS = {"discrete": ("q",), "gaussian": ("v", "advantage")}
@@ -241,6 +242,22 @@ def test_the_loss_is_the_papers(kind, given):
         assert metrics[name] == pytest.approx(np.mean(values), rel=1e-3, abs=1e-5), name
     kinds = {(bool(batch.on_policy[rows[-1], b]), bool(batch.nonterminal[rows[-1], b])) for b, rows in segments}
     assert kinds == {(True, True), (True, False), (False, True), (False, False)}  # fresh or replayed, cut off or ended
+
+
+@pytest.mark.parametrize("on_policy", [False, True])
+def test_the_trace_of_many_dimensions_is_the_root_of_the_whole_ratio(on_policy):
+    agent = make_agent("gaussian", vector_spec(3, 16))
+    batch = fresh_and_replayed(agent)[0]
+    batch = batch._replace(action=3 * batch.action, on_policy=np.full_like(batch.on_policy, on_policy))
+    batch = tf.nest.map_structure(tf.constant, batch)
+    rows = agent.evaluate(batch, features_of_columns(agent.networks, batch))
+    action, mean, variance = (
+        tf.reshape(x, [-1, 16]) for x in (batch.action, batch.extras[MEAN], batch.extras[VARIANCE])
+    )
+    raw = (rows.policy.log_prob(action) - gaussian_log_prob(mean, variance, action)).numpy().astype(float)
+    assert raw.min() < -60.0  # far below what the other importance weights are clipped to
+    expected = np.ones_like(raw) if on_policy else np.exp(np.minimum(0.0, raw / 16))
+    np.testing.assert_allclose(rows.trace_R, expected, rtol=1e-4)
 
 
 # -- where gradients go ------------------------------------------------------------------------------------------------

@@ -560,6 +560,10 @@ def test_layers_have_names_that_nothing_else_in_a_model_has(run_python):
             "'critic_first' or 'policy_first'. Received: update_order='simultaneous'",
         ),
         (
+            lambda: override(tiny.ensemble(), {"agent.networks.q.optimizer_type": "Muon"}),
+            "this optimizer would mix them: choose Adam, .*Received: agent.networks.q.optimizer_type='Muon'",
+        ),
+        (
             lambda: override(tiny.ensemble(), {"agent.networks.q.replace_mse_with_huber_loss": True}),
             "losses of their own. Received: replace_mse_with_huber_loss=True",
         ),

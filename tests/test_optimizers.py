@@ -218,6 +218,16 @@ for case in t.CASES.keys() - {"Nadam"}:
     agent.noise = lambda name, shape, agent=agent: agent.share_of_replica(tf.constant(np.ones(shape), tf.float32), agent.replicas)
     agent.update(t.random_batches(t.SPEC, t.UPDATES, t.BATCH))
     np.savez(sys.argv[2] + "/" + case, *t.numbers(agent))
+import keras
+from tfsac.networks.replicas import apply_on_replicas
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+with strategy.scope():
+    layer, optimizer = keras.layers.Dense(2, kernel_constraint="non_neg"), keras.optimizers.RMSprop(0.5)
+    layer.build((None, 3))
+    optimizer.build(layer.trainable_variables)
+gradients = [tf.ones_like(variable.value) for variable in layer.trainable_variables]
+tf.function(lambda: strategy.run(apply_on_replicas, args=(optimizer, gradients, layer.trainable_variables)))()
+assert (layer.kernel.numpy() == 0).all() and (layer.bias.numpy() < 0).all()
 try:
     with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
         t.make_agent("Nadam")

@@ -34,7 +34,7 @@ class RowValues(NamedTuple):
 
     Attributes:
         policy, average: distributions of the policy and of the average policy.
-        log_ratio_R: log pi(a) - log mu(a) of the actions taken, 0 on-policy; constants.
+        log_ratio_R, trace_R: log pi(a) - log mu(a) of the actions taken, 0 on-policy, and Retrace's c; constants.
         q_R: Q of the actions taken.
         v_R: V.
         bootstrap_B: V of the observations after the columns.
@@ -44,6 +44,7 @@ class RowValues(NamedTuple):
     policy: Any
     average: Any
     log_ratio_R: tf.Tensor
+    trace_R: tf.Tensor
     q_R: tf.Tensor
     v_R: tf.Tensor
     bootstrap_B: tf.Tensor
@@ -78,7 +79,6 @@ class ACERAgent(Agent):
         self.steps = parameters.algorithm.t_max
         super().__init__(parameters, spec, seed, eager, models, jit_compile)
         # The power in Retrace's coefficient is 1 over the number of action dimensions.
-        self.trace_size = self.spec.action.shape[0] if self.spec.action.shape else 1
         once = tf.VariableAggregation.ONLY_FIRST_REPLICA
         self.averages = tf.Variable([0.0] * len(AVERAGED), trainable=False, aggregation=once, name="averages")
 
@@ -107,8 +107,7 @@ class ACERAgent(Agent):
             for variables in self.trained.values():
                 tape.watch([variable.value for variable in variables])
             rows = self.evaluate(batch, features_of_columns(self.networks, batch))
-            trace_R = losses.trace_coefficient(rows.log_ratio_R, self.trace_size)
-            q_TB, v_TB, trace_TB = (tf.reshape(x_R, [self.steps, -1]) for x_R in (rows.q_R, rows.v_R, trace_R))
+            q_TB, v_TB, trace_TB = (tf.reshape(x_R, [self.steps, -1]) for x_R in (rows.q_R, rows.v_R, rows.trace_R))
             steps = batch.reward, self.algorithm.discount * batch.nonterminal
             returns = losses.retrace_returns(*steps, q_TB, v_TB, trace_TB, rows.bootstrap_B, batch.length > 0)
             target_R = flat(returns.q_opc if self.algorithm.use_q_opc else returns.q_ret)
@@ -242,10 +241,12 @@ class DiscreteACERAgent(ACERAgent):
         q_TBA = tf.reshape(self.head("q", features["q"])[0], [steps + 1, -1, actions])
         q_RA, action_R = flat(q_TBA[:steps]), flat(batch.action)
         log_ratio_RA = losses.log_ratio(policy.log_prob, behaviour.log_prob)
+        log_ratio_R = (1.0 - flat(batch.on_policy)) * of_action(log_ratio_RA, action_R)
         return RowValues(
             policy=policy,
             average=average,
-            log_ratio_R=(1.0 - flat(batch.on_policy)) * of_action(log_ratio_RA, action_R),
+            log_ratio_R=log_ratio_R,
+            trace_R=losses.trace_coefficient(log_ratio_R),
             q_R=of_action(q_RA, action_R),
             v_R=tf.stop_gradient(expectation(policy.prob, q_RA)),
             bootstrap_B=tf.stop_gradient(expectation(end.prob, q_TBA[steps])),
@@ -335,13 +336,14 @@ class GaussianACERAgent(ACERAgent):
         advantage_KR = tf.reshape(self.head("advantage", many, flat(action_KRA))[0], [action_KRA.shape[0], -1])
         taken_R, fresh_R, first_JR, second_JR = tf.split(advantage_KR, [1, 1, samples, samples])
         v_TB = tf.reshape(self.head("v", features["v"])[0], [steps + 1, -1])
-        ratio_R, fresh_ratio_R = (
-            losses.log_ratio(policy.log_prob(action), behaviour.log_prob(action)) for action in (action_RA, fresh[0])
-        )
+        taken, other = ((policy.log_prob(action), behaviour.log_prob(action)) for action in (action_RA, fresh[0]))
+        off_policy_R, fresh_ratio_R = 1.0 - flat(batch.on_policy), losses.log_ratio(*other)
         return RowValues(
             policy=policy,
             average=average,
-            log_ratio_R=(1.0 - flat(batch.on_policy)) * ratio_R,
+            log_ratio_R=off_policy_R * losses.log_ratio(*taken),
+            # Not of the clipped ratio, whose root would be far from 0 where actions have many dimensions.
+            trace_R=losses.trace_coefficient(off_policy_R * tf.stop_gradient(taken[0] - taken[1]), size),
             q_R=flat(v_TB[:steps]) + taken_R[0] - tf.reduce_mean(first_JR, axis=0),
             v_R=flat(v_TB[:steps]),
             bootstrap_B=tf.stop_gradient(v_TB[steps]),

@@ -33,8 +33,14 @@ def apply_on_replicas(
                 variable.assign_sub(rate * decay * variable)
             optimizer.update_step(gradient, variable, rate)
 
+        def constrain(variable: tf.Variable, constraint: Any) -> None:
+            variable.assign(constraint(variable))
+
         for gradient, variable in zip(gradients, variables, strict=True):
             strategy.extended.update(variable.value, step, args=(gradient, rate), group=False)
+        for variable in variables:
+            if variable.constraint is not None:  # of a custom model
+                strategy.extended.update(variable.value, constrain, args=(variable.constraint,))
         optimizer.iterations.assign_add(1)
 
     tf.distribute.get_replica_context().merge_call(of_all, args=tuple(gradients))

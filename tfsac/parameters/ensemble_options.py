@@ -19,6 +19,7 @@ OPTIONS = (
     "joint_critic_forward",
     "joint_policy_forward",
 )
+MIXING = ("Adafactor", "Lamb", "Muon")  # whose steps depend on a variable's shape, or on all of its weights
 ATOM_BOUND = 5.0  # of scaled returns, where the atoms have no bounds of their own
 REDUCTIONS = {
     type(None): ("min", "mean", "index_min", "own"),
@@ -48,6 +49,12 @@ def check_ensemble(
         return
     assert isinstance(head, EnsembleQHeadParameters)
     _check_reduction(algorithm, head)
+    if q.optimizer_type in MIXING:
+        raise ParameterError(
+            "The critics of an ensemble share one variable for each layer, and this optimizer would mix them: choose "
+            "Adam, AdamW or another one that treats every weight alone. "
+            f"Received: agent.networks.q.optimizer_type={q.optimizer_type!r}"
+        )
     normalized = normalizes_batches(head.body_parameters) or normalizes_batches(q.middleware_parameters)
     if normalized and not algorithm.joint_critic_forward:
         raise ParameterError(
@@ -154,15 +161,15 @@ def refuse_layers_of_custom_models(networks: Mapping[str, NetworkParameters]) ->
     """Refuses options of layers where custom Keras models take the layers' place.
 
     Raises:
-        ParameterError: batch normalisation, dropout, or unit weights beside kernels.
+        ParameterError: batch normalisation, dropout, or unit weights.
     """
     for name, network in networks.items():
         bodies = [network.middleware_parameters, getattr(network.head_parameters, "body_parameters", None)]
         for body in bodies:
-            if normalizes_batches(body) or getattr(body, "dropout", False) or network.unit_weights == "all":
+            if normalizes_batches(body) or getattr(body, "dropout", False) or network.unit_weights != "none":
                 raise ParameterError(
                     "Custom Keras models have layers of their own, without batch normalisation, dropout and "
-                    f"unit_weights='all' of tfsac. Received: network {name!r} with {body}, {network.unit_weights!r}"
+                    f"unit_weights of tfsac. Received: network {name!r} with {body}, {network.unit_weights!r}"
                 )
 
 
