@@ -513,7 +513,7 @@ def test_what_cannot_be_made_is_left_out_with_its_reason(tmp_path, monkeypatch, 
 @pytest.mark.acceptance
 def test_a_run_that_a_function_made_needs_it_again(tmp_path):
     def env_fn():
-        return gym.make("Pendulum-v1", g=5.0, max_episode_steps=5, render_mode="rgb_array")
+        return gym.make("Pendulum-v1", g=5.0, max_episode_steps=10, render_mode="rgb_array")
 
     changes = {**tiny.SHORTER, "schedule.improve_steps": 5}
     preset = tiny.shrunk(load_preset("pendulum_sac"), **changes)
@@ -525,7 +525,9 @@ def test_a_run_that_a_function_made_needs_it_again(tmp_path):
     np.testing.assert_allclose(card.evaluate(env_fn=env_fn).returns, made.results["returns"], rtol=1e-6)
     with pytest.raises(ValueError, match=r"Card\.evaluate\(env_fn=\.\.\.\)\. Received: no env_fn for .*card$"):
         card.evaluate()
-    assert "env_fn" in metadata(tmp_path / "card")[1]
+    text = metadata(tmp_path / "card")[1]
+    assert '\ntfsac.train("config.json", "RUN", env_fn=env_fn)\n' in text and "tfsac train" not in text
+    assert "\nevaluation = card.evaluate(episodes=1, env_fn=env_fn)\n" in text and "tfsac load" not in text
 
 
 KINDS = {

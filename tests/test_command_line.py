@@ -228,6 +228,15 @@ def test_bash_completes_commands_flags_and_values(script, breaks):
     assert shell("bash", "-c", "source ./script; complete -p tfsac") == ["complete -F _tfsac tfsac"]
 
 
+def test_bash_completes_folders_with_spaces(script, tmp_path):
+    script("bash")
+    (tmp_path / "my runs").mkdir()
+    program = (
+        'source ./script; COMP_LINE=$1 COMP_POINT=${#1} COMP_WORDBREAKS==; _tfsac; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    assert shell("bash", "-c", program, "bash", "tfsac compare m") == ["my runs"]
+
+
 def test_bash_completes_every_command_and_flag(script):
     script("bash")
     program = (

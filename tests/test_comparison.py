@@ -381,6 +381,15 @@ def test_runs_that_began_with_weights_of_another_run_are_another_group(described
     assert grouping.by_difference([[a], [before]]) == {"soft_actor_critic": [a, before]}
 
 
+def test_runs_in_environments_of_different_functions_are_different_groups(described):
+    runs = [described(name, environment__level="env_fn:Pendulum-v1") for name in "abc"]
+    for run, function in zip(runs, ("tasks.light", "tasks.heavy", "tasks.heavy"), strict=True):
+        config = json.loads((run / "config.json").read_text())
+        (run / "config.json").write_text(json.dumps({**config, "env_fn": function}))
+    groups = {"env_fn=tasks.light": runs[:1], "env_fn=tasks.heavy": runs[1:]}
+    assert grouping.by_difference([[run] for run in runs]) == groups
+
+
 def test_a_preset_with_numbers_for_single_levels_is_one_experiment(described, tmp_path):
     levels, runs = ("Hopper-v5", "Ant-v5"), []
     for level in levels:  # with target entropies of their own

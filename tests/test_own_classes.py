@@ -448,6 +448,23 @@ def test_the_exploration_of_the_page_ends(modules, tmp_path):
     assert (explore(action, rng, None, 9) != 0).all() and (explore(action, rng, None, 10) == 0).all()
 
 
+def test_a_class_that_no_config_can_find_again_is_refused_before_training(modules, tmp_path):
+    page = (ROOT / "docs" / "own_classes.md").read_text(encoding="utf-8")
+    text = next(block.text for block in blocks(page) if block.note == ("file", "my_exploration.py"))
+    (tmp_path / "my_exploration.py").write_text(text)
+    (tmp_path / "my-preset.py").write_text(text)
+    with pytest.raises(ParameterError, match="FirstNoiseParameters in its file, so the file has a name that Python im"):
+        load_preset(tmp_path / "my-preset.py")
+
+
+def test_a_wrong_value_in_a_preset_whose_annotations_are_texts_is_told(modules, tmp_path):
+    page = (ROOT / "docs" / "own_classes.md").read_text(encoding="utf-8")
+    text = next(block.text for block in blocks(page) if block.note == ("file", "my_exploration.py"))
+    (tmp_path / "my_exploration.py").write_text("from __future__ import annotations\n" + text)
+    with pytest.raises(ParameterError, match=r"noisy_steps: Input should be a valid integer. Received: 'abc'$"):
+        override(load_preset(tmp_path / "my_exploration.py"), {"agent.exploration.noisy_steps": "abc"})
+
+
 def test_the_memory_of_the_example_prefers_new_transitions(modules):
     preset = load_preset(EXAMPLES / "own_memory.py")
     memory = memory_of(

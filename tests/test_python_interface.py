@@ -303,6 +303,10 @@ def test_an_export_makes_room_for_another_and_for_nothing_else(policy, run_dir, 
     assert (run / "best.npz").is_file() and file.read_text() == "mine"
     out = tfsac.export(policy, tmp_path / "exported")
     assert tfsac.export(policy, out, replace=True) == out
+    (out / "assets.extra").mkdir()  # of a server; a model card has other files beside
+    with pytest.raises(FileExistsError, match=r"Exports go to a new or empty folder. Received: "):
+        tfsac.export(policy, out, replace=True)
+    assert (out / "assets.extra").is_dir()
 
 
 def test_the_export_of_another_policy_is_not_verified(policy, tmp_path):

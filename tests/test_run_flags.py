@@ -1,16 +1,18 @@
 """Every run parameter is a flag, made from the field's name, type, default and description."""
 
 import dataclasses
+import json
 
 import pytest
 from absl import flags
 
 from tfsac import cli
+from tfsac.catalog import load_preset
 from tfsac.cli.command import UsageError, help_of
 from tfsac.cli.field_flags import define_fields, given_fields
 from tfsac.cli.learning import _experiment
 from tfsac.cli.parsing import parse
-from tfsac.parameters import RunParameters
+from tfsac.parameters import RunParameters, to_json
 from tfsac.parameters.base import descriptions, parameters
 from tfsac.spinning_up.sac_arguments import SpinningUpArguments
 
@@ -43,6 +45,14 @@ FIELDS = [field.name for field in dataclasses.fields(RunParameters)]
 def test_a_flag_sets_its_field(line, name, value):
     _, run = _experiment(parse("train", line.split())[0])
     assert getattr(run, name) == value != getattr(RunParameters(), name)
+
+
+def test_another_strategy_forgets_the_number_of_devices(tmp_path):
+    config = {"preset": to_json(load_preset("pendulum_sac")), "run": {"strategy": "mirrored", "num_devices": 2}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    line = [f"--preset={tmp_path}/config.json"]
+    assert _experiment(parse("train", line)[0])[1].num_devices == 2
+    assert _experiment(parse("train", [*line, "--strategy=none"])[0])[1] == RunParameters()
 
 
 def test_every_field_is_typed_above_or_resumes():

@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import dataclasses
+import functools
 import inspect
 import io
 import json
@@ -10,6 +11,8 @@ import math
 import os
 import shlex
 import signal
+import sys
+import types
 
 import gymnasium as gym
 import keras
@@ -20,7 +23,7 @@ import tiny
 import tfsac
 from tfsac import api, exporting
 from tfsac.catalog import load_preset, read_config
-from tfsac.environments import spec_of
+from tfsac.environments import make, spec_of
 from tfsac.parameters import EnvironmentParameters, ParameterError
 from tfsac.spinning_up import sac_function
 from tfsac.spinning_up.actor_critic import mlp_actor_critic, model_maker
@@ -295,6 +298,8 @@ def test_wrong_arguments_are_refused_before_anything_is_written(arguments, messa
         (lambda: gym.wrappers.ClipReward(pendulum(), -1.0, 1.0), "env_fn:Pendulum-v1", 200),
         (on_the_moon, "env_fn:Pendulum-v1", 200),
         (Endless, "env_fn:Endless", 1000),
+        (lambda: gym.wrappers.TimeLimit(Endless(), 70), "env_fn:Endless", 70),
+        (lambda: gym.wrappers.TimeLimit(pendulum(), 90), "Pendulum-v1", 90),
     ],
 )
 def test_the_config_names_a_level_only_if_it_is_what_the_function_makes(env_fn, level, limit, monkeypatch):
@@ -302,6 +307,18 @@ def test_the_config_names_a_level_only_if_it_is_what_the_function_makes(env_fn, 
     assert level in environment.level and (environment.level in gym.registry) == (level == "Pendulum-v1")
     assert environment.max_episode_steps == limit
     assert environment.kwargs == ({"g": 9.0} if env_fn().spec and "g" in env_fn().spec.kwargs else {})
+
+
+def test_the_config_names_the_module_of_a_level(monkeypatch):
+    gym.register("Pushed-v0", entry_point=Endless)
+    monkeypatch.setitem(sys.modules, "pushes", types.ModuleType("pushes"))
+    environment = planned(monkeypatch, functools.partial(make, "pushes:Pushed-v0"))["preset"].environment
+    assert environment.level == "pushes:Pushed-v0"
+
+
+def test_widths_that_are_no_list_are_refused():
+    with pytest.raises(ParameterError, match=r"hidden_sizes are the layers' widths, such as .*Received: 256$"):
+        tfsac.sac(pendulum, ac_kwargs={"hidden_sizes": 256})
 
 
 def test_an_environment_made_with_arrays_is_described_as_one_that_cannot_be_made_again(monkeypatch):

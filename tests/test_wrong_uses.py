@@ -126,6 +126,7 @@ WRONG = [
     ("train --experiment_name=../x", "a folder under runs/"),
     ("sweep --experiment_name=/x", "a folder under runs/"),
     ("train --num_devices=2", "of the strategy 'mirrored'"),
+    ("train --set=environment.kwargs.max_episode_steps=9", "is environment.max_episode_steps. Received: kwargs.max"),
     ("train --histograms --notensorboard", "histograms are written to TensorBoard"),
     ("train --jit_compile --eager", "not with eager"),
     ("train --num_actors=2", "give a ray_address"),

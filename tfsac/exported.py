@@ -17,11 +17,17 @@ from tfsac.types import ACTION_MASK, input_name
 
 TFLITE_FILE = "policy.tflite"
 SAVED_MODEL_FILE = "saved_model.pb"
+OF_AN_EXPORT = {TFLITE_FILE, SAVED_MODEL_FILE, "fingerprint.pb", "variables", "assets"}
 
 
 def is_export(path: pathlib.Path) -> bool:
     """Returns whether a folder holds an exported policy of either format."""
     return (path / TFLITE_FILE).is_file() or (path / SAVED_MODEL_FILE).is_file()
+
+
+def is_export_alone(path: pathlib.Path) -> bool:
+    """Returns whether a folder holds an exported policy and nothing else, as a model card or a server's folder may."""
+    return is_export(path) and {part.name for part in path.iterdir()} <= OF_AN_EXPORT
 
 
 class Exported:

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tfsac import argument_checks
 from tfsac.environments import ActionNumbering, action_map, as_arrays
-from tfsac.exported import TFLITE_FILE, is_export, load_exported
+from tfsac.exported import TFLITE_FILE, is_export_alone, load_exported
 from tfsac.files import check_new_folder, neutral, new_file, sync, writing
 from tfsac.litert import INITIAL_STATE, calibrate, converted, with_half_weights
 from tfsac.training.policy import Policy
@@ -224,7 +224,7 @@ def export(
                 "quantize_with is a list of episodes, of each a list of its raw observations, each of one environment. "
                 f"Received: an observation of the shapes {shapes}"
             )
-    if not replace or not is_export(out):
+    if not replace or not is_export_alone(out):
         check_new_folder(out)
     if out.exists() and (out.samefile(".") or out.is_mount()):
         raise FileExistsError(

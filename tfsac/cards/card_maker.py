@@ -42,7 +42,7 @@ from tfsac.exported import load_exported
 from tfsac.exporting import TOLERANCE, export, verify
 from tfsac.files import check_new_folder, differences, new_file, read_object, writing
 from tfsac.networks import ModelMaker
-from tfsac.parameters import ParameterError, Preset, to_json
+from tfsac.parameters import ParameterError, to_json
 from tfsac.training import Evaluation, Policy, RunDirectory
 from tfsac.training.recorded_functions import spaces_of
 from tfsac.training.run_directory import provenance
@@ -172,11 +172,15 @@ def check_runs(run_dirs: str | pathlib.Path | Sequence[str | pathlib.Path]) -> d
                 f"{', '.join(combinations)}. Received: {path}"
             )
     runs: dict[int, pathlib.Path] = {}
-    first: Preset | None = None
+    first: dict[str, Any] | None = None
     for path in paths:
         preset, parameters = RunDirectory(path).read()
-        first = first or preset
-        for name, theirs, ours in differences(to_json(first), to_json(preset)):
+        config = read_object(path / CONFIG)
+        begun = {name: config.get(name) for name in ("models", "initial_weights")}
+        begun |= {"env_fn": config["env_fn"]} if preset.environment.by_env_fn else {}
+        experiment = {**to_json(preset), **begun}
+        first = first or experiment
+        for name, theirs, ours in differences(first, experiment):
             raise ValueError(
                 "A card is of one experiment, whose runs differ in their seeds alone; make a card of each experiment. "
                 f"In {paths[0]} {name} is {theirs!r}. Received: {name}={ours!r} in {path}"
@@ -241,6 +245,8 @@ def _fill(
     if "resumed" in config:
         resumed = ({name: value for name, value in each.items() if name != "git"} for each in config["resumed"])
         config["resumed"] = list(resumed)
+    if source := config.get("initial_weights"):
+        config["initial_weights"] = pathlib.Path(source).name  # not where it lies on this machine
     config |= {FORMAT: 1, "spaces": spaces_of(best.policy.acting.spec), CHECKSUMS: checksums(folder)}
     write_json(folder / CONFIG, config)
     write_json(folder / RESULTS, results)

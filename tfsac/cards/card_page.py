@@ -44,7 +44,7 @@ def page_of(
         f"![Learning curve]({CURVE})",
         *([f"[A film of the first episode]({FILM})"] if FILM in files else []),
         "## Training\n\n" + _training(preset, config, results, agent),
-        "## Use with tfsac\n\n" + WITH_TFSAC,
+        "## Use with tfsac\n\n" + _with_tfsac(_function("env_fn", preset, config)),
         *([needed] if (needed := module_needed(preset.environment)) else []),
         "## Use without tfsac\n\n" + _without_tfsac(policy, LITE in files),
         "## Files\n\n" + _files(files),
@@ -147,29 +147,47 @@ def _training(preset: Preset, config: Mapping[str, Any], results: Mapping[str, A
     if changes:
         lines += ["", "Changes of the preset:", "", "| parameter | preset | here |", "|---|---|---|"]
         lines += [f"| `{path}` | {_cell(theirs)} | {_cell(ours)} |" for path, theirs, ours in changes]
-    lines += ["", "To train it again:", "", "```", f"tfsac train --preset={CONFIG} --run_dir=RUN", "```"]
+    given = [f"{name}={made}" for name in ("env_fn", "models") if (made := _function(name, preset, config))]
+    command = f"tfsac train --preset={CONFIG} --run_dir=RUN"
+    if given:  # no command line has functions
+        command = f'tfsac.train("{CONFIG}", "RUN", {", ".join(given)})'
+    lines += ["", "To train it again:", "", "```" + "python" * bool(given), command, "```"]
     return "\n".join(lines)
+
+
+def _function(name: str, preset: Preset, config: Mapping[str, Any]) -> str:
+    """Returns the Python function that made a run's environment ("env_fn") or networks ("models"), or an empty text."""
+    if not config.get(name) or (name == "env_fn" and not preset.environment.by_env_fn):
+        return ""
+    made_by = str(config[name]).rpartition(".")[2]
+    return made_by if made_by.isidentifier() else "..."  # a lambda
 
 
 def _cell(value: Any) -> str:
     return "`" + json.dumps(value).replace("|", "\\|") + "`"
 
 
-WITH_TFSAC = """```
+PLAYED = """```
 tfsac load --card=.
 ```
 
 plays the same episodes and prints their returns beside those of this card.
 
-```python
+"""
+WITH_TFSAC = """```python
 import tfsac
 
 card = tfsac.load_card(".")
-evaluation = card.evaluate(episodes=1)
+evaluation = card.evaluate(episodes=1{})
 print(evaluation.returns)
 ```
 
 `card.act(observation)` chooses an action in a loop of your own; call `card.reset()` where an episode starts."""
+
+
+def _with_tfsac(env_fn: str) -> str:
+    """Returns examples, of a level as one types them, and with the Python function that made an environment."""
+    return WITH_TFSAC.format(f", env_fn={env_fn}") if env_fn else PLAYED + WITH_TFSAC.format("")
 
 
 def module_needed(environment: EnvironmentParameters) -> str:
@@ -246,6 +264,8 @@ def _limits(preset: Preset, config: Mapping[str, Any], results: Mapping[str, Any
         else f"{runs} seeds are few: their interval is rough.",
     ]
     lines += ["Only one seed was trained for this card."] if runs == 1 else []
-    if any("checkpoint_restore_dir" in str(word) for word in config.get("command", ())):
+    if config.get("initial_weights") or any(
+        "checkpoint_restore_dir" in str(word) for word in config.get("command", ())
+    ):
         lines.append("The training began with the weights of another run.")
     return "\n".join(f"* {line}" for line in lines)

@@ -156,7 +156,7 @@ _tfsac() {{
         completion:*) values="bash zsh fish" ;;
         plot:*|compare:*) kind=-d ;;
     esac
-    COMPREPLY=($(compgen ${{kind:-}} -W "$values" -- "$word"))
+    mapfile -t COMPREPLY < <(compgen ${{kind:-}} -W "$values" -- "$word")
     [[ -n $kind ]] && compopt -o filenames 2> /dev/null
     # Where bash takes the equals sign for the end of a word, only what follows is replaced.
     [[ $COMP_WORDBREAKS == *=* ]] || COMPREPLY=("${{COMPREPLY[@]/#/$prefix}}")

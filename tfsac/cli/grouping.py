@@ -127,9 +127,9 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
 
     Runs that are given together stay together: the preset of the first one is theirs.
 
-    A label names the agent where the agents differ, the function that made custom models, the run whose weights a run
-    began with, and of the other parameters the first that tell the groups apart; of one agent, also how many more
-    differ.
+    A label names the agent where the agents differ, the functions that made custom models and environments, the run
+    whose weights a run began with, and of the other parameters the first that tell the groups apart; of one agent, also
+    how many more differ.
 
     Raises:
         FileNotFoundError, ParameterError: a folder that is no run.
@@ -137,7 +137,7 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
     from tfsac.catalog import read_config
     from tfsac.experiments.grid import short_names
     from tfsac.files import leaves, read_object
-    from tfsac.parameters import to_json
+    from tfsac.parameters import BY_ENV_FN, to_json
 
     groups: dict[str, tuple[dict[str, Any], list[pathlib.Path]]] = {}
     for runs in experiments:
@@ -146,6 +146,8 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
         models, weights = (said.get(name) or "none" for name in ("models", "initial_weights"))
         parameters = {path: value for path, value in leaves(preset) if not path.startswith(OF_THE_TASK)}
         begun = {"models": models.removeprefix("__main__."), "initial_weights": weights}
+        if preset["environment"]["level"].startswith(BY_ENV_FN):  # others may have it for their records alone
+            begun["env_fn"] = said["env_fn"].removeprefix("__main__.")
         parameters = {"agent": preset["agent"]["kind"], **begun, **parameters}
         groups.setdefault(json.dumps(parameters, sort_keys=True), (parameters, []))[1].extend(runs)
     told: list[str] = ["agent"]

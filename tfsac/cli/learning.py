@@ -165,7 +165,7 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
         verdict = "reached" if result.accepted else "not reached"
         print(f"  the preset's threshold of {preset.validation.min_reward_threshold:g} was {verdict}{limit}")
     if f.evaluate:
-        print_evaluation(api.evaluate(run_dir, f.evaluate), f.evaluate)
+        print_evaluation(api.evaluate(result.run_dir, f.evaluate), f.evaluate)
     return 0
 
 
@@ -195,7 +195,10 @@ def _experiment(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
         preset = _changed(preset, f)
     else:
         preset, run = preset_of(f)
-    run = dataclasses.replace(run, **given_fields(f, RunParameters))
+    given = given_fields(f, RunParameters)
+    if given.get("strategy", "mirrored") != "mirrored":  # the number of devices was of the strategy before
+        given = {"num_devices": None, **given}
+    run = dataclasses.replace(run, **given)
     refuse_timeout_in_this_process(preset, run)
     if f.skip_damaged_rows and not f.resume:
         raise UsageError(
@@ -340,7 +343,8 @@ def _train_all(f: flags.FlagValues, grid: Sequence[str], jobs: int, ray_address:
         stopped_by = series.train(**how)
     if stopped_by is not None:
         there = shlex.quote(f"--run_dir={folder}")
-        print(f"stopped by {signal.Signals(stopped_by).name}; the same command with {there} resumes it")
+        instead = " instead of --experiment_name" if f.experiment_name else ""
+        print(f"stopped by {signal.Signals(stopped_by).name}; the same command with {there}{instead} resumes it")
         return STOPPED + stopped_by
     return 0 if series.report() and not series.failed else 1
 

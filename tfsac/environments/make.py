@@ -53,6 +53,7 @@ def maker(parameters: EnvironmentParameters, env_fn: Callable[[], gym.Env] | Non
 
 def make(
     level: str,
+    /,
     max_episode_steps: int | None = None,
     atari: AtariPreprocessingParameters | None = None,
     visible_entries: Sequence[int] | None = None,
@@ -80,7 +81,11 @@ def make(
 
 
 def make_unchecked(
-    level: str, max_episode_steps: int | None = None, atari: AtariPreprocessingParameters | None = None, **kwargs: Any
+    level: str,
+    /,
+    max_episode_steps: int | None = None,
+    atari: AtariPreprocessingParameters | None = None,
+    **kwargs: Any,
 ) -> gym.Env:
     """Makes one environment, whether its spaces can be used or not.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import urllib.parse
@@ -128,5 +129,7 @@ def short_names(paths: Sequence[str]) -> dict[str, str]:
 
 def text_of(value: Any) -> str:
     """Returns a value as one types it."""
-    plain = isinstance(value, str) and parse_assignment(f"x={value}")[1] == value
+    plain = False
+    with contextlib.suppress(ParameterError):  # a text that begins as JSON does
+        plain = isinstance(value, str) and parse_assignment(f"x={value}")[1] == value
     return value if plain else json.dumps(value, separators=(",", ":"))

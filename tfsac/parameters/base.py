@@ -7,7 +7,7 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, dataclass_transform, get_args
 
 import pydantic
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -111,11 +111,16 @@ def _follow(cls: type, place: list[int | str]) -> tuple[type, list[int | str]]:
     for part in place:
         of_this_kind = [c for c in candidates if _kind(c) == part]
         in_this_field = [
-            inner for c in candidates for inner in classes_in(get_type_hints(c, include_extras=True).get(str(part)))
+            inner for c in candidates for inner in classes_in(getattr(_fields(c).get(str(part)), "annotation", None))
         ]
         candidates = of_this_kind or in_this_field or candidates  # the key of a dict changes nothing
         path += [] if of_this_kind or part == TFSAC else [part]
     return candidates[0], path
+
+
+def _fields(cls: Any) -> dict[str, Any]:
+    """Returns Pydantic's fields of a parameter class; a module that was not imported resolves no type hints itself."""
+    return getattr(cls, "__pydantic_fields__", {})
 
 
 def classes_in(hint: Any) -> Iterator[type]:

@@ -41,6 +41,9 @@ class AtariPreprocessingParameters:
     noop_max: Annotated[int, Field(ge=0)] = 30
 
 
+BESIDE_KWARGS = {"max_episode_steps", "atari", "visible_entries"}  # what environments are made with, too
+
+
 @parameters
 class EnvironmentParameters:
     """The environment.
@@ -79,6 +82,11 @@ class EnvironmentParameters:
                     f"kwargs are kept in the run's config, so their values are JSON: numbers, texts, lists, dicts of "
                     f"texts; env_fn is for all others. Received: {name}={value!r}"
                 )
+        if taken := sorted(self.kwargs.keys() & BESIDE_KWARGS):
+            raise ParameterError(
+                f"kwargs are the other arguments of the environment: {taken[0]} is environment.{taken[0]}. "
+                f"Received: kwargs.{taken[0]}={self.kwargs[taken[0]]!r}"
+            )
         object.__setattr__(self, "kwargs", _as_json(self.kwargs))
         visible = self.visible_entries
         if visible is not None and (not visible or len(set(visible)) < len(visible)):

@@ -106,7 +106,8 @@ class OrOwn:
 
 def _tag(value: Any) -> str:
     if isinstance(value, dict):
-        return CUSTOM if ":" in str(value.get("kind")) else TFSAC
+        kind = value.get("kind")
+        return CUSTOM if isinstance(kind, str) and ":" in kind else TFSAC
     return CUSTOM if hasattr(value, "kind") and not is_of_tfsac(type(value)) else TFSAC
 
 
@@ -124,6 +125,11 @@ def _own(value: Any, bases: tuple[type, ...]) -> Any:
         wrong = f"A class of your own is here below {names}"
     elif "__dataclass_fields__" not in vars(cls):
         wrong = f"The class {cls.__name__} is decorated with @tfsac.parameters.parameters"
+    elif cls.__module__ != "__main__" and not all(map(str.isidentifier, re.split("[:.]", cls.kind))):
+        wrong = (
+            f"A run's config finds the class {cls.__name__} in its file, so the file has a name that Python imports, "
+            "without hyphens and spaces, and the class is not made inside a function"
+        )
     elif not re.fullmatch(r"[\w.]+:\w+", str(getattr(cls, "path", ""))):
         wrong = f'The class {cls.__name__} names what is built, as in path: ClassVar[str] = "my_module:MyClass"'
     if wrong:

@@ -139,6 +139,10 @@ class SpinningUpArguments:
         given: dict[str, Any] = {**MLP, **ac_kwargs}
         if not isinstance(given["activation"], str):
             raise ParameterError(f"activation is a name, such as 'tanh'. Received: {given['activation']!r}")
+        if not isinstance(given["hidden_sizes"], list | tuple):
+            raise ParameterError(
+                f"hidden_sizes are the layers' widths, such as [256, 256]. Received: {given['hidden_sizes']!r}"
+            )
         activation: Any = given["activation"]
         networks = twin_soft_actor_critic_networks(
             tuple(given["hidden_sizes"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import pathlib
 from collections.abc import Callable, Mapping
@@ -12,8 +13,9 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac.api import finish
-from tfsac.environments import maker, name_of_environment, spec_of
-from tfsac.files import differences, new_run_dir, no_run
+from tfsac.environments import make, maker, name_of_environment, spec_of
+from tfsac.environments.check import time_limit_of
+from tfsac.files import differences, new_run_dir, no_run, read_object
 from tfsac.parameters import BY_ENV_FN, EnvironmentParameters, ParameterError, to_json
 from tfsac.parameters.base import nearest
 from tfsac.spinning_up.actor_critic import ActorCritic, mlp_actor_critic, model_maker
@@ -183,13 +185,16 @@ def sac(
         terminal=BarOnly,
     )
     trainer.how_to_resume.callbacks = False  # of EpochLog, which says itself how to continue progress.txt
+    if models is not None:  # which it makes of actor_critic
+        folder = str(trainer.directory.shown())
+        trainer.how_to_resume.call = f"tfsac.sac(..., logger_kwargs={{'output_dir': {folder!r}, 'resume': True}})"
     return finish(trainer)
 
 
 def _refuse_changes(config: pathlib.Path, arguments: dict[str, Any]) -> None:
     if not config.is_file():
         raise no_run(config.parent)
-    earlier = json.loads(config.read_text())
+    earlier = read_object(config)
     for name, theirs, ours in differences({key: earlier.get(key) for key in arguments}, arguments):
         if name not in MAY_CHANGE:
             raise ParameterError(
@@ -203,7 +208,7 @@ def _environment(env: gym.Env, env_fn: Callable[[], gym.Env], max_ep_len: int) -
     makes.
     """
     spec = env.spec
-    limit = min(max_ep_len, (spec and spec.max_episode_steps) or max_ep_len)
+    limit = min(each for each in (max_ep_len, spec and spec.max_episode_steps, time_limit_of(env)) if each)
     own = EnvironmentParameters(BY_ENV_FN + name_of_environment(env), max_episode_steps=limit)
     if spec is None or spec.id not in gym.registry or not _is_plain(spec.kwargs):
         return own
@@ -211,7 +216,8 @@ def _environment(env: gym.Env, env_fn: Callable[[], gym.Env], max_ep_len: int) -
         wrapper.entry_point.startswith("tfsac.") for wrapper in spec.additional_wrappers
     ):  # those of checks are made again
         return own
-    level = EnvironmentParameters(spec.id, max_episode_steps=limit, kwargs=spec.kwargs)
+    made_of = env_fn.args[0] if isinstance(env_fn, functools.partial) and env_fn.func is make else spec.id
+    level = EnvironmentParameters(made_of, max_episode_steps=limit, kwargs=spec.kwargs)  # MODULE:ID too
     with contextlib.suppress(Exception):  # an environment that fails says so when it is trained in
         if _first_steps(maker(own, env_fn)) == _first_steps(maker(level)):
             return level

@@ -27,7 +27,12 @@ class HowToResume:
         checkpoints: of the run.
         functions: names of the user's functions that made its environment and its networks, as `recorded` returns them.
         callbacks: whether it has any.
+
+    Attributes:
+        call: the call in Python that continues a run where no command and not `tfsac.train` does.
     """
+
+    call = ""
 
     def __init__(
         self, directory: RunDirectory, checkpoints: CheckpointManager, functions: dict[str, Any], callbacks: bool
@@ -37,6 +42,8 @@ class HowToResume:
 
     def command(self) -> str:
         """Returns the command that continues the run, or the call in Python where it needs functions or callbacks."""
+        if self.call:
+            return self.call
         given = [
             f"{name}={function.rpartition('.')[2]}"
             for name in ("env_fn", "models")

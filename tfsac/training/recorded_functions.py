@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac.environments import name_of_environment
-from tfsac.files import differences
+from tfsac.files import differences, read_object
 from tfsac.networks import ModelMaker
 from tfsac.parameters import BY_ENV_FN, ParameterError, Preset, networks_made_by
 from tfsac.training.run_directory import RunDirectory
@@ -81,7 +80,7 @@ def refuse_others(directory: RunDirectory, env_fn: Callable[[], gym.Env] | None,
         ParameterError: a function is missing, or there is one for what the run's parameters describe.
     """
     preset, _ = directory.read()
-    config = json.loads(directory.config.read_text())
+    config = read_object(directory.config)
     by_models = any(network.made_by for network in preset.agent.networks.values())
     if preset.environment.by_env_fn and env_fn is None:
         raise ParameterError(
@@ -135,7 +134,7 @@ def refuse_other_spaces(directory: RunDirectory, spec: Spec) -> None:
     Raises:
         ValueError: names the first difference.
     """
-    trained = json.loads(directory.config.read_text()).get("spaces")
+    trained = read_object(directory.config).get("spaces")
     if trained is None:  # of a run from before they were recorded
         return
     for name, theirs, ours in differences(trained, spaces_of(spec)):
@@ -169,7 +168,7 @@ def in_trained_order(directory: RunDirectory, spec: Spec) -> Spec:
 
 def order_of_observations(directory: RunDirectory) -> list[str]:
     """Returns the keys of a run's observations in their order; none where they are not recorded (yet)."""
-    spaces = json.loads(directory.config.read_text()).get("spaces") if directory.config.is_file() else None
+    spaces = read_object(directory.config).get("spaces") if directory.config.is_file() else None
     return [] if spaces is None else list(spaces["observation"])
 
 

@@ -134,5 +134,5 @@ def requested(
         directory.refuse_existing()
     if known:
         refuse_others(directory, env_fn, models)
-    source = None if initial_weights is None else RunDirectory(pathlib.Path(initial_weights))
+    source = None if initial_weights is None else RunDirectory.fixed(pathlib.Path(initial_weights))
     return RunRequest(preset, directory, settings, resume, callbacks, quiet, source, env_fn, models, task)
