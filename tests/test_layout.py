@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "parameters": ({"pydantic", "pydantic_core"}, {"user_code"}),
     "user_code": (set(), set()),
     "argument_checks": (set(), set()),
+    "machine": (set(), set()),
     "tensorflow_start": (TENSORFLOW, set()),
     "losses": (TENSORFLOW, {"types"}),
     "distributions": ({"numpy", *TENSORFLOW}, {"types"}),
@@ -29,7 +30,7 @@ MAY_IMPORT = {
     "policies": ({"numpy", *TENSORFLOW}, {"types", "parameters", "networks", "distributions"}),
     "environments": (
         {"numpy", "gymnasium", "imageio", "imageio_ffmpeg"},
-        {"types", "parameters", "user_code", "argument_checks"},
+        {"types", "parameters", "user_code", "argument_checks", "machine"},
     ),
     "memories": ({"numpy", "gymnasium", "minari"}, {"types", "parameters", "files", "argument_checks"}),
     "networks": ({"numpy", "keras", *TENSORFLOW}, {"types", "parameters", "user_code"}),
@@ -69,7 +70,7 @@ MAY_IMPORT = {
         },
     ),
     # Checked before TensorFlow loads: see also test_what_answers_without_tensorflow_imports_none.
-    "experiments": ({"numpy", "matplotlib", "scipy", "optuna"}, {"parameters", "files"}),
+    "experiments": ({"numpy", "matplotlib", "scipy", "optuna"}, {"parameters", "files", "machine"}),
     # What is to be run is given to it: a function that starts the process of a job, a class of actors that collect.
     "distributed": ({"numpy", "tensorflow", "ray"}, {"types", "parameters", "environments", "files"}),
     # Of distributed: which worker this process is, what workers tell each other, and environments on a Ray cluster.
@@ -87,6 +88,7 @@ MAY_IMPORT = {
             "catalog",
             "distributed",
             "files",
+            "machine",
             "user_code",
             "argument_checks",
         },
