@@ -10,7 +10,7 @@ from tfsac import cli
 from tfsac.catalog import load_preset
 from tfsac.cli.command import UsageError, help_of
 from tfsac.cli.field_flags import define_fields, given_fields
-from tfsac.cli.learning import _experiment
+from tfsac.cli.learning import _experiment, _remarks
 from tfsac.cli.parsing import parse
 from tfsac.parameters import RunParameters, to_json
 from tfsac.parameters.base import descriptions, parameters
@@ -53,6 +53,24 @@ def test_another_strategy_forgets_the_number_of_devices(tmp_path):
     line = [f"--preset={tmp_path}/config.json"]
     assert _experiment(parse("train", line)[0])[1].num_devices == 2
     assert _experiment(parse("train", [*line, "--strategy=none"])[0])[1] == RunParameters()
+
+
+def test_what_a_config_has_of_its_own_level_and_first_weights_is_told(tmp_path):
+    config = {"preset": to_json(load_preset("mujoco_sac", level="Humanoid-v5")), "initial_weights": "runs/first"}
+    (tmp_path / "config.json").write_text(json.dumps({**config, "run": {}}))
+
+    def told(*more):
+        return list(_remarks(parse("train", [f"--preset={tmp_path}/config.json", *more])[0]))
+
+    weights = told()
+    assert [text.partition("To begin with them, too: ")[2] for text in weights] == [
+        "--checkpoint_restore_dir=runs/first"
+    ]
+    scale, level = "environment.filters.reward_rescale_factor", "--level=HalfCheetah-v5"
+    kept = f"Kept from Humanoid-v5 in {tmp_path}/config.json: {scale}. --set gives other values."
+    assert told(level) == [*weights, kept]
+    assert told(level, f"--set={scale}=5.0", "--checkpoint_restore_dir=runs/second") == []
+    assert told("--level=Humanoid-v5", "--checkpoint_restore_dir=runs/second") == []
 
 
 def test_every_field_is_typed_above_or_resumes():

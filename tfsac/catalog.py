@@ -128,7 +128,7 @@ def read_config(path: pathlib.Path) -> tuple[Preset, RunParameters]:
     from tfsac.files import no_run, read_object
     from tfsac.parameters import ParameterError, Preset, RunParameters, from_json
 
-    if (path.parent / "sweep.json").is_file():
+    if not path.is_file() and (path.parent / "sweep.json").is_file():
         raise FileNotFoundError(f"This is the folder of a sweep; name one of the runs in it. Received: {path.parent}")
     if not path.is_file() and (path.parent / "tuning.json").is_file():
         raise FileNotFoundError(f"This is the folder of a tuning; name one of the runs in it. Received: {path.parent}")

@@ -131,12 +131,8 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     what = "resuming" if f.resume else f"{f.preset},"
     if task.is_chief:
         print(f"tfsac train: {what} {preset.environment.level}, seed {run.seed}", flush=True)
-        if not (f.resume or f.checkpoint_restore_dir) and (source := _weights_of(f.preset)):
-            print(
-                f"The run of {f.preset} began with the weights of another one. "
-                f"To begin with them, too: {shlex.quote(f'--checkpoint_restore_dir={source}')}",
-                flush=True,
-            )
+        for remark in () if f.resume else _remarks(f):
+            print(remark, flush=True)
     with interrupts_wait():
         check_level(preset)
         with quiet_start():
@@ -169,12 +165,22 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     return 0
 
 
-def _weights_of(preset: str) -> str | None:
-    """Returns the run whose weights the run of a config.json began with; None for those drawn at random."""
+def _remarks(f: flags.FlagValues) -> Iterator[str]:
+    """Yields what is otherwise than in the run of a config.json: its first weights, and its level's own numbers."""
     from tfsac.files import read_object
 
-    path = pathlib.Path(preset)
-    return read_object(path).get("initial_weights") if path.suffix == ".json" else None
+    path = pathlib.Path(f.preset)
+    content = read_object(path) if path.suffix == ".json" else {}
+    if (source := content.get("initial_weights")) and not f.checkpoint_restore_dir:
+        yield (
+            f"The run of {path} began with the weights of another one. "
+            f"To begin with them, too: {shlex.quote(f'--checkpoint_restore_dir={source}')}"
+        )
+    if content and f.level:
+        levels, own = content["preset"].get("levels", {}), content["preset"]["environment"]["level"]
+        left = levels.get(own, {}).keys() - levels.get(f.level, {}).keys() - assignments(f).keys()
+        if kept := sorted(name for name in left if not name.startswith("validation.")):
+            yield f"Kept from {own} in {path}: {', '.join(kept)}. --set gives other values."
 
 
 def _experiment(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
