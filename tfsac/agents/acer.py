@@ -78,7 +78,6 @@ class ACERAgent(Agent):
     ):
         self.steps = parameters.algorithm.t_max
         super().__init__(parameters, spec, seed, eager, models, jit_compile)
-        # The power in Retrace's coefficient is 1 over the number of action dimensions.
         once = tf.VariableAggregation.ONLY_FIRST_REPLICA
         self.averages = tf.Variable([0.0] * len(AVERAGED), trainable=False, aggregation=once, name="averages")
 

@@ -129,7 +129,7 @@ def _fish_quoted(text: str) -> str:
 
 BASH = """# Completion of tfsac by bash. In ~/.bashrc: source <(tfsac completion bash)
 _tfsac() {{
-    local line=${{COMP_LINE:0:COMP_POINT}} flags= values= kind= prefix=
+    local line=${{COMP_LINE:0:COMP_POINT}} flags= values= kind= prefix= found=
     local word=${{line##*[[:space:]]}}
     local -a words
     read -ra words <<< "$line"
@@ -156,7 +156,8 @@ _tfsac() {{
         completion:*) values="bash zsh fish" ;;
         plot:*|compare:*) kind=-d ;;
     esac
-    mapfile -t COMPREPLY < <(compgen ${{kind:-}} -W "$values" -- "$word")
+    COMPREPLY=()
+    while IFS= read -r found; do COMPREPLY+=("$found"); done < <(compgen ${{kind:-}} -W "$values" -- "$word")
     [[ -n $kind ]] && compopt -o filenames 2> /dev/null
     # Where bash takes the equals sign for the end of a word, only what follows is replaced.
     [[ $COMP_WORDBREAKS == *=* ]] || COMPREPLY=("${{COMPREPLY[@]/#/$prefix}}")

@@ -147,7 +147,7 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
         parameters = {path: value for path, value in leaves(preset) if not path.startswith(OF_THE_TASK)}
         begun = {"models": models.removeprefix("__main__."), "initial_weights": weights}
         if preset["environment"]["level"].startswith(BY_ENV_FN):  # others may have it for their records alone
-            begun["env_fn"] = said["env_fn"].removeprefix("__main__.")
+            begun["env_fn"] = str(said.get("env_fn")).removeprefix("__main__.")
         parameters = {"agent": preset["agent"]["kind"], **begun, **parameters}
         groups.setdefault(json.dumps(parameters, sort_keys=True), (parameters, []))[1].extend(runs)
     told: list[str] = ["agent"]
