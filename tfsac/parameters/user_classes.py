@@ -125,13 +125,13 @@ def _own(value: Any, bases: tuple[type, ...]) -> Any:
         wrong = f"A class of your own is here below {names}"
     elif "__dataclass_fields__" not in vars(cls):
         wrong = f"The class {cls.__name__} is decorated with @tfsac.parameters.parameters"
+    elif not re.fullmatch(r"[\w.]+:\w+", str(getattr(cls, "path", ""))):
+        wrong = f'The class {cls.__name__} names what is built, as in path: ClassVar[str] = "my_module:MyClass"'
     elif cls.__module__ != "__main__" and not all(map(str.isidentifier, re.split("[:.]", cls.kind))):
         wrong = (
             f"A run's config finds the class {cls.__name__} in its file, so the file has a name that Python imports, "
             "without hyphens and spaces, and the class is not made inside a function"
         )
-    elif not re.fullmatch(r"[\w.]+:\w+", str(getattr(cls, "path", ""))):
-        wrong = f'The class {cls.__name__} names what is built, as in path: ClassVar[str] = "my_module:MyClass"'
     if wrong:
         raise ParameterError(f"{wrong}. Received: {value!r}")
     return from_json(cls, json.dumps(value)) if isinstance(value, dict) else value
