@@ -426,6 +426,23 @@ def test_a_signal_that_ends_the_processes_of_the_environments_too_stops_the_run(
 
 
 @pytest.mark.slow
+def test_a_signal_that_ends_the_environment_of_the_last_evaluation_stops_the_run(tmp_path):
+    trainer = Trainer(tiny_preset(), tmp_path / "run", RunParameters(), quiet=True)
+    evaluate = trainer.evaluate
+
+    def killed():
+        if trainer.counters.env_steps == 200:
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise EnvironmentFailure("ended by itself or was killed. Received: signal SIGTERM")
+        evaluate()
+
+    trainer.evaluate = killed
+    result = trainer.run()
+    assert (result.reason, result.signal, result.counters.env_steps) == ("SIGTERM", signal.SIGTERM, 200)
+    assert [path.name for path in trainer.checkpoints.places()] == ["000000200"]
+
+
+@pytest.mark.slow
 def test_an_existing_run_is_refused_and_left_alone(tmp_path):
     trained(tmp_path)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}

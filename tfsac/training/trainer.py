@@ -127,19 +127,18 @@ class Trainer(RunParts):
 
     def _train(self) -> None:
         self._call("on_training_begin")
-        if self.evaluator.due(self.counters):  # the one that failed, in a run that was resumed
-            self.evaluate()
-        while not (self.schedule.finished() or self._stopping()):
-            try:
+        try:
+            if self.evaluator.due(self.counters):  # the one that failed, in a run that was resumed
+                self.evaluate()
+            while not (self.schedule.finished() or self._stopping()):
                 self.train_one_step()
-            except EnvironmentFailure:
-                if self.workers.task.num_workers > 1 or not self.signals.received:
-                    raise
-                break  # the signal went to its processes too, and they ended at once
+            if not self.signals.received and self.evaluator.evaluated_at != self.counters.env_steps:
+                self.evaluate()
+        except EnvironmentFailure:  # a signal may have ended the environments' processes, too
+            if self.workers.task.num_workers > 1 or not self.signals.received:
+                raise
         if self.signals.received:
             self.stop(signal.Signals(self.signals.received).name)
-        elif self.evaluator.evaluated_at != self.counters.env_steps:
-            self.evaluate()
         self._end(self.save())
 
     def train_one_step(self) -> None:
