@@ -142,6 +142,7 @@ MUJOCO_CHOICES = one_changed(
         "_rate_3e-4": ("learning rate 3e-4", "--set=agent.networks.*.learning_rate=3e-4"),
         "_alpha_rate_1e-3": ("alpha's learning rate 1e-3", "--set=agent.algorithm.temperature.learning_rate=1e-3"),
         "_alpha_1": ("first alpha 1", "--set=agent.algorithm.temperature.initial_alpha=1.0"),
+        "_alpha_fixed": ("alpha fixed at 0.2", '--set=agent.algorithm.temperature={"kind": "fixed", "alpha": 0.2}'),
         "_random_1000": ("1000 random steps", "--set=schedule.heatup_steps=1000", improve(99_000)),
         "_simultaneous": ("simultaneous steps", "--set=agent.algorithm.update_order=simultaneous"),
         "_reward_5": ("rewards times 5", "--set=environment.filters.reward_rescale_factor=5.0"),
@@ -149,7 +150,9 @@ MUJOCO_CHOICES = one_changed(
         "_orthogonal": ("orthogonal first weights", "--set=agent.networks.*.initializer=orthogonal"),
     },
 )
-ANT_CHOICES = tuple(group for group in MUJOCO_CHOICES if group.name.endswith(("sac", "_rate_3e-4", "_alpha_1")))
+ANT_CHOICES = tuple(
+    group for group in MUJOCO_CHOICES if group.name.endswith(("sac", "_rate_3e-4", "_alpha_1", "_fixed"))
+)
 CERTAIN, UNCLIPPED = "--set=agent.algorithm.min_prob=[0.01, 0.184]", "--set=agent.algorithm.b1_advantage_clipping=null"
 # The preset has had batches of 256 since.
 PENDULUM_CHOICES = one_changed(
@@ -303,6 +306,9 @@ SUITES = {
             Level("HalfCheetah-v5", long((1, 2, 3)), "11 321 ± 1051; 12 139"),
             Level("Hopper-v5", long((1,)), "2787 ± 823; 3542"),
             Level("Walker2d-v5", long((1,)), "4536 ± 469; 5007"),
+            Level(
+                "Ant-v5", long((1,)), "5734 ± 639; 5850", NO_CONTACTS, "-no-contacts", "Ant-v5 without contact forces"
+            ),
         ),
         "SAC after 1 million steps on the v4 levels, 10 seeds, mean ± deviation; and Tianshou's best on v3 or v4.",
     ),
