@@ -83,10 +83,11 @@ def known(trainer):
     memory = trainer.memory
     variables = {f"weights/{i}": variable.numpy() for i, variable in enumerate(trainer.agent.variables)}
     counters = trainer.counters
+    resets = getattr(trainer.agent, "resets", None)  # a variable where resets are planned
     return {
         **variables,
         "counters": np.array([counters.env_steps, counters.episodes, counters.updates]),
-        "resets": trainer.agent.resets.numpy(),
+        "resets": 0 if resets is None else resets.numpy(),
         "filters": np.array(json.dumps(trainer.filters.state())),
         "rows": memory.between(memory.oldest_row, memory.total_rows),
     }
