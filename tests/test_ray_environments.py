@@ -608,6 +608,7 @@ def test_a_run_whose_cluster_is_lost_saves_and_says_so_within_seconds(tmp_path, 
         "--ray_address=local",
         "--num_envs=2",
         "--set=environment.max_episode_steps=20",
+        "--checkpoint_save_steps=1000000",
         "--set=schedule.evaluation_steps=EnvironmentEpisodes(1)",
         f"--set={schedule}",
     ]

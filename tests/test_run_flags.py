@@ -55,6 +55,16 @@ def test_another_strategy_forgets_the_number_of_devices(tmp_path):
     assert _experiment(parse("train", [*line, "--strategy=none"])[0])[1] == RunParameters()
 
 
+def test_a_run_leaves_a_cluster_and_its_actors(tmp_path):
+    on_ray = {"ray_address": "10.0.0.5:6379", "num_actors": 4, "actor_steps": 8}
+    config = {"preset": to_json(load_preset("pendulum_sac")), "run": on_ray}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    line = [f"--run_dir={tmp_path}", "--resume"]
+    run = _experiment(parse("train", [*line, "--ray_address=auto"])[0])[1]
+    assert run == RunParameters(**{**on_ray, "ray_address": "auto"})
+    assert _experiment(parse("train", [*line, "--ray_address=none"])[0])[1] == RunParameters()
+
+
 def test_what_a_config_has_of_its_own_level_and_first_weights_is_told(tmp_path):
     config = {"preset": to_json(load_preset("mujoco_sac", level="Humanoid-v5")), "initial_weights": "runs/first"}
     (tmp_path / "config.json").write_text(json.dumps({**config, "run": {}}))

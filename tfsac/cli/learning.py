@@ -204,6 +204,9 @@ def _experiment(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
     given = given_fields(f, RunParameters)
     if given.get("strategy", "mirrored") != "mirrored":  # the number of devices was of the strategy before
         given = {"num_devices": None, **given}
+    if given.get("ray_address") == "none":  # the actors were of the cluster before
+        actors = {"num_actors": RunParameters.num_actors, "actor_steps": RunParameters.actor_steps}
+        given = {**actors, **given, "ray_address": None}
     run = dataclasses.replace(run, **given)
     refuse_timeout_in_this_process(preset, run)
     if f.skip_damaged_rows and not f.resume:
