@@ -5,8 +5,8 @@
 
 The evaluations are `examples/mujoco/benchmark/LEVEL/sac/test_rew_10seeds.csv` of github.com/thu-ml/tianshou (MIT), commit
 39acf2094d96268d92ebb54dcbfc3de76d702567; each is the mean of 10 episodes. Steps there leave out the 10 000 random ones,
-here they are counted. Both scores are the mean of the last 5 evaluations: up to 100 000 steps every 5000, up to 1 million
-every 10 000.
+here they are counted. Both scores are the mean of the last 5 evaluations: of 100 000 steps those of every 5000, of the long
+runs those of every 10 000.
 """
 
 import argparse
@@ -24,8 +24,14 @@ RESULTS = pathlib.Path(__file__).parent / "results"
 CURVES = RESULTS / "tianshou.csv"
 SEEDS = [f"seed_{seed}" for seed in range(10)]
 RANDOM = 10_000
-LEVELS = {"HalfCheetah-v3": 2, "Hopper-v3": 2, "Walker2d-v3": 2, "Ant-v3": 2, "Humanoid-v3": 1}  # of the suites
-SUITES_OF = {"mujoco": range(80_000, 100_001, 5000), "long": range(960_000, 1_000_001, 10_000)}
+STEPS = {"HalfCheetah-v3": 1_000_000, "Hopper-v3": 1_000_000, "Walker2d-v3": 1_000_000, "Ant-v3": 500_000}  # long runs
+SHORT = 100_000
+
+
+def evaluations(level: str, suite: str) -> range:
+    """Returns the steps of the evaluations that a score is made of."""
+    last, every = (SHORT, 5000) if suite == "mujoco" else (STEPS[level], 10_000)
+    return range(last - 4 * every, last + 1, every)
 
 
 def write_curves(source: pathlib.Path) -> None:
@@ -33,8 +39,9 @@ def write_curves(source: pathlib.Path) -> None:
     with CURVES.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["level", "env_steps", *SEEDS])
-        for level, suites in LEVELS.items():
-            wanted = {steps - RANDOM for of_suite in list(SUITES_OF.values())[:suites] for steps in of_suite}
+        for level in (*STEPS, "Humanoid-v3"):
+            suites = ("mujoco", "long") if level in STEPS else ("mujoco",)
+            wanted = {steps - RANDOM for suite in suites for steps in evaluations(level, suite)}
             path = source / "examples" / "mujoco" / "benchmark" / level / "sac" / "test_rew_10seeds.csv"
             with path.open(newline="") as published:
                 rows = csv.reader(published)
@@ -44,11 +51,11 @@ def write_curves(source: pathlib.Path) -> None:
                         writer.writerow([level, int(row[0]) + RANDOM, *(row[column] for column in seeds)])
 
 
-def theirs(level: str, evaluations: range) -> np.ndarray:
+def theirs(level: str, suite: str) -> np.ndarray:
     """Returns the scores of a level's seeds."""
     with CURVES.open(newline="") as file:
         rows = {int(row["env_steps"]): row for row in csv.DictReader(file) if row["level"] == level}
-    return np.array([[float(rows[steps][seed]) for seed in SEEDS] for steps in evaluations]).mean(0)
+    return np.array([[float(rows[steps][seed]) for seed in SEEDS] for steps in evaluations(level, suite)]).mean(0)
 
 
 def main() -> None:
@@ -59,7 +66,7 @@ def main() -> None:
         write_curves(options.source)
     print("| suite | level | tfsac | Tianshou, v3 | probability that a run of tfsac has the higher score |")
     print("|---|---|---|---|---|")
-    for name, evaluations in SUITES_OF.items():
+    for name in ("mujoco", "long"):
         suite = SUITES[name]
         records = Records(RESULTS / "learning" / name, suite.last_evaluations)
         for level in suite.levels:
@@ -71,7 +78,7 @@ def main() -> None:
             ours = np.array(
                 [read_evaluations(records.curve(run), level.id, suite.last_evaluations).last for run in runs]
             )
-            other = theirs(published, evaluations)
+            other = theirs(published, name)
             of_both = [f"{estimate(mean, [scores])} ({len(scores)})" for scores in (ours, other)]
             print("|", " | ".join([name, level.title, *of_both, str(estimate(improvement, [ours, other]))]), "|")
 
