@@ -703,3 +703,16 @@ def test_gradients_of_zero_stay_zero(method):
     made = training(clip_gradients=0.5, gradients_clipping_method=method)
     clipped = clip_gradients(made, [tf.zeros(3)], tf.constant(0.0))
     np.testing.assert_array_equal(clipped[0], [0, 0, 0])
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # by Keras itself
+@pytest.mark.parametrize("initializer", ["normalized_columns", "fan_in_uniform"])
+@pytest.mark.parametrize(
+    "head", [SACPolicyHeadParameters(), SACQHeadParameters(), VHeadParameters()], ids=["policy", "q", "v"]
+)
+def test_models_are_cloned_and_saved_by_keras(head, initializer, tmp_path):
+    model = network(head, initializer=initializer).model
+    model.save(tmp_path / "model.keras")
+    for copy in keras.models.clone_model(model), keras.models.load_model(tmp_path / "model.keras"):
+        for expected, found in zip(model.get_weights(), copy.get_weights(), strict=True):
+            np.testing.assert_array_equal(found, expected)

@@ -35,6 +35,7 @@ def float32_product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
     return tf.raw_ops.BatchMatMulV3(x=x, y=kernel, Tout=tf.float32)
 
 
+@keras.saving.register_keras_serializable("tfsac")
 class ValueLayer(keras.layers.Dense):
     """The last layer of V or Q, without activation, in float32 whatever the others compute in."""
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import keras
 import numpy as np
 
+registered = keras.saving.register_keras_serializable("tfsac")  # models with them can be cloned, saved and loaded
 
+
+@registered
 class NormalizedColumns(keras.initializers.Initializer):
     """Gaussian columns scaled to a norm of 0.01 each: outputs near zero at first (Coach's "normalized_columns")."""
 
@@ -20,16 +24,29 @@ class NormalizedColumns(keras.initializers.Initializer):
         norm = np.sqrt((draw**2).sum(axis=0, keepdims=True))
         return keras.ops.convert_to_tensor(0.01 * draw / norm, dtype=dtype or keras.config.floatx())
 
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments."""
+        return {"seed": self.seed}
 
-class SideBySide(keras.initializers.Initializer):
-    """Kernels of equal width in one, as those of layers with the same input.
+
+class Parts(keras.initializers.Initializer):
+    """A kernel of several.
 
     Args:
         parts: initialises each of them.
     """
 
-    def __init__(self, parts: list[keras.initializers.Initializer]):
-        self.parts = parts
+    def __init__(self, parts: list[Any]):
+        self.parts = [keras.initializers.get(part) for part in parts]
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments."""
+        return {"parts": [keras.initializers.serialize(part) for part in self.parts]}
+
+
+@registered
+class SideBySide(Parts):
+    """Kernels of equal width in one, as those of layers with the same input."""
 
     def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> keras.KerasTensor:
         """Draws a kernel."""
@@ -37,15 +54,9 @@ class SideBySide(keras.initializers.Initializer):
         return keras.ops.concatenate([initializer(part, dtype=dtype) for initializer in self.parts], axis=-1)
 
 
-class Stacked(keras.initializers.Initializer):
-    """Kernels `[N, ...]`, each of its own initialiser.
-
-    Args:
-        parts: initialises each of them.
-    """
-
-    def __init__(self, parts: list[keras.initializers.Initializer]):
-        self.parts = parts
+@registered
+class Stacked(Parts):
+    """Kernels `[N, ...]`, each of its own initialiser."""
 
     def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> keras.KerasTensor:
         """Draws the kernels."""
