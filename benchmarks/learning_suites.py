@@ -314,7 +314,7 @@ SUITES = {
                 label="Ant-v5 without contact forces",
             ),
         ),
-        "SAC after 1 million steps on the v4 levels, 10 seeds, mean ± deviation; and Tianshou's best on v3 or v4.",
+        "SAC after 1 million steps on the v4 levels, 10 seeds, mean ± deviation; and Tianshou's best on v3.",
     ),
     "sac": Suite(
         (

@@ -334,3 +334,19 @@ def test_the_arithmetic_of_a_step_is_that_of_its_layers(module):
     counted = budgets.flops_of_a_step(build_agent(preset, RunParameters(), vector_spec(11, 3)))
     by_hand = sum(module("speed").flops(11, 3).values())
     assert 0.95 * by_hand < counted <= by_hand  # whose training steps differentiate by their inputs, too
+
+
+def test_scores_of_tianshou_are_of_the_same_steps(module, tmp_path, monkeypatch):
+    tianshou = module("tianshou")
+    monkeypatch.setattr(tianshou, "CURVES", tmp_path / "tianshou.csv")
+    for level in (*tianshou.STEPS, "Humanoid-v3"):
+        curves = tmp_path / "examples" / "mujoco" / "benchmark" / level / "sac" / "test_rew_10seeds.csv"
+        curves.parent.mkdir(parents=True)
+        head = ["env_step", "rew", "rew:shaded", *(f"rew:seed_{seed}_run/test_rew.csv" for seed in range(10))]
+        rows = [[steps, 0, 0, *(steps + seed for seed in range(10))] for steps in range(0, 1_250_001, 5000)]
+        curves.write_text("\n".join(",".join(map(str, row)) for row in [head, *rows]))
+    tianshou.write_curves(tmp_path)
+    # 80 000 to 100 000 steps here are 70 000 to 90 000 there, without the random ones.
+    assert tianshou.theirs("Humanoid-v3", "mujoco").tolist() == [80_000 + seed for seed in range(10)]
+    assert tianshou.theirs("Hopper-v3", "long").tolist() == [970_000 + seed for seed in range(10)]
+    assert tianshou.theirs("Ant-v3", "long").tolist() == [470_000 + seed for seed in range(10)]

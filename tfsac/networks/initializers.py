@@ -30,10 +30,10 @@ class NormalizedColumns(keras.initializers.Initializer):
 
 
 class Parts(keras.initializers.Initializer):
-    """A kernel of several.
+    """A kernel that consists of several.
 
     Args:
-        parts: initialises each of them.
+        parts: initialises each of them; or their configs, as Keras saves them.
     """
 
     def __init__(self, parts: list[Any]):
@@ -54,7 +54,6 @@ class SideBySide(Parts):
         return keras.ops.concatenate([initializer(part, dtype=dtype) for initializer in self.parts], axis=-1)
 
 
-@registered
 class Stacked(Parts):
     """Kernels `[N, ...]`, each of its own initialiser."""
 
