@@ -298,6 +298,13 @@ def one_step_tasks(kind, updates, columns, rng):
     return Segments(observation, action, reward, 0 * ones, ones, ones, 0 * ones, {}, extras)
 
 
+def test_actions_that_do_not_exist_have_no_value():
+    agent = make_agent("discrete")
+    seen = {"observation": np.ones((4, 3), np.float32)}
+    values = agent.value_tensors(seen, tf.constant([-1, 0, 2, 3]))
+    assert np.isnan(values["q"]).tolist() == [True, False, False, True] and np.isfinite(values["v"]).all()
+
+
 @pytest.mark.slow
 @of_both
 def test_it_learns_to_do_what_it_sees_in_one_step_from_others_actions(kind):

@@ -162,6 +162,9 @@ def test_runs_of_one_curve_have_one_mean_over_steps_however_often_they_were_eval
     assert "IQM over steps is over the steps that all runs of a level cover." in comparison.remarks(groups)
     apart = {"early": [run([10, 20])], "late": [run([30, 40])]}
     assert comparison.area_of(apart)(apart["early"][0]) == -75.0
+    notes = comparison.remarks(apart)
+    assert "All runs of Pendulum-v1 share no steps: their IQM over steps is over each run's own." in notes
+    assert not any("all runs of a level cover" in note for note in notes)
 
 
 # -- the comparison ----------------------------------------------------------------------------------------------------

@@ -56,6 +56,20 @@ def test_actions_are_recorded_as_they_were_taken_though_the_environment_changes_
     assert shown.returns[0] == 3 * 15.0
 
 
+class Narrow(Reused):
+    """Its actions are narrow beside their size, so a rounding there is much in [-1, 1]."""
+
+    action_space = gym.spaces.Box(1000.0, 1001.0, (1,))
+
+    def step(self, action):
+        return super().step(action[0])
+
+
+def test_an_action_that_rounding_took_beyond_its_bound_is_recorded_at_the_bound():
+    shown = tfsac.demonstrate(lambda observation: np.array([1001.0005]), Narrow(), episodes=1)
+    np.testing.assert_array_equal(shown.records["action"], np.ones((3, 1), np.float32))
+
+
 def test_a_scripted_policy_is_saved_and_loaded(tmp_path):
     env = make("CartPole-v1")
     shown = tfsac.demonstrate(lambda observation: int(observation[2] + observation[3] > 0), env, episodes=3, seed=4)

@@ -446,6 +446,13 @@ REFUSED = {
     "tuple of actions": (dict(action=gym.spaces.Tuple([Discrete(2)])), "of a team of P agents", "Tuple("),
     "dict of actions": (dict(action=Dict(a=Counting.action_space)), "actions are a Box `(A,)` of floats", "Dict("),
     "one choice": (dict(action=Discrete(1)), "discrete actions are at least two", "Discrete(1)"),
+    "beyond int32": (dict(action=Discrete(3, start=2**31 - 2)), "numbered in int32", "Discrete(3, start=2147483646)"),
+    "below int32": (dict(action=Discrete(3, start=-(2**31) - 1)), "numbered in int32", "start=-2147483649)"),
+    "no width in float32": (
+        dict(action=Box(np.array([1.0]), np.array([1.0 + 1e-9]), dtype=np.float64)),
+        "low < high, also in float32",
+        "in dimension 0",
+    ),
     "unbounded above": (dict(action=action_box([-1, -1], [1, np.inf])), "finite bounds", "high=inf in dimension 1"),
     "unbounded below": (dict(action=action_box([-np.inf], [1])), "finite bounds", "low=-inf in dimension 0"),
     "NaN bound": (dict(action=nan_bounds()), "finite bounds", "low=nan in dimension 1"),

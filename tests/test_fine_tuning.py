@@ -103,6 +103,24 @@ def test_a_fixed_temperature_stays_what_the_preset_says(tmp_path):
 
 @pytest.mark.usefixtures("untraced")
 @pytest.mark.slow
+@pytest.mark.parametrize("log_space", [True, False])
+def test_a_temperature_stays_the_same_alpha_where_its_logarithm_is_learned(log_space, tmp_path):
+    def preset(log_space):
+        changes = {"agent.algorithm.temperature": AutoAlphaParameters(0.7, log_space=log_space)}
+        return tiny.shrunk(load_preset("pendulum_twin_sac"), **tiny.SHORTER, **changes)
+
+    source = Trainer(preset(log_space), tmp_path / "a", quiet=True)
+    source.agent.temperature.variable.assign(np.log(0.25) if log_space else 0.25)
+    directory = RunDirectory(tmp_path / "source")
+    directory.create(source.preset, source.settings)
+    save_weights(directory.best, source.agent, source.filters)
+    trainer = Trainer(preset(not log_space), tmp_path / "run", quiet=True, initial_weights=tmp_path / "source")
+    assert float(trainer.agent.temperature.value()) == pytest.approx(0.25)
+    assert float(trainer.agent.temperature.variable.numpy()) == pytest.approx(0.25 if log_space else np.log(0.25))
+
+
+@pytest.mark.usefixtures("untraced")
+@pytest.mark.slow
 def test_weights_of_a_run_without_unit_weights_are_projected_before_the_first_step(tmp_path):
     preset = tiny.ensemble("xqc_mujoco")
     source = Trainer(override(preset, {"agent.networks.*.unit_weights": "none"}), tmp_path / "unused", quiet=True)
@@ -197,6 +215,8 @@ def test_a_finished_run_gets_more_steps_and_says_when_there_are_none(tmp_path, c
     assert same.counters.env_steps == 60 and "so there is nothing to train. It has trained" in capsys.readouterr().out
     with pytest.raises(ParameterError, match=r"are all after its warm-up. It has trained .* Received: 10$"):
         tfsac.train(override(preset, {"schedule.improve_steps": 10}), tmp_path / "run", resume=True, quiet=True)
+    with pytest.raises(ParameterError, match=r"warm-up of this run is over: .* at 40\. Received: .*num_steps=90\)$"):
+        tfsac.train(override(preset, {"schedule.heatup_steps": 90}), tmp_path / "run", resume=True, quiet=True)
     longer = tfsac.train(override(preset, {"schedule.improve_steps": 35}), tmp_path / "run", resume=True)
     printed = capsys.readouterr().out
     assert longer.counters.env_steps == 75 and "nothing to train" not in printed

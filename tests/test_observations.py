@@ -202,6 +202,8 @@ def test_every_agent_acts_and_learns_from_an_image_and_a_vector_that_its_preset_
         ("acer_pendulum", ["mean", "variance"], NUMBERS),
         ("cart_pole_discrete_sac", ["logits", "logits_layer"], DiscreteSpec(3)),
         ("acer_partially_observable", ["lstm", "logits"], DiscreteSpec(3)),
+        ("pendulum_sac", ["concatenate", "split", "reshape"], NUMBERS),  # Keras's names of the first operations
+        ("acer_cartpole", ["observation", "features"], DiscreteSpec(3)),
     ],
 )
 def test_observations_may_have_the_names_of_layers(name, keys, action):
@@ -214,6 +216,19 @@ def test_observations_may_have_the_names_of_layers(name, keys, action):
     agent = agent_of(small(name, **changes), dict.fromkeys(keys, VECTOR), action)
     seen = dict.fromkeys(keys, np.zeros((2, 4), np.float32))
     assert len(agent.policy.act(seen).action) == 2
+
+
+@pytest.mark.parametrize("name", ["pendulum_sac", "acer_cartpole"])
+def test_an_observation_named_features_is_read_like_every_other(name):
+    action = NUMBERS if name == "pendulum_sac" else DiscreteSpec(3)
+    agent = agent_of(small(name), {"features": VECTOR, "observation": VECTOR}, action)
+    assert [*agent.networks["policy"].embedders] == ["features", "observation"]
+
+
+def test_observations_may_have_the_names_that_keras_would_give_next():
+    keys = [f"{name}_{keras.backend.get_uid(name)}" for name in ("concatenate", "split")]
+    agent = agent_of(small("pendulum_twin_sac"), dict.fromkeys(keys, VECTOR), NUMBERS)
+    assert len(agent.policy.act(dict.fromkeys(keys, np.zeros((2, 4), np.float32))).action) == 2
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from tfsac import user_code
 from tfsac.catalog import load_preset
 from tfsac.environments import Environments, Filters
 from tfsac.memories import EpisodicMemory, PrioritizedMemory, SequenceMemory, TransitionMemory
-from tfsac.networks import FeaturesHead, GraphForward, PolicyHead, forward_of
+from tfsac.networks import EnsembleQHead, FeaturesHead, GraphForward, PolicyHead, forward_of
 from tfsac.parameters import (
     AdditiveNoiseParameters,
     CategoricalPolicyHeadParameters,
@@ -281,6 +281,12 @@ def test_an_own_head_computes_what_it_says_in_graphs():
     forward = forward_of(own, spec)  # NumPy would leave the factor out
     assert isinstance(forward, GraphForward) and not isinstance(forward_of(usual, spec), GraphForward)
     np.testing.assert_allclose(forward(seen)[0], mean, rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["__call__", "compute"])
+def test_a_head_of_an_ensemble_changes_its_layers_alone(method):
+    with pytest.raises(TypeError, match=rf"other layers in self.critics, .* Received: OwnCritics.{method}$"):
+        type("OwnCritics", (EnsembleQHead,), {method: lambda self, features, action: 0.0})
 
 
 class OneOutput(PolicyHead):

@@ -1051,6 +1051,12 @@ def test_override_takes_json_values(text, read, expected):
         ),
         ("random_seed=3", "It belongs to a run: tfsac train --seed, tfsac.RunParameters(seed=...)."),
         ("agent.algorithm.discount.x=3", "There is no parameter 'agent.algorithm.discount.x'."),
+        ("environment.kwargs.*=5", "There is no parameter 'environment.kwargs.*'. Received: '*'"),
+        ("agent.networks.q.optimizer_kwargs.*=5", "There is no parameter 'agent.networks.q.optimizer_kwargs.*'."),
+        (
+            "agent.networks.q.learning_rate_decay_steps=10000000000000000000000",
+            "learning_rate_decay_steps: Input should",
+        ),
         ('agent.algorithm={"discont": 0.9}', "Did you mean 'discount'?"),
         ("agent.algorithm.discount=high", "agent.algorithm.discount: Input should be a valid number"),
         ("environment.num_envs=2.0", "environment.num_envs: Input should be a valid integer"),
@@ -1103,6 +1109,15 @@ def test_a_level_without_a_threshold_of_its_own_loses_that_of_the_other(listed, 
     assert new.environment.level == "Pendulum-v1"
     assert new.validation == PresetValidationParameters(None, None)
     assert new.environment.filters.reward_rescale_factor == scale
+
+
+def test_the_unit_of_steps_in_levels_is_kept_in_a_config():
+    improve = {"schedule.improve_steps": TrainingSteps(1_000)}
+    preset = dataclasses.replace(preset_of_levels(), levels={"Pendulum-v1": improve})
+    read = from_json(Preset, json.dumps(to_json(preset)))
+    assert read == preset and for_level(read, "Pendulum-v1").schedule.improve_steps == TrainingSteps(1_000)
+    with pytest.raises(ParameterError, match=r"environment.level is set to numbers, .* Received: <object"):
+        dataclasses.replace(preset, levels={"Pendulum-v1": {"environment.level": object()}})
 
 
 def test_importing_parameters_does_not_import_tensorflow(run_python):
@@ -1218,7 +1233,9 @@ def test_parameters_say_how_they_are_changed():
 
 
 @pytest.mark.parametrize(
-    "value", [len, object(), {1: 2}, [{"a"}], pathlib.Path("x"), b"x"], ids=lambda value: type(value).__name__
+    "value",
+    [len, object(), {1: 2}, [{"a"}], pathlib.Path("x"), b"x", [float("nan")]],
+    ids=lambda value: type(value).__name__,
 )
 def test_arguments_of_a_level_are_what_a_config_can_keep(value):
     with pytest.raises(ParameterError, match=r"their values are JSON: .*env_fn is for all others\. Received: x="):
@@ -1241,6 +1258,10 @@ def test_the_discount_of_episodes_is_the_golden_one():
         assert discount_of_episodes(int(steps)) == pytest.approx(float(expected), abs=1e-6)
     with pytest.raises(ParameterError, match=r"An episode has at least one decision. Received: 0"):
         discount_of_episodes(0)
+    with pytest.raises(ParameterError, match=r"at least one decision. Received: nan"):
+        discount_of_episodes(float("nan"))
+    with pytest.raises(ParameterError, match=r"at least one decision. Received: '1000'"):
+        discount_of_episodes("1000")
 
 
 @pytest.mark.parametrize("name", _PATHS)

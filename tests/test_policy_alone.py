@@ -225,3 +225,14 @@ def test_values_are_exported_with_critics(name, tmp_path):
     assert "values" in tf.saved_model.load(str(path)).signatures
     alone = tfsac.export(tfsac.load_policy(folder), tmp_path / "alone")
     assert "values" not in tf.saved_model.load(str(alone)).signatures
+
+
+@pytest.mark.filterwarnings("ignore:.* encountered in matmul")
+def test_a_policy_whose_numbers_overflow_says_so_instead_of_acting(tmp_path):
+    preset = tiny.shrunk(tfsac.load_preset("cart_pole_discrete_sac"))
+    policy = tfsac.load_policy(tiny.untrained_run(tmp_path / "run", "CartPole-v1", preset))
+    for variable in policy.acting.networks["policy"].trainable_variables:
+        variable.assign(tf.fill(variable.shape, np.float32(3e38)))
+    policy.acting.refresh()
+    with pytest.raises(ValueError, match=r"numbers overflow here: .* Received: .*1\."):
+        policy.act(np.ones(4, np.float32))

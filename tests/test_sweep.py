@@ -144,6 +144,11 @@ def test_values_that_mean_the_same_run_are_refused():
         plan("a.b=1,1.0", describe=lambda flags: {"b": float(flags[0].split("=")[-1])})
 
 
+def test_a_number_and_a_boolean_are_different_values():
+    one, other = plan("a.b=1,true", describe=lambda flags: {"b": json.loads(flags[0].split("=")[-1])})
+    assert one.experiment["b"] == 1 and other.experiment["b"] is True
+
+
 # -- processes, with a stand-in for training ---------------------------------------------------------------------------
 
 # Returns 50 + seed, then 100 * discount + seed. WAIT=n: the run of seed n saves and waits for a signal. BREAK=n: the

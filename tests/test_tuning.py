@@ -177,6 +177,12 @@ def test_own_dimensions_take_the_place_of_default_ones():
         ([f"{DISCOUNT}=uniform(0.9, 1)", f"{DISCOUNT}=log(0.9, 1)"], "searched once. Received: .* and .*log"),
         ([f"{RATE}=log(1e-5, 1e-4)", f"{POLICY_RATE}=log(1e-5, 1e-4)"], "searched once. Received: .* and .*policy"),
         (["agent.networks.q=width(8, 16)", "agent.networks=width(8, 16)"], "searched once. Received: .*networks.q="),
+        # Keys that the preset does not have yet.
+        (["environment.kwargs.g=uniform(1, 9)", "environment.kwargs.g=uniform(2, 9)"], "searched once. Received: .*g="),
+        (
+            [f"agent.networks.{name}.optimizer_kwargs.amsgrad=choice(true, false)" for name in ("*", "policy")],
+            "searched once. Received: .*policy",
+        ),
     ],
 )
 def test_what_the_preset_refuses_is_refused_before_anything_is_trained(texts, message):

@@ -358,7 +358,7 @@ def demonstrate(
     for observation, action, reward, terminated, truncated, next_observation in steps:
         memory.add(
             _row(observation, spec),
-            inverse(np.asarray(action))[None],
+            inverse(checked_action("act returns", action, spec.action))[None],  # rounding can exceed a bound
             np.array([reward], np.float32),
             np.array([terminated]),
             np.array([truncated]),

@@ -284,7 +284,7 @@ class DiscreteACERAgent(ACERAgent):
     def values(
         self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
     ) -> dict[str, tf.Tensor]:
-        """Returns "q" of observations and actions and "v", `[B]`.
+        """Returns "q" of observations and actions, NaN for actions that do not exist, and "v", `[B]`.
 
         Raises:
             ValueError: no state for a policy that has one; see `check_values`.
@@ -292,8 +292,9 @@ class DiscreteACERAgent(ACERAgent):
         self.check_values()
         outputs, _, given = self.policy.advance_tensors(observation, state)
         q_BA = self.networks["q"](given)[:, 0]
+        exists = (action >= 0) & (action < q_BA.shape[-1])
         return {
-            "q": of_action(q_BA, action),
+            "q": tf.where(exists, of_action(q_BA, tf.where(exists, action, 0)), float("nan")),
             "v": expectation(self.policy.distribution(outputs, observation).prob, q_BA),
         }
 

@@ -13,7 +13,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from tfsac.environments.spaces import STACKING, other_frames, spaces_by_key
+from tfsac.environments.spaces import STACKING, float32_bound, other_frames, spaces_by_key
 from tfsac.types import ACTION_MASK, AGENT_STATE, input_name
 
 ACTIONS = (
@@ -124,19 +124,21 @@ def _check_action(name: str, action: gym.Space[Any], team: tuple[int, ...]) -> N
     if isinstance(action, gym.spaces.Box):
         return _check_box(name, action, team)
     if isinstance(action, gym.spaces.Discrete) and not team:
-        sizes = np.array([action.n])
+        sizes, starts = np.array([action.n]), np.array([action.start])
     elif isinstance(action, gym.spaces.MultiDiscrete) and team:
         if action.shape != team:
             raise ValueError(
                 f"{name}: a team of {team[0]} agents needs a MultiDiscrete of the shape {team}. Received: {action}"
             )
-        sizes = action.nvec
-        if len(set(sizes)) > 1 or len(set(action.start)) > 1:
+        sizes, starts = action.nvec, action.start
+        if len(set(sizes)) > 1 or len(set(starts)) > 1:
             raise ValueError(f"{name}: agents that share a policy have the same discrete actions. Received: {action}")
     else:
         raise ValueError(f"{name}: {ACTIONS}. Received: {action}")
     if sizes[0] < 2:
         raise ValueError(f"{name}: discrete actions are at least two. Received: {action}")
+    if not -(2**31) <= int(starts[0]) <= 2**31 - int(sizes[0]):
+        raise ValueError(f"{name}: discrete actions are numbered in int32, as exports do. Received: {action}")
     return None
 
 
@@ -166,11 +168,11 @@ def _check_box(name: str, action: gym.spaces.Box, team: tuple[int, ...]) -> None
         )
     if team and not ((action.low == action.low[0]).all() and (action.high == action.high[0]).all()):
         raise ValueError(f"{name}: agents that share a policy have the same bounds. Received: {action}")
-    empty = np.argwhere(action.low >= action.high)
+    empty = np.argwhere(float32_bound(action.low, 1) >= float32_bound(action.high, -1))
     if empty.size:
         i = tuple(empty[0])
         raise ValueError(
-            f"{name}: each action needs low < high. "
+            f"{name}: each action needs low < high, also in float32. "
             f"Received: low={action.low[i]}, high={action.high[i]} in dimension {_place(empty[0])}"
         )
 

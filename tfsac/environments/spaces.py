@@ -81,10 +81,10 @@ def _action_spec(action: Any) -> ArraySpec | DiscreteSpec:
         return DiscreteSpec(int(action.n), (), int(action.start))
     if isinstance(action, gym.spaces.MultiDiscrete):
         return DiscreteSpec(int(action.nvec[0]), action.shape, int(action.start[0]))
-    return ArraySpec(action.shape, "float32", _inside(action.low, 1), _inside(action.high, -1))
+    return ArraySpec(action.shape, "float32", float32_bound(action.low, 1), float32_bound(action.high, -1))
 
 
-def _inside(bound: np.ndarray, inwards: int) -> np.ndarray:
+def float32_bound(bound: np.ndarray, inwards: int) -> np.ndarray:
     """Returns a bound in float32, rounded inwards: 1 is up, -1 down. Outwards, the space would not have it."""
     rounded = bound.astype(np.float32)
     beyond = (rounded.astype(bound.dtype) - bound) * inwards < 0

@@ -7,7 +7,7 @@ import io
 import itertools
 import operator
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -48,15 +48,23 @@ def strata_of(runs: Sequence[RunEvaluations], score: Callable[[RunEvaluations], 
     return [np.array(scores) for scores in by_level.values()]
 
 
+def _shared_steps(runs: Iterable[RunEvaluations]) -> dict[str, tuple[int, int]]:
+    """Returns the first and the last step that all runs of a level cover, by level; where there are none, the first is
+    after the last.
+    """
+    shared: dict[str, tuple[int, int]] = {}
+    for run in runs:
+        own = start, end = int(run.steps[0]), int(run.steps[-1])
+        first, last = shared.get(run.level, own)
+        shared[run.level] = max(start, first), min(end, last)
+    return shared
+
+
 def area_of(groups: Groups) -> Callable[[RunEvaluations], float]:
     """Returns the score of a run that is its mean over the steps that all runs of its level cover; over its own where
     there are none.
     """
-    shared: dict[str, tuple[int, int]] = {}
-    for run in itertools.chain(*groups.values()):
-        own = start, end = int(run.steps[0]), int(run.steps[-1])
-        first, last = shared.get(run.level, own)
-        shared[run.level] = max(start, first), min(end, last)
+    shared = _shared_steps(itertools.chain(*groups.values()))
 
     def score(run: RunEvaluations) -> float:
         start, end = shared[run.level]
@@ -184,8 +192,12 @@ def remarks(groups: Groups) -> list[str]:
         curves = {(run.level, run.steps.tobytes(), run.returns.tobytes()) for run in runs}
         if len(curves) < len(runs):
             notes.append(f"{label} has runs with equal returns in every evaluation: a training that is counted twice?")
-    if len({(run.level, int(run.steps[0]), int(run.steps[-1])) for run in everything}) > len(levels):
+    apart = [level for level, (first, last) in _shared_steps(everything).items() if first > last]
+    ranges = {(run.level, int(run.steps[0]), int(run.steps[-1])) for run in everything if run.level not in apart}
+    if len(ranges) > len(levels) - len(apart):
         notes.append("IQM over steps is over the steps that all runs of a level cover.")
+    if apart:
+        notes.append(f"All runs of {', '.join(apart)} share no steps: their IQM over steps is over each run's own.")
     if len(ends) > len(levels):
         steps = [step for _, step in ends]
         notes.append(

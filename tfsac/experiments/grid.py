@@ -58,7 +58,8 @@ def plan(
         ]
         combinations.append(Combination(name, values, arguments, describe(arguments)))
     for one, other in itertools.combinations(combinations, 2):
-        if one.experiment == other.experiment or one.name == other.name:
+        same = one.experiment == other.experiment and _json(one.experiment) == _json(other.experiment)  # 1 is not true
+        if same or one.name == other.name:
             raise ParameterError(f"The combinations of a grid must differ. Received: {one.name} and {other.name}")
     return combinations
 
@@ -78,6 +79,10 @@ def named(axes: Mapping[str, Sequence[str]], without: Collection[str] = ()) -> I
         if len(name) > LONGEST_NAME:
             name = f"{name[:LONGEST_NAME]}-{zlib.crc32(name.encode()):08x}"
         yield name, values
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def _axis(text: str, flags: Collection[str]) -> tuple[str, list[str]]:

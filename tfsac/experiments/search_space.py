@@ -260,9 +260,10 @@ def _overlap(one: Dimension, other: Dimension, preset: dict[str, Any]) -> bool:
     """Returns whether two dimensions set the same parameter."""
     of_one, of_other = (
         [
-            ".".join(place)
+            ".".join([*place, key])  # the preset may not have this key yet, as in environment.kwargs.gravity
             for flag in dimension.assignments(dimension.values[0], preset)
-            for place in _places(preset, parse_assignment(flag.removeprefix("--set="))[0].split("."))
+            for *parents, key in [parse_assignment(flag.removeprefix("--set="))[0].split(".")]
+            for place in _places(preset, parents)
         ]
         for dimension in (one, other)
     )

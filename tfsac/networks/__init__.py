@@ -1,5 +1,6 @@
 """Keras networks built from `NetworkParameters` and a `Spec`."""
 
+from tfsac.networks.critic_ensembles import EnsembleQHead
 from tfsac.networks.custom_models import check_models, check_weights
 from tfsac.networks.forward import GraphForward, forward_of
 from tfsac.networks.heads import (
@@ -26,6 +27,7 @@ from tfsac.networks.unit_weights import project, weight_norm
 __all__ = [
     "CategoricalHead",
     "DiscreteQHead",
+    "EnsembleQHead",
     "FeaturesHead",
     "GaussianHead",
     "GraphForward",

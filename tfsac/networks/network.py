@@ -20,6 +20,8 @@ from tfsac.networks.sizes import about_size, check_size
 from tfsac.parameters import LSTMMiddlewareParameters, NetworkParameters, class_of, is_of_tfsac
 from tfsac.types import ArraySpec, Spec
 
+MOST_OPERATIONS = 100_000  # of one kind in a process, with room to spare
+
 
 def _layers(part: Any) -> Iterator[keras.layers.Layer]:
     """Yields the layers in a head, in lists and in dicts."""
@@ -30,6 +32,14 @@ def _layers(part: Any) -> Iterator[keras.layers.Layer]:
     elif isinstance(part, dict | list):
         for each in part.values() if isinstance(part, dict) else part:
             yield from _layers(each)
+
+
+def _take_name(key: str) -> None:
+    """Keeps Keras from naming an operation as an observation, such as "concatenate" or "split_3"."""
+    name, _, number = key.rpartition("_")
+    name, last = (name, int(number)) if name and number.isdecimal() else (key, 0)
+    while last < MOST_OPERATIONS and keras.backend.get_uid(name) <= last:
+        pass
 
 
 class Network(tf.Module):
@@ -117,6 +127,8 @@ class Network(tf.Module):
             key: keras.Input(spec.observation[key].shape, dtype=spec.observation[key].dtype, name=key)
             for key in self.embedders
         }
+        for key in inputs:
+            _take_name(key)
         x = self.embed(inputs)
         for key, array in spec.state.items():
             inputs[key] = keras.Input(array.shape, dtype=array.dtype, name=key)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from tfsac.parameters import FEATURES, Conv2d, EmbedderScheme, InputEmbedderParameters, NetworkParameters
+from tfsac.parameters import Conv2d, EmbedderScheme, InputEmbedderParameters, NetworkParameters
 from tfsac.parameters.base import nearest
 from tfsac.types import ACTION_MASK, AGENT_STATE, ArraySpec
 
@@ -46,7 +46,7 @@ def with_embedders(
     """
     embedders, unsaid = dict(parameters.input_embedders_parameters), list[str]()
     keys = [key for key in observation if key != ACTION_MASK]
-    if [*embedders] == [USUAL] and keys != [USUAL] and not {AGENT_STATE, FEATURES} & observation.keys():
+    if [*embedders] == [USUAL] and keys != [USUAL] and AGENT_STATE not in observation:
         embedders = {key: embedders[USUAL] for key in keys}
         unsaid.append(
             f"The environment gives {', '.join(keys)}, and the preset reads {USUAL!r} alone: "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import numbers
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
@@ -72,14 +73,14 @@ def discount_of_episodes(steps: int) -> float:
         steps: the most decisions of an episode, of which action repeat makes fewer.
 
     Raises:
-        ParameterError: no positive number.
+        ParameterError: no number of at least 1.
 
     Example:
         >>> discount_of_episodes(1000)
         0.995
     """
-    if steps < 1:
-        raise ParameterError(f"An episode has at least one decision. Received: {steps}")
+    if not isinstance(steps, numbers.Real) or not steps >= 1:  # NaN is not
+        raise ParameterError(f"An episode has at least one decision. Received: {steps!r}")
     return min(max(1.0 - 5.0 / steps, 0.95), 0.995)
 
 
@@ -114,13 +115,11 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
     reset_steps: tuple[PositiveInt, ...] = ()
 
     def __post_init__(self) -> None:
-        if (
-            isinstance(self.num_consecutive_playing_steps, TrainingSteps)
-            or not self.num_consecutive_playing_steps.num_steps
-        ):
+        playing = self.num_consecutive_playing_steps
+        if isinstance(playing, TrainingSteps) or not playing.num_steps:
             raise ParameterError(
                 "num_consecutive_playing_steps is at least EnvironmentSteps(1) or EnvironmentEpisodes(1). "
-                f"Received: {self.num_consecutive_playing_steps}"
+                f"Received: {playing}"
             )
         first, period = self.first_policy_update or 1, self.num_updates_between_policy_updates
         if first > period:

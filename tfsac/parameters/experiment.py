@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -13,6 +15,7 @@ from tfsac.parameters.base import (
     PositiveInt,
     parameters,
     refuse_ineffective,
+    to_json,
 )
 from tfsac.parameters.ensemble_options import check_atoms
 from tfsac.parameters.filter_parameters import FilterParameters
@@ -116,7 +119,27 @@ def _is_json(value: Any) -> bool:
         return all(isinstance(key, str) and _is_json(each) for key, each in value.items())
     if isinstance(value, list | tuple):
         return all(map(_is_json, value))
-    return value is None or isinstance(value, str | int | float)
+    return value is None or (isinstance(value, str | int | float) and value == value)  # NaN never compares as equal
+
+
+def _described(value: Any) -> Any:
+    if isinstance(value, EnvironmentSteps | EnvironmentEpisodes | TrainingSteps):
+        return f"{type(value).__name__}({value.num_steps})"
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        raise TypeError(type(value).__name__)
+    return to_json(value)
+
+
+def plain(path: str, value: Any) -> Any:
+    """Returns a value as JSON has it; parameter objects, such as `EnvironmentSteps(1000)`, become what a config
+    says.
+    """
+    try:
+        return json.loads(json.dumps(value, default=_described))
+    except (TypeError, ValueError) as error:
+        raise ParameterError(
+            f"{path} is set to numbers, strings, lists, dicts or parameter objects. Received: {value!r}"
+        ) from error
 
 
 @parameters
@@ -287,6 +310,8 @@ class Preset:
         return self.agent.algorithm.updates_in(self.schedule.improve_steps, self.environment.num_envs)
 
     def __post_init__(self) -> None:
+        levels = {level: {p: plain(p, value) for p, value in changes.items()} for level, changes in self.levels.items()}
+        object.__setattr__(self, "levels", levels)
         if any(decay.learning_rate_decay_steps == "run" for decay in self.agent.learning_rates.values()):
             _ = self.updates  # refused here where it is not known
         discounts = getattr(self.agent.algorithm, "reward_discounts", None)

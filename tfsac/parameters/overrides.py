@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from tfsac.parameters.base import ParameterError, from_json, nearest, to_json
-from tfsac.parameters.experiment import Preset, RunParameters
+from tfsac.parameters.experiment import Preset, RunParameters, plain
 from tfsac.parameters.keywords import explains_keywords
 from tfsac.parameters.other_names import lacking, meant_paths, meant_run_parameter, note_about
-from tfsac.parameters.steps import STEPS, EnvironmentEpisodes, EnvironmentSteps, TrainingSteps
+from tfsac.parameters.steps import STEPS
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
@@ -71,7 +70,7 @@ def override(preset: Preset, changes: Mapping[str, Any]) -> Preset:
     for path, value in changes.items():
         if not isinstance(path, str):
             raise ParameterError(f"A path is a string, such as 'agent.algorithm.discount'. Received: {path!r}")
-        _assign(tree, path.split("."), _plain(path, value), path, tree)
+        _assign(tree, path.split("."), plain(path, value), path, tree)
         with contextlib.suppress(ParameterError):  # the next change may set what this one left to its default
             tree = to_json(from_json(Preset, json.dumps(tree)))
     try:
@@ -87,30 +86,11 @@ def override(preset: Preset, changes: Mapping[str, Any]) -> Preset:
         ) from None
 
 
-def _described(value: Any) -> Any:
-    if isinstance(value, EnvironmentSteps | EnvironmentEpisodes | TrainingSteps):
-        return f"{type(value).__name__}({value.num_steps})"
-    if not dataclasses.is_dataclass(value) or isinstance(value, type):
-        raise TypeError(type(value).__name__)
-    return to_json(value)
-
-
-def _plain(path: str, value: Any) -> Any:
-    """Returns a value as JSON has it; parameter objects, such as `EnvironmentSteps(1000)`, become what a config
-    says.
-    """
-    try:
-        return json.loads(json.dumps(value, default=_described))
-    except (TypeError, ValueError) as error:
-        raise ParameterError(
-            f"{path} is set to numbers, strings, lists, dicts or parameter objects. Received: {value!r}"
-        ) from error
-
-
 def _assign(node: Any, parts: list[str], value: Any, path: str, tree: dict[str, Any]) -> None:
     # Entries of these dicts are named by the user, so a new key is not a mistake.
-    free = (path.startswith(("environment.kwargs.", "levels.")) or ".optimizer_kwargs." in path) and len(parts) == 1
-    keys = list(node) if parts[0] == "*" and isinstance(node, dict) else parts[:1]
+    free = path.startswith(("environment.kwargs.", "levels.")) or ".optimizer_kwargs." in path
+    free = free and len(parts) == 1 and parts[0] != "*"
+    keys = (list(node) if parts[0] == "*" and isinstance(node, dict) else []) or parts[:1]
     for key in keys:
         if not isinstance(node, dict) or (key not in node and not free):
             names = list(node) if isinstance(node, dict) else []

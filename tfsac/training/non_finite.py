@@ -64,6 +64,11 @@ def refuse_non_finite(
     )
 
 
+def all_finite(action: np.ndarray) -> bool:
+    """Returns whether no action is NaN, infinite, or the -1 of discrete ones that came of such numbers."""
+    return bool((np.isfinite(action) if action.dtype.kind == "f" else action >= 0).all())
+
+
 def refuse_non_finite_action(action: np.ndarray, where: str) -> None:
     """Checks what the policy returns, before an environment is blamed for what it makes of it.
 
@@ -74,8 +79,7 @@ def refuse_non_finite_action(action: np.ndarray, where: str) -> None:
     Raises:
         NonFiniteError: it has a NaN, an infinity or a -1 of discrete actions.
     """
-    finite = np.isfinite(action) if action.dtype.kind == "f" else action >= 0
-    if not finite.all():
+    if not all_finite(action):
         raise NonFiniteError(
             f"The policy's action is not finite {where}: an update made its weights so. The last checkpoint is from "
             f"before. {ALL_METRICS}. Received: {action.tolist()}"

@@ -12,6 +12,7 @@ from tfsac.agents import Agent
 from tfsac.environments import Filters, action_map, as_arrays, checked_action
 from tfsac.policies import BasePolicy, Mode
 from tfsac.policies.base_policy import state_before
+from tfsac.training.non_finite import all_finite
 from tfsac.types import ACTION_MASK, SWITCH, Spec
 
 
@@ -82,12 +83,18 @@ class Policy:
         Raises:
             TypeError: deterministic is no flag.
             ValueError: an observation of other keys or another shape, or that is not finite, a mask without any valid
-                action, or another number of environments than in the call before where the policy has a state.
+                action, or another number of environments than in the call before where the policy has a state; an
+                observation for which the policy computes no finite action.
         """
         argument_checks.flag("deterministic", deterministic)
         arrays, single = batched(observation, self.acting.spec)
         mode: Mode = "greedy" if deterministic else "sample"
         result = self.acting.act(self.filters.observation(arrays), self.state, mode=mode)
+        if not all_finite(result.action):
+            raise ValueError(
+                "The policy's numbers overflow here: its weights or the observation are too large. Received: "
+                f"{argument_checks.shown(observation)}"
+            )
         self.state, action = dict(result.state), self.to_environment(result.action)
         if SWITCH in result.extras:
             switched = result.extras[SWITCH] > 0

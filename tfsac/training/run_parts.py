@@ -276,12 +276,18 @@ class RunParts:
         self.print(f"Continuing {self.directory.shown()} from step {self.counters.env_steps}.")
 
     def _check_schedule(self, schedule: ScheduleParameters) -> None:
-        """Refuses a schedule that was shortened to less than what was trained, before the run's config has it."""
+        """Refuses a schedule that changes what was trained already, before the run's config has it."""
         if CONFIG not in self.run_files:
             return
         saved = json.loads(self.run_files[CONFIG])["preset"]["schedule"]
-        improve, before = schedule.improve_steps, from_json(ScheduleParameters, json.dumps(saved)).improve_steps
-        if self.schedule.finished() and type(improve) is type(before) and improve.num_steps < before.num_steps:
+        before = from_json(ScheduleParameters, json.dumps(saved))
+        if not self.schedule.heating_up and schedule.heatup_steps != before.heatup_steps:
+            raise ParameterError(
+                f"The warm-up of this run is over: leave schedule.heatup_steps at {before.heatup_steps.num_steps}. "
+                f"Received: {schedule.heatup_steps}"
+            )
+        improve, trained = schedule.improve_steps, before.improve_steps
+        if self.schedule.finished() and type(improve) is type(trained) and improve.num_steps < trained.num_steps:
             raise ParameterError(
                 f"The schedule.improve_steps of a resumed run are all after its warm-up. {self._for_more(schedule)}. "
                 f"Received: {improve.num_steps}"

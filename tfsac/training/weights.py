@@ -20,6 +20,8 @@ from tfsac.training.recorded_functions import refuse_other_order
 from tfsac.training.run_directory import RunDirectory
 
 STATISTICS = "filters"  # the entry of their statistics
+LOG_ALPHA, ALPHA = "/log_alpha", "/alpha"  # how the name of a temperature ends, by its `log_space`
+SMALLEST_ALPHA = 1e-8  # of a temperature whose logarithm is learned further
 LARGEST_STATISTICS = 64 * 2**20  # bytes
 
 
@@ -42,7 +44,7 @@ def save_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> bytes:
 
 def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filters) -> None:
     """Reads what `save_weights` wrote. A temperature that the file does not have, or that the agent does not learn,
-    stays as it is.
+    stays as it is; one that was learned as its logarithm, or is now, becomes the same alpha.
 
     Args:
         path: of the file.
@@ -58,6 +60,8 @@ def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filte
     agent = learned if isinstance(learned, Agent) else None
     variables: dict[str, Any] = learned.variables if isinstance(learned, BasePolicy) else _variables(learned)
     temperatures, own = _temperatures(agent) if agent else {}, filters.state()
+    converted = {_other_space(name): variable for name, variable in temperatures.items()}
+    temperatures |= converted
 
     def choose(headers: dict[str, Header]) -> list[str]:
         text = headers.pop(STATISTICS)
@@ -112,6 +116,8 @@ def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filte
             f"{path} belongs to other filters, or is damaged ({said}). Received: {path.stat().st_size} bytes"
         ) from error
     for name, value in arrays.items():
+        if name in converted:
+            value = np.exp(value) if name.endswith(LOG_ALPHA) else np.log(np.maximum(value, SMALLEST_ALPHA))
         {**variables, **temperatures}[name].assign(value)
     (agent.policy if agent else learned).refresh()
 
@@ -145,6 +151,12 @@ def _variables(agent: Agent) -> dict[str, Any]:
 def _other_networks(policy: BasePolicy) -> set[str]:
     """Returns the names of the agent's networks that the policy does not have."""
     return {name + end for name in policy.parameters.networks for end in ("", "_target")} - policy.networks.keys()
+
+
+def _other_space(name: str) -> str:
+    """Returns what a temperature is called with the other `log_space`."""
+    stem, _, space = name.rpartition("/")
+    return f"{stem}{ALPHA if f'/{space}' == LOG_ALPHA else LOG_ALPHA}"
 
 
 def _temperatures(agent: Agent) -> dict[str, Any]:
