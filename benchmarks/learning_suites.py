@@ -384,6 +384,7 @@ SUITES = {
             Level("Pendulum-v1", sqil("pendulum_sqil", 1, 4, 10)),
             Level("CartPole-v1", sqil("cart_pole_sqil", 1, 4, 10)),
             Level("Hopper-v5", sqil("hopper_sqil", 1, 4)),
+            Level("HalfCheetah-v5", sqil("half_cheetah_sqil", 1, 4)),
         )
     ),
     "taac": Suite(
