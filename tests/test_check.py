@@ -487,3 +487,35 @@ def test_a_command_that_checks_nothing_is_refused(flags, words):
 def test_the_command_needs_no_tensorflow(run_python):
     program = "import sys; from tfsac import cli; print(cli.run(['check', '--level=Pendulum-v1']), 'tensorflow' in sys.modules)"
     assert run_python(program).splitlines()[-1] == "0 False"
+
+
+class Clock(Plain):
+    """Observes the time beside a number."""
+
+    def step(self, action):
+        _, reward, terminated, truncated, info = super().step(action)
+        self.now += 1
+        return np.array([self.now, 0.5]), reward, terminated, truncated, info
+
+    def reset(self, *, seed=None, options=None):
+        self.now = 1.7e9
+        return np.array([self.now, 0.5]), super().reset(seed=seed, options=options)[1]
+
+
+def test_what_float32_cannot_tell_apart_is_told():
+    report = tfsac.check_environment(lambda: Clock(space=Box(-np.inf, np.inf, (2,), np.float64)), num_steps=50)
+    [told] = [text for text in report.warnings if "float32" in text]
+    assert re.search(r"'observation': entry 0 varies by \S+ around 1.7e\+09, .* subtract an offset", told)
+    assert not any("observation_normalization" in text for text in report.warnings)
+
+
+def test_a_time_limit_whose_end_a_wrapper_drops_is_told():
+    class Continuing(gym.Wrapper):
+        def step(self, action):
+            observation, reward, terminated, _, info = self.env.step(action)
+            return observation, reward, terminated, False, info
+
+    report = tfsac.check_environment(lambda: Continuing(gym.make("Pendulum-v1")), num_steps=250)
+    assert any("was played for 250 steps, though its time limit is 200" in text for text in report.warnings)
+    report = tfsac.check_environment(lambda: gym.make("Pendulum-v1"), num_steps=50)
+    assert not report.warnings

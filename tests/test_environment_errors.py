@@ -25,7 +25,7 @@ from tfsac.environments import (
     name_of_environment,
     vectorize,
 )
-from tfsac.environments.check import has_time_limit
+from tfsac.environments.check import longest_episode
 from tfsac.environments.film import write_film
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, ParameterError, RunParameters, override
 from tfsac.testing import tiny_preset
@@ -301,10 +301,10 @@ def test_an_isolated_environment_that_nobody_registered_has_its_name_and_its_tim
         return gym.wrappers.TimeLimit(Odd(), 4)
 
     isolated = IsolatedEnvironment(one(), one, 60.0)
-    assert has_time_limit(isolated) and name_of_environment(isolated) == "Odd"
+    assert longest_episode(isolated) == 4 and name_of_environment(isolated) == "Odd"
     isolated.close()
     unlimited = IsolatedEnvironment(Odd(), Odd, 60.0)
-    assert not has_time_limit(unlimited)
+    assert longest_episode(unlimited) is None
     unlimited.close()
 
 
@@ -375,6 +375,23 @@ def test_an_evaluation_episode_without_end_is_cut_off_with_a_warning(monkeypatch
     assert done.lengths.tolist() == [30, 30]
     done = evaluate(lambda observation: ZEROS[:1], make(ODD, max_episode_steps=40), EnvironmentEpisodes(1))
     assert done.lengths.tolist() == [40]  # a time limit of the environment's own holds
+
+
+class Continuing(gym.Wrapper):
+    """Drops the end that a time limit makes."""
+
+    def step(self, action):
+        observation, reward, terminated, _, info = self.env.step(action)
+        return observation, reward, terminated, False, info
+
+
+def test_a_time_limit_whose_end_a_wrapper_drops_does_not_make_an_evaluation_endless(monkeypatch):
+    monkeypatch.setattr(evaluation_episodes, "LONGEST_EPISODE", 30)
+    with pytest.warns(RuntimeWarning, match="within 30 steps and was cut off.* or a wrapper drops `truncated`"):
+        done = evaluate(
+            lambda observation: ZEROS[:1], Continuing(make(ODD, max_episode_steps=20)), EnvironmentEpisodes(1)
+        )
+    assert done.lengths.tolist() == [30]
 
 
 # -- signals -----------------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ def check(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints everything that hinders training or may surprise; the exit status is 1 where something hinders."""
     from tfsac.catalog import load_preset
     from tfsac.environments import check_environment, make_unchecked, maker, spec_of
-    from tfsac.environments.environment_report import PROBLEM, EnvironmentReport, Finding
+    from tfsac.environments.findings import PROBLEM, EnvironmentReport, Finding
     from tfsac.parameters import Preset, RunParameters, for_level, override
     from tfsac.user_code import UserCodeError
 

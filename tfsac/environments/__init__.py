@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from tfsac.environments.check import EnvironmentFailure, check
 from tfsac.environments.env_fn import check_env_fn, name_of_environment
-from tfsac.environments.environment_report import EnvironmentReport, check_environment
+from tfsac.environments.environment_report import check_environment
 from tfsac.environments.filters import Filters
+from tfsac.environments.findings import EnvironmentReport
 from tfsac.environments.isolated import IsolatedEnvironment
 from tfsac.environments.levels import refuse_unregistered
 from tfsac.environments.make import checked, make, make_unchecked, maker

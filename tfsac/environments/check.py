@@ -260,13 +260,12 @@ def time_limit_of(env: gym.Env) -> int | None:
     return min(limits, default=None)
 
 
-def has_time_limit(env: gym.Env) -> bool:
-    """Returns whether an environment's registration or one of its wrappers ends its episodes after some steps."""
-    if env.spec is not None and env.spec.max_episode_steps is not None:
-        return True
-    if getattr(env, "time_limited", False):  # in another process
-        return True
-    return time_limit_of(env) is not None
+def longest_episode(env: gym.Env) -> int | None:
+    """Returns the steps after which an environment's registration or one of its wrappers ends its episodes; None
+    where no such limit is known.
+    """
+    in_another_process: int | None = getattr(env, "time_limit", None)
+    return (env.spec and env.spec.max_episode_steps) or in_another_process or time_limit_of(env)
 
 
 class CheckedMasks(gym.ObservationWrapper):

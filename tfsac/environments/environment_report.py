@@ -6,7 +6,7 @@ import copy
 import functools
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -15,12 +15,13 @@ from tfsac import argument_checks
 from tfsac.environments.check import (
     EnvironmentFailure,
     check_mask,
-    has_time_limit,
+    longest_episode,
     problems_of_spaces,
     takes_render_mode,
 )
 from tfsac.environments.checked_returns import CheckedReturns, as_array, failure, placed, refuse_non_finite
 from tfsac.environments.env_fn import making, name_of_environment
+from tfsac.environments.findings import OK, PROBLEM, WARNING, EnvironmentReport, Finding, Range
 from tfsac.environments.repeats import same, why_not_repeated
 from tfsac.environments.spaces import STACKING, other_frames, spaces_by_key
 from tfsac.environments.teams import Team
@@ -28,55 +29,10 @@ from tfsac.environments.vector_rewards import has_vector_rewards
 from tfsac.types import ACTION_MASK, AGENT_STATE
 from tfsac.user_code import UserCodeError
 
-OK, WARNING, PROBLEM = "ok", "warning", "problem"
 FLOAT32 = float(np.finfo(np.float32).max)
 REPEATED = 100  # steps that are played twice from the same seed
 LARGE_BOUND, LARGE_OBSERVATION, LARGE_REWARD = 1e3, 1e2, 1e3
 MEDIUM_SIDE = 36  # pixels that the convolutions of the scheme Medium need
-
-
-class Finding(NamedTuple):
-    """One line of a report: "ok", "warning" or "problem", and what it is about."""
-
-    kind: str
-    text: str
-
-
-class EnvironmentReport(NamedTuple):
-    """What `check_environment` found; printed, a line for each finding.
-
-    Attributes:
-        name: of the environment.
-        findings: in the order in which they were looked for.
-    """
-
-    name: str
-    findings: tuple[Finding, ...]
-
-    @property
-    def problems(self) -> list[str]:
-        """What hinders training."""
-        return [text for kind, text in self.findings if kind == PROBLEM]
-
-    @property
-    def warnings(self) -> list[str]:
-        """What may be meant so."""
-        return [text for kind, text in self.findings if kind == WARNING]
-
-    @property
-    def usable(self) -> bool:
-        """Whether there is no problem."""
-        return not self.problems
-
-    def __str__(self) -> str:
-        lines = [f"  {kind:<8} {text}" for kind, text in self.findings]
-        counts = [
-            f"{len(x)} {word}{'s' * (len(x) != 1)}"
-            for x, word in ((self.problems, PROBLEM), (self.warnings, WARNING))
-            if x
-        ]
-        verdict = "usable" if self.usable else "not usable"
-        return "\n".join([f"{self.name}:", *lines, f"{verdict}{': ' if counts else ''}{', '.join(counts)}"])
 
 
 def check_environment(env: gym.Env | Callable[[], gym.Env], num_steps: int = 1000, seed: int = 0) -> EnvironmentReport:
@@ -120,7 +76,7 @@ class _Inspection:
     def __init__(self, env: gym.Env):
         self.env, self.name, self.findings = env, name_of_environment(env), dict[str, Finding]()
         self.checked: CheckedReturns | None = None
-        self.largest: dict[str, float] = {}
+        self.ranges: dict[str, Range] = {}  # by key of the observation
         self.returns: list[float] = []
         self.lengths: list[int] = []
         self.terminated = 0  # episodes
@@ -319,8 +275,7 @@ class _Inspection:
                 self.find(WARNING, text)
             if space.dtype == np.uint8:
                 continue
-            finite = part[np.isfinite(part)]
-            self.largest[key] = max(self.largest.get(key, 0.0), float(np.abs(finite).max(initial=0.0)))
+            self.ranges.setdefault(key, Range(part)).add(part)
             with np.errstate(over="ignore"):
                 seen = part.astype(space.dtype)
             outside = np.argwhere(np.isfinite(part) & ((seen < space.low) | (seen > space.high)))
@@ -336,6 +291,7 @@ class _Inspection:
                 )
 
     def _look_at_play(self, num_steps: int) -> None:
+        limit = longest_episode(self.env)
         self.find(OK, f"{num_steps} random steps, {num_steps / max(self.seconds, 1e-9):.0f} a second with these checks")
         if self.returns:
             mean = np.mean(self.returns)
@@ -351,10 +307,15 @@ class _Inspection:
                     f"every episode was terminated after exactly {self.lengths[0]} steps: if that is a time limit, "
                     "return truncated=True; terminated says that no reward would follow",
                 )
-            if not has_time_limit(self.env):
+            if limit is None:
                 self.find(OK, "no time limit is known: if an episode may never end, set environment.max_episode_steps")
-        elif has_time_limit(self.env):
+        elif limit is not None and self.steps <= limit:
             self.find(OK, "no episode ended yet, but there is a time limit")
+        elif limit is not None:
+            said = f"an episode was played for {self.steps} steps, though its time limit is {limit}"
+            self.find(
+                WARNING, f"{said}: does a wrapper drop truncated? Evaluations cut such an episode off after 100000"
+            )
         else:
             self.find(
                 WARNING,
@@ -362,11 +323,13 @@ class _Inspection:
                 "without ends there are no training returns, and an evaluation episode is cut off after 100000 steps: "
                 "set environment.max_episode_steps if episodes may never end",
             )
-        for key, largest in self.largest.items():
-            if largest > LARGE_OBSERVATION:
+        for key, seen in self.ranges.items():
+            if told := seen.lost_in_float32():
+                self.find(WARNING, f"observation {key!r}: {told}")
+            elif seen.largest > LARGE_OBSERVATION:
                 self.find(
                     WARNING,
-                    f"observation {key!r} is as large as {largest:.4g}; "
+                    f"observation {key!r} is as large as {seen.largest:.4g}; "
                     "see environment.filters.observation_normalization",
                 )
         if self.steps >= REPEATED and len(self.rewards) == 1 and not self.terminated:

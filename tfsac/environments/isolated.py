@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
-from tfsac.environments.check import has_time_limit
+from tfsac.environments.check import longest_episode
 from tfsac.environments.env_fn import name_of_environment
 from tfsac.environments.groups import Processes
 
@@ -23,7 +23,7 @@ class IsolatedEnvironment(gym.Env):
         timeout: seconds within which it must answer, or None.
 
     Attributes:
-        time_limited: whether a time limit ends its episodes.
+        time_limit: steps after which its episodes end, or None.
 
     Raises:
         EnvironmentFailure: from `reset` and `step`: it failed, its process ended, or it did not answer in time.
@@ -32,7 +32,7 @@ class IsolatedEnvironment(gym.Env):
     def __init__(self, env: gym.Env, one: Callable[[], gym.Env], timeout: float | None):
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self.metadata, self.spec = env.metadata, env.spec or EnvSpec(name_of_environment(env))
-        self.time_limited = has_time_limit(env)
+        self.time_limit = longest_episode(env)
         env.close()
         self.process = Processes([one], 1, self.observation_space, timeout)
 

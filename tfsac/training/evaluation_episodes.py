@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac.environments import episode_seed, name_of_environment
-from tfsac.environments.check import has_time_limit
+from tfsac.environments.check import longest_episode
 from tfsac.environments.checked_returns import placed, refuse_non_finite
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.parameters import EnvironmentEpisodes, StepMethod
@@ -21,10 +21,10 @@ from tfsac.training.policy import Policy
 from tfsac.training.recorder import summary
 from tfsac.user_code import calling
 
-LONGEST_EPISODE = 100_000  # steps of an evaluation episode whose environment has no time limit
+LONGEST_EPISODE = 100_000  # steps of an evaluation episode that does not end
 NEVER_ENDS = (
-    "An evaluation episode did not end within {} steps and was cut off, because its environment has no time limit; "
-    "set environment.max_episode_steps, or register the environment with max_episode_steps."
+    "An evaluation episode did not end within {} steps and was cut off, because its environment has no time limit, or "
+    "a wrapper drops `truncated`; set environment.max_episode_steps, or register the environment with it."
 )
 SWITCHING = ("switch_rate", "repeats_mean")
 
@@ -98,7 +98,7 @@ def evaluate_policy(
 
 def about_time_limit(env: gym.Env) -> str | None:
     """Returns a line for an environment without a known time limit, None for others."""
-    if has_time_limit(env):
+    if longest_episode(env):
         return None
     return (
         f"{name_of_environment(env)} has no registered time limit: episodes end where it terminates or truncates them "
@@ -116,8 +116,8 @@ def evaluate(
     each_step: Callable[..., None] | None = None,
     begin: Callable[[], None] | None = None,
 ) -> Evaluation:
-    """Runs whole episodes and adds up their rewards. Without a time limit an episode is cut off after `LONGEST_EPISODE`
-    steps.
+    """Runs whole episodes and adds up their rewards. One that does not end is cut off after `LONGEST_EPISODE` steps, or
+    after its time limit where that is longer.
 
     Args:
         act: raw observation of one environment to an action in the environment's bounds.
@@ -133,7 +133,7 @@ def evaluate(
     """
     returns: list[float] = []
     lengths: list[int] = []
-    longest = None if has_time_limit(env) else LONGEST_EPISODE
+    longest = max(LONGEST_EPISODE, longest_episode(env) or 0)
     name = name_of_environment(env)
     made = 0  # episodes, or steps
     while made < amount.num_steps:
