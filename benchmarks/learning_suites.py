@@ -150,8 +150,11 @@ MUJOCO_CHOICES = one_changed(
         "_orthogonal": ("orthogonal first weights", "--set=agent.networks.*.initializer=orthogonal"),
     },
 )
+HALF_CHEETAH_CHOICES = tuple(group for group in MUJOCO_CHOICES if group.name.endswith(("sac", "_alpha_rate_1e-3")))
 ANT_CHOICES = tuple(
-    group for group in MUJOCO_CHOICES if group.name.endswith(("sac", "_rate_3e-4", "_alpha_1", "_fixed"))
+    group
+    for group in MUJOCO_CHOICES
+    if group.name.endswith(("sac", "_twin_sac_rate_3e-4", "_alpha_rate_1e-3", "_alpha_1", "_fixed"))
 )
 CERTAIN, UNCLIPPED = "--set=agent.algorithm.min_prob=[0.01, 0.184]", "--set=agent.algorithm.b1_advantage_clipping=null"
 # The preset has had batches of 256 since.
@@ -289,6 +292,12 @@ SUITES = {
             Level("Hopper-v5", MUJOCO_CHOICES),
             Level("Walker2d-v5", MUJOCO_CHOICES),
             Level("HalfCheetah-v5", TAAC_CHOICES),
+            Level(
+                "HalfCheetah-v5",
+                HALF_CHEETAH_CHOICES,
+                variant="-twin-targets",
+                label="HalfCheetah-v5, twin-target SAC",
+            ),
             Level("LunarLander-v3", LUNAR_LANDER_CHOICES),
             Level("LunarLanderContinuous-v3", CONTINUOUS_LANDER_CHOICES),
             Level("Pendulum-v1", PENDULUM_CHOICES),
