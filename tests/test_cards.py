@@ -245,6 +245,11 @@ def test_runs_of_different_experiments_or_the_same_seed_are_refused(runs, tmp_pa
     (other / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match=r"is 0\.99\. Received: agent\.algorithm\.discount=0\.5 in .*other$"):
         tfsac.write_card([runs[0], other], tmp_path / "card")
+    config["preset"]["agent"]["algorithm"]["discount"] = 0.99
+    config["run"]["asynchronous_collection"] = True
+    (other / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=r"is False\. Received: asynchronous_collection=True in .*other$"):
+        tfsac.write_card([runs[0], other], tmp_path / "card")
     with pytest.raises(ValueError, match=r"have a seed each.*Received: seed=4 in .*seed4 and .*seed4$"):
         tfsac.write_card([runs[0], runs[0]], tmp_path / "card")
     with pytest.raises(ValueError, match=r"A card needs a run\. Received: none$"):

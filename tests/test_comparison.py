@@ -384,6 +384,15 @@ def test_runs_that_began_with_weights_of_another_run_are_another_group(described
     assert grouping.by_difference([[a], [before]]) == {"soft_actor_critic": [a, before]}
 
 
+def test_runs_of_another_precision_are_another_group(described):
+    a, b, c = described("a"), described("b"), described("c")
+    for run, parameters in ((b, {"mixed_precision": "bfloat16"}), (c, {"seed": 3, "tensorboard": False})):
+        config = json.loads((run / "config.json").read_text())
+        (run / "config.json").write_text(json.dumps({**config, "run": {**config["run"], **parameters}}))
+    groups = {"mixed_precision=none": [a, c], "mixed_precision=bfloat16": [b]}
+    assert grouping.by_difference([[a], [b], [c]]) == groups
+
+
 def test_runs_in_environments_of_different_functions_are_different_groups(described):
     runs = [described(name, environment__level="env_fn:Pendulum-v1") for name in "abc"]
     for run, function in zip(runs, ("tasks.light", "tasks.heavy", "tasks.heavy"), strict=True):

@@ -1,6 +1,7 @@
 """More steps for a run, and new runs that begin with another one's weights."""
 
 import json
+import signal
 
 import numpy as np
 import pytest
@@ -205,6 +206,13 @@ def test_a_resumed_run_takes_no_other_weights(tmp_path):
         tfsac.train(tiny_preset(**SHORT), tmp_path / "run", quiet=True, resume=True, initial_weights="x")
 
 
+class Interrupted(tfsac.Callback):
+    """Ends a run as a signal does, at its first step."""
+
+    def on_step(self, trainer):
+        trainer.signals.received = signal.SIGTERM
+
+
 @pytest.mark.usefixtures("training_alone")
 @pytest.mark.slow
 def test_a_finished_run_gets_more_steps_and_says_when_there_are_none(tmp_path, capsys):
@@ -217,12 +225,16 @@ def test_a_finished_run_gets_more_steps_and_says_when_there_are_none(tmp_path, c
         tfsac.train(override(preset, {"schedule.improve_steps": 10}), tmp_path / "run", resume=True, quiet=True)
     with pytest.raises(ParameterError, match=r"warm-up of this run is over: .* at 40\. Received: .*num_steps=90\)$"):
         tfsac.train(override(preset, {"schedule.heatup_steps": 90}), tmp_path / "run", resume=True, quiet=True)
-    longer = tfsac.train(override(preset, {"schedule.improve_steps": 35}), tmp_path / "run", resume=True)
+    longer = override(preset, {"schedule.improve_steps": 35})
+    (tmp_path / "run" / "policy").mkdir()  # as if it had been exported
+    interrupted = tfsac.train(longer, tmp_path / "run", resume=True, callbacks=[Interrupted()], quiet=True)
+    assert interrupted.signal and not (tmp_path / "run" / "policy").exists()
+    longer = tfsac.train(longer, tmp_path / "run", resume=True)
     printed = capsys.readouterr().out
     assert longer.counters.env_steps == 75 and "nothing to train" not in printed
     assert [int(row["env_steps"]) for row in tiny.rows(tmp_path / "run")] == [50, 60, 75]
     config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert config["preset"]["schedule"]["improve_steps"] == "EnvironmentSteps(35)" and len(config["resumed"]) == 2
+    assert config["preset"]["schedule"]["improve_steps"] == "EnvironmentSteps(35)" and len(config["resumed"]) == 3
 
 
 @pytest.mark.usefixtures("training_alone")

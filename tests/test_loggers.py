@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import signal
 import sys
 import types
 
@@ -65,10 +66,20 @@ def test_a_run_that_fails_is_marked_as_failed(tmp_path, monkeypatch):
             if trainer.counters.env_steps == 55:
                 raise ValueError("broken")
 
-    for fails, expected in (([], {"mlflow": "FINISHED", "wandb": 0}), ([Failing()], {"mlflow": "FAILED", "wandb": 1})):
-        callbacks = [MLflowLogger("pendulum"), WandbLogger("pendulum"), *fails]
-        trainer = Trainer(tiny_preset(**SHORT), tmp_path / f"run{len(fails)}", RUN, callbacks=callbacks, quiet=True)
-        with pytest.raises(UserCodeError) if fails else contextlib.nullcontext():
+    class Interrupting(Callback):
+        def on_step(self, trainer):
+            if trainer.counters.env_steps == 55:
+                trainer.signals.received = signal.SIGTERM
+
+    for name, more, expected in (
+        ("ended", [], {"mlflow": "FINISHED", "wandb": 0}),
+        ("stopped", [StopAt(55)], {"mlflow": "FINISHED", "wandb": 0}),
+        ("interrupted", [Interrupting()], {"mlflow": "KILLED", "wandb": 0}),
+        ("failed", [Failing()], {"mlflow": "FAILED", "wandb": 1}),
+    ):
+        callbacks = [MLflowLogger("pendulum"), WandbLogger("pendulum"), *more]
+        trainer = Trainer(tiny_preset(**SHORT), tmp_path / name, RUN, callbacks=callbacks, quiet=True)
+        with pytest.raises(UserCodeError) if name == "failed" else contextlib.nullcontext():
             trainer.run()
         assert told == expected
 

@@ -508,14 +508,15 @@ def test_another_preset_or_space_is_refused(stand_in, more, message):
 
 def test_a_second_tuning_in_the_same_folder_is_refused(stand_in):
     assert run(stand_in, trials=1) == 0
-    before, folder = (stand_in / "journal.log").read_bytes(), os.open(stand_in, os.O_RDONLY)
+    names, folder = ("journal.log", "tuning.json"), os.open(stand_in, os.O_RDONLY)
+    before = [(stand_in / name).read_bytes() for name in names]
     fcntl.flock(folder, fcntl.LOCK_EX)
     with pytest.raises(
         BlockingIOError, match=r"Another process is training the runs in this folder\. Received: .*tune$"
     ):
         cli.run(["tune", f"--run_dir={stand_in}", "--resume", "--trials=3"])
     os.close(folder)
-    assert (stand_in / "journal.log").read_bytes() == before and states(stand_in) == ["COMPLETE"]
+    assert [(stand_in / name).read_bytes() for name in names] == before and states(stand_in) == ["COMPLETE"]
 
 
 def test_half_a_line_at_the_end_of_the_journal_loses_no_more_than_itself(stand_in):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -64,7 +65,8 @@ class Exported:
             outputs = set(serve.structured_outputs)
         else:
             run, policy = (path / "config.json").is_file(), path / "policy"
-            made = policy if is_export(policy) else f"made by tfsac export --run_dir={path} --out=FOLDER"
+            command = f"tfsac export {shlex.quote(f'--run_dir={path}')} --out=FOLDER"
+            made = policy if is_export(policy) else f"made by {command}"
             raise FileNotFoundError(
                 "An exported policy is a SavedModel folder or a .tflite file."
                 f"{f' That of this run is {made}.' if run else ''} Received: {path}"

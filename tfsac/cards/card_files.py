@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import pathlib
+import shlex
 from collections.abc import Iterable
 from typing import Any
 
@@ -61,7 +62,8 @@ def check_card(folder: pathlib.Path) -> tuple[pathlib.Path, dict[str, Any]]:
         ) from error
     if config.get(FORMAT) != 1:
         run = config.keys() >= {"preset", "run"}
-        hint = f" This is a run: tfsac card --run_dir={folder} --out=FOLDER makes a card of it." if run else ""
+        command = f"tfsac card {shlex.quote(f'--run_dir={folder}')} --out=FOLDER"
+        hint = f" This is a run: {command} makes a card of it." if run else ""
         raise ValueError(f"{folder / CONFIG} is not of a model card.{hint} Received: {folder}")
     try:
         listed = {str(name): str(checksum) for name, checksum in config[CHECKSUMS].items()}

@@ -123,7 +123,8 @@ def refuse_unfinished(groups: dict[str, list[pathlib.Path]]) -> None:
 
 
 def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, list[pathlib.Path]]:
-    """Groups runs by their presets, whatever their levels and seeds, in the order in which they come.
+    """Groups runs by their presets and by what else changes what is learned, whatever their levels and seeds, in the
+    order in which they come.
 
     Runs that are given together stay together: the preset of the first one is theirs.
 
@@ -142,13 +143,14 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
     groups: dict[str, tuple[dict[str, Any], list[pathlib.Path]]] = {}
     for runs in experiments:
         config = runs[0] / "config.json"
-        preset, said = to_json(read_config(config)[0]), read_object(config)
+        (read, run), said = read_config(config), read_object(config)
+        preset = to_json(read)
         models, weights = (said.get(name) or "none" for name in ("models", "initial_weights"))
         parameters = {path: value for path, value in leaves(preset) if not path.startswith(OF_THE_TASK)}
         begun = {"models": models.removeprefix("__main__."), "initial_weights": weights}
         if preset["environment"]["level"].startswith(BY_ENV_FN):  # others may have it for their records alone
             begun["env_fn"] = str(said.get("env_fn")).removeprefix("__main__.")
-        parameters = {"agent": preset["agent"]["kind"], **begun, **parameters}
+        parameters = {"agent": preset["agent"]["kind"], **begun, **parameters, **run.of_learning}
         groups.setdefault(json.dumps(parameters, sort_keys=True), (parameters, []))[1].extend(runs)
     told: list[str] = ["agent"]
 

@@ -118,7 +118,7 @@ def _about_flag(command: str, name: str, value: str, values: flags.FlagValues, w
     if (flag := meant_flag(name)) in values:
         return f" Did you mean '--{flag}'{note_about(flag)}?"
     if name == "run_dir" and "card" in values:
-        return f" It plays a model card: --card={value}. tfsac card makes one of a run."
+        return f" It plays a model card: {shlex.quote(f'--card={value}')}. tfsac card makes one of a run."
     preset = _preset(values, words) if "set" in values else {}
     if paths := meant_paths(name, preset, value):
         flag = paths[0].rpartition(".")[2]
@@ -172,7 +172,7 @@ def _about_word(word: str, values: flags.FlagValues) -> str:
         from tfsac.catalog import preset_names
 
         meant = f"preset={word}" if word in preset_names() else ""
-    return "Flags are written --name=value." + (f" Did you mean --{meant}?" if meant else "")
+    return "Flags are written --name=value." + (f" Did you mean {shlex.quote(f'--{meant}')}?" if meant else "")
 
 
 def _names(define: object) -> list[str]:

@@ -284,7 +284,8 @@ def draw(
         axes["profile"].plot(taus, profile(strata_of(runs, LAST), taus), style, color=color, linewidth=1.6)
     for name in shown:
         if not any(len(points) for points, _ in drawn[name]):
-            axes[name].text(0.5, 0.5, f"no {name} that all runs of a group cover", ha="center", va="center", color=GREY)
+            said, place = f"no {name} that all runs of a group cover", axes[name].transAxes
+            axes[name].text(0.5, 0.5, said, ha="center", va="center", color=GREY, transform=place)
     colors = {names[label]: color_and_style(i)[0] for i, label in enumerate(groups)}
     last_iqm = {names[row.group]: row.estimate for row in rows if row.statistic == "last_iqm"}
     last_mean = {names[row.group]: row.estimate for row in rows if row.statistic == "last_mean"}

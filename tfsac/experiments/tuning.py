@@ -188,7 +188,8 @@ class Tuning:
     ):
         self.folder, self.plan, self.trials, self.flags, self.describe = folder, plan, trials, flags, describe
         import_optuna()
-        self._claim({**plan.content(), "trials": trials, "arguments": list(arguments)})
+        self.content = {**plan.content(), "trials": trials, "arguments": list(arguments)}
+        self._claim()
         self.storage = open_storage(folder)
         self.study = open_study(self.storage, plan)
         self.names = names_of(plan.space)
@@ -198,16 +199,20 @@ class Tuning:
         # By run: the file's size, its returns, and how many of these are from before the first update.
         self.curves: dict[pathlib.Path, tuple[int, list[float], int]] = {}
 
-    def _claim(self, content: dict[str, Any]) -> None:
+    def _claim(self) -> None:
         file = self.folder / PLAN
-        if file.is_file():
-            theirs, ours = read_tuning(self.folder), json.loads(json.dumps(content))
+        if file.is_file():  # written again once no other process trains in this folder
+            theirs, ours = read_tuning(self.folder), json.loads(json.dumps(self.content))
             for name, before, now in differences(*({key: c[key] for key in FIXED} for c in (theirs, ours))):
                 raise ValueError(f"{file} is of another tuning, whose {name} is {before!r}. Received: {name}={now!r}")
         elif self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
             raise FileExistsError(f"A tuning has a new or empty folder, or its own. Received: {self.folder}")
-        with written_aside(new_file(file, replace=True)) as stream:
-            stream.write(json.dumps(content, indent=2).encode())
+        else:
+            self._write()
+
+    def _write(self) -> None:
+        with written_aside(new_file(self.folder / PLAN, replace=True)) as stream:
+            stream.write(json.dumps(self.content, indent=2).encode())
 
     def train(self, jobs: int = 1, cores: int | None = None, launch: Launch | None = None) -> int | None:
         """Trains the trials that are left; one that fails does not stop the others.
@@ -230,6 +235,7 @@ class Tuning:
         Returns:
             for how many trials Optuna was asked.
         """
+        self._write()
         _cut_half_a_line(self.folder / JOURNAL)
         optuna = import_optuna()
         states = [trial.state for trial in self.study.get_trials(deepcopy=False)]
@@ -272,7 +278,8 @@ class Tuning:
             sampled = _sample(trial, dimension)
             flags += dimension.assignments(sampled, preset)
             values[dimension.path] = dimension.value(sampled)
-        say(f"{name}  {shown(self.names, values)}")
+        shown = ", ".join(f"{self.names[path]}={text_of_value(value)}" for path, value in values.items())
+        say(f"{name}  {shown}")
         try:
             self.describe(flags)
         except ValueError as error:  # values that do not fit together
@@ -385,16 +392,6 @@ def score_of(runs: Sequence[pathlib.Path], last_evaluations: int) -> float:
         FileNotFoundError, ValueError: from `read_run`.
     """
     return sum(read_run(run, last_evaluations).last for run in runs) / len(runs)
-
-
-def shown(names: dict[str, str], values: dict[str, Any]) -> str:
-    """Returns values by path as one line.
-
-    Args:
-        names: short ones by path.
-        values: of parameters, by path.
-    """
-    return ", ".join(f"{names[path]}={text_of_value(value)}" for path, value in values.items())
 
 
 def text_of_value(value: Any) -> str:

@@ -248,6 +248,12 @@ class RunParameters:
     eager: bool = False
     jit_compile: bool = False
 
+    @property
+    def of_learning(self) -> dict[str, Any]:
+        """What changes which numbers are learned, but for the seed: by it, too, experiments differ."""
+        names = ["mixed_precision", "asynchronous_collection", "num_actors", "actor_steps"]
+        return {"ray": self.ray_address is not None, **{name: getattr(self, name) for name in names}}
+
     def __post_init__(self) -> None:
         if self.num_devices is not None and self.strategy != "mirrored":
             raise ParameterError(

@@ -101,10 +101,9 @@ class MLflowLogger(Callback):
                 self.client.log_metric(self.run_id, _accepted(name), value, step=row["env_steps"])
 
     def on_training_end(self, trainer: Trainer) -> None:
-        """Completes the run there, or marks it as stopped or failed."""
-        self.client.set_terminated(
-            self.run_id, "FAILED" if trainer.error else "FINISHED" if trainer.schedule.finished() else "KILLED"
-        )
+        """Completes the run there, or marks it as killed by a signal or failed."""
+        stopped = "KILLED" if trainer.signals.received else "FINISHED"
+        self.client.set_terminated(self.run_id, "FAILED" if trainer.error else stopped)
 
 
 def _package(name: str, extra: str) -> Any:

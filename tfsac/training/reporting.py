@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import shlex
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -244,7 +245,7 @@ def opening(directory: RunDirectory, agent: Agent, tensorboard: bool) -> str:
         f"parameters  {sum(sizes.values()):,} ({networks})",
     ]
     if tensorboard:
-        lines.append(f"curves      tensorboard --logdir={directory.shown()}")
+        lines.append(f"curves      tensorboard {shlex.quote(f'--logdir={directory.shown()}')}")
     return "\n".join(lines)
 
 

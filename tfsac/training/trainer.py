@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import pathlib
+import shutil
 import signal
 from collections.abc import Callable, Iterator, Sequence
 
@@ -250,11 +251,15 @@ class Trainer(RunParts):
 
     def complete(self) -> None:
         """Has `run` train nothing where a run that is resumed had been stopped, and only its exported policy is
-        missing.
+        missing. Where it trains more, the policy of its earlier end is removed.
         """
-        if self.stopped and not self.directory.policy.exists():
+        exported = self.directory.policy.exists()
+        if self.stopped and not exported:
             self.stop_reason, self.agreed_to_stop = self.stopped, True
             self.print(f"It had ended there ({self.stopped}); its curve and policy are made now.")
+        elif exported and not self.schedule.finished() and self.workers.task.is_chief:
+            shutil.rmtree(self.directory.policy)  # a run with it counts as ended
+            self.print(f"{self.directory.policy} is made again at the end.")
 
     # -- inside a step -------------------------------------------------------------------------------------------------
 
