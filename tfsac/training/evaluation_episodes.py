@@ -85,9 +85,8 @@ def evaluate_policy(
     switched: list[bool] = []
 
     def act(observation: Any) -> np.ndarray:
-        action = policy.act(observation, deterministic)
-        from_0 = policy.to_environment.inverse(action) if action.dtype.kind == "i" else action
-        refuse_non_finite_action(from_0, "in an evaluation")
+        chosen, action = policy.choose(observation, deterministic)
+        refuse_non_finite_action(chosen, "in an evaluation")
         if policy.switched is not None:
             switched.append(policy.switched)
         return action

@@ -86,20 +86,33 @@ class Policy:
                 action, or another number of environments than in the call before where the policy has a state; an
                 observation for which the policy computes no finite action.
         """
-        argument_checks.flag("deterministic", deterministic)
-        arrays, single = batched(observation, self.acting.spec)
-        mode: Mode = "greedy" if deterministic else "sample"
-        result = self.acting.act(self.filters.observation(arrays), self.state, mode=mode)
-        if not all_finite(result.action):
+        chosen, action = self.choose(observation, deterministic)
+        if not all_finite(chosen):
             raise ValueError(
                 "The policy's numbers overflow here: its weights or the observation are too large. Received: "
                 f"{argument_checks.shown(observation)}"
             )
+        return action
+
+    def choose(self, observation: Any, deterministic: bool = True) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the agent's action and the environment's; where the policy's numbers overflow, these are NaN or
+        those of action -1.
+
+        Args:
+            observation, deterministic: see `act`.
+
+        Raises:
+            TypeError, ValueError: as `act`, but for overflows.
+        """
+        argument_checks.flag("deterministic", deterministic)
+        arrays, single = batched(observation, self.acting.spec)
+        mode: Mode = "greedy" if deterministic else "sample"
+        result = self.acting.act(self.filters.observation(arrays), self.state, mode=mode)
         self.state, action = dict(result.state), self.to_environment(result.action)
         if SWITCH in result.extras:
             switched = result.extras[SWITCH] > 0
             self.switched = bool(switched[0]) if single else switched
-        return action[0] if single else action
+        return (result.action[0], action[0]) if single else (result.action, action)
 
     def values(self, observation: Any, action: Any) -> dict[str, np.ndarray]:
         """Returns what the critics think of actions, as the exported signature "values" does.
