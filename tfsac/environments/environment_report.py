@@ -21,7 +21,8 @@ from tfsac.environments.check import (
 )
 from tfsac.environments.checked_returns import CheckedReturns, as_array, failure, placed, refuse_non_finite
 from tfsac.environments.env_fn import making, name_of_environment
-from tfsac.environments.findings import OK, PROBLEM, WARNING, EnvironmentReport, Finding, Range
+from tfsac.environments.findings import OK, PROBLEM, WARNING, EnvironmentReport, Finding
+from tfsac.environments.ranges import Range
 from tfsac.environments.repeats import same, why_not_repeated
 from tfsac.environments.spaces import STACKING, other_frames, spaces_by_key
 from tfsac.environments.teams import Team
