@@ -176,6 +176,10 @@ def test_a_file_with_other_visible_entries_of_the_same_level_is_refused(tmp_path
     for others in ((0, 2), None):
         with pytest.raises(ValueError, match=r"out.npz has other entries .* which is .*\. Received: .* \(2, 0\)$"):
             load_demonstrations(out, spec, "CartPole-v1", visible_entries=others)
+    rewrite(out, meta=np.array(json.dumps({"format": 1, "level": "CartPole-v1"})))
+    assert load_demonstrations(out, spec, "CartPole-v1", visible_entries=(0, 1)).visible_entries is None
+    with pytest.raises(ValueError, match=r"out.npz has other entries .* which is \(1, 0\)\. Received: .* None$"):
+        load_demonstrations(out, spec, "CartPole-v1", visible_entries=(1, 0))  # an unnamed order is the environment's
     rewrite(out, meta=np.array(json.dumps({"format": 1, "level": "CartPole-v1", "visible_entries": [0.5]})))
     with pytest.raises(ValueError, match=r"is not a demonstration file .* Received: .*0\.5"):
         load_demonstrations(out, spec)

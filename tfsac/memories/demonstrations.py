@@ -92,7 +92,7 @@ def load_demonstrations(
         level: of the environment, or None for any whose spec is the same.
         num_episodes: how many to take, the first ones; None for all.
         inverse: from the environment's actions, which Minari datasets keep, to the agent's; files need none.
-        visible_entries: of the environment, for a `level`; None where none are hidden.
+        visible_entries: of the environment, for a `level`; None where all are seen in their own order.
 
     Raises:
         FileNotFoundError: no such file or dataset.
@@ -123,11 +123,8 @@ def load_demonstrations(
             f"{path} comes from another environment, {found}; this one is {level}. Record your own with `tfsac record` "
             f"or tfsac.demonstrate, and pass --set=agent.memory.demonstrations=FILE. Received: {found}"
         )
-    if level is not None and visible is not None and visible != (visible_entries and tuple(visible_entries)):
-        raise ValueError(
-            f"{path} has other entries of the observation than environment.visible_entries, which is "
-            f"{visible_entries}. Received: visible_entries {visible}"
-        )
+    if level is not None:
+        _check_visible_entries(path, visible, visible_entries)
     layout = TransitionMemory(spec._replace(extras={}, num_rewards=None).unstacked(), 1).ring.dtype
     other = f"{path} comes from another environment, {found or 'which it does not name'}:"
     if level is not None and found:
@@ -180,6 +177,21 @@ def _origin(path: pathlib.Path) -> tuple[str, tuple[int, ...] | None]:
             f"{path} is not a demonstration file of format {FORMAT} with level and returns. Received: {text[:300]}"
         )
     return level, None if visible is None else tuple(visible)
+
+
+def _check_visible_entries(
+    path: str | pathlib.Path, recorded: tuple[int, ...] | None, visible_entries: Sequence[int] | None
+) -> None:
+    if recorded is None:  # all in their own order; of fewer entries, the shape tells
+        entries = list(visible_entries or ())
+        differ = entries != sorted(entries) and sorted(entries) == list(range(len(entries)))
+    else:
+        differ = recorded != (visible_entries and tuple(visible_entries))
+    if differ:
+        raise ValueError(
+            f"{path} has other entries of the observation than environment.visible_entries, which is "
+            f"{visible_entries}. Received: visible_entries {recorded}"
+        )
 
 
 def _whole_numbers(value: Any) -> bool:
