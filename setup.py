@@ -76,7 +76,7 @@ setup(
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
         "Typing :: Typed",
     ],
-    python_requires=">=3.11",
+    python_requires=">=3.11,<3.14",
     packages=[
         "tfsac",
         "tfsac.agents",

@@ -216,9 +216,9 @@ WRONG = {
     "no agent": (without_an_agent, ParameterError, "The class Nameless names what is built", "Nameless"),
     "an algorithm of another agent": (
         lambda: TwinSoftActorCriticAgentParameters(OwnAlgorithm()), ParameterError,
-        "write a class of your own below TwinSoftActorCriticAgentParameters, with the field algorithm: OwnAlgorithm", "OwnAlgorithm",
+        "write a subclass of TwinSoftActorCriticAgentParameters, with the field algorithm: OwnAlgorithm", "OwnAlgorithm",
     ),
-    "not an agent's": (of_another_sort, ParameterError, "below tfsac.parameters.BaseAgentParameters", "Other"),
+    "not an agent's": (of_another_sort, ParameterError, "subclass of tfsac.parameters.BaseAgentParameters", "Other"),
 }  # fmt: skip
 
 
@@ -284,7 +284,7 @@ def test_an_own_agent_has_the_actions_of_the_one_above_it(agent, level):
 
 @pytest.mark.parametrize(
     "path, error, words",
-    [("tfsac.types:Spec", ParameterError, "below tfsac.agents.Agent"), ("no_module:X", ImportError, "no module")],
+    [("tfsac.types:Spec", ParameterError, "subclass of tfsac.agents.Agent"), ("no_module:X", ImportError, "no module")],
 )
 def test_a_path_that_leads_to_no_agent_is_refused(path, error, words):
     from tfsac.agents import Agent

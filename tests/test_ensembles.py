@@ -471,7 +471,7 @@ class Own(TwinSoftActorCriticAgent):
 
 def test_critics_of_another_agent_are_refused():
     with pytest.raises(
-        ValueError, match=r"below tfsac\.agents\.EnsembleSoft.*Received: Own with the head 'ensemble_q'"
+        ValueError, match=r"subclass of tfsac\.agents\.EnsembleSoft.*Received: Own with the head 'ensemble_q'"
     ):
         Own(parameters(), SPEC)
     plain = TwinSoftActorCriticAgentParameters()

@@ -285,7 +285,7 @@ def test_an_own_head_computes_what_it_says_in_graphs():
 
 @pytest.mark.parametrize("method", ["__call__", "compute"])
 def test_a_head_of_an_ensemble_changes_its_layers_alone(method):
-    with pytest.raises(TypeError, match=rf"other layers in self.critics, .* Received: OwnCritics.{method}$"):
+    with pytest.raises(TypeError, match=rf"other layers into self.critics in .* Received: OwnCritics.{method}$"):
         type("OwnCritics", (EnsembleQHead,), {method: lambda self, features, action: 0.0})
 
 
@@ -381,12 +381,12 @@ def test_a_trunk_takes_no_own_head():
 
 
 REFUSED = {
-    "sequences for an agent of transitions": (lambda: SoftActorCriticAgentParameters(memory=OwnSequences()), "below tfsac.parameters.ExperienceReplayParameters or ", "OwnSequences"),
-    "transitions for an agent of sequences": (lambda: TemporallyAbstractActorCriticAgentParameters(memory=OwnReplay()), "below tfsac.parameters.SequenceReplayParameters", "OwnReplay"),
+    "sequences for an agent of transitions": (lambda: SoftActorCriticAgentParameters(memory=OwnSequences()), "subclass of tfsac.parameters.ExperienceReplayParameters or ", "OwnSequences"),
+    "transitions for an agent of sequences": (lambda: TemporallyAbstractActorCriticAgentParameters(memory=OwnReplay()), "subclass of tfsac.parameters.SequenceReplayParameters", "OwnReplay"),
     "a head as a memory, in JSON": (
-        lambda: override(Preset(), {"agent.memory": {"kind": f"{__name__}:OwnHead"}}), "below tfsac.parameters.ExperienceReplayParameters", "OwnHead",
+        lambda: override(Preset(), {"agent.memory": {"kind": f"{__name__}:OwnHead"}}), "subclass of tfsac.parameters.ExperienceReplayParameters", "OwnHead",
     ),
-    "epsilon for continuous actions": (lambda: TwinSoftActorCriticAgentParameters(exploration=OwnEpsilon()), "below tfsac.parameters.AdditiveNoiseParameters", "OwnEpsilon"),
+    "epsilon for continuous actions": (lambda: TwinSoftActorCriticAgentParameters(exploration=OwnEpsilon()), "subclass of tfsac.parameters.AdditiveNoiseParameters", "OwnEpsilon"),
     "an exploration where there is none": (lambda: TemporallyAbstractActorCriticAgentParameters(exploration=OwnNoise()), "exploration", "OwnNoise"),
     "a head of another network": (lambda: with_head(OwnCategoricalHead()), "The head of network 'policy' is of kind 'sac_policy'", "OwnCategoricalHead"),
 }  # fmt: skip
@@ -412,7 +412,7 @@ def build_all(agent):
     [
         ("no_such_module:X", ImportError, "There is no module 'no_such_module'"),
         ("tfsac.types:Nothing", ImportError, "has no Nothing"),
-        ("tfsac.types:Spec", ParameterError, "names a class below tfsac."),
+        ("tfsac.types:Spec", ParameterError, "names a subclass of tfsac."),
         ("raises_here:X", UserCodeError, "The module raises_here raised"),
     ],
 )
@@ -428,7 +428,7 @@ def test_a_path_that_leads_nowhere_is_refused(which, path, error, words, tmp_pat
 
 def test_a_memory_of_another_sort_is_named_with_the_class_that_is_needed(monkeypatch):
     monkeypatch.setattr(OwnSequences, "path", f"{__name__}:OwnMemory")
-    with pytest.raises(ParameterError, match=r"below tfsac\.memories\.SequenceMemory, such as .*:OwnMemory'$"):
+    with pytest.raises(ParameterError, match=r"subclass of tfsac\.memories\.SequenceMemory, such as .*:OwnMemory'$"):
         memory_of(AGENTS["sequences"])
 
 

@@ -58,8 +58,8 @@ class TwinSoftActorCriticAgent(Agent):
         if getattr(parameters, "has_ensemble", False) != self.has_ensemble:
             needed = "TwinSoftActorCriticAgent alone" if self.has_ensemble else "EnsembleSoftActorCriticAgent"
             raise ValueError(
-                f"An agent of these critics is below tfsac.agents.{needed}. Received: {type(self).__name__} with the "
-                f"head {parameters.networks['q'].head_parameters.kind!r}"
+                f"An agent with this q head is a subclass of tfsac.agents.{needed}. Received: {type(self).__name__} "
+                f"with the head {parameters.networks['q'].head_parameters.kind!r}"
             )
         temperature, size = parameters.algorithm.temperature, self.policy.action_size
         given = float(-size) if isinstance(temperature, FixedAlphaParameters) else temperature.target(size)

@@ -96,7 +96,7 @@ class TransitionMemory:
         Args:
             preset: the experiment; its `agent.memory` has the parameters of the memory.
             context: what it is built from beside that.
-            more: arguments that a class below this one adds in its own `build`.
+            more: arguments that a subclass adds in its own `build`.
         """
         algorithm: Any = preset.agent.algorithm
         return cls(

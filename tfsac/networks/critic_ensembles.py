@@ -102,7 +102,7 @@ class CriticEnsemble(keras.layers.Layer):
 class EnsembleQHead(Head):
     """N Q functions, or distributions of returns: features `[B, F]` and action `[B, A]` to `[B, N]` or `[B, N, K]`.
 
-    Heads below it choose the layers of `critics`; updates compute those by `compute`, and all else by `__call__`.
+    Subclasses choose the layers of `critics`; updates compute those by `compute`, and all else by `__call__`.
     """
 
     judges_actions: ClassVar[bool] = True
@@ -110,8 +110,8 @@ class EnsembleQHead(Head):
     def __init_subclass__(cls) -> None:
         if other := sorted({"__call__", "compute"} & vars(cls).keys()):
             raise TypeError(
-                "A head below EnsembleQHead has other layers in self.critics, which its __init__ makes; write one that "
-                f"computes something else below tfsac.networks.Head. Received: {cls.__name__}.{other[0]}"
+                "A subclass of EnsembleQHead puts other layers into self.critics in its __init__; a head that computes "
+                f"something else is a subclass of tfsac.networks.Head. Received: {cls.__name__}.{other[0]}"
             )
         super().__init_subclass__()
 

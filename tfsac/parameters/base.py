@@ -199,7 +199,7 @@ def _refuse_other_classes(made: Any, cls: Any) -> None:
         custom = ":" in str(getattr(value, "kind", ""))  # the config keeps its class
         if isinstance(value, Extensible) and classes and not custom and type(value) not in classes:
             raise ParameterError(
-                f"The field {name} of {cls.__name__} holds {classes[0].__name__}: write a class of your own below "
+                f"The field {name} of {cls.__name__} holds {classes[0].__name__}: write a subclass of "
                 f"{cls.__name__}, with the field {name}: {type(value).__name__}. Received: a {type(value).__name__}"
             )
 

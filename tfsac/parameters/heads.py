@@ -251,7 +251,7 @@ class FeaturesHeadParameters(ClassParameters):
     """No layer: what the network computes are the features that other networks read under the key "features".
 
     Raises:
-        ParameterError: a user's class below this one, whose head nothing would compute.
+        ParameterError: a user's subclass, whose head nothing would compute.
     """
 
     kind: Literal["features"] = "features"

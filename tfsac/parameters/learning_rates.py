@@ -30,7 +30,7 @@ DecaySteps = Annotated[NonNegativeInt | Literal["run"], BeforeValidator(_check_u
 
 @parameters
 class LearningRateDecayParameters:
-    """How a `learning_rate`, which the classes below this one have, falls. What counts are the agent's updates, also
+    """How a `learning_rate`, which subclasses have, falls. What counts are the agent's updates, also
     those in which a policy delay leaves out a step.
 
     Attributes:

@@ -27,7 +27,7 @@ T = TypeVar("T")
 class ClassParameters(Extensible):
     """Parameters of an agent, a memory, an exploration or a head. Each class names what is built from it.
 
-    A class of your own below one of tfsac's takes its place in a preset. Its kind is "MODULE:CLASS": a run's config
+    A subclass of one of tfsac's classes takes its place in a preset. Its kind is "MODULE:CLASS": a run's config
     finds it by that.
 
     Attributes:
@@ -61,24 +61,24 @@ def class_of(made: ClassParameters, base: type[T]) -> type[T]:
 
     Args:
         made: the parameters.
-        base: the class below which it is.
+        base: the class of which it is a subclass.
 
     Raises:
         ImportError: there is no such module, or nothing of this name in it.
-        ParameterError: what is there is no class below `base`.
+        ParameterError: what is there is no subclass of `base`.
         UserCodeError: its module raised.
     """
     found = load(made.class_path)
     if not (isinstance(found, type) and issubclass(found, base)):
         raise ParameterError(
-            f"The path of {type(made).__name__} names a class below {base.__module__.rpartition('.')[0]}."
+            f"The path of {type(made).__name__} names a subclass of {base.__module__.rpartition('.')[0]}."
             f"{base.__name__}, such as 'my_module:MyClass'. Received: {made.class_path!r}"
         )
     return found
 
 
 def is_of_kind(made: Any, kind: str) -> bool:
-    """Returns whether parameters are of a class of tfsac of this kind, or of a user's class below it."""
+    """Returns whether parameters are of a class of tfsac of this kind, or of a user's subclass of it."""
     return any(getattr(cls, "kind", None) == kind for cls in type(made).__mro__)
 
 
@@ -86,7 +86,7 @@ class OrOwn:
     """Annotates the type of a field that also holds parameters of users' classes.
 
     Args:
-        bases: the classes below which these are; without any, those of the type.
+        bases: of which these are subclasses; without any, the classes of the type.
 
     Example:
         >>> memory: Annotated[SequenceReplayParameters, OrOwn()]
@@ -122,7 +122,7 @@ def _own(value: Any, bases: tuple[type, ...]) -> Any:
     wrong = ""
     if not issubclass(cls, bases):
         names = " or ".join(f"tfsac.parameters.{base.__name__}" for base in bases)
-        wrong = f"A class of your own is here below {names}"
+        wrong = f"A class of your own is here a subclass of {names}"
     elif "__dataclass_fields__" not in vars(cls):
         wrong = f"The class {cls.__name__} is decorated with @tfsac.parameters.parameters"
     elif not re.fullmatch(r"[\w.]+:\w+", str(getattr(cls, "path", ""))):
