@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tfsac.agents.critic_values import ScalarCritics
 from tfsac.losses import distributional, ensembles
 from tfsac.losses.distributional import Support
 
@@ -64,8 +65,8 @@ def test_own_keeps_every_critic_apart():
     target = ensembles.soft_target(tf.ones([3]), tf.constant([0.5, 0.5, 0.0]), q, tf.constant([1.0, 2.0, 3.0]), 0.1)
     expected = 1.0 + np.array([[0.5], [0.5], [0.0]]) * (q.numpy() - 0.1 * np.array([[1.0], [2.0], [3.0]]))
     np.testing.assert_allclose(target, expected, rtol=1e-6)
-    np.testing.assert_allclose(ensembles.regression_rows(2.0 * q, q), np.square(q), rtol=1e-6)
-    np.testing.assert_allclose(ensembles.regression_rows(3.0 + q, q, huber=True), np.full([3, 2], 5.0), rtol=1e-6)
+    np.testing.assert_allclose(ScalarCritics("own", huber=False).loss(2.0 * q, q), np.square(q), rtol=1e-6)
+    np.testing.assert_allclose(ScalarCritics("own", huber=True).loss(3.0 + q, q), np.full([3, 2], 5.0), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +220,7 @@ WRONG = {
     "discount": lambda: ensembles.soft_target(B, tf.zeros([3]), B, B, 0.1),
     "next value": lambda: ensembles.soft_target(B, B, tf.zeros([3, 2]), B, 0.1),
     "alpha": lambda: ensembles.soft_target(B, B, B, B, B),
-    "regression": lambda: ensembles.regression_rows(BN, tf.zeros([2, 1])),
+    "regression": lambda: ScalarCritics("own", huber=False).loss(BN, tf.zeros([2, 1])),
     "logits": lambda: distributional.q_of_logits(BK, FOUR),
     "atoms": lambda: distributional.q_of_logits(BNK, SUPPORT),
     "probabilities": lambda: distributional.expected_value(B, FOUR),

@@ -93,7 +93,7 @@ class Computed(NamedTuple):
 def compute(agent, stacked):
     """Computes the steps of the first of these updates."""
     batch = tf.nest.map_structure(lambda x: tf.constant(x[0]), stacked)
-    rows = agent.rows_of(batch)
+    rows = agent.flatten_time(batch)
     policy = agent.policy_step(rows)
     critics, critic_metrics = agent.critic_step(batch, rows, policy)
     temperatures, temperature_metrics = agent.temperature_steps(rows, policy)
@@ -372,7 +372,7 @@ def test_losses_are_means_over_all_rows_and_other_metrics_over_those_that_count(
     agent = make_agent(compare_through="unbiased")
     stacked = batches(agent, 1)
     rows, proposal, choice, _, metrics = compute(agent, stacked)
-    counts = rows.counts_R.numpy() > 0
+    counts = rows.mask_R.numpy() > 0
     q1 = agent.policy.objective(critics_of(agent, rows.observation, proposal.planned)[1]).numpy()
     loss = proposal.log_prob_B.numpy() - choice.switch_B.numpy() * q1  # alpha is 1
     assert metrics["loss/policy"] == pytest.approx((counts * loss).mean(), rel=1e-5)
@@ -394,7 +394,7 @@ def test_each_temperature_has_its_own_entropy_and_target():
     agent = make_agent(target_entropy=(0.2, -3.0), initial_alpha=0.5)
     assert (agent.choice_target_entropy, agent.proposal_target_entropy) == (0.2, -3.0)
     found = compute(agent, batches(agent, 1))
-    counts, metrics = found.rows.counts_R.numpy(), found.metrics
+    counts, metrics = found.rows.mask_R.numpy(), found.metrics
     proposal, choice = (float(found.gradients[f"{name}_temperature"].values[0]) for name in ("proposal", "choice"))
     # Their losses are log alpha times these, so these are the gradients.
     assert proposal == pytest.approx((counts * (-found.proposal.log_prob_B.numpy() + 3.0)).mean(), rel=1e-4)

@@ -21,6 +21,7 @@ BEHAVIOUR = "behaviour/"
 STATE, NEXT_STATE, SWITCH = "state/", "next_state/", "switch"
 
 # Step types of a `Sequence`: first observation of an episode, one between, the observation after its last action.
+TARGET = "_target"  # ends the name of a target network
 FIRST, MID, LAST = 0, 1, 2
 
 
@@ -234,7 +235,7 @@ class ActResult(NamedTuple):
 
 
 class Update(NamedTuple):
-    """What one update of an agent leaves.
+    """Result of one update: metrics and TD errors.
 
     Attributes:
         metrics: scalars by name, in the order in which they arise.

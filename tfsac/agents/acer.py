@@ -155,9 +155,9 @@ class ACERAgent(Agent):
     ) -> Metrics:
         """Returns means over the steps of all replicas, and running averages of some."""
         length_R = flat(batch.length)
-        counts_R = tf.cast(length_R > 0, tf.float32)
+        mask_R = tf.cast(length_R > 0, tf.float32)
         # Replicas have unequal numbers of steps, perhaps none.
-        sums = [tf.reduce_sum(counts_R), tf.reduce_sum(tf.math.divide_no_nan(1.0, length_R))]
+        sums = [tf.reduce_sum(mask_R), tf.reduce_sum(tf.math.divide_no_nan(1.0, length_R))]
         steps, segments = tf.unstack(self.mean_over_replicas(tf.stack(sums)))
         threshold = self.algorithm.truncation_threshold
         limit = np.inf if threshold is None else threshold
@@ -172,7 +172,7 @@ class ACERAgent(Agent):
             "importance/truncated": truncated_R,
             "trust_region/active": tf.cast(region.factor > 0, tf.float32),
         }
-        means = {name: tf.math.divide_no_nan(tf.reduce_sum(counts_R * x_R), steps) for name, x_R in of_rows.items()}
+        means = {name: tf.math.divide_no_nan(tf.reduce_sum(mask_R * x_R), steps) for name, x_R in of_rows.items()}
         newest = self.mean_over_replicas(tf.stack([means[f"policy/{name}"] for name in AVERAGED]))
         self.averages.assign_add((1.0 - self.algorithm.statistics_decay) * (newest - self.averages))
         averages = {f"average/{name}": value for name, value in zip(AVERAGED, tf.unstack(self.averages), strict=True)}
@@ -228,10 +228,8 @@ class DiscreteACERAgent(ACERAgent):
         """Returns policies and values in all rows, of features `[T + 1, B, F]` by network."""
         steps, actions, masks = self.steps, self.policy.num_actions, batch.observation.get(ACTION_MASK)
         now, average = (self.head(name, features[name])[0] for name in (POLICY, average_of(POLICY, self.networks)))
-        rows, mask_RA = (
-            int(batch.action.shape[0] * batch.action.shape[1]),
-            None if masks is None else flat(masks[:steps]),
-        )
+        rows = int(batch.action.shape[0] * batch.action.shape[1])
+        mask_RA = None if masks is None else flat(masks[:steps])
         policy, average, behaviour = (
             MaskedCategorical(logits_RA, mask_RA)
             for logits_RA in (now[:rows], average[:rows], flat(batch.extras[LOGITS]))

@@ -6,12 +6,11 @@ Each class has the target of all critics, their losses, and Q. What comes of N c
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from tfsac.losses import distributional, ensembles
-from tfsac.losses import soft_actor_critic as losses
+from tfsac.losses.checks import assert_shapes
+from tfsac.losses.soft_actor_critic import regression_loss, squared_or_huber
 from tfsac.parameters import (
     ATOM_BOUND,
     CategoricalValueParameters,
@@ -53,7 +52,10 @@ class ScalarCritics:
 
     def loss(self, outputs_BN: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
         """Returns the squared error, or Huber's, of every critic, `[B, N]`."""
-        return ensembles.regression_rows(outputs_BN, target, self.huber)
+        if target.shape.rank == 1:
+            return regression_loss(outputs_BN, target, self.huber)
+        assert_shapes(outputs=(outputs_BN, "BN"), target=(target, "BN"))
+        return squared_or_huber(outputs_BN - target, self.huber)
 
     def q_of_target(self, target: tf.Tensor) -> tf.Tensor:
         """Returns the target as Q, `[B, 1]` or `[B, N]`."""
@@ -147,8 +149,3 @@ def critic_values(
     if isinstance(head.distribution, QuantileValueParameters):
         return QuantileCritics(algorithm.target_reduction, head.distribution)
     return ScalarCritics(algorithm.target_reduction, huber)
-
-
-def reduced_for_policy(q_BN: tf.Tensor, log_prob_B: tf.Tensor, alpha: Any, reduction: str) -> tf.Tensor:
-    """Returns what the policy maximises, reduced Q minus alpha times its log-probability, `[B]`."""
-    return losses.soft_value(ensembles.reduce_q(q_BN, reduction)[:, None], log_prob_B, alpha)

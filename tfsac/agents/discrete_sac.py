@@ -70,10 +70,8 @@ class DiscreteSoftActorCriticAgent(Agent):
         temperature, self.num_actions = parameters.algorithm.temperature, self.policy.num_actions
         self.target_entropy, self.target_entropy_ratio = None, USUAL_RATIO
         if not isinstance(temperature, FixedAlphaParameters):
-            self.target_entropy, self.target_entropy_ratio = (
-                temperature.target_entropy,
-                temperature.target_entropy_ratio or USUAL_RATIO,
-            )
+            self.target_entropy = temperature.target_entropy
+            self.target_entropy_ratio = temperature.target_entropy_ratio or USUAL_RATIO
         most = math.log(self.num_actions)
         if self.target_entropy is not None and not 0 < self.target_entropy < most:
             raise ValueError(
@@ -88,14 +86,13 @@ class DiscreteSoftActorCriticAgent(Agent):
         critic = self.critic_step(batch)
         self.apply(critic.gradients)
         policy = self.policy_step(batch, train_policy)
-        if train_policy:
-            self.apply(*policy.gradients)
+        self.apply(*policy.gradients)
         self.update_target("q")
         return Update({**critic.metrics, **policy.metrics}, critic.td_error_B)
 
     def critic_step(self, batch: Transition) -> CriticStep:
         """Computes the step that regresses every Q(s, a) on `r + discount * V(s')`, V an exact expectation over the
-        policy of now (equation 10).
+        current policy (equation 10).
         """
         policy = self.distribution(batch.next_observation)
         next_q_BNA = self.targets["q"](batch.next_observation)
@@ -110,7 +107,7 @@ class DiscreteSoftActorCriticAgent(Agent):
         return self.critic_result(q_BN, target_B[:, None], loss_BN, self.gradients("q", loss, tape))
 
     def policy_loss(self, batch: Transition) -> tuple[tf.Tensor, MaskedCategorical, tf.Tensor]:
-        """Returns equation 12 in each row, the policy, and the smallest Q of every action."""
+        """Returns the loss of each row `[B]` (equation 12), the policy, and min_i Q_i of every action, `[B, A]`."""
         policy, q_BNA = self.distribution(batch.observation), self.networks["q"](batch.observation)
         value_B = losses.expected_soft_value(
             tf.stop_gradient(q_BNA), policy.prob, policy.log_prob, self.temperature.value()
@@ -138,7 +135,7 @@ class DiscreteSoftActorCriticAgent(Agent):
             **({"policy/target_entropy": tf.reduce_mean(target)} if temperature_metrics else {}),
             **temperature_metrics,
         }
-        return PolicyStep([gradients, *temperature_gradients], loss_B, metrics)
+        return PolicyStep([gradients, *temperature_gradients] if train_policy else [], loss_B, metrics)
 
     def distribution(self, observation: Mapping[str, tf.Tensor]) -> MaskedCategorical:
         """Returns the policy at observations `[B, ...]`."""

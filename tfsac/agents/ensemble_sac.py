@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from tfsac.agents.critic_values import critic_values, reduced_for_policy
-from tfsac.agents.learner import CriticStep, Gradients, PolicyStep, no_gradients
+from tfsac.agents.critic_values import critic_values
+from tfsac.agents.learner import CriticStep, Gradients, PolicyStep
 from tfsac.agents.sac import TwinSoftActorCriticAgent
 from tfsac.distributions import SquashedGaussian
 from tfsac.losses.ensembles import draw_critics, reduce_q
@@ -176,22 +176,23 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         return [x[: batch.reward.shape[0]] for x in policy(both)]
 
     def policy_loss(self, batch: Transition) -> tuple[tf.Tensor, SquashedGaussian, tf.Tensor, tf.Tensor]:
-        """Returns equation 7 of 1812.05905 with the policy's reduction in each row, the policy, and of its sample the
-        log-probability and Q of every critic.
+        """Returns the loss of each row `[B]` (1812.05905, equation 7, with the policy's reduction of Q), the policy's
+        distribution, and log-probability `[B]` and Q `[B, N]` of its sample.
         """
         policy = SquashedGaussian(*self.policy_outputs(batch))
         action_BA, log_prob_B = policy.sample_and_log_prob(self.noise("policy", [self.rows, self.policy.action_size]))
         masks = self.masks("policy", 1)
         outputs = compute(self.networks["q"], batch.observation, action_BA, of_batch=False, masks=masks)
         q_BN, reduction = self.critics.q(outputs), self.algorithm.policy_reduction
-        return -reduced_for_policy(q_BN, log_prob_B, self.temperature.value(), reduction), policy, log_prob_B, q_BN
+        loss_B = self.temperature.value() * log_prob_B - reduce_q(q_BN, reduction)
+        return loss_B, policy, log_prob_B, q_BN
 
     def policy_step(self, batch: Transition, train_policy: bool = True) -> PolicyStep:
         """Computes the step of policy and temperature; nothing in updates that a policy delay leaves out."""
         if not train_policy:
             learned = [f"loss/{name}" for name in self.trained if name not in self.networks]
             metrics = {name: tf.constant(NOT_TRAINED) for name in (*POLICY_METRICS, *learned, WEIGHT_NORM)}
-            return PolicyStep([no_gradients("policy")], tf.fill(batch.reward.shape, NOT_TRAINED), metrics)
+            return PolicyStep([], tf.fill(batch.reward.shape, NOT_TRAINED), metrics)
         # Only this step moves the policy's statistics, not a loss that diagnostics compute. Every replica says so
         # before the first statistics that all of them share.
         self.policy_moves = True

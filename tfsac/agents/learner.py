@@ -6,7 +6,6 @@ batch, decides by the policy delay whether the policy is trained, and counts upd
 
 from __future__ import annotations
 
-import functools
 import zlib
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -29,7 +28,7 @@ from tfsac.networks import (
 from tfsac.parameters import AgentParameters, PrioritizedExperienceReplayParameters, SQILExperienceReplayParameters
 from tfsac.policies import BasePolicy
 from tfsac.policies.several_agents import fold, unfold
-from tfsac.types import EXPERT, ArraySpec, Batch, Metrics, Spec, Update, UpdateResult
+from tfsac.types import EXPERT, TARGET, ArraySpec, Batch, Metrics, Spec, Update, UpdateResult
 
 
 class Gradients(NamedTuple):
@@ -54,7 +53,9 @@ class CriticStep(NamedTuple):
 
 
 class PolicyStep(NamedTuple):
-    """A step of the policy (and a learned temperature) for `apply`: gradients, the loss of each row, metrics."""
+    """A step of the policy (and a learned temperature) for `apply`: gradients, none in updates that a policy delay
+    leaves out; the loss of each row; metrics.
+    """
 
     gradients: list[Gradients]
     loss_B: tf.Tensor
@@ -97,7 +98,8 @@ class Agent(tf.Module):
         batch_size: number of rows of the global batch, of all workers, before folding.
         local_batch_size: of this worker's share of it, which `update` takes; the same where there are no workers.
         rows: number of rows of the global batch after folding.
-        updates, resets: number of updates that were made, and of the last reset where there are any, variables.
+        updates: variable, int64, how many updates were made.
+        resets: variable, int64, number of the last reset; only with `reset_steps`.
         compiled: makes the updates; `compiled.traces` counts how often they were traced.
         diagnosed: whether the update being computed or traced reports all metrics, not only its losses.
 
@@ -132,16 +134,21 @@ class Agent(tf.Module):
                 f"XLA compiles the updates of one device: jit_compile goes without eager and without a strategy of "
                 f"several replicas. Received: eager={eager}, {self.replicas} replica(s)"
             )
-        spec_of = functools.partial(_spec_of, self.policy_class, parameters, spec)
+
+        def spec_of(name: str, made: Mapping[str, Network]) -> Spec:
+            return self.policy_class.spec_of_network(name, parameters, spec, made)
+
         self.networks = make_networks(parameters, spec_of, seed, models)
-        given, names = self.network_parameters, list(self.network_parameters)
-        self.targets = {name: self.networks.get(f"{name}_target", self.networks[name]) for name in names}
+        self.targets = {name: self.networks.get(name + TARGET, self.networks[name]) for name in self.network_parameters}
         self.trained = {name: self.networks[name].own_variables for name in self.network_parameters}
         once = tf.VariableAggregation.ONLY_FIRST_REPLICA
         self.updates = tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=once, name="updates")
         if getattr(self.algorithm, "reset_steps", ()):  # checkpoints of other runs have no such number
             self.resets = tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=once, name="resets")
-        self.optimizers = {name: build_optimizer(given[name], self.trained[name], self.updates) for name in names}
+        self.optimizers = {
+            name: build_optimizer(network, self.trained[name], self.updates)
+            for name, network in self.network_parameters.items()
+        }
         self.loss_weights = {name: network.loss_weight for name, network in self.network_parameters.items()}
         self.policy = self.policy_class(parameters, spec, self.networks, seed)
         self.spec = self.policy.spec
@@ -310,7 +317,7 @@ class Agent(tf.Module):
 
     def update_target(self, name: str) -> None:
         """Polyak averaging, when its period in updates is over: `target <- (1 - rate) * target + rate * online`."""
-        if f"{name}_target" not in self.networks:
+        if name + TARGET not in self.networks:
             return
         rate: float | tf.Tensor = self.target_rate
         period = self.algorithm.updates_between_target_copies()
@@ -333,9 +340,3 @@ def flat(x_TB: tf.Tensor) -> tf.Tensor:
 def per_critic(name: str, values_N: tf.Tensor) -> Metrics:
     """Returns one metric for each critic: name1, name2."""
     return {f"{name}{i + 1}": value for i, value in enumerate(tf.unstack(values_N))}
-
-
-def _spec_of(
-    policy: type[BasePolicy], parameters: AgentParameters, spec: Spec, name: str, made: Mapping[str, Network]
-) -> Spec:
-    return policy.spec_of_network(name, parameters, spec, made)

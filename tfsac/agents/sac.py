@@ -67,7 +67,7 @@ class TwinSoftActorCriticAgent(Agent):
         self.target_entropy = given
         self.temperature = make_temperature(temperature)
         self.temperature.register_with(self)
-        self.update_order = UPDATE_ORDERS[parameters.algorithm.update_order]
+        self.update_order = ORDER_FUNCTIONS[parameters.algorithm.update_order]
 
     def update_once(self, batch: Transition, train_policy: bool = True) -> Update:
         """One update in the order that the parameters name."""
@@ -92,7 +92,9 @@ class TwinSoftActorCriticAgent(Agent):
         return self.critic_result(q_BN, target_B[:, None], loss_BN, self.gradients("q", loss, tape))
 
     def policy_loss(self, batch: Transition) -> tuple[tf.Tensor, SquashedGaussian, tf.Tensor, tf.Tensor]:
-        """Returns equation 7 in each row, the policy, and of its sample the log-probability and Q of every critic."""
+        """Returns the loss of each row `[B]` (equation 7), the policy's distribution, and log-probability `[B]` and Q
+        `[B, N]` of its sample.
+        """
         policy = SquashedGaussian(*self.networks["policy"](batch.observation))
         action_BA, log_prob_B = policy.sample_and_log_prob(self.noise("policy", [self.rows, self.policy.action_size]))
         q_BN = self.networks["q"](batch.observation, action_BA)
@@ -117,7 +119,7 @@ class TwinSoftActorCriticAgent(Agent):
             "temperature/alpha": self.temperature.value(),
             **temperature_metrics,
         }
-        return PolicyStep([gradients, *temperature_gradients], loss_B, metrics)
+        return PolicyStep([gradients, *temperature_gradients] if train_policy else [], loss_B, metrics)
 
     def values(
         self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
@@ -131,8 +133,7 @@ def critic_first(agent: TwinSoftActorCriticAgent, batch: Transition, train_polic
     critic = agent.critic_step(batch)
     agent.apply(critic.gradients)
     policy = agent.policy_step(batch, train_policy)
-    if train_policy:
-        agent.apply(*policy.gradients)
+    agent.apply(*policy.gradients)
     agent.update_target("q")
     return Update({**critic.metrics, **policy.metrics}, critic.td_error_B)
 
@@ -140,8 +141,7 @@ def critic_first(agent: TwinSoftActorCriticAgent, batch: Transition, train_polic
 def policy_first(agent: TwinSoftActorCriticAgent, batch: Transition, train_policy: bool) -> Update:
     """Policy and temperature, then the critics with the new policy and temperature, then the target."""
     policy = agent.policy_step(batch, train_policy)
-    if train_policy:
-        agent.apply(*policy.gradients)
+    agent.apply(*policy.gradients)
     critic = agent.critic_step(batch)
     agent.apply(critic.gradients)
     agent.update_target("q")
@@ -152,10 +152,9 @@ def simultaneous(agent: TwinSoftActorCriticAgent, batch: Transition, train_polic
     """All gradients are taken before anything moves; the target follows (Spinning Up)."""
     critic, policy = agent.critic_step(batch), agent.policy_step(batch, train_policy)
     agent.apply(critic.gradients)
-    if train_policy:
-        agent.apply(*policy.gradients)
+    agent.apply(*policy.gradients)
     agent.update_target("q")
     return Update({**critic.metrics, **policy.metrics}, critic.td_error_B)
 
 
-UPDATE_ORDERS = {"critic_first": critic_first, "policy_first": policy_first, "simultaneous": simultaneous}
+ORDER_FUNCTIONS = {"critic_first": critic_first, "policy_first": policy_first, "simultaneous": simultaneous}

@@ -38,8 +38,7 @@ class SoftActorCriticAgent(Agent):
     def update_once(self, batch: Transition, train_policy: bool = True) -> Update:
         """One update in the order policy, value, critic, target, with one reparameterised sample of the policy."""
         policy = self.policy_step(batch, train_policy)
-        if train_policy:
-            self.apply(*policy.gradients)
+        self.apply(*policy.gradients)
         soft_value_B = -policy.loss_B  # of the policy before its step
         value_gradients, value_metrics = self.value_step(batch, soft_value_B)
         self.apply(value_gradients)
@@ -49,8 +48,8 @@ class SoftActorCriticAgent(Agent):
         return Update({**policy.metrics, **value_metrics, **critic.metrics}, critic.td_error_B)
 
     def policy_loss(self, batch: Transition) -> tuple[tf.Tensor, SquashedGaussian, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns equation 12 in each row, the policy, and of its sample the action, log-probability and Q of every
-        critic.
+        """Returns the loss of each row `[B]` (equation 12), the policy's distribution, its sample `[B, A]`, and
+        log-probability `[B]` and Q `[B, N]` of the sample.
         """
         policy = SquashedGaussian(*self.networks["policy"](batch.observation))
         action_BA, log_prob_B = policy.sample_and_log_prob(self.noise("policy", [self.rows, self.policy.action_size]))
@@ -73,7 +72,7 @@ class SoftActorCriticAgent(Agent):
             "policy/gradient_norm": gradients.norm,
             "policy/q": tf.reduce_mean(tf.reduce_min(q_BN, axis=-1)),
         }
-        return PolicyStep([gradients], loss_B, metrics)
+        return PolicyStep([gradients] if train_policy else [], loss_B, metrics)
 
     def value_step(self, batch: Transition, soft_value_B: tf.Tensor) -> tuple[Gradients, Metrics]:
         """Computes the step that regresses V(s) on the soft value of the policy step's sample (equation 5)."""

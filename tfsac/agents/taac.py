@@ -30,22 +30,22 @@ class Rows(NamedTuple):
     Attributes:
         observation: by key.
         previous, stored: trajectories before and after the step.
-        counts_R: 1 for rows with a step, 0 for those after an episode's last action.
-        count, returns, switches: how many rows have a step, have a return too (the last of a sequence has none), and
-            were switched; means over the replicas, which have unequal numbers of them.
+        mask_R: 1 for rows with a step, 0 for those after an episode's last action.
+        num_steps, num_returns, num_switches: how many rows have a step, have a return too (the last of a sequence has
+            none), and were switched; means over the replicas, which have unequal numbers of them.
     """
 
     observation: dict[str, tf.Tensor]
     previous: Tau
     stored: Tau
-    counts_R: tf.Tensor
-    count: tf.Tensor
-    returns: tf.Tensor
-    switches: tf.Tensor
+    mask_R: tf.Tensor
+    num_steps: tf.Tensor
+    num_returns: tf.Tensor
+    num_switches: tf.Tensor
 
     def mean(self, values_R: tf.Tensor) -> tf.Tensor:
         """Returns this replica's part of the mean over the global rows that have a step."""
-        return tf.math.divide_no_nan(tf.reduce_sum(self.counts_R * values_R), self.count)
+        return tf.math.divide_no_nan(tf.reduce_sum(self.mask_R * values_R), self.num_steps)
 
 
 class ProposalStep(NamedTuple):
@@ -123,47 +123,43 @@ class TemporallyAbstractActorCriticAgent(Agent):
 
     def update_once(self, batch: Sequence, train_policy: bool = True) -> Update:
         """One update: all gradients are taken before anything moves, then the target follows."""
-        rows = self.rows_of(batch)
-        policy = self.policy_step(rows, train_policy)
-        critic_gradients, critic_metrics = self.critic_step(batch, rows, policy)
-        temperature_gradients, temperature_metrics = self.temperature_steps(rows, policy)
+        rows = self.flatten_time(batch)
+        proposed = self.policy_step(rows, train_policy)
+        critic_gradients, critic_metrics = self.critic_step(batch, rows, proposed)
+        temperature_gradients, temperature_metrics = self.temperature_steps(rows, proposed)
         self.apply(critic_gradients)
         if train_policy:
-            self.apply(policy.gradients, *temperature_gradients)
+            self.apply(proposed.gradients, *temperature_gradients)
         self.update_target("q")
         self.policy.choice_alpha.assign(self.choice_temperature.value())
-        return Update({**policy.metrics, **critic_metrics, **temperature_metrics}, tf.zeros([0]))
+        return Update({**proposed.metrics, **critic_metrics, **temperature_metrics}, tf.zeros([0]))
 
-    def rows_of(self, batch: Sequence) -> Rows:
-        """Returns the rows of sequences, and how many of them count."""
-        counts_TB = tf.cast(batch.step_type != LAST, tf.float32)
-        numbers = [tf.reduce_sum(x_TB) for x_TB in (counts_TB, counts_TB[:-1], counts_TB * batch.extras[SWITCH])]
+    def flatten_time(self, batch: Sequence) -> Rows:
+        """Returns the rows of sequences, their mask, and how many have a step."""
+        mask_TB = tf.cast(batch.step_type != LAST, tf.float32)
+        numbers = [tf.reduce_sum(x_TB) for x_TB in (mask_TB, mask_TB[:-1], mask_TB * batch.extras[SWITCH])]
         before, after = (
             {name: flat(batch.extras[prefix + name]) for name in self.policy.trajectory.fields}
             for prefix in (STATE, NEXT_STATE)
         )
         observation = {key: flat(x) for key, x in batch.observation.items()}
-        return Rows(
-            observation, before, after, flat(counts_TB), *tf.unstack(self.mean_over_replicas(tf.stack(numbers)))
-        )
+        return Rows(observation, before, after, flat(mask_TB), *tf.unstack(self.mean_over_replicas(tf.stack(numbers))))
 
     def policy_step(self, rows: Rows, train_policy: bool = True) -> ProposalStep:
         """Computes the step of the policy towards proposals of high Q, as far as they would be chosen, and of high
         entropy (equation 8).
         """
-        alpha, acting = self.proposal_temperature.value(), self.policy
-        noise_RA = flat(self.noise("policy", [self.steps, self.batch_size, acting.action_size]))
+        alpha = self.proposal_temperature.value()
+        noise_RA = flat(self.noise("policy", [self.steps, self.batch_size, self.policy.action_size]))
         with self.watch("policy") as tape:
-            proposal = acting.propose(rows.observation, rows.previous, noise_RA)
+            proposal = self.policy.propose(rows.observation, rows.previous, noise_RA)
             switch_q_R, keep_q_R = (
-                acting.objective(
-                    pessimistic(acting.q(self.networks["q"], rows.observation, tau), acting.reward_weights)
-                )
+                self.policy.value(self.networks["q"], rows.observation, tau)
                 for tau in (proposal.planned, proposal.kept)
             )
             both = choice(keep_q_R, switch_q_R, self.choice_temperature.value(), self.algorithm.b1_advantage_clipping)
             loss_R = losses.policy_loss(proposal.log_prob_B, both.switch_B, switch_q_R, alpha)
-            loss = self.mean_loss("policy", rows.counts_R * loss_R)
+            loss = self.mean_loss("policy", rows.mask_R * loss_R)
         gradients = self.gradients("policy", loss, tape) if train_policy else no_gradients("policy")
         metrics = {
             "loss/policy": loss,
@@ -175,62 +171,61 @@ class TemporallyAbstractActorCriticAgent(Agent):
             "switch/keep_prob": rows.mean(both.keep_B),
             "switch/entropy": rows.mean(both.entropy_B),
             "switch/advantage": rows.mean(both.advantage_B),
-            "switch/repeats": 1.0 / tf.maximum(tf.math.divide_no_nan(rows.switches, rows.count), 1e-3),
+            "switch/repeats": 1.0 / tf.maximum(tf.math.divide_no_nan(rows.num_switches, rows.num_steps), 1e-3),
             "temperature/proposal_alpha": alpha,
             "temperature/choice_alpha": self.choice_temperature.value(),
         }
         return ProposalStep(gradients, proposal, both, metrics)
 
-    def critic_step(self, batch: Sequence, rows: Rows, policy: ProposalStep) -> tuple[Gradients, Metrics]:
+    def critic_step(self, batch: Sequence, rows: Rows, proposed: ProposalStep) -> tuple[Gradients, Metrics]:
         """Computes the step that regresses every Q(s, tau) of the stored trajectories on the compare-through return
         (equation 9).
         """
-        acting, weights = self.policy, self.policy.reward_weights
+        weights = self.policy.reward_weights
         keep_q_TBD, switch_q_TBD = (
-            self._sequences(pessimistic(acting.q(self.targets["q"], rows.observation, tau), weights))
-            for tau in (policy.proposal.kept, policy.proposal.planned)
+            self._sequences(pessimistic(self.policy.q(self.targets["q"], rows.observation, tau), weights))
+            for tau in (proposed.proposal.kept, proposed.proposal.planned)
         )
         would_switch_TB = None
         if self.algorithm.compare_through == "sampled":
             uniform_TB = self.noise("choice", [self.steps, self.batch_size], tf.random.stateless_uniform)
-            would_switch_TB = uniform_TB < self._sequences(policy.choice.switch_B)
+            would_switch_TB = uniform_TB < self._sequences(proposed.choice.switch_B)
         return_TBD = losses.compare_through_returns(
             batch.reward if self.spec.num_rewards else batch.reward[..., None],
             batch.nonterminal,
             tf.constant(self.reward_discounts),
             keep_q_TBD,
             switch_q_TBD,
-            self._sequences(policy.choice.keep_B),
+            self._sequences(proposed.choice.keep_B),
             batch.step_type == LAST,
             batch.extras[SWITCH] > 0,
             would_switch_TB,
         )
         with self.watch("q") as tape:
-            q_RND = acting.q(self.networks["q"], rows.observation, rows.stored)
+            q_RND = self.policy.q(self.networks["q"], rows.observation, rows.stored)
             huber = self.network_parameters["q"].replace_mse_with_huber_loss
-            loss_RN = rows.counts_R[:, None] * flat(losses.critic_loss(self._sequences(q_RND), return_TBD, huber))
+            loss_RN = rows.mask_R[:, None] * flat(losses.critic_loss(self._sequences(q_RND), return_TBD, huber))
             loss = self.mean_loss("q", loss_RN)
         gradients = self.gradients("q", loss, tape)
         q_RN = tf.linalg.matvec(q_RND, weights)
-        return_sum = tf.reduce_sum(self._sequences(rows.counts_R)[:-1] * tf.linalg.matvec(return_TBD, weights))
+        return_sum = tf.reduce_sum(self._sequences(rows.mask_R)[:-1] * tf.linalg.matvec(return_TBD, weights))
         metrics = {
             **per_critic("q/q", tf.stack([rows.mean(q_R) for q_R in tf.unstack(q_RN, axis=1)])),
             **per_critic("loss/q", self.loss_weights["q"] * tf.reduce_mean(loss_RN, axis=0)),
-            "q/target": tf.math.divide_no_nan(return_sum, rows.returns),
+            "q/target": tf.math.divide_no_nan(return_sum, rows.num_returns),
             "q/gradient_norm": gradients.norm,
         }
         return gradients, metrics
 
-    def temperature_steps(self, rows: Rows, policy: ProposalStep) -> tuple[list[Gradients], Metrics]:
+    def temperature_steps(self, rows: Rows, proposed: ProposalStep) -> tuple[list[Gradients], Metrics]:
         """Computes the steps of both alphas with which the entropies of proposal and choice come to their targets."""
-        log_prob_R, counts_R = policy.proposal.log_prob_B, rows.counts_R
-        proposal, proposal_metrics = self.proposal_temperature.step(
-            self, log_prob_R, self.proposal_target_entropy, counts_R
+        of_proposal, proposal_metrics = self.proposal_temperature.step(
+            self, proposed.proposal.log_prob_B, self.proposal_target_entropy, rows.mask_R
         )
-        choosing, choice_metrics = self.choice_temperature.step(
-            self, -policy.choice.entropy_B, self.choice_target_entropy, counts_R
+        of_choice, choice_metrics = self.choice_temperature.step(
+            self, -proposed.choice.entropy_B, self.choice_target_entropy, rows.mask_R
         )
-        return [*proposal, *choosing], {**proposal_metrics, **choice_metrics}
+        return [*of_proposal, *of_choice], {**proposal_metrics, **choice_metrics}
 
     def _sequences(self, x_R: tf.Tensor) -> tf.Tensor:
         """Returns rows `[R, ...]` as `[T, B, ...]`."""
@@ -243,13 +238,10 @@ class TemporallyAbstractActorCriticAgent(Agent):
         present one, `[B]`.
         """
         assert state is not None
-        acting, critics = self.policy, self.networks["q"]
-        previous = {name: state[name] for name in acting.trajectory.fields}
-        taus = {"keep_q": acting.trajectory.step(previous), "switch_q": acting.trajectory.plan(action, previous)}
-        return {
-            name: acting.objective(pessimistic(acting.q(critics, observation, tau), acting.reward_weights))
-            for name, tau in taus.items()
-        }
+        trajectory = self.policy.trajectory
+        previous = {name: state[name] for name in trajectory.fields}
+        taus = {"keep_q": trajectory.step(previous), "switch_q": trajectory.plan(action, previous)}
+        return {name: self.policy.value(self.networks["q"], observation, tau) for name, tau in taus.items()}
 
 
 def _pair(value: float | tuple[float, float]) -> tuple[Any, Any]:

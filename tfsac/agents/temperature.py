@@ -30,10 +30,10 @@ class FixedTemperature:
         return tf.constant(self.alpha, tf.float32)
 
     def register_with(self, agent: Agent) -> None:
-        """Leaves an agent as it is."""
+        """Does nothing: there is no variable to train."""
 
     def step(
-        self, agent: Agent, log_prob_B: tf.Tensor, target_entropy: Any, counts_B: Any = 1.0
+        self, agent: Agent, log_prob_B: tf.Tensor, target_entropy: Any, mask_B: Any = 1.0
     ) -> tuple[list[Gradients], Metrics]:
         """Returns no gradients and no metrics."""
         return [], {}
@@ -64,25 +64,25 @@ class LearnedTemperature(keras.layers.Layer):
         return tf.stop_gradient(tf.exp(value) if self.log_space else tf.convert_to_tensor(value))
 
     def register_with(self, agent: Agent) -> None:
-        """Becomes one of the things that an agent trains, under its name."""
+        """Adds the variable and its optimizer to what the agent trains, under the name of the temperature."""
         agent.trained[self.name] = self.trainable_variables
         agent.optimizers[self.name] = adam(learning_rate_of(self.parameters, agent.updates), self.trainable_variables)
 
     def step(
-        self, agent: Agent, log_prob_B: tf.Tensor, target_entropy: Any, counts_B: Any = 1.0
+        self, agent: Agent, log_prob_B: tf.Tensor, target_entropy: Any, mask_B: Any = 1.0
     ) -> tuple[list[Gradients], Metrics]:
         """Returns the gradients that bring the entropy to its target (equation 18), and the loss as a metric.
 
         Args:
             agent: that it is registered with.
             log_prob_B, target_entropy: see `temperature_loss`.
-            counts_B: factors of the rows.
+            mask_B: 1 for rows that count, 0 for padding.
         """
         with agent.watch(self.name) as tape:
             value = tf.convert_to_tensor(self.variable.value)
             learned = tf.exp(value) if self.parameters.loss == "alpha" else value
             loss_B = temperature_loss(learned, log_prob_B, target_entropy)
-            loss = tf.reduce_mean(counts_B * loss_B)
+            loss = tf.reduce_mean(mask_B * loss_B)
         return [agent.gradients(self.name, loss, tape)], {f"loss/{self.name}": loss}
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import tensorflow as tf
 from tensorflow import Tensor
 
-from tfsac.losses import soft_actor_critic as losses
 from tfsac.losses.checks import assert_shapes
 
 
@@ -86,23 +85,10 @@ def soft_target(
     Raises:
         ValueError: wrong ranks or sizes.
     """
-    dimensions = "BNM" if next_value.shape.rank == 3 else "BM"[: next_value.shape.rank]
+    dimensions = "BNM"[: next_value.shape.rank]
     assert_shapes(reward=(reward_B, "B"), discount=(discount_B, "B"), next_log_prob=(next_log_prob_B, "B"))
     assert_shapes(reward=(reward_B, "B"), next_value=(next_value, dimensions), alpha=(alpha, ""))
     reward, discount, log_prob = (
         tf.reshape(x_B, [-1] + [1] * (len(dimensions) - 1)) for x_B in (reward_B, discount_B, next_log_prob_B)
     )
     return tf.stop_gradient(reward + discount * (next_value - alpha * log_prob))
-
-
-def regression_rows(q_BN: Tensor, target: Tensor, huber: bool = False) -> Tensor:
-    """Returns `regression_loss` of every critic, `[B, N]`, on one target `[B]` or on targets of their own, `[B, N]`.
-
-    Raises:
-        ValueError: wrong ranks or sizes.
-    """
-    if target.shape.rank == 1:
-        return losses.regression_loss(q_BN, target, huber)
-    assert_shapes(q=(q_BN, "BN"), target=(target, "BN"))
-    rows = losses.regression_loss(tf.reshape(q_BN, [-1]), tf.reshape(target, [-1]), huber)
-    return tf.reshape(rows, tf.shape(q_BN))

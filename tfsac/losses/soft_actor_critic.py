@@ -80,14 +80,18 @@ def regression_loss(prediction: tf.Tensor, target_B: tf.Tensor, huber: bool = Fa
     Args:
         prediction: of V or Q.
         target_B: regression target.
-        huber: `2 |error| - 1` where the error exceeds 1, instead of its square.
+        huber: see `squared_or_huber`.
 
     Raises:
         ValueError: wrong ranks or sizes.
     """
     critics = prediction.shape.rank == 2
     assert_shapes(target=(target_B, "B"), prediction=(prediction, "BN" if critics else "B"))
-    error = prediction - (target_B[:, None] if critics else target_B)
+    return squared_or_huber(prediction - (target_B[:, None] if critics else target_B), huber)
+
+
+def squared_or_huber(error: tf.Tensor, huber: bool) -> tf.Tensor:
+    """Returns the square of an error of any shape; with `huber` `2 |error| - 1` where it exceeds 1."""
     if huber:
         return tf.where(tf.abs(error) <= 1.0, tf.square(error), 2.0 * tf.abs(error) - 1.0)
     return tf.square(error)

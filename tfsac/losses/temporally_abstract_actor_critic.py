@@ -11,6 +11,7 @@ import math
 import tensorflow as tf
 
 from tfsac.losses.checks import assert_shapes
+from tfsac.losses.soft_actor_critic import squared_or_huber
 
 
 def compare_through_returns(
@@ -28,18 +29,18 @@ def compare_through_returns(
     trajectory.
 
     `G[t] = r[t] + gamma * nonterminal[t] * acc[t + 1]`, and `acc[t]` is `G[t]` where the stored step kept its
-    trajectory and so does the policy of now, `V[t] = beta0 * Q(tau0) + beta1 * Q(tau1)` where either switches, the
+    trajectory and so does the current policy, `V[t] = beta0 * Q(tau0) + beta1 * Q(tau1)` where either switches, the
     episode is over, or the sequence ends. Rewards stand beside their actions.
 
     Args:
         reward_TBD: after the filters.
         nonterminal_TB: 1 - terminated.
         gamma_D: discount of each reward.
-        keep_q_TBD, switch_q_TBD: target critics at tau0 and tau1 of the policy of now.
+        keep_q_TBD, switch_q_TBD: target critics at tau0 and tau1 of the current policy.
         keep_TB: its probability of keeping, beta0.
         last_TB: booleans, rows after an episode's last action.
         switched_TB: booleans, whether the stored step switched.
-        would_switch_TB: booleans, a draw from the choice of now, as ALF has it. Its mistake: where it switches, the
+        would_switch_TB: booleans, a sample of the current choice, as ALF has it. Its mistake: where it switches, the
             target is V and not Q(tau1). None takes the expectation instead, `acc = beta1 * Q(tau1) + beta0 * G`, which
             is unbiased.
 
@@ -84,16 +85,14 @@ def critic_loss(q_TBND: tf.Tensor, return_TBD: tf.Tensor, huber: bool = False) -
     Args:
         q_TBND: critics at the stored trajectories.
         return_TBD: of all rows but the last, `[T - 1, B, D]`.
-        huber: linear where the error exceeds 1.
+        huber: see `squared_or_huber`.
 
     Raises:
         ValueError: wrong ranks or sizes.
     """
     assert_shapes(q=(q_TBND[:-1], "TBND"), returns=(return_TBD, "TBD"))
-    error = q_TBND[:-1] - return_TBD[:, :, None]
-    size = tf.abs(error)
-    squared = tf.where(size <= 1.0, tf.square(error), 2.0 * size - 1.0) if huber else tf.square(error)
-    return tf.pad(tf.reduce_mean(squared, axis=-1), [[0, 1], [0, 0], [0, 0]])
+    error_TBND = squared_or_huber(q_TBND[:-1] - return_TBD[:, :, None], huber)
+    return tf.pad(tf.reduce_mean(error_TBND, axis=-1), [[0, 1], [0, 0], [0, 0]])
 
 
 def policy_loss(log_prob_B: tf.Tensor, switch_B: tf.Tensor, switch_q_B: tf.Tensor, alpha: tf.Tensor) -> tf.Tensor:

@@ -14,11 +14,10 @@ from tfsac.networks.network import Network
 from tfsac.networks.settings import check_settings
 from tfsac.networks.unit_weights import project
 from tfsac.parameters import AgentParameters
-from tfsac.types import Spec
+from tfsac.types import TARGET, Spec
 from tfsac.user_code import calling
 
 FIRST = "trunk"  # what reads its features is made after it
-TARGET = "_target"
 ModelMaker = Callable[[], Mapping[str, keras.Model]]
 SpecOf = Callable[[str, Mapping[str, Network]], Spec]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tfsac.parameters import Conv2d, EmbedderScheme, InputEmbedderParameters, NetworkParameters
 from tfsac.parameters.base import nearest
-from tfsac.types import ACTION_MASK, AGENT_STATE, ArraySpec
+from tfsac.types import ACTION_MASK, AGENT_STATE, TARGET, ArraySpec
 
 VECTOR_SCHEMES: dict[EmbedderScheme, tuple[int | Conv2d, ...]] = {
     EmbedderScheme.Empty: (),
@@ -181,5 +181,5 @@ def _advice(name: str, read: Collection[str], observation: Mapping[str, ArraySpe
             fitting[key] = {"scheme": usual.value}
         else:
             fitting[key] = {"scheme": [256]} if len(shape) == 1 else {"scheme": [256], "flatten": True}
-    network = name.removesuffix("_target") if team or name.startswith("trunk") else "*"
+    network = name.removesuffix(TARGET) if team or name.startswith("trunk") else "*"
     return f"add --set='agent.networks.{network}.input_embedders_parameters={json.dumps(fitting)}'"

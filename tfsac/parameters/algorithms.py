@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import numbers
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, Field
 
@@ -89,7 +89,7 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
     """What all algorithms share that learn from transitions or sequences of any age.
 
     Attributes:
-        n_step: rewards summed before the bootstrap; more spread rewards faster, and are further from the policy of now.
+        n_step: rewards summed before the bootstrap; more spread rewards faster, but are further off-policy.
         ignore_done: bootstrap after the end of a task too, for tasks whose end is only a time limit that is not
             declared as one.
         num_consecutive_playing_steps: environment steps or episodes between calls of updates.
@@ -169,15 +169,15 @@ class SoftActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
     """Soft actor-critic with a value network (Coach; Haarnoja et al. 2018, arXiv 1801.01290); temperature 1."""
 
 
-UPDATE_ORDERS = ("critic_first", "policy_first", "simultaneous")
+UpdateOrder = Literal["critic_first", "policy_first", "simultaneous"]
 
 
 def _check_order(order: Any) -> Any:
-    if order in UPDATE_ORDERS:
+    if order in get_args(UpdateOrder):
         return order
     raise ValueError(
         "update_order is 'critic_first' (DI-engine's), 'simultaneous' (Spinning Up's) or 'policy_first'."
-        f"{nearest(order, UPDATE_ORDERS) if isinstance(order, str) else ''} Received: {order!r}"
+        f"{nearest(order, get_args(UpdateOrder)) if isinstance(order, str) else ''} Received: {order!r}"
     )
 
 
@@ -205,9 +205,7 @@ class TwinSoftActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
             it.
     """
 
-    update_order: Annotated[Literal["critic_first", "policy_first", "simultaneous"], BeforeValidator(_check_order)] = (
-        "critic_first"
-    )
+    update_order: Annotated[UpdateOrder, BeforeValidator(_check_order)] = "critic_first"
     temperature: TemperatureParameters = Field(default_factory=AutoAlphaParameters)
     critic_subset: PositiveInt | None = None
     target_reduction: Literal["min", "mean", "index_min", "own", "pool"] = "min"
@@ -247,8 +245,8 @@ class TemporallyAbstractActorCriticAlgorithmParameters(OffPolicyAlgorithmParamet
         randomize_first_state_tau: begin episodes of training with a uniform previous trajectory instead of zeros.
         b1_advantage_clipping: (low, high) bounds of the advantage of switching where its probability is computed,
             either of them None for no bound; or None. A low bound of 0 keeps switching at least as likely as keeping.
-        compare_through: "sampled" is ALF's operator; "unbiased" averages over the switch policy of now where the stored
-            step kept.
+        compare_through: "sampled" is ALF's operator; "unbiased" averages over the current switch policy where the
+            stored step kept.
         epsilon_greedy: probability with which a deterministic policy nevertheless draws its proposal and,
             independently, its choice. Exported policies have none.
         initial_alpha: first value of both temperatures, of the switch and of the proposal.

@@ -25,9 +25,20 @@ from tfsac.policies.base_policy import (
     state_before,
 )
 from tfsac.policies.categorical import uniform_actions
-from tfsac.types import ACTION_MASK, BEHAVIOUR, STATE, ActResult, ArraySpec, DiscreteSpec, Segments, Spec, input_name
+from tfsac.types import (
+    ACTION_MASK,
+    BEHAVIOUR,
+    STATE,
+    TARGET,
+    ActResult,
+    ArraySpec,
+    DiscreteSpec,
+    Segments,
+    Spec,
+    input_name,
+)
 
-POLICY, TRUNK, AVERAGE = "policy", "trunk", "_target"
+POLICY, TRUNK = "policy", "trunk"
 LOGITS, MEAN, VARIANCE = BEHAVIOUR + "logits", BEHAVIOUR + "mean", BEHAVIOUR + "variance"
 
 
@@ -87,9 +98,9 @@ class RecurrentPolicy(BasePolicy):
             return tuple(acting)
         for name, network in parameters.networks.items():
             if network.middleware_parameters.kind == "lstm":
-                acting |= {name, *([name + AVERAGE] if network.create_target_network else [])}
-        if TRUNK in parameters.networks and any(name.endswith(AVERAGE) for name in acting):
-            acting |= {TRUNK + AVERAGE}
+                acting |= {name, *([name + TARGET] if network.create_target_network else [])}
+        if TRUNK in parameters.networks and any(name.endswith(TARGET) for name in acting):
+            acting |= {TRUNK + TARGET}
         return tuple(acting)
 
     @classmethod
@@ -190,7 +201,7 @@ class RecurrentPolicy(BasePolicy):
         for name in names:
             given = dict(observation)
             if TRUNK in self.networks and not name.startswith(TRUNK):
-                given[FEATURES] = features[average_of(TRUNK, self.networks) if name.endswith(AVERAGE) else TRUNK]
+                given[FEATURES] = features[average_of(TRUNK, self.networks) if name.endswith(TARGET) else TRUNK]
             fields = self.networks[name].memory
             computed = compute(name, {**given, **{field: before[f"{name}_{field}"] for field in fields}})
             after |= {f"{name}_{field}": computed.pop() for field in reversed([*fields])}
@@ -288,7 +299,7 @@ class RecurrentGaussianPolicy(RecurrentPolicy):
 
 def average_of(name: str, networks: Mapping[str, Network]) -> str:
     """Returns the name of a network's average (its target network), or its own where it has none."""
-    return name + AVERAGE if name + AVERAGE in networks else name
+    return name + TARGET if name + TARGET in networks else name
 
 
 def features_of_columns(networks: Mapping[str, Network], batch: Segments) -> dict[str, tf.Tensor]:
@@ -304,7 +315,7 @@ def features_of_columns(networks: Mapping[str, Network], batch: Segments) -> dic
     for name, network in networks.items():
         given: Mapping[str, tf.Tensor] = batch.observation
         if TRUNK in networks and not name.startswith(TRUNK):
-            given = {FEATURES: features[average_of(TRUNK, networks) if name.endswith(AVERAGE) else TRUNK]}
+            given = {FEATURES: features[average_of(TRUNK, networks) if name.endswith(TARGET) else TRUNK]}
         state = {field: batch.initial_state[f"{name}_{field}"] for field in network.memory}
         features[name] = network.features(given, state, is_first, valid)
     return features

@@ -350,6 +350,10 @@ class TemporallyAbstractPolicy(BasePolicy):
         """Returns all critics (online or target) of trajectories, `[B, N, D]`."""
         return critics(observation, self.trajectory.concatenated(tau))
 
+    def value(self, critics: Network, observation: Mapping[str, tf.Tensor], tau: Tau) -> tf.Tensor:
+        """Returns the pessimistic Q of trajectories, a weighted sum over rewards, `[B]`."""
+        return self.objective(pessimistic(self.q(critics, observation, tau), self.reward_weights))
+
     def objective(self, q_BD: Any) -> Any:
         """Returns the weighted sum over rewards, `[B]`."""
         return (
@@ -368,10 +372,7 @@ class TemporallyAbstractPolicy(BasePolicy):
         policy = SquashedGaussian(*self.networks["policy"]({**observation, **previous}))
         proposal_EA = policy.mode() if noise is None else policy.sample(noise[:, :-1])
         kept, planned = self.trajectory.step(previous), self.trajectory.plan(proposal_EA, previous)
-        keep_q_E, switch_q_E = (
-            self.objective(pessimistic(self.q(self.networks["q"], observation, tau), self.reward_weights))
-            for tau in (kept, planned)
-        )
+        keep_q_E, switch_q_E = (self.value(self.networks["q"], observation, tau) for tau in (kept, planned))
         of_both = self._choice(keep_q_E, switch_q_E, tf.convert_to_tensor(self.choice_alpha))
         switch_E = of_both.better_B if noise is None else noise[:, -1] < of_both.switch_B
         after = self._follow(self._limited(switch_E, state[REPEATS]), kept, planned, state[REPEATS])

@@ -18,6 +18,7 @@ from tfsac.networks import project
 from tfsac.policies import BasePolicy
 from tfsac.training.recorded_functions import refuse_other_order
 from tfsac.training.run_directory import RunDirectory
+from tfsac.types import TARGET
 
 STATISTICS = "filters"  # the entry of their statistics
 LOG_ALPHA, ALPHA = "/log_alpha", "/alpha"  # how the name of a temperature ends, by its `log_space`
@@ -150,7 +151,7 @@ def _variables(agent: Agent) -> dict[str, Any]:
 
 def _other_networks(policy: BasePolicy) -> set[str]:
     """Returns the names of the agent's networks that the policy does not have."""
-    return {name + end for name in policy.parameters.networks for end in ("", "_target")} - policy.networks.keys()
+    return {name + end for name in policy.parameters.networks for end in ("", TARGET)} - policy.networks.keys()
 
 
 def _other_space(name: str) -> str:
