@@ -113,7 +113,7 @@ def flops_of_an_update(agent: Any, train_policy: bool) -> int:
     from profile_update import needed
 
     agent.diagnosed = False
-    rows = tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), agent.batch_rows())
+    rows = tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), agent.batch_spec())
     update = tf.function(lambda batch: agent.update_once(batch, train_policy), autograph=False)
     return sum(map(products, needed(update.get_concrete_function(rows).graph)))
 

@@ -33,9 +33,9 @@ def made_batches(agent, updates):
     """Returns random batches of an agent's kind, `[U, ...]`."""
     policy, size = agent.policy, agent.batch_size
     if hasattr(policy, "trajectory"):
-        return random_sequences(agent.spec, updates, agent.batch_rows().reward.shape[0], size)
+        return random_sequences(agent.spec, updates, agent.batch_spec().reward.shape[0], size)
     if agent.batch_axis:
-        steps = agent.batch_rows().reward.shape[0]
+        steps = agent.batch_spec().reward.shape[0]
         return random_segments(agent.spec, updates, steps, size, state=policy.recurrent_state)
     return random_batches(agent.spec, updates, size)
 

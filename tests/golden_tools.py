@@ -83,7 +83,7 @@ def put(agent, golden, monkeypatch):
     if agent.spec.num_agents:  # one update, `[B, N, A]`
         noise = {key: tf.reshape(value, [1, -1, value.shape[-1]]) for key, value in noise.items()}
     monkeypatch.setattr(
-        agent, "noise", lambda name, shape: agent.share_of_replica(noise[name][agent.updates], agent.replicas)
+        agent, "noise", lambda name, shape: agent.replica_slice(noise[name][agent.updates], agent.replicas)
     )
 
 
@@ -211,5 +211,5 @@ def put_into_switching(agent, golden, monkeypatch):
     monkeypatch.setattr(
         agent,
         "noise",
-        lambda name, shape, draw=None: agent.share_of_replica(tf.reshape(draws[name], shape), agent.replicas),
+        lambda name, shape, draw=None: agent.replica_slice(tf.reshape(draws[name], shape), agent.replicas),
     )

@@ -266,7 +266,7 @@ def fix_noise(agent):
     def noise(name, shape, draw=tf.random.stateless_normal):
         rng = np.random.default_rng(zlib.crc32(name.encode()))
         drawn = rng.standard_normal(shape) if draw is tf.random.stateless_normal else rng.random(shape)
-        return agent.share_of_replica(tf.constant(drawn, tf.float32), agent.replicas)
+        return agent.replica_slice(tf.constant(drawn, tf.float32), agent.replicas)
 
     agent.noise = noise
 

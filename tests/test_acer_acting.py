@@ -241,7 +241,9 @@ def test_what_reads_a_trunk_may_remember_too():
         found = agent.policy.act(observations(), before, mode="explore")
         for ending in ("", "_target"):
             trunk = nets["trunk" + ending] if "trunk" + ending in nets else nets["trunk"]
-            features = trunk.advance({**x, **{f: tf.constant(before[f"trunk{ending}_{f}"]) for f in trunk.memory}})[0]
+            features = trunk.advance({**x, **{f: tf.constant(before[f"trunk{ending}_{f}"]) for f in trunk.lstm_state}})[
+                0
+            ]
             state = {f: tf.constant(before[f"policy{ending}_{f}"]) for f in ("hidden", "cell")}
             logits, hidden, _ = nets["policy" + ending]({"features": features, **state})
             np.testing.assert_allclose(found.state[f"policy{ending}_hidden"], hidden, rtol=1e-5, atol=1e-6)
@@ -334,7 +336,7 @@ def feed(agent, x, state):
     given = tensors(x)
     for name in ("trunk", "policy"):
         if name in agent.network_parameters:
-            memory = {f: tf.constant(state[f"{name}_{f}"]) for f in agent.networks[name].memory}
+            memory = {f: tf.constant(state[f"{name}_{f}"]) for f in agent.networks[name].lstm_state}
             outputs = tf.nest.flatten(agent.networks[name]({**given, **memory}))
             given = {**given, "features": outputs[0]} if name == "trunk" else given
     return given, outputs

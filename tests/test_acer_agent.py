@@ -112,9 +112,9 @@ def values_along(agent, observation, initial):
     for row in observation:
         outputs, given = {}, {"observation": tf.constant(row[None])}
         for name in agent.network_parameters:  # a trunk is the first
-            read = {**given, **{field: state[f"{name}_{field}"] for field in agent.networks[name].memory}}
+            read = {**given, **{field: state[f"{name}_{field}"] for field in agent.networks[name].lstm_state}}
             found = tf.nest.flatten(agent.networks[name](read, *([tf.zeros([1, 2])] if name == "advantage" else [])))
-            state |= {f"{name}_{field}": found.pop() for field in reversed([*agent.networks[name].memory])}
+            state |= {f"{name}_{field}": found.pop() for field in reversed([*agent.networks[name].lstm_state])}
             outputs[name], given = found[0], {"features": found[0]} if name == "trunk" else given
         v = outputs["v"][0] if "v" in outputs else tf.reduce_sum(tf.nn.softmax(outputs["policy"]) * outputs["q"][:, 0])
         values.append(float(v))

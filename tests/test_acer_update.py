@@ -28,7 +28,7 @@ from acer_tools import (
     weights,
 )
 
-from tfsac.policies.recurrent import MEAN, VARIANCE, features_of_columns
+from tfsac.policies.recurrent import MEAN, VARIANCE, features_of_segments
 from tfsac.testing import discrete_spec, vector_spec
 
 of_both = pytest.mark.parametrize("kind", ["discrete", "gaussian"])
@@ -250,7 +250,7 @@ def test_the_trace_of_many_dimensions_is_the_root_of_the_whole_ratio(on_policy):
     batch = fresh_and_replayed(agent)[0]
     batch = batch._replace(action=3 * batch.action, on_policy=np.full_like(batch.on_policy, on_policy))
     batch = tf.nest.map_structure(tf.constant, batch)
-    rows = agent.evaluate(batch, features_of_columns(agent.networks, batch))
+    rows = agent.evaluate(batch, features_of_segments(agent.networks, batch))
     action, mean, variance = (
         tf.reshape(x, [-1, 16]) for x in (batch.action, batch.extras[MEAN], batch.extras[VARIANCE])
     )
@@ -417,7 +417,7 @@ def test_the_decay_of_the_average_policy_is_its_own():
 @of_both
 def test_batches_have_t_max_rows_and_a_column_for_each_of_the_batch(kind):
     agent = make_agent(kind, cells=3, steps=6, columns=2, spec=None)
-    rows = agent.batch_rows()
+    rows = agent.batch_spec()
     assert rows.reward.shape == (6, 2) and rows.observation["observation"].shape == (7, 2, 3)
     assert {x.shape.as_list()[0] for x in rows.initial_state.values()} == {
         2

@@ -21,7 +21,7 @@ from tfsac.catalog import load_preset
 from tfsac.distributions import SquashedGaussian
 from tfsac.networks import compute
 from tfsac.networks.bfloat16 import use_bfloat16
-from tfsac.networks.body_layers import EPSILON, BatchNormalization, Mode, standardized
+from tfsac.networks.body_layers import EPSILON, BatchNormalization, ForwardMode, standardized
 from tfsac.networks.unit_weights import normalizations
 from tfsac.parameters import (
     CategoricalValueParameters,
@@ -103,7 +103,7 @@ def test_critics_without_a_target_network_learn_between_any_number_of_steps():
 
 def test_a_critic_of_one_quantile_learns():
     agent = agent_of(distribution=QuantileValueParameters(1, 0), target_reduction="pool")
-    q = compute(agent.networks["q"], observed(), np.zeros((ROWS, 2), np.float32), of_batch=False)
+    q = compute(agent.networks["q"], observed(), np.zeros((ROWS, 2), np.float32), batch_statistics=False)
     assert q.shape == (ROWS, 2, 1)
     assert np.isfinite(agent.update(batches()).metrics).all()
 
@@ -120,13 +120,13 @@ def test_a_critic_of_one_quantile_learns():
 def test_a_stack_of_critics_is_as_many_critics(body):
     stack, alone = (agent_of(body, critics=critics, **JOINT).networks["q"] for critics in (3, 1))
     action = np.random.default_rng(1).uniform(-1, 1, (ROWS, 2)).astype(np.float32)
-    for of_batch in (False, True):
-        q_BN = compute(stack, observed(), action, of_batch=of_batch)
+    for batch_statistics in (False, True):
+        q_BN = compute(stack, observed(), action, batch_statistics=batch_statistics)
         assert q_BN.shape == (ROWS, 3) and len(np.unique(q_BN[0])) == 3
         for i in range(3):
             for variable, of_stack in zip(alone.variables, stack.variables, strict=True):
                 variable.assign(of_stack.numpy()[i : i + 1] if of_stack.shape else of_stack)
-            found = compute(alone, observed(), action, of_batch=of_batch)
+            found = compute(alone, observed(), action, batch_statistics=batch_statistics)
             np.testing.assert_allclose(found[:, 0], q_BN[:, i], atol=1e-5)
 
 
@@ -139,9 +139,9 @@ def test_all_critics_at_once_are_one_after_the_other(body):
         network.head.critics.at_once = at_once
         with tf.GradientTape() as tape:
             tape.watch(action)
-            q_BN = compute(network, observed(), action, of_batch=True)
+            q_BN = compute(network, observed(), action, batch_statistics=True)
             loss = tf.reduce_sum(q_BN * tf.range(4.0))
-        of_members = compute(network, observed(), action, of_batch=True, members=members)
+        of_members = compute(network, observed(), action, batch_statistics=True, critic_indices=members)
         found.append((q_BN, of_members, tape.gradient(loss, action)))
     for one_by_one, stacked in zip(*found, strict=True):
         np.testing.assert_allclose(one_by_one, stacked, atol=1e-5)
@@ -264,7 +264,7 @@ def test_the_gradients_of_batch_normalisation_are_those_of_its_formula(renorm, c
         if not renorm:
             ratio, distance = 1.0, 0.0
         expected = ((x - mean) / deviation * tf.stop_gradient(ratio) + tf.stop_gradient(distance)) * scale + bias
-        y = layer.forward(x, lambda variable: values[id(variable)], Mode(of_batch=True))
+        y = layer.forward(x, lambda variable: values[id(variable)], ForwardMode(batch_statistics=True))
     np.testing.assert_allclose(y, expected, atol=1e-5)
     for source in (x, scale, bias):
         np.testing.assert_allclose(tape.gradient(y, source, dy), tape.gradient(expected, source, dy), atol=1e-5)

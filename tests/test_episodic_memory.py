@@ -218,7 +218,7 @@ def test_a_rollout_with_too_few_columns_is_refused_and_goes_on():
     memory = EpisodicMemory(SPEC, 20, 3, num_envs=2)
     assert memory.batches(0, 2, np.random.default_rng(0)) is None  # there are no steps
     add(memory, 0)
-    with pytest.raises(ValueError, match=r"Each of 2 environments needs a column\. Received: 1$"):
+    with pytest.raises(ValueError, match=r"Each of 2 environments needs a segment\. Received: 1$"):
         rollout_of(memory, 1)
     check_column(rollout_of(memory, 2), 0, [1], after=1.5)
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tfsac.agents import EnsembleSoftActorCriticAgent, ensemble_sac
 from tfsac.distributions import SquashedGaussian
 from tfsac.networks import compute
-from tfsac.networks.body_layers import BatchNormalization, Mode, tensor
+from tfsac.networks.body_layers import BatchNormalization, ForwardMode, tensor
 from tfsac.networks.unit_weights import normalizations
 from tfsac.parameters import (
     CategoricalValueParameters,
@@ -210,7 +210,13 @@ def test_the_policy_sees_running_statistics_and_dropout(monkeypatch):
         observation = {"observation": tf.constant(golden["batch/obs"][0])}
         with tf.GradientTape() as tape:
             tape.watch(action)
-            outputs = compute(agent.networks["q"], observation, action, of_batch=False, masks=agent.masks("policy", 1))
+            outputs = compute(
+                agent.networks["q"],
+                observation,
+                action,
+                batch_statistics=False,
+                dropout_masks=agent.dropout_masks("policy", 1),
+            )
             q_BN = agent.critics.q(outputs)
             q_B = ensemble_sac.reduce_q(q_BN, meta["policy_reduction"])
         np.testing.assert_allclose(q_BN, golden[f"{under}policy/q_all"], rtol=5e-5, atol=5e-5)
@@ -299,10 +305,10 @@ def test_batch_normalisation_and_renormalisation_match(variant, at_once):
         moments = {}
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y = normalised(layer, x, at_once, of_batch=True, moments=moments)
+            y = normalised(layer, x, at_once, batch_statistics=True, moments=moments)
             total = tf.reduce_sum(y * upstream)
         gradients = tape.gradient(total, [x, layer.scale.value, layer.bias.value])
-        layer.move(moments[layer])
+        layer.update_statistics(moments[layer])
         place = f"{variant}/"
         np.testing.assert_allclose(y, golden[place + "y"][step], rtol=5e-5, atol=5e-5)
         np.testing.assert_allclose(layer.mean.numpy(), golden[place + "mean"][step], rtol=5e-6, atol=5e-6)
@@ -313,8 +319,8 @@ def test_batch_normalisation_and_renormalisation_match(variant, at_once):
     np.testing.assert_allclose(inference, golden[f"{variant}/inference_y"], rtol=5e-5, atol=5e-5)
 
 
-def normalised(layer, x_NBF, at_once, of_batch=False, moments=None):
-    mode = Mode(of_batch, moments)
+def normalised(layer, x_NBF, at_once, batch_statistics=False, moments=None):
+    mode = ForwardMode(batch_statistics, moments)
     if at_once:
         return layer.forward(x_NBF, lambda variable: tensor(variable)[:, None], mode)
     return tf.stack(

@@ -242,7 +242,7 @@ def test_the_cosine_is_computed_in_updates_that_report_all_metrics_alone(kind, m
 
 def graph_of(agent):
     """Returns how many operations of each type an update has, and the names of the variables that it reads or moves."""
-    graph = tf.function(agent.update_once, autograph=False).get_concrete_function(agent.batch_rows()).graph
+    graph = tf.function(agent.update_once, autograph=False).get_concrete_function(agent.batch_spec()).graph
     return collections.Counter(operation.type for operation in graph.get_operations()), {
         v.name for v in graph.variables
     }

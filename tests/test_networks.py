@@ -199,13 +199,16 @@ def test_each_field_of_a_state_goes_through_a_linear_layer_of_the_embeddings_wid
     net = network(spec=VECTOR._replace(state=STATE), embed=(6,), middle=(7,))
     randomise(net)
     x = {"observation": normal(4, 5), "tau_a": normal(4, 2, seed=1), "tau_v": normal(4, 2, seed=2)}
-    assert {name: layer.units for name, layer in net.state.items()} == {"tau_a": 6, "tau_v": 6}
+    assert {name: layer.units for name, layer in net.state_embedders.items()} == {"tau_a": 6, "tau_v": 6}
 
     def dense(layer, value):
         return value @ layer.kernel.numpy() + layer.bias.numpy()
 
     (embedder,), (middle,) = net.embedders["observation"], net.middleware
-    merged = [np.maximum(dense(embedder, x["observation"]), 0), *(dense(net.state[name], x[name]) for name in STATE)]
+    merged = [
+        np.maximum(dense(embedder, x["observation"]), 0),
+        *(dense(net.state_embedders[name], x[name]) for name in STATE),
+    ]
     hidden = np.maximum(dense(middle, np.concatenate(merged, axis=1)), 0)
     expected = np.split(dense(net.head.output, hidden), 2, axis=1)
     for output, values in zip(net(x), expected, strict=True):
@@ -214,7 +217,7 @@ def test_each_field_of_a_state_goes_through_a_linear_layer_of_the_embeddings_wid
 
 def test_a_raw_observation_gives_the_state_its_own_width():
     net = network(spec=VECTOR._replace(state=STATE), embed=EmbedderScheme.Empty)
-    assert [layer.units for layer in net.state.values()] == [5, 5]
+    assert [layer.units for layer in net.state_embedders.values()] == [5, 5]
     assert net.middleware[0].kernel.shape == (15, 7)
 
 

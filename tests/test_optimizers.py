@@ -215,7 +215,7 @@ import test_optimizers as t
 for case in t.CASES.keys() - {"Nadam"}:
     with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
         agent = t.make_agent(case)
-    agent.noise = lambda name, shape, agent=agent: agent.share_of_replica(tf.constant(np.ones(shape), tf.float32), agent.replicas)
+    agent.noise = lambda name, shape, agent=agent: agent.replica_slice(tf.constant(np.ones(shape), tf.float32), agent.replicas)
     agent.update(t.random_batches(t.SPEC, t.UPDATES, t.BATCH))
     np.savez(sys.argv[2] + "/" + case, *t.numbers(agent))
 import keras

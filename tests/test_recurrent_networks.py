@@ -137,7 +137,7 @@ def test_a_network_without_memory_sees_each_row_alone():
     features = net.features({"observation": observation}, {}, nothing, nothing > 0)
     (expected,) = net.advance({"observation": observation.reshape(-1, 5)})
     np.testing.assert_allclose(tf.reshape(features, [-1, 7]), expected, rtol=1e-6, atol=1e-6)
-    assert net.memory == {} and net.lstm is None
+    assert net.lstm_state == {} and net.lstm is None
 
 
 def test_gradients_flow_back_in_time_and_not_over_a_begin():

@@ -14,12 +14,12 @@ ALIGNMENT = 64  # bytes, of TensorFlow's arrays
 Packed = tuple[tf.Tensor, list[tf.Tensor]]  # the float32 fields `[U, F]`, and every other field `[U, B, ...]`
 
 
-def rows_of(arrays: dict[str, ArraySpec], leading: list[int]) -> dict[str, tf.TensorSpec]:
+def tensor_specs(arrays: dict[str, ArraySpec], leading: list[int]) -> dict[str, tf.TensorSpec]:
     """Returns shapes and dtypes of arrays with leading dimensions."""
     return {key: tf.TensorSpec([*leading, *array.shape], array.dtype) for key, array in arrays.items()}
 
 
-def transition_rows(spec: Spec, batch_size: int, weighted: bool) -> Transition:
+def transition_spec(spec: Spec, batch_size: int, weighted: bool) -> Transition:
     """Returns a batch of transitions `[B, ...]` as `tf.TensorSpec`.
 
     Args:
@@ -27,33 +27,35 @@ def transition_rows(spec: Spec, batch_size: int, weighted: bool) -> Transition:
         batch_size: B.
         weighted: whether it has importance weights.
     """
-    row, observation = tf.TensorSpec([batch_size]), rows_of(spec.observation, [batch_size])
+    row, observation = tf.TensorSpec([batch_size]), tensor_specs(spec.observation, [batch_size])
     action = tf.TensorSpec([batch_size, *spec.action.shape], spec.action.dtype)
-    extras = rows_of(spec.extras, [batch_size])
+    extras = tensor_specs(spec.extras, [batch_size])
     return Transition(observation, action, row, row, dict(observation), row if weighted else (), extras)
 
 
-def sequence_rows(spec: Spec, steps: int, batch_size: int) -> Sequence:
+def sequence_spec(spec: Spec, steps: int, batch_size: int) -> Sequence:
     """Returns a batch of sequences `[T, B, ...]` as `tf.TensorSpec`, T being `steps`."""
     leading = [steps, batch_size]
     row, action = tf.TensorSpec(leading), tf.TensorSpec([*leading, *spec.action.shape], spec.action.dtype)
     reward = tf.TensorSpec([*leading, *([spec.num_rewards] if spec.num_rewards else [])])
     step_type = tf.TensorSpec(leading, tf.int32)
-    return Sequence(rows_of(spec.observation, leading), action, reward, row, step_type, rows_of(spec.extras, leading))
+    return Sequence(
+        tensor_specs(spec.observation, leading), action, reward, row, step_type, tensor_specs(spec.extras, leading)
+    )
 
 
-def segment_rows(spec: Spec, steps: int, columns: int, state: dict[str, ArraySpec]) -> Segments:
-    """Returns a batch of segments `[T, B, ...]` as `tf.TensorSpec`, T being `steps` and B `columns`.
+def segment_spec(spec: Spec, steps: int, batch_size: int, state: dict[str, ArraySpec]) -> Segments:
+    """Returns a batch of segments `[T, B, ...]` as `tf.TensorSpec`, T being `steps` and B `batch_size`.
 
     Args:
         spec: of observations, actions and extras.
-        steps, columns: T and B.
+        steps, batch_size: T and B.
         state: of recurrent networks, by field.
     """
-    leading = [steps, columns]
+    leading = [steps, batch_size]
     row, action = tf.TensorSpec(leading), tf.TensorSpec([*leading, *spec.action.shape], spec.action.dtype)
-    observation = rows_of(spec.observation, [steps + 1, columns])
-    initial_state, extras = rows_of(state, [columns]), rows_of(spec.extras, leading)
+    observation = tensor_specs(spec.observation, [steps + 1, batch_size])
+    initial_state, extras = tensor_specs(state, [batch_size]), tensor_specs(spec.extras, leading)
     return Segments(observation, action, row, row, row, row, row, initial_state, extras)
 
 
@@ -69,13 +71,13 @@ class Packing:
 
     def __init__(self, batch: Batch):
         self.batch, self.specs = batch, tf.nest.flatten(batch)
-        self.places: list[slice | None] = []  # of each field in the packed row; None for those that are not float32
+        self.slices: list[slice | None] = []  # of each field in the packed row; None for those that are not float32
         self.size = 0
         for spec in self.specs:
             start = self.size
             if spec.dtype == tf.float32:
                 self.size += math.prod(spec.shape)
-            self.places.append(slice(start, self.size) if spec.dtype == tf.float32 else None)
+            self.slices.append(slice(start, self.size) if spec.dtype == tf.float32 else None)
         self.expected = [(tuple(spec.shape), np.dtype(spec.dtype.as_numpy_dtype)) for spec in self.specs]
         self.buffer = self._buffer(0)
 
@@ -100,10 +102,10 @@ class Packing:
         if len(self.buffer) < updates:  # kept: taking fresh pages at every call took seven times as long
             self.buffer = self._buffer(updates)
         floats = self.buffer[:updates]
-        for leaf, place in zip(leaves, self.places, strict=True):
-            if place is not None:
-                floats[:, place].reshape(leaf.shape)[:] = leaf
-        others = [tf.constant(leaf) for leaf, place in zip(leaves, self.places, strict=True) if place is None]
+        for leaf, part in zip(leaves, self.slices, strict=True):
+            if part is not None:
+                floats[:, part].reshape(leaf.shape)[:] = leaf
+        others = [tf.constant(leaf) for leaf, part in zip(leaves, self.slices, strict=True) if part is None]
         return tf.experimental.dlpack.from_dlpack(floats.__dlpack__()), others
 
     def _buffer(self, updates: int) -> np.ndarray:
@@ -116,10 +118,10 @@ class Packing:
     def unpack(self, packed: Packed, update: int | tf.Tensor) -> Any:
         """Returns the batch of one update, `[B, ...]` or `[T, B, ...]`."""
         others = iter(packed[1])
-        rest = [next(others) if place is None else None for place in self.places]
+        rest = [next(others) if part is None else None for part in self.slices]
         leaves = []
         # What is made first runs first, and the longest chain of operations begins with the next observation.
-        for spec, place, other in reversed([*zip(self.specs, self.places, rest, strict=True)]):
-            row = packed[0][update, place] if other is None else other[update]
+        for spec, part, other in reversed([*zip(self.specs, self.slices, rest, strict=True)]):
+            row = packed[0][update, part] if other is None else other[update]
             leaves.append(tf.reshape(row, spec.shape))
         return tf.nest.pack_sequence_as(self.batch, leaves[::-1])

@@ -35,10 +35,10 @@ class CompiledUpdates:
 
     def __init__(self, agent: Any, eager: bool, jit_compile: bool):
         self.agent, self.eager = agent, eager
-        self.packing = Packing(agent.batch_rows())
+        self.packing = Packing(agent.batch_spec())
         self.updates_between_diagnostics = 1
         self.metric_names: list[str] = []
-        self.acting_places: list[tuple[slice, tuple[int, ...]]] = []  # of the weights in their array, and their shapes
+        self.acting_slices: list[tuple[slice, tuple[int, ...]]] = []  # of the weights in their array, and their shapes
         self.traces = 0
         self._made: int | None = None  # updates so far; reading the variable each time would take 0.1 ms
         # The loop over U has no fixed number of passes, so what XLA compiles is inside of it. No graph needs AutoGraph,
@@ -71,7 +71,7 @@ class CompiledUpdates:
             metrics, priority, weights = self._graph("all" if diagnosed else "losses")(packed)
         self._made = before + count
         flat = weights.numpy()
-        acting = [flat[place].reshape(shape) for place, shape in self.acting_places]
+        acting = [flat[part].reshape(shape) for part, shape in self.acting_slices]
         agent.policy.refresh(acting)
         return UpdateResult(metrics.numpy(), priority.numpy(), acting, diagnosed)
 
@@ -80,7 +80,7 @@ class CompiledUpdates:
         weights = self.agent.policy.acting_weights()
         shapes = [tuple(weight.shape) for weight in weights]
         ends = itertools.accumulate(map(math.prod, shapes))
-        self.acting_places = [
+        self.acting_slices = [
             (slice(end - math.prod(shape), end), shape) for shape, end in zip(shapes, ends, strict=True)
         ]
         return tf.concat([tf.zeros([0]), *(tf.reshape(weight, [-1]) for weight in weights)], axis=0)
@@ -142,7 +142,7 @@ class CompiledUpdates:
 
     def _of_replica(self, batch: Batch, train_policy: bool) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns metrics, NaN for those that are not reported, and priorities of an update of this replica's rows."""
-        agent, rows = self.agent, self.agent.share(batch)
+        agent, rows = self.agent, self.agent.replica_rows(batch)
         num_agents = agent.spec.num_agents
         metrics, td_error_B = agent.update_once(rows if num_agents is None else _folded(rows, num_agents), train_policy)
         if num_agents is not None:

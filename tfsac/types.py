@@ -184,24 +184,23 @@ class Sequence(NamedTuple):
 
 
 class Segments(NamedTuple):
-    """A batch of B entries of up to T consecutive steps, time first: `[T, B]`, or `[U, T, B]` when stacked for U
+    """A batch of B segments of up to T consecutive steps, time first: `[T, B]`, or `[U, T, B]` when stacked for U
     updates.
 
-    A segment is the part of one episode within an entry. An entry of a fresh rollout continues with the next episode
-    after a terminated step; a replayed entry is one segment. Where there is no step, at the end of an entry or in a
-    whole one, everything is zero.
+    A replayed segment belongs to one episode. One of a fresh rollout continues with the next episode after a terminated
+    step. Where there is no step, at the end of a segment or in a whole one, everything is zero.
 
     Attributes:
-        observation: arrays `[T + 1, B, ...]` by key; the last row is the observation after the entry's last step,
-            wherever in the entry that step is.
+        observation: arrays `[T + 1, B, ...]` by key; the last row is the observation after the segment's last step,
+            wherever in it that step is.
         action: `[T, B, A]`, or `[T, B]` discrete ones, numbered from 0.
         reward: `[T, B]`, of the action beside it, after the reward filters.
         nonterminal: `[T, B]`, 1 - terminated.
         is_first: `[T, B]`, 1 for the first step of an episode, else 0.
-        length: `[T, B]`, number of steps of the segment that the step belongs to; zero where there is no step.
+        length: `[T, B]`, number of steps of the step's episode within the segment; zero where there is no step.
         on_policy: `[T, B]`, 1 for steps of a fresh rollout of the current policy, 0 for others.
         initial_state: arrays `[B, ...]` by field, of recurrent networks before the first step; zero for replayed
-            entries.
+            segments.
         extras: arrays `[T, B, ...]` by name, with the parameters of the behaviour's distribution.
     """
 

@@ -1,8 +1,8 @@
 """Actor-critic with experience replay, for discrete and for continuous actions (ChainerRL; arXiv 1611.01224).
 
 Networks: `policy` and its average `policy_target`, the critics, and perhaps a `trunk` with its average before them. The
-critics are Q of every discrete action; or V and an advantage. An update looks at columns `[T, B]` of segments, R = T *
-B rows.
+critics are Q of every discrete action; or V and an advantage. An update looks at B segments `[T, B]`, R = T * B
+rows.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.agents.learner import Agent, Gradients, flat
-from tfsac.batches import segment_rows
+from tfsac.batches import segment_spec
 from tfsac.distributions import DiagonalGaussian, MaskedCategorical
 from tfsac.losses import experience_replay as losses
 from tfsac.losses.soft_actor_critic import expectation
 from tfsac.networks import ModelMaker
 from tfsac.parameters import DiscreteACERAgentParameters, GaussianACERAgentParameters
 from tfsac.policies import RecurrentCategoricalPolicy, RecurrentGaussianPolicy, RecurrentPolicy
-from tfsac.policies.recurrent import LOGITS, MEAN, POLICY, TRUNK, VARIANCE, average_of, features_of_columns
+from tfsac.policies.recurrent import LOGITS, MEAN, POLICY, TRUNK, VARIANCE, average_of, features_of_segments
 from tfsac.types import ACTION_MASK, Metrics, Segments, Spec, Update
 
 AVERAGED = ("value", "entropy", "kl")  # metrics of which running averages are kept
@@ -30,14 +30,14 @@ SMALLEST = 1e-30  # probability whose log is finite
 
 
 class RowValues(NamedTuple):
-    """What the networks compute in the rows of an update's columns.
+    """What the networks compute in the rows of an update's segments.
 
     Attributes:
         policy, average: distributions of the policy and of the average policy.
         log_ratio_R, trace_R: log pi(a) - log mu(a) of the actions taken, 0 on-policy, and Retrace's c; constants.
         q_R: Q of the actions taken.
         v_R: V.
-        bootstrap_B: V of the observations after the columns.
+        bootstrap_B: V of the observations after the segments.
         correction: what the subclass needs for the bias correction.
     """
 
@@ -105,7 +105,7 @@ class ACERAgent(Agent):
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             for variables in self.trained.values():
                 tape.watch([variable.value for variable in variables])
-            rows = self.evaluate(batch, features_of_columns(self.networks, batch))
+            rows = self.evaluate(batch, features_of_segments(self.networks, batch))
             q_TB, v_TB, trace_TB = (tf.reshape(x_R, [self.steps, -1]) for x_R in (rows.q_R, rows.v_R, rows.trace_R))
             steps = batch.reward, self.algorithm.discount * batch.nonterminal
             returns = losses.retrace_returns(*steps, q_TB, v_TB, trace_TB, rows.bootstrap_B, batch.length > 0)
@@ -178,14 +178,14 @@ class ACERAgent(Agent):
         averages = {f"average/{name}": value for name, value in zip(AVERAGED, tf.unstack(self.averages), strict=True)}
         return {**means, **averages, "segments/length": tf.math.divide_no_nan(steps, segments)}
 
-    def batch_rows(self) -> Segments:
+    def batch_spec(self) -> Segments:
         """Returns shapes and dtypes of a batch, `[T, B]`."""
-        return segment_rows(self.spec, self.steps, self.local_batch_size, self.policy.recurrent_state)
+        return segment_spec(self.spec, self.steps, self.local_batch_size, self.policy.recurrent_state)
 
-    def share(self, batch: Segments) -> Segments:
-        """Returns this replica's columns."""
+    def replica_rows(self, batch: Segments) -> Segments:
+        """Returns this replica's segments."""
         state = {field: x[None] for field, x in batch.initial_state.items()}
-        mine = super().share(batch._replace(initial_state=state))
+        mine = super().replica_rows(batch._replace(initial_state=state))
         return mine._replace(initial_state={field: x[0] for field, x in mine.initial_state.items()})
 
     @property
@@ -201,7 +201,7 @@ class ACERAgent(Agent):
             ValueError: there is one.
         """
         for name in self.network_parameters:
-            if name not in self.policy.acts_through and self.networks[name].memory:
+            if name not in self.policy.acts_through and self.networks[name].lstm_state:
                 raise ValueError(
                     "Values are functions of the policy's state, so its critics have no LSTM of their own: "
                     f"shared=True makes one trunk. Received: an LSTM in {name!r}"

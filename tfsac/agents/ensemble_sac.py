@@ -101,7 +101,7 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         self.num_critics = q.head_parameters.num_critics
         body = q.head_parameters.body_parameters
         self.has_dropout = isinstance(body, FCMiddlewareParameters) and body.dropout > 0
-        self.policy_moves = False
+        self.updates_policy_statistics = False
 
     def critic_step(self, batch: Transition) -> CriticStep:
         """Computes the step of every Q(s, a) to the target of its reduction over (a subset of) the target critics."""
@@ -131,37 +131,65 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         return draw_critics(tf.random.stateless_uniform([self.num_critics], seed), self.algorithm.critic_subset)
 
     def separate_outputs(
-        self, batch: Transition, next_action_BA: tf.Tensor, members: tf.Tensor | None
+        self, batch: Transition, next_action_BA: tf.Tensor, critic_indices: tf.Tensor | None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns what the critics compute of (s, a), and the target network's M members of (s', a')."""
-        online, target = self.masks("online", 1), self.masks("target", 1)
-        outputs = compute(self.networks["q"], batch.observation, batch.action, of_batch=True, move=True, masks=online)
+        """Returns what the critics compute of (s, a), and the target network's M critics of (s', a')."""
+        online, target = self.dropout_masks("online", 1), self.dropout_masks("target", 1)
+        outputs = compute(
+            self.networks["q"],
+            batch.observation,
+            batch.action,
+            batch_statistics=True,
+            update_statistics=True,
+            dropout_masks=online,
+        )
         return outputs, compute(
-            self.targets["q"], batch.next_observation, next_action_BA, of_batch=True, masks=target, members=members
+            self.targets["q"],
+            batch.next_observation,
+            next_action_BA,
+            batch_statistics=True,
+            dropout_masks=target,
+            critic_indices=critic_indices,
         )
 
     def joint_outputs(
-        self, batch: Transition, next_action_BA: tf.Tensor, members: tf.Tensor | None
+        self, batch: Transition, next_action_BA: tf.Tensor, critic_indices: tf.Tensor | None
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the same of one batch of both (1902.05605, section 3), without target network by the critics'."""
         both = tf.nest.map_structure(lambda *x: tf.concat(x, axis=0), batch.observation, batch.next_observation)
         action = tf.concat([batch.action, next_action_BA], axis=0)
-        outputs = compute(self.networks["q"], both, action, of_batch=True, move=True, masks=self.masks("online", 2))
+        outputs = compute(
+            self.networks["q"],
+            both,
+            action,
+            batch_statistics=True,
+            update_statistics=True,
+            dropout_masks=self.dropout_masks("online", 2),
+        )
         rows = batch.reward.shape[0]
         if self.targets["q"] is not self.networks["q"]:
-            masks = self.masks("target", 2)
-            target = compute(self.targets["q"], both, action, of_batch=True, masks=masks, members=members)
+            masks = self.dropout_masks("target", 2)
+            target = compute(
+                self.targets["q"],
+                both,
+                action,
+                batch_statistics=True,
+                dropout_masks=masks,
+                critic_indices=critic_indices,
+            )
             return outputs[:rows], target[rows:]
         next_outputs = tf.stop_gradient(outputs[rows:])
-        return outputs[:rows], next_outputs if members is None else tf.gather(next_outputs, members, axis=1)
+        return outputs[:rows], next_outputs if critic_indices is None else tf.gather(
+            next_outputs, critic_indices, axis=1
+        )
 
-    def masks(self, place: str, batches: int) -> Masks | None:
+    def dropout_masks(self, use: str, batches: int) -> Masks | None:
         """Returns what draws dropout's factors for so many batches one after the other; None without."""
         if not self.has_dropout:
             return None
 
         def draw(layer: str, rate: float, critics: int, units: int) -> tf.Tensor:
-            names = [f"dropout/{place}/{layer}/{i}" for i in range(batches)]
+            names = [f"dropout/{use}/{layer}/{i}" for i in range(batches)]
             shape, factors = [self.rows, critics, units], functools.partial(dropout_factors, rate)
             return tf.concat([self.noise(name, shape, factors) for name in names], axis=0)
 
@@ -169,7 +197,8 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
 
     def policy_outputs(self, batch: Transition) -> list[tf.Tensor]:
         """Returns what the policy computes of s, normalised by the batch, or by the batch of s and s'."""
-        policy = functools.partial(compute, self.networks["policy"], of_batch=True, move=self.policy_moves)
+        update = self.updates_policy_statistics
+        policy = functools.partial(compute, self.networks["policy"], batch_statistics=True, update_statistics=update)
         if not self.algorithm.joint_policy_forward:
             return policy(batch.observation)
         both = tf.nest.map_structure(lambda *x: tf.concat(x, axis=0), batch.observation, batch.next_observation)
@@ -181,8 +210,8 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         """
         policy = SquashedGaussian(*self.policy_outputs(batch))
         action_BA, log_prob_B = policy.sample_and_log_prob(self.noise("policy", [self.rows, self.policy.action_size]))
-        masks = self.masks("policy", 1)
-        outputs = compute(self.networks["q"], batch.observation, action_BA, of_batch=False, masks=masks)
+        masks = self.dropout_masks("policy", 1)
+        outputs = compute(self.networks["q"], batch.observation, action_BA, batch_statistics=False, dropout_masks=masks)
         q_BN, reduction = self.critics.q(outputs), self.algorithm.policy_reduction
         loss_B = self.temperature.value() * log_prob_B - reduce_q(q_BN, reduction)
         return loss_B, policy, log_prob_B, q_BN
@@ -193,11 +222,9 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
             learned = [f"loss/{name}" for name in self.trained if name not in self.networks]
             metrics = {name: tf.constant(NOT_TRAINED) for name in (*POLICY_METRICS, *learned, WEIGHT_NORM)}
             return PolicyStep([], tf.fill(batch.reward.shape, NOT_TRAINED), metrics)
-        # Only this step moves the policy's statistics, not a loss that diagnostics compute. Every replica says so
-        # before the first statistics that all of them share.
-        self.policy_moves = True
+        self.updates_policy_statistics = True  # a loss that diagnostics compute leaves them as they are
         step = super().policy_step(batch)
-        self.policy_moves = False
+        self.updates_policy_statistics = False
         return step._replace(metrics={**step.metrics, WEIGHT_NORM: weight_norm(self.networks["policy"])})
 
     def apply(self, *steps: Gradients) -> None:

@@ -1,7 +1,7 @@
 """What all agents share: networks and their optimizers, noise, losses, gradients, optimizer steps, target networks.
 
-`CompiledUpdates` calls `update_once` in a graph: it takes this replica's rows (`share`), folds several agents into the
-batch, decides by the policy delay whether the policy is trained, and counts updates.
+`CompiledUpdates` calls `update_once` in a graph: it takes this replica's rows, folds several agents into the batch,
+decides by the policy delay whether the policy is trained, and counts updates.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
-from tfsac.batches import transition_rows
+from tfsac.batches import transition_spec
 from tfsac.compiled_updates import CompiledUpdates
 from tfsac.imitation import attach_diagnostics
 from tfsac.networks import (
@@ -128,7 +128,7 @@ class Agent(tf.Module):
         self.algorithm, self.network_parameters = parameters.algorithm, dict(parameters.networks)
         self.prioritized = isinstance(parameters.memory, PrioritizedExperienceReplayParameters)
         self.imitates = isinstance(parameters.memory, SQILExperienceReplayParameters)
-        self._share_batches(parameters)
+        self._split_batches(parameters)
         if jit_compile and (eager or self.replicas > 1):
             raise ValueError(
                 f"XLA compiles the updates of one device: jit_compile goes without eager and without a strategy of "
@@ -160,7 +160,7 @@ class Agent(tf.Module):
         self.target_rate = self.algorithm.rate_for_copying_weights_to_target
         self.compiled = CompiledUpdates(self, eager, jit_compile)
 
-    def _share_batches(self, parameters: AgentParameters) -> None:
+    def _split_batches(self, parameters: AgentParameters) -> None:
         self.strategy = tf.distribute.get_strategy()
         self.replicas = self.strategy.num_replicas_in_sync
         self.local_replicas = len(self.strategy.extended.worker_devices) if self.replicas > 1 else 1
@@ -231,17 +231,17 @@ class Agent(tf.Module):
         """Names of the networks that `values` needs."""
         return [name for name in self.network_parameters if name != "policy"]
 
-    def batch_rows(self) -> Batch:
+    def batch_spec(self) -> Batch:
         """Returns shapes and dtypes of the batches that the agent learns from, as `tf.TensorSpec`."""
-        return transition_rows(self.spec, self.local_batch_size, self.prioritized)
+        return transition_spec(self.spec, self.local_batch_size, self.prioritized)
 
     # -- what updates are made of --------------------------------------------------------------------------------------
 
-    def share(self, batch: Any) -> Any:
+    def replica_rows(self, batch: Any) -> Any:
         """Returns this replica's rows of its worker's batch."""
-        return tf.nest.map_structure(lambda rows: self.share_of_replica(rows, self.local_replicas), batch)
+        return tf.nest.map_structure(lambda rows: self.replica_slice(rows, self.local_replicas), batch)
 
-    def share_of_replica(self, rows: tf.Tensor, replicas: int) -> tf.Tensor:
+    def replica_slice(self, rows: tf.Tensor, replicas: int) -> tf.Tensor:
         """Returns this replica's rows of a batch that so many replicas share, `[B, ...]` or folded `[B * P, ...]`."""
         if replicas == 1:
             return rows
@@ -260,7 +260,7 @@ class Agent(tf.Module):
         A function of seed, update and `name`, it is drawn for the global batch, `shape`, whatever the replicas are.
         """
         seed = tf.stack([self.noise_seed + zlib.crc32(name.encode()), self.updates])
-        return self.share_of_replica(draw(shape, seed), self.replicas)
+        return self.replica_slice(draw(shape, seed), self.replicas)
 
     def watch(self, name: str) -> tf.GradientTape:
         """Returns a tape that watches what is trained under this name and nothing else."""

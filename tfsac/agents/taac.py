@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tfsac.agents.learner import Agent, Gradients, flat, no_gradients, per_critic
 from tfsac.agents.temperature import LearnedTemperature, check_target_entropy
-from tfsac.batches import sequence_rows
+from tfsac.batches import sequence_spec
 from tfsac.losses import temporally_abstract_actor_critic as losses
 from tfsac.networks import ModelMaker
 from tfsac.parameters import LearnedAlphaParameters, TemporallyAbstractActorCriticAgentParameters
@@ -117,9 +117,9 @@ class TemporallyAbstractActorCriticAgent(Agent):
                     f"between them. Received: target_entropy={algorithm.target_entropy}"
                 )
 
-    def batch_rows(self) -> Sequence:
+    def batch_spec(self) -> Sequence:
         """Returns shapes and dtypes of a batch, `[T, B]`."""
-        return sequence_rows(self.spec, self.steps, self.local_batch_size)
+        return sequence_spec(self.spec, self.steps, self.local_batch_size)
 
     def update_once(self, batch: Sequence, train_policy: bool = True) -> Update:
         """One update: all gradients are taken before anything moves, then the target follows."""

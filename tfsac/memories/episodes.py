@@ -230,27 +230,27 @@ class EpisodicMemory:
 
     # -- segments ------------------------------------------------------------------------------------------------------
 
-    def batches(self, replays: int, columns: int, rng: np.random.Generator, online: bool = True) -> Segments | None:
+    def batches(self, replays: int, batch_size: int, rng: np.random.Generator, online: bool = True) -> Segments | None:
         """Returns the batches `[U, T, B, ...]` to learn from after a rollout, and ends it; the next step starts
         another.
 
-        Each replayed column is a segment of an episode chosen uniformly among the finished ones, whatever its length,
+        Each replayed one is a segment of an episode chosen uniformly among the finished ones, whatever its length,
         with replacement: T consecutive steps from a uniform start, or the whole episode where it is shorter.
 
         Args:
             replays: number of replayed batches, made when the memory is ready for it.
-            columns: B, at least E: the first E of the rollout are the environments, the others are empty.
+            batch_size: B, at least E: the first E of the rollout are the environments, the others are empty.
             online: whether the rollout is the first batch.
 
         Returns:
             None where there is nothing to learn from.
 
         Raises:
-            ValueError: fewer columns than environments. The rollout continues then.
+            ValueError: fewer segments than environments. The rollout continues then.
         """
         online = online and self.size > self.rollout_begin
-        drawn = self._draw(replays * columns, rng) if replays and self.ready else []
-        segments = self._stack(online, drawn, columns) if online or drawn else None
+        drawn = self._draw(replays * batch_size, rng) if replays and self.ready else []
+        segments = self._stack(online, drawn, batch_size) if online or drawn else None
         self.rollout_begin = self.size
         return segments
 
@@ -265,23 +265,23 @@ class EpisodicMemory:
         segments = zip(episodes, skipped, strict=True)
         return [(start + n, min(self.t_max, steps), n == 0 and not self.cut) for (start, steps), n in segments]
 
-    def _stack(self, online: bool, drawn: list[tuple[int, int, bool]], columns: int) -> Segments:
+    def _stack(self, online: bool, drawn: list[tuple[int, int, bool]], batch_size: int) -> Segments:
         """Returns a batch of the rollout, if it is wanted, and batches of the given segments."""
-        if online and columns < self.num_envs:
-            raise ValueError(f"Each of {self.num_envs} environments needs a column. Received: {columns}")
-        replayed, envs, initial = len(drawn) // columns, np.arange(columns), self.initial_state.items()
-        start, steps, whole = np.array(drawn, np.int64).reshape(replayed, columns, 3).transpose(2, 0, 1)
+        if online and batch_size < self.num_envs:
+            raise ValueError(f"Each of {self.num_envs} environments needs a segment. Received: {batch_size}")
+        replayed, envs, initial = len(drawn) // batch_size, np.arange(batch_size), self.initial_state.items()
+        start, steps, whole = np.array(drawn, np.int64).reshape(replayed, batch_size, 3).transpose(2, 0, 1)
         if online:
             steps = np.concatenate((np.where(envs < self.num_envs, self.size - self.rollout_begin, 0)[None], steps))
         row = np.arange(self.t_max + 1)[:, None]
         step = np.minimum(row, steps[:, None])  # the observation after the last step is in row T
         there = (row < steps[:, None]) | (row == self.t_max) & (steps[:, None] > 0)
-        sources = [(self.ring, start[:, None] + step[online:], 1)]  # see `EpisodeFrames.columns`
+        sources = [(self.ring, start[:, None] + step[online:], 1)]  # see `EpisodeFrames.segments`
         is_step = there[:, :-1]
         length = np.where(is_step, steps[:, None], 0).astype(np.float32)
         begins = np.zeros_like(length)
         begins[online:, 0] = whole
-        state = {name: np.zeros((len(steps), columns, *own.shape[1:]), own.dtype) for name, own in initial}
+        state = {name: np.zeros((len(steps), batch_size, *own.shape[1:]), own.dtype) for name, own in initial}
         if online:
             played = slice(0, self.size - self.rollout_begin), slice(0, self.num_envs)
             first = np.append(self.rollout_first[None], self.tape["terminated"][self.rollout_begin : self.size - 1], 0)
@@ -296,7 +296,7 @@ class EpisodicMemory:
         rows, on_policy = records[:, :-1], is_step.astype(np.float32)
         on_policy[online and not self.stale_rollouts :] = 0
         observation = {name.removeprefix(OBSERVATION): records[name] for name in names if name.startswith(OBSERVATION)}
-        observation |= {key: frames.columns(there, sources) for key, frames in self.frames.items()}
+        observation |= {key: frames.segments(there, sources) for key, frames in self.frames.items()}
         return Segments(
             observation=observation,
             action=rows["action"],
@@ -403,7 +403,7 @@ class EpisodicMemory:
 
 
 def _lengths(first: np.ndarray) -> np.ndarray:
-    """Returns how many steps the segment of each step has; columns `[T, B]` in which True begins another segment."""
+    """Returns how many steps the segment of each step has; `[T, B]` in which True begins another segment."""
     first = first.T.copy()
     first[:, 0] = True
     segment = np.cumsum(first)  # one after another, column by column

@@ -218,8 +218,8 @@ class EpisodeFrames:
         row[self.earlier] = np.minimum(steps, self.num_earlier)
         after[self.earlier] = np.minimum(steps + 1, self.num_earlier)
 
-    def columns(self, there: np.ndarray, sources: Iterable[tuple[np.ndarray, np.ndarray, int]]) -> np.ndarray:
-        """Returns the stacks `[U, T + 1, B, H, W, k]` of segments, one a column.
+    def segments(self, there: np.ndarray, sources: Iterable[tuple[np.ndarray, np.ndarray, int]]) -> np.ndarray:
+        """Returns the stacks `[U, T + 1, B, H, W, k]` of segments.
 
         Args:
             there: `[U, T + 1, B]`, whether there is a stack; others are zero.

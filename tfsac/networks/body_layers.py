@@ -24,22 +24,22 @@ WARM_UP = 100_000  # calls without it
 Value = Callable[[keras.Variable], Any]  # what to compute with in a variable's place
 
 
-class Mode(NamedTuple):
+class ForwardMode(NamedTuple):
     """How layers compute that do not always compute the same.
 
     Attributes:
-        of_batch: batch normalisation by the statistics of the batch, else by the running ones.
+        batch_statistics: batch normalisation by the statistics of the batch, else by the running ones.
         moments: takes the statistics of each layer in the order of the critics, to move the running ones; or None.
         mask: returns dropout's factors `[B, F]` for a layer's name and rate and F, 0 for units that are left out and
             1 / (1 - rate) for the others; None for no dropout.
     """
 
-    of_batch: bool = False
+    batch_statistics: bool = False
     moments: dict[BatchNormalization, list[tuple[tf.Tensor, tf.Tensor]]] | None = None
     mask: Callable[[str, float, int], tf.Tensor] | None = None
 
 
-INFERENCE = Mode()
+INFERENCE = ForwardMode()
 
 
 class BodyLayer(keras.layers.Layer):
@@ -64,7 +64,7 @@ class BodyLayer(keras.layers.Layer):
             trainable=trainable,
         )
 
-    def forward(self, x: Any, value: Value, mode: Mode = INFERENCE) -> Any:
+    def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
         """Returns the layer of x `[B, F]`.
 
         Args:
@@ -110,7 +110,7 @@ class Linear(BodyLayer):
         self.kernel = self.weight("kernel", (shape[-1], self.units), self.initializer)
         self.bias = self.weight("bias", (self.units,), "zeros") if self.use_bias else None
 
-    def forward(self, x: Any, value: Value, mode: Mode = INFERENCE) -> Any:
+    def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
         """Returns `x W + b`; see `BodyLayer.forward`."""
         x = self.product(x, value(self.kernel))
         return x if self.bias is None else x + value(self.bias)
@@ -140,7 +140,7 @@ class Activation(BodyLayer):
         super().__init__(name)
         self.activation = keras.activations.get(function)
 
-    def forward(self, x: Any, value: Value, mode: Mode = INFERENCE) -> Any:
+    def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
         """Returns the activation; see `BodyLayer.forward`."""
         if isinstance(x, np.ndarray):
             return NUMPY_ACTIVATIONS[self.activation.__name__](x)
@@ -166,7 +166,7 @@ class Dropout(BodyLayer):
         super().__init__(name)
         self.rate = rate
 
-    def forward(self, x: Any, value: Value, mode: Mode = INFERENCE) -> Any:
+    def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
         """Returns what is kept; see `BodyLayer.forward`."""
         if mode.mask is None:
             return x
@@ -180,7 +180,7 @@ class LayerNormalization(BodyLayer):
         """Makes the weights."""
         self.scale, self.bias = self.weight("scale", (shape[-1],), "ones"), self.weight("bias", (shape[-1],), "zeros")
 
-    def forward(self, x: Any, value: Value, mode: Mode = INFERENCE) -> Any:
+    def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
         """Returns normalised rows; see `BodyLayer.forward`."""
         normalised = centred_and_scaled(x)[0] if isinstance(x, np.ndarray) else standardized(x)
         return normalised * value(self.scale) + value(self.bias)
@@ -193,7 +193,7 @@ class RMSNormalization(BodyLayer):
         """Makes the scale."""
         self.scale = self.weight("scale", (shape[-1],), "ones")
 
-    def forward(self, x: Any, value: Value, mode: Mode = INFERENCE) -> Any:
+    def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
         """Returns normalised rows; see `BodyLayer.forward`."""
         return x * (over_units(x * x) + EPSILON) ** -0.5 * value(self.scale)
 
@@ -260,9 +260,9 @@ class BatchNormalization(BodyLayer):
         if self.renorm:
             self.steps = self.add_weight(name="steps", initializer="zeros", trainable=False)
 
-    def forward(self, x: Any, value: Value, mode: Mode = INFERENCE) -> Any:
+    def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
         """Returns normalised units; see `BodyLayer.forward`."""
-        if not mode.of_batch:
+        if not mode.batch_statistics:
             factor = value(self.scale) * (value(self.variance) + self.epsilon) ** -0.5
             return (x - value(self.mean)) * factor + value(self.bias)
         known = tf.stop_gradient(x)
@@ -291,7 +291,7 @@ class BatchNormalization(BodyLayer):
         warm = tf.cast(self.steps.value >= self.warm_up, ratio.dtype)
         return 1.0 + warm * (ratio - 1.0), warm * distance
 
-    def move(self, moments: list[tuple[tf.Tensor, tf.Tensor]]) -> None:
+    def update_statistics(self, moments: list[tuple[tf.Tensor, tf.Tensor]]) -> None:
         """Moves the running statistics towards those of a batch.
 
         Args:
@@ -369,7 +369,7 @@ class Residual(BodyLayer):
         """Makes the weights of its layers."""
         build(self.layers, shape)
 
-    def forward(self, x: Any, value: Value, mode: Mode = INFERENCE) -> Any:
+    def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
         """Returns the sum; see `BodyLayer.forward`."""
         return x + forward(self.layers, x, value, mode)
 
@@ -390,7 +390,7 @@ def build(layers: list[BodyLayer], shape: Any) -> Any:
     return shape
 
 
-def forward(layers: list[BodyLayer], x: Any, value: Value, mode: Mode = INFERENCE) -> Any:
+def forward(layers: list[BodyLayer], x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
     """Returns what layers compute one after the other; see `BodyLayer.forward`."""
     for layer in layers:
         x = layer.forward(x, value, mode)

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.networks.bodies import body_layers, stacked
-from tfsac.networks.body_layers import INFERENCE, BodyLayer, Linear, Mode, ValueLinear, build, forward, track
+from tfsac.networks.body_layers import INFERENCE, BodyLayer, ForwardMode, Linear, ValueLinear, build, forward, track
 from tfsac.networks.heads import Head
 from tfsac.networks.initializers import Initializers
 from tfsac.parameters import EnsembleQHeadParameters
@@ -52,19 +52,23 @@ class CriticEnsemble(keras.layers.Layer):
         return self.compute(x)
 
     def compute(
-        self, x: tf.Tensor, mode: Mode = INFERENCE, masks: Masks | None = None, members: tf.Tensor | None = None
+        self,
+        x: tf.Tensor,
+        mode: ForwardMode = INFERENCE,
+        dropout_masks: Masks | None = None,
+        critic_indices: tf.Tensor | None = None,
     ) -> tf.Tensor:
         """Returns the outputs.
 
         Args:
             x: features and actions, `[B, F]`.
             mode: how the layers compute.
-            masks: of dropout: 0 for units that are left out, and 1 / (1 - rate) for the others.
-            members: which critics, `[M]`; None for all.
+            dropout_masks: of dropout: 0 for units that are left out, and 1 / (1 - rate) for the others.
+            critic_indices: which critics, `[M]`; None for all.
         """
-        critics: Any = self.output_layer.critics if members is None else members.shape[0]
+        critics: Any = self.output_layer.critics if critic_indices is None else critic_indices.shape[0]
         values = {
-            id(variable): variable.value if members is None else tf.gather(variable.value, members)
+            id(variable): variable.value if critic_indices is None else tf.gather(variable.value, critic_indices)
             for variable in self.weights
             if len(variable.shape)
         }
@@ -72,18 +76,20 @@ class CriticEnsemble(keras.layers.Layer):
 
         def mask(name: str, rate: float, units: int) -> tf.Tensor:
             if name not in drawn:
-                assert masks is not None
-                drawn[name] = tf.transpose(masks(name, rate, critics, units), [1, 0, 2])
+                assert dropout_masks is not None
+                drawn[name] = tf.transpose(dropout_masks(name, rate, critics, units), [1, 0, 2])
             return drawn[name]
 
         if self.at_once:
             aligned = {key: y if y.shape.rank == 3 else y[:, None] for key, y in values.items()}
-            mode = mode._replace(mask=mask if masks else None)
+            mode = mode._replace(mask=mask if dropout_masks else None)
             y_NBK = forward(self.layers, x, lambda variable: aligned[id(variable)], mode)
             y_BNK = tf.transpose(y_NBK, [1, 0, 2])
         else:
             slices = {key: tf.unstack(y) for key, y in values.items()}
-            y_BNK = tf.stack([self._one(i, x, slices, mode, mask if masks else None) for i in range(critics)], axis=1)
+            y_BNK = tf.stack(
+                [self._one(i, x, slices, mode, mask if dropout_masks else None) for i in range(critics)], axis=1
+            )
         return y_BNK[:, :, 0] if self.scalar else y_BNK
 
     def _one(
@@ -91,7 +97,7 @@ class CriticEnsemble(keras.layers.Layer):
         i: int,
         x: tf.Tensor,
         slices: dict[int, list[tf.Tensor]],
-        mode: Mode,
+        mode: ForwardMode,
         mask: Callable[[str, float, int], tf.Tensor] | None,
     ) -> tf.Tensor:
         if mask is not None:
@@ -131,9 +137,9 @@ class EnsembleQHead(Head):
         self,
         features: tf.Tensor,
         action: tf.Tensor,
-        mode: Mode = INFERENCE,
-        masks: Masks | None = None,
-        members: tf.Tensor | None = None,
+        mode: ForwardMode = INFERENCE,
+        dropout_masks: Masks | None = None,
+        critic_indices: tf.Tensor | None = None,
     ) -> tf.Tensor:
         """Returns the outputs of features and actions; see `CriticEnsemble.compute`."""
-        return self.critics.compute(tf.concat([features, action], axis=-1), mode, masks, members)
+        return self.critics.compute(tf.concat([features, action], axis=-1), mode, dropout_masks, critic_indices)

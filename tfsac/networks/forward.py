@@ -23,8 +23,8 @@ class GraphForward:
 
     def __init__(self, network: Network, spec: Spec, of_actions: bool = False, with_head: bool = True):
         self.variables: list[keras.Variable] = []  # none are copied
-        given = {**spec.observation, **spec.state, **network.memory}
-        read = {name: given[name] for name in (*network.embedders, *network.state, *network.memory)}
+        given = {**spec.observation, **spec.state, **network.lstm_state}
+        read = {name: given[name] for name in (*network.embedders, *network.state_embedders, *network.lstm_state)}
         inputs = {name: tf.TensorSpec([None, *array.shape], array.dtype) for name, array in read.items()}
         actions = [tf.TensorSpec([None, *spec.action.shape], spec.action.dtype)] if of_actions else []
         self.names = list(inputs)

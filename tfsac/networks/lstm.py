@@ -1,4 +1,4 @@
-"""A long short-term memory that runs over columns of several episodes (Hochreiter and Schmidhuber 1997)."""
+"""A long short-term memory that runs over sequences of several episodes (Hochreiter and Schmidhuber 1997)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LSTM:
     def unroll(
         self, features_TBF: tf.Tensor, initial_state: dict[str, tf.Tensor], is_first_TB: tf.Tensor, valid_TB: tf.Tensor
     ) -> tf.Tensor:
-        """Runs over columns.
+        """Runs over sequences.
 
         Args:
             features_TBF: what it reads.

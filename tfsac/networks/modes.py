@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfsac.networks.body_layers import BodyLayer, Mode, tensor
+from tfsac.networks.body_layers import BodyLayer, ForwardMode, tensor
 from tfsac.networks.critic_ensembles import EnsembleQHead, Masks
 from tfsac.networks.network import Network
 
@@ -17,10 +17,10 @@ def compute(
     observation: Mapping[str, tf.Tensor],
     action: tf.Tensor | None = None,
     *,
-    of_batch: bool,
-    move: bool = False,
-    masks: Masks | None = None,
-    members: tf.Tensor | None = None,
+    batch_statistics: bool,
+    update_statistics: bool = False,
+    dropout_masks: Masks | None = None,
+    critic_indices: tf.Tensor | None = None,
 ) -> Any:
     """Returns what a network computes for observations `[B, ...]` by key, and actions `[B, A]` that it judges.
 
@@ -28,23 +28,23 @@ def compute(
         network: dense layers under a policy's head or an ensemble of critics; a custom model or head computes as it
             always does.
         observation, action: see `Network.__call__`.
-        of_batch: batch normalisation by the statistics of this batch, else by the running ones.
-        move: these statistics move the running ones.
-        masks: dropout's factors; None for no dropout.
-        members: of the ensemble, `[M]`; None for all.
+        batch_statistics: batch normalisation by the statistics of this batch, else by the running ones.
+        update_statistics: they move the running ones.
+        dropout_masks: dropout's factors; None for no dropout.
+        critic_indices: of the ensemble, `[M]`; None for all.
     """
     if network.head is None or (action is not None and not isinstance(network.head, EnsembleQHead)):
         outputs = network(observation, action)
-        return outputs if members is None else tf.gather(outputs, members, axis=1)
-    mode = Mode(of_batch, {} if move else None)
+        return outputs if critic_indices is None else tf.gather(outputs, critic_indices, axis=1)
+    mode = ForwardMode(batch_statistics, {} if update_statistics else None)
     x = network.embed({key: observation[key] for key in network.embedders})
     for layer in network.middleware:
         x = layer.forward(x, tensor, mode) if isinstance(layer, BodyLayer) else layer(x)
     if isinstance(network.head, EnsembleQHead):
         assert action is not None
-        outputs = network.head.compute(x, action, mode, masks, members)
+        outputs = network.head.compute(x, action, mode, dropout_masks, critic_indices)
     else:
         outputs = network.head(x)
     for layer, moments in (mode.moments or {}).items():
-        layer.move(moments)
+        layer.update_statistics(moments)
     return outputs

@@ -60,10 +60,10 @@ class Network(tf.Module):
     Attributes:
         model: the functional Keras model.
         embedders: layers by observation key.
-        state: linear layers by field of the state.
+        state_embedders: linear layers by field of the state.
         middleware: layers after the merger.
         lstm: after the middleware; None for networks without memory.
-        memory: specs of the LSTM's state by field; empty for networks without one.
+        lstm_state: specs of the LSTM's state by field; empty for networks without one.
         head: the last layers; None for a given model.
         head_model: the same as a Keras model of features (and an action); None for a given model, and where the
             features are all.
@@ -88,17 +88,17 @@ class Network(tf.Module):
         self.note = ""
         self.encoder = encoder
         self.embedders: dict[str, list[keras.Layer]] = {key: [] for key in spec.observation}
-        self.state: dict[str, keras.layers.Dense | None] = dict.fromkeys(spec.state)
+        self.state_embedders: dict[str, keras.layers.Dense | None] = dict.fromkeys(spec.state)
         self.middleware: list[keras.Layer] = []
         self.lstm: LSTM | None = None
-        self.memory: Mapping[str, ArraySpec] = {}
+        self.lstm_state: Mapping[str, ArraySpec] = {}
         self.head_model: Any = None
         if model is not None:
             self.model = model
             read = observations_of(model)
             if read is not None:  # a subclassed model is given everything
                 self.embedders = {key: [] for key in spec.observation if key in read}
-                self.state = {key: None for key in spec.state if key in read}
+                self.state_embedders = {key: None for key in spec.state if key in read}
             return
         parameters, self.note = with_embedders(name, parameters, spec.observation)
         check_size(name, parameters, spec)
@@ -132,12 +132,14 @@ class Network(tf.Module):
         x = self.embed(inputs)
         for key, array in spec.state.items():
             inputs[key] = keras.Input(array.shape, dtype=array.dtype, name=key)
-            self.state[key] = keras.layers.Dense(x.shape[-1], kernel_initializer=hidden.next(), name=f"{key}_embedding")
-        x = self._before_memory(x, inputs)
+            self.state_embedders[key] = keras.layers.Dense(
+                x.shape[-1], kernel_initializer=hidden.next(), name=f"{key}_embedding"
+            )
+        x = self._before_lstm(x, inputs)
         after: list[keras.KerasTensor] = []
         if isinstance(parameters.middleware_parameters, LSTMMiddlewareParameters):
             self.lstm = LSTM(parameters.middleware_parameters, x.shape[-1], hidden)
-            self.memory = self.lstm.state
+            self.lstm_state = self.lstm.state
             if reserved := sorted(self.lstm.state.keys() & inputs.keys()):
                 raise ValueError(
                     f"These keys belong to an LSTM's state, not to observations that network {name!r} reads. Received: "
@@ -157,7 +159,9 @@ class Network(tf.Module):
                     parameters.head_parameters,
                     spec,
                 )
-        for layer in _layers([self.embedders, self.state, self.middleware, self.lstm and self.lstm.layer, head]):
+        for layer in _layers(
+            [self.embedders, self.state_embedders, self.middleware, self.lstm and self.lstm.layer, head]
+        ):
             while layer.name in inputs or layer.name == "action":  # Keras wants another name for each
                 layer.name += "_layer"
         if after:
@@ -180,9 +184,9 @@ class Network(tf.Module):
         merge = keras.layers.Add() if self.merger == "sum" else keras.layers.Concatenate()
         return merge(list(embedded.values())) if len(embedded) > 1 else next(iter(embedded.values()))
 
-    def _before_memory(self, x: Any, given: Mapping[str, Any]) -> Any:
+    def _before_lstm(self, x: Any, given: Mapping[str, Any]) -> Any:
         """Returns what the middleware makes of embeddings and state."""
-        parts = [x, *(layer(given[key]) for key, layer in self.state.items() if layer is not None)]
+        parts = [x, *(layer(given[key]) for key, layer in self.state_embedders.items() if layer is not None)]
         if len(parts) > 1:
             x = keras.layers.Concatenate()(parts)
         for layer in self.middleware:
@@ -191,7 +195,7 @@ class Network(tf.Module):
 
     def advance(self, given: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
         """Returns what the head reads in one step, `[B, F]`, and the next hidden state and cells of an LSTM."""
-        x = self._before_memory(self.embed(given), given)
+        x = self._before_lstm(self.embed(given), given)
         if self.lstm is None:
             return [x]
         x, (hidden, cell) = self.lstm.layer(x, [given[HIDDEN], given[CELL]])
@@ -204,9 +208,9 @@ class Network(tf.Module):
         is_first_TB: tf.Tensor,
         valid_TB: tf.Tensor,
     ) -> tf.Tensor:
-        """Returns what the head reads, `[T, B, F]`, of columns of observations `[T, B, ...]`; see `LSTM.unroll`."""
+        """Returns what the head reads, `[T, B, F]`, of sequences of observations `[T, B, ...]`; see `LSTM.unroll`."""
         rows = {key: tf.reshape(observation[key], [-1, *observation[key].shape[2:]]) for key in self.embedders}
-        features_RF = self._before_memory(self.embed(rows), rows)
+        features_RF = self._before_lstm(self.embed(rows), rows)
         features_TBF = tf.reshape(features_RF, [*is_first_TB.shape.as_list(), features_RF.shape[-1]])
         if self.lstm is None:
             return features_TBF
@@ -214,7 +218,7 @@ class Network(tf.Module):
 
     def __call__(self, observation: Mapping[str, tf.Tensor], action: tf.Tensor | None = None) -> Any:
         """Returns what the head computes for observations and state `[B, ...]` by key; it leaves out other keys."""
-        read = {key: observation[key] for key in (*self.embedders, *self.state, *self.memory)}
+        read = {key: observation[key] for key in (*self.embedders, *self.state_embedders, *self.lstm_state)}
         return self.model(read if action is None else [read, action])
 
     def copy_from(self, other: Network) -> None:

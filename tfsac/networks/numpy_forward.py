@@ -49,7 +49,7 @@ class NumpyForward:
             ]
 
         self.embedders = [(key, plan(layers)) for key, layers in network.embedders.items()]
-        self.state = [(key, plan([layer])) for key, layer in network.state.items() if layer is not None]
+        self.state = [(key, plan([layer])) for key, layer in network.state_embedders.items() if layer is not None]
         self.middleware = plan(network.middleware)
         self.lstm: list[int] = []
         if network.lstm is not None:

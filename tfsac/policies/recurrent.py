@@ -114,7 +114,7 @@ class RecurrentPolicy(BasePolicy):
         return spec._replace(observation={FEATURES: ArraySpec((width,), "float32")})
 
     def _fields(self, names: Iterable[str]) -> dict[str, ArraySpec]:
-        return {f"{name}_{field}": array for name in names for field, array in self.networks[name].memory.items()}
+        return {f"{name}_{field}": array for name in names for field, array in self.networks[name].lstm_state.items()}
 
     @abstractmethod
     def distribution(self, outputs: list[Any], observation: Mapping[str, Any]) -> Any:
@@ -202,7 +202,7 @@ class RecurrentPolicy(BasePolicy):
             given = dict(observation)
             if TRUNK in self.networks and not name.startswith(TRUNK):
                 given[FEATURES] = features[average_of(TRUNK, self.networks) if name.endswith(TARGET) else TRUNK]
-            fields = self.networks[name].memory
+            fields = self.networks[name].lstm_state
             computed = compute(name, {**given, **{field: before[f"{name}_{field}"] for field in fields}})
             after |= {f"{name}_{field}": computed.pop() for field in reversed([*fields])}
             features[name] = computed[0]
@@ -302,8 +302,8 @@ def average_of(name: str, networks: Mapping[str, Network]) -> str:
     return name + TARGET if name + TARGET in networks else name
 
 
-def features_of_columns(networks: Mapping[str, Network], batch: Segments) -> dict[str, tf.Tensor]:
-    """Returns what the heads of networks read, `[T + 1, B, F]` by network; the last row is after the columns.
+def features_of_segments(networks: Mapping[str, Network], batch: Segments) -> dict[str, tf.Tensor]:
+    """Returns what the heads of networks read, `[T + 1, B, F]` by network; the last row is after the segments.
 
     Args:
         networks: of an agent, a trunk before those that read its features.
@@ -316,6 +316,6 @@ def features_of_columns(networks: Mapping[str, Network], batch: Segments) -> dic
         given: Mapping[str, tf.Tensor] = batch.observation
         if TRUNK in networks and not name.startswith(TRUNK):
             given = {FEATURES: features[average_of(TRUNK, networks) if name.endswith(TARGET) else TRUNK]}
-        state = {field: batch.initial_state[f"{name}_{field}"] for field in network.memory}
+        state = {field: batch.initial_state[f"{name}_{field}"] for field in network.lstm_state}
         features[name] = network.features(given, state, is_first, valid)
     return features
