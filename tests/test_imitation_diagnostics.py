@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from agent_tools import assert_same, named, one
 
-from tfsac import imitation
+from tfsac.agents import sqil_diagnostics
 from tfsac.agents import DiscreteSoftActorCriticAgent, SoftActorCriticAgent, TwinSoftActorCriticAgent, learner
 from tfsac.distributions import MaskedCategorical, SquashedGaussian
 from tfsac.parameters import (
@@ -126,7 +126,7 @@ def test_they_change_nothing_of_what_is_learned(kind):
 )
 def test_the_mean_of_each_half_by_hand(expert, own, demonstrated):
     batch = Transition({}, (), (), (), {}, extras={"expert": tf.constant(expert, tf.float32)})
-    found = imitation.means_by_origin("x", tf.constant([1.0, 9.0, 3.0, 3.0]), batch)
+    found = sqil_diagnostics.means_by_origin("x", tf.constant([1.0, 9.0, 3.0, 3.0]), batch)
     assert {name: float(value) for name, value in found.items()} == {"x_agent": own, "x_expert": demonstrated}
 
 
@@ -211,7 +211,7 @@ def test_opposed_halves_are_in_conflict(monkeypatch):
         return (tf.where(tf.constant(ALTERNATING) > 0, prob[:, 0], prob[:, 1]),)
 
     monkeypatch.setattr(agent, "policy_loss", opposed)
-    assert float(imitation.gradient_cosine(agent, one(same))) == pytest.approx(-1.0, abs=1e-5)
+    assert float(sqil_diagnostics.gradient_cosine(agent, one(same))) == pytest.approx(-1.0, abs=1e-5)
 
 
 def test_a_half_without_gradient_has_a_cosine_of_zero():
@@ -225,11 +225,11 @@ def test_a_half_without_gradient_has_a_cosine_of_zero():
 def test_the_cosine_is_computed_in_updates_that_report_all_metrics_alone(kind, monkeypatch):
     agent, computed = make_agent(kind), []
 
-    def recorded(agent, batch, compute=imitation.gradient_cosine):
+    def recorded(agent, batch, compute=sqil_diagnostics.gradient_cosine):
         computed.append(int(agent.updates))
         return compute(agent, batch)
 
-    monkeypatch.setattr(imitation, "gradient_cosine", recorded)
+    monkeypatch.setattr(sqil_diagnostics, "gradient_cosine", recorded)
     agent.compiled.updates_between_diagnostics = 5
     metrics = agent.update(batches(agent, 12)).metrics
     assert computed == [10, 11]  # two multiples of 5 were passed: the last two updates of the call

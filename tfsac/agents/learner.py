@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tfsac.batches import transition_spec
 from tfsac.compiled_updates import CompiledUpdates
-from tfsac.imitation import attach_diagnostics
+from tfsac.agents.sqil_diagnostics import attach_diagnostics
 from tfsac.networks import (
     ModelMaker,
     Network,
