@@ -437,7 +437,10 @@ def test_metadata_may_be_none():
 def test_an_observation_that_is_no_vector_or_image_is_told_how_it_is_read():
     report = tfsac.check_environment(Plain(space=Box(-10.0, 10.0, (8, 2))), 20)
     (warning,) = [one.text for one in report.findings if one.kind == "warning"]
-    assert "shape (8, 2), neither a vector nor an image" in warning and "observation.flatten=true" in warning
+    assert (
+        "shape (8, 2), neither a vector nor an image" in warning
+        and 'input_embedders_parameters={"observation": {"scheme": [256], "flatten": true}}' in warning
+    )
     both = gym.spaces.Dict({"grid": Box(-10.0, 10.0, (8, 2)), "arm": Box(-10.0, 10.0, (3,))})
     report = tfsac.check_environment(Plain(space=both, observation=both.sample()), 20)
     (told,) = [one.text for one in report.findings if "neither a vector" in one.text]

@@ -82,6 +82,32 @@ def test_a_scripted_policy_is_saved_and_loaded(tmp_path):
     env.close()
 
 
+def test_demonstrations_of_other_bounds_are_refused(tmp_path):
+    """They are stored in [-1, 1], which stands for other actions there."""
+    low = np.array([-1.0, -2.0], np.float32)
+
+    class Bounded(Reused):
+        action_space = gym.spaces.Box(low, -low)
+
+        def step(self, action):
+            return super().step(action[0])
+
+    class Stronger(Bounded):
+        action_space = gym.spaces.Box(low, -5.0 * low)
+
+    shown = tfsac.demonstrate(lambda observation: low / 2.0, Bounded(), episodes=1)
+    assert shown.action_bounds == ([-1.0, -2.0], [1.0, 2.0])
+    tfsac.save_demonstrations(tmp_path / "arm.npz", shown)
+    assert load_demonstrations(tmp_path / "arm.npz", spec_of(Bounded())).action_bounds == shown.action_bounds
+    message = r"other bounds: the high of this one is \[5\.0, 10\.0\]\. Received: high=\[1\.0, 2\.0\]$"
+    with pytest.raises(ValueError, match=message):
+        load_demonstrations(tmp_path / "arm.npz", spec_of(Stronger()))
+    tfsac.save_demonstrations(tmp_path / "unknown.npz", shown._replace(action_bounds=None))
+    assert load_demonstrations(tmp_path / "unknown.npz", spec_of(Stronger())).action_bounds is None
+    with pytest.raises(TypeError, match=r"action_bounds is what .* Received: \(\[-1\.0\], 'high'\)$"):
+        tfsac.save_demonstrations(tmp_path / "x.npz", shown._replace(action_bounds=([-1.0], "high")))
+
+
 class Masked(Reused):
     """Allows the first of its two actions alone."""
 

@@ -1,6 +1,7 @@
 """What an environment returns is checked by name, and what it raises is told with file and line, in every process."""
 
 import functools
+import multiprocessing
 import os
 import pathlib
 import re
@@ -172,6 +173,28 @@ def test_the_keys_and_images_of_a_dict_are_checked():
     made(space=half, reset=(np.full(2, 0.5, np.float32), {})).close()
     made(space=space, reset=({"a": [0, 1], "image": image}, {})).close()
     made(space=space, reset=({"a": ZEROS, "image": image.astype(np.uint16) + 255}, {})).close()
+
+
+class Simulator(Odd):
+    """Has a process of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.process = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
+        self.process.start()
+
+    def close(self):
+        self.process.kill()
+        self.process.join()
+
+
+@pytest.mark.slow
+def test_an_environment_in_a_process_may_have_processes_of_its_own(monkeypatch):
+    monkeypatch.setattr(vectorize, "usable_cores", lambda: 2)
+    environments = Environments(
+        EnvironmentParameters("Simulator", num_envs=2, vectorization="subprocess"), 0, Simulator
+    )
+    environments.close()
 
 
 class Port(Odd):

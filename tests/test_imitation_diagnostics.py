@@ -9,8 +9,13 @@ import pytest
 import tensorflow as tf
 from agent_tools import assert_same, named, one
 
-from tfsac.agents import sqil_diagnostics
-from tfsac.agents import DiscreteSoftActorCriticAgent, SoftActorCriticAgent, TwinSoftActorCriticAgent, learner
+from tfsac.agents import (
+    DiscreteSoftActorCriticAgent,
+    SoftActorCriticAgent,
+    TwinSoftActorCriticAgent,
+    learner,
+    sqil_diagnostics,
+)
 from tfsac.distributions import MaskedCategorical, SquashedGaussian
 from tfsac.parameters import (
     DiscreteSoftActorCriticAgentParameters,

@@ -31,8 +31,8 @@ MAY_IMPORT = {
         {"numpy", "gymnasium", "imageio", "imageio_ffmpeg"},
         {"types", "parameters", "user_code", "argument_checks", "machine"},
     ),
-    "memories": ({"numpy", "gymnasium", "minari"}, {"types", "parameters", "files", "argument_checks"}),
-    "networks": ({"numpy", "keras", *TENSORFLOW}, {"types", "parameters", "user_code"}),
+    "memories": ({"numpy", "gymnasium", "minari"}, {"types", "parameters", "files", "argument_checks", "machine"}),
+    "networks": ({"numpy", "keras", *TENSORFLOW}, {"types", "parameters", "user_code", "machine"}),
     "agents": (
         {"numpy", "keras", *TENSORFLOW},
         {

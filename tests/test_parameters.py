@@ -1094,6 +1094,13 @@ def test_the_presets_own_level_changes_nothing():
     assert for_level(preset, "Hopper-v5") is preset
 
 
+@pytest.mark.parametrize(("listed", "visible"), [({}, None), ({"environment.visible_entries": (1, 0)}, (1, 0))])
+def test_another_level_shows_all_entries_of_its_observations_unless_listed(listed, visible):
+    environment = EnvironmentParameters("CartPole-v1", visible_entries=(0, 2))
+    new = for_level(Preset(environment=environment, levels={"Pendulum-v1": listed}), "Pendulum-v1")
+    assert new.environment.visible_entries == visible
+
+
 def test_a_listed_level_applies_its_changes():
     new = for_level(preset_of_levels(), "Humanoid-v5")
     assert new.environment.level == "Humanoid-v5"

@@ -483,6 +483,19 @@ def test_a_process_that_used_tensorflow_before_is_told_once_that_its_threads_sta
 
 
 @pytest.mark.slow
+def test_keras_computes_with_tensorflow_whatever_it_is_set_to(monkeypatch):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    code = "import tfsac, keras; tfsac.train; print(keras.config.backend())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**environment, "KERAS_BACKEND": "jax"}, capture_output=True, text=True
+    )
+    assert done.stdout == "tensorflow\n"
+    monkeypatch.setattr(keras.config, "backend", lambda: "jax")
+    with pytest.raises(ValueError, match=r"import tfsac before keras, or set KERAS_BACKEND=tensorflow\. .* with jax$"):
+        tfsac.train("pendulum_twin_sac", "never", quiet=True)
+
+
+@pytest.mark.slow
 def test_a_script_sees_nothing_of_tensorflows_start():
 
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}

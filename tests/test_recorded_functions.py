@@ -106,6 +106,18 @@ def test_keys_in_another_order_are_read_as_they_were_trained_and_not_trained_fur
             tfsac.train(preset, folder, quiet=True, env_fn=other, **given)
 
 
+@pytest.mark.slow
+def test_a_level_whose_bounds_have_changed_is_not_trained_further(tmp_path, monkeypatch, capsys):
+    gym.register("Changing-v0", entry_point=lambda **kwargs: Arm(**kwargs))
+    preset = short(environment__level="Changing-v0")
+    tfsac.train(preset, tmp_path / "run", quiet=True)
+    monkeypatch.setattr(gym.registry["Changing-v0"], "entry_point", lambda **kwargs: Arm(low=-3.0, **kwargs))
+    with pytest.raises(ValueError, match=r"its action.low is \[-5.0\]. Received: action.low=\[-3.0\]$"):
+        tfsac.train(preset, tmp_path / "run", resume=True, quiet=True)
+    tfsac.train(preset, tmp_path / "weaker", initial_weights=tmp_path / "run")
+    assert "have the low [-5.0], here it is [-3.0]: its policy begins with other" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("given", "message"), MISSING)
 @pytest.mark.slow
 def test_whoever_cannot_make_a_run_again_says_what_to_pass(own, given, message, tmp_path):

@@ -52,6 +52,15 @@ def test_lines_are_whole_in_narrow_terminals_and_files(monkeypatch, width):
     assert len(header) == len(line)
 
 
+def test_a_terminal_without_plus_minus_gets_another_sign(monkeypatch):
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    with TerminalSink(10, "steps") as sink:
+        sink.write(ROW)
+    sys.stdout.flush()
+    assert b"-1234.5 + 10.0" in raw.getvalue()
+
+
 def test_the_bar_fits_into_a_narrow_terminal(monkeypatch):
     out = io.StringIO()
     monkeypatch.setenv("COLUMNS", "40")

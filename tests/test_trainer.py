@@ -390,7 +390,7 @@ def test_weights_that_are_not_finite_are_not_saved(tmp_path):
     assert [path.name for path in trainer.checkpoints.places()] == ["000000000"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 @pytest.mark.slow
 def test_a_signal_saves_and_the_run_can_be_resumed(tmp_path, number):
     class Send(Callback):
@@ -404,6 +404,21 @@ def test_a_signal_saves_and_the_run_can_be_resumed(tmp_path, number):
     resumed = Trainer(tiny_preset(), tmp_path / "run", RunParameters(), resume=True, quiet=True)
     assert resumed.counters.env_steps == 123
     assert resumed.run().counters.env_steps == 200
+
+
+@pytest.mark.slow
+def test_a_run_that_nohup_began_outlives_its_terminal(tmp_path):
+    class Send(Callback):
+        def on_step(self, trainer):
+            if trainer.counters.env_steps == 123:
+                os.kill(os.getpid(), signal.SIGHUP)
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        _, result = trained(tmp_path, callbacks=[Send()])
+        assert (result.reason, signal.getsignal(signal.SIGHUP)) == ("finished", signal.SIG_IGN)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.slow

@@ -1,11 +1,12 @@
 """Errors of the user's own code say where."""
 
+import functools
 import json
 import pathlib
 
 import pytest
 
-from tfsac.user_code import UserCodeError, calling, described
+from tfsac.user_code import UserCodeError, calling, described, name_of
 
 
 def test_the_place_is_the_innermost_one_of_the_users_code():
@@ -51,3 +52,21 @@ def test_a_very_long_message_is_cut():
 
 def test_messages_of_several_lines_become_one():
     assert described(ValueError("a\n  b")) == "ValueError: a b"
+
+
+class Maker:
+    def __call__(self):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (json.loads, "json.loads"),
+        (functools.partial(json.loads, "1", parse_int=float), "json.loads('1', parse_int=<class 'float'>)"),
+        (functools.partial(json.loads, Maker()), f"json.loads(<{__name__}.Maker object>)"),
+        (Maker(), f"{__name__}.Maker"),
+    ],
+)
+def test_a_name_tells_arguments_apart_and_is_the_same_in_every_process(function, name):
+    assert name_of(function) == name

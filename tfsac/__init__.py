@@ -21,6 +21,8 @@ from tfsac.tensorflow_start import quiet_start
 
 # TensorFlow's C++ start-up messages hide the program's own output; set the variable yourself to see them.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+if "keras" not in sys.modules:
+    os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever Keras is set to elsewhere
 
 __version__ = "0.1.0"
 

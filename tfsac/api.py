@@ -31,7 +31,7 @@ from tfsac.environments.vectorize import EVALUATION
 from tfsac.experiments.plots import Picture
 from tfsac.exporting import A_POLICY, export
 from tfsac.files import new_file
-from tfsac.memories import Demonstrations, TransitionMemory, save_demonstrations
+from tfsac.memories import Demonstrations, TransitionMemory, action_bounds_of, save_demonstrations
 from tfsac.networks import ModelMaker
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters
 from tfsac.parameters.keywords import explains_keywords
@@ -364,7 +364,7 @@ def demonstrate(
             np.array([truncated]),
             _row(next_observation, spec),
         )
-    return Demonstrations(memory.ring[:, 0], level, done.returns)
+    return Demonstrations(memory.ring[:, 0], level, done.returns, action_bounds=action_bounds_of(spec))
 
 
 def plot(run_dir: str | pathlib.Path) -> Picture:

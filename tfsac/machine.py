@@ -1,10 +1,37 @@
-"""What the machine has. No TensorFlow."""
+"""What the machine has, and how it asks a process to end. No TensorFlow."""
 
 from __future__ import annotations
 
 import os
+import pathlib
+import signal
+
+CGROUP = pathlib.Path("/sys/fs/cgroup")  # of this process in a container, version 2
+ENDING = (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 
 
 def usable_cores() -> int:
-    """Returns how many cores this process may use, which an affinity (taskset, a container) may limit."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Returns how many cores this process may use, which an affinity (taskset) or a container's quota may limit."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota, _, period = _limit("cpu.max").partition(" ")  # microseconds in each period of so many
+    return max(1, min(cores, -(-int(quota) // int(period)))) if quota.isdecimal() and period.isdecimal() else cores
+
+
+def usable_memory() -> int:
+    """Returns the bytes of RAM that this process may use, which a container may limit."""
+    ram = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = _limit("memory.max")
+    return min(ram, int(limit)) if limit.isdecimal() else ram
+
+
+def ending_signals() -> list[signal.Signals]:
+    """Returns the signals that ask this process to end; nohup has it ignore SIGHUP, of a terminal that is closed."""
+    hang_up = ENDING[2:]
+    return [number for number in ENDING if number not in hang_up or signal.getsignal(number) is not signal.SIG_IGN]
+
+
+def _limit(name: str) -> str:
+    try:
+        return (CGROUP / name).read_text().strip()
+    except OSError:
+        return ""

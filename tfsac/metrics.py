@@ -227,6 +227,14 @@ class _Console(rich.console.Console):
         os.close(nothing)
 
 
+def _can_print(text: str, encoding: str) -> bool:
+    try:
+        text.encode(encoding)
+    except (UnicodeError, LookupError):
+        return False
+    return True
+
+
 class TerminalSink(Sink):
     """A progress bar with speed, return and time left, and one line for each evaluation.
 
@@ -262,6 +270,7 @@ class TerminalSink(Sink):
         )
         self.task = self.bar.add_task("training", total=total, speed=0.0, value="-")
         self.header = False
+        self.plus_minus = "±" if _can_print("±", self.console.encoding) else "+"
 
     def __enter__(self) -> TerminalSink:
         self.bar.start()
@@ -288,7 +297,7 @@ class TerminalSink(Sink):
         steps, mean, std, training, speed = (row.get(column) for column in self.COLUMNS)
         trained = f"{training:15.1f}" if isinstance(training, float) else f"{'-':>15}"
         more = "".join(f"  {_short(row.get(name)):>{max(12, len(name))}}" for name in self.extra)
-        self.print(f"{steps:>9}  {mean:>10.1f} ± {std:<7.1f}  {trained}  {speed:>7.0f}{more}")
+        self.print(f"{steps:>9}  {mean:>10.1f} {self.plus_minus} {std:<7.1f}  {trained}  {speed:>7.0f}{more}")
 
     def print(self, text: str) -> None:
         """Prints a line above the bar."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import pathlib
+import re
 import sys
 import sysconfig
 import traceback
@@ -17,6 +19,7 @@ LIBRARIES = (
 )
 
 
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # in the name of an object
 LONGEST = 2000  # characters of a message that are shown
 FOLDERS: list[
     str
@@ -134,11 +137,14 @@ def is_library(filename: str) -> bool:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Returns module and name of a function, such as "experiments.make_arm"; of a functools.partial, of what it
-    calls.
+    """Returns module and name of a function, such as "experiments.make_arm"; of a functools.partial with the arguments,
+    of another object that of its class. No name has an address, which differs from process to process.
     """
-    function = getattr(function, "func", function)
-    return f"{function.__module__}.{function.__qualname__}" if hasattr(function, "__qualname__") else repr(function)
+    if isinstance(function, functools.partial):
+        given = [*map(repr, function.args), *(f"{name}={value!r}" for name, value in function.keywords.items())]
+        return f"{name_of(function.func)}({ADDRESS.sub('', ', '.join(given))})"
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 @contextlib.contextmanager

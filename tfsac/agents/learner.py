@@ -13,9 +13,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
+from tfsac.agents.sqil_diagnostics import attach_diagnostics
 from tfsac.batches import transition_spec
 from tfsac.compiled_updates import CompiledUpdates
-from tfsac.agents.sqil_diagnostics import attach_diagnostics
 from tfsac.networks import (
     ModelMaker,
     Network,

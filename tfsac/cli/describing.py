@@ -72,7 +72,7 @@ def show(f: flags.FlagValues, rest: list[str]) -> int:
 @command("print versions, devices and threads, for reports of errors", lambda f: None)
 def info(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints what a report of an error needs to know about this machine."""
-    from tfsac.machine import usable_cores
+    from tfsac.machine import usable_cores, usable_memory
 
     with quiet_start():
         import tensorflow as tf
@@ -91,7 +91,7 @@ def info(f: flags.FlagValues, rest: list[str]) -> int:
         "platform": platform.platform(),
         "cpu": f"{model}, {os.cpu_count()} cores, {usable_cores()} usable",
         "cpu flags": " ".join(name for name in CPU_FLAGS if name in present) or f"none of {' '.join(CPU_FLAGS)}",
-        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB",
+        "memory": f"{usable_memory() / 2**30:.1f} GiB",
         "devices": ", ".join(devices),
         "threads": f"intra-op {tf.config.threading.get_intra_op_parallelism_threads()}, "
         f"inter-op {tf.config.threading.get_inter_op_parallelism_threads()} (0: TensorFlow chooses)",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -148,7 +149,8 @@ class _Inspection:
                     "only uint8 is kept as an image",
                 )
             elif len(space.shape) not in (1, 3) and AGENT_STATE not in spaces:
-                alone = f"--set='agent.networks.*.input_embedders_parameters.{key}.flatten=true'"
+                flattened = json.dumps({key: {"scheme": [256], "flatten": True}})
+                alone = f"--set='agent.networks.*.input_embedders_parameters={flattened}'"
                 how = alone if len(spaces) == 1 else "docs/parameters.md#observations-that-a-preset-does-not-describe"
                 unlike = f"observation {key!r} has the shape {space.shape}, neither a vector nor an image"
                 self.find(WARNING, f"{unlike}. To flatten it: {how}")

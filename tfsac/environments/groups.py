@@ -28,6 +28,7 @@ from gymnasium.vector.utils import (
 from tfsac.environments.check import EnvironmentFailure
 from tfsac.environments.spaces import NUM_REWARDS, spaces_by_key
 from tfsac.environments.vector_rewards import VECTOR_REWARD
+from tfsac.machine import ENDING
 from tfsac.user_code import described
 
 AWAKE = 0.001  # seconds
@@ -156,7 +157,7 @@ class Done(NamedTuple):
 def work(makers: Any, pipe: Connection, memory: Any, index: int, first: int) -> None:
     """Steps a group of environments in a process of its own, as messages ask, until the pipe is closed.
 
-    Ctrl-C does not reach it, because the run ends as it sees fit; it does not outlive the run, however that ends.
+    Ctrl-C and a closed terminal do not reach it, because the run ends as it sees fit; it does not outlive the run.
 
     Args:
         makers: of each environment, in gymnasium's `CloudpickleWrapper`.
@@ -165,7 +166,9 @@ def work(makers: Any, pipe: Connection, memory: Any, index: int, first: int) -> 
         index: of this process among them.
         first: number of its first environment.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in {*ENDING} - {signal.SIGTERM}:
+        signal.signal(number, signal.SIG_IGN)
+    multiprocessing.current_process().daemon = False  # an environment may have processes of its own
     threading.Thread(target=_end_with_the_run, daemon=True).start()
     wakeful = WakefulPipe(pipe)
     group: Group | None = None
@@ -184,17 +187,14 @@ def work(makers: Any, pipe: Connection, memory: Any, index: int, first: int) -> 
                 write_to_shared_memory(group.observation_space, index, seen, memory)
             return Done(result)
         except BaseException as error:  # Ctrl-C does not reach this process
-            return Done(failure=(getattr(error, "environment", None), _in_one_line(error)))
+            message = str(error) if "Received: " in str(error) else f"it raised. Received: {described(error)}"
+            return Done(failure=(getattr(error, "environment", None), message))
 
     with contextlib.suppress(EOFError, OSError):  # nobody asks any more
         while True:
             wakeful.send(answered(*wakeful.recv()))
     if group is not None:
         group.close()
-
-
-def _in_one_line(error: BaseException) -> str:
-    return str(error) if "Received: " in str(error) else f"it raised. Received: {described(error)}"
 
 
 def _end_with_the_run() -> None:

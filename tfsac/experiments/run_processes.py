@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from tfsac.experiments.plots import read_curve
 from tfsac.files import lock_file
-from tfsac.machine import usable_cores
+from tfsac.machine import ending_signals, usable_cores
 
 TRAIN = ["-m", "tfsac", "train"]  # arguments of Python
 KEPT = ("preset", "level", "num_envs", "seed", "checkpoint_restore_dir")  # flags that a resumed run has from its config
@@ -217,10 +217,11 @@ def _ended_together(processes: Collection[Process]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _remembered() -> Iterator[list[int]]:
-    """Gives the SIGTERM and Ctrl-C received instead of acting on them."""
+    """Gives the signals to end that were received instead of acting on them."""
     received: list[int] = []
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    previous = {number: signal.signal(number, lambda number, frame: received.append(number)) for number in numbers}
+    previous = {
+        number: signal.signal(number, lambda number, frame: received.append(number)) for number in ending_signals()
+    }
     try:
         yield received
     finally:

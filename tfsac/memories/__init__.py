@@ -1,6 +1,12 @@
 """Replay memories of NumPy arrays: rings of steps, and whole episodes. No TensorFlow."""
 
-from tfsac.memories.demonstrations import MINARI, Demonstrations, load_demonstrations, save_demonstrations
+from tfsac.memories.demonstrations import (
+    MINARI,
+    Demonstrations,
+    action_bounds_of,
+    load_demonstrations,
+    save_demonstrations,
+)
 from tfsac.memories.episodes import EpisodicMemory
 from tfsac.memories.prior_data import PriorDataMemory
 from tfsac.memories.prioritized import PrioritizedMemory
@@ -20,6 +26,7 @@ __all__ = [
     "SQILMemory",
     "SequenceMemory",
     "TransitionMemory",
+    "action_bounds_of",
     "load_demonstrations",
     "in_ram",
     "on_disk",

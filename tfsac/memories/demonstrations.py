@@ -33,12 +33,23 @@ class Demonstrations(NamedTuple):
         level: the environment they come from; "" where a Minari dataset names none.
         returns: `[E]`, undiscounted return of each episode.
         visible_entries: that the environment of a run had; None where it had none, or is not known.
+        action_bounds: (low, high) of the environment's continuous actions, which -1 and 1 stand for, as nested lists;
+            None where actions are discrete, or the bounds are not known.
     """
 
     records: np.ndarray
     level: str
     returns: np.ndarray
     visible_entries: tuple[int, ...] | None = None
+    action_bounds: tuple[list[Any], list[Any]] | None = None
+
+
+def action_bounds_of(spec: Spec) -> tuple[list[Any], list[Any]] | None:
+    """Returns low and high of continuous actions, as `Demonstrations` have them; None for discrete ones."""
+    action = spec.action
+    if isinstance(action, DiscreteSpec) or action.low is None or action.high is None:
+        return None
+    return action.low.tolist(), action.high.tolist()
 
 
 def save_demonstrations(path: str | pathlib.Path, demonstrations: Demonstrations) -> None:
@@ -51,7 +62,7 @@ def save_demonstrations(path: str | pathlib.Path, demonstrations: Demonstrations
     argument_checks.instance(
         "demonstrations", demonstrations, Demonstrations, "Demonstrations, as tfsac.demonstrate returns them"
     )
-    records, level, returns, visible = demonstrations
+    records, level, returns, visible, bounds = demonstrations
     for name, value, fits in (
         (
             "records",
@@ -61,6 +72,7 @@ def save_demonstrations(path: str | pathlib.Path, demonstrations: Demonstrations
         ("level", level, isinstance(level, str)),
         ("returns", returns, isinstance(returns, np.ndarray) and returns.dtype.kind in "fiu"),
         ("visible_entries", visible, visible is None or _whole_numbers(visible)),
+        ("action_bounds", bounds, bounds is None or _are_bounds(bounds)),
     ):
         if not fits:
             raise TypeError(f"{name} is what tfsac.demonstrate returns. Received: {argument_checks.shown(value)}")
@@ -69,8 +81,8 @@ def save_demonstrations(path: str | pathlib.Path, demonstrations: Demonstrations
             f"returns has one number for each episode that ends, here {ends}. Received: the shape {returns.shape}"
         )
     new_file(argument_checks.path("path", path, "the path of a new file"), SUFFIX)
-    shown = {} if visible is None else {"visible_entries": list(visible)}
-    meta = json.dumps({"format": FORMAT, "level": level, **shown})
+    known = {"visible_entries": visible, "action_bounds": bounds}
+    meta = json.dumps({"format": FORMAT, "level": level, **{key: x for key, x in known.items() if x is not None}})
     fields: dict[str, Any] = {name: demonstrations.records[name] for name in demonstrations.records.dtype.names or ()}
     with written_aside(pathlib.Path(path)) as file:
         np.savez_compressed(file, meta=np.array(meta), returns=demonstrations.returns, **fields)
@@ -98,8 +110,8 @@ def load_demonstrations(
         FileNotFoundError: no such file or dataset.
         ImportError: Minari is not installed.
         ValueError: not a demonstration file, empty, truncated, not finite, of another level, with other visible
-            entries, of other shapes or dtypes than the spec's, actions that the agent could not take, or fewer episodes
-            than wanted.
+            entries or bounds of actions, of other shapes or dtypes than the spec's, actions that the agent could not
+            take, or fewer episodes than wanted.
     """
     argument_checks.path("path", path, "a demonstration file, or minari: and an id")
     argument_checks.instance("spec", spec, Spec, "the spec of an environment, tfsac.environments.spec_of(env)")
@@ -114,10 +126,10 @@ def load_demonstrations(
         if num_episodes is not None and num_episodes < 1:
             raise ValueError(f"num_episodes is at least 1, or None for all. Received: {num_episodes}")
         fields, found, returns = read_minari(str(path).removeprefix(MINARI), num_episodes)
-        visible = None
+        visible, bounds = None, None
     else:
         inverse = np.asarray
-        found, visible = _origin(pathlib.Path(path))
+        found, visible, bounds = _origin(pathlib.Path(path))
     if level is not None and found and _are_others(found, level):
         raise ValueError(
             f"{path} comes from another environment, {found}; this one is {level}. Record your own with `tfsac record` "
@@ -136,6 +148,7 @@ def load_demonstrations(
         returns = fields.pop(RETURNS)
     fields["action"] = inverse(fields["action"])
     records = _records(path, fields, layout)
+    _check_bounds(path, bounds, spec)
     _check_actions(path, fields["action"], spec)
     _check_masks(path, records)
     ends = np.flatnonzero(records["terminated"] | records["truncated"])
@@ -147,14 +160,16 @@ def load_demonstrations(
             f"Received: {len(ends)} ends of episodes and returns of shape {returns.shape} in {len(records)} steps"
         )
     if num_episodes is None:
-        return Demonstrations(records, found, returns, visible)
+        return Demonstrations(records, found, returns, visible, bounds)
     if not 1 <= num_episodes <= len(returns):
         raise ValueError(f"num_episodes is 1 to {len(returns)}, which {path} has. Received: {num_episodes}")
-    return Demonstrations(records[: ends[num_episodes - 1] + 1], found, returns[:num_episodes], visible)
+    return Demonstrations(records[: ends[num_episodes - 1] + 1], found, returns[:num_episodes], visible, bounds)
 
 
-def _origin(path: pathlib.Path) -> tuple[str, tuple[int, ...] | None]:
-    """Returns the level of a file and the visible entries of its observations, if it names them."""
+def _origin(path: pathlib.Path) -> tuple[str, tuple[int, ...] | None, tuple[list[Any], list[Any]] | None]:
+    """Returns the level of a file, and visible entries of its observations and bounds of its actions if it names
+    them.
+    """
     if not path.is_file():
         raise FileNotFoundError(f"There is no demonstration file. Received: {path}")
 
@@ -171,12 +186,13 @@ def _origin(path: pathlib.Path) -> tuple[str, tuple[int, ...] | None]:
         meta = parse_object(text)
     except ValueError as error:
         raise ValueError(f"{path} is damaged or not {KIND} ({error}). Received: {META} {text[:100]!r}") from error
-    level, visible = meta.get("level"), meta.get("visible_entries")
-    if meta.get("format") != FORMAT or not isinstance(level, str) or not (visible is None or _whole_numbers(visible)):
+    level, visible, bounds = meta.get("level"), meta.get("visible_entries"), meta.get("action_bounds")
+    known = (visible is None or _whole_numbers(visible)) and (bounds is None or _are_bounds(bounds))
+    if meta.get("format") != FORMAT or not isinstance(level, str) or not known:
         raise ValueError(
             f"{path} is not a demonstration file of format {FORMAT} with level and returns. Received: {text[:300]}"
         )
-    return level, None if visible is None else tuple(visible)
+    return level, None if visible is None else tuple(visible), None if bounds is None else (bounds[0], bounds[1])
 
 
 def _check_visible_entries(
@@ -196,6 +212,28 @@ def _check_visible_entries(
 
 def _whole_numbers(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(type(entry) is int for entry in value)
+
+
+def _are_bounds(value: Any) -> bool:
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        return False
+    try:
+        low, high = (np.array(bound, np.float64) for bound in value)
+    except (TypeError, ValueError):  # no numbers, or lists of different lengths
+        return False
+    return low.shape == high.shape
+
+
+def _check_bounds(path: str | pathlib.Path, bounds: tuple[list[Any], list[Any]] | None, spec: Spec) -> None:
+    own = action_bounds_of(spec)
+    if bounds is None or own is None:
+        return
+    for name, recorded, expected in zip(("low", "high"), bounds, own, strict=True):
+        if np.shape(recorded) != np.shape(expected) or not np.allclose(recorded, expected, rtol=1e-6, atol=0.0):
+            raise ValueError(
+                f"{path} comes from an environment whose actions have other bounds: the {name} of this one is "
+                f"{expected}. Received: {name}={recorded}"
+            )
 
 
 def _read(path: pathlib.Path, layout: np.dtype, other: str) -> dict[str, np.ndarray]:

@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tfsac.machine import usable_memory
+
 Allocate = Callable[[tuple[int, ...], np.dtype], np.ndarray]  # shape and dtype -> zeros
 
 
@@ -23,10 +25,10 @@ def in_ram(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         dtype: of its elements.
 
     Raises:
-        MemoryError: there are more bytes than RAM in the machine, or the operating system refuses them.
+        MemoryError: there are more bytes than RAM in the machine or container, or the operating system refuses them.
     """
     size = math.prod(shape) * dtype.itemsize
-    ram = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    ram = usable_memory()
     if size > ram:
         raise MemoryError(f"{size} bytes of RAM are needed, and this machine has {ram}")
     return np.zeros(shape, dtype)

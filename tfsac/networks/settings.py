@@ -10,9 +10,14 @@ def check_settings() -> None:
     """Refuses to build networks where a setting of this process would change what they compute.
 
     Raises:
-        ValueError: Keras's types are not float32, or its images begin with their channels, or nothing runs eagerly
-            here.
+        ValueError: Keras computes with something else than TensorFlow, its types are not float32, or its images begin
+            with their channels, or nothing runs eagerly here.
     """
+    if (backend := keras.config.backend()) != "tensorflow":
+        raise ValueError(
+            "tfsac's networks are TensorFlow's: import tfsac before keras, or set KERAS_BACKEND=tensorflow. "
+            f"Received: Keras with {backend}"
+        )
     types = {keras.config.floatx(), keras.config.dtype_policy().name}
     if types != {"float32"}:
         raise ValueError(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable
 
+from tfsac.machine import usable_memory
 from tfsac.networks.bodies import EXPANSION
 from tfsac.networks.embedders import middleware_widths
 from tfsac.networks.observations import IMAGE_SCHEMES, layers_of
@@ -45,7 +45,7 @@ def check_size(name: str, parameters: NetworkParameters, spec: Spec) -> None:
     Raises:
         ValueError: its weights take more than the memory of this machine.
     """
-    weights, memory = count_weights(parameters, spec), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    weights, memory = count_weights(parameters, spec), usable_memory()
     if weights * BYTES > memory:
         raise ValueError(
             f"The weights of network {name!r} take {weights * BYTES / 2**30:,.0f} GiB with their gradients and "

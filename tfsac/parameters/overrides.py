@@ -121,12 +121,13 @@ def _about(unknown: str, key: str, fields: list[str], tree: dict[str, Any], valu
 def for_level(preset: Preset, level: str) -> Preset:
     """Returns the preset for another level, with what its `levels` table says of it.
 
-    A level without an acceptance threshold in that table has none: the preset's belongs to another task.
+    A level without an acceptance threshold in that table has none, and all entries of its observations are visible: the
+    preset's threshold and entries belong to another task.
     """
     if level == preset.environment.level:
         return preset
     of_level = preset.levels.get(level, {})
-    changes: dict[str, Any] = {"environment.level": level}
+    changes: dict[str, Any] = {"environment.level": level, "environment.visible_entries": None}
     if "validation.min_reward_threshold" not in of_level:
         changes |= {"validation.min_reward_threshold": None, "validation.max_episodes_to_achieve_reward": None}
     return override(preset, changes | of_level)

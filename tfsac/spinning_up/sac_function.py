@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import json
 import pathlib
@@ -219,9 +220,39 @@ def _environment(env: gym.Env, env_fn: Callable[[], gym.Env], max_ep_len: int) -
     made_of = env_fn.args[0] if isinstance(env_fn, functools.partial) and env_fn.func is make else spec.id
     level = EnvironmentParameters(made_of, max_episode_steps=limit, kwargs=spec.kwargs)  # MODULE:ID too
     with contextlib.suppress(Exception):  # an environment that fails says so when it is trained in
-        if _first_steps(maker(own, env_fn)) == _first_steps(maker(level)):
+        if _is_as_made(env_fn) and _first_steps(maker(own, env_fn)) == _first_steps(maker(level)):
             return level
     return own
+
+
+def _is_as_made(env_fn: Callable[[], gym.Env]) -> bool:
+    """Returns whether a function leaves an environment as Gymnasium makes it, by the attributes that it sets."""
+    one = env_fn()
+    assert one.spec is not None
+    other = gym.make(dataclasses.replace(one.spec, additional_wrappers=()))
+    try:
+        layer: Any = one
+        while isinstance(layer, gym.Wrapper):
+            if {"reset", "step"} & vars(layer).keys():
+                return False
+            layer = layer.env
+        return _equal(vars(layer), vars(other.unwrapped))
+    finally:
+        one.close()
+        other.close()
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Returns whether attributes are equal. Objects other than scalars, texts and arrays are if their types are."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    if isinstance(one, np.ndarray):
+        return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
+    return bool(one == other or one != one) if isinstance(one, int | float | str | bytes | np.generic) else True
 
 
 def _first_steps(one: Callable[[], gym.Env], steps: int = 3) -> list[list[float]]:

@@ -225,13 +225,14 @@ class Reporter:
         return {METRICS: self.csv.content} if self.csv else {}
 
 
-def opening(directory: RunDirectory, agent: Agent, tensorboard: bool) -> str:
-    """Returns what a run says before its first step: folder, device, number of parameters and where TensorBoard finds
-    it.
+def opening(directory: RunDirectory, agent: Agent, visible: Sequence[int] | None, tensorboard: bool) -> str:
+    """Returns what a run says before its first step: folder, device, number of parameters, entries of the observation
+    if some are hidden, and where TensorBoard finds it.
 
     Args:
         directory: of the run.
         agent: with its networks.
+        visible: entries of the observation; None for all.
         tensorboard: whether the run writes events.
     """
     sizes = {
@@ -244,6 +245,8 @@ def opening(directory: RunDirectory, agent: Agent, tensorboard: bool) -> str:
         f"device      {device()}",
         f"parameters  {sum(sizes.values()):,} ({networks})",
     ]
+    if visible is not None:
+        lines.append(f"observation only the entries {', '.join(map(str, visible))} (environment.visible_entries)")
     if tensorboard:
         lines.append(f"curves      tensorboard {shlex.quote(f'--logdir={directory.shown()}')}")
     return "\n".join(lines)

@@ -34,6 +34,7 @@ from tfsac.training.failures import HowToResume, Writing
 from tfsac.training.policy import Policy
 from tfsac.training.ray_collector import RayCollector, RolloutActor
 from tfsac.training.recorded_functions import (
+    about_other_bounds,
     described,
     recorded,
     refuse_other_order,
@@ -106,6 +107,8 @@ class RunParts:
         try:
             notes.append(set_numerics(self.settings))
             self._make_learner(asked)
+            if asked.initial_weights is not None:
+                notes.append(about_other_bounds(asked.initial_weights, self.environments.spec))
             self.updates = Updates(self.agent, computed, apply, self.settings.asynchronous_collection)
             self._make_reports()
             self._open(asked)
@@ -150,9 +153,8 @@ class RunParts:
 
     def _make_learner(self, asked: RunRequest) -> None:
         preset, settings, spec, env_fn = self.preset, self.settings, self.environments.spec, asked.env_fn
-        if asked.resume and env_fn is not None:
-            refuse_other_spaces(self.directory, spec)
         if asked.resume:
+            refuse_other_spaces(self.directory, spec)
             refuse_other_order(self.directory, spec)
         self.functions = recorded(env_fn, asked.models, asked.initial_weights, spec)
         with self.workers.strategy.scope():

@@ -1,5 +1,5 @@
-"""SIGTERM and Ctrl-C end a run after the current step instead of in the middle of one; the second one ends it at
-once.
+"""SIGTERM, SIGHUP and Ctrl-C end a run after the current step instead of in the middle of one; the second one ends it
+at once.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ import sys
 import threading
 from typing import Any
 
+from tfsac.machine import ENDING, ending_signals
+
 SECONDS_OF_SILENCE = 2.0
 PATIENCE = b"tfsac: the run is saved and ends after this step or evaluation; a second signal ends it at once\n"
 STOPPED = 128  # plus the signal's number: the exit status
 SHOW_CURSOR = b"\x1b[?25h"  # which the progress bar hides
-HANDLED = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopSignals:
-    """While entered, remembers the first SIGTERM or SIGINT in `received`; the second one ends the process and its
+    """While entered, remembers the first of `ending_signals` in `received`; the second one ends the process and its
     children at once.
 
     A thread waits for the second one, because Python's handlers run in the main thread, which may hang in TensorFlow's
@@ -37,7 +38,7 @@ class StopSignals:
 
     def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():  # Python handles signals nowhere else
-            self.previous = {number: signal.signal(number, self._remember) for number in HANDLED}
+            self.previous = {number: signal.signal(number, self._remember) for number in ending_signals()}
             if not self.in_notebook:
                 heard, self.told = socket.socketpair()
                 self.told.setblocking(False)
@@ -72,7 +73,7 @@ class StopSignals:
                     arrived, silent = b" ", False
                 if not arrived:
                     return
-                numbers += [number for number in arrived if number in HANDLED]
+                numbers += [number for number in arrived if number in ENDING]
                 heard.settimeout(SECONDS_OF_SILENCE if numbers and silent else None)
         for child in multiprocessing.active_children():
             with contextlib.suppress(OSError):

@@ -106,7 +106,8 @@ class Trainer(RunParts):
             )
         self.ran = True
         use_bfloat16(self.settings.mixed_precision == "bfloat16")  # another run may have been made meanwhile
-        self.print(opening(self.directory, self.agent, self.settings.tensorboard))
+        visible = self.preset.environment.visible_entries
+        self.print(opening(self.directory, self.agent, visible, self.settings.tensorboard))
         try:
             with self.signals, self.terminal, self._failing():
                 with self.writing:
