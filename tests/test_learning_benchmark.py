@@ -291,7 +291,12 @@ def test_the_mujoco_suite_is_what_its_page_says(module):
 
 
 def test_the_page_has_the_number_of_runs_of_every_suite_and_of_those_with_records(module):
-    page = (BENCHMARKS.parent / "docs" / "repeating_results.md").read_text().partition("## Suites")[2].partition("\n## ")[0]
+    page = (
+        (BENCHMARKS.parent / "docs" / "repeating_results.md")
+        .read_text()
+        .partition("## Suites")[2]
+        .partition("\n## ")[0]
+    )
     rows = re.findall(r"^\| \[`(\w+)`\]\(\S+\) \|.*\| (\d+) \| (\d+) \|$", page, flags=re.MULTILINE)
     results, make_records = module("learning").RESULTS, module("learning_runs").Records
     expected = []

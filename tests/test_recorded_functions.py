@@ -116,6 +116,10 @@ def test_a_level_whose_bounds_have_changed_is_not_trained_further(tmp_path, monk
         tfsac.train(preset, tmp_path / "run", resume=True, quiet=True)
     tfsac.train(preset, tmp_path / "weaker", initial_weights=tmp_path / "run")
     assert "have the low [-5.0], here it is [-3.0]: its policy begins with other" in capsys.readouterr().out
+    config = tmp_path / "run" / "config.json"
+    config.write_text(json.dumps({key: x for key, x in json.loads(config.read_text()).items() if key != "spaces"}))
+    tfsac.train(preset, tmp_path / "unknown", initial_weights=tmp_path / "run")
+    assert "its policy begins with" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("given", "message"), MISSING)

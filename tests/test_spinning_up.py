@@ -12,6 +12,7 @@ import os
 import shlex
 import signal
 import sys
+import time
 import types
 
 import gymnasium as gym
@@ -336,6 +337,33 @@ def test_the_config_names_the_module_of_a_level(monkeypatch):
     monkeypatch.setitem(sys.modules, "pushes", types.ModuleType("pushes"))
     environment = planned(monkeypatch, functools.partial(make, "pushes:Pushed-v0"))["preset"].environment
     assert environment.level == "pushes:Pushed-v0"
+
+
+class Deep(Endless):
+    """Has a time, a function and an object with a number."""
+
+    def __init__(self):
+        self.made = time.perf_counter()
+        self.bonus = lambda: 1.0
+        self.task = types.SimpleNamespace(goal=np.zeros(2))
+
+
+@pytest.mark.parametrize("change", [None, "function", "object", "class"])
+def test_changes_inside_of_attributes_count_and_times_do_not(change, monkeypatch):
+    monkeypatch.setitem(gym.registry, "Deep-v0", gym.envs.registration.EnvSpec("Deep-v0", entry_point=Deep))
+
+    def made():
+        env = gym.make("Deep-v0")
+        if change == "function":
+            env.unwrapped.bonus = lambda: 2.0
+        elif change == "object":
+            env.unwrapped.task.goal[1] = 0.5
+        elif change == "class":
+            env.unwrapped.__class__ = type("Other", (Deep,), {})
+        return env
+
+    level = planned(monkeypatch, made)["preset"].environment.level
+    assert level == ("Deep-v0" if change is None else "env_fn:Deep-v0")
 
 
 def test_widths_that_are_no_list_are_refused():

@@ -1,9 +1,13 @@
 """What is printed where there is no terminal, a narrow one, or nobody who reads it."""
 
+import fcntl
 import io
 import os
+import pty
+import signal
 import subprocess
 import sys
+import termios
 
 import pytest
 import rich.console
@@ -117,3 +121,28 @@ def test_a_run_whose_output_is_cut_off_is_saved_and_ends(tmp_path):
     assert process.stderr.read() == ""
     process.stderr.close()
     assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir() if path.name.isdigit()] != []
+
+
+@pytest.mark.slow
+def test_a_run_whose_terminal_is_closed_saves_and_ends_with_the_status_of_the_signal(tmp_path):
+    """The kernel sends SIGHUP, and whatever is printed from then on fails."""
+    command = [sys.executable, "-m", "tfsac", "train", "--preset=pendulum_twin_sac", f"--run_dir={tmp_path / 'run'}"]
+    ours, theirs = pty.openpty()
+    streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+    run = subprocess.Popen(
+        [*command, "--set=schedule.heatup_steps=300", *TINY[1:]],
+        **streams,
+        start_new_session=True,
+        preexec_fn=control_terminal,
+    )
+    os.close(theirs)
+    seen = b""
+    while b"/s  return" not in seen[-400:] or not (tmp_path / "run" / "metrics.csv").is_file():
+        seen += os.read(ours, 4096)
+    os.close(ours)
+    assert run.wait(60) == 128 + signal.SIGHUP
+    assert list((tmp_path / "run" / "checkpoints").glob("0*"))
+
+
+def control_terminal():
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -4,6 +4,7 @@ import functools
 import json
 import pathlib
 
+import numpy as np
 import pytest
 
 from tfsac.user_code import UserCodeError, calling, described, name_of
@@ -54,6 +55,11 @@ def test_messages_of_several_lines_become_one():
     assert described(ValueError("a\n  b")) == "ValueError: a b"
 
 
+class Mute:
+    def __repr__(self):
+        raise RuntimeError
+
+
 class Maker:
     def __call__(self):
         return None
@@ -66,7 +72,14 @@ class Maker:
         (functools.partial(json.loads, "1", parse_int=float), "json.loads('1', parse_int=<class 'float'>)"),
         (functools.partial(json.loads, Maker()), f"json.loads(<{__name__}.Maker object>)"),
         (Maker(), f"{__name__}.Maker"),
+        (functools.partial(json.loads, np.random.default_rng(0)), "json.loads(Generator(PCG64))"),
+        (functools.partial(json.loads, Mute()), "json.loads(Mute)"),
     ],
 )
 def test_a_name_tells_arguments_apart_and_is_the_same_in_every_process(function, name):
     assert name_of(function) == name
+
+
+def test_a_long_argument_is_told_by_its_beginning_and_its_hash():
+    one, other = (name_of(functools.partial(json.loads, [*range(1000), last])) for last in (0, 1))
+    assert one != other and one[:60] == other[:60] and len(one) < 120

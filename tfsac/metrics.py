@@ -5,7 +5,9 @@ A callback sends metrics anywhere else: see docs/callbacks.md.
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import errno
 import html
 import io
 import os
@@ -13,8 +15,8 @@ import pathlib
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, Any, cast
 
 import rich.console
 import rich.progress
@@ -214,6 +216,36 @@ def layout_summary() -> Any:
     return Summary(value=[value])
 
 
+class _Stdout:
+    """What `sys.stdout` is at that time; a terminal that was closed is a broken pipe."""
+
+    def write(self, text: str) -> int:
+        """Writes text."""
+        with _hang_up():
+            return self._file().write(text)
+
+    def flush(self) -> None:
+        """Writes what is buffered."""
+        with _hang_up():
+            self._file().flush()
+
+    def _file(self) -> Any:
+        return getattr(sys.stdout, "rich_proxied_file", sys.stdout)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file(), name)
+
+
+@contextlib.contextmanager
+def _hang_up() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EIO:
+            raise BrokenPipeError from error
+        raise
+
+
 class _Console(rich.console.Console):
     """Notes that nobody reads what is printed, instead of ending the program there."""
 
@@ -222,8 +254,10 @@ class _Console(rich.console.Console):
     def on_broken_pipe(self) -> None:
         """Discards what is printed from now on."""
         self.quiet = self.nobody_reads = True
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, sys.stdout.fileno())  # or else Python complains when it flushes at its end
+        nothing, terminal = os.open(os.devnull, os.O_WRONLY), os.fstat(sys.stdout.fileno()).st_rdev
+        for stream in (sys.stdout, sys.stderr):  # Python complains about the first one when it flushes at its end
+            if stream is sys.stdout or (terminal and os.fstat(stream.fileno()).st_rdev == terminal):
+                os.dup2(nothing, stream.fileno())
         os.close(nothing)
 
 
@@ -257,7 +291,7 @@ class TerminalSink(Sink):
 
     def __init__(self, total: int, unit: str, quiet: bool = False, extra: Sequence[str] = ()):
         self.quiet, self.extra = quiet, list(extra)
-        self.console = _Console(quiet=quiet, highlight=False, soft_wrap=True)
+        self.console = _Console(file=cast(IO[str], _Stdout()), quiet=quiet, highlight=False, soft_wrap=True)
         self.bar = rich.progress.Progress(
             rich.progress.TextColumn("{task.description}"),
             rich.progress.BarColumn(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import importlib
 import pathlib
 import re
@@ -19,7 +20,7 @@ LIBRARIES = (
 )
 
 
-ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # in the name of an object
+ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # in the name of an object
 LONGEST = 2000  # characters of a message that are shown
 FOLDERS: list[
     str
@@ -141,10 +142,19 @@ def name_of(function: Callable[..., Any]) -> str:
     of another object that of its class. No name has an address, which differs from process to process.
     """
     if isinstance(function, functools.partial):
-        given = [*map(repr, function.args), *(f"{name}={value!r}" for name, value in function.keywords.items())]
-        return f"{name_of(function.func)}({ADDRESS.sub('', ', '.join(given))})"
+        given = [*map(_short, function.args), *(f"{name}={_short(x)}" for name, x in function.keywords.items())]
+        return f"{name_of(function.func)}({', '.join(given)})"
     named = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}.{named.__qualname__}"
+
+
+def _short(value: Any) -> str:
+    """Returns the repr of an argument without addresses; a long one is told by its beginning and its hash."""
+    try:
+        text = ADDRESS.sub("", repr(value))
+    except Exception:
+        text = type(value).__name__
+    return text if len(text) < 100 else f"{text[:60]}... {hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 @contextlib.contextmanager

@@ -173,8 +173,10 @@ def _check_part(method: str, name: str, value: Any, shape: Any, dtype: Any) -> N
         refuse(f"{method} must return {name} of the shape {shape} and dtype {dtype}, as its space says", kind_of(value))
     if np.dtype(dtype).kind in "iu" or dtype == np.float16:
         with np.errstate(over="ignore"):
-            lost = (array != array.astype(dtype)) & (array == array)  # what is not finite is refused as such
-        if lost.any():  # training stores the space's dtype; an evaluation would see something else
+            cast = array.astype(dtype)
+        # Integers wrap around; floats that are too large become infinite, and others are rounded.
+        lost = array != cast if cast.dtype.kind in "iu" else np.isinf(cast) & np.isfinite(array)
+        if lost.any():
             refuse(f"{method} must return {name} whose values {dtype} can hold, as its space says", f"{array[lost][0]}")
 
 

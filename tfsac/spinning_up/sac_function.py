@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import json
 import pathlib
@@ -22,7 +21,8 @@ from tfsac.parameters.base import nearest
 from tfsac.spinning_up.actor_critic import ActorCritic, mlp_actor_critic, model_maker
 from tfsac.spinning_up.epochs import BarOnly, EpochLog
 from tfsac.spinning_up.sac_arguments import SpinningUpArguments
-from tfsac.training import Result, Trainer
+from tfsac.spinning_up.unchanged import leaves_as_made
+from tfsac.training import Result, RunDirectory, Trainer
 from tfsac.types import DiscreteSpec
 from tfsac.user_code import name_of
 
@@ -170,11 +170,11 @@ def sac(
         networks = arguments.mlp_networks(ac_kwargs)
     else:
         networks = arguments.networks_made_by(
-            f"{name_of(actor_critic)}({json.dumps(_plain(ac_kwargs), sort_keys=True)})"
+            f"{name_of(getattr(actor_critic, 'func', actor_critic))}({json.dumps(_plain(ac_kwargs), sort_keys=True)})"
         )
         models = model_maker(actor_critic, env.observation_space, env.action_space, ac_kwargs, spec, seed)
     functions = {"env_fn": name_of(env_fn), "actor_critic": name_of(actor_critic), "ac_kwargs": _plain(ac_kwargs)}
-    environment = _environment(env, env_fn, max_ep_len)
+    environment = _environment(env, env_fn, max_ep_len, _recorded(logger) if logger["resume"] else None)
     trainer = Trainer(
         arguments.preset(environment, networks),
         logger["output_dir"] or new_run_dir(logger["exp_name"], seed),
@@ -204,55 +204,37 @@ def _refuse_changes(config: pathlib.Path, arguments: dict[str, Any]) -> None:
             )
 
 
-def _environment(env: gym.Env, env_fn: Callable[[], gym.Env], max_ep_len: int) -> EnvironmentParameters:
+def _recorded(logger: dict[str, Any]) -> EnvironmentParameters:
+    return RunDirectory(pathlib.Path(logger["output_dir"])).read()[0].environment
+
+
+def _environment(
+    env: gym.Env, env_fn: Callable[[], gym.Env], max_ep_len: int, recorded: EnvironmentParameters | None = None
+) -> EnvironmentParameters:
     """Returns the level and the arguments that make the same environment, or a description of one that only env_fn
-    makes.
+    makes, as the run that is resumed recorded it.
     """
     spec = env.spec
     limit = min(each for each in (max_ep_len, spec and spec.max_episode_steps, time_limit_of(env)) if each)
     own = EnvironmentParameters(BY_ENV_FN + name_of_environment(env), max_episode_steps=limit)
+    if recorded is not None and recorded.by_env_fn:
+        return own
     if spec is None or spec.id not in gym.registry or not _is_plain(spec.kwargs):
         return own
     if not all(
         wrapper.entry_point.startswith("tfsac.") for wrapper in spec.additional_wrappers
     ):  # those of checks are made again
         return own
-    made_of = env_fn.args[0] if isinstance(env_fn, functools.partial) and env_fn.func is make else spec.id
+    by_make = isinstance(env_fn, functools.partial) and env_fn.func is make
+    made_of = env_fn.args[0] if isinstance(env_fn, functools.partial) and by_make else spec.id
     level = EnvironmentParameters(made_of, max_episode_steps=limit, kwargs=spec.kwargs)  # MODULE:ID too
+    if recorded is not None:
+        return level
     with contextlib.suppress(Exception):  # an environment that fails says so when it is trained in
-        if _is_as_made(env_fn) and _first_steps(maker(own, env_fn)) == _first_steps(maker(level)):
+        as_made = by_make or leaves_as_made(env_fn)
+        if as_made and _first_steps(maker(own, env_fn)) == _first_steps(maker(level)):
             return level
     return own
-
-
-def _is_as_made(env_fn: Callable[[], gym.Env]) -> bool:
-    """Returns whether a function leaves an environment as Gymnasium makes it, by the attributes that it sets."""
-    one = env_fn()
-    assert one.spec is not None
-    other = gym.make(dataclasses.replace(one.spec, additional_wrappers=()))
-    try:
-        layer: Any = one
-        while isinstance(layer, gym.Wrapper):
-            if {"reset", "step"} & vars(layer).keys():
-                return False
-            layer = layer.env
-        return _equal(vars(layer), vars(other.unwrapped))
-    finally:
-        one.close()
-        other.close()
-
-
-def _equal(one: Any, other: Any) -> bool:
-    """Returns whether attributes are equal. Objects other than scalars, texts and arrays are if their types are."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(_equal, one, other))
-    if isinstance(one, np.ndarray):
-        return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
-    return bool(one == other or one != one) if isinstance(one, int | float | str | bytes | np.generic) else True
 
 
 def _first_steps(one: Callable[[], gym.Env], steps: int = 3) -> list[list[float]]:

@@ -147,8 +147,10 @@ def refuse_other_spaces(directory: RunDirectory, spec: Spec) -> None:
 
 def about_other_bounds(source: RunDirectory, spec: Spec) -> str | None:
     """Returns a line where -1 and 1 stood for other actions in the run whose weights a new one begins with."""
-    trained = read_object(source.config).get("spaces") or {}
-    for name, theirs, ours in differences(trained.get("action", {}), spaces_of(spec)["action"]):
+    trained = read_object(source.config).get("spaces")
+    if trained is None:  # of a run from before they were recorded
+        return None
+    for name, theirs, ours in differences(trained["action"], spaces_of(spec)["action"]):
         if name in ("low", "high") and not _rounded_otherwise(theirs, ours):
             return (
                 f"The actions of {source.path} have the {name} {theirs}, here it is {ours}: its policy begins with "
