@@ -145,4 +145,5 @@ def test_a_run_whose_terminal_is_closed_saves_and_ends_with_the_status_of_the_si
 
 
 def control_terminal():
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -398,7 +398,11 @@ def test_a_signal_saves_and_the_run_can_be_resumed(tmp_path, number):
             if trainer.counters.env_steps == 123:
                 os.kill(os.getpid(), number)
 
-    trainer, result = trained(tmp_path, callbacks=[Send()])
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup has ignored
+    try:
+        trainer, result = trained(tmp_path, callbacks=[Send()])
+    finally:
+        signal.signal(signal.SIGHUP, before)
     assert (result.signal, result.counters.env_steps) == (number, 123)
     assert [path.name for path in trainer.checkpoints.places()] == ["000000123"]
     resumed = Trainer(tiny_preset(), tmp_path / "run", RunParameters(), resume=True, quiet=True)

@@ -153,8 +153,9 @@ class RunParts:
 
     def _make_learner(self, asked: RunRequest) -> None:
         preset, settings, spec, env_fn = self.preset, self.settings, self.environments.spec, asked.env_fn
-        if asked.resume:
+        if asked.resume and env_fn is not None:
             refuse_other_spaces(self.directory, spec)
+        if asked.resume:
             refuse_other_order(self.directory, spec)
         self.functions = recorded(env_fn, asked.models, asked.initial_weights, spec)
         with self.workers.strategy.scope():
@@ -266,6 +267,8 @@ class RunParts:
         ):
             self.print(note)
         restored = self.checkpoints.restore(self.settings.skip_damaged_rows)
+        if self.directory.config.is_file():  # a missing one is made again
+            refuse_other_spaces(self.directory, self.environments.spec)
         for note in restored.notes:
             self.print(note)
         self.stopped = restored.state.pop(STOPPED, "")
