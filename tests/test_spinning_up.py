@@ -346,6 +346,8 @@ class Deep(Endless):
         self.made = time.perf_counter()
         self.bonus = lambda: 1.0
         self.task = types.SimpleNamespace(goal=np.zeros(2))
+        self.parts = [types.SimpleNamespace(world=self.task) for _ in range(100)]
+        self.task.parts = self.parts  # each refers to all others
 
 
 @pytest.mark.parametrize("change", [None, "function", "object", "class"])

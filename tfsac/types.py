@@ -300,3 +300,9 @@ def check_actions(kind: str, discrete: bool | None, action: ArraySpec | Discrete
         f"This agent ({kind!r}) {does}: that needs an agent of kind {other!r}, as in the preset {preset}. Received: "
         f"{f'{action.num_actions} actions' if isinstance(action, DiscreteSpec) else f'actions of shape {action.shape}'}"
     )
+
+
+def same_bounds(one: Any, other: Any) -> bool:
+    """Returns whether bounds of actions, as nested lists, are the same but for rounding."""
+    theirs, ours = np.array(one, float), np.array(other, float)
+    return theirs.shape == ours.shape and np.allclose(theirs, ours, rtol=1e-6, atol=0.0)

@@ -16,7 +16,7 @@ from tfsac.files import Header, new_file, parse_object, read_npz, written_aside
 from tfsac.memories.frames import OBSERVATION
 from tfsac.memories.minari_datasets import read_minari
 from tfsac.memories.transitions import TransitionMemory
-from tfsac.types import ACTION_MASK, DiscreteSpec, Spec
+from tfsac.types import ACTION_MASK, DiscreteSpec, Spec, same_bounds
 
 FORMAT = 1
 KIND, META, RETURNS = "a demonstration file", "meta", "returns"
@@ -229,7 +229,7 @@ def _check_bounds(path: str | pathlib.Path, bounds: tuple[list[Any], list[Any]] 
     if bounds is None or own is None:
         return
     for name, recorded, expected in zip(("low", "high"), bounds, own, strict=True):
-        if np.shape(recorded) != np.shape(expected) or not np.allclose(recorded, expected, rtol=1e-6, atol=0.0):
+        if not same_bounds(recorded, expected):
             raise ValueError(
                 f"{path} comes from an environment whose actions have other bounds: the {name} of this one is "
                 f"{expected}. Received: {name}={recorded}"

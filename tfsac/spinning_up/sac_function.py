@@ -22,7 +22,7 @@ from tfsac.spinning_up.actor_critic import ActorCritic, mlp_actor_critic, model_
 from tfsac.spinning_up.epochs import BarOnly, EpochLog
 from tfsac.spinning_up.sac_arguments import SpinningUpArguments
 from tfsac.spinning_up.unchanged import leaves_as_made
-from tfsac.training import Result, RunDirectory, Trainer
+from tfsac.training import Result, Trainer
 from tfsac.types import DiscreteSpec
 from tfsac.user_code import name_of
 
@@ -174,7 +174,7 @@ def sac(
         )
         models = model_maker(actor_critic, env.observation_space, env.action_space, ac_kwargs, spec, seed)
     functions = {"env_fn": name_of(env_fn), "actor_critic": name_of(actor_critic), "ac_kwargs": _plain(ac_kwargs)}
-    environment = _environment(env, env_fn, max_ep_len, _recorded(logger) if logger["resume"] else None)
+    environment = _environment(env, env_fn, max_ep_len)
     trainer = Trainer(
         arguments.preset(environment, networks),
         logger["output_dir"] or new_run_dir(logger["exp_name"], seed),
@@ -204,21 +204,13 @@ def _refuse_changes(config: pathlib.Path, arguments: dict[str, Any]) -> None:
             )
 
 
-def _recorded(logger: dict[str, Any]) -> EnvironmentParameters:
-    return RunDirectory(pathlib.Path(logger["output_dir"])).read()[0].environment
-
-
-def _environment(
-    env: gym.Env, env_fn: Callable[[], gym.Env], max_ep_len: int, recorded: EnvironmentParameters | None = None
-) -> EnvironmentParameters:
+def _environment(env: gym.Env, env_fn: Callable[[], gym.Env], max_ep_len: int) -> EnvironmentParameters:
     """Returns the level and the arguments that make the same environment, or a description of one that only env_fn
-    makes, as the run that is resumed recorded it.
+    makes.
     """
     spec = env.spec
     limit = min(each for each in (max_ep_len, spec and spec.max_episode_steps, time_limit_of(env)) if each)
     own = EnvironmentParameters(BY_ENV_FN + name_of_environment(env), max_episode_steps=limit)
-    if recorded is not None and recorded.by_env_fn:
-        return own
     if spec is None or spec.id not in gym.registry or not _is_plain(spec.kwargs):
         return own
     if not all(
@@ -228,8 +220,6 @@ def _environment(
     by_make = isinstance(env_fn, functools.partial) and env_fn.func is make
     made_of = env_fn.args[0] if isinstance(env_fn, functools.partial) and by_make else spec.id
     level = EnvironmentParameters(made_of, max_episode_steps=limit, kwargs=spec.kwargs)  # MODULE:ID too
-    if recorded is not None:
-        return level
     with contextlib.suppress(Exception):  # an environment that fails says so when it is trained in
         as_made = by_make or leaves_as_made(env_fn)
         if as_made and _first_steps(maker(own, env_fn)) == _first_steps(maker(level)):

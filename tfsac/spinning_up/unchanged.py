@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+Met = dict[tuple[int, int], tuple[Any, Any]]
 SCALARS = int | float | complex | str | bytes | np.generic
 
 
@@ -41,9 +42,14 @@ def leaves_as_made(env_fn: Callable[[], gym.Env]) -> bool:
             env.close()
 
 
-def _equal(one: Any, other: Any, depth: int = 6) -> bool:
-    """Returns whether values are equal: scalars, texts, arrays, functions, and objects of these to a depth."""
-    if one is other or not depth:
+def _equal(one: Any, other: Any, met: Met | None = None) -> bool:
+    """Returns whether values are equal: scalars, texts, arrays, functions, and objects of these.
+
+    Args:
+        one, other: values.
+        met: pairs that are being compared, so that objects may refer to each other.
+    """
+    if one is other:
         return True
     if type(one) is not type(other):
         return False
@@ -51,12 +57,16 @@ def _equal(one: Any, other: Any, depth: int = 6) -> bool:
         return bool(one == other or (one != one and other != other))
     if isinstance(one, np.ndarray):
         return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
+    met = {} if met is None else met
+    if (id(one), id(other)) in met:
+        return True
+    met[id(one), id(other)] = one, other  # kept alive, so that no other object gets their ids
     if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(_equal(a, b, depth - 1) for a, b in zip(one, other, strict=True))
+        return len(one) == len(other) and all(_equal(a, b, met) for a, b in zip(one, other, strict=True))
     if isinstance(one, types.FunctionType):
-        return one.__code__ == other.__code__ and _equal(_values_of(one), _values_of(other), depth - 1)
+        return one.__code__ == other.__code__ and _equal(_values_of(one), _values_of(other), met)
     fields, others = _fields(one), _fields(other)
-    return fields.keys() == others.keys() and all(_equal(fields[key], others[key], depth - 1) for key in fields)
+    return fields.keys() == others.keys() and all(_equal(fields[key], others[key], met) for key in fields)
 
 
 def _values_of(function: types.FunctionType) -> list[Any]:

@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 
 from tfsac.environments import name_of_environment
 from tfsac.files import differences, read_object
 from tfsac.networks import ModelMaker
 from tfsac.parameters import BY_ENV_FN, ParameterError, Preset, networks_made_by
 from tfsac.training.run_directory import RunDirectory
-from tfsac.types import DiscreteSpec, Spec
+from tfsac.types import DiscreteSpec, Spec, same_bounds
 from tfsac.user_code import name_of
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in Keras's messages
@@ -138,7 +137,7 @@ def refuse_other_spaces(directory: RunDirectory, spec: Spec) -> None:
     if trained is None:  # of a run from before they were recorded
         return
     for name, theirs, ours in differences(trained, spaces_of(spec)):
-        if not (name in ("action.low", "action.high") and _rounded_otherwise(theirs, ours)):
+        if not (name in ("action.low", "action.high") and same_bounds(theirs, ours)):
             raise ValueError(
                 f"The policy of {directory.path} belongs to another environment: its {name} is {theirs}. "
                 f"Received: {name}={ours}"
@@ -151,7 +150,7 @@ def about_other_bounds(source: RunDirectory, spec: Spec) -> str | None:
     if trained is None:  # of a run from before they were recorded
         return None
     for name, theirs, ours in differences(trained["action"], spaces_of(spec)["action"]):
-        if name in ("low", "high") and not _rounded_otherwise(theirs, ours):
+        if name in ("low", "high") and not same_bounds(theirs, ours):
             return (
                 f"The actions of {source.path} have the {name} {theirs}, here it is {ours}: its policy begins with "
                 "other actions."
@@ -184,9 +183,3 @@ def order_of_observations(directory: RunDirectory) -> list[str]:
     """Returns the keys of a run's observations in their order; none where they are not recorded (yet)."""
     spaces = read_object(directory.config).get("spaces") if directory.config.is_file() else None
     return [] if spaces is None else list(spaces["observation"])
-
-
-def _rounded_otherwise(theirs: Any, ours: Any) -> bool:
-    """Whether bounds are the same but for rounding, as those of earlier versions may be."""
-    one, other = np.array(theirs, float), np.array(ours, float)
-    return one.shape == other.shape and np.allclose(one, other, rtol=1e-6, atol=0.0)
