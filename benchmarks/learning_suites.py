@@ -107,6 +107,16 @@ SHORT_TAAC = (
     "--set=agent.algorithm.alpha_learning_rate=1e-3",
 )
 
+# The preset has 5 million steps.
+SHORT_BIPEDAL_WALKER = preset(
+    "taac_bipedal_walker",
+    "tfsac, TAAC",
+    improve(580_000),
+    episodes(10),
+    "--set=schedule.steps_between_evaluation_periods=20000",
+    seeds=(1,),
+)
+
 
 def one_changed(
     name: str,
@@ -407,6 +417,7 @@ SUITES = {
             ),
             Level("InvertedDoublePendulum-v5", trajectories("constant")),
             Level("HalfCheetah-v5", (preset("taac_locomotion", "tfsac, TAAC", *SHORT_TAAC, improve(90_000)),)),
+            Level("BipedalWalker-v3", (SHORT_BIPEDAL_WALKER,)),
         )
     ),
     "acer": Suite(
