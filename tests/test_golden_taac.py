@@ -44,7 +44,9 @@ def test_trajectories_match(kind, mode, tensors):
     def check(tau, prefix, row=...):
         assert tuple(tau) == trajectory.fields
         for name in trajectory.fields:
-            np.testing.assert_allclose(tau[name], golden[f"{kind}/{prefix}/{name[-1]}"][row], atol=1e-12, err_msg=name)
+            np.testing.assert_allclose(
+                tau[name], golden[f"{kind}/{prefix}/{name[-1]}"][row], rtol=0.0, atol=1e-12, err_msg=name
+            )
 
     check(trajectory.step(previous), "update_tau")
     tau = trajectory.plan(convert(golden["tau/action"]), previous)
@@ -54,17 +56,18 @@ def test_trajectories_match(kind, mode, tensors):
         tau = trajectory.step(tau)
 
 
+@pytest.mark.parametrize("convert", [np.asarray, tf.constant], ids=["numpy", "tensors"])
 @pytest.mark.parametrize(
     ("suffix", "clipped", "tiny"), [("", False, False), ("_clipped", True, False), ("_tiny_alpha", False, True)]
 )
-def test_choices_match(suffix, clipped, tiny):
+def test_choices_match(suffix, clipped, tiny, convert):
     golden, meta = golden_tools.read("taac_tables.npz")
     clipping = (meta["clip_low"], meta["clip_high"]) if clipped else None
-    alpha = tf.constant(1e-12 if tiny else meta["alpha_beta"], tf.float64)
-    found = choice(tf.constant(golden["beta/q0"]), tf.constant(golden["beta/q1"]), alpha, clipping)
-    np.testing.assert_allclose(found.keep_B, golden[f"beta/probs{suffix}"][:, 0], atol=1e-12)
-    np.testing.assert_allclose(found.switch_B, golden[f"beta/probs{suffix}"][:, 1], atol=1e-12)
-    np.testing.assert_allclose(found.entropy_B, golden[f"beta/entropy{suffix}"], atol=1e-12)
+    alpha = 1e-12 if tiny else meta["alpha_beta"]
+    found = choice(convert(golden["beta/q0"]), convert(golden["beta/q1"]), alpha, clipping)
+    np.testing.assert_allclose(found.keep_B, golden[f"beta/probs{suffix}"][:, 0], rtol=0.0, atol=1e-12)
+    np.testing.assert_allclose(found.switch_B, golden[f"beta/probs{suffix}"][:, 1], rtol=0.0, atol=1e-12)
+    np.testing.assert_allclose(found.entropy_B, golden[f"beta/entropy{suffix}"], rtol=0.0, atol=1e-12)
 
 
 def test_returns_and_errors_match():
@@ -85,9 +88,9 @@ def test_returns_and_errors_match():
         tf.constant(would_switch),
     )
     np.testing.assert_array_equal(np.vstack([last[:1], (last | switched | would_switch)[1:]]), z["stop"])
-    np.testing.assert_allclose(returns[..., 0], z["expected"], atol=1e-12)
+    np.testing.assert_allclose(returns[..., 0], z["expected"], rtol=0.0, atol=1e-12)
     loss = losses.critic_loss(tf.constant(z["value"][..., None, None]), returns)
-    np.testing.assert_allclose(loss[..., 0], z["td_loss"], atol=1e-12)
+    np.testing.assert_allclose(loss[..., 0], z["td_loss"], rtol=0.0, atol=1e-12)
 
 
 def test_target_entropies_match():

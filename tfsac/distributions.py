@@ -111,7 +111,8 @@ class MaskedCategorical:
 
     def max_entropy(self) -> tf.Tensor:
         """Returns the largest entropy, of equally likely valid actions: the log of how many there are, `[B]`."""
-        return tf.math.log(tf.maximum(tf.reduce_sum(tf.cast(self.mask, tf.float32), axis=-1), 1.0))
+        valid_B = tf.math.count_nonzero(self.mask, axis=-1, dtype=tf.int32)
+        return tf.math.log(tf.cast(tf.maximum(valid_B, 1), self.logits.dtype))
 
     def sample(self, uniform: Any) -> Any:
         """Returns actions `[B]` int32 sampled with uniform numbers `[B, A]` in [0, 1), by Gumbel's argmax.
@@ -220,6 +221,14 @@ def _differ(shape: Any, other: Any) -> bool:
 def constant(x: Any) -> Any:
     """Returns an array as it is, and a tensor without its gradient."""
     return tf.stop_gradient(x) if tf.is_tensor(x) else x
+
+
+def of_type(value: Any, x: Any) -> Any:
+    """Returns a number as an array or a tensor, as `x` is, of the type of `x`."""
+    if not tf.is_tensor(x):
+        return np.asarray(value, x.dtype)
+    # A number is never in float32 on the way.
+    return tf.cast(tf.convert_to_tensor(value, dtype_hint=x.dtype), x.dtype)
 
 
 def sigmoid(x: Any) -> Any:

@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from tfsac.agents.learner import Agent, Gradients
+from tfsac.distributions import of_type
 from tfsac.losses.checks import assert_shapes
 from tfsac.networks import adam, learning_rate_of
 from tfsac.parameters import LEAST_PER_DIMENSION, MOST_PER_DIMENSION, FixedAlphaParameters, LearnedAlphaParameters
@@ -109,7 +110,7 @@ def temperature_loss(log_alpha: tf.Tensor, log_prob_B: tf.Tensor, target_entropy
     Raises:
         ValueError: wrong ranks.
     """
-    target = tf.convert_to_tensor(target_entropy)
+    target = of_type(target_entropy, log_prob_B)
     assert_shapes(log_prob=(log_prob_B, "B"), target_entropy=(target, "B" if target.shape.rank else ""))
     assert_shapes(log_alpha=(log_alpha, ""))
     return -log_alpha * tf.stop_gradient(log_prob_B + target)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfsac.distributions import ROUNDING, SquashedGaussian, constant, functions_of, sigmoid, softplus
+from tfsac.distributions import ROUNDING, SquashedGaussian, constant, functions_of, of_type, sigmoid, softplus
 from tfsac.networks import Network, forward_of
 from tfsac.parameters import AgentParameters
 from tfsac.policies.base_policy import (
@@ -156,9 +156,10 @@ def choice(
     """
     advantage_B, functions = constant(switch_q_B - keep_q_B), functions_of(keep_q_B)
     low, high = clipping or (None, None)
-    clipped_B = advantage_B if low is None else functions.maximum(advantage_B, np.float32(low))
-    clipped_B = clipped_B if high is None else functions.minimum(clipped_B, np.float32(high))
-    logit_B = clipped_B / functions.maximum(constant(alpha), np.float32(LEAST_ALPHA))
+    clipped_B = advantage_B if low is None else functions.maximum(advantage_B, of_type(low, keep_q_B))
+    clipped_B = clipped_B if high is None else functions.minimum(clipped_B, of_type(high, keep_q_B))
+    least = of_type(LEAST_ALPHA, keep_q_B)
+    logit_B = clipped_B / functions.maximum(constant(of_type(alpha, keep_q_B)), least)
     keep_B, switch_B = sigmoid(-logit_B), sigmoid(logit_B)
     entropy_B = keep_B * softplus(logit_B) + switch_B * softplus(-logit_B)
     return Choice(keep_B, switch_B, entropy_B, advantage_B, clipped_B > 0)
