@@ -1,4 +1,4 @@
-# Each target sets up what it needs; nothing but Python 3.11 and the package index is expected.
+# Each target sets up what it needs; nothing but Python 3.11, 3.12 or 3.13 and the package index is expected.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -23,7 +23,7 @@ train: $(VENV)/installed
 test: $(VENV)/installed-for-tests
 	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
 
-# What takes most of an hour, named one by one as it ends: tests/acceptance/README.md tells what it holds.
+# What takes more than an hour, named one by one as it ends: tests/acceptance/README.md tells what it holds.
 acceptance: $(VENV)/installed-for-tests
 	$(BIN)/python -m pytest -m acceptance --verbose --verbose --numprocesses=2 --dist=worksteal
 
