@@ -20,8 +20,8 @@ BEHAVIOUR = "behaviour/"
 # Extras of policies with a state: what it was before and after the step, by field, and whether the step switched.
 STATE, NEXT_STATE, SWITCH = "state/", "next_state/", "switch"
 
-# Step types of a `Sequence`: first observation of an episode, one between, the observation after its last action.
 TARGET = "_target"  # ends the name of a target network
+# Step types of a `Sequence`: first observation of an episode, one between, the observation after its last action.
 FIRST, MID, LAST = 0, 1, 2
 
 

@@ -155,7 +155,7 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
     def joint_outputs(
         self, batch: Transition, next_action_BA: tf.Tensor, critic_indices: tf.Tensor | None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the same of one batch of both (1902.05605, section 3), without target network by the critics'."""
+        """Returns the same, computed in one batch of (s, a) and (s', a') (1902.05605, section 3)."""
         both = tf.nest.map_structure(lambda *x: tf.concat(x, axis=0), batch.observation, batch.next_observation)
         action = tf.concat([batch.action, next_action_BA], axis=0)
         outputs = compute(
