@@ -96,7 +96,8 @@ def test_a_projection_keeps_the_mass_and_inside_the_support_the_mean():
     assert (target >= 0).all()
     reward, discount = 0.1 * reward, 0.5 * discount  # so that everything stays inside
     position = distributional.target_positions(reward, discount, log_prob, 0.2, SUPPORT)
-    np.testing.assert_array_equal(distributional.clipped_mass(prob, position), np.zeros([ROWS, 2]))
+    clipped = distributional.clipped_mass(prob, reward, discount, log_prob, 0.2, SUPPORT)
+    np.testing.assert_array_equal(clipped, np.zeros([ROWS, 2]))
     mean = distributional.expected_value(distributional.projected_target(prob, position), SUPPORT)
     q = distributional.q_of_logits(logits, SUPPORT)
     expected = reward[:, None] + discount[:, None] * (q - 0.2 * log_prob[:, None])
@@ -118,11 +119,10 @@ def test_a_terminal_row_is_two_hot_at_its_reward():
     reward = tf.constant([-7.0, -5.0, 0.03, 2.5, 5.0, 9.0])
     prob = tf.nn.softmax(tf.constant(normal(6, 101)))
     target = projected(prob, reward, tf.zeros([6]), tf.fill([6], 3.0), 0.2)
-    two_hot = distributional.two_hot(reward, SUPPORT).numpy()
-    np.testing.assert_allclose(target, two_hot, atol=1e-5)
-    np.testing.assert_allclose(two_hot[2, [50, 51]], [0.7, 0.3], atol=1e-5)
-    assert two_hot[0, 0] == two_hot[1, 0] == two_hot[4, -1] == two_hot[5, -1] == 1.0
-    assert ((two_hot > 0).sum(axis=-1) <= 2).all()
+    expected = np.zeros([6, 101])
+    expected[[0, 1], 0] = expected[[4, 5], -1] = expected[3, 75] = 1.0
+    expected[2, [50, 51]] = [0.7, 0.3]
+    np.testing.assert_allclose(target, expected, atol=1e-5)
 
 
 def test_no_gradient_flows_into_targets():
@@ -139,7 +139,7 @@ def test_no_gradient_flows_into_targets():
         assert tape.gradient(made, [logits, log_prob]) == [None, None]
 
 
-def test_everything_is_float32_whatever_comes_in():
+def test_everything_is_float32_for_networks_in_bfloat16():
     def half(*shape):
         return tf.cast(normal(*shape), tf.bfloat16)
 
@@ -148,10 +148,9 @@ def test_everything_is_float32_whatever_comes_in():
     made = [
         position,
         distributional.projected_target(prob, position),
-        distributional.clipped_mass(prob, position),
+        distributional.clipped_mass(prob, half(4), half(4), half(4), tf.constant(0.2, tf.bfloat16), SUPPORT),
         distributional.q_of_logits(logits, SUPPORT),
         distributional.expected_value(prob, SUPPORT),
-        distributional.two_hot(half(4), SUPPORT),
         distributional.cross_entropy(logits, prob),
         distributional.q_of_quantiles(logits),
         distributional.pooled_quantiles(logits, 1),
@@ -163,12 +162,29 @@ def test_everything_is_float32_whatever_comes_in():
     np.testing.assert_allclose(distributional.cross_entropy(logits, prob), expected, rtol=1e-6)
 
 
-def test_positions_outside_of_the_support_are_clipped_mass():
+def test_positions_outside_of_the_support_move_to_its_ends():
     prob = tf.constant([[0.1, 0.2, 0.7], [0.5, 0.25, 0.25]])
     position = tf.constant([[-0.5, 0.0, 2.0], [0.5, 2.5, 7.0]])
-    np.testing.assert_allclose(distributional.clipped_mass(prob, position), [0.1, 0.5], rtol=1e-6)
     target = distributional.projected_target(prob, position)
     np.testing.assert_allclose(target, [[0.3, 0.0, 0.7], [0.25, 0.25, 0.5]], rtol=1e-6)
+
+
+def test_targets_beyond_the_support_are_clipped_mass():
+    prob, ones = tf.constant([[0.1, 0.2, 0.7], [0.5, 0.25, 0.25], [0.5, 0.25, 0.25]]), tf.ones([3])
+    rewards, log_probs = tf.constant([-0.5, 2.5, 0.0]), tf.constant([0.0, 0.0, 2.0])
+    clipped = distributional.clipped_mass(prob, rewards, ones, log_probs, 0.25, Support(0.0, 2.0, 3))
+    np.testing.assert_allclose(clipped, [0.1, 1.0, 0.5], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("support", [Support(-5.0, 100.0, 51), Support(-1.0, 0.1, 7), Support(-0.3, 0.7, 101)])
+def test_a_target_on_an_end_of_the_support_is_not_clipped(support, dtype):
+    zeros, prob = tf.zeros([2], dtype), tf.ones([2, support.size])
+    ends = tf.constant([support.low, support.high], dtype)
+    assert not distributional.clipped_mass(prob, ends, zeros, zeros, 0.2, support).numpy().any()
+    assert not distributional.clipped_mass(prob, zeros, zeros + 1.0, zeros, 0.2, support).numpy().any()
+    beyond = ends + tf.constant([-1e-5, 1e-5], dtype)
+    assert distributional.clipped_mass(prob, beyond, zeros, zeros, 0.2, support).numpy().all()
 
 
 # -- quantiles ---------------------------------------------------------------------------------------------------------
@@ -227,8 +243,8 @@ WRONG = {
     "positions": lambda: distributional.target_positions(B, B, BN, 0.1, FOUR),
     "rows of a projection": lambda: distributional.projected_target(BNK, tf.zeros([3, 4])),
     "atoms of a projection": lambda: distributional.projected_target(BK, tf.zeros([2, 5])),
-    "clipped": lambda: distributional.clipped_mass(BN, BK),
-    "two hot": lambda: distributional.two_hot(BN, FOUR),
+    "clipped": lambda: distributional.clipped_mass(BNK, B, B, tf.zeros([3]), 0.1, FOUR),
+    "atoms of clipped": lambda: distributional.clipped_mass(BK, B, B, B, 0.1, SUPPORT),
     "cross entropy": lambda: distributional.cross_entropy(BNK, tf.zeros([2, 5])),
     "own cross entropy": lambda: distributional.cross_entropy(BNK, tf.zeros([2, 1, 4])),
     "quantiles": lambda: distributional.q_of_quantiles(BN),

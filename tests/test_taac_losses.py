@@ -60,8 +60,7 @@ def test_the_choice_is_certain_and_finite_at_the_least_temperature(alpha):
     np.testing.assert_array_equal(found.switch_B, [1.0, 0.0, 0.5])
     np.testing.assert_array_equal(found.keep_B, [0.0, 1.0, 0.5])
     np.testing.assert_allclose(found.entropy_B, [0.0, 0.0, math.log(2.0)], rtol=1e-6)
-    # A difference of the least temperature itself, a number of single precision, counts as one.
-    small = choice(double([0.0]), double(np.float32([1e-10])), double(alpha))
+    small = choice(double([0.0]), double([1e-10]), double(alpha))  # a difference of the least temperature counts as one
     np.testing.assert_allclose(small.switch_B, [sigmoid(1.0)], rtol=1e-9)
 
 

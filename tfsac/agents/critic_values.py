@@ -86,10 +86,9 @@ class CategoricalCritics:
         prob_BMK = tf.nn.softmax(tf.cast(next_BMK, tf.float32))
         q_BM = distributional.expected_value(prob_BMK, self.support)
         prob = ensembles.reduce_distributions(prob_BMK, q_BM, self.reduction)
-        position_BK = distributional.target_positions(
-            batch.reward, batch.discount, next_log_prob_B, alpha, self.support
-        )
-        clipped = tf.reduce_mean(distributional.clipped_mass(prob, position_BK))
+        backup = (batch.reward, batch.discount, next_log_prob_B, alpha, self.support)
+        position_BK = distributional.target_positions(*backup)
+        clipped = tf.reduce_mean(distributional.clipped_mass(prob, *backup))
         return distributional.projected_target(prob, position_BK), {"q/clipped_mass": clipped}
 
     def loss(self, outputs_BNK: tf.Tensor, target: tf.Tensor) -> tf.Tensor:

@@ -2,8 +2,8 @@
 arXiv 1707.06887), or quantiles (QR-DQN, Dabney et al. 2018, arXiv 1710.10044; TQC, Kuznetsov et al. 2020, arXiv
 2005.04269).
 
-Everything is computed in float32, whatever the networks compute in. Sums over atoms are no products of matrices, which
-some devices round to fewer digits.
+Everything is computed in float32, or in float64 where the first tensor has it: networks may compute in bfloat16. Sums
+over atoms are no products of matrices, which some devices round to fewer digits.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Support(NamedTuple):
         """Distance of two atoms."""
         return (self.high - self.low) / (self.size - 1)
 
-    def atoms(self) -> Tensor:
+    def atoms(self, dtype: tf.DType = tf.float32) -> Tensor:
         """Returns the atoms, `[K]`."""
-        return tf.constant([self.low + k * self.width for k in range(self.size)], tf.float32)
+        return tf.constant([self.low + k * self.width for k in range(self.size - 1)] + [self.high], dtype)
 
 
 def expected_value(prob: Tensor, support: Support) -> Tensor:
@@ -44,9 +44,10 @@ def expected_value(prob: Tensor, support: Support) -> Tensor:
     Raises:
         ValueError: wrong rank or number of atoms.
     """
-    atoms_K = support.atoms()
+    prob = _precise(prob)
+    atoms_K = support.atoms(prob.dtype)
     assert_shapes(atoms=(atoms_K, "K"), prob=(prob, "BNK" if prob.shape.rank == 3 else "BK"))
-    return tf.reduce_sum(tf.cast(prob, tf.float32) * atoms_K, axis=-1)
+    return tf.reduce_sum(prob * atoms_K, axis=-1)
 
 
 def q_of_logits(logits_BNK: Tensor, support: Support) -> Tensor:
@@ -56,7 +57,7 @@ def q_of_logits(logits_BNK: Tensor, support: Support) -> Tensor:
         ValueError: wrong rank or number of atoms.
     """
     assert_shapes(logits=(logits_BNK, "BNK"))
-    return expected_value(tf.nn.softmax(tf.cast(logits_BNK, tf.float32)), support)
+    return expected_value(tf.nn.softmax(_precise(logits_BNK)), support)
 
 
 def target_positions(
@@ -78,9 +79,10 @@ def target_positions(
     """
     assert_shapes(reward=(reward_B, "B"), discount=(discount_B, "B"), next_log_prob=(next_log_prob_B, "B"))
     assert_shapes(alpha=(alpha, ""))
-    reward_B, discount_B, log_prob_B = (tf.cast(x_B, tf.float32) for x_B in (reward_B, discount_B, next_log_prob_B))
-    first_B = reward_B - discount_B * tf.cast(alpha, tf.float32) * log_prob_B + (discount_B - 1.0) * support.low
-    return first_B[:, None] / support.width + discount_B[:, None] * tf.range(support.size, dtype=tf.float32)
+    reward_B = _precise(reward_B)
+    discount_B, log_prob_B, alpha = _alike(reward_B, discount_B, next_log_prob_B, alpha)
+    first_B = reward_B - discount_B * alpha * log_prob_B + (discount_B - 1.0) * support.low
+    return first_B[:, None] / support.width + discount_B[:, None] * tf.range(support.size, dtype=reward_B.dtype)
 
 
 def projected_target(next_prob: Tensor, position_BK: Tensor) -> Tensor:
@@ -97,42 +99,44 @@ def projected_target(next_prob: Tensor, position_BK: Tensor) -> Tensor:
     Raises:
         ValueError: wrong ranks or sizes.
     """
+    next_prob = _precise(next_prob)
     several = next_prob.shape.rank == 3
     assert_shapes(position=(position_BK, "BK"), next_prob=(next_prob, "BNK" if several else "BK"))
-    shared_BJK = _between_neighbours(position_BK, position_BK.shape[-1])
-    moved = tf.cast(next_prob, tf.float32)[..., None] * (shared_BJK[:, None] if several else shared_BJK)
+    size, (position_BK,) = position_BK.shape[-1], _alike(next_prob, position_BK)
+    inside_BJ = tf.clip_by_value(position_BK, 0.0, size - 1.0)
+    part_BJK = tf.nn.relu(1.0 - tf.abs(inside_BJ[..., None] - tf.range(size, dtype=next_prob.dtype)))
+    moved = next_prob[..., None] * (part_BJK[:, None] if several else part_BJK)
     return tf.stop_gradient(tf.reduce_sum(moved, axis=-2))
 
 
-def _between_neighbours(position: Tensor, size: int) -> Tensor:
-    """Returns the parts of the K atoms in each position, `[..., K]`: all of the nearest one, or of the nearest two."""
-    inside = tf.clip_by_value(tf.cast(position, tf.float32), 0.0, size - 1.0)
-    return tf.nn.relu(1.0 - tf.abs(inside[..., None] - tf.range(size, dtype=tf.float32)))
+def clipped_mass(
+    next_prob: Tensor, reward_B: Tensor, discount_B: Tensor, next_log_prob_B: Tensor, alpha: Any, support: Support
+) -> Tensor:
+    """Returns the probability that `r + discount * (z_j - alpha log pi(a'|s'))` is beyond the first or the last atom,
+    which a projection clips: `[B]`, or `[B, N]`.
 
-
-def clipped_mass(next_prob: Tensor, position_BK: Tensor) -> Tensor:
-    """Returns the probability beyond the first and the last atom, which a projection clips: `[B]`, or `[B, N]`.
+    It is compared in float64, where a target that ends on the last atom does not lie beyond it by rounding.
 
     Args:
-        next_prob, position_BK: see `projected_target`.
+        next_prob: see `projected_target`.
+        reward_B, discount_B, next_log_prob_B, alpha, support: see `target_positions`.
 
     Raises:
         ValueError: wrong ranks or sizes.
     """
+    next_prob = _precise(next_prob)
     several = next_prob.shape.rank == 3
-    assert_shapes(position=(position_BK, "BK"), next_prob=(next_prob, "BNK" if several else "BK"))
-    outside_BK = tf.cast((position_BK < 0.0) | (position_BK > position_BK.shape[-1] - 1.0), tf.float32)
-    return tf.reduce_sum(tf.cast(next_prob, tf.float32) * (outside_BK[:, None] if several else outside_BK), axis=-1)
-
-
-def two_hot(value_B: Tensor, support: Support) -> Tensor:
-    """Returns the distribution `[B, K]` over the two atoms beside a value, whose mean it is; outside of them, the end.
-
-    Raises:
-        ValueError: wrong rank.
-    """
-    assert_shapes(value=(value_B, "B"))
-    return _between_neighbours((tf.cast(value_B, tf.float32) - support.low) / support.width, support.size)
+    atoms_K = support.atoms(tf.float64)
+    assert_shapes(reward=(reward_B, "B"), discount=(discount_B, "B"), next_log_prob=(next_log_prob_B, "B"))
+    assert_shapes(reward=(reward_B, "B"), atoms=(atoms_K, "K"), next_prob=(next_prob, "BNK" if several else "BK"))
+    assert_shapes(alpha=(alpha, ""))
+    # A reward of the last atom may be rounded itself.
+    low, high = _alike(atoms_K, *tf.unstack(tf.constant([support.low, support.high], _precise(reward_B).dtype)))
+    low, high = tf.minimum(low, support.low), tf.maximum(high, support.high)
+    reward_B, discount_B, log_prob_B, alpha = _alike(atoms_K, reward_B, discount_B, next_log_prob_B, alpha)
+    value_BK = reward_B[:, None] + discount_B[:, None] * (atoms_K - alpha * log_prob_B[:, None])
+    outside_BK = tf.cast((value_BK < low) | (value_BK > high), next_prob.dtype)
+    return tf.reduce_sum(next_prob * (outside_BK[:, None] if several else outside_BK), axis=-1)
 
 
 def cross_entropy(logits_BNK: Tensor, target: Tensor) -> Tensor:
@@ -145,10 +149,11 @@ def cross_entropy(logits_BNK: Tensor, target: Tensor) -> Tensor:
     Raises:
         ValueError: wrong ranks or sizes.
     """
+    log_prob_BNK = tf.nn.log_softmax(_precise(logits_BNK))
+    (target,) = _alike(log_prob_BNK, target)
     several = target.shape.rank == 3
     assert_shapes(logits=(logits_BNK, "BNK"), target=(target, "BNK" if several else "BK"))
-    target = tf.stop_gradient(tf.cast(target, tf.float32))
-    log_prob_BNK = tf.nn.log_softmax(tf.cast(logits_BNK, tf.float32))
+    target = tf.stop_gradient(target)
     return -tf.reduce_sum((target if several else target[:, None]) * log_prob_BNK, axis=-1)
 
 
@@ -159,7 +164,7 @@ def q_of_quantiles(quantiles_BNK: Tensor) -> Tensor:
         ValueError: wrong rank.
     """
     assert_shapes(quantiles=(quantiles_BNK, "BNK"))
-    return tf.reduce_mean(tf.cast(quantiles_BNK, tf.float32), axis=-1)
+    return tf.reduce_mean(_precise(quantiles_BNK), axis=-1)
 
 
 def pooled_quantiles(next_quantiles_BNK: Tensor, drop_per_critic: int) -> Tensor:
@@ -177,7 +182,7 @@ def pooled_quantiles(next_quantiles_BNK: Tensor, drop_per_critic: int) -> Tensor
     critics, size = next_quantiles_BNK.shape[1:]
     if not 0 <= drop_per_critic < size:
         raise ValueError(f"Of {size} quantiles at least one of each critic is kept. Received: drop {drop_per_critic}")
-    pool = tf.reshape(tf.cast(next_quantiles_BNK, tf.float32), [-1, critics * size])
+    pool = tf.reshape(_precise(next_quantiles_BNK), [-1, critics * size])
     return tf.sort(pool, axis=-1)[:, : critics * (size - drop_per_critic)]
 
 
@@ -192,11 +197,13 @@ def quantile_huber(quantiles_BNK: Tensor, target: Tensor) -> Tensor:
     Raises:
         ValueError: wrong ranks or sizes.
     """
+    quantiles_BNK = _precise(quantiles_BNK)
+    (target,) = _alike(quantiles_BNK, target)
     several = target.shape.rank == 3
     assert_shapes(quantiles=(quantiles_BNK, "BNK"), target=(target, "BNM" if several else "BM"))
-    target = tf.stop_gradient(tf.cast(target, tf.float32))
+    target = tf.stop_gradient(target)
     # One critic after the other: the pairs of quantiles of all critics do not fit into a core's cache.
-    critics = tf.unstack(tf.cast(quantiles_BNK, tf.float32), axis=1)
+    critics = tf.unstack(quantiles_BNK, axis=1)
     targets = tf.unstack(target, axis=1) if several else [target] * len(critics)
     return tf.stack([_quantile_huber(*pair) for pair in zip(critics, targets, strict=True)], axis=1)
 
@@ -204,9 +211,20 @@ def quantile_huber(quantiles_BNK: Tensor, target: Tensor) -> Tensor:
 def _quantile_huber(quantiles_BK: Tensor, target_BM: Tensor) -> Tensor:
     """Returns the rows `[B]` of one critic; see `quantile_huber`."""
     size = quantiles_BK.shape[-1]
-    tau_K1 = (tf.range(size, dtype=tf.float32)[:, None] + 0.5) / size
+    tau_K1 = (tf.range(size, dtype=quantiles_BK.dtype)[:, None] + 0.5) / size
     error_BKM = target_BM[:, None] - quantiles_BK[..., None]
     # huber(e) is c (e - c / 2) with c = clip(e, -1, 1), and its slope is c: it takes one pass instead of many.
     slope_BKM = tf.stop_gradient(tf.clip_by_value(error_BKM, -1.0, 1.0))
     weighted_BKM = tf.stop_gradient(tf.where(error_BKM < 0.0, 1.0 - tau_K1, tau_K1) * slope_BKM)
     return tf.reduce_mean(weighted_BKM * (error_BKM - 0.5 * slope_BKM), axis=[-2, -1])
+
+
+def _precise(x: Any) -> Tensor:
+    """Returns a tensor in float64 where it has that type, otherwise in float32."""
+    x = tf.convert_to_tensor(x)
+    return x if x.dtype == tf.float64 else tf.cast(x, tf.float32)
+
+
+def _alike(x: Tensor, *others: Any) -> list[Tensor]:
+    """Returns tensors and numbers in the type of a tensor."""
+    return [tf.cast(tf.convert_to_tensor(other, dtype_hint=x.dtype), x.dtype) for other in others]
