@@ -24,7 +24,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,18 +103,20 @@ def flops_of_a_step(agent: Any) -> float:
     """Returns FLOP of the matrix products in the updates after an environment step."""
     algorithm = agent.algorithm
     share = 1 / algorithm.num_updates_between_policy_updates
-    with_policy, without = (flops_of_an_update(agent, train_policy) for train_policy in (True, False))
+    with_policy, without = (
+        flops_of_an_update(agent, update) for update in (agent.update_once, agent.update_critics_once)
+    )
     return algorithm.num_consecutive_training_steps * (share * with_policy + (1 - share) * without)
 
 
-def flops_of_an_update(agent: Any, train_policy: bool) -> int:
+def flops_of_an_update(agent: Any, update_once: Callable[[Any], Any]) -> int:
     """Returns FLOP of the matrix products that the graph of one update, with losses alone, needs."""
     import tensorflow as tf
     from profile_update import needed
 
     agent.diagnosed = False
     rows = tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), agent.batch_spec())
-    update = tf.function(lambda batch: agent.update_once(batch, train_policy), autograph=False)
+    update = tf.function(update_once, autograph=False)
     return sum(map(products, needed(update.get_concrete_function(rows).graph)))
 
 

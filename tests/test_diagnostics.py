@@ -37,31 +37,38 @@ CALLS = [
 
 
 def updated(name, period, together, eager=False):
-    """Returns an agent after five updates, and what they reported."""
+    """Returns an agent after five updates, their metrics, and which of these they report."""
     agent = cases.make_agent(name, eager=eager)
     cases.fix_noise(agent)
     agent.compiled.updates_between_diagnostics = period
     stacked = cases.global_batches(agent)
     calls = [slice(0, 5)] if together else [slice(i, i + 1) for i in range(5)]
     results = [agent.update(tf.nest.map_structure(lambda x, call=call: x[call], stacked)) for call in calls]
-    return agent, np.concatenate([result.metrics for result in results]), [result.diagnosed for result in results]
+    return agent, *(np.concatenate([getattr(result, name) for result in results]) for name in ("metrics", "reported"))
+
+
+def diagnosed(reported):
+    """Returns which updates report a metric that is no loss: the last one, a learning rate."""
+    return reported[:, -1].tolist()
 
 
 @pytest.mark.parametrize(("name", "together"), CALLS)
 @pytest.mark.slow
 def test_updates_learn_the_same_whatever_they_report(name, together):
-    agent, metrics, diagnosed = updated(name, 1, together)
-    other, some, some_diagnosed = updated(name, 2, together)
-    assert diagnosed == ([5] if together else [1] * 5) and some_diagnosed == ([2] if together else [0, 1, 0, 1, 0])
+    agent, metrics, reported = updated(name, 1, together)
+    other, some, some_reported = updated(name, 2, together)
+    assert diagnosed(reported) == [True] * 5
+    assert diagnosed(some_reported) == [update in ([3, 4] if together else [1, 3]) for update in range(5)]
     ours, theirs = cases.variables(agent), cases.variables(other)
     assert ours.keys() == theirs.keys()
     for variable, value in ours.items():
         np.testing.assert_allclose(theirs[variable], value, rtol=1e-5, atol=1e-7, err_msg=variable)
     assert agent.metric_names == other.metric_names
     losses = np.array([is_loss(metric) for metric in agent.metric_names])
-    reported = np.isin(np.arange(5), [3, 4] if together else [1, 3])
-    np.testing.assert_array_equal(np.isnan(some), ~reported[:, None] & ~losses[None])
-    np.testing.assert_allclose(some[~np.isnan(some)], metrics[~np.isnan(some)], rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(np.isnan(metrics), ~reported)
+    np.testing.assert_array_equal(np.isnan(some), ~some_reported)
+    np.testing.assert_array_equal(some_reported, reported & (some_reported[:, -1:] | losses))
+    np.testing.assert_allclose(some[some_reported], metrics[some_reported], rtol=1e-4, atol=1e-6)
     assert 1 <= losses.sum() < len(losses) and other.compiled.traces == (1 if together else 2)
 
 
@@ -99,8 +106,8 @@ def test_a_call_diagnoses_as_many_updates_as_it_passes_multiples():
     agent = cases.make_agent("v")
     agent.compiled.updates_between_diagnostics = 3
     stacked = cases.global_batches(agent)
-    found = [agent.update(tf.nest.map_structure(lambda x, n=n: x[:n], stacked)).diagnosed for n in (1, 4, 5, 1, 1)]
-    assert found == [0, 1, 2, 0, 1]  # of updates 1, 2-5, 6-10, 11 and 12
+    found = [agent.update(tf.nest.map_structure(lambda x, n=n: x[:n], stacked)).reported for n in (1, 4, 5, 1, 1)]
+    assert [sum(diagnosed(reported)) for reported in found] == [0, 1, 2, 0, 1]  # of updates 1, 2-5, 6-10, 11 and 12
 
 
 @pytest.mark.parametrize(("delay", "first"), [(1, None), (2, None), (2, 1), (3, 1), (3, None), (20, None), (20, 1)])
@@ -163,7 +170,8 @@ def test_a_loss_that_is_not_finite_is_found_in_every_update(tmp_path):
     nan, names = np.nan, ["loss/q", "q/target"]
 
     def check(metrics, diagnosed=1):
-        result = UpdateResult(np.array(metrics), np.zeros((3, 0)), None, diagnosed)
+        reported = np.array([[True, update >= 3 - diagnosed] for update in range(3)])
+        result = UpdateResult(np.array(metrics), np.zeros((3, 0)), None, reported)
         non_finite.refuse_non_finite(names, result, batch, 10, 40, tmp_path)
 
     check([[1.0, nan], [1.0, nan], [1.0, 1.0]])

@@ -15,7 +15,7 @@ from agent_tools import changed, one, weights
 from learning_tools import one_step_task
 
 import tfsac
-from tfsac.agents import EnsembleSoftActorCriticAgent, TwinSoftActorCriticAgent
+from tfsac.agents import Agent, EnsembleSoftActorCriticAgent, TwinSoftActorCriticAgent
 from tfsac.agents.ensemble_sac import dropout_factors
 from tfsac.catalog import load_preset
 from tfsac.distributions import SquashedGaussian
@@ -326,6 +326,17 @@ def test_statistics_move_where_a_network_learns_and_nowhere_else():
 
 def changed_names(before, after):
     return {name for name in before if (before[name] != after[name]).any()}
+
+
+def test_a_delay_of_an_agent_without_such_an_update_says_what_it_needs():
+    class Whole(EnsembleSoftActorCriticAgent):
+        update_critics_once = Agent.update_critics_once
+
+    agent = Whole(parameters(num_updates_between_policy_updates=2), SPEC, eager=True)
+    with pytest.raises(
+        NotImplementedError, match=r"needs update_critics_once.*Received: .*=2 for Whole, which has none"
+    ):
+        agent.update(batches())
 
 
 def test_a_policy_update_that_is_left_out_reports_nothing_and_moves_no_moments():

@@ -32,7 +32,6 @@ from tfsac.parameters import (
     twin_soft_actor_critic_networks,
 )
 from tfsac.testing import discrete_spec, random_batches, team_spec, vector_spec
-from tfsac.types import Transition
 
 pytestmark = pytest.mark.slow  # whole runs: the quick tests of the parts are elsewhere
 
@@ -130,8 +129,8 @@ def test_they_change_nothing_of_what_is_learned(kind):
     [([0, 1, 0, 1], 2.0, 6.0), ([1, 1, 0, 0], 3.0, 5.0), ([0, 1, 1, 1], 1.0, 5.0), ([0] * 4, 4.0, 0.0)],
 )
 def test_the_mean_of_each_half_by_hand(expert, own, demonstrated):
-    batch = Transition({}, (), (), (), {}, extras={"expert": tf.constant(expert, tf.float32)})
-    found = sqil_diagnostics.means_by_origin("x", tf.constant([1.0, 9.0, 3.0, 3.0]), batch)
+    values = tf.constant([1.0, 9.0, 3.0, 3.0])
+    found = sqil_diagnostics.means_by_origin("x", values, tf.constant(expert, tf.float32))
     assert {name: float(value) for name, value in found.items()} == {"x_agent": own, "x_expert": demonstrated}
 
 
@@ -207,16 +206,14 @@ def test_equal_halves_agree(kind, monkeypatch):
         assert metrics[f"imitation/{name}_agent"] == pytest.approx(metrics[f"imitation/{name}_expert"], rel=1e-5)
 
 
-def test_opposed_halves_are_in_conflict(monkeypatch):
-    agent = make_agent("discrete", spec=discrete_spec(3, 2))
-    same = doubled(batches(agent))
-
-    def opposed(batch):  # both halves see the same; one wants the first action, the other the second
-        prob = agent.distribution(batch.observation).prob
-        return (tf.where(tf.constant(ALTERNATING) > 0, prob[:, 0], prob[:, 1]),)
-
-    monkeypatch.setattr(agent, "policy_loss", opposed)
-    assert float(sqil_diagnostics.gradient_cosine(agent, one(same))) == pytest.approx(-1.0, abs=1e-5)
+def test_opposed_halves_are_in_conflict():
+    agent, expert = make_agent("discrete", spec=discrete_spec(3, 2)), tf.constant(ALTERNATING)
+    same = one(doubled(batches(agent)))
+    with agent.watch("policy") as tape:  # both halves see the same; one wants the first action, the other the second
+        prob = agent.distribution(same.observation).prob
+        loss = tf.where(expert > 0, prob[:, 0], prob[:, 1])
+    cosine = sqil_diagnostics.gradient_cosine(agent, loss, expert, tape)
+    assert float(cosine) == pytest.approx(-1.0, abs=1e-5)
 
 
 def test_a_half_without_gradient_has_a_cosine_of_zero():
@@ -230,9 +227,9 @@ def test_a_half_without_gradient_has_a_cosine_of_zero():
 def test_the_cosine_is_computed_in_updates_that_report_all_metrics_alone(kind, monkeypatch):
     agent, computed = make_agent(kind), []
 
-    def recorded(agent, batch, compute=sqil_diagnostics.gradient_cosine):
+    def recorded(agent, *rows_and_tape, compute=sqil_diagnostics.gradient_cosine):
         computed.append(int(agent.updates))
-        return compute(agent, batch)
+        return compute(agent, *rows_and_tape)
 
     monkeypatch.setattr(sqil_diagnostics, "gradient_cosine", recorded)
     agent.compiled.updates_between_diagnostics = 5
@@ -264,7 +261,8 @@ def test_only_agents_that_imitate_pay_for_the_diagnostics_and_in_some_updates(ki
     agent.diagnosed = False
     without_cosine, _ = graph_of(agent)
     assert sum(without_cosine.values()) < sum(imitating.values()) - 100
-    monkeypatch.setattr(learner, "attach_diagnostics", lambda agent: None)
+    for diagnostics in ("critic_diagnostics", "policy_diagnostics"):
+        monkeypatch.setattr(learner, diagnostics, lambda *of_rows: {})
     without, _ = graph_of(make_agent(kind))
     without.subtract({"Placeholder": 1})  # which rows are demonstrated
     assert without == plain

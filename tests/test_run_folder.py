@@ -350,7 +350,7 @@ def test_a_batch_that_cannot_be_saved_does_not_hide_what_is_not_finite(tmp_path,
     with pytest.raises(
         non_finite.NonFiniteError, match=r"this update could not be saved \(.*No space left.*Received: loss=nan$"
     ):
-        result = UpdateResult(np.array([[np.nan]]), np.zeros((1, 0)), None, diagnosed=1)
+        result = UpdateResult(np.array([[np.nan]]), np.zeros((1, 0)), None, np.array([[True]]))
         non_finite.refuse_non_finite(["loss"], result, batch, 3, 40, tmp_path)
     assert not list(tmp_path.iterdir())
 

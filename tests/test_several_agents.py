@@ -103,7 +103,7 @@ def rows_of_update(agent, stacked, monkeypatch):
     """Returns what the agent's `update_once` is given."""
     given = []
     nothing = Update({}, tf.zeros(TEAMS * AGENTS))
-    monkeypatch.setattr(agent, "update_once", lambda batch, train_policy: given.append(batch) or nothing)
+    monkeypatch.setattr(agent, "update_once", lambda batch: given.append(batch) or nothing)
     agent.update(stacked)
     (folded,) = given
     return folded

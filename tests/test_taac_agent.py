@@ -94,15 +94,15 @@ def compute(agent, stacked):
     """Computes the steps of the first of these updates."""
     batch = tf.nest.map_structure(lambda x: tf.constant(x[0]), stacked)
     rows = agent.flatten_time(batch)
-    policy = agent.policy_step(rows)
-    critics, critic_metrics = agent.critic_step(batch, rows, policy)
-    temperatures, temperature_metrics = agent.temperature_steps(rows, policy)
-    metrics = {**policy.metrics, **critic_metrics, **temperature_metrics}
+    proposed, policy, policy_metrics = agent.policy_step(rows)
+    critics, critic_metrics = agent.critic_step(batch, rows, proposed)
+    temperatures, temperature_metrics = agent.temperature_steps(rows, proposed)
+    metrics = {**policy_metrics, **critic_metrics, **temperature_metrics}
     return Computed(
         rows,
-        policy.proposal,
-        policy.choice,
-        {gradients.name: gradients for gradients in (policy.gradients, critics, *temperatures)},
+        proposed.proposal,
+        proposed.choice,
+        {gradients.name: gradients for gradients in (policy, critics, *temperatures)},
         {name: float(value) for name, value in metrics.items()},
     )
 

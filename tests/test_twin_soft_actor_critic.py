@@ -188,7 +188,7 @@ def test_an_update_in_each_order_by_hand(order):
 def test_an_order_without_the_policy_updates_the_critics_as_if_it_were_alone(order):
     agent, alone, batch = make_ordered(order), make_ordered(), one(batches(1))
     before = weights(agent)
-    agent.update_once(batch, train_policy=False)
+    agent.update_critics_once(batch)
     assert changed(before, weights(agent)) == {"q", "q_target"}
     alone.apply(alone.critic_step(batch).gradients)
     alone.update_target("q")

@@ -22,7 +22,7 @@ class CompiledUpdates:
     of several updates one trace for any number.
 
     Args:
-        agent: with `update_once`.
+        agent: with `update_once`, and `update_critics_once` where a policy delay leaves out the policy.
         eager: run updates without compiling them, to debug.
         jit_compile: compile updates with XLA, on one device.
 
@@ -38,6 +38,8 @@ class CompiledUpdates:
         self.packing = Packing(agent.batch_spec())
         self.updates_between_diagnostics = 1
         self.metric_names: list[str] = []
+        self.critics_metrics: frozenset[str] = frozenset()  # those of updates that leave the policy out
+        self.has_policy_delay = agent.algorithm.num_updates_between_policy_updates > 1
         self.acting_slices: list[tuple[slice, tuple[int, ...]]] = []  # of the weights in their array, and their shapes
         self.traces = 0
         self._made: int | None = None  # updates so far; reading the variable each time would take 0.1 ms
@@ -62,6 +64,8 @@ class CompiledUpdates:
         before = int(agent.updates.numpy()) if self._made is None else self._made
         diagnosed = updates_that_report(before, count, self.updates_between_diagnostics, agent.algorithm)
         if self.eager:
+            if self.has_policy_delay and not self.metric_names:
+                self.trace(single=True)  # an update that leaves the policy out does not know the names of its metrics
             rows = [self._counted_update(packed, i, i >= count - diagnosed) for i in range(count)]
             metrics, priority = (tf.stack(column) for column in zip(*rows, strict=True))
             weights = self._acting_weights()
@@ -70,10 +74,21 @@ class CompiledUpdates:
         else:
             metrics, priority, weights = self._graph("all" if diagnosed else "losses")(packed)
         self._made = before + count
+        reported = self._reported(before, count, diagnosed)
         flat = weights.numpy()
         acting = [flat[part].reshape(shape) for part, shape in self.acting_slices]
         agent.policy.refresh(acting)
-        return UpdateResult(metrics.numpy(), priority.numpy(), acting, diagnosed)
+        return UpdateResult(metrics.numpy(), priority.numpy(), acting, reported)
+
+    def _reported(self, before: int, count: int, diagnosed: int) -> np.ndarray:
+        """Returns which metrics the updates of a call report, `[U, M]`."""
+        reported = np.tile([is_loss(name) for name in self.metric_names], (count, 1))
+        reported[count - diagnosed :] = True
+        if self.has_policy_delay:
+            of_policy = [name not in self.critics_metrics for name in self.metric_names]
+            learns_U = self.agent.algorithm.policy_learns_in(np.arange(before + 1, before + 1 + count))
+            reported[np.ix_(~learns_U, of_policy)] = False
+        return reported
 
     def _acting_weights(self) -> tf.Tensor:
         """Returns the weights that acting has copies of in one array, for every output of a call costs time."""
@@ -126,32 +141,40 @@ class CompiledUpdates:
 
     def _one_update(self, batch: Batch, diagnosed: bool) -> tuple[tf.Tensor, tf.Tensor]:
         self.agent.diagnosed = diagnosed
-        algorithm = self.agent.algorithm
-        if algorithm.num_updates_between_policy_updates == 1:
+        if not self.has_policy_delay:
             return self._on_replicas(batch, True)
-        due = algorithm.policy_learns_in(self.agent.updates + 1)
+        due = self.agent.algorithm.policy_learns_in(self.agent.updates + 1)
         return tf.cond(due, lambda: self._on_replicas(batch, True), lambda: self._on_replicas(batch, False))
 
-    def _on_replicas(self, batch: Batch, train_policy: bool) -> tuple[tf.Tensor, tf.Tensor]:
+    def _on_replicas(self, batch: Batch, learns: bool) -> tuple[tf.Tensor, tf.Tensor]:
         strategy = self.agent.strategy
         if self.agent.replicas == 1:
-            return self._of_replica(batch, train_policy)
-        metrics, priority = strategy.run(self._of_replica, args=(batch, train_policy))
+            return self._of_replica(batch, learns)
+        metrics, priority = strategy.run(self._of_replica, args=(batch, learns))
         mean = strategy.reduce(tf.distribute.ReduceOp.MEAN, metrics, axis=None)
         return mean, tf.concat(strategy.experimental_local_results(priority), axis=0)
 
-    def _of_replica(self, batch: Batch, train_policy: bool) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns metrics, NaN for those that are not reported, and priorities of an update of this replica's rows."""
+    def _of_replica(self, batch: Batch, learns: bool) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns metrics, NaN for those that are not reported, and priorities of an update of this replica's rows.
+
+        Args:
+            batch: of this worker.
+            learns: whether the policy learns too.
+        """
         agent, rows = self.agent, self.agent.replica_rows(batch)
         num_agents = agent.spec.num_agents
-        metrics, td_error_B = agent.update_once(rows if num_agents is None else _folded(rows, num_agents), train_policy)
+        rows = rows if num_agents is None else _folded(rows, num_agents)
+        metrics, td_error_B = agent.update_once(rows) if learns else agent.update_critics_once(rows)
         if num_agents is not None:
             td_error_B = tf.reduce_mean(unfold(td_error_B, num_agents), axis=1)
-        rates = {f"learning_rate/{name}": optimizer.learning_rate for name, optimizer in agent.optimizers.items()}
-        self.metric_names = [*metrics, *rates]
+        metrics |= {f"learning_rate/{name}": optimizer.learning_rate for name, optimizer in agent.optimizers.items()}
+        if learns:
+            self.metric_names = list(metrics)
+        else:
+            self.critics_metrics = frozenset(metrics)
+        reported = [name for name in metrics if agent.diagnosed or is_loss(name)]
         values = [
-            tf.cast(value, tf.float32) if agent.diagnosed or is_loss(name) else np.float32(np.nan)
-            for name, value in {**metrics, **rates}.items()
+            tf.cast(metrics[name], tf.float32) if name in reported else np.float32(np.nan) for name in self.metric_names
         ]
         return tf.stack(values), td_error_B if agent.prioritized else tf.zeros([0])
 

@@ -249,28 +249,24 @@ class UpdateResult(NamedTuple):
     """What `Agent.update` returns.
 
     Attributes:
-        metrics: `[U, M]` float32, one row an update; `Agent.metric_names` names the columns. NaN where an update
-            reports losses alone.
+        metrics: `[U, M]` float32, one row an update; `Agent.metric_names` names the columns. NaN where an update does
+            not report one.
         priority: `[U, B]` float32, the absolute TD error of every row, mean over the critics; empty unless the agent's
             memory is prioritised.
         acting: arrays with which acting computes in NumPy from now on; None for those that the agent has now.
-        diagnosed: how many of the updates, the last ones, report all metrics.
+        reported: `[U, M]`, which metrics an update reports: the last updates of a call all of them, the others losses
+            alone, and updates that a policy delay leaves the policy out of none of its metrics.
     """
 
     metrics: np.ndarray
     priority: np.ndarray
     acting: list[np.ndarray] | None
-    diagnosed: int
+    reported: np.ndarray
 
 
 def is_loss(metric: str) -> bool:
-    """Returns whether a metric is one that every update reports."""
+    """Returns whether a metric is one that updates report always, not only when they are diagnosed."""
     return metric.startswith("loss/")
-
-
-def is_of_policy(metric: str) -> bool:
-    """Returns whether a metric is one of a policy's step, which a policy delay may leave out."""
-    return metric.startswith(("policy/", "temperature/", "loss/policy", "loss/temperature", "imitation/policy_loss"))
 
 
 def check_actions(kind: str, discrete: bool | None, action: ArraySpec | DiscreteSpec) -> None:

@@ -99,7 +99,7 @@ class ACERAgent(Agent):
     def critic_losses(self, rows: RowValues, q_ret_R: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the losses of the critics, `[R]` by network."""
 
-    def update_once(self, batch: Segments, train_policy: bool = True) -> Update:
+    def update_once(self, batch: Segments) -> Update:
         """One update: returns, the loss of policy and critics, one step of all networks, then the average policy."""
         weight_R = self.row_weights(flat(batch.length))
         with tf.GradientTape(watch_accessed_variables=False) as tape:

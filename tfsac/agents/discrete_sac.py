@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from tfsac.agents.learner import Agent, CriticStep, PolicyStep, no_gradients
+from tfsac.agents.learner import Agent, CriticStep, PolicyStep
 from tfsac.agents.temperature import make_temperature
 from tfsac.distributions import MaskedCategorical
 from tfsac.losses import soft_actor_critic as losses
@@ -81,14 +81,21 @@ class DiscreteSoftActorCriticAgent(Agent):
         self.temperature = make_temperature(temperature)
         self.temperature.register_with(self)
 
-    def update_once(self, batch: Transition, train_policy: bool = True) -> Update:
+    def update_once(self, batch: Transition) -> Update:
         """One update in the order critic, policy, temperature, target."""
         critic = self.critic_step(batch)
         self.apply(critic.gradients)
-        policy = self.policy_step(batch, train_policy)
+        policy = self.policy_step(batch)
         self.apply(*policy.gradients)
         self.update_target("q")
         return Update({**critic.metrics, **policy.metrics}, critic.td_error_B)
+
+    def update_critics_once(self, batch: Transition) -> Update:
+        """One update of the critic, then the target."""
+        critic = self.critic_step(batch)
+        self.apply(critic.gradients)
+        self.update_target("q")
+        return Update(critic.metrics, critic.td_error_B)
 
     def critic_step(self, batch: Transition) -> CriticStep:
         """Computes the step that regresses every Q(s, a) on `r + discount * V(s')`, V an exact expectation over the
@@ -100,11 +107,10 @@ class DiscreteSoftActorCriticAgent(Agent):
         target_B = losses.bootstrap_target(batch.reward, batch.discount, next_value_B)
         with self.watch("q") as tape:
             q_BN = losses.q_of_actions(self.networks["q"](batch.observation), batch.action)
-            loss_BN = losses.regression_loss(q_BN, target_B, self.network_parameters["q"].replace_mse_with_huber_loss)
-            if self.prioritized:
-                loss_BN = batch.weight[:, None] * loss_BN
+            huber = self.network_parameters["q"].replace_mse_with_huber_loss
+            loss_BN = self.weighted(batch, losses.regression_loss(q_BN, target_B, huber))
             loss = self.mean_loss("q", loss_BN)
-        return self.critic_result(q_BN, target_B[:, None], loss_BN, self.gradients("q", loss, tape))
+        return self.critic_result(batch, q_BN, target_B[:, None], loss_BN, self.gradients("q", loss, tape))
 
     def policy_loss(self, batch: Transition) -> tuple[tf.Tensor, MaskedCategorical, tf.Tensor]:
         """Returns the loss of each row `[B]` (equation 12), the policy, and min_i Q_i of every action, `[B, A]`."""
@@ -114,14 +120,14 @@ class DiscreteSoftActorCriticAgent(Agent):
         )
         return -value_B, policy, tf.reduce_min(q_BNA, axis=1)
 
-    def policy_step(self, batch: Transition, train_policy: bool = True) -> PolicyStep:
+    def policy_step(self, batch: Transition) -> PolicyStep:
         """Computes the step of the policy to high Q and, times alpha, high entropy (equation 12), and of alpha
         (equation 11).
         """
         with self.watch("policy") as tape:
             loss_B, policy, q_min_BA = self.policy_loss(batch)
             loss = self.mean_loss("policy", loss_B)
-        gradients = self.gradients("policy", loss, tape) if train_policy else no_gradients("policy")
+        gradients = self.gradients("policy", loss, tape)
         entropy_B, target = policy.entropy(), self.target_entropy
         if target is None:
             target = self.target_entropy_ratio * policy.max_entropy()
@@ -134,8 +140,9 @@ class DiscreteSoftActorCriticAgent(Agent):
             "temperature/alpha": self.temperature.value(),
             **({"policy/target_entropy": tf.reduce_mean(target)} if temperature_metrics else {}),
             **temperature_metrics,
+            **self.imitation_metrics(batch, loss_B, tape),
         }
-        return PolicyStep([gradients, *temperature_gradients] if train_policy else [], loss_B, metrics)
+        return PolicyStep([gradients, *temperature_gradients], loss_B, metrics)
 
     def distribution(self, observation: Mapping[str, tf.Tensor]) -> MaskedCategorical:
         """Returns the policy at observations `[B, ...]`."""

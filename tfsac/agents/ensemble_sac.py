@@ -29,18 +29,6 @@ from tfsac.parameters import (
 )
 from tfsac.types import Spec, Transition
 
-NOT_TRAINED = float("nan")  # what a step reports that a policy delay leaves out
-POLICY_METRICS = (
-    "loss/policy",
-    "policy/mean",
-    "policy/log_std",
-    "policy/log_prob",
-    "policy/q",
-    "policy/gradient_norm",
-    "temperature/alpha",
-)
-WEIGHT_NORM = "policy/weight_norm"
-
 
 def dropout_factors(rate: float, shape: list[int], seed: tf.Tensor) -> tf.Tensor:
     """Returns 0 for each unit that dropout leaves out, with probability `rate`, and 1 / (1 - rate) for the others.
@@ -101,7 +89,6 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         self.num_critics = q.head_parameters.num_critics
         body = q.head_parameters.body_parameters
         self.has_dropout = isinstance(body, FCMiddlewareParameters) and body.dropout > 0
-        self.updates_policy_statistics = False
 
     def critic_step(self, batch: Transition) -> CriticStep:
         """Computes the step of every Q(s, a) to the target of its reduction over (a subset of) the target critics."""
@@ -113,12 +100,10 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         with self.watch("q") as tape:
             outputs, next_outputs = forward(batch, next_action_BA, self.subset())
             target, metrics = self.critics.target(batch, next_outputs, next_log_prob_B, alpha)
-            loss_BN = self.critics.loss(outputs, target)
-            if self.prioritized:
-                loss_BN = batch.weight[:, None] * loss_BN
+            loss_BN = self.weighted(batch, self.critics.loss(outputs, target))
             loss = self.mean_loss("q", loss_BN)
         q_BN, target_BN = self.critics.q(outputs), self.critics.q_of_target(target)
-        step = self.critic_result(q_BN, target_BN, loss_BN, self.gradients("q", loss, tape))
+        step = self.critic_result(batch, q_BN, target_BN, loss_BN, self.gradients("q", loss, tape))
         spread = tf.reduce_mean(tf.math.reduce_std(q_BN, axis=-1))
         norm = weight_norm(self.networks["q"])
         return step._replace(metrics={**step.metrics, **metrics, "q/spread": spread, "q/weight_norm": norm})
@@ -197,8 +182,7 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
 
     def policy_outputs(self, batch: Transition) -> list[tf.Tensor]:
         """Returns what the policy computes of s, normalised by the batch, or by the batch of s and s'."""
-        update = self.updates_policy_statistics
-        policy = functools.partial(compute, self.networks["policy"], batch_statistics=True, update_statistics=update)
+        policy = functools.partial(compute, self.networks["policy"], batch_statistics=True, update_statistics=True)
         if not self.algorithm.joint_policy_forward:
             return policy(batch.observation)
         both = tf.nest.map_structure(lambda *x: tf.concat(x, axis=0), batch.observation, batch.next_observation)
@@ -216,16 +200,10 @@ class EnsembleSoftActorCriticAgent(TwinSoftActorCriticAgent):
         loss_B = self.temperature.value() * log_prob_B - reduce_q(q_BN, reduction)
         return loss_B, policy, log_prob_B, q_BN
 
-    def policy_step(self, batch: Transition, train_policy: bool = True) -> PolicyStep:
-        """Computes the step of policy and temperature; nothing in updates that a policy delay leaves out."""
-        if not train_policy:
-            learned = [f"loss/{name}" for name in self.trained if name not in self.networks]
-            metrics = {name: tf.constant(NOT_TRAINED) for name in (*POLICY_METRICS, *learned, WEIGHT_NORM)}
-            return PolicyStep([], tf.fill(batch.reward.shape, NOT_TRAINED), metrics)
-        self.updates_policy_statistics = True  # a loss that diagnostics compute leaves them as they are
+    def policy_step(self, batch: Transition) -> PolicyStep:
+        """Computes the step of policy and temperature; see `TwinSoftActorCriticAgent`."""
         step = super().policy_step(batch)
-        self.updates_policy_statistics = False
-        return step._replace(metrics={**step.metrics, WEIGHT_NORM: weight_norm(self.networks["policy"])})
+        return step._replace(metrics={**step.metrics, "policy/weight_norm": weight_norm(self.networks["policy"])})
 
     def apply(self, *steps: Gradients) -> None:
         """Takes optimizer steps, and projects networks of unit weights."""

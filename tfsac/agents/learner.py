@@ -1,7 +1,7 @@
 """What all agents share: networks and their optimizers, noise, losses, gradients, optimizer steps, target networks.
 
-`CompiledUpdates` calls `update_once` in a graph: it takes this replica's rows, folds several agents into the batch,
-decides by the policy delay whether the policy is trained, and counts updates.
+`CompiledUpdates` calls `update_once` in a graph, or `update_critics_once` where a policy delay leaves out the policy.
+It takes this replica's rows, folds several agents into the batch, and counts updates.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
-from tfsac.agents.sqil_diagnostics import attach_diagnostics
+from tfsac.agents.sqil_diagnostics import critic_diagnostics, policy_diagnostics
 from tfsac.batches import transition_spec
 from tfsac.compiled_updates import CompiledUpdates
 from tfsac.networks import (
@@ -28,7 +28,7 @@ from tfsac.networks import (
 from tfsac.parameters import AgentParameters, PrioritizedExperienceReplayParameters, SQILExperienceReplayParameters
 from tfsac.policies import BasePolicy
 from tfsac.policies.several_agents import fold, unfold
-from tfsac.types import EXPERT, TARGET, ArraySpec, Batch, Metrics, Spec, Update, UpdateResult
+from tfsac.types import EXPERT, TARGET, ArraySpec, Batch, Metrics, Spec, Transition, Update, UpdateResult
 
 
 class Gradients(NamedTuple):
@@ -37,11 +37,6 @@ class Gradients(NamedTuple):
     name: str
     values: list[tf.Tensor]
     norm: tf.Tensor
-
-
-def no_gradients(name: str) -> Gradients:
-    """Returns the gradients of a step that a policy delay leaves out: none, of norm zero."""
-    return Gradients(name, [], tf.zeros([]))
 
 
 class CriticStep(NamedTuple):
@@ -53,9 +48,7 @@ class CriticStep(NamedTuple):
 
 
 class PolicyStep(NamedTuple):
-    """A step of the policy (and a learned temperature) for `apply`: gradients, none in updates that a policy delay
-    leaves out; the loss of each row; metrics.
-    """
+    """A step of the policy (and a learned temperature) for `apply`: gradients, the loss of each row, metrics."""
 
     gradients: list[Gradients]
     loss_B: tf.Tensor
@@ -63,7 +56,8 @@ class PolicyStep(NamedTuple):
 
 
 class Agent(tf.Module):
-    """Base class of the agents: a subclass has `policy_class`, its losses in `update_once`, and `values`.
+    """Base class of the agents: a subclass has `policy_class`, its losses in `update_once` (for a policy delay in
+    `update_critics_once` too), and `values`.
 
     Make it inside the scope of a `tf.distribute` strategy to train on several devices: every replica then runs
     `update_once` on its share of the batch. Where the strategy has several workers, each process has an agent of its
@@ -154,10 +148,11 @@ class Agent(tf.Module):
         self.spec = self.policy.spec
         if self.imitates:
             self.spec = self.spec._replace(extras={EXPERT: ArraySpec((), "float32")})
-            attach_diagnostics(self)  # replaces critic_step and policy_step by ones that report more
         self.rows = self.batch_size * (spec.num_agents or 1)
         self.noise_seed = tf.Variable(seed, dtype=tf.int64, trainable=False, aggregation=once, name="noise_seed")
         self.target_rate = self.algorithm.rate_for_copying_weights_to_target
+        has_target = any(name.endswith(TARGET) for name in self.networks)
+        self.target_period = self.algorithm.updates_between_target_copies() if has_target else 1
         self.compiled = CompiledUpdates(self, eager, jit_compile)
 
     def _split_batches(self, parameters: AgentParameters) -> None:
@@ -204,13 +199,27 @@ class Agent(tf.Module):
     # -- what a subclass computes --------------------------------------------------------------------------------------
 
     @abstractmethod
-    def update_once(self, batch: Any, train_policy: bool = True) -> Update:
+    def update_once(self, batch: Any) -> Update:
         """Makes one update: losses, gradients, optimizer steps, target networks. `CompiledUpdates` calls it.
 
         Args:
             batch: this replica's rows, a `Transition` `[B, ...]`, or a `Sequence` or `Segments` `[T, B, ...]`.
-            train_policy: False where a policy delay leaves policy and temperature as they are.
         """
+
+    def update_critics_once(self, batch: Any) -> Update:
+        """Makes an update that leaves policy and temperature as they are; its metrics are some of `update_once`'s.
+
+        Args:
+            batch: see `update_once`.
+
+        Raises:
+            NotImplementedError: an agent without it, and a policy delay.
+        """
+        raise NotImplementedError(
+            "A policy delay needs update_critics_once, the update without policy and temperature. "
+            f"Received: num_updates_between_policy_updates={self.algorithm.num_updates_between_policy_updates} for "
+            f"{type(self).__name__}, which has none"
+        )
 
     @abstractmethod
     def values(
@@ -264,7 +273,8 @@ class Agent(tf.Module):
 
     def watch(self, name: str) -> tf.GradientTape:
         """Returns a tape that watches what is trained under this name and nothing else."""
-        tape = tf.GradientTape(watch_accessed_variables=False)
+        # Agents that imitate take more gradients than one.
+        tape = tf.GradientTape(persistent=self.imitates, watch_accessed_variables=False)
         with tape:
             tape.watch([variable.value for variable in self.trained[name]])
         return tape
@@ -291,19 +301,35 @@ class Agent(tf.Module):
             return values
         return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, values)
 
+    def weighted(self, batch: Transition, loss_BN: tf.Tensor) -> tf.Tensor:
+        """Returns losses `[B, N]` times the rows' importance weights, where the memory is prioritised."""
+        return batch.weight[:, None] * loss_BN if self.prioritized else loss_BN
+
     def critic_result(
-        self, q_BN: tf.Tensor, target_BN: tf.Tensor, loss_BN: tf.Tensor, gradients: Gradients
+        self, batch: Transition, q_BN: tf.Tensor, target_BN: tf.Tensor, loss_BN: tf.Tensor, gradients: Gradients
     ) -> CriticStep:
         """Returns the step of critics with the metrics that all agents report; one target of all is `[B, 1]`."""
         td_error_BN = tf.abs(q_BN - target_BN)
+        td_error_B = tf.reduce_mean(td_error_BN, axis=-1)
         metrics = {
             **per_critic("q/q", tf.reduce_mean(q_BN, axis=0)),
             **per_critic("loss/q", self.loss_weights["q"] * tf.reduce_mean(loss_BN, axis=0)),
             **per_critic("q/td_error", tf.reduce_mean(td_error_BN, axis=0)),
             "q/target": tf.reduce_mean(target_BN),
             "q/gradient_norm": gradients.norm,
+            **(critic_diagnostics(td_error_B, batch.extras[EXPERT]) if self.imitates else {}),
         }
-        return CriticStep(gradients, tf.reduce_mean(td_error_BN, axis=-1), metrics)
+        return CriticStep(gradients, td_error_B, metrics)
+
+    def imitation_metrics(self, batch: Transition, loss_B: tf.Tensor, tape: tf.GradientTape) -> Metrics:
+        """Returns how the policy's loss of demonstrated rows differs from that of own ones, where the agent imitates.
+
+        Args:
+            batch: this replica's rows.
+            loss_B: the policy's loss of each row.
+            tape: of the policy, on which it was computed.
+        """
+        return policy_diagnostics(self, loss_B, batch.extras[EXPERT], tape) if self.imitates else {}
 
     def apply(self, *steps: Gradients) -> None:
         """Takes optimizer steps, one after the other, with gradients clipped as the network's parameters say."""
@@ -320,9 +346,8 @@ class Agent(tf.Module):
         if name + TARGET not in self.networks:
             return
         rate: float | tf.Tensor = self.target_rate
-        period = self.algorithm.updates_between_target_copies()
-        if period > 1:
-            rate = rate * tf.cast((self.updates + 1) % period == 0, tf.float32)
+        if self.target_period > 1:
+            rate = rate * tf.cast((self.updates + 1) % self.target_period == 0, tf.float32)
         targets = self.targets[name].model.trainable_variables
         pairs = [(target.value, online.value) for target, online in zip(targets, self.trained[name], strict=True)]
         if self.replicas > 1:

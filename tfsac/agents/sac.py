@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-from tfsac.agents.learner import Agent, CriticStep, PolicyStep, no_gradients
+from tfsac.agents.learner import Agent, CriticStep, PolicyStep
 from tfsac.agents.temperature import check_target_entropy, make_temperature
 from tfsac.distributions import SquashedGaussian
 from tfsac.losses import soft_actor_critic as losses
@@ -69,9 +69,16 @@ class TwinSoftActorCriticAgent(Agent):
         self.temperature.register_with(self)
         self.update_order = ORDER_FUNCTIONS[parameters.algorithm.update_order]
 
-    def update_once(self, batch: Transition, train_policy: bool = True) -> Update:
+    def update_once(self, batch: Transition) -> Update:
         """One update in the order that the parameters name."""
-        return self.update_order(self, batch, train_policy)
+        return self.update_order(self, batch)
+
+    def update_critics_once(self, batch: Transition) -> Update:
+        """One update of the critics, then the target."""
+        critic = self.critic_step(batch)
+        self.apply(critic.gradients)
+        self.update_target("q")
+        return Update(critic.metrics, critic.td_error_B)
 
     def critic_step(self, batch: Transition) -> CriticStep:
         """Computes the step that regresses every Q(s, a) on `r + discount * (min_i Q_target_i(s', a') - alpha log
@@ -85,11 +92,10 @@ class TwinSoftActorCriticAgent(Agent):
         target_B = losses.bootstrap_target(batch.reward, batch.discount, next_value_B)
         with self.watch("q") as tape:
             q_BN = self.networks["q"](batch.observation, batch.action)
-            loss_BN = losses.regression_loss(q_BN, target_B, self.network_parameters["q"].replace_mse_with_huber_loss)
-            if self.prioritized:
-                loss_BN = batch.weight[:, None] * loss_BN
+            huber = self.network_parameters["q"].replace_mse_with_huber_loss
+            loss_BN = self.weighted(batch, losses.regression_loss(q_BN, target_B, huber))
             loss = self.mean_loss("q", loss_BN)
-        return self.critic_result(q_BN, target_B[:, None], loss_BN, self.gradients("q", loss, tape))
+        return self.critic_result(batch, q_BN, target_B[:, None], loss_BN, self.gradients("q", loss, tape))
 
     def policy_loss(self, batch: Transition) -> tuple[tf.Tensor, SquashedGaussian, tf.Tensor, tf.Tensor]:
         """Returns the loss of each row `[B]` (equation 7), the policy's distribution, and log-probability `[B]` and Q
@@ -100,14 +106,14 @@ class TwinSoftActorCriticAgent(Agent):
         q_BN = self.networks["q"](batch.observation, action_BA)
         return -losses.soft_value(q_BN, log_prob_B, self.temperature.value()), policy, log_prob_B, q_BN
 
-    def policy_step(self, batch: Transition, train_policy: bool = True) -> PolicyStep:
+    def policy_step(self, batch: Transition) -> PolicyStep:
         """Computes the step of the policy to high Q and, times alpha, high entropy (equation 7), and of alpha
         (equation 18).
         """
         with self.watch("policy") as tape:
             loss_B, policy, log_prob_B, q_BN = self.policy_loss(batch)
             loss = self.mean_loss("policy", loss_B)
-        gradients = self.gradients("policy", loss, tape) if train_policy else no_gradients("policy")
+        gradients = self.gradients("policy", loss, tape)
         temperature_gradients, temperature_metrics = self.temperature.step(self, log_prob_B, self.target_entropy)
         metrics = {
             "loss/policy": loss,
@@ -118,8 +124,9 @@ class TwinSoftActorCriticAgent(Agent):
             "policy/gradient_norm": gradients.norm,
             "temperature/alpha": self.temperature.value(),
             **temperature_metrics,
+            **self.imitation_metrics(batch, loss_B, tape),
         }
-        return PolicyStep([gradients, *temperature_gradients] if train_policy else [], loss_B, metrics)
+        return PolicyStep([gradients, *temperature_gradients], loss_B, metrics)
 
     def values(
         self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
@@ -128,19 +135,19 @@ class TwinSoftActorCriticAgent(Agent):
         return {"q": tf.reduce_min(self.networks["q"](observation, action), axis=-1)}
 
 
-def critic_first(agent: TwinSoftActorCriticAgent, batch: Transition, train_policy: bool) -> Update:
+def critic_first(agent: TwinSoftActorCriticAgent, batch: Transition) -> Update:
     """The critics, then policy and temperature with the new critics, then the target (DI-engine, Stable-Baselines3)."""
     critic = agent.critic_step(batch)
     agent.apply(critic.gradients)
-    policy = agent.policy_step(batch, train_policy)
+    policy = agent.policy_step(batch)
     agent.apply(*policy.gradients)
     agent.update_target("q")
     return Update({**critic.metrics, **policy.metrics}, critic.td_error_B)
 
 
-def policy_first(agent: TwinSoftActorCriticAgent, batch: Transition, train_policy: bool) -> Update:
+def policy_first(agent: TwinSoftActorCriticAgent, batch: Transition) -> Update:
     """Policy and temperature, then the critics with the new policy and temperature, then the target."""
-    policy = agent.policy_step(batch, train_policy)
+    policy = agent.policy_step(batch)
     agent.apply(*policy.gradients)
     critic = agent.critic_step(batch)
     agent.apply(critic.gradients)
@@ -148,9 +155,9 @@ def policy_first(agent: TwinSoftActorCriticAgent, batch: Transition, train_polic
     return Update({**critic.metrics, **policy.metrics}, critic.td_error_B)
 
 
-def simultaneous(agent: TwinSoftActorCriticAgent, batch: Transition, train_policy: bool) -> Update:
+def simultaneous(agent: TwinSoftActorCriticAgent, batch: Transition) -> Update:
     """All gradients are taken before anything moves; the target follows (Spinning Up)."""
-    critic, policy = agent.critic_step(batch), agent.policy_step(batch, train_policy)
+    critic, policy = agent.critic_step(batch), agent.policy_step(batch)
     agent.apply(critic.gradients)
     agent.apply(*policy.gradients)
     agent.update_target("q")

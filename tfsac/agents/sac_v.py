@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from tfsac.agents.learner import Agent, CriticStep, Gradients, PolicyStep, no_gradients
+from tfsac.agents.learner import Agent, CriticStep, Gradients, PolicyStep
 from tfsac.distributions import SquashedGaussian
 from tfsac.losses import soft_actor_critic as losses
 from tfsac.policies import SquashedGaussianPolicy
@@ -35,17 +35,26 @@ class SoftActorCriticAgent(Agent):
 
     policy_class = SquashedGaussianPolicy
 
-    def update_once(self, batch: Transition, train_policy: bool = True) -> Update:
+    def update_once(self, batch: Transition) -> Update:
         """One update in the order policy, value, critic, target, with one reparameterised sample of the policy."""
-        policy = self.policy_step(batch, train_policy)
+        policy = self.policy_step(batch)
         self.apply(*policy.gradients)
-        soft_value_B = -policy.loss_B  # of the policy before its step
+        values = self.update_values(batch, -policy.loss_B)  # the soft value is of the policy before its step
+        return values._replace(metrics={**policy.metrics, **values.metrics})
+
+    def update_critics_once(self, batch: Transition) -> Update:
+        """One update in the order value, critic, target."""
+        loss_B, *_ = self.policy_loss(batch)
+        return self.update_values(batch, -loss_B)
+
+    def update_values(self, batch: Transition, soft_value_B: tf.Tensor) -> Update:
+        """Updates the value, then the critic, then the target."""
         value_gradients, value_metrics = self.value_step(batch, soft_value_B)
         self.apply(value_gradients)
         critic = self.critic_step(batch)
         self.apply(critic.gradients)
         self.update_target("v")
-        return Update({**policy.metrics, **value_metrics, **critic.metrics}, critic.td_error_B)
+        return Update({**value_metrics, **critic.metrics}, critic.td_error_B)
 
     def policy_loss(self, batch: Transition) -> tuple[tf.Tensor, SquashedGaussian, tf.Tensor, tf.Tensor, tf.Tensor]:
         """Returns the loss of each row `[B]` (equation 12), the policy's distribution, its sample `[B, A]`, and
@@ -56,12 +65,12 @@ class SoftActorCriticAgent(Agent):
         q_BN = self.networks["q"](batch.observation, action_BA)
         return -losses.soft_value(q_BN, log_prob_B, 1.0), policy, action_BA, log_prob_B, q_BN
 
-    def policy_step(self, batch: Transition, train_policy: bool = True) -> PolicyStep:
+    def policy_step(self, batch: Transition) -> PolicyStep:
         """Computes the step of the policy towards actions of high Q and high entropy (equation 12)."""
         with self.watch("policy") as tape:
             loss_B, policy, action_BA, log_prob_B, q_BN = self.policy_loss(batch)
             loss = self.mean_loss("policy", loss_B)
-        gradients = self.gradients("policy", loss, tape) if train_policy else no_gradients("policy")
+        gradients = self.gradients("policy", loss, tape)
         metrics = {
             "loss/policy": loss,
             "policy/mean": tf.reduce_mean(policy.loc),
@@ -71,8 +80,9 @@ class SoftActorCriticAgent(Agent):
             "policy/gradient_sum_abs": tf.add_n([tf.zeros([]), *(tf.reduce_sum(tf.abs(x)) for x in gradients.values)]),
             "policy/gradient_norm": gradients.norm,
             "policy/q": tf.reduce_mean(tf.reduce_min(q_BN, axis=-1)),
+            **self.imitation_metrics(batch, loss_B, tape),
         }
-        return PolicyStep([gradients] if train_policy else [], loss_B, metrics)
+        return PolicyStep([gradients], loss_B, metrics)
 
     def value_step(self, batch: Transition, soft_value_B: tf.Tensor) -> tuple[Gradients, Metrics]:
         """Computes the step that regresses V(s) on the soft value of the policy step's sample (equation 5)."""
@@ -99,11 +109,9 @@ class SoftActorCriticAgent(Agent):
         with self.watch("q") as tape:
             q_BN = self.networks["q"](batch.observation, batch.action)
             huber = self.network_parameters["q"].replace_mse_with_huber_loss
-            loss_BN = 0.5 * losses.regression_loss(q_BN, target_B, huber)
-            if self.prioritized:
-                loss_BN = batch.weight[:, None] * loss_BN
+            loss_BN = self.weighted(batch, 0.5 * losses.regression_loss(q_BN, target_B, huber))
             loss = self.mean_loss("q", loss_BN)
-        step = self.critic_result(q_BN, target_B[:, None], loss_BN, self.gradients("q", loss, tape))
+        step = self.critic_result(batch, q_BN, target_B[:, None], loss_BN, self.gradients("q", loss, tape))
         return step._replace(metrics={**step.metrics, "v/next_target_value": tf.reduce_mean(next_v_B)})
 
     def values(

@@ -1,8 +1,5 @@
 """Diagnostics of soft Q imitation learning: how demonstrated rows of a batch differ from the agent's own (arXiv
-1905.11108).
-
-The learning itself is the memory's doing. Only agents with a SQIL memory have these, composed around two of their
-steps.
+1905.11108). The learning itself is the memory's doing.
 """
 
 from __future__ import annotations
@@ -11,39 +8,31 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfsac.types import EXPERT, Metrics, Transition
+from tfsac.types import Metrics
 
 
-def attach_diagnostics(agent: Any) -> None:
-    """Lets an agent's steps report the metrics of own and of demonstrated rows, in updates that report all metrics.
+def critic_diagnostics(td_error_B: tf.Tensor, expert_B: tf.Tensor) -> Metrics:
+    """Returns the mean absolute TD errors of the agent's own and of the demonstrated rows."""
+    return means_by_origin("imitation/td_error", td_error_B, expert_B)
+
+
+def policy_diagnostics(agent: Any, loss_B: tf.Tensor, expert_B: tf.Tensor, tape: tf.GradientTape) -> Metrics:
+    """Returns the policy's mean losses of own and of demonstrated rows, and the cosine between their gradients.
 
     Args:
-        agent: with `policy_loss(batch)`, `policy_step(batch, train_policy)` and `critic_step(batch)`.
+        agent: whose policy it is.
+        loss_B: the policy's loss of each row of this replica.
+        expert_B: 1 for demonstrated rows, 0 for the agent's own.
+        tape: persistent, on which the loss was computed.
     """
-    critic_step, policy_step = agent.critic_step, agent.policy_step
-
-    def diagnosed_critic_step(batch: Transition) -> Any:
-        step = critic_step(batch)
-        return step._replace(metrics={**step.metrics, **means_by_origin("imitation/td_error", step.td_error_B, batch)})
-
-    def diagnosed_policy_step(batch: Transition, train_policy: bool = True) -> Any:
-        step = policy_step(batch, train_policy)
-        # Two gradients of the policy; replicas of several workers would exchange them in every update.
-        cosine = gradient_cosine(agent, batch) if agent.diagnosed else tf.zeros([])
-        return step._replace(
-            metrics={
-                **step.metrics,
-                **means_by_origin("imitation/policy_loss", step.loss_B, batch),
-                "imitation/gradient_cosine": cosine,
-            }
-        )
-
-    agent.critic_step, agent.policy_step = diagnosed_critic_step, diagnosed_policy_step
+    means = means_by_origin("imitation/policy_loss", loss_B, expert_B)
+    # Two gradients of the policy; replicas of several workers would exchange them in every update.
+    cosine = gradient_cosine(agent, loss_B, expert_B, tape) if agent.diagnosed else tf.zeros([])
+    return {**means, "imitation/gradient_cosine": cosine}
 
 
-def means_by_origin(name: str, values_B: tf.Tensor, batch: Transition) -> Metrics:
+def means_by_origin(name: str, values_B: tf.Tensor, expert_B: tf.Tensor) -> Metrics:
     """Returns the means over the agent's own and over the demonstrated rows: name_agent and name_expert."""
-    expert_B = batch.extras[EXPERT]
     agent_B = 1.0 - expert_B
     return {
         f"{name}_agent": tf.math.divide_no_nan(tf.reduce_sum(agent_B * values_B), tf.reduce_sum(agent_B)),
@@ -51,20 +40,19 @@ def means_by_origin(name: str, values_B: tf.Tensor, batch: Transition) -> Metric
     }
 
 
-def gradient_cosine(agent: Any, batch: Transition) -> tf.Tensor:
+def gradient_cosine(agent: Any, loss_B: tf.Tensor, expert_B: tf.Tensor, tape: tf.GradientTape) -> tf.Tensor:
     """Returns the cosine, over all weights, between the policy gradients of own and demonstrated rows of the global
     batch.
 
     Near 1 they agree about the policy, below 0 they conflict; 0 where one of them has no gradient.
 
     Args:
-        agent: see `attach_diagnostics`.
-        batch: this replica's rows.
+        agent, loss_B, expert_B, tape: see `policy_diagnostics`.
     """
     variables = [variable.value for variable in agent.trained["policy"]]
-    with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
-        tape.watch(variables)
-        by_origin = means_by_origin("loss", agent.policy_loss(batch)[0], batch)
-    own, demonstrated = (agent.mean_over_replicas(tape.gradient(loss, variables)) for loss in by_origin.values())
+    shares = (tf.math.divide_no_nan(rows_B, tf.reduce_sum(rows_B)) for rows_B in (1.0 - expert_B, expert_B))
+    own, demonstrated = (
+        agent.mean_over_replicas(tape.gradient(loss_B, variables, output_gradients=share_B)) for share_B in shares
+    )
     product = tf.add_n([tf.reduce_sum(a * b) for a, b in zip(own, demonstrated, strict=True)])
     return tf.math.divide_no_nan(product, tf.linalg.global_norm(own) * tf.linalg.global_norm(demonstrated))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfsac.agents.learner import Agent, Gradients, flat, no_gradients, per_critic
+from tfsac.agents.learner import Agent, Gradients, flat, per_critic
 from tfsac.agents.temperature import LearnedTemperature, check_target_entropy
 from tfsac.batches import sequence_spec
 from tfsac.losses import temporally_abstract_actor_critic as losses
@@ -48,13 +48,12 @@ class Rows(NamedTuple):
         return tf.math.divide_no_nan(tf.reduce_sum(self.mask_R * values_R), self.num_steps)
 
 
-class ProposalStep(NamedTuple):
-    """Gradients of the policy, the proposal and the choice in every row, and metrics."""
+class Proposed(NamedTuple):
+    """What the policy proposes in every row: proposal, Q of its new trajectory `[R]`, and the choice."""
 
-    gradients: Gradients
     proposal: Proposal
+    switch_q_R: tf.Tensor
     choice: Choice
-    metrics: Metrics
 
 
 class TemporallyAbstractActorCriticAgent(Agent):
@@ -121,18 +120,24 @@ class TemporallyAbstractActorCriticAgent(Agent):
         """Returns shapes and dtypes of a batch, `[T, B]`."""
         return sequence_spec(self.spec, self.steps, self.local_batch_size)
 
-    def update_once(self, batch: Sequence, train_policy: bool = True) -> Update:
+    def update_once(self, batch: Sequence) -> Update:
         """One update: all gradients are taken before anything moves, then the target follows."""
         rows = self.flatten_time(batch)
-        proposed = self.policy_step(rows, train_policy)
+        proposed, policy_gradients, policy_metrics = self.policy_step(rows)
         critic_gradients, critic_metrics = self.critic_step(batch, rows, proposed)
         temperature_gradients, temperature_metrics = self.temperature_steps(rows, proposed)
-        self.apply(critic_gradients)
-        if train_policy:
-            self.apply(proposed.gradients, *temperature_gradients)
+        self.apply(critic_gradients, policy_gradients, *temperature_gradients)
         self.update_target("q")
         self.policy.choice_alpha.assign(self.choice_temperature.value())
-        return Update({**proposed.metrics, **critic_metrics, **temperature_metrics}, tf.zeros([0]))
+        return Update({**policy_metrics, **critic_metrics, **temperature_metrics}, tf.zeros([0]))
+
+    def update_critics_once(self, batch: Sequence) -> Update:
+        """One update of the critic, then the target."""
+        rows = self.flatten_time(batch)
+        gradients, metrics = self.critic_step(batch, rows, self.propose(rows))
+        self.apply(gradients)
+        self.update_target("q")
+        return Update(metrics, tf.zeros([0]))
 
     def flatten_time(self, batch: Sequence) -> Rows:
         """Returns the rows of sequences, their mask, and how many have a step."""
@@ -145,22 +150,27 @@ class TemporallyAbstractActorCriticAgent(Agent):
         observation = {key: flat(x) for key, x in batch.observation.items()}
         return Rows(observation, before, after, flat(mask_TB), *tf.unstack(self.mean_over_replicas(tf.stack(numbers))))
 
-    def policy_step(self, rows: Rows, train_policy: bool = True) -> ProposalStep:
+    def propose(self, rows: Rows) -> Proposed:
+        """Returns what the policy proposes, and how it would choose between keeping and switching."""
+        noise_RA = flat(self.noise("policy", [self.steps, self.batch_size, self.policy.action_size]))
+        proposal = self.policy.propose(rows.observation, rows.previous, noise_RA)
+        switch_q_R, keep_q_R = (
+            self.policy.value(self.networks["q"], rows.observation, tau) for tau in (proposal.planned, proposal.kept)
+        )
+        clipping = self.algorithm.b1_advantage_clipping
+        return Proposed(proposal, switch_q_R, choice(keep_q_R, switch_q_R, self.choice_temperature.value(), clipping))
+
+    def policy_step(self, rows: Rows) -> tuple[Proposed, Gradients, Metrics]:
         """Computes the step of the policy towards proposals of high Q, as far as they would be chosen, and of high
         entropy (equation 8).
         """
         alpha = self.proposal_temperature.value()
-        noise_RA = flat(self.noise("policy", [self.steps, self.batch_size, self.policy.action_size]))
         with self.watch("policy") as tape:
-            proposal = self.policy.propose(rows.observation, rows.previous, noise_RA)
-            switch_q_R, keep_q_R = (
-                self.policy.value(self.networks["q"], rows.observation, tau)
-                for tau in (proposal.planned, proposal.kept)
-            )
-            both = choice(keep_q_R, switch_q_R, self.choice_temperature.value(), self.algorithm.b1_advantage_clipping)
+            proposed = self.propose(rows)
+            proposal, switch_q_R, both = proposed
             loss_R = losses.policy_loss(proposal.log_prob_B, both.switch_B, switch_q_R, alpha)
             loss = self.mean_loss("policy", rows.mask_R * loss_R)
-        gradients = self.gradients("policy", loss, tape) if train_policy else no_gradients("policy")
+        gradients = self.gradients("policy", loss, tape)
         metrics = {
             "loss/policy": loss,
             "policy/mean": rows.mean(tf.reduce_mean(proposal.policy.loc, axis=-1)),
@@ -175,9 +185,9 @@ class TemporallyAbstractActorCriticAgent(Agent):
             "temperature/proposal_alpha": alpha,
             "temperature/choice_alpha": self.choice_temperature.value(),
         }
-        return ProposalStep(gradients, proposal, both, metrics)
+        return proposed, gradients, metrics
 
-    def critic_step(self, batch: Sequence, rows: Rows, proposed: ProposalStep) -> tuple[Gradients, Metrics]:
+    def critic_step(self, batch: Sequence, rows: Rows, proposed: Proposed) -> tuple[Gradients, Metrics]:
         """Computes the step that regresses every Q(s, tau) of the stored trajectories on the compare-through return
         (equation 9).
         """
@@ -217,7 +227,7 @@ class TemporallyAbstractActorCriticAgent(Agent):
         }
         return gradients, metrics
 
-    def temperature_steps(self, rows: Rows, proposed: ProposalStep) -> tuple[list[Gradients], Metrics]:
+    def temperature_steps(self, rows: Rows, proposed: Proposed) -> tuple[list[Gradients], Metrics]:
         """Computes the steps of both alphas with which the entropies of proposal and choice come to their targets."""
         of_proposal, proposal_metrics = self.proposal_temperature.step(
             self, proposed.proposal.log_prob_B, self.proposal_target_entropy, rows.mask_R

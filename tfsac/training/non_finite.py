@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from tfsac.files import written_aside
-from tfsac.types import Batch, UpdateResult, is_loss, is_of_policy
+from tfsac.types import Batch, UpdateResult
 
 ALL_METRICS = "With --updates_between_diagnostics=1 a resumed run checks all metrics of every update"
 
@@ -26,7 +25,6 @@ def refuse_non_finite(
     before: int,
     env_steps: int,
     folder: pathlib.Path,
-    policy_learns_in: Callable[[Any], Any] | None = None,
 ) -> None:
     """Checks the metrics of U updates; saves the batch of the first update in which one is not finite.
 
@@ -37,16 +35,11 @@ def refuse_non_finite(
         before: number of updates before these.
         env_steps: of the run so far.
         folder: where the batch is written, as an npz file.
-        policy_learns_in: says of an update's number whether it has the policy's metrics; None where all have them.
 
     Raises:
         NonFiniteError: names the metric, the update, the environment step and the file, or why there is none.
     """
-    finite = np.isfinite(result.metrics)
-    diagnostics, of_policy = _kinds(tuple(names))
-    finite[: len(finite) - result.diagnosed] |= diagnostics
-    if policy_learns_in is not None:
-        finite[~policy_learns_in(np.arange(before + 1, before + 1 + len(finite)))] |= of_policy
+    finite = np.isfinite(result.metrics) | ~result.reported
     if finite.all():
         return
     update, column = (int(i) for i in np.argwhere(~finite)[0])
@@ -105,12 +98,6 @@ def refuse_non_finite_weights(trained: Mapping[str, list[Any]], env_steps: int) 
                     f"update made them so. The last checkpoint is from before. {ALL_METRICS}. "
                     f"Received: {variable.name} with {int((~np.isfinite(value)).sum())} such numbers"
                 )
-
-
-@functools.cache
-def _kinds(names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns which metrics are diagnostics, and which those of a policy's step."""
-    return np.array([not is_loss(name) for name in names]), np.array([is_of_policy(name) for name in names])
 
 
 def _leaves(tree: Any, keys: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], np.ndarray]]:

@@ -16,7 +16,7 @@ from tfsac.environments import EnvironmentFailure
 from tfsac.metrics import Row, terminal_or_notebook
 from tfsac.networks import ModelMaker
 from tfsac.networks.bfloat16 import use_bfloat16
-from tfsac.parameters import ParameterError, Preset, RunParameters, TwinSoftActorCriticAgentParameters
+from tfsac.parameters import ParameterError, Preset, RunParameters
 from tfsac.training.callbacks import Callback
 from tfsac.training.checkpoints import CheckpointError
 from tfsac.training.failures import explaining
@@ -297,11 +297,8 @@ class Trainer(RunParts):
 
     def _computed(self, batch: Batch, result: UpdateResult) -> None:
         before = self.counters.updates - len(result.metrics)
-        steps, agent = self.counters.env_steps, self.preset.agent
-        learns_in = None
-        if isinstance(agent, TwinSoftActorCriticAgentParameters) and agent.has_ensemble:
-            learns_in = agent.algorithm.policy_learns_in  # other agents compute the policy's loss all the same
-        refuse_non_finite(self.update_metrics, result, batch, before, steps, self.directory.path, learns_in)
+        steps = self.counters.env_steps
+        refuse_non_finite(self.update_metrics, result, batch, before, steps, self.directory.path)
         self.reporter.add_updates(result.metrics)
         self.hooks.call("on_updates", self, result.metrics)
 

@@ -80,7 +80,7 @@ class Updates:
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Takes what `arrays` returned, from among other arrays."""
         if PRIORITY in arrays:  # its metrics were reported
-            self.pending = UpdateResult(np.zeros((0, 0), np.float32), arrays[PRIORITY], None, 0)
+            self.pending = UpdateResult(np.zeros((0, 0), np.float32), arrays[PRIORITY], None, np.zeros((0, 0), bool))
 
     def close(self) -> None:
         """Waits for the thread to end; a result that nobody waited for is dropped."""
