@@ -20,13 +20,14 @@ MAY_IMPORT = {
     "parameters": ({"pydantic", "pydantic_core"}, {"user_code"}),
     "user_code": (set(), set()),
     "argument_checks": (set(), set()),
+    "random_streams": (set(), set()),
     "machine": (set(), set()),
     "tensorflow_start": (TENSORFLOW, set()),
     "losses": (TENSORFLOW, {"types"}),
     "distributions": ({"numpy", *TENSORFLOW}, {"types"}),
     "batches": ({"numpy", *TENSORFLOW}, {"types"}),
     "compiled_updates": ({"numpy", *TENSORFLOW}, {"types", "batches", "policies"}),
-    "policies": ({"numpy", *TENSORFLOW}, {"types", "parameters", "networks", "distributions"}),
+    "policies": ({"numpy", *TENSORFLOW}, {"types", "parameters", "networks", "distributions", "random_streams"}),
     "environments": (
         {"numpy", "gymnasium", "imageio", "imageio_ffmpeg"},
         {"types", "parameters", "user_code", "argument_checks", "machine"},
@@ -89,6 +90,7 @@ MAY_IMPORT = {
             "machine",
             "user_code",
             "argument_checks",
+            "random_streams",
         },
     ),
     "exporting": (

@@ -196,8 +196,12 @@ def test_a_run_that_a_threshold_ended_is_completed_and_not_trained_on(tmp_path, 
     assert (result.reason, result.counters.env_steps) == ("threshold reached", 100)
     assert "It had ended there (threshold reached)" in capsys.readouterr().out
     assert (tmp_path / "run" / "policy").is_dir() and len(rows(tmp_path / "run")) == 1
+    killed = Trainer(preset, tmp_path / "run", RunParameters(), resume=True, quiet=True)
+    killed.complete()
+    killed.close()  # before its first checkpoint
     result = tfsac.train(preset, tmp_path / "run", RunParameters(), resume=True, quiet=True)
     assert (result.reason, result.counters.env_steps) == ("finished", 200)  # one that is complete trains on
+    assert (tmp_path / "run" / "policy").is_dir()
 
 
 @pytest.mark.slow

@@ -13,10 +13,10 @@ import tensorflow as tf
 
 from tfsac.networks import GraphForward, ModelMaker, Network, NumpyForward, make_networks
 from tfsac.parameters import AgentParameters
+from tfsac.random_streams import Stream
 from tfsac.types import ActResult, ArraySpec, Spec, check_actions
 
 Mode = Literal["random", "explore", "sample", "greedy"]
-ACTING = 1  # stream of random numbers for acting, beside those of the weights
 
 
 class BasePolicy(ABC):
@@ -50,7 +50,7 @@ class BasePolicy(ABC):
         self.networks = dict(networks)
         self.state: dict[str, ArraySpec] = {}
         self.recurrent_state: dict[str, ArraySpec] = {}
-        self.rng = np.random.default_rng([seed, ACTING])
+        self.rng = np.random.default_rng([seed, Stream.ACTING])
 
     @classmethod
     def build(

@@ -12,6 +12,7 @@ import numpy as np
 
 from tfsac.agents import Agent
 from tfsac.parameters import Preset, RunParameters
+from tfsac.random_streams import Stream
 from tfsac.training.evaluation_episodes import SWITCHING, evaluate_policy
 from tfsac.training.non_finite import refuse_non_finite_weights
 from tfsac.training.policy import Policy
@@ -20,8 +21,6 @@ from tfsac.training.run_directory import BEST
 from tfsac.training.schedule import Counters
 from tfsac.training.weights import save_weights
 from tfsac.types import SWITCH
-
-EVALUATING = 3  # stream of random numbers beside those of a run
 
 
 class Evaluator:
@@ -92,7 +91,7 @@ class Evaluator:
     def _evaluate(self, prefix: str, deterministic: bool, env_steps: int) -> dict[str, float]:
         # Samples drawn here must not shift the stream of training.
         acting, seed = self.policy.acting, self.settings.seed
-        training, acting.rng = acting.rng, np.random.default_rng([seed, EVALUATING, env_steps])
+        training, acting.rng = acting.rng, np.random.default_rng([seed, Stream.EVALUATING, env_steps])
         try:
             amount = self.preset.schedule.evaluation_steps
             return evaluate_policy(self.policy, self.env, amount, deterministic, seed, env_steps).summary(prefix)

@@ -19,13 +19,12 @@ from tfsac.environments import Environments, Filters, maker
 from tfsac.networks import ModelMaker
 from tfsac.parameters import Preset, RunParameters
 from tfsac.policies import BasePolicy
+from tfsac.random_streams import Stream
 from tfsac.training.build import build_policy
 from tfsac.training.collection import Collector
 from tfsac.training.devices import configure
 from tfsac.types import Spec, Step
 from tfsac.user_code import calling
-
-ACTORS = 5  # stream of random numbers beside those of a run
 
 
 class RolloutActor:
@@ -62,7 +61,7 @@ class RolloutActor:
         with calling(f"Actor {self.index}"):
             self.collector = self.collector or self._collector()
             self.collector.start_episodes(state)
-        self.collector.reseed([self.settings.seed, ACTORS, self.index, env_steps])
+        self.collector.reseed([self.settings.seed, Stream.ROLLOUT_ACTORS, self.index, env_steps])
         return self.collector.environments.spec, self.collector.environments.observation
 
     def _collector(self) -> Collector:

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tfsac.agents import Agent
-
-RESETTING = 6  # stream of random numbers beside those of a run
+from tfsac.random_streams import Stream
 
 
 class Resets:
@@ -48,7 +47,7 @@ class Resets:
     def reset(self, env_steps: int) -> int:
         """Makes the reset of these environment steps and returns its number, with which its seed is made."""
         agent, number = self.agent, self.number(env_steps)
-        fresh = self.make_agent(int(np.random.default_rng([self.seed, RESETTING, number]).integers(2**31)))
+        fresh = self.make_agent(int(np.random.default_rng([self.seed, Stream.RESETTING, number]).integers(2**31)))
         pairs = [(agent.policy.variables[name], value) for name, value in fresh.policy.variables.items()]
         for name, network in agent.networks.items():  # running statistics too, which nothing trains
             pairs += zip(network.model.variables, fresh.networks[name].model.variables, strict=True)

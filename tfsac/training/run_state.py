@@ -13,16 +13,16 @@ from tfsac.agents import Agent
 from tfsac.distributed.workers import Workers
 from tfsac.environments import Filters
 from tfsac.memories import EpisodicMemory, TransitionMemory
+from tfsac.random_streams import Stream
 from tfsac.training.checkpoints import Restored
 from tfsac.training.collection import Collector
 from tfsac.training.evaluator import Evaluator
 from tfsac.training.ray_collector import RayCollector
 from tfsac.training.reporting import Reporter
-from tfsac.training.sampling import SAMPLING, Sampler
+from tfsac.training.sampling import Sampler
 from tfsac.training.schedule import Schedule
 from tfsac.training.updates import Updates
 
-ACTING = 1  # stream of random numbers of whoever acts
 PER_ENVIRONMENT = ("episode", "length")  # entries of the environments' state, a number for each of them
 
 
@@ -122,8 +122,8 @@ class RunState:
         step.
         """
         where = [self.workers.task.index, self.workers.task.num_workers, self.schedule.counters.env_steps]
-        self.sampler.reseed([self.seed, SAMPLING, *where])
-        self.collector.reseed([self.seed, ACTING, *where])
+        self.sampler.reseed([self.seed, Stream.SAMPLING, *where])
+        self.collector.reseed([self.seed, Stream.ACTING, *where])
 
 
 def refuse_other_kinds(theirs: Any, ours: Any, name: str = "state") -> None:

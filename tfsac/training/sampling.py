@@ -10,10 +10,10 @@ import numpy as np
 
 from tfsac.memories import EpisodicMemory, TransitionMemory
 from tfsac.parameters import ACERAlgorithmParameters, OffPolicyAlgorithmParameters, Preset
+from tfsac.random_streams import Stream
 from tfsac.training.schedule import Schedule
 from tfsac.types import Batch
 
-SAMPLING, REPLAYING = 2, 4  # streams of random numbers beside those of a run
 MAX_UPDATES_PER_CALL = 64  # bounds the memory that one stack of batches takes; a rollout and its replays are one stack
 
 
@@ -35,7 +35,7 @@ class Sampler:
     def __init__(self, preset: Preset, memory: TransitionMemory | EpisodicMemory, schedule: Schedule, seed: int):
         self.algorithm, self.batch_size = preset.agent.algorithm, preset.agent.batch_size
         self.memory, self.schedule = memory, schedule
-        self.rng, self.seed = np.random.default_rng([seed, SAMPLING]), seed
+        self.rng, self.seed = np.random.default_rng([seed, Stream.SAMPLING]), seed
         self.ready, self.rollout_complete = False, False
 
     def reseed(self, seed: Sequence[int]) -> None:
@@ -69,7 +69,7 @@ class Sampler:
             assert isinstance(algorithm, ACERAlgorithmParameters)
             if self.rollout_complete:
                 # The same for all workers: every one of them makes the same number of updates.
-                rng = np.random.default_rng([self.seed, REPLAYING, counters.env_steps])
+                rng = np.random.default_rng([self.seed, Stream.REPLAYING, counters.env_steps])
                 replays = algorithm.replays(rng) if self.ready else 0
                 yield functools.partial(
                     memory.batches, replays, self.batch_size, self.rng, online=not algorithm.disable_online_update

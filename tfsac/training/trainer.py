@@ -83,6 +83,7 @@ class Trainer(RunParts):
         asked = requested(preset, run_dir, run, resume, callbacks, quiet, initial_weights, env_fn, models)
         super().__init__(asked, terminal, self._computed, self._apply)
         self.stop_reason, self.agreed_to_stop, self.ran, self.ended = "", False, False, False
+        self.policy_is_of_earlier_end = False
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -228,7 +229,12 @@ class Trainer(RunParts):
         if self.workers.task.is_chief and config.is_file():
             files[CONFIG] = config.read_bytes()
         values = {**self.state.values(), STOPPED: "" if self.signals.received else self.stop_reason}
-        return self.checkpoints.save(self.counters.env_steps, values, self.state.arrays(), files)
+        place = self.checkpoints.save(self.counters.env_steps, values, self.state.arrays(), files)
+        if self.policy_is_of_earlier_end:
+            # A run with a policy counts as ended, which the newest checkpoint must no longer say.
+            shutil.rmtree(self.directory.policy)
+            self.policy_is_of_earlier_end = False
+        return place
 
     def report(self) -> None:
         """Moves the progress bar; ends the run where nobody reads what it prints any more."""
@@ -252,14 +258,14 @@ class Trainer(RunParts):
 
     def complete(self) -> None:
         """Has `run` train nothing where a run that is resumed had been stopped, and only its exported policy is
-        missing. Where it trains more, the policy of its earlier end is removed.
+        missing. Where it trains more, its first checkpoint removes the policy of its earlier end.
         """
         exported = self.directory.policy.exists()
         if self.stopped and not exported:
             self.stop_reason, self.agreed_to_stop = self.stopped, True
             self.print(f"It had ended there ({self.stopped}); its curve and policy are made now.")
         elif exported and not self.schedule.finished() and self.workers.task.is_chief:
-            shutil.rmtree(self.directory.policy)  # a run with it counts as ended
+            self.policy_is_of_earlier_end = True
             self.print(f"{self.directory.policy} is made again at the end.")
 
     # -- inside a step -------------------------------------------------------------------------------------------------
