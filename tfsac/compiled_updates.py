@@ -82,13 +82,20 @@ class CompiledUpdates:
 
     def _reported(self, before: int, count: int, diagnosed: int) -> np.ndarray:
         """Returns which metrics the updates of a call report, `[U, M]`."""
-        reported = np.tile([is_loss(name) for name in self.metric_names], (count, 1))
+        losses_M, of_policy_M = self._kinds
+        reported = np.repeat(losses_M[None], count, axis=0)
         reported[count - diagnosed :] = True
         if self.has_policy_delay:
-            of_policy = [name not in self.critics_metrics for name in self.metric_names]
             learns_U = self.agent.algorithm.policy_learns_in(np.arange(before + 1, before + 1 + count))
-            reported[np.ix_(~learns_U, of_policy)] = False
+            reported[np.ix_(~learns_U, of_policy_M)] = False
         return reported
+
+    @functools.cached_property
+    def _kinds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns which metrics are losses, and which a policy delay leaves out, `[M]` each."""
+        left_out = set(self.metric_names) - self.critics_metrics if self.has_policy_delay else set()
+        losses_M = np.array([is_loss(name) for name in self.metric_names], bool)
+        return losses_M, np.array([name in left_out for name in self.metric_names], bool)
 
     def _acting_weights(self) -> tf.Tensor:
         """Returns the weights that acting has copies of in one array, for every output of a call costs time."""
