@@ -174,6 +174,17 @@ ANT_CHOICES = tuple(
     for group in MUJOCO_CHOICES
     if group.name.endswith(("sac", "_twin_sac_rate_3e-4", "_alpha_rate_1e-3", "_alpha_1", "_fixed"))
 )
+ANT_CONTACT_CHOICES = one_changed(
+    "mujoco_twin_sac",
+    (improve(90_000), episodes(10)),
+    {
+        "_alpha_like_sb3": (
+            "alpha's learning rate 1e-3, first alpha 1",
+            *MUJOCO_CHANGES["_alpha_rate_1e-3"][1:],
+            *MUJOCO_CHANGES["_alpha_1"][1:],
+        )
+    },
+)
 CERTAIN, UNCLIPPED = "--set=agent.algorithm.min_prob=[0.01, 0.184]", "--set=agent.algorithm.b1_advantage_clipping=null"
 # The preset has had batches of 256 since.
 PENDULUM_CHOICES = one_changed(
@@ -319,6 +330,7 @@ SUITES = {
             Level("LunarLander-v3", LUNAR_LANDER_CHOICES),
             Level("LunarLanderContinuous-v3", CONTINUOUS_LANDER_CHOICES),
             Level("Pendulum-v1", PENDULUM_CHOICES),
+            Level("Ant-v5", ANT_CONTACT_CHOICES, label="Ant-v5 with contact forces"),
             Level(
                 "Ant-v5",
                 ANT_CHOICES,
