@@ -1,5 +1,5 @@
 """Measures how fast a bare TensorFlow loop, tfsac, Stable-Baselines3 (PyTorch) and SBX (JAX) train the same soft
-actor-critic on a CPU.
+actor-critic on a CPU, or a GPU.
 
 The algorithm is twin-target soft actor-critic with automatic temperature, with Stable-Baselines3's defaults.
 
@@ -11,8 +11,8 @@ Each library runs in a virtual environment of its own; one that is not named is 
     python benchmarks/speed.py --tfsac=PYTHON1 --sb3=PYTHON2 --sbx=PYTHON3 --rounds=5 --steps=2000
 
 The bare loop (`bare_loop.py`) runs in the first environment. `tfsac` is `tfsac.train` in a fresh Python process, and
-`command` is `tfsac train`. Every measurement is a process of its own. Rounds are interleaved: what else the machine
-does hits all libraries alike. Modes:
+`command` is `tfsac train`; on a GPU `xla` is `tfsac` with `--jit_compile`. Every measurement is a process of its own.
+Rounds are interleaved: what else the machine does hits all libraries alike. Modes:
 
     loop1, loop50        environment steps/s of the whole training loop, K updates after every K steps, without
                          start-up, random steps and the first updates
@@ -46,7 +46,8 @@ from typing import Any
 COLUMNS = ("machine", "versions", "round", "mode", "library", "name", "value")
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-LIBRARIES = ("bare", "tfsac", "command", "sb3", "sbx")
+LIBRARIES = ("bare", "tfsac", "xla", "command", "sb3", "sbx")
+OURS = ("xla", "command")  # other ways to run tfsac
 MODES = ("loop1", "loop50", "updates1", "updates50", "act", "floor")
 LOOPS = ("loop1", "loop50")
 # Smallest ratio to the bare loop, or one bound for tfsac alone.
@@ -157,7 +158,7 @@ def measure_sb(library: str, mode: str, args: argparse.Namespace) -> dict[str, f
         "MlpPolicy",
         env,
         seed=1,
-        device="cpu",
+        device="cuda" if args.device == "gpu" else "cpu",
         batch_size=BATCH,
         buffer_size=CAPACITY,
         learning_starts=RANDOM_STEPS,
@@ -212,13 +213,14 @@ def measure_tfsac(library: str, mode: str, args: argparse.Namespace) -> dict[str
 
     together = 50 if mode.endswith("50") or mode == "floor" else 1
     preset = tfsac_preset(args.level, together)
+    compiled = {"jit_compile": library == "xla"}
     if mode in LOOPS:
-        return {"value": tfsac_loop(preset, args.steps)}
+        return {"value": tfsac_loop(preset, args.steps, **compiled)}
 
     configure()
     environments = Environments(preset.environment, seed=1)
     spec = environments.spec
-    agent = TwinSoftActorCriticAgent(preset.agent, spec, seed=1)
+    agent = TwinSoftActorCriticAgent(preset.agent, spec, seed=1, **compiled)
     agent.compiled.updates_between_diagnostics = RunParameters().updates_between_diagnostics
     filters = Filters(preset.environment.filters, spec)
     memory = TransitionMemory(spec, CAPACITY, discount=DISCOUNT, reward_filter=filters.reward)
@@ -270,7 +272,7 @@ def tfsac_preset(level: str, together: int, improve: int | None = None, every: i
     )
 
 
-def tfsac_loop(preset: Any, steps: int) -> float:
+def tfsac_loop(preset: Any, steps: int, jit_compile: bool = False) -> float:
     """Returns environment steps/s of a training run; nothing is evaluated or saved while the clock runs."""
     import tfsac
     from tfsac.parameters import RunParameters
@@ -283,7 +285,7 @@ def tfsac_loop(preset: Any, steps: int) -> float:
             if clock.finished(trainer.counters.env_steps):
                 trainer.stop("measured")
 
-    run = RunParameters(seed=1, checkpoint_save_steps=10**9)
+    run = RunParameters(seed=1, checkpoint_save_steps=10**9, jit_compile=jit_compile)
     tfsac.train(preset, "run", run, callbacks=[Watch()], quiet=True)
     return clock.rate
 
@@ -369,17 +371,22 @@ def floor(update_rate: Callable[[], float], flops: int) -> dict[str, float]:
 MEASURE = {
     "bare": measure_bare,
     "tfsac": measure_tfsac,
+    "xla": measure_tfsac,
     "command": measure_command,
     "sb3": measure_sb,
     "sbx": measure_sb,
 }
 
 
-def measured(library: str, mode: str) -> bool:
-    """Returns whether a library has this mode."""
-    return {"bare": mode not in ("act", "floor"), "command": mode in LOOPS}.get(
-        library, mode != "floor" or library == "tfsac"
-    )
+def measured(library: str, mode: str, device: str) -> bool:
+    """Returns whether a library has this mode on this device."""
+    if library == "bare":
+        return mode not in ("act", "floor")
+    if library == "xla":  # slower on a CPU
+        return device == "gpu" and mode not in ("act", "floor")
+    if library == "command":
+        return mode in LOOPS
+    return mode != "floor" or library == "tfsac"
 
 
 def work(args: argparse.Namespace) -> None:
@@ -398,8 +405,9 @@ def work(args: argparse.Namespace) -> None:
 def start_worker(library: str, mode: str, args: argparse.Namespace) -> dict[str, Any]:
     python = getattr(args, library, args.tfsac)  # the bare loop and the command line run in tfsac's environment
     command = [python, str(pathlib.Path(__file__).resolve()), f"--worker={library}", f"--mode={mode}"]
-    command += [f"--{name}={getattr(args, name)}" for name in ("steps", "level")]
-    environ = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "2"}
+    command += [f"--{name}={getattr(args, name)}" for name in ("steps", "level", "device")]
+    hidden = {"CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu"} if args.device == "cpu" else {}
+    environ = {**os.environ, **hidden, "TF_CPP_MIN_LOG_LEVEL": "2"}
     with tempfile.TemporaryDirectory() as folder:  # takes run directories and the logs of simulators
         done = subprocess.run(command, capture_output=True, text=True, env=environ, cwd=folder, check=False)
     if done.returncode:
@@ -409,7 +417,7 @@ def start_worker(library: str, mode: str, args: argparse.Namespace) -> dict[str,
 
 def measure_all(args: argparse.Namespace, out: pathlib.Path) -> None:
     """Makes all measurements and writes speed.csv on the way, beside the runs of other machines."""
-    path, name = out / "speed.csv", machine()
+    path, name = out / "speed.csv", machine(args.device)
     kept = [row for row in read(path) if row["machine"] != name]
     libraries = [library for library in LIBRARIES if getattr(args, library, args.tfsac)]
     with path.open("w", newline="") as file:
@@ -419,7 +427,7 @@ def measure_all(args: argparse.Namespace, out: pathlib.Path) -> None:
         for number, mode in itertools.product(range(args.rounds), args.modes.split(",")):
             # Every other round in the opposite order, for machines that slow down while they are busy.
             for library in libraries[:: 1 if number % 2 else -1]:
-                if not measured(library, mode):
+                if not measured(library, mode, args.device):
                     continue
                 result = start_worker(library, mode, args)
                 versions = ", ".join(f"{package} {version}" for package, version in result.pop("versions").items())
@@ -437,12 +445,18 @@ def read(path: pathlib.Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def machine() -> str:
-    """Returns the processor, its cores and those of its instructions on which the speed of matrix products depends."""
+def machine(device: str) -> str:
+    """Returns the GPU if it is used, the processor, its cores and those of its instructions on which the speed of matrix
+    products depends.
+    """
     text = pathlib.Path("/proc/cpuinfo").read_text()
     model = next(line.split(":")[1].strip() for line in text.splitlines() if line.startswith("model name"))
     flags = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if f" {flag} " in text.replace("\n", " ")]
-    return f"{model}, {os.cpu_count()} cores, {' '.join(flags)}"
+    gpu = ""
+    if device == "gpu":
+        query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+        gpu = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0] + ", "
+    return f"{gpu}{model}, {os.cpu_count()} cores, {' '.join(flags)}"
 
 
 def unit(mode: str) -> str:
@@ -481,17 +495,17 @@ def section(name: str, rows: list[dict[str, str]]) -> list[str]:
     for row in rows:
         found.setdefault((row["mode"], row["library"], row["name"]), []).append(float(row["value"]))
     others = [library for library in LIBRARIES if library != "tfsac"]
-    head = [*LIBRARIES, *(f"tfsac/{other}" for other in others if other != "command"), "bar"]
+    head = [*LIBRARIES, *(f"tfsac/{other}" for other in others if other not in OURS), "bar"]
     lines = [f"## {name}", "", f"Medians [min-max] of {max(int(row['round']) for row in rows)} interleaved rounds.", ""]
     lines += ["| mode | " + " | ".join(head) + " |", "|---" * (len(head) + 1) + "|"]
     for mode in dict.fromkeys(row["mode"] for row in rows):
         values = {library: found.get((mode, library, "value")) for library in LIBRARIES}
         medians = {library: statistics.median(numbers) for library, numbers in values.items() if numbers}
-        ratios = [ratio(mode, medians, other) for other in others if other != "command"]
+        ratios = [ratio(mode, medians, other) for other in others if other not in OURS]
         cells = [f"{mode}, {unit(mode)}", *(span(values[library]) for library in LIBRARIES)]
         cells += ["-" if x is None else f"{x:.2f}" for x in ratios]
         lines.append("| " + " | ".join([*cells, bar(mode, medians)]) + " |")
-    memory = [(library, found.get(("loop1", library, "peak_rss_mb"))) for library in LIBRARIES if library != "command"]
+    memory = [(library, found.get(("loop1", library, "peak_rss_mb"))) for library in LIBRARIES if library not in OURS]
     lines += [
         "",
         "Peak resident memory of loop1, MB: " + ", ".join(f"{name} {span(mb)}" for name, mb in memory if mb) + ".",
@@ -514,7 +528,7 @@ def report(rows: list[dict[str, str]]) -> str:
     lines = [
         "# Speed",
         "",
-        f"HalfCheetah-v5, batch {BATCH}, hidden layers {HIDDEN}, on CPUs without a GPU. `bare` is a TensorFlow loop of the "
+        f"HalfCheetah-v5, batch {BATCH}, hidden layers {HIDDEN}, on the machine that a section names: a CPU, or a GPU where one is named. `bare` is a TensorFlow loop of the "
         "same arithmetic, `tfsac` is `tfsac.train` in a fresh Python process, `command` is `tfsac train`; each library "
         "chooses its own threads. A ratio says how many times as fast tfsac is. Absolute figures hold for the machine and "
         "the minute: compare ratios. Repeat with `python benchmarks/speed.py`, which adds a section.",
@@ -535,6 +549,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=2000, help="steps or updates a measurement, a multiple of 50")
     parser.add_argument("--level", default="HalfCheetah-v5")
+    parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="what computes updates (%(default)s)")
     parser.add_argument("--modes", default=",".join(MODES), help="some of them, separated by commas")
     parser.add_argument("--out", default=str(ROOT / "benchmarks" / "results"), help="folder of speed.csv and speed.md")
     parser.add_argument("--worker", choices=LIBRARIES, help=argparse.SUPPRESS)
