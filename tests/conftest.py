@@ -45,7 +45,7 @@ def training_alone(monkeypatch):
 @pytest.fixture
 def untraced(monkeypatch):
     """Leaves out tracing, for runs that are built and never make an update."""
-    monkeypatch.setattr("tfsac.compiled_updates.CompiledUpdates.trace", lambda self, single: [])
+    monkeypatch.setattr("tfsac.agents.compiled_updates.CompiledUpdates.trace", lambda self, single: [])
 
 
 @pytest.fixture(scope="session")

@@ -31,6 +31,7 @@ from tfsac.files import sealed
 from tfsac.training import CheckpointError, Trainer
 from tfsac.training.checkpoints import FORMAT, understanding
 from tfsac.training.checkpoints import checkpoint as checkpoint_module
+from tfsac.training.checkpoints.manifest import read_manifest
 from tfsac.training.collection import OBSERVATION, Collector
 
 
@@ -198,9 +199,10 @@ def test_only_the_last_checkpoints_and_their_chunks_are_kept(uninterrupted):
     manager = uninterrupted.checkpoints
     places = manager.places()
     assert [place.name for place in places] == ["000000250", "000000300"]
+    assert manager.folder.choose(False, workers=1) == (places[-1], [], {})  # none is damaged
     named = set()
     for place in places:
-        manifest = manager.folder.verify(place)
+        manifest = read_manifest(place)
         chunks = manifest["memory"]["chunks"]
         named |= {chunk["file"] for chunk in chunks}
         assert chunks[-1]["stop"] == manifest["memory"]["total_rows"] == int(place.name)
@@ -412,7 +414,9 @@ def test_several_environments_resume_with_new_episodes(tmp_path, capsys):
     assert resumed.counters.env_steps == 150
     assert tiny.newest(resumed.memory, 1)["truncated"].all()
     assert resumed.run().counters.env_steps == 300
-    manifest = resumed.checkpoints.folder.verify(resumed.checkpoints.places()[-1])
+    newest, gone, damaged = resumed.checkpoints.folder.choose(False, workers=1)
+    assert newest == resumed.checkpoints.places()[-1] and not gone and not damaged
+    manifest = read_manifest(newest)
     saved = [np.load(resumed.checkpoints.chunks.folder / chunk["file"]) for chunk in manifest["memory"]["chunks"]]
     np.testing.assert_array_equal(np.concatenate(saved), resumed.memory.between(0, 150))
 

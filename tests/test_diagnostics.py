@@ -10,7 +10,7 @@ import strategy_tools as cases
 import tensorflow as tf
 
 from tfsac.agents import TwinSoftActorCriticAgent
-from tfsac.compiled_updates import updates_that_report
+from tfsac.agents.compiled_updates import updates_that_report
 from tfsac.parameters import (
     RunParameters,
     TwinSoftActorCriticAgentParameters,

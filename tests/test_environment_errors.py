@@ -335,13 +335,6 @@ def test_an_isolated_environment_that_nobody_registered_has_its_name_and_its_tim
     unlimited.close()
 
 
-def test_the_earlier_name_of_an_isolated_environment_says_the_new_one():
-    with pytest.raises(ImportError, match=r"is now IsolatedEnvironment\. Received: Apart$"):
-        from tfsac.environments import Apart  # noqa: F401
-    with pytest.raises(AttributeError, match="'Aparte'"):
-        tfsac.environments.Aparte  # noqa: B018
-
-
 def test_a_timeout_is_refused_where_nothing_can_be_ended(tmp_path):
     preset = override(tiny_preset("Pendulum-v1"), {"environment.step_timeout_seconds": 5.0})
     with pytest.raises(

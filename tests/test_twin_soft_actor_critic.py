@@ -9,7 +9,7 @@ import tensorflow as tf
 from agent_tools import assert_same, changed, named, one, weights
 
 from tfsac.agents import TwinSoftActorCriticAgent
-from tfsac.batches import Packing
+from tfsac.agents.batches import Packing
 from tfsac.distributions import SquashedGaussian
 from tfsac.parameters import (
     AutoAlphaParameters,

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tfsac.agents.batches import segment_spec
 from tfsac.agents.learner import Agent, Gradients, flat
-from tfsac.batches import segment_spec
 from tfsac.distributions import DiagonalGaussian, MaskedCategorical
 from tfsac.losses import experience_replay as losses
 from tfsac.losses.soft_actor_critic import expectation

@@ -13,9 +13,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
+from tfsac.agents.batches import transition_spec
+from tfsac.agents.compiled_updates import CompiledUpdates
 from tfsac.agents.sqil_diagnostics import critic_diagnostics, policy_diagnostics
-from tfsac.batches import transition_spec
-from tfsac.compiled_updates import CompiledUpdates
 from tfsac.networks import (
     ModelMaker,
     Network,

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tfsac.agents.batches import sequence_spec
 from tfsac.agents.learner import Agent, Gradients, flat, per_critic
 from tfsac.agents.temperature import LearnedTemperature, check_target_entropy
-from tfsac.batches import sequence_spec
 from tfsac.losses import temporally_abstract_actor_critic as losses
 from tfsac.networks import ModelMaker
 from tfsac.parameters import LearnedAlphaParameters, TemporallyAbstractActorCriticAgentParameters

@@ -2,8 +2,6 @@
 TensorFlow.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from tfsac.environments.check import EnvironmentFailure, check
 from tfsac.environments.env_fn import check_env_fn, name_of_environment
 from tfsac.environments.environment_report import check_environment
@@ -54,10 +52,3 @@ __all__ = [
     "refuse_unregistered",
     "spec_of",
 ]
-
-if not TYPE_CHECKING:  # for type checkers every other name would be there too
-
-    def __getattr__(name: str) -> Any:
-        if name == "Apart":  # an AttributeError would lose its text in `from tfsac.environments import Apart`
-            raise ImportError("tfsac.environments.Apart is now IsolatedEnvironment. Received: Apart")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

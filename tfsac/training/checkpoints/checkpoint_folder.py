@@ -109,19 +109,6 @@ class CheckpointFolder:
                 elif replaced or LEFT.fullmatch(path.name):
                     shutil.rmtree(path)
 
-    def verify(self, place: pathlib.Path) -> dict[str, Any]:
-        """Returns the manifest of a checkpoint after checking every file that it names.
-
-        Raises:
-            ValueError, OSError: something is missing, truncated or altered.
-            CheckpointError: it was written by another version.
-        """
-        manifest = self._verify_files(place)
-        for chunk in chunks_of(manifest):
-            if problem := self.chunks.problem(chunk):
-                raise ValueError(problem)
-        return manifest
-
     def _verify_files(self, place: pathlib.Path) -> dict[str, Any]:
         manifest = read_manifest(place)
         for name, expected in manifest["files"].items():

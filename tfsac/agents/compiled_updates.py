@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfsac.batches import Packed, Packing
+from tfsac.agents.batches import Packed, Packing
 from tfsac.policies.several_agents import fold, unfold
 from tfsac.types import Batch, Transition, UpdateResult, is_loss
 
