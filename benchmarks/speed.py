@@ -494,18 +494,20 @@ def section(name: str, rows: list[dict[str, str]]) -> list[str]:
     found: dict[tuple[str, str, str], list[float]] = {}
     for row in rows:
         found.setdefault((row["mode"], row["library"], row["name"]), []).append(float(row["value"]))
-    others = [library for library in LIBRARIES if library != "tfsac"]
-    head = [*LIBRARIES, *(f"tfsac/{other}" for other in others if other not in OURS), "bar"]
+    # Few machines have a GPU; the other columns are the same everywhere.
+    libraries = [name for name in LIBRARIES if name != "xla" or any(library == "xla" for _, library, _ in found)]
+    others = [library for library in libraries if library != "tfsac"]
+    head = [*libraries, *(f"tfsac/{other}" for other in others if other not in OURS), "bar"]
     lines = [f"## {name}", "", f"Medians [min-max] of {max(int(row['round']) for row in rows)} interleaved rounds.", ""]
     lines += ["| mode | " + " | ".join(head) + " |", "|---" * (len(head) + 1) + "|"]
     for mode in dict.fromkeys(row["mode"] for row in rows):
-        values = {library: found.get((mode, library, "value")) for library in LIBRARIES}
+        values = {library: found.get((mode, library, "value")) for library in libraries}
         medians = {library: statistics.median(numbers) for library, numbers in values.items() if numbers}
         ratios = [ratio(mode, medians, other) for other in others if other not in OURS]
-        cells = [f"{mode}, {unit(mode)}", *(span(values[library]) for library in LIBRARIES)]
+        cells = [f"{mode}, {unit(mode)}", *(span(values[library]) for library in libraries)]
         cells += ["-" if x is None else f"{x:.2f}" for x in ratios]
         lines.append("| " + " | ".join([*cells, bar(mode, medians)]) + " |")
-    memory = [(library, found.get(("loop1", library, "peak_rss_mb"))) for library in LIBRARIES if library not in OURS]
+    memory = [(library, found.get(("loop1", library, "peak_rss_mb"))) for library in libraries if library not in OURS]
     lines += [
         "",
         "Peak resident memory of loop1, MB: " + ", ".join(f"{name} {span(mb)}" for name, mb in memory if mb) + ".",
