@@ -1088,7 +1088,7 @@ WRONG = {
     ),
     "weights of no run": (
         "train --checkpoint_restore_dir={tmp}/none --run_dir={tmp}/new",
-        "no saved weights.* Received: ",
+        "This is no run directory: it has no config.json. Received: .*none$",
     ),
     "weights of other networks": (
         "train --checkpoint_restore_dir={run} --run_dir={tmp}/new",

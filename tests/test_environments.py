@@ -31,7 +31,7 @@ from tfsac.environments import (
     vectorize,
 )
 from tfsac.environments.check import check_masks
-from tfsac.environments.groups import WakefulPipe
+from tfsac.environments.groups import WakefulPipe, _start
 from tfsac.parameters import AtariPreprocessingParameters, EnvironmentParameters, FilterParameters
 from tfsac.testing import DiscreteIdentity, discrete_spec, random_batches, team_spec, vector_spec
 from tfsac.types import ArraySpec, DiscreteSpec, Sequence, Spec, Transition
@@ -1086,6 +1086,19 @@ def test_a_function_that_cannot_be_sent_to_processes_is_told_so(environments):
 
     with pytest.raises(EnvironmentFailure, match=r"cannot be sent to other processes: .*sync .*Received: TypeError"):
         environments(num_envs=2, vectorization="subprocess", one=made)
+
+
+def test_a_script_without_a_guard_is_told_so():
+    class Process:
+        def start(self):
+            raise RuntimeError(
+                "An attempt has been made before the current process has finished its bootstrapping phase."
+            )
+
+    with pytest.raises(
+        EnvironmentFailure, match=r'runs the script again; .* below `if __name__ == "__main__":`.*Received: '
+    ):
+        _start(Process())
 
 
 def test_several_environments_begin_new_episodes(environments):

@@ -202,7 +202,7 @@ OTHERS = {
     "demonstrate another choice": (
         lambda r, p: tfsac.demonstrate(lambda observation: 2, gym.make("CartPole-v1"), 1), RuntimeError, "CartPole-v1: act returns an action from 0 to 1 .*Received: 2$",
     ),
-    "act on nothing": (lambda r, p: p.act(None), ValueError, "Received: "),
+    "act on nothing": (lambda r, p: p.act(None), ValueError, r"ends in the shape \(3,\). Received: \(\)$"),
     "act on other numbers": (lambda r, p: p.act(np.zeros(5)), ValueError, r"ends in the shape \(3,\). Received: "
                                                                           r"\(5,\)$"),
     "act on many more": (lambda r, p: p.act(np.zeros((2, 2, 3))), ValueError, r"A policy takes one observation \(3,\), or "

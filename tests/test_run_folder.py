@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tfsac import api
+from tfsac.cli.early_checks import check_resumable
 from tfsac.exporting import export, verify
 from tfsac.files import LOCK, is_sealed, sealed, written_aside
 from tfsac.metrics import CSVSink
@@ -76,9 +77,10 @@ def test_a_second_process_is_refused_until_the_first_one_is_killed(run):
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(run)], stdout=subprocess.PIPE)
     try:
         assert holder.stdout.readline() == b"locked\n"
-        with pytest.raises(
-            BlockingIOError, match=rf"being trained already.* Received: {run} \(process {holder.pid} on "
-        ):
+        refused = rf"being trained already.* Received: {run} \(process {holder.pid} on "
+        with pytest.raises(BlockingIOError, match=refused):
+            check_resumable(run)  # the command line, before TensorFlow loads
+        with pytest.raises(BlockingIOError, match=refused):
             Trainer(preset(), run, RUN, resume=True, quiet=True)
         assert {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file() and path.name != LOCK} == {
             path: time for path, time in before.items() if path.is_file()
@@ -89,6 +91,8 @@ def test_a_second_process_is_refused_until_the_first_one_is_killed(run):
         holder.communicate()
     with resumed(run) as trainer:
         assert trainer.counters.env_steps == 60
+    assert not (run / LOCK).exists()
+    check_resumable(run)
     assert not (run / LOCK).exists()
 
 

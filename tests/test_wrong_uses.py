@@ -328,8 +328,8 @@ WRONG = [
     ("train --resume --run_dir=run --seed=1", "keeps its preset.* Received: --seed"),
     ("train --resume --run_dir=run --num_seeds=2", "--num_seeds with --resume"),
     ("train --resume --run_dir=run --experiment_name=x", "give one. Received: both"),
-    ("train --checkpoint_restore_dir=missing", "no saved weights yet"),
-    ("train --num_seeds=2 --checkpoint_restore_dir=missing", "no saved weights yet"),
+    ("train --checkpoint_restore_dir=missing", "This is no run directory: it has no config.json. Received: missing"),
+    ("train --num_seeds=2 --checkpoint_restore_dir=missing", "This is no run directory"),
     ("train --num_seeds=2 --run_dir=full", OCCUPIED),
     # what a run left
     *(
@@ -398,7 +398,7 @@ WRONG = [
     (f"{SWEEP} --jobs=1000", "at most the number of usable cores"),
     (f"{SWEEP} --cpus_per_run=2", "of runs on a Ray cluster"),
     (f"{SWEEP} --strategy=multi_worker", "a sweep trains on one"),
-    (f"{SWEEP} --checkpoint_restore_dir=missing", "no saved weights yet"),
+    (f"{SWEEP} --checkpoint_restore_dir=missing", "This is no run directory"),
     (f"{SWEEP} --stop_at_threshold --level=MountainCarContinuous-v0", "needs validation.min_reward_threshold"),
     *(
         (GRID + text, "A grid is written path=value")

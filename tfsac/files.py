@@ -166,6 +166,8 @@ def no_weights(path: pathlib.Path) -> FileNotFoundError:
             "This is no run directory but a model card: tfsac load --card=FOLDER or tfsac.load_card reads it. "
             f"Received: {path.parent}"
         )
+    if not (path.parent / "config.json").is_file():
+        return no_run(path.parent)
     return FileNotFoundError(f"There are no saved weights yet; they come with the first evaluation. Received: {path}")
 
 
@@ -222,6 +224,14 @@ def lock_file(file: IO[bytes] | int) -> None:
     if fcntl is None:
         raise OSError(errno.ENOTSUP, "no such locks on this operating system")
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def being_trained(folder: pathlib.Path, who: str) -> BlockingIOError:
+    """Returns the error for a run that another process trains, which wrote `who` into its lock."""
+    return BlockingIOError(
+        "This run is being trained already, so nothing else may write to its folder: "
+        f"wait for its end, or choose another folder. Received: {folder}{f' ({who})' if who else ''}"
+    )
 
 
 @contextlib.contextmanager

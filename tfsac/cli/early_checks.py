@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import warnings
@@ -104,11 +105,25 @@ def check_weights(run_dir: pathlib.Path) -> None:
 
 
 def check_resumable(run_dir: pathlib.Path) -> None:
-    """Refuses a folder without a checkpoint, or one that cannot be written."""
+    """Refuses a folder without a checkpoint, one that cannot be written, or one that another process trains in."""
+    from tfsac.files import NO_CHECKPOINT
+
     checkpoints = run_dir / "checkpoints"
     if not any(place.name.isdigit() for place in checkpoints.glob("*")):
-        from tfsac.files import NO_CHECKPOINT
-
         raise FileNotFoundError(f"{NO_CHECKPOINT} Received: {checkpoints}")
     if not os.access(run_dir, os.W_OK | os.X_OK):
         raise PermissionError(f"The run directory cannot be written. Received: {run_dir}")
+    _refuse_being_trained(run_dir)
+
+
+def _refuse_being_trained(run_dir: pathlib.Path) -> None:
+    """Refuses a run that another process trains at this moment."""
+    from tfsac.files import LOCK, being_trained, lock_file
+
+    with contextlib.suppress(FileNotFoundError), (run_dir / LOCK).open("rb") as lock:
+        try:
+            lock_file(lock)
+        except BlockingIOError:
+            raise being_trained(run_dir, lock.read(200).decode(errors="replace").strip()) from None
+        except OSError:  # there are no locks, as the run says when it begins
+            return

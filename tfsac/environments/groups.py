@@ -33,6 +33,7 @@ from tfsac.user_code import described
 
 AWAKE = 0.001  # seconds
 GOODBYE = 5.0  # seconds that processes get to close their environments
+UNSENT = "env_fn cannot be sent to other processes: make what it holds inside it, or set environment.vectorization=sync"
 MAIN = '; a script that trains with processes does so below `if __name__ == "__main__":`'
 
 
@@ -310,10 +311,9 @@ def _start(process: Any) -> None:
     except OSError:
         raise
     except Exception as error:
-        raise EnvironmentFailure(
-            "the environment function cannot be sent to other processes: make what it holds inside it, or set "
-            f"environment.vectorization=sync. Received: {described(error)}"
-        ) from error
+        again = isinstance(error, RuntimeError) and "bootstrapping" in str(error)
+        problem = f"a process that is started runs the script again{MAIN}" if again else UNSENT
+        raise EnvironmentFailure(f"{problem}. Received: {described(error)}") from error
 
 
 def _named(environments: range) -> str:

@@ -114,7 +114,8 @@ def as_arrays(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
         )
     given = observation if isinstance(observation, dict) else {"observation": observation}
     if given.keys() != spec.observation.keys():
-        raise ValueError(f"Observations have the keys {sorted(spec.observation)}. Received: {sorted(given)}")
+        received = sorted(given) if given is observation else shown(observation)
+        raise ValueError(f"Observations have the keys {sorted(spec.observation)}. Received: {received}")
     arrays = {}
     for key, array in spec.observation.items():
         try:

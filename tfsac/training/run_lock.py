@@ -9,7 +9,7 @@ import socket
 import weakref
 from collections.abc import Iterator
 
-from tfsac.files import LOCK, lock_file, writing
+from tfsac.files import LOCK, being_trained, lock_file, writing
 
 _held: weakref.WeakSet[RunLock] = weakref.WeakSet()
 
@@ -53,10 +53,7 @@ class RunLock:
         except BlockingIOError:
             who = os.read(descriptor, 200).decode(errors="replace").strip()
             os.close(descriptor)
-            raise BlockingIOError(
-                "This run is being trained already, so nothing else may write to its folder: "
-                f"wait for its end, or choose another folder. Received: {folder}{f' ({who})' if who else ''}"
-            ) from None
+            raise being_trained(folder, who) from None
         except OSError as error:
             if "Received: " in str(error):
                 raise
