@@ -1034,6 +1034,11 @@ def test_override_takes_json_values(text, read, expected):
         ("agnet.algorithm.discount=0.9", "Did you mean 'agent'?"),
         ("agent.networks.*.learnin_rate=0.1", "Did you mean 'learning_rate'?"),
         ("agent.networks.w.batch_size=3", "Fields there: policy, v, q."),
+        (
+            "agent.networks.policy.input_embedders_parameters.joints.scheme=[64]",
+            "The network reads observation; to read others, name them all: "
+            'agent.networks.policy.input_embedders_parameters={"joints": {"scheme": [64]}, ...}. Received: \'joints\'',
+        ),
         ("gamma=0.9", "Did you mean 'agent.algorithm.discount'?"),
         ("agent.algorithm.tau=0.01", "Did you mean 'rate_for_copying_weights_to_target'?"),
         ("polyak=0.995", "Did you mean 'agent.algorithm.rate_for_copying_weights_to_target=0.005'?"),

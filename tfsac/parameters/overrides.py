@@ -96,6 +96,10 @@ def _assign(node: Any, parts: list[str], value: Any, path: str, tree: dict[str, 
             names = list(node) if isinstance(node, dict) else []
             listed = f" Fields there: {', '.join(names)}." if names else ""
             about = _about(".".join(parts), key, names, tree, value)
+            whole = path.split(".")[: -len(parts)]
+            if whole[-1:] == ["input_embedders_parameters"] and not about:
+                others = f'{".".join(whole)}={{"{key}": {{"scheme": [64]}}, ...}}'
+                about, listed = f" The network reads {', '.join(names)}; to read others, name them all: {others}.", ""
             raise ParameterError(f"There is no parameter {path!r}.{about}{listed} Received: {key!r}")
         if len(parts) > 1:
             _assign(node[key], parts[1:], value, path, tree)
