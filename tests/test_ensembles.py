@@ -20,8 +20,9 @@ from tfsac.agents.ensemble_sac import dropout_factors
 from tfsac.catalog import load_preset
 from tfsac.distributions import SquashedGaussian
 from tfsac.networks import compute
+from tfsac.networks.batch_normalization import BatchNormalization
 from tfsac.networks.bfloat16 import use_bfloat16
-from tfsac.networks.body_layers import EPSILON, BatchNormalization, ForwardMode, standardized
+from tfsac.networks.body_layers import EPSILON, ForwardMode, standardized
 from tfsac.networks.unit_weights import normalizations
 from tfsac.parameters import (
     CategoricalValueParameters,

@@ -10,7 +10,8 @@ import tensorflow as tf
 from tfsac.agents import EnsembleSoftActorCriticAgent, ensemble_sac
 from tfsac.distributions import SquashedGaussian
 from tfsac.networks import compute
-from tfsac.networks.body_layers import BatchNormalization, ForwardMode, tensor
+from tfsac.networks.batch_normalization import BatchNormalization
+from tfsac.networks.body_layers import ForwardMode, tensor
 from tfsac.networks.unit_weights import normalizations
 from tfsac.parameters import (
     CategoricalValueParameters,

@@ -18,11 +18,15 @@ from tfsac.parameters import (
     Conv2d,
     DiscreteQHeadParameters,
     EmbedderScheme,
+    EnsembleQHeadParameters,
     FCMiddlewareParameters,
     InputEmbedderParameters,
     MiddlewareScheme,
     NetworkParameters,
+    NormalizationParameters,
     ParameterError,
+    QuantileValueParameters,
+    ResidualMiddlewareParameters,
     RunParameters,
     SACPolicyHeadParameters,
     SACQHeadParameters,
@@ -52,7 +56,7 @@ def network(head=None, spec=VECTOR, embed=(6,), middle=(7,), seed=0, activation=
     parameters = NetworkParameters(
         head or SACPolicyHeadParameters(),
         embed,
-        middleware_parameters=FCMiddlewareParameters(middle, activation),
+        middleware_parameters=middle if hasattr(middle, "kind") else FCMiddlewareParameters(middle, activation),
         **fields,
     )
     return Network("policy", parameters, spec, seed)
@@ -708,14 +712,29 @@ def test_gradients_of_zero_stay_zero(method):
     np.testing.assert_array_equal(clipped[0], [0, 0, 0])
 
 
+BATCH_RENORM = FCMiddlewareParameters(
+    (8,), normalization=NormalizationParameters("batch_renorm", "before"), dropout=0.1
+)
+SAVED = {
+    "policy": (SACPolicyHeadParameters(), (7,)),
+    "policy of blocks": (SACPolicyHeadParameters(), ResidualMiddlewareParameters("flash", 8)),
+    "q": (SACQHeadParameters(), (7,)),
+    "v": (VHeadParameters(), (7,)),
+    "stacked critics of blocks": (EnsembleQHeadParameters(3, ResidualMiddlewareParameters("simba", 8)), ()),
+    "stacked critics of normalised layers": (EnsembleQHeadParameters(3, BATCH_RENORM, QuantileValueParameters(5)), ()),
+}
+
+
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # by Keras itself
 @pytest.mark.parametrize("initializer", ["normalized_columns", "fan_in_uniform"])
-@pytest.mark.parametrize(
-    "head", [SACPolicyHeadParameters(), SACQHeadParameters(), VHeadParameters()], ids=["policy", "q", "v"]
-)
-def test_models_are_cloned_and_saved_by_keras(head, initializer, tmp_path):
-    model = network(head, initializer=initializer).model
+@pytest.mark.parametrize("case", SAVED)
+def test_models_are_cloned_and_saved_by_keras(case, initializer, tmp_path):
+    head, middle = SAVED[case]
+    model = network(head, middle=middle, initializer=initializer).model
     model.save(tmp_path / "model.keras")
+    inputs = tf.nest.map_structure(lambda x: tf.random.stateless_normal((4, *x.shape[1:]), [1, 2]), model.input)
     for copy in keras.models.clone_model(model), keras.models.load_model(tmp_path / "model.keras"):
         for expected, found in zip(model.get_weights(), copy.get_weights(), strict=True):
+            np.testing.assert_array_equal(found, expected)
+        for expected, found in zip(tf.nest.flatten(model(inputs)), tf.nest.flatten(copy(inputs)), strict=True):
             np.testing.assert_array_equal(found, expected)

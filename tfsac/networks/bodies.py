@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 import keras
 
+from tfsac.networks.batch_normalization import FLASH_EPSILON, BatchNormalization
 from tfsac.networks.body_layers import (
-    FLASH_EPSILON,
     Activation,
-    BatchNormalization,
     BodyLayer,
     Dropout,
     LayerNormalization,

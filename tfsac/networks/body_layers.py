@@ -6,20 +6,21 @@ stack, all of a stack at once, and NumPy.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from tfsac.networks.bfloat16 import float32_product
+from tfsac.networks.initializers import registered
+
+if TYPE_CHECKING:
+    from tfsac.networks.batch_normalization import BatchNormalization
 
 EPSILON = 1e-6  # of layer and RMS normalisation
-BATCH_EPSILON, FLASH_EPSILON = 1e-3, 1e-5
-MOMENTUM = 0.99
-LARGEST_RATIO, LARGEST_DISTANCE = 3.0, 5.0  # of batch renormalisation
-WARM_UP = 100_000  # calls without it
 
 Value = Callable[[keras.Variable], Any]  # what to compute with in a variable's place
 
@@ -42,7 +43,21 @@ class ForwardMode(NamedTuple):
 INFERENCE = ForwardMode()
 
 
-class BodyLayer(keras.layers.Layer):
+class SavedLayer(keras.layers.Layer):
+    """A layer that Keras saves and makes again: every argument of its class is an attribute too."""
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments, as Keras saves them."""
+        names = inspect.signature(type(self)).parameters
+        return {name: keras.saving.serialize_keras_object(getattr(self, name)) for name in names}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> SavedLayer:
+        """Returns a layer of what `get_config` returned."""
+        return cls(**keras.saving.deserialize_keras_object(config))
+
+
+class BodyLayer(SavedLayer):
     """A layer of a body.
 
     Args:
@@ -84,6 +99,7 @@ def tensor(variable: keras.Variable) -> tf.Tensor:
     return variable.value
 
 
+@registered
 class Linear(BodyLayer):
     """A dense layer without activation.
 
@@ -120,6 +136,7 @@ class Linear(BodyLayer):
         return x @ kernel
 
 
+@registered
 class ValueLinear(Linear):
     """The last layer of critics, in float32 whatever the others compute in."""
 
@@ -128,6 +145,7 @@ class ValueLinear(Linear):
         return float32_product(x, kernel)
 
 
+@registered
 class Activation(BodyLayer):
     """An activation function.
 
@@ -138,6 +156,7 @@ class Activation(BodyLayer):
 
     def __init__(self, name: str, function: str):
         super().__init__(name)
+        self.function = function
         self.activation = keras.activations.get(function)
 
     def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
@@ -154,6 +173,7 @@ NUMPY_ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
+@registered
 class Dropout(BodyLayer):
     """Leaves out units where the mode has a mask, and scales the others up.
 
@@ -173,6 +193,7 @@ class Dropout(BodyLayer):
         return x * mode.mask(self.name, self.rate, x.shape[-1])
 
 
+@registered
 class LayerNormalization(BodyLayer):
     """Each row minus its mean, divided by its deviation, times a scale, plus a bias (arXiv 1607.06450)."""
 
@@ -186,6 +207,7 @@ class LayerNormalization(BodyLayer):
         return normalised * value(self.scale) + value(self.bias)
 
 
+@registered
 class RMSNormalization(BodyLayer):
     """Each row divided by the root of its mean square, times a scale (arXiv 1910.07467)."""
 
@@ -222,136 +244,7 @@ def standardized(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tens
     return y, gradient
 
 
-class BatchNormalization(BodyLayer):
-    """Each unit minus its mean, divided by its deviation, times a scale, plus a bias (arXiv 1502.03167).
-
-    Mean and deviation are those of the global batch while it learns, and running ones otherwise.
-
-    Args:
-        name, critics: see `BodyLayer`.
-        renorm: the batch's statistics are corrected towards the running ones, after a warm-up (arXiv 1702.03275,
-            algorithm 1).
-        epsilon: added to the variance.
-        unbiased: the running variance is that of samples, `n / (n - 1)` times the batch's.
-
-    Attributes:
-        momentum: decay of the running statistics.
-        warm_up: calls in which running statistics moved, before it renormalises.
-        bounds: of the ratio of deviations and of the distance of means in deviations.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        critics: int | None = None,
-        renorm: bool = False,
-        epsilon: float = BATCH_EPSILON,
-        unbiased: bool = False,
-    ):
-        super().__init__(name, critics)
-        self.renorm, self.epsilon, self.unbiased = renorm, epsilon, unbiased
-        self.momentum, self.warm_up, self.bounds = MOMENTUM, WARM_UP, (LARGEST_RATIO, LARGEST_DISTANCE)
-
-    def build(self, shape: Any) -> None:
-        """Makes weights and running statistics."""
-        self.scale, self.bias = self.weight("scale", (shape[-1],), "ones"), self.weight("bias", (shape[-1],), "zeros")
-        self.mean = self.weight("mean", (shape[-1],), "zeros", trainable=False)
-        self.variance = self.weight("variance", (shape[-1],), "ones", trainable=False)
-        if self.renorm:
-            self.steps = self.add_weight(name="steps", initializer="zeros", trainable=False)
-
-    def forward(self, x: Any, value: Value, mode: ForwardMode = INFERENCE) -> Any:
-        """Returns normalised units; see `BodyLayer.forward`."""
-        if not mode.batch_statistics:
-            factor = value(self.scale) * (value(self.variance) + self.epsilon) ** -0.5
-            return (x - value(self.mean)) * factor + value(self.bias)
-        known = tf.stop_gradient(x)
-        mean = over_rows(known)
-        centred = known - mean
-        variance = over_rows(tf.square(centred))
-        if mode.moments is not None:
-            mode.moments.setdefault(self, []).append((mean, variance * self._of_samples(x)))
-        deviation = tf.sqrt(variance + self.epsilon)
-        scale, bias = value(self.scale), value(self.bias)
-        if self.renorm:
-            ratio, distance = self._correction(mean, deviation, value)
-            scale, bias = scale * ratio, bias + scale * distance
-        return normalized(x, centred, deviation, scale, bias)
-
-    def _of_samples(self, x: tf.Tensor) -> float:
-        rows = x.shape[-2] * tf.distribute.get_strategy().num_replicas_in_sync
-        return rows / (rows - 1) if self.unbiased else 1.0
-
-    def _correction(self, mean: tf.Tensor, deviation: tf.Tensor, value: Value) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns r and d of batch renormalisation; 1 and 0 in the warm-up."""
-        largest_ratio, largest_distance = self.bounds
-        running = tf.sqrt(value(self.variance) + self.epsilon)
-        ratio = tf.clip_by_value(deviation / running, 1.0 / largest_ratio, largest_ratio)
-        distance = tf.clip_by_value((mean - value(self.mean)) / running, -largest_distance, largest_distance)
-        warm = tf.cast(self.steps.value >= self.warm_up, ratio.dtype)
-        return 1.0 + warm * (ratio - 1.0), warm * distance
-
-    def update_statistics(self, moments: list[tuple[tf.Tensor, tf.Tensor]]) -> None:
-        """Moves the running statistics towards those of a batch.
-
-        Args:
-            moments: mean and variance `[1, F]` of each critic, or `[N, 1, F]` of all of them.
-        """
-        for variable, seen in zip((self.mean, self.variance), zip(*moments, strict=True), strict=True):
-            batch = tf.reshape(tf.broadcast_to(tf.stop_gradient(tf.stack(seen)), self._stacked(seen)), variable.shape)
-            variable.assign(self.momentum * variable.value + (1.0 - self.momentum) * batch)
-        if self.renorm:
-            self.steps.assign(self.steps.value + 1.0)
-
-    def _stacked(self, seen: tuple[tf.Tensor, ...]) -> list[int]:
-        return (
-            [self.critics or 1, 1, seen[0].shape[-1]] if len(seen) > 1 else [1, self.critics or 1, 1, seen[0].shape[-1]]
-        )
-
-
-@tf.custom_gradient  # type: ignore[untyped-decorator]
-def normalized(
-    x: tf.Tensor, centred: tf.Tensor, deviation: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor
-) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor | None, ...]]]:
-    """Returns each unit minus its mean, divided by its deviation, times a scale, plus a bias.
-
-    The gradient of x has what passes through its mean and deviation; `centred`, x minus its mean, and `deviation` get
-    none. It is written by hand as that of `standardized` is.
-    """
-    factor = scale / deviation
-
-    def gradient(dy: tf.Tensor) -> tuple[tf.Tensor | None, ...]:
-        mean_dy = over_own_rows(dy)
-        mean_dy_centred = over_own_rows(dy * centred)
-        slope = over_replicas(mean_dy_centred) / tf.square(deviation)
-        dx = factor * (dy - over_replicas(mean_dy) - centred * slope)
-        if dx.shape.rank > x.shape.rank:  # an input that all critics of a stack share
-            dx = tf.reduce_sum(dx, axis=0)
-        rows = x.shape[-2]
-        scale_gradient = tf.reshape(rows * mean_dy_centred / deviation, scale.shape)
-        bias_gradient = tf.reshape(rows * mean_dy, bias.shape)
-        return dx, None, None, scale_gradient, bias_gradient
-
-    return centred * factor + bias, gradient
-
-
-def over_own_rows(x: tf.Tensor) -> tf.Tensor:
-    """Returns the mean of each unit over this replica's rows, `[1, F]`."""
-    return tf.reduce_mean(x, axis=-2, keepdims=True)
-
-
-def over_replicas(x: tf.Tensor) -> tf.Tensor:
-    """Returns the mean of a tensor over the replicas."""
-    if tf.distribute.get_strategy().num_replicas_in_sync == 1:
-        return x
-    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, x)
-
-
-def over_rows(x: tf.Tensor) -> tf.Tensor:
-    """Returns the mean of each unit over the rows of the global batch, `[1, F]`."""
-    return over_replicas(over_own_rows(x))
-
-
+@registered
 class Residual(BodyLayer):
     """`x + f(x)`.
 

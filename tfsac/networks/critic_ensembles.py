@@ -10,37 +10,48 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.networks.bodies import body_layers, stacked
-from tfsac.networks.body_layers import INFERENCE, BodyLayer, ForwardMode, Linear, ValueLinear, build, forward, track
+from tfsac.networks.body_layers import (
+    INFERENCE,
+    BodyLayer,
+    ForwardMode,
+    Linear,
+    SavedLayer,
+    ValueLinear,
+    build,
+    forward,
+    track,
+)
 from tfsac.networks.heads import Head
-from tfsac.networks.initializers import Initializers
+from tfsac.networks.initializers import Initializers, registered
 from tfsac.parameters import EnsembleQHeadParameters
 from tfsac.types import Spec
 
 Masks = Callable[[str, float, int, int], tf.Tensor]  # dropout's factors `[B, N, F]`: of a layer's name and rate, N, F
 
 
-class CriticEnsemble(keras.layers.Layer):
+@registered
+class CriticEnsemble(SavedLayer):
     """N bodies with an output layer each: `[B, F]` to `[B, N]`, or `[B, N, K]` of K outputs each.
 
     A GPU computes all critics of a layer in one product. On a CPU one critic after the other is faster, for each has
     a product of its own kernel there.
 
     Args:
-        layers: of the bodies.
-        output: of Q, or of K atoms or quantiles.
+        body: layers of the bodies.
+        output_layer: of Q, or of K atoms or quantiles.
         scalar: whether it is of Q, which then has no axis of its own.
 
     Attributes:
-        scalar: as given.
+        body, output_layer, scalar: as given.
+        layers: of both.
         at_once: whether one product computes all critics of a layer.
     """
 
-    def __init__(self, layers: list[BodyLayer], output: Linear, scalar: bool):
+    def __init__(self, body: list[BodyLayer], output_layer: Linear, scalar: bool):
         super().__init__(name="critics")
-        self.body, self.output_layer = layers, output
-        self.layers = [*layers, output]
+        self.body, self.output_layer, self.scalar = body, output_layer, scalar
+        self.layers = [*body, output_layer]
         track(self, self.layers)
-        self.scalar = scalar
         self.at_once = bool(tf.config.list_logical_devices("GPU"))
 
     def build(self, shape: Any) -> None:

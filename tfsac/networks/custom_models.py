@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,8 +21,8 @@ from tfsac.parameters import (
     is_of_tfsac,
 )
 from tfsac.types import Spec
+from tfsac.user_code import COLOURS
 
-COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in Keras's messages
 CRITICS = "N"  # in a shape: any number of critics
 Shape = tuple[int | str | None, ...]
 

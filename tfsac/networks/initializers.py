@@ -54,6 +54,7 @@ class SideBySide(Parts):
         return keras.ops.concatenate([initializer(part, dtype=dtype) for initializer in self.parts], axis=-1)
 
 
+@registered
 class Stacked(Parts):
     """Kernels `[N, ...]`, each of its own initialiser."""
 

@@ -13,7 +13,7 @@ HIDDEN, CELL = "hidden", "cell"  # fields of its state
 
 
 class LSTM:
-    """Keras's LSTM cell, one step at a time or over all rows of a column.
+    """Keras's LSTM cell, one step at a time or over all rows of a segment.
 
     Args:
         parameters: its width.

@@ -95,14 +95,8 @@ def build_optimizer(
     return optimizer
 
 
-def adam(
-    rate: LearningRate,
-    variables: list[keras.Variable],
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-    epsilon: float = 1e-8,
-) -> FusedAdam:
-    """Returns Adam with its slots made; the paper's constants (arXiv 1412.6980) by default."""
-    optimizer = FusedAdam(rate, beta1, beta2, epsilon)
+def adam(rate: LearningRate, variables: list[keras.Variable]) -> FusedAdam:
+    """Returns Adam with the paper's constants (arXiv 1412.6980) and its slots made."""
+    optimizer = FusedAdam(rate)
     optimizer.build(variables)
     return optimizer

@@ -8,7 +8,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfsac.networks.body_layers import BatchNormalization, LayerNormalization, Residual, RMSNormalization
+from tfsac.networks.batch_normalization import BatchNormalization
+from tfsac.networks.body_layers import LayerNormalization, Residual, RMSNormalization
 from tfsac.networks.critic_ensembles import EnsembleQHead
 from tfsac.networks.network import Network
 from tfsac.networks.replicas import assign
