@@ -1,7 +1,7 @@
 """MuJoCo with CrossQ: critics with batch renormalisation and without target network, one update a step.
 
 Published at 100 000 steps (v4, 2048 units): HalfCheetah 8112, Hopper 2764, Walker2d 3914, Ant 2299, Humanoid 2603
-(Bhatt et al. 2024, arXiv 1902.05605; github.com/adityab/CrossQ). With 512 units a step costs a fourteenth:
+(Bhatt et al. 2024, arXiv 1902.05605; github.com/adityab/CrossQ). With 512 units a step costs a fifteenth:
 `--set='agent.networks.q.head_parameters.body_parameters.scheme=[512, 512]'`.
 """
 
