@@ -1,5 +1,6 @@
 """A task of one step that is learned in seconds."""
 
+from tfsac.parameters import soft_actor_critic_networks
 from tfsac.testing import tiny_preset
 
 
@@ -11,6 +12,6 @@ def one_step_task(**changes):
         "schedule__improve_steps": 1500,
         "schedule__evaluation_steps": "EnvironmentEpisodes(50)",
         "schedule__steps_between_evaluation_periods": 1700,
-        "agent__networks__*__learning_rate": 3e-3,
+        "agent__networks": soft_actor_critic_networks((16, 16), learning_rate=3e-3, batch_size=32),
     }
     return tiny_preset("tfsac.testing:Identity-v0", **usual | changes)

@@ -53,7 +53,7 @@ def preset(**changes):
 
 
 def twin_preset():
-    networks = twin_soft_actor_critic_networks((16, 16), learning_rate=1e-3, batch_size=32)
+    networks = twin_soft_actor_critic_networks((16,), learning_rate=1e-3, batch_size=32)
     twin = dataclasses.replace(tiny_preset(), agent=TwinSoftActorCriticAgentParameters(networks=networks))
     return override(twin, CHANGES | PRIORITISED)
 

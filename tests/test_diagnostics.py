@@ -93,7 +93,7 @@ def operations(agent, kind):
 
 
 def test_an_update_that_reports_its_losses_computes_no_diagnostics():
-    networks = twin_soft_actor_critic_networks((16, 16), batch_size=8)
+    networks = twin_soft_actor_critic_networks((16,), batch_size=8)
     agent = TwinSoftActorCriticAgent(TwinSoftActorCriticAgentParameters(networks=networks), vector_spec())
     every, losses = operations(agent, "all"), operations(agent, "losses")
     assert every["L2Loss"] > 0 == losses["L2Loss"]  # norms of gradients

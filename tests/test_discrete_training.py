@@ -84,7 +84,7 @@ if CORRIDOR not in gym.registry:
 def discrete(level, **changes):
     """A tiny run with discrete actions; its temperature is automatic."""
     reads = {"policy_input": "agent_state", "critic_input": "global_state"} if level == CHOICES else {}
-    networks = discrete_soft_actor_critic_networks((16, 16), learning_rate=1e-3, batch_size=32, **reads)
+    networks = discrete_soft_actor_critic_networks((16,), learning_rate=1e-3, batch_size=32, **reads)
     agent = DiscreteSoftActorCriticAgentParameters(memory=ExperienceReplayParameters(1000), networks=networks)
     return override(dataclasses.replace(tiny_preset(level), agent=agent), changes)
 
@@ -101,7 +101,7 @@ def shared(**changes):
 def numbers(**changes):
     """A tiny run of a team with real actions."""
     reads = {"policy_input": "agent_state", "critic_input": "global_state"}
-    networks = twin_soft_actor_critic_networks((16, 16), learning_rate=1e-3, batch_size=32, **reads)
+    networks = twin_soft_actor_critic_networks((16,), learning_rate=1e-3, batch_size=32, **reads)
     agent = TwinSoftActorCriticAgentParameters(memory=ExperienceReplayParameters(1000), networks=networks)
     return override(dataclasses.replace(tiny_preset(CHOICES), agent=agent), {**NUMBERS, **changes})
 
@@ -452,7 +452,7 @@ def test_a_film_of_choices_has_a_frame_for_every_step(runs, tmp_path):
 )
 def test_a_policy_refuses_masks_that_mean_nothing(mask, message):
     spec = discrete_spec(masked=True)
-    networks = discrete_soft_actor_critic_networks((16, 16), batch_size=32)
+    networks = discrete_soft_actor_critic_networks((16,), batch_size=32)
     agent = DiscreteSoftActorCriticAgent(DiscreteSoftActorCriticAgentParameters(networks=networks), spec)
     policy, seen = Policy(agent.policy, Filters(FilterParameters(), spec)), np.zeros(3, np.float32)
     assert policy.act({"observation": seen, "action_mask": np.array([0, 1, 0, 0])}) == 1

@@ -52,16 +52,16 @@ def make_agent(kind, memory=SQIL, eager=True, spec=None, **trained):
     trained, fixed = {"learning_rate": 1e-2, "batch_size": BATCH, **trained}, FixedAlphaParameters(ALPHA)
     if kind == "v":
         parameters = SoftActorCriticAgentParameters(
-            memory=memory, networks=soft_actor_critic_networks((16, 16), **trained)
+            memory=memory, networks=soft_actor_critic_networks((16,), **trained)
         )
         return SoftActorCriticAgent(parameters, vector_spec(3, 2), eager=eager)
     if kind == "twin":
         algorithm = TwinSoftActorCriticAlgorithmParameters(temperature=fixed)
-        networks = twin_soft_actor_critic_networks((16, 16), **trained)
+        networks = twin_soft_actor_critic_networks((16,), **trained)
         parameters = TwinSoftActorCriticAgentParameters(algorithm=algorithm, memory=memory, networks=networks)
         return TwinSoftActorCriticAgent(parameters, vector_spec(3, 2), eager=eager)
     algorithm = DiscreteSoftActorCriticAlgorithmParameters(temperature=fixed)
-    networks = discrete_soft_actor_critic_networks((16, 16), **trained)
+    networks = discrete_soft_actor_critic_networks((16,), **trained)
     parameters = DiscreteSoftActorCriticAgentParameters(algorithm=algorithm, memory=memory, networks=networks)
     return DiscreteSoftActorCriticAgent(parameters, spec or discrete_spec(3, 4, masked=True), eager=eager)
 

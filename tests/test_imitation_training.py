@@ -90,7 +90,7 @@ def demonstrate(path, level, episodes=3, seed=0):
 
 def imitation(kind, path, **changes):
     """A tiny run of an agent that imitates, with everything that rewards could get into."""
-    sizes = {"layers": (16, 16), "learning_rate": 1e-3, "batch_size": 32}
+    sizes = {"layers": (16,), "learning_rate": 1e-3, "batch_size": 32}
     usual = {"environment.level": MADE[kind], "environment.max_episode_steps": None}
     agent = tiny_preset().agent
     if kind == "discrete":

@@ -41,7 +41,7 @@ def with_agent(level, agent, **changes):
 
 
 def twin(level="Pendulum-v1", **changes):
-    networks = twin_soft_actor_critic_networks((16, 16), batch_size=32)
+    networks = twin_soft_actor_critic_networks((16,), batch_size=32)
     agent = TwinSoftActorCriticAgentParameters(memory=ExperienceReplayParameters(1000), networks=networks)
     return with_agent(level, agent, **changes)
 
@@ -59,7 +59,7 @@ CASES = {
     "sac with v": (lambda: tiny_preset(**{"environment__filters__observation_normalization": True}), "policy", "policy"),
     "sac": (twin, "policy", "policy"),
     "sac, layers that NumPy does not know": (
-        lambda: twin(**{"agent.networks.policy.middleware_parameters.activation_function": "elu"}), "policy", "policy",
+        lambda: twin(**{"agent.networks.policy.input_embedders_parameters.*.activation_function": "elu"}), "policy", "policy",
     ),
     "ensemble, running statistics": (lambda: tiny.ensemble(level="Pendulum-v1", **NORMALISED), "policy", "policy"),
     "ensemble, renormalised": (lambda: tiny.ensemble("crossq_mujoco"), "policy", "policy"),

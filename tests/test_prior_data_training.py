@@ -35,7 +35,7 @@ def recorded(tmp_path_factory):
 
 def with_data(path, **changes):
     """A tiny run with prior data, n-step sums and everything else that has state."""
-    networks = twin_soft_actor_critic_networks((16, 16), learning_rate=1e-3, batch_size=32)
+    networks = twin_soft_actor_critic_networks((16,), learning_rate=1e-3, batch_size=32)
     usual = {
         "agent": TwinSoftActorCriticAgentParameters(networks=networks),
         "agent.memory": {"kind": "prior_data", "demonstrations": str(path), "share": 0.25, "max_size": 120},

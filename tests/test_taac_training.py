@@ -87,7 +87,7 @@ def test_the_columns_about_trajectories_and_temperatures_are_plausible(finished)
         assert 1.0 <= float(row["switch/repeats"]) <= 1000.0
         assert np.isfinite(float(row["switch/advantage"]))
         for name in ("proposal", "choice"):
-            assert 0.9 < float(row[f"temperature/{name}_alpha"]) <= 1.0  # both begin with 1 and learn at 3e-4
+            assert 0.9 < float(row[f"temperature/{name}_alpha"]) < 1.1  # both begin with 1 and learn at 3e-4
             assert float(row[f"learning_rate/{name}_temperature"]) == pytest.approx(3e-4)
     assert row["temperature/proposal_alpha"] != row["temperature/choice_alpha"]
     assert row["evaluation/switch_rate"] != row["stochastic_evaluation/switch_rate"]
@@ -357,7 +357,7 @@ def test_a_failed_step_leaves_the_state_of_before(tmp_path):
 
 
 def other_kind(preset):
-    networks = twin_soft_actor_critic_networks((16, 16), learning_rate=1e-3, batch_size=16)
+    networks = twin_soft_actor_critic_networks((16,), learning_rate=1e-3, batch_size=16)
     return dataclasses.replace(preset, agent=TwinSoftActorCriticAgentParameters(networks=networks))
 
 

@@ -38,7 +38,7 @@ ENVS = {"environment.num_envs": 4, "schedule.improve_steps": 100}
 
 def prioritized():
     """Returns a run with priorities, statistics of observations and rewards, a reset and noise that is repeated."""
-    networks = twin_soft_actor_critic_networks((16, 16), learning_rate=1e-3, batch_size=32)
+    networks = twin_soft_actor_critic_networks((16,), learning_rate=1e-3, batch_size=32)
     memory = PrioritizedExperienceReplayParameters(max_size=1_000)
     agent = TwinSoftActorCriticAgentParameters(memory=memory, networks=networks)
     normalised = {f"environment.filters.{name}_normalization": True for name in ("observation", "reward")}

@@ -39,11 +39,11 @@ CHANGES = {
     "environment.max_episode_steps": 50,
     "agent.memory.max_size": 1000,
     "agent.networks.*.batch_size": 32,
-    "agent.networks.policy.input_embedders_parameters.*.scheme": [16],
+    "agent.networks.policy.input_embedders_parameters.*.scheme": "Empty",
     "agent.networks.policy.middleware_parameters.scheme": [16],
-    "agent.networks.v.input_embedders_parameters.*.scheme": [16],
+    "agent.networks.v.input_embedders_parameters.*.scheme": "Empty",
     "agent.networks.v.middleware_parameters.scheme": [16],
-    "agent.networks.q.head_parameters.network_layers_sizes": [16, 16],
+    "agent.networks.q.head_parameters.network_layers_sizes": [16],
 }
 TINY_IMAGE = [{"num_filters": 4, "kernel_size": 8, "stride": 8}, 16]
 # The same with hardly any learning, where only what happens around it matters.
@@ -119,7 +119,7 @@ def taac(level="Pendulum-v1", **changes) -> Preset:
     """
     agent = TemporallyAbstractActorCriticAgentParameters(
         memory=SequenceReplayParameters(max_size=1000, sequence_length=4),
-        networks=temporally_abstract_networks((16, 16), init_w=0.5, learning_rate=1e-3, batch_size=16),
+        networks=temporally_abstract_networks((16,), init_w=0.5, learning_rate=1e-3, batch_size=16),
     )
     shorter = {
         "schedule.heatup_steps": 40,

@@ -196,7 +196,7 @@ gym.register("Faulty-v0", entry_point="tfsac.testing:Faulty")
 
 
 def tiny_preset(level: str = "Pendulum-v1", **changes: Any) -> Preset:
-    """Returns an experiment of seconds: 16-wide networks, 100 random and 100 trained steps, two evaluations.
+    """Returns an experiment of seconds: one hidden layer of 16, 100 random and 100 trained steps, two evaluations.
 
     Args:
         level: environment id.
@@ -205,7 +205,7 @@ def tiny_preset(level: str = "Pendulum-v1", **changes: Any) -> Preset:
     preset = Preset(
         agent=SoftActorCriticAgentParameters(
             memory=ExperienceReplayParameters(max_size=1_000),
-            networks=soft_actor_critic_networks((16, 16), learning_rate=1e-3, batch_size=32),
+            networks=soft_actor_critic_networks((16,), learning_rate=1e-3, batch_size=32),
         ),
         environment=EnvironmentParameters(level=level, max_episode_steps=None if ":" in level else 30),
         schedule=ScheduleParameters(
