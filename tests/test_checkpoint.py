@@ -31,8 +31,10 @@ from tfsac.files import sealed
 from tfsac.training import CheckpointError, Trainer
 from tfsac.training.checkpoints import FORMAT, understanding
 from tfsac.training.checkpoints import checkpoint as checkpoint_module
+from tfsac.training.checkpoints.checkpoint_folder import CheckpointFolder
 from tfsac.training.checkpoints.manifest import read_manifest
-from tfsac.training.collection import OBSERVATION, Collector
+from tfsac.training.collection import Collector
+from tfsac.types import OBSERVATION
 
 
 @pytest.fixture(scope="module")
@@ -209,6 +211,26 @@ def test_only_the_last_checkpoints_and_their_chunks_are_kept(uninterrupted):
         assert chunks[0]["start"] <= int(place.name) - 120
         assert all(one["stop"] == other["start"] for one, other in itertools.pairwise(chunks))
     assert {path.name for path in manager.chunks.folder.iterdir()} == named
+
+
+def test_a_process_that_is_killed_while_it_deletes_a_checkpoint_leaves_no_damaged_one(
+    tmp_path, uninterrupted, monkeypatch
+):
+    checkpoints = tmp_path / "checkpoints"
+    shutil.copytree(uninterrupted.directory.path / "checkpoints", checkpoints)
+    folder = CheckpointFolder(checkpoints)
+
+    def killed(place):
+        (place / "manifest.json").unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            folder.prune(1)
+    place, gone, damaged = folder.choose(False, workers=1)
+    assert (place.name, gone, damaged) == ("000000300", [], {})
+    assert sorted(path.name for path in checkpoints.iterdir()) == ["000000300", "memory"]
 
 
 def test_each_checkpoint_writes_only_the_new_rows_of_the_memory(tmp_path):

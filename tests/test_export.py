@@ -1,5 +1,6 @@
 """An exported policy acts exactly as the live one, without tfsac or Keras."""
 
+import pathlib
 import re
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 import tensorflow as tf
 import tiny
 
+import tfsac
 from tfsac import exporting
 from tfsac.catalog import load_preset
 from tfsac.distributions import LOG_SCALE_MAX, LOG_SCALE_MIN
@@ -513,3 +515,24 @@ def test_observations_of_another_shape_are_refused_by_the_live_policy(pendulum):
         pendulum.policy.act(np.zeros(4))
     with pytest.raises(ValueError, match=r"have the keys \['observation'\]\. Received: \['camera'\]"):
         pendulum.policy.act({"camera": np.zeros(3)})
+
+
+def test_an_export_that_cannot_take_the_place_of_the_one_before_leaves_it(tmp_path, monkeypatch):
+    policy, out, rename = (
+        tfsac.load_policy(tiny.untrained_run(tmp_path / "run", "Pendulum-v1")),
+        tmp_path / "out",
+        pathlib.Path.rename,
+    )
+    exporting.export(policy, out)
+    content = {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+
+    def failing(path, target):
+        if path.name == "model":
+            raise OSError("device is busy")
+        return rename(path, target)
+
+    monkeypatch.setattr(pathlib.Path, "rename", failing)
+    with pytest.raises(OSError, match="device is busy"):
+        exporting.export(policy, out, replace=True)
+    assert content == {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "run"]

@@ -11,16 +11,20 @@ from typing import ClassVar
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 import tiny
 from pages import ROOT, blocks
 
 from tfsac import user_code
+from tfsac.agents import Agent
 from tfsac.catalog import load_preset
 from tfsac.environments import Environments, Filters
 from tfsac.memories import EpisodicMemory, PrioritizedMemory, SequenceMemory, TransitionMemory
 from tfsac.networks import EnsembleQHead, FeaturesHead, GraphForward, PolicyHead, forward_of
 from tfsac.parameters import (
     AdditiveNoiseParameters,
+    AlgorithmParameters,
+    BaseAgentParameters,
     CategoricalPolicyHeadParameters,
     DiscreteSoftActorCriticAgentParameters,
     EpisodicReplayParameters,
@@ -37,13 +41,14 @@ from tfsac.parameters import (
     SoftActorCriticAgentParameters,
     TemporallyAbstractActorCriticAgentParameters,
     TwinSoftActorCriticAgentParameters,
+    TwinSoftActorCriticAlgorithmParameters,
     from_json,
     override,
     parameters,
     to_json,
     twin_soft_actor_critic_networks,
 )
-from tfsac.policies import EpsilonGreedy, Exploration
+from tfsac.policies import EpsilonGreedy, Exploration, SquashedGaussianPolicy
 from tfsac.testing import discrete_spec, tiny_preset, vector_spec
 from tfsac.training.build import build_agent, build_memory, build_policy
 from tfsac.types import DiscreteSpec
@@ -65,6 +70,14 @@ class OwnPrioritized(PrioritizedExperienceReplayParameters):
     """Parameters that name the class above."""
 
     option: float = 0.5
+
+
+@parameters
+class OwnAgentParameters(BaseAgentParameters):
+    """Parameters of an agent that takes any memory, and one of two algorithms."""
+
+    algorithm: TwinSoftActorCriticAlgorithmParameters | AlgorithmParameters
+    path: ClassVar[str] = "tfsac.agents:TwinSoftActorCriticAgent"
 
 
 @parameters
@@ -504,3 +517,37 @@ def test_the_head_of_the_example_has_one_standard_deviation_in_all_states(module
 def test_discrete_explorations_of_users_may_keep_the_class_of_tfsac():
     policy = build_policy(preset_of(AGENTS["epsilon"]), RunParameters(), discrete_spec())
     assert type(policy.exploration) is EpsilonGreedy and policy.exploration.parameters.option == 5
+
+
+def test_an_own_agent_without_an_update_or_values_is_told_so():
+    class NoUpdate(Agent):
+        policy_class = SquashedGaussianPolicy
+
+    class NoValues(NoUpdate):
+        def update_once(self, batch):
+            raise AssertionError
+
+    parameters, spec = TwinSoftActorCriticAgentParameters(), vector_spec(3, 1)
+    with pytest.raises(TypeError, match=r"abstract class NoUpdate .*update_once"):
+        NoUpdate(parameters, spec)
+    with pytest.raises(
+        NotImplementedError, match=r"values\(observation, action, state\).*Received: NoValues, which has none$"
+    ):
+        NoValues(parameters, spec).values({}, tf.zeros([1, 1]))
+
+
+@pytest.mark.parametrize(
+    ("memory", "algorithm"),
+    [
+        (EpisodicReplayParameters(), TwinSoftActorCriticAlgorithmParameters()),
+        (ExperienceReplayParameters(), AlgorithmParameters()),
+    ],
+    ids=["episodes", "transitions"],
+)
+def test_an_algorithm_that_cannot_learn_from_its_memory_is_refused(memory, algorithm):
+    agent = OwnAgentParameters(
+        algorithm=algorithm, exploration=None, memory=memory, networks=twin_soft_actor_critic_networks((8,))
+    )
+    received = f"Received: {type(memory).__name__} with {type(algorithm).__name__}"
+    with pytest.raises(ParameterError, match=rf"all other memories to OffPolicyAlgorithmParameters\. {received}$"):
+        Preset(agent=agent)

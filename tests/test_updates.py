@@ -13,6 +13,7 @@ from tfsac.parameters import PrioritizedExperienceReplayParameters, RunParameter
 from tfsac.testing import tiny_preset
 from tfsac.training import Callback, NonFiniteError, Trainer
 from tfsac.training.updates import Updates
+from tfsac.types import UpdateResult
 from tfsac.user_code import UserCodeError
 
 RUN = RunParameters(seed=1, checkpoint_save_steps=50, updates_between_diagnostics=1)
@@ -55,6 +56,21 @@ def trained(run_dir, preset, run=BESIDE, **kwargs):
     trainer = Trainer(preset, run_dir, run, callbacks=[spy], quiet=True, **kwargs)
     trainer.run()
     return trainer, spy
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_checkpoint_of_a_hook_has_the_priorities_that_are_not_set_yet(asynchronous):
+    result, events = UpdateResult(np.zeros((1, 1)), np.float32([[0.5, 2.0]]), [], np.ones((1, 1), bool)), []
+    agent = SimpleNamespace(update=lambda batch: result)
+    updates = Updates(
+        agent, lambda *_: events.append(updates.arrays()), lambda _: events.append("applied"), asynchronous
+    )
+    updates.start("batch")
+    updates.finish()
+    updates.close()
+    written, applied = events
+    np.testing.assert_array_equal(written["updates/priority"], result.priority)
+    assert applied == "applied" and updates.arrays() == {}
 
 
 def threads():

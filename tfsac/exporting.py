@@ -254,9 +254,15 @@ def export(
             made = aside / ("lite" if format == "tflite" else "model")
             for path in [*made.rglob("*"), made]:
                 sync(path)
+            before = aside / "before"
             if out.exists():
-                out.rename(aside / "before")
-            made.rename(out)
+                out.rename(before)
+            try:
+                made.rename(out)
+            except BaseException:
+                if before.exists():
+                    before.rename(out)
+                raise
         return out / TFLITE_FILE if format == "tflite" else out
     except tf.errors.OpError as error:
         raise OSError(f"The export cannot be written ({error.message.splitlines()[0]}). Received: {out}") from error

@@ -7,7 +7,7 @@ It takes this replica's rows, folds several agents into the batch, and counts up
 from __future__ import annotations
 
 import zlib
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
@@ -55,7 +55,7 @@ class PolicyStep(NamedTuple):
     metrics: Metrics
 
 
-class Agent(tf.Module):
+class Agent(tf.Module, ABC):
     """Base class of the agents: a subclass has `policy_class`, its losses in `update_once` (for a policy delay in
     `update_critics_once` too), and `values`.
 
@@ -63,7 +63,7 @@ class Agent(tf.Module):
     `update_once` on its share of the batch. Where the strategy has several workers, each process has an agent of its
     own, which is given that worker's rows alone; all of them make the same agents and the same updates in the same
     order. One `tf.train.Checkpoint(agent=agent)` holds networks, target networks, optimizers, counters and the seed of
-    the noise.
+    the noise; read it before the agent's first update.
 
     Several agents share all networks: where the spec has P of them, batches come as `[B, P, ...]` and are folded to
     `[B * P, ...]` before `update_once`. Rewards, discounts and weights count for all P, priorities are means over them.
@@ -221,11 +221,18 @@ class Agent(tf.Module):
             f"{type(self).__name__}, which has none"
         )
 
-    @abstractmethod
     def values(
         self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
     ) -> dict[str, tf.Tensor]:
-        """Returns the values of observations and actions (in a policy's state) by name, `[B]`, to be exported."""
+        """Returns the values of observations and actions (in a policy's state) by name, `[B]`, to be exported.
+
+        Raises:
+            NotImplementedError: an agent without it.
+        """
+        raise NotImplementedError(
+            "The values of an agent are what its method values(observation, action, state) returns, by name. "
+            f"Received: {type(self).__name__}, which has none"
+        )
 
     def value_tensors(
         self, observation: Mapping[str, tf.Tensor], action: tf.Tensor, state: Mapping[str, tf.Tensor] | None = None
@@ -334,7 +341,7 @@ class Agent(tf.Module):
     def apply(self, *steps: Gradients) -> None:
         """Takes optimizer steps, one after the other, with gradients clipped as the network's parameters say."""
         for name, values, norm in steps:
-            if name in self.network_parameters and self.network_parameters[name].clip_gradients is not None:
+            if name in self.network_parameters:
                 values = clip_gradients(self.network_parameters[name], values, norm)
             if self.replicas == 1:
                 self.optimizers[name].apply(values, self.trained[name])

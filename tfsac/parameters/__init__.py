@@ -50,7 +50,7 @@ from tfsac.parameters.exploration_parameters import (
     NoiseRepetitionParameters,
 )
 from tfsac.parameters.filter_parameters import FilterParameters, ReturnScalingParameters
-from tfsac.parameters.heads import (
+from tfsac.parameters.head_parameters import (
     LOG_STD_BOUNDS,
     CategoricalPolicyHeadParameters,
     CategoricalValueParameters,

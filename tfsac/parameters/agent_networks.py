@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from tfsac.parameters.base import ParameterError
-from tfsac.parameters.heads import (
+from tfsac.parameters.head_parameters import (
     CategoricalPolicyHeadParameters,
     DiscreteQHeadParameters,
     EnsembleQHeadParameters,

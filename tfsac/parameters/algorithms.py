@@ -92,8 +92,9 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
         n_step: rewards summed before the bootstrap; more spread rewards faster, but are further off-policy.
         ignore_done: bootstrap after the end of a task too, for tasks whose end is only a time limit that is not
             declared as one.
-        num_consecutive_playing_steps: environment steps or episodes between calls of updates.
-        num_consecutive_training_steps: updates in one compiled call.
+        num_consecutive_playing_steps: environment steps or episodes after which updates follow.
+        num_consecutive_training_steps: updates that follow; their ratio to the steps is the update-to-data ratio. Up to
+            64 updates run in one compiled call.
         num_updates_between_policy_updates: policy delay: the policy (and an automatic temperature) learns in every
             so many updates only; the other updates leave it as it is.
         first_policy_update: the first of these updates, at most the delay; None: as many as the delay.

@@ -7,7 +7,11 @@ from typing import Any
 
 from tfsac.parameters.algorithms import TwinSoftActorCriticAlgorithmParameters
 from tfsac.parameters.base import ParameterError, refuse_ineffective
-from tfsac.parameters.heads import CategoricalValueParameters, EnsembleQHeadParameters, QuantileValueParameters
+from tfsac.parameters.head_parameters import (
+    CategoricalValueParameters,
+    EnsembleQHeadParameters,
+    QuantileValueParameters,
+)
 from tfsac.parameters.hidden_layers import normalizes_batches
 from tfsac.parameters.networks import NetworkParameters
 

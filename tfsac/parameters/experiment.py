@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tfsac.parameters.agents import AgentParameters, SoftActorCriticAgentParameters
+from tfsac.parameters.algorithms import ACERAlgorithmParameters, OffPolicyAlgorithmParameters
 from tfsac.parameters.base import (
     ParameterError,
     PositiveFloat,
@@ -329,6 +330,12 @@ class Preset:
             )
         check_atoms(self.agent.networks, scaling, self.environment.filters.reward_rescale_factor)
         memory, heatup, num_envs = self.agent.memory, self.schedule.heatup_steps, self.environment.num_envs
+        of_episodes, algorithm = isinstance(memory, EpisodicReplayParameters), self.agent.algorithm
+        if not isinstance(algorithm, ACERAlgorithmParameters if of_episodes else OffPolicyAlgorithmParameters):
+            raise ParameterError(
+                "EpisodicReplayParameters belong to ACERAlgorithmParameters, all other memories to "
+                f"OffPolicyAlgorithmParameters. Received: {type(memory).__name__} with {type(algorithm).__name__}"
+            )
         if isinstance(memory, EpisodicReplayParameters):
             self._check_segments(memory)
             return

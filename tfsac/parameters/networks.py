@@ -17,7 +17,7 @@ from tfsac.parameters.base import (
     parameters,
     refuse_ineffective,
 )
-from tfsac.parameters.heads import (
+from tfsac.parameters.head_parameters import (
     CategoricalPolicyHeadParameters,
     GaussianPolicyHeadParameters,
     HeadParameters,

@@ -25,7 +25,8 @@ class Updates:
             waits for it.
 
     Attributes:
-        pending: the result that was computed and takes effect when the next call begins; part of a checkpoint.
+        pending: the result that was computed and does not take effect yet; part of a checkpoint, which `computed` may
+            write.
     """
 
     def __init__(
@@ -44,9 +45,9 @@ class Updates:
         """Learns from stacked batches `[U, B, ...]`, after the call before is over and has taken effect."""
         self.finish()
         if self.thread is None:
-            result = self.agent.update(batch)
-            self.computed(batch, result)
-            self.apply(result)
+            self.pending = self.agent.update(batch)
+            self.computed(batch, self.pending)
+            self.finish()
             return
         self.running = batch, self.thread.submit(self.agent.update, batch)
 
@@ -58,9 +59,8 @@ class Updates:
         """
         if self.running:
             (batch, future), self.running = self.running, None
-            result = future.result()
-            self.computed(batch, result)
-            self.pending = result
+            self.pending = future.result()
+            self.computed(batch, self.pending)
 
     def finish(self) -> None:
         """Waits for the call that is running and lets its result take effect.

@@ -27,7 +27,8 @@ LARGEST_STATISTICS = 64 * 2**20  # bytes
 
 
 def save_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> bytes:
-    """Writes the weights of all networks, the temperatures and the filters' statistics to an npz file, atomically.
+    """Writes the weights of all networks, what else the agent trains, such as temperatures, and the filters' statistics
+    to an npz file, atomically.
 
     Returns:
         the content of the file.
@@ -35,7 +36,7 @@ def save_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> bytes:
     Raises:
         OSError: it cannot be written.
     """
-    arrays = {name: variable.numpy() for name, variable in {**_variables(agent), **_temperatures(agent)}.items()}
+    arrays = {name: variable.numpy() for name, variable in {**_variables(agent), **_other_trained(agent)}.items()}
     arrays[STATISTICS], packed = np.array(json.dumps(filters.state())), io.BytesIO()
     np.savez(packed, **arrays)
     with written_aside(path) as file:
@@ -44,8 +45,9 @@ def save_weights(path: pathlib.Path, agent: Agent, filters: Filters) -> bytes:
 
 
 def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filters) -> None:
-    """Reads what `save_weights` wrote. A temperature that the file does not have, or that the agent does not learn,
-    stays as it is; one that was learned as its logarithm, or is now, becomes the same alpha.
+    """Reads what `save_weights` wrote. What is trained besides the networks, such as a temperature, stays as it is
+    where the file does not have it, and stays in the file where the agent does not train it. A temperature that was
+    learned as its logarithm, or is now, becomes the same alpha.
 
     Args:
         path: of the file.
@@ -60,32 +62,28 @@ def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filte
         raise no_weights(path)
     agent = learned if isinstance(learned, Agent) else None
     variables: dict[str, Any] = learned.variables if isinstance(learned, BasePolicy) else _variables(learned)
-    temperatures, own = _temperatures(agent) if agent else {}, filters.state()
-    converted = {_other_space(name): variable for name, variable in temperatures.items()}
-    temperatures |= converted
+    others, own = _other_trained(agent) if agent else {}, filters.state()
+    converted = {_other_space(name): x for name, x in others.items() if name.endswith((ALPHA, LOG_ALPHA))}
+    others |= converted
 
     def choose(headers: dict[str, Header]) -> list[str]:
         text = headers.pop(STATISTICS)
         if text.shape or text.dtype.kind != "U" or text.dtype.itemsize > LARGEST_STATISTICS:
             raise ValueError(f"{STATISTICS} is not a text")
-        named = {
-            name: x
-            for name, x in headers.items()
-            if name in variables or not name.partition("/")[0].endswith("temperature")
-        }
+        named = {name: x for name, x in headers.items() if name in variables or not _is_other_trained(name)}
         theirs, ours = (
             list(dict.fromkeys(name.partition("/")[0] for name in names if "/" in name)) for names in (named, variables)
         )
         if isinstance(learned, BasePolicy):  # it leaves the agent's other networks in the file
-            others = _other_networks(learned)
-            named = {name: x for name, x in named.items() if name.partition("/")[0] not in others}
-            theirs = [name for name in theirs if name not in others]
+            left_out = _other_networks(learned)
+            named = {name: x for name, x in named.items() if name.partition("/")[0] not in left_out}
+            theirs = [name for name in theirs if name not in left_out]
         if sorted(theirs) != sorted(ours):
             raise ValueError(
                 f"{path} belongs to other networks: those here are {', '.join(ours)}. "
                 f"Received: weights of {', '.join(theirs)}"
             )
-        wanted = {**variables, **{name: x for name, x in temperatures.items() if name in headers}}
+        wanted = {**variables, **{name: x for name, x in others.items() if name in headers}}
         for name in {**wanted, **named}:
             expected, found = (str(tuple(some[name].shape)) if name in some else "None" for some in (wanted, headers))
             if expected != found:
@@ -119,7 +117,7 @@ def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filte
     for name, value in arrays.items():
         if name in converted:
             value = np.exp(value) if name.endswith(LOG_ALPHA) else np.log(np.maximum(value, SMALLEST_ALPHA))
-        {**variables, **temperatures}[name].assign(value)
+        {**variables, **others}[name].assign(value)
     (agent.policy if agent else learned).refresh()
 
 
@@ -160,9 +158,19 @@ def _other_space(name: str) -> str:
     return f"{stem}{ALPHA if f'/{space}' == LOG_ALPHA else LOG_ALPHA}"
 
 
-def _temperatures(agent: Agent) -> dict[str, Any]:
-    """Returns the learned temperatures, or their logarithms, which have names of their own."""
-    others = sorted(agent.trained.keys() - agent.networks.keys())
-    return {
-        f"{name}/{variable.name.partition(':')[0]}": variable for name in others for variable in agent.trained[name]
-    }
+def _other_trained(agent: Agent) -> dict[str, Any]:
+    """Returns what the agent trains besides its networks: learned temperatures, or their logarithms, which have names
+    of their own, and what an agent of the user's has.
+    """
+    found = dict[str, Any]()
+    for name in sorted(agent.trained.keys() - agent.networks.keys()):
+        names = [variable.name.partition(":")[0] for variable in agent.trained[name]]
+        if len(names) > 1:
+            names = [f"{i}_{one}" for i, one in enumerate(names)]
+        found |= {f"{name}/{one}": variable for one, variable in zip(names, agent.trained[name], strict=True)}
+    return found
+
+
+def _is_other_trained(name: str) -> bool:
+    """Returns whether an array of the file is of `_other_trained`; those of networks are numbered."""
+    return "/" in name and not name.rpartition("/")[2].isdecimal()

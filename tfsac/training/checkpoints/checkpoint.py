@@ -184,9 +184,9 @@ class CheckpointManager:
         }
         manifest |= {"memory": saved[0], "memory_of_others": saved[1:]}
         (aside / MANIFEST).write_bytes(sealed(manifest))
-        for path in [*aside.iterdir(), aside]:
+        for path in [*aside.iterdir(), aside, self.chunks.folder]:
             sync(path)
-        if place.exists():  # saved at the same step before, by a run that was resumed from an earlier one
+        if place.exists():  # the last step of a run may be one of its period, too
             place.replace(self.directory / f".{place.name}.old")
         aside.replace(place)
         sync(self.directory)

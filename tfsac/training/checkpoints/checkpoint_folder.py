@@ -122,8 +122,8 @@ class CheckpointFolder:
         with contextlib.suppress(OSError):  # what cannot be deleted now is deleted next time
             kept, named = 0, set[str]()
             for place in reversed(self.places()):
-                if kept == keep:
-                    shutil.rmtree(place)
+                if kept == keep:  # renamed first: a half of it would be taken for a damaged one
+                    shutil.rmtree(place.rename(place.with_name(f".{place.name}.{os.getpid()}")))
                     continue
                 try:
                     named |= {chunk["file"] for chunk in chunks_of(read_manifest(place))}
