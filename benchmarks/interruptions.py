@@ -64,11 +64,11 @@ def cases():
 def train(preset, run, folder):
     """Trains or resumes in a process of its own, which ends with the exit status of the command line."""
     import tfsac
-    from tfsac.cli.failure import STOPPED
+    from tfsac.machine import SIGNALLED
 
     resume = any((folder / "checkpoints").glob("[0-9]*"))
     result = tfsac.train(preset, folder, run, resume=resume, quiet=True)
-    return 0 if result.signal is None else STOPPED + result.signal
+    return 0 if result.signal is None else SIGNALLED + result.signal
 
 
 def started(preset, run, folder, log):

@@ -414,10 +414,10 @@ def test_a_state_of_another_number_of_environments_is_refused(given):
 def test_tensors_need_a_state(given):
     agent, x = kept_agent(**given), tensors(observations())
     name = "trunk" if given["shared"] else "policy"
-    words = f"A recurrent policy reads its state {name}_hidden, {name}_cell beside the observation; `initial_state` starts an episode. Received: no "
+    words = f"This policy reads its state {name}_hidden, {name}_cell beside the observation; `initial_state` starts an episode. Received: no "
     action = tf.zeros([ROWS], tf.int32) if given["kind"] == "discrete" else tf.zeros([ROWS, 2])
     part = {f"{name}_cell": tf.zeros([ROWS, 3])}
-    both = f"{name}_cell, {name}_hidden"
+    both = f"{name}_hidden, {name}_cell"
     for state, missing in ((None, both), ({}, both), (part, f"{name}_hidden")):
         with pytest.raises(ValueError, match=f"^{re.escape(words + missing)}$"):
             agent.policy.act_tensors(x, None, state)

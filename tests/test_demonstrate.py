@@ -7,8 +7,8 @@ import pytest
 import tfsac
 from tfsac.environments import EnvironmentFailure, make, spec_of
 from tfsac.memories import load_demonstrations
-from tfsac.memories.frames import OBSERVATION
 from tfsac.memories.transitions import NEXT
+from tfsac.types import OBSERVATION
 
 
 class Reused(gym.Env):

@@ -202,12 +202,13 @@ OTHERS = {
     "demonstrate another choice": (
         lambda r, p: tfsac.demonstrate(lambda observation: 2, gym.make("CartPole-v1"), 1), RuntimeError, "CartPole-v1: act returns an action from 0 to 1 .*Received: 2$",
     ),
-    "act on nothing": (lambda r, p: p.act(None), ValueError, r"ends in the shape \(3,\). Received: \(\)$"),
+    "act on nothing": (lambda r, p: p.act(None), ValueError, "real values, not None. Received: None$"),
     "act on other numbers": (lambda r, p: p.act(np.zeros(5)), ValueError, r"ends in the shape \(3,\). Received: "
                                                                           r"\(5,\)$"),
     "act on many more": (lambda r, p: p.act(np.zeros((2, 2, 3))), ValueError, r"A policy takes one observation \(3,\), or "
-                                                                              r"several \('E', 3\). Received: .*\(2, "
+                                                                              r"several \(E, 3\). Received: .*\(2, "
                                                                               r"2, 3\)$"),
+    "act on a number beyond float32": (lambda r, p: p.act([0.0, 1e40, 0.0]), ValueError, r"must be finite. Received: "),
     "act on complex numbers": (lambda r, p: p.act(np.zeros(3, complex)), ValueError, "real values, not "
                                                                                      "complex128.*Received: "),
     "act on dates": (lambda r, p: p.act(np.zeros(3, "datetime64[D]")), ValueError, r"real values, not "

@@ -222,6 +222,8 @@ def evaluate(
     Raises:
         TypeError, ValueError: arguments that cannot be used.
         FileNotFoundError, ImportError: as `load_policy` raises them.
+        EnvironmentFailure: the environment raised.
+        NonFiniteError: an action is not finite.
         DrawingError: film or picture failed; it has the evaluation.
     """
     episodes, seed = _checked(episodes, seed)

@@ -139,9 +139,8 @@ class Exported:
         ends = array.shape[max(array.ndim - len(shape), 0) :]
         fits = all(size in (None, -1, end) for size, end in zip(shape, ends, strict=False))  # any number of agents
         if len(ends) < len(shape) or array.ndim > len(shape) + 1 or not fits:
-            raise ValueError(
-                f"Observation {name!r} is one {shape}, or several {('E', *shape)}. Received: {array.shape}"
-            )
+            several = argument_checks.several(shape)
+            raise ValueError(f"Observation {name!r} is one {shape}, or several {several}. Received: {array.shape}")
         if array.dtype == np.float32 and not np.isfinite(array).all():
             raise ValueError(f"Observation {name!r} must be finite. Received: {array}")
         if array.dtype == bool and not np.array_equal(array, value):

@@ -7,6 +7,7 @@ import pathlib
 import signal
 
 CGROUP = pathlib.Path("/sys/fs/cgroup")  # of this process in a container, version 2
+SIGNALLED = 128  # plus the number of the signal that ended a process: its exit status, as shells have it
 ENDING = (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 
 

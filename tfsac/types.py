@@ -20,6 +20,9 @@ BEHAVIOUR = "behaviour/"
 # Extras of policies with a state: what it was before and after the step, by field, and whether the step switched.
 STATE, NEXT_STATE, SWITCH = "state/", "next_state/", "switch"
 
+# Prefix of the observations' keys where they stand among other arrays: in memories, checkpoints and files.
+OBSERVATION = "observation/"
+
 TARGET = "_target"  # ends the name of a target network
 # Step types of a `Sequence`: first observation of an episode, one between, the observation after its last action.
 FIRST, MID, LAST = 0, 1, 2

@@ -21,6 +21,7 @@ LIBRARIES = (
 
 
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # in the name of an object
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in Keras's messages
 LONGEST = 2000  # characters of a message that are shown
 FOLDERS: list[
     str

@@ -25,7 +25,7 @@ from tfsac.policies import RecurrentCategoricalPolicy, RecurrentGaussianPolicy, 
 from tfsac.policies.recurrent import LOGITS, MEAN, POLICY, TRUNK, VARIANCE, average_of, features_of_segments
 from tfsac.types import ACTION_MASK, Metrics, Segments, Spec, Update
 
-AVERAGED = ("value", "entropy", "kl")  # metrics of which running averages are kept
+RUNNING_AVERAGES = ("value", "entropy", "kl")  # metrics of which running averages are kept
 SMALLEST = 1e-30  # probability whose log is finite
 
 
@@ -58,7 +58,7 @@ class ACERAgent(Agent):
         parameters, spec, seed, eager, models, jit_compile: see `Agent`; there are no custom models.
 
     Attributes:
-        averages: running averages of `AVERAGED`.
+        averages: running averages of `RUNNING_AVERAGES`.
 
     Raises:
         ValueError: see `Agent`.
@@ -79,7 +79,7 @@ class ACERAgent(Agent):
         self.steps = parameters.algorithm.t_max
         super().__init__(parameters, spec, seed, eager, models, jit_compile)
         once = tf.VariableAggregation.ONLY_FIRST_REPLICA
-        self.averages = tf.Variable([0.0] * len(AVERAGED), trainable=False, aggregation=once, name="averages")
+        self.averages = tf.Variable([0.0] * len(RUNNING_AVERAGES), trainable=False, aggregation=once, name="averages")
 
     @abstractmethod
     def evaluate(self, batch: Segments, features: Mapping[str, tf.Tensor]) -> RowValues:
@@ -173,9 +173,10 @@ class ACERAgent(Agent):
             "trust_region/active": tf.cast(region.factor > 0, tf.float32),
         }
         means = {name: tf.math.divide_no_nan(tf.reduce_sum(mask_R * x_R), steps) for name, x_R in of_rows.items()}
-        newest = self.mean_over_replicas(tf.stack([means[f"policy/{name}"] for name in AVERAGED]))
+        newest = self.mean_over_replicas(tf.stack([means[f"policy/{name}"] for name in RUNNING_AVERAGES]))
         self.averages.assign_add((1.0 - self.algorithm.statistics_decay) * (newest - self.averages))
-        averages = {f"average/{name}": value for name, value in zip(AVERAGED, tf.unstack(self.averages), strict=True)}
+        running = zip(RUNNING_AVERAGES, tf.unstack(self.averages), strict=True)
+        averages = {f"average/{name}": value for name, value in running}
         return {**means, **averages, "segments/length": tf.math.divide_no_nan(steps, segments)}
 
     def batch_spec(self) -> Segments:

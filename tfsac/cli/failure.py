@@ -15,9 +15,10 @@ import warnings
 from absl import flags
 
 from tfsac.cli.command import UsageError
+from tfsac.machine import SIGNALLED
 from tfsac.user_code import described, has_users, is_library, message_of
 
-REFUSED, BUG, STOPPED = 2, 1, 128  # exit statuses; that of a signal is its number more than 128
+REFUSED, BUG = 2, 1  # exit statuses
 SIGINT, SIGPIPE = 2, 13
 ADVICE = {
     errno.ENOSPC: "Free some space, or choose another disk",
@@ -61,13 +62,13 @@ def status_of(error: BaseException) -> int:
     if (
         isinstance(error, BrokenPipeError) and error.filename is None
     ):  # who read the output has seen enough, as in `| head`
-        return STOPPED + SIGPIPE
+        return SIGNALLED + SIGPIPE
     interrupted, line = _interrupted(error), reason(error) or restored
     if os.environ.get("TFSAC_TRACEBACK") or not (interrupted or line):
         traceback.print_exception(error)
     if interrupted:
         print("tfsac: interrupted", file=sys.stderr)
-        return STOPPED + SIGINT
+        return SIGNALLED + SIGINT
     print(BUG_NOTE if line is None else f"tfsac: {line}", file=sys.stderr)
     return BUG if line is None else REFUSED
 
@@ -99,7 +100,8 @@ def reason(error: BaseException) -> str | None:
         return f"Your own code raised. Received: {described(error)}"
     if isinstance(error, ImportError) and not (error.name or "tfsac").startswith("tfsac"):
         return (
-            f"A package that tfsac needs cannot be imported; install tfsac again: pip install tfsac. Received: {text}"
+            "A package that tfsac needs cannot be imported; install tfsac again: pip install . in its clone. "
+            f"Received: {text}"
         )
     return None
 

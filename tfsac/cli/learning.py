@@ -15,8 +15,8 @@ from absl import flags
 
 from tfsac.cli.command import UsageError, command, required
 from tfsac.cli.early_checks import alone, assignments, check_level, check_resumable, check_weights, one_name
-from tfsac.cli.failure import STOPPED
 from tfsac.cli.parsing import parse
+from tfsac.machine import SIGNALLED
 from tfsac.tensorflow_start import interrupts_wait, quiet_start
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
             network.model.summary(line_length=100)
     result = api.finish(trainer)
     if result.signal is not None:
-        return STOPPED + result.signal
+        return SIGNALLED + result.signal
     if not task.is_chief:
         return 0
     best = "" if result.best_return is None else f", best evaluation {result.best_return:.1f}"
@@ -354,7 +354,7 @@ def _train_all(f: flags.FlagValues, grid: Sequence[str], jobs: int, ray_address:
         there = shlex.quote(f"--run_dir={folder}")
         instead = " instead of --experiment_name" if f.experiment_name else ""
         print(f"stopped by {signal.Signals(stopped_by).name}; the same command with {there}{instead} resumes it")
-        return STOPPED + stopped_by
+        return SIGNALLED + stopped_by
     return 0 if series.report() and not series.failed else 1
 
 

@@ -15,7 +15,6 @@ from absl import flags
 
 from tfsac.cli.command import UsageError, command, required
 from tfsac.cli.early_checks import one_name
-from tfsac.cli.failure import STOPPED
 from tfsac.cli.learning import (
     check_startable,
     default_run_dir,
@@ -29,6 +28,7 @@ from tfsac.cli.learning import (
     set_flag,
 )
 from tfsac.cli.parsing import parse
+from tfsac.machine import SIGNALLED
 
 if TYPE_CHECKING:
     from tfsac.experiments.run_processes import PlannedRun
@@ -111,7 +111,7 @@ def tune(f: flags.FlagValues, rest: list[str]) -> int:
     if stopped_by is not None:
         there = shlex.quote(f"--run_dir={folder}")
         print(f"stopped by {signal.Signals(stopped_by).name}; tfsac tune {there} --resume continues it")
-        return STOPPED + stopped_by
+        return SIGNALLED + stopped_by
     try:
         print(report(folder))
     except ValueError as error:

@@ -11,7 +11,7 @@ from absl import flags
 
 from tfsac.cli.command import command, required
 from tfsac.cli.early_checks import check_level, check_resumable, under_runs
-from tfsac.cli.failure import STOPPED
+from tfsac.machine import SIGNALLED
 from tfsac.tensorflow_start import quiet_start
 
 
@@ -62,6 +62,6 @@ def spinup(f: flags.FlagValues, rest: list[str]) -> int:
         **arguments,
     )
     if result.signal is not None:
-        return STOPPED + result.signal
+        return SIGNALLED + result.signal
     print(f"{result.reason} at step {result.counters.env_steps}, best test {result.best_return:.1f}: {result.run_dir}")
     return 0

@@ -141,6 +141,8 @@ def numbers_as(value: Any, dtype: str) -> np.ndarray:
     Raises:
         TypeError, ValueError: it has parts of different shapes, or this would not keep its meaning.
     """
+    if value is None:
+        raise TypeError("real values, not None")
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -155,7 +157,8 @@ def numbers_as(value: Any, dtype: str) -> np.ndarray:
         and not ((array >= 0) & (array <= 255) & (array == np.floor(array))).all()
     ):
         raise ValueError("an image holds whole numbers from 0 to 255")
-    return np.asarray(array, dtype)
+    with np.errstate(over="ignore"):  # what is too large for float32 is refused as infinite
+        return np.asarray(array, dtype)
 
 
 def checked_action(what: str, action: Any, of: ArraySpec | DiscreteSpec, leading: tuple[int, ...] = ()) -> np.ndarray:

@@ -144,6 +144,7 @@ def sampled_correction(log_prob_R: Tensor, log_ratio_R: Tensor, advantage_R: Ten
     Args:
         log_prob_R: of a', a fresh action of the policy, itself a constant; it carries the gradient.
         log_ratio_R, advantage_R: `log_ratio` of a', and Q(a') - V.
+        truncation: c.
 
     Raises:
         ValueError: wrong ranks or sizes.

@@ -13,10 +13,9 @@ import numpy as np
 
 from tfsac import argument_checks
 from tfsac.files import Header, new_file, parse_object, read_npz, written_aside
-from tfsac.memories.frames import OBSERVATION
 from tfsac.memories.minari_datasets import read_minari
 from tfsac.memories.transitions import TransitionMemory
-from tfsac.types import ACTION_MASK, DiscreteSpec, Spec, same_bounds
+from tfsac.types import ACTION_MASK, OBSERVATION, DiscreteSpec, Spec, same_bounds
 
 FORMAT = 1
 KIND, META, RETURNS = "a demonstration file", "meta", "returns"

@@ -8,11 +8,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from tfsac.memories.frames import OBSERVATION, EpisodeFrames, observation_fields, without_frames
+from tfsac.memories.frames import EpisodeFrames, observation_fields, without_frames
 from tfsac.memories.storage import Allocate
 from tfsac.memories.transitions import EXTRA, MemoryContext, refuse_other_fields
 from tfsac.parameters import Preset
-from tfsac.types import STATE, ArraySpec, Segments, Spec
+from tfsac.types import OBSERVATION, STATE, ArraySpec, Segments, Spec
 
 
 class EpisodicMemory:
@@ -238,7 +238,7 @@ class EpisodicMemory:
         with replacement: T consecutive steps from a uniform start, or the whole episode where it is shorter.
 
         Args:
-            replays: number of replayed batches, made when the memory is ready for it.
+            replays, rng: number of replayed batches, made when the memory is ready for it, and what draws them.
             batch_size: B, at least E: the first E of the rollout are the environments, the others are empty.
             online: whether the rollout is the first batch.
 

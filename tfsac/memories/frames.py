@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tfsac.types import ArraySpec, Spec
+from tfsac.types import OBSERVATION, ArraySpec, Spec
 
-OBSERVATION = "observation/"
 EARLIER = "earlier/"  # how many earlier frames of its episode the stack of a record shows
 PLACES, FRAMES = "places/", "frames/"  # arrays of a checkpoint
 BLOCK = 16  # stacks that are made at once, whose frames fit the processor's cache

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tfsac.memories.frames import OBSERVATION
 from tfsac.memories.transitions import NEXT
-from tfsac.types import ACTION_MASK
+from tfsac.types import ACTION_MASK, OBSERVATION
 
 
 def read_minari(dataset_id: str, num_episodes: int | None = None) -> tuple[dict[str, np.ndarray], str, np.ndarray]:

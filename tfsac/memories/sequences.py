@@ -7,11 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from tfsac.memories.frames import OBSERVATION
 from tfsac.memories.storage import Allocate
 from tfsac.memories.transitions import EXTRA, NEXT, MemoryContext, TransitionMemory
 from tfsac.parameters import Preset
-from tfsac.types import FIRST, LAST, MID, NEXT_STATE, STATE, Sequence, Spec
+from tfsac.types import FIRST, LAST, MID, NEXT_STATE, OBSERVATION, STATE, Sequence, Spec
 
 
 class SequenceMemory(TransitionMemory):

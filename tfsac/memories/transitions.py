@@ -7,10 +7,10 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from tfsac.memories.frames import FRAMES, OBSERVATION, PLACES, RingFrames, observation_fields, without_frames
+from tfsac.memories.frames import FRAMES, PLACES, RingFrames, observation_fields, without_frames
 from tfsac.memories.storage import Allocate
 from tfsac.parameters import Preset
-from tfsac.types import ArraySpec, Sequence, Spec, Transition
+from tfsac.types import OBSERVATION, ArraySpec, Sequence, Spec, Transition
 
 NEXT, EXTRA = "next_observation/", "extra/"
 

@@ -5,7 +5,7 @@ interface.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -260,6 +260,25 @@ def check_one_reward(parameters: AgentParameters, spec: Spec) -> None:
             f"This agent ({parameters.kind!r}) learns from one reward a step; "
             f"several are for agents of kind 'temporally_abstract_actor_critic'. Received: {spec.num_rewards} rewards"
         )
+
+
+def check_state(fields: Iterable[str], state: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Returns the state that a policy reads beside the observation.
+
+    Args:
+        fields: of the state.
+        state: as given; None for none.
+
+    Raises:
+        ValueError: a field is missing.
+    """
+    given = state or {}
+    if missing := [name for name in fields if name not in given]:
+        raise ValueError(
+            f"This policy reads its state {', '.join(fields)} beside the observation; `initial_state` starts an "
+            f"episode. Received: no {', '.join(missing)}"
+        )
+    return given
 
 
 def state_before(

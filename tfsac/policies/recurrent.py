@@ -20,6 +20,7 @@ from tfsac.policies.base_policy import (
     check_mode,
     check_one_agent,
     check_one_reward,
+    check_state,
     fresh_normal,
     fresh_uniform,
     state_before,
@@ -179,13 +180,9 @@ class RecurrentPolicy(BasePolicy):
         Raises:
             ValueError: no state for a policy that has one.
         """
-        if missing := self.state.keys() - (state or {}).keys():
-            raise ValueError(
-                f"A recurrent policy reads its state {', '.join(self.state)} beside the observation; "
-                f"`initial_state` starts an episode. Received: no {', '.join(sorted(missing))}"
-            )
+        before = check_state(self.state, state)
         outputs, after, features = self._advance(
-            self.acts_through, observation, state or {}, lambda name, given: tf.nest.flatten(self.networks[name](given))
+            self.acts_through, observation, before, lambda name, given: tf.nest.flatten(self.networks[name](given))
         )
         return outputs, after, {**observation, **({FEATURES: features[TRUNK]} if TRUNK in features else {})}
 

@@ -19,6 +19,7 @@ from tfsac.policies.base_policy import (
     Mode,
     check_mode,
     check_one_agent,
+    check_state,
     fresh_normal,
     fresh_uniform,
     state_before,
@@ -368,7 +369,7 @@ class TemporallyAbstractPolicy(BasePolicy):
         state: Mapping[str, tf.Tensor] | None = None,
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """Returns actions and the next state as tensors; see `BasePolicy.act_tensors`."""
-        assert state is not None
+        state = check_state(self.state, state)
         previous = {name: state[name] for name in self.trajectory.fields}
         policy = SquashedGaussian(*self.networks["policy"]({**observation, **previous}))
         proposal_EA = policy.mode() if noise is None else policy.sample(noise[:, :-1])

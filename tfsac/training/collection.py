@@ -10,9 +10,9 @@ import numpy as np
 from tfsac.environments import EnvironmentFailure, Environments, Filters
 from tfsac.policies import BasePolicy, Mode
 from tfsac.training.non_finite import refuse_non_finite_action
-from tfsac.types import Step
+from tfsac.types import OBSERVATION, Step
 
-OBSERVATION, POLICY_STATE, HANDED = "observation/", "policy_state/", "handed/"  # arrays of a checkpoint
+POLICY_STATE, HANDED = "policy_state/", "handed/"  # arrays of a checkpoint
 
 
 class Collector:

@@ -139,7 +139,7 @@ class Evaluator:
     def restore(self, state: dict[str, Any], counters: Counters, files: Mapping[str, bytes]) -> None:
         """Takes what `state` and `files` returned when the run was at `counters`."""
         self.best_weights = files.get(BEST, b"")
-        failed = state.get("due", False)  # an evaluation that its environment ended, which is made again
+        failed = state["due"]  # an evaluation that its environment ended, which is made again
         self.periods, self.evaluated_at = self._periods(counters) - failed, state["evaluated_at"]
         self.best_return = -np.inf if state["best_return"] is None else state["best_return"]
         self.accepted = state["accepted"]

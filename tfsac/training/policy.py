@@ -62,7 +62,8 @@ class Policy:
             "learn": "tfsac.train trains",
             "save": "tfsac.export(policy, path) writes it",
         }
-        raise AttributeError(f"A policy has no {name}. {hints.get(name, 'help(policy) lists what it has')}")
+        hint = hints.get(name, "help(policy) lists what it has")
+        raise AttributeError(f"A policy has no {name}. {hint}. Received: policy.{name}")
 
     def reset(self) -> None:
         """Sets the state to the initial one: an episode starts, in all environments."""
@@ -171,7 +172,7 @@ def batched(observation: Any, spec: Spec) -> tuple[dict[str, np.ndarray], bool]:
     single = array.ndim == len(shape)
     if array.ndim > len(shape) + 1:
         raise ValueError(
-            f"A policy takes one observation {shape}, or several {('E', *shape)}. "
+            f"A policy takes one observation {shape}, or several {argument_checks.several(shape)}. "
             f"Received: {key!r} of the shape {array.shape}"
         )
     if not single and not len(array):

@@ -16,9 +16,8 @@ from tfsac.networks import ModelMaker
 from tfsac.parameters import BY_ENV_FN, ParameterError, Preset, networks_made_by
 from tfsac.training.run_directory import RunDirectory
 from tfsac.types import DiscreteSpec, Spec, same_bounds
-from tfsac.user_code import name_of
+from tfsac.user_code import COLOURS, name_of
 
-COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in Keras's messages
 # What TensorFlow says after the lines of code that it came through, and before Keras tells all arguments.
 IN_GRAPH = re.compile(r"\n +(\w+(?:Error|Exception): .*?)(?:Arguments received by|$)", re.DOTALL)
 MODELS = "models"  # what the networks of such a preset are made by

@@ -146,7 +146,8 @@ class Reporter:
         """Adds the metrics `[U, M]` of U updates."""
         kept = metrics.copy()  # callbacks get the array next, and may change it
         self.recorder.updates.add(kept)
-        self.curves.add(kept)
+        if self.tensorboard:
+            self.curves.add(kept)
 
     def row(self, speed: float) -> Row:
         """Returns the next row of metrics without its evaluation, and empties the recorder.

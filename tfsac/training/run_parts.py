@@ -125,7 +125,10 @@ class RunParts:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in FIXED and name in vars(self):  # it would have no effect, or none that can be resumed
-            raise AttributeError(f"trainer.{name} is a part of the run, which cannot be replaced")
+            raise AttributeError(
+                f"A run keeps the parts it was made of: {', '.join(FIXED)}. "
+                f"Received: trainer.{name} = {type(value).__name__}"
+            )
         super().__setattr__(name, value)
 
     def _make_environments(self, asked: RunRequest) -> None:

@@ -20,7 +20,7 @@ from tfsac.training.callbacks import Callback
 from tfsac.training.recorded_functions import refuse_others
 from tfsac.training.run_directory import RunDirectory
 
-MODELS = (
+A_FUNCTION_OF_MODELS = (
     "a function without arguments that returns a dict of new Keras models by network, such as {'policy': ..., 'q': ...}"
 )
 
@@ -50,7 +50,7 @@ def check_functions(env_fn: Any, models: Any) -> None:
     if env_fn is not None:
         check_env_fn(env_fn)
     if models is not None:
-        argument_checks.function("models", models, MODELS)
+        argument_checks.function("models", models, A_FUNCTION_OF_MODELS)
 
 
 class RunRequest(NamedTuple):

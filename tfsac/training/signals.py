@@ -13,11 +13,10 @@ import sys
 import threading
 from typing import Any
 
-from tfsac.machine import ENDING, ending_signals
+from tfsac.machine import ENDING, SIGNALLED, ending_signals
 
 SECONDS_OF_SILENCE = 2.0
 PATIENCE = b"tfsac: the run is saved and ends after this step or evaluation; a second signal ends it at once\n"
-STOPPED = 128  # plus the signal's number: the exit status
 SHOW_CURSOR = b"\x1b[?25h"  # which the progress bar hides
 
 
@@ -80,7 +79,7 @@ class StopSignals:
                 child.kill()
         if os.isatty(1):
             os.write(1, SHOW_CURSOR)
-        os._exit(STOPPED + numbers[1])
+        os._exit(SIGNALLED + numbers[1])
 
     def __exit__(self, *error: object) -> None:
         if not self.previous:

@@ -26,10 +26,8 @@ from tfsac.training.run_directory import CONFIG
 from tfsac.training.run_parts import STOPPED, MakeTerminal, RunParts
 from tfsac.training.run_request import requested
 from tfsac.training.schedule import Counters
-from tfsac.types import Batch, Step, UpdateResult
+from tfsac.types import OBSERVATION, Batch, Step, UpdateResult
 from tfsac.user_code import described as description
-
-OBSERVED = "observation/"  # what workers tell each other of each key
 
 
 class Trainer(RunParts):
@@ -160,6 +158,7 @@ class Trainer(RunParts):
 
         Raises:
             EnvironmentFailure: an environment raised; nothing was stored.
+            NonFiniteError: an action is not finite; nothing was stored.
         """
         step = self.collector.step(self.schedule.random_until(), self.counters.env_steps)
         ends = step.terminated, step.truncated
@@ -194,6 +193,9 @@ class Trainer(RunParts):
 
         Raises:
             RuntimeError: the run has ended.
+            EnvironmentFailure: the environment raised; the evaluation is made again when the run is resumed.
+            NonFiniteError: an action, or one of the best weights, is not finite.
+            OSError: the row or the weights cannot be written.
         """
         if self.ended:
             raise RuntimeError(
@@ -274,7 +276,7 @@ class Trainer(RunParts):
         """Counts a step of every worker, learns statistics from it, and agrees with the other workers on what
         follows.
         """
-        normalised = {OBSERVED + key: step.following[key] for key in self.filters.mean}
+        normalised = {OBSERVATION + key: step.following[key] for key in self.filters.mean}
         own = {
             "ended": step.ended,
             "length": step.length,
@@ -282,7 +284,7 @@ class Trainer(RunParts):
             "stop": np.array([self._wish_to_stop()]),
         }
         seen = self.workers.gather({**own, **normalised, **self.sampler.offers()})
-        self.filters.learn({key: seen[OBSERVED + key] for key in self.filters.mean})
+        self.filters.learn({key: seen[OBSERVATION + key] for key in self.filters.mean})
         self.filters.learn_reward(seen["reward"], seen["ended"])
         self.schedule.count(len(seen["ended"]), int(np.count_nonzero(seen["ended"])))
         with self.writing:
