@@ -75,7 +75,7 @@ class Machine(NamedTuple):
         return run.package == "tfsac" or self.sb3_python is not None
 
     def start(self, run: Run) -> subprocess.Popen | None:
-        """Starts a run, or continues one of tfsac; None if it has ended.
+        """Starts or continues a run; None if it has ended.
 
         Raises:
             BlockingIOError: another process is training it.
@@ -100,7 +100,7 @@ class Machine(NamedTuple):
 
 
 class Sb3Run(NamedTuple):
-    """A run of Stable-Baselines3, which cannot be resumed."""
+    """A run of Stable-Baselines3, which its script continues, with new random numbers."""
 
     path: pathlib.Path
     flags: list[str]

@@ -8,6 +8,9 @@ Run it in an environment of its own:
 Stable-Baselines3's defaults (automatic temperature, 2 x 256, batch 256, one update a step) with the 10 000 random
 steps that its model zoo gives MuJoCo tasks. The folder of a run gets `versions.json` and, when the run has ended,
 `metrics.csv` with the names of a tfsac run's columns; until then its rows are in `metrics.csv.partial`.
+
+The same command continues a run that was interrupted, from its last evaluation, with its models, optimizers and replay
+memory. It does not equal an uninterrupted one: a new episode begins, and random numbers are drawn anew.
 """
 
 import argparse
@@ -16,6 +19,7 @@ import importlib.metadata
 import json
 import pathlib
 import platform
+import shutil
 import subprocess
 import time
 
@@ -25,6 +29,7 @@ import torch
 from stable_baselines3 import SAC
 from stable_baselines3.common.callbacks import BaseCallback
 
+ARRAYS = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")  # of the replay memory
 HEADER = ["env_steps", "wall_seconds"] + [f"evaluation/return_{name}" for name in ("mean", "std", "min", "max")]
 
 
@@ -40,11 +45,11 @@ def episode_return(model: SAC, env: gym.Env, seed: int) -> float:
 
 
 class Evaluate(BaseCallback):
-    def __init__(self, env: gym.Env, every: int, episodes: int, path: pathlib.Path):
+    def __init__(self, env: gym.Env, every: int, episodes: int, out: pathlib.Path, seconds: float):
         super().__init__()
-        self.env = env
-        self.every, self.episodes, self.path = every, episodes, path
-        self.start = time.perf_counter()
+        self.env, self.every, self.episodes = env, every, episodes
+        self.path, self.checkpoint = partial(out), out / "checkpoint"
+        self.start = time.perf_counter() - seconds
 
     def _on_step(self) -> bool:
         if self.num_timesteps % self.every == 0:
@@ -54,8 +59,41 @@ class Evaluate(BaseCallback):
             row += [round(float(x), 3) for x in (returns.mean(), returns.std(), returns.min(), returns.max())]
             with self.path.open("a", newline="") as file:
                 csv.writer(file).writerow(row)
+            save(self.model, self.checkpoint)
             print(*row, flush=True)
         return True
+
+
+def partial(out: pathlib.Path) -> pathlib.Path:
+    return out / "metrics.csv.partial"
+
+
+def save(model: SAC, folder: pathlib.Path) -> None:
+    """Writes the model and the part of its replay memory that is filled."""
+    aside, buffer = folder.with_name("checkpoint.new"), model.replay_buffer
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir()
+    model.save(aside / "model.zip")
+    arrays = {name: getattr(buffer, name)[: buffer.size()] for name in ARRAYS}
+    np.savez(aside / "memory.npz", pos=buffer.pos, full=buffer.full, **arrays)
+    shutil.rmtree(folder, ignore_errors=True)
+    aside.rename(folder)
+
+
+def restored(folder: pathlib.Path, env: gym.Env, seed: int) -> SAC:
+    """Returns what `save` wrote."""
+    model = SAC.load(folder / "model.zip", env=env, device="cpu")
+    with np.load(folder / "memory.npz") as memory:
+        model.replay_buffer.pos, model.replay_buffer.full = int(memory["pos"]), bool(memory["full"])
+        for name in ARRAYS:
+            getattr(model.replay_buffer, name)[: len(memory[name])] = memory[name]
+    model.set_random_seed(seed + model.num_timesteps)
+    return model
+
+
+def rows_until(path: pathlib.Path, steps: int) -> list[list[str]]:
+    with path.open(newline="") as file:
+        return [row for row in list(csv.reader(file))[1:] if int(row[0]) <= steps]
 
 
 def provenance() -> dict[str, dict[str, str]]:
@@ -88,22 +126,30 @@ def main() -> None:
     path = out / "metrics.csv"
     if path.exists():
         raise SystemExit(f"{path} exists already; move it away to measure again.")
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "versions.json").write_text(json.dumps(provenance(), indent=2))
-    partial = out / "metrics.csv.partial"
-    with partial.open("w", newline="") as file:
-        csv.writer(file).writerow(HEADER)
     env, evaluated = (gym.make(args.level, **args.env_kwargs) for _ in range(2))
-    model = SAC(
-        "MlpPolicy",
-        env,
-        seed=args.seed,
-        learning_rate=args.learning_rate,
-        learning_starts=args.learning_starts,
-        device="cpu",
-    )
-    model.learn(args.steps, callback=Evaluate(evaluated, args.evaluate_every, args.episodes, partial))
-    partial.rename(path)
+    if (out / "checkpoint").is_dir():
+        model = restored(out / "checkpoint", env, args.seed)
+        rows, origin = rows_until(partial(out), model.num_timesteps), json.loads((out / "versions.json").read_text())
+        origin["resumed"] = [*origin.get("resumed", []), model.num_timesteps]
+        print(f"resumed at {model.num_timesteps} steps", flush=True)
+    else:
+        out.mkdir(parents=True, exist_ok=True)
+        rows, origin = [], provenance()
+        model = SAC(
+            "MlpPolicy",
+            env,
+            seed=args.seed,
+            learning_rate=args.learning_rate,
+            learning_starts=args.learning_starts,
+            device="cpu",
+        )
+    (out / "versions.json").write_text(json.dumps(origin, indent=2))
+    with partial(out).open("w", newline="") as file:
+        csv.writer(file).writerows([HEADER, *rows])
+    evaluate = Evaluate(evaluated, args.evaluate_every, args.episodes, out, float(rows[-1][1]) if rows else 0.0)
+    model.learn(args.steps - model.num_timesteps, callback=evaluate, reset_num_timesteps=False)
+    partial(out).rename(path)
+    shutil.rmtree(out / "checkpoint")
 
 
 if __name__ == "__main__":
