@@ -29,11 +29,13 @@ from tfsac.parameters import (
     EnsembleQHeadParameters,
     EnvironmentSteps,
     FCMiddlewareParameters,
+    InputEmbedderParameters,
     NormalizationParameters,
     ParameterError,
     QuantileValueParameters,
     ResidualMiddlewareParameters,
     RunParameters,
+    SQILExperienceReplayParameters,
     TrainingSteps,
     TwinSoftActorCriticAgentParameters,
     TwinSoftActorCriticAlgorithmParameters,
@@ -41,7 +43,7 @@ from tfsac.parameters import (
     override,
     twin_soft_actor_critic_networks,
 )
-from tfsac.testing import random_batches, vector_spec
+from tfsac.testing import random_batches, team_spec, vector_spec
 from tfsac.training.build import build_agent
 
 SPEC = vector_spec(3, 2)
@@ -107,6 +109,30 @@ def test_a_critic_of_one_quantile_learns():
     q = compute(agent.networks["q"], observed(), np.zeros((ROWS, 2), np.float32), batch_statistics=False)
     assert q.shape == (ROWS, 2, 1)
     assert np.isfinite(agent.update(batches()).metrics).all()
+
+
+def test_an_ensemble_learns_for_a_team_and_from_demonstrations():
+    made = parameters(NORMALISED, critics=3, **JOINT)
+    embedders = {
+        name: {key: InputEmbedderParameters(())} for name, key in (("policy", "agent_state"), ("q", "global_state"))
+    }
+    networks = {
+        name: dataclasses.replace(network, input_embedders_parameters=embedders[name])
+        for name, network in made.networks.items()
+    }
+    team = dataclasses.replace(made, networks=networks)
+    imitating = dataclasses.replace(made, memory=SQILExperienceReplayParameters("demonstrations.npz"))
+    of_team = team_spec(2, discrete=False)
+    for some, spec in ((team, of_team), (imitating, SPEC)):
+        agent = EnsembleSoftActorCriticAgent(some, spec, seed=3, eager=True)
+        before = weights(agent)
+        result = agent.update(random_batches(agent.spec, 2, ROWS))
+        assert np.isfinite(result.metrics).all()
+        assert {"policy", "q", "q_target"} <= changed(before, weights(agent))
+        policy = agent.policy.act(
+            {key: x[0] for key, x in random_batches(spec, 1, ROWS).observation.items()}, mode="greedy"
+        )
+        assert policy.action.shape == (ROWS, *spec.action.shape)
 
 
 # -- a stack -----------------------------------------------------------------------------------------------------------

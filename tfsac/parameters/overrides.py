@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tfsac.parameters.base import ParameterError, from_json, nearest, to_json
+from tfsac.parameters.base import ParameterError, from_json, nearest, shortened, to_json
 from tfsac.parameters.experiment import Preset, RunParameters, plain
 from tfsac.parameters.keywords import explains_keywords
 from tfsac.parameters.other_names import lacking, meant_paths, meant_run_parameter, note_about
@@ -61,7 +61,9 @@ def override(preset: Preset, changes: Mapping[str, Any]) -> Preset:
     """
     if not isinstance(preset, Preset):
         name = preset if isinstance(preset, str) else "pendulum_sac"
-        raise ParameterError(f"preset is a Preset, as tfsac.load_preset({name!r}) returns it. Received: {preset!r}")
+        raise ParameterError(
+            f"preset is a Preset, as tfsac.load_preset({name!r}) returns it. Received: {shortened(preset)}"
+        )
     if not isinstance(changes, Mapping):
         raise ParameterError(
             f"changes are a dict of values by path, such as {{'agent.algorithm.discount': 0.98}}. Received: {changes!r}"
