@@ -36,7 +36,7 @@ def preset_of(preset: Any) -> Preset:
     if not isinstance(preset, Preset):
         raise ParameterError(
             "preset is a Preset (see tfsac.load_preset), the name of one such as 'pendulum_sac', or the path of a .py "
-            f"file or of a run's config.json. Received: {preset!r}"
+            f"file or of a run's config.json. Received: {argument_checks.shown(preset)}"
         )
     return preset
 
