@@ -28,6 +28,7 @@ from tfsac.environments import (
 )
 from tfsac.environments.check import longest_episode
 from tfsac.environments.film import write_film
+from tfsac.machine import SIGNALLED
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, ParameterError, RunParameters, override
 from tfsac.testing import tiny_preset
 from tfsac.training import evaluation_episodes, signals
@@ -448,7 +449,7 @@ def test_the_second_signal_ends_a_run_that_hangs_at_once_and_its_children(tmp_pa
         process.wait(1)
     assert signals.PATIENCE.decode() in iter(process.stderr.readline, "")  # TensorFlow's lines come first
     process.send_signal(number)
-    assert process.wait(30) == signals.STOPPED + number
+    assert process.wait(30) == SIGNALLED + number
     process.stdout.close()
     process.stderr.close()
     for _ in range(100):

@@ -125,10 +125,8 @@ class RunParts:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in FIXED and name in vars(self):  # it would have no effect, or none that can be resumed
-            raise AttributeError(
-                f"A run keeps the parts it was made of: {', '.join(FIXED)}. "
-                f"Received: trainer.{name} = {type(value).__name__}"
-            )
+            # Without "Received: ", so that the callback whose error it is gets named.
+            raise AttributeError(f"trainer.{name} is a part of the run, which cannot be replaced")
         super().__setattr__(name, value)
 
     def _make_environments(self, asked: RunRequest) -> None:
