@@ -387,7 +387,7 @@ def test_an_exported_policy_says_what_it_misses(memory, tmp_path):
         loaded.signatures["serving_default"](observation=tf.zeros([1, 3]))
     with pytest.raises(
         ValueError,
-        match=r"reads its state policy_hidden, policy_cell beside .* Received: no policy_cell, policy_hidden$",
+        match=r"reads its state policy_hidden, policy_cell beside .* Received: no policy_hidden, policy_cell$",
     ):
         memory.policy.acting.act_tensors({"observation": tf.zeros([1, 3])})
     exported, live = exporting.load_exported(path), memory.live()
