@@ -70,14 +70,18 @@ def partial(out: pathlib.Path) -> pathlib.Path:
 
 def save(model: SAC, folder: pathlib.Path) -> None:
     """Writes the model and the part of its replay memory that is filled."""
-    aside, buffer = folder.with_name("checkpoint.new"), model.replay_buffer
-    shutil.rmtree(aside, ignore_errors=True)
+    aside, before = (folder.with_name(f"checkpoint.{age}") for age in ("new", "old"))
+    buffer = model.replay_buffer
+    for left in (aside, before):  # by a killed process
+        shutil.rmtree(left, ignore_errors=True)
     aside.mkdir()
     model.save(aside / "model.zip")
     arrays = {name: getattr(buffer, name)[: buffer.size()] for name in ARRAYS}
     np.savez(aside / "memory.npz", pos=buffer.pos, full=buffer.full, **arrays)
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():  # deleting takes long enough to be killed in
+        folder.rename(before)
     aside.rename(folder)
+    shutil.rmtree(before, ignore_errors=True)
 
 
 def restored(folder: pathlib.Path, env: gym.Env, seed: int) -> SAC:
