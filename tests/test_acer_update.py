@@ -250,7 +250,7 @@ def test_the_trace_of_many_dimensions_is_the_root_of_the_whole_ratio(on_policy):
     batch = fresh_and_replayed(agent)[0]
     batch = batch._replace(action=3 * batch.action, on_policy=np.full_like(batch.on_policy, on_policy))
     batch = tf.nest.map_structure(tf.constant, batch)
-    rows = agent.evaluate(batch, features_of_segments(agent.networks, batch))
+    rows = agent.row_values(batch, features_of_segments(agent.networks, batch))
     action, mean, variance = (
         tf.reshape(x, [-1, 16]) for x in (batch.action, batch.extras[MEAN], batch.extras[VARIANCE])
     )

@@ -82,7 +82,7 @@ class ACERAgent(Agent):
         self.averages = tf.Variable([0.0] * len(RUNNING_AVERAGES), trainable=False, aggregation=once, name="averages")
 
     @abstractmethod
-    def evaluate(self, batch: Segments, features: Mapping[str, tf.Tensor]) -> RowValues:
+    def row_values(self, batch: Segments, features: Mapping[str, tf.Tensor]) -> RowValues:
         """Returns policies and values in all rows, of features `[T + 1, B, F]` by network."""
 
     @abstractmethod
@@ -105,7 +105,7 @@ class ACERAgent(Agent):
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             for variables in self.trained.values():
                 tape.watch([variable.value for variable in variables])
-            rows = self.evaluate(batch, features_of_segments(self.networks, batch))
+            rows = self.row_values(batch, features_of_segments(self.networks, batch))
             q_TB, v_TB, trace_TB = (tf.reshape(x_R, [self.steps, -1]) for x_R in (rows.q_R, rows.v_R, rows.trace_R))
             steps = batch.reward, self.algorithm.discount * batch.nonterminal
             returns = losses.retrace_returns(*steps, q_TB, v_TB, trace_TB, rows.bootstrap_B, batch.length > 0)
@@ -225,7 +225,7 @@ class DiscreteACERAgent(ACERAgent):
     policy_class = RecurrentCategoricalPolicy
     policy: RecurrentCategoricalPolicy
 
-    def evaluate(self, batch: Segments, features: Mapping[str, tf.Tensor]) -> RowValues:
+    def row_values(self, batch: Segments, features: Mapping[str, tf.Tensor]) -> RowValues:
         """Returns policies and values in all rows, of features `[T + 1, B, F]` by network."""
         steps, actions, masks = self.steps, self.policy.num_actions, batch.observation.get(ACTION_MASK)
         now, average = (self.head(name, features[name])[0] for name in (POLICY, average_of(POLICY, self.networks)))
@@ -316,7 +316,7 @@ class GaussianACERAgent(ACERAgent):
     policy_class = RecurrentGaussianPolicy
     policy: RecurrentGaussianPolicy
 
-    def evaluate(self, batch: Segments, features: Mapping[str, tf.Tensor]) -> RowValues:
+    def row_values(self, batch: Segments, features: Mapping[str, tf.Tensor]) -> RowValues:
         """Returns policies and values in all rows, of features `[T + 1, B, F]` by network."""
         steps, samples, size = self.steps, self.algorithm.num_advantage_samples, self.policy.action_size
         policy, average = (
