@@ -1,6 +1,7 @@
 """The loop: schedules, update counts, evaluation, what happens when something goes wrong."""
 
 import csv
+import functools
 import json
 import os
 import signal
@@ -547,6 +548,46 @@ def test_an_environment_of_ones_own_is_trained_in(tmp_path):
     result = trainer.run()
     assert result.counters.env_steps == 13 * result.counters.episodes + trainer.environments.length[0]
     assert {env.unwrapped.g for env in made} == {1.0} and len(made) == 2  # one to train in, one to evaluate in
+
+
+class Reach(gym.Env):
+    observation_space = action_space = gym.spaces.Box(-1, 1, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), 0.0, True, False, {}
+
+
+@pytest.mark.usefixtures("untraced")
+@pytest.mark.parametrize(
+    ("level", "env_fn", "threshold"),
+    [
+        ("Pendulum-v1", lambda: gym.make("Pendulum-v1", g=1.0), -180.0),
+        ("Pendulum-v1", Reach, None),
+        ("Reach", Reach, -180.0),
+        ("my_env:Reach", Reach, -180.0),
+    ],
+)
+def test_a_threshold_counts_for_the_environment_of_its_level(tmp_path, capsys, level, env_fn, threshold):
+    preset = tiny_preset(environment__level=level, validation__min_reward_threshold=-180.0)
+    said = "The threshold of -180 belongs to Pendulum-v1, and Reach has none: set environment.level=Reach"
+    trainer = Trainer(preset, tmp_path / "run", env_fn=env_fn)
+    trainer.save()
+    trainer.close()
+    assert trainer.preset.validation.min_reward_threshold == threshold
+    assert (said in capsys.readouterr().out) is (threshold is None)
+    resumed = Trainer(preset, tmp_path / "run", env_fn=env_fn, resume=True)
+    resumed.close()
+    assert resumed.preset == trainer.preset and said not in capsys.readouterr().out
+    stopping = functools.partial(Trainer, preset, tmp_path / "b", RunParameters(stop_at_threshold=True), env_fn=env_fn)
+    if threshold is None:
+        with pytest.raises(ParameterError, match=f"{said}.* Received: stop_at_threshold with an env_fn for Reach"):
+            stopping()
+    else:
+        stopping().close()
 
 
 @pytest.mark.usefixtures("untraced")

@@ -13,7 +13,13 @@ import gymnasium as gym
 from tfsac.environments import name_of_environment
 from tfsac.files import differences, read_object
 from tfsac.networks import ModelMaker
-from tfsac.parameters import BY_ENV_FN, ParameterError, Preset, networks_made_by
+from tfsac.parameters import (
+    BY_ENV_FN,
+    ParameterError,
+    Preset,
+    PresetValidationParameters,
+    networks_made_by,
+)
 from tfsac.training.run_directory import RunDirectory
 from tfsac.types import DiscreteSpec, Spec, same_bounds
 from tfsac.user_code import COLOURS, name_of
@@ -30,17 +36,31 @@ def described(preset: Preset, env: gym.Env, env_fn: Callable[[], gym.Env] | None
     Args:
         preset: as it was given.
         env: one environment of the run.
-        env_fn: made it, or None for the preset's level. The level's own arguments and preprocessing are left out.
+        env_fn: made it, or None for the preset's level. The level's own arguments and preprocessing are left out, and
+            so is its acceptance threshold for an environment of another name.
         models: makes the networks, or None for the preset's layers.
     """
-    environment, agent = preset.environment, preset.agent
+    environment, agent, validation = preset.environment, preset.agent, preset.validation
     if env_fn is not None:
+        if environment.level.rpartition(":")[-1] != name_of_environment(env):
+            validation = PresetValidationParameters()
         environment = dataclasses.replace(
             environment, level=BY_ENV_FN + name_of_environment(env), kwargs={}, atari=None
         )
     if models is not None and not any(network.made_by for network in agent.networks.values()):
         agent = dataclasses.replace(agent, networks=networks_made_by(MODELS, agent.networks))
-    return dataclasses.replace(preset, environment=environment, agent=agent)
+    return dataclasses.replace(preset, environment=environment, agent=agent, validation=validation)
+
+
+def about_threshold(given: Preset, described: Preset) -> str | None:
+    """Returns a line about an acceptance threshold that belongs to another environment, None where there is none."""
+    threshold = given.validation.min_reward_threshold
+    if threshold is None or described.validation.min_reward_threshold is not None:
+        return None
+    return (
+        f"The threshold of {threshold:g} belongs to {given.environment.level}, and {described.environment.name} has "
+        f"none: set environment.level={described.environment.name} and validation.min_reward_threshold for one."
+    )
 
 
 def recorded(

@@ -35,6 +35,7 @@ from tfsac.training.policy import Policy
 from tfsac.training.ray_collector import RayCollector, RolloutActor
 from tfsac.training.recorded_functions import (
     about_other_bounds,
+    about_threshold,
     described,
     recorded,
     refuse_other_order,
@@ -103,7 +104,7 @@ class RunParts:
         self.workers.agree(asked.to_agree())
         self._make_environments(asked)
         if not asked.resume:  # the run has said it at its start
-            notes.append(about_time_limit(self.evaluation_env))
+            notes += [about_time_limit(self.evaluation_env), about_threshold(asked.preset, self.preset)]
         try:
             notes.append(set_numerics(self.settings))
             self._make_learner(asked)
@@ -141,6 +142,9 @@ class RunParts:
     def _make_training_environments(self, asked: RunRequest, one: Callable[[], gym.Env]) -> None:
         env_fn, task = asked.env_fn, asked.task
         self.preset = described(asked.preset, self.evaluation_env, env_fn, asked.models)
+        if self.settings.stop_at_threshold and (line := about_threshold(asked.preset, self.preset)):
+            name = self.preset.environment.name
+            raise ParameterError(f"{line} Received: stop_at_threshold with an env_fn for {name}")
         if (timeout := self.preset.environment.step_timeout_seconds) is not None:
             self.evaluation_env = IsolatedEnvironment(self.evaluation_env, one, timeout)
         self.worker_preset = preset_of_worker(self.preset, task)
