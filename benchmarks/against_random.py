@@ -12,8 +12,8 @@ import pathlib
 import numpy as np
 
 import tfsac
-from tfsac.api import environment_of
 from tfsac.catalog import read_config
+from tfsac.loading import environment_of
 from tfsac.parameters import EnvironmentEpisodes
 from tfsac.training.evaluation_episodes import evaluate
 

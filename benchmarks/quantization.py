@@ -11,7 +11,7 @@ import tempfile
 
 import numpy as np
 
-from tfsac import api, exporting
+from tfsac import api, exporting, loading
 from tfsac.cli.results import CALIBRATION_EPISODES
 from tfsac.environments import as_arrays
 from tfsac.parameters import EnvironmentEpisodes
@@ -23,7 +23,7 @@ SEED = 100  # of the episodes; the calibration's have seed 0
 def played(run_dir, path, spec, episodes):
     """Returns returns, observations and actions of a file's episodes."""
     policy, observations = exporting.load_exported(path), []
-    env = api.environment_of(run_dir)
+    env = loading.environment_of(run_dir)
 
     def act(observation):
         observations.append({key: value[None] for key, value in as_arrays(observation, spec).items()})
@@ -50,7 +50,7 @@ def main():
     parser.add_argument("--run_dir", required=True)
     parser.add_argument("--episodes", type=int, default=20)
     options = parser.parse_args()
-    policy = api.load_policy(options.run_dir)
+    policy = loading.load_policy(options.run_dir)
     spec, seen = policy.acting.spec, api.observations_of(options.run_dir, policy, CALIBRATION_EPISODES)
     with tempfile.TemporaryDirectory() as folder:
         files = {

@@ -14,7 +14,7 @@ import tempfile
 
 import gymnasium as gym
 
-from tfsac import api
+from tfsac import loading
 from tfsac.parameters import EnvironmentEpisodes
 from tfsac.training import Policy, RunDirectory, Trainer
 from tfsac.training.evaluation_episodes import evaluate_policy
@@ -48,7 +48,7 @@ def main():
     parser.add_argument("--run_dir", required=True)
     parser.add_argument("--episodes", type=int, default=10)
     options = parser.parse_args()
-    env = Parts(api.environment_of(options.run_dir))
+    env = Parts(loading.environment_of(options.run_dir))
     with tempfile.TemporaryDirectory() as folder:
         policy = last_policy(options.run_dir, pathlib.Path(folder) / "run")
         done = evaluate_policy(policy, env, EnvironmentEpisodes(options.episodes), seed=SEED)

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tiny
 
-from tfsac import api, cli, exporting
+from tfsac import api, cli, exporting, loading
 from tfsac.environments import Filters, as_arrays, make, spec_of
 from tfsac.environments.vectorize import EVALUATION, episode_seed
 from tfsac.litert import litert_interpreter
@@ -192,7 +192,7 @@ def test_samples_follow_the_policy_and_the_mode_is_likeliest(case):
 
 def alone(run_dir, episode):
     """Plays one episode with a policy that was never used before."""
-    policy, env = api.load_policy(run_dir), api.environment_of(run_dir)
+    policy, env = loading.load_policy(run_dir), loading.environment_of(run_dir)
     observation, _ = env.reset(seed=episode_seed(0, EVALUATION, 1, episode))
     actions, total, done = [], 0.0, False
     while not done:
@@ -213,7 +213,7 @@ def test_every_episode_of_an_evaluation_and_a_recording_begins_with_a_new_state(
         2.0 * made.records["action"], np.concatenate([actions for actions, _ in one_by_one]), atol=1e-6
     )
     np.testing.assert_array_equal(made.returns, done.returns)
-    policy, env = api.load_policy(folder), api.environment_of(folder)
+    policy, env = loading.load_policy(folder), loading.environment_of(folder)
     for _ in range(2):  # whatever the policy did before
         assert evaluate_policy(policy, env, EnvironmentEpisodes(1), where=1).returns[0] == done.returns[0]
         assert policy.state["policy_hidden"].any()

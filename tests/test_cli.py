@@ -21,7 +21,7 @@ import tiny
 from cli_tools import RETURN, parts, png_size, tree
 
 import tfsac
-from tfsac import api, cli, user_code
+from tfsac import api, cli, loading, user_code
 from tfsac.catalog import load_preset, preset_names, read_config
 from tfsac.cli import learning
 from tfsac.cli.command import Command, help_of
@@ -254,7 +254,7 @@ def test_a_run_that_sees_a_part_of_its_observations_is_resumed_evaluated_recorde
     assert (
         tiny.train(folder, changes={"environment.visible_entries": [0, 1]}) == 0
     )  # cosine and sine, without the velocity
-    assert api.load_policy(folder).acting.spec.observation == {"observation": ArraySpec((2,), "float32")}
+    assert loading.load_policy(folder).acting.spec.observation == {"observation": ArraySpec((2,), "float32")}
     with pytest.raises(CheckpointError, match=r"has environment\.visible_entries.*Received: .*0, 2"):
         cli.run(["train", f"--run_dir={folder}", "--resume", "--set=environment.visible_entries=[0,2]"])
     assert cli.run(["train", f"--run_dir={folder}", "--resume", "--set=schedule.improve_steps=60"]) == 0
@@ -484,7 +484,7 @@ def test_export_ends_with_status_1_where_the_exported_policy_acts_differently(ru
 def test_the_policy_that_training_exports_is_the_best_one(run_dir):
     from tfsac import exporting
 
-    policy = api.load_policy(run_dir)
+    policy = loading.load_policy(run_dir)
     (observations,) = api.observations_of(run_dir, policy)
     assert len(observations) == 50
     assert exporting.verify(policy, run_dir / "policy", observations) <= exporting.TOLERANCE

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tiny
 
-from tfsac import api
+from tfsac import api, loading
 from tfsac.environments import action_map, make, spec_of
 from tfsac.memories import Demonstrations, TransitionMemory, load_demonstrations, save_demonstrations
 from tfsac.parameters import EnvironmentParameters, Preset, RunParameters, ScheduleParameters
@@ -170,7 +170,7 @@ def test_a_file_with_other_visible_entries_of_the_same_level_is_refused(tmp_path
     tiny.untrained_run(run_dir, "CartPole-v1", preset)
     recorded = api.record(run_dir, out, episodes=1)
     assert recorded.visible_entries == (2, 0)
-    spec = api.load_policy(run_dir).acting.spec
+    spec = loading.load_policy(run_dir).acting.spec
     assert load_demonstrations(out, spec).visible_entries == (2, 0)
     assert load_demonstrations(out, spec, "CartPole-v1", visible_entries=[2, 0]).visible_entries == (2, 0)
     for others in ((0, 2), None):
@@ -273,7 +273,7 @@ def record_with(monkeypatch, folder, level, act):
     run_dir = folder / "run"
     schedule = ScheduleParameters(heatup_steps="EnvironmentSteps(1000)")
     RunDirectory(run_dir).create(Preset(environment=EnvironmentParameters(level), schedule=schedule), RunParameters())
-    env = api.environment_of(run_dir)
+    env = loading.environment_of(run_dir)
     # Of an agent that was trained with SQIL: its extras belong to no demonstration.
     spec = spec_of(env)._replace(extras={"expert": ArraySpec((), "float32")})
     env.close()

@@ -13,7 +13,7 @@ from cli_tools import RETURN, parts, png_size
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 from resume_tools import CHANGES, PRIORITISED, complete_run, crashed, same_run, weights
 
-from tfsac import api, cli, exporting
+from tfsac import api, cli, exporting, loading
 from tfsac.agents import DiscreteSoftActorCriticAgent
 from tfsac.catalog import load_preset, read_config
 from tfsac.environments import EnvironmentFailure, Filters, as_arrays, make
@@ -291,7 +291,7 @@ def test_the_exported_policy_acts_as_the_live_one(run_dir, tmp_path, capsys, for
     flags = [f"--out={out}", f"--format={format}", "--verify", "--values"]
     assert cli.run(["export", f"--run_dir={run_dir}", *flags]) == 0
     assert re.search(r"over \d+ observations: \S+ \(within 1e-05\)", capsys.readouterr().out)
-    policy = api.load_policy(run_dir)
+    policy = loading.load_policy(run_dir)
     preset = policy_preset(run_dir)
     observations, actions = actions_of(preset.environment.level, preset, 5, policy)
     arrays = [as_arrays(observation, policy.acting.spec) for observation in observations]
@@ -326,7 +326,7 @@ def policy_preset(run_dir):
     ],
 )
 def test_an_exported_policy_asks_for_what_its_networks_read(runs, tmp_path, name, acting, valuing):
-    path = exporting.export(api.load_policy(runs(name), critics=True), tmp_path / "policy", values=True)
+    path = exporting.export(loading.load_policy(runs(name), critics=True), tmp_path / "policy", values=True)
     signatures = tf.saved_model.load(str(path)).signatures
     for signature, expected in (("serving_default", acting), ("sample", acting), ("values", valuing)):
         inputs = signatures[signature].structured_input_signature[1]
@@ -341,7 +341,7 @@ def test_an_exported_policy_asks_for_what_its_networks_read(runs, tmp_path, name
 @pytest.mark.slow
 def test_exported_choices_are_the_environments_where_there_is_only_tensorflow(runs, tmp_path, run_python):
     run_dir = runs("masked")
-    exporting.export(api.load_policy(run_dir, critics=True), tmp_path / "policy", values=True)
+    exporting.export(loading.load_policy(run_dir, critics=True), tmp_path / "policy", values=True)
     rng = np.random.default_rng(0)
     seen = np.column_stack([rng.uniform(0, 60, 40), rng.normal(-3.0, 0.1, 40)]).astype(np.float32)
     mask = rng.random((40, 3)) < 0.5
@@ -366,7 +366,7 @@ np.savez(folder + "/actions.npz", action=action, sampled=sampled, value=value)
     with np.load(tmp_path / "actions.npz") as file:
         action, sampled, value = file["action"], file["sampled"], file["value"]
     assert action.dtype == sampled.dtype == np.int32 and value.shape == (40,)
-    np.testing.assert_array_equal(action, api.load_policy(run_dir).act({"observation": seen, "action_mask": mask}))
+    np.testing.assert_array_equal(action, loading.load_policy(run_dir).act({"observation": seen, "action_mask": mask}))
     for numbers_ in (action, sampled):
         assert np.take_along_axis(mask, numbers_[:, None] - START, axis=1).all()
     assert len(set(sampled.tolist())) == 3
@@ -374,7 +374,7 @@ np.savez(folder + "/actions.npz", action=action, sampled=sampled, value=value)
 
 def test_recorded_choices_come_back_as_demonstrations(run_dir, tmp_path, capsys):
     out, preset = tmp_path / "expert.npz", policy_preset(run_dir)
-    level, spec = preset.environment.level, api.load_policy(run_dir).acting.spec
+    level, spec = preset.environment.level, loading.load_policy(run_dir).acting.spec
     assert cli.run(["record", f"--run_dir={run_dir}", f"--out={out}", "--episodes=6", "--seed=2"]) == 0
     loaded = load_demonstrations(out, spec, level)
     returns = api.evaluate(run_dir, 6, seed=2).returns

@@ -379,7 +379,9 @@ def test_an_exported_policy_takes_what_act_takes(case, act, request):
         np.testing.assert_array_equal(act(one.tolist()), act(one))
         for wrong in (one[:-1], case.raw()[None], 1.0):
             shape = re.escape(str(np.shape(wrong)))
-            with pytest.raises(ValueError, match=rf"^Observation 'observation' is one .*\. Received: {shape}$"):
+            size = len(one)
+            fit = rf"one \({size},\), or several \((E|None), {size}\)"
+            with pytest.raises(ValueError, match=rf"^Observation 'observation' is {fit}\. Received: {shape}$"):
                 act(wrong)
         with pytest.raises(
             ValueError, match=r"^Observation 'observation' must be a numeric array: .*\. Received: 'left'$"

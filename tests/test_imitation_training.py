@@ -12,7 +12,7 @@ from cli_tools import tree
 from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
 from resume_tools import complete_run, crashed, rows_without_clocks, same_run, weights, without_reward_normalization
 
-from tfsac import api, cli, exporting
+from tfsac import api, cli, exporting, loading
 from tfsac.environments import action_map, make, spec_of
 from tfsac.memories import Demonstrations, TransitionMemory, save_demonstrations
 from tfsac.parameters import (
@@ -268,7 +268,7 @@ def test_a_policy_that_imitated_needs_its_demonstrations_no_more(tmp_path):
     api.train(imitation("discrete", path), tmp_path / "run", RUN, quiet=True)
     path.unlink()
     assert api.evaluate(tmp_path / "run", 2).lengths.max() <= 20
-    policy = api.load_policy(tmp_path / "run")
+    policy = loading.load_policy(tmp_path / "run")
     (observations,) = api.observations_of(tmp_path / "run", policy)
     assert exporting.verify(policy, tmp_path / "run" / "policy", observations) == 0
     made = api.record(tmp_path / "run", tmp_path / "again.npz", 2)

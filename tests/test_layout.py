@@ -90,6 +90,10 @@ MAY_IMPORT = {
             "random_streams",
         },
     ),
+    "loading": (
+        {"gymnasium"},
+        {"parameters", "environments", "networks", "agents", "training", "argument_checks"},
+    ),
     "exporting": (
         {"numpy", "tensorflow"},
         {"types", "environments", "training", "files", "argument_checks", "user_code", "litert", "exported"},
@@ -110,6 +114,7 @@ MAY_IMPORT = {
             "catalog",
             "files",
             "api",
+            "loading",
             "argument_checks",
             "user_code",
         },

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tiny
 
-from tfsac import api
+from tfsac import loading
 from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.catalog import load_preset
 from tfsac.networks import Network
@@ -386,7 +386,7 @@ def test_a_run_says_once_what_it_chose_and_what_it_wrote_acts_alike(tmp_path, ca
     assert tiny.train(tmp_path / "run", "--preset=pendulum_sac", f"--level={LEVEL}") == 0
     printed = capsys.readouterr().out
     assert printed.replace("\n", " ").count("the networks read all of them") == 1
-    policy = api.load_policy(tmp_path / "run")
+    policy = loading.load_policy(tmp_path / "run")
     seen = {"observation": np.full((6, 6, 1), 7, np.uint8), "desired_goal": np.float32([0.5, -0.5])}
     other = {**seen, "desired_goal": np.float32([-0.5, 0.5])}
     assert policy.act(seen).shape == (2,) and not np.array_equal(policy.act(seen), policy.act(other))

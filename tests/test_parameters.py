@@ -411,7 +411,7 @@ MISTAKES = {
     # parts that do not fit together
     "period not whole": (
         lambda: Agent(Algorithm(num_consecutive_playing_steps=EnvironmentSteps(3))),
-        "must be a whole number >= 1",
+        "must be a whole number >= 1; TrainingSteps(1) copies after every update.",
         "EnvironmentSteps(num_steps=3)",
     ),
     "period of zero": (

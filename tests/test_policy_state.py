@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 import tiny
 
-from tfsac import api, exporting
+from tfsac import api, exporting, loading
 from tfsac.environments import Filters, as_arrays, episode_seed, make, spec_of
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.litert import litert_interpreter
@@ -169,7 +169,7 @@ def run_dir(tmp_path_factory):
 
 def alone(run_dir, episode, seed=0, where=1):
     """Plays one episode with a policy that was never used before."""
-    policy, env = api.load_policy(run_dir), api.environment_of(run_dir)
+    policy, env = loading.load_policy(run_dir), loading.environment_of(run_dir)
     observation, _ = env.reset(seed=episode_seed(seed, EVALUATION, where, episode))
     actions, switched, total, done = [], [], 0.0, False
     while not done:
@@ -194,7 +194,7 @@ def test_every_episode_of_an_evaluation_and_a_recording_begins_with_a_new_state(
 
 
 def test_what_a_policy_did_before_does_not_change_its_evaluation(run_dir):
-    policy, env = api.load_policy(run_dir), api.environment_of(run_dir)
+    policy, env = loading.load_policy(run_dir), loading.environment_of(run_dir)
     first = evaluate_policy(policy, env, EnvironmentEpisodes(1), where=1)
     assert policy.state["tau_a"].any()  # of the last step
     again = evaluate_policy(policy, env, EnvironmentEpisodes(1), where=1)

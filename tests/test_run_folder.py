@@ -14,8 +14,9 @@ import sys
 import numpy as np
 import pytest
 
-from tfsac import api
+from tfsac import api, cli, loading
 from tfsac.cli.early_checks import check_resumable
+from tfsac.exported import load_exported
 from tfsac.exporting import export, verify
 from tfsac.files import LOCK, is_sealed, sealed, written_aside
 from tfsac.metrics import CSVSink
@@ -25,6 +26,7 @@ from tfsac.training import Callback, CheckpointError, RunDirectory, Trainer, non
 from tfsac.training.run_lock import RunLock
 
 RUN = RunParameters(checkpoint_save_steps=25, updates_between_diagnostics=1)
+OBSERVATION = np.array([0.6, -0.8, 0.3], np.float32)
 SHORT = {
     "schedule.heatup_steps": 30,
     "schedule.improve_steps": 30,
@@ -393,6 +395,64 @@ def test_a_config_that_cannot_be_written_leaves_no_folder(tmp_path, monkeypatch)
     assert not list(tmp_path.iterdir())
 
 
+# -- the last policy ---------------------------------------------------------------------------------------------------
+
+
+def test_the_last_policy_acts_as_the_trained_one_whatever_the_memory_has_lost(run):
+    with resumed(run) as trainer:
+        trained = trainer.policy.act(OBSERVATION)
+        earlier, newest = RunDirectory(run).checkpoint(), trainer.save()
+    for rows in (run / "checkpoints" / "memory").iterdir():
+        rows.write_bytes(b"")
+    policy = loading.load_policy(run, last=True)
+    np.testing.assert_array_equal(policy.act(OBSERVATION), trained)
+    assert policy.critics is None and earlier.name == newest.name == "000000060"
+    with_critics = loading.load_policy(run, last=True, critics=True)
+    best = loading.load_policy(run, critics=True)
+    assert with_critics.values(OBSERVATION, [0.5]).keys() == best.values(OBSERVATION, [0.5]).keys()
+
+
+def test_the_last_policy_of_a_step_is_that_of_its_checkpoint(tmp_path):
+    kept, acted = RunParameters(checkpoint_save_steps=10, num_checkpoints_to_keep=9), {}
+
+    class Acts(Callback):
+        def on_step(self, trainer):
+            acted[trainer.counters.env_steps] = trainer.policy.act(OBSERVATION)
+
+    normalised = preset(**{"environment.filters.observation_normalization": True})
+    trainer = Trainer(normalised, tmp_path / "run", kept, callbacks=[Acts()], quiet=True)
+    trainer.run()
+    trained = trainer.policy.act(OBSERVATION)
+    for step in (40, 50):
+        np.testing.assert_array_equal(
+            loading.load_policy(tmp_path / "run", step=step, last=True).act(OBSERVATION), acted[step]
+        )
+    assert not np.array_equal(acted[40], acted[50])
+    np.testing.assert_array_equal(loading.load_policy(tmp_path / "run", last=True).act(OBSERVATION), trained)
+    (tmp_path / "run" / "checkpoints" / "000000060" / "state.json").write_text("{}")
+    np.testing.assert_array_equal(loading.load_policy(tmp_path / "run", last=True).act(OBSERVATION), acted[50])
+    with pytest.raises(
+        CheckpointError, match=r"no checkpoint to take the last policy from\. Received: .*60 is damaged: "
+    ):
+        loading.load_policy(tmp_path / "run", step=60, last=True)
+
+
+def test_commands_take_the_last_policy(run, tmp_path, capsys):
+    trained = loading.load_policy(run, last=True)
+    out = tmp_path / "last"
+    assert cli.run(["export", f"--run_dir={run}", f"--out={out}", "--last"]) == 0
+    np.testing.assert_allclose(load_exported(out)(OBSERVATION), trained.act(OBSERVATION), atol=1e-6)
+    capsys.readouterr()
+    means = []
+    for flags in ([], ["--last"], ["--last", "--step=60"]):
+        assert cli.run(["evaluate", f"--run_dir={run}", "--episodes=1", *flags]) == 0
+        means.append(capsys.readouterr().out.splitlines()[0])
+    assert means[0] != means[1] == means[2]
+    shutil.rmtree(run / "checkpoints")
+    with pytest.raises(CheckpointError, match="There is no checkpoint to take the last policy from"):
+        cli.run(["evaluate", f"--run_dir={run}", "--episodes=1", "--last"])
+
+
 # -- paths and strangers -----------------------------------------------------------------------------------------------
 
 
@@ -406,7 +466,7 @@ def test_a_folder_may_have_any_name(tmp_path, finished, name):
     with resumed(folder) as trainer:
         assert trainer.counters.env_steps == 60
     np.testing.assert_array_equal(api.evaluate(folder, 1).returns, api.evaluate(finished, 1).returns)
-    policy = api.load_policy(folder)
+    policy = loading.load_policy(folder)
     for path in (folder / "policy", export(policy, tmp_path / name / "lite", "tflite")):
         assert verify(policy, path, api.observations_of(folder, policy)[0]) < 1e-5
 
@@ -443,7 +503,7 @@ def test_best_weights_with_other_entries_are_not_unpacked(run):
     arrays = dict(np.load(run / "best.npz"))
     np.savez_compressed(run / "best.npz", **arrays, bomb=np.zeros(3 * 2**27, np.uint8))
     with pytest.raises(ValueError, match=r"belongs to .*bomb"):
-        api.load_policy(run)
+        loading.load_policy(run)
 
 
 @pytest.mark.parametrize(
@@ -458,7 +518,7 @@ def test_best_weights_with_other_entries_are_not_unpacked(run):
 def test_best_weights_of_other_types_are_refused_in_one_line(run, change, words):
     np.savez(run / "best.npz", **{**dict(np.load(run / "best.npz")), **change})
     with pytest.raises(ValueError, match=rf"{words}.*Received: \d+ bytes") as error:
-        api.load_policy(run)
+        loading.load_policy(run)
     assert "\n" not in str(error.value)
 
 

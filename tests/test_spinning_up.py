@@ -22,7 +22,7 @@ import pytest
 import tiny
 
 import tfsac
-from tfsac import api, exporting
+from tfsac import api, exporting, loading
 from tfsac.catalog import load_preset, read_config
 from tfsac.environments import make, spec_of
 from tfsac.parameters import EnvironmentParameters, ParameterError
@@ -425,7 +425,7 @@ def test_config_has_the_experiments_name_the_arguments_and_what_a_resumed_run_ne
     assert config["env_fn"].endswith("pendulum") and config["actor_critic"].endswith("mlp_actor_critic")
     preset, run = read_config(result.run_dir / "config.json")
     assert (preset.environment.level, run.checkpoint_save_steps) == ("Pendulum-v1", 60)
-    assert api.load_policy(result.run_dir).act(np.zeros(3, np.float32)).shape == (1,)
+    assert loading.load_policy(result.run_dir).act(np.zeros(3, np.float32)).shape == (1,)
 
 
 def test_the_table_of_each_epoch_is_printed_and_the_trainers_own_lines_are_not(plain):
@@ -580,11 +580,11 @@ def test_a_run_with_a_custom_actor_critic_is_not_rebuilt_with_other_layers(custo
         ParameterError,
         match=r"environment of this run \(Endless\) was made by the Python function test_spinning_up.Endless,",
     ):
-        api.load_policy(result.run_dir)
+        loading.load_policy(result.run_dir)
     with pytest.raises(
         ParameterError, match=r"made by the Python function test_spinning_up.layered, .* Received: no models for"
     ):
-        api.load_policy(result.run_dir, env_fn=Endless)
+        loading.load_policy(result.run_dir, env_fn=Endless)
 
 
 @pytest.mark.slow
@@ -593,7 +593,7 @@ def test_a_custom_run_in_a_known_level_is_not_rebuilt_with_other_layers(tmp_path
     with pytest.raises(
         ParameterError, match=r"custom Keras models, made by the Python function .*layered, .* Received: no models for"
     ):
-        api.load_policy(result.run_dir)
+        loading.load_policy(result.run_dir)
 
 
 def maker_of(actor_critic, **kwargs):

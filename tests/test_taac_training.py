@@ -13,7 +13,7 @@ import tiny
 from resume_tools import RUN, States, complete_run, crashed, same_run, weights
 from reward_tools import TWO
 
-from tfsac import api
+from tfsac import loading
 from tfsac.environments import EnvironmentFailure
 from tfsac.parameters import (
     EnvironmentEpisodes,
@@ -109,7 +109,7 @@ def test_a_trajectory_lasts_as_long_as_the_steps_for_each_that_began():
 
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_an_evaluation_tells_of_every_step_whether_it_switched(finished, deterministic):
-    policy, env = api.load_policy(finished), api.environment_of(finished)
+    policy, env = loading.load_policy(finished), loading.environment_of(finished)
     seen = []
     done = evaluate_policy(
         policy, env, EnvironmentEpisodes(2), deterministic, each_step=lambda *_: seen.append(policy.switched)
@@ -121,7 +121,7 @@ def test_an_evaluation_tells_of_every_step_whether_it_switched(finished, determi
 
 
 def test_the_best_policy_samples_with_the_temperature_of_its_evaluation(finished):
-    policy = api.load_policy(finished)
+    policy = loading.load_policy(finished)
     best = max(tiny.rows(finished), key=lambda row: float(row["evaluation/return_mean"]))
     with np.load(finished / "best.npz") as file:
         saved = float(np.exp(file["choice_temperature/log_alpha"]))

@@ -34,7 +34,7 @@ _HOMES = {
     "Preset": "tfsac.parameters",
     "RunParameters": "tfsac.parameters",
     "train": "tfsac.api",
-    "load_policy": "tfsac.api",
+    "load_policy": "tfsac.loading",
     "evaluate": "tfsac.api",
     "plot": "tfsac.api",
     "record": "tfsac.api",
@@ -71,13 +71,14 @@ _NAMES_ELSEWHERE = {
 __all__ = [*_HOMES, "__version__"]
 
 if TYPE_CHECKING:
-    from tfsac.api import demonstrate, evaluate, load_policy, plot, record, train
+    from tfsac.api import demonstrate, evaluate, plot, record, train
     from tfsac.cards.card_folder import load_card
     from tfsac.cards.card_maker import write_card
     from tfsac.catalog import load_preset, preset_names
     from tfsac.environments import check_environment
     from tfsac.exported import load_exported
     from tfsac.exporting import export, verify
+    from tfsac.loading import load_policy
     from tfsac.memories import save_demonstrations
     from tfsac.parameters import ParameterError, Preset, RunParameters, override
     from tfsac.spinning_up.actor_critic import mlp_actor_critic

@@ -1,8 +1,7 @@
-"""Whole tasks in one call each: train, load, evaluate, record."""
+"""Whole tasks in one call each: train, evaluate, record, plot."""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import pathlib
 from collections.abc import Callable, Sequence
@@ -12,18 +11,14 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac import argument_checks
-from tfsac.agents import Agent
 from tfsac.environments import (
-    Filters,
     action_map,
     as_arrays,
     check_mask,
     checked,
     checked_action,
     episode_seed,
-    maker,
     name_of_environment,
-    refuse_unregistered,
     spec_of,
 )
 from tfsac.environments.film import check_drawn, check_render, write_film
@@ -31,23 +26,19 @@ from tfsac.environments.vectorize import EVALUATION
 from tfsac.experiments.plots import Picture
 from tfsac.exporting import A_POLICY, export
 from tfsac.files import new_file
+from tfsac.loading import EnvFn, environment_of, policy_in
 from tfsac.memories import Demonstrations, TransitionMemory, action_bounds_of, save_demonstrations
 from tfsac.networks import ModelMaker
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters
 from tfsac.parameters.keywords import explains_keywords
 from tfsac.training import Callback, Evaluation, Policy, Result, RunDirectory, Trainer
-from tfsac.training.build import build_agent, build_policy
-from tfsac.training.devices import configure_once
 from tfsac.training.evaluation_episodes import evaluate as run_episodes
 from tfsac.training.evaluation_episodes import evaluate_policy
 from tfsac.training.failures import writing_results
-from tfsac.training.recorded_functions import in_trained_order, refuse_other_spaces, refuse_others
-from tfsac.training.run_request import check_functions
 from tfsac.training.weights import load_weights
 from tfsac.types import Spec
 from tfsac.user_code import calling, described
 
-EnvFn = Callable[[], gym.Env]
 A_FILE = "the path of a new file, a str or a pathlib.Path"
 AFTER_TRAINING = 1  # where evaluations after training take their seeds from; a run's own count environment steps
 
@@ -108,72 +99,6 @@ def finish(trainer: Trainer) -> Result:
     return result
 
 
-@explains_keywords
-def load_policy(
-    run_dir: str | pathlib.Path,
-    env_fn: EnvFn | None = None,
-    models: ModelMaker | None = None,
-    critics: bool = False,
-    step: int | None = None,
-) -> Policy:
-    """Loads the best policy of a run.
-
-    Args:
-        run_dir: of the run.
-        env_fn, models: the functions that it was trained with, if it was.
-        critics: whether its agent is built too, with the critics that `Policy.values` and
-            `tfsac.export(..., values=True)` need.
-        step: of a checkpoint, for the best policy until then.
-
-    Raises:
-        FileNotFoundError: no run there, or one without an evaluation yet.
-        TypeError: arguments of other types.
-        ValueError, ImportError: the run's files are damaged, its environment or networks cannot be made, or are not
-            those of the run; no checkpoint of this step.
-    """
-    argument_checks.flag("critics", critics)
-    env = environment_of(run_dir, env_fn, models)
-    env.close()
-    return _policy_in(env, run_dir, models, critics, step)
-
-
-def _policy_in(
-    env: gym.Env,
-    run_dir: str | pathlib.Path,
-    models: ModelMaker | None,
-    critics: bool = False,
-    step: int | None = None,
-) -> Policy:
-    configure_once()
-    directory, spec = RunDirectory(pathlib.Path(run_dir)), spec_of(env)
-    preset, run = directory.read()
-    refuse_other_spaces(directory, spec)
-    spec = in_trained_order(directory, spec)
-    filters = Filters(preset.environment.filters, spec)
-    learned = (build_agent if critics else build_policy)(preset, run, spec, models)
-    load_weights(directory.weights(step), learned, filters)
-    return Policy(learned.policy, filters, learned) if isinstance(learned, Agent) else Policy(learned, filters)
-
-
-def environment_of(
-    run_dir: str | pathlib.Path, env_fn: EnvFn | None = None, models: ModelMaker | None = None, **kwargs: Any
-) -> gym.Env:
-    """Makes the environment of a run.
-
-    Args:
-        run_dir: of the run.
-        env_fn, models: see `load_policy`.
-        **kwargs: for `gymnasium.make`, or the PettingZoo environment; not for what env_fn makes.
-    """
-    check_functions(env_fn, models)
-    directory = RunDirectory(argument_checks.path("run_dir", run_dir))
-    refuse_others(directory, env_fn, models)
-    parameters = directory.read()[0].environment
-    if env_fn is None:
-        refuse_unregistered(parameters.level, directory.path)
-    return maker(dataclasses.replace(parameters, kwargs={**parameters.kwargs, **kwargs}), env_fn)()
-
-
 class DrawingError(RuntimeError):
     """The episodes of an evaluation were played, but not drawn; `evaluation` has their returns and lengths."""
 
@@ -201,8 +126,9 @@ def evaluate(
     env_fn: EnvFn | None = None,
     models: ModelMaker | None = None,
     step: int | None = None,
+    last: bool = False,
 ) -> Evaluation:
-    """Evaluates the best policy of a run.
+    """Evaluates a run's policy, the best one or the last.
 
     Args:
         run_dir: of the run.
@@ -214,14 +140,14 @@ def evaluate(
             `render_mode="rgb_array"`.
         plot_actions: a new .png file for a picture of the first episode's actions, and of where it switched.
         env_fn, models: the functions that the run was trained with, if it was.
-        step: of a checkpoint, for the best policy until then.
+        step, last: as in `load_policy`.
 
     Returns:
         returns and lengths of the episodes.
 
     Raises:
         TypeError, ValueError: arguments that cannot be used.
-        FileNotFoundError, ImportError: as `load_policy` raises them.
+        FileNotFoundError, ImportError, CheckpointError: as `load_policy` raises them.
         EnvironmentFailure: the environment raised.
         NonFiniteError: an action is not finite.
         DrawingError: film or picture failed; it has the evaluation.
@@ -236,7 +162,7 @@ def evaluate(
     try:
         if env_fn is not None:
             check_drawn(env, render or ("rgb_array" if film else ""))
-        policy = _policy_in(env, run_dir, models, step=step)
+        policy = policy_in(env, run_dir, models, step=step, last=last)
         policy.acting.rng = np.random.default_rng([seed, EVALUATION, AFTER_TRAINING])
         for path, endings in ((film, (".mp4", ".gif")), (picture, (".png",))):
             if path is not None:
@@ -291,7 +217,7 @@ def record(
     out = argument_checks.path("out", out, A_FILE)
     env = environment_of(run_dir, env_fn, models)
     try:
-        policy = _policy_in(env, run_dir, models)
+        policy = policy_in(env, run_dir, models)
         policy.acting.rng = np.random.default_rng([seed, EVALUATION, AFTER_TRAINING])
         new_file(out, ".npz")
         played = demonstrate(

@@ -53,7 +53,7 @@ class Exported:
             interpreter = litert_interpreter(path)
             signatures = {name: interpreter.get_signature_runner(name) for name in interpreter.get_signature_list()}
             serve = signatures["serving_default"]
-            found = {name: (x["shape_signature"], x["dtype"]) for name, x in serve.get_input_details().items()}
+            found = {name: (x["shape_signature"].tolist(), x["dtype"]) for name, x in serve.get_input_details().items()}
             outputs = set(serve.get_output_details())
         elif (path / SAVED_MODEL_FILE).is_file():
             with neutral(path) as folder:

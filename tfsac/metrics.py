@@ -91,7 +91,8 @@ class CSVSink(Sink):
             header = next(csv.reader(io.StringIO(content.decode(errors="replace"))), [])
             raise ValueError(
                 f"{path} should have the columns of the run so far "
-                "(a resumed run keeps its stochastic_evaluation and the metrics of its callbacks). "
+                "(a resumed run keeps its stochastic_evaluation and the metrics of its callbacks: give callbacks=[...] "
+                "again). "
                 f"Received: differing columns {sorted(set(header) ^ set(self.columns))}"
             )
 

@@ -243,7 +243,7 @@ def of_level(preset, agent, run_dir):
 def whole(preset, run_dir, run, user):
     """Trains, resumes, evaluates, exports and compares the export."""
     import tfsac
-    from tfsac import api, exporting
+    from tfsac import api, exporting, loading
 
     class Stop(tfsac.Callback):
         def on_step(self, trainer):
@@ -258,7 +258,7 @@ def whole(preset, run_dir, run, user):
     if json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {}).get("index", 0):
         return
     assert len(api.evaluate(run_dir, 1, **user).returns) == 1
-    policy = api.load_policy(run_dir, **user)
+    policy = loading.load_policy(run_dir, **user)
     path = exporting.export(policy, run_dir / "exported")
     (observations,) = api.observations_of(run_dir, policy, **user)
     difference = exporting.verify(policy, path, observations)

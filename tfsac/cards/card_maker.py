@@ -16,7 +16,7 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac import argument_checks
-from tfsac.api import AFTER_TRAINING, load_policy
+from tfsac.api import AFTER_TRAINING
 from tfsac.cards.card_files import (
     CHECKSUMS,
     CONFIG,
@@ -41,6 +41,7 @@ from tfsac.experiments.sweep import runs_of
 from tfsac.exported import load_exported
 from tfsac.exporting import TOLERANCE, export, verify
 from tfsac.files import check_new_folder, differences, new_file, read_object, writing
+from tfsac.loading import load_policy
 from tfsac.networks import ModelMaker
 from tfsac.parameters import ParameterError, to_json
 from tfsac.training import Evaluation, Policy, RunDirectory

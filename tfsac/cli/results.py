@@ -26,15 +26,22 @@ def _episode_flags(f: flags.FlagValues, episodes: int = 10) -> None:
     flags.DEFINE_integer("seed", 0, "of the episodes", lower_bound=0, flag_values=f)
 
 
+def _policy_flags(f: flags.FlagValues) -> None:
+    flags.DEFINE_integer("step", None, "of a checkpoint, for the best policy until then", lower_bound=0, flag_values=f)
+    flags.DEFINE_bool(
+        "last", False, "take the policy of the newest checkpoint, or of that of --step, not the best", flag_values=f
+    )
+
+
 def _evaluate_flags(f: flags.FlagValues) -> None:
     _episode_flags(f)
     flags.DEFINE_bool("render", False, "open a window", flag_values=f)
     flags.DEFINE_string("dump_mp4", None, "write a film (.mp4 or .gif) to this file", flag_values=f)
-    flags.DEFINE_integer("step", None, "of a checkpoint, for the best policy until then", lower_bound=0, flag_values=f)
+    _policy_flags(f)
     flags.DEFINE_string("plot_actions", None, "draw the first episode's actions to this .png file", flag_values=f)
 
 
-@command("evaluate the best policy of a run", _evaluate_flags)
+@command("evaluate the policy of a run", _evaluate_flags)
 def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints mean, std, min and max of the episodes' returns."""
     from tfsac.files import check_new_file
@@ -50,13 +57,22 @@ def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
 
     try:
         done = api.evaluate(
-            run_dir, f.episodes, not f.stochastic, f.seed, "human" if f.render else "", film, picture, step=f.step
+            run_dir,
+            f.episodes,
+            not f.stochastic,
+            f.seed,
+            "human" if f.render else "",
+            film,
+            picture,
+            step=f.step,
+            last=f.last,
         )
     except api.DrawingError as error:
         print_evaluation(error.evaluation, f.episodes)
         raise
     print_evaluation(done, f.episodes)
-    tell_untrained(run_dir, f.step)
+    if not f.last:
+        tell_untrained(run_dir, f.step)
     if film:
         print(f"film    {film}")
     if picture:
@@ -119,10 +135,11 @@ def _export_flags(f: flags.FlagValues) -> None:
         flag_values=f,
     )
     flags.DEFINE_bool("values", False, "also export the values of observations and actions", flag_values=f)
+    _policy_flags(f)
     flags.DEFINE_bool("verify", False, "compare exported and live actions over an episode", flag_values=f)
 
 
-@command("export the best policy of a run", _export_flags)
+@command("export the policy of a run", _export_flags)
 def export(f: flags.FlagValues, rest: list[str]) -> int:
     """Writes a SavedModel or a LiteRT file."""
     from tfsac.files import check_new_folder
@@ -141,15 +158,16 @@ def export(f: flags.FlagValues, rest: list[str]) -> int:
             f"Only LiteRT files are quantised: --format=tflite. Received: --quantize={f.quantize}, {f.format}"
         )
     with quiet_start():
-        from tfsac import api, exporting
+        from tfsac import api, exporting, loading
 
-    policy = api.load_policy(run_dir, critics=f.values)
+    policy = loading.load_policy(run_dir, critics=f.values, step=f.step, last=f.last)
     of_calibration = CALIBRATION_EPISODES if f.quantize == "int8" else 0
     played = api.observations_of(run_dir, policy, of_calibration + f.verify) if of_calibration or f.verify else []
     seen = played[:of_calibration] or None
     path = exporting.export(policy, out, f.format, f.values, quantize=f.quantize, quantize_with=seen)
     print(f"exported to {path}")
-    tell_untrained(run_dir)
+    if not f.last:
+        tell_untrained(run_dir, f.step)
     if not f.verify:
         return 0
     observations = played[-1]

@@ -160,7 +160,8 @@ class OffPolicyAlgorithmParameters(AlgorithmParameters):
         if updates < 1 or updates % steps:
             raise ParameterError(
                 "num_steps_between_copying_online_weights_to_target times the updates per environment step must be a "
-                f"whole number >= 1. Received: {period}, {self.num_consecutive_training_steps} updates every {playing}"
+                "whole number >= 1; TrainingSteps(1) copies after every update. "
+                f"Received: {period}, {self.num_consecutive_training_steps} updates every {playing}"
             )
         return updates // steps
 

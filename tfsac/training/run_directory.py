@@ -109,15 +109,26 @@ class RunDirectory(NamedTuple):
         Raises:
             ValueError: there is no checkpoint of this step.
         """
-        if step is None:
-            return self.best
+        return self.best if step is None else self._checkpoint_of(step) / BEST
+
+    def checkpoint(self, step: int | None = None) -> pathlib.Path:
+        """Returns the newest checkpoint whose files are whole, or that of a step; rows of the memory are not looked at.
+
+        Raises:
+            ValueError: there is no checkpoint of this step.
+            CheckpointError: there is none, or its files are damaged.
+        """
+        folder = CheckpointFolder(self.checkpoints)
+        return folder.newest_whole(folder.places() if step is None else [self._checkpoint_of(step)])
+
+    def _checkpoint_of(self, step: int) -> pathlib.Path:
         places = {int(place.name): place for place in CheckpointFolder(self.checkpoints).places()}
         if step not in places:
             kept = f"checkpoints of the steps {', '.join(map(str, places))}" if places else "no checkpoints"
             raise ValueError(
                 f"{self.path} has {kept}; more are kept with num_checkpoints_to_keep. Received: step={step!r}"
             )
-        return places[step] / BEST
+        return places[step]
 
     @property
     def policy(self) -> pathlib.Path:

@@ -10,12 +10,14 @@ import pathlib
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from tfsac.agents import Agent
 from tfsac.environments import Filters
-from tfsac.files import Header, no_weights, parse_object, read_npz, written_aside
+from tfsac.files import Header, neutral, no_weights, parse_object, read_npz, read_object, written_aside
 from tfsac.networks import project
 from tfsac.policies import BasePolicy
+from tfsac.training.checkpoints.manifest import understanding
 from tfsac.training.recorded_functions import refuse_other_order
 from tfsac.training.run_directory import RunDirectory
 from tfsac.types import TARGET
@@ -119,6 +121,24 @@ def load_weights(path: pathlib.Path, learned: Agent | BasePolicy, filters: Filte
             value = np.exp(value) if name.endswith(LOG_ALPHA) else np.log(np.maximum(value, SMALLEST_ALPHA))
         {**variables, **others}[name].assign(value)
     (agent.policy if agent else learned).refresh()
+
+
+def load_checkpoint(place: pathlib.Path, agent: Agent, filters: Filters) -> None:
+    """Reads what an agent and the filters' statistics were at a checkpoint, without the memory.
+
+    Args:
+        place: the checkpoint's folder.
+        agent: with the parameters and networks of the run.
+        filters: whose statistics are read.
+
+    Raises:
+        CheckpointError: it is of another version or of other networks.
+    """
+    with understanding(place):
+        with neutral(place) as folder:
+            tf.train.Checkpoint(agent=agent).read(str(folder / "agent")).assert_consumed()
+        filters.restore(read_object(place / "state.json")["filters"])
+    agent.policy.refresh()
 
 
 def load_initial_weights(directory: RunDirectory, agent: Agent, filters: Filters) -> None:

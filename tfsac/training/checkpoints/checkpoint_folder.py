@@ -99,6 +99,24 @@ class CheckpointFolder:
         problem = "; ".join(f"{place} is damaged and was not used: {reason}" for place, reason in damaged.items())
         raise CheckpointError(f"There is no checkpoint to continue from. Received: {self.path} ({problem})")
 
+    def newest_whole(self, places: list[pathlib.Path]) -> pathlib.Path:
+        """Returns the last of some checkpoints whose own files are whole, whatever the rows of its memory are.
+
+        Raises:
+            CheckpointError: there is none, or it was written by another version.
+        """
+        damaged = []
+        for place in reversed(places):
+            try:
+                self._verify_files(place)
+            except (OSError, ValueError) as error:
+                damaged.append(f"{place} is damaged: {error}")
+                continue
+            return place
+        raise CheckpointError(
+            f"There is no checkpoint to take the last policy from. Received: {'; '.join(damaged) or self.path}"
+        )
+
     def _remove_leftovers(self) -> None:
         """Removes what killed writers left, and brings back a checkpoint that one was about to replace."""
         for path in list(self.path.iterdir()) if self.path.is_dir() else ():
