@@ -5,10 +5,10 @@ or `python` are commands, a `$ ` before them does not matter, a backslash contin
 looked at. Blocks of other languages are skipped. A comment above a block says more:
 
 <!-- file: my_env.py -->     the block is written to this file
-<!-- status: 2 -->           the last command of the block ends with this exit status, the others and by default all
-with 0 <!-- raises: ValueError -->  the block raises this type of error <!-- output -->              the block shows
-what the one before printed, or what it raised; `...` stands for anything <!-- skip -->                the block is not
-run
+<!-- status: 2 -->           the block's last command ends with this exit status; all others end with 0
+<!-- raises: ValueError -->  the block raises this type of error
+<!-- output -->              the block shows what the one before printed, or what it raised; `...` stands for anything
+<!-- skip -->                the block is not run
 """
 
 import contextlib

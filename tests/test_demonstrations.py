@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import pathlib
 import sys
 import warnings
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import tiny
+from pages import run_page
 
 from tfsac import api, loading
 from tfsac.environments import action_map, make, spec_of
@@ -284,7 +286,7 @@ def record_with(monkeypatch, folder, level, act):
         reset=lambda: None,
         act=lambda observation, deterministic: to_environment(act(observation)),
     )
-    monkeypatch.setattr(api, "_policy_in", lambda *_: policy)
+    monkeypatch.setattr(api, "policy_in", lambda *_: policy)
     recorded = api.record(run_dir, folder / "out.npz", episodes=2)
     loaded = load_demonstrations(folder / "out.npz", spec, level)
     np.testing.assert_array_equal(loaded.records, recorded.records)
@@ -694,3 +696,10 @@ def test_minari_that_is_not_installed_is_named_with_the_command_that_installs_it
 def test_actions_of_a_minari_dataset_cannot_be_read_without_the_way_back(minari):
     with pytest.raises(ValueError, match=r"so inverse is needed\. Received: None for minari:human-v1"):
         load_demonstrations("minari:human-v1", SPEC)
+
+
+@pytest.mark.slow
+def test_the_page_writes_logged_actions_as_demonstrations(tmp_path):
+    page = run_page(pathlib.Path(__file__).parents[1] / "docs" / "demonstrations.md", tmp_path)
+    found = load_demonstrations(tmp_path / "logged.npz", page["spec"], "Pendulum-v1")
+    np.testing.assert_array_equal(found.records["action"], np.full((200, 1), 0.5, np.float32))
