@@ -321,9 +321,9 @@ def test_the_picture_is_written_over_an_earlier_one(write, tmp_path):
         ({"x": ["one", "one"]}, r"A group has each run once\. Received: 'x' with \['.*one', '.*one'\]$"),
         (
             {"x": ["one"], "y": ["car"]},
-            r"cover the same levels\. Received: {'x': \['Pendulum-v1'\], 'y': \['MountainCar",
+            r"cover the same levels .* Received: {'x': \['Pendulum-v1'\], 'y': \['MountainCar",
         ),
-        ({"x": ["one", "car"], "y": ["one"]}, r"cover the same levels\. Received: {'x': \['MountainCar"),
+        ({"x": ["one", "car"], "y": ["one"]}, r"cover the same levels .* Received: {'x': \['MountainCar"),
     ],
 )
 def test_what_cannot_be_compared_is_named_and_nothing_is_written(write, tmp_path, groups, message):

@@ -149,12 +149,16 @@ def _check_box(name: str, action: gym.spaces.Box, team: tuple[int, ...]) -> None
         )
         raise ValueError(f"{name}: actions must be {wanted}. Received: {action}")
     if not np.issubdtype(action.dtype, np.floating) or action.dtype.itemsize < 4:
-        raise ValueError(f"{name}: actions must be floats of 32 bits or more. Received: {action}")
+        raise ValueError(
+            f"{name}: actions must be floats of 32 bits or more, such as Box(low, high, dtype=np.float32), or "
+            f"Discrete. Received: {action}"
+        )
     for side, bounds in (("low", action.low), ("high", action.high)):
         bad = np.argwhere(~np.isfinite(bounds))
         if bad.size:
             raise ValueError(
-                f"{name}: actions need finite bounds: give them to the action space, or wrap the environment in "
+                f"{name}: actions need finite bounds: give them to the action space, leave out ClipAction, which "
+                "removes them, or wrap the environment in "
                 "gymnasium.wrappers.TransformAction(env, lambda action: action, gymnasium.spaces.Box(low, high)). "
                 f"Received: {side}={bounds[tuple(bad[0])]} in dimension {_place(bad[0])}"
             )

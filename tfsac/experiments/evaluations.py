@@ -120,7 +120,10 @@ def normalised(read: Groups) -> Groups:
     levels = {label: sorted({run.level for run in runs}) for label, runs in read.items()}
     everywhere = sorted({level for of_group in levels.values() for level in of_group})
     if any(of_group != everywhere for of_group in levels.values()):
-        raise ValueError(f"The groups of a comparison cover the same levels. Received: {levels}")
+        raise ValueError(
+            "The groups of a comparison cover the same levels (an environment made by env_fn is another one than a "
+            f"registered level). Received: {levels}"
+        )
     if len(everywhere) == 1:
         return read
     ranges = {}
