@@ -94,7 +94,10 @@ def tell_untrained(run_dir: str | pathlib.Path, until: int | None = None) -> Non
     if until is not None:
         steps, returns = steps[steps <= until], returns[steps <= until]
     if len(steps) and updates[counted == steps[returns.argmax()]].max(initial=0) == 0:
-        print("  the best evaluation was before the first update: the policy that is kept is the one it began with")
+        print(
+            "  the best evaluation was before the first update: the policy that is kept is the one it began with; "
+            "tfsac export --last exports the last one"
+        )
 
 
 def check_film(path: str) -> None:
