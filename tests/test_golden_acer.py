@@ -241,10 +241,10 @@ def test_updates_match(kind, geometry, number, eager, monkeypatch):
     average_before = [layer.kernel.numpy() for layer in averages]
     golden_tools.record(seen, monkeypatch, agent, "update")
     if eager:
-        for owner, name in ((agent, "evaluate"), (losses, "retrace_returns"), (losses, "constrained")):
+        for owner, name in ((agent, "row_values"), (losses, "retrace_returns"), (losses, "constrained")):
             golden_tools.record(seen, monkeypatch, owner, name)
         received = golden_tools.first_gradients(agent, update, monkeypatch)
-        (_, steps), (_, returns), (_, (_, region)) = seen["evaluate"], seen["retrace_returns"], seen["constrained"]
+        (_, steps), (_, returns), (_, (_, region)) = seen["row_values"], seen["retrace_returns"], seen["constrained"]
         found = {"v": steps.v_R, "rho": np.exp(steps.log_ratio_R), "q_ret": returns.q_ret, "q_opc": returns.q_opc}
         if geometry == "chainerrl":  # the file has no others
             found["trust_region_factor"] = region.factor
