@@ -19,7 +19,7 @@ from tfsac.catalog import load_preset
 from tfsac.environments import as_arrays
 from tfsac.litert import calibrate, litert_interpreter, with_half_weights
 
-BENCHMARK = pathlib.Path(__file__).parents[1] / "benchmarks" / "quantization.py"
+BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
 TOOL = """
 import sys
 from importlib.metadata import entry_points
@@ -328,7 +328,7 @@ def test_a_policy_that_the_converter_cannot_quantise_is_refused_and_leaves_nothi
 def test_the_benchmark_plays_the_same_episodes_in_all_precisions(run_dir, monkeypatch, capsys):
     pytest.importorskip("ai_edge_litert")
     monkeypatch.setattr(sys, "argv", ["quantization.py", f"--run_dir={run_dir}", "--episodes=2"])
-    runpy.run_path(str(BENCHMARK), run_name="__main__")
+    runpy.run_path(str(BENCHMARKS / "quantization.py"), run_name="__main__")
     printed = capsys.readouterr().out
     returns = re.findall(r"^(\w+) +return mean (-\d+\.\d+) .* over 2 episodes  (\d+) bytes$", printed, re.M)
     assert [name for name, *_ in returns] == ["none", "float16", "int8"]
@@ -336,3 +336,13 @@ def test_the_benchmark_plays_the_same_episodes_in_all_precisions(run_dir, monkey
     assert [name for name, *_ in lost] == ["float16", "int8"] and float(lost[0][2]) < float(lost[1][2])
     for (_, paired, _), (_, mean, _) in zip(lost, returns[1:], strict=True):
         assert float(paired) == pytest.approx(float(returns[0][1]) - float(mean), abs=0.02)
+
+
+@pytest.mark.slow
+def test_the_benchmark_times_every_way_to_act(run_dir, monkeypatch, capsys):
+    pytest.importorskip("ai_edge_litert")
+    monkeypatch.setattr(sys, "argv", ["latency.py", f"--run_dir={run_dir}", "--calls=3"])
+    runpy.run_path(str(BENCHMARKS / "latency.py"), run_name="__main__")
+    rows = re.findall(r"^\| (.+?) \| (\d+\.\d) \| (\d+\.\d+) \| (\d+\.\d+) \|$", capsys.readouterr().out, re.M)
+    assert [way.partition(",")[0] for way, *_ in rows] == ["`policy.act`", *["SavedModel"] * 2, *["LiteRT"] * 2]
+    assert all(0 < float(median) <= float(slow) for _, _, median, slow in rows)
