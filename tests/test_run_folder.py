@@ -448,6 +448,9 @@ def test_commands_take_the_last_policy(run, tmp_path, capsys):
         assert cli.run(["evaluate", f"--run_dir={run}", "--episodes=1", *flags]) == 0
         means.append(capsys.readouterr().out.splitlines()[0])
     assert means[0] != means[1] == means[2]
+    (run / "best.npz").unlink()  # as before the first evaluation
+    assert cli.run(["evaluate", f"--run_dir={run}", "--episodes=1", "--last"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == means[1]
     shutil.rmtree(run / "checkpoints")
     with pytest.raises(CheckpointError, match="There is no checkpoint to take the last policy from"):
         cli.run(["evaluate", f"--run_dir={run}", "--episodes=1", "--last"])

@@ -43,7 +43,7 @@ def load_policy(
         last: take the policy as it was at the newest checkpoint, or that of `step`, whatever its evaluations.
 
     Raises:
-        FileNotFoundError: no run there, or one without an evaluation yet.
+        FileNotFoundError: no run there, or one without an evaluation yet and not `last`.
         TypeError: arguments of other types.
         ValueError, ImportError: the run's files are damaged, its environment or networks cannot be made, or are not
             those of the run; no checkpoint of this step.

@@ -84,8 +84,8 @@ def check_level(preset: Preset) -> None:
     check_actions(preset.agent.kind, preset.agent.discrete_actions, environments.spec_of(env).action)
 
 
-def check_run(run_dir: pathlib.Path) -> None:
-    """Refuses a folder that is no run with weights to load.
+def check_run(run_dir: pathlib.Path, last: bool = False) -> None:
+    """Refuses a folder that is no run with weights to load: those of the best evaluation, or the last ones.
 
     Raises:
         FileNotFoundError, ParameterError: as `tfsac.catalog.read_config`; there are no weights.
@@ -93,7 +93,8 @@ def check_run(run_dir: pathlib.Path) -> None:
     from tfsac.catalog import read_config
 
     read_config(run_dir / "config.json")
-    check_weights(run_dir)
+    if not last:  # else a checkpoint has them, before the first evaluation too
+        check_weights(run_dir)
 
 
 def check_weights(run_dir: pathlib.Path) -> None:

@@ -47,7 +47,7 @@ def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
     from tfsac.files import check_new_file
 
     run_dir, film, picture = required(f, "run_dir"), f.dump_mp4, f.plot_actions
-    check_run(pathlib.Path(run_dir))
+    check_run(pathlib.Path(run_dir), f.last)
     if film:
         check_film(film)
     if picture:
@@ -148,7 +148,7 @@ def export(f: flags.FlagValues, rest: list[str]) -> int:
     from tfsac.files import check_new_folder
 
     run_dir, out = required(f, "run_dir"), required(f, "out")
-    check_run(pathlib.Path(run_dir))
+    check_run(pathlib.Path(run_dir), f.last)
     check_new_folder(pathlib.Path(out))
     if f.format == "tflite" and out.endswith(".tflite"):
         raise UsageError(f"--out is a folder, which gets policy.tflite. Received: --out={out}")
