@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -22,7 +23,7 @@ from tfsac.files import LOCK, is_sealed, sealed, written_aside
 from tfsac.metrics import CSVSink
 from tfsac.parameters import ParameterError, RunParameters, override
 from tfsac.testing import tiny_preset
-from tfsac.training import Callback, CheckpointError, RunDirectory, Trainer, non_finite
+from tfsac.training import Callback, CheckpointError, Policy, RunDirectory, Trainer, non_finite
 from tfsac.training.run_lock import RunLock
 
 RUN = RunParameters(checkpoint_save_steps=25, updates_between_diagnostics=1)
@@ -37,6 +38,10 @@ SHORT = {
 
 def preset(**changes):
     return override(tiny_preset(), SHORT | changes)
+
+
+def heavy_pendulum():
+    return gym.make("Pendulum-v1", g=12.0)
 
 
 @pytest.fixture(scope="module")
@@ -435,6 +440,17 @@ def test_the_last_policy_of_a_step_is_that_of_its_checkpoint(tmp_path):
         CheckpointError, match=r"no checkpoint to take the last policy from\. Received: .*60 is damaged: "
     ):
         loading.load_policy(tmp_path / "run", step=60, last=True)
+
+
+@pytest.mark.slow
+def test_the_last_policy_of_asynchronous_collection_in_environments_of_a_function(tmp_path):
+    asynchronous = RunParameters(asynchronous_collection=True)
+    several = preset(**{"environment.num_envs": 2})
+    trainer = Trainer(several, tmp_path / "run", asynchronous, quiet=True, env_fn=heavy_pendulum)
+    trainer.run()
+    learned = Policy(trainer.agent.policy, trainer.filters).act(OBSERVATION)
+    last = loading.load_policy(tmp_path / "run", env_fn=heavy_pendulum, last=True)
+    np.testing.assert_array_equal(last.act(OBSERVATION), learned)
 
 
 def test_commands_take_the_last_policy(run, tmp_path, capsys):
