@@ -1,7 +1,7 @@
 """What learning.py trains: suites of groups of runs, which differ in their seeds, on levels. Data only."""
 
 import json
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 TWIN, SB3 = "tfsac, twin-target SAC", "Stable-Baselines3 SAC"
 
@@ -303,6 +303,56 @@ WIDE_CROSSQ = crossq(2048, "tfsac, CrossQ, 2048 units, bfloat16", *FEW_STEPS, se
 REDQ = preset("redq_mujoco", "tfsac, REDQ, bfloat16", *FEW_STEPS, seeds=(1,))
 FLASH_SAC = preset("flash_sac_mujoco", "tfsac, FlashSAC, bfloat16", *FEW_STEPS, seeds=(1,))
 
+# What may become the default for continuous actions, all at SAC's arithmetic and one update a step.
+LAYER_NORM, ATOMS = {"normalization": {"kind": "layer"}}, {"distribution": {"kind": "categorical", "num_atoms": 101}}
+SCALED_RETURNS = (
+    '--set=environment.filters.return_scaling={"bound": null}',
+    "--set=agent.algorithm.target_reduction=index_min",
+)
+EVERY_UPDATE = "--set=agent.algorithm.num_updates_between_policy_updates=1"
+EVERY_THIRD_UPDATE = "--set=agent.algorithm.num_updates_between_policy_updates=3"
+
+
+def critics(body: dict[str, Any], **head: Any) -> tuple[str, ...]:
+    """Returns the flags of two critics of 256 units with other options of their body and their head."""
+    parameters = {"kind": "ensemble_q", "body_parameters": {"scheme": [256, 256], **body}, **head}
+    middleware = '--set=agent.networks.q.middleware_parameters={"scheme": "Empty"}'
+    return f"--set=agent.networks.q.head_parameters={json.dumps(parameters)}", middleware
+
+
+DEFAULT_CANDIDATES = (
+    *one_changed(
+        "small_crossq_mujoco",
+        (improve(95_000),),
+        {
+            "_every_update": ("CrossQ, no policy delay", EVERY_UPDATE),
+            "_atoms": (
+                "CrossQ, 101 atoms",
+                f"--set=agent.networks.q.head_parameters.distribution={json.dumps(ATOMS['distribution'])}",
+                *SCALED_RETURNS,
+            ),
+            "_atoms_every_update": (
+                "CrossQ, 101 atoms, no policy delay",
+                f"--set=agent.networks.q.head_parameters.distribution={json.dumps(ATOMS['distribution'])}",
+                *SCALED_RETURNS,
+                EVERY_UPDATE,
+            ),
+        },
+        unchanged="CrossQ",
+    ),
+    *one_changed(
+        "mujoco_twin_sac",
+        (improve(90_000), episodes(10)),
+        {
+            "_layer_norm": ("twin SAC, layer norm", *critics(LAYER_NORM)),
+            "_layer_norm_delay": ("twin SAC, layer norm, policy delay 3", *critics(LAYER_NORM), EVERY_THIRD_UPDATE),
+            "_atoms": ("twin SAC, 101 atoms", *critics({}, **ATOMS), *SCALED_RETURNS),
+            "_layer_norm_atoms": ("twin SAC, layer norm, 101 atoms", *critics(LAYER_NORM, **ATOMS), *SCALED_RETURNS),
+        },
+        unchanged="twin SAC",
+    ),
+)
+
 SUITES = {
     "mujoco": Suite(
         (
@@ -338,6 +388,13 @@ SUITES = {
                 variant="-no-contacts",
                 label="Ant-v5 without contact forces",
             ),
+        )
+    ),
+    "default": Suite(
+        (
+            Level("Hopper-v5", DEFAULT_CANDIDATES),
+            Level("Walker2d-v5", DEFAULT_CANDIDATES),
+            Level("HalfCheetah-v5", DEFAULT_CANDIDATES),
         )
     ),
     "long": Suite(
