@@ -89,13 +89,16 @@ def finish(trainer: Trainer) -> Result:
     with trainer.lock.kept():
         trainer.complete()
         result, directory = trainer.run(), trainer.directory
-        if result.signal is None and result.best_return is not None:
+        if result.signal is None and trainer.evaluator.best_weights:
             from tfsac.experiments.plots import plot_run
 
             with writing_results(trainer.how_to_resume):
                 load_weights(directory.best, trainer.agent, trainer.filters)
                 plot_run(directory.path)
                 export(trainer.policy, directory.policy, replace=True)
+            untrained = " It is untrained: no update was before." if trainer.evaluator.best_updates == 0 else ""
+            if result.best_step is not None:
+                trainer.print(f"The exported policy is that of step {result.best_step}.{untrained}")
     return result
 
 

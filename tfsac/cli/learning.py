@@ -95,7 +95,7 @@ def _train_flags(f: flags.FlagValues) -> None:
 def train(f: flags.FlagValues, rest: list[str]) -> int:
     """Trains one or several seeds."""
     from tfsac.cli.describing import print_presets
-    from tfsac.cli.results import print_evaluation, tell_untrained
+    from tfsac.cli.results import print_evaluation
     from tfsac.distributed.partition import environment_of_actor, preset_of_worker
     from tfsac.distributed.tf_config import worker_task
     from tfsac.files import check_run_dir
@@ -153,7 +153,6 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
         return 0
     best = "" if result.best_return is None else f", best evaluation {result.best_return:.1f}"
     print(f"{result.reason} at step {result.counters.env_steps}{best}")
-    tell_untrained(run_dir)
     print(f"  curve   {run_dir / 'learning_curve.png'}\n  policy  {run_dir / 'policy'}")
     if result.accepted is not None:
         within = preset.validation.max_episodes_to_achieve_reward

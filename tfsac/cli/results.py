@@ -81,23 +81,16 @@ def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
 
 
 def tell_untrained(run_dir: str | pathlib.Path, until: int | None = None) -> None:
-    """Prints a line where a run's best evaluation, of those until a step, was before its first update."""
+    """Prints a line where a run was evaluated, until a step, but not after an update."""
     from tfsac.experiments.plots import read_curve
 
     try:
-        (steps, returns), (counted, updates) = (
-            read_curve(pathlib.Path(run_dir)),
-            read_curve(pathlib.Path(run_dir), "updates"),
-        )
+        steps, updates = read_curve(pathlib.Path(run_dir), "updates")
     except ValueError:  # no evaluation yet
         return
-    if until is not None:
-        steps, returns = steps[steps <= until], returns[steps <= until]
-    if len(steps) and updates[counted == steps[returns.argmax()]].max(initial=0) == 0:
-        print(
-            "  the best evaluation was before the first update: the policy that is kept is the one it began with; "
-            "tfsac export --last exports the last one"
-        )
+    known = updates if until is None else updates[steps <= until]
+    if len(known) and not known.any():
+        print("  this policy is untrained: every evaluation was before the first update; --last takes the last policy")
 
 
 def check_film(path: str) -> None:

@@ -78,9 +78,14 @@ def environment_of_actor(preset: Preset, run: RunParameters) -> EnvironmentParam
         run: with `num_actors`.
 
     Raises:
-        ParameterError: `num_envs` is not divisible by the number of actors.
+        ParameterError: `num_envs` is not divisible by the number of actors; or evaluations in the environment of one.
     """
     num_envs = preset.environment.num_envs
+    if preset.environment.evaluation == "shared" and run.ray_address is not None:
+        raise ParameterError(
+            'Actors step ahead of the learner, so environment.evaluation is "separate" or "none" with ray_address. '
+            'Received: "shared"'
+        )
     if num_envs % run.num_actors:
         raise ParameterError(
             f"environment.num_envs must be divisible by the number of actors, {run.num_actors}; see --num_envs. "

@@ -33,11 +33,12 @@ def check_env_fn(env_fn: object) -> None:
         raise TypeError(f"{HOW}. Received: {env_fn!r}")
 
 
-def making(env_fn: Callable[[], gym.Env]) -> Callable[[], gym.Env]:
+def making(env_fn: Callable[[], gym.Env], one_at_once: bool = False) -> Callable[[], gym.Env]:
     """Returns a function that makes one environment with the user's function and checks that it is one, and new.
 
     Args:
         env_fn: returns a new environment at each call.
+        one_at_once: whether each is closed before the next is made, so that it may be the same one again.
 
     Raises:
         TypeError: no function. The returned function raises TypeError for what is no environment, ValueError for the
@@ -45,29 +46,30 @@ def making(env_fn: Callable[[], gym.Env]) -> Callable[[], gym.Env]:
             raises.
     """
     check_env_fn(env_fn)
-    return _Making(env_fn)
+    return _Making(env_fn, one_at_once)
 
 
 class _Making:
     """Calls the user's function; a copy in another process knows nothing of the environments made here."""
 
-    def __init__(self, env_fn: Callable[[], gym.Env]):
-        self.env_fn = env_fn
+    def __init__(self, env_fn: Callable[[], gym.Env], one_at_once: bool):
+        self.env_fn, self.one_at_once = env_fn, one_at_once
         # By identity: environments may have an equality of their own, as dataclasses have.
         self.made: weakref.WeakValueDictionary[int, gym.Env] = weakref.WeakValueDictionary()
         self.first: dict[str, Any] = {}  # spaces of the first one
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return making, (self.env_fn,)
+        return making, (self.env_fn, self.one_at_once)
 
     def __call__(self) -> gym.Env:
         with calling("env_fn"):
             env = self.env_fn()
         if not isinstance(env, gym.Env):
             raise TypeError(f"{HOW}. Received: {env!r} from env_fn")
-        if self.made.get(id(env.unwrapped)) is env.unwrapped:
+        if self.made.get(id(env.unwrapped)) is env.unwrapped and not self.one_at_once:
             raise ValueError(
-                "env_fn makes a new environment at each call: training and evaluation must not step the same one. "
+                "env_fn makes a new environment at each call: training and evaluation must not step the same one. For "
+                'one that exists once, set environment.evaluation to "shared" or "none". '
                 f"Received: {env} twice"
             )
         self.made[id(env.unwrapped)] = env.unwrapped

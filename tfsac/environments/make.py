@@ -34,7 +34,7 @@ def maker(parameters: EnvironmentParameters, env_fn: Callable[[], gym.Env] | Non
     if env_fn is None:
         return functools.partial(make, parameters.level, limit, parameters.atari, visible, **parameters.kwargs)
 
-    new = making(env_fn)
+    new = making(env_fn, parameters.evaluation != "separate" and parameters.num_envs == 1)
 
     def one() -> gym.Env:
         env = new()

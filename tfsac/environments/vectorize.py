@@ -134,7 +134,7 @@ class Environments:
             self.length, self.episode = length.copy(), self.episode + done
             try:
                 following = self._reset(done)
-            except EnvironmentFailure:  # a step that nobody stores was not made
+            except BaseException:  # a step that nobody stores was not made
                 self.steps, self.length, self.episode = before
                 raise
         self.observation, self.is_first = following, done
@@ -176,9 +176,15 @@ class Environments:
         same = bool(observation) and all(np.array_equal(self.observation[key], observation[key]) for key in observation)
         if same and np.array_equal(self.length, length):
             return True
-        self.episode += length > 0  # an episode that had not begun keeps its seed
-        self.observation, self.is_first = self._reset(everywhere), everywhere
+        self.length = length
+        self.start_episodes()
         return False
+
+    def start_episodes(self) -> None:
+        """Starts a new episode everywhere; one that has no step yet keeps its seed."""
+        everywhere = np.ones(self.num_envs, bool)
+        self.episode += self.length > 0
+        self.observation, self.is_first = self._reset(everywhere), everywhere
 
     def close(self) -> None:
         """Ends the environments and their processes."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 STEPS, EVALUATION, TRAINING = "env_steps", "evaluation/return_", "training/return_mean"
+RECENT = "training/recent_return_mean"  # of runs without evaluations
 Y_LABELS = {
     EVALUATION + "mean": "mean return of an evaluation",
     TRAINING: "mean return of training episodes",
@@ -58,7 +59,7 @@ def read_curve(path: Path, column: str = EVALUATION + "mean") -> Curve:
 
     Args:
         path: a run directory, or a CSV file with the column `env_steps`.
-        column: name of the column.
+        column: name of the column; the returns of evaluations are, of a run without them, its recent training returns.
 
     Returns:
         steps `[T]` int64, increasing, and values `[T]` float64.
@@ -66,7 +67,10 @@ def read_curve(path: Path, column: str = EVALUATION + "mean") -> Curve:
     Raises:
         ValueError: no such file or column, nothing in it, or something that is no number.
     """
-    steps, values = _numbers(*_table(path), [column])
+    file, table = _table(path)
+    if column == EVALUATION + "mean" and column not in table and RECENT in table:
+        column = RECENT
+    steps, values = _numbers(file, table, [column])
     return steps, values[:, 0]
 
 

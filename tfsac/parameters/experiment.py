@@ -66,6 +66,9 @@ class EnvironmentParameters:
         step_timeout_seconds: environments in other processes fail when they take longer for a step or a reset, or None
             to wait for as long as it takes. An environment that hangs in this process cannot be stopped, so "sync"
             refuses it.
+        evaluation: "separate" evaluates in an environment of its own, "shared" in the one that is trained in, at the
+            first end of an episode after an evaluation is due, for a robot or simulator that exists once. "none" makes
+            no evaluations: the policy with the best mean return of ten training episodes is kept.
         filters: rewards and observations on their way to the agent.
     """
 
@@ -77,6 +80,7 @@ class EnvironmentParameters:
     atari: AtariPreprocessingParameters | None = None
     visible_entries: tuple[Annotated[int, Field(ge=0)], ...] | None = None
     step_timeout_seconds: PositiveFloat | None = None
+    evaluation: Literal["separate", "shared", "none"] = "separate"
     filters: FilterParameters = Field(default_factory=FilterParameters)
 
     def __post_init__(self) -> None:
@@ -92,6 +96,11 @@ class EnvironmentParameters:
                 f"Received: kwargs.{taken[0]}={self.kwargs[taken[0]]!r}"
             )
         object.__setattr__(self, "kwargs", _as_json(self.kwargs))
+        if self.evaluation == "shared" and self.num_envs > 1:
+            raise ParameterError(
+                'evaluation="shared" waits for the end of the only episode: set num_envs to 1. '
+                f"Received: num_envs={self.num_envs}"
+            )
         visible = self.visible_entries
         if visible is not None and (not visible or len(set(visible)) < len(visible)):
             raise ParameterError(f"visible_entries names one entry or more, each once. Received: {visible}")

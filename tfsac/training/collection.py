@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tfsac.environments import EnvironmentFailure, Environments, Filters
+from tfsac.environments import Environments, Filters
 from tfsac.policies import BasePolicy, Mode
 from tfsac.training.non_finite import refuse_non_finite_action
 from tfsac.types import OBSERVATION, Step
@@ -42,6 +42,7 @@ class Collector:
 
         Raises:
             EnvironmentFailure: an environment raised; everything is as it was.
+            KeyboardInterrupt: the same, where it raised this one.
             NonFiniteError: the action is not finite.
         """
         environments = self.environments
@@ -49,11 +50,12 @@ class Collector:
         mode: Mode = "random" if env_steps < random_until else "explore"
         seen = self.filters.observation(observation)
         drawn = self.policy.rng.bit_generator.state
-        action, policy_state, extras = self.policy.act(seen, self.policy_state, environments.is_first, mode, env_steps)
-        refuse_non_finite_action(action, f"at environment step {env_steps}")
+        first = environments.is_first
         try:
+            action, policy_state, extras = self.policy.act(seen, self.policy_state, first, mode, env_steps)
+            refuse_non_finite_action(action, f"at environment step {env_steps}")
             result = environments.step(action)
-        except EnvironmentFailure:  # a step that was not made drew no random numbers
+        except BaseException:  # a step that was not made drew no random numbers
             self.policy.rng.bit_generator.state = drawn
             raise
         self.policy_state = policy_state

@@ -70,13 +70,14 @@ def evaluate_policy(
     seed: int = 0,
     where: int = 0,
     each_step: Callable[..., None] | None = None,
+    begun: Any = None,
 ) -> Evaluation:
     """Runs whole episodes of a policy, whose state is reset at each episode start.
 
     Args:
         policy: to be evaluated.
         deterministic: its mode instead of samples.
-        env, amount, seed, where, each_step: see `evaluate`.
+        env, amount, seed, where, each_step, begun: see `evaluate`.
 
     Raises:
         EnvironmentFailure: the environment raised.
@@ -91,7 +92,7 @@ def evaluate_policy(
             switched.append(policy.switched)
         return action
 
-    done = evaluate(act, env, amount, seed, where, each_step, policy.reset)
+    done = evaluate(act, env, amount, seed, where, each_step, policy.reset, begun)
     return done._replace(switched=np.array(switched) if switched else None)
 
 
@@ -114,18 +115,20 @@ def evaluate(
     where: int = 0,
     each_step: Callable[..., None] | None = None,
     begin: Callable[[], None] | None = None,
+    begun: Any = None,
 ) -> Evaluation:
     """Runs whole episodes and adds up their rewards. One that does not end is cut off after `LONGEST_EPISODE` steps, or
     after its time limit where that is longer.
 
     Args:
         act: raw observation of one environment to an action in the environment's bounds.
-        env: not the one that is trained in.
+        env: the environment.
         amount: a number of episodes, or of steps (the last episode is finished).
         seed: of the run.
         where: distinguishes evaluations of one run; the episodes' seeds follow from both.
         each_step: called after every step with (observation, action, reward, terminated, truncated, next_observation).
         begin: called at the begin of every episode.
+        begun: the observation after a reset that was made already, with which the first episode begins.
 
     Raises:
         EnvironmentFailure: the environment raised, or returned what it must not.
@@ -137,7 +140,9 @@ def evaluate(
     made = 0  # episodes, or steps
     while made < amount.num_steps:
         with _failing_in(name, len(returns), 0):
-            observation, _ = env.reset(seed=episode_seed(seed, EVALUATION, where, len(returns)))
+            observation, begun = begun, None
+            if observation is None:
+                observation, _ = env.reset(seed=episode_seed(seed, EVALUATION, where, len(returns)))
             refuse_non_finite(observation, 0.0)
         total, length, done = 0.0, 0, False
         if begin is not None:

@@ -11,7 +11,8 @@ import numpy as np
 SUMMARY = ("return_mean", "return_std", "return_min", "return_max", "length_mean")
 AVERAGED = ("averaged/losses", "averaged/diagnostics")  # over how many updates the means of a row are
 MOST_ADDED = 1000  # calls of updates whose metrics wait to be summed
-RECENT_EPISODES = 10  # over which the progress bar averages
+RECENT_EPISODES = 10  # over which the progress bar averages, and by which runs without evaluations judge a policy
+RECENT = "training/recent_return_mean"  # column of such runs
 
 
 def summary(prefix: str, returns: np.ndarray, lengths: np.ndarray) -> dict[str, float]:

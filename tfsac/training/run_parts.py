@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -133,25 +135,39 @@ class RunParts:
     def _make_environments(self, asked: RunRequest) -> None:
         one = maker(asked.preset.environment, asked.env_fn)
         self.evaluation_env = one()
-        try:
-            self._make_training_environments(asked, one)
-        except BaseException:
-            self.evaluation_env.close()
-            raise
+        with contextlib.ExitStack() as failed:
+            failed.callback(lambda: self.evaluation_env.close())
+            self._make_training_environments(asked, one, failed)
+            failed.pop_all()
 
-    def _make_training_environments(self, asked: RunRequest, one: Callable[[], gym.Env]) -> None:
+    def _make_training_environments(
+        self, asked: RunRequest, one: Callable[[], gym.Env], failed: contextlib.ExitStack
+    ) -> None:
         env_fn, task = asked.env_fn, asked.task
         self.preset = described(asked.preset, self.evaluation_env, env_fn, asked.models)
         if self.settings.stop_at_threshold and (line := about_threshold(asked.preset, self.preset)):
             name = self.preset.environment.name
             raise ParameterError(f"{line} Received: stop_at_threshold with an env_fn for {name}")
-        if (timeout := self.preset.environment.step_timeout_seconds) is not None:
-            self.evaluation_env = IsolatedEnvironment(self.evaluation_env, one, timeout)
+        environment, first = self.preset.environment, self.evaluation_env
+        timeout, self.has_one = environment.step_timeout_seconds, environment.evaluation != "separate"
+        if timeout is not None and not self.has_one:
+            self.evaluation_env = IsolatedEnvironment(first, one, timeout)
         self.worker_preset = preset_of_worker(self.preset, task)
         self.environments: Environments | RayEnvironments
+        if self.has_one:  # training gets the one that was made, or makes its own after this one was closed
+            failed.pop_all()
+            if environment.vectorization == "sync" and self.settings.ray_address is None:
+                one = functools.partial(_first_or_new, [first], one)
+            else:
+                first.close()
         if self.settings.ray_address is None:
             own = self.worker_preset.environment
             self.environments = Environments(own, self.settings.seed, one, task.index * own.num_envs)
+            groups = self.environments.groups
+            if environment.evaluation == "shared":
+                self.evaluation_env = (
+                    groups.here.envs[0] if groups.here else IsolatedEnvironment(first, one, timeout, groups.processes)
+                )
         else:
             arguments = self.preset, self.settings, env_fn, asked.models
             self.environments = RayEnvironments(self.preset, self.settings, RolloutActor, arguments, self.print)
@@ -259,7 +275,8 @@ class RunParts:
     def close(self) -> None:
         """Closes the environments and unlocks the run's folder; `run` does so at its end."""
         self.environments.close()
-        self.evaluation_env.close()
+        if not self.has_one:
+            self.evaluation_env.close()
         self.lock.release()
         use_bfloat16(self.bfloat16_before)
 
@@ -314,3 +331,8 @@ class RunParts:
     def print(self, text: str) -> None:
         """Prints a line above the progress bar, unless the run is quiet."""
         self.terminal.print(text)
+
+
+def _first_or_new(made: list[gym.Env], one: Callable[[], gym.Env]) -> gym.Env:
+    """Returns an environment that was made already, where one is left, or makes one."""
+    return made.pop() if made else one()

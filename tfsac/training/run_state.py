@@ -89,6 +89,8 @@ class RunState:
             ValueError: the state is of another version.
         """
         state, task = restored.state, self.workers.task
+        if isinstance(state.get("evaluator"), dict):  # checkpoints of earlier versions do not say when the best one was
+            state["evaluator"] = {"best_step": None, "best_updates": None, **state["evaluator"]}
         refuse_other_kinds(state, self.values())
         self.agent.policy.refresh()
         self.schedule.restore(state["schedule"])
@@ -112,10 +114,14 @@ class RunState:
         if not alone:
             self.reseed()
         if not exact:
-            self.memory.end_episodes()
-            self.filters.end_episodes()
-            self.reporter.drop_running()
+            self.end_episodes()
         return exact
+
+    def end_episodes(self) -> None:
+        """Notes that the running episodes do not continue."""
+        self.memory.end_episodes()
+        self.filters.end_episodes()
+        self.reporter.drop_running()
 
     def reseed(self) -> None:
         """Gives this worker streams of random numbers that no other one has, and that it did not have before this

@@ -13,7 +13,7 @@ import sys
 import threading
 from typing import Any
 
-from tfsac.machine import ENDING, SIGNALLED, ending_signals
+from tfsac.machine import SIGNALLED, ending_signals
 
 SECONDS_OF_SILENCE = 2.0
 PATIENCE = b"tfsac: the run is saved and ends after this step or evaluation; a second signal ends it at once\n"
@@ -27,11 +27,16 @@ class StopSignals:
     A thread waits for the second one, because Python's handlers run in the main thread, which may hang in TensorFlow's
     code or in an environment's. In a notebook, whose process has more than this run, the second one raises
     KeyboardInterrupt.
+
+    The middleware of a robot or a simulator may install handlers of its own while the run trains. The thread notices
+    a signal whoever handles it, and `keep` puts the run's handlers back; they call the others.
     """
 
     def __init__(self) -> None:
         self.received: int | None = None
+        self.interrupted = False
         self.previous: dict[int, Any] = {}
+        self.replaced: dict[int, Any] = {}  # handlers that were installed during the run
         self.in_notebook = "ipykernel" in sys.modules
         self.told: socket.socket | None = None
 
@@ -49,6 +54,18 @@ class StopSignals:
         if self.received and self.in_notebook:
             raise KeyboardInterrupt
         self.received = self.received or number
+        if callable(replaced := self.replaced.pop(number, None)):  # which may call this one in turn
+            with contextlib.suppress(KeyboardInterrupt, SystemExit):  # the run ends where it can be saved
+                replaced(number, frame)
+
+    def keep(self) -> None:
+        """Puts the handlers back that something else has replaced, and the file descriptor that wakes the thread."""
+        for number in self.previous:
+            if (found := signal.getsignal(number)) != self._remember:
+                self.replaced[number] = found
+                signal.signal(number, self._remember)
+        if self.told:
+            signal.set_wakeup_fd(self.told.fileno(), warn_on_full_buffer=False)
 
     def interrupt(self) -> None:
         """Takes a KeyboardInterrupt that was raised, such as by a callback, for the first Ctrl-C.
@@ -56,12 +73,11 @@ class StopSignals:
         Raises:
             KeyboardInterrupt: it is the second one.
         """
-        if self.received:
+        if self.interrupted or (self.received and self.in_notebook):
             raise KeyboardInterrupt
-        self.received = signal.SIGINT
+        self.interrupted, self.received = True, self.received or signal.SIGINT
 
-    @staticmethod
-    def _end_at_the_second(heard: socket.socket) -> None:
+    def _end_at_the_second(self, heard: socket.socket) -> None:
         numbers, silent = list[int](), True
         with heard:
             while len(numbers) < 2:
@@ -72,7 +88,9 @@ class StopSignals:
                     arrived, silent = b" ", False
                 if not arrived:
                     return
-                numbers += [number for number in arrived if number in ENDING]
+                numbers += [number for number in arrived if number in self.previous]
+                if numbers:
+                    self.received = self.received or numbers[0]
                 heard.settimeout(SECONDS_OF_SILENCE if numbers and silent else None)
         for child in multiprocessing.active_children():
             with contextlib.suppress(OSError):
@@ -86,7 +104,7 @@ class StopSignals:
             return
         for number, handler in self.previous.items():
             signal.signal(number, handler)
-        self.previous = {}
+        self.previous, self.replaced = {}, {}
         if self.told:
             signal.set_wakeup_fd(self.earlier)
             self.told.close()  # ends the thread

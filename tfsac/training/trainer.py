@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterator, Sequence
 import gymnasium as gym
 import numpy as np
 
-from tfsac.environments import EnvironmentFailure
+from tfsac.environments import EnvironmentFailure, Environments
 from tfsac.metrics import Row, terminal_or_notebook
 from tfsac.networks import ModelMaker
 from tfsac.networks.bfloat16 import use_bfloat16
-from tfsac.parameters import ParameterError, Preset, RunParameters
+from tfsac.parameters import EnvironmentEpisodes, ParameterError, Preset, RunParameters
 from tfsac.training.callbacks import Callback
 from tfsac.training.checkpoints import CheckpointError
 from tfsac.training.failures import explaining
 from tfsac.training.non_finite import NonFiniteError, refuse_non_finite, refuse_non_finite_weights
+from tfsac.training.recorder import RECENT, RECENT_EPISODES
 from tfsac.training.reporting import opening
 from tfsac.training.run_directory import CONFIG
 from tfsac.training.run_parts import STOPPED, MakeTerminal, RunParts
@@ -121,20 +122,22 @@ class Trainer(RunParts):
                 closing.callback(self.updates.close)
                 with contextlib.suppress(OSError):  # on a full disk the error before says so
                     self.reporter.close()
-        best = None if np.isinf(self.evaluator.best_return) else self.evaluator.best_return
+        evaluator = self.evaluator
+        best = None if np.isinf(evaluator.best_return) else evaluator.best_return
         reason = self.stop_reason or "finished"
-        accepted = None if self.preset.validation.min_reward_threshold is None else self.evaluator.accepted
-        return Result(reason, self.directory.path, self.counters, best, self.signals.received, accepted)
+        accepted = None if self.preset.validation.min_reward_threshold is None else evaluator.accepted
+        ended = reason, self.directory.path, self.counters, best, self.signals.received, accepted
+        return Result(*ended, evaluator.best_step)
 
     def _train(self) -> None:
         self._call("on_training_begin")
         try:
-            if self.evaluator.due(self.counters):  # the one that failed, in a run that was resumed
+            if self._evaluation_due():  # the one that failed, in a run that was resumed
                 self.evaluate()
             while not (self.schedule.finished() or self._stopping()):
                 self.train_one_step()
-            if not self.signals.received and self.evaluator.evaluated_at != self.counters.env_steps:
-                self.evaluate()
+            if not self.signals.received:
+                self._evaluate_at_end()
         except EnvironmentFailure:  # a signal may have ended the environments' processes, too
             if self.workers.task.num_workers > 1 or not self.signals.received:
                 raise
@@ -146,7 +149,7 @@ class Trainer(RunParts):
         """Acts once in every environment, makes the updates that are pending, evaluates and saves where it is time."""
         self.collect()
         self.update()
-        if self.evaluator.due(self.counters):
+        if self._evaluation_due():
             self.evaluate()
         if self.checkpoint_period.passed(self.counters.env_steps):
             self.save()
@@ -160,7 +163,8 @@ class Trainer(RunParts):
             EnvironmentFailure: an environment raised; nothing was stored.
             NonFiniteError: an action is not finite; nothing was stored.
         """
-        step = self.collector.step(self.schedule.random_until(), self.counters.env_steps)
+        with self._interrupted_at_once():
+            step = self.collector.step(self.schedule.random_until(), self.counters.env_steps)
         ends = step.terminated, step.truncated
         self.memory.add(step.observation, step.action, step.reward, *ends, step.next_observation, step.extras)
         self._count(step)
@@ -186,7 +190,8 @@ class Trainer(RunParts):
         )
 
     def evaluate(self) -> Row:
-        """Evaluates the policy, writes a row of metrics and keeps the weights if they are the best so far.
+        """Evaluates the policy, writes a row of metrics and keeps the weights if they are the best so far. In an
+        environment that is shared with training, running episodes end here and new ones start.
 
         Returns:
             the row; nothing at workers other than the chief, which evaluates for all.
@@ -201,9 +206,19 @@ class Trainer(RunParts):
             raise RuntimeError(
                 f"The run has ended: tfsac.evaluate(run_dir) evaluates its policy. Received: {self.directory.path}"
             )
+        row = self._evaluate()
+        if isinstance(environments := self.environments, Environments) and self._shared:
+            if environments.length.any():
+                self.state.end_episodes()
+                self.checkpoints.rewrite_newest_chunk()
+            environments.start_episodes()
+        return row
+
+    def _evaluate(self) -> Row:
         self.updates.wait()
         speed = self.reporter.steps_per_second()
-        evaluated = self.evaluator.evaluate(self.counters.env_steps) if self.workers.task.is_chief else {}
+        with self._interrupted_at_once():
+            evaluated = self._judged() if self.workers.task.is_chief else {}
         self.evaluator.completed(self.counters)
         row = self.reporter.row(speed) | evaluated
         if not self.workers.task.is_chief:
@@ -211,12 +226,43 @@ class Trainer(RunParts):
         row |= self.hooks.metrics(self)
         with self.writing:
             self.reporter.write(row, self.agent)
-            reached = self.evaluator.judge(row["evaluation/return_mean"], self.counters)
+            value = row.get("evaluation/return_mean", row.get(RECENT))
+            reached = value is not None and self.evaluator.judge(value, self.counters)
         if reached and self.settings.stop_at_threshold:
             self.stop("threshold reached")
         self.hooks.call("on_evaluation", self, row)
         self.reporter.start_row()
         return row
+
+    @property
+    def _shared(self) -> bool:
+        return self.preset.environment.evaluation == "shared"
+
+    def _evaluation_due(self) -> bool:
+        """Returns whether an evaluation is due now; in the environment that is trained in, between episodes."""
+        return self.evaluator.due(self.counters) and not (self._shared and self.environments.length.any())
+
+    def _judged(self) -> dict[str, float]:
+        """Returns what the policy is judged by: an evaluation, or the last training episodes once there are enough of
+        a policy that learns.
+        """
+        if self.preset.environment.evaluation != "none":
+            begun = self._shared and not self.environments.length.any()
+            first = {key: seen[0] for key, seen in self.environments.observation.items()} if begun else None
+            return self.evaluator.evaluate(self.counters.env_steps, first)
+        mean, episodes = self.reporter.recorder.recent_return(), self.schedule.since_heatup(EnvironmentEpisodes(1))
+        enough = episodes >= RECENT_EPISODES and self.counters.updates
+        return {RECENT: mean} if mean is not None and enough else {}
+
+    def _evaluate_at_end(self) -> None:
+        """Evaluates the last policy, unless it was. An episode that runs in a shared environment stays as it is: a run
+        that is resumed continues it.
+        """
+        if self.evaluator.evaluated_at != self.counters.env_steps:
+            self._evaluate()
+        none = self.preset.environment.evaluation == "none" and self.workers.task.is_chief
+        if none and self.counters.episodes and not self.evaluator.best_weights:  # too few to judge a policy by
+            self.evaluator.keep(-np.inf, self.counters)
 
     def save(self) -> pathlib.Path:
         """Writes a checkpoint and returns its folder.
@@ -301,7 +347,21 @@ class Trainer(RunParts):
 
     def _stopping(self) -> bool:
         # Several workers stop at the same step, which they learn from each other while they act.
+        self.signals.keep()
         return self.agreed_to_stop if self.workers.task.num_workers > 1 else bool(self._wish_to_stop())
+
+    @contextlib.contextmanager
+    def _interrupted_at_once(self) -> Iterator[None]:
+        """Takes a KeyboardInterrupt that the environment raised inside for Ctrl-C, and leaves the step or evaluation
+        undone: a robot that was interrupted may not be able to move.
+        """
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            if not self.ran:  # stepped by hand
+                raise
+            self.signals.interrupt()
+            raise EnvironmentFailure(f"{self.preset.environment.name} was interrupted. Received: Ctrl-C") from error
 
     def _computed(self, batch: Batch, result: UpdateResult) -> None:
         before = self.counters.updates - len(result.metrics)
@@ -374,6 +434,8 @@ class Result:
         signal: the number of the signal that interrupted it, or None.
         accepted: whether an evaluation reached the preset's threshold within its number of training episodes; None for
             a preset without a threshold.
+        best_step: environment steps at that best evaluation, after which the kept policy acts; None without one, and
+            for a run that an earlier version began and that has found no better policy since.
     """
 
     reason: str
@@ -382,3 +444,4 @@ class Result:
     best_return: float | None
     signal: int | None
     accepted: bool | None
+    best_step: int | None = None
