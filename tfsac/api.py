@@ -54,6 +54,7 @@ def train(
     initial_weights: str | pathlib.Path | None = None,
     env_fn: EnvFn | None = None,
     models: ModelMaker | None = None,
+    restore_memory: bool = False,
 ) -> Result:
     """Trains a preset; afterwards the run's folder has its learning curve and its best policy as a SavedModel.
 
@@ -69,6 +70,7 @@ def train(
             is not: give it again to resume the run, and to `load_policy` and `evaluate`.
         models: makes custom Keras models, instead of the preset's layers; see docs/own_networks.md. The same holds for
             it.
+        restore_memory: begin also with the replay memory of the run in `initial_weights`, and without a warm-up.
 
     Returns:
         how it ended and how well.
@@ -81,7 +83,8 @@ def train(
         >>> result = tfsac.train("pendulum_sac", "runs/arm", env_fn=lambda: gymnasium.make("Pendulum-v1", g=3.7))
         >>> policy = tfsac.load_policy("runs/arm", env_fn=lambda: gymnasium.make("Pendulum-v1", g=3.7))
     """
-    return finish(Trainer(preset, run_dir, run, resume, callbacks, quiet, initial_weights, env_fn, models))
+    given = preset, run_dir, run, resume, callbacks, quiet, initial_weights, env_fn, models
+    return finish(Trainer(*given, restore_memory=restore_memory))
 
 
 def finish(trainer: Trainer) -> Result:

@@ -16,9 +16,10 @@ from tfsac.parameters.keywords import explains_keywords
 from tfsac.training import Policy, RunDirectory
 from tfsac.training.build import build_agent, build_policy
 from tfsac.training.devices import configure_once
-from tfsac.training.recorded_functions import in_trained_order, refuse_other_spaces, refuse_others
+from tfsac.training.recorded_functions import in_trained_order, recorded_spec, refuse_other_spaces, refuse_others
 from tfsac.training.run_request import check_functions
 from tfsac.training.weights import load_checkpoint, load_weights
+from tfsac.types import Spec
 
 EnvFn = Callable[[], gym.Env]
 
@@ -50,23 +51,28 @@ def load_policy(
         CheckpointError: `last`, and no checkpoint that is whole.
     """
     argument_checks.flag("critics", critics)
+    directory = RunDirectory(argument_checks.path("run_dir", run_dir))
+    if directory.read()[0].environment.evaluation != "separate":  # its only environment may be in use
+        check_functions(env_fn, models)
+        refuse_others(directory, env_fn, models)
+        return policy_in(recorded_spec(directory), run_dir, models, critics, step, last)
     env = environment_of(run_dir, env_fn, models)
     env.close()
     return policy_in(env, run_dir, models, critics, step, last)
 
 
 def policy_in(
-    env: gym.Env,
+    env: gym.Env | Spec,
     run_dir: str | pathlib.Path,
     models: ModelMaker | None,
     critics: bool = False,
     step: int | None = None,
     last: bool = False,
 ) -> Policy:
-    """Returns a run's policy for one of its environments; see `load_policy`."""
+    """Returns a run's policy for one of its environments, or for the spec of one; see `load_policy`."""
     argument_checks.flag("last", last)
     configure_once()
-    directory, spec = RunDirectory(pathlib.Path(run_dir)), spec_of(env)
+    directory, spec = RunDirectory(pathlib.Path(run_dir)), env if isinstance(env, Spec) else spec_of(env)
     preset, run = directory.read()
     refuse_other_spaces(directory, spec)
     spec = in_trained_order(directory, spec)

@@ -59,6 +59,7 @@ def run_flags(f: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "checkpoint_restore_dir", None, "initial weights: the best ones of the run in this folder", flag_values=f
     )
+    flags.DEFINE_bool("restore_memory", False, "begin with that run's replay memory, too", flag_values=f)
     flags.DEFINE_bool("use_cpu", False, "hide the GPUs", flag_values=f)
     run_fields(f, without=ONE_RUN)
 
@@ -142,7 +143,8 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
         from tfsac import api
         from tfsac.training import Trainer
 
-    trainer = Trainer(preset, run_dir, run, f.resume, initial_weights=f.checkpoint_restore_dir)
+    begun = {"initial_weights": f.checkpoint_restore_dir, "restore_memory": f.restore_memory}
+    trainer = Trainer(preset, run_dir, run, f.resume, **begun)
     if f.print_networks_summary:
         for network in trainer.agent.networks.values():
             network.model.summary(line_length=100)
@@ -174,6 +176,7 @@ def _remarks(f: flags.FlagValues) -> Iterator[str]:
         yield (
             f"The run of {path} began with the weights of another one. "
             f"To begin with them, too: {shlex.quote(f'--checkpoint_restore_dir={source}')}"
+            f"{' --restore_memory' if content.get('restore_memory') else ''}"
         )
     if content and f.level:
         levels, own = content["preset"].get("levels", {}), content["preset"]["environment"]["level"]
@@ -404,5 +407,5 @@ def described(arguments: list[str]) -> dict[str, Any]:
 
     values, _ = parse("train", arguments)
     preset, run = _experiment(values)
-    others = {name: values[name].value for name in ("checkpoint_restore_dir", "use_cpu")}
+    others = {name: values[name].value for name in ("checkpoint_restore_dir", "restore_memory", "use_cpu")}
     return {"preset": to_json(preset), "run": {**to_json(run), "seed": None}, **others}

@@ -21,7 +21,6 @@ class IsolatedEnvironment(gym.Env):
         env: one like it, which is closed.
         one: makes it.
         timeout: seconds within which it must answer, or None.
-        process: has made it already, and belongs to someone else.
 
     Attributes:
         time_limit: steps after which its episodes end, or None.
@@ -30,15 +29,12 @@ class IsolatedEnvironment(gym.Env):
         EnvironmentFailure: from `reset` and `step`: it failed, its process ended, or it did not answer in time.
     """
 
-    def __init__(
-        self, env: gym.Env, one: Callable[[], gym.Env], timeout: float | None, process: Processes | None = None
-    ):
+    def __init__(self, env: gym.Env, one: Callable[[], gym.Env], timeout: float | None):
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self.metadata, self.spec = env.metadata, env.spec or EnvSpec(name_of_environment(env))
         self.time_limit = longest_episode(env)
-        if process is None:
-            env.close()
-        self.process = process or Processes([one], 1, self.observation_space, timeout)
+        env.close()
+        self.process = Processes([one], 1, self.observation_space, timeout)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begins an episode.

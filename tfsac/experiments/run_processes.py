@@ -20,7 +20,8 @@ from tfsac.files import lock_file
 from tfsac.machine import ending_signals, usable_cores
 
 TRAIN = ["-m", "tfsac", "train"]  # arguments of Python
-KEPT = ("preset", "level", "num_envs", "seed", "checkpoint_restore_dir")  # flags that a resumed run has from its config
+# Flags that a resumed run has from its config.
+KEPT = ("preset", "level", "num_envs", "seed", "checkpoint_restore_dir", "restore_memory")
 SECONDS_BETWEEN_LOOKS = 0.1
 SECONDS_BETWEEN_REPORTS = 60.0
 

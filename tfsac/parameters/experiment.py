@@ -96,10 +96,10 @@ class EnvironmentParameters:
                 f"Received: kwargs.{taken[0]}={self.kwargs[taken[0]]!r}"
             )
         object.__setattr__(self, "kwargs", _as_json(self.kwargs))
-        if self.evaluation == "shared" and self.num_envs > 1:
+        if self.evaluation == "shared" and (self.num_envs, self.vectorization) != (1, "sync"):
             raise ParameterError(
-                'evaluation="shared" waits for the end of the only episode: set num_envs to 1. '
-                f"Received: num_envs={self.num_envs}"
+                'evaluation="shared" is for one environment in this process, num_envs=1 and vectorization="sync". '
+                f"Received: num_envs={self.num_envs}, {self.vectorization!r}"
             )
         visible = self.visible_entries
         if visible is not None and (not visible or len(set(visible)) < len(visible)):
@@ -372,7 +372,8 @@ class Preset:
                 f"Received: max_size={memory.max_size}, num_envs={num_envs}"
             )
         resets = getattr(self.agent.algorithm, "reset_steps", ())
-        if resets and not (isinstance(heatup, EnvironmentSteps) and resets[0] > heatup.num_steps):
+        counted = isinstance(heatup, EnvironmentSteps) or not heatup.num_steps
+        if resets and not (counted and resets[0] > heatup.num_steps):
             raise ParameterError(
                 "A reset needs updates before it and a memory to learn from after it, so reset_steps are larger than "
                 f"the warm-up, which counts EnvironmentSteps. Received: reset_steps={resets}, heatup_steps={heatup}"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 
 from tfsac.environments import name_of_environment
 from tfsac.files import differences, read_object
@@ -21,7 +22,7 @@ from tfsac.parameters import (
     networks_made_by,
 )
 from tfsac.training.run_directory import RunDirectory
-from tfsac.types import DiscreteSpec, Spec, same_bounds
+from tfsac.types import AGENT_STATE, ArraySpec, DiscreteSpec, Spec, same_bounds
 from tfsac.user_code import COLOURS, name_of
 
 # What TensorFlow says after the lines of code that it came through, and before Keras tells all arguments.
@@ -87,6 +88,21 @@ def spaces_of(spec: Spec) -> dict[str, Any]:
         acts = {"shape": list(action.shape), "low": low, "high": high}
     seen = {key: {"shape": list(array.shape), "dtype": array.dtype} for key, array in spec.observation.items()}
     return {"observation": seen, "action": acts, "num_rewards": spec.num_rewards}
+
+
+def recorded_spec(directory: RunDirectory) -> Spec:
+    """Returns what the policy of a run sees and does, by its config."""
+    spaces = read_object(directory.config)["spaces"]
+    seen, acts = spaces["observation"], spaces["action"]
+    action: ArraySpec | DiscreteSpec
+    if "num_actions" in acts:
+        action = DiscreteSpec(acts["num_actions"], tuple(acts["shape"]), acts["start"])
+    else:
+        low, high = (np.array(acts[name], np.float32) for name in ("low", "high"))
+        action = ArraySpec(tuple(acts["shape"]), "float32", low, high)
+    observation = {key: ArraySpec(tuple(array["shape"]), array["dtype"]) for key, array in seen.items()}
+    agents = seen[AGENT_STATE]["shape"][0] if AGENT_STATE in seen else None
+    return Spec(observation, action, num_agents=agents, num_rewards=spaces["num_rewards"])
 
 
 def refuse_others(directory: RunDirectory, env_fn: Callable[[], gym.Env] | None, models: ModelMaker | None) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import functools
+import itertools
 import json
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import gymnasium as gym
@@ -135,39 +135,32 @@ class RunParts:
     def _make_environments(self, asked: RunRequest) -> None:
         one = maker(asked.preset.environment, asked.env_fn)
         self.evaluation_env = one()
-        with contextlib.ExitStack() as failed:
+        with ExitStack() as failed:
             failed.callback(lambda: self.evaluation_env.close())
             self._make_training_environments(asked, one, failed)
             failed.pop_all()
 
-    def _make_training_environments(
-        self, asked: RunRequest, one: Callable[[], gym.Env], failed: contextlib.ExitStack
-    ) -> None:
+    def _make_training_environments(self, asked: RunRequest, one: Callable[[], gym.Env], failed: ExitStack) -> None:
         env_fn, task = asked.env_fn, asked.task
         self.preset = described(asked.preset, self.evaluation_env, env_fn, asked.models)
         if self.settings.stop_at_threshold and (line := about_threshold(asked.preset, self.preset)):
             name = self.preset.environment.name
             raise ParameterError(f"{line} Received: stop_at_threshold with an env_fn for {name}")
         environment, first = self.preset.environment, self.evaluation_env
-        timeout, self.has_one = environment.step_timeout_seconds, environment.evaluation != "separate"
-        if timeout is not None and not self.has_one:
+        self.shared, self.one_at_once = environment.evaluation == "shared", environment.evaluation != "separate"
+        if (timeout := environment.step_timeout_seconds) is not None and not self.one_at_once:
             self.evaluation_env = IsolatedEnvironment(first, one, timeout)
         self.worker_preset = preset_of_worker(self.preset, task)
         self.environments: Environments | RayEnvironments
-        if self.has_one:  # training gets the one that was made, or makes its own after this one was closed
+        if self.one_at_once:
             failed.pop_all()
             if environment.vectorization == "sync" and self.settings.ray_address is None:
-                one = functools.partial(_first_or_new, [first], one)
-            else:
+                one = itertools.chain([first], iter(one, None)).__next__
+            else:  # another process makes it
                 first.close()
         if self.settings.ray_address is None:
             own = self.worker_preset.environment
             self.environments = Environments(own, self.settings.seed, one, task.index * own.num_envs)
-            groups = self.environments.groups
-            if environment.evaluation == "shared":
-                self.evaluation_env = (
-                    groups.here.envs[0] if groups.here else IsolatedEnvironment(first, one, timeout, groups.processes)
-                )
         else:
             arguments = self.preset, self.settings, env_fn, asked.models
             self.environments = RayEnvironments(self.preset, self.settings, RolloutActor, arguments, self.print)
@@ -179,6 +172,7 @@ class RunParts:
         if asked.resume:
             refuse_other_order(self.directory, spec)
         self.functions = recorded(env_fn, asked.models, asked.initial_weights, spec)
+        self.functions["restore_memory"] = asked.restore_memory
         with self.workers.strategy.scope():
             self.agent = build_agent(preset, settings, spec, asked.models)
         actor = self.agent.policy
@@ -257,6 +251,10 @@ class RunParts:
     def _open(self, asked: RunRequest) -> None:
         """Makes the run's folder, or brings everything to where the newest checkpoint in it was taken."""
         columns, chief = self.reporter.columns(self.evaluator.columns()), self.workers.task.is_chief
+        if asked.restore_memory and (source := asked.initial_weights) is not None:
+            refuse_other_spaces(source, self.environments.spec)
+            self.checkpoints.take_memory(source.checkpoints)
+            self.print(f"The memory of {source.shown()} has {len(self.memory)} steps, so there is no warm-up.")
         if asked.resume:
             self._restore()
             self._check_schedule(asked.preset.schedule)
@@ -275,7 +273,7 @@ class RunParts:
     def close(self) -> None:
         """Closes the environments and unlocks the run's folder; `run` does so at its end."""
         self.environments.close()
-        if not self.has_one:
+        if not self.one_at_once:
             self.evaluation_env.close()
         self.lock.release()
         use_bfloat16(self.bfloat16_before)
@@ -331,8 +329,3 @@ class RunParts:
     def print(self, text: str) -> None:
         """Prints a line above the progress bar, unless the run is quiet."""
         self.terminal.print(text)
-
-
-def _first_or_new(made: list[gym.Env], one: Callable[[], gym.Env]) -> gym.Env:
-    """Returns an environment that was made already, where one is left, or makes one."""
-    return made.pop() if made else one()

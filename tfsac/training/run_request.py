@@ -14,7 +14,7 @@ from tfsac.distributed.partition import preset_of_worker, refuse_timeout_in_this
 from tfsac.distributed.tf_config import WorkerTask, worker_task
 from tfsac.environments import check_env_fn
 from tfsac.networks import ModelMaker
-from tfsac.parameters import ParameterError, Preset, RunParameters, to_json
+from tfsac.parameters import EnvironmentEpisodes, ParameterError, Preset, RunParameters, override, to_json
 from tfsac.training.build import with_absolute_paths
 from tfsac.training.callbacks import Callback
 from tfsac.training.recorded_functions import refuse_others
@@ -72,11 +72,13 @@ class RunRequest(NamedTuple):
     env_fn: Callable[[], gym.Env] | None
     models: ModelMaker | None
     task: WorkerTask
+    restore_memory: bool = False
 
     def to_agree(self) -> dict[str, Any]:
         """Returns what is the same for all workers of a run, as JSON values."""
         given = {name: getattr(self, name) is not None for name in ("env_fn", "models", "initial_weights")}
-        return {"preset": to_json(self.preset), "run": to_json(self.run), "resume": self.resume, **given}
+        flags = {"resume": self.resume, "restore_memory": self.restore_memory}
+        return {"preset": to_json(self.preset), "run": to_json(self.run), **flags, **given}
 
 
 def requested(
@@ -89,6 +91,7 @@ def requested(
     initial_weights: Any,
     env_fn: Callable[..., Any] | None,
     models: ModelMaker | None,
+    restore_memory: Any = False,
 ) -> RunRequest:
     """Refuses what a trainer cannot use, before anything is built; see `Trainer` for each argument.
 
@@ -113,6 +116,14 @@ def requested(
                 "A resumed run has its weights from its checkpoint: leave initial_weights (--checkpoint_restore_dir) "
                 f"out. Received: {str(initial_weights)!r} with resume"
             )
+    argument_checks.flag("restore_memory", restore_memory)
+    if restore_memory:
+        if initial_weights is None:
+            told = "restore_memory needs initial_weights (--checkpoint_restore_dir), the run whose memory it is"
+            raise ParameterError(f"{told}. Received: restore_memory without")
+        # The memory is there, and so is a policy: every step is its own and is learned from.
+        changes = {"schedule.heatup_steps": EnvironmentEpisodes(0), "schedule.random_action_steps": None}
+        preset = override(preset, changes)
     check_functions(env_fn, models)
     callbacks = argument_checks.instances(
         "callbacks", callbacks, Callback, "a list of Callback objects", lambda cls: f"{cls.__name__}(...)"
@@ -135,4 +146,5 @@ def requested(
     if known:
         refuse_others(directory, env_fn, models)
     source = None if initial_weights is None else RunDirectory.fixed(pathlib.Path(initial_weights))
-    return RunRequest(preset, directory, settings, resume, callbacks, quiet, source, env_fn, models, task)
+    given = callbacks, quiet, source, env_fn, models, task, restore_memory
+    return RunRequest(preset, directory, settings, resume, *given)

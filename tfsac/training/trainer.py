@@ -49,6 +49,7 @@ class Trainer(RunParts):
         models: makes a Keras model for each network, instead of the preset's layers; see docs/own_networks.md. It is
             not saved either.
         terminal: makes what prints the progress, such as a subclass of `TerminalSink`; it gets that class's arguments.
+        restore_memory: begin also with the replay memory of the run in `initial_weights`, and without a warm-up.
 
     Attributes:
         agent, memory, environments, filters, policy, counters, preset, directory: the parts, for callbacks.
@@ -78,8 +79,10 @@ class Trainer(RunParts):
         env_fn: Callable[[], gym.Env] | None = None,
         models: ModelMaker | None = None,
         terminal: MakeTerminal = terminal_or_notebook,
+        restore_memory: bool = False,
     ):
-        asked = requested(preset, run_dir, run, resume, callbacks, quiet, initial_weights, env_fn, models)
+        given = preset, run_dir, run, resume, callbacks, quiet, initial_weights, env_fn, models, restore_memory
+        asked = requested(*given)
         super().__init__(asked, terminal, self._computed, self._apply)
         self.stop_reason, self.agreed_to_stop, self.ran, self.ended = "", False, False, False
         self.policy_is_of_earlier_end = False
@@ -207,7 +210,7 @@ class Trainer(RunParts):
                 f"The run has ended: tfsac.evaluate(run_dir) evaluates its policy. Received: {self.directory.path}"
             )
         row = self._evaluate()
-        if isinstance(environments := self.environments, Environments) and self._shared:
+        if isinstance(environments := self.environments, Environments) and self.shared:
             if environments.length.any():
                 self.state.end_episodes()
                 self.checkpoints.rewrite_newest_chunk()
@@ -234,22 +237,19 @@ class Trainer(RunParts):
         self.reporter.start_row()
         return row
 
-    @property
-    def _shared(self) -> bool:
-        return self.preset.environment.evaluation == "shared"
-
     def _evaluation_due(self) -> bool:
         """Returns whether an evaluation is due now; in the environment that is trained in, between episodes."""
-        return self.evaluator.due(self.counters) and not (self._shared and self.environments.length.any())
+        return self.evaluator.due(self.counters) and not (self.shared and self.environments.length.any())
 
     def _judged(self) -> dict[str, float]:
         """Returns what the policy is judged by: an evaluation, or the last training episodes once there are enough of
         a policy that learns.
         """
         if self.preset.environment.evaluation != "none":
-            begun = self._shared and not self.environments.length.any()
-            first = {key: seen[0] for key, seen in self.environments.observation.items()} if begun else None
-            return self.evaluator.evaluate(self.counters.env_steps, first)
+            begun = None
+            if self.shared and not self.environments.length.any():
+                begun = {key: seen[0] for key, seen in self.environments.observation.items()}
+            return self.evaluator.evaluate(self.counters.env_steps, begun)
         mean, episodes = self.reporter.recorder.recent_return(), self.schedule.since_heatup(EnvironmentEpisodes(1))
         enough = episodes >= RECENT_EPISODES and self.counters.updates
         return {RECENT: mean} if mean is not None and enough else {}

@@ -39,6 +39,7 @@ from tfsac.training.checkpoints.manifest import (
     FORMAT,
     MANIFEST,
     CheckpointError,
+    chunks_of,
     digest,
     memories,
     memory_file,
@@ -309,8 +310,34 @@ class CheckpointManager:
                 f"{f' and differs in {len(found) - 1} more' if len(found) > 1 else ''}. Received: {name}={ours!r}"
             )
 
+    def take_memory(self, directory: pathlib.Path) -> None:
+        """Fills the memory with that of another run's newest checkpoint whose own files are whole.
+
+        Args:
+            directory: of its checkpoints.
+
+        Raises:
+            CheckpointError: there is none, or rows of its memory are gone.
+            ValueError: the memory is of another kind, size or number of environments, or of other fields.
+        """
+        other = CheckpointManager(directory, self.agent, self.memory, self.identity, workers=self.workers)
+        place = other.folder.newest_whole(other.places())
+        manifest = read_manifest(place)
+        theirs, ours = (
+            (made["agent"]["memory"]["kind"], made["agent"]["memory"]["max_size"], made["environment"]["num_envs"])
+            for made in (manifest["identity"], self.identity)
+        )
+        if theirs != ours:
+            told = f"The memory of {place} has another kind, max_size or num_envs: {theirs}"
+            raise ParameterError(f"{told}. Received: {ours}")
+        if damaged := [problem for chunk in chunks_of(manifest) if (problem := other.chunks.problem(chunk))]:
+            raise CheckpointError(f"Rows of the replay memory are gone. Received: {place} ({'; '.join(damaged)})")
+        with understanding(place):
+            other._read_memory(place, manifest)
+        self.memory.end_episodes()
+
     def _read(self, place: pathlib.Path, manifest: dict[str, Any], gone: list[tuple[int, int]]) -> None:
-        saved, own = memories(manifest), self.workers.task.index
+        saved = memories(manifest)
         if gone:
             parts = [
                 (c["start"], c["stop"], None if (c["start"], c["stop"] - 1) in gone else self.chunks.rows(c))
@@ -318,7 +345,14 @@ class CheckpointManager:
             ]
             put_back_without(self.memory, parts, _arrays(place / memory_file(0)), saved[0]["total_rows"])
             self.saved_chunks = self._nothing_saved()
-        elif len(saved) == self.workers.task.num_workers:
+        else:
+            self._read_memory(place, manifest)
+        with neutral(place) as folder:
+            self.checkpoint.read(str(folder / "agent")).assert_consumed()
+
+    def _read_memory(self, place: pathlib.Path, manifest: dict[str, Any]) -> None:
+        saved, own = memories(manifest), self.workers.task.index
+        if len(saved) == self.workers.task.num_workers:
             for chunk in saved[own]["chunks"]:
                 # The first chunk may begin with rows that are not kept any more: a ring overwrites them, episodes leave
                 # them out.
@@ -328,8 +362,6 @@ class CheckpointManager:
             self.saved_chunks = [memory["chunks"] for memory in saved]
         else:
             self._reshard(place, saved)
-        with neutral(place) as folder:
-            self.checkpoint.read(str(folder / "agent")).assert_consumed()
 
     def _reshard(self, place: pathlib.Path, saved: list[dict[str, Any]]) -> None:
         """Takes this worker's shard of what another number of workers had kept."""

@@ -114,7 +114,8 @@ class CheckpointFolder:
                 continue
             return place
         raise CheckpointError(
-            f"There is no checkpoint to take the last policy from. Received: {'; '.join(damaged) or self.path}"
+            "There is no checkpoint to take the last policy from, or a memory. "
+            f"Received: {'; '.join(damaged) or self.path}"
         )
 
     def _remove_leftovers(self) -> None:
