@@ -254,10 +254,10 @@ def test_the_speed_of_a_row_leaves_out_the_seconds_of_evaluations(tmp_path):
         def on_training_begin(self, trainer):
             evaluate = trainer.evaluator.evaluate
 
-            def slowly(env_steps):
+            def slowly(*arguments):
                 trainer.evaluator.evaluate = evaluate
                 time.sleep(2)
-                return evaluate(env_steps)
+                return evaluate(*arguments)
 
             trainer.evaluator.evaluate = slowly
 

@@ -99,9 +99,10 @@ def finish(trainer: Trainer) -> Result:
                 load_weights(directory.best, trainer.agent, trainer.filters)
                 plot_run(directory.path)
                 export(trainer.policy, directory.policy, replace=True)
-            untrained = " It is untrained: no update was before." if trainer.evaluator.best_updates == 0 else ""
-            if result.best_step is not None:
-                trainer.print(f"The exported policy is that of step {result.best_step}.{untrained}")
+            untrained = ", before the first update: it is untrained, or that of initial_weights"
+            if (step := result.best_step) is not None:
+                before = untrained if trainer.evaluator.best_updates == 0 else ""
+                trainer.print(f"The exported policy is that of step {step}{before}.")
     return result
 
 

@@ -90,7 +90,7 @@ def tell_untrained(run_dir: str | pathlib.Path, until: int | None = None) -> Non
         return
     known = updates if until is None else updates[steps <= until]
     if len(known) and not known.any():
-        print("  this policy is untrained: every evaluation was before the first update; --last takes the last policy")
+        print("  no evaluation was after an update: this policy is untrained, or that of initial_weights; try --last")
 
 
 def check_film(path: str) -> None:

@@ -100,6 +100,7 @@ class Environments:
         observation = self._arrays(first)
         check_finite(observation, np.zeros(self.num_envs), self.level, self.steps, self.first)
         check_masks(observation, self.level, self.steps, first=self.first)
+        self.began = observation
         return observation
 
     def _arrays(self, observation: Any) -> dict[str, np.ndarray]:
@@ -144,18 +145,25 @@ class Environments:
         """Returns where each environment is, as plain numbers."""
         return {"episode": self.episode.tolist(), "length": self.length.tolist(), "steps": self.steps}
 
-    def restore(self, state: dict[str, Any], actions: np.ndarray | None, observation: dict[str, np.ndarray]) -> bool:
+    def restore(
+        self,
+        state: dict[str, Any],
+        actions: np.ndarray | None,
+        observation: dict[str, np.ndarray],
+        began: dict[str, np.ndarray] | None = None,
+    ) -> bool:
         """Goes back to where a checkpoint was taken.
 
         One environment replays the running episode's actions from its seed, which restores its state.
         Several environments, and one that fails on the way or does not come back to the same observation, begin new
-        episodes.
+        episodes. One that begins with another observation, as a robot does, makes no step.
 
         Args:
             state: what `state` returned.
             actions: `[length, ...]` of the running episode, as given to `step`, or None where they are not known any
                 more.
-            observation: `[E, ...]` by key, the observation at the checkpoint, or nothing where it is not known.
+            observation, began: `[E, ...]` by key, the observation at the checkpoint, and the first one of the running
+                episode; nothing where they are not known.
 
         Returns:
             Whether the environments are exactly where they were.
@@ -164,7 +172,8 @@ class Environments:
         self.steps = state["steps"]
         everywhere = np.ones(self.num_envs, bool)
         self.observation, self.is_first = self._reset(everywhere), everywhere
-        for action in actions if actions is not None and self.num_envs == 1 else ():
+        alike = all(np.array_equal(self.observation[key], seen) for key, seen in (began or {}).items())
+        for action in actions if actions is not None and self.num_envs == 1 and alike else ():
             try:
                 self.observation, _, terminated, truncated = self._step(action[None])
             except EnvironmentFailure:  # it is no longer the environment that made this episode

@@ -12,7 +12,7 @@ from tfsac.policies import BasePolicy, Mode
 from tfsac.training.non_finite import refuse_non_finite_action
 from tfsac.types import OBSERVATION, Step
 
-POLICY_STATE, HANDED = "policy_state/", "handed/"  # arrays of a checkpoint
+POLICY_STATE, HANDED, BEGAN = "policy_state/", "handed/", "began/"  # arrays of a checkpoint
 
 
 class Collector:
@@ -86,11 +86,12 @@ class Collector:
         return {"environments": self.environments.state(), "rng": self.policy.rng.bit_generator.state}
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Returns what a checkpoint keeps to continue: observations, the policy's state, and weights that were
-        handed over.
+        """Returns what a checkpoint keeps to continue: the newest observations and those with which the newest episode
+        began, the policy's state, and weights that were handed over.
         """
         return {
             **{OBSERVATION + key: value for key, value in self.environments.observation.items()},
+            **{BEGAN + key: value for key, value in self.environments.began.items()},
             **{POLICY_STATE + name: value for name, value in self.policy_state.items()},
             **{f"{HANDED}{i}": value for i, value in enumerate(self.handed)},
         }
@@ -126,4 +127,5 @@ class Collector:
         names = {key: OBSERVATION + key for key in self.environments.spec.observation}
         names = {key: name if name in arrays else key for key, name in names.items()}
         observation = {key: arrays[name] for key, name in names.items() if name in arrays}
-        return self.environments.restore(state["environments"], actions, observation)
+        began = {key: arrays[BEGAN + key] for key in names if BEGAN + key in arrays}
+        return self.environments.restore(state["environments"], actions, observation, began)

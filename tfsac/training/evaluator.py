@@ -107,8 +107,7 @@ class Evaluator:
             acting.rng = training
 
     def judge(self, value: float, counters: Counters) -> bool:
-        """Saves the weights if they are the best so far. What was best before the first update no longer counts after
-        it.
+        """Saves the weights if they are the best so far; from the first update on, earlier ones no longer count.
 
         Args:
             value: mean return of the evaluation.

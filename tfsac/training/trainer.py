@@ -125,12 +125,10 @@ class Trainer(RunParts):
                 closing.callback(self.updates.close)
                 with contextlib.suppress(OSError):  # on a full disk the error before says so
                     self.reporter.close()
-        evaluator = self.evaluator
-        best = None if np.isinf(evaluator.best_return) else evaluator.best_return
-        reason = self.stop_reason or "finished"
-        accepted = None if self.preset.validation.min_reward_threshold is None else evaluator.accepted
-        ended = reason, self.directory.path, self.counters, best, self.signals.received, accepted
-        return Result(*ended, evaluator.best_step)
+        best = None if np.isinf(self.evaluator.best_return) else self.evaluator.best_return
+        reason, best_step = self.stop_reason or "finished", self.evaluator.best_step
+        accepted = None if self.preset.validation.min_reward_threshold is None else self.evaluator.accepted
+        return Result(reason, self.directory.path, self.counters, best, self.signals.received, accepted, best_step)
 
     def _train(self) -> None:
         self._call("on_training_begin")
@@ -140,7 +138,9 @@ class Trainer(RunParts):
             while not (self.schedule.finished() or self._stopping()):
                 self.train_one_step()
             if not self.signals.received:
-                self._evaluate_at_end()
+                if self.evaluator.evaluated_at != self.counters.env_steps:
+                    self.evaluate()
+                self._keep_last()
         except EnvironmentFailure:  # a signal may have ended the environments' processes, too
             if self.workers.task.num_workers > 1 or not self.signals.received:
                 raise
@@ -166,8 +166,10 @@ class Trainer(RunParts):
             EnvironmentFailure: an environment raised; nothing was stored.
             NonFiniteError: an action is not finite; nothing was stored.
         """
-        with self._interrupted_at_once():
+        try:
             step = self.collector.step(self.schedule.random_until(), self.counters.env_steps)
+        except KeyboardInterrupt as error:
+            raise self._interrupted(error) from error
         ends = step.terminated, step.truncated
         self.memory.add(step.observation, step.action, step.reward, *ends, step.next_observation, step.extras)
         self._count(step)
@@ -194,7 +196,7 @@ class Trainer(RunParts):
 
     def evaluate(self) -> Row:
         """Evaluates the policy, writes a row of metrics and keeps the weights if they are the best so far. In an
-        environment that is shared with training, running episodes end here and new ones start.
+        environment that is shared with training, the running episode ends and a new one starts.
 
         Returns:
             the row; nothing at workers other than the chief, which evaluates for all.
@@ -209,19 +211,12 @@ class Trainer(RunParts):
             raise RuntimeError(
                 f"The run has ended: tfsac.evaluate(run_dir) evaluates its policy. Received: {self.directory.path}"
             )
-        row = self._evaluate()
-        if isinstance(environments := self.environments, Environments) and self.shared:
-            if environments.length.any():
-                self.state.end_episodes()
-                self.checkpoints.rewrite_newest_chunk()
-            environments.start_episodes()
-        return row
-
-    def _evaluate(self) -> Row:
         self.updates.wait()
         speed = self.reporter.steps_per_second()
-        with self._interrupted_at_once():
+        try:
             evaluated = self._judged() if self.workers.task.is_chief else {}
+        except KeyboardInterrupt as error:
+            raise self._interrupted(error) from error
         self.evaluator.completed(self.counters)
         row = self.reporter.row(speed) | evaluated
         if not self.workers.task.is_chief:
@@ -234,6 +229,12 @@ class Trainer(RunParts):
         if reached and self.settings.stop_at_threshold:
             self.stop("threshold reached")
         self.hooks.call("on_evaluation", self, row)
+        ends = self.ran and (self.schedule.finished() or self._wish_to_stop())  # a resumed run continues the episode
+        if self.shared and not ends and isinstance(self.environments, Environments):
+            if self.environments.length.any():
+                self.state.end_episodes()
+                self.checkpoints.rewrite_newest_chunk()
+            self.environments.start_episodes()
         self.reporter.start_row()
         return row
 
@@ -242,26 +243,19 @@ class Trainer(RunParts):
         return self.evaluator.due(self.counters) and not (self.shared and self.environments.length.any())
 
     def _judged(self) -> dict[str, float]:
-        """Returns what the policy is judged by: an evaluation, or the last training episodes once there are enough of
-        a policy that learns.
-        """
+        """Returns what the policy is judged by: an evaluation, or the last training episodes once it learns."""
         if self.preset.environment.evaluation != "none":
-            begun = None
-            if self.shared and not self.environments.length.any():
-                begun = {key: seen[0] for key, seen in self.environments.observation.items()}
+            begins = self.shared and not self.environments.length.any()
+            begun = {key: seen[0] for key, seen in self.environments.observation.items()} if begins else None
             return self.evaluator.evaluate(self.counters.env_steps, begun)
         mean, episodes = self.reporter.recorder.recent_return(), self.schedule.since_heatup(EnvironmentEpisodes(1))
         enough = episodes >= RECENT_EPISODES and self.counters.updates
         return {RECENT: mean} if mean is not None and enough else {}
 
-    def _evaluate_at_end(self) -> None:
-        """Evaluates the last policy, unless it was. An episode that runs in a shared environment stays as it is: a run
-        that is resumed continues it.
-        """
-        if self.evaluator.evaluated_at != self.counters.env_steps:
-            self._evaluate()
+    def _keep_last(self) -> None:
+        """Keeps the last policy where training episodes were too few to judge one by."""
         none = self.preset.environment.evaluation == "none" and self.workers.task.is_chief
-        if none and self.counters.episodes and not self.evaluator.best_weights:  # too few to judge a policy by
+        if none and self.counters.episodes and not self.evaluator.best_weights:
             self.evaluator.keep(-np.inf, self.counters)
 
     def save(self) -> pathlib.Path:
@@ -350,18 +344,12 @@ class Trainer(RunParts):
         self.signals.keep()
         return self.agreed_to_stop if self.workers.task.num_workers > 1 else bool(self._wish_to_stop())
 
-    @contextlib.contextmanager
-    def _interrupted_at_once(self) -> Iterator[None]:
-        """Takes a KeyboardInterrupt that the environment raised inside for Ctrl-C, and leaves the step or evaluation
-        undone: a robot that was interrupted may not be able to move.
-        """
-        try:
-            yield
-        except KeyboardInterrupt as error:
-            if not self.ran:  # stepped by hand
-                raise
-            self.signals.interrupt()
-            raise EnvironmentFailure(f"{self.preset.environment.name} was interrupted. Received: Ctrl-C") from error
+    def _interrupted(self, error: KeyboardInterrupt) -> EnvironmentFailure:
+        """Takes what an environment raised for Ctrl-C; its step or evaluation was not made."""
+        if not self.ran:  # it is stepped by hand
+            raise error
+        self.signals.interrupt()
+        return EnvironmentFailure(f"{self.preset.environment.name} was interrupted. Received: Ctrl-C")
 
     def _computed(self, batch: Batch, result: UpdateResult) -> None:
         before = self.counters.updates - len(result.metrics)
@@ -434,8 +422,7 @@ class Result:
         signal: the number of the signal that interrupted it, or None.
         accepted: whether an evaluation reached the preset's threshold within its number of training episodes; None for
             a preset without a threshold.
-        best_step: environment steps at that best evaluation, after which the kept policy acts; None without one, and
-            for a run that an earlier version began and that has found no better policy since.
+        best_step: environment steps of the run at that evaluation; None without one, or if an earlier version made it.
     """
 
     reason: str

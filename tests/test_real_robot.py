@@ -1,0 +1,280 @@
+"""One environment that exists once: evaluations between its episodes, or none, and the page about a robot."""
+
+import csv
+import itertools
+import pathlib
+
+import gymnasium as gym
+import numpy as np
+import pages
+import pytest
+import resume_tools
+import tiny
+
+import tfsac
+from tfsac.parameters import ParameterError, RunParameters, override
+from tfsac.testing import tiny_preset
+from tfsac.training import Trainer
+
+ROOT = pathlib.Path(__file__).parents[1]
+LENGTH = 12  # steps of an episode
+
+
+class Robot(gym.Env):
+    """Adds the action to its position. It is there once, and is reset only between two episodes."""
+
+    observation_space, action_space = gym.spaces.Box(-99, 99, (1,)), gym.spaces.Box(-1, 1, (1,))
+    users, made, resets = 0, 0, 0
+
+    def __init__(self):
+        assert not Robot.users, "a second one"
+        Robot.users, Robot.made, self.steps = 1, Robot.made + 1, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        assert self.steps in (0, LENGTH), "in the middle of an episode"
+        Robot.resets, self.steps, self.position = Robot.resets + 1, 0, self.np_random.normal()
+        return np.array([self.position], np.float32), {}
+
+    def step(self, action):
+        self.steps, self.position = self.steps + 1, self.position + float(action[0])
+        return np.array([self.position], np.float32), -abs(self.position), False, self.steps == LENGTH, {}
+
+    def close(self):
+        assert Robot.users, "closed twice"
+        Robot.users = 0
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    Robot.users = Robot.made = Robot.resets = 0
+
+
+def preset(evaluation, **changes):
+    shorter = {
+        "environment__evaluation": evaluation,
+        "environment__max_episode_steps": None,
+        "schedule__heatup_steps": 40,
+        "schedule__improve_steps": "EnvironmentEpisodes(6)",
+        "schedule__evaluation_steps": 2,
+        "schedule__steps_between_evaluation_periods": 20,
+    }
+    return tiny_preset(**{**shorter, **changes})
+
+
+def happened(memory):
+    """Returns whether each stored step is one that the robot made, and goes on where the one before ended."""
+    row = memory.ring[: len(memory), 0]
+    before, after = row["observation/observation"][:, 0], row["next_observation/observation"][:, 0]
+    ends = row["terminated"] | row["truncated"]
+    np.testing.assert_allclose(before + row["action"][:, 0], after, atol=1e-5)
+    np.testing.assert_array_equal(after[:-1][~ends[:-1]], before[1:][~ends[:-1]])
+    np.testing.assert_array_equal(np.flatnonzero(ends), np.arange(LENGTH - 1, len(row), LENGTH))
+
+
+@pytest.mark.usefixtures("training_alone")
+@pytest.mark.slow
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_shared_environment_is_evaluated_between_episodes(tmp_path, asynchronous):
+    run = RunParameters(asynchronous_collection=asynchronous)
+    trainer = Trainer(preset("shared"), tmp_path / "run", run, quiet=True, env_fn=Robot)
+    trainer.run()
+    happened(trainer.memory)
+    assert (Robot.made, Robot.users) == (1, 0)
+    # Periods are complete at 20, 40, .. steps, and episodes after 12, 24, ..
+    evaluated = [int(row["env_steps"]) for row in tiny.rows(tmp_path / "run")]
+    assert evaluated == [24, 48, 60, 84, 108]
+    # Each has two episodes, of which the first begins with the reset of the next training episode.
+    assert Robot.resets == 1 + trainer.counters.episodes + 2 * len(evaluated)
+
+
+@pytest.mark.usefixtures("training_alone")
+@pytest.mark.slow
+def test_evaluations_in_the_environment_of_training_leave_training_as_it_is(tmp_path):
+    def rings(evaluation, **changes):
+        changes = {"environment__filters__observation_normalization": True, **changes}
+        trainer = Trainer(preset(evaluation, **changes), tmp_path / evaluation, quiet=True, env_fn=Robot)
+        trainer.run()
+        return trainer.memory.ring, trainer.filters.state(), resume_tools.weights(trainer)
+
+    shared, none = rings("shared"), rings("none")
+    np.testing.assert_array_equal(shared[0], none[0])
+    assert shared[1] == none[1]
+    np.testing.assert_equal(shared[2], none[2])
+
+
+@pytest.mark.usefixtures("training_alone")
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [58, 60])  # while an evaluation waits for the end of the episode; right after one
+def test_a_resumed_run_with_a_shared_environment_is_exact(tmp_path, step):
+    whole = Trainer(preset("shared"), tmp_path / "whole", quiet=True, env_fn=Robot)
+    whole.run()
+
+    class Interrupted(tfsac.Callback):
+        def on_step(self, trainer):
+            if trainer.counters.env_steps == step:
+                trainer.signals.received = 2
+
+    Trainer(preset("shared"), tmp_path / "run", quiet=True, env_fn=Robot, callbacks=[Interrupted()]).run()
+    resumed = Trainer(preset("shared"), tmp_path / "run", quiet=True, env_fn=Robot, resume=True)
+    resumed.run()
+    resume_tools.same_run(resumed, whole)
+
+
+@pytest.mark.usefixtures("training_alone")
+@pytest.mark.slow
+def test_a_run_may_end_in_the_middle_of_an_episode_and_continue_there(tmp_path):
+    class Patient(Robot):
+        def reset(self, **kwargs):
+            self.steps = 0
+            return super().reset(**kwargs)
+
+    short = preset("shared", schedule__heatup_steps=32, schedule__improve_steps="EnvironmentSteps(9)")
+    Trainer(short, tmp_path / "run", quiet=True, env_fn=Patient).run()
+    assert [row["env_steps"] for row in tiny.rows(tmp_path / "run")] == ["24", "41"]
+    longer = override(short, {"schedule.improve_steps": 40})
+    resumed = Trainer(longer, tmp_path / "run", quiet=True, env_fn=Patient, resume=True)
+    resumed.run()
+    happened(resumed.memory)
+    assert len(resumed.memory) == 72
+
+
+@pytest.mark.slow
+def test_an_evaluation_by_hand_in_mid_episode_ends_the_episode(tmp_path):
+    class Patient(Robot):
+        def reset(self, **kwargs):
+            self.steps = 0
+            return super().reset(**kwargs)
+
+    trainer = Trainer(preset("shared"), tmp_path / "run", quiet=True, env_fn=Patient)
+    for _ in range(5):
+        trainer.collect()
+    trainer.evaluate()
+    trainer.collect()
+    row = trainer.memory.ring[:6, 0]
+    assert row["truncated"].tolist() == [False] * 4 + [True, False]
+    assert row["observation/observation"][5] != row["next_observation/observation"][4]
+    assert trainer.reporter.recorder.running.tolist() == row["reward"][5:].tolist()
+    trainer.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("evaluation", ["shared", "none"])
+def test_one_robot_serves_training_resuming_loading_and_evaluating(tmp_path, evaluation):
+    changed = preset(evaluation)
+    result = tfsac.train(changed, tmp_path / "run", env_fn=Robot, quiet=True)
+    longer = override(changed, {"schedule.improve_steps": "EnvironmentEpisodes(12)"})
+    result = tfsac.train(longer, tmp_path / "run", env_fn=Robot, quiet=True, resume=True)
+    assert result.best_return is not None and (tmp_path / "run" / "policy").is_dir()
+    assert (tmp_path / "run" / "learning_curve.png").is_file()
+    mine, made = Robot(), Robot.made
+    policy = tfsac.load_policy(tmp_path / "run", env_fn=Robot, critics=True)
+    assert Robot.made == made and Robot.users == 1  # while mine is open
+    assert policy.acting.spec == tfsac.loading.spec_of(mine)._replace(extras=policy.acting.spec.extras)
+    assert policy.act(mine.reset()[0]).shape == (1,)
+    mine.close()
+    assert tfsac.evaluate(tmp_path / "run", 2, env_fn=Robot).lengths.tolist() == [LENGTH] * 2
+
+
+@pytest.mark.usefixtures("training_alone")
+@pytest.mark.slow
+@pytest.mark.parametrize("evaluation", ["shared", "none"])
+def test_the_same_object_may_be_trained_in(tmp_path, evaluation):
+    robot = Robot()
+    short = override(preset(evaluation), {"schedule.improve_steps": "EnvironmentSteps(8)"})
+    Trainer(short, tmp_path / "run", quiet=True, env_fn=lambda: robot).run()
+    assert len(tiny.rows(tmp_path / "run")) >= 2 and not Robot.users
+
+
+# -- no evaluations ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("training_alone")
+@pytest.mark.slow
+def test_without_evaluations_the_best_ten_training_episodes_keep_the_policy(tmp_path):
+    changes = {"schedule__improve_steps": "EnvironmentEpisodes(16)", "validation__min_reward_threshold": -1e6}
+    changes["environment__level"] = "Robot"  # whose threshold it is
+    trainer = Trainer(preset("none", **changes), tmp_path / "run", quiet=True, env_fn=Robot)
+    result = trainer.run()
+    rewards = trainer.memory.ring["reward"][: len(trainer.memory), 0].reshape(-1, LENGTH).astype(np.float64)
+    returns, judged = rewards.sum(axis=1), {}
+    with (tmp_path / "run" / "metrics.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            step, mean = int(row["env_steps"]), row["training/recent_return_mean"]
+            ended = step // LENGTH
+            assert bool(mean) == (ended - 3 >= 10)  # three ended in the warm-up of 40 steps
+            if mean:
+                judged[step] = float(mean)
+                assert judged[step] == pytest.approx(returns[ended - 10 : ended].mean(), rel=1e-5)
+            assert not any(name.startswith("evaluation/") for name in row)
+    assert result.best_return == max(judged.values()) and judged[result.best_step] == result.best_return
+    assert result.accepted is True
+    steps, values = tfsac.experiments.plots.read_curve(tmp_path / "run")
+    assert dict(zip(steps.tolist(), values.tolist(), strict=True)) == judged
+
+
+@pytest.mark.usefixtures("training_alone")
+@pytest.mark.slow
+def test_a_short_run_without_evaluations_keeps_its_last_policy(tmp_path):
+    trainer = Trainer(preset("none"), tmp_path / "run", quiet=True, env_fn=Robot)
+    result = trainer.run()
+    assert (result.best_return, result.best_step) == (None, trainer.counters.env_steps)
+    kept = tfsac.load_policy(tmp_path / "run", env_fn=Robot)
+    seen = np.linspace(-2, 2, 5, dtype=np.float32)[:, None]
+    np.testing.assert_array_equal(kept.act(seen), trainer.policy.act(seen))
+
+
+def test_several_environments_are_not_evaluated_in_turns():
+    for changes in ({"environment.num_envs": 2}, {"environment.vectorization": "subprocess"}):
+        with pytest.raises(ParameterError, match="shared"):
+            override(preset("shared"), changes)
+        assert override(preset("none"), changes)
+
+
+@pytest.mark.usefixtures("untraced")
+def test_actors_cannot_be_evaluated_in(tmp_path):
+    with pytest.raises(ParameterError, match="ray_address"):
+        Trainer(preset("shared"), tmp_path / "run", RunParameters(ray_address="local"), quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+# -- resuming ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("training_alone")
+@pytest.mark.slow
+def test_a_robot_that_begins_elsewhere_repeats_no_actions(tmp_path):
+    places = itertools.count()
+
+    class Real(Robot):
+        actions = 0
+
+        def reset(self, **kwargs):
+            self.steps = 0
+            seen, info = super().reset(**kwargs)
+            self.position = seen[0] + next(places)
+            return seen + np.float32(self.position - seen[0]), info
+
+        def step(self, action):
+            Real.actions += 1
+            return super().step(action)
+
+    short = override(preset("none"), {"schedule.improve_steps": "EnvironmentSteps(5)"})
+    Trainer(short, tmp_path / "run", quiet=True, env_fn=Real).run()
+    made = Real.actions
+    longer = override(short, {"schedule.improve_steps": 20})
+    resumed = Trainer(longer, tmp_path / "run", quiet=True, env_fn=Real, resume=True)
+    assert Real.actions == made and resumed.environments.length.tolist() == [0]
+    assert resumed.memory.ring["truncated"][made - 1, 0]
+    resumed.close()
+
+
+@pytest.mark.slow
+def test_the_page_about_a_robot_runs(tmp_path):
+    page = ROOT / "docs" / "real_robot.md"
+    shorter = {
+        "EnvironmentEpisodes(30)": "EnvironmentEpisodes(10)",
+        "EnvironmentEpisodes(32)": "EnvironmentEpisodes(11)",
+    }
+    pages.run_page(page, tmp_path, shorter, ["--notensorboard"])
+    assert len(tiny.rows(tmp_path / "runs" / "slower")) >= 1
