@@ -1,6 +1,7 @@
 """More steps for a run, and new runs that begin with another one's weights."""
 
 import json
+import shutil
 import signal
 
 import keras
@@ -14,6 +15,7 @@ from tfsac.catalog import load_preset
 from tfsac.parameters import AutoAlphaParameters, FixedAlphaParameters, ParameterError, override
 from tfsac.testing import tiny_preset
 from tfsac.training import RunDirectory, Trainer
+from tfsac.training.checkpoints import CheckpointError
 from tfsac.training.weights import load_weights, save_weights
 
 SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 20, "schedule__steps_between_evaluation_periods": 50}
@@ -228,6 +230,112 @@ def test_weights_that_do_not_fit_are_refused_before_anything_is_written(name, tm
     with pytest.raises(error, match=message):
         tfsac.train(tiny_preset(**SHORT), tmp_path / "run", quiet=True, initial_weights=source)
     assert not (tmp_path / "run").exists()
+
+
+# -- the memory of another run ----------------------------------------------------------------------------------------
+
+MEMORIES = {
+    "uniform": lambda: tiny_preset(**SHORT, environment__filters__reward_normalization=True),
+    "prioritised": lambda: override(PRESETS["twin"](), {"agent.memory": {"kind": "prioritized", "max_size": 45}}),
+    "taac": lambda: tiny.taac(),
+    "acer": lambda: tiny.acer(lstm=True),
+}
+
+
+def stored(memory):
+    """Returns what a memory samples from, with the ends of episodes."""
+    rows = memory.between(memory.oldest_row, memory.total_rows)
+    return rows.copy(), memory.total_rows
+
+
+@pytest.mark.usefixtures("training_alone")
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MEMORIES)
+def test_a_new_run_begins_with_weights_and_memory_of_another(name, tmp_path):
+    preset = MEMORIES[name]()
+    source = Trainer(preset, tmp_path / "source", quiet=True)
+    source.run()
+    source.memory.end_episodes()
+    slower = override(preset, {"agent.networks.*.learning_rate": 1e-5, "schedule.improve_steps": 20})
+    begun = {"initial_weights": tmp_path / "source", "restore_memory": True}
+    trainer = Trainer(slower, tmp_path / "run", quiet=True, **begun)
+    (ours, total), (theirs, rows) = stored(trainer.memory), stored(source.memory)
+    np.testing.assert_array_equal(ours, theirs)
+    assert total == rows and trainer.counters.env_steps == 0
+    for key, value in source.memory.state().items():
+        if key not in ("sampled", "tape", "begin", "rollout_begin", "rollout_first"):  # of what was running
+            np.testing.assert_array_equal(trainer.memory.state()[key], value, err_msg=key)
+    if name == "uniform":
+        best = json.loads(str(np.load(tmp_path / "source" / "best.npz")["filters"]))
+        assert trainer.filters.state()["reward"] == best["reward"]
+    trainer.train_one_step()
+    if name != "acer":  # which learns from complete rollouts
+        assert trainer.counters.updates == 1
+    trainer.close()
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["restore_memory"] is True and config["initial_weights"] == str(tmp_path / "source")
+    assert config["preset"]["schedule"]["heatup_steps"] == "EnvironmentEpisodes(0)"
+
+
+@pytest.fixture(scope="module")
+def with_memory(tmp_path_factory):
+    """A finished run whose memory is in its newest checkpoint."""
+    folder = tmp_path_factory.mktemp("memory") / "source"
+    Trainer(MEMORIES["uniform"](), folder, quiet=True).run()
+    return folder
+
+
+@pytest.mark.usefixtures("training_alone")
+@pytest.mark.slow
+def test_a_run_that_began_with_a_memory_is_resumed_and_saved_whole(with_memory, tmp_path):
+    begun = {"initial_weights": with_memory, "restore_memory": True}
+    preset = override(MEMORIES["uniform"](), {"schedule.improve_steps": 15})
+    run = tfsac.RunParameters(memory_on_disk=True)
+    first = Trainer(preset, tmp_path / "run", run, quiet=True, **begun)
+    assert first.run().counters.updates == 15
+    resumed = Trainer(load_preset(tmp_path / "run" / "config.json"), tmp_path / "run", quiet=True, resume=True)
+    np.testing.assert_array_equal(*(stored(trainer.memory)[0] for trainer in (resumed, first)))
+    resumed.close()
+    longer = override(load_preset(tmp_path / "run" / "config.json"), {"schedule.improve_steps": 25})
+    assert tfsac.train(longer, tmp_path / "run", resume=True, quiet=True).counters.updates == 25
+
+
+def rows_gone(folder):
+    next((folder / "checkpoints" / "memory").iterdir()).write_bytes(b"rows")
+
+
+def no_checkpoint(folder):
+    shutil.rmtree(folder / "checkpoints")
+
+
+@pytest.mark.usefixtures("untraced")
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("changes", "damage", "error", "word"),
+    [
+        ({"agent.memory.max_size": 500}, None, ParameterError, "max_size"),
+        ({"environment.num_envs": 2}, None, ParameterError, "num_envs"),
+        ({"agent.memory": {"kind": "prioritized", "max_size": 1000}}, None, ParameterError, "kind"),
+        ({"environment.visible_entries": [0, 1, 2]}, rows_gone, CheckpointError, "rows-"),
+        ({}, no_checkpoint, CheckpointError, "no checkpoint"),
+    ],
+)
+def test_a_memory_that_does_not_fit_is_refused_before_anything_is_written(
+    with_memory, tmp_path, changes, damage, error, word
+):
+    source = tmp_path / "source"
+    shutil.copytree(with_memory, source)
+    if damage:
+        damage(source)
+    preset = override(MEMORIES["uniform"](), changes)
+    with pytest.raises(error, match=word):
+        Trainer(preset, tmp_path / "run", quiet=True, initial_weights=source, restore_memory=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_memory_is_that_of_the_run_whose_weights_are_taken(tmp_path):
+    with pytest.raises(ParameterError, match="initial_weights"):
+        Trainer(tiny_preset(**SHORT), tmp_path / "run", quiet=True, restore_memory=True)
 
 
 def test_a_resumed_run_takes_no_other_weights(tmp_path):

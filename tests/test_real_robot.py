@@ -84,8 +84,8 @@ def test_a_shared_environment_is_evaluated_between_episodes(tmp_path, asynchrono
     # Periods are complete at 20, 40, .. steps, and episodes after 12, 24, ..
     evaluated = [int(row["env_steps"]) for row in tiny.rows(tmp_path / "run")]
     assert evaluated == [24, 48, 60, 84, 108]
-    # Each has two episodes, of which the first begins with the reset of the next training episode.
-    assert Robot.resets == 1 + trainer.counters.episodes + 2 * len(evaluated)
+    # Each has two episodes, of which the first begins with the reset of the next training episode; the last is the end.
+    assert Robot.resets == 1 + trainer.counters.episodes + 2 * len(evaluated) - 1
 
 
 @pytest.mark.usefixtures("training_alone")

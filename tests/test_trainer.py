@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import tiny
+from resume_tools import same_run
 
 import tfsac
 from tfsac.environments import EnvironmentFailure, Filters, spec_of
@@ -171,6 +172,43 @@ def test_evaluations_have_seeds_of_their_own(tmp_path):
     Trainer(tiny_preset(**changes), tmp_path / "run", quiet=True, env_fn=Seeded).run()
     evaluation, training = (set(own) - {None} for own in seeds)
     assert len(evaluation) == 3 * 2 and len(training) >= 60 // 10 and not evaluation & training
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("resumed", [False, True])
+def test_what_was_best_before_the_first_update_no_longer_counts_after_it(tmp_path, resumed, monkeypatch, capsys):
+    # Those at 50 and 100 steps are of the untrained policy.
+    scores = iter([5.0, 6.0, -3.0, -2.0, -4.0])
+    monkeypatch.setattr(
+        "tfsac.training.evaluator.Evaluator.evaluate",
+        lambda self, *where: dict.fromkeys(self.columns(), next(scores)),
+    )
+    preset = tiny_preset(schedule__steps_between_evaluation_periods=50, schedule__improve_steps=150)
+
+    class Interrupted(Callback):
+        def on_step(self, trainer):
+            if trainer.counters.env_steps == 110:
+                trainer.signals.received = signal.SIGTERM
+
+    result = tfsac.train(preset, tmp_path / "run", ONE_GRAPH, callbacks=[Interrupted()] * resumed)
+    if resumed:
+        assert (result.best_return, result.best_step) == (6.0, 100)
+        result = tfsac.train(preset, tmp_path / "run", ONE_GRAPH, resume=True)
+    assert (result.best_return, result.best_step) == (-2.0, 200)
+    assert "policy is that of step 200." in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_policy_without_an_update_is_said_to_be_untrained(tmp_path, capsys):
+    class Stop(Callback):
+        def on_step(self, trainer):
+            if trainer.counters.env_steps == 60:
+                trainer.stop("enough")
+
+    preset = tiny_preset(schedule__steps_between_evaluation_periods=50)
+    result = tfsac.train(preset, tmp_path / "run", ONE_GRAPH, callbacks=[Stop()])
+    assert result.best_step in (50, 60) and result.counters.updates == 0
+    assert f"step {result.best_step}, before the first update: it is untrained" in capsys.readouterr().out
 
 
 def test_a_reached_threshold_ends_the_run(tmp_path):
@@ -413,6 +451,78 @@ def test_a_signal_saves_and_the_run_can_be_resumed(tmp_path, number):
     resumed = Trainer(tiny_preset(), tmp_path / "run", RunParameters(), resume=True, quiet=True)
     assert resumed.counters.env_steps == 123
     assert resumed.run().counters.env_steps == 200
+
+
+class Middleware(gym.Wrapper):
+    """Is interrupted in a step or reset, as by a handler of a robot's software that raises there."""
+
+    at = None
+
+    def reset(self, **kwargs):
+        self._interrupt("reset")
+        return self.env.reset(**kwargs)
+
+    def step(self, action):
+        self._interrupt("step")
+        return self.env.step(action)
+
+    def _interrupt(self, method):
+        place, Middleware.counts[method] = Middleware.counts[method], Middleware.counts[method] + 1
+        if (method, place) == Middleware.at:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("at", "saved"),
+    [
+        (("step", 90), 90),
+        (("step", 110), 100),  # in the evaluation at 100
+        (("step", 155), 125),
+        (("reset", 5), 119),  # the step 120 ends the fourth episode
+    ],
+)
+def test_what_an_environment_raises_for_ctrl_c_saves_all_but_the_step(tmp_path, monkeypatch, at, saved):
+    def make():
+        return Middleware(gym.make("Pendulum-v1", max_episode_steps=30))
+
+    def trainer(name, **more):
+        changes = {"environment__max_episode_steps": None}
+        return Trainer(tiny_preset(**changes), tmp_path / name, ONE_GRAPH, quiet=True, env_fn=make, **more)
+
+    monkeypatch.setattr(Middleware, "counts", {"step": 0, "reset": -2}, raising=False)
+    whole = trainer("whole")
+    whole.run()
+    monkeypatch.setattr(Middleware, "counts", {"step": 0, "reset": 0})
+    monkeypatch.setattr(Middleware, "at", at)
+    interrupted = trainer("run")
+    result = interrupted.run()
+    assert (result.signal, result.reason, result.counters.env_steps) == (signal.SIGINT, "SIGINT", saved)
+    assert [path.name for path in interrupted.checkpoints.places()] == [f"{saved:09d}"]
+    monkeypatch.setattr(Middleware, "at", None)
+    resumed = trainer("run", resume=True)
+    assert resumed.run().reason == "finished"
+    same_run(resumed, whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theirs", [signal.SIG_DFL, signal.SIG_IGN, "function"])
+def test_handlers_of_the_environment_do_not_lose_a_run(tmp_path, theirs):
+    seen = []
+    handler = (lambda *_: seen.append("theirs")) if theirs == "function" else theirs
+
+    class Replace(Callback):
+        def on_step(self, trainer):
+            if trainer.counters.env_steps == 120:
+                signal.signal(signal.SIGTERM, handler)
+            if trainer.counters.env_steps == 123:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    trainer, result = trained(tmp_path, callbacks=[Replace()])
+    assert (result.signal, result.counters.env_steps) == (signal.SIGTERM, 123)
+    assert seen == ["theirs"] * (theirs == "function") and signal.getsignal(signal.SIGTERM) is before
+    assert [path.name for path in trainer.checkpoints.places()] == ["000000123"]
 
 
 @pytest.mark.slow
