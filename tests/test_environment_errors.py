@@ -431,6 +431,35 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_signal_is_received_whoever_handles_it_and_each_handler_is_called_once(kept):
+    seen, before = [], signal.getsignal(signal.SIGINT)
+    with signals.StopSignals() as stopping:
+
+        def theirs(number, frame):  # as middleware does, it calls the handler that it found
+            seen.append(number)
+            earlier(number, frame)
+            raise KeyboardInterrupt
+
+        earlier = signal.signal(signal.SIGINT, theirs)
+        if kept:
+            signal.set_wakeup_fd(-1)
+            stopping.keep()
+            os.kill(os.getpid(), signal.SIGINT)
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(100):
+            if stopping.received:
+                break
+            time.sleep(0.05)
+        assert stopping.received == signal.SIGINT and seen == [signal.SIGINT]
+        stopping.interrupt()  # the same Ctrl-C, which a callback reports
+        with pytest.raises(KeyboardInterrupt):
+            stopping.interrupt()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.acceptance)])
 def test_the_second_signal_ends_a_run_that_hangs_at_once_and_its_children(tmp_path, number):

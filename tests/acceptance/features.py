@@ -65,6 +65,8 @@ FEATURES = {
     "bfloat16": ("`--mixed_precision=bfloat16`", {}, {"mixed_precision": "bfloat16"}),
     "eager": ("`--eager`", {}, {"eager": True}),
     "stochastic": ("`--stochastic_evaluation`", {}, {"stochastic_evaluation": True}),
+    "shared": ("`environment.evaluation=shared`", {"environment.evaluation": "shared"}, {}),
+    "none": ("`environment.evaluation=none`", {"environment.evaluation": "none"}, {}),
     "level": ("an environment of your own as a level (`module:Id`)", {}, {}),
     "env_fn": ("an environment of your own as a function (`env_fn`)", {}, {}),
     "models": ("custom Keras models (`models`)", {}, {}),
