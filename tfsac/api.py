@@ -274,8 +274,7 @@ def demonstrate(
 
     def acting(observation: Any) -> Any:
         with calling("act"):
-            action = act(observation)
-            checked_action("act returns", action, spec.action)
+            action = checked_action("act returns", act(observation), spec.action)
             check_mask("act returns", action, observation, spec)
             return action
 
@@ -286,7 +285,7 @@ def demonstrate(
     for observation, action, reward, terminated, truncated, next_observation in steps:
         memory.add(
             _row(observation, spec),
-            inverse(checked_action("act returns", action, spec.action))[None],  # rounding can exceed a bound
+            inverse(action)[None],
             np.array([reward], np.float32),
             np.array([terminated]),
             np.array([truncated]),

@@ -41,8 +41,7 @@ def making(env_fn: Callable[[], gym.Env]) -> Callable[[], gym.Env]:
 
     Raises:
         TypeError: no function. The returned function raises TypeError for what is no environment, ValueError for the
-            same environment a second time or one with other spaces, and UserCodeError for what the user's function
-            raises.
+            same environment a second time, and UserCodeError for what the user's function raises.
     """
     check_env_fn(env_fn)
     return _Making(env_fn)
@@ -55,7 +54,6 @@ class _Making:
         self.env_fn = env_fn
         # By identity: environments may have an equality of their own, as dataclasses have.
         self.made: weakref.WeakValueDictionary[int, gym.Env] = weakref.WeakValueDictionary()
-        self.first: dict[str, Any] = {}  # spaces of the first one
 
     def __reduce__(self) -> tuple[Any, ...]:
         return making, (self.env_fn,)
@@ -71,11 +69,4 @@ class _Making:
                 f"Received: {env} twice"
             )
         self.made[id(env.unwrapped)] = env.unwrapped
-        for name in ("observation_space", "action_space"):
-            space = getattr(env, name, None)
-            if self.first.setdefault(name, space) != space:
-                raise ValueError(
-                    f"env_fn makes environments with the same {name} at each call, here {self.first[name]}. "
-                    f"Received: {space}"
-                )
         return env

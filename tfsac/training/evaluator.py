@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac.agents import Agent
+from tfsac.environments.vectorize import SEEDS_BELOW
 from tfsac.parameters import Preset, RunParameters
 from tfsac.random_streams import Stream
 from tfsac.training.evaluation_episodes import SWITCHING, evaluate_policy
@@ -39,6 +40,7 @@ class Evaluator:
         best_weights: content of their file.
         accepted: whether an evaluation reached the threshold within the preset's number of training episodes.
         periods, evaluated_at: evaluation periods, and environment steps, at the last evaluation.
+        seeds_below: what the episodes' seeds are below.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Evaluator:
         self.best_return, self.accepted = -np.inf, False
         self.best_weights = b""
         self.periods, self.evaluated_at = 0, 0
+        self.seeds_below = SEEDS_BELOW
 
     def columns(self) -> list[str]:
         """Returns the names of what `evaluate` returns."""
@@ -94,7 +97,10 @@ class Evaluator:
         training, acting.rng = acting.rng, np.random.default_rng([seed, Stream.EVALUATING, env_steps])
         try:
             amount = self.preset.schedule.evaluation_steps
-            return evaluate_policy(self.policy, self.env, amount, deterministic, seed, env_steps).summary(prefix)
+            done = evaluate_policy(
+                self.policy, self.env, amount, deterministic, seed, env_steps, seeds_below=self.seeds_below
+            )
+            return done.summary(prefix)
         finally:
             acting.rng = training
 

@@ -12,6 +12,7 @@ import numpy as np
 from tfsac.agents import Agent
 from tfsac.distributed.workers import Workers
 from tfsac.environments import Filters
+from tfsac.environments.vectorize import EARLIER_SEEDS_BELOW
 from tfsac.memories import EpisodicMemory, TransitionMemory
 from tfsac.random_streams import Stream
 from tfsac.training.checkpoints import Restored
@@ -89,6 +90,7 @@ class RunState:
             ValueError: the state is of another version.
         """
         state, task = restored.state, self.workers.task
+        self.evaluator.seeds_below = state["collector"]["environments"].setdefault("seeds_below", EARLIER_SEEDS_BELOW)
         refuse_other_kinds(state, self.values())
         self.agent.policy.refresh()
         self.schedule.restore(state["schedule"])
