@@ -274,9 +274,10 @@ def demonstrate(
 
     def acting(observation: Any) -> Any:
         with calling("act"):
-            action = checked_action("act returns", act(observation), spec.action)
+            action = act(observation)
+            taken = checked_action("act returns", action, spec.action)
             check_mask("act returns", action, observation, spec)
-            return action
+            return taken
 
     done = run_episodes(
         acting, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, lambda *step: steps.append(step), begin

@@ -18,7 +18,7 @@ import numpy as np
 from tfsac.distributed.partition import environment_of_actor
 from tfsac.distributed.ray_cluster import ClusterWatch, connect
 from tfsac.environments import EnvironmentFailure
-from tfsac.environments.vectorize import SEEDS_BELOW
+from tfsac.environments.vectorize import EARLIER_SEEDS_BELOW, SEEDS_BELOW
 from tfsac.parameters import Preset, RunParameters
 from tfsac.types import Spec, Step
 
@@ -119,7 +119,7 @@ class RayEnvironments:
         """
         self.episode = np.array(state["episode"], np.int64) + (np.array(state["length"]) > 0)
         self.length[:], self.steps, self.limit = 0, state["steps"], STARTING_SECONDS
-        self.seeds_below = state["seeds_below"]
+        self.seeds_below = state.get("seeds_below", EARLIER_SEEDS_BELOW)
         self.underway = [self._start_episodes(k, self.episode) for k in range(len(self.actors))]
         specs, observations = zip(*(self._answer(k, None) for k in range(len(self.actors))), strict=True)
         self.spec: Spec = specs[0]

@@ -178,7 +178,7 @@ class Environments:
             Whether the environments are exactly where they were.
         """
         self.episode, length = np.array(state["episode"], np.int64), np.array(state["length"], np.int64)
-        self.steps, self.seeds_below = state["steps"], state["seeds_below"]
+        self.steps, self.seeds_below = state["steps"], state.get("seeds_below", EARLIER_SEEDS_BELOW)
         replayed: Any = () if self.num_envs > 1 or actions is None else actions
         if not len(replayed):
             self.episode += length > 0  # an episode that had not begun keeps its seed
