@@ -140,9 +140,12 @@ def test_all_problems_are_told_at_once():
 @pytest.mark.parametrize(
     "changes, words",
     [
-        ({"observation": np.float32([0, np.nan])}, "observation 'observation' must be finite (step 1). Received: nan"),
-        ({"reward": np.inf}, "the reward must be finite (step 1). Received: inf"),
-        ({"reward": np.nan}, "the reward must be finite (step 1). Received: nan"),
+        (
+            {"observation": np.float32([0, np.nan])},
+            "observation 'observation' must be finite (environment 0, step 1, entry 1). Received: nan",
+        ),
+        ({"reward": np.inf}, "the reward must be finite (environment 0, step 1). Received: inf"),
+        ({"reward": np.nan}, "the reward must be finite (environment 0, step 1). Received: nan"),
     ],
 )
 def test_what_is_not_finite_is_a_problem_told_once_with_its_step(changes, words):
@@ -157,7 +160,7 @@ def test_an_observation_of_reset_that_is_not_finite_is_a_problem():
             return np.float32([np.nan, 0]) if self.steps == 0 else ZEROS
 
     assert tfsac.check_environment(Lost, num_steps=20).problems == [
-        "observation 'observation' must be finite (the reset before step 1). Received: nan"
+        "observation 'observation' must be finite (environment 0, step 0, entry 0). Received: nan"
     ]
 
 
@@ -321,9 +324,89 @@ def test_what_close_raises_is_a_warning(how, capsys):
     assert "warning  close raised. Received: " in capsys.readouterr().out
 
 
+def test_bytes_that_are_no_image_are_told_like_other_large_values():
+    class Bytes(Plain):
+        def drawn(self):
+            return np.uint8([0, 255])
+
+    report = tfsac.check_environment(lambda: Bytes(space=Box(0, 255, (2,), np.uint8)), num_steps=20)
+    assert any("as large as 255; see environment.filters.observation_normalization" in x for x in report.warnings)
+    image = Box(0, 255, (8, 8, 1), np.uint8)
+    report = tfsac.check_environment(lambda: Plain(space=image, observation=np.full((8, 8, 1), 255, np.uint8)), 20)
+    assert not any("as large as" in text for text in report.warnings)
+
+
+class Finicky(Plain):
+    """Takes what only training gives it: actions of policies, float32, and seeds of episodes below 2^31."""
+
+    made = 0
+
+    def __init__(self, fails=""):
+        super().__init__(Box(-2.0, 2.0, (1,), np.float64))
+        Finicky.made += 1
+        self.fails = fails
+        if fails == "second" and Finicky.made > 1:
+            raise OSError("port in use")
+
+    def reset(self, *, seed=None, options=None):
+        if self.fails == "large seeds" and seed > 2**16:
+            raise ValueError("seed too large")
+        assert np.int32(seed) == seed
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        assert self.fails != "float32" or action.dtype == np.float64
+        return super().step(action)
+
+
+@pytest.mark.parametrize(
+    "fails, words",
+    [("", None), ("large seeds", "seed too large"), ("float32", "step raised"), ("second", "port in use")],
+)
+def test_the_check_makes_resets_and_steps_environments_as_training_does(fails, words, monkeypatch):
+    monkeypatch.setattr(Finicky, "made", 0)
+    problems = tfsac.check_environment(lambda: Finicky(fails), num_steps=50).problems
+    assert Finicky.made == 2
+    assert not problems if words is None else len(problems) == 1 and words in problems[0]
+
+
+def test_the_command_makes_as_many_environments_as_its_preset(monkeypatch, capsys):
+    monkeypatch.setattr(Finicky, "made", 0)
+    monkeypatch.setitem(gym.registry, "Finicky-v0", gym.envs.registration.EnvSpec("Finicky-v0", Finicky))
+    assert cli.run(["check", "--level=Finicky-v0", "--num_steps=50", "--set=environment.num_envs=3"]) == 0
+    assert Finicky.made == 4 and "51 random steps" in capsys.readouterr().out
+
+
+class Strict(Plain):
+    """May only be reset when its episode is over."""
+
+    over = True
+
+    def reset(self, *, seed=None, options=None):
+        if not self.over:
+            raise RuntimeError("the episode is not over")
+        self.over = False
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        result = super().step(action)
+        self.over = result[2]
+        return result
+
+
+@pytest.mark.parametrize("env", [Strict, Strict()], ids=["a function", "an environment"])
+def test_an_environment_that_is_only_reset_after_its_episode_is_usable(env):
+    report = tfsac.check_environment(env, num_steps=20)
+    assert report.usable, report
+    if isinstance(env, gym.Env):
+        assert any("reset raised" in text and "not over" in text for text in report.warnings)
+    else:
+        assert "the same seed and actions give the same trajectory" in str(report)
+
+
 def test_a_reward_that_no_float32_holds_is_a_problem():
     report = tfsac.check_environment(lambda: Plain(reward=1e300), num_steps=5)
-    assert report.problems == ["the reward must fit into a float32, below 3.4e+38 (step 1). Received: 1e+300"]
+    assert report.problems == ["the reward must fit into a float32, below 3.4e+38. Received: 1e+300"]
 
 
 def test_masked_actions_are_valid_ones():
@@ -348,7 +431,7 @@ class Masked(Plain):
 @pytest.mark.parametrize(
     ("mask", "words"),
     [
-        (np.zeros(3, np.int8), "leaves no valid action. Received: [0 0 0]"),
+        (np.zeros(3, np.int8), "leaves no valid action (environment 0, step 0). Received: [0 0 0]"),
         (np.full(3, 0.5, np.float32), "must hold 0 and 1. Received: [0.5 0.5 0.5]"),
         (np.ones(4, np.int8), "must have the shape (3,). Received: (4,)"),
         (np.array([2, 1, 1], np.int8), "must hold 0 and 1. Received: [2 1 1]"),
@@ -375,7 +458,7 @@ def test_a_frame_stack_in_another_order_is_a_problem():
     assert tfsac.check_environment(Frames(False), 20).usable
     report = tfsac.check_environment(Frames(True), 20)
     (problem,) = [one.text for one in report.findings if one.kind == "problem"]
-    assert "a step drops one and adds one last; " in problem and problem.endswith("Received: other frames at step 1")
+    assert "a step drops one and adds one last; " in problem and problem.endswith("Received: other frames")
 
 
 def test_a_frame_stack_that_begins_with_other_frames_is_a_problem():
@@ -385,7 +468,7 @@ def test_a_frame_stack_that_begins_with_other_frames_is_a_problem():
 
     report = tfsac.check_environment(Padded(False), 20)
     (problem,) = [one.text for one in report.findings if one.kind == "problem" and "a reset repeats" in one.text]
-    assert problem.endswith("Received: other frames at the reset before step 1")
+    assert problem.endswith("Received: other frames")
 
 
 @pytest.mark.parametrize("name", ["observation", "reward"])

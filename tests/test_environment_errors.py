@@ -44,10 +44,12 @@ WRONG = {
     "no reward": ({"reward": None}, f"{STEP}, where reward is one number", "None (NoneType)"),
     "complex reward": ({"reward": 1j}, f"{STEP}, where reward is one number", "1j (complex)"),
     "array of rewards": (
-        {"reward": np.ones(1)},
-        f"{STEP}, where reward is one number; reward.item() makes a number of an array with one entry",
-        "an array of the shape (1,) and dtype float64",
+        {"reward": np.ones(2)},
+        f"{STEP}, where reward is one number",
+        "an array of the shape (2,) and dtype float64",
     ),
+    "a reward beyond float32": ({"reward": 1e300}, "the reward must fit into a float32", "1e+300"),
+    "a reward beyond float64": ({"reward": 10**400}, f"{STEP}, where reward is one number", None),
     "terminated is None": ({"terminated": None}, f"{STEP}, where terminated is a bool", "None (NoneType)"),
     "terminated is a float": ({"terminated": 0.5}, f"{STEP}, where terminated is a bool", "0.5 (float)"),
     "truncated is 2": ({"truncated": 2}, f"{STEP}, where truncated is a bool", "2 (int)"),
@@ -230,6 +232,7 @@ def test_environments_are_closed_where_another_cannot_be_made(num_envs, ports, m
         {"reward": np.ones(())},
         {"reward": 1},
         {"reward": True},
+        {"reward": np.float16(1.0)},
         {"terminated": np.bool_(False)},
         {"terminated": 0, "truncated": np.int64(0)},
         {"observation": np.zeros(2)},
@@ -239,6 +242,28 @@ def test_environments_are_closed_where_another_cannot_be_made(num_envs, ports, m
 )
 def test_numbers_and_bools_of_other_types_are_accepted(good):
     step_twice(made(wrong=good))
+
+
+@pytest.mark.parametrize("vectorization", ["sync", pytest.param("subprocess", marks=pytest.mark.slow)])
+def test_a_reward_of_the_shape_1_is_a_number_and_said_once(vectorization, monkeypatch):
+    monkeypatch.setattr(vectorize, "usable_cores", lambda: 2)
+    parameters = EnvironmentParameters(ODD, num_envs=4, vectorization=vectorization)
+    environments = Environments(parameters, 1, functools.partial(Odd, wrong={"reward": np.full(1, 2.5)}))
+    with pytest.warns(RuntimeWarning, match=r"shape \(1,\)") as said:
+        rewards = [environments.step(np.zeros((4, 1), np.float32)).reward for _ in range(2)]
+        environments.close()
+    assert rewards[1].tolist() == [2.5] * 4 and rewards[1].dtype == np.float32 and len(said) == 1
+
+
+def test_a_reward_of_the_shape_1_is_a_number_in_evaluations_and_demonstrations():
+    one = functools.partial(Odd, wrong={"reward": np.full((1,), 2.5)})
+    with pytest.warns(RuntimeWarning, match="taken as a number") as said:
+        env = tfsac.environments.checked(gym.wrappers.TimeLimit(one(), 3))
+        assert evaluate(lambda observation: ZEROS[:1], env, EnvironmentEpisodes(2)).returns.tolist() == [4.5, 4.5]
+        assert len(said) == 1
+        shown = tfsac.demonstrate(lambda observation: ZEROS[:1], gym.wrappers.TimeLimit(one(), 3), 1)
+    assert shown.records["reward"].tolist() == [1.0, 2.5, 1.0]
+    assert [text for text in tfsac.check_environment(one, num_steps=5).warnings if "taken as a number" in text]
 
 
 @pytest.mark.parametrize("vectorization", ["sync", pytest.param("subprocess", marks=pytest.mark.slow)])

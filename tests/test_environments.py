@@ -14,12 +14,14 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+import tfsac
 from tfsac.environments import (
     ActionNumbering,
     ActionRescaling,
     EnvironmentFailure,
     Environments,
     Filters,
+    Team,
     action_map,
     as_arrays,
     check,
@@ -32,6 +34,7 @@ from tfsac.environments import (
 )
 from tfsac.environments.check import check_masks
 from tfsac.environments.groups import WakefulPipe, _start
+from tfsac.environments.spaces import spaces_by_key
 from tfsac.parameters import AtariPreprocessingParameters, EnvironmentParameters, FilterParameters
 from tfsac.testing import DiscreteIdentity, discrete_spec, random_batches, team_spec, vector_spec
 from tfsac.types import ArraySpec, DiscreteSpec, Sequence, Spec, Transition
@@ -144,6 +147,95 @@ def test_choices_are_numbered_from_zero_here_and_from_the_start_in_the_environme
     np.testing.assert_array_equal(theirs, [[5, 7], [6, 6]])
     np.testing.assert_array_equal(ours, given)
     assert theirs.dtype == np.int64 and ours.dtype == np.int32
+
+
+class Contained(gym.Env):
+    """Takes no action that its space does not have, and shows and rewards it.
+
+    Args:
+        space: of the actions.
+    """
+
+    observation_space = Box(-np.inf, np.inf, (1,), np.float32)
+
+    def __init__(self, space):
+        self.action_space = space
+        if isinstance(space, MultiDiscrete):
+            self.observation_space = Dict(agent_state=Box(-np.inf, np.inf, (space.shape[0], 1), np.float32))
+
+    def seen(self, value):
+        shape = spaces_by_key(self.observation_space)
+        seen = {key: np.full(space.shape, value, np.float32) for key, space in shape.items()}
+        return seen if isinstance(self.observation_space, Dict) else seen["observation"]
+
+    def reset(self, *, seed=None, options=None):
+        return self.seen(0.0), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), (type(action), action.dtype)
+        return self.seen(np.sum(action)), float(np.sum(action)), False, False, {}
+
+
+@pytest.mark.parametrize(
+    "space, action, total",
+    [
+        (Discrete(3, dtype=np.int32), 2, 2),
+        (Discrete(3, dtype=np.uint8), 2, 2),
+        (Discrete(120, start=-100, dtype=np.int8), 119, 19),
+        (Discrete(3, start=2**40, dtype=np.int64), None, None),
+        (MultiDiscrete([3, 3], dtype=np.int32, start=[1, 1]), [0, 2], 4),
+        (MultiDiscrete([3, 3], dtype=np.int8), [1, 2], 3),
+        (Box(-2.0, 2.0, (1,), np.float64), [0.5], 1.0),
+    ],
+    ids=str,
+)
+def test_the_space_contains_every_action(space, action, total):
+    one = functools.partial(Contained, space)
+    if action is None:  # an export's int32 would not have it
+        with pytest.raises(ValueError, match="int32"):
+            check(one())
+        return
+    environments = Environments(EnvironmentParameters(), 0, one)
+    result = environments.step(np.array([action]))
+    assert result.reward.tolist() == [total]
+    state, observation = environments.state(), environments.observation
+    assert environments.restore(state, np.array([action]), observation) is True  # the same action, replayed
+    environments.close()
+    assert tfsac.check_environment(one, num_steps=20).usable
+
+
+class Parallel:
+    """Two agents of PettingZoo, each of whose spaces contains its actions."""
+
+    possible_agents, metadata, render_mode = ["one", "other"], {}, None
+
+    def __init__(self, space):
+        self.space = space
+
+    def observation_space(self, agent):
+        return Box(-1.0, 1.0, (1,), np.float32)
+
+    def action_space(self, agent):
+        return self.space
+
+    def close(self):
+        pass
+
+    def reset(self, seed=None, options=None):
+        return {agent: np.zeros(1, np.float32) for agent in self.possible_agents}, {}
+
+    def step(self, actions):
+        assert all(self.space.contains(action) for action in actions.values()), actions
+        answers = [dict.fromkeys(self.possible_agents, value) for value in (1.0, False, False)]
+        return self.reset()[0], *answers, {}
+
+
+@pytest.mark.parametrize("space", [Discrete(3, dtype=np.int8), Box(-0.1, np.pi, (1,), np.float64)], ids=str)
+def test_the_space_of_each_agent_of_a_team_contains_its_action(space):
+    environments = Environments(EnvironmentParameters(), 0, lambda: Team(Parallel(space)))
+    for bound in (-1, 1):
+        environments.step(np.full((1, *environments.spec.action.shape), max(bound, 0 if space.shape == () else -1)))
+    environments.close()
 
 
 def test_environment_receives_actions_in_its_own_units(environments):
@@ -510,6 +602,61 @@ def test_a_dict_of_boxes_is_accepted():
     assert set(spec_of(env).observation) == {"image", "speed"}
 
 
+class Changing(Counting):
+    """Has another action space at some time.
+
+    Args:
+        when: "made", "step", "reset", or "in place", where the space itself is changed at a later reset.
+    """
+
+    made = 0
+
+    def __init__(self, when):
+        super().__init__()
+        self.when, self.began = when, 0
+        Changing.made += 1
+        self.action_space = Box(-2.0, 2.0, (1,), np.float32)
+        if when == "made" and Changing.made > 1:
+            self.action_space = Box(-1.0, 1.0, (1,), np.float32)
+
+    def change(self, when):
+        if when == self.when:
+            self.action_space = Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        self.began += 1
+        if self.began > 1:
+            self.change("reset")
+            self.action_space.high[:] = 1.5 if self.when == "in place" else self.action_space.high
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        self.change("step")
+        return super().step(action)
+
+
+@pytest.mark.parametrize("when", ["made", "step", "reset", "in place"])
+def test_spaces_that_change_are_refused_and_found_by_the_check(when, monkeypatch):
+    monkeypatch.setattr(Changing, "made", 0)
+    with pytest.raises((EnvironmentFailure, ValueError), match=r"action_space.* Received: Box\(-"):
+        environments = Environments(EnvironmentParameters(num_envs=2), 0, lambda: Changing(when))
+        environments.step(np.full((2, 1), -1.0, np.float32))
+    monkeypatch.setattr(Changing, "made", 0)
+    problems = tfsac.check_environment(lambda: Changing(when), num_steps=200).problems
+    assert len(problems) == 1 and "action_space" in problems[0]
+
+
+def test_an_evaluation_environment_of_a_level_with_other_spaces_is_refused(monkeypatch):
+    monkeypatch.setattr(Changing, "made", 0)
+    monkeypatch.setitem(
+        gym.registry, "Changing-v0", gym.envs.registration.EnvSpec("Changing-v0", lambda: Changing("made"))
+    )
+    one = maker(EnvironmentParameters("Changing-v0"))
+    one()
+    with pytest.raises(ValueError, match="have the same action_space"):
+        one()
+
+
 # -- making ------------------------------------------------------------------------------------------------------------
 
 
@@ -586,7 +733,7 @@ def test_atari_preprocessing_of_other_levels_is_refused():
 
 def test_environments_side_by_side_have_the_same_spaces():
     made = iter(("Pendulum-v1", "MountainCarContinuous-v0"))
-    with pytest.raises(ValueError, match=r"stepped together have the same observation_space, .* Received: Box"):
+    with pytest.raises(ValueError, match=r"have the same observation_space, .* Received: Box"):
         Environments(EnvironmentParameters("Pendulum-v1", num_envs=2), 0, lambda: gym.make(next(made)))
 
 
@@ -928,6 +1075,21 @@ def test_an_environment_sees_the_same_episodes_whatever_runs_beside_it(environme
     np.testing.assert_array_equal(first_draws(environments(3), 3)[:, :1], first_draws(environments(1), 3))
 
 
+def test_seeds_fit_into_signed_numbers_of_32_bits_and_runs_of_before_continue_with_theirs(environments):
+    seeds = [episode_seed(0, 0, 0, episode) for episode in range(100)]
+    before = [episode_seed(0, 0, 0, episode, below=2**32) for episode in range(100)]
+    assert 2**30 < max(seeds) < 2**31 < max(before)
+    assert before[:4] == [int(np.random.SeedSequence([0, 0, 0, i]).generate_state(1)[0]) for i in range(4)]
+    new, old = environments(seed=0), environments(seed=0)
+    state = new.state()
+    assert state["seeds_below"] == 2**31
+    old.restore({key: value for key, value in state.items() if key != "seeds_below"}, None, {})
+    for each, expected in ((new, seeds), (old, before)):
+        drawn = first_draws(each, 5)[:, 0]
+        np.testing.assert_array_equal(drawn, [Counting().reset(seed=seed)[0][0] for seed in expected[:5]])
+    assert old.state()["seeds_below"] == 2**32
+
+
 def test_seeds_differ_by_run_purpose_environment_and_episode():
     where = [(seed, purpose, i, e) for seed in range(3) for purpose in range(2) for i in range(5) for e in range(20)]
     assert len({episode_seed(*each) for each in where}) == len(where)
@@ -1116,6 +1278,41 @@ def test_an_episode_that_had_not_begun_keeps_its_seed(environments):
     assert new.restore(old.state(), None, old.observation) is False
     assert new.episode.tolist() == [1, 1]
     np.testing.assert_array_equal(new.observation["observation"][1], old.observation["observation"][1])
+
+
+class Strict1(Counting):
+    """May only be reset when its episode is over, and counts its resets."""
+
+    over, resets, drifts = True, 0, 0.0
+
+    def reset(self, *, seed=None, options=None):
+        if not self.over:
+            raise RuntimeError("the episode is not over")
+        self.over = False
+        Strict1.resets += 1
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        observation, reward, terminated, truncated, info = super().step(action)
+        self.over = terminated
+        return observation + Strict1.drifts, reward, terminated, truncated, info
+
+
+@pytest.mark.parametrize("num_envs, drifts, exact", [(1, 0.0, True), (1, 1.0, False), (3, 0.0, False)])
+def test_an_environment_that_is_only_reset_after_its_episode_comes_back(monkeypatch, num_envs, drifts, exact):
+    parameters = EnvironmentParameters(num_envs=num_envs)
+    old = Environments(parameters, 3, Strict1)
+    state, observation = played(old)
+    monkeypatch.setattr(Strict1, "drifts", drifts)
+    new = Environments(parameters, 3, Strict1, begin=False)
+    monkeypatch.setattr(Strict1, "resets", 0)
+    assert new.restore(state, PLAYED, observation) is exact
+    assert Strict1.resets == (2 if drifts else num_envs)  # a new environment where the old one cannot be reset
+    assert new.is_first.all() is not exact and new.episode.tolist() == [1 if exact else 2] * num_envs
+    again = Environments(parameters, 3, Strict1)
+    assert again.restore(state, PLAYED, observation) is exact  # also where its first episode had begun
+    if exact:
+        np.testing.assert_array_equal(new.observation["observation"], observation["observation"])
 
 
 def test_parts_of_an_observation_that_do_not_belong_together_are_refused():

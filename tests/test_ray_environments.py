@@ -275,7 +275,7 @@ def test_a_checkpoint_continues_with_the_episodes_after_those_that_had_begun(fak
     _, _, collector, _ = fake()
     played(collector, 6)
     state = collector.state()
-    assert state["environments"] == {"episode": [1] * 4, "length": [1] * 4, "steps": 24}
+    assert state["environments"] == {"episode": [1] * 4, "length": [1] * 4, "steps": 24, "seeds_below": 2**31}
     ray, _, collector, _ = fake()
     state["environments"]["length"] = [1, 0, 1, 1]
     assert collector.restore(state, {}, None, collector.policy) is False

@@ -266,7 +266,7 @@ BAD_ENVIRONMENTS = {
     "other bounds": (
         lambda: Arm(low=next(BOUNDS)),
         ValueError,
-        r"with the same action_space at each call, here Box.* Received: Box\(-2",
+        r"have the same action_space, here Box.* Received: Box\(-2",
     ),
     "a key of a path": (
         lambda: Keyed("a/b"),

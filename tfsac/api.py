@@ -282,9 +282,9 @@ def demonstrate(
     def acting(observation: Any) -> Any:
         with calling("act"):
             action = act(observation)
-            checked_action("act returns", action, spec.action)
+            taken = checked_action("act returns", action, spec.action)
             check_mask("act returns", action, observation, spec)
-            return action
+            return taken
 
     done = run_episodes(
         acting, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, lambda *step: steps.append(step), begin
@@ -293,7 +293,7 @@ def demonstrate(
     for observation, action, reward, terminated, truncated, next_observation in steps:
         memory.add(
             _row(observation, spec),
-            inverse(checked_action("act returns", action, spec.action))[None],  # rounding can exceed a bound
+            inverse(action)[None],
             np.array([reward], np.float32),
             np.array([terminated]),
             np.array([truncated]),

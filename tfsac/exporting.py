@@ -41,6 +41,8 @@ class PolicyGraph:
     def __init__(self, policy: Policy, values: bool = False):
         self.acting, self.critics, self.filters = policy.acting, policy.critics, policy.filters
         self.map = action_map(self.acting.spec.of_one_agent())  # the same for each of several agents
+        action = self.acting.spec.action
+        self.action_dtype = action.export_dtype if isinstance(action, DiscreteSpec) else action.dtype
         self.networks = {**self.acting.networks, **(self.critics.networks if self.critics and values else {})}
         variables = [v.value for network in self.networks.values() for v in network.variables]
         self.weights = [*variables, *(v for v in self.acting.variables.values() if isinstance(v, tf.Variable))]
@@ -52,7 +54,7 @@ class PolicyGraph:
     def to_environment(self, action: tf.Tensor) -> tf.Tensor:
         """Returns the environment's actions for the agent's."""
         if isinstance(self.map, ActionNumbering):
-            return action + self.map.start
+            return tf.cast(action + self.map.start, self.action_dtype)
         low, high = self.map.low, self.map.high
         # Without a sum in units of [-1, 1], for which an export in int8 would have few of its 256 numbers.
         return tf.clip_by_value(action * self.map.scale + (0.5 * low + 0.5 * high), low, high)
@@ -60,7 +62,7 @@ class PolicyGraph:
     def to_agent(self, action: tf.Tensor) -> tf.Tensor:
         """Returns the agent's actions for the environment's."""
         if isinstance(self.map, ActionNumbering):
-            return action - self.map.start
+            return tf.cast(action, tf.int32) - self.map.start
         return (action - self.map.low) / self.map.scale - 1.0
 
     def filtered(self, observation: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -137,7 +139,7 @@ class PolicyGraph:
             made["sample"] = function(self.sample).get_concrete_function(seen)
         if values:
             assert self.critics is not None
-            taken = tf.TensorSpec(self.any_number(action.shape), action.dtype, name="action")
+            taken = tf.TensorSpec(self.any_number(action.shape), self.action_dtype, name="action")
             made["values"] = function(self.values).get_concrete_function(
                 self.inputs(*self.critics.values_through), taken
             )
@@ -159,8 +161,9 @@ def export(
     a plain box; "action_mask", booleans, where there is one; for keys like "arm.angle" and "1", "arm_angle" and
     "arg_1"):
         serving_default: observations `[E, ...]` to "action", the deterministic policy: continuous `[E, A]`, or discrete
-            `[E]` int32; with any number P of agents that share the policy `[E, P, A]` or `[E, P]`. A policy with a
-            state takes its fields beside the observations and returns the next ones beside the action.
+            `[E]`, int32 or the space's own dtype if that is int8, uint8, int16 or uint32; with any number P of agents
+            that share the policy `[E, P, A]` or `[E, P]`. A policy with a state takes its fields beside the
+            observations and returns the next ones beside the action.
         initial_state: of a policy with a state: the number "rows" of environments to the fields of episode starts.
         sample: the same, sampled from the policy. The LiteRT file takes its "noise" as an input: standard normal of the
             action's shape, or for discrete actions uniform in [0, 1) with a last axis over all of them. A policy that

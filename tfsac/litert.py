@@ -139,7 +139,7 @@ def _actions(spec: ArraySpec | DiscreteSpec, number: int) -> np.ndarray:
     drawn = np.random.default_rng(0).uniform(size=(number, *spec.shape))
     drawn[:2] = np.reshape([0.0, np.nextafter(1.0, 0.0)], (2, *[1] * len(spec.shape)))[:number]
     if isinstance(spec, DiscreteSpec):
-        return (spec.start + np.floor(drawn * spec.num_actions)).astype(spec.dtype)
+        return (spec.start + np.floor(drawn * spec.num_actions)).astype(spec.export_dtype)
     assert spec.low is not None and spec.high is not None
     return (spec.low + drawn * (spec.high - spec.low)).astype(spec.dtype)
 

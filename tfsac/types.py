@@ -63,12 +63,19 @@ class DiscreteSpec(NamedTuple):
         shape: () for one agent, `(P,)` for P agents.
         start: the environment's own number of the first action.
         dtype: of stored actions.
+        native_dtype: of the actions that the environment's `step` takes.
     """
 
     num_actions: int
     shape: tuple[int, ...] = ()
     start: int = 0
     dtype: str = "int32"
+    native_dtype: str = "int64"
+
+    @property
+    def export_dtype(self) -> str:
+        """Of an exported policy's actions: int32, or the space's own where that has no int32 and LiteRT knows it."""
+        return self.native_dtype if self.native_dtype in ("int8", "uint8", "int16", "uint32") else "int32"
 
 
 class Spec(NamedTuple):

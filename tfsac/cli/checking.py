@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
 
 from absl import flags
@@ -29,10 +28,9 @@ def _check_flags(f: flags.FlagValues) -> None:
 def check(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints everything that hinders training or may surprise; the exit status is 1 where something hinders."""
     from tfsac.catalog import load_preset
-    from tfsac.environments import check_environment, make_unchecked, maker, spec_of
-    from tfsac.environments.findings import PROBLEM, EnvironmentReport, Finding
+    from tfsac.environments import check_environments, maker, spec_of
+    from tfsac.environments.findings import PROBLEM, Finding
     from tfsac.parameters import Preset, RunParameters, for_level, override
-    from tfsac.user_code import UserCodeError
 
     if not (f.level or f.preset):
         raise UsageError("An environment is checked: --level, or --preset. Received: neither")
@@ -45,25 +43,15 @@ def check(f: flags.FlagValues, rest: list[str]) -> int:
             f"Only parameters of the environment are set here, environment.PATH=value. Received: {others[0]}"
         )
     environment = override(preset, changes).environment
-    new = functools.partial(
-        make_unchecked, environment.level, environment.max_episode_steps, environment.atari, **environment.kwargs
-    )
     print(f"tfsac check: {environment.level}, {f.num_steps} random steps, seed {f.seed}", flush=True)
-    try:
-        with contextlib.redirect_stdout(sys.stdout):  # which an environment may replace
-            env = new()
-            report = check_environment(lambda: env, f.num_steps, f.seed)  # which closes it
-    except UserCodeError as error:
-        print(EnvironmentReport(environment.level, (Finding(PROBLEM, str(error)),)))
-        return 1
-    if report.usable:
+    with contextlib.redirect_stdout(sys.stdout):  # which an environment may replace
+        report = check_environments(environment, f.num_steps, f.seed)
+    if report.usable and f.preset:
         try:
-            if environment.visible_entries is not None or f.preset:
-                (made := maker(environment)()).close()
-            if f.preset:
-                with quiet_start():
-                    from tfsac.training.build import build_policy
-                build_policy(preset, RunParameters(), spec_of(made))
+            (made := maker(environment)()).close()
+            with quiet_start():
+                from tfsac.training.build import build_policy
+            build_policy(preset, RunParameters(), spec_of(made))
         except (ValueError, TypeError) as error:
             report = report._replace(findings=(*report.findings, Finding(PROBLEM, str(error))))
     print(report)

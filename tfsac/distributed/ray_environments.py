@@ -18,6 +18,7 @@ import numpy as np
 from tfsac.distributed.partition import environment_of_actor
 from tfsac.distributed.ray_cluster import ClusterWatch, connect
 from tfsac.environments import EnvironmentFailure
+from tfsac.environments.vectorize import EARLIER_SEEDS_BELOW, SEEDS_BELOW
 from tfsac.parameters import Preset, RunParameters
 from tfsac.types import Spec, Step
 
@@ -87,6 +88,7 @@ class RayEnvironments:
         self.step_timeout, self.tell, self.replaced = preset.environment.step_timeout_seconds, tell, 0
         # Of the running episodes, and of the run, as far as `count` was told.
         self.episode, self.length, self.steps = np.zeros(self.num_envs, np.int64), np.zeros(self.num_envs, np.int64), 0
+        self.seeds_below = SEEDS_BELOW
         self.request: RolloutRequest | None = None
         self.weights: Any = None  # the newest, in Ray's store
         self.connected = contextlib.ExitStack()
@@ -117,6 +119,7 @@ class RayEnvironments:
         """
         self.episode = np.array(state["episode"], np.int64) + (np.array(state["length"]) > 0)
         self.length[:], self.steps, self.limit = 0, state["steps"], STARTING_SECONDS
+        self.seeds_below = state.get("seeds_below", EARLIER_SEEDS_BELOW)
         self.underway = [self._start_episodes(k, self.episode) for k in range(len(self.actors))]
         specs, observations = zip(*(self._answer(k, None) for k in range(len(self.actors))), strict=True)
         self.spec: Spec = specs[0]
@@ -129,6 +132,7 @@ class RayEnvironments:
             "episode": episode[self._columns(k)].tolist(),
             "length": [0] * self.envs_per_actor,
             "steps": env_steps // len(self.actors),
+            "seeds_below": self.seeds_below,
         }
         return self.actors[k].start_episodes.remote(state, env_steps)
 
@@ -226,7 +230,8 @@ class RayEnvironments:
 
     def state(self) -> dict[str, Any]:
         """Returns where each environment is, as plain numbers, for `start_episodes`."""
-        return {"episode": self.episode.tolist(), "length": self.length.tolist(), "steps": self.steps}
+        where = {"episode": self.episode.tolist(), "length": self.length.tolist(), "steps": self.steps}
+        return {**where, "seeds_below": self.seeds_below}
 
     def close(self) -> None:
         """Ends the actors and leaves the cluster."""

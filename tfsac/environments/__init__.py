@@ -4,7 +4,7 @@ TensorFlow.
 
 from tfsac.environments.check import EnvironmentFailure, check
 from tfsac.environments.env_fn import check_env_fn, name_of_environment
-from tfsac.environments.environment_report import check_environment
+from tfsac.environments.environment_report import check_environment, check_environments
 from tfsac.environments.filters import Filters
 from tfsac.environments.findings import EnvironmentReport
 from tfsac.environments.isolated import IsolatedEnvironment
@@ -41,6 +41,7 @@ __all__ = [
     "check",
     "check_env_fn",
     "check_environment",
+    "check_environments",
     "checked",
     "check_mask",
     "checked_action",

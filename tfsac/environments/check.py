@@ -36,13 +36,14 @@ class EnvironmentFailure(RuntimeError):
 
     Attributes:
         what: failed, in a few words.
+        problems: everything that is wrong with what the environment returned; the message is the first.
     """
 
     what = "An environment failed"
 
     def __init__(self, message: str, environment: int | None = None):
         super().__init__(message)
-        self.environment = environment
+        self.environment, self.problems = environment, [message]
 
 
 def check_has_spaces(env: gym.Env) -> None:

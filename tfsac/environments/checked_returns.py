@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import math
 import re
 import warnings
@@ -11,7 +13,8 @@ from typing import Any, NoReturn
 import gymnasium as gym
 import numpy as np
 
-from tfsac.environments.check import EnvironmentFailure
+from tfsac.environments.check import SPACES, EnvironmentFailure
+from tfsac.environments.final_observation import FinalObservation
 from tfsac.environments.spaces import spaces_by_key
 from tfsac.types import ACTION_MASK
 from tfsac.user_code import described, is_users, message_of
@@ -21,6 +24,7 @@ RESET, STEP = (
     "step must return (observation, reward, terminated, truncated, info)",
 )
 NUMBERS = "biuf"  # kinds of dtypes
+FLOAT32 = float(np.finfo(np.float32).max)
 TAKES = {  # arguments that Gymnasium passes
     "reset": "reset must take seed and options, as in def reset(self, *, seed=None, options=None)",
     "step": "step must take one action",
@@ -29,22 +33,47 @@ CALLED = re.compile(r"\b(reset|step)\(\) (?:got an unexpected keyword|takes|miss
 UNPACKED = re.compile(r"values to unpack \(expected 5(?:, got (\d+))?\)|cannot unpack non-iterable (\w+)")
 
 
+class Notes:
+    """Says each text once.
+
+    Attributes:
+        write: says a text; a warning.
+    """
+
+    def __init__(self) -> None:
+        self.said, self.write = set[str](), warn
+
+    def __call__(self, text: str) -> None:
+        """Says a text that was not said yet."""
+        if text not in self.said:
+            self.said.add(text)
+            self.write(text)
+
+
+def warn(text: str) -> None:
+    """Warns of what an environment does."""
+    warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+
 class CheckedReturns(gym.Wrapper):
     """Refuses what an environment must not return, by name, and says in which file and line its code raised.
 
-    A reward is one number (a NumPy scalar or an array `()` as well); terminated and truncated are bool, NumPy's bool, 0
-    or 1; observations have the keys, shapes and kind of dtype of the space. They are passed on as they are.
+    A reward is one number (a NumPy scalar or an array `()` as well; one of the shape `(1,)` is made one); terminated
+    and truncated are bool, NumPy's bool, 0 or 1; observations have the keys, shapes and kind of dtype of the space.
+    They are passed on as they are, but for the last observation of an episode that `FinalObservation` finds in info.
 
     Args:
         env: whose spaces `check` accepts.
         several_rewards: `VectorRewards` checks the reward's shape.
+        notes: gets a text for what is taken in another form.
     """
 
-    def __init__(self, env: gym.Env, several_rewards: bool = False):
+    def __init__(self, env: gym.Env, several_rewards: bool = False, notes: Notes | None = None):
         super().__init__(env)
         spaces = spaces_by_key(env.observation_space)
         self.several_rewards, self.keys = several_rewards, spaces.keys()
-        self.spaces = {"observation_space": env.observation_space, "action_space": env.action_space}
+        self.notes, self.final = notes or Notes(), FinalObservation(env)
+        self.spaces = {name: (getattr(env, name), copy.deepcopy(getattr(env, name))) for name in SPACES}
         self.single = not isinstance(env.observation_space, gym.spaces.Dict)
         # `CheckedMasks` knows which masks there are.
         self.parts = [
@@ -65,13 +94,16 @@ class CheckedReturns(gym.Wrapper):
             raise
         except BaseException as error:
             raise failure("reset", error) from error
-        if not isinstance(result, tuple) or len(result) != 2:
-            refuse(RESET, kind_of(result))
-        _check_info(RESET, result[1])
-        for name, before in self.spaces.items():
-            if (space := getattr(self.env, name)) is not before and space != before:
-                refuse(f"an environment keeps its spaces, and {name} was {before}", f"{space} after reset")
-        self._check("reset", result[0])
+        try:
+            if not isinstance(result, tuple) or len(result) != 2:
+                refuse(RESET, kind_of(result))
+            _check_info(RESET, result[1])
+            for name in SPACES:
+                self._check_space("reset", name)
+            self._check("reset", result[0])
+        except EnvironmentFailure as error:
+            error.problems = list(self._problems("reset", result))
+            raise
         return result
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -82,24 +114,36 @@ class CheckedReturns(gym.Wrapper):
                 bools and a dict.
         """
         try:
-            result: Any = self.env.step(action)
+            result: Any = self.final.step(self.env, action)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             raise failure("step", error) from error
-        if not isinstance(result, tuple) or len(result) != 5:
-            refuse(STEP, kind_of(result))
-        observation, reward, terminated, truncated, info = result
-        if not isinstance(reward, float | int | np.floating):
-            self._check_reward(reward)
-        if (terminated is not True and terminated is not False) or (truncated is not True and truncated is not False):
-            _check_end("terminated", terminated)
-            _check_end("truncated", truncated)
-        _check_info(STEP, info)
-        self._check("step", observation)
+        try:
+            if not isinstance(result, tuple) or len(result) != 5:
+                refuse(STEP, kind_of(result))
+            observation, reward, terminated, truncated, info = result
+            plain = isinstance(reward, float | int) and -FLOAT32 <= reward <= FLOAT32
+            if not plain and not isinstance(reward, np.float32):
+                result = (observation, self._number(reward), *result[2:])
+            if (terminated is not True and terminated is not False) or (
+                truncated is not True and truncated is not False
+            ):
+                _check_end("terminated", terminated)
+                _check_end("truncated", truncated)
+            _check_info(STEP, info)
+            for name, (space, _) in self.spaces.items():
+                if getattr(self.env, name) is not space:
+                    self._check_space("step", name)
+            self._check("step", observation)
+        except EnvironmentFailure as error:
+            error.problems = list(self._problems("step", result))
+            raise
+        if self.final.taken:
+            self.notes(f"the last observation of an episode is taken from info[{self.final.key!r}]")
         return result
 
-    def problems(self, method: str, result: Any) -> Iterator[str]:
+    def _problems(self, method: str, result: Any) -> Iterator[str]:
         """Yields everything that is wrong with what a method returned, not only the first."""
         what, length = (RESET, 2) if method == "reset" else (STEP, 5)
         if not isinstance(result, tuple) or len(result) != length:
@@ -108,9 +152,10 @@ class CheckedReturns(gym.Wrapper):
         checks: list[Callable[[], None]] = [
             lambda: self._check(method, result[0]),
             lambda: _check_info(what, result[-1]),
+            *(functools.partial(self._check_space, method, name) for name in SPACES),
         ]
         if method == "step":
-            checks += [lambda: self._check_reward(result[1]), lambda: _check_end("terminated", result[2])]
+            checks += [lambda: self._number(result[1]), lambda: _check_end("terminated", result[2])]
             checks += [lambda: _check_end("truncated", result[3])]
         for check in checks:
             try:
@@ -138,17 +183,29 @@ class CheckedReturns(gym.Wrapper):
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            warnings.warn(f"{failure('close', error)}", RuntimeWarning, stacklevel=2)
+            self.notes(f"{failure('close', error)}")
 
-    def _check_reward(self, reward: Any) -> None:
+    def _number(self, reward: Any) -> Any:
+        """Returns a reward; one of the shape `(1,)` as a number."""
         array = as_array(reward)
-        if array.dtype.kind not in NUMBERS or (array.shape != () and not self.several_rewards):
-            advice = (
-                "; reward.item() makes a number of an array with one entry" if array.shape and array.size == 1 else ""
-            )
-            refuse(f"{STEP}, where reward is one number{advice}", kind_of(reward))
+        if array.dtype.kind not in NUMBERS or (array.shape not in ((), (1,)) and not self.several_rewards):
+            refuse(f"{STEP}, where reward is one number", kind_of(reward))
+        large = np.isfinite(array) & (np.abs(array.astype(np.float64)) > FLOAT32)
+        if large.any():
+            refuse(f"the reward must fit into a float32, below {FLOAT32:.2g}", f"{array[large][0]:g}")
+        if self.several_rewards or not array.shape:
+            return reward
+        self.notes("the reward has the shape (1,) and is taken as a number")
+        return array.item()
+
+    def _check_space(self, method: str, name: str) -> None:
+        space, (_, before) = getattr(self.env, name), self.spaces[name]
+        if space != before:
+            refuse(f"an environment keeps its spaces, and {name} was {before}", f"{space} after {method}")
 
     def _check(self, method: str, observation: Any) -> None:
+        if method == "step" and self.final.taken:
+            method = f"step, whose last observation is info[{self.final.key!r}],"
         if self.single:
             if not self.parts:  # a space that `check` refuses
                 return

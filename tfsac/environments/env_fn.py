@@ -42,8 +42,7 @@ def making(env_fn: Callable[[], gym.Env], one_at_once: bool = False) -> Callable
 
     Raises:
         TypeError: no function. The returned function raises TypeError for what is no environment, ValueError for the
-            same environment a second time or one with other spaces, and UserCodeError for what the user's function
-            raises.
+            same environment a second time, and UserCodeError for what the user's function raises.
     """
     check_env_fn(env_fn)
     return _Making(env_fn, one_at_once)
@@ -56,7 +55,6 @@ class _Making:
         self.env_fn, self.one_at_once = env_fn, one_at_once
         # By identity: environments may have an equality of their own, as dataclasses have.
         self.made: weakref.WeakValueDictionary[int, gym.Env] = weakref.WeakValueDictionary()
-        self.first: dict[str, Any] = {}  # spaces of the first one
 
     def __reduce__(self) -> tuple[Any, ...]:
         return making, (self.env_fn, self.one_at_once)
@@ -73,11 +71,4 @@ class _Making:
                 f"Received: {env} twice"
             )
         self.made[id(env.unwrapped)] = env.unwrapped
-        for name in ("observation_space", "action_space"):
-            space = getattr(env, name, None)
-            if self.first.setdefault(name, space) != space:
-                raise ValueError(
-                    f"env_fn makes environments with the same {name} at each call, here {self.first[name]}. "
-                    f"Received: {space}"
-                )
         return env

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import dataclasses
 import functools
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium as gym
@@ -14,34 +16,38 @@ import numpy as np
 
 from tfsac import argument_checks
 from tfsac.environments.check import (
+    SPACES,
     EnvironmentFailure,
-    check_mask,
     longest_episode,
     problems_of_spaces,
     takes_render_mode,
 )
-from tfsac.environments.checked_returns import CheckedReturns, as_array, failure, placed, refuse_non_finite
-from tfsac.environments.env_fn import making, name_of_environment
+from tfsac.environments.checked_returns import CheckedReturns, as_array, failure
+from tfsac.environments.env_fn import name_of_environment
 from tfsac.environments.findings import OK, PROBLEM, WARNING, EnvironmentReport, Finding
+from tfsac.environments.make import Maker, maker
 from tfsac.environments.ranges import Range
-from tfsac.environments.repeats import same, why_not_repeated
-from tfsac.environments.spaces import STACKING, other_frames, spaces_by_key
+from tfsac.environments.repeats import same, trajectory, why_not_repeated
+from tfsac.environments.spaces import spaces_by_key, spec_of
 from tfsac.environments.teams import Team
 from tfsac.environments.vector_rewards import has_vector_rewards
-from tfsac.types import ACTION_MASK, AGENT_STATE
+from tfsac.environments.vectorize import Environments
+from tfsac.parameters import BY_ENV_FN, EnvironmentParameters
+from tfsac.types import ACTION_MASK, AGENT_STATE, DiscreteSpec
 from tfsac.user_code import UserCodeError
 
-FLOAT32 = float(np.finfo(np.float32).max)
 REPEATED = 100  # steps that are played twice from the same seed
 LARGE_BOUND, LARGE_OBSERVATION, LARGE_REWARD = 1e3, 1e2, 1e3
 MEDIUM_SIDE = 36  # pixels that the convolutions of the scheme Medium need
 
 
 def check_environment(env: gym.Env | Callable[[], gym.Env], num_steps: int = 1000, seed: int = 0) -> EnvironmentReport:
-    """Plays random steps in an environment and reports everything at once that hinders training or may surprise.
+    """Plays random steps in an environment, as training makes it, and reports everything that hinders training or may
+    surprise.
 
     Args:
-        env: an environment, which is closed at the end only if a function made it; or a function that makes one.
+        env: a function that makes an environment at each call; training makes two. Or an environment, which is not
+            closed.
         num_steps: how many, at least one.
         seed: of the episodes and the actions.
 
@@ -55,57 +61,143 @@ def check_environment(env: gym.Env | Callable[[], gym.Env], num_steps: int = 100
         >>> assert report.usable
     """
     num_steps, seed = argument_checks.whole("num_steps", num_steps, 1), argument_checks.whole("seed", seed, 0)
+    parameters = EnvironmentParameters(getattr(env, "__name__", "env_fn"))
     if isinstance(env, gym.Env):
-        return _Inspection(env).report(num_steps, seed)
-    new = making(env)
+        return _Inspection(Maker(lambda: env, None), parameters, alone=True).report(num_steps, seed)
+    return check_environments(parameters, num_steps, seed, env)
+
+
+def check_environments(
+    parameters: EnvironmentParameters, num_steps: int, seed: int, env_fn: Callable[[], gym.Env] | None = None
+) -> EnvironmentReport:
+    """Returns the report of `check_environment` on the environments that training makes.
+
+    Args:
+        parameters: of the environments.
+        num_steps, seed: see `check_environment`.
+        env_fn: makes one, instead of the level.
+
+    Raises:
+        ValueError, ImportError: the first one cannot be made.
+    """
     try:
-        made = new()
+        inspection = _Inspection(maker(parameters, env_fn), parameters)
     except UserCodeError as error:
-        return EnvironmentReport(getattr(env, "__name__", "env_fn"), (Finding(PROBLEM, str(error)),))
-    report = _Inspection(made).report(num_steps, seed)
-    try:
-        made.close()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        return report._replace(findings=(*report.findings, Finding(WARNING, str(failure("close", error)))))
-    return report
+        return EnvironmentReport(parameters.level, (Finding(PROBLEM, str(error)),))
+    return inspection.report(num_steps, seed)
+
+
+class _Watched(gym.Wrapper):
+    """Shows an inspection what an environment is given and returns."""
+
+    def __init__(self, env: gym.Env, inspection: _Inspection):
+        super().__init__(env)
+        self.inspection, self.seen, self.total, self.length, self.episodes = inspection, None, 0.0, 0, 0
+        self.actions: list[Any] = []  # of the first episode
+        self.seed: int | None = None  # of the first episode
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        with self.inspection.finding_problems():
+            result = self.env.reset(seed=seed, options=options)
+        self.seed = seed if self.seed is None else self.seed
+        self.seen, self.total, self.length, self.episodes = result[0], 0.0, 0, self.episodes + 1
+        self.inspection.look_at(self.seen, f"the reset before step {self.inspection.steps + 1}")
+        return result
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        inspection, kept, given = self.inspection, copy.deepcopy(self.seen), copy.deepcopy(action)
+        if self.episodes == 1 and len(self.actions) < REPEATED:
+            self.actions.append(given)
+        with inspection.finding_problems():
+            result = self.env.step(action)
+        inspection.steps += 1
+        inspection.reused |= not same(kept, self.seen)
+        inspection.changed |= not same(given, action)
+        self.seen, reward = result[0], float(result[1])
+        self.total, self.length = self.total + reward, self.length + 1
+        inspection.look_at(self.seen, f"step {inspection.steps}")
+        inspection.rewards = {*inspection.rewards, reward} if len(inspection.rewards) < 2 else inspection.rewards
+        inspection.largest_reward = max(inspection.largest_reward, abs(reward))
+        if result[2] or result[3]:
+            inspection.returns.append(self.total)
+            inspection.lengths.append(self.length)
+            inspection.terminated += bool(result[2])
+        return result
+
+
+class _Watching(Maker):
+    """Makes environments that an inspection watches."""
+
+    def __init__(self, one: Maker, inspection: _Inspection):
+        super().__init__(one.unchecked, one.visible_entries)
+        self.notes, self.spaces, self.inspection = one.notes, one.spaces, inspection
+
+    def __call__(self) -> gym.Env:
+        return _Watched(super().__call__(), self.inspection)
 
 
 class _Inspection:
-    """Looks at one environment and collects what it finds; each finding is told once."""
+    """Looks at the environments of a run and collects what it finds; each finding is told once.
 
-    def __init__(self, env: gym.Env):
-        self.env, self.name, self.findings = env, name_of_environment(env), dict[str, Finding]()
-        self.checked: CheckedReturns | None = None
+    Args:
+        one: makes them.
+        parameters: of the environments.
+        alone: whether it makes the same one at each call, which stays open.
+    """
+
+    def __init__(self, one: Maker, parameters: EnvironmentParameters, alone: bool = False):
+        self.one, self.parameters, self.alone, self.env = one, parameters, alone, one.unchecked()
+        self.name, self.findings = name_of_environment(self.env), dict[str, Finding]()
+        one.notes.write = functools.partial(self.find, WARNING)
+        self.images = set[str]()  # keys of observations
         self.ranges: dict[str, Range] = {}  # by key of the observation
         self.returns: list[float] = []
         self.lengths: list[int] = []
         self.terminated = 0  # episodes
-        self.largest_reward, self.steps, self.failed = 0.0, 0, False
+        self.largest_reward, self.steps, self.seconds = 0.0, 0, 0.0
+        self.failed, self.reused, self.changed = False, False, False
         self.rewards: set[float] = set()  # two of them at most
 
     def find(self, kind: str, text: str, about: str | None = None) -> None:
         # What names a step is told for the first one alone.
         self.findings.setdefault(about or text, Finding(kind, text.removeprefix(f"{self.name}: ")))
 
+    @contextlib.contextmanager
+    def finding_problems(self) -> Iterator[None]:
+        try:
+            yield
+        except EnvironmentFailure as error:
+            self.failed = True
+            for text in error.problems:
+                self.find(PROBLEM, text)
+            raise
+
     def report(self, num_steps: int, seed: int) -> EnvironmentReport:
-        missing = [
-            name
-            for name in ("action_space", "observation_space")
-            if not isinstance(getattr(self.env, name, None), gym.Space)
-        ]
         for text in problems_of_spaces(self.env):
             self.find(PROBLEM, text)
-        if not missing:
+        if not self.findings:
+            try:
+                self.env = self.one.check(self.env)
+            except ValueError as error:  # of visible entries
+                self.find(PROBLEM, str(error))
+        usable = not self.findings
+        if all(isinstance(getattr(self.env, name, None), gym.Space) for name in SPACES):
             self._look_at_spaces()
             self._look_at_render_modes()
-            self.checked = CheckedReturns(self.env, has_vector_rewards(self.env))
-            self.env.action_space.seed(seed)
-            self._play(num_steps, seed)
-            if not self.failed:
-                self._look_at_play(num_steps)
-                self._repeat(min(num_steps, REPEATED), seed)
+            if usable:
+                self._train(num_steps, seed)
+            else:
+                checked = CheckedReturns(self.env, has_vector_rewards(self.env), self.one.notes)
+                with contextlib.suppress(EnvironmentFailure), self.finding_problems():
+                    checked.reset(seed=seed)
+                    checked.step(self.env.action_space.sample())
+        if not self.alone:
+            try:
+                self.env.close()
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                self.find(WARNING, str(failure("close", error)))
         return EnvironmentReport(self.name, tuple(self.findings.values()))
 
     # -- spaces --------------------------------------------------------------------------------------------------------
@@ -171,113 +263,44 @@ class _Inspection:
 
     # -- random steps --------------------------------------------------------------------------------------------------
 
-    def _action(self, observation: Any) -> Any:
-        space = self.env.action_space
-        mask = observation.get(ACTION_MASK) if isinstance(observation, dict) else None
-        if mask is not None and isinstance(space, gym.spaces.Discrete):
-            return space.sample(mask=np.asarray(mask, np.int8))
-        if mask is not None and isinstance(space, gym.spaces.MultiDiscrete):
-            return space.sample(mask=tuple(np.asarray(row, np.int8) for row in mask))
-        return space.sample()
-
-    def _returned(self, method: str, call: Callable[[], Any], before: Any = None) -> Any:
-        """Returns what a call of `reset` or `step` returned; notes what is wrong with it, and whether nothing more
-        can be played.
-        """
-        assert self.checked is not None
+    def _train(self, num_steps: int, seed: int) -> None:
+        """Makes all environments of a run and steps those of training; `self.env` is that of evaluations."""
+        self.images = {key for key, array in spec_of(self.env).observation.items() if array.dtype == "uint8"}
+        parameters = dataclasses.replace(
+            self.parameters,
+            level=BY_ENV_FN + self.name,
+            kwargs={},
+            atari=None,
+            vectorization="sync",
+            step_timeout_seconds=None,
+        )
         try:
-            result = call()
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            self.find(PROBLEM, str(failure(method, error)))
-            self.failed = True
-            return None
-        found = list(self.checked.problems(method, result))
-        for text in found:
-            self.find(PROBLEM, text)
-        self.failed = bool(found)
-        if not self.failed:
-            self._look_at_mask(result[0], ended=method == "step" and bool(result[2]))
-        if not self.failed:
-            place = f"step {self.steps + 1}" if method == "step" else f"the reset before step {self.steps + 1}"
-            self._look_at(result[0], place)
-            self._look_at_numbers(result[0], float(np.sum(result[1])) if method == "step" else 0.0, place)
-            self._look_at_frames(before, result[0], place)
-        return result
-
-    def _play(self, num_steps: int, seed: int) -> None:
-        result = self._returned("reset", functools.partial(self.env.reset, seed=seed, options=None))
-        began, total, length, reused, changed = time.perf_counter(), 0.0, 0, False, False
-        while not self.failed and self.steps < num_steps:
-            observation = result[0]
-            kept, action = copy.deepcopy(observation), self._action(observation)
-            given = copy.deepcopy(action)
-            result = self._returned("step", functools.partial(self.env.step, action), kept)
-            if self.failed:
-                break
-            self.steps += 1
-            reused, changed = reused or not same(kept, observation), changed or not same(given, action)
-            reward = float(np.sum(result[1]))
-            if len(self.rewards) < 2:
-                self.rewards.add(reward)
-            total, length = total + reward, length + 1
-            if result[2] or result[3]:
-                self.returns.append(total)
-                self.lengths.append(length)
-                self.terminated += bool(result[2])
-                total, length = 0.0, 0
-                result = self._returned("reset", self.env.reset)
-        self.seconds = time.perf_counter() - began
-        if reused:
-            self.find(
-                WARNING,
-                "a step writes into the array of the observation before; tfsac copies observations, but other code "
-                "that keeps them will see them change: return a copy",
-            )
-        if changed:
-            self.find(
-                WARNING,
-                "step writes into the action that it is given, which other code may use again: change a copy, "
-                "as in a = a * 2 instead of a *= 2",
-            )
-
-    def _look_at_frames(self, before: Any, after: Any, place: str) -> None:
-        if (key := other_frames(self.env.observation_space, before, after)) is not None:
-            text = f"observation {key!r} is a FrameStack: {STACKING}"
-            self.find(PROBLEM, f"{text}. Received: other frames at {place}", text)
-
-    def _look_at_mask(self, observation: Any, ended: bool) -> None:
-        if isinstance(observation, dict) and ACTION_MASK in observation:
-            shape = spaces_by_key(self.env.observation_space)[ACTION_MASK].shape or ()
+            environments = Environments(parameters, seed, _Watching(self.one, self))
+            rng, began = np.random.default_rng(seed), time.perf_counter()
             try:
-                check_mask(observation[ACTION_MASK], shape, must_allow=not ended)
-            except EnvironmentFailure as error:
-                self.find(PROBLEM, str(error))
-                self.failed = True
-
-    def _look_at_numbers(self, observation: Any, reward: float, place: str) -> None:
-        try:
-            refuse_non_finite(observation, reward)
+                while self.steps < num_steps:
+                    environments.step(_random_action(environments, rng))
+                self.seconds = time.perf_counter() - began
+                self._look_at_play()
+                assert environments.groups.here is not None
+                self._repeat(environments.groups.here.envs[0])
+            finally:
+                if not self.alone:
+                    environments.close()
         except EnvironmentFailure as error:
-            self.find(PROBLEM, str(placed(error, self.name, place)), str(error).partition(" Received: ")[0])
-        if not np.isfinite(reward):
-            return
-        if abs(reward) > FLOAT32:
-            limit = f"the reward must fit into a float32, below {FLOAT32:.2g}"
-            self.find(PROBLEM, f"{limit} ({place}). Received: {reward:g}", limit)
-        self.largest_reward = max(self.largest_reward, abs(reward))
+            if not self.failed:
+                self.find(PROBLEM, str(error))
+        except (ValueError, ImportError, UserCodeError) as error:
+            self.find(PROBLEM, f"training makes {parameters.num_envs + 1} environments at once: {error}")
 
-    def _look_at(self, observation: Any, place: str) -> None:
+    def look_at(self, observation: Any, place: str) -> None:
         for key, space in spaces_by_key(self.env.observation_space).items():
-            if key == ACTION_MASK or not isinstance(space, gym.spaces.Box):
+            if key == ACTION_MASK or key in self.images or not isinstance(space, gym.spaces.Box):
                 continue
             part = as_array(observation[key] if isinstance(observation, dict) else observation)
             if part.dtype != space.dtype:
                 text = f"observation {key!r} is returned as {part.dtype} and becomes {space.dtype}, as its space says"
                 self.find(WARNING, text)
-            if space.dtype == np.uint8:
-                continue
             self.ranges.setdefault(key, Range(part)).add(part)
             with np.errstate(over="ignore"):
                 seen = part.astype(space.dtype)
@@ -293,9 +316,22 @@ class _Inspection:
                     leaves,
                 )
 
-    def _look_at_play(self, num_steps: int) -> None:
+    def _look_at_play(self) -> None:
         limit = longest_episode(self.env)
-        self.find(OK, f"{num_steps} random steps, {num_steps / max(self.seconds, 1e-9):.0f} a second with these checks")
+        rate = self.steps / max(self.seconds, 1e-9)
+        self.find(OK, f"{self.steps} random steps, {rate:.0f} a second with these checks")
+        if self.reused:
+            self.find(
+                WARNING,
+                "a step writes into the array of the observation before; tfsac copies observations, but other code "
+                "that keeps them will see them change: return a copy",
+            )
+        if self.changed:
+            self.find(
+                WARNING,
+                "step writes into the action that it is given, which other code may use again: change a copy, "
+                "as in a = a * 2 instead of a *= 2",
+            )
         if self.returns:
             mean = np.mean(self.returns)
             self.find(
@@ -322,7 +358,7 @@ class _Inspection:
         else:
             self.find(
                 WARNING,
-                f"no episode ended within {num_steps} steps, and there is no time limit known; "
+                f"no episode ended within {self.steps} steps, and there is no time limit known; "
                 "without ends there are no training returns, and an evaluation episode is cut off after 100000 steps: "
                 "set environment.max_episode_steps if episodes may never end",
             )
@@ -349,21 +385,16 @@ class _Inspection:
 
     # -- seeds ---------------------------------------------------------------------------------------------------------
 
-    def _repeat(self, num_steps: int, seed: int) -> None:
-        """Plays the same actions from the same seed twice."""
-        actions: list[Any] = []
+    def _repeat(self, watched: Any) -> None:
+        """Plays the first episode again, twice, in the environment of evaluations."""
+        actions, seed = watched.actions, watched.seed
         try:
-            observation = self.env.reset(seed=seed)[0]
-            for _ in range(num_steps):
-                actions.append(self._action(observation))
-                observation, _, terminated, truncated, _ = self.env.step(copy.deepcopy(actions[-1]))
-                if terminated or truncated:
-                    break
-            cause = why_not_repeated(self.env, actions, seed)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            self.find(PROBLEM, str(failure("step", error)))
+            with contextlib.nullcontext() if self.alone else self.finding_problems():
+                first = trajectory(self.env, actions, seed)
+            cause = why_not_repeated(first, self.env, actions, seed)
+        except EnvironmentFailure as error:  # some environments are only reset once their episode is over
+            if not self.failed:
+                self.find(WARNING, f"whether the same seed gives the same trajectory is not known: {error}")
             return
         if cause is None:
             self.find(OK, "the same seed and actions give the same trajectory")
@@ -373,3 +404,13 @@ class _Inspection:
                 "the same seed and actions give different trajectories, "
                 f"so runs cannot be repeated and a resume is not exact; {cause}",
             )
+
+
+def _random_action(environments: Environments, rng: np.random.Generator) -> np.ndarray:
+    """Returns random actions `[E, ...]` as a policy gives them, valid ones where there is a mask."""
+    action = environments.spec.action
+    shape = (environments.num_envs, *action.shape)
+    if isinstance(action, DiscreteSpec):
+        valid = environments.observation.get(ACTION_MASK, np.ones((*shape, action.num_actions), bool))
+        return (valid + rng.random(valid.shape)).argmax(-1)
+    return rng.uniform(-1.0, 1.0, shape).astype(np.float32)

@@ -26,6 +26,8 @@ from gymnasium.vector.utils import (
 )
 
 from tfsac.environments.check import EnvironmentFailure
+from tfsac.environments.checked_returns import warn
+from tfsac.environments.make import Maker
 from tfsac.environments.spaces import NUM_REWARDS, spaces_by_key
 from tfsac.environments.vector_rewards import VECTOR_REWARD
 from tfsac.machine import ENDING
@@ -47,16 +49,13 @@ class Group:
     Attributes:
         envs: the environments.
         observation_space: of all of them together.
-
-    Raises:
-        ValueError: environments with different spaces.
     """
 
     def __init__(self, makers: Sequence[Callable[[], gym.Env]], first: int = 0):
         self.envs, self.first = list[gym.Env](), first
         try:
             for make in makers:
-                self._add(make())
+                self.envs.append(make())
         except BaseException:  # those that were made may hold a simulator or a port
             self.close()
             raise
@@ -67,15 +66,6 @@ class Group:
             for key, space in spaces_by_key(single).items()
         }
         self.several_keys = isinstance(single, gym.spaces.Dict)
-
-    def _add(self, env: gym.Env) -> None:
-        self.envs.append(env)
-        for name in ("observation_space", "action_space"):
-            if getattr(env, name) != getattr(self.envs[0], name):
-                raise ValueError(
-                    f"Environments that are stepped together have the same {name}, {getattr(self.envs[0], name)}. "
-                    f"Received: {getattr(env, name)}"
-                )
 
     @property
     def seen(self) -> Any:
@@ -149,10 +139,11 @@ class WakefulPipe:
 
 
 class Done(NamedTuple):
-    """What a process answers: results beside the observations, or a failure's environment and message."""
+    """What a process answers: results beside the observations, or a failure's environment and message; and notes."""
 
     result: Any = None
     failure: tuple[int | None, str] | None = None
+    notes: Sequence[str] = ()
 
 
 def work(makers: Any, pipe: Connection, memory: Any, index: int, first: int) -> None:
@@ -173,6 +164,9 @@ def work(makers: Any, pipe: Connection, memory: Any, index: int, first: int) -> 
     threading.Thread(target=_end_with_the_run, daemon=True).start()
     wakeful = WakefulPipe(pipe)
     group: Group | None = None
+    notes: list[str] = []
+    for make in makers.fn:
+        make.notes.write = notes.append
 
     def answered(name: str, content: Any) -> Done:
         nonlocal group
@@ -193,9 +187,12 @@ def work(makers: Any, pipe: Connection, memory: Any, index: int, first: int) -> 
 
     with contextlib.suppress(EOFError, OSError):  # nobody asks any more
         while True:
-            wakeful.send(answered(*wakeful.recv()))
+            wakeful.send(answered(*wakeful.recv())._replace(notes=tuple(notes)))
+            notes.clear()
     if group is not None:
         group.close()
+    for note in notes:  # nobody else says them any more
+        warn(note)
 
 
 def _end_with_the_run() -> None:
@@ -209,7 +206,7 @@ class Processes:
     """P groups of G environments, each in a process of its own.
 
     Args:
-        makers: of every environment, P * G of them.
+        makers: of every environment, P * G of them; the first says what their notes are.
         size: G.
         single: the observation space of one environment.
         timeout: seconds for a step or reset of an environment, of which a process makes one after the other; or None.
@@ -218,12 +215,11 @@ class Processes:
         EnvironmentFailure: from `wait_for_all`: an environment failed, or its process ended or did not answer.
     """
 
-    def __init__(
-        self, makers: Sequence[Callable[[], gym.Env]], size: int, single: gym.Space[Any], timeout: float | None
-    ):
+    def __init__(self, makers: Sequence[Maker], size: int, single: gym.Space[Any], timeout: float | None):
         # Forking a process in which TensorFlow runs threads can hang.
         context: Any = multiprocessing.get_context("spawn")
         self.size, self.pipes, self.processes = size, list[Any](), list[Any]()
+        self.notes = makers[0].notes
         self.asked, self.timeout, self.begun = list[int](), None, False  # starting may take as long as it takes
         space, number = gym.vector.utils.batch_space(single, size), len(makers) // size
         # Kept: a process may not have opened it yet.
@@ -278,6 +274,8 @@ class Processes:
                 )
             else:
                 answer = pipe.recv()
+                for note in answer.notes:
+                    self.notes(note)
         except (EOFError, OSError):
             self.processes[i].join(GOODBYE)
             code = self.processes[i].exitcode
@@ -334,7 +332,7 @@ class Groups:
 
     def __init__(
         self,
-        one: Callable[[], gym.Env],
+        one: Maker,
         num_envs: int,
         cores: int,
         single: gym.Space[Any] | None = None,

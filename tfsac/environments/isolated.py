@@ -12,6 +12,7 @@ from gymnasium.envs.registration import EnvSpec
 from tfsac.environments.check import longest_episode
 from tfsac.environments.env_fn import name_of_environment
 from tfsac.environments.groups import Processes
+from tfsac.environments.make import Maker
 
 
 class IsolatedEnvironment(gym.Env):
@@ -34,6 +35,7 @@ class IsolatedEnvironment(gym.Env):
         self.metadata, self.spec = env.metadata, env.spec or EnvSpec(name_of_environment(env))
         self.time_limit = longest_episode(env)
         env.close()
+        one = one if isinstance(one, Maker) else Maker(one, None)
         self.process = Processes([one], 1, self.observation_space, timeout)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:

@@ -12,9 +12,9 @@ import numpy as np
 
 from tfsac.environments import atari as games
 from tfsac.environments import teams
-from tfsac.environments.check import CheckedMasks, CheckedStacks, check, check_has_spaces, time_limit_of
-from tfsac.environments.checked_returns import CheckedReturns
-from tfsac.environments.env_fn import making
+from tfsac.environments.check import SPACES, CheckedMasks, CheckedStacks, check, check_has_spaces, time_limit_of
+from tfsac.environments.checked_returns import CheckedReturns, Notes
+from tfsac.environments.env_fn import making, name_of_environment
 from tfsac.environments.levels import ATARI, check_render_mode, check_version, import_module_of, why_not_made
 from tfsac.environments.spaces import has_frame_stacks, spaces_by_key
 from tfsac.environments.vector_rewards import VectorRewards, has_vector_rewards
@@ -23,16 +23,54 @@ from tfsac.types import ACTION_MASK
 from tfsac.user_code import message_of
 
 
-def maker(parameters: EnvironmentParameters, env_fn: Callable[[], gym.Env] | None = None) -> Callable[[], gym.Env]:
-    """Returns a function that makes and checks one environment.
+class Maker:
+    """Makes and checks environments that have the same spaces, also where it was sent to another process.
 
     Args:
-        parameters: its level, time limit, arguments, preprocessing and visible entries.
-        env_fn: makes the environment instead of the level; only the time limit is added to it, and entries are hidden.
+        unchecked: makes one.
+        visible_entries: as in `make`.
+
+    Attributes:
+        notes: what is said once of all these environments.
+    """
+
+    def __init__(self, unchecked: Callable[[], gym.Env], visible_entries: Sequence[int] | None):
+        self.unchecked, self.visible_entries, self.notes = unchecked, visible_entries, Notes()
+        self.spaces: dict[str, gym.Space[Any]] = {}  # of the first one
+
+    def __call__(self) -> gym.Env:
+        """Makes one environment.
+
+        Raises:
+            ValueError, ImportError, UserCodeError: as `make`; ValueError for other spaces than those of the first.
+        """
+        return self.check(self.unchecked())
+
+    def check(self, env: gym.Env) -> gym.Env:
+        """Returns what `unchecked` made as training steps it; see `checked`."""
+        env = checked(env, self.visible_entries, self.notes)
+        for name in SPACES:
+            space = getattr(env, name)
+            if self.spaces.setdefault(name, space) != space:
+                env.close()
+                raise ValueError(
+                    f"{name_of_environment(env)}: the environments of a run are stepped together and have the same "
+                    f"{name}, here {self.spaces[name]}. Received: {space}"
+                )
+        return env
+
+
+def maker(parameters: EnvironmentParameters, env_fn: Callable[[], gym.Env] | None = None) -> Maker:
+    """Returns what makes and checks environments.
+
+    Args:
+        parameters: their level, time limit, arguments, preprocessing and visible entries.
+        env_fn: makes them instead of the level; only the time limit is added to it, and entries are hidden.
     """
     limit, visible = parameters.max_episode_steps, parameters.visible_entries
     if env_fn is None:
-        return functools.partial(make, parameters.level, limit, parameters.atari, visible, **parameters.kwargs)
+        level = functools.partial(make_unchecked, parameters.level, limit, parameters.atari, **parameters.kwargs)
+        return Maker(level, visible)
 
     new = making(env_fn, parameters.evaluation != "separate" and parameters.num_envs == 1)
 
@@ -46,9 +84,9 @@ def maker(parameters: EnvironmentParameters, env_fn: Callable[[], gym.Env] | Non
                 f"gymnasium.make(..., max_episode_steps={limit}) does. Received: max_episode_steps={limit}, and a "
                 f"TimeLimit of {own}"
             )
-        return checked(_limited(env, limit), visible)
+        return _limited(env, limit)
 
-    return one
+    return Maker(one, visible)
 
 
 def make(
@@ -132,13 +170,14 @@ def make_unchecked(
     return env
 
 
-def checked(env: gym.Env, visible_entries: Sequence[int] | None = None) -> gym.Env:
+def checked(env: gym.Env, visible_entries: Sequence[int] | None = None, notes: Notes | None = None) -> gym.Env:
     """Returns an environment whose spaces can be used, which checks its action masks and stacks of frames, and sums
     several rewards a step.
 
     Args:
         env: as it was made.
         visible_entries: as in `make`.
+        notes: says what the environment returns in another form than training takes; None for its own.
 
     Raises:
         ValueError: they cannot; the environment is closed.
@@ -146,7 +185,7 @@ def checked(env: gym.Env, visible_entries: Sequence[int] | None = None) -> gym.E
     try:
         check_has_spaces(env)
         several_rewards = has_vector_rewards(env)
-        env = CheckedReturns(env, several_rewards)
+        env = CheckedReturns(env, several_rewards, notes)
         if visible_entries is not None:
             env = _showing(env, visible_entries)
         check(env)

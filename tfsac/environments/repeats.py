@@ -21,17 +21,21 @@ def same(one: Any, other: Any) -> bool:
     return bool(np.array_equal(one, other, equal_nan=np.asarray(one).dtype.kind == "f"))
 
 
-def why_not_repeated(env: gym.Env, actions: list[Any], seed: int) -> str | None:
-    """Plays actions from the same seed twice, and returns why the two differ, or None where they do not.
+def why_not_repeated(first: list[Any], env: gym.Env, actions: list[Any], seed: int) -> str | None:
+    """Plays actions again from the same seed, and returns why the two differ, or None where they do not.
 
     Where they differ, they are played with the global random numbers seeded, too.
+
+    Args:
+        first: what `trajectory` returned for the same environment, actions and seed.
+        env, actions, seed: see `trajectory`.
     """
-    if same(_trajectory(env, actions, seed), _trajectory(env, actions, seed)):
+    if same(first, trajectory(env, actions, seed)):
         return None
     both = []
     for _ in range(2):
         with _global_random_numbers(seed):
-            both.append(_trajectory(env, actions, seed))
+            both.append(trajectory(env, actions, seed))
     if same(*both):
         return (
             "it draws from NumPy's or Python's global random numbers: "
@@ -40,7 +44,14 @@ def why_not_repeated(env: gym.Env, actions: list[Any], seed: int) -> str | None:
     return "something outlives reset, or random numbers are not seeded in reset(seed=...)"
 
 
-def _trajectory(env: gym.Env, actions: list[Any], seed: int) -> list[Any]:
+def trajectory(env: gym.Env, actions: list[Any], seed: int) -> list[Any]:
+    """Returns what an environment shows and rewards when it is reset and steps, until its episode ends.
+
+    Args:
+        env: as training makes it.
+        actions: its own.
+        seed: of the episode.
+    """
     observation = copy.deepcopy(env.reset(seed=seed)[0])
     seen = [observation]
     for action in actions:

@@ -78,9 +78,10 @@ def spec_of(env: gym.Env) -> Spec:
 
 def _action_spec(action: Any) -> ArraySpec | DiscreteSpec:
     if isinstance(action, gym.spaces.Discrete):
-        return DiscreteSpec(int(action.n), (), int(action.start))
+        return DiscreteSpec(int(action.n), (), int(action.start), native_dtype=np.dtype(action.dtype).name)
     if isinstance(action, gym.spaces.MultiDiscrete):
-        return DiscreteSpec(int(action.nvec[0]), action.shape, int(action.start[0]))
+        size, start = int(action.nvec[0]), int(action.start[0])
+        return DiscreteSpec(size, action.shape, start, native_dtype=np.dtype(action.dtype).name)
     return ArraySpec(action.shape, "float32", float32_bound(action.low, 1), float32_bound(action.high, -1))
 
 
@@ -162,7 +163,7 @@ def numbers_as(value: Any, dtype: str) -> np.ndarray:
 
 
 def checked_action(what: str, action: Any, of: ArraySpec | DiscreteSpec, leading: tuple[int, ...] = ()) -> np.ndarray:
-    """Returns actions in the environment's units as an array, if its space has them.
+    """Returns actions in the environment's units, as its `step` takes them, if its space has them.
 
     Args:
         what: takes or returns them, for the message: "act returns".
@@ -186,13 +187,12 @@ def checked_action(what: str, action: Any, of: ArraySpec | DiscreteSpec, leading
     if given.shape != shape or given.dtype.kind not in kinds or not np.isfinite(given).all():
         raise ValueError(f"{what} {numbers} of the shape {shape}. Received: {shown(action)} of the shape {given.shape}")
     low, high = (of.start, of.start + of.num_actions - 1) if isinstance(of, DiscreteSpec) else (of.low, of.high)
-    if isinstance(of, ArraySpec):
-        given = given.astype(np.float32)
+    given = given.astype(np.float32 if isinstance(of, ArraySpec) else np.int64)
     clipped = np.clip(given, low, high)
     # A bound of another dtype is another float32 than the spec's, which is rounded inwards.
     if not np.allclose(given, clipped, rtol=1e-6, atol=0.0):
         raise ValueError(f"{what} an action from {low} to {high}. Received: {shown(action)}")
-    return np.asarray(clipped)
+    return clipped.astype(of.native_dtype)[()] if isinstance(of, DiscreteSpec) else clipped
 
 
 def check_mask(what: str, action: Any, observation: Any, spec: Spec) -> None:
@@ -243,17 +243,19 @@ class ActionNumbering(NamedTuple):
 
     Attributes:
         start: the environment's number of the first action.
+        dtype: of the environment's numbers.
     """
 
     start: int
+    dtype: str = "int64"
 
     def inverse(self, action: np.ndarray) -> np.ndarray:
         """Returns int32 numbers from 0 for the environment's numbers, of any shape."""
-        return (np.asarray(action) - self.start).astype(np.int32)
+        return (np.asarray(action, np.int64) - self.start).astype(np.int32)
 
     def __call__(self, action: np.ndarray) -> np.ndarray:
-        """Returns the environment's int64 numbers of actions that are numbered from 0, of any shape."""
-        return np.asarray(action, np.int64) + self.start
+        """Returns the environment's numbers of actions that are numbered from 0, of any shape."""
+        return (np.asarray(action, np.int64) + self.start).astype(self.dtype, copy=False)
 
 
 def action_map(spec: Spec) -> ActionRescaling | ActionNumbering:
@@ -264,7 +266,7 @@ def action_map(spec: Spec) -> ActionRescaling | ActionNumbering:
     """
     action = spec.action
     if isinstance(action, DiscreteSpec):
-        return ActionNumbering(action.start)
+        return ActionNumbering(action.start, action.native_dtype)
     if action.low is None or action.high is None:
         raise ValueError(f"Actions are rescaled to bounds. Received: {action}")
     return ActionRescaling(action.low, action.high)

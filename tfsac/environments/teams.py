@@ -100,9 +100,10 @@ class Team(gym.Env):
         self.observation_space = Dict(spaces)
         action = self._shared("action", env.action_space)
         if isinstance(action, Discrete):
-            self.action_space = MultiDiscrete([action.n] * len(self.agents), start=[action.start] * len(self.agents))
+            everyone_starts = [action.start] * len(self.agents)
+            self.action_space = MultiDiscrete([action.n] * len(self.agents), action.dtype, start=everyone_starts)
         elif _is_vector(action):
-            self.action_space = self._rows(action)
+            self.action_space = self._rows(action, dtype=action.dtype)
         else:
             raise ValueError(
                 f"{env}: each agent has a Box `(A,)` of floats or a Discrete as actions. Received: {action}"
@@ -118,13 +119,13 @@ class Team(gym.Env):
                 )
         return first
 
-    def _rows(self, *boxes: Box) -> Box:
+    def _rows(self, *boxes: Box, dtype: Any = np.float32) -> Box:
         """Returns the space of P rows, each of which has the numbers of all boxes."""
         low, high = (
-            np.tile(np.concatenate(bounds).astype(np.float32), (len(self.agents), 1))
+            np.tile(np.concatenate(bounds).astype(dtype), (len(self.agents), 1))
             for bounds in ([box.low for box in boxes], [box.high for box in boxes])
         )
-        return Box(low, high, dtype=np.float32)
+        return Box(low, high, dtype=dtype)
 
     def _stack(self, key: str, rows: Sequence[Any]) -> np.ndarray:
         expected = self.observation_space[key].shape[1:]  # type: ignore[index]

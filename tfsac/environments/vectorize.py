@@ -11,18 +11,20 @@ import numpy as np
 from tfsac.environments.check import EnvironmentFailure, check_finite, check_masks
 from tfsac.environments.checked_returns import placed
 from tfsac.environments.groups import Groups
-from tfsac.environments.make import maker
+from tfsac.environments.make import Maker, maker
 from tfsac.environments.spaces import action_map, spec_of
 from tfsac.environments.vector_rewards import VECTOR_REWARD
 from tfsac.machine import usable_cores
 from tfsac.parameters import EnvironmentParameters
 
 TRAINING, EVALUATION = 0, 1
+# Simulators take a seed as a signed number of 32 bits. Runs of earlier versions continue with larger ones.
+SEEDS_BELOW, EARLIER_SEEDS_BELOW = 2**31, 2**32
 
 
-def episode_seed(seed: int, purpose: int, *where: int) -> int:
+def episode_seed(seed: int, purpose: int, *where: int, below: int = SEEDS_BELOW) -> int:
     """Returns the seed of one episode, independent of every other (run seed, purpose, environment, episode, ...)."""
-    return int(np.random.SeedSequence([seed, purpose, *where]).generate_state(1)[0])
+    return int(np.random.SeedSequence([seed, purpose, *where]).generate_state(1)[0]) % below
 
 
 class StepResult(NamedTuple):
@@ -52,9 +54,11 @@ class Environments:
         seed: of the run; the seed of each episode derives from it, the environment's index and the episode's.
         one: makes one environment, instead of the parameters' level.
         first: index of the first of them in the run, where others step environments too.
+        begin: whether the first episodes begin; without, `restore` begins those of a checkpoint.
 
     Attributes:
         spec: of one environment.
+        seeds_below: what the seeds of episodes are below.
         observation: `[E, ...]` by key, to act on next.
         is_first: `[E]`, whether an episode just began.
 
@@ -65,34 +69,46 @@ class Environments:
     """
 
     def __init__(
-        self, parameters: EnvironmentParameters, seed: int, one: Callable[[], gym.Env] | None = None, first: int = 0
+        self,
+        parameters: EnvironmentParameters,
+        seed: int,
+        one: Callable[[], gym.Env] | None = None,
+        first: int = 0,
+        begin: bool = True,
     ):
-        one = one or maker(parameters)
+        self.parameters, self.maker = parameters, one if isinstance(one, Maker) else maker(parameters, one)
         self.level, self.seed, self.num_envs, self.first = parameters.name, seed, parameters.num_envs, first
-        self.steps = 0
-        if parameters.vectorization == "subprocess":
-            env = one()  # errors of a wrong level are clearer from this process
-            self.spec, single = spec_of(env), env.observation_space
-            env.close()
-            cores, timeout = usable_cores(), parameters.step_timeout_seconds
-            self.groups = self._call(Groups, one, self.num_envs, cores, single, timeout)
-        else:
-            self.groups = Groups(one, self.num_envs, 1)
-            assert self.groups.here is not None
-            self.spec = spec_of(self.groups.here.envs[0])
+        self.steps, self.seeds_below = 0, SEEDS_BELOW
+        self._make()
         self.action_map = action_map(self.spec)
         self.episode = np.zeros(self.num_envs, np.int64)  # index of the running episode, by environment
         self.length = np.zeros(self.num_envs, np.int64)  # steps of the running episode, by environment
         self.is_first = np.ones(self.num_envs, bool)
+        self.observation: dict[str, np.ndarray] = {}
         try:
-            self.observation = self._reset(np.ones(self.num_envs, bool))
+            if begin:
+                self.observation = self._reset(self.is_first)
         except BaseException:
             self.close()
             raise
 
+    def _make(self) -> None:
+        if self.parameters.vectorization == "subprocess":
+            env = self.maker()  # errors of a wrong level are clearer from this process
+            self.spec, single = spec_of(env), env.observation_space
+            env.close()
+            cores, timeout = usable_cores(), self.parameters.step_timeout_seconds
+            self.groups = self._call(Groups, self.maker, self.num_envs, cores, single, timeout)
+        else:
+            self.groups = Groups(self.maker, self.num_envs, 1)
+            assert self.groups.here is not None
+            self.spec = spec_of(self.groups.here.envs[0])
+
     def _reset(self, mask: np.ndarray) -> dict[str, np.ndarray]:
         seeds = [
-            episode_seed(self.seed, TRAINING, self.first + i, int(self.episode[i])) if mask[i] else None
+            episode_seed(self.seed, TRAINING, self.first + i, int(self.episode[i]), below=self.seeds_below)
+            if mask[i]
+            else None
             for i in range(self.num_envs)
         ]
         self.length[mask] = 0
@@ -143,7 +159,8 @@ class Environments:
 
     def state(self) -> dict[str, Any]:
         """Returns where each environment is, as plain numbers."""
-        return {"episode": self.episode.tolist(), "length": self.length.tolist(), "steps": self.steps}
+        where = {"episode": self.episode.tolist(), "length": self.length.tolist(), "steps": self.steps}
+        return {**where, "seeds_below": self.seeds_below}
 
     def restore(
         self,
@@ -169,11 +186,14 @@ class Environments:
             Whether the environments are exactly where they were.
         """
         self.episode, length = np.array(state["episode"], np.int64), np.array(state["length"], np.int64)
-        self.steps = state["steps"]
+        self.steps, self.seeds_below = state["steps"], state.get("seeds_below", EARLIER_SEEDS_BELOW)
+        replayed: Any = () if self.num_envs > 1 or actions is None else actions
+        if not len(replayed):
+            self.episode += length > 0  # an episode that had not begun keeps its seed
         everywhere = np.ones(self.num_envs, bool)
-        self.observation, self.is_first = self._reset(everywhere), everywhere
+        self._begin(everywhere)
         alike = all(np.array_equal(self.observation[key], seen) for key, seen in (began or {}).items())
-        for action in actions if actions is not None and self.num_envs == 1 and alike else ():
+        for action in replayed if alike else ():
             try:
                 self.observation, _, terminated, truncated = self._step(action[None])
             except EnvironmentFailure:  # it is no longer the environment that made this episode
@@ -185,15 +205,23 @@ class Environments:
         same = bool(observation) and all(np.array_equal(self.observation[key], observation[key]) for key in observation)
         if same and np.array_equal(self.length, length):
             return True
-        self.length = length
-        self.start_episodes()
+        if len(replayed):
+            self.episode += 1
+            self._begin(everywhere)
         return False
 
     def start_episodes(self) -> None:
         """Starts a new episode everywhere; one that has no step yet keeps its seed."""
-        everywhere = np.ones(self.num_envs, bool)
         self.episode += self.length > 0
-        self.observation, self.is_first = self._reset(everywhere), everywhere
+        self._begin(np.ones(self.num_envs, bool))
+
+    def _begin(self, everywhere: np.ndarray) -> None:
+        try:
+            self.observation, self.is_first = self._reset(everywhere), everywhere
+        except EnvironmentFailure:  # some environments are only reset once their episode is over
+            self.close()
+            self._make()
+            self.observation, self.is_first = self._reset(everywhere), everywhere
 
     def close(self) -> None:
         """Ends the environments and their processes."""

@@ -14,7 +14,7 @@ import numpy as np
 from tfsac.environments import episode_seed, name_of_environment
 from tfsac.environments.check import longest_episode
 from tfsac.environments.checked_returns import placed, refuse_non_finite
-from tfsac.environments.vectorize import EVALUATION
+from tfsac.environments.vectorize import EVALUATION, SEEDS_BELOW
 from tfsac.parameters import EnvironmentEpisodes, StepMethod
 from tfsac.training.non_finite import refuse_non_finite_action
 from tfsac.training.policy import Policy
@@ -70,6 +70,7 @@ def evaluate_policy(
     seed: int = 0,
     where: int = 0,
     each_step: Callable[..., None] | None = None,
+    seeds_below: int = SEEDS_BELOW,
     begun: Any = None,
 ) -> Evaluation:
     """Runs whole episodes of a policy, whose state is reset at each episode start.
@@ -77,7 +78,7 @@ def evaluate_policy(
     Args:
         policy: to be evaluated.
         deterministic: its mode instead of samples.
-        env, amount, seed, where, each_step, begun: see `evaluate`.
+        env, amount, seed, where, each_step, seeds_below, begun: see `evaluate`.
 
     Raises:
         EnvironmentFailure: the environment raised.
@@ -92,7 +93,7 @@ def evaluate_policy(
             switched.append(policy.switched)
         return action
 
-    done = evaluate(act, env, amount, seed, where, each_step, policy.reset, begun)
+    done = evaluate(act, env, amount, seed, where, each_step, policy.reset, seeds_below, begun)
     return done._replace(switched=np.array(switched) if switched else None)
 
 
@@ -115,6 +116,7 @@ def evaluate(
     where: int = 0,
     each_step: Callable[..., None] | None = None,
     begin: Callable[[], None] | None = None,
+    seeds_below: int = SEEDS_BELOW,
     begun: Any = None,
 ) -> Evaluation:
     """Runs whole episodes and adds up their rewards. One that does not end is cut off after `LONGEST_EPISODE` steps, or
@@ -128,6 +130,7 @@ def evaluate(
         where: distinguishes evaluations of one run; the episodes' seeds follow from both.
         each_step: called after every step with (observation, action, reward, terminated, truncated, next_observation).
         begin: called at the begin of every episode.
+        seeds_below: what the episodes' seeds are below.
         begun: the observation after a reset that was made already, with which the first episode begins.
 
     Raises:
@@ -142,7 +145,7 @@ def evaluate(
         with _failing_in(name, len(returns), 0):
             observation, begun = begun, None
             if observation is None:
-                observation, _ = env.reset(seed=episode_seed(seed, EVALUATION, where, len(returns)))
+                observation, _ = env.reset(seed=episode_seed(seed, EVALUATION, where, len(returns), below=seeds_below))
             refuse_non_finite(observation, 0.0)
         total, length, done = 0.0, 0, False
         if begin is not None:

@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac.agents import Agent
+from tfsac.environments.vectorize import SEEDS_BELOW
 from tfsac.parameters import Preset, RunParameters
 from tfsac.random_streams import Stream
 from tfsac.training.evaluation_episodes import SWITCHING, evaluate_policy
@@ -40,6 +41,7 @@ class Evaluator:
         best_weights: content of their file.
         accepted: whether an evaluation reached the threshold within the preset's number of training episodes.
         periods, evaluated_at: evaluation periods, and environment steps, at the last evaluation.
+        seeds_below: what the episodes' seeds are below.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Evaluator:
         self.best_updates: int | None = None
         self.best_weights = b""
         self.periods, self.evaluated_at = 0, 0
+        self.seeds_below = SEEDS_BELOW
 
     def columns(self) -> list[str]:
         """Returns the names of what `evaluate` returns."""
@@ -101,8 +104,8 @@ class Evaluator:
         training, acting.rng = acting.rng, np.random.default_rng([seed, Stream.EVALUATING, env_steps])
         try:
             amount = self.preset.schedule.evaluation_steps
-            made = evaluate_policy(self.policy, self.env, amount, deterministic, seed, env_steps, begun=begun)
-            return made.summary(prefix)
+            given = self.policy, self.env, amount, deterministic, seed, env_steps
+            return evaluate_policy(*given, seeds_below=self.seeds_below, begun=begun).summary(prefix)
         finally:
             acting.rng = training
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tfsac.distributed.partition import environment_of_actor
 from tfsac.distributed.ray_environments import RayEnvironments, RolloutRequest, Weights, merge_steps
-from tfsac.environments import Environments, Filters, maker
+from tfsac.environments import Environments, Filters
 from tfsac.networks import ModelMaker
 from tfsac.parameters import Preset, RunParameters
 from tfsac.policies import BasePolicy
@@ -69,7 +69,8 @@ class RolloutActor:
             os.environ.setdefault(f"TF_NUM_{kind}_THREADS", "1")
         configure(use_cpu=True)
         own = environment_of_actor(self.preset, self.settings)
-        environments = Environments(own, self.settings.seed, maker(own, self.env_fn), self.index * own.num_envs)
+        first = self.index * own.num_envs
+        environments = Environments(own, self.settings.seed, self.env_fn, first, begin=False)
         policy = build_policy(self.preset, self.settings, environments.spec, self.models, collecting=True)
         return Collector(policy, Filters(own.filters, policy.spec), environments)
 

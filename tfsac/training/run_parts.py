@@ -160,9 +160,10 @@ class RunParts:
                 first.close()
         if self.settings.ray_address is None:
             own = self.worker_preset.environment
-            self.environments = Environments(own, self.settings.seed, one, task.index * own.num_envs)
+            first, begin = task.index * own.num_envs, not asked.resume  # which begins the episodes of a checkpoint
+            self.environments = Environments(own, self.settings.seed, one, first, begin)
         else:
-            arguments = self.preset, self.settings, env_fn, asked.models
+            arguments = self.preset, self.settings, one, asked.models
             self.environments = RayEnvironments(self.preset, self.settings, RolloutActor, arguments, self.print)
 
     def _make_learner(self, asked: RunRequest) -> None:
@@ -195,7 +196,8 @@ class RunParts:
             else Collector(actor, self.filters, self.environments)
         )
         self.sampler = Sampler(self.worker_preset, self.memory, self.schedule, settings.seed)
-        self.filters.learn(self.workers.gather(self.environments.observation))
+        if not asked.resume:
+            self.filters.learn(self.workers.gather(self.environments.observation))
         if asked.initial_weights is not None:
             load_initial_weights(asked.initial_weights, self.agent, self.filters)
         self.policy = Policy(self.agent.policy, self.filters, self.agent)

@@ -12,6 +12,7 @@ import numpy as np
 from tfsac.agents import Agent
 from tfsac.distributed.workers import Workers
 from tfsac.environments import Filters
+from tfsac.environments.vectorize import EARLIER_SEEDS_BELOW
 from tfsac.memories import EpisodicMemory, TransitionMemory
 from tfsac.random_streams import Stream
 from tfsac.training.checkpoints import Restored
@@ -91,6 +92,7 @@ class RunState:
         state, task = restored.state, self.workers.task
         if isinstance(state.get("evaluator"), dict):  # checkpoints of earlier versions do not say when the best one was
             state["evaluator"] = {"best_step": None, "best_updates": None, **state["evaluator"]}
+        self.evaluator.seeds_below = state["collector"]["environments"].setdefault("seeds_below", EARLIER_SEEDS_BELOW)
         refuse_other_kinds(state, self.values())
         self.agent.policy.refresh()
         self.schedule.restore(state["schedule"])

@@ -1,0 +1,55 @@
+"""The last observation of an episode, where an environment resets itself in its last step and keeps it in `info`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+KEYS = ("final_observation", "final_obs", "terminal_observation")
+
+
+class FinalObservation:
+    """Returns the last observation of an episode from `info`, where it is there, as that of the step.
+
+    It is taken where it first appears, below the wrappers of the environment, which then see it as any other: those
+    that change observations change it too.
+
+    Args:
+        env: with its wrappers, whose `step` methods are replaced.
+
+    Attributes:
+        key: of the info, once an observation was taken.
+    """
+
+    def __init__(self, env: gym.Env):
+        self.key, self.taken = "", False
+        self.seen: list[Any] = []  # values in the infos of this step, also where no episode ended
+        while isinstance(env, gym.Wrapper):
+            env = env.env
+            env.step = functools.partial(self._step, env.step)  # type: ignore[method-assign]
+
+    def step(self, env: gym.Env, action: Any) -> Any:
+        """Returns what a step of the environment returns."""
+        self.taken = False
+        self.seen.clear()
+        return self._step(env.step, action)
+
+    def _step(self, step: Callable[[Any], Any], action: Any) -> Any:
+        result = step(action)
+        if not isinstance(result, tuple) or len(result) != 5 or not isinstance(result[4], dict):
+            return result
+        for key in KEYS:
+            value = result[4].get(key)
+            if value is None or any(value is one for one in self.seen):
+                continue
+            self.seen.append(value)
+            if isinstance(value, np.ndarray) and value.dtype == object and value.size == 1:  # of a vector environment
+                value = value.item()
+            if value is not None and (np.any(result[2]) or np.any(result[3])):
+                self.key, self.taken = key, True
+                return value, *result[1:]
+        return result
