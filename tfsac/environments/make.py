@@ -23,12 +23,15 @@ from tfsac.types import ACTION_MASK
 from tfsac.user_code import message_of
 
 
-def maker(parameters: EnvironmentParameters, env_fn: Callable[[], gym.Env] | None = None) -> Callable[[], gym.Env]:
+def maker(
+    parameters: EnvironmentParameters, env_fn: Callable[[], gym.Env] | None = None, to_play: bool = False
+) -> Callable[[], gym.Env]:
     """Returns a function that makes and checks one environment.
 
     Args:
         parameters: its level, time limit, arguments, preprocessing and visible entries.
         env_fn: makes the environment instead of the level; only the time limit is added to it, and entries are hidden.
+        to_play: whether a trained policy plays in it, where an earlier time limit of what env_fn makes is welcome.
     """
     limit, visible = parameters.max_episode_steps, parameters.visible_entries
     if env_fn is None:
@@ -39,7 +42,7 @@ def maker(parameters: EnvironmentParameters, env_fn: Callable[[], gym.Env] | Non
     def one() -> gym.Env:
         env = new()
         own = time_limit_of(env)
-        if limit is not None and own is not None and own < limit:
+        if limit is not None and own is not None and own < limit and not to_play:
             env.close()
             raise ValueError(
                 "What env_fn makes ends its episodes earlier than environment.max_episode_steps; lengthen it there, as "
