@@ -140,8 +140,6 @@ def played_in(
         refuse_unregistered(played.level, directory.path)
     elif env_fn is not None and name_of(env_fn) != function:
         different.append(("env_fn", function, name_of(env_fn)))
-        if "environment.max_episode_steps" not in changes:  # what another function makes has its own limit
-            played = dataclasses.replace(played, max_episode_steps=None)
     if different and not quiet:
         listed = ", ".join(f"{name}={ours} (in training {theirs})" for name, theirs, ours in different)
         print(f"This is not the environment of training: {listed}")

@@ -31,7 +31,8 @@ def maker(
     Args:
         parameters: its level, time limit, arguments, preprocessing and visible entries.
         env_fn: makes the environment instead of the level; only the time limit is added to it, and entries are hidden.
-        to_play: whether a trained policy plays in it, where an earlier time limit of what env_fn makes is welcome.
+        to_play: whether a trained policy plays in it. What env_fn makes may then end its episodes earlier, and in place
+            of a level it keeps its own time limit.
     """
     limit, visible = parameters.max_episode_steps, parameters.visible_entries
     if env_fn is None:
@@ -49,7 +50,8 @@ def maker(
                 f"gymnasium.make(..., max_episode_steps={limit}) does. Received: max_episode_steps={limit}, and a "
                 f"TimeLimit of {own}"
             )
-        return checked(_limited(env, limit), visible)
+        keeps_own = to_play and own is not None and not parameters.by_env_fn
+        return checked(env if keeps_own else _limited(env, limit), visible)
 
     return one
 
