@@ -37,6 +37,40 @@ class Arm(gym.Env):
         return np.full((16, 16, 3), 20 * self.steps, np.uint8)
 
 
+class Keys(gym.Env):
+    """Observes a Dict of what its policy reads and what its critics read, or more, or less."""
+
+    metadata = {"render_modes": ["rgb_array"]}
+
+    def __init__(self, render_mode=None, keys=("state", "hidden"), size=2, high=2.0, friction=0.0):
+        self.render_mode, self.friction = render_mode, friction
+        sizes = {"state": size, "hidden": 3, "extra": 1}
+        self.observation_space = gym.spaces.Dict({key: gym.spaces.Box(-9.0, 9.0, (sizes[key],)) for key in keys})
+        self.action_space = gym.spaces.Box(-1.0, high, (1,))
+
+    def seen(self):
+        return {
+            key: self.np_random.normal(size=box.shape).astype(np.float32)
+            for key, box in self.observation_space.spaces.items()
+        }
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.seen(), {}
+
+    def step(self, action):
+        self.steps += 1
+        return self.seen(), float(action[0]) - self.friction, False, self.steps == 20, {}
+
+    def render(self):
+        return np.full((16, 16, 3), self.steps, np.uint8)
+
+
+gym.register("Keys-v0", Keys, max_episode_steps=20)
+gym.register("OtherKeys-v0", Keys, max_episode_steps=7, kwargs={"keys": ("extra", "state"), "friction": 5.0})
+
+
 def arm():
     return Arm()
 

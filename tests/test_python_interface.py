@@ -1,11 +1,16 @@
 """Wrong uses of the Python interface, each with the words that it must give."""
 
+import concurrent.futures
+import copy
 import os
 import pathlib
+import pickle
 import re
 import shutil
 import subprocess
 import sys
+import time
+import zipfile
 
 import gymnasium as gym
 import keras
@@ -15,6 +20,7 @@ import tensorflow as tf
 import tiny
 
 import tfsac
+from tfsac import machine
 from tfsac.environments import as_arrays, spec_of
 from tfsac.memories import Demonstrations, load_demonstrations
 from tfsac.parameters import EnvironmentSteps, ParameterError
@@ -205,9 +211,6 @@ OTHERS = {
     "act on nothing": (lambda r, p: p.act(None), ValueError, "real values, not None. Received: None$"),
     "act on other numbers": (lambda r, p: p.act(np.zeros(5)), ValueError, r"ends in the shape \(3,\). Received: "
                                                                           r"\(5,\)$"),
-    "act on many more": (lambda r, p: p.act(np.zeros((2, 2, 3))), ValueError, r"A policy takes one observation \(3,\), or "
-                                                                              r"several \(E, 3\). Received: .*\(2, "
-                                                                              r"2, 3\)$"),
     "act on a number beyond float32": (lambda r, p: p.act([0.0, 1e40, 0.0]), ValueError, r"must be finite. Received: "),
     "act on complex numbers": (lambda r, p: p.act(np.zeros(3, complex)), ValueError, "real values, not "
                                                                                      "complex128.*Received: "),
@@ -324,7 +327,7 @@ SETTINGS = {
     "mixed": (
         lambda: keras.config.set_dtype_policy("mixed_float16"),
         lambda: keras.config.set_dtype_policy("float32"),
-        "float32: .* Received: mixed_float16$",
+        "float32: .*keras.json.* Received: mixed_float16$",
     ),
     "float64": (
         lambda: keras.config.set_floatx("float64"),
@@ -334,7 +337,7 @@ SETTINGS = {
     "images": (
         lambda: keras.config.set_image_data_format("channels_first"),
         lambda: keras.config.set_image_data_format("channels_last"),
-        "channels_last.* Received: channels_first$",
+        "channels_last.*keras.json.* Received: channels_first$",
     ),
 }
 
@@ -398,13 +401,112 @@ def test_a_current_folder_that_was_deleted_is_named(tmp_path, monkeypatch):
 
 
 def test_a_forked_process_is_told_to_be_spawned(run_dir, tmp_path, monkeypatch):
-    monkeypatch.setattr(devices, "CONFIGURED", [1])
-    for use in (lambda: tfsac.train(PRESET, tmp_path / "run", quiet=True), lambda: tfsac.load_policy(run_dir)):
+    tiny.register()
+    changes = {"environment.level": "TfsacCameraArm-v0", **tiny.camera_networks()}
+    preset = tfsac.override(tiny.shrunk(tfsac.load_preset("pendulum_sac")), changes)
+    of_images = tfsac.load_policy(tiny.untrained_run(tmp_path / "camera", "TfsacCameraArm-v0", preset), critics=True)
+    seen = {"joints": np.zeros(3), "camera": np.zeros((8, 8, 3), np.uint8)}
+    dense, action = tfsac.load_policy(run_dir), of_images.act(seen)
+    exported = tfsac.load_exported(tfsac.export(dense, tmp_path / "exported"))
+    lite = tfsac.load_exported(tfsac.export(dense, tmp_path / "lite", "tflite"))
+    expected = dense.act(np.ones(3))
+    monkeypatch.setattr(machine, "TENSORFLOW_IN", [1])
+    np.testing.assert_array_equal(dense.act(np.ones(3)), expected)  # in NumPy
+    np.testing.assert_allclose(lite(np.ones(3)), expected, atol=1e-5)
+    for use in (
+        lambda: tfsac.train(PRESET, tmp_path / "run", quiet=True),
+        lambda: tfsac.load_policy(run_dir),
+        lambda: of_images.act(seen),
+        lambda: of_images.values(seen, action),
+        lambda: exported(np.ones(3)),
+        lambda: tfsac.load_exported(tmp_path / "exported"),
+        lambda: tfsac.export(dense, tmp_path / "again"),
+    ):
         with pytest.raises(
             RuntimeError, match=r"get_context\('spawn'\). Received: process \d+, forked after process 1 "
         ):
             use()
-    assert not list(tmp_path.iterdir())
+    assert not (tmp_path / "run").exists() and not (tmp_path / "again").exists()
+
+
+FORKED = """
+import multiprocessing, sys
+import numpy as np
+import tfsac
+
+def ask(connection):
+    try:
+        connection.send(policy(np.zeros(3, np.float32)).shape)
+    except Exception as error:
+        connection.send(type(error).__name__)
+
+for load in (tfsac.load_exported, lambda path: tfsac.load_policy(path).act):
+    policy = load(sys.argv.pop(1))
+    ask_child, child = multiprocessing.Pipe()
+    process = multiprocessing.get_context("fork").Process(target=ask, args=(child,))
+    process.start()
+    print(ask_child.recv() if ask_child.poll(60) else "hangs")
+    process.kill()
+"""
+
+
+@pytest.mark.slow
+def test_a_child_of_fork_acts_in_numpy_and_does_not_wait_for_tensorflow(run_dir, policy, tmp_path, run_python):
+    exported = tfsac.export(policy, tmp_path / "exported")
+    assert run_python(FORKED, str(exported), str(run_dir)).splitlines() == ["RuntimeError", "(1,)"]
+
+
+def test_threads_share_a_policy_and_get_the_actions_of_their_own_observations(policy, tmp_path, monkeypatch):
+    seen = np.random.default_rng(0).uniform(-1, 1, (64, 3)).astype(np.float32)
+    lite = tfsac.load_exported(tfsac.export(policy, tmp_path / "lite", "tflite"))
+    runner, inputs = lite.serve, {}
+
+    def interpreter(**given):  # has one set of inputs, as LiteRT's
+        inputs.update(given)
+        time.sleep(0.001)
+        return runner(**inputs)
+
+    monkeypatch.setattr(lite, "serve", interpreter)
+    for act in (lite, tfsac.load_exported(tfsac.export(policy, tmp_path / "saved")), policy.act):
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            found = np.array([*pool.map(act, seen)])
+        np.testing.assert_allclose(found, policy.act(seen), atol=1e-5)
+
+
+def test_samples_are_other_ones_at_every_load_unless_a_seed_is_given(run_dir):
+    def samples(**given):
+        policy = tfsac.load_policy(run_dir, **given)
+        return [policy.act(np.zeros(3), deterministic=False).tolist() for _ in range(3)]
+
+    assert samples(seed=3) == samples(seed=3) != samples(seed=4)
+    assert samples() != samples()
+    first, again = (tfsac.evaluate(run_dir, 1, deterministic=False, seed=5).returns for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    with pytest.raises(ValueError, match="seed"):
+        tfsac.load_policy(run_dir, seed=-1)
+
+
+@pytest.mark.parametrize("entry", ["policy/0", "q/0"])
+def test_a_flipped_bit_in_the_best_weights_is_refused(run_dir, tmp_path, entry):
+    shutil.copytree(run_dir, tmp_path / "run")
+    with zipfile.ZipFile(tmp_path / "run" / "best.npz") as archive:
+        start = archive.getinfo(f"{entry}.npy").header_offset
+    content = bytearray((tmp_path / "run" / "best.npz").read_bytes())
+    content[start + 300] ^= 1  # after the headers of the archive and of the array
+    (tmp_path / "run" / "best.npz").write_bytes(content)
+    for use in (tfsac.load_policy, tfsac.evaluate, lambda run: tfsac.load_policy(run, critics=True)):
+        with pytest.raises(ValueError, match=rf"best\.npz is damaged .*{entry}\.npy.* Received: "):
+            use(tmp_path / "run")
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # inside Keras
+def test_a_policy_is_copied_and_what_cannot_be_pickled_says_what_to_pass(run_dir):
+    policy = tfsac.load_policy(run_dir, seed=0)
+    copied = copy.deepcopy(policy)
+    samples = [each.act(np.ones(3), deterministic=False).tolist() for each in (policy, copied, policy)]
+    assert samples[0] == samples[1] != samples[2]  # of the same random numbers, each for itself
+    with pytest.raises(TypeError, match=r"run_dir, and call tfsac\.load_policy"):
+        pickle.dumps(policy)
 
 
 def test_networks_are_not_built_in_a_graph(run_dir):

@@ -11,7 +11,7 @@ import numpy as np
 import own_code
 import pytest
 import tiny
-from own_code import Arm, arm, drawn_arm
+from own_code import Arm, Keys, arm, drawn_arm
 
 import tfsac
 from tfsac import api, cli
@@ -19,7 +19,7 @@ from tfsac.environments import film, spec_of
 from tfsac.networks import Network
 from tfsac.parameters import NetworkParameters, ParameterError, SACPolicyHeadParameters
 from tfsac.testing import tiny_preset
-from tfsac.training import Trainer
+from tfsac.training import Trainer, recorded_functions
 
 SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 20, "schedule__steps_between_evaluation_periods": 50}
 
@@ -193,7 +193,7 @@ def test_a_run_of_custom_networks_in_a_level_is_not_rebuilt_with_layers(tmp_path
             and printed.count("\n") == 1
         )
     with pytest.raises(ParameterError, match=r"made without env_fn. Received: env_fn=own_code.arm for"):
-        tfsac.load_policy(tmp_path / "run", env_fn=arm, models=own_code.with_v)
+        tfsac.train(short(), tmp_path / "run", resume=True, quiet=True, env_fn=arm, models=own_code.with_v)
     with pytest.raises(
         ValueError, match=r"belongs to other networks: policy/0 should be \(3, 6\). Received: \(3, 8\)$"
     ):
@@ -538,3 +538,134 @@ def test_evaluate_prints_its_numbers_before_a_film_fails(tmp_path, capsys, monke
 def test_a_film_is_made_of_pictures(drawn, named):
     with pytest.raises(ValueError, match=rf"^render\(\) returned {named}$"):
         film.checked_picture(drawn)
+
+
+# -- another environment than that of training -------------------------------------------------------------------------
+
+
+LEVEL, OTHER = "own_code:Keys-v0", "own_code:OtherKeys-v0"
+
+
+@pytest.fixture(scope="module")
+def asymmetric(tmp_path_factory):
+    """A run of a level, with normalised observations, whose policy reads "state" and whose critics read both
+    keys.
+    """
+    folder = tmp_path_factory.mktemp("asymmetric") / "run"
+    changes = {"environment__level": LEVEL, "environment__filters__observation_normalization": True}
+    preset = tfsac.override(
+        short(**changes, environment__max_episode_steps=None),
+        {
+            "agent.networks.*.input_embedders_parameters": {"state": {"scheme": [8]}, "hidden": {"scheme": [8]}},
+            "agent.networks.policy.input_embedders_parameters": {"state": {"scheme": [8]}},
+        },
+    )
+    tfsac.train(preset, folder, quiet=True)
+    return folder
+
+
+def test_a_policy_acts_on_what_it_reads_and_values_are_of_what_critics_read(asymmetric):
+    policy, exported = tfsac.load_policy(asymmetric, critics=True), tfsac.load_exported(asymmetric / "policy")
+    state = np.float32([0.7, -1.5])
+    action = policy.act({"state": state})
+    assert action != policy.act({"state": -state})
+    for others in ({"hidden": np.zeros(3)}, {"hidden": np.full((2, 7), np.nan)}, {"more": "text"}):
+        np.testing.assert_array_equal(policy.act({"state": state, **others}), action)
+        np.testing.assert_allclose(exported({"state": state, **others}), action, atol=1e-6)
+    assert tfsac.verify(policy, asymmetric / "policy", [{"state": state}]) < 1e-5
+    with pytest.raises(ValueError, match=r"keys \['state'\]\. Received: \['hidden'\]$"):
+        policy.act({"hidden": np.zeros(3)})
+    values = policy.values({"state": state, "hidden": np.zeros(3), "more": "text"}, action)
+    assert values["q"] == policy.values({"state": state, "hidden": np.zeros(3)}, action)["q"]
+    with pytest.raises(ValueError, match=r"keys \['state', 'hidden'\]|keys \['hidden', 'state'\]"):
+        policy.values({"state": state}, action)
+
+
+def test_a_policy_plays_in_any_environment_that_fits_what_it_reads(asymmetric, tmp_path, capsys):
+    own = tfsac.evaluate(asymmetric, 2)
+    assert own.lengths.tolist() == [20, 20] and capsys.readouterr().out == ""
+    rougher = tfsac.evaluate(asymmetric, 2, changes={"environment.kwargs.friction": 0.25})
+    np.testing.assert_allclose(rougher.returns, own.returns - 20 * 0.25, rtol=1e-4)
+    assert "not the environment of training: kwargs.friction=0.25" in capsys.readouterr().out
+    np.testing.assert_allclose(tfsac.evaluate(asymmetric, 2, env_fn=Keys).returns, own.returns, rtol=1e-4)
+    assert "env_fn=own_code.Keys" in capsys.readouterr().out
+    for shorter in (
+        {"changes": {"environment.level": OTHER}},
+        {"env_fn": lambda: gym.make(OTHER)},
+        {"env_fn": lambda: gym.wrappers.TimeLimit(Keys(keys=("state", "extra")), 7)},
+        {"changes": {"environment.max_episode_steps": 7}},
+    ):
+        assert tfsac.evaluate(asymmetric, 1, **shorter).lengths.tolist() == [7], shorter
+    played = tfsac.record(asymmetric, tmp_path / "other.npz", 1, changes={"environment.level": OTHER})
+    assert played.level == OTHER and len(played.records) == 7 and played.returns[0] < -7 * 3
+    assert tfsac.record(asymmetric, tmp_path / "own.npz", 1, env_fn=Keys).level == "Keys"
+
+
+@pytest.mark.parametrize(
+    ("made", "named"),
+    [
+        ({"high": 1.0}, "action.high"),
+        ({"size": 3}, "observation.state"),
+        ({"keys": ("hidden", "extra")}, "observation.state"),
+    ],
+)
+def test_what_a_policy_cannot_read_or_do_is_refused(asymmetric, made, named, tmp_path):
+    for use in (
+        lambda: tfsac.evaluate(asymmetric, 1, env_fn=lambda: Keys(**made)),
+        lambda: tfsac.record(asymmetric, tmp_path / "played.npz", 1, env_fn=lambda: Keys(**made)),
+        lambda: tfsac.load_policy(asymmetric, env_fn=lambda: Keys(**made)),
+    ):
+        with pytest.raises(ValueError, match=rf"belongs to another environment: its {named}.* Received: {named}"):
+            use()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("path", ["agent.algorithm.discount", "environment.filters.reward_rescale_factor"])
+def test_what_belongs_to_the_policy_is_not_changed(asymmetric, path):
+    with pytest.raises(ParameterError, match=f"keeps its agent and filters.* Received: {path}$"):
+        tfsac.evaluate(asymmetric, 1, changes={path: 0.5})
+
+
+def test_the_commands_take_another_environment(asymmetric, own, tmp_path, capsys):
+    def ends(line):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(line.split())
+        return ended.value.code or 0
+
+    run = f"--run_dir={asymmetric} --episodes=1"
+    assert ends(f"evaluate {run} --set=environment.kwargs.friction=9 --set=environment.max_episode_steps=6") == 0
+    printed = capsys.readouterr().out
+    assert "kwargs.friction=9 (in training None)" in printed and "of 6 steps on average" in printed
+    assert ends(f"record {run} --level={OTHER} --out={tmp_path}/played.npz") == 0
+    printed = capsys.readouterr().out
+    assert f"level={OTHER} (in training {LEVEL})" in printed and "7 transitions" in printed
+    assert ends(f"evaluate {run} --level=Pendulum-v1") == 2
+    printed = capsys.readouterr().err
+    assert "belongs to another environment" in printed and printed.count("\n") == 1
+    for wrong, word in (
+        ("--level=Pendulm-v1", "'Pendulum-v1'"),
+        ("--set=environment.kwargs.slope=1", "slope"),
+        ("--set=agent.algorithm.discount=0.9", "its environment"),
+    ):
+        assert ends(f"evaluate {run} {wrong}") == 2
+        printed = capsys.readouterr().err
+        assert word in printed and printed.count("\n") == 1, printed
+
+
+@pytest.mark.slow
+def test_a_film_is_drawn_of_another_environment(asymmetric, tmp_path):
+    for i, given in enumerate(({"changes": {"environment.level": OTHER}}, {})):
+        env_fn = {} if given else {"env_fn": lambda: gym.wrappers.TimeLimit(Keys("rgb_array", ("state",)), 5)}
+        path = tmp_path / f"{i}.gif"
+        tfsac.evaluate(asymmetric, 1, dump_mp4=path, **given, **env_fn)
+        assert path.stat().st_size > 100
+
+
+def test_the_recorded_spaces_are_those_that_the_policy_was_made_for(own, asymmetric):
+    for run, env in ((own, arm()), (asymmetric, Keys())):
+        (found, made) = (
+            recorded_functions.spec_in(json.loads((run / "config.json").read_text())["spaces"]),
+            spec_of(env),
+        )
+        assert [*found.observation] == [*made.observation] and found.observation == made.observation
+        assert recorded_functions.spaces_of(found) == recorded_functions.spaces_of(made)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import gymnasium as gym
@@ -18,6 +19,7 @@ from tfsac.environments import (
     checked,
     checked_action,
     episode_seed,
+    maker,
     name_of_environment,
     spec_of,
 )
@@ -26,12 +28,12 @@ from tfsac.environments.vectorize import EVALUATION
 from tfsac.experiments.plots import Picture
 from tfsac.exporting import A_POLICY, export
 from tfsac.files import new_file
-from tfsac.loading import EnvFn, environment_of, policy_in
+from tfsac.loading import EnvFn, environment_of, played_in, policy_in
 from tfsac.memories import Demonstrations, TransitionMemory, action_bounds_of, save_demonstrations
 from tfsac.networks import ModelMaker
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters
 from tfsac.parameters.keywords import explains_keywords
-from tfsac.training import Callback, Evaluation, Policy, Result, RunDirectory, Trainer
+from tfsac.training import Callback, Evaluation, Policy, Result, Trainer
 from tfsac.training.evaluation_episodes import evaluate as run_episodes
 from tfsac.training.evaluation_episodes import evaluate_policy
 from tfsac.training.failures import writing_results
@@ -134,6 +136,7 @@ def evaluate(
     models: ModelMaker | None = None,
     step: int | None = None,
     last: bool = False,
+    changes: Mapping[str, Any] | None = None,
 ) -> Evaluation:
     """Evaluates a run's policy, the best one or the last.
 
@@ -146,8 +149,10 @@ def evaluate(
         dump_mp4: a new .mp4 or .gif file for a film of the episodes; an `env_fn` must then make its environment with
             `render_mode="rgb_array"`.
         plot_actions: a new .png file for a picture of the first episode's actions, and of where it switched.
-        env_fn, models: the functions that the run was trained with, if it was.
+        env_fn, models: the functions that the run was trained with, if it was; or another env_fn, as in `load_policy`.
         step, last: as in `load_policy`.
+        changes: of the run's environment, as `tfsac.override` takes them: {"environment.kwargs.g": 3.7}, or a path
+            "environment.level". A line says that it is another environment.
 
     Returns:
         returns and lengths of the episodes.
@@ -164,12 +169,14 @@ def evaluate(
     check_render(render, env_fn is None)
     film = None if dump_mp4 is None else argument_checks.path("dump_mp4", dump_mp4, A_FILE)
     picture = None if plot_actions is None else argument_checks.path("plot_actions", plot_actions, A_FILE)
-    env = environment_of(run_dir, env_fn, models, **({"render_mode": render} if render and env_fn is None else {}))
+    parameters = played_in(run_dir, env_fn, models, changes, quiet=False)
+    drawn = {"render_mode": render} if render and env_fn is None else {}
+    env = maker(dataclasses.replace(parameters, kwargs={**parameters.kwargs, **drawn}), env_fn, to_play=True)()
     actions: list[np.ndarray] = []
     try:
         if env_fn is not None:
             check_drawn(env, render or ("rgb_array" if film else ""))
-        policy = policy_in(env, run_dir, models, step=step, last=last)
+        policy = policy_in(spec_of(env), run_dir, models, step=step, last=last)
         policy.acting.rng = np.random.default_rng([seed, EVALUATION, AFTER_TRAINING])
         for path, endings in ((film, (".mp4", ".gif")), (picture, (".png",))):
             if path is not None:
@@ -188,7 +195,6 @@ def evaluate(
             switched = None if done.switched is None else done.switched[: len(by_episode[0])]
             plots.plot_actions(by_episode[0], picture, switched, f"{pathlib.Path(run_dir).name}, one episode")
         if film:
-            parameters = RunDirectory(pathlib.Path(run_dir)).read()[0].environment
             seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(episodes)]
             write_film(parameters, seeds, by_episode, film, env_fn)
     except (OSError, ImportError, ValueError, RuntimeError) as error:
@@ -204,13 +210,14 @@ def record(
     seed: int = 0,
     env_fn: EnvFn | None = None,
     models: ModelMaker | None = None,
+    changes: Mapping[str, Any] | None = None,
 ) -> Demonstrations:
     """Records whole episodes of a run's best policy as a demonstration file.
 
     Args:
         run_dir: of the run.
         out: a new .npz file.
-        episodes, deterministic, seed, env_fn, models: as in `evaluate`.
+        episodes, deterministic, seed, env_fn, models, changes: as in `evaluate`.
 
     Returns:
         what was written: raw observations and rewards, actions in [-1, 1] or numbers from 0.
@@ -222,9 +229,10 @@ def record(
     argument_checks.flag("deterministic", deterministic)
     episodes, seed = _checked(episodes, seed)
     out = argument_checks.path("out", out, A_FILE)
-    env = environment_of(run_dir, env_fn, models)
+    parameters = played_in(run_dir, env_fn, models, changes, quiet=False)
+    env = maker(parameters, env_fn, to_play=True)()
     try:
-        policy = policy_in(env, run_dir, models)
+        policy = policy_in(spec_of(env), run_dir, models)
         policy.acting.rng = np.random.default_rng([seed, EVALUATION, AFTER_TRAINING])
         new_file(out, ".npz")
         played = demonstrate(
@@ -232,8 +240,8 @@ def record(
         )
     finally:
         env.close()
-    parameters = RunDirectory(pathlib.Path(run_dir)).read()[0].environment
-    demonstrations = played._replace(level=parameters.name, visible_entries=parameters.visible_entries)
+    level = played.level if env_fn else parameters.name
+    demonstrations = played._replace(level=level, visible_entries=parameters.visible_entries)
     save_demonstrations(out, demonstrations)
     return demonstrations
 

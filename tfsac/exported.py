@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import shlex
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,10 +13,11 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac import argument_checks
-from tfsac.environments.spaces import numbers_as
+from tfsac.environments.spaces import ONE_SEQUENCE, batched, unflattened
 from tfsac.files import neutral
 from tfsac.litert import INITIAL_STATE, litert_interpreter
-from tfsac.types import ACTION_MASK, input_name
+from tfsac.machine import use_tensorflow
+from tfsac.types import ArraySpec, DiscreteSpec, Spec, input_name
 
 TFLITE_FILE = "policy.tflite"
 SAVED_MODEL_FILE = "saved_model.pb"
@@ -34,7 +37,8 @@ def is_export_alone(path: pathlib.Path) -> bool:
 class Exported:
     """The actions of an exported policy, with nothing but TensorFlow or LiteRT behind it.
 
-    A policy with a state remembers it from one call to the next: call `reset` where an episode begins.
+    A policy with a state remembers it from one call to the next: call `reset` where an episode begins. Threads may
+    share a policy without a state; one with a state belongs to one thread.
 
     Args:
         path: what `export` returned (or its folder, for a LiteRT file).
@@ -42,6 +46,7 @@ class Exported:
     Raises:
         FileNotFoundError: no exported policy there.
         ImportError: a LiteRT file without the package that runs it.
+        RuntimeError: a SavedModel, in a process that was forked from one that used TensorFlow.
     """
 
     def __init__(self, path: str | pathlib.Path):
@@ -50,12 +55,13 @@ class Exported:
             path = path / TFLITE_FILE
         self.lite = path.suffix == ".tflite" and path.is_file()
         if self.lite:
-            interpreter = litert_interpreter(path)
+            interpreter, self.lock = litert_interpreter(path), threading.Lock()
             signatures = {name: interpreter.get_signature_runner(name) for name in interpreter.get_signature_list()}
             serve = signatures["serving_default"]
             found = {name: (x["shape_signature"].tolist(), x["dtype"]) for name, x in serve.get_input_details().items()}
             outputs = set(serve.get_output_details())
         elif (path / SAVED_MODEL_FILE).is_file():
+            use_tensorflow()
             with neutral(path) as folder:
                 self.loaded = tf.saved_model.load(str(folder))
             signatures = self.loaded.signatures
@@ -83,7 +89,7 @@ class Exported:
         self.state: dict[str, np.ndarray] = {}
 
     def __call__(self, observation: Any, deterministic: bool = True) -> np.ndarray:
-        """Returns an action for an observation, or `[E, ...]` for `[E, ...]`, as `Policy.act` does.
+        """Returns an action for an observation, with the same leading dimensions, as `Policy.act` does.
 
         Args:
             observation: raw, an array or by key; keys that the policy does not read are left out.
@@ -105,16 +111,11 @@ class Exported:
         named = {input_name(key): value for key, value in by_key.items()}
         if missing := self.reads.keys() - named.keys():
             raise ValueError(f"This policy also reads {', '.join(sorted(missing))}. Received: {sorted(by_key)}")
-        given = {name: self._array(name, named[name]) for name in self.reads}
-        leading = {array.shape[: array.ndim - len(self.reads[name][0])] for name, array in given.items()}
-        if len(leading) > 1:
-            shapes = {name: array.shape for name, array in given.items()}
-            raise ValueError(f"All parts of an observation have the same leading dimensions. Received: {shapes}")
-        if single := leading == {()}:
-            given = {name: array[None] for name, array in given.items()}
-        rows = 1 if single else leading.pop()[0]
-        if not rows:
-            raise ValueError(f"A policy takes at least one observation. Received: {rows}")
+        spec = Spec({name: self._spec(name, named[name]) for name in self.reads}, DiscreteSpec(1))
+        given, leading = batched(named, spec)
+        rows = len(next(iter(given.values())))
+        if self.fields and len(leading) > 1:
+            raise ValueError(ONE_SEQUENCE.format(leading))
         if self.fields and not self.state:
             self.state = self._run(self.initial, {"rows": np.int32(rows)})
         if known := {len(value) for value in self.state.values()} - {rows}:
@@ -125,33 +126,21 @@ class Exported:
         after = self._run(function, {name: {**given, **self.state}[name] for name in self.wanted})
         action = after.pop("action")
         self.state = after
-        return action[0] if single else action
+        return unflattened(action, leading)
 
-    def _array(self, name: str, value: Any) -> np.ndarray:
-        """Returns a part of one observation, or of several, as the policy reads it."""
+    def _spec(self, name: str, value: Any) -> ArraySpec:
+        """Returns the spec of a part of an observation, with as many agents as it is of."""
         shape, dtype = self.reads[name]
-        try:
-            array = numbers_as(value, dtype.name)
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"Observation {name!r} must be a numeric array: {error}. Received: {argument_checks.shown(value)}"
-            ) from error
-        ends = array.shape[max(array.ndim - len(shape), 0) :]
-        fits = all(size in (None, -1, end) for size, end in zip(shape, ends, strict=False))  # any number of agents
-        if len(ends) < len(shape) or array.ndim > len(shape) + 1 or not fits:
-            several = argument_checks.several(shape)
-            raise ValueError(f"Observation {name!r} is one {shape}, or several {several}. Received: {array.shape}")
-        if array.dtype == np.float32 and not np.isfinite(array).all():
-            raise ValueError(f"Observation {name!r} must be finite. Received: {array}")
-        if array.dtype == bool and not np.array_equal(array, value):
-            raise ValueError(f"{name!r} holds 0 and 1. Received: {argument_checks.shown(value)}")
-        if name == ACTION_MASK and not array.any(axis=-1).all():
-            raise ValueError(f"At least one action is valid in every state. Received: {name}={array.astype(int)}")
-        return array
+        with contextlib.suppress(ValueError, IndexError):  # `batched` refuses it
+            if shape[0] in (None, -1):
+                shape = (np.shape(value)[-len(shape)], *shape[1:])
+        return ArraySpec(shape, dtype.name)
 
     def _run(self, function: Any, given: dict[str, Any]) -> dict[str, np.ndarray]:
         if self.lite:
-            return dict(function(**given))
+            with self.lock:  # the interpreter has one set of inputs and outputs
+                return dict(function(**given))
+        use_tensorflow()
         return {name: x.numpy() for name, x in function(**{name: tf.constant(x) for name, x in given.items()}).items()}
 
 

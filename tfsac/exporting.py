@@ -13,12 +13,15 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac import argument_checks
-from tfsac.environments import ActionNumbering, action_map, as_arrays
+from tfsac.environments import ActionNumbering, action_map
+from tfsac.environments.spaces import batched
 from tfsac.exported import TFLITE_FILE, is_export_alone, load_exported
 from tfsac.files import check_new_folder, neutral, new_file, sync, writing
 from tfsac.litert import INITIAL_STATE, calibrate, converted, with_half_weights
-from tfsac.training.policy import Policy
-from tfsac.types import ACTION_MASK, DiscreteSpec, input_name
+from tfsac.machine import use_tensorflow
+from tfsac.policies.base_policy import read_by
+from tfsac.training.policy import NO_CRITICS, Policy
+from tfsac.types import DiscreteSpec, input_name
 from tfsac.user_code import described
 
 Format = Literal["saved_model", "tflite"]
@@ -105,9 +108,7 @@ class PolicyGraph:
         """Returns observations `[E, ...]` by key that the named networks read, masks where actions are chosen, and
         the state.
         """
-        read = {key for name in names for key in self.networks[name].embedders}
-        read |= {ACTION_MASK} if "policy" in names else set()
-        found = {key: array for key, array in self.acting.spec.observation.items() if key in read}
+        found = read_by(names, self.networks, self.acting.spec).observation
         return {
             **{
                 key: tf.TensorSpec(self.any_number(array.shape), array.dtype, name=input_name(key))
@@ -192,14 +193,12 @@ def export(
             observations without int8; a policy that the converter cannot make.
     """
     argument_checks.instance("policy", policy, Policy, A_POLICY)
+    use_tensorflow()
     argument_checks.flag("values", values)
     argument_checks.flag("replace", replace)
     out = argument_checks.path("out", out)
     if values and policy.critics is None:
-        raise ValueError(
-            "The values are those of critics, so values=True needs a policy loaded with them: "
-            "tfsac.load_policy(run_dir, critics=True). Received: a policy without critics"
-        )
+        raise ValueError(NO_CRITICS)
     if format not in ("saved_model", "tflite"):
         raise ValueError(f"format is 'saved_model' or 'tflite'. Received: {format!r}")
     if format == "tflite" and out.suffix == ".tflite":
@@ -221,11 +220,10 @@ def export(
             f"quantize_with=[observations, ...]. Received: {quantize!r}, {len(episodes)} episodes"
         )
     for observation in (seen for episode in episodes for seen in episode):
-        shapes = {key: value.shape for key, value in as_arrays(observation, policy.acting.spec).items()}
-        if any(shape != policy.acting.spec.observation[key].shape for key, shape in shapes.items()):
+        if leading := batched(observation, policy.acting.spec)[1]:
             raise ValueError(
                 "quantize_with is a list of episodes, of each a list of its raw observations, each of one environment. "
-                f"Received: an observation of the shapes {shapes}"
+                f"Received: observations of {leading} environments"
             )
     if not replace or not is_export_alone(out):
         check_new_folder(out)
@@ -319,10 +317,10 @@ def verify(policy: Policy, path: str | pathlib.Path, observations: list[Any]) ->
     policy.reset()
     largest = 0.0
     for observation in observations:
-        arrays = {key: value[None] for key, value in as_arrays(observation, policy.acting.spec).items()}
+        arrays, leading = batched(observation, policy.reads)
         before = dict(policy.state)
         exported.state, ours = before, policy.act(observation)
-        if any(array.shape[1:] != policy.acting.spec.observation[key].shape for key, array in arrays.items()):
+        if leading:
             raise ValueError(
                 f"Each observation is that of one environment. Received: {argument_checks.shown(observation)}"
             )

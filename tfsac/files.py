@@ -375,7 +375,10 @@ def read_npz(
     try:
         with path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
             headers = {entry.filename.removesuffix(".npy"): _header(archive, entry) for entry in archive.infolist()}
-            return {name: _entry(archive, f"{name}.npy") for name in choose(headers)}
+            chosen = {name: _entry(archive, f"{name}.npy") for name in choose(headers)}
+            if damaged := archive.testzip():
+                raise ValueError(f"the checksum of {damaged} is not that of its content")
+            return chosen
     except UNREADABLE as error:
         if isinstance(error, ValueError) and "Received: " in str(error):
             raise

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 
 from tfsac import argument_checks
 from tfsac.environments import Filters, maker, refuse_unregistered, spec_of
+from tfsac.files import differences, read_object
 from tfsac.networks import ModelMaker
+from tfsac.parameters import EnvironmentParameters, ParameterError, override, to_json
 from tfsac.parameters.keywords import explains_keywords
 from tfsac.training import Policy, RunDirectory
 from tfsac.training.build import build_agent, build_policy
 from tfsac.training.devices import configure_once
-from tfsac.training.recorded_functions import in_trained_order, recorded_spec, refuse_other_spaces, refuse_others
+from tfsac.training.recorded_functions import refuse_other_spaces, refuse_others, spec_in
 from tfsac.training.run_request import check_functions
 from tfsac.training.weights import load_checkpoint, load_weights
-from tfsac.types import Spec
+from tfsac.types import DiscreteSpec, Spec
+from tfsac.user_code import name_of
 
 EnvFn = Callable[[], gym.Env]
 
@@ -32,16 +36,19 @@ def load_policy(
     critics: bool = False,
     step: int | None = None,
     last: bool = False,
+    seed: int | None = None,
 ) -> Policy:
     """Loads a run's policy: that of the best evaluation, or the last one.
 
     Args:
         run_dir: of the run.
-        env_fn, models: the functions that it was trained with, if it was.
+        env_fn, models: the functions that it was trained with, if it was. Another env_fn may make any environment with
+            the same actions in which the policy can read what it read in training.
         critics: whether its agent is built too, with the critics that `Policy.values` and
             `tfsac.export(..., values=True)` need.
         step: of a checkpoint, for the best policy until then.
         last: take the policy as it was at the newest checkpoint, or that of `step`, whatever its evaluations.
+        seed: of the samples that `act(observation, deterministic=False)` takes; None for others at every load.
 
     Raises:
         FileNotFoundError: no run there, or one without an evaluation yet and not `last`.
@@ -49,60 +56,101 @@ def load_policy(
         ValueError, ImportError: the run's files are damaged, its environment or networks cannot be made, or are not
             those of the run; no checkpoint of this step.
         CheckpointError: `last`, and no checkpoint that is whole.
+        RuntimeError: this process was forked from one that used TensorFlow.
     """
+    seed = None if seed is None else argument_checks.whole("seed", seed, 0)
     argument_checks.flag("critics", critics)
     directory = RunDirectory(argument_checks.path("run_dir", run_dir))
     if directory.read()[0].environment.evaluation != "separate":  # its only environment may be in use
         check_functions(env_fn, models)
         refuse_others(directory, env_fn, models)
-        return policy_in(recorded_spec(directory), run_dir, models, critics, step, last)
-    env = environment_of(run_dir, env_fn, models)
-    env.close()
-    return policy_in(env, run_dir, models, critics, step, last)
+        found = spec_in(read_object(directory.config)["spaces"])
+    else:
+        env = environment_of(run_dir, env_fn, models)
+        env.close()
+        found = spec_of(env)
+    policy = policy_in(found, run_dir, models, critics, step, last)
+    policy.acting.rng = np.random.default_rng(seed)
+    return policy
 
 
 def policy_in(
-    env: gym.Env | Spec,
+    spec: Spec,
     run_dir: str | pathlib.Path,
     models: ModelMaker | None,
     critics: bool = False,
     step: int | None = None,
     last: bool = False,
 ) -> Policy:
-    """Returns a run's policy for one of its environments, or for the spec of one; see `load_policy`."""
+    """Returns a run's policy for the spec of an environment in which it can play; see `load_policy`."""
     argument_checks.flag("last", last)
     configure_once()
-    directory, spec = RunDirectory(pathlib.Path(run_dir)), env if isinstance(env, Spec) else spec_of(env)
+    directory = RunDirectory(pathlib.Path(run_dir))
     preset, run = directory.read()
-    refuse_other_spaces(directory, spec)
-    spec = in_trained_order(directory, spec)
-    filters = Filters(preset.environment.filters, spec)
-    if not (critics or last):
-        acting = build_policy(preset, run, spec, models)
-        load_weights(directory.weights(step), acting, filters)
-        return Policy(acting, filters)
-    agent = build_agent(preset, run, spec, models)
-    if last:
+    spaces = read_object(directory.config).get("spaces")  # not of old runs
+    trained = spec if spaces is None else spec_in(spaces)
+    if isinstance(trained.action, DiscreteSpec) and isinstance(spec.action, DiscreteSpec):
+        trained = trained._replace(action=trained.action._replace(native_dtype=spec.action.native_dtype))
+    filters = Filters(preset.environment.filters, trained)
+    agent = build_agent(preset, run, trained, models) if critics or last else None
+    acting = build_policy(preset, run, trained, models) if agent is None else agent.policy
+    policy = Policy(acting, filters, agent if critics else None)
+    refuse_other_spaces(directory, spec, policy.reads.observation)
+    if agent is not None and last:
         load_checkpoint(directory.checkpoint(step), agent, filters)
     else:
-        load_weights(directory.weights(step), agent, filters)
-    return Policy(agent.policy, filters, agent if critics else None)
+        load_weights(directory.weights(step), agent or acting, filters)
+    return policy
 
 
 def environment_of(
     run_dir: str | pathlib.Path, env_fn: EnvFn | None = None, models: ModelMaker | None = None, **kwargs: Any
 ) -> gym.Env:
-    """Makes the environment of a run.
+    """Makes the environment of a run, or what env_fn makes.
 
     Args:
         run_dir: of the run.
         env_fn, models: see `load_policy`.
         **kwargs: for `gymnasium.make`, or the PettingZoo environment; not for what env_fn makes.
     """
+    parameters = played_in(run_dir, env_fn, models)
+    return maker(dataclasses.replace(parameters, kwargs={**parameters.kwargs, **kwargs}), env_fn, to_play=True)()
+
+
+def played_in(
+    run_dir: str | pathlib.Path,
+    env_fn: EnvFn | None,
+    models: ModelMaker | None,
+    changes: Mapping[str, Any] | None = None,
+    quiet: bool = True,
+) -> EnvironmentParameters:
+    """Returns the parameters of the environment in which a run's policy is to play.
+
+    Args:
+        run_dir, env_fn, models: as in `environment_of`.
+        changes: see `tfsac.evaluate`.
+        quiet: print no line where it is another environment than that of training.
+
+    Raises:
+        ParameterError: changes of something else than the environment, or a function is missing.
+    """
     check_functions(env_fn, models)
     directory = RunDirectory(argument_checks.path("run_dir", run_dir))
-    refuse_others(directory, env_fn, models)
-    parameters = directory.read()[0].environment
-    if env_fn is None:
-        refuse_unregistered(parameters.level, directory.path)
-    return maker(dataclasses.replace(parameters, kwargs={**parameters.kwargs, **kwargs}), env_fn)()
+    preset, changes = directory.read()[0], changes or {}
+    played, trained = override(preset, changes).environment, preset.environment
+    if played.filters != trained.filters or any(not path.startswith("environment.") for path in changes):
+        raise ParameterError(
+            "A trained policy keeps its agent and filters; changes are those of its environment, such as "
+            f"environment.kwargs. Received: {', '.join(changes)}"
+        )
+    refuse_others(directory, env_fn, models, played)
+    different = differences(to_json(trained), to_json(played))
+    function = read_object(directory.config).get("env_fn")
+    if env_fn is None and played.level == trained.level:
+        refuse_unregistered(played.level, directory.path)
+    elif env_fn is not None and name_of(env_fn) != function:
+        different.append(("env_fn", function, name_of(env_fn)))
+    if different and not quiet:
+        listed = ", ".join(f"{name}={ours} (in training {theirs})" for name, theirs, ours in different)
+        print(f"This is not the environment of training: {listed}")
+    return played

@@ -8,6 +8,7 @@ import signal
 
 CGROUP = pathlib.Path("/sys/fs/cgroup")  # of this process in a container, version 2
 SIGNALLED = 128  # plus the number of the signal that ended a process: its exit status, as shells have it
+TENSORFLOW_IN: list[int] = []  # ids of the processes that compute with TensorFlow; a forked child has its parent's
 ENDING = (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 
 
@@ -23,6 +24,21 @@ def usable_memory() -> int:
     ram = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = _limit("memory.max")
     return min(ram, int(limit)) if limit.isdecimal() else ram
+
+
+def use_tensorflow() -> None:
+    """Notes that this process computes with TensorFlow.
+
+    Raises:
+        RuntimeError: it was forked from one that did, whose threads TensorFlow would wait for forever.
+    """
+    if os.getpid() not in TENSORFLOW_IN:
+        if TENSORFLOW_IN:
+            raise RuntimeError(
+                "TensorFlow cannot be used in a forked process: use multiprocessing.get_context('spawn'). "
+                f"Received: process {os.getpid()}, forked after process {TENSORFLOW_IN[-1]} had used it"
+            )
+        TENSORFLOW_IN.append(os.getpid())
 
 
 def ending_signals() -> list[signal.Signals]:

@@ -21,9 +21,8 @@ from tfsac.exported import Exported, load_exported
 from tfsac.files import new_file
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, from_json
 from tfsac.training import Evaluation, RunDirectory, evaluate
-from tfsac.training.policy import batched
-from tfsac.training.recorded_functions import refuse_other_spaces
-from tfsac.types import ArraySpec, DiscreteSpec, Spec
+from tfsac.training.recorded_functions import refuse_other_spaces, spec_in
+from tfsac.types import Spec, input_name
 from tfsac.user_code import described
 
 
@@ -61,22 +60,18 @@ class Card:
         """Chooses an action.
 
         Args:
-            observation: as the environment gives it, for one environment or with a leading dimension `[E, ...]`.
+            observation: as `tfsac.load_policy`'s `act` takes it.
             deterministic: the mode of the policy instead of a sample, which takes the SavedModel.
 
         Returns:
-            action `[A]`, or `[E, A]`, in the environment's bounds; the number of a discrete action, or `[E]` of them.
-            With P agents there is an action of each: `[P, A]` or `[P]`.
+            an action as `tfsac.load_policy`'s `act` returns it.
 
         Raises:
             TypeError: deterministic is no flag.
             ValueError: an observation that `tfsac.load_policy`'s `act` refuses; a sample of a LiteRT file; another
                 number of environments than in the call before where the policy has a state.
         """
-        argument_checks.flag("deterministic", deterministic)
-        arrays, single = batched(observation, self.spec)
-        action = self.policy(arrays, deterministic)
-        return action[0] if single else action
+        return self.policy(observation, deterministic)
 
     def evaluate(
         self,
@@ -131,14 +126,15 @@ class Card:
                 each_step(observation, action, *others)
 
         try:
-            env = maker(parameters, env_fn)()
+            env = maker(parameters, env_fn, to_play=True)()
         except ImportError as error:
             raise ImportError(f"A card has no code of its environment; `act` works without it. {error}") from error
         try:
             if env_fn is not None:
                 check_drawn(env, render or ("rgb_array" if film else ""))
             if (self.path / CONFIG).is_file():
-                refuse_other_spaces(RunDirectory(self.path), spec_of(env))
+                read = [key for key in self.spec.observation if input_name(key) in self.policy.reads]
+                refuse_other_spaces(RunDirectory(self.path), spec_of(env), read)
             act = lambda observation: self.act(observation, deterministic)  # noqa: E731
             done = evaluate(act, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, step, self.reset)
         finally:
@@ -183,13 +179,3 @@ def load_card(folder: str | pathlib.Path) -> Card:
             f"Received: {described(error)}"
         ) from error
     return Card(folder, load_exported(path), environment, spec, results)
-
-
-def spec_in(spaces: Mapping[str, Any]) -> Spec:
-    """Returns the spec of what `tfsac.training.recorded_functions.spaces_of` recorded."""
-    seen, acts = spaces["observation"], spaces["action"]
-    observation = {key: ArraySpec(tuple(array["shape"]), array["dtype"]) for key, array in seen.items()}
-    if "num_actions" in acts:
-        return Spec(observation, DiscreteSpec(acts["num_actions"], start=acts["start"], shape=tuple(acts["shape"])))
-    low, high = (None if acts[name] is None else np.array(acts[name], np.float32) for name in ("low", "high"))
-    return Spec(observation, ArraySpec(tuple(acts["shape"]), "float32", low, high))

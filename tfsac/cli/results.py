@@ -8,8 +8,9 @@ import pathlib
 from absl import flags
 
 from tfsac.cli.command import UsageError, command, counted, required
-from tfsac.cli.early_checks import check_run
+from tfsac.cli.early_checks import assignments, check_run
 from tfsac.cli.grouping import by_level, check_words, groups_of, is_group, left_out, refuse_unfinished
+from tfsac.cli.learning import set_flag
 from tfsac.tensorflow_start import quiet_start
 
 CALIBRATION_EPISODES = 10
@@ -24,6 +25,8 @@ def _episode_flags(f: flags.FlagValues, episodes: int = 10) -> None:
     flags.DEFINE_integer("episodes", episodes, "number of episodes", lower_bound=1, flag_values=f)
     flags.DEFINE_bool("stochastic", False, "sample actions instead of taking the policy's mode", flag_values=f)
     flags.DEFINE_integer("seed", 0, "of the episodes", lower_bound=0, flag_values=f)
+    flags.DEFINE_string("level", None, "environment id, instead of that of training", flag_values=f)
+    set_flag(f)
 
 
 def _policy_flags(f: flags.FlagValues) -> None:
@@ -47,6 +50,7 @@ def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
     from tfsac.files import check_new_file
 
     run_dir, film, picture = required(f, "run_dir"), f.dump_mp4, f.plot_actions
+    changes = assignments(f, {"environment.level": f.level} if f.level else {})
     check_run(pathlib.Path(run_dir), f.last)
     if film:
         check_film(film)
@@ -66,6 +70,7 @@ def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
             picture,
             step=f.step,
             last=f.last,
+            changes=changes,
         )
     except api.DrawingError as error:
         print_evaluation(error.evaluation, f.episodes)
@@ -187,12 +192,13 @@ def record(f: flags.FlagValues, rest: list[str]) -> int:
     from tfsac.files import check_new_file
 
     run_dir, out = required(f, "run_dir"), required(f, "out")
+    changes = assignments(f, {"environment.level": f.level} if f.level else {})
     check_run(pathlib.Path(run_dir))
     check_new_file(out, ".npz")
     with quiet_start():
         from tfsac import api
 
-    made = api.record(run_dir, out, f.episodes, not f.stochastic, f.seed)
+    made = api.record(run_dir, out, f.episodes, not f.stochastic, f.seed, changes=changes)
     print(
         f"{len(made.records)} transitions of {len(made.returns)} episodes, "
         f"mean return {made.returns.mean():.2f}, in {out}"

@@ -184,7 +184,7 @@ def draw(file: pathlib.Path, env_fn: Callable[[], gym.Env] | None = None) -> Non
         env_fn = operator.attrgetter(name)(importlib.import_module(module))
     parameters = from_json(EnvironmentParameters, json.dumps(job["parameters"]))
     kwargs = {} if env_fn is not None else {**parameters.kwargs, "render_mode": "rgb_array"}
-    env = maker(dataclasses.replace(parameters, kwargs=kwargs), env_fn)()
+    env = maker(dataclasses.replace(parameters, kwargs=kwargs), env_fn, to_play=True)()
     if env_fn is None and has_tracking_camera(env) and not {"camera_id", "camera_name"} & kwargs.keys():
         env.close()
         env = maker(dataclasses.replace(parameters, kwargs={**kwargs, "camera_name": "track"}))()

@@ -95,6 +95,7 @@ class Filters:
         filtered = {
             key: np.clip((observation[key] - mean) * inverse, -bound, bound)
             for key, (mean, inverse) in self.scale().items()
+            if key in observation
         }
         return {**observation, **filtered}
 

@@ -60,12 +60,16 @@ class Maker:
         return env
 
 
-def maker(parameters: EnvironmentParameters, env_fn: Callable[[], gym.Env] | None = None) -> Maker:
+def maker(
+    parameters: EnvironmentParameters, env_fn: Callable[[], gym.Env] | None = None, to_play: bool = False
+) -> Maker:
     """Returns what makes and checks environments.
 
     Args:
         parameters: their level, time limit, arguments, preprocessing and visible entries.
         env_fn: makes them instead of the level; only the time limit is added to it, and entries are hidden.
+        to_play: whether a trained policy plays in it. What env_fn makes may then end its episodes earlier, and in place
+            of a level it keeps its own time limit.
     """
     limit, visible = parameters.max_episode_steps, parameters.visible_entries
     if env_fn is None:
@@ -77,14 +81,15 @@ def maker(parameters: EnvironmentParameters, env_fn: Callable[[], gym.Env] | Non
     def one() -> gym.Env:
         env = new()
         own = time_limit_of(env)
-        if limit is not None and own is not None and own < limit:
+        if limit is not None and own is not None and own < limit and not to_play:
             env.close()
             raise ValueError(
                 "What env_fn makes ends its episodes earlier than environment.max_episode_steps; lengthen it there, as "
                 f"gymnasium.make(..., max_episode_steps={limit}) does. Received: max_episode_steps={limit}, and a "
                 f"TimeLimit of {own}"
             )
-        return _limited(env, limit)
+        keeps_own = to_play and own is not None and not parameters.by_env_fn
+        return env if keeps_own else _limited(env, limit)
 
     return Maker(one, visible)
 

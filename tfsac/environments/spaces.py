@@ -15,6 +15,7 @@ from tfsac.types import ACTION_MASK, AGENT_STATE, ArraySpec, DiscreteSpec, Spec
 # processes.
 NUM_REWARDS = "num_rewards"
 STACKING = "a reset repeats its frame, a step drops one and adds one last; for other stacks use a Box"
+ONE_SEQUENCE = "A policy with a state takes one observation, or those of E environments. Received: {} of them"
 NO_NUMBERS = "cmMSU"  # kinds of dtypes: complex numbers, dates and durations, texts
 
 
@@ -134,6 +135,43 @@ def as_arrays(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
     if len(set(leading.values())) > 1:
         raise ValueError(f"All parts of an observation have the same leading dimensions. Received: {leading}")
     return arrays
+
+
+def batched(observation: Any, spec: Spec) -> tuple[dict[str, np.ndarray], tuple[int, ...]]:
+    """Returns raw observations as arrays `[N, ...]` by key, and the leading dimensions that N is the product of.
+
+    Args:
+        observation: as the environment gives it, with any leading dimensions; other keys than those of the spec are
+            left out.
+        spec: of observations.
+
+    Raises:
+        ValueError: an observation that lacks a key or has another shape, or that is not finite, or a mask without any
+            valid action.
+    """
+    if isinstance(observation, dict) and spec.observation.keys() <= observation.keys():
+        observation = {key: observation[key] for key in spec.observation}
+    arrays = as_arrays(observation, spec)
+    for key, array in arrays.items():
+        if array.dtype == np.float32 and not np.isfinite(array).all():
+            raise ValueError(f"Observation {key!r} must be finite. Received: {array}")
+    if ACTION_MASK in arrays and not np.array_equal(arrays[ACTION_MASK], observation[ACTION_MASK]):
+        raise ValueError(f"{ACTION_MASK!r} holds 0 and 1. Received: {observation[ACTION_MASK]}")
+    key, array = next(iter(arrays.items()))
+    leading = array.shape[: array.ndim - len(spec.observation[key].shape)]
+    if 0 in leading:
+        raise ValueError(f"A policy takes at least one observation. Received: {key!r} of the shape {array.shape}")
+    arrays = {key: value.reshape(-1, *value.shape[len(leading) :]) for key, value in arrays.items()}
+    if ACTION_MASK in arrays and not arrays[ACTION_MASK].any(axis=-1).all():
+        raise ValueError(
+            f"At least one action is valid in every state. Received: {ACTION_MASK}={arrays[ACTION_MASK].astype(int)}"
+        )
+    return arrays, leading
+
+
+def unflattened(rows: np.ndarray, leading: tuple[int, ...]) -> np.ndarray:
+    """Returns rows `[N, ...]` with the leading dimensions that `batched` returned; a row alone where there are none."""
+    return rows.reshape(*leading, *rows.shape[1:]) if leading else rows[0]
 
 
 def numbers_as(value: Any, dtype: str) -> np.ndarray:

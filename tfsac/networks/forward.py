@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfsac.machine import use_tensorflow
 from tfsac.networks.network import Network
 from tfsac.networks.numpy_forward import NumpyForward
 from tfsac.types import Spec
@@ -22,6 +23,7 @@ class GraphForward:
     """
 
     def __init__(self, network: Network, spec: Spec, of_actions: bool = False, with_head: bool = True):
+        use_tensorflow()
         self.variables: list[keras.Variable] = []  # none are copied
         given = {**spec.observation, **spec.state, **network.lstm_state}
         read = {name: given[name] for name in (*network.embedders, *network.state_embedders, *network.lstm_state)}
@@ -41,6 +43,7 @@ class GraphForward:
 
     def __call__(self, observation: dict[str, np.ndarray], action: np.ndarray | None = None) -> list[np.ndarray]:
         """Returns the outputs for observations and state `[B, ...]` by key, and an action where it reads one."""
+        use_tensorflow()
         given = {name: observation[name] for name in self.names}
         return [output.numpy() for output in self.compute(given, *([] if action is None else [action]))]
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
+
 import keras
 import tensorflow as tf
 
@@ -18,17 +21,19 @@ def check_settings() -> None:
             "tfsac's networks are TensorFlow's: import tfsac before keras, or set KERAS_BACKEND=tensorflow. "
             f"Received: Keras with {backend}"
         )
+    file = pathlib.Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser() / "keras.json"
     types = {keras.config.floatx(), keras.config.dtype_policy().name}
     if types != {"float32"}:
         raise ValueError(
             "tfsac's networks are float32: call keras.config.set_floatx('float32') "
-            "and keras.config.set_dtype_policy('float32') first; RunParameters(mixed_precision='bfloat16') "
-            f"is faster where it can be. Received: {', '.join(sorted(types - {'float32'}))}"
+            f"and keras.config.set_dtype_policy('float32') first, or mend {file}; "
+            "RunParameters(mixed_precision='bfloat16') is faster where it can be. "
+            f"Received: {', '.join(sorted(types - {'float32'}))}"
         )
     if (images := keras.config.image_data_format()) != "channels_last":
         raise ValueError(
-            f"Images are [height, width, channels]: call keras.config.set_image_data_format('channels_last'). "
-            f"Received: {images}"
+            f"Images are [height, width, channels]: call keras.config.set_image_data_format('channels_last'), or mend "
+            f"{file}. Received: {images}"
         )
     if not tf.executing_eagerly():
         raise ValueError(

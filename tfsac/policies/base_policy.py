@@ -14,7 +14,7 @@ import tensorflow as tf
 from tfsac.networks import GraphForward, ModelMaker, Network, NumpyForward, make_networks
 from tfsac.parameters import AgentParameters
 from tfsac.random_streams import Stream
-from tfsac.types import ActResult, ArraySpec, Spec, check_actions
+from tfsac.types import ACTION_MASK, ActResult, ArraySpec, Spec, check_actions
 
 Mode = Literal["random", "explore", "sample", "greedy"]
 
@@ -225,6 +225,12 @@ class BasePolicy(ABC):
         for variable, value in zip(self.variables.values(), weights, strict=True):
             variable.assign(value)
         self.refresh()
+
+
+def read_by(names: Iterable[str], networks: Mapping[str, Network], spec: Spec) -> Spec:
+    """Returns the spec with those observations alone that the named networks read, and the mask of a policy."""
+    keys = {key for name in names for key in networks[name].embedders} | ({ACTION_MASK} if "policy" in names else set())
+    return spec._replace(observation={key: array for key, array in spec.observation.items() if key in keys})
 
 
 def check_mode(mode: str) -> None:

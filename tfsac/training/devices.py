@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tfsac.distributed.rendezvous import wait_for_workers
 from tfsac.distributed.tf_config import WorkerTask
-from tfsac.machine import usable_cores
+from tfsac.machine import usable_cores, use_tensorflow
 from tfsac.networks.bfloat16 import use_bfloat16, warning_about_bfloat16
 from tfsac.parameters import RunParameters
 
@@ -70,11 +70,7 @@ def configure_once() -> str | None:
     Raises:
         RuntimeError: this process was forked from one that uses TensorFlow, which would wait forever for its threads.
     """
-    if CONFIGURED and os.getpid() not in CONFIGURED:
-        raise RuntimeError(
-            "TensorFlow cannot be used in a forked process: use multiprocessing.get_context('spawn'). "
-            f"Received: process {os.getpid()}, forked after process {CONFIGURED[-1]} had used tfsac"
-        )
+    use_tensorflow()
     return None if CONFIGURED else configure()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -9,17 +10,25 @@ import tensorflow as tf
 
 from tfsac import argument_checks
 from tfsac.agents import Agent
-from tfsac.environments import Filters, action_map, as_arrays, checked_action
+from tfsac.environments import Filters, action_map, checked_action
+from tfsac.environments.spaces import ONE_SEQUENCE, batched, unflattened
+from tfsac.machine import use_tensorflow
 from tfsac.policies import BasePolicy, Mode
-from tfsac.policies.base_policy import state_before
+from tfsac.policies.base_policy import read_by, state_before
 from tfsac.training.non_finite import all_finite
-from tfsac.types import ACTION_MASK, SWITCH, Spec
+from tfsac.types import SWITCH
+
+NO_CRITICS = (
+    "The values are those of critics, so load the policy with them: tfsac.load_policy(run_dir, critics=True). "
+    "Received: a policy without critics"
+)
 
 
 class Policy:
     """A trained policy: raw observations in, the environment's own actions out.
 
-    A policy with a state keeps it from one action to the next: call `reset` at the start of an episode.
+    A policy with a state keeps it from one action to the next: call `reset` at the start of an episode. Threads may
+    share a policy without a state; the state is that of one sequence of actions.
 
     Args:
         acting: the policy that acts in [-1, 1], or with discrete actions from 0, on normalised observations.
@@ -27,6 +36,7 @@ class Policy:
         critics: the agent, which `values` and `tfsac.export(..., values=True)` need; see `tfsac.load_policy`.
 
     Attributes:
+        reads: the spec with those observations alone that the policy reads.
         to_environment: from the agent's actions to the environment's; its `inverse` goes back.
         state: arrays `[E, ...]` by field after the last action; empty after `reset`, and for policies without one.
         switched: whether the last action started a new trajectory, or `[E]` booleans; None for policies without
@@ -47,6 +57,7 @@ class Policy:
             critics,
             argument_checks.instance("filters", filters, Filters, "the Filters of the run"),
         )
+        self.reads = read_by(acting.acts_through, acting.networks, acting.spec)
         self.to_environment = action_map(acting.spec)
         self.reset()
 
@@ -65,6 +76,19 @@ class Policy:
         hint = hints.get(name, "help(policy) lists what it has")
         raise AttributeError(f"A policy has no {name}. {hint}. Received: policy.{name}")
 
+    def __reduce__(self) -> Any:
+        """Refuses to be pickled: networks and compiled functions belong to this process."""
+        raise TypeError(
+            "A policy cannot be pickled: pass its run_dir, and call tfsac.load_policy(run_dir) in the other process. "
+            "Received: a Policy"
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Policy:
+        """Returns a copy with networks, random numbers and a state of its own."""
+        copied = object.__new__(type(self))
+        copied.__dict__ |= copy.deepcopy(self.__dict__, memo)
+        return copied
+
     def reset(self) -> None:
         """Sets the state to the initial one: an episode starts, in all environments."""
         self.state: dict[str, np.ndarray] = {}
@@ -74,18 +98,21 @@ class Policy:
         """Chooses an action.
 
         Args:
-            observation: as the environment gives it, for one environment or with a leading dimension `[E, ...]`.
+            observation: as the environment gives it, of one environment, or with leading dimensions such as `[E, ...]`
+                or `[T, E, ...]`; a policy with a state takes at most one. Keys that the policy does not read may be
+                missing, and are ignored.
             deterministic: the mode of the policy instead of a sample.
 
         Returns:
-            action `[A]`, or `[E, A]`, in the environment's bounds; the number of a discrete action, or `[E]` of them.
-            With P agents there is an action of each: `[P, A]` or `[P]`.
+            action `[A]`, in the environment's bounds, or the number of a discrete action; with the leading dimensions
+            of the observation. With P agents there is an action of each: `[P, A]` or `[P]`.
 
         Raises:
             TypeError: deterministic is no flag.
-            ValueError: an observation of other keys or another shape, or that is not finite, a mask without any valid
-                action, or another number of environments than in the call before where the policy has a state; an
-                observation for which the policy computes no finite action.
+            ValueError: an observation without a key that the policy reads or of another shape, or that is not finite, a
+                mask without any valid action, or another number of environments than in the call before where the
+                policy has a state; an observation for which the policy computes no finite action.
+            RuntimeError: TensorFlow computes it, in a process that was forked from one that used TensorFlow.
         """
         chosen, action = self.choose(observation, deterministic)
         if not all_finite(chosen):
@@ -106,14 +133,16 @@ class Policy:
             TypeError, ValueError: as `act`, but for overflows.
         """
         argument_checks.flag("deterministic", deterministic)
-        arrays, single = batched(observation, self.acting.spec)
+        arrays, leading = batched(observation, self.reads)
+        if self.acting.state and len(leading) > 1:
+            raise ValueError(ONE_SEQUENCE.format(leading))
         mode: Mode = "greedy" if deterministic else "sample"
         result = self.acting.act(self.filters.observation(arrays), self.state, mode=mode)
         self.state, action = dict(result.state), self.to_environment(result.action)
         if SWITCH in result.extras:
             switched = result.extras[SWITCH] > 0
-            self.switched = bool(switched[0]) if single else switched
-        return (result.action[0], action[0]) if single else (result.action, action)
+            self.switched = switched if leading else bool(switched[0])
+        return unflattened(result.action, leading), unflattened(action, leading)
 
     def values(self, observation: Any, action: Any) -> dict[str, np.ndarray]:
         """Returns what the critics think of actions, as the exported signature "values" does.
@@ -121,66 +150,35 @@ class Policy:
         A policy with a state is asked in the one after its last action, so call it before `act`.
 
         Args:
-            observation: as in `act`, for one environment or with a leading dimension `[E, ...]`.
-            action: as `act` returns it, in the environment's bounds, of one environment or `[E, ...]`.
+            observation: as in `act`, but with what the critics read.
+            action: as `act` returns it, in the environment's bounds. Its leading dimensions and those of the
+                observation are broadcast: one observation goes with many actions.
 
         Returns:
             "q", the smallest critic's (of an ensemble, what its policy maximises), and "v" where the agent has one, in
-            units of the filtered reward: a number each, or `[E]`. With P agents `[P]`, or `[E, P]`. Policies with
-            temporal abstraction have "switch_q" and "keep_q" instead.
+            units of the filtered reward: a number each, or an array of the leading dimensions. With P agents
+            `[..., P]`. Policies with temporal abstraction have "switch_q" and "keep_q" instead.
 
         Raises:
             ValueError: a policy without critics, or one whose critics have an LSTM of their own; an observation as
                 `act` refuses it; an action of another shape, or beyond the bounds.
+            RuntimeError: as `act`.
         """
         if self.critics is None:
-            raise ValueError(
-                "The values are those of critics, so load the policy with them: "
-                "tfsac.load_policy(run_dir, critics=True). Received: a policy without critics"
-            )
-        arrays, single = batched(observation, self.acting.spec)
+            raise ValueError(NO_CRITICS)
+        use_tensorflow()
+        spec, one = self.acting.spec, self.acting.spec.action.shape
+        arrays, leading = batched(observation, read_by(self.critics.values_through, self.critics.networks, spec))
         rows = len(next(iter(arrays.values())))
-        taken = checked_action("values takes", action, self.acting.spec.action, () if single else (rows,))
-        given = (
-            self.filters.observation(arrays),
-            self.to_environment.inverse(taken[None] if single else taken),
-            dict(state_before(self.state, None, self.acting.initial_state(rows))),
-        )
+        try:
+            of_actions = np.shape(action)[: np.ndim(action) - len(one)]
+            shape = np.broadcast_shapes(leading, of_actions)
+        except ValueError:
+            of_actions = shape = leading  # which checked_action asks for
+        taken = np.broadcast_to(checked_action("values takes", action, spec.action, of_actions), (*shape, *one))
+        row = np.broadcast_to(np.arange(rows).reshape(leading), shape).ravel()  # of the observation of each action
+        state = dict(state_before(self.state, None, self.acting.initial_state(rows)))
+        seen, state = tf.nest.map_structure(lambda array: array[row], (self.filters.observation(arrays), state))
+        given = seen, self.to_environment.inverse(taken.reshape(-1, *one)), state
         values = self.critics.value_tensors(*tf.nest.map_structure(tf.constant, given))
-        return {name: value.numpy()[0] if single else value.numpy() for name, value in values.items()}
-
-
-def batched(observation: Any, spec: Spec) -> tuple[dict[str, np.ndarray], bool]:
-    """Returns raw observations as arrays `[E, ...]` by key, and whether it was one, without a leading dimension.
-
-    Args:
-        observation: as the environment gives it, for one environment or with a leading dimension `[E, ...]`.
-        spec: of observations.
-
-    Raises:
-        ValueError: an observation of other keys or another shape, or that is not finite, or a mask without any valid
-            action.
-    """
-    arrays = as_arrays(observation, spec)
-    for key, array in arrays.items():
-        if array.dtype == np.float32 and not np.isfinite(array).all():
-            raise ValueError(f"Observation {key!r} must be finite. Received: {array}")
-    if ACTION_MASK in arrays and not np.array_equal(arrays[ACTION_MASK], observation[ACTION_MASK]):
-        raise ValueError(f"{ACTION_MASK!r} holds 0 and 1. Received: {observation[ACTION_MASK]}")
-    key, array = next(iter(arrays.items()))
-    shape = spec.observation[key].shape
-    single = array.ndim == len(shape)
-    if array.ndim > len(shape) + 1:
-        raise ValueError(
-            f"A policy takes one observation {shape}, or several {argument_checks.several(shape)}. "
-            f"Received: {key!r} of the shape {array.shape}"
-        )
-    if not single and not len(array):
-        raise ValueError(f"A policy takes at least one observation. Received: {key!r} of the shape {array.shape}")
-    if single:
-        arrays = {key: value[None] for key, value in arrays.items()}
-    if ACTION_MASK in arrays and not arrays[ACTION_MASK].any(axis=-1).all():
-        raise ValueError(
-            f"At least one action is valid in every state. Received: {ACTION_MASK}={arrays[ACTION_MASK].astype(int)}"
-        )
-    return arrays, single
+        return {name: unflattened(value.numpy(), shape) for name, value in values.items()}

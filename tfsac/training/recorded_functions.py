@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -16,6 +16,7 @@ from tfsac.files import differences, read_object
 from tfsac.networks import ModelMaker
 from tfsac.parameters import (
     BY_ENV_FN,
+    EnvironmentParameters,
     ParameterError,
     Preset,
     PresetValidationParameters,
@@ -83,6 +84,7 @@ def spaces_of(spec: Spec) -> dict[str, Any]:
     action = spec.action
     if isinstance(action, DiscreteSpec):
         acts: dict[str, Any] = {"shape": list(action.shape), "num_actions": action.num_actions, "start": action.start}
+        acts["dtype"] = action.native_dtype
     else:
         low, high = (None if bound is None else bound.tolist() for bound in (action.low, action.high))
         acts = {"shape": list(action.shape), "low": low, "high": high}
@@ -90,24 +92,31 @@ def spaces_of(spec: Spec) -> dict[str, Any]:
     return {"observation": seen, "action": acts, "num_rewards": spec.num_rewards}
 
 
-def recorded_spec(directory: RunDirectory) -> Spec:
-    """Returns what the policy of a run sees and does, by its config."""
-    spaces = read_object(directory.config)["spaces"]
+def spec_in(spaces: Mapping[str, Any]) -> Spec:
+    """Returns the spec whose spaces `spaces_of` returned."""
     seen, acts = spaces["observation"], spaces["action"]
-    action: ArraySpec | DiscreteSpec
     if "num_actions" in acts:
-        action = DiscreteSpec(acts["num_actions"], tuple(acts["shape"]), acts["start"])
+        native = acts.get("dtype", "int64")  # not in configs of before
+        action: Any = DiscreteSpec(acts["num_actions"], tuple(acts["shape"]), acts["start"], native_dtype=native)
     else:
-        low, high = (np.array(acts[name], np.float32) for name in ("low", "high"))
+        low, high = (None if acts[name] is None else np.array(acts[name], np.float32) for name in ("low", "high"))
         action = ArraySpec(tuple(acts["shape"]), "float32", low, high)
-    observation = {key: ArraySpec(tuple(array["shape"]), array["dtype"]) for key, array in seen.items()}
-    agents = seen[AGENT_STATE]["shape"][0] if AGENT_STATE in seen else None
-    return Spec(observation, action, num_agents=agents, num_rewards=spaces["num_rewards"])
+    return Spec(
+        {key: ArraySpec(tuple(array["shape"]), array["dtype"]) for key, array in seen.items()},
+        action,
+        num_agents=seen[AGENT_STATE]["shape"][0] if AGENT_STATE in seen else None,
+        num_rewards=spaces.get("num_rewards"),
+    )
 
 
-def refuse_others(directory: RunDirectory, env_fn: Callable[[], gym.Env] | None, models: ModelMaker | None) -> None:
-    """Refuses to resume a run without the functions that made its environment and networks, or with functions that it
-    had not.
+def refuse_others(
+    directory: RunDirectory,
+    env_fn: Callable[[], gym.Env] | None,
+    models: ModelMaker | None,
+    played: EnvironmentParameters | None = None,
+) -> None:
+    """Refuses to use a run without the functions that made its environment and networks, or with functions that it had
+    not. The environment in which its policy is only `played` may be another.
 
     Raises:
         FileNotFoundError, ParameterError: no run there, or another config.
@@ -116,14 +125,15 @@ def refuse_others(directory: RunDirectory, env_fn: Callable[[], gym.Env] | None,
     preset, _ = directory.read()
     config = read_object(directory.config)
     by_models = any(network.made_by for network in preset.agent.networks.values())
-    if preset.environment.by_env_fn and env_fn is None:
+    if (played or preset.environment).by_env_fn and env_fn is None:
         raise ParameterError(
             "The environment of this run "
             f"({preset.environment.name}) was made by the Python function {config.get('env_fn')}, which no file holds. "
             "In Python, pass it again as env_fn=... For the command line, register the environment "
-            f"with Gymnasium and train with --level=module:Id. Received: no env_fn for {directory.path}"
+            "with Gymnasium and train with --level=module:Id; evaluate and record take that level too. "
+            f"Received: no env_fn for {directory.path}"
         )
-    if env_fn is not None and not preset.environment.by_env_fn:
+    if played is None and env_fn is not None and not preset.environment.by_env_fn:
         raise ParameterError(
             f"The environment of this run is the level {preset.environment.level}, which is made without env_fn. "
             f"Received: env_fn={name_of(env_fn)} for {directory.path}"
@@ -162,17 +172,26 @@ def training_models(preset: Preset) -> Iterator[None]:
         raise ValueError(f"models: their models cannot be trained in a graph. Received: {what}") from error
 
 
-def refuse_other_spaces(directory: RunDirectory, spec: Spec) -> None:
+def refuse_other_spaces(directory: RunDirectory, spec: Spec, read: Collection[str] | None = None) -> None:
     """Refuses an environment whose spaces are not those in which a run's policy was trained.
+
+    Args:
+        directory, spec: the run, and what is observed and done in the environment.
+        read: keys of the observations that count, where a policy only acts; None for all, and the number of rewards.
 
     Raises:
         ValueError: names the first difference.
     """
-    trained = read_object(directory.config).get("spaces")
+    trained, found = read_object(directory.config).get("spaces"), spaces_of(spec)
     if trained is None:  # of a run from before they were recorded
         return
-    for name, theirs, ours in differences(trained, spaces_of(spec)):
-        if not (name in ("action.low", "action.high") and same_bounds(theirs, ours)):
+    if read is not None:
+        trained, found = (
+            {"action": x["action"], "observation": {key: x["observation"].get(key) for key in read}}
+            for x in (trained, found)
+        )
+    for name, theirs, ours in differences(trained, found):
+        if name != "action.dtype" and not (name in ("action.low", "action.high") and same_bounds(theirs, ours)):
             raise ValueError(
                 f"The policy of {directory.path} belongs to another environment: its {name} is {theirs}. "
                 f"Received: {name}={ours}"
@@ -206,12 +225,6 @@ def refuse_other_order(directory: RunDirectory, spec: Spec) -> None:
             f"The networks of {directory.path} read the parts of an observation in the order {order}; make the Dict "
             f"space of the environment in it. Received: {list(spec.observation)}"
         )
-
-
-def in_trained_order(directory: RunDirectory, spec: Spec) -> Spec:
-    """Returns the spec with its observations in the order in which a run's networks read them."""
-    order = order_of_observations(directory) or list(spec.observation)
-    return spec._replace(observation={key: spec.observation[key] for key in order})
 
 
 def order_of_observations(directory: RunDirectory) -> list[str]:
