@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
-
-import gymnasium as gym
 
 from tfsac.agents import Agent
 from tfsac.distributed.partition import preset_of_worker
 from tfsac.distributed.ray_environments import RayEnvironments
 from tfsac.distributed.workers import Workers
 from tfsac.environments import Environments, Filters, IsolatedEnvironment, maker
+from tfsac.environments.make import Maker
 from tfsac.memories import in_ram, on_disk
 from tfsac.metrics import TerminalSink
 from tfsac.networks.bfloat16 import use_bfloat16, uses_bfloat16
@@ -140,7 +138,7 @@ class RunParts:
             self._make_training_environments(asked, one, failed)
             failed.pop_all()
 
-    def _make_training_environments(self, asked: RunRequest, one: Callable[[], gym.Env], failed: ExitStack) -> None:
+    def _make_training_environments(self, asked: RunRequest, one: Maker, failed: ExitStack) -> None:
         env_fn, task = asked.env_fn, asked.task
         self.preset = described(asked.preset, self.evaluation_env, env_fn, asked.models)
         if self.settings.stop_at_threshold and (line := about_threshold(asked.preset, self.preset)):
@@ -155,13 +153,12 @@ class RunParts:
         if self.one_at_once:
             failed.pop_all()
             if environment.vectorization == "sync" and self.settings.ray_address is None:
-                one = itertools.chain([first], iter(one, None)).__next__
+                one.made.append(first)
             else:  # another process makes it
                 first.close()
         if self.settings.ray_address is None:
-            own = self.worker_preset.environment
-            first, begin = task.index * own.num_envs, not asked.resume  # which begins the episodes of a checkpoint
-            self.environments = Environments(own, self.settings.seed, one, first, begin)
+            own, begin = self.worker_preset.environment, not asked.resume  # which begins the episodes of a checkpoint
+            self.environments = Environments(own, self.settings.seed, one, task.index * own.num_envs, begin)
         else:
             arguments = self.preset, self.settings, one, asked.models
             self.environments = RayEnvironments(self.preset, self.settings, RolloutActor, arguments, self.print)
