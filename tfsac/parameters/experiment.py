@@ -66,6 +66,8 @@ class EnvironmentParameters:
         step_timeout_seconds: environments in other processes fail when they take longer for a step or a reset, or None
             to wait for as long as it takes. An environment that hangs in this process cannot be stopped, so "sync"
             refuses it.
+        logged_info: keys of `info` whose value in an episode's last step becomes a metric, the mean over episodes, of
+            training and evaluations; beside `is_success`, which is one wherever an environment gives it.
         filters: rewards and observations on their way to the agent.
     """
 
@@ -77,6 +79,7 @@ class EnvironmentParameters:
     atari: AtariPreprocessingParameters | None = None
     visible_entries: tuple[Annotated[int, Field(ge=0)], ...] | None = None
     step_timeout_seconds: PositiveFloat | None = None
+    logged_info: tuple[str, ...] = ()
     filters: FilterParameters = Field(default_factory=FilterParameters)
 
     def __post_init__(self) -> None:
