@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 
 SIDE, SIZE = 32, 3  # of the image and of the two squares in it, in pixels
-SPEED = 0.1  # the farthest that the point moves in a step; the room is 2 wide
+SPEED = 0.2  # the farthest that the point moves in a step; the room is 2 wide
 CLOSE = 0.1  # a distance that counts as a success
 
 
@@ -42,4 +42,4 @@ class ImageReacher(gymnasium.Env):
         return image
 
 
-gymnasium.register("ImageReacher-v0", ImageReacher, max_episode_steps=50)
+gymnasium.register("ImageReacher-v0", ImageReacher, max_episode_steps=20)

@@ -168,8 +168,16 @@ def evaluate(
             if path is not None:
                 new_file(path, *endings)
         amount = EnvironmentEpisodes(episodes)
+        keys = RunDirectory(pathlib.Path(run_dir)).read()[0].environment.logged_keys
         done = evaluate_policy(
-            policy, env, amount, deterministic, seed, AFTER_TRAINING, lambda _, action, *step: actions.append(action)
+            policy,
+            env,
+            amount,
+            deterministic,
+            seed,
+            AFTER_TRAINING,
+            lambda _, action, *step: actions.append(action),
+            keys,
         )
     finally:
         env.close()

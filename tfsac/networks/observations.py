@@ -20,9 +20,10 @@ VECTOR_SCHEMES: dict[EmbedderScheme, tuple[int | Conv2d, ...]] = {
     EmbedderScheme.Medium: (256,),
     EmbedderScheme.Deep: (128, 128, 128),
 }
+MEDIUM = (Conv2d(32, 8, 4), Conv2d(64, 4, 2), Conv2d(64, 3, 1))
 IMAGE_SCHEMES: dict[EmbedderScheme, tuple[int | Conv2d, ...]] = {
     EmbedderScheme.Shallow: (Conv2d(32, 3, 1),),
-    EmbedderScheme.Medium: (Conv2d(32, 8, 4), Conv2d(64, 4, 2), Conv2d(64, 3, 1)),
+    EmbedderScheme.Medium: MEDIUM,
 }
 BEFORE_STRIDES = Conv2d(32, 3, 1)  # what earlier versions gave an image that is too small for the scheme Medium
 MOST_POSITIONS = 16  # that convolutions leave of such an image
@@ -71,10 +72,13 @@ def with_embedders(
         shape = observation[key].shape
         usual = usual_convolutions(shape)
         if usual and not embedder.flatten and not is_convolutional(embedder):
-            medium = usual == IMAGE_SCHEMES[EmbedderScheme.Medium]
             dense = VECTOR_SCHEMES[embedder.scheme] if isinstance(embedder.scheme, EmbedderScheme) else embedder.scheme
-            embedders[key] = dataclasses.replace(embedder, scheme=(*(usual if medium else small or usual), *dense))
-            which = "the convolutions of the scheme Medium do" if medium else "convolutions with a stride of 2 do"
+            embedders[key] = dataclasses.replace(
+                embedder, scheme=(*(usual if usual == MEDIUM else small or usual), *dense)
+            )
+            which = (
+                "the convolutions of the scheme Medium do" if usual == MEDIUM else "convolutions with a stride of 2 do"
+            )
             unsaid.append(f"The preset does not say how to embed the image {key!r} of shape {shape}: {which}.")
         check(key, embedders[key], shape, advice)
     if unsaid:
@@ -101,13 +105,12 @@ def usual_convolutions(shape: tuple[int, ...]) -> tuple[Conv2d, ...]:
     """
     if len(shape) != 3 or channels_first(shape) or min(shape[:2]) < 3:
         return ()
-    medium = IMAGE_SCHEMES[EmbedderScheme.Medium]
-    if too_large(medium, shape) is None:
-        return medium
-    layers, sides = list[Conv2d](), shape[:2]
+    if too_large(MEDIUM, shape) is None:
+        return MEDIUM
+    layers, sides = list[Conv2d](), list(shape[:2])
     while not layers or math.prod(sides) > MOST_POSITIONS:
-        layers.append(Conv2d(32 if layers else 16, 3, 2, "same"))
-        sides = tuple(map(layers[-1].side, sides))
+        layers.append(Conv2d(32 if layers else 16, 4, 2, "same"))
+        sides = list(map(layers[-1].side, sides))
     return tuple(layers)
 
 
@@ -210,8 +213,7 @@ def _advice(name: str, read: Collection[str], observation: Mapping[str, ArraySpe
         shape = observation[key].shape
         usual = usual_convolutions(shape)
         if usual:
-            medium = usual == IMAGE_SCHEMES[EmbedderScheme.Medium]
-            fitting[key] = {"scheme": "Medium" if medium else [dataclasses.asdict(layer) for layer in usual]}
+            fitting[key] = {"scheme": "Medium" if usual == MEDIUM else [dataclasses.asdict(layer) for layer in usual]}
         else:
             fitting[key] = {"scheme": [256]} if len(shape) == 1 else {"scheme": [256], "flatten": True}
     network = name.removesuffix(TARGET) if team or name.startswith("trunk") else "*"

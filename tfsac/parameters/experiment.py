@@ -100,6 +100,11 @@ class EnvironmentParameters:
             raise ParameterError(f"visible_entries names one entry or more, each once. Received: {visible}")
 
     @property
+    def logged_keys(self) -> tuple[str, ...]:
+        """Keys of `info` that are looked for in an episode's last step."""
+        return tuple(dict.fromkeys(("is_success", *self.logged_info)))
+
+    @property
     def name(self) -> str:
         """The environment's own name, for messages."""
         return self.level.removeprefix(BY_ENV_FN)
