@@ -129,7 +129,7 @@ def without_strides(
     observation = {key: ArraySpec(shape, "float32") for key, shape in shapes.items()}
     return {
         name: with_embedders(name, network, observation, (BEFORE_STRIDES,))[0]
-        if network.input_embedders_parameters.keys() <= observation.keys()
+        if network.input_embedders_parameters.keys() <= {*observation, USUAL}
         else network
         for name, network in networks.items()
     }
