@@ -1,8 +1,11 @@
 """Loggers of other services, offline."""
 
 import contextlib
+import csv
 import json
+import pathlib
 import re
+import shutil
 import signal
 import sys
 import types
@@ -54,11 +57,12 @@ def test_a_run_that_fails_is_marked_as_failed(tmp_path, monkeypatch):
         get_experiment_by_name=lambda name: types.SimpleNamespace(experiment_id="1"),
         create_run=lambda *a, **k: types.SimpleNamespace(info=types.SimpleNamespace(run_id="2")),
         log_param=lambda *a: None,
-        log_metric=lambda *a, **k: None,
+        log_batch=lambda *a: None,
         set_terminated=lambda run, status: told.update(mlflow=status),
     )
     run = types.SimpleNamespace(id="3", log=lambda *a, **k: None, finish=lambda exit_code: told.update(wandb=exit_code))
-    package = types.SimpleNamespace(MlflowClient=lambda uri: client, init=lambda **k: run)
+    entities = types.SimpleNamespace(Metric=lambda *a: a)
+    package = types.SimpleNamespace(MlflowClient=lambda uri: client, entities=entities, init=lambda **k: run)
     monkeypatch.setattr(loggers, "_package", lambda name, extra: package)
 
     class Failing(Callback):
@@ -93,7 +97,10 @@ def test_mlflow_accepts_the_names_of_all_parameters(name):
 
 
 def test_an_outage_of_mlflow_leaves_one_run_there(tmp_path, monkeypatch):
-    made, trainer = [], types.SimpleNamespace(preset=tiny_preset(), settings=RUN, directory=RunDirectory(tmp_path))
+    made, reporter = [], types.SimpleNamespace(csv=None)
+    trainer = types.SimpleNamespace(
+        preset=tiny_preset(), settings=RUN, directory=RunDirectory(tmp_path), reporter=reporter
+    )
 
     def down(*arguments):
         raise ConnectionError("no answer")
@@ -103,6 +110,7 @@ def test_an_outage_of_mlflow_leaves_one_run_there(tmp_path, monkeypatch):
         create_run=lambda *a, **k: made.append(1) or types.SimpleNamespace(info=types.SimpleNamespace(run_id="2")),
         log_param=down,
         update_run=lambda *a: None,
+        get_run=lambda run_id: types.SimpleNamespace(data=types.SimpleNamespace(metrics={})),
     )
     monkeypatch.setattr(loggers, "_package", lambda *a: types.SimpleNamespace(MlflowClient=lambda uri: client))
     with pytest.raises(ConnectionError):
@@ -147,6 +155,54 @@ def test_every_row_reaches_wandb_and_a_resumed_run_goes_on_there(tmp_path, monke
     wandb.teardown()
     assert [step for _, step, _ in logged] == [50, 55, 70]
     (name,) = {name for name, _, _ in logged}
-    assert json.loads((tmp_path / "run" / "wandb_run.json").read_text()) == {"id": name}
+    assert json.loads((tmp_path / "run" / "wandb_run.json").read_text()) == {"id": name, "env_steps": 70}
     files = list((tmp_path / "run" / "wandb").glob(f"offline-run-*-{name}/run-{name}.wandb"))
     assert files and all(file.stat().st_size > 0 for file in files)
+
+
+class Copying(Callback):
+    """Copies the folder of everything, as it is when a run is killed in a hook, to one beside it."""
+
+    def __init__(self, hook, step):
+        self.step = step
+        setattr(self, hook, self.copy)
+
+    def copy(self, trainer, row=None):
+        if trainer.counters.env_steps == self.step:
+            shutil.copytree(".", "../killed")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow's store uses what SQLAlchemy 2.1 deprecates
+@pytest.mark.parametrize(
+    "killed", [("on_evaluation", 60), ("on_checkpoint", 50), ("on_step", 70)], ids=lambda killed: killed[0]
+)
+def test_every_row_of_a_run_that_was_killed_is_there_once(tmp_path, monkeypatch, killed):
+    """It had a checkpoint at step 50. The stub of Weights & Biases keeps its rows in a file."""
+    mlflow = pytest.importorskip("mlflow", reason="this logger needs: pip install 'tfsac[mlflow]'")
+
+    def log(row, step):
+        with pathlib.Path("wandb.txt").open("a") as file:
+            print(step, row["evaluation/return_mean"], file=file)
+
+    run = types.SimpleNamespace(id="3", log=log, finish=lambda exit_code: None)
+    packages = {"wandb": types.SimpleNamespace(init=lambda **k: run), "mlflow": mlflow}
+    monkeypatch.setattr(loggers, "_package", lambda name, extra: packages[name])
+    schedule = {"heatup_steps": 40, "improve_steps": 60, "steps_between_evaluation_periods": 20}
+    preset = tiny_preset(**{f"schedule__{name}": steps for name, steps in schedule.items()})
+    settings = RunParameters(updates_between_diagnostics=1, checkpoint_save_steps=50)
+    for folder, before in (("first", [Copying(*killed)]), ("killed", [])):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path / folder)
+        uri = f"sqlite:///{tmp_path / folder / 'mlflow.db'}"
+        client = mlflow.MlflowClient(uri)
+        callbacks = [*before, MLflowLogger("pendulum", uri), WandbLogger("pendulum")]
+        Trainer(preset, "run", settings, folder == "killed", callbacks, quiet=True).run()
+        with pathlib.Path("run/metrics.csv").open(newline="") as file:
+            table = [(int(row["env_steps"]), float(row["evaluation/return_mean"])) for row in csv.DictReader(file)]
+        assert [step for step, _ in table] == [20, 40, 60, 80, 100]
+        (logged,) = client.search_runs([client.get_experiment_by_name("pendulum").experiment_id])
+        history = client.get_metric_history(logged.info.run_id, "evaluation/return_mean")
+        assert [(metric.step, metric.value) for metric in history] == table
+        lines = [line.split() for line in pathlib.Path("wandb.txt").read_text().splitlines()]
+        assert [(int(step), float(value)) for step, value in lines] == table

@@ -4,13 +4,11 @@ import pytest
 import strategy_tools
 import tiny
 
-from tfsac.networks import Network
 from tfsac.networks.observations import with_embedders
 from tfsac.networks.sizes import count_weights
-from tfsac.parameters import RunParameters, override, twin_soft_actor_critic_networks
+from tfsac.parameters import RunParameters, override
 from tfsac.testing import discrete_spec, vector_spec
 from tfsac.training.build import build_agent
-from tfsac.types import ArraySpec
 
 NETWORKS = "agent.networks."
 
@@ -46,16 +44,6 @@ def test_a_network_too_large_for_the_machine_is_refused_before_anything_is_writt
     ):
         tiny.train(tmp_path / "run", "--preset=pendulum_sac", changes=flags)
     assert not (tmp_path / "run").exists()
-
-
-def test_a_large_network_of_convolutions_without_strides_says_so():
-    def note(side):
-        spec = vector_spec(3, 2)._replace(observation={"observation": ArraySpec((side, side, 3), "uint8")})
-        return Network("policy", twin_soft_actor_critic_networks((128,))["policy"], spec, 0).note
-
-    said = "Without strides a network has more than 2 million weights here; for fewer, give the image scheme=["
-    assert said in note(32) and note(32).endswith("see docs/images_and_atari.md.")
-    assert said not in note(12) and said not in note(40)
 
 
 def test_too_many_critics_and_too_wide_lstms_are_refused_too():

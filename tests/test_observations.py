@@ -4,6 +4,7 @@ shows.
 
 import dataclasses
 import json
+import math
 import re
 import shlex
 
@@ -11,13 +12,15 @@ import gymnasium as gym
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 import tiny
 
 from tfsac import loading
 from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.catalog import load_preset
 from tfsac.networks import Network
-from tfsac.networks.observations import usual_scheme, with_embedders
+from tfsac.networks.observations import usual_convolutions, with_embedders
+from tfsac.networks.sizes import count_weights
 from tfsac.parameters import (
     Conv2d,
     EmbedderScheme,
@@ -29,10 +32,13 @@ from tfsac.parameters import (
     discrete_acer_networks,
     override,
     parse_assignment,
+    to_json,
     twin_soft_actor_critic_networks,
 )
 from tfsac.testing import random_batches
 from tfsac.training.build import build_agent
+from tfsac.training.checkpoints import identity_of
+from tfsac.training.checkpoints.identity import with_defaults
 from tfsac.types import ArraySpec, DiscreteSpec, Spec
 
 CAMERA, SMALL, VECTOR = ArraySpec((40, 44, 3), "uint8"), ArraySpec((10, 8, 2), "float32"), ArraySpec((4,), "float32")
@@ -40,7 +46,12 @@ GOAL = {
     key: ArraySpec((size,), "float32") for key, size in (("achieved_goal", 2), ("desired_goal", 2), ("observation", 4))
 }
 NUMBERS = ArraySpec((2,), "float32", np.float32([-1, -1]), np.float32([1, 1]))
-MEDIUM, SHALLOW = (Conv2d(32, 8, 4), Conv2d(64, 4, 2), Conv2d(64, 3, 1)), (Conv2d(32, 3, 1),)
+MEDIUM = (Conv2d(32, 8, 4), Conv2d(64, 4, 2), Conv2d(64, 3, 1))
+
+
+def halving(number):
+    """Returns the usual convolutions of a small image, of which each halves both sides."""
+    return (Conv2d(16, 4, 2, "same"), *[Conv2d(32, 4, 2, "same")] * (number - 1))
 
 
 def reading(scheme=(6,), **keys):
@@ -64,10 +75,11 @@ def fitted(scheme, observation, name="v"):
         ((), CAMERA, MEDIUM),
         ((256, 7), CAMERA, (*MEDIUM, 256, 7)),
         (EmbedderScheme.Deep, CAMERA, (*MEDIUM, 128, 128, 128)),
-        ((6,), SMALL, (*SHALLOW, 6)),
+        ((6,), SMALL, (*halving(2), 6)),
         ((), ArraySpec((36, 36, 1), "float32"), MEDIUM),
-        ((), ArraySpec((36, 35, 1), "float32"), SHALLOW),
-        ((), ArraySpec((3, 3, 1), "uint8"), SHALLOW),
+        ((), ArraySpec((36, 35, 1), "float32"), halving(4)),
+        ((), ArraySpec((32, 32, 1), "uint8"), halving(3)),
+        ((), ArraySpec((3, 3, 1), "uint8"), halving(1)),
     ],
 )
 def test_dense_layers_over_an_image_get_the_usual_convolutions_before_them(scheme, array, expected):
@@ -183,7 +195,7 @@ def test_every_agent_acts_and_learns_from_an_image_and_a_vector_that_its_preset_
     (note,) = agent.notes
     assert "the networks read all of them" in note and "the image 'camera'" in note
     for network in agent.networks.values():
-        assert sum(isinstance(layer, keras.layers.Conv2D) for layer in network.embedders["camera"]) == 1
+        assert sum(isinstance(layer, keras.layers.Conv2D) for layer in network.embedders["camera"]) == 2
     rng = np.random.default_rng(0)
     seen = {key: rng.normal(size=(2, *array.shape)).astype(np.float32) for key, array in agent.spec.observation.items()}
     other = {**seen, "camera": seen["camera"] + 1.0}
@@ -244,7 +256,7 @@ def test_a_trunk_reads_the_image_and_the_others_its_features():
     preset = tiny.acer(shared=True)
     agent = agent_of(preset, {"observation": SMALL}, DiscreteSpec(2))
     assert [*agent.networks["q"].embedders] == ["features"] and len(agent.notes) == 1
-    assert "the convolutions of the scheme Shallow do" in agent.notes[0]
+    assert "convolutions with a stride of 2 do" in agent.notes[0]
     assert [*discrete_acer_networks(shared=True)] == ["trunk", "policy", "q"]
 
 
@@ -269,7 +281,8 @@ def test_an_update_trains_the_convolutions():
     kernels = [v for v in agent.networks["policy"].trainable_variables if len(v.shape) == 4]
     before = [kernel.numpy() for kernel in kernels]
     agent.update(random_batches(agent.spec, 2, preset.agent.batch_size))
-    assert len(kernels) == 1 and not np.array_equal(before[0], kernels[0].numpy())
+    assert len(kernels) == 2
+    assert not any(np.array_equal(*pair) for pair in zip(before, (kernel.numpy() for kernel in kernels), strict=True))
 
 
 # -- what is impossible ------------------------------------------------------------------------------------------------
@@ -337,16 +350,80 @@ def test_embedders_that_contradict_themselves_are_refused(fields, words):
         InputEmbedderParameters(**fields)
 
 
-def test_only_images_with_room_have_a_usual_scheme():
+def test_only_images_have_usual_convolutions():
     shapes = {
-        (5,): None,
-        (2, 9, 3): None,
-        (3, 3, 1): "Shallow",
-        (35, 99, 3): "Shallow",
-        (36, 36, 4): "Medium",
-        (3, 84, 84): None,
+        (5,): (),
+        (2, 9, 3): (),
+        (3, 3, 1): halving(1),
+        (8, 8, 1): halving(1),
+        (35, 99, 3): halving(5),
+        (36, 36, 4): MEDIUM,
+        (3, 84, 84): (),
     }
-    assert {shape: usual_scheme(shape) for shape in shapes} == shapes
+    assert {shape: usual_convolutions(shape) for shape in shapes} == shapes
+
+
+@pytest.mark.parametrize("channels", [1, 12])
+@pytest.mark.parametrize("side", [8, 17, 35])
+@pytest.mark.parametrize("width", [8, 32, 35, 400])
+def test_networks_of_small_images_have_fewer_than_a_million_weights(side, width, channels):
+    """Two critics of 256 x 256, as the presets for MuJoCo have them."""
+    parameters = twin_soft_actor_critic_networks((256, 256))
+    spec = Spec({"observation": ArraySpec((side, width, channels), "uint8")}, NUMBERS)
+    for name, network in parameters.items():
+        made, _ = with_embedders(name, network, spec.observation)
+        assert count_weights(made, spec) < 500_000
+
+
+def test_usual_convolutions_of_small_images_see_every_pixel():
+    """Of an image with odd sides, too."""
+    spec = Spec({"observation": ArraySpec((9, 35, 1), "float32")}, NUMBERS)
+    net = Network("v", reading(()), spec, 0)
+    x = tf.Variable(np.zeros((1, 9, 35, 1), np.float32))
+    layers = [layer for layer in net.embedders["observation"] if isinstance(layer, keras.layers.Conv2D)]
+    for layer in layers:
+        layer.kernel.assign(np.ones(layer.kernel.shape, np.float32))
+    with tf.GradientTape() as tape:
+        y = x + 1.0
+        for layer in net.embedders["observation"]:
+            y = layer(y)
+    assert (tape.gradient(y, x).numpy() > 0).all()
+    assert math.prod(y.shape) == count_weights_of_features((9, 35))
+
+
+def count_weights_of_features(sides):
+    for _ in range(4):
+        sides = [-(-side // 2) for side in sides]
+        if math.prod(sides) <= 16:
+            return 32 * math.prod(sides)
+    raise AssertionError
+
+
+def test_a_run_from_before_small_images_had_strides_keeps_its_networks(tmp_path):
+    """Its config.json does not know `logged_info`, and did not say how the image is embedded."""
+    preset = small("pendulum_twin_sac", **{"agent.networks.*.input_embedders_parameters.*.scheme": [7]})
+    camera = {"shape": [10, 8, 2], "dtype": "uint8"}
+
+    def read(**spaces):
+        content = {"preset": to_json(preset), "run": to_json(RunParameters()), "spaces": {"observation": spaces}}
+        del content["preset"]["environment"]["logged_info"]
+        (tmp_path / "config.json").write_text(json.dumps(content))
+        embedders = load_preset(tmp_path / "config.json").agent.networks["q"].input_embedders_parameters
+        return {key: embedder.scheme for key, embedder in embedders.items()}
+
+    assert read(observation=camera) == {"observation": (Conv2d(32, 3, 1), 7)}
+    assert read(observation={"shape": [4], "dtype": "float32"}) == {"observation": (7,)}
+    assert read(observation={**camera, "shape": [40, 40, 2]}) == {"observation": (7,)}
+    assert read(camera=camera, joints={"shape": [4], "dtype": "float32"}) == {
+        "camera": (Conv2d(32, 3, 1), 7),
+        "joints": (7,),
+    }
+    agent = agent_of(load_preset(tmp_path / "config.json"), {"camera": SMALL, "joints": VECTOR})
+    assert agent.notes == [] and agent.networks["q"].embedders["camera"][0].kernel.shape == (3, 3, 2, 32)
+    identity = identity_of(load_preset(tmp_path / "config.json"), 0, agent.spec)
+    before = identity_of(preset, 0, agent.spec)
+    del before["environment"]["logged_info"]
+    assert with_defaults(before) == identity
 
 
 # -- a whole run -------------------------------------------------------------------------------------------------------

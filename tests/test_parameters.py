@@ -259,7 +259,7 @@ def test_json_writes_step_units_as_in_python():
 
 def test_json_keeps_layers_and_convolutions():
     tree = to_json(rich_preset())["agent"]["networks"]["policy"]["input_embedders_parameters"]
-    assert tree["camera"]["scheme"] == [{"num_filters": 8, "kernel_size": 4, "stride": 2}, 16]
+    assert tree["camera"]["scheme"] == [{"num_filters": 8, "kernel_size": 4, "stride": 2, "padding": "valid"}, 16]
     assert tree["speed"]["scheme"] == "Shallow"
 
 

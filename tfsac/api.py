@@ -182,9 +182,16 @@ def evaluate(
             if path is not None:
                 new_file(path, *endings)
         amount = EnvironmentEpisodes(episodes)
-        done = evaluate_policy(
-            policy, env, amount, deterministic, seed, AFTER_TRAINING, lambda _, action, *step: actions.append(action)
+        played = (
+            policy,
+            env,
+            amount,
+            deterministic,
+            seed,
+            AFTER_TRAINING,
+            lambda _, action, *step: actions.append(action),
         )
+        done = evaluate_policy(*played, logged_keys=parameters.logged_keys)
     finally:
         env.close()
     by_episode = np.split(np.array(actions), np.cumsum(done.lengths)[:-1])

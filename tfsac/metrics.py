@@ -72,6 +72,7 @@ class CSVSink(Sink):
         path: of the file.
         columns: of every row; a row may leave cells empty.
         content: of the file so far, for a run that is resumed; the file then has it already.
+        optional: more columns, where the first row has one of them.
 
     Attributes:
         content: of the file.
@@ -81,7 +82,10 @@ class CSVSink(Sink):
         OSError: the file cannot be written.
     """
 
-    def __init__(self, path: pathlib.Path, columns: Sequence[str], content: bytes = b""):
+    def __init__(self, path: pathlib.Path, columns: Sequence[str], content: bytes = b"", optional: Sequence[str] = ()):
+        self.optional = list(optional)
+        if content.startswith(_line([*columns, *optional])):
+            columns, self.optional = [*columns, *optional], []
         self.path, self.columns, self.content = path, list(columns), _line(columns)
         if not content:
             self._write_all()
@@ -102,6 +106,9 @@ class CSVSink(Sink):
         Raises:
             OSError: it cannot be written; the file is as it was.
         """
+        if self.content == _line(self.columns) and any(name in row for name in self.optional):
+            self.columns += self.optional
+            self.content, self.optional = _line(self.columns), []
         line, before = _line([row.get(column, "") for column in self.columns]), self.content
         self.content += line
         try:

@@ -128,6 +128,7 @@ class Step(NamedTuple):
         extras: `[E, ...]` by name, what the agent stores beside the step.
         length: `[E]`, steps of the episode so far, this one included.
         following: `[E, ...]` by key, to act on next.
+        logged: `[E]` by key of `info`, numbers in the last step of episodes that ended; NaN elsewhere.
     """
 
     observation: dict[str, np.ndarray]
@@ -139,6 +140,7 @@ class Step(NamedTuple):
     extras: dict[str, np.ndarray]
     length: np.ndarray
     following: dict[str, np.ndarray]
+    logged: dict[str, np.ndarray] = {}
 
     @property
     def ended(self) -> np.ndarray:

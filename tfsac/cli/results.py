@@ -119,6 +119,8 @@ def print_evaluation(done: object, episodes: int) -> None:
     if 1 < len(returns) < 10 and returns.std():
         error = returns.std(ddof=1) / len(returns) ** 0.5
         print(f"        the mean's standard error is {error:.2f}; more episodes make it smaller")
+    for key, values in done.info.items():  # type: ignore[attr-defined]
+        print(f"{key}  mean {values[values == values].mean():.2f}")
     if done.switched is not None:  # type: ignore[attr-defined]
         rate, repeats = done.switching()  # type: ignore[attr-defined]
         print(f"switch  in {100 * rate:.1f} % of the steps; a trajectory lasts {repeats:.1f} steps on average")

@@ -227,11 +227,12 @@ class _Inspection:
                     "gymnasium.wrappers.TransformObservation moves them, see docs/images_and_atari.md",
                 )
             elif len(space.shape) == 3 and space.dtype == np.uint8:
-                scheme = "Medium" if min(space.shape[:2]) >= MEDIUM_SIDE else "Shallow"
+                medium = min(space.shape[:2]) >= MEDIUM_SIDE
+                convolutions = "the convolutions of the scheme Medium" if medium else "convolutions with a stride of 2"
                 self.find(
                     OK,
                     f"observation {key!r} is an image, [height, width, channels] in bytes: presets for vectors give it "
-                    f"the convolutions of the scheme {scheme}; to choose others, give its embedder a "
+                    f"{convolutions}; to choose others, give its embedder a "
                     "scheme=[...], see docs/images_and_atari.md",
                 )
             elif len(space.shape) == 3 and space.shape[-1] in (1, 3, 4):

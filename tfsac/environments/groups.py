@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 import time
@@ -28,8 +29,7 @@ from gymnasium.vector.utils import (
 from tfsac.environments.check import EnvironmentFailure
 from tfsac.environments.checked_returns import warn
 from tfsac.environments.make import Maker
-from tfsac.environments.spaces import NUM_REWARDS, spaces_by_key
-from tfsac.environments.vector_rewards import VECTOR_REWARD
+from tfsac.environments.spaces import spaces_by_key
 from tfsac.machine import ENDING
 from tfsac.user_code import described
 
@@ -83,9 +83,9 @@ class Group:
                     raise
         return self.seen
 
-    def step(self, action: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-        """Steps all environments; returns what a vector environment does, of infos only several rewards a step."""
-        rewards, terminated, truncated, vectors = [], [], [], []
+    def step(self, action: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
+        """Steps all environments; returns what a vector environment does, with a list of infos."""
+        rewards, terminated, truncated, infos = [], [], [], []
         for i, env in enumerate(self.envs):
             try:
                 observation, reward, ends, cut, info = env.step(action[i])
@@ -96,9 +96,7 @@ class Group:
             rewards.append(reward)
             terminated.append(ends)
             truncated.append(cut)
-            if NUM_REWARDS in (env.metadata or {}):
-                vectors.append(info[VECTOR_REWARD])
-        infos = {VECTOR_REWARD: np.array(vectors)} if vectors else {}
+            infos.append(dict(info))  # the environment may change its own in the reset that follows
         return self.seen, np.array(rewards, np.float64), np.array(terminated, bool), np.array(truncated, bool), infos
 
     def _see(self, i: int, observation: Any) -> None:
@@ -178,7 +176,8 @@ def work(makers: Any, pipe: Connection, memory: Any, index: int, first: int) -> 
                 seen, result = group.reset(content), None
                 write_to_shared_memory(group.observation_space, index, seen, memory)
             else:
-                seen, *result = group.step(content)
+                seen, *numbers, infos = group.step(content)
+                result = [*numbers, [packed(info) for info in infos]]
                 write_to_shared_memory(group.observation_space, index, seen, memory)
             return Done(result)
         except BaseException as error:  # Ctrl-C does not reach this process
@@ -193,6 +192,24 @@ def work(makers: Any, pipe: Connection, memory: Any, index: int, first: int) -> 
         group.close()
     for note in notes:  # nobody else says them any more
         warn(note)
+
+
+def packed(info: dict[str, Any]) -> dict[str, bytes]:
+    """Returns an info to send to another process, without what cannot be sent."""
+    sendable = {}
+    for key, value in info.items():
+        with contextlib.suppress(Exception):  # anything may be in there
+            sendable[key] = pickle.dumps(value)
+    return sendable
+
+
+def unpacked(info: dict[str, bytes]) -> dict[str, Any]:
+    """Returns an info that was sent, without what this process does not know."""
+    received = {}
+    for key, value in info.items():
+        with contextlib.suppress(Exception):  # such as a class of the script, which has another name here
+            received[key] = pickle.loads(value)
+    return received
 
 
 def _end_with_the_run() -> None:
@@ -370,8 +387,8 @@ class Groups:
                 self.processes.wait_for_all()
         return _joined(self.processes.observations if self.processes else None, own)
 
-    def step(self, action: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Steps all environments with actions `[E, ...]`; returns what a vector environment does."""
+    def step(self, action: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
+        """Steps all environments with actions `[E, ...]`; returns what `Group.step` does."""
         if self.processes is None:
             assert self.here is not None
             return self.here.step(action)
@@ -385,8 +402,8 @@ class Groups:
         theirs = [np.array(each) for each in zip(*(answer[:3] for answer in answers), strict=True)]
         seen = _joined(self.processes.observations, own and own[0])
         ends = [_joined(each, own and own[1 + i]) for i, each in enumerate(theirs)]
-        infos = {key: np.array([answer[3][key] for answer in answers]) for key in answers[0][3]}
-        return seen, *ends, {key: _joined(each, own and own[4][key]) for key, each in infos.items()}
+        infos = [unpacked(info) for answer in answers for info in answer[3]]
+        return seen, *ends, infos + (own[4] if own else [])
 
     def close(self) -> None:
         """Ends the environments and the processes."""

@@ -11,7 +11,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from tfsac.environments.check import longest_episode
 from tfsac.environments.env_fn import name_of_environment
-from tfsac.environments.groups import Processes
+from tfsac.environments.groups import Processes, unpacked
 from tfsac.environments.make import Maker
 
 
@@ -49,9 +49,9 @@ class IsolatedEnvironment(gym.Env):
         return self._observation(), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Makes a step; its info is empty."""
-        reward, terminated, truncated, _ = self._asked("step", np.asarray(action)[None])
-        return self._observation(), float(reward[0]), bool(terminated[0]), bool(truncated[0]), {}
+        """Makes a step; its info lacks what cannot be sent between processes."""
+        reward, terminated, truncated, infos = self._asked("step", np.asarray(action)[None])
+        return self._observation(), float(reward[0]), bool(terminated[0]), bool(truncated[0]), unpacked(infos[0])
 
     def _asked(self, name: str, content: Any) -> Any:
         self.process.ask(0, name, content)

@@ -165,20 +165,21 @@ class Team(gym.Env):
         return self._observe(self.env.reset(seed=seed, options=options)[0]), {}
 
     def step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
-        """Makes a step of all agents with actions `[P, A]`, or `[P]` discrete ones, in the environment's own numbers.
+        """Makes a step of all agents with actions `[P, A]`, or `[P]` discrete ones, in the environment's own numbers;
+        the info has that of each agent by its name.
 
         Raises:
             RuntimeError: as `reset`, or an agent left before the others.
         """
         actions = {agent: action[i] for i, agent in enumerate(self.agents)}
-        seen, rewards, terminated, truncated, _ = self.env.step(actions)
+        seen, rewards, terminated, truncated, infos = self.env.step(actions)
         observation = self._observe(seen)
         done = [agent for agent in self.agents if terminated[agent] or truncated[agent]]
         if done:
             self._check_all(done, "is done")
         ended = all(terminated[agent] for agent in self.agents)
         reward = float(np.mean([rewards[agent] for agent in self.agents]))
-        return observation, reward, ended, bool(done) and not ended, {}
+        return observation, reward, ended, bool(done) and not ended, dict(infos)
 
     def render(self) -> Any:
         """Draws the environment in its `render_mode`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -27,6 +27,18 @@ def episode_seed(seed: int, purpose: int, *where: int, below: int = SEEDS_BELOW)
     return int(np.random.SeedSequence([seed, purpose, *where]).generate_state(1)[0]) % below
 
 
+def logged_values(info: dict[str, Any], keys: Sequence[str]) -> list[float]:
+    """Returns the numbers that an info has under some keys; NaN where there is none, or something else."""
+    values = []
+    for key in keys:
+        try:
+            value = np.asarray(info.get(key), np.float64)
+        except (TypeError, ValueError):
+            value = np.asarray(np.nan)
+        values.append(value.item() if value.size == 1 and np.isfinite(value).all() else np.nan)
+    return values
+
+
 class StepResult(NamedTuple):
     """One step of all E environments.
 
@@ -36,6 +48,8 @@ class StepResult(NamedTuple):
         terminated, truncated: `[E]`.
         length: `[E]`, steps of the episode so far, this one included.
         observation: `[E, ...]` to act on next; where an episode ended, the first of the next one.
+        info: of each environment.
+        logged: `[E]` by key, numbers in the infos of episodes that ended; NaN elsewhere.
     """
 
     next_observation: dict[str, np.ndarray]
@@ -44,6 +58,8 @@ class StepResult(NamedTuple):
     truncated: np.ndarray
     length: np.ndarray
     observation: dict[str, np.ndarray]
+    info: list[dict[str, Any]]
+    logged: dict[str, np.ndarray]
 
 
 class Environments:
@@ -78,7 +94,7 @@ class Environments:
     ):
         self.parameters, self.maker = parameters, one if isinstance(one, Maker) else maker(parameters, one)
         self.level, self.seed, self.num_envs, self.first = parameters.name, seed, parameters.num_envs, first
-        self.steps, self.seeds_below = 0, SEEDS_BELOW
+        self.steps, self.seeds_below, self.logged_keys = 0, SEEDS_BELOW, parameters.logged_keys
         self._make()
         self.action_map = action_map(self.spec)
         self.episode = np.zeros(self.num_envs, np.int64)  # index of the running episode, by environment
@@ -124,11 +140,16 @@ class Environments:
         given = observation if isinstance(observation, dict) else {"observation": observation}
         return {key: np.array(given[key], array.dtype) for key, array in self.spec.observation.items()}
 
-    def _step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
-        """Steps all environments and resets none; returns observations, rewards, and which episodes ended and how."""
-        observation, reward, terminated, truncated, info = self._call(self.groups.step, self.action_map(action))
-        reward = np.asarray(reward if self.spec.num_rewards is None else info[VECTOR_REWARD], np.float32)
-        return self._arrays(observation), reward, terminated, truncated
+    def _step(
+        self, action: np.ndarray
+    ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
+        """Steps all environments and resets none; returns observations, rewards, which episodes ended and how, and
+        infos.
+        """
+        observation, reward, terminated, truncated, infos = self._call(self.groups.step, self.action_map(action))
+        if self.spec.num_rewards is not None:
+            reward = [info[VECTOR_REWARD] for info in infos]
+        return self._arrays(observation), np.asarray(reward, np.float32), terminated, truncated, infos
 
     def _call(self, function: Callable[..., Any], *args: Any) -> Any:
         try:
@@ -140,7 +161,7 @@ class Environments:
 
     def step(self, action: np.ndarray) -> StepResult:
         """Steps all environments with actions `[E, ...]` and begins new episodes where one ended."""
-        next_observation, reward, terminated, truncated = self._step(action)
+        next_observation, reward, terminated, truncated, infos = self._step(action)
         check_finite(next_observation, reward, self.level, self.steps + self.num_envs, self.first)
         check_masks(next_observation, self.level, self.steps + self.num_envs, terminated, self.first)
         before = self.steps, self.length, self.episode
@@ -155,7 +176,14 @@ class Environments:
                 self.steps, self.length, self.episode = before
                 raise
         self.observation, self.is_first = following, done
-        return StepResult(next_observation, reward, terminated, truncated, length, self.observation)
+        logged = self._logged(infos, done)
+        return StepResult(next_observation, reward, terminated, truncated, length, self.observation, infos, logged)
+
+    def _logged(self, infos: list[dict[str, Any]], done: np.ndarray) -> dict[str, np.ndarray]:
+        values = np.full((len(self.logged_keys), self.num_envs), np.nan)
+        for i in np.flatnonzero(done):
+            values[:, i] = logged_values(infos[i], self.logged_keys)
+        return dict(zip(self.logged_keys, values, strict=True))
 
     def state(self) -> dict[str, Any]:
         """Returns where each environment is, as plain numbers."""
@@ -195,7 +223,7 @@ class Environments:
         alike = all(np.array_equal(self.observation[key], seen) for key, seen in (began or {}).items())
         for action in replayed if alike else ():
             try:
-                self.observation, _, terminated, truncated = self._step(action[None])
+                self.observation, _, terminated, truncated, _ = self._step(action[None])
             except EnvironmentFailure:  # it is no longer the environment that made this episode
                 break
             self.is_first = ~everywhere

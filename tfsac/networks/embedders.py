@@ -45,6 +45,7 @@ def embedder_layers(
                 convolution.num_filters,
                 convolution.kernel_size,
                 convolution.stride,
+                convolution.padding,
                 activation=parameters.activation_function,
                 kernel_initializer=initializers.next(),
             )

@@ -16,7 +16,7 @@ from tfsac.networks.heads import FeaturesHead, Head
 from tfsac.networks.initializers import Initializers
 from tfsac.networks.lstm import CELL, HIDDEN, LSTM
 from tfsac.networks.observations import with_embedders
-from tfsac.networks.sizes import about_size, check_size
+from tfsac.networks.sizes import check_size
 from tfsac.parameters import LSTMMiddlewareParameters, NetworkParameters, class_of, is_of_tfsac
 from tfsac.types import ArraySpec, Spec
 
@@ -102,8 +102,6 @@ class Network(tf.Module):
             return
         parameters, self.note = with_embedders(name, parameters, spec.observation)
         check_size(name, parameters, spec)
-        if self.note:
-            self.note = f"{self.note} {about_size(parameters, spec)}".rstrip()
         seeds = np.random.default_rng(seed)
         hidden = Initializers(parameters.initializer, seeds)
         self.merger = parameters.embedding_merger_type

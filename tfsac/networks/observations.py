@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -19,15 +20,21 @@ VECTOR_SCHEMES: dict[EmbedderScheme, tuple[int | Conv2d, ...]] = {
     EmbedderScheme.Medium: (256,),
     EmbedderScheme.Deep: (128, 128, 128),
 }
+MEDIUM = (Conv2d(32, 8, 4), Conv2d(64, 4, 2), Conv2d(64, 3, 1))
 IMAGE_SCHEMES: dict[EmbedderScheme, tuple[int | Conv2d, ...]] = {
     EmbedderScheme.Shallow: (Conv2d(32, 3, 1),),
-    EmbedderScheme.Medium: (Conv2d(32, 8, 4), Conv2d(64, 4, 2), Conv2d(64, 3, 1)),
+    EmbedderScheme.Medium: MEDIUM,
 }
+BEFORE_STRIDES = Conv2d(32, 3, 1)  # what earlier versions gave an image that is too small for the scheme Medium
+MOST_POSITIONS = 16  # that convolutions leave of such an image
 USUAL = "observation"  # the key of an environment without a Dict, which presets read
 
 
 def with_embedders(
-    name: str, parameters: NetworkParameters, observation: Mapping[str, ArraySpec]
+    name: str,
+    parameters: NetworkParameters,
+    observation: Mapping[str, ArraySpec],
+    small: tuple[Conv2d, ...] = (),
 ) -> tuple[NetworkParameters, str]:
     """Returns a network's parameters with an embedder for all that it reads, and a line of what they did not say, or
     nothing.
@@ -39,6 +46,7 @@ def with_embedders(
         name: of the network.
         parameters: as the preset has them.
         observation: what the environment gives, of one agent.
+        small: instead of the usual convolutions of images that are too small for the scheme Medium.
 
     Raises:
         ValueError: an embedder that does not fit its observation, or for a key that there is not; the message has the
@@ -62,14 +70,16 @@ def with_embedders(
     advice = _advice(name, embedders, observation)
     for key, embedder in embedders.items():
         shape = observation[key].shape
-        usual = usual_scheme(shape)
-        if usual is not None and not embedder.flatten and not is_convolutional(embedder):
+        usual = usual_convolutions(shape)
+        if usual and not embedder.flatten and not is_convolutional(embedder):
             dense = VECTOR_SCHEMES[embedder.scheme] if isinstance(embedder.scheme, EmbedderScheme) else embedder.scheme
-            embedders[key] = dataclasses.replace(embedder, scheme=(*IMAGE_SCHEMES[usual], *dense))
-            unsaid.append(
-                f"The preset does not say how to embed the image {key!r} of shape {shape}: "
-                f"the convolutions of the scheme {usual.value} do."
+            embedders[key] = dataclasses.replace(
+                embedder, scheme=(*(usual if usual == MEDIUM else small or usual), *dense)
             )
+            which = (
+                "the convolutions of the scheme Medium do" if usual == MEDIUM else "convolutions with a stride of 2 do"
+            )
+            unsaid.append(f"The preset does not say how to embed the image {key!r} of shape {shape}: {which}.")
         check(key, embedders[key], shape, advice)
     if unsaid:
         unsaid.append("To choose: docs/parameters.md#observations-that-a-preset-does-not-describe.")
@@ -86,18 +96,43 @@ def is_convolutional(embedder: InputEmbedderParameters) -> bool:
     )
 
 
-def usual_scheme(shape: tuple[int, ...]) -> EmbedderScheme | None:
-    """Returns the largest scheme of convolutions that an image `[height, width, channels]` has room for; None where
-    there is none.
+def usual_convolutions(shape: tuple[int, ...]) -> tuple[Conv2d, ...]:
+    """Returns the convolutions of an image `[height, width, channels]` whose embedder has none; nothing for an array
+    that is no image.
+
+    They are those of the scheme Medium or, where a side is too small for it, layers that halve both sides until at most
+    16 positions are left.
     """
-    if len(shape) != 3 or channels_first(shape):
-        return None
-    fitting = (
-        scheme
-        for scheme in (EmbedderScheme.Medium, EmbedderScheme.Shallow)
-        if too_large(IMAGE_SCHEMES[scheme], shape) is None
-    )
-    return next(fitting, None)
+    if len(shape) != 3 or channels_first(shape) or min(shape[:2]) < 3:
+        return ()
+    if too_large(MEDIUM, shape) is None:
+        return MEDIUM
+    layers, sides = list[Conv2d](), list(shape[:2])
+    while not layers or math.prod(sides) > MOST_POSITIONS:
+        layers.append(Conv2d(32 if layers else 16, 4, 2, "same"))
+        sides = list(map(layers[-1].side, sides))
+    return tuple(layers)
+
+
+def without_strides(
+    networks: Mapping[str, NetworkParameters], shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, NetworkParameters]:
+    """Returns the networks of a run from before small images had strides as they were trained.
+
+    Args:
+        networks: by name, as the run's config has them.
+        shapes: of the observations by key.
+    """
+    usual = map(usual_convolutions, shapes.values())
+    if not any(layers and layers[0].padding == "same" for layers in usual) or AGENT_STATE in shapes:
+        return dict(networks)
+    observation = {key: ArraySpec(shape, "float32") for key, shape in shapes.items()}
+    return {
+        name: with_embedders(name, network, observation, (BEFORE_STRIDES,))[0]
+        if network.input_embedders_parameters.keys() <= {*observation, USUAL}
+        else network
+        for name, network in networks.items()
+    }
 
 
 def channels_first(shape: tuple[int, ...]) -> bool:
@@ -117,7 +152,7 @@ def too_large(layers: tuple[int | Conv2d, ...], shape: tuple[int, ...]) -> Conv2
     side = min(shape[:2])
     for layer in layers:
         if isinstance(layer, Conv2d):
-            side = (side - layer.kernel_size) // layer.stride + 1
+            side = layer.side(side)
             if side < 1:
                 return layer
     return None
@@ -176,9 +211,9 @@ def _advice(name: str, read: Collection[str], observation: Mapping[str, ArraySpe
     fitting: dict[str, dict[str, Any]] = {}
     for key in keys:
         shape = observation[key].shape
-        usual = usual_scheme(shape)
-        if usual is not None:
-            fitting[key] = {"scheme": usual.value}
+        usual = usual_convolutions(shape)
+        if usual:
+            fitting[key] = {"scheme": "Medium" if usual == MEDIUM else [dataclasses.asdict(layer) for layer in usual]}
         else:
             fitting[key] = {"scheme": [256]} if len(shape) == 1 else {"scheme": [256], "flatten": True}
     network = name.removesuffix(TARGET) if team or name.startswith("trunk") else "*"

@@ -8,12 +8,11 @@ from collections.abc import Iterable
 from tfsac.machine import usable_memory
 from tfsac.networks.bodies import EXPANSION
 from tfsac.networks.embedders import middleware_widths
-from tfsac.networks.observations import IMAGE_SCHEMES, layers_of
+from tfsac.networks.observations import layers_of
 from tfsac.parameters import (
     BodyParameters,
     Conv2d,
     DiscreteQHeadParameters,
-    EmbedderScheme,
     EnsembleQHeadParameters,
     FeaturesHeadParameters,
     GaussianPolicyHeadParameters,
@@ -31,7 +30,6 @@ from tfsac.types import DiscreteSpec, Spec
 
 COPIES = 4  # of every weight while it is trained: itself, its gradient and two moments
 BYTES = 4 * COPIES
-MANY = 2_000_000  # weights: above, a run says that its convolutions have no strides
 
 
 def check_size(name: str, parameters: NetworkParameters, spec: Spec) -> None:
@@ -52,21 +50,6 @@ def check_size(name: str, parameters: NetworkParameters, spec: Spec) -> None:
             f"moments, and this machine has {memory / 2**30:,.0f} GiB: choose fewer or narrower layers under "
             f"agent.networks.{name}. Received: {weights:,} weights"
         )
-
-
-def about_size(parameters: NetworkParameters, spec: Spec) -> str:
-    """Returns a line about a network that is large because its convolutions over an image have no strides, or nothing;
-    see `check_size` for the arguments.
-    """
-    shallow = IMAGE_SCHEMES[EmbedderScheme.Shallow]
-    embedders = parameters.input_embedders_parameters
-    unstrided = any(layers_of(one, spec.observation[key].shape)[:1] == shallow for key, one in embedders.items())
-    if not unstrided or count_weights(parameters, spec) <= MANY:
-        return ""
-    return (
-        f"Without strides a network has more than {MANY // 10**6} million weights here; for fewer, give the image "
-        'scheme=[{"num_filters":16,"kernel_size":4,"stride":2},64], see docs/images_and_atari.md.'
-    )
 
 
 def count_weights(parameters: NetworkParameters, spec: Spec) -> int:
@@ -93,7 +76,7 @@ def _embedder(embedder: InputEmbedderParameters, shape: tuple[int, ...]) -> tupl
     for layer in layers:
         if isinstance(layer, Conv2d):
             total += (layer.kernel_size**2 * shape[2] + 1) * layer.num_filters
-            shape = (*((side - layer.kernel_size) // layer.stride + 1 for side in shape[:2]), layer.num_filters)
+            shape = (*map(layer.side, shape[:2]), layer.num_filters)
     more, width = _dense(math.prod(shape), (layer for layer in layers if not isinstance(layer, Conv2d)))
     return total + more, width
 

@@ -69,6 +69,8 @@ class EnvironmentParameters:
         evaluation: "separate" evaluates in an environment of its own, "shared" in the one that is trained in, at the
             first end of an episode after an evaluation is due, for a robot or simulator that exists once. "none" makes
             no evaluations: the policy with the best mean return of ten training episodes is kept.
+        logged_info: keys of `info` whose value in an episode's last step becomes a metric, the mean over episodes, of
+            training and evaluations; beside `is_success`, which is one wherever an environment gives it.
         filters: rewards and observations on their way to the agent.
     """
 
@@ -81,6 +83,7 @@ class EnvironmentParameters:
     visible_entries: tuple[Annotated[int, Field(ge=0)], ...] | None = None
     step_timeout_seconds: PositiveFloat | None = None
     evaluation: Literal["separate", "shared", "none"] = "separate"
+    logged_info: tuple[str, ...] = ()
     filters: FilterParameters = Field(default_factory=FilterParameters)
 
     def __post_init__(self) -> None:
@@ -104,6 +107,11 @@ class EnvironmentParameters:
         visible = self.visible_entries
         if visible is not None and (not visible or len(set(visible)) < len(visible)):
             raise ParameterError(f"visible_entries names one entry or more, each once. Received: {visible}")
+
+    @property
+    def logged_keys(self) -> tuple[str, ...]:
+        """Keys of `info` that are looked for in an episode's last step."""
+        return tuple(dict.fromkeys(("is_success", *self.logged_info)))
 
     @property
     def name(self) -> str:

@@ -33,11 +33,19 @@ OF_OPTIMIZERS = ("optimizer_epsilon", "adam_optimizer_beta1", "adam_optimizer_be
 
 @parameters
 class Conv2d:
-    """One convolution over an image: number of filters, side of the square kernel and stride in pixels."""
+    """One convolution over an image: number of filters, side of the square kernel and stride in pixels.
+
+    With Keras's padding "same" a side of n pixels becomes one of n / stride, rounded up, and no border is left out.
+    """
 
     num_filters: PositiveInt
     kernel_size: PositiveInt
     stride: PositiveInt
+    padding: Literal["valid", "same"] = "valid"
+
+    def side(self, side: int) -> int:
+        """Returns how many pixels it makes of a side of an image; less than 1 where there is no room for the kernel."""
+        return -(-side // self.stride) if self.padding == "same" else (side - self.kernel_size) // self.stride + 1
 
 
 class EmbedderScheme(enum.StrEnum):

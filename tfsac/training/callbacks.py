@@ -57,7 +57,15 @@ class Callback:
         return {}
 
     def on_evaluation(self, trainer: Trainer, row: dict[str, Any]) -> None:
-        """Called with every row of metrics, after it was written."""
+        """Called with every row of metrics, after it was written.
+
+        Args:
+            trainer: of the run.
+            row: a number for every column of metrics.csv, NaN where its cell is empty.
+        """
+
+    def on_checkpoint(self, trainer: Trainer) -> None:
+        """Called after a checkpoint was written: what metrics.csv has by now stays when the run is killed."""
 
     def on_training_end(self, trainer: Trainer) -> None:
         """Called once, after the last checkpoint, also after an interruption or a failure, which `trainer.error` then
@@ -74,6 +82,7 @@ HOOKS = {
     "on_updates": ("trainer", "metrics"),
     "metrics": ("trainer",),
     "on_evaluation": ("trainer", "row"),
+    "on_checkpoint": ("trainer",),
     "on_training_end": ("trainer",),
 }
 
@@ -118,14 +127,15 @@ class Hooks:
         return [name for callback in self.callbacks for name in callback.metric_names]
 
     def call(self, hook: str, trainer: Trainer, *arguments: Any) -> None:
-        """Calls a hook of every callback; Ctrl-C inside ends the run as it does elsewhere.
+        """Calls a hook of every callback, `on_checkpoint` of those that have begun; Ctrl-C inside ends the run as it
+        does elsewhere.
 
         Args:
             hook: its name.
             trainer: of the run.
             arguments: what the hook gets beside the trainer.
         """
-        for callback in self.callbacks:
+        for callback in self.begun if hook == "on_checkpoint" else self.callbacks:
             self._call(callback, hook, trainer, *arguments)
 
     def end(self, trainer: Trainer) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -14,7 +14,7 @@ import numpy as np
 from tfsac.environments import episode_seed, name_of_environment
 from tfsac.environments.check import longest_episode
 from tfsac.environments.checked_returns import placed, refuse_non_finite
-from tfsac.environments.vectorize import EVALUATION, SEEDS_BELOW
+from tfsac.environments.vectorize import EVALUATION, SEEDS_BELOW, logged_values
 from tfsac.parameters import EnvironmentEpisodes, StepMethod
 from tfsac.training.non_finite import refuse_non_finite_action
 from tfsac.training.policy import Policy
@@ -35,17 +35,21 @@ class Evaluation(NamedTuple):
     Attributes:
         switched: of policies that keep or switch trajectories, which of all steps began a new one, booleans `[steps]`;
             else None.
+        info: numbers in the info of each episode's last step by key, `[E]`, NaN where there is none: `is_success`, and
+            the keys of `environment.logged_info`, where an episode had one.
     """
 
     returns: np.ndarray
     lengths: np.ndarray
     switched: np.ndarray | None = None
+    info: Mapping[str, np.ndarray] = {}
 
     def summary(self, prefix: str) -> dict[str, float]:
-        """Returns mean, std, min and max of the returns and the mean length as `prefix/name`; and how often it
-        switched.
+        """Returns mean, std, min and max of the returns, the mean length and means of `info` as `prefix/name`; and how
+        often it switched.
         """
         row = summary(prefix, self.returns, self.lengths)
+        row |= {f"{prefix}/{key}": float(np.nanmean(values)) for key, values in self.info.items()}
         if self.switched is not None:
             row |= dict(zip([f"{prefix}/{name}" for name in SWITCHING], self.switching(), strict=True))
         return row
@@ -72,13 +76,14 @@ def evaluate_policy(
     each_step: Callable[..., None] | None = None,
     seeds_below: int = SEEDS_BELOW,
     begun: Any = None,
+    logged_keys: Sequence[str] = ("is_success",),
 ) -> Evaluation:
     """Runs whole episodes of a policy, whose state is reset at each episode start.
 
     Args:
         policy: to be evaluated.
         deterministic: its mode instead of samples.
-        env, amount, seed, where, each_step, seeds_below, begun: see `evaluate`.
+        env, amount, seed, where, each_step, seeds_below, begun, logged_keys: see `evaluate`.
 
     Raises:
         EnvironmentFailure: the environment raised.
@@ -93,7 +98,8 @@ def evaluate_policy(
             switched.append(policy.switched)
         return action
 
-    done = evaluate(act, env, amount, seed, where, each_step, policy.reset, seeds_below, begun)
+    more = seeds_below, begun, logged_keys
+    done = evaluate(act, env, amount, seed, where, each_step, policy.reset, *more)
     return done._replace(switched=np.array(switched) if switched else None)
 
 
@@ -118,6 +124,7 @@ def evaluate(
     begin: Callable[[], None] | None = None,
     seeds_below: int = SEEDS_BELOW,
     begun: Any = None,
+    logged_keys: Sequence[str] = ("is_success",),
 ) -> Evaluation:
     """Runs whole episodes and adds up their rewards. One that does not end is cut off after `LONGEST_EPISODE` steps, or
     after its time limit where that is longer.
@@ -132,12 +139,14 @@ def evaluate(
         begin: called at the begin of every episode.
         seeds_below: what the episodes' seeds are below.
         begun: the observation after a reset that was made already, with which the first episode begins.
+        logged_keys: of `info`, whose values in the last steps are kept.
 
     Raises:
         EnvironmentFailure: the environment raised, or returned what it must not.
     """
     returns: list[float] = []
     lengths: list[int] = []
+    infos: list[list[float]] = []
     longest = max(LONGEST_EPISODE, longest_episode(env) or 0)
     name = name_of_environment(env)
     made = 0  # episodes, or steps
@@ -159,7 +168,7 @@ def evaluate(
                 action = act(seen)
             with _failing_in(name, len(returns), length):
                 taken = action if each_step is None else copy.deepcopy(action)  # environments may change theirs
-                next_observation, reward, terminated, truncated, _ = env.step(taken)
+                next_observation, reward, terminated, truncated, info = env.step(taken)
                 total, length = total + float(reward), length + 1
                 refuse_non_finite(next_observation, total)
             if length == longest and not terminated and not truncated:
@@ -171,8 +180,11 @@ def evaluate(
             observation = next_observation
         returns.append(total)
         lengths.append(length)
+        infos.append(logged_values(info, logged_keys))
         made += 1 if isinstance(amount, EnvironmentEpisodes) else length
-    return Evaluation(np.array(returns), np.array(lengths))
+    by_key = zip(logged_keys, np.transpose(infos), strict=True)
+    found = {key: values for key, values in by_key if not np.isnan(values).all()}
+    return Evaluation(np.array(returns), np.array(lengths), info=found)
 
 
 @contextlib.contextmanager

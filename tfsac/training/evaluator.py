@@ -105,7 +105,8 @@ class Evaluator:
         try:
             amount = self.preset.schedule.evaluation_steps
             given = self.policy, self.env, amount, deterministic, seed, env_steps
-            return evaluate_policy(*given, seeds_below=self.seeds_below, begun=begun).summary(prefix)
+            more: dict[str, Any] = {"begun": begun, "logged_keys": self.preset.environment.logged_keys}
+            return evaluate_policy(*given, seeds_below=self.seeds_below, **more).summary(prefix)
         finally:
             acting.rng = training
 

@@ -1,12 +1,18 @@
-"""Callbacks that send the metrics of a run to Weights & Biases or MLflow."""
+"""Callbacks that send the metrics of a run to Weights & Biases or MLflow.
+
+Neither takes rows back. So a row is sent when the checkpoint that covers it is written: what a resumed run makes again
+was not sent before.
+"""
 
 from __future__ import annotations
 
+import csv
 import importlib
+import io
 import json
-import math
 import pathlib
 import re
+import time
 from typing import TYPE_CHECKING, Any
 
 from tfsac.files import written_aside
@@ -15,6 +21,9 @@ from tfsac.training.callbacks import Callback
 
 if TYPE_CHECKING:
     from tfsac.training.trainer import Trainer
+
+
+WANDB_RUN = "wandb_run.json"
 
 
 class WandbLogger(Callback):
@@ -37,8 +46,7 @@ class WandbLogger(Callback):
 
     def on_training_begin(self, trainer: Trainer) -> None:
         """Starts or continues the run there."""
-        file = trainer.directory.path / "wandb_run.json"
-        known = _read(file)
+        known = _read(trainer.directory.path / WANDB_RUN)
         self.run = self.wandb.init(
             **{
                 "name": trainer.directory.path.name,
@@ -49,11 +57,16 @@ class WandbLogger(Callback):
                 **self.kwargs,
             }
         )
-        _write(file, {"id": self.run.id})
+        # A run of an earlier version had sent every row at once.
+        self.sent = known.get("env_steps", trainer.counters.env_steps if known else -1)
+        self.on_checkpoint(trainer)
 
-    def on_evaluation(self, trainer: Trainer, row: dict[str, Any]) -> None:
-        """Logs a row at its environment step."""
-        self.run.log(row, step=row["env_steps"])
+    def on_checkpoint(self, trainer: Trainer) -> None:
+        """Logs the rows since the last checkpoint, each at its environment step."""
+        for row in _rows_after(self.sent, trainer):
+            self.sent = int(row["env_steps"])
+            self.run.log(row, step=self.sent)
+        _write(trainer.directory.path / WANDB_RUN, {"id": self.run.id, "env_steps": self.sent})
 
     def on_training_end(self, trainer: Trainer) -> None:
         """Completes the run there, or marks it as failed."""
@@ -76,8 +89,8 @@ class MLflowLogger(Callback):
     """
 
     def __init__(self, experiment: str, tracking_uri: str | None = None):
-        self.client = _package("mlflow", "mlflow").MlflowClient(tracking_uri)
-        self.experiment = experiment
+        self.mlflow = _package("mlflow", "mlflow")
+        self.client, self.experiment, self.sent = self.mlflow.MlflowClient(tracking_uri), experiment, -1
 
     def on_training_begin(self, trainer: Trainer) -> None:
         """Starts or continues the run there."""
@@ -86,6 +99,8 @@ class MLflowLogger(Callback):
         if known:
             self.run_id = known["run_id"]
             self.client.update_run(self.run_id, "RUNNING")
+            self.sent = self.client.get_run(self.run_id).data.metrics.get("env_steps", -1)
+            self.on_checkpoint(trainer)
             return
         found = self.client.get_experiment_by_name(self.experiment)
         experiment = found.experiment_id if found else self.client.create_experiment(self.experiment)
@@ -93,17 +108,28 @@ class MLflowLogger(Callback):
         _write(file, {"run_id": self.run_id})
         for name, value in _flat(_config(trainer)).items():
             self.client.log_param(self.run_id, _accepted(name), value)
+        self.on_checkpoint(trainer)
 
-    def on_evaluation(self, trainer: Trainer, row: dict[str, Any]) -> None:
-        """Logs a row at its environment step."""
-        for name, value in row.items():
-            if math.isfinite(value):
-                self.client.log_metric(self.run_id, _accepted(name), value, step=row["env_steps"])
+    def on_checkpoint(self, trainer: Trainer) -> None:
+        """Logs the rows since the last checkpoint, each at its environment step."""
+        for row in _rows_after(self.sent, trainer):
+            now, step = int(time.time() * 1000), int(row["env_steps"])
+            metrics = [self.mlflow.entities.Metric(_accepted(name), value, now, step) for name, value in row.items()]
+            self.client.log_batch(self.run_id, metrics)  # all of them or, after a kill, none
+            self.sent = step
 
     def on_training_end(self, trainer: Trainer) -> None:
         """Completes the run there, or marks it as killed by a signal or failed."""
         stopped = "KILLED" if trainer.signals.received else "FINISHED"
         self.client.set_terminated(self.run_id, "FAILED" if trainer.error else stopped)
+
+
+def _rows_after(env_steps: float, trainer: Trainer) -> list[dict[str, float]]:
+    """Returns the rows of metrics.csv after an environment step, without its empty cells."""
+    content = trainer.reporter.csv.content.decode() if trainer.reporter.csv else ""
+    cells = csv.DictReader(io.StringIO(content))
+    rows = [{name: float(value) for name, value in row.items() if value} for row in cells]
+    return [row for row in rows if row["env_steps"] > env_steps]
 
 
 def _package(name: str, extra: str) -> Any:
@@ -137,10 +163,10 @@ def _flat(value: Any, path: str = "") -> dict[str, Any]:
     }
 
 
-def _read(file: pathlib.Path) -> dict[str, str]:
+def _read(file: pathlib.Path) -> dict[str, Any]:
     return json.loads(file.read_text()) if file.is_file() else {}
 
 
-def _write(file: pathlib.Path, content: dict[str, str]) -> None:
+def _write(file: pathlib.Path, content: dict[str, Any]) -> None:
     with written_aside(file) as opened:
         opened.write(json.dumps(content).encode())

@@ -111,11 +111,13 @@ class RayCollector:
 
     Attributes:
         requested: environment steps of the run after the rollouts that were requested; None before the first ones.
+        info: nothing of each environment, because actors send none.
     """
 
     def __init__(self, policy: BasePolicy, filters: Filters, environments: RayEnvironments, actor_steps: int):
         self.policy, self.filters, self.environments, self.actor_steps = policy, filters, environments, actor_steps
         self.received: deque[Step] = deque()
+        self.info: list[dict[str, Any]] = [{}] * environments.num_envs
         self.requested: int | None = None
         self.weights_changed = True  # since the actors got them
         self.acting: Weights | None = None  # what the agent's last update returned

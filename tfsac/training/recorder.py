@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,25 +76,30 @@ class Recorder:
     Args:
         names: of the metrics that an update returns.
         num_envs: E, environments of the run.
+        logged: keys of `info` whose values are averaged.
 
     Attributes:
         running: `[E]`, the returns so far of the episodes that run.
     """
 
-    def __init__(self, names: Sequence[str], num_envs: int):
+    def __init__(self, names: Sequence[str], num_envs: int, logged: Sequence[str] = ()):
         self.updates = Means(names)
         self.recent: deque[float] = deque(maxlen=RECENT_EPISODES)
         self.running = np.zeros(num_envs)
         self.returns: list[float] = []
         self.lengths: list[int] = []
+        self.logged: dict[str, list[float]] = {key: [] for key in logged}
 
-    def add_step(self, reward: np.ndarray, ended: np.ndarray, length: np.ndarray) -> list[tuple[float, int]]:
+    def add_step(
+        self, reward: np.ndarray, ended: np.ndarray, length: np.ndarray, logged: Mapping[str, np.ndarray] | None = None
+    ) -> list[tuple[float, int]]:
         """Adds a step of all environments.
 
         Args:
             reward: `[E]`, or `[E, D]` of environments with D of them a step, which are summed.
             ended: booleans `[E]`, where an episode ended.
             length: `[E]`, steps of each episode so far.
+            logged: `[E]` by key, values of `info` where an episode ended; NaN where there is none.
 
         Returns:
             undiscounted return and length of each episode that ended.
@@ -108,6 +113,8 @@ class Recorder:
             self.returns.append(episode_return)
             self.lengths.append(steps)
             self.recent.append(episode_return)
+        for key, values in (logged or {}).items():
+            self.logged[key] += values[~np.isnan(values)].tolist()
         return episodes
 
     def drop_running(self) -> None:
@@ -121,7 +128,8 @@ class Recorder:
     def take(self) -> dict[str, float]:
         """Returns the means since the last call, and of how many updates; what did not happen is left out."""
         row = summary("training", np.array(self.returns), np.array(self.lengths)) if self.returns else {}
-        self.returns, self.lengths = [], []
+        row |= {f"training/{key}": float(np.mean(values)) for key, values in self.logged.items() if values}
+        self.returns, self.lengths, self.logged = [], [], {key: [] for key in self.logged}
         averaged = dict(zip(AVERAGED, self.updates.averaged(), strict=True))
         return row | self.updates.take() | averaged
 
@@ -132,6 +140,7 @@ class Recorder:
             "running": self.running.tolist(),
             "returns": self.returns,
             "lengths": self.lengths,
+            "logged": list(self.logged.values()),
             "updates": self.updates.state(),
         }
 
@@ -140,4 +149,5 @@ class Recorder:
         self.recent.extend(state["recent"])
         self.running = np.array(state["running"], np.float64)
         self.returns, self.lengths = list(state["returns"]), list(state["lengths"])
+        self.logged = dict(zip(self.logged, map(list, state["logged"]), strict=True))
         self.updates.restore(state["updates"])

@@ -6,14 +6,14 @@ import contextlib
 import dataclasses
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tfsac.agents import Agent
 from tfsac.metrics import CSVSink, Row, Sink, TensorBoardSink, TerminalSink
-from tfsac.parameters import ParameterError, RunParameters
+from tfsac.parameters import EnvironmentParameters, ParameterError, RunParameters
 from tfsac.training.devices import device
 from tfsac.training.recorder import AVERAGED, SUMMARY, Means, Recorder
 from tfsac.training.run_directory import METRICS, RunDirectory
@@ -31,7 +31,7 @@ class Reporter:
         schedule: of the run, with its counters.
         settings: with `tensorboard` and `histograms`.
         names: of the metrics that an update returns.
-        num_envs: environments of the run.
+        environment: of the run, with the keys of `info` that are averaged.
         terminal: what is printed.
         extra: columns that callbacks add to the rows.
 
@@ -46,14 +46,15 @@ class Reporter:
         schedule: Schedule,
         settings: RunParameters,
         names: Sequence[str],
-        num_envs: int,
+        environment: EnvironmentParameters,
         terminal: TerminalSink,
         extra: Sequence[str] = (),
     ):
         self.schedule, self.counters, self.settings = schedule, schedule.counters, settings
         self.names, self.extra, self.terminal = list(names), list(extra), terminal
+        self.logged_info = environment.logged_info
         self.recorder, self.curves = (
-            Recorder(names, num_envs),
+            Recorder(names, environment.num_envs, environment.logged_keys),
             Means(names),
         )  # of the next row, and of TensorBoard's next point
         self.csv: CSVSink | None = None
@@ -73,16 +74,16 @@ class Reporter:
             evaluation: those of an evaluation.
 
         Raises:
-            ParameterError: a callback adds one that every run has.
+            ParameterError: a callback, or `logged_info`, adds one that every run has.
         """
         columns = ["env_steps", "updates", "episodes", "wall_seconds", "steps_per_second"]
         columns += [*(f"training/{name}" for name in SUMMARY), *self.names, *AVERAGED, *evaluation]
-        taken = sorted(set(columns) & set(self.extra))
-        if taken:
-            raise ParameterError(
-                f"Each metric of a callback has a name of its own. Received: {taken[0]!r}, which every run has"
-            )
-        return columns + self.extra
+        of_info = _of_info(columns, self.logged_info)
+        for what, added in (("metric of a callback", self.extra), ("key of logged_info", of_info)):
+            if taken := sorted(set(columns) & set(added)):
+                raise ParameterError(f"Each {what} has a name of its own. Received: {taken[0]!r}, which every run has")
+            columns += added
+        return columns
 
     def open(self, directory: RunDirectory, columns: list[str], content: bytes) -> None:
         """Opens metrics.csv; only the process that evaluates does.
@@ -95,7 +96,8 @@ class Reporter:
         Raises:
             ValueError, OSError: see `CSVSink`.
         """
-        self.csv = CSVSink(directory.metrics, columns, content)
+        success = [name for name in _of_info(columns, ["is_success"]) if name not in columns]
+        self.csv = CSVSink(directory.metrics, columns, content, success)
 
     def start(self, directory: RunDirectory) -> None:
         """Starts the clock, and the events for TensorBoard.
@@ -124,16 +126,18 @@ class Reporter:
             for sink in self.sinks:
                 closing.callback(sink.close)
 
-    def add_step(self, reward: np.ndarray, ended: np.ndarray, length: np.ndarray) -> None:
+    def add_step(
+        self, reward: np.ndarray, ended: np.ndarray, length: np.ndarray, logged: Mapping[str, np.ndarray] | None = None
+    ) -> None:
         """Adds a training step of all environments, which the counters have already.
 
         Args:
-            reward, ended, length: see `Recorder.add_step`.
+            reward, ended, length, logged: see `Recorder.add_step`.
 
         Raises:
             OSError: an episode cannot be written.
         """
-        for episode_return, steps in self.recorder.add_step(reward, ended, length):
+        for episode_return, steps in self.recorder.add_step(reward, ended, length, logged):
             values = {"training/episode_return": episode_return, "training/episode_length": steps}
             for sink in self.sinks:
                 sink.write_points(values, self.counters.env_steps)
@@ -158,17 +162,21 @@ class Reporter:
         row: Row = {**dataclasses.asdict(self.counters), "wall_seconds": round(self._clock(), 3)}
         return row | {"steps_per_second": round(speed, 1), **self.recorder.take()}
 
-    def write(self, row: Row, agent: Agent) -> None:
+    def write(self, row: Row, agent: Agent) -> Row:
         """Sends a row everywhere.
 
         Args:
-            row: of metrics.
+            row: of metrics; NaN is left out.
             agent: whose weights go into the histograms.
+
+        Returns:
+            the row with all columns of the run, NaN where it has no value.
 
         Raises:
             OSError: a file cannot be written.
         """
         self._move_bar()
+        row = {name: value for name, value in row.items() if value == value}
         for sink in self.sinks:
             sink.write(row)
         if row.get(CLIPPED, 0.0) > MUCH_CLIPPED and not self.warned:
@@ -181,6 +189,7 @@ class Reporter:
         if self.tensorboard and self.settings.histograms:
             self.tensorboard.write_histograms(_weights(agent), row["env_steps"])
         self._draw_curves()
+        return {name: row.get(name, np.nan) for name in (self.csv.columns if self.csv else row)}
 
     def _draw_curves(self) -> None:
         if self.tensorboard:
@@ -224,6 +233,12 @@ class Reporter:
     def files(self) -> dict[str, bytes]:
         """Returns the contents of the run's files that are written here, by name, for a checkpoint."""
         return {METRICS: self.csv.content} if self.csv else {}
+
+
+def _of_info(columns: Sequence[str], keys: Sequence[str]) -> list[str]:
+    """Returns the columns of keys of `info`, beside those of the mean returns."""
+    kinds = [name.partition("/")[0] for name in columns if name.endswith("/return_mean")]
+    return [f"{kind}/{key}" for kind in kinds for key in keys]
 
 
 def opening(directory: RunDirectory, agent: Agent, visible: Sequence[int] | None, tensorboard: bool) -> str:

@@ -218,7 +218,7 @@ class RunParts:
             self.schedule,
             settings,
             self.update_metrics,
-            preset.environment.num_envs,
+            preset.environment,
             self.terminal,
             self.hooks.metric_names(),
         )

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 import gymnasium as gym
 import numpy as np
 
-from tfsac.environments import EnvironmentFailure, Environments
+from tfsac.environments import EnvironmentFailure, Environments, action_map
 from tfsac.metrics import Row, terminal_or_notebook
 from tfsac.networks import ModelMaker
 from tfsac.networks.bfloat16 import use_bfloat16
 from tfsac.parameters import EnvironmentEpisodes, ParameterError, Preset, RunParameters
 from tfsac.training.callbacks import Callback
 from tfsac.training.checkpoints import CheckpointError
+from tfsac.training.collection import LastStep
 from tfsac.training.failures import explaining
 from tfsac.training.non_finite import NonFiniteError, refuse_non_finite, refuse_non_finite_weights
 from tfsac.training.recorder import RECENT, RECENT_EPISODES
@@ -58,6 +59,7 @@ class Trainer(RunParts):
         error: what ended the run, if it failed.
         run_files: contents of files in this folder that checkpoints keep, by name, beside those that every run has.
         how_to_resume: the command that continues the run.
+        last_step: what all environments gave in the last step, for callbacks.
 
     Raises:
         TypeError: arguments of other types.
@@ -86,6 +88,15 @@ class Trainer(RunParts):
         super().__init__(asked, terminal, self._computed, self._apply)
         self.stop_reason, self.agreed_to_stop, self.ran, self.ended = "", False, False, False
         self.policy_is_of_earlier_end = False
+        self.newest_step: Step | None = None
+
+    @property
+    def last_step(self) -> LastStep | None:
+        """The last step of all environments in this process; None before the first one."""
+        if (step := self.newest_step) is None:
+            return None
+        action, ends = action_map(self.environments.spec)(step.action), (step.terminated, step.truncated)
+        return LastStep(step.observation, action, step.reward, *ends, self.collector.info, step.next_observation)
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -167,7 +178,7 @@ class Trainer(RunParts):
             NonFiniteError: an action is not finite; nothing was stored.
         """
         try:
-            step = self.collector.step(self.schedule.random_until(), self.counters.env_steps)
+            step = self.newest_step = self.collector.step(self.schedule.random_until(), self.counters.env_steps)
         except KeyboardInterrupt as error:
             raise self._interrupted(error) from error
         ends = step.terminated, step.truncated
@@ -199,7 +210,7 @@ class Trainer(RunParts):
         environment that is shared with training, the running episode ends and a new one starts.
 
         Returns:
-            the row; nothing at workers other than the chief, which evaluates for all.
+            the row, NaN where it has no value; nothing at workers other than the chief, which evaluates for all.
 
         Raises:
             RuntimeError: the run has ended.
@@ -223,8 +234,8 @@ class Trainer(RunParts):
             return {}
         row |= self.hooks.metrics(self)
         with self.writing:
-            self.reporter.write(row, self.agent)
             value = row.get("evaluation/return_mean", row.get(RECENT))
+            row = self.reporter.write(row, self.agent)
             reached = value is not None and self.evaluator.judge(value, self.counters)
         if reached and self.settings.stop_at_threshold:
             self.stop("threshold reached")
@@ -278,6 +289,7 @@ class Trainer(RunParts):
             # A run with a policy counts as ended, which the newest checkpoint must no longer say.
             shutil.rmtree(self.directory.policy)
             self.policy_is_of_earlier_end = False
+        self.hooks.call("on_checkpoint", self)
         return place
 
     def report(self) -> None:
@@ -325,12 +337,14 @@ class Trainer(RunParts):
             "reward": step.reward,
             "stop": np.array([self._wish_to_stop()]),
         }
-        seen = self.workers.gather({**own, **normalised, **self.sampler.offers()})
+        logged = {f"info/{key}": values for key, values in step.logged.items()}
+        seen = self.workers.gather({**own, **logged, **normalised, **self.sampler.offers()})
         self.filters.learn({key: seen[OBSERVATION + key] for key in self.filters.mean})
         self.filters.learn_reward(seen["reward"], seen["ended"])
         self.schedule.count(len(seen["ended"]), int(np.count_nonzero(seen["ended"])))
         with self.writing:
-            self.reporter.add_step(seen["reward"], seen["ended"], seen["length"])
+            logged = {key: seen[f"info/{key}"] for key in step.logged}
+            self.reporter.add_step(seen["reward"], seen["ended"], seen["length"], logged)
         self.sampler.agree(seen)
         if any(seen["stop"]):
             self.agreed_to_stop, received = True, int(max(seen["stop"]))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
+from tfsac.networks.observations import without_strides
 from tfsac.parameters import AgentParameters, EnvironmentParameters, Preset, from_json, to_json
 from tfsac.types import Spec
 
@@ -37,10 +39,14 @@ def with_defaults(identity: dict[str, Any]) -> dict[str, Any]:
         agent["memory"][DEMONSTRATIONS] = DEMONSTRATIONS
     agents: Any = AgentParameters  # a union of classes
     environment = to_json(from_json(EnvironmentParameters, json.dumps(identity["environment"])))
+    found = from_json(agents, json.dumps(agent))
+    if "logged_info" not in identity["environment"]:  # see `tfsac.catalog.read_config`
+        shapes = {key: tuple(shape) for key, shape in identity["shapes"].items() if key != "action"}
+        found = dataclasses.replace(found, networks=without_strides(found.networks, shapes))
     return {
         **identity,
         "environment": _of_the_task(environment),
-        "agent": _without_files(to_json(from_json(agents, json.dumps(agent)))),
+        "agent": _without_files(to_json(found)),
     }
 
 

@@ -1,0 +1,194 @@
+"""What environments say in `info`: metrics of training and evaluations, and the last step that a callback sees."""
+
+import csv
+import signal
+
+import numpy as np
+import pytest
+from info_tools import EPISODE
+
+import tfsac
+from tfsac.environments import Environments, IsolatedEnvironment, episode_seed, maker
+from tfsac.environments.vectorize import EVALUATION, TRAINING, logged_values
+from tfsac.metrics import CSVSink
+from tfsac.parameters import EnvironmentParameters, ParameterError, RunParameters
+from tfsac.testing import tiny_preset
+from tfsac.training import Callback, Trainer
+from tfsac.training.recorder import Recorder
+
+LEVEL = "info_tools:TfsacTelling-v0"
+RUN = RunParameters(updates_between_diagnostics=1)  # one graph is traced where there would be two
+
+
+def preset(**changes):
+    short = {"heatup_steps": 40, "improve_steps": 30, "steps_between_evaluation_periods": 50}
+    changes = {"environment__logged_info": ["number", "three", "words"], **changes}
+    evaluation = {"schedule__evaluation_steps": "EnvironmentEpisodes(3)"}
+    return tiny_preset(LEVEL, **{f"schedule__{name}": steps for name, steps in short.items()}, **evaluation, **changes)
+
+
+def numbers(purpose, *where):
+    return np.array([episode_seed(0, purpose, *place) % 7 for place in where])
+
+
+def rows_of(run_dir):
+    with (run_dir / "metrics.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+class Watching(Callback):
+    def __init__(self):
+        self.rows, self.steps = [], []
+
+    def on_training_begin(self, trainer):
+        assert trainer.last_step is None
+
+    def on_step(self, trainer):
+        self.steps.append(trainer.last_step)
+
+    def on_evaluation(self, trainer, row):
+        self.rows.append(row)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    run_dir, watching = tmp_path_factory.mktemp("info") / "run", Watching()
+    Trainer(preset(), run_dir, RUN, callbacks=[watching], quiet=True).run()
+    return run_dir, watching
+
+
+# -- one step ----------------------------------------------------------------------------------------------------------
+
+
+def test_numbers_of_an_info_and_nothing_else_count():
+    info = {"a": np.bool_(True), "b": np.array(2), "c": [3.0], "d": [1, 2], "e": "far", "f": None, "g": np.inf, "h": 4}
+    values = logged_values(info, [*info, "missing"])
+    np.testing.assert_array_equal(values, [1, 2, 3, np.nan, np.nan, np.nan, np.nan, 4, np.nan])
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "subprocess"])
+def test_infos_of_all_environments_come_with_the_step_and_numbers_with_the_last(vectorization):
+    parameters = EnvironmentParameters(LEVEL, num_envs=3, vectorization=vectorization, logged_info=("number", "three"))
+    environments = Environments(parameters, seed=0)
+    try:
+        for step in range(1, EPISODE + 1):
+            result = environments.step(np.zeros((3, 1), np.float32))
+            assert [info["seen"].tolist() for info in result.info] == result.next_observation["observation"].tolist()
+            assert all(np.isnan(values).all() for values in result.logged.values()) == (step < EPISODE)
+    finally:
+        environments.close()
+    expected = numbers(TRAINING, (0, 0), (1, 0), (2, 0))
+    np.testing.assert_array_equal(result.logged["number"], expected)
+    np.testing.assert_array_equal(result.logged["is_success"], expected % 2)
+    np.testing.assert_array_equal(result.logged["three"], np.where(expected == 3, 3, np.nan))
+
+
+def test_an_environment_in_another_process_sends_the_infos_that_can_be_sent():
+    one = maker(EnvironmentParameters(LEVEL))
+    env = IsolatedEnvironment(one(), one, 60.0)
+    try:
+        env.reset(seed=5)
+        info = env.step(np.float32([1.5]))[-1]
+    finally:
+        env.close()
+    assert info.keys() == {"action", "seen"} and info["action"].tolist() == [1.5]
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+def test_values_without_a_number_are_left_out_of_means_also_after_a_checkpoint():
+    recorder = Recorder(["loss/q"], 2, ["is_success"])
+    nan, ended = np.nan, np.array([True, True])
+    recorder.add_step(np.zeros(2), ended, np.ones(2), {"is_success": np.array([1.0, nan])})
+    other = Recorder(["loss/q"], 2, ["is_success"])
+    other.restore(recorder.state())
+    other.add_step(np.zeros(2), ended, np.ones(2), {"is_success": np.array([nan, 0.0])})
+    assert other.take()["training/is_success"] == 0.5 and "training/is_success" not in other.take()
+
+
+def test_infos_become_columns_of_training_and_evaluations(trained):
+    rows = rows_of(trained[0])
+    episodes = numbers(TRAINING, *((0, i) for i in range(14)))
+    for row, part, step in zip(rows, (episodes[:10], episodes[10:]), (50, 70), strict=True):
+        played = numbers(EVALUATION, *((step, i) for i in range(3)))
+        for kind, values in (("training", part), ("evaluation", played)):
+            assert float(row[f"{kind}/number"]) == pytest.approx(values.mean())
+            assert float(row[f"{kind}/is_success"]) == pytest.approx((values % 2).mean())
+            assert row[f"{kind}/three"] == ("3.0" if 3 in values else "") and row[f"{kind}/words"] == ""
+
+
+def test_rows_of_callbacks_have_every_column_and_nan_where_a_cell_is_empty(trained):
+    run_dir, watching = trained
+    for row, cells in zip(watching.rows, rows_of(run_dir), strict=True):
+        assert list(row) == list(cells)
+        assert [name for name, value in row.items() if np.isnan(value)] == [name for name in cells if not cells[name]]
+    assert np.isnan(watching.rows[0]["evaluation/words"])
+
+
+def test_tensorboard_gets_the_numbers_alone(trained):
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    (path,) = (trained[0] / "events").iterdir()
+    values = [value for event in EventFileLoader(str(path)).Load() for value in event.summary.value]
+    tags = {value.tag for value in values}
+    assert {"training/is_success", "evaluation/number"} <= tags and "evaluation/words" not in tags
+    scalars = [value.tensor.float_val[0] for value in values if value.tensor.float_val]
+    assert scalars and not np.isnan(scalars).any()
+
+
+def test_a_resumed_run_has_the_columns_and_the_means_of_one_that_was_not_interrupted(trained, tmp_path):
+    class Interrupting(Callback):
+        def on_step(self, trainer):
+            if trainer.counters.env_steps == 57:
+                trainer.signals.received = signal.SIGTERM
+
+    Trainer(preset(), tmp_path / "run", RUN, callbacks=[Interrupting()], quiet=True).run()
+    Trainer(preset(), tmp_path / "run", RUN, resume=True, quiet=True).run()
+    for row, expected in zip(rows_of(tmp_path / "run"), rows_of(trained[0]), strict=True):
+        assert list(row) == list(expected)
+        assert all(row[name] == value for name, value in expected.items() if "second" not in name)
+
+
+def test_success_is_a_column_where_the_first_row_has_it(tmp_path):
+    for name, rows, header in (
+        ("with", [{"a": 1, "training/is_success": 0.5}, {"a": 2}], "a,evaluation/is_success,training/is_success"),
+        ("without", [{"a": 1}, {"a": 2, "training/is_success": 0.5}], "a"),
+    ):
+        path = tmp_path / name
+        for row in rows:  # each by a run that is resumed
+            content = path.read_bytes() if path.exists() else b""
+            CSVSink(path, ["a"], content, ["evaluation/is_success", "training/is_success"]).write(row)
+        lines = path.read_text().splitlines()
+        assert lines[0] == header and [line.split(",")[0] for line in lines[1:]] == ["1", "2"]
+
+
+def test_a_key_that_would_be_another_column_is_refused(tmp_path):
+    with pytest.raises(ParameterError, match="/return_mean"):
+        Trainer(preset(environment__logged_info=["return_mean"]), tmp_path / "run", RUN, quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_evaluation_after_training_has_the_numbers_of_its_episodes(trained):
+    done = tfsac.evaluate(trained[0], episodes=4, seed=1)
+    expected = np.array([episode_seed(1, EVALUATION, 1, i) % 7 for i in range(4)])
+    np.testing.assert_array_equal(done.info["number"], expected)
+    np.testing.assert_array_equal(done.info["is_success"], expected % 2)
+    assert "words" not in done.info
+
+
+# -- the last step -----------------------------------------------------------------------------------------------------
+
+
+def test_a_callback_sees_each_step_as_the_environment_gave_it(trained):
+    steps = trained[1].steps
+    assert len(steps) == 70
+    for step in steps:
+        (info,) = step.info
+        np.testing.assert_array_equal(step.action[0], info["action"])
+        np.testing.assert_array_equal(step.next_observation["observation"][0], info["seen"])
+        assert step.reward.tolist() == [1.0] and step.truncated.tolist() == [False]
+        assert step.terminated.tolist() == ["is_success" in info]
+    assert any(abs(step.action[0, 0]) > 1 for step in steps)
+    first, second = (step.observation["observation"][0].tolist() for step in steps[:2])
+    assert first == [0.0, 0.0] and second == steps[0].next_observation["observation"][0].tolist()
