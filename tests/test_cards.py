@@ -20,6 +20,8 @@ from tfsac import api, cli
 from tfsac.cards import card_maker
 from tfsac.cards.card_page import module_needed, nearest_preset
 from tfsac.catalog import load_preset
+from tfsac.environments import episode_seed
+from tfsac.environments.vectorize import EVALUATION
 from tfsac.experiments.estimates import estimate, mean
 from tfsac.parameters import EnvironmentParameters, ParameterError, RunParameters, override, to_json
 
@@ -127,6 +129,22 @@ def test_the_results_are_the_returns_of_the_best_policy_in_fresh_episodes(made, 
         observation, reward, *_ = env.step(card.act(observation))
         total += float(reward)
     assert total == pytest.approx(results["returns"][0], rel=1e-5)
+
+
+def test_a_card_with_seeds_of_before_plays_its_own_episodes(copied):
+    results = read(copied)
+    seeds = [episode_seed(5, EVALUATION, api.AFTER_TRAINING, i, below=2**32) for i in range(EPISODES)]
+    assert max(seeds) >= 2**31
+    (copied / "results.json").write_text(json.dumps({**results, "seed": 5, "episode_seeds": seeds}))
+    card, env, returns = tfsac.load_card(copied), gym.make("Pendulum-v1", max_episode_steps=10), []
+    for seed in seeds:
+        observation, _ = env.reset(seed=seed)
+        rewards = []
+        for _ in range(10):
+            observation, reward, *_ = env.step(card.act(observation))
+            rewards.append(reward)
+        returns.append(sum(rewards))
+    np.testing.assert_allclose(card.evaluate().returns, returns, rtol=1e-5)
 
 
 def test_the_page_tells_preset_changes_steps_and_limits(made):

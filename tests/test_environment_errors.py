@@ -521,13 +521,17 @@ def test_the_second_signal_ends_a_run_that_hangs_at_once_and_its_children(tmp_pa
 
 
 class OnceFaulty(gym.Env):
-    """Rewards the action; raises in one step of all the process, where that is asked for."""
+    """Rewards the action; raises in one step of all the process, where that is asked for. It may only be reset when its
+    episode is over.
+    """
 
     observation_space, action_space = Box(-9.0, 9.0, (2,), np.float32), Box(-1.0, 1.0, (1,), np.float32)
-    fails_at = -1
+    fails_at, steps = -1, 0
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
+        assert self.steps in (0, 20)
+        self.steps = 0
         self.seen = self.np_random.normal(size=2).astype(np.float32)
         return self.seen.clip(-9, 9), {}
 
@@ -536,6 +540,7 @@ class OnceFaulty(gym.Env):
             OnceFaulty.fails_at = -1
             raise OSError("the cable came off")
         OnceFaulty.fails_at -= 1
+        self.steps += 1
         self.seen = (self.seen + np.float32([action[0], 0.1])).clip(-9, 9)
         return self.seen, float(action[0]), False, False, {}
 

@@ -16,7 +16,7 @@ from tfsac.api import AFTER_TRAINING, DrawingError
 from tfsac.cards.card_files import CONFIG, check_card, read_results
 from tfsac.environments import episode_seed, maker, spec_of
 from tfsac.environments.film import check_drawn, check_render, write_film
-from tfsac.environments.vectorize import EVALUATION
+from tfsac.environments.vectorize import EARLIER_SEEDS_BELOW, EVALUATION, SEEDS_BELOW
 from tfsac.exported import Exported, load_exported
 from tfsac.files import new_file
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, from_json
@@ -136,11 +136,13 @@ class Card:
                 read = [key for key in self.spec.observation if input_name(key) in self.policy.reads]
                 refuse_other_spaces(RunDirectory(self.path), spec_of(env), read)
             act = lambda observation: self.act(observation, deterministic)  # noqa: E731
-            done = evaluate(act, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, step, self.reset)
+            largest = max(self.results.get("episode_seeds", ()), default=0)  # those of earlier versions were larger
+            below = SEEDS_BELOW if largest < SEEDS_BELOW else EARLIER_SEEDS_BELOW
+            done = evaluate(act, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, step, self.reset, below)
         finally:
             env.close()
         if film:
-            seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(episodes)]
+            seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i, below=below) for i in range(episodes)]
             by_episode = np.split(np.array(actions), np.cumsum(done.lengths)[:-1])
             try:
                 write_film(self.environment, seeds, by_episode, film, env_fn)

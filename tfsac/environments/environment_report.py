@@ -173,9 +173,10 @@ class _Inspection:
             raise
 
     def report(self, num_steps: int, seed: int) -> EnvironmentReport:
-        for text in problems_of_spaces(self.env):
+        problems = problems_of_spaces(self.env)
+        for text in problems:
             self.find(PROBLEM, text)
-        if not self.findings:
+        if not problems:
             try:
                 self.env = self.one.check(self.env)
             except ValueError as error:  # of visible entries
@@ -186,7 +187,7 @@ class _Inspection:
             self._look_at_render_modes()
             if usable:
                 self._train(num_steps, seed)
-            else:
+            elif problems:
                 checked = CheckedReturns(self.env, has_vector_rewards(self.env), self.one.notes)
                 with contextlib.suppress(EnvironmentFailure), self.finding_problems():
                     checked.reset(seed=seed)
@@ -291,7 +292,7 @@ class _Inspection:
         except EnvironmentFailure as error:
             if not self.failed:
                 self.find(PROBLEM, str(error))
-        except (ValueError, ImportError, UserCodeError) as error:
+        except (TypeError, ValueError, ImportError, UserCodeError) as error:
             self.find(PROBLEM, f"training makes {parameters.num_envs + 1} environments at once: {error}")
 
     def look_at(self, observation: Any, place: str) -> None:
