@@ -489,3 +489,8 @@ def test_the_page_about_callbacks_runs(tmp_path):
         [n / 1e5 for n in (60, 120, 180, 240, 250)]
     )
     assert len((tmp_path / "runs" / "json" / "metrics.jsonl").read_text().splitlines()) == 5
+    assert page["trainer"].counters.env_steps == 250 and page["policy"].act([1.0, 0.0, 0.0]).shape == (1,)
+    assert (
+        float(rows(tmp_path / "runs" / "by_hand")[-1]["evaluation/return_mean"])
+        == page["row"]["evaluation/return_mean"]
+    )

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
+from ai_edge_litert.interpreter import Interpreter
+from pages import ROOT, blocks
 
 import tfsac
 from tfsac import exporting
@@ -382,7 +384,7 @@ def test_an_exported_policy_takes_what_act_takes(case, act, request):
             with pytest.raises(ValueError, match=rf"ends in the shape \({len(one)},\)\. Received: "):
                 act(wrong)
         with pytest.raises(
-            ValueError, match=r"^Observation 'observation' must be a numeric array: .*\. Received: 'left'$"
+            ValueError, match=r"^Observation 'observation' must be a numeric array: .* Received: .*'left'"
         ):
             act("left")
 
@@ -536,3 +538,21 @@ def test_an_export_that_cannot_take_the_place_of_the_one_before_leaves_it(tmp_pa
         exporting.export(policy, out, replace=True)
     assert content == {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "run"]
+
+
+@pytest.mark.parametrize(("format", "folder"), [("saved_model", "exported"), ("tflite", "exported_lite")])
+def test_the_page_about_exports_passes_what_a_policy_of_images_reads(format, folder, tmp_path, monkeypatch):
+    tiny.register()
+    networks = tiny.camera_networks()
+    del networks["agent.networks.policy.input_embedders_parameters"]["joints"]  # which the critics read alone
+    preset = tiny.shrunk(load_preset("pendulum_sac"), **{"environment.level": "TfsacCameraArm-v0", **networks})
+    policy = tfsac.load_policy(tiny.untrained_run(tmp_path / "run", "TfsacCameraArm-v0", preset))
+    tfsac.export(policy, tmp_path / folder, format)
+    page = (ROOT / "docs" / "exports.md").read_text(encoding="utf-8")
+    (block,) = (x for x in blocks(page) if "inputs = act." in x.text and re.search(f'"{folder}["/]', x.text))
+    monkeypatch.chdir(tmp_path)
+    seen, _ = tiny.CameraArm().reset(seed=3)
+    assert seen["joints"].dtype == np.float64 and seen["camera"].dtype == np.uint8
+    exec(block.text, namespace := {"tf": tf, "Interpreter": Interpreter, "seen": seen})
+    assert sorted(namespace["inputs"]) == ["camera"]
+    np.testing.assert_allclose(np.asarray(namespace["action"])[0], policy.act(seen), atol=1e-5)

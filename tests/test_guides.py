@@ -76,6 +76,20 @@ def test_the_page_about_images_runs(tmp_path):
     assert kernels == {"square": (3, 3, 1, 32), "chosen": (4, 4, 1, 2)}
 
 
+@pytest.mark.slow
+def test_policies_are_asked_as_the_page_about_runs_says(tmp_path, monkeypatch, capsys):
+    preset = tiny.shrunk(load_preset("pendulum_twin_sac"), **{"environment.max_episode_steps": 20})
+    tiny.untrained_run(tmp_path / "runs" / "pendulum", "Pendulum-v1", preset)
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
+    for block in blocks(page):
+        if block.language == "python" and "tfsac." in block.text:
+            exec(block.text, {})
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 5 and all(line.startswith("This is not the environment") for line in printed[:2])
+    assert printed[2].startswith("{'q': ") and printed[3].count(", ") == 3 and printed[4].isdecimal()
+
+
 # -- troubleshooting ---------------------------------------------------------------------------------------------------
 
 TROUBLE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")

@@ -26,14 +26,14 @@ def check_settings() -> None:
     if types != {"float32"}:
         raise ValueError(
             "tfsac's networks are float32: call keras.config.set_floatx('float32') "
-            f"and keras.config.set_dtype_policy('float32') first, or mend {file}; "
-            "RunParameters(mixed_precision='bfloat16') is faster where it can be. "
+            "and keras.config.set_dtype_policy('float32') first; RunParameters(mixed_precision='bfloat16') "
+            f"is faster where it can be. {file} may have set another type. "
             f"Received: {', '.join(sorted(types - {'float32'}))}"
         )
     if (images := keras.config.image_data_format()) != "channels_last":
         raise ValueError(
-            f"Images are [height, width, channels]: call keras.config.set_image_data_format('channels_last'), or mend "
-            f"{file}. Received: {images}"
+            f"Images are [height, width, channels]: call keras.config.set_image_data_format('channels_last'). "
+            f"{file} may have set another. Received: {images}"
         )
     if not tf.executing_eagerly():
         raise ValueError(
