@@ -183,7 +183,7 @@ def evaluate(
         if film:
             parameters = RunDirectory(pathlib.Path(run_dir)).read()[0].environment
             seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(episodes)]
-            write_film(parameters, seeds, by_episode, film, env_fn)
+            write_film(parameters, seeds, by_episode, film, env_fn, done.returns.tolist())
     except (OSError, ImportError, ValueError, RuntimeError) as error:
         raise DrawingError.of(done, error) from error
     return done
