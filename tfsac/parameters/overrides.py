@@ -105,7 +105,7 @@ def _assign(node: Any, parts: list[str], value: Any, path: str, tree: dict[str, 
             raise ParameterError(f"There is no parameter {path!r}.{about}{listed} Received: {key!r}")
         if len(parts) > 1:
             _assign(node[key], parts[1:], value, path, tree)
-        elif type(value) is int and isinstance(node.get(key), str) and (steps := STEPS.fullmatch(node[key])):
+        elif type(value) in (int, float) and isinstance(node.get(key), str) and (steps := STEPS.fullmatch(node[key])):
             # A bare number keeps the unit: improve_steps=5000 leaves EnvironmentSteps what it is.
             node[key] = f"{steps[1]}({value})"
         else:
