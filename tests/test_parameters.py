@@ -1386,7 +1386,7 @@ def test_whole_floats_are_integers_where_a_parameter_is_one(assignment, expected
 
 def test_other_floats_are_no_integers():
     for steps in (1.5, "EnvironmentSteps(1.5)"):
-        with pytest.raises(ParameterError, match="valid integer"):
+        with pytest.raises(ParameterError, match="a whole number of environment steps"):
             override(load_preset("pendulum_twin_sac"), {"schedule.improve_steps": steps})
     with pytest.raises(ParameterError, match="valid integer"):
         EnvironmentSteps(True)

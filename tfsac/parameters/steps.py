@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Annotated, Any
 
@@ -45,11 +46,12 @@ def _parse(value: Any) -> Any:
     if type(value) is int or (isinstance(value, float) and value.is_integer()):
         return EnvironmentSteps(int(value))
     match = STEPS.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
+    number = float(match[2]) if match else math.nan
+    if match is None or not number.is_integer():
         raise ValueError(
             f"expected {', '.join(f'{name}(n)' for name in UNITS)}, or a whole number of environment steps"
         )
-    return UNITS[match[1]](float(match[2]))  # type: ignore[arg-type]
+    return UNITS[match[1]](int(number))
 
 
 # In JSON and on the command line a step method is written as it is in Python: "EnvironmentSteps(1000)".
