@@ -7,6 +7,7 @@ import pathlib
 import re
 
 import golden_tools
+import numpy as np
 import pytest
 
 import tfsac
@@ -334,9 +335,9 @@ MISTAKES = {
     "bool for number": (lambda: Algorithm(discount=True), "discount: Input should be a valid number", "True"),
     "bool for int": (lambda: ExperienceReplayParameters(True), "max_size: Input should be a valid integer", "True"),
     "float for int": (
-        lambda: ExperienceReplayParameters(1e6),
+        lambda: ExperienceReplayParameters(1000.5),
         "max_size: Input should be a valid integer",
-        "1000000.0",
+        "1000.5",
     ),
     "bool for steps": (lambda: Algorithm(**{PERIOD: True}), UNITS, "True"),
     "float for steps": (lambda: ScheduleParameters(heatup_steps=2.5), f"heatup_steps: {UNITS}", "2.5"),
@@ -1064,7 +1065,7 @@ def test_override_takes_json_values(text, read, expected):
         ),
         ('agent.algorithm={"discont": 0.9}', "Did you mean 'discount'?"),
         ("agent.algorithm.discount=high", "agent.algorithm.discount: Input should be a valid number"),
-        ("environment.num_envs=2.0", "environment.num_envs: Input should be a valid integer"),
+        ("environment.num_envs=2.5", "environment.num_envs: Input should be a valid integer"),
         ("schedule.improve_steps=true", UNITS),
         ("schedule.improve_steps=-3", UNITS),
         ("schedule.heatup_steps=10", "batch_size must not be larger than what the warm-up collects"),
@@ -1316,3 +1317,76 @@ def test_a_name_instead_of_a_preset_is_answered_with_how_to_load_it():
 def test_a_run_parameter_of_another_name_is_answered_with_ours():
     with pytest.raises(ParameterError, match="Did you mean 'checkpoint_save_steps'"):
         RunParameters(save_freq=3)
+
+
+NUMPY = {
+    "seed": lambda: RunParameters(seed=np.int64(3)),
+    "a switch": lambda: RunParameters(tensorboard=np.bool_(False)),
+    "an array without dimensions": lambda: RunParameters(checkpoint_save_steps=np.array(500)),
+    "steps": lambda: ScheduleParameters(EnvironmentSteps(np.int32(100)), improve_steps=np.int64(200)),
+    "widths": lambda: FCMiddlewareParameters(tuple(np.arange(8, 10)), dropout=np.float32(0.5)),
+    "arguments": lambda: EnvironmentParameters(
+        kwargs={"g": np.float32(0.5), "parts": [np.int64(1), (np.bool_(True),)]}
+    ),
+    "override": lambda: override(
+        load_preset("pendulum_twin_sac"),
+        {
+            "environment.kwargs.limit": np.int64(7),
+            "agent.algorithm.discount": np.float64(0.9),
+            "agent.networks.*.batch_size": np.int16(16),
+            "schedule.improve_steps": np.int64(5000),
+        },
+    ),
+}
+
+
+def numbers_in(value):
+    if dataclasses.is_dataclass(value):
+        value = [getattr(value, field.name) for field in dataclasses.fields(value)]
+    if isinstance(value, dict | list | tuple):
+        return [x for each in (value.values() if isinstance(value, dict) else value) for x in numbers_in(each)]
+    return [value]
+
+
+@pytest.mark.parametrize("make", NUMPY.values(), ids=NUMPY)
+def test_scalars_of_numpy_become_numbers_of_python(make):
+    made = make()
+    assert not [x for x in numbers_in(made) if isinstance(x, np.generic | np.ndarray)]
+    assert from_json(type(made), json.dumps(to_json(made))) == made
+
+
+def test_scalars_of_numpy_keep_their_values():
+    assert NUMPY["seed"]().seed == 3 and NUMPY["a switch"]().tensorboard is False
+    assert NUMPY["steps"]().improve_steps == EnvironmentSteps(200)
+    assert NUMPY["widths"]().scheme == (8, 9) and NUMPY["widths"]().dropout == 0.5
+    assert NUMPY["arguments"]().kwargs == {"g": 0.5, "parts": [1, [True]]}
+    made = NUMPY["override"]()
+    assert (made.environment.kwargs, made.agent.algorithm.discount) == ({"limit": 7}, 0.9)
+    assert made.agent.batch_size == 16 and made.schedule.improve_steps == EnvironmentSteps(5000)
+
+
+@pytest.mark.parametrize(
+    "assignment, expected",
+    [
+        ("schedule.improve_steps=1e5", "EnvironmentSteps(100000)"),
+        ("schedule.improve_steps=EnvironmentSteps(1.5e5)", "EnvironmentSteps(150000)"),
+        ("agent.memory.max_size=200000.0", 200000),
+        ("environment.max_episode_steps=2e2", 200),
+        ("agent.networks.policy.middleware_parameters.scheme=[3.2e1, 64]", [32, 64]),
+        ("environment.kwargs.g=10.0", 10.0),  # what an environment takes stays as it is
+    ],
+)
+def test_whole_floats_are_integers_where_a_parameter_is_one(assignment, expected):
+    path, value = parse_assignment(assignment)
+    node = to_json(override(load_preset("pendulum_twin_sac"), {path: value}))
+    for key in path.split("."):
+        node = node[key]
+    assert node == expected and type(node) is type(expected)
+
+
+def test_other_floats_are_no_integers():
+    for steps in (1.5, "EnvironmentSteps(1.5)"):
+        with pytest.raises(ParameterError, match="a whole number of environment steps"):
+            override(load_preset("pendulum_twin_sac"), {"schedule.improve_steps": steps})
+    with pytest.raises(ParameterError, match="valid integer"):
+        EnvironmentSteps(True)

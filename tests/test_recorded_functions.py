@@ -493,13 +493,6 @@ def test_a_film_is_drawn_of_what_a_function_makes(own, env_fn, tmp_path):
     assert len(frames) == 20 and frames[0].shape[:2] == (16, 16)
 
 
-def test_only_functions_of_modules_are_imported_by_another_process(monkeypatch):
-    assert film._place_of(drawn_arm) == ["own_code", "drawn_arm"]
-    assert film._place_of(lambda: None) is None
-    monkeypatch.setattr(own_code, "arm", drawn_arm)
-    assert film._place_of(arm) is None
-
-
 def test_what_cannot_be_drawn_is_refused_before_an_episode(own, tmp_path):
     with pytest.raises(
         ValueError, match=r"env_fn makes its environment with render_mode='rgb_array'; .* Received: render_mode=None$"

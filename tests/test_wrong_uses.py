@@ -210,7 +210,7 @@ WRONG = [
     (SET + "environment.kwargs.g=" + "[" * 500 + "]" * 500, "Invalid JSON: recursion limit"),
     *(
         (SET + f"{SIZE}={value}", WHOLE)
-        for value in ("1e400", "inf", "NaN", "Infinity", "1.5", "true", "null", "[1]", "", "1e6", "9" * 5000)
+        for value in ("1e400", "inf", "NaN", "Infinity", "1.5", "true", "null", "[1]", "", "1e-6", "9" * 5000)
     ),
     (SET + f"{SIZE}=0", "greater than 0"),
     (SET + f"{SIZE}=-5", "greater than 0"),
@@ -266,7 +266,7 @@ WRONG = [
             "EnvironmentSteps(5",
             "environmentsteps(5)",
             "Minutes(5)",
-            "1e5",
+            "1e-5",
             "5k",
             "true",
             "null",

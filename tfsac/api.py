@@ -203,7 +203,7 @@ def evaluate(
             plots.plot_actions(by_episode[0], picture, switched, f"{pathlib.Path(run_dir).name}, one episode")
         if film:
             seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(episodes)]
-            write_film(parameters, seeds, by_episode, film, env_fn)
+            write_film(parameters, seeds, by_episode, film, env_fn, done.returns.tolist())
     except (OSError, ImportError, ValueError, RuntimeError) as error:
         raise DrawingError.of(done, error) from error
     return done

@@ -9,6 +9,8 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+
 T = TypeVar("T")
 LONGEST = 200  # characters of a value in a message
 
@@ -61,7 +63,7 @@ def whole(name: str, value: Any, least: int) -> int:
 
 def flag(name: str, value: Any) -> None:
     """Refuses anything but True and False."""
-    if not isinstance(value, bool):
+    if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} is True or False. Received: {shown(value)}")
 
 

@@ -145,7 +145,7 @@ class Card:
             seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i, below=below) for i in range(episodes)]
             by_episode = np.split(np.array(actions), np.cumsum(done.lengths)[:-1])
             try:
-                write_film(self.environment, seeds, by_episode, film, env_fn)
+                write_film(self.environment, seeds, by_episode, film, env_fn, done.returns.tolist())
             except (OSError, ImportError, ValueError, RuntimeError) as error:
                 raise DrawingError.of(done, error) from error
         return done

@@ -1,32 +1,41 @@
-"""Films of episodes, drawn in a process of their own.
+"""Videos of episodes, recorded in a process of their own.
 
 The software renderers that MuJoCo uses on machines without a GPU carry another LLVM than TensorFlow does, and crash
-when both are loaded. So the actions are replayed from the episodes' seeds where TensorFlow is not.
+when both are loaded. So the actions are replayed from the episodes' seeds in a new process, which has TensorFlow only
+where the environment imports it. Frames go to ffmpeg as they are drawn, so memory does not grow with the length.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import importlib
-import json
-import multiprocessing
-import operator
+import faulthandler
+import importlib.util
+import math
+import mmap
 import os
 import pathlib
+import pickle
 import re
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.vector.utils import CloudpickleWrapper
 
 from tfsac.environments.check import EnvironmentFailure
 from tfsac.environments.make import maker
-from tfsac.parameters import EnvironmentParameters, from_json, to_json
+from tfsac.parameters import EnvironmentParameters
 from tfsac.user_code import described, name_of
 
+FRAME_TIMEOUT = 120  # seconds for one frame, and for making the environment
+DIFFERENT_EPISODES = 3  # exit status: the video is complete
 NOT_WRITTEN = "The film cannot be written"
 HINT = "MuJoCo draws off-screen with a GL library: install it (libegl1 in Debian) and set MUJOCO_GL=egl"
 PICTURES = (
@@ -72,80 +81,71 @@ def write_film(
     actions: Sequence[np.ndarray],
     path: pathlib.Path,
     env_fn: Callable[[], gym.Env] | None = None,
+    returns: Sequence[float] | None = None,
 ) -> None:
-    """Films episodes: a frame after every step.
+    """Records a video of episodes: a frame after every step.
 
     Args:
         parameters: the environment.
         seeds: of the episodes.
         actions: of each episode, `[T, ...]` in the environment's own numbers.
         path: a .mp4 or .gif file.
-        env_fn: made the environment instead of a level; it draws with `render_mode="rgb_array"`. Where another process
-            can import it, that process draws; else a copy of this one, which ends if it crashes and leaves this one
-            alone.
+        env_fn: made the environment instead of a level; it draws with `render_mode="rgb_array"`.
+        returns: of the episodes; a warning says where the replayed ones have others.
 
     Raises:
-        ImportError: packages for films are missing.
-        EnvironmentFailure: the environment cannot be drawn here, or the film cannot be written.
+        ImportError: packages for videos are missing.
+        EnvironmentFailure: the environment cannot be drawn here, or the video cannot be written.
     """
-    place = None if env_fn is None else _place_of(env_fn)
-    job = {"parameters": to_json(parameters), "seeds": list(seeds), "path": str(path), "env_fn": place}
-    with tempfile.TemporaryDirectory() as folder:
-        file, errors = pathlib.Path(folder) / "actions.npz", pathlib.Path(folder) / "errors.txt"
-        np.savez(file, job=np.array(json.dumps(job)), **{str(i): taken for i, taken in enumerate(actions)})  # type: ignore[arg-type]
-        if env_fn is None or place is not None:
-            found = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
-            done = subprocess.run(
-                [sys.executable, "-m", __name__, str(file)], env=found, capture_output=True, text=True, check=False
-            )
-            status, said = done.returncode, done.stderr
-        elif "fork" not in multiprocessing.get_all_start_methods():
-            raise EnvironmentFailure(
-                "A film is drawn by a process of its own, which imports env_fn: "
-                f"define it in a module, not in a script, a notebook or a lambda. Received: env_fn={name_of(env_fn)}"
-            )
-        else:
-            errors.touch()
-            process = multiprocessing.get_context("fork").Process(target=_draw_in_copy, args=(file, env_fn, errors))
-            process.start()
-            process.join()
-            status, said = process.exitcode or 0, errors.read_text()
-    if status:
+    if importlib.util.find_spec("imageio_ffmpeg") is None:
+        raise ImportError("Films need: pip install 'tfsac[video]'. Received: no imageio_ffmpeg")
+    spec = gym.registry.get(parameters.level)  # a script or a notebook may have registered it
+    job = (FRAME_TIMEOUT, parameters, list(seeds), list(actions), path, env_fn, spec, returns)
+    try:
+        sent = pickle.dumps(CloudpickleWrapper(job))  # type: ignore[arg-type]
+    except Exception as error:  # whatever the user's objects raise
+        raise EnvironmentFailure(
+            "A film is drawn by another process, to which env_fn cannot be sent: create what it holds inside it, or "
+            f"define it in a module. Received: env_fn={env_fn and name_of(env_fn)}, {described(error)}"
+        ) from error
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+    with tempfile.TemporaryFile() as errors:  # no pipe, which processes of the environment could keep open
+        command = [sys.executable, "-m", __name__]
+        streams: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": errors}
+        status = subprocess.run(command, input=sent, env=variables, check=False, **streams).returncode
+        errors.seek(0)
+        output = errors.read().decode(errors="replace")
+    if status == DIFFERENT_EPISODES:
+        warnings.warn(
+            f"The film {path} shows other episodes than those that were evaluated: their seeds and actions do not "
+            "determine what the environment does.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    elif status:
         path.unlink(missing_ok=True)
-        last = (said.strip().splitlines() or [f"exit status {status}"])[-1]
-        if "ModuleNotFoundError" in last and "imageio" in last:
-            raise ImportError(f"Films need: pip install 'tfsac[video]'. Received: {last}")
-        if NOT_WRITTEN in said:
-            raise EnvironmentFailure(
-                f"{NOT_WRITTEN}; make room, or choose a folder that can be written. Received: {path}"
-            )
-        cause = re.sub(r"^[\w.]+: ", "", last).replace(" Received:", "")
-        if "mujoco" in said.lower():
-            raise EnvironmentFailure(f"{parameters.name} cannot be drawn here. {HINT}. Received: {cause}")
-        raise EnvironmentFailure(f"{parameters.name} cannot be drawn: {PICTURES}. Received: {cause}")
+        raise _failure(parameters.name, path, status, output)
 
 
-def _place_of(env_fn: Callable[[], gym.Env]) -> list[str] | None:
-    """Returns module and name under which another process finds a function; None for lambdas, notebooks and the
-    running script.
-    """
-    module, name = getattr(env_fn, "__module__", "__main__"), getattr(env_fn, "__qualname__", "<")
-    if module == "__main__" or "<" in name:
-        return None
-    try:
-        return [module, name] if operator.attrgetter(name)(sys.modules[module]) is env_fn else None
-    except (AttributeError, KeyError):
-        return None
-
-
-def _draw_in_copy(file: pathlib.Path, env_fn: Callable[[], gym.Env], errors: pathlib.Path) -> None:
-    """Draws in a forked process, and leaves what it raises in a file."""
-    try:
-        draw(file, env_fn)
-    except Exception as error:
-        errors.write_text(described(error))
-        os._exit(1)  # this copy ends nothing of the process that it was made of
-    os._exit(0)
+def _failure(name: str, path: pathlib.Path, status: int, output: str) -> EnvironmentFailure:
+    """Returns the error for an exit status and for what the process has written to stderr."""
+    cause = re.sub(r"^[\w.]+: ", "", (output.strip().splitlines() or [f"exit status {status}"])[-1])
+    cause = cause.replace(" Received:", "")
+    if status < 0:
+        ended_by = signal.Signals(-status).name
+        why = ", perhaps because memory ran out" if ended_by == "SIGKILL" else ""
+        message = f"{name} cannot be drawn: its process was ended by {ended_by}{why}. Received: exit status {status}"
+    elif output.startswith("Timeout (") or "\nTimeout (" in output:  # of faulthandler; the main thread comes last
+        place = output.rpartition("(most recent call first):\n")[2].partition("\n")[0].strip()
+        message = f"{name} cannot be drawn: no frame within {FRAME_TIMEOUT} seconds. Received: {place}"
+    elif NOT_WRITTEN in output:
+        ffmpeg = output.partition("Traceback (")[0].strip() or "ffmpeg ended early, or wrote no whole video"
+        message = f"{NOT_WRITTEN}; make room, or choose a folder that can be written. Received: {path}: {ffmpeg}"
+    elif "mujoco" in output.lower():
+        message = f"{name} cannot be drawn here. {HINT}. Received: {cause}"
+    else:
+        message = f"{name} cannot be drawn: {PICTURES}. Received: {cause}"
+    return EnvironmentFailure(message)
 
 
 def has_tracking_camera(env: gym.Env) -> bool:
@@ -160,54 +160,112 @@ def checked_picture(drawn: object) -> np.ndarray:
     Raises:
         ValueError: it is no uint8 array `[height, width, 3]`, or 4 with transparency.
     """
-    if isinstance(drawn, np.ndarray) and drawn.dtype == np.uint8 and drawn.ndim == 3 and drawn.shape[2] in (3, 4):
+    if not isinstance(drawn, np.ndarray):
+        raise ValueError(f"render() returned {type(drawn).__name__}")
+    if drawn.dtype == np.uint8 and drawn.ndim == 3 and drawn.size and drawn.shape[2] in (3, 4):
         return drawn
-    shape = f"{drawn.dtype} {list(drawn.shape)}" if isinstance(drawn, np.ndarray) else type(drawn).__name__
-    raise ValueError(f"render() returned {shape}")
+    raise ValueError(f"render() returned {drawn.dtype} {list(drawn.shape)}")
 
 
-def draw(file: pathlib.Path, env_fn: Callable[[], gym.Env] | None = None) -> None:
-    """Plays the episodes of a job and writes the film.
+def frame_rate(env: gym.Env) -> float:
+    """Returns the environment's frames per second; 30 where its metadata has none that a video can have."""
+    try:
+        fps = float((env.metadata or {}).get("render_fps", 30))
+    except (TypeError, ValueError):
+        return 30.0
+    return fps if 0.01 <= fps <= 1000 else 30.0
+
+
+class _Video:
+    """A video file of pictures `[height, width, 3 or 4]` of one size, written as they come."""
+
+    def __init__(self, path: pathlib.Path, fps: float):
+        self.path, self.fps = path, fps
+        self.frames: Generator[None, Any, None] | None = None
+        self.shape: tuple[int, ...] = ()
+
+    def add(self, picture: np.ndarray) -> None:
+        import imageio_ffmpeg
+
+        if self.frames is None:
+            self.shape = picture.shape
+            height, width, channels = picture.shape
+            options: dict[str, Any] = {"pix_fmt_in": "rgb24" if channels == 3 else "rgba", "macro_block_size": 1}
+            filters = "pad=ceil(iw/2)*2:ceil(ih/2)*2"  # H.264 with its usual colours has even sizes
+            if self.path.suffix == ".gif":  # a palette a frame: one of all would need all frames at once
+                filters = "split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=new=1"
+                options |= {"codec": "gif", "pix_fmt_out": "pal8", "quality": None}
+            self.frames = imageio_ffmpeg.write_frames(
+                str(self.path), (width, height), fps=self.fps, output_params=["-vf", filters], **options
+            )
+            self.frames.send(None)
+        if picture.shape != self.shape:
+            raise ValueError(f"render() returned pictures of different shapes, {self.shape} and {picture.shape}")
+        with _not_written():
+            self.frames.send(np.ascontiguousarray(picture))
+
+    def close(self) -> None:
+        with _not_written():
+            if self.frames is not None:
+                self.frames.close()
+            # Both formats have an index or a mark at their end, which ffmpeg leaves out without an error where the
+            # disk is full.
+            with self.path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                if not (content[-1:] == b";" if self.path.suffix == ".gif" else content.find(b"moov") >= 0):
+                    raise OSError("it is incomplete")
+
+
+@contextlib.contextmanager
+def _not_written() -> Generator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise RuntimeError(NOT_WRITTEN) from error
+
+
+def draw(
+    timeout: float,
+    parameters: EnvironmentParameters,
+    seeds: Sequence[int],
+    actions: Sequence[np.ndarray],
+    path: pathlib.Path,
+    env_fn: Callable[[], gym.Env] | None,
+    spec: gym.envs.registration.EnvSpec | None,
+    returns: Sequence[float] | None,
+) -> bool:
+    """Plays the episodes and writes the video, in a process of its own, which ends where a frame takes too long.
 
     Args:
-        file: of the job.
-        env_fn: makes the environment, where the job does not say how.
-    """
-    import imageio.v2 as imageio
-    import imageio_ffmpeg  # noqa: F401  (says early when it is missing)
+        timeout: in seconds, of a frame.
+        parameters, seeds, actions, path, env_fn, returns: as for `write_film`.
+        spec: of the level, as Gymnasium has registered it.
 
-    with np.load(file) as arrays:
-        job = json.loads(str(arrays["job"]))
-        episodes = [arrays[str(i)] for i in range(len(job["seeds"]))]
-    if job["env_fn"] is not None:
-        module, name = job["env_fn"]
-        env_fn = operator.attrgetter(name)(importlib.import_module(module))
-    parameters = from_json(EnvironmentParameters, json.dumps(job["parameters"]))
+    Returns:
+        whether the episodes have these returns.
+    """
+    faulthandler.dump_traceback_later(timeout, exit=True, file=2)
+    if spec is not None:
+        gym.registry.setdefault(spec.id, spec)
     kwargs = {} if env_fn is not None else {**parameters.kwargs, "render_mode": "rgb_array"}
     env = maker(dataclasses.replace(parameters, kwargs=kwargs), env_fn, to_play=True)()
     if env_fn is None and has_tracking_camera(env) and not {"camera_id", "camera_name"} & kwargs.keys():
         env.close()
         env = maker(dataclasses.replace(parameters, kwargs={**kwargs, "camera_name": "track"}))()
-    frames = []
-    for seed, actions in zip(job["seeds"], episodes, strict=True):
+    video, replayed = _Video(path, frame_rate(env)), list[float]()
+    for seed, of_episode in zip(seeds, actions, strict=True):
         env.reset(seed=seed)
-        for action in actions:
-            env.step(action)
-            frames.append(checked_picture(env.render()).copy())  # which it may draw over
-    fps = (env.metadata or {}).get("render_fps", 30)
+        replayed.append(0.0)
+        for action in of_episode:
+            _, reward, terminated, truncated, _ = env.step(action)
+            replayed[-1] += float(reward)
+            video.add(checked_picture(env.render()))
+            faulthandler.dump_traceback_later(timeout, exit=True, file=2)  # starts the timer again
+            if terminated or truncated:
+                break
+    video.close()
     env.close()
-    path = pathlib.Path(job["path"])
-    try:
-        if path.suffix == ".gif":
-            imageio.mimsave(path, frames, duration=1000 / fps, loop=0)  # type: ignore[arg-type]
-            return
-        imageio.mimsave(path, frames, fps=fps, macro_block_size=2)  # type: ignore[arg-type]
-    except OSError as error:
-        raise RuntimeError(NOT_WRITTEN) from error
-    # An index at the end, which ffmpeg leaves out without an error where the disk is full.
-    if not path.is_file() or b"moov" not in path.read_bytes():
-        raise RuntimeError(NOT_WRITTEN)
+    return returns is None or all(map(lambda *pair: math.isclose(*pair, rel_tol=1e-3, abs_tol=1e-3), returns, replayed))
 
 
 if __name__ == "__main__":
-    draw(pathlib.Path(sys.argv[1]))
+    sys.exit(0 if draw(*pickle.load(sys.stdin.buffer).fn) else DIFFERENT_EPISODES)

@@ -272,7 +272,9 @@ def _overlap(one: Dimension, other: Dimension, preset: dict[str, Any]) -> bool:
 
 def _try(dimension: Dimension, preset: dict[str, Any], describe: Describe) -> None:
     low, high = dimension.values[0], dimension.values[-1]
-    inner = [(low + high) // 2 if dimension.kind == "int" else (low + high) / 2] if dimension.is_range else []
+    inner = [(low + high) // 2] if dimension.kind == "int" else []
+    if dimension.is_range and not inner:  # no whole number, which a field of integers would take
+        inner = [low + (high - low) / math.pi]
     for sampled in (*dimension.values, *inner):
         describe(dimension.assignments(sampled, preset))
 

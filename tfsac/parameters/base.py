@@ -9,15 +9,19 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_args
 
+import numpy as np
 import pydantic
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from tfsac.parameters.other_names import meant_field
 from tfsac.user_code import load
 
 T = TypeVar("T")
-PositiveInt = Annotated[int, Field(gt=0, lt=2**40)]  # an array of so many of the largest images can still be counted
-NonNegativeInt = Annotated[int, Field(ge=0, lt=2**40)]
+# Whole floats are integers, because 1e5 is how people write 100 000.
+Integer = Annotated[int, BeforeValidator(lambda x: int(x) if isinstance(x, float) and x.is_integer() else x)]
+# Arrays of 2**40 of the largest images can still be counted.
+PositiveInt = Annotated[Integer, Field(gt=0, lt=2**40)]
+NonNegativeInt = Annotated[Integer, Field(ge=0, lt=2**40)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 NonNegativeFloat = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -97,6 +101,15 @@ def explain(error: ValidationError, cls: type) -> ParameterError:
     )
 
 
+def python_numbers(value: Any) -> Any:
+    """Returns a value with NumPy's scalars, also those in lists, tuples and dicts, as Python's numbers."""
+    if isinstance(value, np.generic | np.ndarray) and value.ndim == 0:
+        return value.item()
+    if type(value) is dict:
+        return {key: python_numbers(each) for key, each in value.items()}
+    return type(value)(map(python_numbers, value)) if type(value) in (list, tuple) else value
+
+
 def shortened(value: Any, longest: int = 300) -> str:
     """Returns a value for a message, and of a long one the beginning."""
     text = repr(value)
@@ -157,7 +170,7 @@ def parameters(cls: type[T]) -> type[T]:
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         try:
-            construct(self, *args, **kwargs)
+            construct(self, *python_numbers(args), **python_numbers(kwargs))
         except ValidationError as error:
             raise explain(error, made) from None
         _refuse_other_classes(self, made)

@@ -11,10 +11,12 @@ from pydantic import Field
 from tfsac.parameters.agents import AgentParameters, SoftActorCriticAgentParameters
 from tfsac.parameters.algorithms import ACERAlgorithmParameters, OffPolicyAlgorithmParameters
 from tfsac.parameters.base import (
+    Integer,
     ParameterError,
     PositiveFloat,
     PositiveInt,
     parameters,
+    python_numbers,
     refuse_ineffective,
     to_json,
 )
@@ -42,7 +44,7 @@ class AtariPreprocessingParameters:
     frame_skip: PositiveInt = 4
     screen_size: PositiveInt = 84
     num_stacked_frames: PositiveInt = 4
-    noop_max: Annotated[int, Field(ge=0)] = 30
+    noop_max: Annotated[Integer, Field(ge=0)] = 30
 
 
 BESIDE_KWARGS = {"max_episode_steps", "atari", "visible_entries"}  # what environments are made with, too
@@ -80,7 +82,7 @@ class EnvironmentParameters:
     max_episode_steps: PositiveInt | None = None
     kwargs: dict[str, Any] = Field(default_factory=dict)
     atari: AtariPreprocessingParameters | None = None
-    visible_entries: tuple[Annotated[int, Field(ge=0)], ...] | None = None
+    visible_entries: tuple[Annotated[Integer, Field(ge=0)], ...] | None = None
     step_timeout_seconds: PositiveFloat | None = None
     evaluation: Literal["separate", "shared", "none"] = "separate"
     logged_info: tuple[str, ...] = ()
@@ -153,7 +155,7 @@ def plain(path: str, value: Any) -> Any:
     says.
     """
     try:
-        return json.loads(json.dumps(value, default=_described))
+        return json.loads(json.dumps(python_numbers(value), default=_described))
     except (TypeError, ValueError) as error:
         raise ParameterError(
             f"{path} is set to numbers, strings, lists, dicts or parameter objects. Received: {value!r}"
@@ -173,7 +175,7 @@ class ScheduleParameters:
     """
 
     heatup_steps: StepMethod = EnvironmentSteps(10_000)
-    random_action_steps: Annotated[int, Field(ge=0)] | None = None
+    random_action_steps: Annotated[Integer, Field(ge=0)] | None = None
     improve_steps: StepMethod = EnvironmentSteps(990_000)
     evaluation_steps: StepMethod = EnvironmentEpisodes(5)
     steps_between_evaluation_periods: StepMethod = EnvironmentSteps(5_000)
@@ -197,7 +199,7 @@ class PresetValidationParameters:
     """
 
     min_reward_threshold: float | None = None
-    max_episodes_to_achieve_reward: Annotated[int, Field(gt=0)] | None = None
+    max_episodes_to_achieve_reward: Annotated[Integer, Field(gt=0)] | None = None
 
     def __post_init__(self) -> None:
         if self.min_reward_threshold is None:
@@ -245,7 +247,7 @@ class RunParameters:
         jit_compile: compile updates with XLA, on one device.
     """
 
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    seed: Annotated[Integer, Field(ge=0, lt=2**31)] = 0
     strategy: Literal["none", "one_device", "mirrored", "multi_worker"] = "none"
     num_devices: PositiveInt | None = None
     asynchronous_collection: bool = False

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, Tag
 
-from tfsac.parameters.base import NonNegativeFloat, PositiveInt, by_kind, parameters, refuse_ineffective
+from tfsac.parameters.base import Integer, NonNegativeFloat, PositiveInt, by_kind, parameters, refuse_ineffective
 from tfsac.parameters.user_classes import ClassParameters, OrOwn
 
 
@@ -34,8 +34,8 @@ class NoiseRepetitionParameters(ClassParameters):
     """
 
     mu: NonNegativeFloat = 2.0
-    max_repeats: Annotated[int, Field(ge=2, le=10**6)] = 16
-    every: Annotated[int, Field(ge=2)] | None = None
+    max_repeats: Annotated[Integer, Field(ge=2, le=10**6)] = 16
+    every: Annotated[Integer, Field(ge=2)] | None = None
     kind: Literal["noise_repetition"] = "noise_repetition"
     path: ClassVar[str] = "tfsac.policies.exploration:NoiseRepetition"
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Discriminator, Field
 
 from tfsac.parameters.base import (
+    Integer,
     NonNegativeFloat,
     NonNegativeInt,
     ParameterError,
@@ -132,7 +133,7 @@ class CategoricalValueParameters:
             filter `return_scaling` keeps returns within its own bound.
     """
 
-    num_atoms: Annotated[int, Field(ge=2)] = 101
+    num_atoms: Annotated[Integer, Field(ge=2)] = 101
     low: float | None = None
     high: float | None = None
     kind: Literal["categorical"] = "categorical"

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import pydantic
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 
-from tfsac.parameters.base import ParameterError, nearest
+from tfsac.parameters.base import Integer, ParameterError, nearest
 
 ACTIVATIONS = (
     "celu",
@@ -47,7 +47,7 @@ Decay = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 NotPositive = Annotated[float, Field(le=0)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[Integer, Field(ge=1)]
 
 
 class Takes(NamedTuple):

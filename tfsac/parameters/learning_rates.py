@@ -20,7 +20,7 @@ DecayType = Literal["exponential", "linear", "cosine"]
 
 
 def _check_updates(value: Any) -> Any:
-    if value == "run" or type(value) is int:
+    if value == "run" or type(value) in (int, float):
         return value
     raise ValueError("expected a number of updates, or 'run' for all of the run")
 

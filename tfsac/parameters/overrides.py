@@ -105,11 +105,15 @@ def _assign(node: Any, parts: list[str], value: Any, path: str, tree: dict[str, 
             raise ParameterError(f"There is no parameter {path!r}.{about}{listed} Received: {key!r}")
         if len(parts) > 1:
             _assign(node[key], parts[1:], value, path, tree)
-        elif type(value) is int and isinstance(node.get(key), str) and (steps := STEPS.fullmatch(node[key])):
+        elif _is_whole(value) and isinstance(node.get(key), str) and (steps := STEPS.fullmatch(node[key])):
             # A bare number keeps the unit: improve_steps=5000 leaves EnvironmentSteps what it is.
-            node[key] = f"{steps[1]}({value})"
+            node[key] = f"{steps[1]}({int(value)})"
         else:
             node[key] = value
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is int or (isinstance(value, float) and value.is_integer())
 
 
 def _about(unknown: str, key: str, fields: list[str], tree: dict[str, Any], value: Any) -> str:

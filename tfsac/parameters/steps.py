@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-from tfsac.parameters.base import parameters
+from tfsac.parameters.base import Integer, parameters
 
-Count = Annotated[int, Field(ge=0, lt=2**53)]
+Count = Annotated[Integer, Field(ge=0, lt=2**53)]
 
 
 @parameters
@@ -34,20 +35,23 @@ class TrainingSteps:
 
 
 UNITS = {unit.__name__: unit for unit in (EnvironmentSteps, EnvironmentEpisodes, TrainingSteps)}
-STEPS = re.compile(rf"({'|'.join(UNITS)})\((\d[\d_]*)\)")  # as JSON and the command line have them: unit and number
+STEPS = re.compile(
+    rf"({'|'.join(UNITS)})\((\d[\d_]*(?:\.\d+)?(?:[eE]\+?\d+)?)\)"
+)  # as JSON and the command line have them: unit and number
 
 
 def _parse(value: Any) -> Any:
     if isinstance(value, tuple(UNITS.values())):
         return value
-    if isinstance(value, int) and not isinstance(value, bool):
-        return EnvironmentSteps(value)
+    if type(value) is int or (isinstance(value, float) and value.is_integer()):
+        return EnvironmentSteps(int(value))
     match = STEPS.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
+    number = float(match[2]) if match else math.nan
+    if match is None or not number.is_integer():
         raise ValueError(
             f"expected {', '.join(f'{name}(n)' for name in UNITS)}, or a whole number of environment steps"
         )
-    return UNITS[match[1]](int(match[2]))
+    return UNITS[match[1]](int(number))
 
 
 # In JSON and on the command line a step method is written as it is in Python: "EnvironmentSteps(1000)".

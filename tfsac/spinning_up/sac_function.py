@@ -17,7 +17,7 @@ from tfsac.environments import make, maker, name_of_environment, spec_of
 from tfsac.environments.check import time_limit_of
 from tfsac.files import differences, new_run_dir, no_run, read_object
 from tfsac.parameters import BY_ENV_FN, EnvironmentParameters, ParameterError, to_json
-from tfsac.parameters.base import nearest
+from tfsac.parameters.base import nearest, python_numbers
 from tfsac.spinning_up.actor_critic import ActorCritic, mlp_actor_critic, model_maker
 from tfsac.spinning_up.epochs import BarOnly, EpochLog
 from tfsac.spinning_up.sac_arguments import SpinningUpArguments
@@ -136,7 +136,7 @@ def sac(
     for name, function, example in zip(("env_fn", "actor_critic"), (env_fn, actor_critic), examples, strict=True):
         if not callable(function):
             raise ParameterError(f"{name} is a function, such as {example}. Received: {function!r}")
-    ac_kwargs, logger = dict(ac_kwargs or {}), dict(LOGGER)
+    ac_kwargs, logger = python_numbers(dict(ac_kwargs or {})), dict(LOGGER)
     logger.update({name: value for name, value in (logger_kwargs or {}).items() if value is not None})
     for name in logger.keys() - LOGGER.keys():
         raise ParameterError(
@@ -250,6 +250,6 @@ def _is_plain(kwargs: dict[str, Any]) -> bool:
         return False
 
 
-def _plain(kwargs: dict[str, Any]) -> dict[str, Any]:
+def _plain(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Returns arguments as JSON values."""
     return json.loads(json.dumps(kwargs, default=repr))
