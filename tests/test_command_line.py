@@ -1,4 +1,4 @@
-"""The command line around its commands: help, version, completion, what it describes, and how it fails."""
+"""The command line around its commands: help, version, what it describes, and how it fails."""
 
 import errno
 import importlib.util
@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +16,6 @@ from absl import flags
 
 from tfsac import cli, user_code
 from tfsac.catalog import load_preset, preset_names, read_config
-from tfsac.cli import completing
 from tfsac.cli.command import Command, UsageError
 from tfsac.cli.failure import in_one_line, reason, status_of
 from tfsac.cli.parsing import parse
@@ -176,104 +174,6 @@ def test_info_tells_versions_devices_and_threads(capsys):
     ):
         assert re.search(rf"^{name} +\S", printed, re.MULTILINE), name
     assert "CPU:0" in printed
-
-
-# -- completion --------------------------------------------------------------------------------------------------------
-
-COMPLETED = [
-    ("tfsac tr", {"train"}),
-    ("tfsac help ex", {"export"}),
-    ("tfsac completion z", {"zsh"}),
-    ("tfsac train --preset=pendulum", {name for name in preset_names() if name.startswith("pendulum")}),
-    ("tfsac sweep --preset=acer_c", {"acer_cartpole"}),
-    ("tfsac train --strategy=m", {"mirrored", "multi_worker"}),
-    ("tfsac export --format=t", {"tflite"}),
-    ("tfsac train --checkpoint_s", {"--checkpoint_save_steps="}),
-    ("tfsac evaluate --sto", {"--stochastic"}),
-    ("tfsac evaluate --run_dir=runs/pe", {"runs/pendulum"}),
-    ("tfsac compare runs/pe", {"runs/pendulum"}),
-]
-
-
-@pytest.fixture
-def script(tmp_path, monkeypatch, capsys):
-    (tmp_path / "runs" / "pendulum").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path)
-
-    def write(shell):
-        if shutil.which(shell) is None:
-            pytest.skip(f"needs {shell}")
-        assert cli.run(["completion", shell]) == 0
-        (tmp_path / "script").write_text(capsys.readouterr().out)
-        subprocess.run([shell, "-n", "script"], check=True, timeout=30)
-        return "script"
-
-    return write
-
-
-def shell(*arguments):
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0 and not done.stderr, done.stderr
-    return done.stdout.splitlines()
-
-
-@pytest.mark.parametrize("breaks", ["=: ", ": "])
-def test_bash_completes_commands_flags_and_values(script, breaks):
-    script("bash")
-    for line, expected in COMPLETED:
-        program = 'source ./script; COMP_LINE=$1 COMP_POINT=${#1} COMP_WORDBREAKS=$2; _tfsac; printf "%s\\n" "${COMPREPLY[@]}"'
-        found = set(shell("bash", "-c", program, "bash", line, breaks))
-        prefix = "" if "=" in breaks or "=" not in line else line.split()[-1].partition("=")[0] + "="
-        assert found == {prefix + word for word in expected}, line
-    assert shell("bash", "-c", "source ./script; complete -p tfsac") == ["complete -F _tfsac tfsac"]
-
-
-def test_bash_completes_folders_with_spaces(script, tmp_path):
-    script("bash")
-    (tmp_path / "my runs").mkdir()
-    program = (
-        'source ./script; COMP_LINE=$1 COMP_POINT=${#1} COMP_WORDBREAKS==; _tfsac; printf "%s\\n" "${COMPREPLY[@]}"'
-    )
-    assert shell("bash", "-c", program, "bash", "tfsac compare m") == ["my runs"]
-
-
-def test_bash_completes_every_command_and_flag(script):
-    script("bash")
-    program = (
-        'source ./script; COMP_LINE=$1 COMP_POINT=${#1} COMP_WORDBREAKS==; _tfsac; printf "%s\\n" "${COMPREPLY[@]}"'
-    )
-    assert set(shell("bash", "-c", program, "bash", "tfsac ")) == {*cli.COMMANDS, "help", "--help", "--version"}
-    for name in cli.COMMANDS:
-        found = {word.removesuffix("=") for word in shell("bash", "-c", program, "bash", f"tfsac {name} --")}
-        assert found == {f"--{flag}" for flag in [*flags_of(name), "help"]}, name
-
-
-def test_fish_completes_commands_flags_and_values(script):
-    script("fish")
-    for line, expected in COMPLETED[2:4] + COMPLETED[5:7]:
-        lines = shell("fish", "-c", "source script; complete -C $argv[1]", line)
-        assert {word.partition("\t")[0].partition("=")[2] or word.partition("\t")[0] for word in lines} == expected
-    listed = {word.partition("\t")[0] for word in shell("fish", "-c", "source script; complete -C 'tfsac '")}
-    assert listed == set(cli.COMMANDS)
-
-
-def test_zsh_is_told_every_command_and_flag(script):
-    script("zsh")
-    program = """
-compdef() { :; }
-_describe() { print -rl -- "${(@)${(P)2}}" }
-_arguments() { print -rl -- "$@" }
-source ./script
-words=("${@}") CURRENT=$#
-_tfsac
-"""
-    listed = shell("zsh", "-f", "-c", program, "zsh", "tfsac", "")
-    assert [line.partition(":")[0] for line in listed] == list(cli.COMMANDS)
-    for name in cli.COMMANDS:
-        told = "\n".join(shell("zsh", "-f", "-c", program, "zsh", "tfsac", name, "--"))
-        for flag in completing.completed(name):
-            assert re.search(rf"^\*?--{flag.name}[=\[]", told, re.MULTILINE), (name, flag.name)
-            assert not flag.values or flag.kind or f"({' '.join(flag.values)})" in told
 
 
 # -- how it fails ------------------------------------------------------------------------------------------------------

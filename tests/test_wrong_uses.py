@@ -386,9 +386,6 @@ WRONG = [
     ("compare young", "runs that have ended"),
     ("compare --run_dir=run", NO_FLAG),
     # the rest
-    ("completion", "bash, zsh or fish. Received: none"),
-    ("completion tcsh", "bash, zsh or fish. Received: tcsh"),
-    ("completion bash zsh", "bash, zsh or fish. Received: bash zsh"),
     ("sweep --run_dir=file", OCCUPIED),
     ("sweep --run_dir=full", OCCUPIED),
     ("sweep --run_dir=badsweep", "sweep.json is damaged"),

@@ -24,7 +24,6 @@ from tfsac.cli import sharing  # noqa: F401
 from tfsac.cli import checking  # noqa: F401
 from tfsac.cli import describing  # noqa: F401
 from tfsac.cli import spinup  # noqa: F401
-from tfsac.cli import completing  # noqa: F401
 # isort: on
 
 NOT_SHOWN = (None, "", "''", "'false'", "false", "'[]'")  # defaults

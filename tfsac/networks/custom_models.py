@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from tfsac.networks.sizes import action_size
+from tfsac.networks.heads import action_size
 from tfsac.parameters import (
     CategoricalPolicyHeadParameters,
     DiscreteQHeadParameters,

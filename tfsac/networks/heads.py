@@ -11,7 +11,6 @@ import numpy as np
 from tfsac.networks.bfloat16 import ValueLayer
 from tfsac.networks.embedders import dense_layers
 from tfsac.networks.initializers import Initializers, SideBySide, uniform
-from tfsac.networks.sizes import action_size
 from tfsac.parameters import (
     LOG_STD_BOUNDS,
     CategoricalPolicyHeadParameters,
@@ -25,7 +24,12 @@ from tfsac.parameters import (
     TwinQHeadParameters,
     VHeadParameters,
 )
-from tfsac.types import Spec
+from tfsac.types import DiscreteSpec, Spec
+
+
+def action_size(spec: Spec) -> int:
+    """Returns the number of discrete actions, or of the dimensions of a continuous one."""
+    return spec.action.num_actions if isinstance(spec.action, DiscreteSpec) else spec.action.shape[0]
 
 
 class Head:

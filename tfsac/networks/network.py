@@ -16,7 +16,6 @@ from tfsac.networks.heads import FeaturesHead, Head
 from tfsac.networks.initializers import Initializers
 from tfsac.networks.lstm import CELL, HIDDEN, LSTM
 from tfsac.networks.observations import with_embedders
-from tfsac.networks.sizes import check_size
 from tfsac.parameters import LSTMMiddlewareParameters, NetworkParameters, class_of, is_of_tfsac
 from tfsac.types import ArraySpec, Spec
 
@@ -101,7 +100,6 @@ class Network(tf.Module):
                 self.state_embedders = {key: None for key in spec.state if key in read}
             return
         parameters, self.note = with_embedders(name, parameters, spec.observation)
-        check_size(name, parameters, spec)
         seeds = np.random.default_rng(seed)
         hidden = Initializers(parameters.initializer, seeds)
         self.merger = parameters.embedding_merger_type
