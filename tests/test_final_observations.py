@@ -92,6 +92,27 @@ class Doubled(gym.Wrapper):
         return 2 * observation, *rest
 
 
+class Proxy(gym.Env):
+    """Sets and finds all attributes in another environment."""
+
+    def __init__(self, env):
+        self.__dict__["env"] = env
+
+    def __setattr__(self, name, value):
+        setattr(self.env, name, value)
+
+    def __getattribute__(self, name):
+        if name in ("observation_space", "action_space"):
+            return getattr(self.env, name)
+        return super().__getattribute__(name)
+
+    def reset(self, *, seed=None, options=None):
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action):
+        return self.env.step(action)
+
+
 class Ends(gym.Env):
     """Resets nothing; observes the time until 5."""
 
@@ -137,6 +158,7 @@ ENVIRONMENTS = {
     "wrappers change it": (lambda: doubled(Clock()), [[10.0]]),
     "wrappers of one's own change it": (lambda: Doubled(gym.wrappers.TimeLimit(Clock(), 50)), [[10.0]]),
     "a wrapper resets beneath another": (lambda: doubled(Resetting(Doubled(Ends()))), [[20.0]]),
+    "a proxy": (lambda: doubled(Proxy(Clock())), [[10.0]]),
     "frames": (lambda: gym.wrappers.FrameStackObservation(Clock(), 3), [[[3.0], [4.0], [5.0]]]),
     "flattened": (
         lambda: gym.wrappers.FlattenObservation(gym.wrappers.FrameStackObservation(Clock(), 2)),

@@ -30,7 +30,8 @@ class FinalObservation:
         self.seen: list[Any] = []  # values in the infos of this step, also where no episode ended
         while isinstance(env, gym.Wrapper):
             env = env.env
-            env.step = functools.partial(self._step, env.step)  # type: ignore[method-assign]
+            # Environments may set the attributes of another object in their own `__setattr__`.
+            object.__setattr__(env, "step", functools.partial(self._step, env.step))
 
     def step(self, env: gym.Env, action: Any) -> Any:
         """Returns what a step of the environment returns."""
@@ -40,10 +41,11 @@ class FinalObservation:
 
     def _step(self, step: Callable[[Any], Any], action: Any) -> Any:
         result = step(action)
-        if not isinstance(result, tuple) or len(result) != 5 or not isinstance(result[4], dict):
+        info = result[4] if isinstance(result, tuple) and len(result) == 5 else None
+        if not isinstance(info, dict) or not info:
             return result
         for key in KEYS:
-            value = result[4].get(key)
+            value = info.get(key)
             if value is None or any(value is one for one in self.seen):
                 continue
             self.seen.append(value)
