@@ -92,7 +92,7 @@ MAY_IMPORT = {
     ),
     "loading": (
         {"gymnasium"},
-        {"parameters", "environments", "networks", "agents", "training", "argument_checks"},
+        {"types", "parameters", "environments", "networks", "agents", "training", "argument_checks"},
     ),
     "exporting": (
         {"numpy", "tensorflow"},

@@ -63,12 +63,10 @@ class EnvironmentParameters:
         atari: preprocessing of an Atari game ("ALE/..."), or None.
         visible_entries: indices of the entries of a vector observation that the agent sees, in this order; the others
             are hidden, which makes the task partially observable. None shows all.
-        step_timeout_seconds: environments in other processes fail when they take longer for a step or a reset, or None
-            to wait for as long as it takes. An environment that hangs in this process cannot be stopped, so "sync"
-            refuses it.
-        evaluation: "separate" evaluates in an environment of its own, "shared" in the one that is trained in, at the
-            first end of an episode after an evaluation is due, for a robot or simulator that exists once. "none" makes
-            no evaluations: the policy with the best mean return of ten training episodes is kept.
+        step_timeout_seconds: environments in other processes fail when they take longer for a step or a reset; None
+            waits. An environment that hangs in this process cannot be stopped, so "sync" refuses it.
+        evaluation: "separate" evaluates in an environment of its own, "shared" in the one that is trained in, between
+            its episodes; "none" judges policies by their last ten training episodes.
         filters: rewards and observations on their way to the agent.
     """
 
@@ -96,11 +94,6 @@ class EnvironmentParameters:
                 f"Received: kwargs.{taken[0]}={self.kwargs[taken[0]]!r}"
             )
         object.__setattr__(self, "kwargs", _as_json(self.kwargs))
-        if self.evaluation == "shared" and (self.num_envs, self.vectorization) != (1, "sync"):
-            raise ParameterError(
-                'evaluation="shared" is for one environment in this process, num_envs=1 and vectorization="sync". '
-                f"Received: num_envs={self.num_envs}, {self.vectorization!r}"
-            )
         visible = self.visible_entries
         if visible is not None and (not visible or len(set(visible)) < len(visible)):
             raise ParameterError(f"visible_entries names one entry or more, each once. Received: {visible}")
@@ -372,8 +365,7 @@ class Preset:
                 f"Received: max_size={memory.max_size}, num_envs={num_envs}"
             )
         resets = getattr(self.agent.algorithm, "reset_steps", ())
-        counted = isinstance(heatup, EnvironmentSteps) or not heatup.num_steps
-        if resets and not (counted and resets[0] > heatup.num_steps):
+        if resets and (resets[0] <= heatup.num_steps or (isinstance(heatup, EnvironmentEpisodes) and heatup.num_steps)):
             raise ParameterError(
                 "A reset needs updates before it and a memory to learn from after it, so reset_steps are larger than "
                 f"the warm-up, which counts EnvironmentSteps. Received: reset_steps={resets}, heatup_steps={heatup}"
