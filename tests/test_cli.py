@@ -235,14 +235,16 @@ def test_a_finished_run_is_extended_with_resume(tmp_path, capsys):
     assert (folder / "config.json").read_bytes() == content
 
 
-@pytest.mark.parametrize(("updates", "untrained"), [((0, 10), True), ((5, 10), False)])
-def test_a_best_policy_from_before_the_first_update_is_told(tmp_path, capsys, updates, untrained):
+@pytest.mark.parametrize(
+    ("updates", "untrained", "early"), [((0, 0), True, True), ((0, 9), False, True), ((5, 9), False, False)]
+)
+def test_a_policy_that_no_update_made_is_told(tmp_path, capsys, updates, untrained, early):
     rows = [f"50,{updates[0]},-1.0", "60,,", f"70,{updates[1]},-2.0"]
     (tmp_path / "metrics.csv").write_text("\n".join(["env_steps,updates,evaluation/return_mean", *rows]) + "\n")
     tell_untrained(tmp_path)
-    assert ("before the first update" in capsys.readouterr().out) is untrained
+    assert ("untrained" in capsys.readouterr().out) is untrained
     tell_untrained(tmp_path, until=60)
-    assert ("before the first update" in capsys.readouterr().out) is untrained
+    assert ("untrained" in capsys.readouterr().out) is early
     tell_untrained(tmp_path, until=40)
     tell_untrained(tmp_path / "no run")
     assert not capsys.readouterr().out

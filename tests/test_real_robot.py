@@ -12,9 +12,11 @@ import resume_tools
 import tiny
 
 import tfsac
+from tfsac.environments import make, spec_of
 from tfsac.parameters import ParameterError, RunParameters, override
 from tfsac.testing import tiny_preset
-from tfsac.training import Trainer
+from tfsac.training import RunDirectory, Trainer
+from tfsac.training.recorded_functions import recorded_spec, spaces_of
 
 ROOT = pathlib.Path(__file__).parents[1]
 LENGTH = 12  # steps of an episode
@@ -43,6 +45,13 @@ class Robot(gym.Env):
     def close(self):
         assert Robot.users, "closed twice"
         Robot.users = 0
+
+
+class Masked(gym.Env):
+    observation_space = gym.spaces.Dict(
+        {"x": gym.spaces.Box(-1, 1, (2,), np.float64), "action_mask": gym.spaces.MultiBinary(3)}
+    )
+    action_space = gym.spaces.Discrete(3, start=5)
 
 
 @pytest.fixture(autouse=True)
@@ -170,7 +179,7 @@ def test_one_robot_serves_training_resuming_loading_and_evaluating(tmp_path, eva
     mine, made = Robot(), Robot.made
     policy = tfsac.load_policy(tmp_path / "run", env_fn=Robot, critics=True)
     assert Robot.made == made and Robot.users == 1  # while mine is open
-    assert policy.acting.spec == tfsac.loading.spec_of(mine)._replace(extras=policy.acting.spec.extras)
+    assert policy.acting.spec == spec_of(mine)._replace(extras=policy.acting.spec.extras)
     assert policy.act(mine.reset()[0]).shape == (1,)
     mine.close()
     assert tfsac.evaluate(tmp_path / "run", 2, env_fn=Robot).lengths.tolist() == [LENGTH] * 2
@@ -184,6 +193,18 @@ def test_the_same_object_may_be_trained_in(tmp_path, evaluation):
     short = override(preset(evaluation), {"schedule.improve_steps": "EnvironmentSteps(8)"})
     Trainer(short, tmp_path / "run", quiet=True, env_fn=lambda: robot).run()
     assert len(tiny.rows(tmp_path / "run")) >= 2 and not Robot.users
+
+
+@pytest.mark.parametrize("level", ["CartPole-v1", "tfsac.testing:TeamIdentity-v0", "Pendulum-v1", "camera", "masked"])
+def test_a_runs_folder_knows_the_spaces_of_its_policy(tmp_path, level):
+    env = {"camera": tiny.CameraArm, "masked": Masked}[level]() if level in ("camera", "masked") else make(level)
+    spec, directory = spec_of(env), RunDirectory(tmp_path / "run")
+    directory.create(tfsac.load_preset("pendulum_sac"), RunParameters(), {"spaces": spaces_of(spec)})
+    found = recorded_spec(directory)
+    assert (found.observation, found.num_agents) == (spec.observation, spec.num_agents)
+    assert type(found.action) is type(spec.action)
+    for ours, theirs in zip(found.action, spec.action, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 # -- no evaluations ----------------------------------------------------------------------------------------------------
@@ -224,17 +245,17 @@ def test_a_short_run_without_evaluations_keeps_its_last_policy(tmp_path):
     np.testing.assert_array_equal(kept.act(seen), trainer.policy.act(seen))
 
 
-def test_several_environments_are_not_evaluated_in_turns():
-    for changes in ({"environment.num_envs": 2}, {"environment.vectorization": "subprocess"}):
-        with pytest.raises(ParameterError, match="shared"):
-            override(preset("shared"), changes)
-        assert override(preset("none"), changes)
-
-
-@pytest.mark.usefixtures("untraced")
-def test_actors_cannot_be_evaluated_in(tmp_path):
-    with pytest.raises(ParameterError, match="ray_address"):
-        Trainer(preset("shared"), tmp_path / "run", RunParameters(ray_address="local"), quiet=True)
+@pytest.mark.parametrize(
+    ("changes", "run"),
+    [
+        ({"environment.num_envs": 2}, {}),
+        ({"environment.vectorization": "subprocess"}, {}),
+        ({}, {"ray_address": "local"}),
+    ],
+)
+def test_what_is_not_one_environment_of_this_process_is_not_shared(tmp_path, changes, run):
+    with pytest.raises(ParameterError, match="shared"):
+        Trainer(override(preset("shared"), changes), tmp_path / "run", RunParameters(**run), quiet=True)
     assert not (tmp_path / "run").exists()
 
 

@@ -310,8 +310,7 @@ class TerminalSink(Sink):
             disable=quiet or not self.console.is_terminal,
             transient=True,
         )
-        self.task = self.bar.add_task("training", total=total, speed=0.0, value="-")
-        self.header = False
+        self.task, self.header = self.bar.add_task("training", total=total, speed=0.0, value="-"), False
         self.plus_minus = "±" if _can_print("±", self.console.encoding) else "+"
 
     def __enter__(self) -> TerminalSink:
@@ -339,8 +338,8 @@ class TerminalSink(Sink):
         steps, mean, std, training, speed = (row.get(column) for column in self.COLUMNS)
         trained = f"{training:15.1f}" if isinstance(training, float) else f"{'-':>15}"
         more = "".join(f"  {_short(row.get(name)):>{max(12, len(name))}}" for name in self.extra)
-        evaluated = f"{'-':>20}" if mean is None else f"{mean:>10.1f} {self.plus_minus} {std:<7.1f}"
-        self.print(f"{steps:>9}  {evaluated}  {trained}  {speed:>7.0f}{more}")
+        evaluated = "-" if mean is None else f"{mean:.1f} {self.plus_minus} {std:<7.1f}"
+        self.print(f"{steps:>9}  {evaluated:>20}  {trained}  {speed:>7.0f}{more}")
 
     def print(self, text: str) -> None:
         """Prints a line above the bar."""
@@ -379,8 +378,7 @@ class NotebookSink(TerminalSink):
     def write(self, row: Row) -> None:
         """Adds one evaluation to the table."""
         steps, mean, std, training, speed = (row.get(column) for column in self.COLUMNS)
-        evaluated = "-" if mean is None else f"{mean:.1f} ± {std:.1f}"
-        cells = [str(steps), evaluated, _short(training), f"{speed:.0f}"]
+        cells = [str(steps), "-" if mean is None else f"{mean:.1f} ± {std:.1f}", _short(training), f"{speed:.0f}"]
         self.rows.append([*cells, *(_short(row.get(name)) for name in self.extra)])
         self._show()
 

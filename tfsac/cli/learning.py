@@ -56,9 +56,7 @@ def set_flag(f: flags.FlagValues) -> None:
 def run_flags(f: flags.FlagValues) -> None:
     """Defines what a grid may vary beside parameters."""
     _level_flags(f)
-    flags.DEFINE_string(
-        "checkpoint_restore_dir", None, "initial weights: the best ones of the run in this folder", flag_values=f
-    )
+    flags.DEFINE_string("checkpoint_restore_dir", None, "initial weights: the best of this run's folder", flag_values=f)
     flags.DEFINE_bool("restore_memory", False, "begin with that run's replay memory, too", flag_values=f)
     flags.DEFINE_bool("use_cpu", False, "hide the GPUs", flag_values=f)
     run_fields(f, without=ONE_RUN)

@@ -18,16 +18,22 @@ from tfsac.parameters import (
 
 
 def refuse_timeout_in_this_process(preset: Preset, run: RunParameters) -> None:
-    """Refuses a timeout of environments that this process steps itself.
+    """Refuses a timeout of environments that this process steps itself, and evaluations in those that it does not.
 
     Args:
         preset: of the run.
         run: with `ray_address`.
 
     Raises:
-        ParameterError: nothing could end a step that takes too long.
+        ParameterError: nothing could end a step that takes too long; or there is no single environment to share.
     """
     environment = preset.environment
+    stepped = environment.num_envs, environment.vectorization, run.ray_address
+    if environment.evaluation == "shared" and stepped != (1, "sync", None):
+        raise ParameterError(
+            'environment.evaluation="shared" is for one environment in this process: num_envs=1, vectorization="sync" '
+            f"and no ray_address. Received: {stepped}"
+        )
     if environment.step_timeout_seconds is not None and environment.vectorization == "sync" and run.ray_address is None:
         raise ParameterError(
             "environment.step_timeout_seconds needs environments in other processes, which can be ended: set "
@@ -78,14 +84,9 @@ def environment_of_actor(preset: Preset, run: RunParameters) -> EnvironmentParam
         run: with `num_actors`.
 
     Raises:
-        ParameterError: `num_envs` is not divisible by the number of actors; or evaluations in the environment of one.
+        ParameterError: `num_envs` is not divisible by the number of actors.
     """
     num_envs = preset.environment.num_envs
-    if preset.environment.evaluation == "shared" and run.ray_address is not None:
-        raise ParameterError(
-            'Actors step ahead of the learner, so environment.evaluation is "separate" or "none" with ray_address. '
-            'Received: "shared"'
-        )
     if num_envs % run.num_actors:
         raise ParameterError(
             f"environment.num_envs must be divisible by the number of actors, {run.num_actors}; see --num_envs. "

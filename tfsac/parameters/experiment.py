@@ -65,12 +65,10 @@ class EnvironmentParameters:
         atari: preprocessing of an Atari game ("ALE/..."), or None.
         visible_entries: indices of the entries of a vector observation that the agent sees, in this order; the others
             are hidden, which makes the task partially observable. None shows all.
-        step_timeout_seconds: environments in other processes fail when they take longer for a step or a reset, or None
-            to wait for as long as it takes. An environment that hangs in this process cannot be stopped, so "sync"
-            refuses it.
-        evaluation: "separate" evaluates in an environment of its own, "shared" in the one that is trained in, at the
-            first end of an episode after an evaluation is due, for a robot or simulator that exists once. "none" makes
-            no evaluations: the policy with the best mean return of ten training episodes is kept.
+        step_timeout_seconds: environments in other processes fail when they take longer for a step or a reset; None
+            waits. An environment that hangs in this process cannot be stopped, so "sync" refuses it.
+        evaluation: "separate" evaluates in an environment of its own, "shared" in the one that is trained in, between
+            its episodes; "none" judges policies by their last ten training episodes.
         logged_info: keys of `info` whose value in an episode's last step becomes a metric, the mean over episodes, of
             training and evaluations; beside `is_success`, which is one wherever an environment gives it.
         filters: rewards and observations on their way to the agent.

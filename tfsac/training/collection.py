@@ -64,8 +64,7 @@ class Collector:
             env_steps: of the run so far.
 
         Raises:
-            EnvironmentFailure: an environment raised; everything is as it was.
-            KeyboardInterrupt: the same, where it raised this one.
+            EnvironmentFailure, KeyboardInterrupt: an environment raised; everything is as it was.
             NonFiniteError: the action is not finite.
         """
         environments = self.environments

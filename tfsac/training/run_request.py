@@ -121,9 +121,8 @@ def requested(
         if initial_weights is None:
             told = "restore_memory needs initial_weights (--checkpoint_restore_dir), the run whose memory it is"
             raise ParameterError(f"{told}. Received: restore_memory without")
-        # The memory is there, and so is a policy: every step is its own and is learned from.
-        changes = {"schedule.heatup_steps": EnvironmentEpisodes(0), "schedule.random_action_steps": None}
-        preset = override(preset, changes)
+        no_warm_up = EnvironmentEpisodes(0)  # the memory is there
+        preset = override(preset, {"schedule.heatup_steps": no_warm_up, "schedule.random_action_steps": None})
     check_functions(env_fn, models)
     callbacks = argument_checks.instances(
         "callbacks", callbacks, Callback, "a list of Callback objects", lambda cls: f"{cls.__name__}(...)"
