@@ -171,8 +171,8 @@ def training_models(preset: Preset) -> Iterator[None]:
 
 
 def refuse_other_spaces(directory: RunDirectory, spec: Spec, read: Collection[str] | None = None) -> None:
-    """Refuses an environment whose spaces are not those in which a run's policy was trained. Where the policy only acts,
-    the observations that it does not `read` and the number of rewards do not count.
+    """Refuses an environment whose spaces are not those in which a run's policy was trained. A policy that only
+    acts needs the observations in `read` and its actions.
 
     Raises:
         ValueError: names the first difference.
