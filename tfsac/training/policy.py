@@ -162,7 +162,6 @@ class Policy:
         Raises:
             ValueError: a policy without critics, or one whose critics have an LSTM of their own; an observation as
                 `act` refuses it; an action of another shape, or beyond the bounds.
-            RuntimeError: as `act`.
         """
         if self.critics is None:
             raise ValueError(NO_CRITICS)

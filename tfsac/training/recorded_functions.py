@@ -173,11 +173,8 @@ def training_models(preset: Preset) -> Iterator[None]:
 
 
 def refuse_other_spaces(directory: RunDirectory, spec: Spec, read: Collection[str] | None = None) -> None:
-    """Refuses an environment whose spaces are not those in which a run's policy was trained.
-
-    Args:
-        directory, spec: the run, and what is observed and done in the environment.
-        read: keys of the observations that count, where a policy only acts; None for all, and the number of rewards.
+    """Refuses an environment whose spaces are not those in which a run's policy was trained. A policy that only
+    acts needs the observations in `read` and its actions.
 
     Raises:
         ValueError: names the first difference.
