@@ -86,6 +86,7 @@ class Environments:
         one = one or maker(parameters)
         self.level, self.seed, self.num_envs, self.first = parameters.name, seed, parameters.num_envs, first
         self.steps, self.logged_keys = 0, parameters.logged_keys
+        self.nothing = {key: np.full(self.num_envs, np.nan) for key in self.logged_keys}
         if parameters.vectorization == "subprocess":
             env = one()  # errors of a wrong level are clearer from this process
             self.spec, single = spec_of(env), env.observation_space
@@ -159,7 +160,7 @@ class Environments:
                 self.steps, self.length, self.episode = before
                 raise
         self.observation, self.is_first = following, done
-        logged = self._logged(infos, done)
+        logged = self._logged(infos, done) if done.any() else self.nothing
         return StepResult(next_observation, reward, terminated, truncated, length, self.observation, infos, logged)
 
     def _logged(self, infos: list[dict[str, Any]], done: np.ndarray) -> dict[str, np.ndarray]:
