@@ -464,6 +464,23 @@ SUITES = {
             Level("LunarLander-v3", (preset("lunar_lander_discrete_sac", "tfsac, discrete SAC"),)),
         )
     ),
+    "images": Suite(  # with PYTHONPATH=examples
+        (
+            Level(
+                "image_reacher:ImageReacher-v0",
+                (
+                    preset(
+                        "pendulum_twin_sac",
+                        TWIN,
+                        improve(4_000),
+                        "--set=agent.networks.*.batch_size=64",
+                        "--set=agent.algorithm.discount=0.9",
+                    ),
+                ),
+            ),
+        ),
+        last_evaluations=2,
+    ),
     "several_agents": Suite(
         (
             Level(

@@ -95,6 +95,7 @@ class Environments:
         self.parameters, self.maker = parameters, one if isinstance(one, Maker) else maker(parameters, one)
         self.level, self.seed, self.num_envs, self.first = parameters.name, seed, parameters.num_envs, first
         self.steps, self.seeds_below, self.logged_keys = 0, SEEDS_BELOW, parameters.logged_keys
+        self.nothing = {key: np.full(self.num_envs, np.nan) for key in self.logged_keys}
         self._make()
         self.action_map = action_map(self.spec)
         self.episode = np.zeros(self.num_envs, np.int64)  # index of the running episode, by environment
@@ -176,7 +177,7 @@ class Environments:
                 self.steps, self.length, self.episode = before
                 raise
         self.observation, self.is_first = following, done
-        logged = self._logged(infos, done)
+        logged = self._logged(infos, done) if done.any() else self.nothing
         return StepResult(next_observation, reward, terminated, truncated, length, self.observation, infos, logged)
 
     def _logged(self, infos: list[dict[str, Any]], done: np.ndarray) -> dict[str, np.ndarray]:

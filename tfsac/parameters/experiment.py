@@ -99,11 +99,6 @@ class EnvironmentParameters:
                 f"Received: kwargs.{taken[0]}={self.kwargs[taken[0]]!r}"
             )
         object.__setattr__(self, "kwargs", _as_json(self.kwargs))
-        if self.evaluation == "shared" and (self.num_envs, self.vectorization) != (1, "sync"):
-            raise ParameterError(
-                'evaluation="shared" is for one environment in this process, num_envs=1 and vectorization="sync". '
-                f"Received: num_envs={self.num_envs}, {self.vectorization!r}"
-            )
         visible = self.visible_entries
         if visible is not None and (not visible or len(set(visible)) < len(visible)):
             raise ParameterError(f"visible_entries names one entry or more, each once. Received: {visible}")
