@@ -509,6 +509,15 @@ def test_a_policy_is_copied_and_what_cannot_be_pickled_says_what_to_pass(run_dir
         pickle.dumps(policy)
 
 
+@pytest.mark.parametrize("format", ["saved_model", "tflite"])
+def test_an_exported_policy_is_pickled_as_its_path(policy, tmp_path, monkeypatch, format):
+    monkeypatch.chdir(tmp_path)
+    exported = tfsac.load_exported(tfsac.export(policy, "exported", format))
+    content = pickle.dumps(exported)
+    monkeypatch.chdir(tmp_path.parent)
+    np.testing.assert_array_equal(pickle.loads(content)(np.ones(3)), exported(np.ones(3)))
+
+
 def test_networks_are_not_built_in_a_graph(run_dir):
     with tf.Graph().as_default(), pytest.raises(ValueError, match=r"outside tf.function, .* Received: graph mode$"):
         tfsac.load_policy(run_dir)

@@ -53,7 +53,7 @@ class Exported:
         path = argument_checks.path("path", path, "the path of an export, a str or a pathlib.Path")
         if (path / TFLITE_FILE).is_file():
             path = path / TFLITE_FILE
-        self.lite = path.suffix == ".tflite" and path.is_file()
+        self.path, self.lite = path.absolute(), path.suffix == ".tflite" and path.is_file()
         if self.lite:
             interpreter, self.lock = litert_interpreter(path), threading.Lock()
             signatures = {name: interpreter.get_signature_runner(name) for name in interpreter.get_signature_list()}
@@ -83,6 +83,10 @@ class Exported:
             name: (tuple(shape[1:]), np.dtype(x)) for name, (shape, x) in found.items() if name not in outputs
         }
         self.reset()
+
+    def __reduce__(self) -> Any:
+        """Is pickled as its path: another process loads it from there."""
+        return Exported, (self.path,), {"state": self.state}
 
     def reset(self) -> None:
         """Forgets the state."""
