@@ -7,7 +7,7 @@ import functools
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import gymnasium as gym
@@ -34,25 +34,17 @@ UNPACKED = re.compile(r"values to unpack \(expected 5(?:, got (\d+))?\)|cannot u
 
 
 class Notes:
-    """Says each text once.
-
-    Attributes:
-        write: says a text; a warning.
-    """
+    """Says each text once, as a warning; `write` says it."""
 
     def __init__(self) -> None:
-        self.said, self.write = set[str](), warn
+        self.said = set[str]()
+        self.write: Callable[[str], None] = functools.partial(warnings.warn, category=RuntimeWarning, stacklevel=2)
 
     def __call__(self, text: str) -> None:
         """Says a text that was not said yet."""
         if text not in self.said:
             self.said.add(text)
             self.write(text)
-
-
-def warn(text: str) -> None:
-    """Warns of what an environment does."""
-    warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 class CheckedReturns(gym.Wrapper):
@@ -94,16 +86,9 @@ class CheckedReturns(gym.Wrapper):
             raise
         except BaseException as error:
             raise failure("reset", error) from error
-        try:
-            if not isinstance(result, tuple) or len(result) != 2:
-                refuse(RESET, kind_of(result))
-            _check_info(RESET, result[1])
-            for name in SPACES:
-                self._check_space("reset", name)
-            self._check("reset", result[0])
-        except EnvironmentFailure as error:
-            error.problems = list(self._problems("reset", result))
-            raise
+        for name, (_, before) in self.spaces.items():
+            self._check_space("reset", name, before)  # which may also change in place
+        self._examine("reset", result)
         return result
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -119,49 +104,35 @@ class CheckedReturns(gym.Wrapper):
             raise
         except BaseException as error:
             raise failure("step", error) from error
-        try:
-            if not isinstance(result, tuple) or len(result) != 5:
-                refuse(STEP, kind_of(result))
-            observation, reward, terminated, truncated, info = result
-            plain = isinstance(reward, float | int) and -FLOAT32 <= reward <= FLOAT32
-            if not plain and not isinstance(reward, np.float32):
-                result = (observation, self._number(reward), *result[2:])
-            if (terminated is not True and terminated is not False) or (
-                truncated is not True and truncated is not False
-            ):
-                _check_end("terminated", terminated)
-                _check_end("truncated", truncated)
-            _check_info(STEP, info)
-            for name, (space, _) in self.spaces.items():
-                if getattr(self.env, name) is not space:
-                    self._check_space("step", name)
-            self._check("step", observation)
-        except EnvironmentFailure as error:
-            error.problems = list(self._problems("step", result))
-            raise
-        if self.final.taken:
+        self._examine("step", result)
+        if self.final.key:
             self.notes(f"the last observation of an episode is taken from info[{self.final.key!r}]")
-        return result
+        if isinstance(result[1], float | int | np.floating) or self.several_rewards:
+            return result
+        return (result[0], as_array(result[1]).item(), *result[2:])
 
-    def _problems(self, method: str, result: Any) -> Iterator[str]:
-        """Yields everything that is wrong with what a method returned, not only the first."""
+    def _examine(self, method: str, result: Any) -> None:
+        """Raises `EnvironmentFailure` with everything that is wrong with what a method returned."""
         what, length = (RESET, 2) if method == "reset" else (STEP, 5)
         if not isinstance(result, tuple) or len(result) != length:
-            yield f"{what}. Received: {kind_of(result)}"
-            return
-        checks: list[Callable[[], None]] = [
-            lambda: self._check(method, result[0]),
-            lambda: _check_info(what, result[-1]),
-            *(functools.partial(self._check_space, method, name) for name in SPACES),
-        ]
+            refuse(what, kind_of(result))
+        checks: list[tuple[Any, ...]] = [(_check_info, what, result[-1]), (self._check, method, result[0])]
         if method == "step":
-            checks += [lambda: self._number(result[1]), lambda: _check_end("terminated", result[2])]
-            checks += [lambda: _check_end("truncated", result[3])]
-        for check in checks:
+            checks = [(self._check_reward, result[1]), (_check_end, "terminated", result[2]), *checks]
+            checks.insert(2, (_check_end, "truncated", result[3]))
+        for name, (space, _) in self.spaces.items():
+            if getattr(self.env, name) is not space:
+                checks.append((self._check_space, method, name, space))
+        problems = []
+        for check, *of in checks:
             try:
-                check()
+                check(*of)
             except EnvironmentFailure as error:
-                yield str(error)
+                problems.append(str(error))
+        if problems:
+            failure = EnvironmentFailure(problems[0])
+            failure.problems = problems
+            raise failure
 
     def render(self) -> Any:
         """Draws the environment.
@@ -185,26 +156,24 @@ class CheckedReturns(gym.Wrapper):
         except BaseException as error:
             self.notes(f"{failure('close', error)}")
 
-    def _number(self, reward: Any) -> Any:
-        """Returns a reward; one of the shape `(1,)` as a number."""
+    def _check_reward(self, reward: Any) -> None:
+        if isinstance(reward, float | int) and -FLOAT32 <= reward <= FLOAT32:
+            return
         array = as_array(reward)
         if array.dtype.kind not in NUMBERS or (array.shape not in ((), (1,)) and not self.several_rewards):
             refuse(f"{STEP}, where reward is one number", kind_of(reward))
         large = np.isfinite(array) & (np.abs(array.astype(np.float64)) > FLOAT32)
         if large.any():
             refuse(f"the reward must fit into a float32, below {FLOAT32:.2g}", f"{array[large][0]:g}")
-        if self.several_rewards or not array.shape:
-            return reward
-        self.notes("the reward has the shape (1,) and is taken as a number")
-        return array.item()
+        if array.shape and not self.several_rewards:
+            self.notes("the reward has the shape (1,) and is taken as a number")
 
-    def _check_space(self, method: str, name: str) -> None:
-        space, (_, before) = getattr(self.env, name), self.spaces[name]
-        if space != before:
+    def _check_space(self, method: str, name: str, before: Any) -> None:
+        if (space := getattr(self.env, name)) != before:
             refuse(f"an environment keeps its spaces, and {name} was {before}", f"{space} after {method}")
 
     def _check(self, method: str, observation: Any) -> None:
-        if method == "step" and self.final.taken:
+        if method == "step" and self.final.key:
             method = f"step, whose last observation is info[{self.final.key!r}],"
         if self.single:
             if not self.parts:  # a space that `check` refuses
@@ -243,6 +212,8 @@ def _check_info(what: str, info: Any) -> None:
 
 
 def _check_end(name: str, value: Any) -> None:
+    if value is True or value is False:
+        return
     array = as_array(value)
     if array.shape == () and (array.dtype.kind == "b" or (array.dtype.kind in "iu" and array in (0, 1))):
         return

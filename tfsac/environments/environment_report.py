@@ -22,7 +22,7 @@ from tfsac.environments.check import (
     problems_of_spaces,
     takes_render_mode,
 )
-from tfsac.environments.checked_returns import CheckedReturns, as_array, failure
+from tfsac.environments.checked_returns import CheckedReturns, as_array
 from tfsac.environments.env_fn import name_of_environment
 from tfsac.environments.findings import OK, PROBLEM, WARNING, EnvironmentReport, Finding
 from tfsac.environments.make import Maker, maker
@@ -88,13 +88,17 @@ def check_environments(
 
 
 class _Watched(gym.Wrapper):
-    """Shows an inspection what an environment is given and returns."""
+    """Shows an inspection what an environment is given and returns.
+
+    Attributes:
+        seed, actions: of the first episode.
+    """
 
     def __init__(self, env: gym.Env, inspection: _Inspection):
         super().__init__(env)
         self.inspection, self.seen, self.total, self.length, self.episodes = inspection, None, 0.0, 0, 0
-        self.actions: list[Any] = []  # of the first episode
-        self.seed: int | None = None  # of the first episode
+        self.actions: list[Any] = []
+        self.seed: int | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         with self.inspection.finding_problems():
@@ -123,17 +127,6 @@ class _Watched(gym.Wrapper):
             inspection.lengths.append(self.length)
             inspection.terminated += bool(result[2])
         return result
-
-
-class _Watching(Maker):
-    """Makes environments that an inspection watches."""
-
-    def __init__(self, one: Maker, inspection: _Inspection):
-        super().__init__(one.unchecked, one.visible_entries)
-        self.notes, self.spaces, self.inspection = one.notes, one.spaces, inspection
-
-    def __call__(self) -> gym.Env:
-        return _Watched(super().__call__(), self.inspection)
 
 
 class _Inspection:
@@ -193,12 +186,8 @@ class _Inspection:
                     checked.reset(seed=seed)
                     checked.step(self.env.action_space.sample())
         if not self.alone:
-            try:
+            with contextlib.suppress(Exception):  # of one whose spaces cannot be used; others write a note
                 self.env.close()
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:
-                self.find(WARNING, str(failure("close", error)))
         return EnvironmentReport(self.name, tuple(self.findings.values()))
 
     # -- spaces --------------------------------------------------------------------------------------------------------
@@ -275,16 +264,23 @@ class _Inspection:
             vectorization="sync",
             step_timeout_seconds=None,
         )
+        watched: list[_Watched] = []
+
+        def watch() -> gym.Env:
+            watched.append(_Watched(self.one(), self))
+            return watched[-1]
+
+        one = Maker(watch, None)
+        one.notes = self.one.notes
         try:
-            environments = Environments(parameters, seed, _Watching(self.one, self))
+            environments = Environments(parameters, seed, one)
             rng, began = np.random.default_rng(seed), time.perf_counter()
             try:
                 while self.steps < num_steps:
                     environments.step(_random_action(environments, rng))
                 self.seconds = time.perf_counter() - began
                 self._look_at_play()
-                assert environments.groups.here is not None
-                self._repeat(environments.groups.here.envs[0])
+                self._repeat(watched[0])
             finally:
                 if not self.alone:
                     environments.close()

@@ -22,11 +22,11 @@ class FinalObservation:
         env: with its wrappers, whose `step` methods are replaced.
 
     Attributes:
-        key: of the info, once an observation was taken.
+        key: of the info from which the last step's observation was taken; else "".
     """
 
     def __init__(self, env: gym.Env):
-        self.key, self.taken = "", False
+        self.key = ""
         self.seen: list[Any] = []  # values in the infos of this step, also where no episode ended
         while isinstance(env, gym.Wrapper):
             env = env.env
@@ -35,7 +35,7 @@ class FinalObservation:
 
     def step(self, env: gym.Env, action: Any) -> Any:
         """Returns what a step of the environment returns."""
-        self.taken = False
+        self.key = ""
         self.seen.clear()
         return self._step(env.step, action)
 
@@ -52,6 +52,6 @@ class FinalObservation:
             if isinstance(value, np.ndarray) and value.dtype == object and value.size == 1:  # of a vector environment
                 value = value.item()
             if value is not None and (np.any(result[2]) or np.any(result[3])):
-                self.key, self.taken = key, True
+                self.key = key
                 return value, *result[1:]
         return result
