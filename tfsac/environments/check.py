@@ -46,16 +46,6 @@ class EnvironmentFailure(RuntimeError):
         self.environment, self.problems = environment, [message]
 
 
-def check_has_spaces(env: gym.Env) -> None:
-    """Refuses environments without an observation space or an action space.
-
-    Raises:
-        ValueError: there is none, or it is none of gymnasium's.
-    """
-    for name in SPACES:
-        _check_has_space(env, name)
-
-
 def _check_has_space(env: gym.Env, name: str) -> None:
     space = getattr(env, name, None)
     if not isinstance(space, gym.Space):

@@ -14,7 +14,6 @@ import gymnasium as gym
 import numpy as np
 
 from tfsac.environments.check import SPACES, EnvironmentFailure
-from tfsac.environments.final_observation import FinalObservation
 from tfsac.environments.spaces import spaces_by_key
 from tfsac.types import ACTION_MASK
 from tfsac.user_code import described, is_users, message_of
@@ -25,6 +24,8 @@ RESET, STEP = (
 )
 NUMBERS = "biuf"  # kinds of dtypes
 FLOAT32 = float(np.finfo(np.float32).max)
+# Keys of info that have the last observation of an episode, where an environment resets itself in its last step.
+FINAL = ("final_observation", "final_obs", "terminal_observation")
 TAKES = {  # arguments that Gymnasium passes
     "reset": "reset must take seed and options, as in def reset(self, *, seed=None, options=None)",
     "step": "step must take one action",
@@ -33,8 +34,48 @@ CALLED = re.compile(r"\b(reset|step)\(\) (?:got an unexpected keyword|takes|miss
 UNPACKED = re.compile(r"values to unpack \(expected 5(?:, got (\d+))?\)|cannot unpack non-iterable (\w+)")
 
 
+class FinalObservation:
+    """Makes the last observation of an episode that is in `info` that of the step, where it first appears: below the
+    wrappers of an environment, so that those that change observations change it too.
+
+    Attributes:
+        key: of the info from which the last step's observation was taken; else "".
+    """
+
+    def __init__(self, env: gym.Env):
+        self.key = ""
+        self.seen: list[Any] = []  # values in the infos of this step, also where no episode ended
+        while isinstance(env, gym.Wrapper):
+            env = env.env
+            # Environments may set the attributes of another object in their own `__setattr__`.
+            object.__setattr__(env, "step", functools.partial(self._step, env.step))
+
+    def step(self, env: gym.Env, action: Any) -> Any:
+        """Returns what a step of the environment returns."""
+        self.key = ""
+        self.seen.clear()
+        return self._step(env.step, action)
+
+    def _step(self, step: Callable[[Any], Any], action: Any) -> Any:
+        result = step(action)
+        info = result[4] if isinstance(result, tuple) and len(result) == 5 else None
+        if not isinstance(info, dict) or not info:
+            return result
+        for key in FINAL:
+            value = info.get(key)
+            if value is None or any(value is one for one in self.seen):
+                continue
+            self.seen.append(value)
+            if isinstance(value, np.ndarray) and value.dtype == object and value.size == 1:  # of a vector environment
+                value = value.item()
+            if value is not None and (np.any(result[2]) or np.any(result[3])):
+                self.key = key
+                return value, *result[1:]
+        return result
+
+
 class Notes:
-    """Says each text once, as a warning; `write` says it."""
+    """Says each text once; `write` does it, as a warning."""
 
     def __init__(self) -> None:
         self.said = set[str]()

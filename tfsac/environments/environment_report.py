@@ -70,15 +70,10 @@ def check_environment(env: gym.Env | Callable[[], gym.Env], num_steps: int = 100
 def check_environments(
     parameters: EnvironmentParameters, num_steps: int, seed: int, env_fn: Callable[[], gym.Env] | None = None
 ) -> EnvironmentReport:
-    """Returns the report of `check_environment` on the environments that training makes.
-
-    Args:
-        parameters: of the environments.
-        num_steps, seed: see `check_environment`.
-        env_fn: makes one, instead of the level.
+    """Returns the report of `check_environment` on a level's environments, or those that a function makes.
 
     Raises:
-        ValueError, ImportError: the first one cannot be made.
+        ValueError, ImportError: there is no such level.
     """
     try:
         inspection = _Inspection(maker(parameters, env_fn), parameters)
@@ -120,7 +115,7 @@ class _Watched(gym.Wrapper):
         self.seen, reward = result[0], float(result[1])
         self.total, self.length = self.total + reward, self.length + 1
         inspection.look_at(self.seen, f"step {inspection.steps}")
-        inspection.rewards = {*inspection.rewards, reward} if len(inspection.rewards) < 2 else inspection.rewards
+        inspection.rewards.add(reward)
         inspection.largest_reward = max(inspection.largest_reward, abs(reward))
         if result[2] or result[3]:
             inspection.returns.append(self.total)
@@ -130,12 +125,8 @@ class _Watched(gym.Wrapper):
 
 
 class _Inspection:
-    """Looks at the environments of a run and collects what it finds; each finding is told once.
-
-    Args:
-        one: makes them.
-        parameters: of the environments.
-        alone: whether it makes the same one at each call, which stays open.
+    """Looks at the environments of a run and collects what it finds; each finding is told once. One that is `alone` is
+    the user's own, the same at each call, and stays open.
     """
 
     def __init__(self, one: Maker, parameters: EnvironmentParameters, alone: bool = False):
@@ -149,7 +140,7 @@ class _Inspection:
         self.terminated = 0  # episodes
         self.largest_reward, self.steps, self.seconds = 0.0, 0, 0.0
         self.failed, self.reused, self.changed = False, False, False
-        self.rewards: set[float] = set()  # two of them at most
+        self.rewards = set[float]()
 
     def find(self, kind: str, text: str, about: str | None = None) -> None:
         # What names a step is told for the first one alone.
