@@ -171,9 +171,9 @@ class CheckedReturns(gym.Wrapper):
             except EnvironmentFailure as error:
                 problems.append(str(error))
         if problems:
-            failure = EnvironmentFailure(problems[0])
-            failure.problems = problems
-            raise failure
+            refused = EnvironmentFailure(problems[0])
+            refused.problems = problems
+            raise refused
 
     def render(self) -> Any:
         """Draws the environment.
@@ -198,7 +198,7 @@ class CheckedReturns(gym.Wrapper):
             self.notes(f"{failure('close', error)}")
 
     def _check_reward(self, reward: Any) -> None:
-        if isinstance(reward, float | int) and -FLOAT32 <= reward <= FLOAT32:
+        if isinstance(reward, np.float32) or (isinstance(reward, float | int) and -FLOAT32 <= reward <= FLOAT32):
             return
         array = as_array(reward)
         if array.dtype.kind not in NUMBERS or (array.shape not in ((), (1,)) and not self.several_rewards):
