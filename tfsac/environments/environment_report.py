@@ -32,7 +32,7 @@ from tfsac.environments.spaces import spaces_by_key, spec_of
 from tfsac.environments.teams import Team
 from tfsac.environments.vector_rewards import has_vector_rewards
 from tfsac.environments.vectorize import Environments
-from tfsac.parameters import BY_ENV_FN, EnvironmentParameters
+from tfsac.parameters import EnvironmentParameters
 from tfsac.types import ACTION_MASK, AGENT_STATE, DiscreteSpec
 from tfsac.user_code import UserCodeError
 
@@ -144,7 +144,8 @@ class _Inspection:
 
     def find(self, kind: str, text: str, about: str | None = None) -> None:
         # What names a step is told for the first one alone.
-        self.findings.setdefault(about or text, Finding(kind, text.removeprefix(f"{self.name}: ")))
+        told = text.removeprefix(f"{self.parameters.name}: ").removeprefix(f"{self.name}: ")
+        self.findings.setdefault(about or text, Finding(kind, told))
 
     @contextlib.contextmanager
     def finding_problems(self) -> Iterator[None]:
@@ -247,14 +248,7 @@ class _Inspection:
     def _train(self, num_steps: int, seed: int) -> None:
         """Makes all environments of a run and steps those of training; `self.env` is that of evaluations."""
         self.images = {key for key, array in spec_of(self.env).observation.items() if array.dtype == "uint8"}
-        parameters = dataclasses.replace(
-            self.parameters,
-            level=BY_ENV_FN + self.name,
-            kwargs={},
-            atari=None,
-            vectorization="sync",
-            step_timeout_seconds=None,
-        )
+        parameters = dataclasses.replace(self.parameters, vectorization="sync", step_timeout_seconds=None)
         watched: list[_Watched] = []
 
         def watch() -> gym.Env:
