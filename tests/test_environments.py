@@ -774,7 +774,7 @@ def test_environments_side_by_side_show_the_visible_entries(environments, vector
             (0,),
             "a vector, a Box `(O,)`. Received: Dict('state': Box(-1.0, 1.0, (3,), float32))",
         ),
-        (Discrete(3), (0,), "a vector, a Box `(O,)`. Received: Discrete(3)"),
+        (Discrete(3), (0,), "Received: Discrete(3) for 'observation'"),
     ],
     ids=["past the end", "image", "dict", "number"],
 )

@@ -207,7 +207,7 @@ def test_statistics_are_of_what_all_workers_saw(together):
         rows["observation/observation"][1:][going], rows["next_observation/observation"][:-1][going]
     )
     seen = np.concatenate([first, rows["observation/observation"][1:].reshape(-1, 3)]).astype(np.float64)
-    assert np.allclose(state["mean"]["observation"], seen.mean(axis=0), atol=0.05)  # but for the newest observations
+    assert np.allclose(state["mean"]["observation"], seen.mean(axis=0), atol=0.1)  # but for the newest observations
 
 
 @pytest.mark.acceptance

@@ -9,7 +9,7 @@ from tfsac.environments.filters import Filters
 from tfsac.environments.findings import EnvironmentReport
 from tfsac.environments.isolated import IsolatedEnvironment
 from tfsac.environments.levels import refuse_unregistered
-from tfsac.environments.make import checked, make, make_unchecked, maker
+from tfsac.environments.make import checked, make, maker
 from tfsac.environments.spaces import (
     ActionNumbering,
     ActionRescaling,
@@ -47,7 +47,6 @@ __all__ = [
     "checked_action",
     "episode_seed",
     "make",
-    "make_unchecked",
     "maker",
     "name_of_environment",
     "refuse_unregistered",

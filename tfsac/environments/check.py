@@ -46,16 +46,6 @@ class EnvironmentFailure(RuntimeError):
         self.environment, self.problems = environment, [message]
 
 
-def check_has_spaces(env: gym.Env) -> None:
-    """Refuses environments without an observation space or an action space.
-
-    Raises:
-        ValueError: there is none, or it is none of gymnasium's.
-    """
-    for name in SPACES:
-        _check_has_space(env, name)
-
-
 def _check_has_space(env: gym.Env, name: str) -> None:
     space = getattr(env, name, None)
     if not isinstance(space, gym.Space):
@@ -332,8 +322,8 @@ def takes_render_mode(kind: type) -> bool:
     return any(one.name == "render_mode" or one.kind is one.VAR_KEYWORD for one in parameters)
 
 
-def check_mask(mask: Any, shape: tuple[int, ...], must_allow: bool = False) -> None:
-    """Refuses a mask of another shape, entries other than 0 and 1, and perhaps a mask without a valid action.
+def check_mask(mask: Any, shape: tuple[int, ...]) -> None:
+    """Refuses a mask of another shape, and entries other than 0 and 1.
 
     Raises:
         EnvironmentFailure: it does not fit.
@@ -343,8 +333,6 @@ def check_mask(mask: Any, shape: tuple[int, ...], must_allow: bool = False) -> N
         raise EnvironmentFailure(f"'action_mask' must have the shape {shape}. Received: {array.shape}")
     if not np.isin(array, (0, 1)).all():
         raise EnvironmentFailure(f"'action_mask' must hold 0 and 1. Received: {array}")
-    if must_allow and not array.any(axis=-1).all():
-        raise EnvironmentFailure(f"'action_mask' leaves no valid action. Received: {array}")
 
 
 def check_masks(

@@ -7,14 +7,13 @@ import functools
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import gymnasium as gym
 import numpy as np
 
 from tfsac.environments.check import SPACES, EnvironmentFailure
-from tfsac.environments.final_observation import FinalObservation
 from tfsac.environments.spaces import spaces_by_key
 from tfsac.types import ACTION_MASK
 from tfsac.user_code import described, is_users, message_of
@@ -25,6 +24,8 @@ RESET, STEP = (
 )
 NUMBERS = "biuf"  # kinds of dtypes
 FLOAT32 = float(np.finfo(np.float32).max)
+# Keys of info that have the last observation of an episode, where an environment resets itself in its last step.
+FINAL = ("final_observation", "final_obs", "terminal_observation")
 TAKES = {  # arguments that Gymnasium passes
     "reset": "reset must take seed and options, as in def reset(self, *, seed=None, options=None)",
     "step": "step must take one action",
@@ -33,26 +34,58 @@ CALLED = re.compile(r"\b(reset|step)\(\) (?:got an unexpected keyword|takes|miss
 UNPACKED = re.compile(r"values to unpack \(expected 5(?:, got (\d+))?\)|cannot unpack non-iterable (\w+)")
 
 
-class Notes:
-    """Says each text once.
+class FinalObservation:
+    """Makes the last observation of an episode that is in `info` that of the step, where it first appears: below the
+    wrappers of an environment, so that those that change observations change it too.
 
     Attributes:
-        write: says a text; a warning.
+        key: of the info from which the last step's observation was taken; else "".
     """
 
+    def __init__(self, env: gym.Env):
+        self.key = ""
+        self.seen: list[Any] = []  # values in the infos of this step, also where no episode ended
+        while isinstance(env, gym.Wrapper):
+            env = env.env
+            # Environments may set the attributes of another object in their own `__setattr__`.
+            object.__setattr__(env, "step", functools.partial(self._step, env.step))
+
+    def step(self, env: gym.Env, action: Any) -> Any:
+        """Returns what a step of the environment returns."""
+        self.key = ""
+        self.seen.clear()
+        return self._step(env.step, action)
+
+    def _step(self, step: Callable[[Any], Any], action: Any) -> Any:
+        result = step(action)
+        info = result[4] if isinstance(result, tuple) and len(result) == 5 else None
+        if not isinstance(info, dict) or not info:
+            return result
+        for key in FINAL:
+            value = info.get(key)
+            if value is None or any(value is one for one in self.seen):
+                continue
+            self.seen.append(value)
+            if isinstance(value, np.ndarray) and value.dtype == object and value.size == 1:  # of a vector environment
+                value = value.item()
+            if value is not None and (np.any(result[2]) or np.any(result[3])):
+                self.key = key
+                return value, *result[1:]
+        return result
+
+
+class Notes:
+    """Says each text once; `write` does it, as a warning."""
+
     def __init__(self) -> None:
-        self.said, self.write = set[str](), warn
+        self.said = set[str]()
+        self.write: Callable[[str], None] = functools.partial(warnings.warn, category=RuntimeWarning, stacklevel=2)
 
     def __call__(self, text: str) -> None:
         """Says a text that was not said yet."""
         if text not in self.said:
             self.said.add(text)
             self.write(text)
-
-
-def warn(text: str) -> None:
-    """Warns of what an environment does."""
-    warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 class CheckedReturns(gym.Wrapper):
@@ -94,16 +127,9 @@ class CheckedReturns(gym.Wrapper):
             raise
         except BaseException as error:
             raise failure("reset", error) from error
-        try:
-            if not isinstance(result, tuple) or len(result) != 2:
-                refuse(RESET, kind_of(result))
-            _check_info(RESET, result[1])
-            for name in SPACES:
-                self._check_space("reset", name)
-            self._check("reset", result[0])
-        except EnvironmentFailure as error:
-            error.problems = list(self._problems("reset", result))
-            raise
+        for name, (_, before) in self.spaces.items():
+            self._check_space("reset", name, before)  # which may also change in place
+        self._examine("reset", result)
         return result
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -119,49 +145,35 @@ class CheckedReturns(gym.Wrapper):
             raise
         except BaseException as error:
             raise failure("step", error) from error
-        try:
-            if not isinstance(result, tuple) or len(result) != 5:
-                refuse(STEP, kind_of(result))
-            observation, reward, terminated, truncated, info = result
-            plain = isinstance(reward, float | int) and -FLOAT32 <= reward <= FLOAT32
-            if not plain and not isinstance(reward, np.float32):
-                result = (observation, self._number(reward), *result[2:])
-            if (terminated is not True and terminated is not False) or (
-                truncated is not True and truncated is not False
-            ):
-                _check_end("terminated", terminated)
-                _check_end("truncated", truncated)
-            _check_info(STEP, info)
-            for name, (space, _) in self.spaces.items():
-                if getattr(self.env, name) is not space:
-                    self._check_space("step", name)
-            self._check("step", observation)
-        except EnvironmentFailure as error:
-            error.problems = list(self._problems("step", result))
-            raise
-        if self.final.taken:
+        self._examine("step", result)
+        if self.final.key:
             self.notes(f"the last observation of an episode is taken from info[{self.final.key!r}]")
-        return result
+        if isinstance(result[1], float | int | np.floating) or self.several_rewards:
+            return result
+        return (result[0], as_array(result[1]).item(), *result[2:])
 
-    def _problems(self, method: str, result: Any) -> Iterator[str]:
-        """Yields everything that is wrong with what a method returned, not only the first."""
+    def _examine(self, method: str, result: Any) -> None:
+        """Raises `EnvironmentFailure` with everything that is wrong with what a method returned."""
         what, length = (RESET, 2) if method == "reset" else (STEP, 5)
         if not isinstance(result, tuple) or len(result) != length:
-            yield f"{what}. Received: {kind_of(result)}"
-            return
-        checks: list[Callable[[], None]] = [
-            lambda: self._check(method, result[0]),
-            lambda: _check_info(what, result[-1]),
-            *(functools.partial(self._check_space, method, name) for name in SPACES),
-        ]
+            refuse(what, kind_of(result))
+        checks: list[tuple[Any, ...]] = [(_check_info, what, result[-1]), (self._check, method, result[0])]
         if method == "step":
-            checks += [lambda: self._number(result[1]), lambda: _check_end("terminated", result[2])]
-            checks += [lambda: _check_end("truncated", result[3])]
-        for check in checks:
+            checks = [(self._check_reward, result[1]), (_check_end, "terminated", result[2]), *checks]
+            checks.insert(2, (_check_end, "truncated", result[3]))
+        for name, (space, _) in self.spaces.items():
+            if getattr(self.env, name) is not space:
+                checks.append((self._check_space, method, name, space))
+        problems = []
+        for check, *of in checks:
             try:
-                check()
+                check(*of)
             except EnvironmentFailure as error:
-                yield str(error)
+                problems.append(str(error))
+        if problems:
+            refused = EnvironmentFailure(problems[0])
+            refused.problems = problems
+            raise refused
 
     def render(self) -> Any:
         """Draws the environment.
@@ -185,26 +197,24 @@ class CheckedReturns(gym.Wrapper):
         except BaseException as error:
             self.notes(f"{failure('close', error)}")
 
-    def _number(self, reward: Any) -> Any:
-        """Returns a reward; one of the shape `(1,)` as a number."""
+    def _check_reward(self, reward: Any) -> None:
+        if isinstance(reward, np.float32) or (isinstance(reward, float | int) and -FLOAT32 <= reward <= FLOAT32):
+            return
         array = as_array(reward)
         if array.dtype.kind not in NUMBERS or (array.shape not in ((), (1,)) and not self.several_rewards):
             refuse(f"{STEP}, where reward is one number", kind_of(reward))
         large = np.isfinite(array) & (np.abs(array.astype(np.float64)) > FLOAT32)
         if large.any():
             refuse(f"the reward must fit into a float32, below {FLOAT32:.2g}", f"{array[large][0]:g}")
-        if self.several_rewards or not array.shape:
-            return reward
-        self.notes("the reward has the shape (1,) and is taken as a number")
-        return array.item()
+        if array.shape and not self.several_rewards:
+            self.notes("the reward has the shape (1,) and is taken as a number")
 
-    def _check_space(self, method: str, name: str) -> None:
-        space, (_, before) = getattr(self.env, name), self.spaces[name]
-        if space != before:
+    def _check_space(self, method: str, name: str, before: Any) -> None:
+        if (space := getattr(self.env, name)) != before:
             refuse(f"an environment keeps its spaces, and {name} was {before}", f"{space} after {method}")
 
     def _check(self, method: str, observation: Any) -> None:
-        if method == "step" and self.final.taken:
+        if method == "step" and self.final.key:
             method = f"step, whose last observation is info[{self.final.key!r}],"
         if self.single:
             if not self.parts:  # a space that `check` refuses
@@ -243,6 +253,8 @@ def _check_info(what: str, info: Any) -> None:
 
 
 def _check_end(name: str, value: Any) -> None:
+    if value is True or value is False:
+        return
     array = as_array(value)
     if array.shape == () and (array.dtype.kind == "b" or (array.dtype.kind in "iu" and array in (0, 1))):
         return

@@ -22,7 +22,7 @@ from tfsac.environments.check import (
     problems_of_spaces,
     takes_render_mode,
 )
-from tfsac.environments.checked_returns import CheckedReturns, as_array, failure
+from tfsac.environments.checked_returns import CheckedReturns, as_array
 from tfsac.environments.env_fn import name_of_environment
 from tfsac.environments.findings import OK, PROBLEM, WARNING, EnvironmentReport, Finding
 from tfsac.environments.make import Maker, maker
@@ -32,7 +32,7 @@ from tfsac.environments.spaces import spaces_by_key, spec_of
 from tfsac.environments.teams import Team
 from tfsac.environments.vector_rewards import has_vector_rewards
 from tfsac.environments.vectorize import Environments
-from tfsac.parameters import BY_ENV_FN, EnvironmentParameters
+from tfsac.parameters import EnvironmentParameters
 from tfsac.types import ACTION_MASK, AGENT_STATE, DiscreteSpec
 from tfsac.user_code import UserCodeError
 
@@ -70,15 +70,10 @@ def check_environment(env: gym.Env | Callable[[], gym.Env], num_steps: int = 100
 def check_environments(
     parameters: EnvironmentParameters, num_steps: int, seed: int, env_fn: Callable[[], gym.Env] | None = None
 ) -> EnvironmentReport:
-    """Returns the report of `check_environment` on the environments that training makes.
-
-    Args:
-        parameters: of the environments.
-        num_steps, seed: see `check_environment`.
-        env_fn: makes one, instead of the level.
+    """Returns the report of `check_environment` on a level's environments, or those that a function makes.
 
     Raises:
-        ValueError, ImportError: the first one cannot be made.
+        ValueError, ImportError: there is no such level.
     """
     try:
         inspection = _Inspection(maker(parameters, env_fn), parameters)
@@ -88,13 +83,17 @@ def check_environments(
 
 
 class _Watched(gym.Wrapper):
-    """Shows an inspection what an environment is given and returns."""
+    """Shows an inspection what an environment is given and returns.
+
+    Attributes:
+        seed, actions: of the first episode.
+    """
 
     def __init__(self, env: gym.Env, inspection: _Inspection):
         super().__init__(env)
         self.inspection, self.seen, self.total, self.length, self.episodes = inspection, None, 0.0, 0, 0
-        self.actions: list[Any] = []  # of the first episode
-        self.seed: int | None = None  # of the first episode
+        self.actions: list[Any] = []
+        self.seed: int | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         with self.inspection.finding_problems():
@@ -116,7 +115,7 @@ class _Watched(gym.Wrapper):
         self.seen, reward = result[0], float(result[1])
         self.total, self.length = self.total + reward, self.length + 1
         inspection.look_at(self.seen, f"step {inspection.steps}")
-        inspection.rewards = {*inspection.rewards, reward} if len(inspection.rewards) < 2 else inspection.rewards
+        inspection.rewards.add(reward)
         inspection.largest_reward = max(inspection.largest_reward, abs(reward))
         if result[2] or result[3]:
             inspection.returns.append(self.total)
@@ -125,24 +124,9 @@ class _Watched(gym.Wrapper):
         return result
 
 
-class _Watching(Maker):
-    """Makes environments that an inspection watches."""
-
-    def __init__(self, one: Maker, inspection: _Inspection):
-        super().__init__(one.unchecked, one.visible_entries)
-        self.notes, self.spaces, self.inspection = one.notes, one.spaces, inspection
-
-    def __call__(self) -> gym.Env:
-        return _Watched(super().__call__(), self.inspection)
-
-
 class _Inspection:
-    """Looks at the environments of a run and collects what it finds; each finding is told once.
-
-    Args:
-        one: makes them.
-        parameters: of the environments.
-        alone: whether it makes the same one at each call, which stays open.
+    """Looks at the environments of a run and collects what it finds; each finding is told once. One that is `alone` is
+    the user's own, the same at each call, and stays open.
     """
 
     def __init__(self, one: Maker, parameters: EnvironmentParameters, alone: bool = False):
@@ -156,11 +140,12 @@ class _Inspection:
         self.terminated = 0  # episodes
         self.largest_reward, self.steps, self.seconds = 0.0, 0, 0.0
         self.failed, self.reused, self.changed = False, False, False
-        self.rewards: set[float] = set()  # two of them at most
+        self.rewards = set[float]()
 
     def find(self, kind: str, text: str, about: str | None = None) -> None:
         # What names a step is told for the first one alone.
-        self.findings.setdefault(about or text, Finding(kind, text.removeprefix(f"{self.name}: ")))
+        told = text.removeprefix(f"{self.parameters.name}: ").removeprefix(f"{self.name}: ")
+        self.findings.setdefault(about or text, Finding(kind, told))
 
     @contextlib.contextmanager
     def finding_problems(self) -> Iterator[None]:
@@ -193,12 +178,8 @@ class _Inspection:
                     checked.reset(seed=seed)
                     checked.step(self.env.action_space.sample())
         if not self.alone:
-            try:
+            with contextlib.suppress(Exception):  # of one whose spaces cannot be used; others write a note
                 self.env.close()
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:
-                self.find(WARNING, str(failure("close", error)))
         return EnvironmentReport(self.name, tuple(self.findings.values()))
 
     # -- spaces --------------------------------------------------------------------------------------------------------
@@ -268,24 +249,24 @@ class _Inspection:
     def _train(self, num_steps: int, seed: int) -> None:
         """Makes all environments of a run and steps those of training; `self.env` is that of evaluations."""
         self.images = {key for key, array in spec_of(self.env).observation.items() if array.dtype == "uint8"}
-        parameters = dataclasses.replace(
-            self.parameters,
-            level=BY_ENV_FN + self.name,
-            kwargs={},
-            atari=None,
-            vectorization="sync",
-            step_timeout_seconds=None,
-        )
+        parameters = dataclasses.replace(self.parameters, vectorization="sync", step_timeout_seconds=None)
+        watched: list[_Watched] = []
+
+        def watch() -> gym.Env:
+            watched.append(_Watched(self.one(), self))
+            return watched[-1]
+
+        one = Maker(watch, None)
+        one.notes = self.one.notes
         try:
-            environments = Environments(parameters, seed, _Watching(self.one, self))
+            environments = Environments(parameters, seed, one)
             rng, began = np.random.default_rng(seed), time.perf_counter()
             try:
                 while self.steps < num_steps:
                     environments.step(_random_action(environments, rng))
                 self.seconds = time.perf_counter() - began
                 self._look_at_play()
-                assert environments.groups.here is not None
-                self._repeat(environments.groups.here.envs[0])
+                self._repeat(watched[0])
             finally:
                 if not self.alone:
                     environments.close()

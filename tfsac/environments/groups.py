@@ -27,7 +27,7 @@ from gymnasium.vector.utils import (
 )
 
 from tfsac.environments.check import EnvironmentFailure
-from tfsac.environments.checked_returns import warn
+from tfsac.environments.checked_returns import Notes
 from tfsac.environments.make import Maker
 from tfsac.environments.spaces import spaces_by_key
 from tfsac.machine import ENDING
@@ -191,7 +191,7 @@ def work(makers: Any, pipe: Connection, memory: Any, index: int, first: int) -> 
     if group is not None:
         group.close()
     for note in notes:  # nobody else says them any more
-        warn(note)
+        Notes().write(note)
 
 
 def packed(info: dict[str, Any]) -> dict[str, bytes]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tfsac.environments import atari as games
 from tfsac.environments import teams
-from tfsac.environments.check import SPACES, CheckedMasks, CheckedStacks, check, check_has_spaces, time_limit_of
+from tfsac.environments.check import SPACES, CheckedMasks, CheckedStacks, check, time_limit_of
 from tfsac.environments.checked_returns import CheckedReturns, Notes
 from tfsac.environments.env_fn import making, name_of_environment
 from tfsac.environments.levels import ATARI, check_render_mode, check_version, import_module_of, why_not_made
@@ -27,8 +27,7 @@ class Maker:
     """Makes and checks environments that have the same spaces, also where it was sent to another process.
 
     Args:
-        unchecked: makes one.
-        visible_entries: as in `make`.
+        unchecked, visible_entries: make one; see `make`.
 
     Attributes:
         notes: what is said once of all these environments.
@@ -41,11 +40,7 @@ class Maker:
         self.made: list[gym.Env] = []
 
     def __call__(self) -> gym.Env:
-        """Makes one environment.
-
-        Raises:
-            ValueError, ImportError, UserCodeError: as `make`; ValueError for other spaces than those of the first.
-        """
+        """Makes one environment; raises as `make` does, and ValueError for other spaces than those of the first."""
         return self.made.pop() if self.made else self.check(self.unchecked())
 
     def check(self, env: gym.Env) -> gym.Env:
@@ -132,14 +127,7 @@ def make_unchecked(
     atari: AtariPreprocessingParameters | None = None,
     **kwargs: Any,
 ) -> gym.Env:
-    """Makes one environment, whether its spaces can be used or not.
-
-    Args:
-        level, max_episode_steps, atari, **kwargs: as in `make`.
-
-    Raises:
-        ValueError, ImportError, UserCodeError: as `make`, but for its spaces.
-    """
+    """Makes one environment as `make` does, whether its spaces can be used or not."""
     if level.startswith(BY_ENV_FN):
         raise ValueError(
             f"The environment {level.removeprefix(BY_ENV_FN)} was made by a Python function, which no file holds. "
@@ -190,12 +178,12 @@ def checked(env: gym.Env, visible_entries: Sequence[int] | None = None, notes: N
         ValueError: they cannot; the environment is closed.
     """
     try:
-        check_has_spaces(env)
+        check(env)
         several_rewards = has_vector_rewards(env)
         env = CheckedReturns(env, several_rewards, notes)
         if visible_entries is not None:
             env = _showing(env, visible_entries)
-        check(env)
+            check(env)
     except ValueError:
         with contextlib.suppress(Exception):  # it may not be whole
             env.close()

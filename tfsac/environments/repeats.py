@@ -22,13 +22,8 @@ def same(one: Any, other: Any) -> bool:
 
 
 def why_not_repeated(first: list[Any], env: gym.Env, actions: list[Any], seed: int) -> str | None:
-    """Plays actions again from the same seed, and returns why the two differ, or None where they do not.
-
-    Where they differ, they are played with the global random numbers seeded, too.
-
-    Args:
-        first: what `trajectory` returned for the same environment, actions and seed.
-        env, actions, seed: see `trajectory`.
+    """Plays actions again from the same seed, and returns why `trajectory` differs from the first one, or None where it
+    does not. Where it differs, they are played with the global random numbers seeded, too.
     """
     if same(first, trajectory(env, actions, seed)):
         return None
@@ -45,13 +40,7 @@ def why_not_repeated(first: list[Any], env: gym.Env, actions: list[Any], seed: i
 
 
 def trajectory(env: gym.Env, actions: list[Any], seed: int) -> list[Any]:
-    """Returns what an environment shows and rewards when it is reset and steps, until its episode ends.
-
-    Args:
-        env: as training makes it.
-        actions: its own.
-        seed: of the episode.
-    """
+    """Returns what an environment shows and rewards from a seed with actions, until its episode ends."""
     observation = copy.deepcopy(env.reset(seed=seed)[0])
     seen = [observation]
     for action in actions:

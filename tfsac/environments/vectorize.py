@@ -70,7 +70,7 @@ class Environments:
         seed: of the run; the seed of each episode derives from it, the environment's index and the episode's.
         one: makes one environment, instead of the parameters' level.
         first: index of the first of them in the run, where others step environments too.
-        begin: whether the first episodes begin; without, `restore` begins those of a checkpoint.
+        begin: the first episodes; without it, `restore` begins those of a checkpoint.
 
     Attributes:
         spec: of one environment.
@@ -122,12 +122,9 @@ class Environments:
             self.spec = spec_of(self.groups.here.envs[0])
 
     def _reset(self, mask: np.ndarray) -> dict[str, np.ndarray]:
-        seeds = [
-            episode_seed(self.seed, TRAINING, self.first + i, int(self.episode[i]), below=self.seeds_below)
-            if mask[i]
-            else None
-            for i in range(self.num_envs)
-        ]
+        seeds: list[int | None] = [None] * self.num_envs
+        for i in np.flatnonzero(mask).tolist():
+            seeds[i] = episode_seed(self.seed, TRAINING, self.first + i, int(self.episode[i]), below=self.seeds_below)
         self.length[mask] = 0
         first = self._call(self.groups.reset, seeds)
         observation = self._arrays(first)
