@@ -515,6 +515,7 @@ def test_handlers_of_the_environment_do_not_lose_a_run(tmp_path, theirs):
         def on_step(self, trainer):
             if trainer.counters.env_steps == 120:
                 signal.signal(signal.SIGTERM, handler)
+                time.sleep(0.2)
             if trainer.counters.env_steps == 123:
                 os.kill(os.getpid(), signal.SIGTERM)
 

@@ -119,8 +119,8 @@ def requested(
     argument_checks.flag("restore_memory", restore_memory)
     if restore_memory:
         if initial_weights is None:
-            told = "restore_memory needs initial_weights (--checkpoint_restore_dir), the run whose memory it is"
-            raise ParameterError(f"{told}. Received: restore_memory without")
+            message = "restore_memory needs initial_weights (--checkpoint_restore_dir), the run whose memory it is"
+            raise ParameterError(f"{message}. Received: restore_memory without")
         no_warm_up = EnvironmentEpisodes(0)  # the memory is there
         preset = override(preset, {"schedule.heatup_steps": no_warm_up, "schedule.random_action_steps": None})
     check_functions(env_fn, models)

@@ -121,7 +121,7 @@ class Result:
         reason: "finished", "threshold reached", the name of a signal, or what `Trainer.stop` was given.
         run_dir: its folder.
         counters: env_steps, episodes, updates.
-        best_return: mean return of the best evaluation, or None.
+        best_return: mean return of the best evaluation, or of ten training episodes where there are none; or None.
         signal: the number of the signal that interrupted it, or None.
         accepted: whether an evaluation reached the preset's threshold within its number of training episodes; None for
             a preset without a threshold.

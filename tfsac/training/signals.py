@@ -11,11 +11,12 @@ import signal
 import socket
 import sys
 import threading
+import time
 from typing import Any
 
 from tfsac.machine import SIGNALLED, ending_signals
 
-SECONDS_OF_SILENCE = 2.0
+SECONDS_OF_SILENCE, SECONDS_BETWEEN_LOOKS = 2.0, 0.1
 PATIENCE = b"tfsac: the run is saved and ends after this step or evaluation; a second signal ends it at once\n"
 SHOW_CURSOR = b"\x1b[?25h"  # which the progress bar hides
 
@@ -34,7 +35,7 @@ class StopSignals:
 
     def __init__(self) -> None:
         self.received: int | None = None
-        self.interrupted = False
+        self.interrupted, self.kept = False, 0.0
         self.previous: dict[int, Any] = {}
         self.replaced: dict[int, Any] = {}  # handlers that were installed during the run
         self.in_notebook = "ipykernel" in sys.modules
@@ -59,7 +60,12 @@ class StopSignals:
                 replaced(number, frame)
 
     def keep(self) -> None:
-        """Puts the handlers back that something else has replaced, and the file descriptor that wakes the thread."""
+        """Puts the handlers back that something else has replaced, and the file descriptor that wakes the thread; not
+        in every step, which would take tens of microseconds.
+        """
+        if time.monotonic() < self.kept + SECONDS_BETWEEN_LOOKS:
+            return
+        self.kept = time.monotonic()
         for number in self.previous:
             if (found := signal.getsignal(number)) != self._remember:
                 self.replaced[number] = found

@@ -328,8 +328,8 @@ class CheckpointManager:
             for made in (manifest["identity"], self.identity)
         )
         if theirs != ours:
-            told = f"The memory of {place} has another kind, max_size or num_envs: {theirs}"
-            raise ParameterError(f"{told}. Received: {ours}")
+            message = f"The memory of {place} has another kind, max_size or num_envs: {theirs}"
+            raise ParameterError(f"{message}. Received: {ours}")
         if damaged := [problem for chunk in chunks_of(manifest) if (problem := other.chunks.problem(chunk))]:
             raise CheckpointError(f"Rows of the replay memory are gone. Received: {place} ({'; '.join(damaged)})")
         with understanding(place):
