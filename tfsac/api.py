@@ -168,17 +168,11 @@ def evaluate(
             if path is not None:
                 new_file(path, *endings)
         amount = EnvironmentEpisodes(episodes)
-        keys = RunDirectory(pathlib.Path(run_dir)).read()[0].environment.logged_keys
         done = evaluate_policy(
-            policy,
-            env,
-            amount,
-            deterministic,
-            seed,
-            AFTER_TRAINING,
-            lambda _, action, *step: actions.append(action),
-            keys,
+            policy, env, amount, deterministic, seed, AFTER_TRAINING, lambda _, action, *step: actions.append(action)
         )
+        keys = RunDirectory(pathlib.Path(run_dir)).read()[0].environment.logged_keys
+        done = done._replace(info={key: done.info[key] for key in keys if key in done.info})
     finally:
         env.close()
     by_episode = np.split(np.array(actions), np.cumsum(done.lengths)[:-1])

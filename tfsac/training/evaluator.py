@@ -94,9 +94,7 @@ class Evaluator:
         training, acting.rng = acting.rng, np.random.default_rng([seed, Stream.EVALUATING, env_steps])
         try:
             amount = self.preset.schedule.evaluation_steps
-            keys = self.preset.environment.logged_keys
-            done = evaluate_policy(self.policy, self.env, amount, deterministic, seed, env_steps, logged_keys=keys)
-            return done.summary(prefix)
+            return evaluate_policy(self.policy, self.env, amount, deterministic, seed, env_steps).summary(prefix)
         finally:
             acting.rng = training
 
