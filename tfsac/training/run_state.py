@@ -89,8 +89,9 @@ class RunState:
             ValueError: the state is of another version.
         """
         state, task = restored.state, self.workers.task
-        recorder = self.reporter.recorder.state()  # of checkpoints from before values of `info` were logged
-        state["reporter"]["recorder"].setdefault("logged", recorder["logged"])
+        # Checkpoints of earlier versions have no values of `info`.
+        recorder = state.get("reporter", {}).get("recorder", {})
+        recorder.setdefault("logged", self.reporter.recorder.state()["logged"])
         refuse_other_kinds(state, self.values())
         self.agent.policy.refresh()
         self.schedule.restore(state["schedule"])
