@@ -24,11 +24,13 @@ class ImageReacher(gymnasium.Env):
     action_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
 
     def reset(self, *, seed=None, options=None):
+        """Puts point and target anywhere."""
         super().reset(seed=seed)
         self.point, self.target = self.np_random.uniform(-1.0, 1.0, (2, 2))
         return self.image(), {}
 
     def step(self, action):
+        """Moves the point. Episodes never terminate; the time limit truncates them."""
         self.point = np.clip(self.point + SPEED * np.asarray(action), -1.0, 1.0)
         distance = float(np.linalg.norm(self.point - self.target))
         return self.image(), -distance, False, False, {"is_success": distance < CLOSE}

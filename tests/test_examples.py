@@ -1,6 +1,7 @@
 """The scripts of examples/ run as a reader runs them, with shorter schedules."""
 
 import contextlib
+import importlib
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import sys
 import urllib.error
 import urllib.request
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import tiny
@@ -47,7 +49,23 @@ def run_example(name, folder):
 
 
 def test_every_example_is_run():
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {*SHORTER, "serve_exported.py", "film_checkpoints.py"}
+    others = {"serve_exported.py", "film_checkpoints.py", "image_reacher.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {*SHORTER, *others}
+
+
+def test_the_image_reacher_is_usable_and_a_policy_that_goes_to_the_target_succeeds(monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    module = importlib.import_module("image_reacher")
+    assert tfsac.check_environment(module.ImageReacher, num_steps=100).usable
+    env = gym.make("ImageReacher-v0")
+    env.reset(seed=0)
+    over = False
+    while not over:
+        reacher = env.unwrapped
+        action = np.clip((reacher.target - reacher.point) / module.SPEED, -1.0, 1.0).astype(np.float32)
+        image, reward, _, over, info = env.step(action)
+    assert info["is_success"] and reward == pytest.approx(0.0, abs=1e-6)
+    assert image.sum() == 9 * 255  # the point covers the target
 
 
 @pytest.mark.acceptance

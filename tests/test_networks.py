@@ -361,9 +361,13 @@ def test_bytes_are_rescaled_to_one():
         (
             IMAGE,
             (Conv2d(2, 41, 1),),
-            "Image 'observation' is too small for Conv2d(num_filters=2, kernel_size=41, stride=1)",
+            "Image 'observation' is too small for Conv2d(num_filters=2, kernel_size=41, stride=1, padding='valid')",
         ),
-        (IMAGE, (Conv2d(2, 8, 4), Conv2d(2, 10, 1)), "too small for Conv2d(num_filters=2, kernel_size=10, stride=1)"),
+        (
+            IMAGE,
+            (Conv2d(2, 8, 4), Conv2d(2, 10, 1)),
+            "too small for Conv2d(num_filters=2, kernel_size=10, stride=1, padding='valid')",
+        ),
     ],
 )
 def test_convolutions_that_do_not_fit_are_refused(spec, embed, words):

@@ -9,7 +9,8 @@ from info_tools import EPISODE
 
 import tfsac
 from tfsac.environments import Environments, IsolatedEnvironment, episode_seed, maker
-from tfsac.environments.vectorize import EVALUATION, TRAINING, logged_values
+from tfsac.environments.groups import convert
+from tfsac.environments.vectorize import EVALUATION, TRAINING, number
 from tfsac.metrics import CSVSink
 from tfsac.parameters import EnvironmentParameters, ParameterError, RunParameters
 from tfsac.testing import tiny_preset
@@ -62,8 +63,7 @@ def trained(tmp_path_factory):
 
 def test_numbers_of_an_info_and_nothing_else_count():
     info = {"a": np.bool_(True), "b": np.array(2), "c": [3.0], "d": [1, 2], "e": "far", "f": None, "g": np.inf, "h": 4}
-    values = logged_values(info, [*info, "missing"])
-    np.testing.assert_array_equal(values, [1, 2, 3, np.nan, np.nan, np.nan, np.nan, 4, np.nan])
+    assert convert(info, number) == {"a": 1.0, "b": 2.0, "c": 3.0, "h": 4.0}
 
 
 @pytest.mark.parametrize("vectorization", ["sync", "subprocess"])

@@ -192,7 +192,7 @@ def test_a_team_is_one_environment_in_the_order_of_its_agents():
     assert info == {} and team.env.seeds == [4]
     np.testing.assert_array_equal(first["agent_state"], [[0, 0, 0], [1, 0, 0]])
     observation, reward, terminated, truncated, info = team.step(np.array([1, 3]))
-    assert (reward, terminated, truncated, info) == ((1 + 30) / 2, False, False, {})
+    assert (reward, terminated, truncated, info) == ((1 + 30) / 2, False, False, {"y": {}, "x": {}})
     np.testing.assert_array_equal(observation["agent_state"], [[0, 1, 1], [1, 1, 3]])
     everyone = [0, 1, 1, 1, 1, 3]
     np.testing.assert_array_equal(observation["global_state"], [[0, 1, 1, *everyone], [1, 1, 3, *everyone]])

@@ -182,16 +182,10 @@ def evaluate(
             if path is not None:
                 new_file(path, *endings)
         amount = EnvironmentEpisodes(episodes)
-        played = (
-            policy,
-            env,
-            amount,
-            deterministic,
-            seed,
-            AFTER_TRAINING,
-            lambda _, action, *step: actions.append(action),
+        done = evaluate_policy(
+            policy, env, amount, deterministic, seed, AFTER_TRAINING, lambda _, action, *step: actions.append(action)
         )
-        done = evaluate_policy(*played, logged_keys=parameters.logged_keys)
+        done = done._replace(info={key: done.info[key] for key in parameters.logged_keys if key in done.info})
     finally:
         env.close()
     by_episode = np.split(np.array(actions), np.cumsum(done.lengths)[:-1])

@@ -11,7 +11,7 @@ import pathlib
 import pkgutil
 import runpy
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfsac.parameters.keywords import explains_keywords
 from tfsac.user_code import calling, make_importable
@@ -148,24 +148,15 @@ def read_config(path: pathlib.Path) -> tuple[Preset, RunParameters]:
     for folder in folders if isinstance(folders := content.get("import_folders"), list) else ():
         make_importable(str(folder), first=False)
     try:
-        return _as_trained(from_json(Preset, json.dumps(preset)), content), from_json(RunParameters, json.dumps(run))
+        read = from_json(Preset, json.dumps(preset)), from_json(RunParameters, json.dumps(run))
     except ParameterError as error:
         version = content.get("versions", {}).get("tfsac") if isinstance(content.get("versions"), dict) else None
         written = f", which tfsac {version} wrote," if version else ""
         raise ParameterError(f"{path}{written} does not fit this version of tfsac: {error}") from error
+    environment, spaces = preset.get("environment", {}), content.get("spaces") or {"observation": {}}
+    shapes = {key: tuple(space["shape"]) for key, space in spaces["observation"].items()}
+    if "logged_info" in environment or all(len(shape) != 3 for shape in shapes.values()):
+        return read
+    from tfsac.networks.observations import as_trained
 
-
-def _as_trained(preset: Preset, content: dict[str, Any]) -> Preset:
-    """Returns a run's preset with the convolutions over small images that it was trained with.
-
-    Configs without `logged_info` are of versions whose usual convolutions over these had no strides.
-    """
-    shapes = {
-        key: tuple(each["shape"]) for key, each in (content.get("spaces") or {"observation": {}})["observation"].items()
-    }
-    if "logged_info" in content["preset"].get("environment", {}) or all(len(shape) != 3 for shape in shapes.values()):
-        return preset
-    from tfsac.networks.observations import without_strides
-
-    networks = without_strides(preset.agent.networks, shapes)
-    return dataclasses.replace(preset, agent=dataclasses.replace(preset.agent, networks=networks))
+    return dataclasses.replace(read[0], agent=as_trained(read[0].agent, environment, shapes)), read[1]

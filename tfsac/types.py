@@ -129,6 +129,7 @@ class Step(NamedTuple):
         length: `[E]`, steps of the episode so far, this one included.
         following: `[E, ...]` by key, to act on next.
         logged: `[E]` by key of `info`, numbers in the last step of episodes that ended; NaN elsewhere.
+        info: of each environment; nothing from actors on a Ray cluster.
     """
 
     observation: dict[str, np.ndarray]
@@ -141,6 +142,7 @@ class Step(NamedTuple):
     length: np.ndarray
     following: dict[str, np.ndarray]
     logged: dict[str, np.ndarray] = {}
+    info: list[dict[str, Any]] = []
 
     @property
     def ended(self) -> np.ndarray:

@@ -177,7 +177,7 @@ def work(makers: Any, pipe: Connection, memory: Any, index: int, first: int) -> 
                 write_to_shared_memory(group.observation_space, index, seen, memory)
             else:
                 seen, *numbers, infos = group.step(content)
-                result = [*numbers, [packed(info) for info in infos]]
+                result = [*numbers, [convert(info, pickle.dumps) for info in infos]]
                 write_to_shared_memory(group.observation_space, index, seen, memory)
             return Done(result)
         except BaseException as error:  # Ctrl-C does not reach this process
@@ -194,22 +194,13 @@ def work(makers: Any, pipe: Connection, memory: Any, index: int, first: int) -> 
         Notes().write(note)
 
 
-def packed(info: dict[str, Any]) -> dict[str, bytes]:
-    """Returns an info to send to another process, without what cannot be sent."""
-    sendable = {}
+def convert(info: dict[str, Any], function: Callable[[Any], Any]) -> dict[str, Any]:
+    """Returns an info with a function of each value, without the entries for which it raises."""
+    converted = {}
     for key, value in info.items():
         with contextlib.suppress(Exception):  # anything may be in there
-            sendable[key] = pickle.dumps(value)
-    return sendable
-
-
-def unpacked(info: dict[str, bytes]) -> dict[str, Any]:
-    """Returns an info that was sent, without what this process does not know."""
-    received = {}
-    for key, value in info.items():
-        with contextlib.suppress(Exception):  # such as a class of the script, which has another name here
-            received[key] = pickle.loads(value)
-    return received
+            converted[key] = function(value)
+    return converted
 
 
 def _end_with_the_run() -> None:
@@ -402,7 +393,7 @@ class Groups:
         theirs = [np.array(each) for each in zip(*(answer[:3] for answer in answers), strict=True)]
         seen = _joined(self.processes.observations, own and own[0])
         ends = [_joined(each, own and own[1 + i]) for i, each in enumerate(theirs)]
-        infos = [unpacked(info) for answer in answers for info in answer[3]]
+        infos = [convert(info, pickle.loads) for answer in answers for info in answer[3]]
         return seen, *ends, infos + (own[4] if own else [])
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from tfsac.environments.check import longest_episode
 from tfsac.environments.env_fn import name_of_environment
-from tfsac.environments.groups import Processes, unpacked
+from tfsac.environments.groups import Processes, convert
 from tfsac.environments.make import Maker
 
 
@@ -51,7 +52,8 @@ class IsolatedEnvironment(gym.Env):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Makes a step; its info lacks what cannot be sent between processes."""
         reward, terminated, truncated, infos = self._asked("step", np.asarray(action)[None])
-        return self._observation(), float(reward[0]), bool(terminated[0]), bool(truncated[0]), unpacked(infos[0])
+        info = convert(infos[0], pickle.loads)
+        return self._observation(), float(reward[0]), bool(terminated[0]), bool(truncated[0]), info
 
     def _asked(self, name: str, content: Any) -> Any:
         self.process.ask(0, name, content)

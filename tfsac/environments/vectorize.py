@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -10,7 +10,7 @@ import numpy as np
 
 from tfsac.environments.check import EnvironmentFailure, check_finite, check_masks
 from tfsac.environments.checked_returns import placed
-from tfsac.environments.groups import Groups
+from tfsac.environments.groups import Groups, convert
 from tfsac.environments.make import Maker, maker
 from tfsac.environments.spaces import action_map, spec_of
 from tfsac.environments.vector_rewards import VECTOR_REWARD
@@ -27,16 +27,12 @@ def episode_seed(seed: int, purpose: int, *where: int, below: int = SEEDS_BELOW)
     return int(np.random.SeedSequence([seed, purpose, *where]).generate_state(1)[0]) % below
 
 
-def logged_values(info: dict[str, Any], keys: Sequence[str]) -> list[float]:
-    """Returns the numbers that an info has under some keys; NaN where there is none, or something else."""
-    values = []
-    for key in keys:
-        try:
-            value = np.asarray(info.get(key), np.float64)
-        except (TypeError, ValueError):
-            value = np.asarray(np.nan)
-        values.append(value.item() if value.size == 1 and np.isfinite(value).all() else np.nan)
-    return values
+def number(value: Any) -> float:
+    """Returns a finite number, also a bool or an array with one entry, as a float; raises for anything else."""
+    array = np.asarray(value, np.float64)
+    if array.size != 1 or not np.isfinite(array).all():
+        raise ValueError(value)
+    return array.item()
 
 
 class StepResult(NamedTuple):
@@ -94,8 +90,8 @@ class Environments:
     ):
         self.parameters, self.maker = parameters, one if isinstance(one, Maker) else maker(parameters, one)
         self.level, self.seed, self.num_envs, self.first = parameters.name, seed, parameters.num_envs, first
-        self.steps, self.seeds_below, self.logged_keys = 0, SEEDS_BELOW, parameters.logged_keys
-        self.nothing = {key: np.full(self.num_envs, np.nan) for key in self.logged_keys}
+        self.steps, self.seeds_below = 0, SEEDS_BELOW
+        self.nothing = {key: np.full(self.num_envs, np.nan) for key in parameters.logged_keys}
         self._make()
         self.action_map = action_map(self.spec)
         self.episode = np.zeros(self.num_envs, np.int64)  # index of the running episode, by environment
@@ -138,12 +134,8 @@ class Environments:
         given = observation if isinstance(observation, dict) else {"observation": observation}
         return {key: np.array(given[key], array.dtype) for key, array in self.spec.observation.items()}
 
-    def _step(
-        self, action: np.ndarray
-    ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
-        """Steps all environments and resets none; returns observations, rewards, which episodes ended and how, and
-        infos.
-        """
+    def _step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray, list[Any]]:
+        """Steps all environments, resets none; returns observations, rewards, which episodes ended and how, infos."""
         observation, reward, terminated, truncated, infos = self._call(self.groups.step, self.action_map(action))
         if self.spec.num_rewards is not None:
             reward = [info[VECTOR_REWARD] for info in infos]
@@ -174,14 +166,11 @@ class Environments:
                 self.steps, self.length, self.episode = before
                 raise
         self.observation, self.is_first = following, done
-        logged = self._logged(infos, done) if done.any() else self.nothing
+        logged = self.nothing
+        if done.any():
+            ended = [convert(info, number) if done[i] else {} for i, info in enumerate(infos)]
+            logged = {key: np.array([values.get(key, np.nan) for values in ended]) for key in logged}
         return StepResult(next_observation, reward, terminated, truncated, length, self.observation, infos, logged)
-
-    def _logged(self, infos: list[dict[str, Any]], done: np.ndarray) -> dict[str, np.ndarray]:
-        values = np.full((len(self.logged_keys), self.num_envs), np.nan)
-        for i in np.flatnonzero(done):
-            values[:, i] = logged_values(infos[i], self.logged_keys)
-        return dict(zip(self.logged_keys, values, strict=True))
 
     def state(self) -> dict[str, Any]:
         """Returns where each environment is, as plain numbers."""

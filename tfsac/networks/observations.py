@@ -114,25 +114,22 @@ def usual_convolutions(shape: tuple[int, ...]) -> tuple[Conv2d, ...]:
     return tuple(layers)
 
 
-def without_strides(
-    networks: Mapping[str, NetworkParameters], shapes: Mapping[str, tuple[int, ...]]
-) -> dict[str, NetworkParameters]:
-    """Returns the networks of a run from before small images had strides as they were trained.
+def as_trained(agent: Any, environment: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> Any:
+    """Returns the parameters of a run's agent with the convolutions over small images that it was trained with.
 
     Args:
-        networks: by name, as the run's config has them.
+        agent: as a config, or a checkpoint, has it.
+        environment: from there. Without `logged_info` it is of a version whose usual convolutions had no strides.
         shapes: of the observations by key.
     """
-    usual = map(usual_convolutions, shapes.values())
-    if not any(layers and layers[0].padding == "same" for layers in usual) or AGENT_STATE in shapes:
-        return dict(networks)
-    observation = {key: ArraySpec(shape, "float32") for key, shape in shapes.items()}
-    return {
-        name: with_embedders(name, network, observation, (BEFORE_STRIDES,))[0]
-        if network.input_embedders_parameters.keys() <= {*observation, USUAL}
-        else network
-        for name, network in networks.items()
-    }
+    usual = [usual_convolutions(shape) for shape in shapes.values()]
+    if "logged_info" in environment or AGENT_STATE in shapes or all(layers in ((), MEDIUM) for layers in usual):
+        return agent
+    observation, networks = {key: ArraySpec(shape, "float32") for key, shape in shapes.items()}, dict(agent.networks)
+    for name, network in networks.items():
+        if network.input_embedders_parameters.keys() <= {*observation, USUAL}:
+            networks[name] = with_embedders(name, network, observation, (BEFORE_STRIDES,))[0]
+    return dataclasses.replace(agent, networks=networks)
 
 
 def channels_first(shape: tuple[int, ...]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -13,27 +13,6 @@ from tfsac.training.non_finite import refuse_non_finite_action
 from tfsac.types import OBSERVATION, Step
 
 POLICY_STATE, HANDED, BEGAN = "policy_state/", "handed/", "began/"  # arrays of a checkpoint
-
-
-class LastStep(NamedTuple):
-    """One step of E environments, as they gave it.
-
-    Attributes:
-        observation: `[E, ...]` by key, that was acted on.
-        action: `[E, ...]`, in the numbers and bounds of the environment.
-        reward, terminated, truncated: `[E]`; rewards `[E, D]` of environments with D of them a step.
-        info: of each environment, E dicts. Of environments in other processes they lack what cannot be pickled, and
-            those of actors on a Ray cluster are empty.
-        next_observation: `[E, ...]` by key; where an episode ended, its last observation.
-    """
-
-    observation: dict[str, np.ndarray]
-    action: np.ndarray
-    reward: np.ndarray
-    terminated: np.ndarray
-    truncated: np.ndarray
-    info: list[dict[str, Any]]
-    next_observation: dict[str, np.ndarray]
 
 
 class Collector:
@@ -47,14 +26,12 @@ class Collector:
     Attributes:
         policy_state: `[E, ...]` by field, of policies that have one.
         handed: the weights that the policy of an agent, which learns elsewhere, handed over last; part of a checkpoint.
-        info: of each environment in the last step.
     """
 
     def __init__(self, policy: BasePolicy, filters: Filters, environments: Environments):
         self.policy, self.filters, self.environments = policy, filters, environments
         self.policy_state: Mapping[str, np.ndarray] = {}
         self.handed: list[np.ndarray] = []
-        self.info: list[dict[str, Any]] = [{}] * environments.num_envs
 
     def step(self, random_until: float, env_steps: int) -> Step:
         """Acts once in every environment.
@@ -80,11 +57,10 @@ class Collector:
         except BaseException:  # a step that was not made drew no random numbers
             self.policy.rng.bit_generator.state = drawn
             raise
-        self.policy_state, self.info = policy_state, result.info
+        self.policy_state = policy_state
         following, length = result.observation, result.length
-        return Step(
-            observation, action, *result[1:4], result.next_observation, dict(extras), length, following, result.logged
-        )
+        step = Step(observation, action, *result[1:4], result.next_observation, dict(extras), length, following)
+        return step._replace(logged=result.logged, info=result.info)
 
     def hand_over(self, learned: BasePolicy, acting: list[np.ndarray] | None = None) -> None:
         """Acts from now on as another policy does.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -14,7 +14,8 @@ import numpy as np
 from tfsac.environments import episode_seed, name_of_environment
 from tfsac.environments.check import longest_episode
 from tfsac.environments.checked_returns import placed, refuse_non_finite
-from tfsac.environments.vectorize import EVALUATION, SEEDS_BELOW, logged_values
+from tfsac.environments.groups import convert
+from tfsac.environments.vectorize import EVALUATION, SEEDS_BELOW, number
 from tfsac.parameters import EnvironmentEpisodes, StepMethod
 from tfsac.training.non_finite import refuse_non_finite_action
 from tfsac.training.policy import Policy
@@ -35,8 +36,7 @@ class Evaluation(NamedTuple):
     Attributes:
         switched: of policies that keep or switch trajectories, which of all steps began a new one, booleans `[steps]`;
             else None.
-        info: numbers in the info of each episode's last step by key, `[E]`, NaN where there is none: `is_success`, and
-            the keys of `environment.logged_info`, where an episode had one.
+        info: numbers in the info of each episode's last step by key, `[E]`, NaN where there is none.
     """
 
     returns: np.ndarray
@@ -48,8 +48,8 @@ class Evaluation(NamedTuple):
         """Returns mean, std, min and max of the returns, the mean length and means of `info` as `prefix/name`; and how
         often it switched.
         """
-        row = summary(prefix, self.returns, self.lengths)
-        row |= {f"{prefix}/{key}": float(np.nanmean(values)) for key, values in self.info.items()}
+        row = {f"{prefix}/{key}": float(np.nanmean(values)) for key, values in self.info.items()}
+        row |= summary(prefix, self.returns, self.lengths)
         if self.switched is not None:
             row |= dict(zip([f"{prefix}/{name}" for name in SWITCHING], self.switching(), strict=True))
         return row
@@ -76,14 +76,13 @@ def evaluate_policy(
     each_step: Callable[..., None] | None = None,
     seeds_below: int = SEEDS_BELOW,
     begun: Any = None,
-    logged_keys: Sequence[str] = ("is_success",),
 ) -> Evaluation:
     """Runs whole episodes of a policy, whose state is reset at each episode start.
 
     Args:
         policy: to be evaluated.
         deterministic: its mode instead of samples.
-        env, amount, seed, where, each_step, seeds_below, begun, logged_keys: see `evaluate`.
+        env, amount, seed, where, each_step, seeds_below, begun: see `evaluate`.
 
     Raises:
         EnvironmentFailure: the environment raised.
@@ -98,8 +97,7 @@ def evaluate_policy(
             switched.append(policy.switched)
         return action
 
-    more = seeds_below, begun, logged_keys
-    done = evaluate(act, env, amount, seed, where, each_step, policy.reset, *more)
+    done = evaluate(act, env, amount, seed, where, each_step, policy.reset, seeds_below, begun)
     return done._replace(switched=np.array(switched) if switched else None)
 
 
@@ -124,7 +122,6 @@ def evaluate(
     begin: Callable[[], None] | None = None,
     seeds_below: int = SEEDS_BELOW,
     begun: Any = None,
-    logged_keys: Sequence[str] = ("is_success",),
 ) -> Evaluation:
     """Runs whole episodes and adds up their rewards. One that does not end is cut off after `LONGEST_EPISODE` steps, or
     after its time limit where that is longer.
@@ -139,14 +136,13 @@ def evaluate(
         begin: called at the begin of every episode.
         seeds_below: what the episodes' seeds are below.
         begun: the observation after a reset that was made already, with which the first episode begins.
-        logged_keys: of `info`, whose values in the last steps are kept.
 
     Raises:
         EnvironmentFailure: the environment raised, or returned what it must not.
     """
     returns: list[float] = []
     lengths: list[int] = []
-    infos: list[list[float]] = []
+    infos: list[dict[str, float]] = []
     longest = max(LONGEST_EPISODE, longest_episode(env) or 0)
     name = name_of_environment(env)
     made = 0  # episodes, or steps
@@ -180,10 +176,10 @@ def evaluate(
             observation = next_observation
         returns.append(total)
         lengths.append(length)
-        infos.append(logged_values(info, logged_keys))
+        infos.append(convert(info, number))
         made += 1 if isinstance(amount, EnvironmentEpisodes) else length
-    by_key = zip(logged_keys, np.transpose(infos), strict=True)
-    found = {key: values for key, values in by_key if not np.isnan(values).all()}
+    keys = dict.fromkeys(key for each in infos for key in each)
+    found = {key: np.array([each.get(key, np.nan) for each in infos]) for key in keys}
     return Evaluation(np.array(returns), np.array(lengths), info=found)
 
 

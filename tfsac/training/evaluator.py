@@ -105,8 +105,7 @@ class Evaluator:
         try:
             amount = self.preset.schedule.evaluation_steps
             given = self.policy, self.env, amount, deterministic, seed, env_steps
-            more: dict[str, Any] = {"begun": begun, "logged_keys": self.preset.environment.logged_keys}
-            return evaluate_policy(*given, seeds_below=self.seeds_below, **more).summary(prefix)
+            return evaluate_policy(*given, seeds_below=self.seeds_below, begun=begun).summary(prefix)
         finally:
             acting.rng = training
 

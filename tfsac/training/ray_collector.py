@@ -91,7 +91,7 @@ class RolloutActor:
         collector.filters.restore(request.filters)
         with calling(f"Actor {self.index}"):
             steps = [
-                collector.step(request.random_action_steps, request.env_steps + i * request.num_envs)
+                collector.step(request.random_action_steps, request.env_steps + i * request.num_envs)._replace(info=[])
                 for i in range(request.steps)
             ]
         return merge_steps(steps, np.stack)
@@ -111,13 +111,11 @@ class RayCollector:
 
     Attributes:
         requested: environment steps of the run after the rollouts that were requested; None before the first ones.
-        info: nothing of each environment, because actors send none.
     """
 
     def __init__(self, policy: BasePolicy, filters: Filters, environments: RayEnvironments, actor_steps: int):
         self.policy, self.filters, self.environments, self.actor_steps = policy, filters, environments, actor_steps
         self.received: deque[Step] = deque()
-        self.info: list[dict[str, Any]] = [{}] * environments.num_envs
         self.requested: int | None = None
         self.weights_changed = True  # since the actors got them
         self.acting: Weights | None = None  # what the agent's last update returned

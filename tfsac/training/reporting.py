@@ -176,7 +176,8 @@ class Reporter:
             OSError: a file cannot be written.
         """
         self._move_bar()
-        row = {name: value for name, value in row.items() if value == value}
+        columns = [*self.csv.columns, *self.csv.optional] if self.csv else list(row)
+        row = {name: row[name] for name in columns if name in row and row[name] == row[name]}
         for sink in self.sinks:
             sink.write(row)
         if row.get(CLIPPED, 0.0) > MUCH_CLIPPED and not self.warned:

@@ -93,8 +93,9 @@ class RunState:
         if isinstance(state.get("evaluator"), dict):  # checkpoints of earlier versions do not say when the best one was
             state["evaluator"] = {"best_step": None, "best_updates": None, **state["evaluator"]}
         self.evaluator.seeds_below = state["collector"]["environments"].setdefault("seeds_below", EARLIER_SEEDS_BELOW)
-        recorder = self.reporter.recorder.state()  # of checkpoints from before values of `info` were logged
-        state["reporter"]["recorder"].setdefault("logged", recorder["logged"])
+        # Checkpoints of earlier versions have no values of `info`.
+        recorder = state.get("reporter", {}).get("recorder", {})
+        recorder.setdefault("logged", self.reporter.recorder.state()["logged"])
         refuse_other_kinds(state, self.values())
         self.agent.policy.refresh()
         self.schedule.restore(state["schedule"])

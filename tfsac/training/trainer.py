@@ -18,7 +18,6 @@ from tfsac.networks.bfloat16 import use_bfloat16
 from tfsac.parameters import EnvironmentEpisodes, ParameterError, Preset, RunParameters
 from tfsac.training.callbacks import Callback
 from tfsac.training.checkpoints import CheckpointError
-from tfsac.training.collection import LastStep
 from tfsac.training.failures import explaining
 from tfsac.training.non_finite import NonFiniteError, refuse_non_finite, refuse_non_finite_weights
 from tfsac.training.recorder import RECENT, RECENT_EPISODES
@@ -58,7 +57,6 @@ class Trainer(RunParts):
         error: what ended the run, if it failed.
         run_files: contents of files in this folder that checkpoints keep, by name, beside those that every run has.
         how_to_resume: the command that continues the run.
-        last_step: what all environments gave in the last step, for callbacks.
 
     Raises:
         TypeError: arguments of other types.
@@ -90,12 +88,10 @@ class Trainer(RunParts):
         self.newest_step: Step | None = None
 
     @property
-    def last_step(self) -> LastStep | None:
-        """The last step of all environments in this process; None before the first one."""
-        if (step := self.newest_step) is None:
-            return None
-        action, ends = action_map(self.environments.spec)(step.action), (step.terminated, step.truncated)
-        return LastStep(step.observation, action, step.reward, *ends, self.collector.info, step.next_observation)
+    def last_step(self) -> Step | None:
+        """The last step of all environments in this process, with actions as they got them; None before the first."""
+        step = self.newest_step
+        return step and step._replace(action=action_map(self.environments.spec)(step.action))
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
 
-from tfsac.networks.observations import without_strides
+from tfsac.networks.observations import as_trained
 from tfsac.parameters import AgentParameters, EnvironmentParameters, Preset, from_json, to_json
 from tfsac.types import Spec
 
@@ -40,13 +39,11 @@ def with_defaults(identity: dict[str, Any]) -> dict[str, Any]:
     agents: Any = AgentParameters  # a union of classes
     environment = to_json(from_json(EnvironmentParameters, json.dumps(identity["environment"])))
     found = from_json(agents, json.dumps(agent))
-    if "logged_info" not in identity["environment"]:  # see `tfsac.catalog.read_config`
-        shapes = {key: tuple(shape) for key, shape in identity["shapes"].items() if key != "action"}
-        found = dataclasses.replace(found, networks=without_strides(found.networks, shapes))
+    shapes = {key: tuple(shape) for key, shape in identity["shapes"].items() if key != "action"}
     return {
         **identity,
         "environment": _of_the_task(environment),
-        "agent": _without_files(to_json(found)),
+        "agent": _without_files(to_json(as_trained(found, identity["environment"], shapes))),
     }
 
 
