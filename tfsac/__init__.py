@@ -17,18 +17,21 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tfsac.tensorflow_start import quiet_start
+from tfsac.tensorflow_start import QuietImport, quiet_start
 
 # TensorFlow's C++ start-up messages hide the program's own output; set the variable yourself to see them.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 if "keras" not in sys.modules:
     os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever Keras is set to elsewhere
+if "tensorflow" not in sys.modules:
+    sys.meta_path.insert(0, QuietImport())
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "load_preset": "tfsac.catalog",
     "preset_names": "tfsac.catalog",
+    "show": "tfsac.catalog",
     "override": "tfsac.parameters",
     "ParameterError": "tfsac.parameters",
     "Preset": "tfsac.parameters",
@@ -74,7 +77,7 @@ if TYPE_CHECKING:
     from tfsac.api import demonstrate, evaluate, plot, record, train
     from tfsac.cards.card_folder import load_card
     from tfsac.cards.card_maker import write_card
-    from tfsac.catalog import load_preset, preset_names
+    from tfsac.catalog import load_preset, preset_names, show
     from tfsac.environments import check_environment
     from tfsac.exported import load_exported
     from tfsac.exporting import export, verify

@@ -176,6 +176,6 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
 
 def _text(parameters: dict[str, Any], path: str) -> str:
     """Returns a parameter as one types it, another text for each value; nothing for one that is not there."""
-    from tfsac.experiments.grid import text_of
+    from tfsac.parameters.overrides import text_of
 
     return text_of(parameters[path]) if path in parameters else ""

@@ -15,6 +15,7 @@ from tfsac.environments import episode_seed, name_of_environment
 from tfsac.environments.check import longest_episode
 from tfsac.environments.checked_returns import placed, refuse_non_finite
 from tfsac.environments.vectorize import EVALUATION
+from tfsac.experiments.estimates import estimate, mean
 from tfsac.parameters import EnvironmentEpisodes, StepMethod
 from tfsac.training.non_finite import refuse_non_finite_action
 from tfsac.training.policy import Policy
@@ -40,6 +41,10 @@ class Evaluation(NamedTuple):
     returns: np.ndarray
     lengths: np.ndarray
     switched: np.ndarray | None = None
+
+    def __str__(self) -> str:
+        """Returns the mean return, its 95 % bootstrap interval and the number of episodes."""
+        return f"{estimate(mean, [self.returns])}, {len(self.returns)} episode{'s' * (len(self.returns) != 1)}"
 
     def summary(self, prefix: str) -> dict[str, float]:
         """Returns mean, std, min and max of the returns and the mean length as `prefix/name`; and how often it
