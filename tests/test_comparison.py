@@ -382,6 +382,16 @@ def test_runs_are_grouped_by_what_differs_in_them(described):
     assert grouping.by_difference([]) == {}
 
 
+def test_folders_name_groups_that_differ_in_much(described):
+    much = {"agent__algorithm__discount": 0.9, "environment__num_envs": 2, "schedule__improve_steps": 500}
+    much["schedule__evaluation_steps"] = "EnvironmentEpisodes(3)"
+    small = [described("small-seed1"), described("small-seed2")]
+    big = [described("big_1", **much), described("big_2", **much)]
+    assert grouping.by_difference([[run] for run in (*small, *big)]) == {"small": small, "big": big}
+    other = described("other", **much)  # of the same experiment as big
+    assert next(iter(grouping.by_difference([[run] for run in (*small, *big, other)]))).endswith("and 3 more")
+
+
 def test_runs_that_began_with_weights_of_another_run_are_another_group(described):
     a, b, c = described("a"), described("b"), described("c")
     for run, source in ((a, None), (b, "/runs/mother"), (c, "/runs/mother")):

@@ -20,15 +20,6 @@ def quiet_start() -> Iterator[None]:
     if os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0":
         yield
         return
-    with _no_stderr():
-        import tensorflow as tf
-
-        tf.config.list_physical_devices()
-        yield
-
-
-@contextlib.contextmanager
-def _no_stderr() -> Iterator[None]:
     sys.stderr.flush()
     kept = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -42,28 +33,23 @@ def _no_stderr() -> Iterator[None]:
 
 
 class QuietImport(importlib.abc.MetaPathFinder):
-    """Lets TensorFlow load quietly whoever imports it, such as Keras in `import tfsac, keras`.
-
-    Example:
-        >>> sys.meta_path.insert(0, QuietImport())
-    """
+    """Lets TensorFlow load in a `quiet_start` whoever imports it, such as Keras in `import tfsac, keras`."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        """Returns how TensorFlow is loaded, with stderr closed meanwhile, and removes this finder."""
+        """Returns how TensorFlow is loaded, once."""
         if name != "tensorflow":
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
-        if spec is None or spec.loader is None or os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0":
-            return spec
-        load = spec.loader.exec_module
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
 
-        def load_quietly(module: Any) -> None:
-            with _no_stderr():
-                load(module)
-                module.config.list_physical_devices()
+            def load_quietly(module: Any) -> None:
+                with quiet_start():
+                    load(module)
+                    module.config.list_physical_devices()  # which looks for GPUs, and prints
 
-        spec.loader.exec_module = load_quietly  # type: ignore[method-assign]
+            spec.loader.exec_module = load_quietly  # type: ignore[method-assign]
         return spec
 
 

@@ -61,7 +61,7 @@ def show(f: flags.FlagValues, rest: list[str]) -> int:
     from tfsac import catalog
     from tfsac.cli.learning import preset_of
     from tfsac.parameters import to_json
-    from tfsac.user_code import FOLDERS
+    from tfsac.user_code import FOLDERS, UserCodeError
 
     preset, run = preset_of(f)
     if f.json:
@@ -70,7 +70,10 @@ def show(f: flags.FlagValues, rest: list[str]) -> int:
         return 0
     catalog.show(preset)
     if f.level is not None:
-        _show_networks(preset)
+        try:
+            _show_networks(preset)
+        except (ValueError, ImportError, UserCodeError) as error:  # what was asked for is printed
+            print(f"# networks: {error}")
     return 0
 
 
@@ -90,11 +93,11 @@ def _show_networks(preset: Preset) -> None:
     for name in preset.agent.networks:
         shapes = [tuple(variable.shape) for variable in networks[name].trainable_variables]
         kernels = " ".join("x".join(map(str, shape)) for shape in shapes if len(shape) > 1)
-        print(f"\nnetwork {name}: {sum(map(math.prod, shapes)):,} weights, kernels {kernels}")
+        print(f"# network {name}: {sum(map(math.prod, shapes)):,} weights, kernels {kernels}")
         tree = to_json(networks[name].parameters)
         for path, value in leaves(tree, f"agent.networks.{name}"):
             if path.rpartition(".")[2] in WIDTHS:
-                print(f"  --set={shlex.quote(f'{path}={text_of(value)}')}")
+                print(f"#   --set={shlex.quote(f'{path}={text_of(value)}')}")
 
 
 @command("print versions, devices and threads, for reports of errors", lambda f: None)
