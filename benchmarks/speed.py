@@ -35,6 +35,7 @@ import os
 import pathlib
 import platform
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -543,11 +544,18 @@ def report(rows: list[dict[str, str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def python(path: str) -> str:
+    """Returns the absolute path of a library's Python, which workers start in other folders."""
+    if path and shutil.which(path) is None:
+        raise argparse.ArgumentTypeError(f"there is no such program: {path}")
+    return os.path.abspath(shutil.which(path)) if path else ""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tfsac", default=sys.executable, help="its Python")
-    parser.add_argument("--sb3", default="", help="its Python")
-    parser.add_argument("--sbx", default="", help="its Python")
+    parser.add_argument("--tfsac", type=python, default=sys.executable, help="its Python")
+    parser.add_argument("--sb3", type=python, default="", help="its Python")
+    parser.add_argument("--sbx", type=python, default="", help="its Python")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=2000, help="steps or updates a measurement, a multiple of 50")
     parser.add_argument("--level", default="HalfCheetah-v5")

@@ -403,7 +403,7 @@ def test_memory_that_runs_out_names_the_checkpoint_to_resume_from(tmp_path, erro
         return update(batch)
 
     trainer.agent.update = exhausted
-    text = r"^Memory ran out at environment step 45\. .*--resume continues from the last checkpoint, 000000040\. Received: \w+Error: [^\n]*$"
+    text = r"^Memory ran out at environment step 45\. .*resume=True.* continues from the last checkpoint, 000000040\. Received: \w+Error: [^\n]*$"
     with pytest.raises(RuntimeError, match=text):
         trainer.run()
 
@@ -435,7 +435,7 @@ def test_a_full_disk_names_the_folder_and_the_checkpoint(tmp_path, part, method,
             setattr(getattr(trainer.reporter, part), method, full)
 
     trainer.hooks.callbacks.append(Fill())
-    text = rf"run cannot be written at environment step {step}\. .*--resume continues from the last checkpoint.*Received: OSError: \[Errno 28\] No space left on device$"
+    text = rf"run cannot be written at environment step {step}\. .*resume=True.* continues from the last checkpoint.*Received: OSError: \[Errno 28\] No space left on device$"
     with pytest.raises(OSError, match=text):
         trainer.run()
 

@@ -1383,3 +1383,20 @@ def test_a_resumed_run_that_was_damaged_is_refused_and_stays_as_it_is(run_dir, t
 
 def test_the_config_of_a_run_is_a_preset_of_its_own(run_dir):
     assert load_preset(run_dir / "config.json") == read_config(run_dir / "config.json")[0]
+
+
+@pytest.mark.slow
+def test_show_has_the_networks_of_a_level_and_what_sets_their_widths(capsys):
+    level = ["--preset=pendulum_twin_sac", "--level=Pendulum-v1"]
+    width = "--set=agent.networks.policy.middleware_parameters.scheme=[32,16]"
+    assert cli.run(["show", *level, width]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (policy,) = [line for line in lines if line.startswith("# network policy: ")]
+    kernels = [[int(n) for n in kernel.split("x")] for kernel in policy.partition("kernels ")[2].split()]
+    assert [kernel[1] for kernel in kernels[-3:]] == [32, 16, 2] and kernels[-2][0] == 32
+    weights = sum(rows * columns + columns for rows, columns in kernels)  # with biases
+    assert f"{weights:,} weights" in policy
+    assert f"#   --set='{width.removeprefix('--set=')}'" in lines
+    assert any(line.startswith("# network q: ") for line in lines)
+    assert cli.run(["show", "--level=Pendulum-v1", "--set=environment.kwargs.unknown=1"]) == 0
+    assert "# networks: Pendulum-v1 does not take these arguments" in capsys.readouterr().out

@@ -182,18 +182,15 @@ def test_the_table_of_two_groups_by_hand(write, tmp_path):
             ["last_iqm", "bad, one", "", "1", "5", "", ""],
             ["area_iqm", "good", "", "2", "2.5", "2", "3"],
             ["area_iqm", "bad, one", "", "1", "2.5", "", ""],
-            ["improvement", "good", "bad, one", "2", "0.5", "", ""],
-            ["improvement", "bad, one", "good", "1", "0.5", "", ""],
         ]
     assert printed[:3] == [
         "          runs       mean of last        IQM of last     IQM over steps",
         "good         2  5.00 [4.00, 6.00]  5.00 [4.00, 6.00]  2.50 [2.00, 3.00]",
         "bad, one     1               5.00               5.00               2.50",
     ]
-    assert printed[3:6] == ["better than    (1)   (2)", "(1) good         -  0.50", "(2) bad, one  0.50     -"]
-    assert printed[6] == "No interval for a single run of a level: bad, one."
+    assert printed[3] == "No interval for a single run of a level: bad, one."  # and no probability
     out = tmp_path / "new" / "out"
-    assert printed[7:] == [f"table   {out / 'comparison.csv'}", f"picture {out / 'comparison.png'}"]
+    assert printed[4:] == [f"table   {out / 'comparison.csv'}", f"picture {out / 'comparison.png'}"]
 
 
 def test_the_same_curve_twice_in_a_group_is_told(write, tmp_path):
@@ -246,18 +243,19 @@ def test_what_is_drawn(write, tmp_path, figures):
         assert axes.lines[0].get_xdata()[-1] == end
     assert [steps.get_xlabel(), seconds.get_xlabel()] == ["environment steps", "wall clock, seconds"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["good (2)", "bad (2)", "single (1)"]
-    assert [(line.get_ydata()[0], line.get_ydata()[-1]) for line in profiles.lines] == [(1.0, 0.0)] * 3
-    assert [text.get_text() for text in last.get_yticklabels()] == ["good", "bad", "single"]
+    assert [(line.get_ydata()[0], line.get_ydata()[-1]) for line in profiles.lines] == [(1.0, 0.0)] * 2
+    assert [text.get_text() for text in last.get_yticklabels()] == ["good", "bad"]  # single ends earlier
     assert list(last.lines[0].get_xdata()) == [4.0, 6.0] and last.lines[1].get_xdata() == [5.0]
     # Against the best: it has no row of its own.
     assert better.get_xlabel() == "probability of being better than good"
-    assert [text.get_text() for text in better.get_yticklabels()] == ["bad", "single"]
-    assert [better.lines[i].get_xdata()[0] for i in (1, 3)] == [0.0, 0.0]
+    assert [text.get_text() for text in better.get_yticklabels()] == ["bad"]
+    assert better.lines[1].get_xdata()[0] == 0.0
     assert "different steps; all are from 10 to 20." in figure.get_supxlabel()
+    assert "they end at other steps than most: 1 of single." in figure.get_supxlabel().replace("\n", " ")
 
 
 def test_curves_of_runs_that_shared_a_machine_are_drawn_against_steps_alone(write, tmp_path, figures):
-    read = read_groups({"x": [write("a", [0, 4]), write("b", [0, 6])], "y": [write("c", [1, 2])]})
+    read = read_groups({"x": [write("a", [0, 4]), write("b", [0, 6])], "y": [write("c", [1, 2]), write("d", [1, 3])]})
     compare_evaluations(read, tmp_path, wall_clock=False)
     labels = [axes.get_xlabel() for axes in figures[0].axes]
     assert labels[:2] == ["environment steps", "tau, last return"] and len(labels) == 4
@@ -270,11 +268,22 @@ def test_a_panel_without_common_seconds_says_so(write, tmp_path, figures):
     assert not figures[0].axes[0].texts
 
 
+def test_runs_of_other_lengths_are_in_the_curves_and_in_no_lower_panel(write, tmp_path, figures):
+    full = {name: [write(f"{name}{i}", [0, i, 2 * i]) for i in (1, 2)] for name in ("a", "b")}
+    printed = compare({**full, "a": [*full["a"], write("short", [90])]}, tmp_path)
+    assert "they end at other steps than most: 1 of a." in printed
+    steps, _, profiles, last, better = figures[0].axes
+    assert len(steps.lines) == 2 and all(line.get_xdata().max() < 5 for line in profiles.lines)
+    assert list(last.lines[0].get_xdata()) == [2.0, 4.0]  # the interval of a's runs of full length
+    assert better.lines[1].get_xdata()[0] == 0.5
+
+
 def test_long_labels_have_numbers_in_the_panels(write, tmp_path, figures):
     long = "discount=0.98,learning_rate=0.001,batch_size=256"
-    compare({long: [write("a", [0, 4])], "_short": [write("b", [0, 3])]}, tmp_path)
+    runs = {long: [write("a", [0, 4]), write("b", [0, 5])], "_short": [write("c", [0, 3]), write("d", [0, 2])]}
+    compare(runs, tmp_path)
     legend, (*_, last, better) = figures[0].legends[0], figures[0].axes
-    assert [text.get_text() for text in legend.get_texts()] == [f"(1) {long} (1)", "(2) _short (1)"]
+    assert [text.get_text() for text in legend.get_texts()] == [f"(1) {long} (2)", "(2) _short (2)"]
     assert [text.get_text() for text in last.get_yticklabels()] == ["(1)", "(2)"]
     assert better.get_xlabel() == "probability of being better than (1)" and legend._ncols == 1
 
@@ -371,6 +380,16 @@ def test_runs_are_grouped_by_what_differs_in_them(described):
     assert list(grouping.by_difference([[a], [c], [f]])) == labels
     assert list(grouping.by_difference([[a], [f]])) == ["discount=0.99 and 1 more", "discount=0.98 and 1 more"]
     assert grouping.by_difference([]) == {}
+
+
+def test_folders_name_groups_that_differ_in_much(described):
+    much = {"agent__algorithm__discount": 0.9, "environment__num_envs": 2, "schedule__improve_steps": 500}
+    much["schedule__evaluation_steps"] = "EnvironmentEpisodes(3)"
+    small = [described("small-seed1"), described("small-seed2")]
+    big = [described("big_1", **much), described("big_2", **much)]
+    assert grouping.by_difference([[run] for run in (*small, *big)]) == {"small": small, "big": big}
+    other = described("other", **much)  # of the same experiment as big
+    assert next(iter(grouping.by_difference([[run] for run in (*small, *big, other)]))).endswith("and 3 more")
 
 
 def test_runs_that_began_with_weights_of_another_run_are_another_group(described):

@@ -17,8 +17,8 @@ TENSORFLOW = {"tensorflow"}
 # Room -> other packages it may import, rooms of tfsac it may import. Only what users call sees everything.
 MAY_IMPORT = {
     "types": ({"numpy"}, set()),
-    "files": ({"numpy"}, set()),
-    "parameters": ({"numpy", "pydantic", "pydantic_core"}, {"user_code"}),
+    "files": ({"numpy"}, {"machine"}),
+    "parameters": ({"numpy", "pydantic", "pydantic_core"}, {"files", "user_code"}),
     "user_code": (set(), set()),
     "argument_checks": ({"numpy"}, set()),
     "random_streams": (set(), set()),
@@ -83,6 +83,7 @@ MAY_IMPORT = {
             "metrics",
             "catalog",
             "distributed",
+            "experiments",
             "files",
             "machine",
             "user_code",

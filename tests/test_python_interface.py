@@ -20,12 +20,14 @@ import tensorflow as tf
 import tiny
 
 import tfsac
-from tfsac import machine
+from tfsac import cli, machine
 from tfsac.environments import as_arrays, spec_of
+from tfsac.machine import option
 from tfsac.memories import Demonstrations, load_demonstrations
 from tfsac.parameters import EnvironmentSteps, ParameterError
 from tfsac.testing import Identity, tiny_preset
 from tfsac.training import Callback, devices
+from tfsac.training.evaluation_episodes import Evaluation
 from tfsac.user_code import UserCodeError
 
 SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 20, "schedule__steps_between_evaluation_periods": 50}
@@ -663,3 +665,41 @@ def test_an_argument_of_another_library_says_what_it_is_called_here(function, na
         TypeError, match=rf"^{function} has no argument '{name}'\. .*{re.escape(words)}.* Received: {name}=7$"
     ):
         getattr(tfsac, function)(**{name: 7})
+
+
+@pytest.mark.slow
+def test_keras_and_tensorflow_load_quietly_after_tfsac():
+    for line in ("import tfsac, keras; keras.ops.ones(1)", "import tfsac, tensorflow as tf; tf.ones(1)"):
+        done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
+        assert done.stderr == ""
+
+
+def test_a_preset_is_a_table_in_a_notebook_and_lines_where_it_is_shown(capsys):
+    preset = tfsac.override(tfsac.load_preset("pendulum_sac"), {"environment.kwargs.name": "<b>"})
+    table = preset._repr_html_()
+    assert "<td>agent.algorithm.discount</td><td>0.99</td>" in table and "<td>&lt;b&gt;</td>" in table
+    assert "<td>num_envs</td><td>1</td>" in preset.environment._repr_html_()
+    tfsac.show(preset)
+    lines = capsys.readouterr().out.splitlines()
+    assert "agent.algorithm.discount=0.99" in lines and len(lines) == table.count("<tr>") - 1
+    cli.run(["show", "--preset=pendulum_sac", "--set=environment.kwargs.name=<b>"])
+    assert capsys.readouterr().out.splitlines() == lines
+    tfsac.show("pendulum_sac")
+    assert set(capsys.readouterr().out.splitlines()) < {*lines, "environment.kwargs={}"}
+
+
+def test_an_evaluation_prints_its_mean_and_interval():
+    returns = np.array([-150.0, -130.0, -140.0, -160.0])
+    text = str(Evaluation(returns, np.full(4, 200)))
+    mean, low, high = map(float, re.fullmatch(r"(\S+) \[(\S+), (\S+)\], 4 episodes", text).groups())
+    assert mean == -145 and -160 <= low < -150 and -140 < high <= -130
+    assert str(Evaluation(returns[:1], np.full(1, 200))) == "-150.00, 1 episode"
+
+
+def test_messages_name_flags_only_where_a_command_runs(tmp_path):
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(FileExistsError, match=r"continue it with resume=True\. Received: "):
+        tfsac.train("pendulum_sac", tmp_path)
+    with pytest.raises(FileExistsError, match=r"continue it with --resume\. Received: "):
+        cli.run(["train", f"--run_dir={tmp_path}"])
+    assert option("--resume", "resume=True") == "resume=True"  # the command has ended

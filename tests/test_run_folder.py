@@ -20,6 +20,7 @@ from tfsac.cli.early_checks import check_resumable
 from tfsac.exported import load_exported
 from tfsac.exporting import export, verify
 from tfsac.files import LOCK, is_sealed, sealed, written_aside
+from tfsac.machine import running_command
 from tfsac.metrics import CSVSink
 from tfsac.parameters import ParameterError, RunParameters, override
 from tfsac.testing import tiny_preset
@@ -377,7 +378,7 @@ def test_a_run_that_cannot_write_its_curve_or_policy_is_complete_and_resumable(t
         monkeypatch.setattr(plots, "save_figure", full)
     else:
         monkeypatch.setattr(exporting.tf.saved_model, "save", full)
-    with pytest.raises(OSError, match=rf"complete and saved, but .*--run_dir={folder} --resume.*No space left"):
+    with pytest.raises(OSError, match=rf"complete and saved, but .*{folder}\', resume=True.*No space left"):
         api.train(preset(), folder, RUN, quiet=True)
     assert {path.name for path in folder.iterdir()} - {"learning_curve.png", "events"} == {
         "best.npz",
@@ -665,7 +666,7 @@ def test_a_relative_folder_stays_where_it_is_when_a_callback_changes_the_current
     trainer.hooks.callbacks[0].on_evaluation = lambda trainer, row: trainer.stop("enough")
     trainer.run()
     trainer = Trainer(preset(), os.path.relpath(tmp_path / "runs" / "two"), RUN, resume=True)
-    assert trainer.how_to_resume.command() == "tfsac train --run_dir=../runs/two --resume"
+    assert trainer.how_to_resume.command() == "tfsac.train('../runs/two/config.json', '../runs/two', resume=True)"
     assert "Continuing ../runs/two from step 20." in capsys.readouterr().out
 
 
@@ -693,4 +694,9 @@ def test_the_command_that_continues_a_run_can_be_pasted(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     trainer = Trainer(preset(), "my runs/scheme=(64,64)", RUN, quiet=True)
     trainer.close()
-    assert trainer.how_to_resume.command() == "tfsac train '--run_dir=my runs/scheme=(64,64)' --resume"
+    folder = "my runs/scheme=(64,64)"
+    in_python = trainer.how_to_resume.command()
+    assert in_python == f"tfsac.train('{folder}/config.json', '{folder}', resume=True)"
+    with running_command("train"):
+        assert trainer.how_to_resume.command() == f"tfsac train '--run_dir={folder}' --resume"
+    assert trainer.how_to_resume.command() == in_python

@@ -229,7 +229,7 @@ def test_a_run_that_a_threshold_ended_is_completed_and_not_trained_on(tmp_path, 
     run = RunParameters(stop_at_threshold=True)
     with monkeypatch.context() as disk:
         disk.setattr("tfsac.api.export", full)
-        with pytest.raises(OSError, match=r"The run is complete and saved.*--resume"):
+        with pytest.raises(OSError, match=r"The run is complete and saved.*resume=True"):
             tfsac.train(preset, tmp_path / "run", run, quiet=True)
     result = tfsac.train(preset, tmp_path / "run", run, resume=True)
     assert (result.reason, result.counters.env_steps) == ("threshold reached", 100)

@@ -307,7 +307,7 @@ WRONG = [
     ("check --level=Pendulm-v1", "Did you mean 'Pendulum-v1'"),
     ("check --preset=pendulum_sca", "Did you mean 'pendulum_sac'"),
     ("check --level=Pendulum-v1 --num_steps=0", COUNT),
-    ("check --level=Pendulum-v1 --set=agent.algorithm.discount=1", "Only parameters of the environment"),
+    ("check --level=Pendulum-v1 --set=agent.algorithm.discount=2", "less than or equal to 1"),
     ("check --level=Pendulum-v1 --set=seed=1", "a flag and no parameter: --seed=1"),
     ("check --level=Pendulum-v1 --set=environment.kwargs.g=1 --set=environment.kwargs.g=2", "set once"),
     # folders of runs

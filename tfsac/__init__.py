@@ -11,24 +11,26 @@ Names are imported when they are first used, so that parameters and the command 
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tfsac.tensorflow_start import quiet_start
+from tfsac.tensorflow_start import QuietImport
 
 # TensorFlow's C++ start-up messages hide the program's own output; set the variable yourself to see them.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 if "keras" not in sys.modules:
     os.environ["KERAS_BACKEND"] = "tensorflow"  # whatever Keras is set to elsewhere
+if "tensorflow" not in sys.modules:
+    sys.meta_path.insert(0, QuietImport())
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "load_preset": "tfsac.catalog",
     "preset_names": "tfsac.catalog",
+    "show": "tfsac.catalog",
     "override": "tfsac.parameters",
     "ParameterError": "tfsac.parameters",
     "Preset": "tfsac.parameters",
@@ -54,8 +56,6 @@ _HOMES = {
     "load_card": "tfsac.cards.card_folder",
 }
 
-_WITHOUT_TENSORFLOW = ("tfsac.catalog", "tfsac.parameters", "tfsac.memories")
-
 _NAMES_ELSEWHERE = {
     "check_env": "tfsac.check_environment(env_fn)",
     "evaluate_policy": "tfsac.evaluate(run_dir)",
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from tfsac.api import demonstrate, evaluate, plot, record, train
     from tfsac.cards.card_folder import load_card
     from tfsac.cards.card_maker import write_card
-    from tfsac.catalog import load_preset, preset_names
+    from tfsac.catalog import load_preset, preset_names, show
     from tfsac.environments import check_environment
     from tfsac.exported import load_exported
     from tfsac.exporting import export, verify
@@ -91,13 +91,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         meant = f". What you look for is {_NAMES_ELSEWHERE[name]}" if name in _NAMES_ELSEWHERE else ""
         raise AttributeError(f"module 'tfsac' has no attribute {name!r}{meant}")
-    with (
-        contextlib.nullcontext()
-        if _HOMES[name] in _WITHOUT_TENSORFLOW or "tensorflow" in sys.modules
-        else quiet_start()
-    ):
-        module = importlib.import_module(_HOMES[name])
-    value = getattr(module, name)
+    value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 

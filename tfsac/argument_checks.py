@@ -9,8 +9,6 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-import numpy as np
-
 T = TypeVar("T")
 LONGEST = 200  # characters of a value in a message
 
@@ -63,7 +61,7 @@ def whole(name: str, value: Any, least: int) -> int:
 
 def flag(name: str, value: Any) -> None:
     """Refuses anything but True and False."""
-    if not isinstance(value, bool | np.bool_):
+    if not isinstance(value, bool) and str(getattr(value, "dtype", "")) != "bool":
         raise TypeError(f"{name} is True or False. Received: {shown(value)}")
 
 

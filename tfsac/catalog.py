@@ -52,6 +52,25 @@ def load_preset(name_or_path: str | pathlib.Path, level: str | None = None) -> P
     return preset if level is None else for_level(preset, level)
 
 
+def show(preset: Preset | str | pathlib.Path) -> None:
+    """Prints every parameter of a preset as `path=value`, as `tfsac show` does and `tfsac.override` takes them.
+
+    Args:
+        preset: a preset, or its name or path.
+
+    Raises:
+        ParameterError: as `load_preset` raises it.
+
+    Example:
+        >>> tfsac.show("pendulum_sac")
+    """
+    from tfsac.parameters import Preset
+    from tfsac.parameters.overrides import parameter_texts
+
+    found = preset if isinstance(preset, Preset) else load_preset(preset)
+    print("\n".join(f"{path}={text}" for path, text in parameter_texts(found).items()))
+
+
 def _found(name_or_path: str | pathlib.Path) -> Preset:
     from tfsac.parameters import ParameterError, for_level
 

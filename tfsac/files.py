@@ -20,6 +20,8 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from tfsac.machine import option
+
 try:
     import fcntl
 except ImportError:  # Windows
@@ -31,7 +33,7 @@ SEAL = "sha256"
 LOCK = ".lock"  # file in a run's folder
 NO_CHECKPOINT = (
     "There is no checkpoint to continue from: the run ended before its first one, or it was deleted. Train into "
-    "another folder without resume; the best weights of this one, if it has any, are taken by --checkpoint_restore_dir."
+    "another folder without resume; initial_weights (--checkpoint_restore_dir) takes the best weights of this one."
 )
 UNREADABLE = (  # what readers of damaged content raise
     ValueError,
@@ -180,7 +182,8 @@ def check_run_dir(path: pathlib.Path) -> None:
     """
     if path.exists() and (not path.is_dir() or any(entry.name != LOCK for entry in path.iterdir())):
         raise FileExistsError(
-            f"The run directory exists already; choose another, or continue it with resume (--resume). Received: {path}"
+            "The run directory exists already; choose another, or continue it with "
+            f"{option('--resume', 'resume=True')}. Received: {path}"
         )
     check_folder(path, path)
 

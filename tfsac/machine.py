@@ -1,15 +1,39 @@
-"""What the machine has, and how it asks a process to end. No TensorFlow."""
+"""What the machine has, how it asks a process to end, and whether the command line runs. No TensorFlow."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import signal
+from collections.abc import Iterator
 
 CGROUP = pathlib.Path("/sys/fs/cgroup")  # of this process in a container, version 2
 SIGNALLED = 128  # plus the number of the signal that ended a process: its exit status, as shells have it
 TENSORFLOW_IN: list[int] = []  # ids of the processes that compute with TensorFlow; a forked child has its parent's
 ENDING = (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
+
+_commands: list[str] = []  # the command that the command line is running
+
+
+@contextlib.contextmanager
+def running_command(name: str) -> Iterator[None]:
+    """While entered, `option` returns flags."""
+    _commands.append(name)
+    try:
+        yield
+    finally:
+        _commands.pop()
+
+
+def option(flag: str, argument: str) -> str:
+    """Returns how an option is given, for messages: a flag on the command line, else an argument in Python.
+
+    Args:
+        flag: such as "--resume".
+        argument: such as "resume=True".
+    """
+    return flag if _commands else argument
 
 
 def usable_cores() -> int:

@@ -13,6 +13,7 @@ import tfsac
 from tfsac.cli.command import COMMANDS, UsageError, help_of
 from tfsac.cli.failure import in_one_line, status_of
 from tfsac.cli.parsing import parse, refuse_other_encodings
+from tfsac.machine import running_command
 from tfsac.user_code import make_importable
 
 # Each enters its commands in COMMANDS, which lists them in this order.
@@ -84,7 +85,8 @@ def run(arguments: list[str]) -> int:
     values, rest = parse(name, others)
     with contextlib.suppress(OSError):  # a current folder that was removed
         make_importable(os.getcwd())
-    return COMMANDS[name].function(values, rest)
+    with running_command(name):
+        return COMMANDS[name].function(values, rest)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -14,11 +14,12 @@ from tfsac.tensorflow_start import quiet_start
 
 def _check_flags(f: flags.FlagValues) -> None:
     flags.DEFINE_string("level", None, "environment id, or MODULE:ID of your own", flag_values=f)
-    flags.DEFINE_string(
-        "preset", None, "take the environment's parameters of this preset, whose agent must fit", flag_values=f
-    )
+    flags.DEFINE_string("preset", None, "take this preset's environment and agent, which must fit it", flag_values=f)
     flags.DEFINE_multi_string(
-        "set", [], "environment.PATH=value, such as environment.kwargs.size=3; may be repeated", flag_values=f
+        "set",
+        [],
+        "path=value, such as environment.kwargs.size=3; may be repeated",
+        flag_values=f,
     )
     flags.DEFINE_integer("num_steps", 1000, "random steps", lower_bound=1, flag_values=f)
     flags.DEFINE_integer("seed", 0, "of the episodes and the actions", lower_bound=0, flag_values=f)
@@ -37,21 +38,18 @@ def check(f: flags.FlagValues, rest: list[str]) -> int:
     preset = load_preset(f.preset) if f.preset else Preset()
     if f.level:
         preset = for_level(preset, f.level)
-    changes = assignments(f)
-    if others := [path for path in changes if not path.startswith("environment.")]:
-        raise UsageError(
-            f"Only parameters of the environment are set here, environment.PATH=value. Received: {others[0]}"
-        )
-    environment = override(preset, changes).environment
+    preset = override(preset, changes := assignments(f))
+    environment = preset.environment
+    with_agent = bool(f.preset) or not all(path.startswith("environment.") for path in changes)
     print(f"tfsac check: {environment.level}, {f.num_steps} random steps, seed {f.seed}", flush=True)
     with contextlib.redirect_stdout(sys.stdout):  # which an environment may replace
         report = check_environments(environment, f.num_steps, f.seed)
-    if report.usable and f.preset:
+    if report.usable and with_agent:
         try:
             (made := maker(environment)()).close()
             with quiet_start():
-                from tfsac.training.build import build_policy
-            build_policy(preset, RunParameters(), spec_of(made))
+                from tfsac.training.build import build_agent
+            build_agent(preset, RunParameters(), spec_of(made))
         except (ValueError, TypeError) as error:
             report = report._replace(findings=(*report.findings, Finding(PROBLEM, str(error))))
     print(report)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import pathlib
 import platform
+import shlex
+from typing import TYPE_CHECKING
 
 from absl import flags
 
 from tfsac.cli.command import command
 from tfsac.tensorflow_start import quiet_start
+
+if TYPE_CHECKING:
+    from tfsac.parameters import Preset
 
 CPU_FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8")
 VARIABLES = (
@@ -51,22 +57,47 @@ def _show_flags(f: flags.FlagValues) -> None:
 
 @command("print every parameter of a preset, as flags change it", _show_flags)
 def show(f: flags.FlagValues, rest: list[str]) -> int:
-    """Prints a preset as lines `path=value`, as --set takes them, or as JSON."""
+    """Prints a preset as lines `path=value`, as --set takes them, or as JSON; for a --level also its networks."""
+    from tfsac import catalog
     from tfsac.cli.learning import preset_of
-    from tfsac.experiments.grid import text_of
-    from tfsac.files import leaves
     from tfsac.parameters import to_json
-    from tfsac.user_code import FOLDERS
+    from tfsac.user_code import FOLDERS, UserCodeError
 
     preset, run = preset_of(f)
     if f.json:
         shown = {"preset": to_json(preset), "run": to_json(run), "import_folders": FOLDERS}
         print(json.dumps(shown, indent=2))
         return 0
-    described = {name: part for name, part in to_json(preset).items() if name != "levels"}
-    for path, value in leaves(described, empty=True):
-        print(f"{path}={text_of(value)}")
+    catalog.show(preset)
+    if f.level is not None:
+        try:
+            _show_networks(preset)
+        except (ValueError, ImportError, UserCodeError) as error:  # what was asked for is printed
+            print(f"# networks: {error}")
     return 0
+
+
+def _show_networks(preset: Preset) -> None:
+    """Prints the networks that are built for the preset's level, with what --set takes to change their widths."""
+    from tfsac.environments import maker, spec_of
+    from tfsac.experiments.search_space import WIDTHS
+    from tfsac.files import leaves
+    from tfsac.parameters import RunParameters, to_json
+    from tfsac.parameters.overrides import text_of
+
+    (env := maker(preset.environment)()).close()
+    spec = spec_of(env)
+    with quiet_start():
+        from tfsac.training.build import build_agent
+    networks = build_agent(preset, RunParameters(), spec).networks
+    for name in preset.agent.networks:
+        shapes = [tuple(variable.shape) for variable in networks[name].trainable_variables]
+        kernels = " ".join("x".join(map(str, shape)) for shape in shapes if len(shape) > 1)
+        print(f"# network {name}: {sum(map(math.prod, shapes)):,} weights, kernels {kernels}")
+        tree = to_json(networks[name].parameters)
+        for path, value in leaves(tree, f"agent.networks.{name}"):
+            if path.rpartition(".")[2] in WIDTHS:
+                print(f"#   --set={shlex.quote(f'{path}={text_of(value)}')}")
 
 
 @command("print versions, devices and threads, for reports of errors", lambda f: None)

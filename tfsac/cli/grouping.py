@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Any
@@ -171,11 +172,21 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
         said = ",".join(text if path == "agent" else f"{names[path]}={text}" for path, text in texts.items())
         return f"{said} and {untold} more" if untold else said
 
+    folders = [_folder_of(paths) for _, paths in groups.values()]
+    if untold > 2 and all(folders) and len(set(folders)) == len(folders):  # they say more than "and 7 more"
+        return {folder: paths for folder, (_, paths) in zip(folders, groups.values(), strict=True)}
     return {label(parameters): paths for parameters, paths in groups.values()}
+
+
+def _folder_of(runs: Sequence[pathlib.Path]) -> str:
+    """Returns the name of the folder of some runs, without seeds and times; "" where they have several."""
+    paths = [run.absolute() for run in runs]
+    names = {re.sub(r"([-_]?(seed|run)?[-_]?\d+)+$", "", path.name) or path.parent.name for path in paths}
+    return names.pop() if len(names) == 1 else ""
 
 
 def _text(parameters: dict[str, Any], path: str) -> str:
     """Returns a parameter as one types it, another text for each value; nothing for one that is not there."""
-    from tfsac.experiments.grid import text_of
+    from tfsac.parameters.overrides import text_of
 
     return text_of(parameters[path]) if path in parameters else ""

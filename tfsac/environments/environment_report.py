@@ -258,6 +258,9 @@ class _Inspection:
 
         one = Maker(watch, None)
         one.notes = self.one.notes
+        only = parameters.evaluation != "separate"
+        if only:  # the environment of evaluations is one of them
+            self.one.made.append(self.env)
         try:
             environments = Environments(parameters, seed, one)
             rng, began = np.random.default_rng(seed), time.perf_counter()
@@ -270,11 +273,13 @@ class _Inspection:
             finally:
                 if not self.alone:
                     environments.close()
+                    self.alone = only  # which is closed now
         except EnvironmentFailure as error:
             if not self.failed:
                 self.find(PROBLEM, str(error))
         except (TypeError, ValueError, ImportError, UserCodeError) as error:
-            self.find(PROBLEM, f"training makes {parameters.num_envs + 1} environments at once: {error}")
+            number = parameters.num_envs + (not only)
+            self.find(PROBLEM, f"training makes {number} environments at once: {error}")
 
     def look_at(self, observation: Any, place: str) -> None:
         for key, space in spaces_by_key(self.env.observation_space).items():

@@ -15,7 +15,6 @@ import math
 import mmap
 import os
 import pathlib
-import pickle
 import re
 import signal
 import subprocess
@@ -23,6 +22,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Generator, Sequence
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import gymnasium as gym
@@ -31,6 +31,7 @@ from gymnasium.vector.utils import CloudpickleWrapper
 
 from tfsac.environments.check import EnvironmentFailure
 from tfsac.environments.make import maker
+from tfsac.machine import option
 from tfsac.parameters import EnvironmentParameters
 from tfsac.user_code import described, name_of
 
@@ -60,7 +61,8 @@ def check_render(render: object, of_level: bool) -> None:
     displays = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
     if render and of_level and sys.platform == "linux" and not any(map(os.environ.get, displays)):
         raise ValueError(
-            "A window needs a display, and this machine has none; dump_mp4 (--dump_mp4) makes a film without one. "
+            f"A window needs a display, and this machine has none; {option('--dump_mp4', 'dump_mp4')} makes a film "
+            "without one. "
             "For an environment that draws elsewhere, such as on the terminal, set the variable SDL_VIDEODRIVER=dummy. "
             "Received: no DISPLAY, no WAYLAND_DISPLAY"
         )
@@ -102,7 +104,7 @@ def write_film(
     spec = gym.registry.get(parameters.level)  # a script or a notebook may have registered it
     job = (FRAME_TIMEOUT, parameters, list(seeds), list(actions), path, env_fn, spec, returns)
     try:
-        sent = pickle.dumps(CloudpickleWrapper(job))  # type: ignore[arg-type]
+        sent = ForkingPickler.dumps(CloudpickleWrapper(job))  # type: ignore[arg-type]
     except Exception as error:  # whatever the user's objects raise
         raise EnvironmentFailure(
             "A film is drawn by another process, to which env_fn cannot be sent: create what it holds inside it, or "
@@ -268,4 +270,4 @@ def draw(
 
 
 if __name__ == "__main__":
-    sys.exit(0 if draw(*pickle.load(sys.stdin.buffer).fn) else DIFFERENT_EPISODES)
+    sys.exit(0 if draw(*ForkingPickler.loads(sys.stdin.buffer.read()).fn) else DIFFERENT_EPISODES)

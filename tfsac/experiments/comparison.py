@@ -143,7 +143,8 @@ def compare_evaluations(read: Groups, folder: Path, title: str = "", wall_clock:
     Raises:
         OSError: the folder cannot be written.
     """
-    rows, notes = statistics(read), remarks(read)
+    (comparable, short), rows = of_one_length(read), statistics(read)
+    notes = [*remarks(read), *short]
     table = new_file(pathlib.Path(folder) / "comparison.csv", replace=True)
     with written_aside(table) as stream:
         csv.writer(text := io.StringIO()).writerows(
@@ -152,7 +153,8 @@ def compare_evaluations(read: Groups, folder: Path, title: str = "", wall_clock:
         )
         stream.write(text.getvalue().encode())
     levels = dict.fromkeys(run.level for runs in read.values() for run in runs)
-    picture = draw(read, rows, table.with_suffix(".png"), title or ", ".join(levels), notes, wall_clock)
+    lower = statistics(comparable) if short else rows
+    picture = draw(read, comparable, lower, table.with_suffix(".png"), title or ", ".join(levels), notes, wall_clock)
     return "\n".join([*printed(read, rows), *notes, f"table   {table}", f"picture {picture}"])
 
 
@@ -166,8 +168,27 @@ def statistics(groups: Groups) -> list[Row]:
         rows += [Row(name, label, "", len(runs), estimate(statistic, strata[label])) for label, runs in groups.items()]
     for label, other in itertools.permutations(groups, 2):
         over = estimate(improvement, [*last[label], *last[other]])
-        rows.append(Row("improvement", label, other, len(groups[label]), over))
+        if not np.isnan(over.low):  # of a single run it says nothing
+            rows.append(Row("improvement", label, other, len(groups[label]), over))
     return rows
+
+
+def of_one_length(groups: Groups) -> tuple[Groups, list[str]]:
+    """Returns the runs that end where most on their level do (within 5 %), in groups that then still have all levels,
+    and lines about the others.
+    """
+    ends: dict[str, list[int]] = {}
+    for run in itertools.chain(*groups.values()):
+        ends.setdefault(run.level, []).append(int(run.steps[-1]))
+    usual = {level: np.quantile(steps, 0.5, method="higher") for level, steps in ends.items()}
+    kept, notes = dict[str, list[RunEvaluations]](), list[str]()
+    for label, runs in groups.items():
+        same = [run for run in runs if abs(run.steps[-1] - usual[run.level]) <= 0.05 * usual[run.level]]
+        if {run.level for run in same} == {run.level for run in runs}:
+            kept[label] = same
+        if left := len(runs) - len(kept.get(label, ())):
+            notes.append(f"Not in the lower panels, because they end at other steps than most: {left} of {label}.")
+    return kept, notes
 
 
 def remarks(groups: Groups) -> list[str]:
@@ -220,7 +241,8 @@ def printed(groups: Groups, rows: Sequence[Row]) -> list[str]:
         for i, label in enumerate(groups)
     ]
     lines = []
-    for table in (first, second)[: len(groups)]:  # one group is better than no other
+    compared = any(row.statistic == "improvement" for row in rows)
+    for table in (first, second)[: 1 + compared]:
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         for head, *cells in table:
             padded = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
@@ -232,13 +254,20 @@ def printed(groups: Groups, rows: Sequence[Row]) -> list[str]:
 
 
 def draw(
-    groups: Groups, rows: Sequence[Row], out: Path, title: str, notes: Sequence[str], wall_clock: bool = True
+    groups: Groups,
+    comparable: Groups,
+    rows: Sequence[Row],
+    out: Path,
+    title: str,
+    notes: Sequence[str],
+    wall_clock: bool = True,
 ) -> pathlib.Path:
     """Draws curves against steps and wall clock, performance profiles, intervals, and what is better than the best.
 
     Args:
         groups: runs by label.
-        rows: from `statistics`.
+        comparable: those of the lower panels.
+        rows: from `statistics`, of these.
         out: the PNG to write.
         title: above the picture.
         notes: below it.
@@ -250,8 +279,11 @@ def draw(
     from matplotlib.ticker import EngFormatter
 
     shown = {name: of_run for name, of_run in AGAINST.items() if wall_clock or name == "steps"}
+    of_last = {row.group: row.estimate.value for row in rows if row.statistic == "last_iqm"}
+    best = max(of_last, key=lambda label: of_last[label])
+    over = {row.group: row.estimate for row in rows if row.statistic == "improvement" and row.other == best}
     panels: list[Any] = [["steps", [*shown][-1]], ["profile", "scores"], ["improvement", "improvement"]][
-        : 1 + min(len(groups), 2)
+        : 2 + bool(over)
     ]
     bars = 0.9 + 0.24 * len(groups)
     heights = [3.0, max(2.6, bars), bars][: len(panels)]
@@ -268,7 +300,7 @@ def draw(
     names = {label: label for label in groups}
     if max(map(len, groups)) > LONGEST_LABEL:
         names = {label: f"({i + 1})" for i, label in enumerate(groups)}
-    lasts = np.array([run.last for runs in groups.values() for run in runs])
+    lasts = np.array([run.last for runs in comparable.values() for run in runs])
     margin = 0.05 * (np.ptp(lasts) or 1.0)
     taus = np.linspace(lasts.min() - margin, lasts.max() + margin, 500)
     drawn: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in shown}
@@ -281,7 +313,9 @@ def draw(
             axes[name].plot(points, estimates.value, style, color=color, linewidth=2, marker=marker, label=counted)
             axes[name].fill_between(points, estimates.low, estimates.high, color=color, alpha=0.18, linewidth=0)
             drawn[name] += [(points, entry) for entry in estimates]
-        axes["profile"].plot(taus, profile(strata_of(runs, LAST), taus), style, color=color, linewidth=1.6)
+        if label in comparable:
+            values = profile(strata_of(comparable[label], LAST), taus)
+            axes["profile"].plot(taus, values, style, color=color, linewidth=1.6)
     for name in shown:
         if not any(len(points) for points, _ in drawn[name]):
             said, place = f"no {name} that all runs of a group cover", axes[name].transAxes
@@ -290,14 +324,10 @@ def draw(
     last_iqm = {names[row.group]: row.estimate for row in rows if row.statistic == "last_iqm"}
     last_mean = {names[row.group]: row.estimate for row in rows if row.statistic == "last_mean"}
     _bars(axes["scores"], colors, {"IQM": last_iqm, "mean": last_mean}, f"last {score}")
-    if "improvement" in axes:
-        best = max(last_iqm, key=lambda label: last_iqm[label].value)
-        over = {
-            names[row.group]: row.estimate
-            for row in rows
-            if row.statistic == "improvement" and names[row.other] == best
-        }
-        _bars(axes["improvement"], colors, {"probability": over}, f"probability of being better than {best}")
+    if over:
+        probabilities = {names[label]: probability for label, probability in over.items()}
+        about_best = f"probability of being better than {names[best]}"
+        _bars(axes["improvement"], colors, {"probability": probabilities}, about_best)
         axes["improvement"].axvline(0.5, color="black", linewidth=0.8, linestyle=":")
         axes["improvement"].set_xlim(-0.02, 1.02)
     handles, labels = axes["steps"].get_legend_handles_labels()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import urllib.parse
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 
 from tfsac.parameters import ParameterError, parse_assignment
 from tfsac.parameters.base import nearest
+from tfsac.parameters.overrides import text_of
 
 LEVELS = ("level", "environment.level")  # what a grid calls the level
 LONGEST_VALUE, LONGEST_NAME = 40, 200  # of a folder; file systems allow 255 characters
@@ -130,11 +130,3 @@ def short_names(paths: Sequence[str]) -> dict[str, str]:
         return ".".join(next((ending for ending in endings if all(o[-len(ending) :] != ending for o in others)), mine))
 
     return {path: short(path) for path in paths}
-
-
-def text_of(value: Any) -> str:
-    """Returns a value as one types it."""
-    plain = False
-    with contextlib.suppress(ParameterError):  # a text that begins as JSON does
-        plain = isinstance(value, str) and parse_assignment(f"x={value}")[1] == value
-    return value if plain else json.dumps(value, separators=(",", ":"))

@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfsac.experiments.comparison import compare
-from tfsac.experiments.grid import LEVELS, Combination, named, text_of
+from tfsac.experiments.grid import LEVELS, Combination, named
 from tfsac.experiments.plots import read_curve
 from tfsac.experiments.run_processes import Launch, PlannedRun, say, train_side_by_side
 from tfsac.files import differences, new_file, written_aside
+from tfsac.parameters.overrides import text_of
 
 
 class Sweep:

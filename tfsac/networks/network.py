@@ -66,6 +66,7 @@ class Network(tf.Module):
         head: the last layers; None for a given model.
         head_model: the same as a Keras model of features (and an action); None for a given model, and where the
             features are all.
+        parameters: with an embedder for all that it reads.
         note: a line of what the parameters did not say, or nothing; see `with_embedders`.
 
     Raises:
@@ -84,7 +85,7 @@ class Network(tf.Module):
     ):
         super().__init__(name=name)
         self.head: Head | None = None
-        self.note = ""
+        self.note, self.parameters = "", parameters
         self.encoder = encoder
         self.embedders: dict[str, list[keras.Layer]] = {key: [] for key in spec.observation}
         self.state_embedders: dict[str, keras.layers.Dense | None] = dict.fromkeys(spec.state)
@@ -100,6 +101,7 @@ class Network(tf.Module):
                 self.state_embedders = {key: None for key in spec.state if key in read}
             return
         parameters, self.note = with_embedders(name, parameters, spec.observation)
+        self.parameters = parameters
         seeds = np.random.default_rng(seed)
         hidden = Initializers(parameters.initializer, seeds)
         self.merger = parameters.embedding_merger_type

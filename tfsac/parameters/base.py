@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import html
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -183,6 +184,14 @@ def parameters(cls: type[T]) -> type[T]:
             f"{name}={value!r}"
         )
 
+    def _repr_html_(self: Any) -> str:
+        """Returns a table of all parameters, which a notebook shows."""
+        from tfsac.parameters.overrides import parameter_texts
+
+        cells = [(html.escape(path), html.escape(text)) for path, text in parameter_texts(self).items()]
+        rows = "".join(f"<tr><td>{path}</td><td>{text}</td></tr>" for path, text in cells)
+        return f"<table><tr><th>parameter</th><th>value</th></tr>{rows}</table>"
+
     def __init_subclass__(subclass: type, /, **kwargs: Any) -> None:
         if subclass.__module__.partition(".")[0] != "tfsac":
             raise ParameterError(
@@ -192,7 +201,7 @@ def parameters(cls: type[T]) -> type[T]:
             )
         super(made, subclass).__init_subclass__(**kwargs)
 
-    made.__setattr__ = __setattr__
+    made.__setattr__, made._repr_html_ = __setattr__, _repr_html_
     if not issubclass(cls, Extensible):
         made.__init_subclass__ = classmethod(__init_subclass__)
     __init__.__doc__ = f"Raises: ParameterError: unknown parameter, wrong type or range of {cls.__name__}."

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tfsac.files import leaves
 from tfsac.parameters.base import ParameterError, from_json, nearest, shortened, to_json
 from tfsac.parameters.experiment import Preset, RunParameters, plain
 from tfsac.parameters.keywords import explains_keywords
@@ -39,6 +40,20 @@ def parse_assignment(text: str) -> tuple[str, Any]:
                 f"{value!r}"
             ) from error
         return path.strip(), value
+
+
+def text_of(value: Any) -> str:
+    """Returns a value as one types it."""
+    plain = False
+    with contextlib.suppress(ParameterError):  # a text that begins as JSON does
+        plain = isinstance(value, str) and parse_assignment(f"x={value}")[1] == value
+    return value if plain else json.dumps(value, separators=(",", ":"))
+
+
+def parameter_texts(made: Any) -> dict[str, str]:
+    """Returns everything in a parameter object, but for a preset's table of levels, as one types it, by path."""
+    described = {name: part for name, part in to_json(made).items() if name != "levels"}
+    return {path: text_of(value) for path, value in leaves(described, empty=True)}
 
 
 def covers(path: str, other: str) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tfsac.agents import Agent
 from tfsac.environments import Filters, action_map
+from tfsac.machine import option
 from tfsac.memories import MINARI, Allocate, EpisodicMemory, MemoryContext, SequenceMemory, TransitionMemory
 from tfsac.networks import ModelMaker
 from tfsac.parameters import (
@@ -123,7 +124,8 @@ def build_memory(
     except MemoryError as error:
         raise ParameterError(
             f"The replay memory does not fit into RAM: {error}. Set a smaller agent.memory.max_size, or keep it on the "
-            f"disk with memory_on_disk=True (--memory_on_disk). Received: agent.memory.max_size={memory.max_size}"
+            f"disk with {option('--memory_on_disk', 'RunParameters(memory_on_disk=True)')}. "
+            f"Received: agent.memory.max_size={memory.max_size}"
         ) from error
 
 

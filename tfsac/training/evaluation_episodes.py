@@ -16,6 +16,7 @@ from tfsac.environments.check import longest_episode
 from tfsac.environments.checked_returns import placed, refuse_non_finite
 from tfsac.environments.groups import convert
 from tfsac.environments.vectorize import EVALUATION, SEEDS_BELOW, number
+from tfsac.experiments.estimates import estimate, mean
 from tfsac.parameters import EnvironmentEpisodes, StepMethod
 from tfsac.training.non_finite import refuse_non_finite_action
 from tfsac.training.policy import Policy
@@ -43,6 +44,10 @@ class Evaluation(NamedTuple):
     lengths: np.ndarray
     switched: np.ndarray | None = None
     info: Mapping[str, np.ndarray] = {}
+
+    def __str__(self) -> str:
+        """Returns the mean return, its 95 % bootstrap interval and the number of episodes."""
+        return f"{estimate(mean, [self.returns])}, {len(self.returns)} episode{'s' * (len(self.returns) != 1)}"
 
     def summary(self, prefix: str) -> dict[str, float]:
         """Returns mean, std, min and max of the returns, the mean length and means of `info` as `prefix/name`; and how

@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfsac.distributed.workers import worker_lost
+from tfsac.machine import option
 from tfsac.training.checkpoints import CheckpointManager
 from tfsac.training.run_directory import RunDirectory
 from tfsac.training.schedule import Counters
@@ -51,10 +52,11 @@ class HowToResume:
         ]
         if self.callbacks:
             given.append("callbacks=[...]")
+        config, folder = str(self.directory.shown(self.directory.config)), str(self.directory.shown())
+        in_python = f"tfsac.train({', '.join([repr(config), repr(folder), 'resume=True', *given])})"
         if given:  # which no command line has
-            config, folder = str(self.directory.shown(self.directory.config)), str(self.directory.shown())
-            return f"tfsac.train({config!r}, {folder!r}, resume=True, {', '.join(given)})"
-        return f"tfsac train {shlex.quote(f'--run_dir={self.directory.shown()}')} --resume"
+            return in_python
+        return option(f"tfsac train {shlex.quote(f'--run_dir={folder}')} --resume", in_python)
 
     def advice(self) -> str:
         """Returns the same in a sentence, with the last checkpoint, where there is one."""
@@ -82,7 +84,8 @@ def explaining(counters: Counters, resume: HowToResume, workers: int) -> Iterato
     except (MemoryError, tf.errors.ResourceExhaustedError) as error:
         raise OutOfMemory(
             f"Memory ran out at environment step {counters.env_steps}. "
-            "--memory_on_disk takes less, also when the run is resumed. A new run takes less with a smaller "
+            f"{option('--memory_on_disk', 'RunParameters(memory_on_disk=True)')} takes less, also when the run "
+            "is resumed. A new run takes less with a smaller "
             f"agent.memory.max_size or batch_size, or fewer environments. {resume.advice()} "
             f"Received: {first_line(error)}"
         ) from error

@@ -11,7 +11,7 @@ import numpy as np
 from tfsac.files import written_aside
 from tfsac.types import Batch, UpdateResult
 
-ALL_METRICS = "With --updates_between_diagnostics=1 a resumed run checks all metrics of every update"
+ALL_METRICS = "With updates_between_diagnostics=1 a resumed run checks all metrics of every update"
 
 
 class NonFiniteError(RuntimeError):

@@ -14,6 +14,7 @@ from tfsac.distributed.ray_environments import RayEnvironments
 from tfsac.distributed.workers import Workers
 from tfsac.environments import Environments, Filters, IsolatedEnvironment, maker
 from tfsac.environments.make import Maker
+from tfsac.machine import option
 from tfsac.memories import in_ram, on_disk
 from tfsac.metrics import TerminalSink
 from tfsac.networks.bfloat16 import use_bfloat16, uses_bfloat16
@@ -320,9 +321,9 @@ class RunParts:
     def _for_more(self, schedule: ScheduleParameters) -> str:
         improve, heatup = schedule.improve_steps, schedule.heatup_steps
         trained = max(self.schedule.since_heatup(improve), improve.num_steps)
-        return (
-            f"It has trained {trained} after a warm-up of {heatup.num_steps}; for 1000 more: "
-            f"--set=schedule.improve_steps={trained + 1000}"
+        return f"It has trained {trained} after a warm-up of {heatup.num_steps}; for 1000 more: " + option(
+            f"--set=schedule.improve_steps={trained + 1000}",
+            f'tfsac.override(preset, {{"schedule.improve_steps": {trained + 1000}}})',
         )
 
     def print(self, text: str) -> None:

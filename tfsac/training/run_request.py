@@ -13,6 +13,7 @@ from tfsac.catalog import load_preset
 from tfsac.distributed.partition import preset_of_worker, refuse_timeout_in_this_process
 from tfsac.distributed.tf_config import WorkerTask, worker_task
 from tfsac.environments import check_env_fn
+from tfsac.machine import option
 from tfsac.networks import ModelMaker
 from tfsac.parameters import EnvironmentEpisodes, ParameterError, Preset, RunParameters, override, to_json
 from tfsac.training.build import with_absolute_paths
@@ -113,8 +114,9 @@ def requested(
         argument_checks.path("initial_weights", initial_weights, "the run directory whose best weights to begin with")
         if resume:
             raise ParameterError(
-                "A resumed run has its weights from its checkpoint: leave initial_weights (--checkpoint_restore_dir) "
-                f"out. Received: {str(initial_weights)!r} with resume"
+                "A resumed run has its weights from its checkpoint: leave "
+                f"{option('--checkpoint_restore_dir', 'initial_weights')} out. "
+                f"Received: {str(initial_weights)!r} with resume"
             )
     argument_checks.flag("restore_memory", restore_memory)
     if restore_memory:

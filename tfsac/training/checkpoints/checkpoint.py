@@ -29,6 +29,7 @@ import tensorflow as tf
 from tfsac.distributed.tf_config import WorkerTask
 from tfsac.distributed.workers import Workers
 from tfsac.files import Header, differences, neutral, read_npz, read_object, sealed, sync
+from tfsac.machine import option
 from tfsac.memories import EpisodicMemory, TransitionMemory
 from tfsac.memories.reshard import reshard
 from tfsac.memories.salvage import put_back_without
@@ -306,7 +307,8 @@ class CheckpointManager:
             name, theirs, ours = found[0]
             raise CheckpointError(
                 "A resumed run keeps its agent and environment; a new one begins with its weights by "
-                f"--checkpoint_restore_dir. {place} has {f'no {name}' if theirs is None else f'{name}={theirs!r}'}"
+                f"{option('--checkpoint_restore_dir', 'initial_weights')}. "
+                f"{place} has {f'no {name}' if theirs is None else f'{name}={theirs!r}'}"
                 f"{f' and differs in {len(found) - 1} more' if len(found) > 1 else ''}. Received: {name}={ours!r}"
             )
 

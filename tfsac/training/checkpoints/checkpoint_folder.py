@@ -10,6 +10,7 @@ import shutil
 from typing import Any
 
 from tfsac.files import NO_CHECKPOINT, writing
+from tfsac.machine import option
 from tfsac.training.checkpoints.chunks import Chunks
 from tfsac.training.checkpoints.manifest import CheckpointError, check_file, chunks_of, memories, read_manifest
 
@@ -93,7 +94,8 @@ class CheckpointFolder:
             raise CheckpointError(
                 f"Rows {rows} of the replay memory are gone, "
                 "and there is no checkpoint to continue from that does not need them. "
-                "To resume without them: --skip_damaged_rows, or RunParameters(skip_damaged_rows=True). "
+                "To resume without them: "
+                f"{option('--skip_damaged_rows', 'RunParameters(skip_damaged_rows=True)')}. "
                 f"Received: {place} ({reason})"
             )
         problem = "; ".join(f"{place} is damaged and was not used: {reason}" for place, reason in damaged.items())
