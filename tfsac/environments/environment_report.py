@@ -279,7 +279,8 @@ class _Inspection:
                 self.find(PROBLEM, str(error))
         except (TypeError, ValueError, ImportError, UserCodeError) as error:
             number = parameters.num_envs + (not only)
-            self.find(PROBLEM, f"training makes {number} environments at once: {error}")
+            hint = "" if number == 1 else ' (environment.evaluation="shared" makes one)'
+            self.find(PROBLEM, f"training makes {number} environments at once{hint}: {error}")
 
     def look_at(self, observation: Any, place: str) -> None:
         for key, space in spaces_by_key(self.env.observation_space).items():
