@@ -413,7 +413,7 @@ def test_memory_that_runs_out_names_the_checkpoint_to_resume_from(tmp_path, erro
 def test_a_memory_larger_than_ram_is_refused_before_anything_is_written(tmp_path, memory):
     small = {"kind": "prioritized"} if memory == "prioritized" else {}
     large = override(preset(), {"agent.memory": {**small, "max_size": 10**12}})
-    text = r"does not fit into RAM: \d{14} bytes of RAM are needed.*smaller agent\.memory\.max_size.*--memory_on_disk.*Received: agent\.memory\.max_size=1000000000000$"
+    text = r"does not fit into RAM: \d{14} bytes of RAM are needed.*smaller agent\.memory\.max_size.*memory_on_disk=True.*Received: agent\.memory\.max_size=1000000000000$"
     with pytest.raises(ParameterError, match=text):
         Trainer(large, tmp_path / "run", quiet=True)
     with pytest.raises(OSError, match=r"needs \d{14} bytes of the disk.*Received: "):

@@ -181,7 +181,7 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
 def _folder_of(runs: Sequence[pathlib.Path]) -> str:
     """Returns the name of the folder of some runs, without seeds and times; "" where they have several."""
     paths = [run.absolute() for run in runs]
-    names = {re.sub(r"([-_]?(seed|run)?[-_]?\d+)+$", "", path.name) or path.parent.name for path in paths}
+    names = {re.sub(r"((^|[-_])(seed|run)?[-_]?\d+)+$", "", path.name) or path.parent.name for path in paths}
     return names.pop() if len(names) == 1 else ""
 
 
