@@ -169,8 +169,8 @@ def test_whatever_a_callback_or_an_environment_raises_the_run_is_saved(tmp_path,
     with pytest.raises(UserCodeError, match=r"Failing in on_step raised\. Received: \w+: enough \("):
         trainer.run()
     assert [path.name for path in trainer.checkpoints.places()] == ["000000050"]
-    trainer = Trainer(preset(), tmp_path / "other", RUN, quiet=True)
     monkeypatch.setattr(PendulumEnv, "step", lambda env, action: act(env))
+    trainer = Trainer(preset(), tmp_path / "other", RUN, quiet=True)
     with pytest.raises(EnvironmentFailure, match=r"step raised .*Received: \w+: enough \("):
         trainer.run()
     assert [path.name for path in trainer.checkpoints.places()] == ["000000000"]

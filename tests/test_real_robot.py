@@ -13,10 +13,11 @@ import tiny
 
 import tfsac
 from tfsac.environments import make, spec_of
+from tfsac.files import read_object
 from tfsac.parameters import ParameterError, RunParameters, override
 from tfsac.testing import tiny_preset
 from tfsac.training import RunDirectory, Trainer
-from tfsac.training.recorded_functions import recorded_spec, spaces_of
+from tfsac.training.recorded_functions import spaces_of, spec_in
 
 ROOT = pathlib.Path(__file__).parents[1]
 LENGTH = 12  # steps of an episode
@@ -200,7 +201,7 @@ def test_a_runs_folder_knows_the_spaces_of_its_policy(tmp_path, level):
     env = {"camera": tiny.CameraArm, "masked": Masked}[level]() if level in ("camera", "masked") else make(level)
     spec, directory = spec_of(env), RunDirectory(tmp_path / "run")
     directory.create(tfsac.load_preset("pendulum_sac"), RunParameters(), {"spaces": spaces_of(spec)})
-    found = recorded_spec(directory)
+    found = spec_in(read_object(directory.config)["spaces"])
     assert (found.observation, found.num_agents) == (spec.observation, spec.num_agents)
     assert type(found.action) is type(spec.action)
     for ours, theirs in zip(found.action, spec.action, strict=True):
