@@ -6,8 +6,7 @@ from tfsac.training.evaluation_episodes import Evaluation, evaluate
 from tfsac.training.non_finite import NonFiniteError
 from tfsac.training.policy import Policy
 from tfsac.training.run_directory import RunDirectory
-from tfsac.training.schedule import Result
-from tfsac.training.trainer import Trainer
+from tfsac.training.trainer import Result, Trainer
 
 __all__ = [
     "Callback",

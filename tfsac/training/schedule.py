@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import pathlib
 from typing import Any
 
 import numpy as np
@@ -111,27 +110,3 @@ class Schedule:
         """Takes what `state` returned."""
         vars(self.counters).update(state["counters"])
         self.heatup_end, self.heating_up = Counters(**state["heatup_end"]), state["heating_up"]
-
-
-@dataclasses.dataclass
-class Result:
-    """How a run ended.
-
-    Attributes:
-        reason: "finished", "threshold reached", the name of a signal, or what `Trainer.stop` was given.
-        run_dir: its folder.
-        counters: env_steps, episodes, updates.
-        best_return: mean return of the best evaluation, or of ten training episodes where there are none; or None.
-        signal: the number of the signal that interrupted it, or None.
-        accepted: whether an evaluation reached the preset's threshold within its number of training episodes; None for
-            a preset without a threshold.
-        best_step: environment steps of the run at that evaluation; None without one, or if an earlier version made it.
-    """
-
-    reason: str
-    run_dir: pathlib.Path
-    counters: Counters
-    best_return: float | None
-    signal: int | None
-    accepted: bool | None
-    best_step: int | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import pathlib
 import shutil
 import signal
@@ -25,7 +26,7 @@ from tfsac.training.reporting import opening
 from tfsac.training.run_directory import CONFIG
 from tfsac.training.run_parts import STOPPED, MakeTerminal, RunParts
 from tfsac.training.run_request import requested
-from tfsac.training.schedule import Result
+from tfsac.training.schedule import Counters
 from tfsac.types import OBSERVATION, Batch, Step, UpdateResult
 from tfsac.user_code import described as description
 
@@ -419,3 +420,27 @@ class Trainer(RunParts):
             f"{what}; the state before is saved in {self.directory.shown(place)}. Continue with: "
             f"{self.how_to_resume.command()}"
         )
+
+
+@dataclasses.dataclass
+class Result:
+    """How a run ended.
+
+    Attributes:
+        reason: "finished", "threshold reached", the name of a signal, or what `Trainer.stop` was given.
+        run_dir: its folder.
+        counters: env_steps, episodes, updates.
+        best_return: mean return of the best evaluation, or of ten training episodes where there are none; or None.
+        signal: the number of the signal that interrupted it, or None.
+        accepted: whether an evaluation reached the preset's threshold within its number of training episodes; None for
+            a preset without a threshold.
+        best_step: environment steps of the run at that evaluation; None without one, or if an earlier version made it.
+    """
+
+    reason: str
+    run_dir: pathlib.Path
+    counters: Counters
+    best_return: float | None
+    signal: int | None
+    accepted: bool | None
+    best_step: int | None = None
