@@ -9,7 +9,6 @@ from absl import flags
 
 from tfsac.cli.command import UsageError, command
 from tfsac.cli.early_checks import assignments
-from tfsac.tensorflow_start import quiet_start
 
 
 def _check_flags(f: flags.FlagValues) -> None:
@@ -47,8 +46,8 @@ def check(f: flags.FlagValues, rest: list[str]) -> int:
     if report.usable and with_agent:
         try:
             (made := maker(environment)()).close()
-            with quiet_start():
-                from tfsac.training.build import build_agent
+            from tfsac.training.build import build_agent
+
             build_agent(preset, RunParameters(), spec_of(made))
         except (ValueError, TypeError) as error:
             report = report._replace(findings=(*report.findings, Finding(PROBLEM, str(error))))

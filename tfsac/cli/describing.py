@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from tfsac.cli.command import command
-from tfsac.tensorflow_start import quiet_start
 
 if TYPE_CHECKING:
     from tfsac.parameters import Preset
@@ -87,8 +86,8 @@ def _show_networks(preset: Preset) -> None:
 
     (env := maker(preset.environment)()).close()
     spec = spec_of(env)
-    with quiet_start():
-        from tfsac.training.build import build_agent
+    from tfsac.training.build import build_agent
+
     networks = build_agent(preset, RunParameters(), spec).networks
     for name in preset.agent.networks:
         shapes = [tuple(variable.shape) for variable in networks[name].trainable_variables]
@@ -103,19 +102,17 @@ def _show_networks(preset: Preset) -> None:
 @command("print versions, devices and threads, for reports of errors", lambda f: None)
 def info(f: flags.FlagValues, rest: list[str]) -> int:
     """Prints what a report of an error needs to know about this machine."""
+    import tensorflow as tf
+
     from tfsac.machine import usable_cores, usable_memory
+    from tfsac.training.run_directory import provenance
 
-    with quiet_start():
-        import tensorflow as tf
-
-        from tfsac.training.run_directory import provenance
-
-        devices = [
-            f"{device.name} ({details['device_name']})"
-            if (details := tf.config.experimental.get_device_details(device))
-            else device.name
-            for device in tf.config.list_physical_devices()
-        ]
+    devices = [
+        f"{device.name} ({details['device_name']})"
+        if (details := tf.config.experimental.get_device_details(device))
+        else device.name
+        for device in tf.config.list_physical_devices()
+    ]
     described = provenance()
     model, present = _cpu()
     lines = {

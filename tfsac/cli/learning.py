@@ -17,7 +17,7 @@ from tfsac.cli.command import UsageError, command, required
 from tfsac.cli.early_checks import alone, assignments, check_level, check_resumable, check_weights, one_name
 from tfsac.cli.parsing import parse
 from tfsac.machine import SIGNALLED
-from tfsac.tensorflow_start import interrupts_wait, quiet_start
+from tfsac.tensorflow_start import interrupts_wait
 
 if TYPE_CHECKING:
     from tfsac.experiments.run_processes import PlannedRun
@@ -134,10 +134,9 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
             print(remark, flush=True)
     with interrupts_wait():
         check_level(preset)
-        with quiet_start():
-            from tfsac.training.devices import configure
+        from tfsac.training.devices import configure
 
-            configure(f.use_cpu)
+        configure(f.use_cpu)
         from tfsac import api
         from tfsac.training import Trainer
 

@@ -11,7 +11,6 @@ from tfsac.cli.command import UsageError, command, counted, required
 from tfsac.cli.early_checks import assignments, check_run
 from tfsac.cli.grouping import by_level, check_words, groups_of, is_group, left_out, refuse_unfinished
 from tfsac.cli.learning import set_flag
-from tfsac.tensorflow_start import quiet_start
 
 CALIBRATION_EPISODES = 10
 
@@ -56,8 +55,7 @@ def evaluate(f: flags.FlagValues, rest: list[str]) -> int:
         check_film(film)
     if picture:
         check_new_file(picture, ".png")
-    with quiet_start():
-        from tfsac import api
+    from tfsac import api
 
     try:
         done = api.evaluate(
@@ -160,8 +158,7 @@ def export(f: flags.FlagValues, rest: list[str]) -> int:
         raise UsageError(
             f"Only LiteRT files are quantised: --format=tflite. Received: --quantize={f.quantize}, {f.format}"
         )
-    with quiet_start():
-        from tfsac import api, exporting, loading
+    from tfsac import api, exporting, loading
 
     policy = loading.load_policy(run_dir, critics=f.values, step=f.step, last=f.last)
     of_calibration = CALIBRATION_EPISODES if f.quantize == "int8" else 0
@@ -197,8 +194,7 @@ def record(f: flags.FlagValues, rest: list[str]) -> int:
     changes = assignments(f, {"environment.level": f.level} if f.level else {})
     check_run(pathlib.Path(run_dir))
     check_new_file(out, ".npz")
-    with quiet_start():
-        from tfsac import api
+    from tfsac import api
 
     made = api.record(run_dir, out, f.episodes, not f.stochastic, f.seed, changes=changes)
     print(

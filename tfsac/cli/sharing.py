@@ -9,7 +9,6 @@ from absl import flags
 from tfsac.cli.command import UsageError, command, counted, required
 from tfsac.cli.early_checks import check_run
 from tfsac.cli.results import check_film, print_evaluation
-from tfsac.tensorflow_start import quiet_start
 
 
 def _card_flags(f: flags.FlagValues) -> None:
@@ -38,8 +37,7 @@ def card(f: flags.FlagValues, rest: list[str]) -> int:
         if not stands_for_runs(run_dir):
             check_run(run_dir)
     check_new_folder(pathlib.Path(out))
-    with quiet_start():
-        from tfsac.cards import card_maker
+    from tfsac.cards import card_maker
 
     made = card_maker.write_card(f.run_dir, out, f.episodes, f.seed, f.license)
     found = made.results
@@ -76,9 +74,8 @@ def load(f: flags.FlagValues, rest: list[str]) -> int:
     told = read_results(folder)
     if f.dump_mp4:
         check_film(f.dump_mp4)
-    with quiet_start():
-        from tfsac import api
-        from tfsac.cards import card_folder
+    from tfsac import api
+    from tfsac.cards import card_folder
 
     loaded = card_folder.load_card(folder)
     try:

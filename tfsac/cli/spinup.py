@@ -12,7 +12,6 @@ from absl import flags
 from tfsac.cli.command import command, required
 from tfsac.cli.early_checks import check_level, check_resumable, under_runs
 from tfsac.machine import SIGNALLED
-from tfsac.tensorflow_start import quiet_start
 
 
 def _spinup_flags(f: flags.FlagValues) -> None:
@@ -48,12 +47,11 @@ def spinup(f: flags.FlagValues, rest: list[str]) -> int:
         check_run_dir(run_dir)
     print(f"tfsac spinup: {'resuming' if f.resume else f.env}, seed {f.seed}, in {run_dir}", flush=True)
     check_level(Preset(TwinSoftActorCriticAgentParameters(), EnvironmentParameters(level=f.env)))
-    with quiet_start():
-        from tfsac.training.devices import configure
+    from tfsac.training.devices import configure
 
-        configure()
-        from tfsac.environments import make
-        from tfsac.spinning_up.sac_function import sac
+    configure()
+    from tfsac.environments import make
+    from tfsac.spinning_up.sac_function import sac
 
     result = sac(
         functools.partial(make, f.env),
