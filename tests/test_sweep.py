@@ -202,7 +202,7 @@ def stand_in(tmp_path, monkeypatch):
     monkeypatch.setattr(run_processes, "TRAIN", [str(tmp_path / "train.py")])
     for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(comparison, "draw", lambda groups, rows, out, title, *rest: out.touch() or out)
+    monkeypatch.setattr(comparison, "draw", lambda groups, comparable, rows, out, title, *rest: out.touch() or out)
     return tmp_path / "sweep"
 
 
