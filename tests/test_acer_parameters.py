@@ -309,7 +309,7 @@ MISTAKES = {
     "convolutions after dense layers": (
         lambda: discrete_acer_networks((16, Conv2d(2, 4, 2))),
         "Convolutions come before dense layers",
-        "stride=2))",
+        "padding='valid'))",
     ),
     "an LSTM without cells": (
         lambda: discrete_acer_networks(lstm_cells=0),

@@ -9,7 +9,6 @@ import io
 import json
 import math
 import os
-import shlex
 import signal
 import sys
 import time
@@ -500,7 +499,7 @@ def test_a_run_interrupted_within_an_epoch_has_the_averages_of_an_uninterrupted_
     logger = {"output_dir": tmp_path / "run", "exp_name": "swing"}
     first, _, printed = watched(pendulum, end_at=95, ac_kwargs=SMALL, logger_kwargs=logger)
     assert first.reason == "SIGTERM" and f"resume, in {tmp_path / 'run'}." in printed
-    assert shlex.join(["tfsac", "train", f"--run_dir={tmp_path / 'run'}", "--resume"]) in " ".join(printed.split())
+    assert "resume=True" in printed
     assert len(progress(tmp_path / "run")) == 1
     _, _, printed = watched(pendulum, ac_kwargs=SMALL, logger_kwargs={**logger, "resume": True})
     assert "resume, in" not in printed

@@ -469,10 +469,6 @@ WRONG = [
 LATER = [
     ("train --set=agent.memory.max_size=1000000000000", "does not fit into RAM.* Received: agent.memory.max_size"),
     ("train --memory_on_disk --set=agent.memory.max_size=1000000000000", "bytes of the disk"),
-    (
-        f"train --set={POLICY}.middleware_parameters.scheme=[1000000000000]",
-        "weights of network 'policy' take .* Received: .* weights",
-    ),
     ("""train --set='agent.memory={"kind":"sqil","demonstrations":"none.npz"}'""", "no demonstration file"),
     ("""train --set='agent.memory={"kind":"sqil","demonstrations":"file.npz"}'""", "not a demonstration file"),
     ("train --checkpoint_restore_dir=run --run_dir=new", "best.npz is damaged"),

@@ -101,10 +101,8 @@ def finish(trainer: Trainer) -> Result:
                 load_weights(directory.best, trainer.agent, trainer.filters)
                 plot_run(directory.path)
                 export(trainer.policy, directory.policy, replace=True)
-            untrained = ", before the first update: it is untrained, or that of initial_weights"
-            if (step := result.best_step) is not None:
-                before = untrained if trainer.evaluator.best_updates == 0 else ""
-                trainer.print(f"The exported policy is that of step {step}{before}.")
+            if trainer.evaluator.best_updates == 0:
+                trainer.print("The exported policy is from before the first update: untrained, or of initial_weights.")
     return result
 
 

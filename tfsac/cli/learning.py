@@ -151,6 +151,7 @@ def train(f: flags.FlagValues, rest: list[str]) -> int:
     if not task.is_chief:
         return 0
     best = "" if result.best_return is None else f", best evaluation {result.best_return:.1f}"
+    best += "" if result.best_step is None else f" at step {result.best_step}"
     print(f"{result.reason} at step {result.counters.env_steps}{best}")
     print(f"  curve   {run_dir / 'learning_curve.png'}\n  policy  {run_dir / 'policy'}")
     if result.accepted is not None:

@@ -119,7 +119,7 @@ def _about_flag(command: str, name: str, value: str, values: flags.FlagValues, w
         return f" Did you mean '--{flag}'{note_about(flag)}?"
     if name == "run_dir" and "card" in values:
         return f" It plays a model card: {shlex.quote(f'--card={value}')}. tfsac card makes one of a run."
-    preset = _preset(values, words) if "set" in values else {}
+    preset = _preset(values, words) if "preset" in values else {}  # others set the environment's parameters alone
     if paths := meant_paths(name, preset, value):
         flag = paths[0].rpartition(".")[2]
         assigned = " ".join(f"--set={_assigned(path, value, preset)}" for path in paths)
