@@ -127,6 +127,31 @@ def test_a_video_that_fails_says_why_and_leaves_no_file(at_step, message, tmp_pa
     assert not list(tmp_path.iterdir())
 
 
+class SlowToLoad:
+    """Hangs where another process imports or makes it."""
+
+    def __reduce__(self):
+        return time.sleep, (1000,)
+
+
+@pytest.mark.slow
+def test_a_process_that_hangs_before_its_first_frame_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(film, "FRAME_TIMEOUT", 5)
+    with pytest.raises(EnvironmentFailure, match="no frame within 5 seconds"):
+        record(tmp_path / "video.mp4", SlowToLoad())
+    assert not list(tmp_path.iterdir())
+
+
+class NeverClosed(Drawn):
+    def close(self):
+        time.sleep(1000)
+
+
+@pytest.mark.slow
+def test_a_video_is_complete_though_the_environment_does_not_close(tmp_path):
+    assert len(record(tmp_path / "video.mp4", NeverClosed)) == STEPS
+
+
 def test_what_cannot_be_sent_to_another_process_is_named(tmp_path):
     process = subprocess.Popen(["true"])
     process.wait()

@@ -260,5 +260,39 @@ def test_an_environment_that_copies_itself_may_go_on_doing_so():
     for _ in range(3):
         env.step(np.zeros(1, np.float32))
     ahead = copy.deepcopy(env.unwrapped)
-    assert [ahead.step(np.zeros(1, np.float32))[0].tolist() for _ in range(2)] == [[4.0], [5.0]]
+    assert [ahead.step(np.zeros(1, np.float32))[0].tolist() for _ in range(2)] == [[4.0], [0.0]]  # as it does itself
     assert env.unwrapped.time == 3
+
+
+class Ahead(gym.Wrapper):
+    """Looks ahead with a shallow copy, as planners do."""
+
+    def step(self, action):
+        copy.copy(self.env.unwrapped).step(action)
+        return self.env.step(action)
+
+
+class Counting(Clock):
+    last = 99
+
+    def step(self, action):
+        if not hasattr(self, "ahead"):
+            copied = copy.copy(self)
+            copied.ahead = True
+            copied.step(action)
+        return super().step(action)
+
+
+@pytest.mark.parametrize("new", [lambda: Ahead(Counting()), lambda: gym.Wrapper(Counting()), Counting])
+def test_a_copy_of_an_environment_steps_itself_alone(new):
+    env = maker(EnvironmentParameters("x"), new)()
+    env.reset(seed=0)
+    assert [env.step(np.zeros(1, np.float32))[0].item() for _ in range(3)] == [1, 2, 3]
+
+
+def test_an_environment_of_the_users_is_afterwards_as_it_was():
+    env = gym.Wrapper(Clock())
+    assert tfsac.check_environment(env, 20).usable
+    env.reset(seed=0)
+    seen = [env.step(np.zeros(1, np.float32))[0].item() for _ in range(LAST)]
+    assert seen == [1, 2, 3, 4, 0] and "step" not in vars(env.unwrapped)

@@ -401,3 +401,12 @@ def test_the_page_says_what_happens(page, shorter, tmp_path):
     preset += "preset = tiny.shrunk(load_preset('pendulum_twin_sac'), **{'schedule.heatup_steps': 40})\n"
     (tmp_path / "short_preset.py").write_text(preset)
     run_page(ROOT / "docs" / f"{page}.md", tmp_path, {"pendulum_twin_sac": "short_preset.py", **shorter})
+
+
+@pytest.mark.slow
+def test_a_run_that_began_with_a_memory_is_resumed_by_its_own_script(with_memory, tmp_path):
+    preset = MEMORIES["uniform"]()
+    tfsac.train(preset, tmp_path / "run", quiet=True, initial_weights=with_memory, restore_memory=True)
+    longer = override(preset, {"schedule.improve_steps": preset.schedule.improve_steps.num_steps + 10})
+    result = tfsac.train(longer, tmp_path / "run", quiet=True, resume=True)
+    assert result.counters.env_steps == longer.schedule.improve_steps.num_steps

@@ -12,7 +12,7 @@ import resume_tools
 import tiny
 
 import tfsac
-from tfsac.environments import make, spec_of
+from tfsac.environments import EnvironmentFailure, make, spec_of
 from tfsac.files import read_object
 from tfsac.parameters import ParameterError, RunParameters, override
 from tfsac.testing import tiny_preset
@@ -96,6 +96,45 @@ def test_a_shared_environment_is_evaluated_between_episodes(tmp_path, asynchrono
     assert evaluated == [24, 48, 60, 84, 108]
     # Each has two episodes, of which the first begins with the reset of the next training episode; the last is the end.
     assert Robot.resets == 1 + trainer.counters.episodes + 2 * len(evaluated) - 1
+
+
+class Stuck(Robot):
+    """Fails at a reset."""
+
+    error, at = RuntimeError("not at home"), 0
+
+    def reset(self, *, seed=None, options=None):
+        if Robot.resets + 1 == Stuck.at:
+            Stuck.at = 0
+            raise Stuck.error
+        return super().reset(seed=seed, options=options)
+
+
+# The fifth reset is that of training after an evaluation of two episodes, whose first one has training's own.
+@pytest.mark.usefixtures("training_alone")
+@pytest.mark.slow
+@pytest.mark.parametrize("at", [4, 5])
+@pytest.mark.parametrize("error", [RuntimeError("not at home"), KeyboardInterrupt()])
+def test_a_reset_that_fails_around_an_evaluation_ends_the_run_saved(tmp_path, monkeypatch, at, error):
+    monkeypatch.setattr(Stuck, "error", error)
+    monkeypatch.setattr(Stuck, "at", at)
+    trainer = Trainer(preset("shared"), tmp_path / "run", quiet=True, env_fn=Stuck)
+    if isinstance(error, KeyboardInterrupt):
+        assert trainer.run().signal
+    else:
+        with pytest.raises(EnvironmentFailure, match="not at home"):
+            trainer.run()
+    assert (Robot.made, Robot.users, len(trainer.checkpoints.places())) == (1, 0, 1)
+    Trainer(preset("shared"), tmp_path / "run", quiet=True, env_fn=Stuck, resume=True).run()
+
+
+@pytest.mark.usefixtures("training_alone")
+@pytest.mark.slow
+def test_a_last_evaluation_that_the_running_episode_does_not_allow_is_left_out(tmp_path):
+    steps = preset("shared", schedule__improve_steps="EnvironmentSteps(60)")
+    result = tfsac.train(steps, tmp_path / "run", quiet=True, env_fn=Robot)
+    assert result.counters.env_steps == 100 and int(tiny.rows(tmp_path / "run")[-1]["env_steps"]) == 84
+    assert (tmp_path / "run" / "policy").is_dir()
 
 
 @pytest.mark.usefixtures("training_alone")

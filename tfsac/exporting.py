@@ -220,7 +220,7 @@ def export(
             f"quantize_with=[observations, ...]. Received: {quantize!r}, {len(episodes)} episodes"
         )
     for observation in (seen for episode in episodes for seen in episode):
-        if leading := batched(observation, policy.acting.spec)[1]:
+        if leading := batched(observation, policy.reads)[1]:
             raise ValueError(
                 "quantize_with is a list of episodes, of each a list of its raw observations, each of one environment. "
                 f"Received: observations of {leading} environments"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfsac.environments import as_arrays
+from tfsac.environments.spaces import batched
 from tfsac.training.policy import Policy
 from tfsac.types import ArraySpec, DiscreteSpec, input_name
 
@@ -148,7 +148,7 @@ def _inputs(policy: Policy, observations: Sequence[Any]) -> Iterator[dict[str, n
     """Yields what each step of an episode may be an input of: observation, state before it, and noise."""
     policy.reset()
     for observation in observations:
-        arrays = {key: value[None] for key, value in as_arrays(observation, policy.acting.spec).items()}
+        arrays = batched(observation, policy.reads)[0]
         state = dict(policy.state) or policy.acting.initial_state(1)
         policy.act(observation)
         drawn = policy.acting.sample_noise({key: tf.constant(value) for key, value in arrays.items()})

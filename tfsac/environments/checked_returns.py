@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import math
 import re
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -38,26 +40,51 @@ class FinalObservation:
     """Makes the last observation of an episode that is in `info` that of the step, where it first appears: below the
     wrappers of an environment, so that those that change observations change it too.
 
+    The classes of the layers get a `step` that looks into `info` while `step` of this object runs, and otherwise does
+    what it did: copies of an environment, and steps that a user makes, stay as they are.
+
     Attributes:
         key: of the info from which the last step's observation was taken; else "".
     """
 
+    running = threading.local()  # whose step runs in a thread
+
     def __init__(self, env: gym.Env):
         self.key = ""
         self.seen: list[Any] = []  # values in the infos of this step, also where no episode ended
+        self.layers: dict[int, gym.Env] = {}
         while isinstance(env, gym.Wrapper):
             env = env.env
-            # Environments may set the attributes of another object in their own `__setattr__`.
-            object.__setattr__(env, "step", functools.partial(self._step, env.step))
+            self.layers[id(env)] = env
+            self._intercept(type(env))
+
+    @classmethod
+    def _intercept(cls, kind: type) -> None:
+        step: Any = kind.step  # type: ignore[attr-defined]
+        if hasattr(step, "intercepts"):
+            return
+
+        @functools.wraps(step)
+        def intercepting(env: gym.Env, *args: Any, **kwargs: Any) -> Any:
+            result, final = step(env, *args, **kwargs), getattr(cls.running, "final", None)
+            return final.take(result) if final is not None and id(env) in final.layers else result
+
+        intercepting.intercepts = True  # type: ignore[attr-defined]
+        with contextlib.suppress(TypeError):  # of a class that is not written in Python
+            kind.step = intercepting  # type: ignore[attr-defined]
 
     def step(self, env: gym.Env, action: Any) -> Any:
         """Returns what a step of the environment returns."""
-        self.key = ""
+        self.key, outer = "", getattr(self.running, "final", None)
         self.seen.clear()
-        return self._step(env.step, action)
+        self.running.final = self
+        try:
+            return self.take(env.step(action))
+        finally:
+            self.running.final = outer
 
-    def _step(self, step: Callable[[Any], Any], action: Any) -> Any:
-        result = step(action)
+    def take(self, result: Any) -> Any:
+        """Returns what `step` of a layer returned, with the last observation that its info has first."""
         info = result[4] if isinstance(result, tuple) and len(result) == 5 else None
         if not isinstance(info, dict) or not info:
             return result

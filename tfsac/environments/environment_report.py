@@ -202,13 +202,14 @@ class _Inspection:
         for key, space in spaces.items():
             if not isinstance(space, gym.spaces.Box) or key == ACTION_MASK:
                 continue
-            if len(space.shape) == 3 and space.dtype == np.uint8 and space.shape[0] <= 4 < min(space.shape[1:]):
+            image = len(space.shape) == 3 and min(space.shape[:2]) >= 3  # convolutions need as many pixels
+            if image and space.dtype == np.uint8 and space.shape[0] <= 4 < min(space.shape[1:]):
                 self.find(
                     WARNING,
                     f"observation {key!r} has its channels first, and convolutions read them last; "
                     "gymnasium.wrappers.TransformObservation moves them, see docs/images_and_atari.md",
                 )
-            elif len(space.shape) == 3 and space.dtype == np.uint8:
+            elif image and space.dtype == np.uint8:
                 medium = min(space.shape[:2]) >= MEDIUM_SIDE
                 convolutions = "the convolutions of the scheme Medium" if medium else "convolutions with a stride of 2"
                 self.find(
@@ -217,13 +218,13 @@ class _Inspection:
                     f"{convolutions}; to choose others, give its embedder a "
                     "scheme=[...], see docs/images_and_atari.md",
                 )
-            elif len(space.shape) == 3 and space.shape[-1] in (1, 3, 4):
+            elif image and space.shape[-1] in (1, 3, 4):
                 self.find(
                     WARNING,
                     f"observation {key!r} has the shape of an image but dtype {space.dtype}; "
                     "only uint8 is kept as an image",
                 )
-            elif len(space.shape) not in (1, 3) and AGENT_STATE not in spaces:
+            elif not image and len(space.shape) != 1 and AGENT_STATE not in spaces:
                 flattened = json.dumps({key: {"scheme": [256], "flatten": True}})
                 alone = f"--set='agent.networks.*.input_embedders_parameters={flattened}'"
                 how = alone if len(spaces) == 1 else "docs/parameters.md#observations-that-a-preset-does-not-describe"

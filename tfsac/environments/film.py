@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from multiprocessing.reduction import ForkingPickler
@@ -36,6 +37,7 @@ from tfsac.parameters import EnvironmentParameters
 from tfsac.user_code import described, name_of
 
 FRAME_TIMEOUT = 120  # seconds for one frame, and for making the environment
+CLOSE_TIMEOUT = 10.0  # seconds for closing the environment
 DIFFERENT_EPISODES = 3  # exit status: the video is complete
 NOT_WRITTEN = "The film cannot be written"
 HINT = "MuJoCo draws off-screen with a GL library: install it (libegl1 in Debian) and set MUJOCO_GL=egl"
@@ -102,7 +104,7 @@ def write_film(
     if importlib.util.find_spec("imageio_ffmpeg") is None:
         raise ImportError("Films need: pip install 'tfsac[video]'. Received: no imageio_ffmpeg")
     spec = gym.registry.get(parameters.level)  # a script or a notebook may have registered it
-    job = (FRAME_TIMEOUT, parameters, list(seeds), list(actions), path, env_fn, spec, returns)
+    job = (parameters, list(seeds), list(actions), path, env_fn, spec, returns)
     try:
         sent = ForkingPickler.dumps(CloudpickleWrapper(job))  # type: ignore[arg-type]
     except Exception as error:  # whatever the user's objects raise
@@ -112,7 +114,7 @@ def write_film(
         ) from error
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
     with tempfile.TemporaryFile() as errors:  # no pipe, which processes of the environment could keep open
-        command = [sys.executable, "-m", __name__]
+        command = [sys.executable, "-m", __name__, str(FRAME_TIMEOUT)]
         streams: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": errors}
         status = subprocess.run(command, input=sent, env=variables, check=False, **streams).returncode
         errors.seek(0)
@@ -245,7 +247,6 @@ def draw(
     Returns:
         whether the episodes have these returns.
     """
-    faulthandler.dump_traceback_later(timeout, exit=True, file=2)
     if spec is not None:
         gym.registry.setdefault(spec.id, spec)
     kwargs = {} if env_fn is not None else {**parameters.kwargs, "render_mode": "rgb_array"}
@@ -265,9 +266,17 @@ def draw(
             if terminated or truncated:
                 break
     video.close()
+    faulthandler.cancel_dump_traceback_later()
+    same = returns is None or all(map(lambda *pair: math.isclose(*pair, rel_tol=1e-3, abs_tol=1e-3), returns, replayed))
+    ending = threading.Timer(CLOSE_TIMEOUT, os._exit, [0 if same else DIFFERENT_EPISODES])  # the video is complete
+    ending.daemon = True
+    ending.start()
     env.close()
-    return returns is None or all(map(lambda *pair: math.isclose(*pair, rel_tol=1e-3, abs_tol=1e-3), returns, replayed))
+    ending.cancel()
+    return same
 
 
 if __name__ == "__main__":
-    sys.exit(0 if draw(*ForkingPickler.loads(sys.stdin.buffer.read()).fn) else DIFFERENT_EPISODES)
+    limit = float(sys.argv[1])
+    faulthandler.dump_traceback_later(limit, exit=True, file=2)  # before anything of the user's is imported
+    sys.exit(0 if draw(limit, *ForkingPickler.loads(sys.stdin.buffer.read()).fn) else DIFFERENT_EPISODES)

@@ -157,8 +157,10 @@ class Environments:
         before = self.steps, self.length, self.episode
         self.steps += self.num_envs
         length = self.length = self.length + 1
-        done, following = terminated | truncated, next_observation
+        done, following, logged = terminated | truncated, next_observation, self.nothing
         if done.any():
+            ended = [convert(info, number) if done[i] else {} for i, info in enumerate(infos)]
+            logged = {key: np.array([values.get(key, np.nan) for values in ended]) for key in logged}
             self.length, self.episode = length.copy(), self.episode + done
             try:
                 following = self._reset(done)
@@ -166,10 +168,6 @@ class Environments:
                 self.steps, self.length, self.episode = before
                 raise
         self.observation, self.is_first = following, done
-        logged = self.nothing
-        if done.any():
-            ended = [convert(info, number) if done[i] else {} for i, info in enumerate(infos)]
-            logged = {key: np.array([values.get(key, np.nan) for values in ended]) for key in logged}
         return StepResult(next_observation, reward, terminated, truncated, length, self.observation, infos, logged)
 
     def state(self) -> dict[str, Any]:
@@ -227,13 +225,16 @@ class Environments:
 
     def start_episodes(self) -> None:
         """Starts a new episode everywhere; one that has no step yet keeps its seed."""
+        everywhere = np.ones(self.num_envs, bool)
         self.episode += self.length > 0
-        self._begin(np.ones(self.num_envs, bool))
+        self.observation, self.is_first = self._reset(everywhere), everywhere
 
     def _begin(self, everywhere: np.ndarray) -> None:
         try:
             self.observation, self.is_first = self._reset(everywhere), everywhere
         except EnvironmentFailure:  # some environments are only reset once their episode is over
+            if not self.observation:  # nothing was running
+                raise
             self.close()
             self._make()
             self.observation, self.is_first = self._reset(everywhere), everywhere

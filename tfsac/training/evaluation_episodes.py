@@ -81,13 +81,14 @@ def evaluate_policy(
     each_step: Callable[..., None] | None = None,
     seeds_below: int = SEEDS_BELOW,
     begun: Any = None,
+    begin: Callable[[], None] = lambda: None,
 ) -> Evaluation:
     """Runs whole episodes of a policy, whose state is reset at each episode start.
 
     Args:
         policy: to be evaluated.
         deterministic: its mode instead of samples.
-        env, amount, seed, where, each_step, seeds_below, begun: see `evaluate`.
+        env, amount, seed, where, each_step, seeds_below, begun, begin: see `evaluate`.
 
     Raises:
         EnvironmentFailure: the environment raised.
@@ -102,7 +103,11 @@ def evaluate_policy(
             switched.append(policy.switched)
         return action
 
-    done = evaluate(act, env, amount, seed, where, each_step, policy.reset, seeds_below, begun)
+    def begin_episode() -> None:
+        policy.reset()
+        begin()
+
+    done = evaluate(act, env, amount, seed, where, each_step, begin_episode, seeds_below, begun)
     return done._replace(switched=np.array(switched) if switched else None)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -61,6 +61,7 @@ class Evaluator:
         self.best_weights = b""
         self.periods, self.evaluated_at = 0, 0
         self.seeds_below = SEEDS_BELOW
+        self.begin_episode: Callable[[], None] = lambda: None
 
     def columns(self) -> list[str]:
         """Returns the names of what `evaluate` returns."""
@@ -105,7 +106,8 @@ class Evaluator:
         try:
             amount = self.preset.schedule.evaluation_steps
             given = self.policy, self.env, amount, deterministic, seed, env_steps
-            return evaluate_policy(*given, seeds_below=self.seeds_below, begun=begun).summary(prefix)
+            more = {"begun": begun, "begin": self.begin_episode}
+            return evaluate_policy(*given, seeds_below=self.seeds_below, **more).summary(prefix)
         finally:
             acting.rng = training
 

@@ -215,6 +215,7 @@ class RunParts:
     def _make_reports(self) -> None:
         preset, settings, workers = self.preset, self.settings, self.workers
         self.evaluator = Evaluator(preset, settings, self.policy, self.agent, self.evaluation_env, self.directory.best)
+        self.evaluator.begin_episode = self.signals.keep
         self.reporter = Reporter(
             self.schedule,
             settings,
@@ -272,11 +273,12 @@ class RunParts:
 
     def close(self) -> None:
         """Closes the environments and unlocks the run's folder; `run` does so at its end."""
-        self.environments.close()
-        if not self.one_at_once:
-            self.evaluation_env.close()
-        self.lock.release()
-        use_bfloat16(self.bfloat16_before)
+        with ExitStack() as closing:  # whatever one of them raises
+            closing.callback(use_bfloat16, self.bfloat16_before)
+            closing.callback(self.lock.release)
+            if not self.one_at_once:
+                closing.callback(self.evaluation_env.close)
+            closing.callback(self.environments.close)
 
     def _restore(self) -> None:
         """Locks the run's folder and brings a new run to where its newest whole checkpoint was taken."""

@@ -13,6 +13,7 @@ from tfsac.catalog import load_preset
 from tfsac.distributed.partition import preset_of_worker, refuse_timeout_in_this_process
 from tfsac.distributed.tf_config import WorkerTask, worker_task
 from tfsac.environments import check_env_fn
+from tfsac.files import read_object
 from tfsac.machine import option
 from tfsac.networks import ModelMaker
 from tfsac.parameters import EnvironmentEpisodes, ParameterError, Preset, RunParameters, override, to_json
@@ -119,17 +120,17 @@ def requested(
                 f"Received: {str(initial_weights)!r} with resume"
             )
     argument_checks.flag("restore_memory", restore_memory)
-    if restore_memory:
-        if initial_weights is None:
-            message = "restore_memory needs initial_weights (--checkpoint_restore_dir), the run whose memory it is"
-            raise ParameterError(f"{message}. Received: restore_memory without")
+    if restore_memory and initial_weights is None:
+        message = "restore_memory needs initial_weights (--checkpoint_restore_dir), the run whose memory it is"
+        raise ParameterError(f"{message}. Received: restore_memory without")
+    known = resume and directory.config.is_file()
+    if restore_memory or (known and read_object(directory.config).get("restore_memory")):
         no_warm_up = EnvironmentEpisodes(0)  # the memory is there
         preset = override(preset, {"schedule.heatup_steps": no_warm_up, "schedule.random_action_steps": None})
     check_functions(env_fn, models)
     callbacks = argument_checks.instances(
         "callbacks", callbacks, Callback, "a list of Callback objects", lambda cls: f"{cls.__name__}(...)"
     )
-    known = resume and directory.config.is_file()
     settings = run or (directory.read()[1] if known else RunParameters())
     task = worker_task(settings)
     preset_of_worker(preset, task)

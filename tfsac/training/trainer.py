@@ -146,7 +146,7 @@ class Trainer(RunParts):
                 self.train_one_step()
             if not self.signals.received:
                 if self.evaluator.evaluated_at != self.counters.env_steps:
-                    self.evaluate()
+                    self._evaluate_last()
                 self._keep_last()
         except EnvironmentFailure:  # a signal may have ended the environments' processes, too
             if self.workers.task.num_workers > 1 or not self.signals.received:
@@ -222,7 +222,7 @@ class Trainer(RunParts):
         speed = self.reporter.steps_per_second()
         try:
             evaluated = self._judged() if self.workers.task.is_chief else {}
-        except KeyboardInterrupt as error:
+        except (KeyboardInterrupt, SystemExit) as error:
             raise self._interrupted(error) from error
         self.evaluator.completed(self.counters)
         row = self.reporter.row(speed) | evaluated
@@ -241,7 +241,10 @@ class Trainer(RunParts):
             if self.environments.length.any():
                 self.state.end_episodes()
                 self.checkpoints.rewrite_newest_chunk()
-            self.environments.start_episodes()
+            try:
+                self.environments.start_episodes()
+            except KeyboardInterrupt as error:
+                raise self._interrupted(error) from error
         self.reporter.start_row()
         return row
 
@@ -260,6 +263,15 @@ class Trainer(RunParts):
         mean, episodes = self.reporter.recorder.recent_return(), self.schedule.since_heatup(EnvironmentEpisodes(1))
         enough = episodes >= RECENT_EPISODES and self.counters.updates
         return {RECENT: mean} if mean is not None and enough else {}
+
+    def _evaluate_last(self) -> None:
+        running = self.shared and self.environments.length.any()
+        try:
+            self.evaluate()
+        except EnvironmentFailure as error:
+            if not (running and self.evaluator.best_weights) or self.signals.received:
+                raise
+            self.print(f"The last evaluation is left out, because the running episode cannot be ended: {error}")
 
     def _keep_last(self) -> None:
         """Keeps the last policy where training episodes were too few to judge one by."""
@@ -356,7 +368,7 @@ class Trainer(RunParts):
         self.signals.keep()
         return self.agreed_to_stop if self.workers.task.num_workers > 1 else bool(self._wish_to_stop())
 
-    def _interrupted(self, error: KeyboardInterrupt) -> EnvironmentFailure:
+    def _interrupted(self, error: KeyboardInterrupt | SystemExit) -> EnvironmentFailure:
         """Takes what an environment raised for Ctrl-C; its step or evaluation was not made."""
         if not self.ran:  # it is stepped by hand
             raise error
