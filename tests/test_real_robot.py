@@ -134,7 +134,7 @@ def test_a_last_evaluation_that_the_running_episode_does_not_allow_is_left_out(t
     steps = preset("shared", schedule__improve_steps="EnvironmentSteps(60)")
     result = tfsac.train(steps, tmp_path / "run", quiet=True, env_fn=Robot)
     assert result.counters.env_steps == 100 and int(tiny.rows(tmp_path / "run")[-1]["env_steps"]) == 84
-    assert (tmp_path / "run" / "policy").is_dir()
+    assert result.reason == "finished" and (tmp_path / "run" / "best.npz").is_file()
 
 
 @pytest.mark.usefixtures("training_alone")
