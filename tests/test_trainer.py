@@ -195,7 +195,7 @@ def test_what_was_best_before_the_first_update_no_longer_counts_after_it(tmp_pat
         assert (result.best_return, result.best_step) == (6.0, 100)
         result = tfsac.train(preset, tmp_path / "run", ONE_GRAPH, resume=True)
     assert (result.best_return, result.best_step) == (-2.0, 200)
-    assert "policy is that of step 200." in capsys.readouterr().out
+    assert "from before the first update" not in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -208,7 +208,7 @@ def test_a_policy_without_an_update_is_said_to_be_untrained(tmp_path, capsys):
     preset = tiny_preset(schedule__steps_between_evaluation_periods=50)
     result = tfsac.train(preset, tmp_path / "run", ONE_GRAPH, callbacks=[Stop()])
     assert result.best_step in (50, 60) and result.counters.updates == 0
-    assert f"step {result.best_step}, before the first update: it is untrained" in capsys.readouterr().out
+    assert "from before the first update" in capsys.readouterr().out and result.best_step == 50
 
 
 def test_a_reached_threshold_ends_the_run(tmp_path):
