@@ -242,8 +242,9 @@ def test_the_memory_has_the_last_observation_and_the_discount_of_the_end(n_step,
     np.testing.assert_array_equal(batch.discount, np.tile(discount, 2))
 
 
-def test_the_check_reports_it():
-    report = tfsac.check_environment(Clock, num_steps=20)
+@pytest.mark.parametrize("new", [Clock, lambda: gym.wrappers.FlattenObservation(Parts())])
+def test_the_check_reports_it(new):
+    report = tfsac.check_environment(new, num_steps=20)
     assert report.usable and any("info['final_observation']" in text for text in report.warnings)
 
 

@@ -82,6 +82,8 @@ class FinalObservation:
             return self.take(env.step(action))
         finally:
             self.running.final = outer
+            if outer is not None:  # around this one, where the values are known now
+                outer.seen += self.seen
 
     def take(self, result: Any) -> Any:
         """Returns what `step` of a layer returned, with the last observation that its info has first."""
