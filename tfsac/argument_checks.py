@@ -6,7 +6,7 @@ import errno
 import operator
 import os
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -109,8 +109,3 @@ def instances(name: str, values: Any, cls: type[T], what: str, example: Callable
         if not isinstance(value, cls):
             raise TypeError(f"{name} is {what}. Received: {shown(value)}")
     return list(values)
-
-
-def several(shape: Sequence[int | None]) -> str:
-    """Returns the shape of E arrays of a shape, for a message: "(E, 3)"."""
-    return f"({', '.join(['E', *map(str, shape)])}{'' if shape else ','})"
