@@ -33,6 +33,7 @@ _HOMES = {
     "show": "tfsac.catalog",
     "override": "tfsac.parameters",
     "ParameterError": "tfsac.parameters",
+    "TfsacError": "tfsac.errors",
     "Preset": "tfsac.parameters",
     "RunParameters": "tfsac.parameters",
     "train": "tfsac.api",
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from tfsac.cards.card_maker import write_card
     from tfsac.catalog import load_preset, preset_names, show
     from tfsac.environments import check_environment
+    from tfsac.errors import TfsacError
     from tfsac.exported import load_exported
     from tfsac.exporting import export, verify
     from tfsac.loading import load_policy

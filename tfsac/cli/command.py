@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
+from tfsac.errors import TfsacError
+
 Define = Callable[[flags.FlagValues], None]
 Function = Callable[[flags.FlagValues, list[str]], int]
 
@@ -30,7 +32,7 @@ class Command(NamedTuple):
 COMMANDS: dict[str, Command] = {}
 
 
-class UsageError(ValueError):
+class UsageError(TfsacError):
     """A command line that cannot be carried out."""
 
 

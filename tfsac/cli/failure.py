@@ -14,7 +14,7 @@ import warnings
 
 from absl import flags
 
-from tfsac.cli.command import UsageError
+from tfsac.errors import TfsacError
 from tfsac.machine import SIGNALLED
 from tfsac.user_code import described, has_users, is_library, message_of
 
@@ -76,7 +76,7 @@ def status_of(error: BaseException) -> int:
 def reason(error: BaseException) -> str | None:
     """Returns an error that the user can mend as one line, which ends with what was received; None for a bug."""
     text = message_of(error)
-    if isinstance(error, UsageError | flags.Error) or "Received: " in text:
+    if isinstance(error, TfsacError | flags.Error) or "Received: " in text:
         return text
     if not isinstance(error, Exception):
         return f"Your own code, or a package that it uses, ended the program. Received: {described(error)}"

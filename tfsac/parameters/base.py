@@ -14,6 +14,7 @@ import numpy as np
 import pydantic
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
+from tfsac.errors import TfsacError
 from tfsac.parameters.other_names import meant_field
 from tfsac.user_code import load
 
@@ -36,7 +37,7 @@ class Extensible:
     """Base of the parameter classes below which users write their own."""
 
 
-class ParameterError(ValueError):
+class ParameterError(TfsacError):
     """A parameter is unknown, has the wrong type or a value out of range."""
 
 
