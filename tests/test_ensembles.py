@@ -19,19 +19,18 @@ from tfsac.agents import Agent, EnsembleSoftActorCriticAgent, TwinSoftActorCriti
 from tfsac.agents.ensemble_sac import dropout_factors
 from tfsac.catalog import load_preset
 from tfsac.distributions import SquashedGaussian
-from tfsac.networks import compute
 from tfsac.networks.batch_normalization import BatchNormalization
 from tfsac.networks.bfloat16 import use_bfloat16
-from tfsac.networks.body_layers import EPSILON, ForwardMode, standardized
+from tfsac.networks.layers import EPSILON, ForwardMode, standardized
 from tfsac.networks.unit_weights import normalizations
 from tfsac.parameters import (
     CategoricalValueParameters,
-    EnsembleQHeadParameters,
     EnvironmentSteps,
     FCMiddlewareParameters,
     InputEmbedderParameters,
     NormalizationParameters,
     ParameterError,
+    QHeadParameters,
     QuantileValueParameters,
     ResidualMiddlewareParameters,
     RunParameters,
@@ -59,7 +58,10 @@ def parameters(body=PLAIN, critics=2, policy=PLAIN, distribution=None, networks=
     return TwinSoftActorCriticAgentParameters(
         algorithm=TwinSoftActorCriticAlgorithmParameters(**algorithm),
         networks=ensemble_soft_actor_critic_networks(
-            EnsembleQHeadParameters(critics, body, distribution), policy, batch_size=ROWS, **networks or {}
+            QHeadParameters(num_critics=critics, body_parameters=body, distribution=distribution),
+            policy,
+            batch_size=ROWS,
+            **networks or {},
         ),
     )
 
@@ -106,7 +108,7 @@ def test_critics_without_a_target_network_learn_between_any_number_of_steps():
 
 def test_a_critic_of_one_quantile_learns():
     agent = agent_of(distribution=QuantileValueParameters(1, 0), target_reduction="pool")
-    q = compute(agent.networks["q"], observed(), np.zeros((ROWS, 2), np.float32), batch_statistics=False)
+    q = agent.networks["q"].compute(observed(), np.zeros((ROWS, 2), np.float32), batch_statistics=False)
     assert q.shape == (ROWS, 2, 1)
     assert np.isfinite(agent.update(batches()).metrics).all()
 
@@ -148,12 +150,12 @@ def test_a_stack_of_critics_is_as_many_critics(body):
     stack, alone = (agent_of(body, critics=critics, **JOINT).networks["q"] for critics in (3, 1))
     action = np.random.default_rng(1).uniform(-1, 1, (ROWS, 2)).astype(np.float32)
     for batch_statistics in (False, True):
-        q_BN = compute(stack, observed(), action, batch_statistics=batch_statistics)
+        q_BN = stack.compute(observed(), action, batch_statistics=batch_statistics)
         assert q_BN.shape == (ROWS, 3) and len(np.unique(q_BN[0])) == 3
         for i in range(3):
             for variable, of_stack in zip(alone.variables, stack.variables, strict=True):
                 variable.assign(of_stack.numpy()[i : i + 1] if of_stack.shape else of_stack)
-            found = compute(alone, observed(), action, batch_statistics=batch_statistics)
+            found = alone.compute(observed(), action, batch_statistics=batch_statistics)
             np.testing.assert_allclose(found[:, 0], q_BN[:, i], atol=1e-5)
 
 
@@ -166,9 +168,9 @@ def test_all_critics_at_once_are_one_after_the_other(body):
         network.head.critics.at_once = at_once
         with tf.GradientTape() as tape:
             tape.watch(action)
-            q_BN = compute(network, observed(), action, batch_statistics=True)
+            q_BN = network.compute(observed(), action, batch_statistics=True)
             loss = tf.reduce_sum(q_BN * tf.range(4.0))
-        of_members = compute(network, observed(), action, batch_statistics=True, critic_indices=members)
+        of_members = network.compute(observed(), action, batch_statistics=True, critic_indices=members)
         found.append((q_BN, of_members, tape.gradient(loss, action)))
     for one_by_one, stacked in zip(*found, strict=True):
         np.testing.assert_allclose(one_by_one, stacked, atol=1e-5)

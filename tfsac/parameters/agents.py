@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, Tag
 
@@ -14,6 +15,7 @@ from tfsac.parameters.agent_networks import (
     soft_actor_critic_networks,
     temporally_abstract_networks,
     twin_soft_actor_critic_networks,
+    with_hidden_layers,
 )
 from tfsac.parameters.algorithms import (
     AlgorithmParameters,
@@ -25,7 +27,7 @@ from tfsac.parameters.algorithms import (
     TwinSoftActorCriticAlgorithmParameters,
 )
 from tfsac.parameters.base import ParameterError, by_kind, nearest, parameters, refuse_ineffective
-from tfsac.parameters.ensemble_options import check_ensemble, check_plain
+from tfsac.parameters.ensemble_options import check_critics, check_layers, is_plain_twin
 from tfsac.parameters.exploration_parameters import (
     AdditiveNoiseParameters,
     EpsilonGreedyParameters,
@@ -108,6 +110,12 @@ class BaseAgentParameters(ClassParameters):
         """By name of a network, the network whose embedders it reads instead of having its own."""
         return {}
 
+    def with_hidden_layers(self, layers: tuple[int, ...]) -> Self:
+        """Returns the parameters with hidden layers of these widths in policy and critics; see
+        `agent_networks.with_hidden_layers`.
+        """
+        return dataclasses.replace(self, networks=with_hidden_layers(self.networks, layers, self.encoders))
+
     def check_networks(self, heads: Mapping[str, str], with_target: tuple[str, ...], recurrent: bool = False) -> None:
         """Checks that there is exactly one network for each name, with the right head, and that the memory suits them.
 
@@ -141,13 +149,7 @@ class BaseAgentParameters(ClassParameters):
                     "An LSTM learns from whole episodes: only agents of kinds 'discrete_acer' and 'gaussian_acer' have "
                     f"one. Received: {networks[name].middleware_parameters} for {name!r}"
                 )
-            if "ensemble_q" not in heads.values():
-                check_plain(name, networks[name])
-            if getattr(networks[name].middleware_parameters, "dropout", 0.0):
-                raise ParameterError(
-                    "Dropout acts in the critics of an ensemble, in head_parameters.body_parameters. Received: "
-                    f"dropout in the middleware of {name!r}"
-                )
+        check_layers(networks, isinstance(self, TwinSoftActorCriticAgentParameters))
         sizes = {name: network.batch_size for name, network in networks.items()}
         if len(set(sizes.values())) > 1:
             raise ParameterError(f"All networks of an agent train on one batch: equal batch_size. Received: {sizes}")
@@ -180,7 +182,7 @@ class SoftActorCriticAgentParameters(BaseAgentParameters):
     discrete_actions: ClassVar[bool | None] = False
 
     def __post_init__(self) -> None:
-        self.check_networks({"policy": "sac_policy", "v": "v", "q": "sac_q"}, with_target=("v",))
+        self.check_networks({"policy": "sac_policy", "v": "v", "q": "q"}, with_target=("v",))
 
 
 @parameters
@@ -204,19 +206,17 @@ class TwinSoftActorCriticAgentParameters(BaseAgentParameters):
 
     @property
     def class_path(self) -> str:
-        """The agent of an ensemble of critics, which has more options, or that of `path`."""
+        """The agent of an ensemble of critics, where these have such options, or that of `path`."""
         return ENSEMBLE if self.path == TWIN and self.has_ensemble else self.path
 
     @property
     def has_ensemble(self) -> bool:
-        """Whether the critics are an ensemble, the head "ensemble_q"."""
-        return "q" in self.networks and is_of_kind(self.networks["q"].head_parameters, "ensemble_q")
+        """Whether the critics have options beyond those of one or two plain ones."""
+        return not is_plain_twin(self.algorithm, self.networks)
 
     def __post_init__(self) -> None:
-        self.check_networks(
-            {"policy": "sac_policy", "q": "ensemble_q" if self.has_ensemble else "sac_q"}, with_target=("q",)
-        )
-        check_ensemble(self.algorithm, self.networks, self.has_ensemble)
+        self.check_networks({"policy": "sac_policy", "q": "q"}, with_target=("q",))
+        check_critics(self.algorithm, self.networks)
 
 
 @parameters
@@ -249,7 +249,7 @@ class DiscreteSoftActorCriticAgentParameters(BaseAgentParameters):
         return {"policy": "q"} if self.shared_encoder else {}
 
     def __post_init__(self) -> None:
-        self.check_networks({"policy": "categorical_policy", "q": "discrete_q"}, with_target=("q",))
+        self.check_networks({"policy": "categorical_policy", "q": "q"}, with_target=("q",))
         if not self.shared_encoder:
             return
         described = [
@@ -288,7 +288,7 @@ class TemporallyAbstractActorCriticAgentParameters(BaseAgentParameters):
     discrete_actions: ClassVar[bool | None] = False
 
     def __post_init__(self) -> None:
-        self.check_networks({"policy": "sac_policy", "q": "trajectory_q"}, with_target=("q",))
+        self.check_networks({"policy": "sac_policy", "q": "q"}, with_target=("q",))
 
 
 class _ACER(BaseAgentParameters):
@@ -354,11 +354,9 @@ class DiscreteACERAgentParameters(_ACER):
     discrete_actions: ClassVar[bool | None] = True
 
     def __post_init__(self) -> None:
-        self._check_acer({"policy": "categorical_policy", "q": "discrete_q"})
+        self._check_acer({"policy": "categorical_policy", "q": "q"})
         if self.networks["q"].head_parameters.num_critics != 1:  # type: ignore[union-attr]
-            raise ParameterError(
-                "This agent has one Q function: twin_critic is False. Received: twin_critic=True for 'q'"
-            )
+            raise ParameterError("This agent has one Q function: set num_critics=1 of network 'q'")
 
 
 @parameters
@@ -381,11 +379,9 @@ class GaussianACERAgentParameters(_ACER):
     discrete_actions: ClassVar[bool | None] = False
 
     def __post_init__(self) -> None:
-        self._check_acer({"policy": "gaussian_policy", "v": "v", "advantage": "sac_q"})
+        self._check_acer({"policy": "gaussian_policy", "v": "v", "advantage": "q"})
         if self.networks["advantage"].head_parameters.num_critics != 1:  # type: ignore[union-attr]
-            raise ParameterError(
-                "This agent has one advantage: twin_critic is False. Received: twin_critic=True for 'advantage'"
-            )
+            raise ParameterError("This agent has one advantage: set num_critics=1 of network 'advantage'")
 
 
 AgentParameters = Annotated[

@@ -195,7 +195,7 @@ class TwinSoftActorCriticAlgorithmParameters(OffPolicyAlgorithmParameters):
             (Spinning Up). "policy_first" is policy, temperature, critic, each seeing what the one before left.
         temperature: fixed or automatic.
         critic_subset: M, the target is of M critics, drawn for each update (REDQ, arXiv 2101.05982); None
-            for all. This and what follows are of an ensemble of critics, the head "ensemble_q".
+            for all. This and what follows are options of an ensemble of critics.
         target_reduction: of these critics to one target: "min" or "mean"; of distributions "index_min" (that of the
             critic with the lowest mean in each row), "mean", or "pool" (of quantiles, the largest dropped). With "own"
             critic i learns from target i alone.

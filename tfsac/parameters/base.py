@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import html
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_args
@@ -30,6 +32,7 @@ Fraction = Annotated[float, Field(ge=0, lt=1)]
 CUSTOM = "MODULE:CLASS"  # what the kind of a user's own parameter class looks like
 TFSAC = ""  # the tag of a class of tfsac's, where a field may hold a user's; no part of a path
 _custom: dict[str, type] = {}  # such classes by kind
+_earlier: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {}  # by a kind of earlier versions, see below
 _having: dict[str, list[str]] = {}  # names of tfsac's classes by the name of a field
 
 
@@ -171,6 +174,8 @@ def parameters(cls: type[T]) -> type[T]:
     construct: Callable[..., None] = made.__init__
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        if rename := getattr(cls, "with_current_names", None):
+            kwargs = rename(kwargs)
         try:
             construct(self, *python_numbers(args), **python_numbers(kwargs))
         except ValidationError as error:
@@ -303,7 +308,26 @@ def from_json(cls: type[T], text: str) -> T:
     Raises:
         ParameterError: unknown fields, wrong types, values out of range.
     """
+    if any(f'"{kind}"' in text for kind in _earlier):
+        with contextlib.suppress(ValueError):  # which Pydantic explains
+            text = json.dumps(_translated(json.loads(text)))
     try:
         return TypeAdapter(cls).validate_json(text)
     except ValidationError as error:
         raise explain(error, cls) from None
+
+
+def translate_kinds(kinds: Iterable[str], translate: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Has `from_json` read objects of kinds of earlier versions as what a function returns for their fields."""
+    _earlier.update(dict.fromkeys(kinds, translate))
+
+
+def _translated(value: Any) -> Any:
+    """Returns JSON values with today's kinds and names."""
+    if isinstance(value, list):
+        return [_translated(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found = {key: _translated(each) for key, each in value.items()}
+    kind = found.get("kind")
+    return to_json(_earlier[kind](found)) if isinstance(kind, str) and kind in _earlier else found

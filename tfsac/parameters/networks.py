@@ -168,15 +168,6 @@ class NetworkParameters(LearningRateDecayParameters):
         usual = {field.name: field.default for field in dataclasses.fields(self) if field.name in OF_OPTIMIZERS}
         changed = {name: getattr(self, name) for name in OF_OPTIMIZERS if getattr(self, name) != usual[name]}
         check_arguments(self.optimizer_type, self.optimizer_kwargs, changed)
-        if (
-            self.optimizer_kwargs.get("nesterov")
-            and self.optimizer_type == "SGD"
-            and not self.optimizer_kwargs.get("momentum")
-        ):
-            raise ParameterError(
-                "nesterov has no effect without momentum: add momentum, such as 0.9, or leave nesterov out. "
-                f"Received: optimizer_kwargs={self.optimizer_kwargs}"
-            )
         if self.clip_gradients is None:
             refuse_ineffective(
                 self, ["gradients_clipping_method"], "clip_gradients=None", "set clip_gradients to a bound"

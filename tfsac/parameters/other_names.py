@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-_POLICY_LAYERS = (
-    "agent.networks.policy.input_embedders_parameters.observation.scheme=[]",  # or its layers come first
-    "agent.networks.policy.middleware_parameters.scheme",
-)
-_CRITIC_LAYERS = (
-    "agent.networks.q.head_parameters.network_layers_sizes|agent.networks.q.head_parameters.body_parameters.scheme"
-)
+HIDDEN_LAYERS = "agent.hidden_layers"  # stands for the layers of policy and critics; no field of its own
+_CRITIC_LAYERS = "agent.networks.q.head_parameters.network_layers_sizes"
 _TEMPERATURE = "agent.algorithm.temperature"
 _FIXED = f'{_TEMPERATURE}={{"kind": "fixed", "alpha": %g}}'
 # By the other name, in lower case with underscores: paths, with a value where the name alone would mislead. Of paths
@@ -66,15 +61,15 @@ _PATHS: dict[str, str | tuple[str, ...]] = {
     "grad_clip": "agent.networks.*.clip_gradients",
     "activation": "agent.networks.*.middleware_parameters.activation_function",
     "activation_fn": "agent.networks.*.middleware_parameters.activation_function",
-    "actor_fc_layers": _POLICY_LAYERS,
-    "net_arch": (*_POLICY_LAYERS, _CRITIC_LAYERS),
-    "hidden_sizes": (*_POLICY_LAYERS, _CRITIC_LAYERS),
-    "hidden_size": (*_POLICY_LAYERS, _CRITIC_LAYERS),
-    "hidden_layers": (*_POLICY_LAYERS, _CRITIC_LAYERS),
-    "layers": (*_POLICY_LAYERS, _CRITIC_LAYERS),
+    "actor_fc_layers": HIDDEN_LAYERS,
+    "net_arch": HIDDEN_LAYERS,
+    "hidden_sizes": HIDDEN_LAYERS,
+    "hidden_size": HIDDEN_LAYERS,
+    "layers": HIDDEN_LAYERS,
     "network_layers_sizes": _CRITIC_LAYERS,
     "critic_joint_fc_layers": _CRITIC_LAYERS,
-    "n_critics": "agent.networks.q.head_parameters.num_critics|agent.networks.q.head_parameters.twin_critic",
+    "n_critics": "agent.networks.q.head_parameters.num_critics",
+    "twin_critic": "agent.networks.q.head_parameters.num_critics",
     "action_noise": 'agent.exploration={"noise_std": 0.1}',
     "use_sde": 'agent.exploration={"kind": "noise_repetition"}',
     "env": "environment.level",
@@ -191,7 +186,7 @@ def meant_paths(name: str, tree: Mapping[str, Any], value: Any = None) -> list[s
         paths in the preset, with `*` for all networks, and a value after one where the name alone would mislead;
         nothing if neither the preset nor another library has such a name.
     """
-    paths = dict.fromkeys(_paths(tree))
+    paths = dict.fromkeys([*_paths(tree), HIDDEN_LAYERS])
     same = [path for path in paths if f".{path}".endswith(f".{_plain(name)}")]
     if same and _plain(name) != "temperature":
         return [min(same, key=lambda path: ("*" not in path, path.count(".")))]
