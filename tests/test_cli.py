@@ -21,11 +21,12 @@ import tiny
 from cli_tools import RETURN, parts, png_size, tree
 
 import tfsac
-from tfsac import api, cli, loading, user_code
+from tfsac import api, cli, user_code
 from tfsac.catalog import load_preset, preset_names, read_config
 from tfsac.cli import learning
 from tfsac.cli.command import Command, help_of
 from tfsac.cli.results import tell_untrained
+from tfsac.exporting import loading
 from tfsac.parameters import ParameterError, RunParameters, to_json
 from tfsac.training import CheckpointError
 from tfsac.types import ArraySpec
@@ -476,7 +477,7 @@ def test_export_writes_the_policy_and_verifies_it(run_dir, tmp_path, capsys, for
 
 
 def test_export_ends_with_status_1_where_the_exported_policy_acts_differently(run_dir, tmp_path, capsys, monkeypatch):
-    from tfsac.exported import Exported
+    from tfsac.exporting.exported import Exported
 
     monkeypatch.setattr(Exported, "__call__", lambda self, observation: np.full((1, 1), 9.0, np.float32))
     assert cli.run(["export", f"--run_dir={run_dir}", f"--out={tmp_path / 'out'}", "--verify"]) == 1

@@ -158,7 +158,8 @@ def export(f: flags.FlagValues, rest: list[str]) -> int:
         raise UsageError(
             f"Only LiteRT files are quantised: --format=tflite. Received: --quantize={f.quantize}, {f.format}"
         )
-    from tfsac import api, exporting, loading
+    from tfsac import api, exporting
+    from tfsac.exporting import loading
 
     policy = loading.load_policy(run_dir, critics=f.values, step=f.step, last=f.last)
     of_calibration = CALIBRATION_EPISODES if f.quantize == "int8" else 0
