@@ -10,7 +10,7 @@ import pytest
 
 from tfsac import cli
 from tfsac.cli import grouping
-from tfsac.cli.command import UsageError
+from tfsac.errors import TfsacError
 from tfsac.experiments import comparison, estimates
 from tfsac.experiments.comparison import AGAINST, compare, compare_evaluations, curve
 from tfsac.experiments.estimates import Estimate, estimate, improvement, iqm, mean, profile
@@ -491,7 +491,7 @@ def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch):
     for words in (["x=run", "y=run", "x=sweep"], ["soft_actor_critic=sweep", "run"]):
         label = words[0].partition("=")[0]
         with pytest.raises(
-            UsageError,
+            TfsacError,
             match=f"a label of its own.* Received: the label '{label}' twice, for (run|{one}) and (run|{one})$",
         ):
             grouping.groups_of(words)

@@ -17,7 +17,7 @@ import tiny
 
 from tfsac import cli
 from tfsac.catalog import load_preset
-from tfsac.cli.parsing import parse
+from tfsac.cli.command import parse
 from tfsac.experiments import run_processes
 from tfsac.experiments.search_space import DEFAULT_SPACES, Dimension, parse_dimension, search_space
 from tfsac.experiments.tuning_report import draw, read_trials
