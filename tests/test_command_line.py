@@ -124,17 +124,14 @@ def test_the_json_of_show_knows_where_the_environment_of_a_preset_file_is(tmp_pa
     assert json.loads(capsys.readouterr().out)["import_folders"][-1] == str(tmp_path)
 
 
-def test_the_last_of_several_assignments_counts(capsys):
-    assignments = [
-        "agent.networks.*.learning_rate=2e-3",
-        "agent.networks.policy.learning_rate=1e-4",
-        "agent.algorithm.discount=0.9",
-        "agent.algorithm.discount=0.8",
-    ]
-    assert cli.run(["show", "--preset=pendulum_twin_sac", *(f"--set={text}" for text in assignments)]) == 0
+def test_a_parameter_is_set_once_but_a_later_flag_may_set_a_part(capsys):
+    every, one = "--set=agent.networks.*.learning_rate=2e-3", "--set=agent.networks.policy.learning_rate=1e-4"
+    assert cli.run(["show", "--preset=pendulum_twin_sac", every, one]) == 0
     printed = capsys.readouterr().out
     assert "policy.learning_rate=0.0001\n" in printed and "q.learning_rate=0.002\n" in printed
-    assert "agent.algorithm.discount=0.8\n" in printed
+    for twice in ((one, every), (one, one)):
+        with pytest.raises(TfsacError, match="twice"):
+            cli.run(["show", "--preset=pendulum_twin_sac", *twice])
 
 
 @pytest.mark.slow

@@ -227,10 +227,20 @@ def _preset_for(level: str, texts: tuple[str, ...]) -> str:
 
 
 def assignments(f: flags.FlagValues) -> dict[str, Any]:
-    """Returns what --set changes, by path."""
-    from tfsac.parameters import parse_assignment
+    """Returns what --set changes, by path.
 
-    return dict(map(parse_assignment, f.set))
+    Raises:
+        TfsacError: a parameter that a later --set sets again: a search or a grid would replace the user's own value.
+    """
+    from tfsac.parameters import parse_assignment
+    from tfsac.parameters.overrides import covers
+
+    changes: dict[str, Any] = {}
+    for path, value in map(parse_assignment, f.set):
+        if again := [earlier for earlier in changes if covers(path, earlier)]:
+            raise TfsacError(f"{again[0]} is set twice, by --set={again[0]} and then by --set={path}")
+        changes[path] = value
+    return changes
 
 
 def _changed(preset: Preset, f: flags.FlagValues) -> Preset:

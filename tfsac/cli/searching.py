@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import pathlib
 import shlex
 import signal
@@ -25,6 +26,7 @@ from tfsac.cli.learning import (
     run_flags,
     set_flag,
 )
+from tfsac.errors import TfsacError
 from tfsac.machine import SIGNALLED
 
 if TYPE_CHECKING:
@@ -87,6 +89,7 @@ def tune(f: flags.FlagValues, rest: list[str]) -> int:
         return experiment_of([*shared, *more, f"--seed={seeds[-1]}"])
 
     experiment = describe([])
+    _check_last_evaluations(experiment["preset"]["schedule"], f.last_evaluations)
     space, left_out = search_space(f.space, describe)
     level = check_startable([experiment])
     folder = pathlib.Path(given.run_dir) if given.run_dir else default_run_dir(f, level, None)
@@ -105,8 +108,24 @@ def tune(f: flags.FlagValues, rest: list[str]) -> int:
         there = shlex.quote(f"--run_dir={folder}")
         print(f"stopped by {signal.Signals(stopped_by).name}; tfsac tune {there} --resume continues it")
         return SIGNALLED + stopped_by
-    print(report(folder))
+    try:
+        print(report(folder))
+    except ValueError as error:
+        print(f"not reported: {error}")
+        return 1
     return 0
+
+
+def _check_last_evaluations(schedule: dict[str, str], last_evaluations: int) -> None:
+    """Refuses, before hours of training, a score of more evaluations than a run's schedule of steps has."""
+    from tfsac.parameters.steps import STEPS
+
+    names = ("heatup_steps", "improve_steps", "steps_between_evaluation_periods")
+    steps = [STEPS.fullmatch(schedule[name]) for name in names if schedule[name].startswith("EnvironmentSteps")]
+    if len(steps) == len(names):
+        heatup, improve, between = (int(found[2]) for found in steps if found)
+        if between and last_evaluations > (most := math.ceil((heatup + improve) / between)):
+            raise TfsacError(f"last_evaluations must be <= {most}, the evaluations of a run, got {last_evaluations}")
 
 
 def _with_earlier(f: flags.FlagValues, folder: pathlib.Path) -> flags.FlagValues:
