@@ -111,7 +111,7 @@ def test_the_activation_follows_every_hidden_layer_and_no_output(activation):
 
 def test_q_has_its_own_layers_and_activation_for_each_critic():
     net = network(QHeadParameters((8, 4), activation_function="tanh"))
-    assert [widths(critic) for critic in layers_of_critics(net)] == [[8, 4, 1], [8, 4, 1]]
+    assert [layer.units for layer in net.head.critics.layers if layer.weights] == [8, 4, 1]
     assert [layer.function for layer in net.head.critics.layers if hasattr(layer, "function")] == ["tanh", "tanh"]
     first, second = (critic[0].kernel.numpy() for critic in layers_of_critics(net))
     assert first.shape == (7 + 3, 8)
@@ -151,7 +151,7 @@ def test_discrete_q_has_its_own_layers_and_activation_for_each_critic():
         CHOICE,
         embed={"observation": InputEmbedderParameters((7,))},
     )
-    assert [widths(critic) for critic in layers_of_critics(net)] == [[8, 6, 4], [8, 6, 4]]
+    assert [layer.units for layer in net.head.critics.layers if layer.weights] == [8, 6, 4]
     randomise(net)
     x = features = normal(3, 5)
     for layer in [*net.embedders["observation"], *net.middleware]:

@@ -42,10 +42,10 @@ from tfsac.parameters import (
     PresetValidationParameters,
     PriorDataReplayParameters,
     PrioritizedExperienceReplayParameters,
+    QHeadParameters,
     ReturnScalingParameters,
     RunParameters,
     SACPolicyHeadParameters,
-    SACQHeadParameters,
     ScheduleParameters,
     SequenceReplayParameters,
     SoftActorCriticAgentParameters,
@@ -115,7 +115,7 @@ def rich_preset():
             networks={
                 "policy": NetworkParameters(SACPolicyHeadParameters(initializer="orthogonal"), **body),
                 "v": NetworkParameters(VHeadParameters(loss_weight=0.5), create_target_network=True, **body),
-                "q": NetworkParameters(SACQHeadParameters((64, 32)), replace_mse_with_huber_loss=True, **body),
+                "q": NetworkParameters(QHeadParameters((64, 32)), replace_mse_with_huber_loss=True, **body),
             },
         ),
         environment=EnvironmentParameters(
@@ -361,7 +361,7 @@ MISTAKES = {
         "noise_std: Input should be greater than or equal",
         "-0.1",
     ),
-    "negative layer": (lambda: SACQHeadParameters((64, -1)), "network_layers_sizes.1: Input should be greater", "-1"),
+    "negative layer": (lambda: QHeadParameters((64, -1)), "network_layers_sizes.1: Input should be greater", "-1"),
     "no updates": (lambda: Algorithm(num_consecutive_training_steps=0), "greater than 0", "0"),
     "no environments": (lambda: EnvironmentParameters(num_envs=0), "num_envs: Input should be greater than 0", "0"),
     "no time": (lambda: EnvironmentParameters(max_episode_steps=0), "max_episode_steps: Input should be greater", "0"),
@@ -479,7 +479,7 @@ MISTAKES = {
     ),
     "wrong head": (
         lambda: Agent(networks={**NETWORKS, "q": NETWORKS["v"]}),
-        "The head of network 'q' is of kind 'sac_q'",
+        "The head of network 'q' is of kind 'q'",
         str(VHeadParameters()),
     ),
     "misspelt network": (
@@ -687,9 +687,9 @@ MISTAKES = {
         "AdditiveNoise",
     ),
     "other critics": (
-        lambda: Switching(networks={**temporally_abstract_networks(), "q": NetworkParameters(SACQHeadParameters())}),
+        lambda: Switching(networks={**temporally_abstract_networks(), "q": NetworkParameters(QHeadParameters())}),
         "The head of network 'q' is of kind 'trajectory_q'",
-        "SACQHeadParameters",
+        "QHeadParameters",
     ),
     # update orders, and what they were called
     "order of Spinning Up": (
@@ -776,7 +776,7 @@ WITHOUT_EFFECT = {
         lambda: LSTMMiddlewareParameters(8, (8,), "tanh"),
     ),
     "activation of a head": (
-        lambda: SACQHeadParameters((), "tanh"), "activation_function", "network_layers_sizes", lambda: SACQHeadParameters((8,), "tanh"),
+        lambda: QHeadParameters((), "tanh"), "activation_function", "network_layers_sizes", lambda: QHeadParameters((8,), "tanh"),
     ),
     "two initializers": (
         lambda: SACPolicyHeadParameters(initializer="he", init_w=0.1), "initializer", "init_w", lambda: SACPolicyHeadParameters(initializer="he"),
@@ -1299,7 +1299,7 @@ def test_every_argument_of_another_library_leads_to_one_of_ours():
 def test_another_kind_alone_is_answered_with_how_to_give_it():
     preset = load_preset("pendulum_twin_sac")
     place = "agent.networks.q.head_parameters"
-    with pytest.raises(ParameterError, match=re.escape(f'in one value: {place}={{"kind": ..., ...}}. EnsembleQHead')):
+    with pytest.raises(ParameterError, match=re.escape(f'in one value: {place}={{"kind": ..., ...}}. QHead')):
         override(preset, {f"{place}.kind": "ensemble_q"})
     with pytest.raises(ParameterError, match="discount") as other:  # a wrong value is no matter of kinds
         override(preset, {"agent.memory.kind": "prioritized", "agent.algorithm.discount": 2.0})

@@ -394,7 +394,7 @@ def test_each_network_and_the_temperature_have_their_own_learning_rate():
     [
         ({"v": "policy"}, "has the networks policy, q"),
         ({"q": None}, "needs a network 'q'"),
-        ({"q": "policy"}, "head of network 'q' is of kind 'sac_q'"),
+        ({"q": "policy"}, "head of network 'q' is of kind 'q'"),
     ],
 )
 def test_other_networks_are_refused(networks, message):
