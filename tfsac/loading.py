@@ -15,7 +15,6 @@ from tfsac.environments import Filters, maker, refuse_unregistered, spec_of
 from tfsac.files import differences, read_object
 from tfsac.networks import ModelMaker
 from tfsac.parameters import EnvironmentParameters, ParameterError, override, to_json
-from tfsac.parameters.keywords import explains_keywords
 from tfsac.training import Policy, RunDirectory
 from tfsac.training.build import build_agent, build_policy
 from tfsac.training.devices import configure_once
@@ -28,7 +27,6 @@ from tfsac.user_code import name_of
 EnvFn = Callable[[], gym.Env]
 
 
-@explains_keywords
 def load_policy(
     run_dir: str | pathlib.Path,
     env_fn: EnvFn | None = None,

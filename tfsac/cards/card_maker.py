@@ -179,7 +179,7 @@ def check_runs(run_dirs: str | pathlib.Path | Sequence[str | pathlib.Path]) -> d
         config = read_object(path / CONFIG)
         begun = {name: config.get(name) for name in ("models", "initial_weights")}
         begun |= {"env_fn": config.get("env_fn")} if preset.environment.by_env_fn else {}
-        experiment = {**to_json(preset), **begun, **parameters.of_learning}
+        experiment = {**to_json(preset), **begun, **parameters.affects_results}
         first = first or experiment
         for name, theirs, ours in differences(first, experiment):
             raise ValueError(

@@ -49,14 +49,13 @@ def given_fields(f: flags.FlagValues, cls: type) -> dict[str, Any]:
 
 
 def _define(f: flags.FlagValues, name: str, default: Any, text: str, hint: Any) -> None:
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):  # of a type and None
-        hint = next(inner for inner in typing.get_args(hint) if inner is not type(None))
-    bound = None
-    if typing.get_origin(hint) is typing.Annotated:
-        hint, *extra = typing.get_args(hint)
-        limits = [limit for entry in extra if isinstance(entry, FieldInfo) for limit in entry.metadata]
-        above = [limit.gt + 1 for limit in limits if hasattr(limit, "gt") and hint is int]
-        bound = next(iter(above + [limit.ge for limit in limits if hasattr(limit, "ge")]), None)
+    extra: list[Any] = []
+    while typing.get_origin(hint) in (typing.Union, types.UnionType, typing.Annotated):  # of a type and None
+        hint, *more = [inner for inner in typing.get_args(hint) if inner is not type(None)]
+        extra += more
+    limits = [limit for entry in extra if isinstance(entry, FieldInfo) for limit in entry.metadata]
+    above = [limit.gt + 1 for limit in limits if hasattr(limit, "gt") and hint is int]
+    bound = next(iter(above + [limit.ge for limit in limits if hasattr(limit, "ge")]), None)
     if typing.get_origin(hint) is typing.Literal:
         flags.DEFINE_enum(name, default, list(typing.get_args(hint)), text, flag_values=f)
     elif hint is bool:

@@ -151,7 +151,7 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
         begun = {"models": models.removeprefix("__main__."), "initial_weights": weights}
         if preset["environment"]["level"].startswith(BY_ENV_FN):  # others may have it for their records alone
             begun["env_fn"] = str(said.get("env_fn")).removeprefix("__main__.")
-        parameters = {"agent": preset["agent"]["kind"], **begun, **parameters, **run.of_learning}
+        parameters = {"agent": preset["agent"]["kind"], **begun, **parameters, **run.affects_results}
         groups.setdefault(json.dumps(parameters, sort_keys=True), (parameters, []))[1].extend(runs)
     told: list[str] = ["agent"]
 

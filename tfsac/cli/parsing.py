@@ -113,19 +113,18 @@ def _flag_and_value(command: str, values: flags.FlagValues, word: str, words: li
 def _about_flag(command: str, name: str, value: str, values: flags.FlagValues, words: list[str]) -> str:
     """Returns what may have been meant by an unknown flag."""
     from tfsac.parameters.base import nearest
-    from tfsac.parameters.other_names import lacking, meant_flag, meant_paths, note_about
+    from tfsac.parameters.other_names import PATHS, find_path, normalized
 
-    if (flag := meant_flag(name)) in values:
-        return f" Did you mean '--{flag}'{note_about(flag)}?"
+    known = PATHS.get(normalized(name), "")
+    if (flag := known.rpartition(".")[2]) in values and known.startswith(("run.", "schedule.", "environment.")):
+        return f" Did you mean '--{flag}'?"
     if name == "run_dir" and "card" in values:
         return f" It plays a model card: {shlex.quote(f'--card={value}')}. tfsac card makes one of a run."
     preset = _preset(values, words) if "preset" in values else {}  # others set the environment's parameters alone
-    if paths := meant_paths(name, preset, value):
-        flag = paths[0].rpartition(".")[2]
-        assigned = " ".join(f"--set={_assigned(path, value, preset)}" for path in paths)
-        return f" Did you mean {f'--{flag}' if flag in values else assigned}{note_about(paths[0])}?"
-    if "set" in values and (lacks := lacking(name)):
-        return lacks
+    path = find_path(name, preset)
+    if path and not path.startswith("run."):
+        flag = path.rpartition(".")[2]
+        return f" Did you mean {f'--{flag}' if flag in values else f'--set={_assigned(path, value, preset)}'}?"
     found = nearest(name, values)
     owners = [other for other, entry in COMMANDS.items() if name in _names(entry.define)]
     if owners:
