@@ -267,7 +267,6 @@ REFUSED = {
     "decay of RMSProp": ({"rms_prop_optimizer_decay": 0.5}, "rms_prop_optimizer_decay"),
     "epsilon": ({"optimizer_type": "Lion", "optimizer_epsilon": 1e-3}, "optimizer_epsilon"),
     "negative decay": ({"weight_decay": -0.1}, "weight_decay"),
-    "activation": ({"middleware_parameters": {"kind": "fc", "activation_function": "Relu"}}, "relu"),
 }
 
 

@@ -84,7 +84,8 @@ def explain(error: ValidationError, cls: type) -> ParameterError:
     """Turns Pydantic's error into one line: which field, what is allowed, what it got."""
     unknown = ("unexpected_keyword_argument", "extra_forbidden")
     # An unknown name explains others that are missing; of a union's branches the one that got furthest says most.
-    first = max(error.errors(include_url=False), key=lambda entry: (entry["type"] in unknown, len(entry["loc"])))
+    entries = error.errors(include_url=False)
+    first = max(entries, key=lambda entry: (entry["type"] in unknown, len(entry["loc"])))
     kind, place = first["type"], list(first["loc"])
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, ParameterError):  # of a `__post_init__`
@@ -97,7 +98,8 @@ def explain(error: ValidationError, cls: type) -> ParameterError:
         fields = [field.name for field in dataclasses.fields(owner)]
         return ParameterError(f"{owner.__name__} has no parameter {place[-1]!r}.{suggestion(str(place[-1]), fields)}")
     _, path = _follow(cls, place)
-    message = str(cause or first["msg"]).removesuffix(".")
+    branches = [entry["msg"] for entry in entries if list(entry["loc"][:-1]) == list(first["loc"][:-1])]
+    message = str(cause or (" or ".join(branches) if len(place) > len(path) else first["msg"]))
     got = "" if kind in ("missing", "missing_argument") else f", got {shortened(first['input'])}"
     return ParameterError(f"{'.'.join([cls.__name__, *path])}: {message}{got}")
 
