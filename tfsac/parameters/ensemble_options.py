@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tfsac.parameters.algorithms import TwinSoftActorCriticAlgorithmParameters
-from tfsac.parameters.base import ParameterError, refuse_ineffective
+from tfsac.parameters.base import ParameterError, reject_unused_fields
 from tfsac.parameters.head_parameters import CategoricalValueParameters, QuantileValueParameters
 from tfsac.parameters.hidden_layers import normalizes_batches
 from tfsac.parameters.networks import NetworkParameters
+
+if TYPE_CHECKING:
+    from tfsac.parameters.soft_actor_critic import TwinSoftActorCriticAlgorithmParameters
 
 OPTIONS = (
     "critic_subset",
@@ -66,10 +68,10 @@ def check_critics(algorithm: TwinSoftActorCriticAlgorithmParameters, networks: M
             f"{algorithm.target_reduction!r}"
         )
     if head.distribution is not None:
-        refuse_ineffective(q, ["replace_mse_with_huber_loss"], f"distribution={head.distribution}", "set it to None")
+        reject_unused_fields(q, ["replace_mse_with_huber_loss"], f"distribution={head.distribution}")
     if isinstance(head.distribution, QuantileValueParameters) and algorithm.target_reduction != "pool":
         because = f"target_reduction={algorithm.target_reduction!r}"
-        refuse_ineffective(head.distribution, ["drop_per_critic"], because, "pool the quantiles")
+        reject_unused_fields(head.distribution, ["drop_per_critic"], because)
     if normalizes_batches(head.body) or normalizes_batches(q.middleware_parameters):
         if not algorithm.joint_critic_forward or algorithm.update_order == "simultaneous":
             raise ParameterError(
@@ -84,7 +86,7 @@ def check_critics(algorithm: TwinSoftActorCriticAlgorithmParameters, networks: M
             )
     if not normalizes_batches(policy.middleware_parameters):
         because = "a policy without batch normalisation"
-        refuse_ineffective(algorithm, ["joint_policy_forward"], because, "normalise its middleware")
+        reject_unused_fields(algorithm, ["joint_policy_forward"], because)
 
 
 def _renormalizes(body: Any) -> bool:

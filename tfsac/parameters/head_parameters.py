@@ -15,7 +15,7 @@ from tfsac.parameters.base import (
     PositiveFloat,
     PositiveInt,
     parameters,
-    refuse_ineffective,
+    reject_unused_fields,
     translate_kinds,
 )
 from tfsac.parameters.hidden_layers import (
@@ -26,7 +26,7 @@ from tfsac.parameters.hidden_layers import (
     ResidualMiddlewareParameters,
 )
 from tfsac.parameters.keras_names import Activation, Initializer
-from tfsac.parameters.user_classes import ClassParameters, OrOwn, is_of_tfsac
+from tfsac.parameters.user_classes import ByKind, ClassParameters, is_of_tfsac
 
 LOG_STD_BOUNDS = (-20.0, 2.0)  # inside which the squashed Gaussian keeps every log standard deviation
 
@@ -54,7 +54,7 @@ class SACPolicyHeadParameters(ClassParameters):
 
     def __post_init__(self) -> None:
         if self.init_w is not None:
-            refuse_ineffective(self, ["initializer"], f"init_w={self.init_w}", "set init_w to None")
+            reject_unused_fields(self, ["initializer"], f"init_w={self.init_w}")
         low, high = self.log_std_bounds
         if not LOG_STD_BOUNDS[0] <= low < high <= LOG_STD_BOUNDS[1]:
             raise ParameterError(
@@ -139,13 +139,11 @@ class QHeadParameters(ClassParameters):
     path: ClassVar[str] = "tfsac.networks.heads:QHead"
 
     def __post_init__(self) -> None:
-        layers = ["activation_function", "normalization", "dropout"]
-        if self.residual_blocks is not None:
-            refuse_ineffective(self, layers, "residual_blocks", "set residual_blocks to None")
-        elif not self.network_layers_sizes:
-            refuse_ineffective(self, layers, "network_layers_sizes=()", "give the head layers")
+        if self.residual_blocks is not None or not self.network_layers_sizes:
+            because = "residual_blocks" if self.residual_blocks else "network_layers_sizes=()"
+            reject_unused_fields(self, ["activation_function", "normalization", "dropout"], because)
         if self.init_w is not None:
-            refuse_ineffective(self, ["initializer"], f"init_w={self.init_w}", "set init_w to None")
+            reject_unused_fields(self, ["initializer"], f"init_w={self.init_w}")
 
     @property
     def body(self) -> FCMiddlewareParameters | ResidualMiddlewareParameters:
@@ -254,6 +252,5 @@ HeadParameters = Annotated[
     | CategoricalPolicyHeadParameters
     | GaussianPolicyHeadParameters
     | FeaturesHeadParameters,
-    Discriminator("kind"),
-    OrOwn(),
+    ByKind(),
 ]
