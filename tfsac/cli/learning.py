@@ -191,10 +191,10 @@ def _experiment(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
     from tfsac.parameters import RunParameters
 
     if f.resume:
-        from tfsac.experiments.run_processes import KEPT
+        from tfsac.experiments.run_processes import FIXED_FLAGS
 
         required(f, "run_dir", "--resume needs --run_dir")
-        fixed = sorted(name for name in KEPT if f[name].present)
+        fixed = sorted(name for name in FIXED_FLAGS if f[name].present)
         if fixed:
             raise UsageError(f"A resumed run keeps its preset, level, seed and environments. Received: --{fixed[0]}")
         preset, run = read_config(pathlib.Path(f.run_dir) / "config.json")
