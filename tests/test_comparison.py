@@ -10,7 +10,6 @@ import pytest
 
 from tfsac import cli
 from tfsac.cli import grouping
-from tfsac.cli.command import UsageError
 from tfsac.errors import TfsacError
 from tfsac.experiments import estimates
 from tfsac.experiments.comparison import compare, compare_evaluations, remarks, statistics
@@ -298,18 +297,11 @@ def test_runs_are_grouped_by_what_differs_in_them(described):
     f = described("f", agent__algorithm__discount=0.98, environment__num_envs=2)
     labels = ["discount=0.99,num_envs=1", "discount=0.98,num_envs=1", "discount=0.98,num_envs=2"]
     assert list(grouping.by_difference([[a], [c], [f]])) == labels
-    assert list(grouping.by_difference([[a], [f]])) == ["discount=0.99 and 1 more", "discount=0.98 and 1 more"]
+    assert list(grouping.by_difference([[a], [f]])) == ["discount=0.99,num_envs=1", "discount=0.98,num_envs=2"]
+    much = {"schedule__improve_steps": 500, "schedule__evaluation_steps": "EnvironmentEpisodes(3)"}
+    g = described("g", agent__algorithm__discount=0.98, environment__num_envs=2, **much)
+    assert list(grouping.by_difference([[a], [g]])) == ["discount=0.99 and 3 more", "discount=0.98 and 3 more"]
     assert grouping.by_difference([]) == {}
-
-
-def test_folders_name_groups_that_differ_in_much(described):
-    much = {"agent__algorithm__discount": 0.9, "environment__num_envs": 2, "schedule__improve_steps": 500}
-    much["schedule__evaluation_steps"] = "EnvironmentEpisodes(3)"
-    small = [described("small-seed1"), described("small-seed2")]
-    big = [described("big_1", **much), described("big_2", **much)]
-    assert grouping.by_difference([[run] for run in (*small, *big)]) == {"small": small, "big": big}
-    other = described("other", **much)  # of the same experiment as big
-    assert next(iter(grouping.by_difference([[run] for run in (*small, *big, other)]))).endswith("and 3 more")
 
 
 def test_runs_that_began_with_weights_of_another_run_are_another_group(described):
@@ -389,7 +381,7 @@ def test_custom_models_are_a_difference_with_the_name_of_their_function(describe
     a, b = described("a"), described("b", agent__networks__policy__middleware_parameters__scheme=[8])
     config = json.loads((b / "config.json").read_text())
     (b / "config.json").write_text(json.dumps(config | {"models": "__main__.wide"}))
-    assert grouping.by_difference([[a], [b]]) == {"models=none and 1 more": [a], "models=wide and 1 more": [b]}
+    assert grouping.by_difference([[a], [b]]) == {"models=none,scheme=[128]": [a], "models=wide,scheme=[8]": [b]}
 
 
 def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch):
@@ -411,8 +403,8 @@ def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch):
     for words in (["x=run", "y=run", "x=sweep"], ["soft_actor_critic=sweep", "run"]):
         label = words[0].partition("=")[0]
         with pytest.raises(
-            UsageError,
-            match=f"a label of its own.* Received: the label '{label}' twice, for (run|{one}) and (run|{one})$",
+            TfsacError,
+            match=f"label '{label}'",
         ):
             grouping.groups_of(words)
     for words in (["sweep/rate=1"], ["x=sweep/rate=1"]):
@@ -428,9 +420,7 @@ def test_words_name_groups_runs_and_sweeps(described, tmp_path, monkeypatch):
     # A path with an equals sign is a path.
     assert grouping.groups_of([f"sweep/{names[0]}"]) == {"soft_actor_critic": [one]}
     (two / "policy").rmdir(), (three / "policy").rmdir()
-    with pytest.raises(
-        ValueError, match=r"of runs that have ended; first type .*--resume\. Received: sweep/rate=2/seed0$"
-    ):
+    with pytest.raises(ValueError, match=r"sweep/rate=2/seed0.*--resume"):
         grouping.refuse_unfinished(grouping.groups_of(["run", "sweep/rate=2/seed0"]))
     assert grouping.groups_of(["sweep"]) == {"rate=1": [one]}
     assert grouping.left_out(["sweep", "run"]) == [two, three] == grouping.left_out(["x=run,sweep"])

@@ -228,7 +228,7 @@ def test_every_combination_and_seed_is_a_run_and_they_are_compared(stand_in, cap
 
 @pytest.mark.slow
 def test_levels_of_a_grid_are_compared_together_and_normalised(stand_in):
-    assert run(stand_in, "--grid=level=Pendulum-v1,MountainCarContinuous-v0") == 0
+    assert run(stand_in, "--preset=pendulum_sac", "--grid=level=Pendulum-v1,MountainCarContinuous-v0") == 0
     # On each level the evaluations are 21 to 92.
     assert [[row[0], row[2], float(row[3])] for row in table(stand_in)] == [
         ["discount=0.2", "4", pytest.approx(0.5 / 71, rel=1e-4)],
@@ -394,7 +394,7 @@ def test_a_folder_of_another_sweep_is_refused_and_stays_as_it_is(stand_in):
     before = content(stand_in)
     for more, grid, message in (
         ([], "0.2,0.8", "grid"),
-        (["--level=MountainCarContinuous-v0"], "0.2,0.9", "level"),
+        (["--preset=pendulum_sac", "--level=MountainCarContinuous-v0"], "0.2,0.9", "level"),
         (["--set=agent.memory.max_size=5000"], "0.2,0.9", "max_size"),
         (["--stochastic_evaluation"], "0.2,0.9", "stochastic_evaluation"),
     ):

@@ -16,7 +16,7 @@ import tiny
 
 from tfsac import cli
 from tfsac.catalog import load_preset
-from tfsac.cli.parsing import parse
+from tfsac.cli.command import parse
 from tfsac.errors import TfsacError
 from tfsac.experiments import run_processes
 from tfsac.experiments.search_space import DEFAULT_SPACES, parse_dimension, search_space
