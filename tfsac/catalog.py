@@ -13,7 +13,6 @@ import runpy
 import traceback
 from typing import TYPE_CHECKING
 
-from tfsac.parameters.keywords import explains_keywords
 from tfsac.user_code import calling, make_importable
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ def describe_preset(name: str) -> str:
     return " ".join(doc.partition("\n\n")[0].split())
 
 
-@explains_keywords
 def load_preset(name_or_path: str | pathlib.Path, level: str | None = None) -> Preset:
     """Loads a preset.
 

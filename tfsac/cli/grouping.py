@@ -166,7 +166,7 @@ def _parameters_of(run_dir: pathlib.Path) -> dict[str, Any]:
         begun["env_fn"] = str(content.get("env_fn"))
     begun = {name: text.removeprefix("__main__.") for name, text in begun.items()}
     parameters = {path: value for path, value in leaves(preset) if not path.startswith(OF_THE_TASK)}
-    return {"agent": preset["agent"]["kind"], **begun, **parameters, **run.of_learning}
+    return {"agent": preset["agent"]["kind"], **begun, **parameters, **run.affects_results}
 
 
 def _text(parameters: dict[str, Any], path: str) -> str:

@@ -131,7 +131,8 @@ def _export_flags(f: flags.FlagValues) -> None:
 def export(f: flags.FlagValues, rest: list[str]) -> int:
     """Writes a SavedModel or a LiteRT file."""
     run_dir, out = required(f, "run_dir"), required(f, "out")
-    from tfsac import api, exporting, loading
+    from tfsac import api, exporting
+    from tfsac.exporting import loading
 
     policy = loading.load_policy(run_dir, critics=f.values, step=f.step, last=f.last)
     of_calibration = CALIBRATION_EPISODES if f.quantize == "int8" else 0

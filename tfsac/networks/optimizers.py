@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import keras
 import tensorflow as tf
 
+from tfsac.errors import TfsacError
 from tfsac.networks.optimizer_steps import FusedAdam
 from tfsac.parameters import OPTIMIZERS, LearnedAlphaParameters, NetworkParameters
 
@@ -73,24 +74,27 @@ def build_optimizer(
     Raises:
         ValueError: Nadam under a strategy of several replicas; see also `learning_rate_of`.
     """
-    name, takes = parameters.optimizer_type, OPTIMIZERS[parameters.optimizer_type]
+    name, fields = parameters.optimizer_type, OPTIMIZERS[parameters.optimizer_type]
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     if name == "Nadam" and replicas > 1:
         raise ValueError(
             "Keras's Nadam keeps a number that several replicas cannot share: choose another optimizer_type, such as "
             f"Adam, or one replica. Received: optimizer_type='Nadam' on {replicas} replicas"
         )
-    given = {argument: getattr(parameters, field) for field, argument in takes.fields.items()}
+    given = {argument: getattr(parameters, field) for field, argument in fields.items()}
     if parameters.weight_decay is not None:
         given["weight_decay"] = parameters.weight_decay
     made: type[keras.optimizers.Optimizer] = getattr(keras.optimizers, "RMSprop" if name == "RMSProp" else name)
-    if name in ("Adam", "AdamW") and not parameters.optimizer_kwargs.get("amsgrad"):
+    if name in ("Adam", "AdamW") and not any(parameters.optimizer_kwargs.values()):
         made, given = FusedAdam, {"weight_decay": USUAL_DECAY if name == "AdamW" else 0.0, **given}
     else:
         given |= parameters.optimizer_kwargs
     if name == "Muon":  # which gives vectors a decay of their own
         given["adam_weight_decay"] = given.get("weight_decay", USUAL_DECAY)
-    optimizer = made(learning_rate_of(parameters, updates), **given)
+    try:
+        optimizer = made(learning_rate_of(parameters, updates), **given)
+    except (TypeError, ValueError) as error:
+        raise TfsacError(f"optimizer_kwargs of {name}: {error}") from error
     optimizer.build(variables)
     return optimizer
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tfsac.parameters.algorithms import TwinSoftActorCriticAlgorithmParameters
 from tfsac.parameters.base import ParameterError, refuse_ineffective
 from tfsac.parameters.head_parameters import (
     CategoricalValueParameters,
@@ -14,6 +13,9 @@ from tfsac.parameters.head_parameters import (
 )
 from tfsac.parameters.hidden_layers import normalizes_batches
 from tfsac.parameters.networks import NetworkParameters
+
+if TYPE_CHECKING:
+    from tfsac.parameters.soft_actor_critic import TwinSoftActorCriticAlgorithmParameters
 
 OPTIONS = (
     "critic_subset",

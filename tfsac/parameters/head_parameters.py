@@ -18,7 +18,7 @@ from tfsac.parameters.base import (
 )
 from tfsac.parameters.hidden_layers import BodyParameters, FCMiddlewareParameters
 from tfsac.parameters.keras_names import Activation, Initializer
-from tfsac.parameters.user_classes import ClassParameters, OrOwn, is_of_tfsac
+from tfsac.parameters.user_classes import ByKind, ClassParameters, is_of_tfsac
 
 LOG_STD_BOUNDS = (-20.0, 2.0)  # inside which the squashed Gaussian keeps every log standard deviation
 
@@ -274,6 +274,5 @@ HeadParameters = Annotated[
     | EnsembleQHeadParameters
     | GaussianPolicyHeadParameters
     | FeaturesHeadParameters,
-    Discriminator("kind"),
-    OrOwn(),
+    ByKind(),
 ]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import enum
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, Tag
+from pydantic import Field
 
-from tfsac.parameters.base import Fraction, PositiveInt, by_kind, parameters, refuse_ineffective
+from tfsac.parameters.base import Fraction, PositiveInt, parameters, refuse_ineffective
 from tfsac.parameters.keras_names import Activation
+from tfsac.parameters.user_classes import ByKind
 
 
 class MiddlewareScheme(enum.StrEnum):
@@ -114,15 +115,9 @@ class LSTMMiddlewareParameters:
         refuse_activation(self, self.scheme, "scheme")
 
 
-BodyParameters = Annotated[
-    Annotated[FCMiddlewareParameters, Tag("fc")] | Annotated[ResidualMiddlewareParameters, Tag("residual")],
-    by_kind("fc", "residual"),
-]
+BodyParameters = Annotated[FCMiddlewareParameters | ResidualMiddlewareParameters, ByKind()]
 MiddlewareParameters = Annotated[
-    Annotated[FCMiddlewareParameters, Tag("fc")]
-    | Annotated[ResidualMiddlewareParameters, Tag("residual")]
-    | Annotated[LSTMMiddlewareParameters, Tag("lstm")],
-    by_kind("fc", "residual", "lstm"),
+    FCMiddlewareParameters | ResidualMiddlewareParameters | LSTMMiddlewareParameters, ByKind()
 ]
 
 
