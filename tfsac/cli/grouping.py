@@ -120,8 +120,8 @@ def by_difference(experiments: Sequence[Sequence[pathlib.Path]]) -> dict[str, li
     Runs that are given together stay together: the preset of the first one is theirs.
 
     A label names the agent where the agents differ, the functions that made custom models and environments, the run
-    whose weights a run began with, and all parameters that differ or, of more than `MOST_SHOWN`, the first that tell the
-    groups apart; of one agent, also how many more differ.
+    whose weights a run began with, and all parameters that differ; of more than `MOST_SHOWN`, the first that tell the
+    groups apart and, of one agent, how many more differ.
 
     Raises:
         FileNotFoundError, ParameterError: a folder that is no run.
