@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfsac.distributions import MaskedCategorical, likeliest
 from tfsac.networks import Network
 from tfsac.parameters import AgentParameters
 from tfsac.policies.base_policy import fresh_uniform
+from tfsac.policies.distributions import MaskedCategorical, likeliest
 from tfsac.policies.several_agents import fold
 from tfsac.policies.stateless import StatelessPolicy
 from tfsac.types import ACTION_MASK, DiscreteSpec, Spec

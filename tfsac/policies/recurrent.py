@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfsac.distributions import DiagonalGaussian, MaskedCategorical, functions_of, softplus
 from tfsac.networks import Network, forward_of
 from tfsac.parameters import FEATURES, AgentParameters, GaussianPolicyHeadParameters
 from tfsac.policies.base_policy import (
@@ -26,6 +25,7 @@ from tfsac.policies.base_policy import (
     state_before,
 )
 from tfsac.policies.categorical import uniform_actions
+from tfsac.policies.distributions import DiagonalGaussian, MaskedCategorical, functions_of, softplus
 from tfsac.types import (
     ACTION_MASK,
     BEHAVIOUR,

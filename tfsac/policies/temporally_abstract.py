@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfsac.distributions import ROUNDING, SquashedGaussian, constant, functions_of, of_type, sigmoid, softplus
 from tfsac.networks import Network, forward_of
 from tfsac.parameters import AgentParameters
 from tfsac.policies.base_policy import (
@@ -24,6 +23,7 @@ from tfsac.policies.base_policy import (
     fresh_uniform,
     state_before,
 )
+from tfsac.policies.distributions import ROUNDING, SquashedGaussian, constant, functions_of, of_type, sigmoid, softplus
 from tfsac.types import NEXT_STATE, STATE, SWITCH, ActResult, ArraySpec, DiscreteSpec, Spec, input_name
 
 REPEATS = "repeats"
