@@ -36,7 +36,7 @@ from tfsac.parameters import (
 )
 from tfsac.user_code import UserCodeError
 
-PAGE = (ROOT / "docs" / "own_classes.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "own_networks.md").read_text(encoding="utf-8")
 FILES = {block.note[1]: block.text for block in blocks(PAGE) if block.note[0] == "file"}
 KIND = "my_parameters:MyAgentParameters"
 
