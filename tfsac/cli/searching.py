@@ -139,9 +139,9 @@ def _with_earlier(f: flags.FlagValues, folder: pathlib.Path) -> flags.FlagValues
 
 def _launch(run: PlannedRun, cores: int | None) -> subprocess.Popen[bytes] | None:
     """Starts a run that ends with this process, when one that a killed tuning has left has saved."""
-    from tfsac.distributed.ray_jobs import PATIENCE, end_with_parent
+    from tfsac.distributed.ray_jobs import LOCK_TIMEOUT, end_with_parent
 
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + LOCK_TIMEOUT
     while True:
         try:
             return run.start(cores, end_with_parent)

@@ -102,7 +102,7 @@ class RunParts:
         self.terminal = terminal(*self.schedule.length(), quiet, self.hooks.metric_names())
         notes = [configure_once()]
         self.workers = Workers(make_strategy(self.settings, asked.task), asked.task)
-        self.workers.agree(asked.to_agree())
+        self.workers.check_shared(asked.shared_config())
         self._make_environments(asked)
         if not asked.resume:  # the run has said it at its start
             notes += [about_time_limit(self.evaluation_env), about_threshold(asked.preset, self.preset)]

@@ -76,7 +76,7 @@ class RunRequest(NamedTuple):
     task: WorkerTask
     restore_memory: bool = False
 
-    def to_agree(self) -> dict[str, Any]:
+    def shared_config(self) -> dict[str, Any]:
         """Returns what is the same for all workers of a run, as JSON values."""
         given = {name: getattr(self, name) is not None for name in ("env_fn", "models", "initial_weights")}
         flags = {"resume": self.resume, "restore_memory": self.restore_memory}
