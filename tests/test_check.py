@@ -8,13 +8,13 @@ import sys
 import gymnasium as gym
 import numpy as np
 import pytest
+from tfsac.networks.observations import MEDIUM, usual_convolutions
 
 import tfsac
 from tfsac import cli
 from tfsac.environments.check import EnvironmentFailure, check, time_limit_of
 from tfsac.environments.checked_returns import CheckedReturns
 from tfsac.environments.env_fn import making
-from tfsac.networks.observations import MEDIUM, usual_convolutions
 from tfsac.parameters import EnvironmentParameters
 
 Box = gym.spaces.Box

@@ -13,10 +13,11 @@ from cli_tools import RETURN, parts, png_size
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 from resume_tools import CHANGES, PRIORITISED, complete_run, crashed, same_run, weights
 
-from tfsac import api, cli, exporting, loading
+from tfsac import api, cli, exporting
 from tfsac.agents import DiscreteSoftActorCriticAgent
 from tfsac.catalog import load_preset, read_config
 from tfsac.environments import EnvironmentFailure, Filters, as_arrays, make
+from tfsac.exporting import loading
 from tfsac.memories import load_demonstrations
 from tfsac.parameters import (
     DiscreteSoftActorCriticAgentParameters,

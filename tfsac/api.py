@@ -26,13 +26,12 @@ from tfsac.environments import (
 from tfsac.environments.film import check_drawn, check_render, write_film
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.experiments.plots import Picture
-from tfsac.exporting import A_POLICY, export
+from tfsac.exporting.loading import EnvFn, environment_of, played_in, policy_in
+from tfsac.exporting.saving import export
 from tfsac.files import new_file
-from tfsac.loading import EnvFn, environment_of, played_in, policy_in
 from tfsac.memories import Demonstrations, TransitionMemory, action_bounds_of, save_demonstrations
 from tfsac.networks import ModelMaker
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters
-from tfsac.parameters.keywords import explains_keywords
 from tfsac.training import Callback, Evaluation, Policy, Result, Trainer
 from tfsac.training.evaluation_episodes import evaluate as run_episodes
 from tfsac.training.evaluation_episodes import evaluate_policy
@@ -45,7 +44,6 @@ A_FILE = "the path of a new file, a str or a pathlib.Path"
 AFTER_TRAINING = 1  # where evaluations after training take their seeds from; a run's own count environment steps
 
 
-@explains_keywords
 def train(
     preset: Preset | str | pathlib.Path,
     run_dir: str | pathlib.Path,
@@ -121,7 +119,6 @@ class DrawingError(RuntimeError):
         return cls(f"The episodes were played ({mean}) but not drawn: {said}", evaluation)
 
 
-@explains_keywords
 def evaluate(
     run_dir: str | pathlib.Path,
     episodes: int = 10,
@@ -335,7 +332,6 @@ def observations_of(
 ) -> list[list[Any]]:
     """Returns the raw observations of each of some episodes of a run's environment, to verify an export with."""
     episodes, _ = _checked(episodes, 0)
-    argument_checks.instance("policy", policy, Policy, A_POLICY)
     env, observations, amount = environment_of(run_dir, env_fn, models), [], EnvironmentEpisodes(episodes)
     try:
         done = evaluate_policy(policy, env, amount, each_step=lambda seen, *_: observations.append(seen))
