@@ -23,8 +23,8 @@ from tfsac.environments import (
     name_of_environment,
     spec_of,
 )
-from tfsac.environments.film import check_drawn, check_render, write_film
 from tfsac.environments.vectorize import EVALUATION
+from tfsac.environments.video import write_video
 from tfsac.experiments.plots import Picture
 from tfsac.exporting import A_POLICY, export
 from tfsac.files import new_file
@@ -164,7 +164,6 @@ def evaluate(
     """
     episodes, seed = _checked(episodes, seed)
     argument_checks.flag("deterministic", deterministic)
-    check_render(render, env_fn is None)
     film = None if dump_mp4 is None else argument_checks.path("dump_mp4", dump_mp4, A_FILE)
     picture = None if plot_actions is None else argument_checks.path("plot_actions", plot_actions, A_FILE)
     parameters = played_in(run_dir, env_fn, models, changes, quiet=False)
@@ -172,8 +171,6 @@ def evaluate(
     env = maker(dataclasses.replace(parameters, kwargs={**parameters.kwargs, **drawn}), env_fn, to_play=True)()
     actions: list[np.ndarray] = []
     try:
-        if env_fn is not None:
-            check_drawn(env, render or ("rgb_array" if film else ""))
         policy = policy_in(spec_of(env), run_dir, models, step=step, last=last)
         policy.acting.rng = np.random.default_rng([seed, EVALUATION, AFTER_TRAINING])
         for path, endings in ((film, (".mp4", ".gif")), (picture, (".png",))):
@@ -195,7 +192,7 @@ def evaluate(
             plots.plot_actions(by_episode[0], picture, switched, f"{pathlib.Path(run_dir).name}, one episode")
         if film:
             seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i) for i in range(episodes)]
-            write_film(parameters, seeds, by_episode, film, env_fn, done.returns.tolist())
+            write_video(parameters, seeds, by_episode, film, env_fn, done.returns.tolist())
     except (OSError, ImportError, ValueError, RuntimeError) as error:
         raise DrawingError.of(done, error) from error
     return done

@@ -15,8 +15,8 @@ from tfsac import argument_checks
 from tfsac.api import AFTER_TRAINING, DrawingError
 from tfsac.cards.card_files import CONFIG, check_card, read_results
 from tfsac.environments import episode_seed, maker, spec_of
-from tfsac.environments.film import check_drawn, check_render, write_film
 from tfsac.environments.vectorize import EARLIER_SEEDS_BELOW, EVALUATION, SEEDS_BELOW
+from tfsac.environments.video import write_video
 from tfsac.exported import Exported, load_exported
 from tfsac.files import new_file
 from tfsac.parameters import EnvironmentEpisodes, EnvironmentParameters, from_json
@@ -108,7 +108,6 @@ class Card:
         episodes = argument_checks.whole("episodes", told if episodes is None else episodes, 1)
         seed = argument_checks.whole("seed", self.results.get("seed", 0) if seed is None else seed, 0)
         argument_checks.flag("deterministic", deterministic)
-        check_render(render, env_fn is None)
         film = None if dump_mp4 is None else new_file(argument_checks.path("dump_mp4", dump_mp4), ".mp4", ".gif")
         if self.environment.by_env_fn and env_fn is None:
             raise ValueError(
@@ -130,8 +129,6 @@ class Card:
         except ImportError as error:
             raise ImportError(f"A card has no code of its environment; `act` works without it. {error}") from error
         try:
-            if env_fn is not None:
-                check_drawn(env, render or ("rgb_array" if film else ""))
             if (self.path / CONFIG).is_file():
                 read = [key for key in self.spec.observation if input_name(key) in self.policy.reads]
                 refuse_other_spaces(RunDirectory(self.path), spec_of(env), read)
@@ -145,7 +142,7 @@ class Card:
             seeds = [episode_seed(seed, EVALUATION, AFTER_TRAINING, i, below=below) for i in range(episodes)]
             by_episode = np.split(np.array(actions), np.cumsum(done.lengths)[:-1])
             try:
-                write_film(self.environment, seeds, by_episode, film, env_fn, done.returns.tolist())
+                write_video(self.environment, seeds, by_episode, film, env_fn, done.returns.tolist())
             except (OSError, ImportError, ValueError, RuntimeError) as error:
                 raise DrawingError.of(done, error) from error
         return done

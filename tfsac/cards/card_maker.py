@@ -33,8 +33,8 @@ from tfsac.cards.card_files import (
 from tfsac.cards.card_folder import Card
 from tfsac.cards.card_page import page_of
 from tfsac.environments import EnvironmentFailure, episode_seed
-from tfsac.environments.film import write_film
 from tfsac.environments.vectorize import EVALUATION
+from tfsac.environments.video import write_video
 from tfsac.experiments.estimates import estimate, mean
 from tfsac.experiments.plots import plot_curves, plot_run, read_curve
 from tfsac.experiments.sweep import runs_of
@@ -325,7 +325,7 @@ def _film(run: _Run, seed: int, path: pathlib.Path, env_fn: Callable[[], gym.Env
         return f"it needs: pip install 'tfsac[video]' (no {missing[0]})"
     try:
         first = episode_seed(seed, EVALUATION, AFTER_TRAINING, 0)
-        write_film(run.card.environment, [first], [np.array(run.first.actions)], path, env_fn)
+        write_video(run.card.environment, [first], [np.array(run.first.actions)], path, env_fn)
     except (EnvironmentFailure, ImportError, ParameterError) as error:
         return str(error)
     return ""
