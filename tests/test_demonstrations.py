@@ -13,8 +13,9 @@ import pytest
 import tiny
 from pages import run_page
 
-from tfsac import api, loading
+from tfsac import api
 from tfsac.environments import action_map, make, spec_of
+from tfsac.exporting import loading
 from tfsac.memories import Demonstrations, TransitionMemory, load_demonstrations, save_demonstrations
 from tfsac.parameters import EnvironmentParameters, Preset, RunParameters, ScheduleParameters
 from tfsac.training import RunDirectory

@@ -15,9 +15,9 @@ import pytest
 import tensorflow as tf
 import tiny
 
-from tfsac import loading
 from tfsac.agents import TwinSoftActorCriticAgent
 from tfsac.catalog import load_preset
+from tfsac.exporting import loading
 from tfsac.networks import Network
 from tfsac.networks.observations import usual_convolutions, with_embedders
 from tfsac.parameters import (

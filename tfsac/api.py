@@ -26,9 +26,9 @@ from tfsac.environments import (
 from tfsac.environments.vectorize import EVALUATION
 from tfsac.environments.video import write_video
 from tfsac.experiments.plots import Picture
-from tfsac.exporting import A_POLICY, export
+from tfsac.exporting.loading import EnvFn, environment_of, played_in, policy_in
+from tfsac.exporting.saving import export
 from tfsac.files import new_file
-from tfsac.loading import EnvFn, environment_of, played_in, policy_in
 from tfsac.memories import Demonstrations, TransitionMemory, action_bounds_of, save_demonstrations
 from tfsac.networks import ModelMaker
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters
@@ -332,7 +332,6 @@ def observations_of(
 ) -> list[list[Any]]:
     """Returns the raw observations of each of some episodes of a run's environment, to verify an export with."""
     episodes, _ = _checked(episodes, 0)
-    argument_checks.instance("policy", policy, Policy, A_POLICY)
     env, observations, amount = environment_of(run_dir, env_fn, models), [], EnvironmentEpisodes(episodes)
     try:
         done = evaluate_policy(policy, env, amount, each_step=lambda seen, *_: observations.append(seen))

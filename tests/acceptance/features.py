@@ -245,7 +245,8 @@ def of_level(preset, agent, run_dir):
 def whole(preset, run_dir, run, user):
     """Trains, resumes, evaluates, exports and compares the export."""
     import tfsac
-    from tfsac import api, exporting, loading
+    from tfsac import api, exporting
+    from tfsac.exporting import loading
 
     class Stop(tfsac.Callback):
         def on_step(self, trainer):

@@ -181,9 +181,7 @@ class RemoteGroup:
             status = signal.Signals(-code).name if code is not None and code < 0 else f"exit status {code}"
             raise EnvironmentFailure(f"{name} ended with {status}; it printed why, or memory ran out", first) from error
         if isinstance(result, _Failed):
-            failure = EnvironmentFailure(result.message, result.environment)
-            failure.add_note(result.traceback)
-            raise failure
+            raise EnvironmentFailure(result.message, result.environment) from RuntimeError(result.traceback)
         return result and result._replace(info=[convert(info, pickle.loads) for info in result.info])
 
     def close(self) -> None:

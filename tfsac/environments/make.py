@@ -178,7 +178,7 @@ def _hint(level: str, error: BaseException) -> str:
         cause = cause.__cause__ or cause.__context__
     if isinstance(error, ImportError):
         return ""
-    return f"{nearest(level, list(gym.registry))} A level of your own is named MODULE:ID, with the module that registers it."
+    return f"{nearest(level, list(gym.registry))} A level of your own is MODULE:ID, with the module that registers it."
 
 
 def _make_atari(level: str, atari: AtariPreprocessingParameters | None, **kwargs: Any) -> gym.Env:

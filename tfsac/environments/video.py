@@ -80,12 +80,10 @@ def write_video(
     elif done.returncode:
         path.unlink(missing_ok=True)
         cause = output.splitlines()[-1] if output else f"exit status {done.returncode}"
-        failure = EnvironmentFailure(
+        raise EnvironmentFailure(
             f"no video of {parameters.name} ({cause}); it needs render_mode='rgb_array', and MuJoCo on a machine "
             "without a screen needs libegl1 and MUJOCO_GL=egl"
-        )
-        failure.add_note(output)
-        raise failure
+        ) from RuntimeError(output)
 
 
 def record(

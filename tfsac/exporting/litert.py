@@ -12,11 +12,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfsac.environments.spaces import batched
+from tfsac.errors import TfsacError
 from tfsac.training.policy import Policy
 from tfsac.types import ArraySpec, DiscreteSpec, input_name
 
 INITIAL_STATE = "initial_state"  # the signature
-MOST_STEPS = 1000  # of the given ones, evenly spaced; each runs every signature once
+CALIBRATION_STEPS = 1000  # at most, evenly spaced; each runs every signature once
 
 
 def with_half_weights(content: bytes) -> bytes:
@@ -35,7 +36,7 @@ def with_half_weights(content: bytes) -> bytes:
     widen.builtinCode = widen.deprecatedBuiltinCode = kinds.DEQUANTIZE
     widen.version = 3  # that takes float16
     model.operatorCodes.append(widen)
-    narrow: dict[int, int] = {}  # by number of the buffer in float32
+    half_buffers: dict[int, int] = {}  # by number of the buffer in float32
     for graph in model.subgraphs:
         read = [operator.inputs[1] for operator in graph.operators if codes[operator.opcodeIndex] in products]
         for number in dict.fromkeys(read):
@@ -43,25 +44,25 @@ def with_half_weights(content: bytes) -> bytes:
             data = model.buffers[tensor.buffer].data
             if tensor.type != schema.TensorType.FLOAT32 or data is None or not len(data):
                 continue
-            if tensor.buffer not in narrow:
+            if tensor.buffer not in half_buffers:
                 with np.errstate(over="ignore"):
                     rounded = np.frombuffer(bytes(data), np.float32).astype(np.float16)
                 if not np.isfinite(rounded).all():
                     continue
                 buffer = schema.BufferT()
                 buffer.data = np.frombuffer(rounded.tobytes(), np.uint8)
-                narrow[tensor.buffer] = len(model.buffers)
+                half_buffers[tensor.buffer] = len(model.buffers)
                 model.buffers.append(buffer)
             stored = copy.copy(tensor)
             stored.name += b"/float16"
-            stored.type, stored.buffer = schema.TensorType.FLOAT16, narrow[tensor.buffer]
+            stored.type, stored.buffer = schema.TensorType.FLOAT16, half_buffers[tensor.buffer]
             tensor.buffer = 0  # the empty one
             operator = schema.OperatorT()
             operator.opcodeIndex, operator.inputs, operator.outputs = len(codes), [len(graph.tensors)], [number]
             graph.tensors.append(stored)
             graph.operators.insert(0, operator)
     used = {tensor.buffer for graph in model.subgraphs for tensor in graph.tensors}
-    for number in narrow.keys() - used:
+    for number in half_buffers.keys() - used:
         model.buffers[number].data = None
     return bytes(flatbuffer_utils.convert_object_to_bytearray(model))
 
@@ -80,9 +81,9 @@ def calibrate(
         episodes: the raw observations of each, from its start.
     """
     before = dict(policy.state), policy.switched
-    rows = [row for observations in episodes for row in _inputs(policy, observations)]
+    rows = [row for episode in episodes for row in _inputs(policy, episode)]
     policy.state, policy.switched = before
-    rows = [rows[i] for i in np.unique(np.linspace(0, len(rows) - 1, MOST_STEPS).astype(int))]
+    rows = [rows[i] for i in np.unique(np.linspace(0, len(rows) - 1, CALIBRATION_STEPS).astype(int))]
     for row, action in zip(rows, _actions(policy.acting.spec.action, len(rows)), strict=True):
         row["action"] = action[None]
 
@@ -96,41 +97,31 @@ def calibrate(
     converter.representative_dataset = representative
 
 
-def converted(converter: tf.lite.TFLiteConverter) -> bytes:
-    """Returns the LiteRT file, without a warning that is about TensorFlow's own calibration.
+def convert(converter: tf.lite.TFLiteConverter) -> bytes:
+    """Returns the content of the LiteRT file.
 
     Raises:
-        ValueError: the converter cannot make it.
+        TfsacError: the converter cannot make it.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*tf.lite.Interpreter is deprecated")
         try:
             return converter.convert()
         except Exception as error:  # of any kind, from an operation that LiteRT does not have
-            received = f"Received: {error or type(error).__name__}"
-            if converter.representative_dataset:
-                raise ValueError(
-                    "TensorFlow's converter cannot make this policy int8 (it may say why above); export it in float16. "
-                    f"{received}"
-                ) from error
-            raise ValueError(
-                "TensorFlow's converter cannot make this policy LiteRT (it may say why above); export a SavedModel. "
-                f"{received}"
-            ) from error
+            instead = "quantize='float16'" if converter.representative_dataset else "format='saved_model'"
+            raise TfsacError(f"TensorFlow's converter cannot make this policy; take {instead}: {error}") from error
 
 
 def litert_interpreter(path: pathlib.Path) -> Any:
     """Returns LiteRT's interpreter of a file; its `get_signature_runner` returns a callable for one signature.
 
     Raises:
-        ImportError: ai-edge-litert is not installed.
+        TfsacError: ai-edge-litert is not installed.
     """
     try:
         from ai_edge_litert.interpreter import Interpreter
     except ImportError as error:
-        raise ImportError(
-            "Running a LiteRT file needs: pip install 'tfsac[litert]'. Received: no ai_edge_litert"
-        ) from error
+        raise TfsacError("a LiteRT file needs the package that runs it: pip install 'tfsac[litert]'") from error
     return Interpreter(str(path))
 
 

@@ -10,17 +10,14 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from tfsac import argument_checks
 from tfsac.environments import Filters, maker, spec_of
 from tfsac.files import differences, read_object
 from tfsac.networks import ModelMaker
 from tfsac.parameters import EnvironmentParameters, ParameterError, override, to_json
-from tfsac.parameters.keywords import explains_keywords
 from tfsac.training import Policy, RunDirectory
 from tfsac.training.build import build_agent, build_policy
 from tfsac.training.devices import configure_once
 from tfsac.training.recorded_functions import refuse_other_spaces, refuse_others, spec_in
-from tfsac.training.run_request import check_functions
 from tfsac.training.weights import load_checkpoint, load_weights
 from tfsac.types import DiscreteSpec, Spec
 from tfsac.user_code import name_of
@@ -28,7 +25,6 @@ from tfsac.user_code import name_of
 EnvFn = Callable[[], gym.Env]
 
 
-@explains_keywords
 def load_policy(
     run_dir: str | pathlib.Path,
     env_fn: EnvFn | None = None,
@@ -52,24 +48,23 @@ def load_policy(
 
     Raises:
         FileNotFoundError: no run there, or one without an evaluation yet and not `last`.
-        TypeError: arguments of other types.
-        ValueError, ImportError: the run's files are damaged, its environment or networks cannot be made, or are not
-            those of the run; no checkpoint of this step.
+        ValueError: the run's files are damaged, its environment or networks are not those of the run, or there is no
+            checkpoint of this step.
         CheckpointError: `last`, and no checkpoint that is whole.
-        RuntimeError: this process was forked from one that used TensorFlow.
+
+    Example:
+        >>> policy = tfsac.load_policy("runs/pendulum")
+        >>> action = policy.act(observation)
     """
-    seed = None if seed is None else argument_checks.whole("seed", seed, 0)
-    argument_checks.flag("critics", critics)
-    directory = RunDirectory(argument_checks.path("run_dir", run_dir))
+    directory = RunDirectory(pathlib.Path(run_dir))
     if directory.read()[0].environment.evaluation != "separate":  # its only environment may be in use
-        check_functions(env_fn, models)
         refuse_others(directory, env_fn, models)
-        found = spec_in(read_object(directory.config)["spaces"])
+        spec = spec_in(read_object(directory.config)["spaces"])
     else:
         env = environment_of(run_dir, env_fn, models)
         env.close()
-        found = spec_of(env)
-    policy = policy_in(found, run_dir, models, critics, step, last)
+        spec = spec_of(env)
+    policy = policy_in(spec, run_dir, models, critics, step, last)
     policy.acting.rng = np.random.default_rng(seed)
     return policy
 
@@ -83,7 +78,6 @@ def policy_in(
     last: bool = False,
 ) -> Policy:
     """Returns a run's policy for the spec of an environment in which it can play; see `load_policy`."""
-    argument_checks.flag("last", last)
     configure_once()
     directory = RunDirectory(pathlib.Path(run_dir))
     preset, run = directory.read()
@@ -134,20 +128,19 @@ def played_in(
     Raises:
         ParameterError: changes of something else than the environment, or a function is missing.
     """
-    check_functions(env_fn, models)
-    directory = RunDirectory(argument_checks.path("run_dir", run_dir))
-    preset, changes = directory.read()[0], changes or {}
+    directory, changes = RunDirectory(pathlib.Path(run_dir)), changes or {}
+    preset, _ = directory.read()
     played, trained = override(preset, changes).environment, preset.environment
     if played.filters != trained.filters or any(not path.startswith("environment.") for path in changes):
         raise ParameterError(
-            "A trained policy keeps its agent and filters; changes are those of its environment, such as "
-            f"environment.kwargs. Received: {', '.join(changes)}"
+            "A trained policy keeps its agent and normalisation; only its environment can change, such as "
+            f"environment.kwargs, got {', '.join(changes)}"
         )
     refuse_others(directory, env_fn, models, played)
     different = differences(to_json(trained), to_json(played))
-    function = read_object(directory.config).get("env_fn")
-    if env_fn is not None and name_of(env_fn) != function:
-        different.append(("env_fn", function, name_of(env_fn)))
+    env_fn_of_training = read_object(directory.config).get("env_fn")
+    if env_fn is not None and name_of(env_fn) != env_fn_of_training:
+        different.append(("env_fn", env_fn_of_training, name_of(env_fn)))
     if different and not quiet:
         listed = ", ".join(f"{name}={ours} (in training {theirs})" for name, theirs, ours in different)
         print(f"This is not the environment of training: {listed}")
