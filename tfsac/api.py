@@ -24,7 +24,8 @@ from tfsac.environments import (
     spec_of,
 )
 from tfsac.environments.vectorize import EVALUATION
-from tfsac.environments.video import write_video
+from tfsac.environments.video import check_display, write_video
+from tfsac.errors import TfsacError
 from tfsac.experiments.plots import Picture
 from tfsac.exporting.loading import EnvFn, environment_of, played_in, policy_in
 from tfsac.exporting.saving import export
@@ -39,7 +40,6 @@ from tfsac.training.evaluation_episodes import evaluate_policy
 from tfsac.training.failures import writing_results
 from tfsac.training.weights import load_weights
 from tfsac.types import Spec
-from tfsac.user_code import calling, described
 
 A_FILE = "the path of a new file, a str or a pathlib.Path"
 AFTER_TRAINING = 1  # where evaluations after training take their seeds from; a run's own count environment steps
@@ -106,7 +106,7 @@ def finish(trainer: Trainer) -> Result:
     return result
 
 
-class DrawingError(RuntimeError):
+class DrawingError(TfsacError, RuntimeError):
     """The episodes of an evaluation were played, but not drawn; `evaluation` has their returns and lengths."""
 
     def __init__(self, message: str, evaluation: Evaluation):
@@ -116,9 +116,8 @@ class DrawingError(RuntimeError):
     @classmethod
     def of(cls, evaluation: Evaluation, error: Exception) -> DrawingError:
         """Returns the error of an evaluation whose film or picture failed with another one."""
-        said = str(error) if "Received: " in str(error) else f"Received: {described(error)}"
         mean = f"mean return {evaluation.returns.mean():.2f}"
-        return cls(f"The episodes were played ({mean}) but not drawn: {said}", evaluation)
+        return cls(f"the episodes were played ({mean}) but not drawn: {error}", evaluation)
 
 
 @explains_keywords
@@ -164,6 +163,7 @@ def evaluate(
     """
     episodes, seed = _checked(episodes, seed)
     argument_checks.flag("deterministic", deterministic)
+    check_display(render)
     film = None if dump_mp4 is None else argument_checks.path("dump_mp4", dump_mp4, A_FILE)
     picture = None if plot_actions is None else argument_checks.path("plot_actions", plot_actions, A_FILE)
     parameters = played_in(run_dir, env_fn, models, changes, quiet=False)
@@ -284,11 +284,10 @@ def demonstrate(
     inverse, steps = action_map(spec).inverse, list[tuple[Any, ...]]()
 
     def acting(observation: Any) -> Any:
-        with calling("act"):
-            action = act(observation)
-            taken = checked_action("act returns", action, spec.action)
-            check_mask("act returns", action, observation, spec)
-            return taken
+        action = act(observation)
+        taken = checked_action("act returns", action, spec.action)
+        check_mask("act returns", action, observation, spec)
+        return taken
 
     done = run_episodes(
         acting, env, EnvironmentEpisodes(episodes), seed, AFTER_TRAINING, lambda *step: steps.append(step), begin

@@ -14,7 +14,7 @@ import numpy as np
 from tfsac.api import AFTER_TRAINING, DrawingError
 from tfsac.environments import episode_seed, maker, spec_of
 from tfsac.environments.vectorize import EVALUATION
-from tfsac.environments.video import write_video
+from tfsac.environments.video import check_display, write_video
 from tfsac.errors import TfsacError
 from tfsac.exporting.exported import Exported, load_exported
 from tfsac.files import new_file, read_object
@@ -87,6 +87,7 @@ class Card:
             )
         episodes = episodes or len(self.results.get("returns", ())) or 10
         seed = self.results.get("seed", 0) if seed is None else seed
+        check_display(render)
         video = None if dump_mp4 is None else new_file(dump_mp4, ".mp4", ".gif")
         drawn = {"render_mode": render} if render else {}
         parameters = dataclasses.replace(self.environment, kwargs={**self.environment.kwargs, **drawn})

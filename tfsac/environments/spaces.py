@@ -105,7 +105,7 @@ def as_arrays(observation: Any, spec: Spec) -> dict[str, np.ndarray]:
 def _as_dtype(key: str, value: Any, dtype: str) -> np.ndarray:
     try:
         array = np.asarray(value)
-        with np.errstate(over="ignore"):  # what is too large for float32 is refused as infinite
+        with np.errstate(over="ignore", invalid="ignore"):  # what is too large for float32 is refused as infinite
             converted = np.asarray(array, dtype)
     except (TypeError, ValueError, NotImplementedError) as error:  # the last from tensors inside a tf.function
         raise TfsacError(
