@@ -33,7 +33,6 @@ from tfsac.files import new_file
 from tfsac.memories import Demonstrations, TransitionMemory, action_bounds_of, save_demonstrations
 from tfsac.networks import ModelMaker
 from tfsac.parameters import EnvironmentEpisodes, Preset, RunParameters
-from tfsac.parameters.keywords import explains_keywords
 from tfsac.training import Callback, Evaluation, Policy, Result, Trainer
 from tfsac.training.evaluation_episodes import evaluate as run_episodes
 from tfsac.training.evaluation_episodes import evaluate_policy
@@ -45,7 +44,6 @@ A_FILE = "the path of a new file, a str or a pathlib.Path"
 AFTER_TRAINING = 1  # where evaluations after training take their seeds from; a run's own count environment steps
 
 
-@explains_keywords
 def train(
     preset: Preset | str | pathlib.Path,
     run_dir: str | pathlib.Path,
@@ -120,7 +118,6 @@ class DrawingError(TfsacError, RuntimeError):
         return cls(f"the episodes were played ({mean}) but not drawn: {error}", evaluation)
 
 
-@explains_keywords
 def evaluate(
     run_dir: str | pathlib.Path,
     episodes: int = 10,

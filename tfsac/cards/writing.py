@@ -116,7 +116,7 @@ def check_runs(run_dirs: Sequence[str | pathlib.Path]) -> dict[int, pathlib.Path
         preset, parameters = RunDirectory(path).read()
         config = read_object(path / "config.json")
         names = ["models", "initial_weights", *(["env_fn"] if preset.environment.by_env_fn else [])]
-        experiment = {**to_json(preset), **{name: config.get(name) for name in names}, **parameters.of_learning}
+        experiment = {**to_json(preset), **{name: config.get(name) for name in names}, **parameters.affects_results}
         first = first or experiment
         for name, theirs, ours in differences(first, experiment):
             raise TfsacError(

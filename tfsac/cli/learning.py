@@ -173,9 +173,9 @@ def requested_run(f: flags.FlagValues) -> tuple[Preset, RunParameters]:
     from tfsac.parameters import RunParameters
 
     if f.resume:
-        from tfsac.experiments.run_processes import KEPT
+        from tfsac.experiments.run_processes import FIXED_FLAGS
 
-        if fixed := sorted(name for name in KEPT if f[name].present):
+        if fixed := sorted(name for name in FIXED_FLAGS if f[name].present):
             raise TfsacError(f"A resumed run keeps its preset, level, seed and environments, got --{fixed[0]}")
         preset, run = read_config(pathlib.Path(required(f, "run_dir")) / "config.json")
         preset = _changed(preset, f)
