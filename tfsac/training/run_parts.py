@@ -154,7 +154,7 @@ class RunParts:
         if self.one_at_once:
             failed.pop_all()
             if environment.vectorization == "sync" and self.settings.ray_address is None:
-                one.made.append(first)
+                one.prepared.append(first)
             else:  # another process makes it
                 first.close()
         if self.settings.ray_address is None:

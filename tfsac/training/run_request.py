@@ -12,7 +12,6 @@ from tfsac import argument_checks
 from tfsac.catalog import load_preset
 from tfsac.distributed.partition import preset_of_worker, refuse_timeout_in_this_process
 from tfsac.distributed.tf_config import WorkerTask, worker_task
-from tfsac.environments import check_env_fn
 from tfsac.files import read_object
 from tfsac.machine import option
 from tfsac.networks import ModelMaker
@@ -49,8 +48,6 @@ def check_functions(env_fn: Any, models: Any) -> None:
     Raises:
         TypeError: no function.
     """
-    if env_fn is not None:
-        check_env_fn(env_fn)
     if models is not None:
         argument_checks.function("models", models, A_FUNCTION_OF_MODELS)
 
