@@ -1,7 +1,5 @@
 """Losses and distributions against hand numbers, SciPy and finite differences."""
 
-import re
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -291,23 +289,15 @@ def test_the_mode_is_tanh_of_the_location():
 
 
 @pytest.mark.parametrize(
-    "loc, log_scale, words",
-    [
-        ((4,), (4,), "loc and log_scale are both [B, A]. Received: (4,) and (4,)"),
-        ((4, 2), (4, 1), "Received: (4, 2) and (4, 1)"),
-        ((4, 2), (2,), "Received: (4, 2) and (2,)"),
-    ],
+    ("one", "other"), [((4,), (4,)), ((4, 2), (4, 1)), ((4, 2), (2,)), ((4, 2), (1, 2)), ((4, 2), (4,))]
 )
-def test_a_policy_of_wrong_shapes_is_refused(loc, log_scale, words):
-    with pytest.raises(ValueError, match=re.escape(words)):
-        SquashedGaussian(tf.zeros(loc), tf.zeros(log_scale))
-
-
-@pytest.mark.parametrize("shape", [(4,), (4, 1), (1, 2)])
-def test_noise_of_another_shape_is_refused(shape):
-    policy = SquashedGaussian(tf.zeros((4, 2)), tf.zeros((4, 2)))
-    with pytest.raises(ValueError, match=re.escape(f"noise has the shape of loc, (4, 2). Received: {shape}")):
-        policy.sample_and_log_prob(tf.zeros(shape))
+def test_distributions_of_wrong_shapes_are_refused(one, other):
+    with pytest.raises(ValueError, match="shapes"):
+        SquashedGaussian(tf.zeros(one), tf.zeros(other))
+    with pytest.raises(ValueError, match="shapes"):
+        SquashedGaussian(tf.zeros(one), tf.zeros(one)).sample_and_log_prob(tf.zeros(other))
+    with pytest.raises(ValueError, match="shapes"):
+        MaskedCategorical(tf.zeros(one), tf.zeros(other, tf.bool))
 
 
 # -- the masked categorical --------------------------------------------------------------------------------------------
@@ -389,18 +379,6 @@ def test_logits_that_are_not_finite_choose_no_action():
     for policy in (MaskedCategorical(logits), MaskedCategorical(logits, np.ones((4, 3), bool))):
         np.testing.assert_array_equal(policy.mode(), [1, -1, -1, 1])
         np.testing.assert_array_equal(policy.sample(np.full((4, 3), 0.5, np.float32)), [1, -1, -1, 1])
-
-
-def test_a_choice_of_wrong_shapes_is_refused():
-    for logits, mask in (((4,), (4,)), ((4, 2), (4, 1)), ((4, 2), (2,))):
-        with pytest.raises(
-            ValueError, match=re.escape(f"logits and mask are both [B, A]. Received: {logits} and {mask}")
-        ):
-            MaskedCategorical(tf.zeros(logits), tf.zeros(mask, tf.bool))
-    with pytest.raises(
-        ValueError, match=re.escape("uniform numbers have the shape of the logits, (4, 2). Received: (4,)")
-    ):
-        MaskedCategorical(tf.zeros((4, 2))).sample(tf.zeros(4))
 
 
 # -- the gradient of the policy's objective ----------------------------------------------------------------------------

@@ -50,7 +50,7 @@ def stepped(made, variables, gradients):
 
 def make_agent(case, seed=0, eager=False):
     networks = twin_soft_actor_critic_networks(
-        (8,), batch_size=BATCH, learning_rate=1e-3, weight_decay=0.1, **CASES[case]
+        (8,), twin_critic=False, batch_size=BATCH, learning_rate=1e-3, weight_decay=0.1, **CASES[case]
     )
     return TwinSoftActorCriticAgent(TwinSoftActorCriticAgentParameters(networks=networks), SPEC, seed, eager=eager)
 
