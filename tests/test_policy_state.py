@@ -140,10 +140,7 @@ def test_another_number_of_environments_needs_a_reset(pendulum, rows):
     policy.reset()
     policy.act(pendulum.raw(0))
     before = policy.state
-    with pytest.raises(
-        ValueError,
-        match=r"Where the number of environments changes, start with an empty state\. Received: \{'tau_a': \(3, 1\)",
-    ):
+    with pytest.raises(ValueError):
         policy.act(pendulum.raw(1, rows))
     assert policy.state is before
     policy.reset()
