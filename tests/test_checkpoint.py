@@ -27,7 +27,6 @@ from resume_tools import (
     without_reward_normalization,
 )
 
-from tfsac.files import sealed
 from tfsac.training import CheckpointError, Trainer
 from tfsac.training.checkpoints import FORMAT, understanding
 from tfsac.training.checkpoints import checkpoint as checkpoint_module
@@ -35,6 +34,7 @@ from tfsac.training.checkpoints.checkpoint_folder import CheckpointFolder
 from tfsac.training.checkpoints.manifest import read_manifest
 from tfsac.training.collection import Collector
 from tfsac.types import OBSERVATION
+from tfsac.utils.files import sealed
 
 
 @pytest.fixture(scope="module")

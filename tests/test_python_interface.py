@@ -22,13 +22,13 @@ import tiny
 import tfsac
 from tfsac import cli, machine
 from tfsac.environments import as_arrays, spec_of
-from tfsac.machine import option
 from tfsac.memories import Demonstrations, load_demonstrations
 from tfsac.parameters import EnvironmentSteps, ParameterError
 from tfsac.testing import Identity, tiny_preset
 from tfsac.training import Callback, devices
 from tfsac.training.evaluation_episodes import Evaluation
 from tfsac.user_code import UserCodeError
+from tfsac.utils.machine import option
 
 SHORT = {"schedule__heatup_steps": 40, "schedule__improve_steps": 20, "schedule__steps_between_evaluation_periods": 50}
 PRESET = tiny_preset(**SHORT)

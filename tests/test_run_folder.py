@@ -18,13 +18,13 @@ import pytest
 from tfsac import api, cli
 from tfsac.exporting import export, loading, verify
 from tfsac.exporting.exported import load_exported
-from tfsac.files import LOCK, is_sealed, sealed, written_aside
-from tfsac.machine import running_command
 from tfsac.metrics import CSVSink
 from tfsac.parameters import ParameterError, RunParameters, override
 from tfsac.testing import tiny_preset
 from tfsac.training import Callback, CheckpointError, Policy, RunDirectory, Trainer, non_finite
 from tfsac.training.run_lock import RunLock
+from tfsac.utils.files import LOCK, atomic_write, is_sealed, sealed
+from tfsac.utils.machine import running_command
 
 RUN = RunParameters(checkpoint_save_steps=25, updates_between_diagnostics=1)
 OBSERVATION = np.array([0.6, -0.8, 0.3], np.float32)
@@ -315,7 +315,7 @@ def full(*args, **kwargs):
 def test_what_is_written_aside_appears_whole_or_not_at_all(tmp_path):
     (tmp_path / "file").write_text("before")
     words = rf"cannot be written \(No space left on device\).*Received: {tmp_path / 'file'}$"
-    with pytest.raises(OSError, match=words), written_aside(tmp_path / "file") as file:
+    with pytest.raises(OSError, match=words), atomic_write(tmp_path / "file") as file:
         file.write(b"half")
         full()
     assert (tmp_path / "file").read_text() == "before" and len(list(tmp_path.iterdir())) == 1

@@ -21,7 +21,7 @@ from typing import IO, Any, cast
 import rich.console
 import rich.progress
 
-from tfsac.files import writing, written_aside
+from tfsac.utils.files import atomic_write
 
 Row = dict[str, Any]  # of an evaluation: metrics by name, with env_steps
 CHARTS = {  # of TensorBoard's tab "Custom Scalars": title, and tags as regular expressions
@@ -116,7 +116,7 @@ class CSVSink(Sink):
             if size != len(before):
                 self._write_all()
                 return
-            with writing(self.path), self.path.open("r+b", buffering=0) as file:
+            with self.path.open("r+b", buffering=0) as file:
                 file.seek(size)
                 written = 0
                 try:
@@ -130,7 +130,7 @@ class CSVSink(Sink):
             raise
 
     def _write_all(self) -> None:
-        with written_aside(self.path) as file:
+        with atomic_write(self.path) as file:
             file.write(self.content)
 
 

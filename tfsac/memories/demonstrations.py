@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfsac import argument_checks
-from tfsac.files import Header, new_file, parse_object, read_npz, written_aside
 from tfsac.memories.minari_datasets import read_minari
 from tfsac.memories.transitions import TransitionMemory
 from tfsac.types import ACTION_MASK, OBSERVATION, DiscreteSpec, Spec, same_bounds
+from tfsac.utils.files import Header, atomic_write, new_file, parse_object, read_npz
 
 FORMAT = 1
 KIND, META, RETURNS = "a demonstration file", "meta", "returns"
@@ -83,7 +83,7 @@ def save_demonstrations(path: str | pathlib.Path, demonstrations: Demonstrations
     known = {"visible_entries": visible, "action_bounds": bounds}
     meta = json.dumps({"format": FORMAT, "level": level, **{key: x for key, x in known.items() if x is not None}})
     fields: dict[str, Any] = {name: demonstrations.records[name] for name in demonstrations.records.dtype.names or ()}
-    with written_aside(pathlib.Path(path)) as file:
+    with atomic_write(pathlib.Path(path)) as file:
         np.savez_compressed(file, meta=np.array(meta), returns=demonstrations.returns, **fields)
 
 

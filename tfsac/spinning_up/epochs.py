@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tfsac.files import written_aside
 from tfsac.metrics import TerminalSink
 from tfsac.training import Callback, Trainer
+from tfsac.utils.files import atomic_write
 
 PROGRESS = "progress.txt"
 STEPS = "TotalEnvInteracts"
@@ -60,7 +60,7 @@ class EpochLog(Callback):
         self.lines = self.lines or ["\t".join(values)]
         self.lines.append("\t".join(str(value) for value in values.values()))
         content = "".join(f"{line}\n" for line in self.lines).encode()
-        with written_aside(self.path) as file:
+        with atomic_write(self.path) as file:
             file.write(content)
         trainer.run_files[PROGRESS] = content  # for the next checkpoint
         trainer.print(table(values))

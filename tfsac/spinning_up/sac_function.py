@@ -15,7 +15,6 @@ import numpy as np
 from tfsac.api import finish
 from tfsac.environments import make, maker, name_of_environment, spec_of
 from tfsac.environments.check import time_limit_of
-from tfsac.files import differences, new_run_dir, no_run, read_object
 from tfsac.parameters import BY_ENV_FN, EnvironmentParameters, ParameterError, to_json
 from tfsac.parameters.base import nearest, python_numbers
 from tfsac.spinning_up.actor_critic import ActorCritic, mlp_actor_critic, model_maker
@@ -24,7 +23,8 @@ from tfsac.spinning_up.sac_arguments import SpinningUpArguments
 from tfsac.spinning_up.unchanged import leaves_as_made
 from tfsac.training import Result, Trainer
 from tfsac.types import DiscreteSpec
-from tfsac.user_code import name_of
+from tfsac.utils.files import differences, new_run_dir, no_run, read_object
+from tfsac.utils.imports import name_of
 
 MAY_CHANGE = ("epochs", "num_test_episodes", "save_freq")  # when a run is resumed
 LOGGER: dict[str, Any] = {"output_dir": None, "exp_name": "sac", "resume": False}

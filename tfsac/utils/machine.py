@@ -1,0 +1,78 @@
+"""What the machine has, how it asks a process to end, and whether the command line runs. No TensorFlow."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import signal
+from collections.abc import Iterator
+
+CGROUP = pathlib.Path("/sys/fs/cgroup")  # of this process in a container, version 2
+SIGNALLED = 128  # plus the number of the signal that ended a process: its exit status, as shells have it
+TENSORFLOW_IN: list[int] = []  # ids of the processes that compute with TensorFlow; a forked child has its parent's
+ENDING = (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
+
+_commands: list[str] = []  # the command that the command line is running
+
+
+@contextlib.contextmanager
+def running_command(name: str) -> Iterator[None]:
+    """While entered, `option` returns flags."""
+    _commands.append(name)
+    try:
+        yield
+    finally:
+        _commands.pop()
+
+
+def option(flag: str, argument: str) -> str:
+    """Returns how an option is given, for messages: a flag on the command line, else an argument in Python.
+
+    Args:
+        flag: such as "--resume".
+        argument: such as "resume=True".
+    """
+    return flag if _commands else argument
+
+
+def usable_cores() -> int:
+    """Returns how many cores this process may use, which an affinity (taskset) or a container's quota may limit."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota, _, period = _limit("cpu.max").partition(" ")  # microseconds in each period of so many
+    return max(1, min(cores, -(-int(quota) // int(period)))) if quota.isdecimal() and period.isdecimal() else cores
+
+
+def usable_memory() -> int:
+    """Returns the bytes of RAM that this process may use, which a container may limit."""
+    ram = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = _limit("memory.max")
+    return min(ram, int(limit)) if limit.isdecimal() else ram
+
+
+def use_tensorflow() -> None:
+    """Notes that this process computes with TensorFlow.
+
+    Raises:
+        RuntimeError: it was forked from one that did, whose threads TensorFlow would wait for forever.
+    """
+    if os.getpid() not in TENSORFLOW_IN:
+        if TENSORFLOW_IN:
+            raise RuntimeError(
+                "TensorFlow cannot be used in a forked process: use multiprocessing.get_context('spawn'). "
+                f"Received: process {os.getpid()}, forked after process {TENSORFLOW_IN[-1]} had used it"
+            )
+        TENSORFLOW_IN.append(os.getpid())
+
+
+def ending_signals() -> list[signal.Signals]:
+    """Returns the signals that ask this process to end; nohup has it ignore SIGHUP, of a terminal that is closed."""
+    hang_up = ENDING[2:]
+    return [number for number in ENDING if number not in hang_up or signal.getsignal(number) is not signal.SIG_IGN]
+
+
+def _limit(name: str) -> str:
+    try:
+        return (CGROUP / name).read_text().strip()
+    except OSError:
+        return ""
