@@ -86,7 +86,7 @@ def test_a_width_is_given_to_every_layer_below_its_path():
     assert dimension.of_preset({"agent": {"networks": made}}) == "16"
     residual = described("simba_mujoco")
     flags = dimension.assignments("8", residual([])["preset"])
-    assert "--set=agent.networks.q.head_parameters.body_parameters.width=8" in flags
+    assert "--set=agent.networks.q.head_parameters.residual_blocks.width=8" in flags
     residual(flags)
 
 

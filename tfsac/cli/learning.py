@@ -324,14 +324,13 @@ def on_cluster(ray_address: str, cores: int) -> Iterator[dict[str, Any]]:
         ray_address: as the flag has it.
         cores: of each run.
     """
-    from tfsac.distributed.ray_cluster import ClusterWatch, connect
+    from tfsac.distributed.ray_cluster import connect
     from tfsac.distributed.ray_jobs import RayJob, job_capacity
 
     with connect(ray_address) as ray:
-        watch = ClusterWatch(ray)
 
         def launch(run: PlannedRun, cores: int) -> RayJob:
-            return RayJob(ray, watch, f"train {run.path}", run.starter(cores), cores)
+            return RayJob(ray, f"train {run.path}", run.starter(cores), cores)
 
         yield {"jobs": job_capacity(ray, cores), "cores": cores, "launch": launch}
 
