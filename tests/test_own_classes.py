@@ -417,7 +417,7 @@ def modules(monkeypatch):
 
 
 def test_the_exploration_of_the_page_ends(modules, tmp_path):
-    page = (ROOT / "docs" / "own_classes.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "own_networks.md").read_text(encoding="utf-8")
     text = next(block.text for block in blocks(page) if block.note == ("file", "my_exploration.py"))
     (tmp_path / "my_exploration.py").write_text(text)
     preset = override(load_preset(tmp_path / "my_exploration.py"), {"agent.exploration.noisy_steps": 10})
@@ -427,7 +427,7 @@ def test_the_exploration_of_the_page_ends(modules, tmp_path):
 
 
 def test_a_class_that_no_config_can_find_again_is_refused_before_training(modules, tmp_path):
-    page = (ROOT / "docs" / "own_classes.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "own_networks.md").read_text(encoding="utf-8")
     text = next(block.text for block in blocks(page) if block.note == ("file", "my_exploration.py"))
     (tmp_path / "my_exploration.py").write_text(text)
     (tmp_path / "my-preset.py").write_text(text)
@@ -436,7 +436,7 @@ def test_a_class_that_no_config_can_find_again_is_refused_before_training(module
 
 
 def test_a_wrong_value_in_a_preset_whose_annotations_are_texts_is_told(modules, tmp_path):
-    page = (ROOT / "docs" / "own_classes.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "own_networks.md").read_text(encoding="utf-8")
     text = next(block.text for block in blocks(page) if block.note == ("file", "my_exploration.py"))
     (tmp_path / "my_exploration.py").write_text("from __future__ import annotations\n" + text)
     with pytest.raises(ParameterError, match="noisy_steps: Input should be a valid integer"):
