@@ -178,7 +178,7 @@ def test_an_environment_in_a_process_may_have_processes_of_its_own(monkeypatch):
 @pytest.mark.parametrize("action, words", [("kill", "SIGKILL"), ("leave", "exit status 3")])
 def test_a_process_that_ends_is_a_failure_like_any_other(action, words):
     began = time.monotonic()
-    with pytest.raises(EnvironmentFailure, match=rf"process of environment 0 ended with {words}"):
+    with pytest.raises(EnvironmentFailure, match=rf"process of environments 0 to 0 ended with {words}"):
         step_twice(made("subprocess", 1, 60.0, action=action))
     assert time.monotonic() - began < 20
 
