@@ -84,7 +84,7 @@ class Group:
         for i, env in enumerate(self.envs):
             observation, reward, terminated, truncated, info = self._call(i, env.step, action[i])
             self._store(i, observation)
-            steps.append((reward, terminated, truncated, dict(info)))  # the environment may change its own later
+            steps.append((reward, terminated, truncated, info))
         rewards, terminated, truncated, infos = zip(*steps, strict=True)
         several = self.spec.num_rewards is not None
         reward = np.array([info[VECTOR_REWARD] for info in infos] if several else rewards, np.float32)

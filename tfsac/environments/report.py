@@ -255,7 +255,7 @@ class _Inspection:
                     "return truncated=True; terminated says that no reward would follow",
                 )
         elif limit is None or steps > limit * self.parameters.num_envs:
-            known = "there is no time limit known" if limit is None else f"though the time limit is {limit}"
+            known = "and there is no time limit known" if limit is None else f"though the time limit is {limit}"
             self.find(
                 WARNING,
                 f"no episode ended within {steps} steps, {known}; evaluations wait for the end of an episode: set "
