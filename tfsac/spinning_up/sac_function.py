@@ -185,10 +185,8 @@ def sac(
         models=models,
         terminal=BarOnly,
     )
-    trainer.how_to_resume.callbacks = False  # of EpochLog, which says itself how to continue progress.txt
-    if models is not None:  # which it makes of actor_critic
-        folder = str(trainer.directory.shown())
-        trainer.how_to_resume.call = f"tfsac.sac(..., logger_kwargs={{'output_dir': {folder!r}, 'resume': True}})"
+    folder = str(trainer.directory.shown())
+    trainer.parts.resume_command = f"tfsac.sac(..., logger_kwargs={{'output_dir': {folder!r}, 'resume': True}})"
     return finish(trainer)
 
 
